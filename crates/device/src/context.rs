@@ -1,0 +1,71 @@
+//! What a file is and why it is made: all that placement may know of the program above (Keigo, section 4.4).
+
+use serde::Serialize;
+use std::fmt;
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileKind {
+    /// A write-ahead log.
+    Log,
+    /// The list of the database's tables.
+    Manifest,
+    /// A sorted table of a level, 0 being the newest.
+    Table {
+        /// The level.
+        level: u8,
+    },
+}
+
+impl FileKind {
+    /// The extension of the file's name: `00000012.table`.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Manifest => "manifest",
+            Self::Table { .. } => "table",
+        }
+    }
+}
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Table { level } => write!(f, "table of level {level}"),
+            other => f.write_str(other.extension()),
+        }
+    }
+}
+
+/// Which work makes the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// A caller waits for it.
+    Foreground,
+    /// A memtable is being flushed.
+    Flush,
+    /// Tables are being merged.
+    Compaction {
+        /// The upper input level.
+        from: u8,
+        /// The output level.
+        to: u8,
+    },
+    /// A sorted bulk load.
+    Ingest,
+    /// Opening after a crash.
+    Recovery,
+    /// A copy from another tier.
+    Migration,
+}
+
+/// Kind and origin of a new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct FileContext {
+    /// What the file holds.
+    pub kind: FileKind,
+    /// Why it is made.
+    pub origin: Origin,
+}

@@ -1,0 +1,171 @@
+//! The contract between the store and a device: submit requests, reap completions.
+//!
+//! A driver serves the files of one directory of one device. Moving bytes is completion-based: a [`Queue`] takes
+//! requests, carries them out in any order and as parallel as the device likes, and gives each back once as a
+//! [`Completion`] with its tag and its buffer. A blocking call is a request carried out at once ([`Driver::execute`]).
+//!
+//! Invariants every driver keeps, and `tests/contract.rs` checks:
+//! 1. A request completes exactly once. Requests of a queue may complete in any order; a caller that needs an order
+//!    (write before sync) waits for the completion of the first before it submits the second.
+//! 2. A read fills its buffer's view from the offset and returns how many bytes it got; fewer only at the end of the
+//!    file. The driver hides short transfers and interruptions.
+//! 3. A write puts its buffer's whole view at the offset, extending the file where needed, or fails; after a failure
+//!    the range holds old bytes, new bytes or a mix.
+//! 4. A completed write is seen by every later read. It is *durable* only after a later sync of the file completed,
+//!    direct I/O included. Sync makes data and length durable.
+//! 5. A failed sync is final for the data it should have covered: trying again proves nothing. The caller must treat
+//!    the writes since the last good sync as lost.
+//! 6. Creating, deleting and renaming are durable only after [`Driver::sync_directory`]. Rename replaces atomically.
+//! 7. With `alignment() > 1`, offset, length and buffer view of each read and write are multiples of it.
+//! 8. A deleted file stays readable through handles opened before.
+//!
+//! Threads: a `Driver` and its handles are shared freely; a `Queue` belongs to one thread at a time.
+
+use crate::buffer::Buffer;
+use crate::error::Result;
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// An open file of a driver. Only the driver that made it can use it.
+pub type Handle = Arc<dyn DriverFile>;
+
+/// What a driver's open file can do besides moving bytes.
+pub trait DriverFile: Any + Send + Sync + Debug {
+    /// Length in bytes.
+    fn len(&self) -> Result<u64>;
+
+    /// The file holds no byte.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Makes the file at least `len` bytes long with space reserved, so that later writes below `len` neither run
+    /// out of space nor change the file's metadata. New bytes read as zero.
+    fn allocate(&self, len: u64) -> Result<()>;
+
+    /// Cuts or extends the file to `len` bytes.
+    fn truncate(&self, len: u64) -> Result<()>;
+
+    /// For the driver, to find its own type behind a [`Handle`].
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// What is asked of a file. Buffers are moved in and come back with the completion.
+#[derive(Debug)]
+pub enum Operation {
+    /// Fill the buffer's view from `offset`.
+    Read {
+        /// Bytes from the start of the file.
+        offset: u64,
+        /// Where the bytes go.
+        buffer: Buffer,
+    },
+    /// Write the buffer's view at `offset`.
+    Write {
+        /// Bytes from the start of the file.
+        offset: u64,
+        /// What is written.
+        buffer: Buffer,
+    },
+    /// Make all completed writes of the file durable.
+    Sync,
+}
+
+/// One operation on one file.
+#[derive(Debug)]
+pub struct Request {
+    /// The caller's name for the request.
+    pub tag: u64,
+    /// The file, of the same driver as the queue.
+    pub file: Handle,
+    /// What to do.
+    pub operation: Operation,
+}
+
+/// A finished request.
+#[derive(Debug)]
+pub struct Completion {
+    /// The request's tag.
+    pub tag: u64,
+    /// Bytes moved (0 for a sync), or why not.
+    pub result: Result<usize>,
+    /// The request's buffer; empty for a sync.
+    pub buffer: Buffer,
+}
+
+/// A stream of requests and their completions, used by one thread at a time.
+pub trait Queue: Send + Debug {
+    /// Starts the requests, leaving `requests` empty. Waits for earlier ones where the queue is full.
+    fn submit(&mut self, requests: &mut Vec<Request>);
+
+    /// Appends finished requests to `completions`, waiting until at least `at_least` of those in flight have
+    /// finished; returns how many were appended.
+    fn reap(&mut self, at_least: usize, completions: &mut Vec<Completion>) -> usize;
+
+    /// Requests submitted and not yet reaped.
+    fn in_flight(&self) -> usize;
+}
+
+/// A name in the driver's directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The file's name.
+    pub name: String,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+/// Room on the device under the directory, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Size of the file system.
+    pub total_bytes: u64,
+    /// What an ordinary user can still fill.
+    pub free_bytes: u64,
+}
+
+/// Holds a directory until it is dropped.
+pub trait DirectoryLock: Send + Sync + Debug {}
+
+/// One directory on one device.
+pub trait Driver: Send + Sync + Debug {
+    /// The driver's name in configurations: `posix`, `direct`, `memory`, `emulated`.
+    fn name(&self) -> &'static str;
+
+    /// The directory, for messages.
+    fn describe(&self) -> String;
+
+    /// What offsets, lengths and views must be multiples of; 1 where there is no such rule, at most the page size.
+    fn alignment(&self) -> usize;
+
+    /// Makes a new, empty file; an existing name is an error.
+    fn create(&self, name: &str) -> Result<Handle>;
+
+    /// Opens an existing file for reading and writing.
+    fn open(&self, name: &str) -> Result<Handle>;
+
+    /// Removes a name.
+    fn delete(&self, name: &str) -> Result<()>;
+
+    /// Gives a file another name, replacing what had it.
+    fn rename(&self, from: &str, to: &str) -> Result<()>;
+
+    /// Plain files of the directory, in no order.
+    fn list(&self) -> Result<Vec<Entry>>;
+
+    /// Makes all creations, deletions and renamings so far durable.
+    fn sync_directory(&self) -> Result<()>;
+
+    /// Room on the device.
+    fn space(&self) -> Result<Space>;
+
+    /// Takes the directory for this process; an error of kind `Locked` where another has it.
+    fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>>;
+
+    /// A new queue for up to `depth` requests in flight.
+    fn queue(&self, depth: usize) -> Result<Box<dyn Queue>>;
+
+    /// Carries out one request on the calling thread.
+    fn execute(&self, file: &Handle, operation: Operation) -> Completion;
+}

@@ -1,0 +1,211 @@
+//! A directory in memory: for tests, for tools that need no disk, and as the plainest reading of the contract.
+//!
+//! Everything is "durable" at once; what a crash would lose is the business of the simulated driver.
+
+use crate::buffer::Buffer;
+use crate::driver::{
+    Completion, DirectoryLock, Driver, DriverFile, Entry, Handle, Operation, Queue, Request, Space,
+};
+use crate::error::{Error, ErrorKind, Result};
+use parking_lot::{Mutex, RwLock};
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The driver. Clones share the directory, which is how a test reopens it.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryDriver {
+    directory: Arc<Directory>,
+}
+
+#[derive(Debug, Default)]
+struct Directory {
+    files: Mutex<BTreeMap<String, Arc<MemoryFile>>>,
+    locked: Mutex<BTreeSet<String>>,
+}
+
+#[derive(Debug, Default)]
+struct MemoryFile {
+    bytes: RwLock<Vec<u8>>,
+}
+
+#[derive(Debug)]
+struct MemoryLock {
+    directory: Arc<Directory>,
+    name: String,
+}
+
+#[derive(Debug, Default)]
+struct MemoryQueue {
+    finished: Vec<Completion>,
+}
+
+impl MemoryDriver {
+    /// An empty directory.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn find(&self, action: &str, name: &str) -> Result<Arc<MemoryFile>> {
+        self.directory.files.lock().get(name).cloned().ok_or_else(|| missing(action, name))
+    }
+}
+
+fn missing(action: &str, name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("cannot {action} {name}: no such file in memory"))
+}
+
+impl DriverFile for MemoryFile {
+    fn len(&self) -> Result<u64> {
+        Ok(self.bytes.read().len() as u64)
+    }
+
+    fn allocate(&self, len: u64) -> Result<()> {
+        let mut bytes = self.bytes.write();
+        let len = (len as usize).max(bytes.len());
+        bytes.resize(len, 0);
+        Ok(())
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.bytes.write().resize(len as usize, 0);
+        Ok(())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl MemoryFile {
+    fn read(&self, offset: u64, view: &mut [u8]) -> usize {
+        let bytes = self.bytes.read();
+        let start = bytes.len().min(offset as usize);
+        let len = view.len().min(bytes.len() - start);
+        view[..len].copy_from_slice(&bytes[start..start + len]);
+        len
+    }
+
+    fn write(&self, offset: u64, view: &[u8]) -> usize {
+        let mut bytes = self.bytes.write();
+        let (start, end) = (offset as usize, offset as usize + view.len());
+        if bytes.len() < end {
+            bytes.resize(end, 0);
+        }
+        bytes[start..end].copy_from_slice(view);
+        view.len()
+    }
+}
+
+impl DirectoryLock for MemoryLock {}
+
+impl Drop for MemoryLock {
+    fn drop(&mut self) {
+        self.directory.locked.lock().remove(&self.name);
+    }
+}
+
+impl Queue for MemoryQueue {
+    fn submit(&mut self, requests: &mut Vec<Request>) {
+        for request in requests.drain(..) {
+            let completion = execute(&request.file, request.operation);
+            self.finished.push(Completion { tag: request.tag, ..completion });
+        }
+    }
+
+    fn reap(&mut self, at_least: usize, completions: &mut Vec<Completion>) -> usize {
+        assert!(at_least <= self.finished.len(), "reaping more than is in flight");
+        let count = self.finished.len();
+        completions.append(&mut self.finished);
+        count
+    }
+
+    fn in_flight(&self) -> usize {
+        self.finished.len()
+    }
+}
+
+fn execute(file: &Handle, operation: Operation) -> Completion {
+    let Some(file) = file.as_any().downcast_ref::<MemoryFile>() else {
+        unreachable!("a handle of another driver");
+    };
+    let (result, buffer) = match operation {
+        Operation::Read { offset, mut buffer } => (file.read(offset, &mut buffer), buffer),
+        Operation::Write { offset, buffer } => (file.write(offset, &buffer), buffer),
+        Operation::Sync => (0, Buffer::default()),
+    };
+    Completion { tag: 0, result: Ok(result), buffer }
+}
+
+impl Driver for MemoryDriver {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn describe(&self) -> String {
+        "memory".to_owned()
+    }
+
+    fn alignment(&self) -> usize {
+        1
+    }
+
+    fn create(&self, name: &str) -> Result<Handle> {
+        let mut files = self.directory.files.lock();
+        if files.contains_key(name) {
+            let text = format!("cannot create {name}: it exists in memory");
+            return Err(Error::new(ErrorKind::AlreadyExists, text));
+        }
+        let file = Arc::new(MemoryFile::default());
+        files.insert(name.to_owned(), Arc::clone(&file));
+        Ok(file)
+    }
+
+    fn open(&self, name: &str) -> Result<Handle> {
+        Ok(self.find("open", name)?)
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        let removed = self.directory.files.lock().remove(name);
+        removed.map(drop).ok_or_else(|| missing("delete", name))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let mut files = self.directory.files.lock();
+        let file = files.remove(from).ok_or_else(|| missing("rename", from))?;
+        files.insert(to.to_owned(), file);
+        Ok(())
+    }
+
+    fn list(&self) -> Result<Vec<Entry>> {
+        let files = self.directory.files.lock();
+        Ok(files
+            .iter()
+            .map(|(name, file)| Entry { name: name.clone(), len: file.bytes.read().len() as u64 })
+            .collect())
+    }
+
+    fn sync_directory(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn space(&self) -> Result<Space> {
+        Ok(Space { total_bytes: u64::MAX / 2, free_bytes: u64::MAX / 2 })
+    }
+
+    fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
+        if !self.directory.locked.lock().insert(name.to_owned()) {
+            return Err(Error::new(ErrorKind::Locked, format!("{name} in memory is locked")));
+        }
+        let directory = Arc::clone(&self.directory);
+        Ok(Box::new(MemoryLock { directory, name: name.to_owned() }))
+    }
+
+    fn queue(&self, _depth: usize) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(MemoryQueue::default()))
+    }
+
+    fn execute(&self, file: &Handle, operation: Operation) -> Completion {
+        execute(file, operation)
+    }
+}

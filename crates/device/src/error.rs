@@ -1,0 +1,68 @@
+//! Errors of the device layer: what could not be done, where, and what the caller can do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// The crate's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What a caller can do, one kind each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// No such file: fix the name, or the tier that should hold it is not the right one.
+    NotFound,
+    /// The name is taken: choose another.
+    AlreadyExists,
+    /// The device or the tier's capacity is used up: free space or add a tier, then reopen.
+    OutOfSpace,
+    /// Bytes are not what was written: restore from a checkpoint; `verify` says how far it goes.
+    Corrupt,
+    /// Another process holds the tier: close it.
+    Locked,
+    /// A tier is missing, foreign, swapped or older than the rest: mount or name the right one.
+    Tier,
+    /// The data was written by a newer version of this software: upgrade.
+    NewerFormat,
+    /// The call cannot be carried out as made: fix its arguments.
+    Invalid,
+    /// The device failed: see the system's log; writing stops, reading goes on.
+    Io,
+}
+
+/// An error with its place. Its text is one line that names the file.
+#[derive(Clone, Debug, Error)]
+#[error("{message}")]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+}
+
+impl Error {
+    /// An error with a complete, one-line message.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// An operating-system error met while doing `action` ("read 4096 bytes at 8192 of") to `path`.
+    pub fn io(action: impl AsRef<str>, path: impl AsRef<Path>, source: &io::Error) -> Self {
+        let kind = match source.kind() {
+            io::ErrorKind::NotFound => ErrorKind::NotFound,
+            io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::OutOfSpace,
+            _ => ErrorKind::Io,
+        };
+        let path: PathBuf = path.as_ref().into();
+        Self::new(kind, format!("cannot {} {}: {source}", action.as_ref(), path.display()))
+    }
+
+    /// Damaged bytes at `offset` of the file that `what` describes.
+    pub fn corrupt(what: impl std::fmt::Display, offset: u64, why: impl std::fmt::Display) -> Self {
+        Self::new(ErrorKind::Corrupt, format!("{what} is damaged at offset {offset}: {why}"))
+    }
+
+    /// What the caller can do.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+}

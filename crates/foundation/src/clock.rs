@@ -1,0 +1,52 @@
+//! The door for time.
+
+use std::fmt;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A source of time. The engine holds one and asks nothing else, so that a simulation can make time jump or stop.
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// Nanoseconds since some fixed moment; never goes back.
+    fn now_ns(&self) -> u64;
+
+    /// Wall-clock seconds since 1970; may jump either way, so it is shown to people and decides nothing.
+    fn wall_s(&self) -> u64;
+
+    /// Lets `duration` pass on the calling thread.
+    fn sleep(&self, duration: Duration);
+}
+
+/// The operating system's clocks.
+#[derive(Debug)]
+pub struct SystemClock {
+    start: Instant,
+}
+
+impl SystemClock {
+    /// A clock that reads zero now.
+    #[allow(clippy::disallowed_methods, reason = "this is the door")]
+    pub fn new() -> Self {
+        Self { start: Instant::now() }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn now_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "this is the door")]
+    fn wall_s(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "this is the door")]
+    fn sleep(&self, duration: Duration) {
+        std::thread::sleep(duration);
+    }
+}
