@@ -19,6 +19,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use std::any::Any;
+use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,6 +60,15 @@ pub(crate) fn failure(action: &str, path: &Path, errno: Errno) -> Error {
     Error::io(action, path, &io::Error::from(errno))
 }
 
+/// A name that can stand in a directory and nowhere else (invariant 4).
+pub(crate) fn check_name(action: &str, place: impl Display, name: &str) -> Result<()> {
+    if !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']) {
+        return Ok(());
+    }
+    let text = format!("cannot {action} {name:?} in {place}: it is not a plain file name");
+    Err(Error::new(ErrorKind::Invalid, text))
+}
+
 impl Disk {
     /// Opens the directory `path`, whose files will be opened with `flags` besides the usual ones.
     pub(crate) fn open(path: &Path, flags: OFlags, alignment: usize) -> Result<Self> {
@@ -90,12 +100,7 @@ impl Disk {
     }
 
     fn check(&self, action: &str, name: &str) -> Result<()> {
-        if !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']) {
-            return Ok(());
-        }
-        let place = self.path.display();
-        let text = format!("cannot {action} {name:?} in {place}: it is not a plain file name");
-        Err(Error::new(ErrorKind::Invalid, text))
+        check_name(action, self.path.display(), name)
     }
 
     fn open_file(&self, action: &str, name: &str, flags: OFlags) -> Result<Handle> {
