@@ -20,5 +20,6 @@ pub mod file;
 pub use buffer::Buffer;
 pub use context::{FileContext, FileKind, Origin};
 pub use driver::{Completion, Driver, DriverFile, Handle, Operation, Queue, Request};
+pub use drivers::DriverSpec;
 pub use error::{Error, ErrorKind, Result};
 pub use file::{File, PendingRead, ReadAt, TierIndex, read_batch};

@@ -7,6 +7,8 @@
 //! Numbers in names of checks are those of the invariants in `driver.rs`. What a power cut does
 //! (the durable half of 4, 5 and 6) cannot be seen from here; simulated devices check that.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
 mod subject;
 
 use proptest::prelude::*;
@@ -352,8 +354,6 @@ fn check_7_alignment_is_a_power_of_two_and_asked_for(subject: &Subject) {
     }
     let file = driver.create("file").unwrap();
     write_at(driver, &file, 0, &pattern(1, 2 * alignment));
-    let mut shifted = Buffer::zeroed(2 * alignment);
-    shifted.set_view(512..512 + alignment);
     let wrong = || {
         let mut shifted = Buffer::zeroed(2 * alignment);
         shifted.set_view(512..512 + alignment);
@@ -535,7 +535,7 @@ fn check_links_share_bytes_or_are_declined(subject: &Subject) {
 }
 
 /// One step of a random history of one file, in units of the driver's alignment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Step {
     Read {
         at: u64,
