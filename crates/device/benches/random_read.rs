@@ -11,7 +11,10 @@
 )]
 
 use std::path::Path;
-use thermocline_device::drivers::{Batches, DirectDriver, PosixDriver};
+use std::sync::Arc;
+use thermocline_device::drivers::{
+    Batches, DirectDriver, EmulatedDriver, MemoryDriver, PosixDriver, Profile,
+};
 use thermocline_device::{Buffer, Driver, Handle, Operation, Request};
 use thermocline_foundation::{Clock, SystemClock, random::Random};
 
@@ -41,6 +44,19 @@ fn main() {
                 Err(error) => println!("  {name:<26} {error}"),
             }
         }
+    }
+    measure_emulated();
+}
+
+/// How close the emulated devices come to their models: 4 KiB reads of a file in memory.
+fn measure_emulated() {
+    println!("emulated");
+    for profile in [Profile::OptaneP5800x, Profile::TlcNvme, Profile::Gp3] {
+        let (inner, clock) = (Arc::new(MemoryDriver::new()), Arc::new(SystemClock::new()));
+        let driver = EmulatedDriver::new(inner, profile.name(), profile.model(), clock);
+        let file = driver.create("file").unwrap();
+        file.truncate(FILE_PAGES * PAGE_BYTES as u64).unwrap();
+        measure(profile.name(), &driver, Path::new("memory"), false);
     }
 }
 
