@@ -16,9 +16,14 @@ pub mod driver;
 pub mod drivers;
 pub mod error;
 pub mod file;
+pub mod file_queue;
+pub mod journal;
+pub mod tier;
 
 pub use buffer::Buffer;
 pub use context::{FileContext, FileKind, Origin};
 pub use driver::{Completion, Driver, DriverFile, Handle, Operation, Queue, Request};
 pub use error::{Error, ErrorKind, Result};
-pub use file::{File, PendingRead, ReadAt, TierIndex, read_batch};
+pub use file::{File, PendingRead, ReadAt, WriteStream, read_batch};
+pub use journal::{Journal, JournalEnd};
+pub use tier::{Tier, TierIndex, TierSpec, TrafficTotals};
