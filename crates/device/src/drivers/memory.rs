@@ -47,12 +47,20 @@ impl MemoryDriver {
     }
 
     fn find(&self, action: &str, name: &str) -> Result<Arc<MemoryFile>> {
-        self.directory.files.lock().get(name).cloned().ok_or_else(|| missing(action, name))
+        self.directory
+            .files
+            .lock()
+            .get(name)
+            .cloned()
+            .ok_or_else(|| missing(action, name))
     }
 }
 
 fn missing(action: &str, name: &str) -> Error {
-    Error::new(ErrorKind::NotFound, format!("cannot {action} {name}: no such file in memory"))
+    Error::new(
+        ErrorKind::NotFound,
+        format!("cannot {action} {name}: no such file in memory"),
+    )
 }
 
 impl DriverFile for MemoryFile {
@@ -109,12 +117,18 @@ impl Queue for MemoryQueue {
     fn submit(&mut self, requests: &mut Vec<Request>) {
         for request in requests.drain(..) {
             let completion = execute(&request.file, request.operation);
-            self.finished.push(Completion { tag: request.tag, ..completion });
+            self.finished.push(Completion {
+                tag: request.tag,
+                ..completion
+            });
         }
     }
 
     fn reap(&mut self, at_least: usize, completions: &mut Vec<Completion>) -> usize {
-        assert!(at_least <= self.finished.len(), "reaping more than is in flight");
+        assert!(
+            at_least <= self.finished.len(),
+            "reaping more than is in flight"
+        );
         let count = self.finished.len();
         completions.append(&mut self.finished);
         count
@@ -134,7 +148,11 @@ fn execute(file: &Handle, operation: Operation) -> Completion {
         Operation::Write { offset, buffer } => (file.write(offset, &buffer), buffer),
         Operation::Sync => (0, Buffer::default()),
     };
-    Completion { tag: 0, result: Ok(result), buffer }
+    Completion {
+        tag: 0,
+        result: Ok(result),
+        buffer,
+    }
 }
 
 impl Driver for MemoryDriver {
@@ -181,7 +199,10 @@ impl Driver for MemoryDriver {
         let files = self.directory.files.lock();
         Ok(files
             .iter()
-            .map(|(name, file)| Entry { name: name.clone(), len: file.bytes.read().len() as u64 })
+            .map(|(name, file)| Entry {
+                name: name.clone(),
+                len: file.bytes.read().len() as u64,
+            })
             .collect())
     }
 
@@ -190,15 +211,24 @@ impl Driver for MemoryDriver {
     }
 
     fn space(&self) -> Result<Space> {
-        Ok(Space { total_bytes: u64::MAX / 2, free_bytes: u64::MAX / 2 })
+        Ok(Space {
+            total_bytes: u64::MAX / 2,
+            free_bytes: u64::MAX / 2,
+        })
     }
 
     fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
         if !self.directory.locked.lock().insert(name.to_owned()) {
-            return Err(Error::new(ErrorKind::Locked, format!("{name} in memory is locked")));
+            return Err(Error::new(
+                ErrorKind::Locked,
+                format!("{name} in memory is locked"),
+            ));
         }
         let directory = Arc::clone(&self.directory);
-        Ok(Box::new(MemoryLock { directory, name: name.to_owned() }))
+        Ok(Box::new(MemoryLock {
+            directory,
+            name: name.to_owned(),
+        }))
     }
 
     fn queue(&self, _depth: usize) -> Result<Box<dyn Queue>> {
