@@ -1,4 +1,5 @@
-//! What a file is and why it is made: all that placement may know of the program above (Keigo, section 4.4).
+//! What a file is and why it is made: all that placement may know of the program above (Keigo,
+//! section 4.4).
 
 use serde::Serialize;
 use std::fmt;
@@ -33,9 +34,14 @@ impl FileKind {
 
     /// The kind that files with this extension have; tables come out as level 0.
     pub fn from_extension(extension: &str) -> Option<Self> {
-        [Self::Log, Self::Manifest, Self::Table { level: 0 }, Self::Map]
-            .into_iter()
-            .find(|kind| kind.extension() == extension)
+        [
+            Self::Log,
+            Self::Manifest,
+            Self::Table { level: 0 },
+            Self::Map,
+        ]
+        .into_iter()
+        .find(|kind| kind.extension() == extension)
     }
 
     /// The durable form: kind and level.

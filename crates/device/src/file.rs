@@ -1,15 +1,18 @@
 //! An open file of the namespace: where the crates above read and write.
 //!
-//! A `File` knows its number, its database and its tier, so that checksums can be bound ([`File::place`]) and errors
-//! can name it. Offsets and lengths of reads are free; the file rounds them out to the driver's alignment. Writes
-//! must be aligned by the caller, because rounding a write would overwrite neighbours.
+//! A `File` knows its number, its database and its tier, so that checksums can be bound
+//! ([`File::place`]) and errors can name it. Offsets and lengths of reads are free; the file rounds
+//! them out to the driver's alignment. Writes must be aligned by the caller, because rounding a
+//! write would overwrite neighbours.
 //!
-//! 1. Number and database never change. Tier and handle do, together, when the file migrates: a call uses the pair
-//!    that it found when it began, and the old copy stays readable until the last such call is done.
+//! 1. Number and database never change. Tier and handle do, together, when the file migrates: a
+//!    call uses the pair that it found when it began, and the old copy stays readable until the
+//!    last such call is done.
 //! 2. Only files that are no longer written migrate, so no write can go to a copy left behind.
 //! 3. A length that cannot be is cut to the file's end before memory is taken for it.
 //!
-//! Threads: shared freely; no lock is taken but that of the tier's queue pool, and only by reads that overlap.
+//! Threads: shared freely; no lock is taken but that of the tier's queue pool, and only by reads
+//! that overlap.
 
 use crate::buffer::{Buffer, PAGE_BYTES};
 use crate::context::FileKind;
@@ -45,7 +48,8 @@ impl Location {
         format!("{number}.{} ({})", kind.extension(), self.tier.describe())
     }
 
-    /// `error`, met while doing `action` ("read 16 bytes at 512 of"), with the file's name and tier.
+    /// `error`, met while doing `action` ("read 16 bytes at 512 of"), with the file's name and
+    /// tier.
     pub(crate) fn explain(&self, label: Label, action: &str, error: &Error) -> Error {
         let file = self.describe(label);
         Error::new(error.kind(), format!("cannot {action} {file}: {error}"))
@@ -58,7 +62,9 @@ impl Location {
         span: Span,
         completion: Completion,
     ) -> Result<Buffer> {
-        let Span { start, skip, len, .. } = span;
+        let Span {
+            start, skip, len, ..
+        } = span;
         let got = completion.result.map_err(|error| {
             let action = format!("read {len} bytes at {} of", start + skip as u64);
             self.explain(label, &action, &error)
@@ -92,7 +98,13 @@ impl File {
         handle: Handle,
     ) -> Self {
         let tier = Arc::new(Tier::detached(tier, driver));
-        Self::at(database, number, kind, Location { tier, handle }, Arc::default())
+        Self::at(
+            database,
+            number,
+            kind,
+            Location { tier, handle },
+            Arc::default(),
+        )
     }
 
     /// A file of a namespace, which counts its bytes in `extent`.
@@ -144,7 +156,11 @@ impl File {
 
     /// What a checksum of bytes at `offset` is bound to.
     pub fn place(&self, offset: u64) -> Place {
-        Place { database: self.database, file: self.number, offset }
+        Place {
+            database: self.database,
+            file: self.number,
+            offset,
+        }
     }
 
     /// File, tier and directory, for messages: `00000012.table (tier 1, /mnt/slow)`.
@@ -154,7 +170,10 @@ impl File {
 
     /// Number and kind, for messages and counters.
     pub(crate) fn label(&self) -> Label {
-        Label { number: self.number, kind: self.kind() }
+        Label {
+            number: self.number,
+            kind: self.kind(),
+        }
     }
 
     fn explain(&self, location: &Location, action: &str, error: &Error) -> Error {
@@ -207,13 +226,19 @@ impl File {
         let alignment = location.tier.driver().alignment() as u64;
         let skip = offset % alignment;
         let start = offset - skip;
-        // An offset close to the largest number has no byte to read; the rounded length cannot overflow then.
+        // An offset close to the largest number has no byte to read; the rounded length cannot
+        // overflow then.
         let aligned_len = (skip + len as u64).next_multiple_of(alignment) as usize;
-        Ok(Span { start, aligned_len, skip: skip as usize, len })
+        Ok(Span {
+            start,
+            aligned_len,
+            skip: skip as usize,
+            len,
+        })
     }
 
-    /// Writes the buffer's view at `offset`, both multiples of the driver's alignment ([`PAGE_BYTES`] always is),
-    /// and gives the buffer back.
+    /// Writes the buffer's view at `offset`, both multiples of the driver's alignment
+    /// ([`PAGE_BYTES`] always is), and gives the buffer back.
     pub fn write(&self, offset: u64, buffer: Buffer) -> (Buffer, Result<()>) {
         let location = self.location.load();
         self.count_write(&location, offset, &buffer);
@@ -221,16 +246,25 @@ impl File {
         let operation = Operation::Write { offset, buffer };
         let completion = location.tier.driver().execute(&location.handle, operation);
         let result = completion.result.map(drop);
-        (completion.buffer, result.map_err(|e| self.write_error(&location, offset, len, &e)))
+        (
+            completion.buffer,
+            result.map_err(|e| self.write_error(&location, offset, len, &e)),
+        )
     }
 
     /// Notes a write that is about to be submitted.
     pub(crate) fn count_write(&self, location: &Location, offset: u64, buffer: &Buffer) {
         let alignment = location.tier.driver().alignment();
         debug_assert!(PAGE_BYTES.is_multiple_of(alignment));
-        debug_assert!(offset.is_multiple_of(alignment as u64), "an unaligned write");
+        debug_assert!(
+            offset.is_multiple_of(alignment as u64),
+            "an unaligned write"
+        );
         debug_assert!(buffer.len().is_multiple_of(alignment), "an unaligned write");
-        location.tier.counters(self.kind()).count_write(buffer.len());
+        location
+            .tier
+            .counters(self.kind())
+            .count_write(buffer.len());
         self.extent.fetch_max(offset + buffer.len() as u64, Relaxed);
     }
 
@@ -241,15 +275,25 @@ impl File {
         len: usize,
         error: &Error,
     ) -> Error {
-        self.explain(location, &format!("write {len} bytes at {offset} of"), error)
+        self.explain(
+            location,
+            &format!("write {len} bytes at {offset} of"),
+            error,
+        )
     }
 
     /// Makes every completed write durable.
     pub fn sync(&self) -> Result<()> {
         let location = self.location.load();
         location.tier.counters(self.kind()).count_sync();
-        let completion = location.tier.driver().execute(&location.handle, Operation::Sync);
-        completion.result.map(drop).map_err(|error| self.explain(&location, "sync", &error))
+        let completion = location
+            .tier
+            .driver()
+            .execute(&location.handle, Operation::Sync);
+        completion
+            .result
+            .map(drop)
+            .map_err(|error| self.explain(&location, "sync", &error))
     }
 
     /// Reserves space up to `len` bytes; see [`crate::DriverFile::allocate`].
@@ -287,6 +331,9 @@ pub(crate) struct Span {
 
 impl Span {
     pub(crate) fn operation(self) -> Operation {
-        Operation::Read { offset: self.start, buffer: Buffer::zeroed(self.aligned_len) }
+        Operation::Read {
+            offset: self.start,
+            buffer: Buffer::zeroed(self.aligned_len),
+        }
     }
 }

@@ -1,12 +1,15 @@
 //! Reads and writes of files that overlap in time: batches, read-ahead and write streams.
 //!
-//! Each takes a queue of the tier for as long as it lasts, so the requests of a batch reach a device together and
-//! devices work side by side.
+//! Each takes a queue of the tier for as long as it lasts, so the requests of a batch reach a
+//! device together and devices work side by side.
 //!
-//! 1. A queue goes back to its tier empty: whoever holds one reaps all it submitted, also when dropped early.
-//! 2. The location found at the start serves the whole request; a migration meanwhile does not disturb it.
+//! 1. A queue goes back to its tier empty: whoever holds one reaps all it submitted, also when
+//!    dropped early.
+//! 2. The location found at the start serves the whole request; a migration meanwhile does not
+//!    disturb it.
 //!
-//! Threads: [`read_batch`] from any; a [`PendingRead`] or [`WriteStream`] belongs to one thread at a time.
+//! Threads: [`read_batch`] from any; a [`PendingRead`] or [`WriteStream`] belongs to one thread at
+//! a time.
 
 use crate::buffer::Buffer;
 use crate::driver::{Completion, Operation, Queue, Request};
@@ -36,24 +39,32 @@ struct Lane {
 
 impl Lane {
     fn take(tier: &Arc<Tier>) -> Result<Self> {
-        Ok(Self { tier: Arc::clone(tier), queue: Some(tier.take_queue()?) })
+        Ok(Self {
+            tier: Arc::clone(tier),
+            queue: Some(tier.take_queue()?),
+        })
     }
 
     fn queue(&mut self) -> &mut Box<dyn Queue> {
-        self.queue.as_mut().expect("the queue leaves only when the lane is dropped")
+        self.queue
+            .as_mut()
+            .expect("the queue leaves only when the lane is dropped")
     }
 }
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        let Some(mut queue) = self.queue.take() else { return };
+        let Some(mut queue) = self.queue.take() else {
+            return;
+        };
         let in_flight = queue.in_flight();
         queue.reap(in_flight, &mut Vec::new());
         self.tier.give_queue(queue);
     }
 }
 
-/// Carries out all reads, on any files of any tiers, as parallel as the devices like; results in the order of `reads`.
+/// Carries out all reads, on any files of any tiers, as parallel as the devices like; results in
+/// the order of `reads`.
 pub fn read_batch(reads: &[ReadAt<'_>]) -> Vec<Result<Buffer>> {
     if let [read] = reads {
         return vec![read.file.read(read.offset, read.len)];
@@ -70,7 +81,11 @@ pub fn read_batch(reads: &[ReadAt<'_>]) -> Vec<Result<Buffer>> {
         match planned {
             Ok((span, lane)) => {
                 let file = Arc::clone(&location.handle);
-                let request = Request { tag: tag as u64, file, operation: span.operation() };
+                let request = Request {
+                    tag: tag as u64,
+                    file,
+                    operation: span.operation(),
+                };
                 lanes[lane].1.push(request);
                 flights.push(Some((location, span)));
             }
@@ -95,12 +110,18 @@ pub fn read_batch(reads: &[ReadAt<'_>]) -> Vec<Result<Buffer>> {
         let whole = location.finish_read(file.label(), span, completion);
         results[tag] = Some(whole.and_then(|buffer| file.require(*offset, *len, buffer)));
     }
-    results.into_iter().map(|result| result.expect("every request completed")).collect()
+    results
+        .into_iter()
+        .map(|result| result.expect("every request completed"))
+        .collect()
 }
 
 /// The lane of `tier`, taken now if the batch has none yet.
 fn lane_of(lanes: &mut Vec<(Lane, Vec<Request>)>, tier: &Arc<Tier>) -> Result<usize> {
-    if let Some(found) = lanes.iter().position(|(lane, _)| Arc::ptr_eq(&lane.tier, tier)) {
+    if let Some(found) = lanes
+        .iter()
+        .position(|(lane, _)| Arc::ptr_eq(&lane.tier, tier))
+    {
         return Ok(found);
     }
     lanes.push((Lane::take(tier)?, Vec::new()));
@@ -116,7 +137,12 @@ pub struct PendingRead {
 #[derive(Debug)]
 enum Pending {
     Done(Result<Buffer>),
-    InFlight { lane: Lane, location: Arc<Location>, label: Label, span: Span },
+    InFlight {
+        lane: Lane,
+        location: Arc<Location>,
+        label: Label,
+        span: Span,
+    },
 }
 
 impl PendingRead {
@@ -124,7 +150,12 @@ impl PendingRead {
     pub fn wait(self) -> Result<Buffer> {
         match self.state {
             Pending::Done(result) => result,
-            Pending::InFlight { mut lane, location, label, span } => {
+            Pending::InFlight {
+                mut lane,
+                location,
+                label,
+                span,
+            } => {
                 let mut completions = Vec::with_capacity(1);
                 lane.queue().reap(1, &mut completions);
                 let completion = completions.pop().expect("reap waits for the one in flight");
@@ -135,13 +166,17 @@ impl PendingRead {
 }
 
 impl File {
-    /// Starts reading up to `len` bytes at `offset` (fewer where the file ends), to be waited for later: read-ahead.
+    /// Starts reading up to `len` bytes at `offset` (fewer where the file ends), to be waited for
+    /// later: read-ahead.
     pub fn start_read(&self, offset: u64, len: usize) -> PendingRead {
         let location = Arc::clone(&self.location());
         let state = match self.begin_read(&location, offset, len) {
-            Ok((lane, span)) => {
-                Pending::InFlight { lane, location, label: self.label(), span }
-            }
+            Ok((lane, span)) => Pending::InFlight {
+                lane,
+                location,
+                label: self.label(),
+                span,
+            },
             Err(error) => Pending::Done(Err(error)),
         };
         PendingRead { state }
@@ -151,7 +186,11 @@ impl File {
         let span = self.span(location, offset, len)?;
         let mut lane = Lane::take(&location.tier)?;
         let file = Arc::clone(&location.handle);
-        let request = Request { tag: 0, file, operation: span.operation() };
+        let request = Request {
+            tag: 0,
+            file,
+            operation: span.operation(),
+        };
         lane.queue().submit(&mut vec![request]);
         Ok((lane, span))
     }
@@ -172,8 +211,9 @@ impl File {
     }
 }
 
-/// Writes of one file that overlap; see [`File::start_writes`]. Ranges must not overlap. After a failure every later
-/// call returns it. Dropping the stream waits for the writes and forgets their results: call [`WriteStream::finish`].
+/// Writes of one file that overlap; see [`File::start_writes`]. Ranges must not overlap. After a
+/// failure every later call returns it. Dropping the stream waits for the writes and forgets their
+/// results: call [`WriteStream::finish`].
 #[derive(Debug)]
 pub struct WriteStream {
     file: Arc<File>,
@@ -187,10 +227,14 @@ pub struct WriteStream {
 }
 
 impl WriteStream {
-    /// Starts writing the buffer's view at `offset`, first waiting while `depth` writes are in flight. Returns a
-    /// buffer of a write that finished, if one did, for the caller to fill again.
+    /// Starts writing the buffer's view at `offset`, first waiting while `depth` writes are in
+    /// flight. Returns a buffer of a write that finished, if one did, for the caller to fill again.
     pub fn write(&mut self, offset: u64, buffer: Buffer) -> Result<Option<Buffer>> {
-        let spent = if self.spans.len() >= self.depth { self.reap(1) } else { None };
+        let spent = if self.spans.len() >= self.depth {
+            self.reap(1)
+        } else {
+            None
+        };
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -216,7 +260,12 @@ impl WriteStream {
         let mut completions = Vec::new();
         self.lane.queue().reap(at_least, &mut completions);
         let mut spent = None;
-        for Completion { tag, result, buffer } in completions {
+        for Completion {
+            tag,
+            result,
+            buffer,
+        } in completions
+        {
             let found = self.spans.iter().position(|span| span.0 == tag);
             let span = found.and_then(|found| self.spans.remove(found));
             let (_, offset, len) = span.expect("a request completes once");

@@ -1,7 +1,8 @@
-//! A small append-only file of metadata records: the file map and the engine's manifest are journals.
+//! A small append-only file of metadata records: the file map and the engine's manifest are
+//! journals.
 //!
-//! An append is one *frame*: a header and the caller's payload, cut into 512-byte sectors and padded to 4 KiB pages.
-//! See docs/formats/journal.md.
+//! An append is one *frame*: a header and the caller's payload, cut into 512-byte sectors and
+//! padded to 4 KiB pages. See docs/formats/journal.md.
 //!
 //! ```text
 //! sector   0 ........................ 503   504 .. 507          508 .. 511
@@ -9,13 +10,17 @@
 //! frame    magic 4 | version 2 | zero 2 | frame number 8 | payload bytes 4 | CRC-32C 4 | payload
 //! ```
 //!
-//! 1. An append is durable when it returns, and appends are one after the other: only the last frame can be torn.
-//! 2. Nothing is assumed of writes but that a sector is written whole or not at all. So a torn frame has sectors that
-//!    are all zero or beyond the end of the file, and its others are valid. Anything else is damage and an error.
-//! 3. Every sector carries the number of its frame: a gap with a later frame behind it was not torn, it is damage.
-//! 4. A torn frame was never acknowledged. It is erased, durably, before anything is appended in its place, so that
-//!    sectors of two attempts never mix.
-//! 5. After a failed append nothing is known of the file's end; the journal refuses further appends.
+//! 1. An append is durable when it returns, and appends are one after the other: only the last
+//!    frame can be torn.
+//! 2. Nothing is assumed of writes but that a sector is written whole or not at all. So a torn
+//!    frame has sectors that are all zero or beyond the end of the file, and its others are valid.
+//!    Anything else is damage and an error.
+//! 3. Every sector carries the number of its frame: a gap with a later frame behind it was not
+//!    torn, it is damage.
+//! 4. A torn frame was never acknowledged. It is erased, durably, before anything is appended in
+//!    its place, so that sectors of two attempts never mix.
+//! 5. After a failed append nothing is known of the file's end; the journal refuses further
+//!    appends.
 //!
 //! Threads: a journal belongs to one thread at a time; its owner locks.
 
@@ -53,20 +58,48 @@ impl Journal {
     /// A journal in a new, empty file.
     pub fn create(file: Arc<File>) -> Result<Self> {
         if !file.is_empty()? {
-            let text = format!("cannot begin a journal in {}: it is not empty", file.describe());
+            let text = format!(
+                "cannot begin a journal in {}: it is not empty",
+                file.describe()
+            );
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        Ok(Self { file, len_bytes: 0, frames: 0, failed: None })
+        Ok(Self {
+            file,
+            len_bytes: 0,
+            frames: 0,
+            failed: None,
+        })
     }
 
-    /// Passes every payload to `visit` in order and makes the journal ready for appending: a torn last frame is
-    /// erased.
+    /// Passes every payload to `visit` in order and makes the journal ready for appending: a torn
+    /// last frame is erased.
     pub fn open(file: Arc<File>, visit: impl FnMut(&[u8]) -> Result<()>) -> Result<Self> {
         let end = Self::read(&file, visit)?;
         if end.torn {
             erase(&file, end.len_bytes)?;
         }
-        Ok(Self { file, len_bytes: end.len_bytes, frames: end.frames, failed: None })
+        Ok(Self {
+            file,
+            len_bytes: end.len_bytes,
+            frames: end.frames,
+            failed: None,
+        })
+    }
+
+    /// As [`Journal::open`], but changes nothing and refuses appends.
+    pub fn open_read_only(file: Arc<File>, visit: impl FnMut(&[u8]) -> Result<()>) -> Result<Self> {
+        let end = Self::read(&file, visit)?;
+        let failed = Some(Error::new(
+            ErrorKind::Invalid,
+            "it was opened for reading only",
+        ));
+        Ok(Self {
+            file,
+            len_bytes: end.len_bytes,
+            frames: end.frames,
+            failed,
+        })
     }
 
     /// Passes every payload to `visit` in order and changes nothing.
@@ -78,7 +111,7 @@ impl Journal {
     pub fn append(&mut self, payload: &[u8]) -> Result<()> {
         if let Some(error) = &self.failed {
             let file = self.file.describe();
-            let text = format!("{file} takes no more changes since one failed; reopen: {error}");
+            let text = format!("{file} takes no more changes: {error}");
             return Err(Error::new(error.kind(), text));
         }
         if payload.len() > PAYLOAD_BYTES_MAX {
@@ -93,7 +126,8 @@ impl Journal {
         let frame_bytes = buffer.len() as u64;
         let (_, written) = self.file.write(self.len_bytes, buffer);
         if let Err(error) = written.and_then(|()| self.file.sync()) {
-            self.failed = Some(error.clone());
+            let text = format!("a change failed, reopen the database: {error}");
+            self.failed = Some(Error::new(error.kind(), text));
             return Err(error);
         }
         self.len_bytes += frame_bytes;
@@ -128,7 +162,8 @@ pub struct JournalEnd {
     pub torn: bool,
 }
 
-/// What the sectors of a frame carry of its number; one more, so that no sector of the first frame is all zero.
+/// What the sectors of a frame carry of its number; one more, so that no sector of the first frame
+/// is all zero.
 fn mark(frame: u64) -> u32 {
     frame.wrapping_add(1) as u32
 }
@@ -148,7 +183,11 @@ fn encode(file: &File, offset: u64, frame: u64, payload: &[u8]) -> Buffer {
     let (first, rest) = payload.split_at(payload.len().min(BODY_BYTES - HEADER_BYTES));
     buffer[..HEADER_BYTES].copy_from_slice(&header);
     buffer[HEADER_BYTES..HEADER_BYTES + first.len()].copy_from_slice(first);
-    for (sector, body) in buffer.chunks_mut(SECTOR_BYTES).skip(1).zip(rest.chunks(BODY_BYTES)) {
+    for (sector, body) in buffer
+        .chunks_mut(SECTOR_BYTES)
+        .skip(1)
+        .zip(rest.chunks(BODY_BYTES))
+    {
         sector[..body.len()].copy_from_slice(body);
     }
     for (index, sector) in buffer.chunks_mut(SECTOR_BYTES).enumerate() {
@@ -198,11 +237,20 @@ enum Found {
 
 impl<'a> Scan<'a> {
     fn new(file: &'a File) -> Result<Self> {
-        Ok(Self { file, file_len: file.len()?, chunk: Buffer::default(), chunk_at: 0 })
+        Ok(Self {
+            file,
+            file_len: file.len()?,
+            chunk: Buffer::default(),
+            chunk_at: 0,
+        })
     }
 
     fn run(mut self, mut visit: impl FnMut(&[u8]) -> Result<()>) -> Result<JournalEnd> {
-        let mut end = JournalEnd { frames: 0, len_bytes: 0, torn: false };
+        let mut end = JournalEnd {
+            frames: 0,
+            len_bytes: 0,
+            torn: false,
+        };
         let mut payload = Vec::new();
         while end.len_bytes < self.file_len {
             match self.frame(end.len_bytes, end.frames, &mut payload)? {
@@ -268,7 +316,13 @@ impl<'a> Scan<'a> {
         let fields = |header| -> Result<_, DecodeError> {
             let mut decoder = Decoder::new(header);
             let (magic, version, _zero) = (decoder.u32()?, decoder.u16()?, decoder.u16()?);
-            Ok((magic, version, decoder.u64()?, decoder.u32()?, decoder.u32()?))
+            Ok((
+                magic,
+                version,
+                decoder.u64()?,
+                decoder.u32()?,
+                decoder.u32()?,
+            ))
         };
         let (magic, version, frame, len, crc) =
             fields(header).map_err(|error| self.damage(offset, error))?;
@@ -277,7 +331,9 @@ impl<'a> Scan<'a> {
         }
         if version > VERSION {
             let file = self.file.describe();
-            let text = format!("{file} has journal version {version}, this software knows {VERSION}: upgrade");
+            let text = format!(
+                "{file} has journal version {version}, this software knows {VERSION}: upgrade"
+            );
             return Err(Error::new(ErrorKind::NewerFormat, text));
         }
         if frame != number || len as usize > PAYLOAD_BYTES_MAX {
@@ -287,8 +343,8 @@ impl<'a> Scan<'a> {
         Ok((len as usize, crc))
     }
 
-    /// Looks behind a gap in frame `number` at `offset`: torn if only sectors of that frame follow, damage if a
-    /// later frame does. False where nothing at all follows.
+    /// Looks behind a gap in frame `number` at `offset`: torn if only sectors of that frame follow,
+    /// damage if a later frame does. False where nothing at all follows.
     fn is_torn(&mut self, offset: u64, number: u64) -> Result<bool> {
         let mut torn = false;
         let mut at = offset;
@@ -331,7 +387,9 @@ impl<'a> Scan<'a> {
             return Ok(Sector::Damaged);
         }
         let (body, rest) = covered.split_at(BODY_BYTES);
-        let mark = Decoder::new(rest).u32().map_err(|error| self.damage(offset, error))?;
+        let mark = Decoder::new(rest)
+            .u32()
+            .map_err(|error| self.damage(offset, error))?;
         Ok(Sector::Valid { body, mark })
     }
 

@@ -1,8 +1,9 @@
-//! One tier: a directory on a device, its queues at rest, and what was read from it and written to it.
+//! One tier: a directory on a device, its queues at rest, and what was read from it and written to
+//! it.
 //!
-//! A `Tier` is shared by all files that lie on it. Queues are costly to make (a ring is a mapping and a system
-//! call), so a batch takes one from the pool and gives it back; the pool keeps as many as were ever used at once, up
-//! to [`IDLE_QUEUES_MAX`].
+//! A `Tier` is shared by all files that lie on it. Queues are costly to make (a ring is a mapping
+//! and a system call), so a batch takes one from the pool and gives it back; the pool keeps as many
+//! as were ever used at once, up to [`IDLE_QUEUES_MAX`].
 //!
 //! 1. A queue in the pool has nothing in flight.
 //! 2. Counters only grow. They count what was asked of the device, not what it did for it.
@@ -122,7 +123,13 @@ fn class(kind: FileKind) -> usize {
 impl Tier {
     /// The tier `index` that `driver` serves.
     pub fn new(index: TierIndex, spec: TierSpec, driver: Arc<dyn Driver>) -> Self {
-        Self { index, spec, driver, idle: Mutex::default(), traffic: Default::default() }
+        Self {
+            index,
+            spec,
+            driver,
+            idle: Mutex::default(),
+            traffic: Default::default(),
+        }
     }
 
     /// A tier that belongs to no namespace: for files opened by themselves.
@@ -171,7 +178,11 @@ impl Tier {
     }
 
     pub(crate) fn give_queue(&self, queue: Box<dyn Queue>) {
-        debug_assert_eq!(queue.in_flight(), 0, "a queue at rest has nothing in flight");
+        debug_assert_eq!(
+            queue.in_flight(),
+            0,
+            "a queue at rest has nothing in flight"
+        );
         let mut idle = self.idle.lock();
         if idle.len() < IDLE_QUEUES_MAX {
             idle.push(queue);
