@@ -5,13 +5,16 @@
 //!   entry     = shared varint | unshared varint | value length varint
 //!             | unshared key bytes | trailer u64 | value
 //! ```
-//! A key is the first `shared` bytes of the key before it, then its own bytes. At a restart `shared` is 0. With
-//! B > 0, bucket `low 32 bits of the key's hash * B >> 32` names the restart to scan from for that key: [`EMPTY`] says
-//! that no key of the block hashes there, [`COLLISION`] that the restarts must be searched.
+//! A key is the first `shared` bytes of the key before it, then its own bytes. At a restart
+//! `shared` is 0. With B > 0, bucket `low 32 bits of the key's hash * B >> 32` names the restart to
+//! scan from for that key: [`EMPTY`] says that no key of the block hashes there, [`COLLISION`] that
+//! the restarts must be searched.
 //!
 //! Invariants:
-//! 1. [`Block::parse`] accepts only blocks whose restarts ascend, start at 0 and lie inside the entries.
-//! 2. Damage inside entries is found where it is met and reported, never a panic: every length is checked.
+//! 1. [`Block::parse`] accepts only blocks whose restarts ascend, start at 0 and lie inside the
+//!    entries.
+//! 2. Damage inside entries is found where it is met and reported, never a panic: every length is
+//!    checked.
 //! 3. Blocks are immutable; clones share their bytes. Any thread.
 
 use crate::filter::key_hash;
@@ -53,8 +56,8 @@ pub enum Lookup {
     Found(Trailer, Bytes),
     /// The table has no such version.
     Absent,
-    /// The block ends within the key's versions, all newer than the snapshot: the next block must be asked;
-    /// [`crate::TableReader::get`] goes straight to the right one.
+    /// The block ends within the key's versions, all newer than the snapshot: the next block must
+    /// be asked; [`crate::TableReader::get`] goes straight to the right one.
     NextBlock,
 }
 
@@ -192,8 +195,8 @@ impl Block {
         Ok(low)
     }
 
-    /// In a block whose every entry is a restart (an index), the value of the first entry at or after
-    /// `(key, word)`.
+    /// In a block whose every entry is a restart (an index), the value of the first entry at or
+    /// after `(key, word)`.
     #[inline]
     pub(crate) fn index_value(&self, key: &[u8], word: u64) -> Result<Option<&[u8]>, Broken> {
         let index = self.restarts_before(key, word)?;
@@ -227,8 +230,9 @@ impl Block {
         Some(self.bytes[at + bucket as usize])
     }
 
-    /// Walks from the restart at `at` without rebuilding keys: it keeps only how long a prefix of `key` the entry
-    /// before had (`matched`), the entry before being smaller than `key` or a newer version of it.
+    /// Walks from the restart at `at` without rebuilding keys: it keeps only how long a prefix of
+    /// `key` the entry before had (`matched`), the entry before being smaller than `key` or a newer
+    /// version of it.
     fn scan(&self, mut at: usize, key: &[u8], bound: u64) -> Result<Lookup, Broken> {
         let mut matched = 0;
         let mut same_key = false;
@@ -303,7 +307,8 @@ fn long_head(head: &[u8]) -> Result<(usize, usize, usize, usize), Broken> {
 #[derive(Debug)]
 pub(crate) struct Cursor {
     block: Block,
-    /// Start of the current entry and of the one after it; equal to the end of the entries when there is none.
+    /// Start of the current entry and of the one after it; equal to the end of the entries when
+    /// there is none.
     at: usize,
     next: usize,
     valid: bool,

@@ -1,7 +1,7 @@
 //! Builds the raw bytes of a block, whose layout `block.rs` describes.
 //!
-//! Invariants: entries come in order; the first of every `restart_interval` entries, and of every block, is a
-//! restart. Used by one thread, the writer's; its memory is kept from block to block.
+//! Invariants: entries come in order; the first of every `restart_interval` entries, and of every
+//! block, is a restart. Used by one thread, the writer's; its memory is kept from block to block.
 
 use crate::block::{COLLISION, COUNT_BYTES, EMPTY, HASHED_RESTARTS_MAX};
 use thermocline_foundation::coding::put_varint;
@@ -20,7 +20,8 @@ pub(crate) struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// A builder whose blocks have a restart every `interval` entries and, where `hashed`, a hash index.
+    /// A builder whose blocks have a restart every `interval` entries and, where `hashed`, a hash
+    /// index.
     pub fn new(interval: u16, hashed: bool) -> Self {
         Self {
             bytes: Vec::new(),

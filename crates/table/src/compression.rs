@@ -1,7 +1,7 @@
 //! How the bytes of a block are stored: plain, LZ4 or Zstandard.
 //!
-//! A block that does not shrink by an eighth is stored plain: reading it back is then a checksum and nothing else.
-//! Any thread; Zstandard's working memory is kept per thread.
+//! A block that does not shrink by an eighth is stored plain: reading it back is then a checksum
+//! and nothing else. Any thread; Zstandard's working memory is kept per thread.
 
 use crate::format::RAW_BLOCK_BYTES_MAX;
 use std::cell::RefCell;
@@ -51,7 +51,8 @@ impl Compressor {
         }
     }
 
-    /// The trailer byte and the bytes to store for `raw`; `raw` itself where compression does not pay.
+    /// The trailer byte and the bytes to store for `raw`; `raw` itself where compression does not
+    /// pay.
     pub fn compress<'a>(&'a mut self, raw: &'a [u8]) -> (u8, &'a [u8]) {
         let (kind, len) = match self.compression {
             Compression::None => return (PLAIN, raw),
@@ -79,7 +80,8 @@ impl Compressor {
     }
 }
 
-/// The `raw_len` bytes behind `stored`, which is not plain; or why there are none. `raw_len` is checked first.
+/// The `raw_len` bytes behind `stored`, which is not plain; or why there are none. `raw_len` is
+/// checked first.
 pub(crate) fn decompress(kind: u8, stored: &[u8], raw_len: usize) -> Result<Vec<u8>, &'static str> {
     if raw_len > RAW_BLOCK_BYTES_MAX {
         return Err("a block says it is longer than any can be");

@@ -1,4 +1,5 @@
-//! Where things lie in a table file: block addresses, block trailers, page placement and the footer.
+//! Where things lie in a table file: block addresses, block trailers, page placement and the
+//! footer.
 //!
 //! ```text
 //!   0          data_end                                              len - 4096     len
@@ -12,9 +13,10 @@
 //! Invariants:
 //! 1. The file's length is a multiple of the page, and the footer is the whole last page.
 //! 2. Blocks do not overlap; what lies between them is zero and shorter than a page.
-//! 3. With page alignment, a block touches no more pages than its length needs (MyNVM, section 4.1.2).
-//! 4. Magic, version and the place of the footer's checksum never change, so that any version can tell a newer table
-//!    from a damaged one.
+//! 3. With page alignment, a block touches no more pages than its length needs (MyNVM, section
+//!    4.1.2).
+//! 4. Magic, version and the place of the footer's checksum never change, so that any version can
+//!    tell a newer table from a damaged one.
 //!
 //! Pure functions; any thread.
 
@@ -32,8 +34,8 @@ pub const VALUE_BYTES_MAX: usize = 256 << 20;
 /// Bytes behind the stored bytes of a block.
 pub const BLOCK_TRAILER_BYTES: usize = 9;
 
-/// Longest block before compression: the largest entry, its three lengths, trailer word and the block's tail. Index
-/// partitions and the top index stay far below it.
+/// Longest block before compression: the largest entry, its three lengths, trailer word and the
+/// block's tail. Index partitions and the top index stay far below it.
 pub const RAW_BLOCK_BYTES_MAX: usize = VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX + 1024;
 
 /// The page, as a file offset.

@@ -1,15 +1,18 @@
-//! The two-level index: which block holds a key, and which filter knows of it (MyNVM, section 4.1.1).
+//! The two-level index: which block holds a key, and which filter knows of it (MyNVM, section
+//! 4.1.1).
 //!
 //! ```text
 //!   top index (pinned)   separator, trailer word -> index partition address, filter partition address
 //!   index partition      separator, trailer word -> data block address
 //! ```
-//! Both are blocks whose every entry is a restart. A separator is at or after every entry of what it points to and
-//! before every entry of what follows. Where one key's versions go on in the next block, no user key separates the
-//! two, and the entry carries the last trailer instead of 0; so a look-up at a snapshot always finds its one block.
+//! Both are blocks whose every entry is a restart. A separator is at or after every entry of what
+//! it points to and before every entry of what follows. Where one key's versions go on in the next
+//! block, no user key separates the two, and the entry carries the last trailer instead of 0; so a
+//! look-up at a snapshot always finds its one block.
 //!
-//! Invariant: an index partition and its filter partition cover the same data blocks, so one search of the top index
-//! finds both. A partition is cut when either reaches its size. Used by the writer's thread.
+//! Invariant: an index partition and its filter partition cover the same data blocks, so one search
+//! of the top index finds both. A partition is cut when either reaches its size. Used by the
+//! writer's thread.
 
 use crate::block::Broken;
 use crate::builder::BlockBuilder;
@@ -72,7 +75,8 @@ impl IndexBuilder {
         let usable = self.partition_bytes.saturating_sub(BLOCK_TRAILER_BYTES);
         let index_entry = BlockBuilder::entry_bytes_max(&separator.0, &value);
         let full_index = self.block.raw_bytes() + index_entry > usable;
-        // Cut before the next data block, taken to have as many keys as this one, overfills the filter.
+        // Cut before the next data block, taken to have as many keys as this one, overfills the
+        // filter.
         let block_keys = self.hashes.len() - self.hashes_before;
         let filter_keys = self.hashes.len() + block_keys;
         let filter_bytes = filter_keys * usize::from(self.filter_bits_per_key) / 8;
@@ -119,8 +123,8 @@ impl IndexBuilder {
     }
 }
 
-/// A short separator at or after the entry `(last, word)` and before every entry whose key is `next`; `last` and
-/// `next` are neighbours in the table.
+/// A short separator at or after the entry `(last, word)` and before every entry whose key is
+/// `next`; `last` and `next` are neighbours in the table.
 pub(crate) fn separator(last: &[u8], word: u64, next: Option<&[u8]>) -> Separator {
     let Some(next) = next else {
         return (last.to_vec(), 0);

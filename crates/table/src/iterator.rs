@@ -1,11 +1,12 @@
 //! Walks a table forward and backward, block by block.
 //!
-//! Three cursors follow each other: the top index, an index partition, a data block. Only the data cursor is moved
-//! by most steps.
+//! Three cursors follow each other: the top index, an index partition, a data block. Only the data
+//! cursor is moved by most steps.
 //!
 //! Invariants:
-//! 1. An error is returned by the call that met it; the iterator is then at no entry, and further steps return the
-//!    error again until a seek. A failed read can therefore never be taken for the end.
+//! 1. An error is returned by the call that met it; the iterator is then at no entry, and further
+//!    steps return the error again until a seek. A failed read can therefore never be taken for the
+//!    end.
 //! 2. Keys and values are those of verified blocks; a value shares the memory of its block.
 //!
 //! One thread at a time; iterators of one reader are independent.
@@ -70,7 +71,8 @@ impl TableIterator {
         self.trailer
     }
 
-    /// The value of the entry, sharing the memory of its block. Only where [`TableIterator::valid`].
+    /// The value of the entry, sharing the memory of its block. Only where
+    /// [`TableIterator::valid`].
     #[inline]
     pub fn value(&self) -> Bytes {
         self.data.value_bytes()
@@ -82,14 +84,14 @@ impl TableIterator {
         self.data.value()
     }
 
-    /// To the first entry at or after `(key, sequence)`: the newest version of `key` at or below `sequence`, or the
-    /// first entry of the next key.
+    /// To the first entry at or after `(key, sequence)`: the newest version of `key` at or below
+    /// `sequence`, or the first entry of the next key.
     pub fn seek(&mut self, key: &[u8], sequence: Sequence) -> Result<()> {
         self.run(|it| it.seek_to(key, seek_word(sequence)))
     }
 
-    /// To the last entry at or before `(key, sequence)`: with `Sequence::ZERO`, the oldest version of the last key
-    /// at or before `key`.
+    /// To the last entry at or before `(key, sequence)`: with `Sequence::ZERO`, the oldest version
+    /// of the last key at or before `key`.
     pub fn seek_for_prev(&mut self, key: &[u8], sequence: Sequence) -> Result<()> {
         // The word of the last kind that can be at this sequence.
         let word = sequence.0 << 8;
@@ -119,7 +121,8 @@ impl TableIterator {
         self.run(Self::last)
     }
 
-    /// To the next entry; past the last the iterator is no longer valid. At no entry it does nothing.
+    /// To the next entry; past the last the iterator is no longer valid. At no entry it does
+    /// nothing.
     #[inline]
     #[allow(
         clippy::should_implement_trait,
@@ -139,7 +142,8 @@ impl TableIterator {
         self.run(Self::leave_forward)
     }
 
-    /// To the entry before; before the first the iterator is no longer valid. At no entry it does nothing.
+    /// To the entry before; before the first the iterator is no longer valid. At no entry it does
+    /// nothing.
     pub fn prev(&mut self) -> Result<()> {
         if !self.valid {
             return self.failure.clone().map_or(Ok(()), Err);

@@ -1,9 +1,11 @@
 //! The order of entries: user key ascending, then trailer descending.
 //!
-//! A trailer is one 64-bit word, `sequence << 8 | kind`. Descending order puts the newest version of a key first,
-//! so "the newest at or below a snapshot" is the first entry at or after `(key, snapshot)`.
+//! A trailer is one 64-bit word, `sequence << 8 | kind`. Descending order puts the newest version
+//! of a key first, so "the newest at or below a snapshot" is the first entry at or after `(key,
+//! snapshot)`.
 //!
-//! Invariant: a [`Trailer`] always has a known kind; one from disk goes through [`Trailer::decode`].
+//! Invariant: a [`Trailer`] always has a known kind; one from disk goes through
+//! [`Trailer::decode`].
 
 use std::cmp::Ordering;
 use thermocline_foundation::Sequence;
@@ -29,7 +31,8 @@ impl Trailer {
         Self(sequence.0 << 8 | kind as u64)
     }
 
-    /// The trailer that sorts before (or with) every entry of a key at or below `sequence`: where a look-up starts.
+    /// The trailer that sorts before (or with) every entry of a key at or below `sequence`: where a
+    /// look-up starts.
     pub fn newest_at(sequence: Sequence) -> Self {
         Self::new(sequence, RecordKind::Put)
     }

@@ -1,8 +1,8 @@
 //! Immutable sorted tables, and the block cache above them.
 //!
-//! A table is one file of entries `(user key, trailer, value)`, where the trailer is a sequence number and a record
-//! kind. Entries are sorted by key ascending, then trailer descending, so the newest version of a key comes first.
-//! The bytes are described in `docs/formats/table.md`.
+//! A table is one file of entries `(user key, trailer, value)`, where the trailer is a sequence
+//! number and a record kind. Entries are sorted by key ascending, then trailer descending, so the
+//! newest version of a key comes first. The bytes are described in `docs/formats/table.md`.
 //!
 //! ```text
 //!   TableWriter   add entries in order, finish
@@ -12,8 +12,9 @@
 //!   File          (crate device) bytes at offsets
 //! ```
 //!
-//! The crate knows nothing of levels, memtables, snapshots' lifetimes or deletion of files. It never looks at what a
-//! value means, and it never drops an entry: shadowing and tombstones are the engine's business.
+//! The crate knows nothing of levels, memtables, snapshots' lifetimes or deletion of files. It
+//! never looks at what a value means, and it never drops an entry: shadowing and tombstones are the
+//! engine's business.
 #![forbid(unsafe_code)]
 
 pub mod block;

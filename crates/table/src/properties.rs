@@ -1,9 +1,11 @@
-//! What a table says of itself: tagged records, so that later versions can add some and earlier ones skip them.
+//! What a table says of itself: tagged records, so that later versions can add some and earlier
+//! ones skip them.
 //!
 //! ```text
 //!   properties block = (tag varint | length varint | bytes)*      numbers are varints inside their bytes
 //! ```
-//! Invariants: tags ascend and occur once; unknown tags are ignored; a known one that is missing is zero or empty.
+//! Invariants: tags ascend and occur once; unknown tags are ignored; a known one that is missing is
+//! zero or empty.
 
 use thermocline_foundation::Sequence;
 use thermocline_foundation::coding::{DecodeError, Decoder, put_bytes, put_varint};

@@ -5,12 +5,14 @@
 //!   window              |-------|             bytes in memory
 //!   pending                     |-------|     a read under way, adjoining the window
 //! ```
-//! A jump reads what the caller's hint says, or just the block. Blocks asked for in order after that are read in
-//! windows of 16 KiB that double up to 1 MiB, and past the middle of one the next is started, so that it overlaps
-//! with the use of this one. Streaming, for compactions, starts at full size. Both directions work alike.
+//! A jump reads what the caller's hint says, or just the block. Blocks asked for in order after
+//! that are read in windows of 16 KiB that double up to 1 MiB, and past the middle of one the next
+//! is started, so that it overlaps with the use of this one. Streaming, for compactions, starts at
+//! full size. Both directions work alike.
 //!
-//! Invariants: bytes are only handed out for the address asked for, unverified; a read error belongs to the block
-//! whose bytes it lost, and asking again reads again. One thread at a time, the iterator's.
+//! Invariants: bytes are only handed out for the address asked for, unverified; a read error
+//! belongs to the block whose bytes it lost, and asking again reads again. One thread at a time,
+//! the iterator's.
 
 use crate::format::{BlockAddress, PAGE};
 use bytes::{Bytes, BytesMut};
@@ -20,13 +22,14 @@ use thermocline_device::{File, PendingRead, Result};
 /// How an iterator reads blocks that are not cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadAhead {
-    /// For scans of unknown or small length: starts with `first_bytes` (0 for one block), grows while the scan goes
-    /// on, and keeps blocks in the cache.
+    /// For scans of unknown or small length: starts with `first_bytes` (0 for one block), grows
+    /// while the scan goes on, and keeps blocks in the cache.
     Adaptive {
         /// Bytes that the caller expects to read, known or guessed.
         first_bytes: u32,
     },
-    /// For reading a whole table once: windows of `window_bytes`, and the cache is neither asked nor filled.
+    /// For reading a whole table once: windows of `window_bytes`, and the cache is neither asked
+    /// nor filled.
     Stream {
         /// Bytes a read; 1 MiB is good on every device.
         window_bytes: u32,
@@ -136,7 +139,8 @@ impl Reader {
         self.read_on(address, direction);
         match block {
             Some(block) => Ok(block),
-            // The range holds the block, so this is not reached; reading it alone is right in any case.
+            // The range holds the block, so this is not reached; reading it alone is right in any
+            // case.
             None => {
                 let buffer = self.file.read(address.offset, address.len as usize)?;
                 Ok(Bytes::from_owner(buffer))

@@ -1,12 +1,15 @@
 //! Reads a table: open once, then look up, iterate and verify from any thread.
 //!
-//! A point look-up searches the pinned top index, asks the filter partition, searches the index partition and then
-//! one data block. With partitions cached that is at most one read; with the block cached it is none, and nothing
-//! is allocated, because the value is a slice of the cached block.
+//! A point look-up searches the pinned top index, asks the filter partition, searches the index
+//! partition and then one data block. With partitions cached that is at most one read; with the
+//! block cached it is none, and nothing is allocated, because the value is a slice of the cached
+//! block.
 //!
 //! Invariants:
-//! 1. No byte of a block is looked at before its checksum, bound to database, file and offset, has matched.
-//! 2. No memory is allocated for a length before the length was checked against the file and the format's limits.
+//! 1. No byte of a block is looked at before its checksum, bound to database, file and offset, has
+//!    matched.
+//! 2. No memory is allocated for a length before the length was checked against the file and the
+//!    format's limits.
 //! 3. Only verified blocks enter the cache.
 //!
 //! Shared between threads; holds the file open.
@@ -51,8 +54,9 @@ pub enum Probe {
 }
 
 impl TableReader {
-    /// Reads footer, properties and top index of a finished table. Fails with `Corrupt` where they are not intact
-    /// or belong to another file, and with `NewerFormat` where a later version wrote them.
+    /// Reads footer, properties and top index of a finished table. Fails with `Corrupt` where they
+    /// are not intact or belong to another file, and with `NewerFormat` where a later version wrote
+    /// them.
     pub fn open(file: Arc<File>, cache: Arc<BlockCache>) -> Result<Self> {
         let file_bytes = file.len()?;
         if file_bytes < PAGE || !file_bytes.is_multiple_of(PAGE) {
@@ -80,8 +84,8 @@ impl TableReader {
         })
     }
 
-    /// The newest entry of `key` at or below `snapshot`, tombstones included. The value shares the memory of its
-    /// block.
+    /// The newest entry of `key` at or below `snapshot`, tombstones included. The value shares the
+    /// memory of its block.
     pub fn get(&self, key: &[u8], snapshot: Sequence) -> Result<Option<(Trailer, Bytes)>> {
         let word = seek_word(snapshot);
         let block = match self.locate(key, word, key_hash(key))? {
@@ -94,14 +98,16 @@ impl TableReader {
         };
         match self.get_in(&block, key, snapshot)? {
             Lookup::Found(trailer, value) => Ok(Some((trailer, value))),
-            // The index led to the first block that ends at or after the version wanted, so none follows.
+            // The index led to the first block that ends at or after the version wanted, so none
+            // follows.
             Lookup::Absent | Lookup::NextBlock => Ok(None),
         }
     }
 
-    /// Where the versions of `key` begin; `hash` is [`key_hash`] of it. Partitions that are not cached are read.
-    /// A caller with many keys gathers the addresses, reads them in one batch (`ReadAt` with [`TableReader::file`],
-    /// offset and length) and hands the buffers to [`TableReader::fetch`].
+    /// Where the versions of `key` begin; `hash` is [`key_hash`] of it. Partitions that are not
+    /// cached are read. A caller with many keys gathers the addresses, reads them in one batch
+    /// (`ReadAt` with [`TableReader::file`], offset and length) and hands the buffers to
+    /// [`TableReader::fetch`].
     pub fn probe(&self, key: &[u8], hash: u64) -> Result<Probe> {
         self.locate(key, u64::MAX, hash)
     }
@@ -127,8 +133,9 @@ impl TableReader {
         TableIterator::new(Arc::clone(self), read_ahead)
     }
 
-    /// Reads everything and checks it: checksums, zero padding, order, counts, index, filters. `progress` is told
-    /// of each run of bytes that was checked; they add up to the length of the file.
+    /// Reads everything and checks it: checksums, zero padding, order, counts, index, filters.
+    /// `progress` is told of each run of bytes that was checked; they add up to the length of the
+    /// file.
     pub fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<VerifySummary> {
         verify::verify(self, progress)
     }
@@ -269,7 +276,8 @@ fn open_buffer(file: &File, address: BlockAddress, buffer: Buffer) -> Result<Byt
     if kind != PLAIN {
         return unpack(file, address, kind, raw_len, &buffer);
     }
-    // Large blocks keep the buffer they were read into: rounding to pages wastes little of it, copying much time.
+    // Large blocks keep the buffer they were read into: rounding to pages wastes little of it,
+    // copying much time.
     if buffer.capacity() - raw_len <= raw_len / 8 {
         return Ok(Bytes::from_owner(buffer).slice(..raw_len));
     }

@@ -1,8 +1,9 @@
 //! Checks a whole table, byte by byte.
 //!
-//! Everything the format page promises is checked: each byte belongs to exactly one block, to zero padding or to the
-//! footer; checksums match; entries ascend, lie between their separators, are found by their block's hash index and
-//! pass their filter; counts and bounds equal the properties. The cache is neither asked nor filled.
+//! Everything the format page promises is checked: each byte belongs to exactly one block, to zero
+//! padding or to the footer; checksums match; entries ascend, lie between their separators, are
+//! found by their block's hash index and pass their filter; counts and bounds equal the properties.
+//! The cache is neither asked nor filled.
 //!
 //! Any thread; reads the file once, a block at a time.
 

@@ -1,14 +1,14 @@
 //! Writes a table: entries in, one file out, in large aligned writes.
 //!
-//! Data blocks are written as they fill; partitions of index and filter gather in memory (about 2 % of the data) and
-//! follow them, then properties, top index and footer, and one sync. A value too large for a block with others goes
-//! from the caller's slice straight to the write buffer.
+//! Data blocks are written as they fill; partitions of index and filter gather in memory (about 2 %
+//! of the data) and follow them, then properties, top index and footer, and one sync. A value too
+//! large for a block with others goes from the caller's slice straight to the write buffer.
 //!
 //! Invariants:
 //! 1. Entries strictly ascend in the order of `key.rs`; the writer refuses any other.
 //! 2. Every write is a multiple of the page, at a multiple of the page.
-//! 3. After a failed write nothing more is written, and `finish` reports the failure. An unfinished file has no
-//!    footer, so it can never be opened as a table.
+//! 3. After a failed write nothing more is written, and `finish` reports the failure. An unfinished
+//!    file has no footer, so it can never be opened as a table.
 //!
 //! A writer belongs to one thread at a time.
 
@@ -31,8 +31,8 @@ use thermocline_foundation::{Place, Sequence};
 /// How a table is laid out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableOptions {
-    /// Bytes of a data block before compression, its trailer included. 6144 by default, so that a block that
-    /// compresses by a third fits one page (MyNVM, section 4.1.2). At least 256.
+    /// Bytes of a data block before compression, its trailer included. 6144 by default, so that a
+    /// block that compresses by a third fits one page (MyNVM, section 4.1.2). At least 256.
     pub block_bytes: u32,
     /// Entries between restarts. Small is quick to search, large packs keys better. 8 by default.
     pub restart_interval: u16,
@@ -42,7 +42,8 @@ pub struct TableOptions {
     pub filter_bits_per_key: u8,
     /// Bytes of a partition of index or filter; a page by default.
     pub partition_bytes: u32,
-    /// Pad with zeros where a block would otherwise touch one page more than it must. On by default.
+    /// Pad with zeros where a block would otherwise touch one page more than it must. On by
+    /// default.
     pub align_pages: bool,
 }
 
@@ -91,14 +92,16 @@ pub struct TableSummary {
 /// Bytes of a write to the file.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// A table in the making. Dropped without [`TableWriter::finish`], the file is no table; the caller deletes it.
+/// A table in the making. Dropped without [`TableWriter::finish`], the file is no table; the caller
+/// deletes it.
 pub struct TableWriter {
     sink: Sink,
     options: TableOptions,
     compressor: Compressor,
     block: BlockBuilder,
     last_word: u64,
-    /// A data block that the index does not know yet, because its separator depends on the next key.
+    /// A data block that the index does not know yet, because its separator depends on the next
+    /// key.
     pending: Option<BlockAddress>,
     index: IndexBuilder,
     properties: Properties,
@@ -138,8 +141,9 @@ impl TableWriter {
         }
     }
 
-    /// Appends an entry, which must sort after all before it. A key has at most [`KEY_BYTES_MAX`] bytes, a value at
-    /// most [`VALUE_BYTES_MAX`]; a wrong entry is refused and the table goes on without it.
+    /// Appends an entry, which must sort after all before it. A key has at most [`KEY_BYTES_MAX`]
+    /// bytes, a value at most [`VALUE_BYTES_MAX`]; a wrong entry is refused and the table goes on
+    /// without it.
     pub fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -233,7 +237,8 @@ impl TableWriter {
         if alone { self.finish_block() } else { Ok(()) }
     }
 
-    /// Writes the block whose one entry has its head in the builder and its value here, without a copy between.
+    /// Writes the block whose one entry has its head in the builder and its value here, without a
+    /// copy between.
     fn write_single(&mut self, value: &[u8]) -> Result<()> {
         let head = self.block.head();
         let raw_len = head.len() + value.len() + SINGLE_ENTRY_TAIL.len();
@@ -416,7 +421,8 @@ impl Sink {
         result
     }
 
-    /// Pads as placement wants, writes the parts and the trailer; the padding is given beside the address.
+    /// Pads as placement wants, writes the parts and the trailer; the padding is given beside the
+    /// address.
     fn write_block(
         &mut self,
         kind: u8,

@@ -1,4 +1,5 @@
-//! Tables against a model: a sorted list of entries. Whatever is asked, the table must answer as the list does.
+//! Tables against a model: a sorted list of entries. Whatever is asked, the table must answer as
+//! the list does.
 
 mod support;
 

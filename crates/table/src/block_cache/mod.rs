@@ -1,11 +1,12 @@
 //! The block cache: verified, decompressed blocks in memory, by file number and offset.
 //!
-//! What is cached is a [`Block`]: a hit costs a hash, a shard lock and a reference count, and no parsing. The store
-//! underneath is `quick_cache` (S3-FIFO), which a scan does not flush.
+//! What is cached is a [`Block`]: a hit costs a hash, a shard lock and a reference count, and no
+//! parsing. The store underneath is `quick_cache` (S3-FIFO), which a scan does not flush.
 //!
 //! Invariants:
 //! 1. Weights are the bytes really held: blocks are allocated at their exact size, not in pages.
-//! 2. File numbers are never reused within a database, so an entry never goes stale; blocks of deleted files age out.
+//! 2. File numbers are never reused within a database, so an entry never goes stale; blocks of
+//!    deleted files age out.
 //! 3. One cache serves one database, because the key does not name it.
 //!
 //! Shared between threads.

@@ -1,4 +1,5 @@
-//! What the tests of the table share: tables in memory, a model of one, and a driver whose reads can be damaged.
+//! What the tests of the table share: tables in memory, a model of one, and a driver whose reads
+//! can be damaged.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::sync::Arc;
