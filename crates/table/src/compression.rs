@@ -26,8 +26,10 @@ pub(crate) const PLAIN: u8 = 0;
 const LZ4: u8 = 1;
 const ZSTD: u8 = 2;
 
+type Unzstd = zstd::bulk::Decompressor<'static>;
+
 thread_local! {
-    static UNZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+    static UNZSTD: RefCell<Option<Unzstd>> = const { RefCell::new(None) };
 }
 
 /// Compresses blocks for one writer, reusing its working memory.
@@ -91,7 +93,7 @@ pub(crate) fn decompress(kind: u8, stored: &[u8], raw_len: usize) -> Result<Vec<
         LZ4 => lz4_flex::block::decompress_into(stored, &mut raw).ok(),
         ZSTD => UNZSTD.with_borrow_mut(|slot| {
             if slot.is_none() {
-                *slot = zstd::bulk::Decompressor::new().ok();
+                *slot = Unzstd::new().ok();
             }
             slot.as_mut()?
                 .decompress_to_buffer(stored, &mut raw[..])

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   partition = blocks of 64 bytes, each eight little-endian u64 words
-//!   block of a hash = high 32 bits * count >> 32; one bit in each word, from the low 32 bits and eight odd salts
+//!   block of a hash = high 32 bits * count >> 32
+//!   bit in word i   = low 32 bits * salt i, the top 6 bits of the 32
 //! ```
 //! A look-up touches one block, one cache line long (Putze, Sanders and Singler, 2007; the salts
 //! are those of Apache Parquet, whose blocks have half the length:

@@ -2,7 +2,7 @@
 //! 4.1.1).
 //!
 //! ```text
-//!   top index (pinned)   separator, trailer word -> index partition address, filter partition address
+//!   top index (pinned)   separator, trailer word -> index and filter partition addresses
 //!   index partition      separator, trailer word -> data block address
 //! ```
 //! Both are blocks whose every entry is a restart. A separator is at or after every entry of what

@@ -2,7 +2,8 @@
 //! ones skip them.
 //!
 //! ```text
-//!   properties block = (tag varint | length varint | bytes)*      numbers are varints inside their bytes
+//!   properties block = (tag varint | length varint | bytes)*
+//!   bytes            = a key, or a number as a varint
 //! ```
 //! Invariants: tags ascend and occur once; unknown tags are ignored; a known one that is missing is
 //! zero or empty.
