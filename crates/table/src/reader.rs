@@ -63,16 +63,16 @@ impl TableReader {
             let why = format!("its length of {file_bytes} bytes is not that of a table");
             return Err(Error::corrupt(file.describe(), 0, why));
         }
+        let tail = Tail::read(&file, file_bytes)?;
         let at = file_bytes - PAGE;
-        let page = file.read(at, PAGE as usize)?;
-        let footer = Footer::decode(&page, &file.place(at), &|| file.describe())?;
-        let properties = read_block(&file, footer.properties)?;
-        let properties = Properties::decode(&properties)
+        let page = &tail.bytes[tail.bytes.len() - PAGE as usize..];
+        let footer = Footer::decode(page, &file.place(at), &|| file.describe())?;
+        let properties = Properties::decode(&tail.block(&file, footer.properties)?)
             .map_err(|error| Error::corrupt(file.describe(), footer.properties.offset, error))?;
         let top = parse(
             &file,
             footer.top_index,
-            read_block(&file, footer.top_index)?,
+            tail.block(&file, footer.top_index)?,
         )?;
         Ok(Self {
             file,
@@ -261,6 +261,34 @@ impl TableReader {
     #[cold]
     pub(crate) fn broken(&self, block: &Block, why: Broken) -> Error {
         Error::corrupt(self.file.describe(), block.offset(), why)
+    }
+}
+
+/// The last bytes of a file, read at once: footer, properties and, but in large tables, top index.
+struct Tail {
+    start: u64,
+    bytes: Bytes,
+}
+
+/// Four pages: room for the top index of about 250 partitions.
+const TAIL_BYTES: u64 = 16 << 10;
+
+impl Tail {
+    fn read(file: &File, file_bytes: u64) -> Result<Self> {
+        let start = file_bytes.saturating_sub(TAIL_BYTES);
+        let bytes = Bytes::from_owner(file.read(start, (file_bytes - start) as usize)?);
+        Ok(Self { start, bytes })
+    }
+
+    /// The raw bytes of a block, in memory of their own, from the tail where it lies in it.
+    fn block(&self, file: &File, address: BlockAddress) -> Result<Bytes> {
+        let end = self.start + self.bytes.len() as u64;
+        if address.offset < self.start || address.end() > end {
+            return read_block(file, address);
+        }
+        let at = (address.offset - self.start) as usize;
+        let stored = self.bytes.slice(at..at + address.len as usize);
+        open_shared(file, address, &stored).map(|raw| Bytes::copy_from_slice(&raw))
     }
 }
 

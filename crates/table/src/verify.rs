@@ -17,7 +17,7 @@ use crate::reader::{TableReader, open_shared, parse, read_block};
 use bytes::Bytes;
 use std::cmp::Ordering;
 use std::sync::Arc;
-use thermocline_device::{Error, Result};
+use thermocline_device::{Buffer, Error, Result};
 use thermocline_foundation::Sequence;
 
 /// What an intact table holds.
@@ -55,7 +55,7 @@ pub(crate) fn verify(table: &TableReader, progress: &mut dyn FnMut(u64)) -> Resu
         len: 0,
     })?;
     for address in metadata {
-        walk.cover(address)?;
+        walk.cover_apart(address)?;
     }
     walk.end()
 }
@@ -99,22 +99,31 @@ impl<'a> Walk<'a> {
         moved.map_err(|why| self.table.broken(block, why))
     }
 
-    /// The block, already checked, is next in the file but for zeros.
-    fn cover(&mut self, address: BlockAddress) -> Result<()> {
-        let gap = address
-            .offset
-            .checked_sub(self.covered)
-            .filter(|gap| *gap < PAGE);
-        let Some(gap) = gap else {
-            return Err(self.corrupt(address.offset, "a block overlaps another or lies apart"));
-        };
-        let zeros = self.table.file().read(self.covered, gap as usize)?;
-        if let Some(at) = zeros.iter().position(|byte| *byte != 0) {
+    /// Zero bytes between what is covered and `offset`: fewer than a page.
+    fn gap(&self, offset: u64) -> Result<u32> {
+        let gap = offset.checked_sub(self.covered).filter(|gap| *gap < PAGE);
+        gap.map(|gap| gap as u32)
+            .ok_or_else(|| self.corrupt(offset, "a block overlaps another or lies apart"))
+    }
+
+    /// The block at `address`, already checked, is next in the file behind `padding`.
+    fn cover(&mut self, address: BlockAddress, padding: &[u8]) -> Result<()> {
+        if let Some(at) = padding.iter().position(|byte| *byte != 0) {
             return Err(self.corrupt(self.covered + at as u64, "the padding is not zero"));
         }
         (self.progress)(address.end() - self.covered);
         self.covered = address.end();
         Ok(())
+    }
+
+    /// As [`Walk::cover`], for a block whose padding was not read with it.
+    fn cover_apart(&mut self, address: BlockAddress) -> Result<()> {
+        let gap = self.gap(address.offset)?;
+        let padding = match gap {
+            0 => Buffer::default(),
+            gap => self.table.file().read(self.covered, gap as usize)?,
+        };
+        self.cover(address, &padding)
     }
 
     fn partition(
@@ -141,7 +150,6 @@ impl<'a> Walk<'a> {
         }
         while cursor.valid() {
             let address = self.table.data_block_address(&block, cursor.value())?;
-            self.cover(address)?;
             self.data_block(address, &filter_bytes, (cursor.key(), cursor.word()))?;
             // The part of the top index: nothing of the partition may lie behind its separator.
             let beyond = compare_words(cursor.key(), cursor.word(), bound.0, bound.1);
@@ -161,7 +169,15 @@ impl<'a> Walk<'a> {
         bound: (&[u8], u64),
     ) -> Result<()> {
         let file = self.table.file();
-        let stored = self.reader.block(address, Direction::Forward)?;
+        // The padding before the block comes with the block, in one window.
+        let gap = self.gap(address.offset)?;
+        let with_gap = BlockAddress {
+            offset: self.covered,
+            len: gap + address.len,
+        };
+        let stored = self.reader.block(with_gap, Direction::Forward)?;
+        self.cover(address, &stored[..gap as usize])?;
+        let stored = stored.slice(gap as usize..);
         let block = parse(file, address, open_shared(file, address, &stored)?)?;
         let mut cursor = Cursor::new(block.clone());
         self.moved(&block, cursor.seek_first())?;
@@ -240,7 +256,7 @@ impl<'a> Walk<'a> {
         } = *self.table.footer();
         for address in [properties, top_index] {
             read_block(self.table.file(), address)?;
-            self.cover(address)?;
+            self.cover_apart(address)?;
         }
         let footer_at = self.table.file_bytes() - PAGE;
         let page = self.table.file().read(footer_at, PAGE as usize)?;
