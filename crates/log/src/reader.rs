@@ -124,7 +124,8 @@ impl Replay<'_, '_> {
         let len = self.file.len()?;
         let mut offset = PAGE;
         while offset < len && !self.sealed {
-            let bytes = self.file.read_up_to(offset, CHUNK_BYTES)?;
+            let count = (len - offset).min(CHUNK_BYTES as u64) as usize;
+            let bytes = self.file.read_up_to(offset, count)?;
             let pages = bytes.chunks(PAGE_BYTES);
             for (page_offset, page) in (offset..).step_by(PAGE_BYTES).zip(pages) {
                 self.page(page_offset, page)?;
