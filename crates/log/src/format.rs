@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Invariants:
-//! 1. A sector's checksum is bound to database, log number and offset; it is never 0, so a sector of
-//!    zeros is always one that was not written.
+//! 1. A sector's checksum is bound to database, log number and offset; it is never 0, so a sector
+//!    of zeros is always one that was not written.
 //! 2. A sector that is not full ends with the end of a record, then zeros. It may be written again
 //!    with more behind that record; what it already holds does not change.
 //! 3. Encoding and decoding live side by side here; nobody else knows an offset inside a page.
@@ -261,8 +261,8 @@ impl PageHeader {
 impl RecordHeader {
     /// A header whose checksum covers itself and the payload, bound to the database and the log.
     ///
-    /// The place has offset 0: the sectors bind the offset already, the first sequence tells records
-    /// of one log apart, and so the sum can be computed before the record has a position.
+    /// The place has offset 0: the sectors bind the offset already, the first sequence tells
+    /// records of one log apart, and so the sum can be computed before the record has a position.
     pub fn new(place: &Place, kind: RecordKind, first: Sequence, count: u32, parts: Parts) -> Self {
         let payload_bytes = parts.iter().map(|part| part.len()).sum::<usize>() as u32;
         let mut header = Self {

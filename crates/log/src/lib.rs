@@ -1,9 +1,10 @@
-//! The write-ahead log: where a write becomes durable before it reaches a table (SpanDB, section 4.2).
+//! The write-ahead log: where a write becomes durable before it reaches a table (SpanDB, section
+//! 4.2).
 //!
-//! A log is one file of one stream. [`LogWriter`] appends records, each a run of sequence numbers with
-//! a payload, and makes them durable for many threads at once; [`LogReader`] gives the records back
-//! after a crash, exactly up to the first one that was not completely written. Nothing is global: a
-//! store with several streams has one writer for each.
+//! A log is one file of one stream. [`LogWriter`] appends records, each a run of sequence numbers
+//! with a payload, and makes them durable for many threads at once; [`LogReader`] gives the records
+//! back after a crash, exactly up to the first one that was not completely written. Nothing is
+//! global: a store with several streams has one writer for each.
 //!
 //! ```text
 //!   writer.rs        append, group commit, seal; the failed state

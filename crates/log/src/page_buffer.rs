@@ -1,4 +1,5 @@
-//! The memory that records are appended to: a run of whole pages of the file, filled from the front.
+//! The memory that records are appended to: a run of whole pages of the file, filled from the
+//! front.
 //!
 //! ```text
 //!          base                     dirty        end               base + capacity
@@ -7,11 +8,12 @@
 //!
 //! Invariants:
 //! 1. `base <= dirty <= end <= base + capacity`, and `base` is the start of a page.
-//! 2. `end` never points at a sector's checksum: a full sector moves it to the start of the next one.
-//!    Where `end` is at the start of a page, that page is not begun and has no header yet.
+//! 2. `end` never points at a sector's checksum: a full sector moves it to the start of the next
+//!    one. Where `end` is at the start of a page, that page is not begun and has no header yet.
 //! 3. From `end` to the end of its page the memory is zero, apart from checksums not yet computed.
 //!
-//! Owned by the writer's lock; what is taken out as a [`Batch`] belongs to the thread that writes it.
+//! Owned by the writer's lock; what is taken out as a [`Batch`] belongs to the thread that writes
+//! it.
 
 use crate::format::{
     PAGE, PAGE_HEADER_BYTES, PageHeader, SECTOR, SECTOR_BODY_BYTES, SECTOR_BYTES, seal_sector,
@@ -120,8 +122,8 @@ impl PageBuffer {
         self.end = self.end.next_multiple_of(PAGE);
     }
 
-    /// Takes everything that has not been taken, and goes on in `next` with what of the last unit must
-    /// be written again: at most a sector, or a page for direct I/O.
+    /// Takes everything that has not been taken, and goes on in `next` with what of the last unit
+    /// must be written again: at most a sector, or a page for direct I/O.
     pub fn take(&mut self, next: Option<Buffer>) -> Batch {
         debug_assert!(self.is_dirty());
         let capacity = self.buffer.len();

@@ -1,8 +1,8 @@
 //! Gives the records of a log back after a crash, and tells a torn end from damage.
 //!
 //! Every sector is one of: *current* (intact, of this log), *not written* (zeros, intact under an
-//! earlier number of the recycled file, or beyond the end of the file), or *damaged* (anything else:
-//! a device writes a sector whole or not at all, so no crash makes one).
+//! earlier number of the recycled file, or beyond the end of the file), or *damaged* (anything
+//! else: a device writes a sector whole or not at all, so no crash makes one).
 //!
 //! Invariants:
 //! 1. Records come in the order they were appended, and none comes after the first that is missing.

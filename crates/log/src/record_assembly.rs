@@ -48,8 +48,8 @@ impl RecordAssembly {
         &self.payload
     }
 
-    /// Uses bytes of `body`, at most to the end of a record; returns how many. Errors say what is wrong
-    /// with bytes that passed their sector's checksum.
+    /// Uses bytes of `body`, at most to the end of a record; returns how many. Errors say what is
+    /// wrong with bytes that passed their sector's checksum.
     pub fn feed(&mut self, place: &Place, body: &[u8]) -> Result<(usize, Step), &'static str> {
         let mut used = 0;
         if self.record.is_none() {

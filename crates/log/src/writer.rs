@@ -1,23 +1,24 @@
 //! Appends records and makes them durable for many threads at once.
 //!
-//! Two roles exist, each held by at most one thread at a time, and anybody who needs the role's work
-//! takes it: the *writing* thread takes all that was appended and writes it; the *syncing* thread syncs
-//! all that was written. Neither holds the lock while it waits for the device, so records are appended
-//! during a write and written during a sync (SpanDB, sections 2.3 and 4.2: grouping and pipelining).
+//! Two roles exist, each held by at most one thread at a time, and anybody who needs the role's
+//! work takes it: the *writing* thread takes all that was appended and writes it; the *syncing*
+//! thread syncs all that was written. Neither holds the lock while it waits for the device, so
+//! records are appended during a write and written during a sync (SpanDB, sections 2.3 and 4.2:
+//! grouping and pipelining).
 //!
 //! Invariants:
-//! 1. Writes happen one after the other at growing offsets; only the last sector (page, for direct I/O)
-//!    of one write is written again by the next, with the same bytes in front.
-//! 2. Whenever the lock is free, the appended bytes end with a record or with a full page. So a sector
-//!    that is not full ends with a record.
+//! 1. Writes happen one after the other at growing offsets; only the last sector (page, for direct
+//!    I/O) of one write is written again by the next, with the same bytes in front.
+//! 2. Whenever the lock is free, the appended bytes end with a record or with a full page. So a
+//!    sector that is not full ends with a record.
 //! 3. `synced <= written <= end`. A sync covers what was written before it started.
-//! 4. The first failed write or sync is final: what the device then holds is unknown, so every later
-//!    call returns that error, and no sync is tried again.
+//! 4. The first failed write or sync is final: what the device then holds is unknown, so every
+//!    later call returns that error, and no sync is tried again.
 //! 5. A page header claims as durable only what a completed sync covered before the page was begun.
 //!
-//! Threads: `append` by one thread at a time, in sequence order (the caller's write lock sees to it);
-//! `commit` by any number; `seal` after the last `append`. A lone thread waits for nobody and wakes
-//! nobody.
+//! Threads: `append` by one thread at a time, in sequence order (the caller's write lock sees to
+//! it); `commit` by any number; `seal` after the last `append`. A lone thread waits for nobody and
+//! wakes nobody.
 
 use crate::format::{
     ANCESTORS_MAX, HeaderPage, LogHeader, PAGE, PAGE_STREAM_BYTES, PAYLOAD_BYTES_MAX, PageHeader,
@@ -106,9 +107,9 @@ struct State {
 }
 
 impl LogWriter {
-    /// Starts a log in `file`: reserves space, then writes and syncs the header page. A file that was a
-    /// log before (`header.previous`) keeps its bytes, which the reader tells from new ones; any other
-    /// content is cut off.
+    /// Starts a log in `file`: reserves space, then writes and syncs the header page. A file that
+    /// was a log before (`header.previous`) keeps its bytes, which the reader tells from new ones;
+    /// any other content is cut off.
     ///
     /// # Errors
     /// What the file reports; the file is then no log yet and can be used again for another try.
@@ -158,12 +159,12 @@ impl LogWriter {
         })
     }
 
-    /// Appends a record of sequences `first .. first + count` and returns what to commit. The payload
-    /// is copied; nothing is written unless the buffer is full.
+    /// Appends a record of sequences `first .. first + count` and returns what to commit. The
+    /// payload is copied; nothing is written unless the buffer is full.
     ///
     /// # Errors
-    /// `Invalid` for a payload over [`PAYLOAD_BYTES_MAX`], no sequence, a sequence not above the last
-    /// one's, or a sealed log: nothing was appended. Otherwise the error that stopped the log.
+    /// `Invalid` for a payload over [`PAYLOAD_BYTES_MAX`], no sequence, a sequence not above the
+    /// last one's, or a sealed log: nothing was appended. Otherwise the error that stopped the log.
     pub fn append(&self, first: Sequence, count: u32, payload: &[u8]) -> Result<LogPosition> {
         self.append_parts(first, count, &[payload])
     }
@@ -200,8 +201,8 @@ impl LogWriter {
         Ok(LogPosition(state.pages.end()))
     }
 
-    /// Waits until everything up to `position` has the durability asked for, doing the work where no
-    /// other thread is at it.
+    /// Waits until everything up to `position` has the durability asked for, doing the work where
+    /// no other thread is at it.
     ///
     /// # Errors
     /// The error that stopped the log; the record may or may not be found after a restart.
@@ -215,7 +216,8 @@ impl LogWriter {
                 return Ok(());
             }
             let unwritten = state.written < position.0;
-            // Who wants a sync lets records gather while another one is under way: one write for all.
+            // Who wants a sync lets records gather while another one is under way: one write for
+            // all.
             if state.syncing && sync || unwritten && state.writing {
                 self.wait(&mut state);
             } else if unwritten {
@@ -226,8 +228,8 @@ impl LogWriter {
         }
     }
 
-    /// Makes everything durable, then marks the end and makes that durable: a reader of a sealed log
-    /// accepts no missing record. Later appends are errors; sealing again does nothing.
+    /// Makes everything durable, then marks the end and makes that durable: a reader of a sealed
+    /// log accepts no missing record. Later appends are errors; sealing again does nothing.
     ///
     /// # Errors
     /// The error that stopped the log.
@@ -434,7 +436,8 @@ impl State {
     }
 }
 
-/// Every number under which sectors may lie in the file, newest first; none where it must be emptied.
+/// Every number under which sectors may lie in the file, newest first; none where it must be
+/// emptied.
 fn ancestors(file: &File, header: &LogHeader) -> Result<Vec<FileNumber>> {
     let Some(previous) = header.previous else {
         return Ok(Vec::new());

@@ -1,5 +1,7 @@
 //! Many threads at once, shared syncs, and what happens after the device fails.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod support;
 
 use parking_lot::Mutex;
@@ -132,7 +134,8 @@ fn a_lone_thread_writes_once_and_syncs_once_for_a_commit() {
     assert_eq!(count(), (writes + 11, syncs + 1));
 }
 
-/// Every call after the failure says the first cause, and what was acknowledged before is on the device.
+/// Every call after the failure says the first cause, and what was acknowledged before is on the
+/// device.
 fn latches(fail_write: u64, fail_sync: u64, what: &str) {
     let harness = Harness::new(Shape::PAGES);
     let writer = harness.writer(header(1));

@@ -1,4 +1,7 @@
-//! What is left after a crash at any moment is a prefix that holds everything that was acknowledged.
+//! What is left after a crash at any moment is a prefix that holds everything that was
+//! acknowledged.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;
 
@@ -249,8 +252,9 @@ fn a_lost_write_of_durable_records_is_damage_and_not_a_torn_end() {
         }
         let whole = harness.bytes();
         let pages = writer.bytes() / 4096;
-        // Each sector of every page but the last, as if it had never been written. The last page says
-        // what was durable when it was begun; only a record that runs over into it can be beyond.
+        // Each sector of every page but the last, as if it had never been written. The last page
+        // says what was durable when it was begun; only a record that runs over into it can be
+        // beyond.
         let durable = replay_bytes(1, &whole).unwrap().1.durable_sequence;
         assert!(durable >= Sequence(37) && writer.durable_sequence() == Sequence(39));
         let mut reported = 0;

@@ -1,7 +1,9 @@
 //! The format, held fast by files: what is written today is what was written before, byte by byte.
 //!
-//! `THERMOCLINE_BLESS=1 cargo test -p thermocline-log --test golden` writes them anew, after a change
-//! of the format with its version and its page.
+//! `THERMOCLINE_BLESS=1 cargo test -p thermocline-log --test golden` writes them anew, after a
+//! change of the format with its version and its page.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;
 

@@ -1,5 +1,7 @@
 //! Every damaged byte is reported or harmless; no arbitrary bytes bring the reader down.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod support;
 
 use proptest::prelude::*;

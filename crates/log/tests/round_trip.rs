@@ -1,5 +1,7 @@
 //! What was appended is what is read back, over every border, on every alignment.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod support;
 
 use proptest::prelude::*;

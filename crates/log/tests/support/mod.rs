@@ -1,5 +1,7 @@
-//! A log on a driver that records what it is asked to do, can fail, and can say what a crash leaves.
+//! A log on a driver that records what it is asked to do, can fail, and can say what a crash
+//! leaves.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use parking_lot::Mutex;
@@ -346,8 +348,8 @@ pub fn payload_of(sequence: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// What a loss of power after the first `count` events may leave: per sector, the content at the last
-/// sync or any content since, and likewise the length.
+/// What a loss of power after the first `count` events may leave: per sector, the content at the
+/// last sync or any content since, and likewise the length.
 pub fn power_cut(events: &[Event], count: usize, random: &mut Random) -> Vec<u8> {
     let events = &events[..count];
     let synced = events
