@@ -3,12 +3,17 @@
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::sync::Arc;
 use thermocline_device::drivers::MemoryDriver;
-use thermocline_device::{Driver, File, FileKind, TierIndex};
+use thermocline_device::{Driver, File, FileKind, Handle, TierIndex};
 use thermocline_foundation::{DatabaseId, FileNumber, Sequence};
 use thermocline_log::{Durability, LogHeader, LogSettings, LogWriter};
 
-/// A log that starts over before it fills the memory of the machine.
+const SEGMENT_BYTES: u64 = 32 << 20;
+
+/// A log whose file is recycled when it is full, so that the memory below it stays the same.
 struct Rotating {
+    driver: Arc<dyn Driver>,
+    handle: Handle,
+    number: u64,
     writer: LogWriter,
     next: u64,
 }
@@ -17,31 +22,45 @@ impl Rotating {
     fn new() -> Self {
         let driver: Arc<dyn Driver> = Arc::new(MemoryDriver::new());
         let handle = driver.create("log").expect("an empty directory");
-        let database = DatabaseId([1; 16]);
+        let writer = Self::writer(&driver, &handle, 1);
+        Self {
+            driver,
+            handle,
+            number: 1,
+            writer,
+            next: 1,
+        }
+    }
+
+    fn writer(driver: &Arc<dyn Driver>, handle: &Handle, number: u64) -> LogWriter {
+        let (driver, handle) = (Arc::clone(driver), Arc::clone(handle));
+        let (database, tier) = (DatabaseId([1; 16]), TierIndex(0));
         let file = File::new(
             database,
-            FileNumber(1),
+            FileNumber(number),
             FileKind::Log,
-            TierIndex(0),
+            tier,
             driver,
             handle,
         );
+        let previous = (number > 1).then(|| FileNumber(number - 1));
         let header = LogHeader {
             stream: 0,
-            previous: None,
+            previous,
             first_sequence: Sequence(1),
         };
         let settings = LogSettings {
-            segment_bytes: 256 << 20,
+            segment_bytes: SEGMENT_BYTES,
             ..LogSettings::default()
         };
-        let writer = LogWriter::create(Arc::new(file), header, settings).expect("memory");
-        Self { writer, next: 1 }
+        LogWriter::create(Arc::new(file), header, settings).expect("memory")
     }
 
     fn append(&mut self, payload: &[u8], durability: Option<Durability>) {
-        if self.writer.bytes() > 250 << 20 {
-            *self = Self::new();
+        if self.writer.bytes() > SEGMENT_BYTES - (1 << 20) {
+            self.number += 1;
+            self.writer = Self::writer(&self.driver, &self.handle, self.number);
+            self.next = 1;
         }
         let position = self
             .writer
