@@ -153,22 +153,23 @@ impl Clock for SteppedClock {
     }
 }
 
-/// A file system of 64 KiB in memory, mounted while it lives. Needs the right to mount.
-pub struct SmallMount {
+/// A file system in memory, mounted while it lives. Needs the right to mount.
+pub struct Mount {
     directory: TempDir,
 }
 
-impl SmallMount {
-    pub fn new() -> Option<Self> {
+impl Mount {
+    /// `kind` of file system, with `options` to mount it by.
+    pub fn new(kind: &str, options: &str) -> Option<Self> {
         let directory = scratch();
         let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
+            .args(["-t", kind, "-o", options, kind])
             .arg(directory.path())
             .output();
         match mount {
             Ok(done) if done.status.success() => Some(Self { directory }),
             other => {
-                eprintln!("passed over: cannot mount a small file system: {other:?}");
+                eprintln!("passed over: cannot mount {kind}: {other:?}");
                 None
             }
         }
@@ -178,9 +179,10 @@ impl SmallMount {
         self.directory.path()
     }
 
-    pub fn make_read_only(&self) {
+    /// Mounts it again, `ro` or `rw`.
+    pub fn make(&self, mode: &str) {
         let done = Command::new("mount")
-            .args(["-o", "remount,ro"])
+            .args(["-o", &format!("remount,{mode}")])
             .arg(self.path())
             .status()
             .unwrap();
@@ -188,7 +190,7 @@ impl SmallMount {
     }
 }
 
-impl Drop for SmallMount {
+impl Drop for Mount {
     fn drop(&mut self) {
         // Lazily, so that an open descriptor of a failed test does not keep the mount.
         let _ = Command::new("umount").arg("-l").arg(self.path()).status();
