@@ -179,14 +179,23 @@ impl Mount {
         self.directory.path()
     }
 
-    /// Mounts it again, `ro` or `rw`.
+    /// Mounts it again, `ro` or `rw`. Files just closed may keep it busy for a moment: a ring lets go
+    /// of a request's file after its completion, a child process of another test when it starts.
     pub fn make(&self, mode: &str) {
-        let done = Command::new("mount")
-            .args(["-o", &format!("remount,{mode}")])
-            .arg(self.path())
-            .status()
-            .unwrap();
-        assert!(done.success());
+        let options = format!("remount,{mode}");
+        for _ in 0..200 {
+            let mut mount = Command::new("mount");
+            let done = mount
+                .args(["-o", &options])
+                .arg(self.path())
+                .output()
+                .unwrap();
+            if done.status.success() {
+                return;
+            }
+            clock().sleep(Duration::from_millis(10));
+        }
+        panic!("cannot mount {} {mode}", self.path().display());
     }
 }
 
