@@ -47,13 +47,24 @@ pub(crate) struct DiskFile {
     sync_failed: AtomicBool,
 }
 
-/// An exclusive lock on a file, given back when the descriptor closes.
+/// An exclusive lock on a file.
 #[derive(Debug)]
 struct DiskLock {
-    _descriptor: OwnedFd,
+    descriptor: OwnedFd,
 }
 
 impl DirectoryLock for DiskLock {}
+
+impl Drop for DiskLock {
+    /// Gives the lock back now. Closing alone would leave it with a child process that another
+    /// thread is starting, which holds a copy of the descriptor until it runs its program.
+    fn drop(&mut self) {
+        let unlock = FlockOperation::Unlock;
+        if let Err(errno) = retry_on_intr(|| rustix::fs::flock(&self.descriptor, unlock)) {
+            tracing::debug!(%errno, "a lock ends with its descriptor instead");
+        }
+    }
+}
 
 /// The error of `action` on `path`; [`Error::io`] for rustix's error numbers.
 pub(crate) fn failure(action: &str, path: &Path, errno: Errno) -> Error {
@@ -188,9 +199,7 @@ impl Disk {
         let descriptor = opened.map_err(|errno| self.failure("open lock file", name, errno))?;
         let exclusive = FlockOperation::NonBlockingLockExclusive;
         match retry_on_intr(|| rustix::fs::flock(&descriptor, exclusive)) {
-            Ok(()) => Ok(Box::new(DiskLock {
-                _descriptor: descriptor,
-            })),
+            Ok(()) => Ok(Box::new(DiskLock { descriptor })),
             Err(Errno::WOULDBLOCK) => {
                 let place = self.full(name);
                 let place = place.display();

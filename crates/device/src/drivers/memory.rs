@@ -1,6 +1,8 @@
-//! A directory in memory: for tests, for tools that need no disk, and as the plainest reading of the contract.
+//! A directory in memory: for tests, for tools that need no disk, and as the plainest reading of
+//! the contract.
 //!
-//! Everything is "durable" at once; what a crash would lose is the business of the simulated driver.
+//! Everything is "durable" at once; what a crash would lose is the business of the simulated
+//! driver.
 
 use super::disk::check_name;
 use crate::buffer::Buffer;

@@ -153,22 +153,23 @@ impl Clock for SteppedClock {
     }
 }
 
-/// A file system of 64 KiB in memory, mounted while it lives. Needs the right to mount.
-pub struct SmallMount {
+/// A file system in memory, mounted while it lives. Needs the right to mount.
+pub struct Mount {
     directory: TempDir,
 }
 
-impl SmallMount {
-    pub fn new() -> Option<Self> {
+impl Mount {
+    /// `kind` of file system, with `options` to mount it by.
+    pub fn new(kind: &str, options: &str) -> Option<Self> {
         let directory = scratch();
         let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
+            .args(["-t", kind, "-o", options, kind])
             .arg(directory.path())
             .output();
         match mount {
             Ok(done) if done.status.success() => Some(Self { directory }),
             other => {
-                eprintln!("passed over: cannot mount a small file system: {other:?}");
+                eprintln!("passed over: cannot mount {kind}: {other:?}");
                 None
             }
         }
@@ -178,17 +179,27 @@ impl SmallMount {
         self.directory.path()
     }
 
-    pub fn make_read_only(&self) {
-        let done = Command::new("mount")
-            .args(["-o", "remount,ro"])
-            .arg(self.path())
-            .status()
-            .unwrap();
-        assert!(done.success());
+    /// Mounts it again, `ro` or `rw`. Files just closed may keep it busy for a moment: a ring lets go
+    /// of a request's file after its completion, a child process of another test when it starts.
+    pub fn make(&self, mode: &str) {
+        let options = format!("remount,{mode}");
+        for _ in 0..200 {
+            let mut mount = Command::new("mount");
+            let done = mount
+                .args(["-o", &options])
+                .arg(self.path())
+                .output()
+                .unwrap();
+            if done.status.success() {
+                return;
+            }
+            clock().sleep(Duration::from_millis(10));
+        }
+        panic!("cannot mount {} {mode}", self.path().display());
     }
 }
 
-impl Drop for SmallMount {
+impl Drop for Mount {
     fn drop(&mut self) {
         // Lazily, so that an open descriptor of a failed test does not keep the mount.
         let _ = Command::new("umount").arg("-l").arg(self.path()).status();
