@@ -1,6 +1,7 @@
 //! Golden files: the bytes of the format must not change without a new version. Written where the
 //! environment has `THERMOCLINE_BLESS=1`, otherwise compared and decoded.
 #![allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 mod support;
 
