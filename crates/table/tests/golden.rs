@@ -37,7 +37,8 @@ fn golden_tables_are_read_and_written_as_ever() {
             std::fs::write(path(name), &written).unwrap();
         }
         let golden = std::fs::read(path(name)).unwrap();
-        // What a compressor emits may change with its version; what must hold is that the old bytes read.
+        // What a compressor emits may change with its version; what must hold is that the old bytes
+        // read.
         if compression == Compression::None {
             assert!(golden == written, "the format of {name} tables changed");
         }
