@@ -6,6 +6,9 @@
 use crate::block::{COLLISION, COUNT_BYTES, EMPTY, HASHED_RESTARTS_MAX};
 use thermocline_foundation::coding::put_varint;
 
+/// Most memory that is kept from block to block.
+pub(crate) const KEPT_BYTES_MAX: usize = 1 << 20;
+
 /// One block in the making.
 #[derive(Debug)]
 pub(crate) struct BlockBuilder {
@@ -135,9 +138,10 @@ impl BlockBuilder {
         &self.bytes
     }
 
-    /// Starts the next block.
+    /// Starts the next block. The memory of a huge one is given back.
     pub fn clear(&mut self) {
         self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BYTES_MAX);
         self.restarts.clear();
         self.hashes.clear();
         self.since_restart = 0;

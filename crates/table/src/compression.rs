@@ -3,6 +3,7 @@
 //! A block that does not shrink by an eighth is stored plain: reading it back is then a checksum
 //! and nothing else. Any thread; Zstandard's working memory is kept per thread.
 
+use crate::builder::KEPT_BYTES_MAX;
 use crate::format::RAW_BLOCK_BYTES_MAX;
 use std::cell::RefCell;
 
@@ -76,8 +77,8 @@ impl Compressor {
     }
 
     fn reserve(&mut self, len: usize) {
-        if self.out.len() < len {
-            self.out.resize(len, 0);
+        if self.out.len() < len || self.out.len() > len.max(KEPT_BYTES_MAX) {
+            self.out = vec![0; len];
         }
     }
 }

@@ -50,7 +50,7 @@ pub(crate) fn verify(table: &TableReader, progress: &mut dyn FnMut(u64)) -> Resu
         walk.partition(index, filter, (top.key(), top.word()))?;
         walk.moved(table.top(), top.step())?;
     }
-    walk.cover(BlockAddress {
+    walk.cover_apart(BlockAddress {
         offset: table.footer().data_end,
         len: 0,
     })?;
@@ -262,7 +262,7 @@ impl<'a> Walk<'a> {
         let page = self.table.file().read(footer_at, PAGE as usize)?;
         let file = self.table.file();
         Footer::decode(&page, &file.place(footer_at), &|| file.describe())?;
-        self.cover(BlockAddress {
+        self.cover_apart(BlockAddress {
             offset: footer_at,
             len: PAGE as u32,
         })?;

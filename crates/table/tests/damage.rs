@@ -1,5 +1,6 @@
 //! Damaged tables: every flipped byte, cut page, swapped or foreign block is reported or makes no
 //! difference, and a failing device never looks like the end of a table.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 mod support;
 
@@ -99,7 +100,8 @@ fn every_flipped_byte_is_reported_or_makes_no_difference() {
             for flip in [1u8 << (at % 8), 0xff] {
                 bad[at] ^= flip;
                 expect_corrupt(&verify(&bad).expect_err("verify passes over a flipped byte"));
-                // Padding is nobody's byte but verify's; elsewhere one flip in eight is read in full.
+                // Padding is nobody's byte but verify's; elsewhere one flip in eight is read in
+                // full.
                 if at % 8 == 0 {
                     match open(&file_of(&bad)) {
                         Ok(table) => drop(read_all(&table, &rows)),

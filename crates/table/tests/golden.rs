@@ -1,6 +1,7 @@
 //! Golden files: the bytes of the format must not change without a new version. Written where the
 //! environment has `THERMOCLINE_BLESS=1`, otherwise compared and decoded.
 #![allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 mod support;
 
@@ -36,7 +37,8 @@ fn golden_tables_are_read_and_written_as_ever() {
             std::fs::write(path(name), &written).unwrap();
         }
         let golden = std::fs::read(path(name)).unwrap();
-        // What a compressor emits may change with its version; what must hold is that the old bytes read.
+        // What a compressor emits may change with its version; what must hold is that the old bytes
+        // read.
         if compression == Compression::None {
             assert!(golden == written, "the format of {name} tables changed");
         }

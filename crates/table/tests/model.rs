@@ -1,5 +1,6 @@
 //! Tables against a model: a sorted list of entries. Whatever is asked, the table must answer as
 //! the list does.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 mod support;
 
