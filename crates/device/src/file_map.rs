@@ -303,6 +303,11 @@ impl FileMap {
         self.journal.file().number()
     }
 
+    /// The map's file.
+    pub fn file(&self) -> &File {
+        self.journal.file()
+    }
+
     /// Bytes of the map's file.
     pub fn len_bytes(&self) -> u64 {
         self.journal.len_bytes()

@@ -7,7 +7,7 @@
 
 use crate::buffer::{Buffer, PAGE_BYTES};
 use crate::driver::{Driver, Handle, Operation};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// All bytes of the file `name`, which `what` describes in messages; more than `bytes_max` are
 /// damage.
@@ -45,4 +45,25 @@ pub(crate) fn write(driver: &dyn Driver, file: &Handle, offset: u64, bytes: &[u8
 /// Makes what was written to `file` durable.
 pub(crate) fn sync(driver: &dyn Driver, file: &Handle) -> Result<()> {
     driver.execute(file, Operation::Sync).result.map(drop)
+}
+
+/// The name that a file has while [`replace`] writes it.
+pub(crate) fn unfinished_name(name: &str) -> String {
+    format!("{name}.new")
+}
+
+/// Replaces the file `name` as a whole: written under another name, synced, renamed, directory
+/// synced.
+pub(crate) fn replace(driver: &dyn Driver, name: &str, bytes: &[u8]) -> Result<()> {
+    let new_name = unfinished_name(name);
+    match driver.delete(&new_name) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = driver.create(&new_name)?;
+    write(driver, &file, 0, bytes)?;
+    file.truncate(bytes.len() as u64)?;
+    sync(driver, &file)?;
+    driver.rename(&new_name, name)?;
+    driver.sync_directory()
 }

@@ -1,1 +1,71 @@
+//! Thermocline: a key-value store for storage that is not all the same speed.
+//!
+//! ```no_run
+//! use thermocline::{ByteSize, Db, Settings, Tier};
+//!
+//! # fn main() -> thermocline::Result<()> {
+//! let settings = Settings {
+//!     tiers: vec![
+//!         Tier::new("/mnt/fast/db", ByteSize::gib(10)).driver("direct"),
+//!         Tier::new("/mnt/slow/db", ByteSize::gib(100)),
+//!     ],
+//!     ..Settings::default()
+//! };
+//! let db = Db::open_or_create("/var/lib/db", &settings)?;
+//! db.put("water", "warm")?;
+//! assert_eq!(db.get("water")?.as_deref(), Some(&b"warm"[..]));
+//! for record in db.scan().prefix("wa").limit(10) {
+//!     let (key, value) = record?;
+//!     println!("{} bytes at {key:?}", value.len());
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! One engine with four seams; each choice at a seam is a module, and [`Preset`] names the sets that go together:
+//!
+//! ```text
+//!   front        front/         where a write lands: memtable before a log
+//!   table set    table_set/     how sorted tables are arranged: levels
+//!   locator      table_set/     how a key is found among them: per level, by ranges and filters
+//!   compaction   compaction/    what is rewritten next: leveled
+//! ```
+//! `db.rs` wires the parts; `state.rs` says what is shared and which lock guards what.
 #![forbid(unsafe_code)]
+
+mod background;
+mod batch;
+mod checkpoint;
+mod compaction;
+mod db;
+mod error;
+mod front;
+mod ingest;
+mod iterator;
+mod jobs;
+mod manifest;
+mod merge;
+mod read_path;
+mod recovery;
+mod settings;
+mod snapshot;
+mod state;
+mod stats;
+mod table_set;
+mod verify;
+mod write_path;
+
+pub use background::Progress;
+pub use batch::WriteBatch;
+pub use db::{Db, Environment, Scan, Snapshot};
+pub use error::{Error, ErrorKind, Result};
+pub use ingest::Ingest;
+pub use iterator::{Cursor, Records};
+pub use settings::{
+    BATCH_BYTES_MAX, Compression, Durability, KEY_BYTES_MAX, Preset, Settings, Tier,
+    VALUE_BYTES_MAX,
+};
+pub use stats::{
+    Amplification, CacheStats, HitStats, LevelStats, MemoryStats, OperationStats, Stats, TierStats,
+};
+pub use thermocline_foundation::{ByteSize, Duration, Sequence};
+pub use verify::{Problem, VerifyReport};

@@ -21,8 +21,6 @@ use thermocline_foundation::{ByteSize, DatabaseId, FileNumber, Place};
 
 /// The name of the home file.
 pub const FILE_NAME: &str = "DATABASE";
-/// Its name while it is written.
-pub(crate) const NEW_FILE_NAME: &str = "DATABASE.new";
 
 const FORMAT: u32 = 1;
 const BYTES_MAX: usize = 256 << 10;
@@ -76,16 +74,7 @@ impl Home {
     /// Replaces `DATABASE` of the home at `path`, atomically and durably.
     pub fn write(&self, driver: &dyn Driver, path: &Path) -> Result<()> {
         let text = self.text(path)?;
-        match driver.delete(NEW_FILE_NAME) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let file = driver.create(NEW_FILE_NAME)?;
-        small_file::write(driver, &file, 0, text.as_bytes())?;
-        file.truncate(text.len() as u64)?;
-        small_file::sync(driver, &file)?;
-        driver.rename(NEW_FILE_NAME, FILE_NAME)?;
-        driver.sync_directory()
+        small_file::replace(driver, FILE_NAME, text.as_bytes())
     }
 
     /// The file's text; the inverse of [`Home::parse`].

@@ -20,6 +20,7 @@
 //! Locks: `map` is held while a change is made durable; `state` only for a moment and never during
 //! I/O. A thread that takes both takes `map` first. Threads: everything is shared freely.
 
+mod attachment;
 mod checkpoint;
 mod creation;
 mod devices;

@@ -28,6 +28,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::file_map::{FileMap, MapState, map_name};
 use crate::identity::{self, Identity};
 use crate::placement::Placement;
+use crate::small_file;
 use crate::tier::{Tier, TierIndex, TierSpec};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -472,8 +473,9 @@ fn remove_leftovers(
             }
         }
     }
-    if has_file(home_driver, home::NEW_FILE_NAME).unwrap_or(false) {
-        remove(home_driver, home::NEW_FILE_NAME);
+    let unfinished = small_file::unfinished_name(home::FILE_NAME);
+    if has_file(home_driver, &unfinished).unwrap_or(false) {
+        remove(home_driver, &unfinished);
     }
     debug_assert!(has_file(&**tiers[0].driver(), &map_name(map.number())).unwrap_or(true));
 }

@@ -1,0 +1,96 @@
+//! What the program above keeps beside `DATABASE` in the home, and undoing a database that it could
+//! not finish making.
+//!
+//! 1. A text is replaced as a whole, as `DATABASE` is; a crash leaves the old one or the new one.
+//! 2. Only a database made by this process moments ago is ever abandoned; nothing else is deleted.
+//!
+//! Threads: the owner of the home's lock.
+
+use super::TieredFiles;
+use super::devices::Devices;
+use super::home::{self, Home};
+use super::opening::absolute;
+use crate::driver::Driver;
+use crate::error::{Error, ErrorKind, Result};
+use crate::identity::Identity;
+use crate::journal::Journal;
+use crate::small_file;
+use crate::tier::TierIndex;
+use std::path::Path;
+
+/// A text longer than this is damage.
+const TEXT_BYTES_MAX: usize = 256 << 10;
+
+impl TieredFiles {
+    /// There is a database whose home is `home`.
+    pub fn exists(devices: &dyn Devices, home: &Path) -> Result<bool> {
+        match devices.home(&absolute(home)?) {
+            Ok(driver) => Ok(driver.list()?.iter().any(|entry| entry.name == home::FILE_NAME)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The text `name` beside `DATABASE`; none where there is no such file.
+    pub fn read_home_file(
+        devices: &dyn Devices,
+        home: &Path,
+        name: &str,
+    ) -> Result<Option<String>> {
+        if !Self::exists(devices, home)? {
+            let shown = home.display();
+            let text = format!("there is no database at {shown}; create one, or name its home");
+            return Err(Error::new(ErrorKind::NotFound, text));
+        }
+        let driver = devices.home(&absolute(home)?)?;
+        let what = home.join(name).display().to_string();
+        match small_file::read(&*driver, name, &what, TEXT_BYTES_MAX) {
+            Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|error| {
+                let at = error.utf8_error().valid_up_to() as u64;
+                Error::corrupt(&what, at, "it is not text; restore or remove it")
+            }),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces the text `name` beside `DATABASE`, atomically and durably.
+    pub fn write_home_file(&self, name: &str, text: &str) -> Result<()> {
+        small_file::replace(&**self.home_driver(), name, text.as_bytes())
+    }
+
+    /// Removes a database that was just made and could not be finished: its files, and those of its
+    /// directories that are empty then.
+    pub fn abandon(&self, devices: &dyn Devices) -> Result<()> {
+        let clear = |driver: &dyn Driver| -> Result<()> {
+            for entry in driver.list()? {
+                driver.delete(&entry.name)?;
+            }
+            Ok(())
+        };
+        for tier in self.tiers() {
+            clear(&**tier.driver())?;
+            devices.remove_directory_if_empty(&tier.spec().path)?;
+        }
+        clear(&**self.home_driver())?;
+        devices.remove_directory_if_empty(self.home())
+    }
+
+    /// Reads the home file, every tier's identity and the file map again, and says what is wrong.
+    pub fn verify_metadata(&self) -> Vec<(TierIndex, Error)> {
+        let mut problems = Vec::new();
+        if let Err(error) = Home::read(&**self.home_driver(), self.home()) {
+            problems.push((TierIndex(0), error));
+        }
+        for tier in self.tiers() {
+            if let Err(error) = Identity::read(&**tier.driver(), &tier.describe()) {
+                problems.push((tier.index(), error));
+            }
+        }
+        let map = self.map.lock();
+        if let Err(error) = Journal::read(map.file(), |_| Ok(())) {
+            problems.push((TierIndex(0), error));
+        }
+        problems
+    }
+}

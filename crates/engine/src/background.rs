@@ -1,0 +1,468 @@
+//! The engine's background jobs, and the plan that chooses among them.
+
+use crate::compaction::leveled::{self, Pick};
+use crate::compaction::rewrite::{Output, Retention, Rewrite};
+use crate::error::{Error, Result};
+use crate::front::memtable::MemtableCursor;
+use crate::jobs::{Job, Lane, Planner, Step};
+use crate::manifest::Edit;
+use crate::merge::{LevelCursor, Merge, Source};
+use crate::settings::{Compression, Settings};
+use crate::state::{Engine, Frozen};
+use crate::table_set::levels::{LEVELS, may_overlap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use thermocline_device::{ErrorKind, FileContext, FileKind, Origin, TierIndex};
+use thermocline_foundation::FileNumber;
+use thermocline_log::Durability as LogDurability;
+use thermocline_table::{Compression as TableCompression, ReadAhead, TableOptions};
+
+/// Bytes a compaction reads at a time from each input.
+const STREAM_BYTES: u32 = 512 << 10;
+
+/// A shared engine that plans its own background work.
+#[derive(Debug)]
+pub(crate) struct Background(pub Arc<Engine>);
+
+impl Planner for Background {
+    fn plan(&self, lane: Lane) -> Option<Box<dyn Job>> {
+        let engine = &self.0;
+        engine.latch.check().ok()?;
+        match lane {
+            Lane::Urgent => plan_flush(engine).or_else(|| plan_upkeep(engine)),
+            Lane::Bulk => plan_compaction(engine).or_else(|| plan_migration(engine)),
+        }
+    }
+
+    fn failed(&self, job: &'static str, error: &Error) {
+        let text = format!("{job} failed: {error}");
+        self.0.fail(&Error::new(error.kind(), text));
+    }
+}
+
+fn plan_flush(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
+    let state = engine.read_state.load();
+    // Oldest first, and one at a time, so that level 0 receives them in order.
+    let frozen = state.frozen.last()?;
+    if frozen.claimed.swap(true, Relaxed) {
+        return None;
+    }
+    Some(Box::new(Flush::new(engine, Arc::clone(frozen))))
+}
+
+fn plan_upkeep(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
+    let upkeep = |task| -> Option<Box<dyn Job>> {
+        Some(Box::new(Upkeep { engine: Arc::clone(engine), task }))
+    };
+    if engine.sync_wanted.swap(false, Relaxed) {
+        return upkeep(Task::SyncLog);
+    }
+    let mut logs = engine.logs.lock();
+    if logs.ready.is_none() && !logs.preparing {
+        logs.preparing = true;
+        return upkeep(Task::PrepareLog);
+    }
+    drop(logs);
+    if !engine.store.graveyard.is_empty() {
+        return upkeep(Task::DeleteTables);
+    }
+    None
+}
+
+fn plan_compaction(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
+    let mut tables = engine.tables.lock();
+    let levels = Arc::clone(&engine.read_state.load().levels);
+    let pick = leveled::pick(&levels, &tables.claims, &engine.settings)?;
+    pick.claim_tables();
+    tables.claims.push(pick.claim.clone());
+    Some(Box::new(Compaction::new(engine, pick)))
+}
+
+fn plan_migration(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
+    if engine.migrating.swap(true, Relaxed) {
+        return None;
+    }
+    match engine.files.misplaced().into_iter().next() {
+        Some((number, tier)) => {
+            Some(Box::new(Migration { engine: Arc::clone(engine), number, tier }))
+        }
+        None => {
+            engine.migrating.store(false, Relaxed);
+            None
+        }
+    }
+}
+
+/// How tables of `level` are laid out.
+pub(crate) fn table_options(engine: &Engine, level: usize) -> TableOptions {
+    table_options_of(&engine.settings, level)
+}
+
+/// As [`table_options`], before there is an engine.
+pub(crate) fn table_options_of(settings: &Settings, level: usize) -> TableOptions {
+    TableOptions {
+        block_bytes: settings.block_size.0 as u32,
+        filter_bits_per_key: settings.filter_bits_per_key,
+        compression: match settings.compression_of(level) {
+            Compression::None => TableCompression::None,
+            Compression::Lz4 => TableCompression::Lz4,
+            Compression::Zstd => TableCompression::Zstd { level: 3 },
+        },
+        ..TableOptions::default()
+    }
+}
+
+/// Writes a frozen memtable to level 0.
+#[derive(Debug)]
+struct Flush {
+    engine: Arc<Engine>,
+    frozen: Arc<Frozen>,
+    rewrite: Rewrite,
+}
+
+impl Flush {
+    fn new(engine: &Arc<Engine>, frozen: Arc<Frozen>) -> Self {
+        let cursor = MemtableCursor::new(Arc::clone(&frozen.memtable));
+        let retention = Retention::new(engine.snapshots.list(|| engine.visible()), None);
+        let kind = FileKind::Table { level: 0 };
+        let output = Output {
+            context: FileContext { kind, origin: Origin::Flush },
+            options: table_options(engine, 0),
+            // One table a flush: level 0 is counted in tables.
+            table_bytes: u64::MAX,
+            expected_bytes: frozen.memtable.bytes(),
+        };
+        let merge = Merge::new(vec![Source::Memtable(cursor)]);
+        let rewrite = Rewrite::new(Arc::clone(&engine.files), merge, retention, output);
+        Self { engine: Arc::clone(engine), frozen, rewrite }
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        // The log's tail must be durable before a later log can be the floor.
+        self.frozen.log.seal()?;
+        let added = self.rewrite.publish()?;
+        let bytes: u64 = added.iter().map(|meta| meta.bytes).sum();
+        self.engine.metrics.flushed_bytes.add(bytes);
+        let edit = Edit {
+            added: added.into_iter().map(|meta| (0, meta)).collect(),
+            log_floor: Some(self.frozen.next_log),
+            ..Edit::default()
+        };
+        self.engine.commit(&mut self.engine.tables.lock(), edit, Some(&self.frozen))?;
+        self.engine.retire_log(&self.frozen.log)
+    }
+}
+
+impl Job for Flush {
+    fn name(&self) -> &'static str {
+        "flush"
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        if self.rewrite.step()? == Step::More {
+            return Ok(Step::More);
+        }
+        self.finish()?;
+        Ok(Step::Done)
+    }
+}
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        self.frozen.claimed.store(false, Relaxed);
+    }
+}
+
+/// Small things that writers wait for.
+#[derive(Debug)]
+struct Upkeep {
+    engine: Arc<Engine>,
+    task: Task,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Task {
+    SyncLog,
+    PrepareLog,
+    DeleteTables,
+}
+
+impl Job for Upkeep {
+    fn name(&self) -> &'static str {
+        match self.task {
+            Task::SyncLog => "background sync of the log",
+            Task::PrepareLog => "preparation of a log",
+            Task::DeleteTables => "deletion of tables",
+        }
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        match self.task {
+            Task::SyncLog => self.engine.sync_in_background()?,
+            Task::PrepareLog => {
+                let made = self.engine.make_log(self.engine.visible(), Origin::Foreground);
+                let mut logs = self.engine.logs.lock();
+                logs.preparing = false;
+                logs.ready = Some(made?);
+            }
+            Task::DeleteTables => {
+                self.engine.files.delete_files(&self.engine.store.graveyard.take())?;
+            }
+        }
+        Ok(Step::Done)
+    }
+}
+
+impl Engine {
+    fn sync_in_background(&self) -> Result<()> {
+        let (log, position) = {
+            let leader = self.leader.lock();
+            (Arc::clone(&leader.log), leader.position)
+        };
+        if let Some(position) = position {
+            log.writer.commit(position, LogDurability::Sync)?;
+        }
+        Ok(())
+    }
+}
+
+/// Merges tables into a deeper level.
+#[derive(Debug)]
+pub(crate) struct Compaction {
+    engine: Arc<Engine>,
+    pick: Pick,
+    work: Work,
+    started_ns: u64,
+}
+
+#[derive(Debug)]
+enum Work {
+    /// Nothing overlaps below: the table only changes its level.
+    Move,
+    Rewrite(Box<Rewrite>),
+}
+
+impl Compaction {
+    /// The pick must be claimed; the compaction gives the claim back when it ends.
+    pub fn new(engine: &Arc<Engine>, pick: Pick) -> Self {
+        let settings = &engine.settings;
+        let compression = |level| settings.compression_of(level);
+        let (from, to) = (pick.level, pick.output_level);
+        let work = if let [table] = pick.upper.as_slice()
+            && pick.lower.is_empty()
+            && from != to
+            && compression(from) == compression(to)
+            && table.meta.deletes == 0
+        {
+            Work::Move
+        } else {
+            Work::Rewrite(Box::new(rewrite_of(engine, &pick)))
+        };
+        let started_ns = engine.clock.now_ns();
+        Self { engine: Arc::clone(engine), pick, work, started_ns }
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let output = self.pick.output_level as u8;
+        let removed = self.pick.inputs().map(|(level, table)| (level as u8, table.meta.number));
+        let mut edit = Edit { removed: removed.collect(), ..Edit::default() };
+        let metrics = &self.engine.metrics;
+        match &mut self.work {
+            Work::Move => {
+                let kind = FileKind::Table { level: output };
+                for table in &self.pick.upper {
+                    self.engine.files.reclassify(table.meta.number, kind)?;
+                    edit.added.push((output, table.meta.clone()));
+                }
+                metrics.moves.add(1);
+            }
+            Work::Rewrite(rewrite) => {
+                let added = rewrite.publish()?;
+                metrics.compactions.add(1);
+                metrics.compacted_in_bytes.add(self.pick.bytes());
+                metrics.compacted_out_bytes.add(added.iter().map(|meta| meta.bytes).sum());
+                edit.added.extend(added.into_iter().map(|meta| (output, meta)));
+            }
+        }
+        self.engine.commit(&mut self.engine.tables.lock(), edit, None)?;
+        if may_overlap(self.pick.level) {
+            let bytes = self.pick.upper.iter().map(|table| table.meta.bytes).sum();
+            let elapsed_ns = self.engine.clock.now_ns() - self.started_ns;
+            self.engine.pacing.drained(bytes, elapsed_ns);
+        }
+        Ok(())
+    }
+}
+
+fn rewrite_of(engine: &Arc<Engine>, pick: &Pick) -> Rewrite {
+    let read_ahead = ReadAhead::Stream { window_bytes: STREAM_BYTES };
+    let mut sources = Vec::new();
+    for (level, tables) in [(pick.level, &pick.upper), (pick.output_level, &pick.lower)] {
+        if may_overlap(level) {
+            let cursors = tables.iter().map(|table| LevelCursor::new(vec![Arc::clone(table)], read_ahead));
+            sources.extend(cursors.map(Source::Level));
+        } else if !tables.is_empty() {
+            sources.push(Source::Level(LevelCursor::new(tables.clone(), read_ahead)));
+        }
+    }
+    let levels = Arc::clone(&engine.read_state.load().levels);
+    let below = Some((levels, pick.output_level));
+    let retention = Retention::new(engine.snapshots.list(|| engine.visible()), below);
+    let kind = FileKind::Table { level: pick.output_level as u8 };
+    let origin = Origin::Compaction { from: pick.level as u8, to: pick.output_level as u8 };
+    let table_bytes = engine.settings.table_size.0;
+    let output = Output {
+        context: FileContext { kind, origin },
+        options: table_options(engine, pick.output_level),
+        table_bytes,
+        expected_bytes: table_bytes.min(pick.bytes()),
+    };
+    Rewrite::new(Arc::clone(&engine.files), Merge::new(sources), retention, output)
+}
+
+impl Job for Compaction {
+    fn name(&self) -> &'static str {
+        "compaction"
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        if let Work::Rewrite(rewrite) = &mut self.work
+            && rewrite.step()? == Step::More
+        {
+            return Ok(Step::More);
+        }
+        self.finish()?;
+        Ok(Step::Done)
+    }
+}
+
+impl Drop for Compaction {
+    fn drop(&mut self) {
+        self.pick.release_tables();
+        let mut tables = self.engine.tables.lock();
+        if let Some(index) = tables.claims.iter().position(|claim| *claim == self.pick.claim) {
+            tables.claims.swap_remove(index);
+        }
+        drop(tables);
+        self.engine.jobs.wake();
+    }
+}
+
+/// Moves a table to the tier that placement wants it on.
+#[derive(Debug)]
+struct Migration {
+    engine: Arc<Engine>,
+    number: FileNumber,
+    tier: TierIndex,
+}
+
+impl Job for Migration {
+    fn name(&self) -> &'static str {
+        "migration"
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        match self.engine.files.migrate(self.number, self.tier, &mut |_| {}) {
+            Ok(()) => self.engine.metrics.migrations.add(1),
+            // Compacted away meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
+                // The file is where it was and nothing is lost, so writing goes on; only migrations end.
+                tracing::warn!(%error, "tables stay on their tiers until the next open");
+                return Ok(Step::Done);
+            }
+        }
+        self.engine.migrating.store(false, Relaxed);
+        Ok(Step::Done)
+    }
+}
+
+/// Done and total bytes of long work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes done.
+    pub done_bytes: u64,
+    /// Bytes in all, as far as known.
+    pub total_bytes: u64,
+}
+
+impl Engine {
+    /// Brings all records of `from..=to` to the deepest level in use, dropping what nobody can see. Runs on the
+    /// calling thread, beside the workers.
+    pub fn compact_range(
+        self: &Arc<Self>,
+        from: Option<&[u8]>,
+        to: Option<&[u8]>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        self.flush()?;
+        let mut done_bytes = 0;
+        for level in 0..LEVELS - 1 {
+            loop {
+                let deepest = self.read_state.load().levels.deepest();
+                if level >= deepest && level > 0 {
+                    break;
+                }
+                match self.claim(|levels, claims| leveled::pick_range(levels, claims, level, from, to))? {
+                    None => break,
+                    Some(pick) => self.run_compaction(pick, &mut done_bytes, (from, to), progress)?,
+                }
+            }
+        }
+        while let Some(pick) =
+            self.claim(|levels, claims| leveled::pick_bottom(levels, claims, from, to))?
+        {
+            self.run_compaction(pick, &mut done_bytes, (from, to), progress)?;
+        }
+        Ok(())
+    }
+
+    /// Claims what `choose` picks, waiting while a running compaction is in its way.
+    fn claim(
+        &self,
+        choose: impl Fn(&crate::table_set::levels::Levels, &[leveled::Claim]) -> Result<Option<Pick>, leveled::Busy>,
+    ) -> Result<Option<Pick>> {
+        loop {
+            self.latch.check()?;
+            {
+                let mut tables = self.tables.lock();
+                let levels = Arc::clone(&self.read_state.load().levels);
+                if let Ok(chosen) = choose(&levels, &tables.claims) {
+                    if let Some(pick) = &chosen {
+                        pick.claim_tables();
+                        tables.claims.push(pick.claim.clone());
+                    }
+                    return Ok(chosen);
+                }
+            }
+            self.clock.sleep(std::time::Duration::from_millis(2));
+        }
+    }
+
+    fn run_compaction(
+        self: &Arc<Self>,
+        pick: Pick,
+        done_bytes: &mut u64,
+        (from, to): (Option<&[u8]>, Option<&[u8]>),
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        let bytes = pick.bytes();
+        let mut compaction = Compaction::new(self, pick);
+        let run = (|| {
+            while compaction.step()? == Step::More {
+                self.latch.check()?;
+            }
+            Ok(())
+        })();
+        run.inspect_err(|error| self.fail(error))?;
+        *done_bytes += bytes;
+        let levels = Arc::clone(&self.read_state.load().levels);
+        let deepest = levels.deepest();
+        let left: u64 = (0..deepest)
+            .flat_map(|level| levels.overlapping(level, from, to))
+            .map(|table| table.meta.bytes)
+            .sum();
+        progress(Progress { done_bytes: *done_bytes, total_bytes: *done_bytes + left });
+        Ok(())
+    }
+}

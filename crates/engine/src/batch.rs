@@ -1,0 +1,238 @@
+//! A batch of writes, applied all together or not at all.
+//!
+//! The encoding is the payload of a log record and the body of the memtable at once: a write is copied into the batch,
+//! from there into the log's page, and the memtable keeps slices of the batch. See `docs/formats/batch.md`.
+//!
+//! ```text
+//!   version u8 = 1 | record*          record: kind u8 | key length varint | key | value length varint | value
+//! ```
+//! A delete has no value length and no value. The record at index i has the batch's first sequence + i. A batch of no
+//! records with a sequence (an ingest reserves one) is the version byte alone.
+
+use crate::error::{Error, Result};
+use crate::settings::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use bytes::Bytes;
+use thermocline_foundation::coding::{Decoder, put_bytes};
+use thermocline_table::RecordKind;
+
+/// Version of the encoding.
+const VERSION: u8 = 1;
+
+/// Writes to be applied together, in order; a later one to the same key wins.
+#[derive(Clone, Debug)]
+pub struct WriteBatch {
+    encoded: Vec<u8>,
+    count: u32,
+    /// The first write that was refused; [`crate::Db::write`] returns it, so that `put` can be chained.
+    refused: Option<Error>,
+}
+
+impl Default for WriteBatch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl WriteBatch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self { encoded: vec![VERSION], count: 0, refused: None }
+    }
+
+    pub(crate) fn with_room(bytes: usize) -> Self {
+        let mut encoded = Vec::with_capacity(bytes + 16);
+        encoded.push(VERSION);
+        Self { encoded, count: 0, refused: None }
+    }
+
+    /// Sets `key` to `value`.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        if self.accepts(key, value.len()) {
+            self.encoded.push(RecordKind::Put as u8);
+            put_bytes(&mut self.encoded, key);
+            put_bytes(&mut self.encoded, value);
+            self.count += 1;
+        }
+        self
+    }
+
+    /// Removes `key`.
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        let key = key.as_ref();
+        if self.accepts(key, 0) {
+            self.encoded.push(RecordKind::Delete as u8);
+            put_bytes(&mut self.encoded, key);
+            self.count += 1;
+        }
+        self
+    }
+
+    fn accepts(&mut self, key: &[u8], value_len: usize) -> bool {
+        if self.refused.is_none() {
+            self.refused = check_sizes(key, value_len).err().or_else(|| {
+                let total = self.encoded.len() + key.len() + value_len;
+                (total > BATCH_BYTES_MAX).then(|| {
+                    Error::invalid(format!(
+                        "a batch of {total} bytes is over the limit of {BATCH_BYTES_MAX}; split it"
+                    ))
+                })
+            });
+        }
+        self.refused.is_none()
+    }
+
+    /// Number of writes.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// There is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes of the encoding.
+    pub fn bytes(&self) -> usize {
+        self.encoded.len()
+    }
+
+    /// Forgets everything and keeps the memory.
+    pub fn clear(&mut self) {
+        self.encoded.truncate(1);
+        self.count = 0;
+        self.refused = None;
+    }
+
+    pub(crate) fn freeze(self) -> Result<(Bytes, u32)> {
+        match self.refused {
+            Some(error) => Err(error),
+            None => Ok((Bytes::from(self.encoded), self.count)),
+        }
+    }
+}
+
+/// Refuses keys and values over their limits, naming the limit.
+pub(crate) fn check_sizes(key: &[u8], value_len: usize) -> Result<()> {
+    if key.len() > KEY_BYTES_MAX {
+        return Err(Error::invalid(format!(
+            "a key of {} bytes is over the limit of {KEY_BYTES_MAX} (64 KiB)",
+            key.len()
+        )));
+    }
+    if value_len > VALUE_BYTES_MAX {
+        return Err(Error::invalid(format!(
+            "a value of {value_len} bytes is over the limit of {VALUE_BYTES_MAX} (256 MiB)"
+        )));
+    }
+    Ok(())
+}
+
+/// A record of an encoded batch: where key and value lie in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BatchRecord {
+    pub kind: RecordKind,
+    pub key_at: u32,
+    pub key_len: u32,
+    pub value_at: u32,
+    pub value_len: u32,
+}
+
+/// Walks the records of an encoded batch.
+#[derive(Debug)]
+pub(crate) struct BatchReader<'a> {
+    total: usize,
+    decoder: Decoder<'a>,
+}
+
+impl<'a> BatchReader<'a> {
+    pub fn new(encoded: &'a [u8]) -> Result<Self> {
+        let mut decoder = Decoder::new(encoded);
+        match decoder.u8() {
+            Ok(VERSION) if encoded.len() <= u32::MAX as usize => {
+                Ok(Self { total: encoded.len(), decoder })
+            }
+            Ok(version) if version > VERSION => Err(Error::new(
+                crate::ErrorKind::NewerFormat,
+                format!("a batch of version {version} needs a newer release; this one reads 1"),
+            )),
+            _ => Err(Error::corrupt("a batch does not begin with its version")),
+        }
+    }
+
+    fn offset(&self) -> u32 {
+        (self.total - self.decoder.rest().len()) as u32
+    }
+
+    fn record(&mut self) -> Result<BatchRecord, thermocline_foundation::coding::DecodeError> {
+        let kind = match self.decoder.u8()? {
+            0 => RecordKind::Delete,
+            1 => RecordKind::Put,
+            _ => return Err(thermocline_foundation::coding::DecodeError::Overflow),
+        };
+        let key_len = self.decoder.bytes()?.len() as u32;
+        let key_at = self.offset() - key_len;
+        let value_len =
+            if kind == RecordKind::Put { self.decoder.bytes()?.len() as u32 } else { 0 };
+        Ok(BatchRecord { kind, key_at, key_len, value_at: self.offset() - value_len, value_len })
+    }
+}
+
+impl Iterator for BatchReader<'_> {
+    type Item = Result<BatchRecord>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.decoder.is_empty() {
+            return None;
+        }
+        let at = self.offset();
+        Some(self.record().map_err(|error| {
+            Error::corrupt(format!("a batch is damaged at its byte {at}: {error}"))
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back_in_order() {
+        let mut batch = WriteBatch::new();
+        batch.put(b"warm", b"water").delete("cold").put("", "");
+        let (encoded, count) = batch.freeze().unwrap();
+        assert_eq!(count, 3);
+        let text = |at: u32, len: u32| &encoded[at as usize..(at + len) as usize];
+        let records: Vec<_> = BatchReader::new(&encoded)
+            .unwrap()
+            .map(|record| record.unwrap())
+            .map(|r| (r.kind, text(r.key_at, r.key_len), text(r.value_at, r.value_len)))
+            .collect();
+        let expected: [(RecordKind, &[u8], &[u8]); 3] = [
+            (RecordKind::Put, b"warm", b"water"),
+            (RecordKind::Delete, b"cold", b""),
+            (RecordKind::Put, b"", b""),
+        ];
+        assert_eq!(records, expected);
+    }
+
+    #[test]
+    fn cut_batches_are_errors_and_not_panics() {
+        let mut batch = WriteBatch::new();
+        batch.put(b"key", b"value").delete(b"key");
+        let (encoded, _) = batch.freeze().unwrap();
+        for len in 0..encoded.len() {
+            let Ok(reader) = BatchReader::new(&encoded[..len]) else { continue };
+            let records = reader.take_while(Result::is_ok).count();
+            assert!(records <= 1, "{len} bytes gave {records} records");
+        }
+    }
+
+    #[test]
+    fn an_oversized_write_refuses_the_whole_batch_and_names_the_limit() {
+        let mut batch = WriteBatch::new();
+        batch.put(vec![0; KEY_BYTES_MAX + 1], b"value").put(b"fine", b"value");
+        let error = batch.freeze().unwrap_err();
+        assert!(error.to_string().contains("65536"), "{error}");
+    }
+}

@@ -1,0 +1,141 @@
+//! Pacing: smooth back-pressure. When flushed tables pile up in level 0, reads slow down and space grows; writers are
+//! then slowed to about the rate at which compactions drain the level, instead of being stopped now and then.
+//!
+//! The allowed rate falls from twice the measured drain rate at `level0_slowdown` tables to a small share of it at
+//! `level0_stop`. A write of n bytes reserves n / rate of time; who comes early sleeps, at most `delay_max` at once.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+use thermocline_foundation::{Clock, Counter};
+
+/// Rate taken before anything was measured, and the least one, in bytes a second.
+const RATE_START: u64 = 32 << 20;
+const RATE_MIN: u64 = 1 << 20;
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct Pacing {
+    clock: Arc<dyn Clock>,
+    slowdown: u32,
+    stop: u32,
+    delay_max: Duration,
+    /// Tables in level 0.
+    backlog: AtomicU32,
+    drain_rate: AtomicU64,
+    /// Until when the writers so far have used up their time, in the clock's nanoseconds.
+    reserved_until_ns: Mutex<u64>,
+    /// Time writers slept, in nanoseconds.
+    pub delayed_ns: Counter,
+}
+
+impl Pacing {
+    pub fn new(clock: Arc<dyn Clock>, slowdown: u32, stop: u32, delay_max: Duration) -> Self {
+        Self {
+            clock,
+            slowdown,
+            stop,
+            delay_max,
+            backlog: AtomicU32::new(0),
+            drain_rate: AtomicU64::new(RATE_START),
+            reserved_until_ns: Mutex::new(0),
+            delayed_ns: Counter::default(),
+        }
+    }
+
+    /// Level 0 has `tables` now.
+    pub fn set_backlog(&self, tables: usize) {
+        self.backlog.store(tables as u32, Relaxed);
+    }
+
+    /// A compaction took `bytes` out of level 0 in `elapsed_ns`.
+    pub fn drained(&self, bytes: u64, elapsed_ns: u64) {
+        let rate = (bytes as f64 / (elapsed_ns.max(1) as f64 / 1e9)) as u64;
+        let before = self.drain_rate.load(Relaxed);
+        self.drain_rate.store(((before * 3 + rate) / 4).max(RATE_MIN), Relaxed);
+    }
+
+    /// Bytes a second that writers may write; none if they need not wait.
+    pub fn rate(&self) -> Option<u64> {
+        let backlog = self.backlog.load(Relaxed);
+        if backlog < self.slowdown {
+            return None;
+        }
+        let span = f64::from((self.stop - self.slowdown).max(1));
+        let filled = (f64::from(backlog - self.slowdown) / span).min(1.0);
+        let share = 2.0 * (1.0 - filled) + 0.05;
+        Some(((self.drain_rate.load(Relaxed) as f64 * share) as u64).max(RATE_MIN))
+    }
+
+    /// Lets the calling writer pass with `bytes` when its time has come. Called without any lock.
+    pub fn admit(&self, bytes: usize) {
+        let Some(rate) = self.rate() else { return };
+        let cost_ns = (bytes as f64 / rate as f64 * 1e9) as u64;
+        let wait_ns = {
+            let mut until = self.reserved_until_ns.lock();
+            let now = self.clock.now_ns();
+            // Time that nobody used is gone, or a pause would be followed by a burst.
+            let start = (*until).max(now);
+            *until = start + cost_ns;
+            start - now
+        };
+        if wait_ns > 0 {
+            let wait = Duration::from_nanos(wait_ns).min(self.delay_max);
+            self.clock.sleep(wait);
+            self.delayed_ns.add(wait.as_nanos() as u64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A clock that only sleeping moves.
+    #[derive(Debug, Default)]
+    struct StillClock(AtomicU64);
+
+    impl Clock for StillClock {
+        fn now_ns(&self) -> u64 {
+            self.0.load(Relaxed)
+        }
+        fn wall_s(&self) -> u64 {
+            0
+        }
+        fn sleep(&self, duration: Duration) {
+            self.0.fetch_add(duration.as_nanos() as u64, Relaxed);
+        }
+    }
+
+    #[test]
+    fn the_rate_falls_smoothly_with_the_backlog() {
+        let clock = Arc::new(StillClock::default());
+        let pacing = Pacing::new(clock.clone(), 10, 30, Duration::from_secs(1));
+        pacing.set_backlog(9);
+        assert_eq!(pacing.rate(), None);
+        pacing.admit(1 << 30);
+        assert_eq!(clock.now_ns(), 0);
+        let rates: Vec<_> = (10..=40)
+            .map(|backlog| {
+                pacing.set_backlog(backlog);
+                pacing.rate().unwrap()
+            })
+            .collect();
+        assert!(rates.is_sorted_by(|a, b| a >= b), "{rates:?}");
+        assert!(rates[0] >= RATE_START && *rates.last().unwrap() >= RATE_MIN);
+        assert!(rates.windows(2).all(|pair| pair[0] - pair[1] <= RATE_START / 8), "no cliff");
+    }
+
+    #[test]
+    fn writers_get_about_the_allowed_rate() {
+        let clock = Arc::new(StillClock::default());
+        let pacing = Pacing::new(clock.clone(), 10, 30, Duration::from_secs(1));
+        pacing.set_backlog(20);
+        let rate = pacing.rate().unwrap();
+        (0..1000).for_each(|_| pacing.admit(64 << 10));
+        let seconds = clock.now_ns() as f64 / 1e9;
+        let reached = 999.0 * f64::from(64 << 10) / seconds;
+        assert!((reached / rate as f64 - 1.0).abs() < 0.01, "{reached} against {rate}");
+    }
+}

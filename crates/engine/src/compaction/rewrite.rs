@@ -1,0 +1,216 @@
+//! Rewriting: merges sorted sources into new tables, dropping what no reader can see any more. Flushes and compactions
+//! are both this.
+//!
+//! What is dropped ([`Retention`]): the snapshots of the time cut the sequences into stripes; of a key's versions only
+//! the newest in each stripe can be seen, so only it is kept. A tombstone is dropped when every snapshot sees it or
+//! something newer, and no deeper level has its key: then there is nothing left for it to hide.
+//!
+//! All versions of a key go to one table, so that a level stays disjoint by key.
+
+use crate::error::Result;
+use crate::jobs::Step;
+use crate::merge::{Merge, Target};
+use crate::table_set::levels::Levels;
+use crate::table_set::table::TableMeta;
+use std::sync::Arc;
+use thermocline_device::{FileContext, TieredFiles};
+use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_table::{RecordKind, TableOptions, TableWriter, Trailer};
+
+/// Bytes of keys and values that a step moves.
+const STEP_BYTES: u64 = 1 << 20;
+
+/// Decides which versions survive. Entries must come in merge order.
+#[derive(Debug)]
+pub(crate) struct Retention {
+    /// Ascending; the last is the newest published sequence of the time.
+    snapshots: Vec<Sequence>,
+    /// The tables below the output and the output's level; none: tombstones must stay.
+    below: Option<(Arc<Levels>, usize)>,
+    key: Vec<u8>,
+    has_key: bool,
+    /// Stripe of the last kept (or rightly dropped) version of `key`.
+    stripe: usize,
+}
+
+impl Retention {
+    pub fn new(snapshots: Vec<Sequence>, below: Option<(Arc<Levels>, usize)>) -> Self {
+        debug_assert!(snapshots.is_sorted());
+        Self { snapshots, below, key: Vec::new(), has_key: false, stripe: 0 }
+    }
+
+    /// Whether the entry survives, and whether it is the first of its key.
+    pub fn judge(&mut self, key: &[u8], trailer: Trailer) -> (bool, bool) {
+        let sequence = trailer.sequence();
+        let stripe = self.snapshots.partition_point(|snapshot| *snapshot < sequence);
+        let first = !self.has_key || self.key != key;
+        if first {
+            self.key.clear();
+            self.key.extend_from_slice(key);
+            self.has_key = true;
+        } else if stripe == self.stripe && stripe < self.snapshots.len() {
+            return (false, false);
+        }
+        self.stripe = stripe;
+        let hides_nothing = trailer.kind() == RecordKind::Delete
+            && stripe == 0
+            && self.below.as_ref().is_some_and(|(levels, level)| levels.is_bottom_for(*level, key));
+        (!hides_nothing, first)
+    }
+}
+
+/// How and where tables are written.
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
+    pub context: FileContext,
+    pub options: TableOptions,
+    /// A table is closed at the first key after this many bytes.
+    pub table_bytes: u64,
+    /// About how large a table will be, for placement.
+    pub expected_bytes: u64,
+}
+
+/// A rewrite under way.
+#[derive(Debug)]
+pub(crate) struct Rewrite {
+    files: Arc<TieredFiles>,
+    merge: Merge,
+    started: bool,
+    retention: Retention,
+    output: Output,
+    writer: Option<(FileNumber, TableWriter)>,
+    finished: Vec<TableMeta>,
+    /// Files made and not yet handed over; deleted if the rewrite is dropped.
+    unowned: Vec<FileNumber>,
+}
+
+impl Rewrite {
+    pub fn new(files: Arc<TieredFiles>, merge: Merge, retention: Retention, output: Output) -> Self {
+        Self {
+            files,
+            merge,
+            started: false,
+            retention,
+            output,
+            writer: None,
+            finished: Vec::new(),
+            unowned: Vec::new(),
+        }
+    }
+
+    /// Moves about [`STEP_BYTES`]; `Done` when all tables are written and synced.
+    pub fn step(&mut self) -> Result<Step> {
+        if !self.started {
+            self.merge.position(Target::First)?;
+            self.started = true;
+        }
+        let mut moved = 0;
+        while moved < STEP_BYTES {
+            let Some((key, trailer)) = self.merge.current() else {
+                self.close_table()?;
+                return Ok(Step::Done);
+            };
+            let (keep, first) = self.retention.judge(key, trailer);
+            moved += key.len() as u64 + 8;
+            if keep {
+                let full = self
+                    .writer
+                    .as_ref()
+                    .is_some_and(|(_, writer)| writer.estimated_bytes() >= self.output.table_bytes);
+                if full && first {
+                    // `close_table` needs all of `self`; the key is taken again below.
+                    self.close_table()?;
+                }
+                if self.writer.is_none() {
+                    self.open_table()?;
+                }
+                if let (Some((_, writer)), Some((key, trailer))) =
+                    (&mut self.writer, self.merge.current())
+                {
+                    let value = self.merge.value_slice();
+                    moved += value.len() as u64;
+                    writer.add(key, trailer, value)?;
+                }
+            }
+            self.merge.step()?;
+        }
+        Ok(Step::More)
+    }
+
+    fn open_table(&mut self) -> Result<()> {
+        let file = self.files.create_file(self.output.context, self.output.expected_bytes)?;
+        let number = file.number();
+        self.unowned.push(number);
+        self.writer = Some((number, TableWriter::new(file, self.output.options.clone())));
+        Ok(())
+    }
+
+    fn close_table(&mut self) -> Result<()> {
+        if let Some((number, writer)) = self.writer.take() {
+            self.finished.push(TableMeta::of(number, &writer.finish()?));
+        }
+        Ok(())
+    }
+
+    /// Hands over the finished tables and makes them durable parts of the namespace. From here on the caller must
+    /// commit or delete them.
+    pub fn publish(&mut self) -> Result<Vec<TableMeta>> {
+        let finished = std::mem::take(&mut self.finished);
+        let numbers: Vec<_> = finished.iter().map(|meta| meta.number).collect();
+        self.files.publish(&numbers)?;
+        self.unowned.clear();
+        Ok(finished)
+    }
+}
+
+impl Drop for Rewrite {
+    fn drop(&mut self) {
+        self.writer = None;
+        if !self.unowned.is_empty()
+            && let Err(error) = self.files.delete_files(&self.unowned)
+        {
+            // They were never published, so the next open removes them.
+            tracing::warn!(%error, "tables of an abandoned rewrite stay until the next open");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn survivors(snapshots: &[u64], bottom: bool, versions: &[(u64, RecordKind)]) -> Vec<u64> {
+        let below = bottom.then(|| (Arc::new(Levels::default()), 6));
+        let snapshots = snapshots.iter().map(|s| Sequence(*s)).collect();
+        let mut retention = Retention::new(snapshots, below);
+        versions
+            .iter()
+            .filter(|(s, kind)| retention.judge(b"key", Trailer::new(Sequence(*s), *kind)).0)
+            .map(|(s, _)| *s)
+            .collect()
+    }
+
+    use RecordKind::{Delete, Put};
+
+    #[test]
+    fn only_the_newest_version_of_each_stripe_survives() {
+        let versions = [(9, Put), (7, Put), (5, Put), (4, Put), (2, Put)];
+        assert_eq!(survivors(&[10], false, &versions), [9]);
+        assert_eq!(survivors(&[5, 10], false, &versions), [9, 5]);
+        assert_eq!(survivors(&[3, 6, 10], false, &versions), [9, 5, 2]);
+    }
+
+    #[test]
+    fn versions_newer_than_the_newest_published_all_survive() {
+        assert_eq!(survivors(&[5], false, &[(9, Put), (8, Put), (4, Put), (3, Put)]), [9, 8, 4]);
+    }
+
+    #[test]
+    fn a_tombstone_goes_only_at_the_bottom_and_below_every_snapshot() {
+        let versions = [(9, Delete), (4, Put)];
+        assert_eq!(survivors(&[10], false, &versions), [9]);
+        assert_eq!(survivors(&[10], true, &versions), [0u64; 0]);
+        assert_eq!(survivors(&[5, 10], true, &versions), [9, 4]);
+        assert_eq!(survivors(&[3, 10], true, &[(9, Delete)]), [9]);
+    }
+}

@@ -1,0 +1,349 @@
+//! The memtable: recent writes in memory, sorted, each also in the log.
+//!
+//! A skip list of [`Entry`]s. An entry does not own key and value; it holds a slice of the batch that brought them,
+//! the same bytes that went to the log, so that a write is copied into its batch and never again. The first eight key
+//! bytes are kept beside the slice and decide most comparisons without touching the batch.
+//!
+//! Invariants:
+//! 1. Entries are only added; a memtable that is frozen gets no more (the write path stops adding before it freezes).
+//! 2. No two entries have the same key and sequence.
+//! 3. Readers need no lock and never wait for a writer.
+//!
+//! Threads: any number of readers, and writers at the same time (today the write path has one).
+
+use bytes::Bytes;
+use crossbeam_skiplist::SkipSet;
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::Sequence;
+use thermocline_table::{RecordKind, Trailer};
+
+use crate::batch::BatchReader;
+use crate::error::Result;
+
+/// Memory of an entry besides its bytes: the list's node with its tower, and its share of the batch's allocation.
+pub(crate) const ENTRY_OVERHEAD_BYTES: u64 = 144;
+
+/// A record in the memtable.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    prefix: u64,
+    trailer: Trailer,
+    /// Key, then whatever lies between, then value.
+    bytes: Bytes,
+    key_len: u32,
+    value_at: u32,
+}
+
+impl Entry {
+    pub fn key(&self) -> &[u8] {
+        &self.bytes[..self.key_len as usize]
+    }
+
+    pub fn trailer(&self) -> Trailer {
+        self.trailer
+    }
+
+    pub fn value(&self) -> Bytes {
+        self.bytes.slice(self.value_at as usize..)
+    }
+
+    pub fn value_slice(&self) -> &[u8] {
+        &self.bytes[self.value_at as usize..]
+    }
+
+    /// The key without a copy.
+    pub fn key_bytes(&self) -> Bytes {
+        self.bytes.slice(..self.key_len as usize)
+    }
+}
+
+/// The first eight bytes of a key as a number that orders like the bytes; shorter keys are padded with zeros, so
+/// equal prefixes decide nothing.
+fn prefix_of(key: &[u8]) -> u64 {
+    match key.first_chunk() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => {
+            let mut padded = [0; 8];
+            padded[..key.len()].copy_from_slice(key);
+            u64::from_be_bytes(padded)
+        }
+    }
+}
+
+/// What orders entries, seen through an entry or through a look-up's borrowed key.
+trait Position {
+    fn parts(&self) -> (u64, &[u8], Trailer);
+}
+
+impl Position for Entry {
+    fn parts(&self) -> (u64, &[u8], Trailer) {
+        (self.prefix, self.key(), self.trailer)
+    }
+}
+
+struct Target<'a> {
+    prefix: u64,
+    key: &'a [u8],
+    trailer: Trailer,
+}
+
+impl Position for Target<'_> {
+    fn parts(&self) -> (u64, &[u8], Trailer) {
+        (self.prefix, self.key, self.trailer)
+    }
+}
+
+fn order(a: &(impl Position + ?Sized), b: &(impl Position + ?Sized)) -> Ordering {
+    let (a_prefix, a_key, a_trailer) = a.parts();
+    let (b_prefix, b_key, b_trailer) = b.parts();
+    // Newest first among the versions of a key.
+    a_prefix
+        .cmp(&b_prefix)
+        .then_with(|| a_key.cmp(b_key))
+        .then_with(|| b_trailer.cmp(&a_trailer))
+}
+
+macro_rules! ordered_by_position {
+    ($($type:ty),*) => {$(
+        impl PartialEq for $type {
+            fn eq(&self, other: &Self) -> bool {
+                order(self, other).is_eq()
+            }
+        }
+        impl Eq for $type {}
+        impl PartialOrd for $type {
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+        impl Ord for $type {
+            fn cmp(&self, other: &Self) -> Ordering {
+                order(self, other)
+            }
+        }
+    )*};
+}
+ordered_by_position!(Entry, dyn Position + '_);
+
+impl<'a> Borrow<dyn Position + 'a> for Entry {
+    fn borrow(&self) -> &(dyn Position + 'a) {
+        self
+    }
+}
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct Memtable {
+    entries: SkipSet<Entry>,
+    bytes: AtomicU64,
+    count: AtomicU64,
+    /// The sequence before the first write that may land here.
+    after: Sequence,
+}
+
+impl Memtable {
+    /// An empty memtable for writes after `after`.
+    pub fn new(after: Sequence) -> Self {
+        Self { entries: SkipSet::new(), bytes: 0.into(), count: 0.into(), after }
+    }
+
+    /// Adds the records of an encoded batch, whose first has the sequence `first`.
+    pub fn insert_batch(&self, first: Sequence, encoded: &Bytes) -> Result<()> {
+        let mut count = 0;
+        for (index, record) in BatchReader::new(encoded)?.enumerate() {
+            let record = record?;
+            let (start, end) = (record.key_at as usize, (record.value_at + record.value_len) as usize);
+            let bytes = encoded.slice(start..end);
+            let key_len = record.key_len;
+            self.entries.insert(Entry {
+                prefix: prefix_of(&bytes[..key_len as usize]),
+                trailer: Trailer::new(Sequence(first.0 + index as u64), record.kind),
+                value_at: record.value_at - record.key_at,
+                bytes,
+                key_len,
+            });
+            count += 1;
+        }
+        self.bytes.fetch_add(encoded.len() as u64 + count * ENTRY_OVERHEAD_BYTES, Relaxed);
+        self.count.fetch_add(count, Relaxed);
+        Ok(())
+    }
+
+    /// The newest version of `key` at or before `snapshot`.
+    pub fn get(&self, key: &[u8], snapshot: Sequence) -> Option<(Trailer, Bytes)> {
+        let target = target(key, Trailer::newest_at(snapshot));
+        let entry = self.entries.lower_bound(Bound::Included(&target as &dyn Position))?;
+        (entry.key() == key).then(|| (entry.trailer, entry.value().value()))
+    }
+
+    /// Memory taken, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Number of entries.
+    pub fn count(&self) -> u64 {
+        self.count.load(Relaxed)
+    }
+
+    /// The sequence before the first write that may be here.
+    pub fn after(&self) -> Sequence {
+        self.after
+    }
+
+    /// Smallest and largest key.
+    pub fn key_range(&self) -> Option<(Bytes, Bytes)> {
+        let (front, back) = (self.entries.front()?, self.entries.back()?);
+        Some((front.value().key_bytes(), back.value().key_bytes()))
+    }
+}
+
+fn target(key: &[u8], trailer: Trailer) -> Target<'_> {
+    Target { prefix: prefix_of(key), key, trailer }
+}
+
+/// Entries fetched at the first step after a seek, and at most.
+const FETCH_MIN: usize = 4;
+const FETCH_MAX: usize = 256;
+
+/// Walks a memtable either way. It holds the memtable, not a place in the list: it fetches a run of entries at a time
+/// and finds the next run by its last entry, so it borrows nothing and entries added meanwhile do no harm.
+#[derive(Debug)]
+pub(crate) struct MemtableCursor {
+    memtable: Arc<Memtable>,
+    run: VecDeque<Entry>,
+    fetch: usize,
+    forward: bool,
+}
+
+impl MemtableCursor {
+    pub fn new(memtable: Arc<Memtable>) -> Self {
+        Self { memtable, run: VecDeque::new(), fetch: FETCH_MIN, forward: true }
+    }
+
+    pub fn entry(&self) -> Option<&Entry> {
+        self.run.front()
+    }
+
+    /// To the first entry whose key is at or after `key`.
+    pub fn seek(&mut self, key: &[u8]) {
+        self.fetch = FETCH_MIN;
+        let newest = target(key, Trailer::newest_at(Sequence::MAX));
+        self.fill_forward(Bound::Included(&newest as &dyn Position));
+    }
+
+    /// To the last entry whose key is at or before `key`.
+    pub fn seek_up_to(&mut self, key: &[u8]) {
+        self.fetch = FETCH_MIN;
+        let oldest = target(key, Trailer::new(Sequence::ZERO, RecordKind::Delete));
+        self.fill_backward(Bound::Included(&oldest as &dyn Position));
+    }
+
+    /// To the last entry whose key is before `key`.
+    pub fn seek_before(&mut self, key: &[u8]) {
+        self.fetch = FETCH_MIN;
+        let newest = target(key, Trailer::newest_at(Sequence::MAX));
+        self.fill_backward(Bound::Included(&newest as &dyn Position));
+    }
+
+    pub fn seek_to_first(&mut self) {
+        self.fetch = FETCH_MIN;
+        self.fill_forward(Bound::Unbounded);
+    }
+
+    pub fn seek_to_last(&mut self) {
+        self.fetch = FETCH_MIN;
+        self.fill_backward(Bound::Unbounded);
+    }
+
+    pub fn next(&mut self) {
+        self.step(true);
+    }
+
+    pub fn prev(&mut self) {
+        self.step(false);
+    }
+
+    fn step(&mut self, forward: bool) {
+        let Some(here) = self.run.pop_front() else { return };
+        if self.forward == forward && !self.run.is_empty() {
+            return;
+        }
+        self.fetch = (self.fetch * 2).min(FETCH_MAX);
+        let bound = Bound::Excluded(&here as &dyn Position);
+        if forward { self.fill_forward(bound) } else { self.fill_backward(bound) }
+    }
+
+    fn fill_forward(&mut self, from: Bound<&dyn Position>) {
+        self.forward = true;
+        self.run.clear();
+        let entries = self.memtable.entries.range::<dyn Position, _>((from, Bound::Unbounded));
+        self.run.extend(entries.take(self.fetch).map(|entry| entry.value().clone()));
+    }
+
+    fn fill_backward(&mut self, to: Bound<&dyn Position>) {
+        self.forward = false;
+        self.run.clear();
+        let entries = self.memtable.entries.range::<dyn Position, _>((Bound::Unbounded, to)).rev();
+        self.run.extend(entries.take(self.fetch).map(|entry| entry.value().clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::WriteBatch;
+
+    fn filled(count: u64) -> Arc<Memtable> {
+        let memtable = Memtable::new(Sequence::ZERO);
+        for i in 0..count {
+            let mut batch = WriteBatch::new();
+            batch.put(format!("key{:05}", i * 7 % count), format!("value{i}"));
+            let (encoded, _) = batch.freeze().unwrap();
+            memtable.insert_batch(Sequence(i + 1), &encoded).unwrap();
+        }
+        Arc::new(memtable)
+    }
+
+    #[test]
+    fn a_snapshot_sees_the_version_of_its_time() {
+        let memtable = Memtable::new(Sequence::ZERO);
+        let mut batch = WriteBatch::new();
+        batch.put("k", "one").put("k", "two").delete("k").put("kk", "other");
+        memtable.insert_batch(Sequence(10), &batch.freeze().unwrap().0).unwrap();
+        assert!(memtable.get(b"k", Sequence(9)).is_none());
+        assert_eq!(memtable.get(b"k", Sequence(10)).unwrap().1, "one");
+        assert_eq!(memtable.get(b"k", Sequence(11)).unwrap().1, "two");
+        let (trailer, _) = memtable.get(b"k", Sequence(99)).unwrap();
+        assert_eq!((trailer.sequence(), trailer.kind()), (Sequence(12), RecordKind::Delete));
+        assert_eq!(memtable.get(b"kk", Sequence(99)).unwrap().1, "other");
+    }
+
+    #[test]
+    fn cursor_walks_both_ways_and_turns() {
+        let memtable = filled(1000);
+        let mut cursor = MemtableCursor::new(memtable);
+        cursor.seek_to_first();
+        for i in 0..1000 {
+            assert_eq!(cursor.entry().unwrap().key(), format!("key{i:05}").as_bytes());
+            cursor.next();
+        }
+        assert!(cursor.entry().is_none());
+        cursor.seek(b"key00500");
+        cursor.next();
+        cursor.prev();
+        cursor.prev();
+        assert_eq!(cursor.entry().unwrap().key(), b"key00499");
+        for i in (0..499).rev() {
+            cursor.prev();
+            assert_eq!(cursor.entry().unwrap().key(), format!("key{i:05}").as_bytes());
+        }
+        cursor.prev();
+        assert!(cursor.entry().is_none());
+    }
+}

@@ -1,0 +1,3 @@
+//! The front: where a write lands and becomes durable. One choice so far, the memtable before a write-ahead log.
+
+pub(crate) mod memtable;

@@ -1,0 +1,136 @@
+//! Bulk load of sorted records, past log and memtable.
+//!
+//! Records go straight to tables that store sequence 0 for all of them. When the load finishes, writers pause for a
+//! moment, it gets one sequence of its own (the tables' `ingested_at` in the manifest), and all its tables appear at
+//! once, at the deepest level under which nothing overlaps them. An unfinished load leaves nothing.
+
+use crate::background::table_options;
+use crate::batch::check_sizes;
+use crate::compaction::leveled::Claim;
+use crate::error::{Error, Result};
+use crate::manifest::Edit;
+use crate::state::Engine;
+use crate::table_set::levels::{LEVELS, Levels, may_overlap};
+use crate::table_set::table::TableMeta;
+use std::sync::Arc;
+use thermocline_device::{FileContext, FileKind, Origin};
+use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_table::{RecordKind, TableWriter, Trailer};
+
+/// A bulk load under way.
+#[derive(Debug)]
+pub struct Ingest {
+    engine: Arc<Engine>,
+    writer: Option<(FileNumber, TableWriter)>,
+    finished: Vec<TableMeta>,
+    last_key: Option<Vec<u8>>,
+    bytes: u64,
+    records: u64,
+}
+
+impl Ingest {
+    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+        Self { engine, writer: None, finished: Vec::new(), last_key: None, bytes: 0, records: 0 }
+    }
+
+    /// Adds a record; its key must be larger than the one before.
+    pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        check_sizes(key, value.len())?;
+        if self.last_key.as_ref().is_some_and(|last| key <= last.as_slice()) {
+            return Err(Error::invalid(format!(
+                "record {} of the bulk load is out of order: keys must ascend and differ",
+                self.records + 1
+            )));
+        }
+        let table_bytes = self.engine.settings.table_size.0;
+        if self.writer.as_ref().is_some_and(|(_, writer)| writer.estimated_bytes() >= table_bytes) {
+            self.close_table()?;
+        }
+        if self.writer.is_none() {
+            let bottom = LEVELS - 1;
+            let kind = FileKind::Table { level: bottom as u8 };
+            let context = FileContext { kind, origin: Origin::Ingest };
+            let file = self.engine.files.create_file(context, table_bytes)?;
+            let options = table_options(&self.engine, bottom);
+            self.writer = Some((file.number(), TableWriter::new(file, options)));
+        }
+        if let Some((_, writer)) = &mut self.writer {
+            writer.add(key, Trailer::new(Sequence::ZERO, RecordKind::Put), value)?;
+        }
+        let last = self.last_key.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+        self.bytes += (key.len() + value.len()) as u64;
+        self.records += 1;
+        Ok(())
+    }
+
+    /// Number of records so far.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Makes the records durable and visible, all at once.
+    pub fn finish(mut self) -> Result<()> {
+        self.close_table()?;
+        if self.finished.is_empty() {
+            return Ok(());
+        }
+        let engine = Arc::clone(&self.engine);
+        engine.metrics.ingested_bytes.add(self.bytes);
+        engine.with_writers_stopped(|sequence| self.install(sequence))
+    }
+
+    fn close_table(&mut self) -> Result<()> {
+        if let Some((number, writer)) = self.writer.take() {
+            let mut meta = TableMeta::of(number, &writer.finish()?);
+            // Replaced when the load finishes; a crash before leaves unpublished files, which the next open removes.
+            meta.ingested_at = Some(Sequence::ZERO);
+            self.finished.push(meta);
+        }
+        Ok(())
+    }
+
+    fn install(&mut self, sequence: Sequence) -> Result<()> {
+        let numbers: Vec<_> = self.finished.iter().map(|meta| meta.number).collect();
+        self.engine.files.publish(&numbers)?;
+        let mut tables = self.engine.tables.lock();
+        let levels = Arc::clone(&self.engine.read_state.load().levels);
+        let mut edit = Edit::default();
+        for mut meta in std::mem::take(&mut self.finished) {
+            meta.ingested_at = Some(sequence);
+            meta.smallest_sequence = sequence;
+            meta.largest_sequence = sequence;
+            let level = deepest_free(&levels, &tables.claims, &meta);
+            self.engine.files.reclassify(meta.number, FileKind::Table { level })?;
+            edit.added.push((level, meta));
+        }
+        self.engine.commit(&mut tables, edit, None)
+    }
+}
+
+/// The deepest level such that neither it nor any above it has, or is about to have, a key of the table's range.
+fn deepest_free(levels: &Levels, claims: &[Claim], meta: &TableMeta) -> u8 {
+    let (from, to) = (meta.smallest_key.as_slice(), meta.largest_key.as_slice());
+    let free = |level: &usize| {
+        levels.overlapping(*level, Some(from), Some(to)).is_empty()
+            && !claims.iter().any(|claim| claim.conflicts(*level, from, to))
+    };
+    let free_levels = (0..LEVELS).take_while(free).count();
+    debug_assert!(may_overlap(0), "level 0 takes any table");
+    free_levels.saturating_sub(1) as u8
+}
+
+impl Drop for Ingest {
+    fn drop(&mut self) {
+        let unfinished = self.writer.take().map(|(number, _)| number);
+        let numbers: Vec<_> =
+            self.finished.iter().map(|meta| meta.number).chain(unfinished).collect();
+        if !numbers.is_empty()
+            && let Err(error) = self.engine.files.delete_files(&numbers)
+        {
+            tracing::warn!(%error, "files of an unfinished bulk load stay until the next open");
+        }
+    }
+}

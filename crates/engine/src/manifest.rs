@@ -1,0 +1,266 @@
+//! The manifest: which tables are live, at which level, and from which log on records are only in memory.
+//!
+//! A journal of [`Edit`]s; its first frame is an edit that makes the whole state. Appending a frame is durable and
+//! atomic, so a flush or compaction takes effect as a whole. When the journal has outgrown its state many times it is
+//! written afresh to a new file: the new file is published, then the old one deleted, and at open the newest published
+//! manifest is the one. See `docs/formats/manifest.md`.
+//!
+//! ```text
+//!   frame payload = version u8 = 1 | item*      item: tag u8 | length varint | body
+//! ```
+//! Tags from 128 up may be skipped by a reader that does not know them; an unknown tag below needs a newer version.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::table_set::table::TableMeta;
+use std::sync::Arc;
+use thermocline_device::{
+    Error as DeviceError, ErrorKind as DeviceErrorKind, FileContext, FileKind, Journal, Origin,
+    TieredFiles,
+};
+use thermocline_foundation::coding::{DecodeError, Decoder, put_bytes, put_varint};
+use thermocline_foundation::{FileNumber, Sequence};
+
+const VERSION: u8 = 1;
+const TAG_ADD: u8 = 1;
+const TAG_REMOVE: u8 = 2;
+const TAG_LOG_FLOOR: u8 = 3;
+const TAG_LAST_SEQUENCE: u8 = 4;
+
+/// Journal bytes below which no fresh manifest is worth writing.
+const REWRITE_BYTES_MIN: u64 = 4 << 20;
+
+/// A change of the table set, atomic as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Edit {
+    pub added: Vec<(u8, TableMeta)>,
+    pub removed: Vec<(u8, FileNumber)>,
+    /// Logs with smaller numbers hold nothing that is not in tables.
+    pub log_floor: Option<FileNumber>,
+    /// No record in tables has a larger sequence.
+    pub last_sequence: Option<Sequence>,
+}
+
+impl Edit {
+    /// The payload of a frame.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        let mut body = Vec::new();
+        let mut item = |tag: u8, fill: &mut dyn FnMut(&mut Vec<u8>)| {
+            body.clear();
+            fill(&mut body);
+            out.push(tag);
+            put_bytes(&mut out, &body);
+        };
+        for (level, number) in &self.removed {
+            item(TAG_REMOVE, &mut |body| {
+                body.push(*level);
+                put_varint(body, number.0);
+            });
+        }
+        for (level, meta) in &self.added {
+            item(TAG_ADD, &mut |body| {
+                body.push(*level);
+                encode_meta(body, meta);
+            });
+        }
+        if let Some(number) = self.log_floor {
+            item(TAG_LOG_FLOOR, &mut |body| put_varint(body, number.0));
+        }
+        if let Some(sequence) = self.last_sequence {
+            item(TAG_LAST_SEQUENCE, &mut |body| put_varint(body, sequence.0));
+        }
+        out
+    }
+
+    /// Reads a frame's payload.
+    pub fn decode(payload: &[u8]) -> Result<Self> {
+        let mut decoder = Decoder::new(payload);
+        match decoder.u8() {
+            Ok(VERSION) => {}
+            Ok(version) if version > VERSION => return Err(newer(format!("version {version}"))),
+            _ => return Err(Error::corrupt("a manifest edit has no version")),
+        }
+        let mut edit = Self::default();
+        while !decoder.is_empty() {
+            let (tag, body) = (|| Ok((decoder.u8()?, decoder.bytes()?)))().map_err(damaged)?;
+            edit.take(tag, Decoder::new(body))?;
+        }
+        Ok(edit)
+    }
+
+    fn take(&mut self, tag: u8, mut body: Decoder<'_>) -> Result<()> {
+        match tag {
+            TAG_ADD => {
+                let level = body.u8().map_err(damaged)?;
+                self.added.push((level, decode_meta(&mut body).map_err(damaged)?));
+            }
+            TAG_REMOVE => {
+                let level = body.u8().map_err(damaged)?;
+                self.removed.push((level, FileNumber(body.varint().map_err(damaged)?)));
+            }
+            TAG_LOG_FLOOR => {
+                self.log_floor = Some(FileNumber(body.varint().map_err(damaged)?));
+            }
+            TAG_LAST_SEQUENCE => {
+                self.last_sequence = Some(Sequence(body.varint().map_err(damaged)?));
+            }
+            128.. => {}
+            _ => return Err(newer(format!("item {tag}"))),
+        }
+        Ok(())
+    }
+}
+
+fn encode_meta(out: &mut Vec<u8>, meta: &TableMeta) {
+    let (smallest, largest) = (meta.smallest_sequence.0, meta.largest_sequence.0);
+    for number in [meta.number.0, meta.bytes, meta.entries, meta.deletes, smallest, largest] {
+        put_varint(out, number);
+    }
+    put_varint(out, meta.ingested_at.map_or(0, |sequence| sequence.0));
+    put_bytes(out, &meta.smallest_key);
+    put_bytes(out, &meta.largest_key);
+}
+
+fn decode_meta(body: &mut Decoder<'_>) -> Result<TableMeta, DecodeError> {
+    Ok(TableMeta {
+        number: FileNumber(body.varint()?),
+        bytes: body.varint()?,
+        entries: body.varint()?,
+        deletes: body.varint()?,
+        smallest_sequence: Sequence(body.varint()?),
+        largest_sequence: Sequence(body.varint()?),
+        ingested_at: Some(Sequence(body.varint()?)).filter(|sequence| *sequence != Sequence::ZERO),
+        smallest_key: body.bytes()?.to_vec(),
+        largest_key: body.bytes()?.to_vec(),
+    })
+}
+
+fn newer(what: String) -> Error {
+    Error::new(
+        ErrorKind::NewerFormat,
+        format!("the manifest has {what}, which a newer release wrote; upgrade to open this database"),
+    )
+}
+
+fn damaged(error: DecodeError) -> Error {
+    Error::corrupt(format!("a manifest edit is malformed: {error}"))
+}
+
+/// The open manifest. Owned by whoever holds the engine's table lock.
+#[derive(Debug)]
+pub(crate) struct Manifest {
+    files: Arc<TieredFiles>,
+    journal: Journal,
+    number: FileNumber,
+    rewrite_bytes: u64,
+}
+
+impl Manifest {
+    /// Writes a new manifest whose first frame is `state`, and makes it the one.
+    pub fn create(files: &Arc<TieredFiles>, state: &Edit, origin: Origin) -> Result<Self> {
+        let payload = state.encode();
+        let context = FileContext { kind: FileKind::Manifest, origin };
+        let file = files.create_file(context, payload.len() as u64)?;
+        let number = file.number();
+        let mut journal = Journal::create(file)?;
+        journal.append(&payload)?;
+        files.publish(&[number])?;
+        let rewrite_bytes = REWRITE_BYTES_MIN.max(8 * journal.len_bytes());
+        Ok(Self { files: Arc::clone(files), journal, number, rewrite_bytes })
+    }
+
+    /// Reads the manifest `number`, giving each edit to `apply`.
+    pub fn open(
+        files: &Arc<TieredFiles>,
+        number: FileNumber,
+        mut apply: impl FnMut(Edit) -> Result<()>,
+    ) -> Result<Self> {
+        let file = files.open_file(number)?;
+        let what = file.describe();
+        let mut failure = None;
+        let mut frames = 0;
+        let opened = Journal::open(file, |payload| {
+            frames += 1;
+            let applied = Edit::decode(payload).and_then(&mut apply);
+            applied.map_err(|error| {
+                let text = format!("{what}, frame {frames}: {error}");
+                failure = Some(Error::new(error.kind(), text.clone()));
+                DeviceError::new(DeviceErrorKind::Corrupt, text)
+            })
+        });
+        // The device layer knows fewer kinds of error than we do; the one we kept says more.
+        let journal = opened.map_err(|error| failure.unwrap_or_else(|| error.into()))?;
+        if frames == 0 {
+            return Err(Error::corrupt(format!("{what} is empty; it was published with a first frame")));
+        }
+        Ok(Self { files: Arc::clone(files), journal, number, rewrite_bytes: REWRITE_BYTES_MIN })
+    }
+
+    /// Reads the manifest `number`, which may be in use, and reports what is wrong with it.
+    pub fn check(files: &TieredFiles, number: FileNumber) -> Result<()> {
+        let file = files.open_file(number)?;
+        Journal::read(&file, |payload| {
+            Edit::decode(payload).map(drop).map_err(|error| {
+                DeviceError::new(DeviceErrorKind::Corrupt, format!("{}: {error}", file.describe()))
+            })
+        })?;
+        Ok(())
+    }
+
+    /// Makes `edit` durable. `state` is asked for the whole state after it when a fresh manifest is due.
+    pub fn commit(&mut self, edit: &Edit, state: impl FnOnce() -> Edit) -> Result<()> {
+        self.journal.append(&edit.encode())?;
+        if self.journal.len_bytes() > self.rewrite_bytes {
+            let fresh = Self::create(&self.files, &state(), Origin::Foreground)?;
+            let old = std::mem::replace(self, fresh).number;
+            self.files.delete_files(&[old])?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Edit {
+        let meta = TableMeta {
+            number: FileNumber(12),
+            bytes: 1 << 33,
+            entries: 1000,
+            deletes: 10,
+            smallest_key: b"".to_vec(),
+            largest_key: vec![0xff; 300],
+            smallest_sequence: Sequence(1),
+            largest_sequence: Sequence(1 << 50),
+            ingested_at: None,
+        };
+        let ingested = TableMeta { ingested_at: Some(Sequence(7)), ..meta.clone() };
+        Edit {
+            added: vec![(0, meta), (6, ingested)],
+            removed: vec![(3, FileNumber(9))],
+            log_floor: Some(FileNumber(11)),
+            last_sequence: Some(Sequence(1 << 50)),
+        }
+    }
+
+    #[test]
+    fn edits_round_trip_and_cut_ones_are_errors() {
+        let edit = sample();
+        let payload = edit.encode();
+        assert_eq!(Edit::decode(&payload).unwrap(), edit);
+        let whole: Vec<_> =
+            (0..payload.len()).filter(|len| Edit::decode(&payload[..*len]).is_ok()).collect();
+        // A cut between two items is a shorter edit; the journal's checksum is what forbids it.
+        assert_eq!(whole.len(), 5);
+    }
+
+    #[test]
+    fn unknown_items_are_refused_or_skipped_by_their_tag() {
+        let mut payload = sample().encode();
+        payload.extend_from_slice(&[200, 2, 1, 1]);
+        assert_eq!(Edit::decode(&payload).unwrap(), sample());
+        payload.extend_from_slice(&[100, 0]);
+        assert_eq!(Edit::decode(&payload).unwrap_err().kind(), ErrorKind::NewerFormat);
+    }
+}

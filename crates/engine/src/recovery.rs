@@ -1,0 +1,186 @@
+//! Opening: from durable files to a running engine.
+//!
+//! ```text
+//!   namespace opened (tiers checked) -> newest manifest read -> logs from its floor on replayed, in order, into
+//!   memtables -> these written to level 0 -> one edit: tables added, floor = the new log -> leftovers deleted
+//! ```
+//! Replay stops at the first hole in the sequences. A torn log tail is what a crash leaves; a hole below a sequence
+//! that some log says was durable is damage, and refused.
+//!
+//! Recovery is idempotent: until its one edit is durable the next opening finds the same logs and the same floor; the
+//! tables it had written are unknown to the manifest and deleted.
+
+use crate::error::{Error, Result};
+use crate::front::memtable::{ENTRY_OVERHEAD_BYTES, Memtable, MemtableCursor};
+use crate::compaction::rewrite::{Output, Retention, Rewrite};
+use crate::jobs::Step;
+use crate::manifest::Manifest;
+use crate::merge::{Merge, Source};
+use crate::table_set::levels::Levels;
+use crate::table_set::table::{TableMeta, TableStore};
+use bytes::Bytes;
+use std::sync::Arc;
+use thermocline_device::{
+    Error as DeviceError, ErrorKind as DeviceErrorKind, FileContext, FileInfo, FileKind, Origin,
+    TieredFiles,
+};
+use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_log::{LogReader, ReplayEnd};
+use thermocline_table::TableOptions;
+
+/// What the manifest says.
+#[derive(Debug)]
+pub(crate) struct Restored {
+    pub manifest: Manifest,
+    pub levels: Levels,
+    pub log_floor: FileNumber,
+    pub last_sequence: Sequence,
+}
+
+/// Reads the newest manifest and deletes older ones; none in a database that was never opened for writing.
+pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
+    let mut manifests = numbers_of(&store.files, |kind| kind == FileKind::Manifest);
+    let Some(newest) = manifests.pop() else { return Ok(None) };
+    let mut edits = Vec::new();
+    let manifest = Manifest::open(&store.files, newest, |edit| {
+        edits.push(edit);
+        Ok(())
+    })?;
+    let mut levels = Levels::default();
+    let (mut log_floor, mut last_sequence) = (FileNumber(0), Sequence::ZERO);
+    for edit in edits {
+        levels = levels.apply(&edit, store)?;
+        log_floor = edit.log_floor.unwrap_or(log_floor);
+        last_sequence = last_sequence.max(edit.last_sequence.unwrap_or_default());
+    }
+    store.files.delete_files(&manifests)?;
+    Ok(Some(Restored { manifest, levels, log_floor, last_sequence }))
+}
+
+/// Numbers of the published files of a kind, ascending.
+pub(crate) fn numbers_of(files: &TieredFiles, want: impl Fn(FileKind) -> bool) -> Vec<FileNumber> {
+    let mut numbers: Vec<_> =
+        files.files().iter().filter(|info| want(info.kind)).map(|info| info.number).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// Refuses a namespace that lacks a table of the manifest, and deletes tables that the manifest does not know.
+pub(crate) fn reconcile(store: &TableStore, levels: &Levels) -> Result<()> {
+    let files: Vec<FileInfo> = store.files.files();
+    for (level, table) in levels.tables() {
+        let number = table.meta.number;
+        let Some(info) = files.iter().find(|info| info.number == number) else {
+            return Err(Error::corrupt(format!(
+                "table {number} of level {level} is in the manifest but in no tier; \
+                 restore the database from a checkpoint"
+            )));
+        };
+        let kind = FileKind::Table { level: level as u8 };
+        // A crash between reclassifying and the manifest's edit leaves the old level there.
+        if info.kind != kind {
+            store.files.reclassify(number, kind)?;
+        }
+    }
+    let known: std::collections::BTreeSet<_> =
+        levels.tables().map(|(_, table)| table.meta.number).collect();
+    let leftovers: Vec<_> = numbers_of(&store.files, |kind| matches!(kind, FileKind::Table { .. }))
+        .into_iter()
+        .filter(|number| !known.contains(number))
+        .collect();
+    Ok(store.files.delete_files(&leftovers)?)
+}
+
+/// What the logs held.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    /// Tables written to level 0 from the logs' records.
+    pub added: Vec<TableMeta>,
+    pub last_sequence: Sequence,
+    pub records: u64,
+}
+
+/// Replays logs into level 0 tables.
+pub(crate) struct Replay<'a> {
+    pub files: &'a Arc<TieredFiles>,
+    pub options: TableOptions,
+    /// A memtable is written out at this size.
+    pub memtable_bytes: u64,
+}
+
+impl Replay<'_> {
+    /// Replays the logs `numbers`, ascending. Records up to `flushed` are in tables only if their log is below the
+    /// floor, so all are replayed; a record met again has the same sequence and does no harm.
+    pub fn run(&self, numbers: &[FileNumber], flushed: Sequence) -> Result<Replayed> {
+        let mut replayed = Replayed { added: Vec::new(), last_sequence: flushed, records: 0 };
+        let mut memtable = Memtable::new(Sequence::ZERO);
+        // The sequence that the next record must have; unknown before the first.
+        let mut expected: Option<Sequence> = None;
+        let mut hole: Option<String> = None;
+        for number in numbers {
+            let file = self.files.open_file(*number)?;
+            let mut written = Ok(());
+            let summary = LogReader::replay(&file, &mut |first, count, payload| {
+                if hole.is_some() || written.is_err() {
+                    return Ok(());
+                }
+                if expected.is_some_and(|expected| expected != first) {
+                    hole = Some(format!("{} begins at sequence {first}", file.describe()));
+                    return Ok(());
+                }
+                expected = Some(Sequence(first.0 + u64::from(count)));
+                replayed.last_sequence =
+                    replayed.last_sequence.max(Sequence((first.0 + u64::from(count)).saturating_sub(1)));
+                replayed.records += u64::from(count);
+                let added = memtable.bytes() + payload.len() as u64 + ENTRY_OVERHEAD_BYTES;
+                if added > self.memtable_bytes && memtable.count() > 0 {
+                    let full = std::mem::replace(&mut memtable, Memtable::new(Sequence::ZERO));
+                    written = self.write_out(full, &mut replayed.added);
+                }
+                let inserted = memtable.insert_batch(first, &Bytes::copy_from_slice(payload));
+                inserted.map_err(|error| {
+                    let what = file.describe();
+                    let text = format!("{what}: the record of sequence {first} is no batch: {error}");
+                    DeviceError::new(DeviceErrorKind::Corrupt, text)
+                })
+            })?;
+            written?;
+            let reached = replayed.last_sequence;
+            if summary.durable_sequence > reached {
+                let cause = hole.unwrap_or_else(|| file.describe());
+                return Err(Error::corrupt(format!(
+                    "records after sequence {reached} are missing from the log although sequence {} \
+                     was acknowledged as durable ({cause}); restore the database from a checkpoint",
+                    summary.durable_sequence
+                )));
+            }
+            if let ReplayEnd::Torn { offset } = summary.end {
+                tracing::info!(log = %file.describe(), offset, "the log ends in unsynced writes");
+                // What a later log has follows after what is missing here.
+                hole.get_or_insert_with(|| format!("{} ends at {offset}", file.describe()));
+            }
+        }
+        self.write_out(memtable, &mut replayed.added)?;
+        Ok(replayed)
+    }
+
+    fn write_out(&self, memtable: Memtable, added: &mut Vec<TableMeta>) -> Result<()> {
+        if memtable.count() == 0 {
+            return Ok(());
+        }
+        let expected_bytes = memtable.bytes();
+        let merge = Merge::new(vec![Source::Memtable(MemtableCursor::new(Arc::new(memtable)))]);
+        let output = Output {
+            context: FileContext { kind: FileKind::Table { level: 0 }, origin: Origin::Recovery },
+            options: self.options.clone(),
+            table_bytes: u64::MAX,
+            expected_bytes,
+        };
+        // No snapshot survives a restart, so of each key only the newest version matters.
+        let retention = Retention::new(vec![Sequence::MAX], None);
+        let mut rewrite = Rewrite::new(Arc::clone(self.files), merge, retention, output);
+        while rewrite.step()? == Step::More {}
+        added.extend(rewrite.publish()?);
+        Ok(())
+    }
+}

@@ -1,0 +1,266 @@
+//! Settings: plain values with units, a default and a range each. They come from a builder or from TOML; the file
+//! `settings.toml` in a database's home keeps those it was created with.
+
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use thermocline_foundation::{ByteSize, Duration};
+
+/// Longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 64 << 10;
+/// Longest value, in bytes.
+pub const VALUE_BYTES_MAX: usize = 256 << 20;
+/// Most bytes in one batch, encoding included.
+pub const BATCH_BYTES_MAX: usize = thermocline_log::PAYLOAD_BYTES_MAX;
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// After a sync: it survives loss of power.
+    #[default]
+    Sync,
+    /// After it was handed to the device's driver: it survives the process. A background sync bounds what loss of
+    /// power can take (`background_sync_bytes`).
+    Buffered,
+}
+
+/// How blocks of a level are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// LZ4: about 500 MB/s to write, several GB/s to read.
+    #[default]
+    Lz4,
+    /// Zstandard at level 3: smaller and slower.
+    Zstd,
+}
+
+/// Which choices at the engine's seams are used together (see ARCHITECTURE.md).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Preset {
+    /// Memtable and log over leveled tables.
+    #[default]
+    Leveled,
+}
+
+/// One storage tier.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tier {
+    /// The directory.
+    pub path: PathBuf,
+    /// How much of the device the store may use.
+    pub capacity: ByteSize,
+    /// `posix` (the page cache helps), `direct` (O_DIRECT), or `emulated-PROFILE`.
+    #[serde(default = "default_driver")]
+    pub driver: String,
+}
+
+fn default_driver() -> String {
+    "posix".to_owned()
+}
+
+impl Tier {
+    /// A tier with the `posix` driver.
+    pub fn new(path: impl Into<PathBuf>, capacity: ByteSize) -> Self {
+        Self { path: path.into(), capacity, driver: default_driver() }
+    }
+
+    /// The same tier with another driver.
+    pub fn driver(mut self, driver: &str) -> Self {
+        self.driver = driver.to_owned();
+        self
+    }
+
+    /// Parses `PATH:CAPACITY[:DRIVER]`, as the command line takes it.
+    pub fn parse(text: &str) -> Result<Self> {
+        let form = || {
+            Error::invalid(format!(
+                "'{text}' is not a tier; write PATH:CAPACITY[:DRIVER], such as /mnt/fast:10GiB:direct"
+            ))
+        };
+        // A path may hold colons, so the text is taken apart from its end.
+        let (rest, last) = text.rsplit_once(':').ok_or_else(form)?;
+        let (path, capacity, driver) = match last.parse::<ByteSize>() {
+            Ok(capacity) => (rest, capacity, default_driver()),
+            Err(_) => {
+                let (path, capacity) = rest.rsplit_once(':').ok_or_else(form)?;
+                (path, capacity.parse().map_err(|_| form())?, last.to_owned())
+            }
+        };
+        if path.is_empty() {
+            return Err(form());
+        }
+        Ok(Self { path: path.into(), capacity, driver })
+    }
+}
+
+/// All settings. Unknown names in TOML are an error, so that a typing mistake does not go unnoticed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// The tiers, fastest first. None: one tier in the database's home, as large as its disk.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tiers: Vec<Tier>,
+    /// The set of choices; default `leveled`.
+    pub preset: Preset,
+    /// Memory for everything: memtables, block cache, indexes, buffers. 8 MiB and up; default 256 MiB.
+    pub memory: ByteSize,
+    /// What a write without a durability of its own gets; default `sync`.
+    pub durability: Durability,
+    /// Written but unsynced log bytes after which a background sync starts, at least 64 KiB; default 8 MiB.
+    pub background_sync_bytes: ByteSize,
+    /// Threads for flushes and compactions, 1 to 64; default: one per processor, at least 2.
+    pub background_threads: u32,
+    /// Logical (uncompressed) bytes of a data block, 1 KiB to 1 MiB; default 6 KiB (MyNVM, section 4.1.2).
+    pub block_size: ByteSize,
+    /// Bloom filter bits per key, 0 (none) to 32; default 10.
+    pub filter_bits_per_key: u8,
+    /// Bytes after which a table is closed and the next begun, 64 KiB and up; default 32 MiB.
+    pub table_size: ByteSize,
+    /// Compression of levels 0, 1, ...; the last one holds for all deeper levels. Default: none, none, lz4.
+    pub compression: Vec<Compression>,
+    /// Size ratio of neighbouring levels, 2 to 100; default 10.
+    pub level_ratio: u32,
+    /// Flushed tables that start a compaction out of level 0, 1 to 64; default 4.
+    pub level0_tables: u32,
+    /// Tables in level 0 at which writers are slowed down; default 12.
+    pub level0_slowdown: u32,
+    /// Tables in level 0 at which writers wait; default 32.
+    pub level0_stop: u32,
+    /// Longest single delay of a writer by back-pressure; default 20 ms.
+    pub delay_max: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            tiers: Vec::new(),
+            preset: Preset::default(),
+            memory: ByteSize::mib(256),
+            durability: Durability::default(),
+            background_sync_bytes: ByteSize::mib(8),
+            background_threads: thermocline_foundation::threads::available().clamp(2, 64) as u32,
+            block_size: ByteSize::kib(6),
+            filter_bits_per_key: 10,
+            table_size: ByteSize::mib(32),
+            compression: vec![Compression::None, Compression::None, Compression::Lz4],
+            level_ratio: 10,
+            level0_tables: 4,
+            level0_slowdown: 12,
+            level0_stop: 32,
+            delay_max: Duration::ms(20),
+        }
+    }
+}
+
+impl Settings {
+    /// Reads settings from TOML; `origin` names the file in errors.
+    pub fn from_toml(text: &str, origin: &Path) -> Result<Self> {
+        let settings: Self = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+            let message = error.message().replace('\n', " ");
+            Error::invalid(format!("{}, line {line}: {message}", origin.display()))
+        })?;
+        settings.check().map_err(|error| {
+            Error::invalid(format!("{}: {error}", origin.display()))
+        })?;
+        Ok(settings)
+    }
+
+    /// The settings as TOML.
+    pub fn to_toml(&self) -> Result<String> {
+        toml::to_string(self).map_err(|error| Error::invalid(format!("settings: {error}")))
+    }
+
+    /// Refuses values outside their ranges, naming the setting, the value and the range.
+    pub fn check(&self) -> Result<()> {
+        let range = |name: &str, value: u64, low: u64, high: u64, unit: &str| {
+            if (low..=high).contains(&value) {
+                return Ok(());
+            }
+            Err(Error::invalid(format!(
+                "{name} = {value}{unit} is out of range; it must be {low} to {high}{unit}"
+            )))
+        };
+        range("memory", self.memory.0, 8 << 20, 1 << 50, " B")?;
+        range("background_sync_bytes", self.background_sync_bytes.0, 64 << 10, 1 << 40, " B")?;
+        range("background_threads", self.background_threads.into(), 1, 64, "")?;
+        range("block_size", self.block_size.0, 1 << 10, 1 << 20, " B")?;
+        range("filter_bits_per_key", self.filter_bits_per_key.into(), 0, 32, "")?;
+        range("table_size", self.table_size.0, 64 << 10, 1 << 34, " B")?;
+        range("level_ratio", self.level_ratio.into(), 2, 100, "")?;
+        range("level0_tables", self.level0_tables.into(), 1, 64, "")?;
+        let (first, last) = (self.level0_tables, self.level0_stop);
+        range("level0_slowdown", self.level0_slowdown.into(), first.into(), last.into(), "")?;
+        range("level0_stop", last.into(), self.level0_slowdown.into(), 1000, "")?;
+        range("delay_max", self.delay_max.0.as_millis() as u64, 1, 10_000, " ms")?;
+        range("compression levels", self.compression.len() as u64, 1, 7, "")?;
+        range("number of tiers", self.tiers.len() as u64, 0, 16, "")?;
+        for (index, tier) in self.tiers.iter().enumerate() {
+            range(&format!("capacity of tier {index}"), tier.capacity.0, 1 << 20, 1 << 60, " B")?;
+        }
+        Ok(())
+    }
+
+    /// Compression of `level`.
+    pub(crate) fn compression_of(&self, level: usize) -> Compression {
+        let last = self.compression.last().copied().unwrap_or(Compression::None);
+        self.compression.get(level).copied().unwrap_or(last)
+    }
+
+    /// How the memory budget is divided.
+    pub(crate) fn division(&self) -> MemoryDivision {
+        let memory = self.memory.0;
+        MemoryDivision {
+            memtable_bytes: memory / 4 / MEMTABLES,
+            cache_bytes: memory / 2,
+        }
+    }
+}
+
+/// Memtables the budget has room for: the active one and those being flushed.
+pub(crate) const MEMTABLES: u64 = 3;
+
+/// Shares of the memory budget, in bytes. A quarter of it stays for tables' pinned indexes and for the buffers of
+/// background work; pinned indexes beyond that shrink the cache.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemoryDivision {
+    /// One memtable, its overhead included.
+    pub memtable_bytes: u64,
+    /// The block cache.
+    pub cache_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_survive_toml_and_unknown_names_are_named() {
+        let mut settings = Settings::default();
+        settings.tiers = vec![Tier::new("/mnt/fast", ByteSize::gib(1)).driver("direct")];
+        let origin = Path::new("store.toml");
+        let text = settings.to_toml().unwrap();
+        assert_eq!(Settings::from_toml(&text, origin).unwrap(), settings);
+        let error = Settings::from_toml("memory = '1 GiB'\nmemroy = '2 GiB'\n", origin).unwrap_err();
+        assert!(error.to_string().contains("store.toml, line 2"), "{error}");
+        assert!(error.to_string().contains("memroy"), "{error}");
+        let error = Settings::from_toml("level_ratio = 1", origin).unwrap_err();
+        assert!(error.to_string().contains("level_ratio = 1 is out of range"), "{error}");
+    }
+
+    #[test]
+    fn tiers_are_parsed_from_their_end() {
+        let tier = Tier::parse("/mnt/a:b:10GiB:direct").unwrap();
+        assert_eq!(tier, Tier::new("/mnt/a:b", ByteSize::gib(10)).driver("direct"));
+        assert_eq!(Tier::parse("fast:64M").unwrap(), Tier::new("fast", ByteSize::mib(64)));
+        for text in ["fast", "fast:", ":64M", "fast:lots", "fast:lots:direct"] {
+            assert!(Tier::parse(text).is_err(), "{text}");
+        }
+    }
+}

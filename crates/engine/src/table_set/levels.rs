@@ -1,0 +1,176 @@
+//! Tables in levels (LevelDB, RocksDB; MyNVM, section 2.1): level 0 takes flushed memtables as they come, each deeper
+//! level is sorted and disjoint and about ten times the one above.
+//!
+//! Invariants of a [`Levels`], checked by [`Levels::check`]:
+//! 1. Level 0 is ordered by largest sequence, newest first. Its tables may overlap, in keys and (after an ingest) in
+//!    sequences.
+//! 2. Levels 1 and deeper are ordered by key and disjoint: all versions of a key are in one table of a level.
+//! 3. Of two versions of a key in different levels the upper level has the newer.
+//!
+//! A `Levels` never changes; an edit makes another one that shares the tables.
+
+use super::table::{Table, TableMeta, TableStore};
+use crate::error::{Error, Result};
+use crate::manifest::Edit;
+use bytes::Bytes;
+use std::sync::Arc;
+use thermocline_foundation::Sequence;
+use thermocline_table::Trailer;
+
+/// Levels of the tree, level 0 included.
+pub(crate) const LEVELS: usize = 7;
+
+/// Tables of `level` may share keys.
+pub(crate) fn may_overlap(level: usize) -> bool {
+    level == 0
+}
+
+/// One state of all tables.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Levels {
+    levels: [Vec<Arc<Table>>; LEVELS],
+}
+
+impl Levels {
+    /// The tables of `level`, in the order of the invariants.
+    pub fn level(&self, level: usize) -> &[Arc<Table>] {
+        &self.levels[level]
+    }
+
+    /// All tables with their levels.
+    pub fn tables(&self) -> impl Iterator<Item = (usize, &Arc<Table>)> {
+        self.levels.iter().enumerate().flat_map(|(level, tables)| {
+            tables.iter().map(move |table| (level, table))
+        })
+    }
+
+    /// Bytes of `level`.
+    pub fn level_bytes(&self, level: usize) -> u64 {
+        self.levels[level].iter().map(|table| table.meta.bytes).sum()
+    }
+
+    /// The state after `edit`. Tables of the edit's additions are made here.
+    pub fn apply(&self, edit: &Edit, store: &Arc<TableStore>) -> Result<Self> {
+        let mut next = self.clone();
+        for (level, number) in &edit.removed {
+            let tables = next.levels.get_mut(usize::from(*level)).ok_or_else(|| no_level(*level))?;
+            let before = tables.len();
+            tables.retain(|table| table.meta.number != *number);
+            if tables.len() + 1 != before {
+                return Err(Error::corrupt(format!(
+                    "the manifest removes table {number} from level {level}, which does not have it"
+                )));
+            }
+        }
+        for (level, meta) in &edit.added {
+            let tables = next.levels.get_mut(usize::from(*level)).ok_or_else(|| no_level(*level))?;
+            // A trivial move removes and adds the same table: it stays the same object, open reader included.
+            let table = self
+                .tables()
+                .find(|(_, table)| table.meta.number == meta.number)
+                .map(|(_, table)| Arc::clone(table))
+                .unwrap_or_else(|| Arc::new(Table::new(meta.clone(), Arc::clone(store))));
+            tables.push(table);
+        }
+        for (level, tables) in next.levels.iter_mut().enumerate() {
+            if may_overlap(level) {
+                tables.sort_by_key(|table| {
+                    std::cmp::Reverse((table.meta.largest_sequence, table.meta.number))
+                });
+            } else {
+                tables.sort_by(|a, b| a.meta.smallest_key.cmp(&b.meta.smallest_key));
+            }
+        }
+        next.check()?;
+        Ok(next)
+    }
+
+    /// Refuses a state that breaks invariant 2 or has a table with an impossible range.
+    pub fn check(&self) -> Result<()> {
+        for (level, tables) in self.levels.iter().enumerate() {
+            for table in tables {
+                if table.meta.smallest_key > table.meta.largest_key {
+                    let number = table.meta.number;
+                    return Err(Error::corrupt(format!("table {number} has a range that runs backwards")));
+                }
+            }
+            if may_overlap(level) {
+                continue;
+            }
+            for pair in tables.windows(2) {
+                if pair[0].meta.largest_key >= pair[1].meta.smallest_key {
+                    return Err(Error::corrupt(format!(
+                        "tables {} and {} of level {level} overlap",
+                        pair[0].meta.number, pair[1].meta.number
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tables of `level` that may hold a key of `from..=to`.
+    pub fn overlapping(&self, level: usize, from: Option<&[u8]>, to: Option<&[u8]>) -> Vec<Arc<Table>> {
+        let tables = &self.levels[level];
+        if may_overlap(level) {
+            return tables.iter().filter(|table| table.meta.overlaps(from, to)).cloned().collect();
+        }
+        let start = from.map_or(0, |from| {
+            tables.partition_point(|table| table.meta.largest_key.as_slice() < from)
+        });
+        tables[start..]
+            .iter()
+            .take_while(|table| to.is_none_or(|to| table.meta.smallest_key.as_slice() <= to))
+            .cloned()
+            .collect()
+    }
+
+    /// The table of a disjoint level whose range has `key`.
+    pub fn locate(&self, level: usize, key: &[u8]) -> Option<&Arc<Table>> {
+        let tables = &self.levels[level];
+        let index = tables.partition_point(|table| table.meta.largest_key.as_slice() < key);
+        tables.get(index).filter(|table| table.meta.smallest_key.as_slice() <= key)
+    }
+
+    /// Tables that may hold `key`, in the order in which the newest version is met first.
+    pub fn candidates<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<Table>> {
+        let level0 = self.levels[0].iter().filter(|table| table.meta.overlaps(Some(key), Some(key)));
+        level0.chain((1..LEVELS).filter_map(move |level| self.locate(level, key)))
+    }
+
+    /// The newest version of `key` at or before `snapshot`.
+    pub fn get(&self, key: &[u8], snapshot: Sequence) -> Result<Option<(Trailer, Bytes)>> {
+        let mut newest: Option<(Trailer, Bytes)> = None;
+        for table in self.candidates(key) {
+            // Level 0 is ordered by largest sequence, so a version at least as new as all of the rest ends the search.
+            if newest.as_ref().is_some_and(|(best, _)| best.sequence() >= table.meta.largest_sequence) {
+                break;
+            }
+            if let Some(found) = table.get(key, snapshot)?
+                && newest.as_ref().is_none_or(|(best, _)| found.0 > *best)
+            {
+                newest = Some(found);
+            }
+        }
+        Ok(newest)
+    }
+
+    /// No level below `level` has a table that may hold `key`.
+    pub fn is_bottom_for(&self, level: usize, key: &[u8]) -> bool {
+        (level + 1..LEVELS).all(|deeper| self.locate(deeper, key).is_none())
+    }
+
+    /// The deepest level that has tables; 0 if none has.
+    pub fn deepest(&self) -> usize {
+        (0..LEVELS).rev().find(|level| !self.levels[*level].is_empty()).unwrap_or(0)
+    }
+
+    /// What an empty manifest needs to say to reach this state.
+    pub fn snapshot(&self) -> Vec<(u8, TableMeta)> {
+        self.tables().map(|(level, table)| (level as u8, table.meta.clone())).collect()
+    }
+}
+
+fn no_level(level: u8) -> Error {
+    Error::corrupt(format!("the manifest names level {level}; there are {LEVELS}"))
+}

@@ -1,0 +1,163 @@
+//! A live table: what the manifest says of it, its reader once somebody needed it, and its end.
+//!
+//! A table lives as long as any version, iterator or compaction holds it. When a manifest edit has removed it for
+//! good it is *doomed*; dropping the last reference to a doomed table hands its number to the [`Graveyard`], and a
+//! background job deletes the file. So no reader ever loses a file under its feet.
+
+use crate::error::{Error, Result};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use thermocline_device::TieredFiles;
+use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_table::{BlockCache, TableReader, TableSummary, Trailer};
+
+/// What the manifest knows of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableMeta {
+    pub number: FileNumber,
+    pub bytes: u64,
+    pub entries: u64,
+    pub deletes: u64,
+    pub smallest_key: Vec<u8>,
+    pub largest_key: Vec<u8>,
+    pub smallest_sequence: Sequence,
+    pub largest_sequence: Sequence,
+    /// An ingested table stores sequence 0 everywhere; all its entries have this one.
+    pub ingested_at: Option<Sequence>,
+}
+
+impl TableMeta {
+    /// From what the writer says of a finished table.
+    pub fn of(number: FileNumber, summary: &TableSummary) -> Self {
+        Self {
+            number,
+            bytes: summary.file_bytes,
+            entries: summary.entries,
+            deletes: summary.deletes,
+            smallest_key: summary.smallest_key.clone(),
+            largest_key: summary.largest_key.clone(),
+            smallest_sequence: summary.smallest_sequence,
+            largest_sequence: summary.largest_sequence,
+            ingested_at: None,
+        }
+    }
+
+    /// Some key of `from..=to` may be in the table; no bound is an open end.
+    pub fn overlaps(&self, from: Option<&[u8]>, to: Option<&[u8]>) -> bool {
+        from.is_none_or(|from| self.largest_key.as_slice() >= from)
+            && to.is_none_or(|to| self.smallest_key.as_slice() <= to)
+    }
+}
+
+/// Numbers of tables that nobody needs any more.
+#[derive(Debug, Default)]
+pub(crate) struct Graveyard {
+    numbers: Mutex<Vec<FileNumber>>,
+}
+
+impl Graveyard {
+    pub fn take(&self) -> Vec<FileNumber> {
+        std::mem::take(&mut self.numbers.lock())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.numbers.lock().is_empty()
+    }
+
+    pub fn add(&self, number: FileNumber) {
+        self.numbers.lock().push(number);
+    }
+}
+
+/// What tables need to open themselves and to end.
+#[derive(Debug)]
+pub(crate) struct TableStore {
+    pub files: Arc<TieredFiles>,
+    pub cache: Arc<BlockCache>,
+    pub graveyard: Graveyard,
+}
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub meta: TableMeta,
+    store: Arc<TableStore>,
+    reader: OnceLock<Arc<TableReader>>,
+    doomed: AtomicBool,
+    /// A compaction has it as input.
+    pub claimed: AtomicBool,
+}
+
+impl Table {
+    pub fn new(meta: TableMeta, store: Arc<TableStore>) -> Self {
+        Self {
+            meta,
+            store,
+            reader: OnceLock::new(),
+            doomed: AtomicBool::new(false),
+            claimed: AtomicBool::new(false),
+        }
+    }
+
+    /// The reader, opened at first use.
+    pub fn reader(&self) -> Result<&Arc<TableReader>> {
+        if let Some(reader) = self.reader.get() {
+            return Ok(reader);
+        }
+        let file = self.store.files.open_file(self.meta.number)?;
+        let reader = TableReader::open(file, Arc::clone(&self.store.cache))?;
+        if reader.properties().entries != self.meta.entries {
+            return Err(Error::corrupt(format!(
+                "table {} holds {} entries where the manifest says {}; it is not the table that was written",
+                self.meta.number,
+                reader.properties().entries,
+                self.meta.entries
+            )));
+        }
+        // Two threads may both open it; the second reader is dropped.
+        Ok(self.reader.get_or_init(|| Arc::new(reader)))
+    }
+
+    /// Memory pinned by the open reader, in bytes.
+    pub fn pinned_bytes(&self) -> u64 {
+        self.reader.get().map_or(0, |reader| reader.memory_bytes() as u64)
+    }
+
+    /// The trailer of an entry as everybody above sees it.
+    pub fn trailer(&self, stored: Trailer) -> Trailer {
+        match self.meta.ingested_at {
+            None => stored,
+            Some(sequence) => Trailer::new(sequence, stored.kind()),
+        }
+    }
+
+    /// The snapshot to look up in the file so as to see what `snapshot` should see; none if it sees nothing here.
+    pub fn stored_snapshot(&self, snapshot: Sequence) -> Option<Sequence> {
+        match self.meta.ingested_at {
+            None => (self.meta.smallest_sequence <= snapshot).then_some(snapshot),
+            Some(sequence) => (sequence <= snapshot).then_some(Sequence::ZERO),
+        }
+    }
+
+    /// The newest version of `key` at or before `snapshot` in this table.
+    pub fn get(&self, key: &[u8], snapshot: Sequence) -> Result<Option<(Trailer, Bytes)>> {
+        let Some(snapshot) = self.stored_snapshot(snapshot) else { return Ok(None) };
+        let found = self.reader()?.get(key, snapshot)?;
+        Ok(found.map(|(trailer, value)| (self.trailer(trailer), value)))
+    }
+
+    /// Its file goes when the last reference does. Call only after the edit that removed it is durable.
+    pub fn doom(&self) {
+        self.doomed.store(true, Relaxed);
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        if self.doomed.load(Relaxed) {
+            self.store.graveyard.add(self.meta.number);
+        }
+    }
+}

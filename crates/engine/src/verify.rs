@@ -1,0 +1,138 @@
+//! Checking a whole database: every byte of every table, log and manifest is read and compared with its checksum,
+//! and what one file says of another is compared with the other.
+
+use crate::background::Progress;
+use crate::error::{ErrorKind, Result};
+use crate::manifest::Manifest;
+use crate::state::Engine;
+use serde::Serialize;
+use std::sync::Arc;
+use thermocline_device::{FileInfo, FileKind};
+use thermocline_log::LogReader;
+
+/// What a verification found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct VerifyReport {
+    /// Files read.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Entries of all tables, older versions and tombstones included.
+    pub entries: u64,
+    /// What is wrong; empty if all is well.
+    pub problems: Vec<Problem>,
+}
+
+impl VerifyReport {
+    /// Nothing is wrong.
+    pub fn is_ok(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// Something wrong with a file.
+#[derive(Clone, Debug, Serialize)]
+pub struct Problem {
+    /// The file's name in its tier.
+    pub file: String,
+    /// The tier, 0 being the fastest.
+    pub tier: u8,
+    /// What the caller can do.
+    pub kind: ErrorKind,
+    /// What is wrong, with the offset where there is one.
+    pub text: String,
+}
+
+impl Engine {
+    /// See the module's header. Problems are gathered, not returned as errors, so that one damaged file does not hide
+    /// the next.
+    pub fn verify(self: &Arc<Self>, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport> {
+        let state = self.read_state.load_full();
+        let mut report = VerifyReport::default();
+        let files = self.files.files();
+        // Tables of this moment are held by `state`; other files may end while we read, and are skipped then.
+        let tables: Vec<_> = state.levels.tables().map(|(_, table)| Arc::clone(table)).collect();
+        let table_bytes: u64 = tables.iter().map(|table| table.meta.bytes).sum();
+        let others = files.iter().filter(|info| !matches!(info.kind, FileKind::Table { .. }));
+        let total_bytes = table_bytes + others.clone().map(|info| info.bytes).sum::<u64>();
+        let mut done_bytes = 0;
+        for table in &tables {
+            let checked = table.reader().and_then(|reader| {
+                let summary = reader.verify(&mut |bytes| {
+                    done_bytes += bytes;
+                    progress(Progress { done_bytes, total_bytes });
+                })?;
+                Ok(summary.entries)
+            });
+            report.files += 1;
+            report.bytes += table.meta.bytes;
+            match checked {
+                Ok(entries) => report.entries += entries,
+                Err(error) => {
+                    let info = files.iter().find(|info| info.number == table.meta.number);
+                    let tier = info.map_or(0, |info| info.tier.0);
+                    report.problems.push(Problem {
+                        file: format!("{}.table", table.meta.number),
+                        tier,
+                        kind: error.kind(),
+                        text: error.to_string(),
+                    });
+                }
+            }
+        }
+        if let Err(error) = state.levels.check() {
+            report.problems.push(Problem {
+                file: "manifest".to_owned(),
+                tier: 0,
+                kind: error.kind(),
+                text: error.to_string(),
+            });
+        }
+        for info in others {
+            self.verify_other(info, &mut report);
+            done_bytes += info.bytes;
+            progress(Progress { done_bytes: done_bytes.min(total_bytes), total_bytes });
+        }
+        for (tier, problem) in self.files.verify_metadata() {
+            report.problems.push(Problem {
+                file: "identity or file map".to_owned(),
+                tier: tier.0,
+                kind: crate::Error::from(problem.clone()).kind(),
+                text: problem.to_string(),
+            });
+        }
+        Ok(report)
+    }
+
+    /// Logs and manifests. They are in use: a log is checked up to what was durable when the check began.
+    fn verify_other(&self, info: &FileInfo, report: &mut VerifyReport) {
+        let checked = match info.kind {
+            FileKind::Log => self.verify_log(info),
+            FileKind::Manifest => Manifest::check(&self.files, info.number),
+            FileKind::Table { .. } | FileKind::Map => Ok(()),
+        };
+        let still_there = self.files.files().iter().any(|now| now.number == info.number);
+        match checked {
+            _ if !still_there => return,
+            Ok(()) => {}
+            Err(error) => report.problems.push(Problem {
+                file: format!("{}.{}", info.number, info.kind.extension()),
+                tier: info.tier.0,
+                kind: error.kind(),
+                text: error.to_string(),
+            }),
+        }
+        report.files += 1;
+        report.bytes += info.bytes;
+    }
+
+    fn verify_log(&self, info: &FileInfo) -> Result<()> {
+        // A log that waits to be recycled holds nothing any more.
+        if self.logs.lock().retired.contains(&info.number) {
+            return Ok(());
+        }
+        let file = self.files.open_file(info.number)?;
+        LogReader::replay(&file, &mut |_, _, _| Ok(()))?;
+        Ok(())
+    }
+}

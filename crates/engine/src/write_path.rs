@@ -1,0 +1,325 @@
+//! Writing: group commit by a leader, in sequence order.
+//!
+//! Writers line up; the first leads. The leader takes everyone in line, gives out sequences, appends all batches to
+//! the log, commits the log once (with a sync if anyone wants one), inserts the batches into the memtable and
+//! publishes the last sequence. Then the next in line leads. So acknowledgements come in sequence order, one device
+//! flush serves everyone who waits, and a writer that is alone pays for no hand-over.
+//!
+//! ```text
+//!   admit (pacing) -> line up -> [leader: room -> log append -> log commit -> memtable -> visible] -> acknowledged
+//! ```
+//! A failed append or sync latches the store: the batches get the error and are not inserted. They may still be found
+//! by a later recovery, as with any write whose acknowledgement was never seen.
+
+use crate::error::Result;
+use crate::front::memtable::Memtable;
+use crate::settings::{Durability, MEMTABLES};
+use crate::state::{Engine, Frozen, LogFile, ReadState};
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use thermocline_foundation::Sequence;
+use thermocline_log::{Durability as LogDurability, LogPosition};
+
+/// Bytes of batches that one leader takes; more would make its own caller wait for the others.
+const GROUP_BYTES_MAX: usize = 1 << 20;
+
+/// A batch to write.
+#[derive(Clone, Debug)]
+struct Submission {
+    encoded: Bytes,
+    count: u32,
+    durability: Durability,
+}
+
+/// Somebody waiting in line.
+#[derive(Debug)]
+struct Follower {
+    submission: Submission,
+    turn: Mutex<Option<Turn>>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+enum Turn {
+    Lead,
+    Done(Result<()>),
+}
+
+impl Follower {
+    fn wait(&self) -> Turn {
+        let mut turn = self.turn.lock();
+        loop {
+            match turn.take() {
+                Some(turn) => return turn,
+                None => self.changed.wait(&mut turn),
+            }
+        }
+    }
+
+    fn set(&self, to: Turn) {
+        *self.turn.lock() = Some(to);
+        self.changed.notify_one();
+    }
+}
+
+/// The line of writers.
+#[derive(Debug, Default)]
+pub(crate) struct WriteQueue {
+    line: Mutex<Line>,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    /// Somebody leads.
+    led: bool,
+    waiting: VecDeque<Arc<Follower>>,
+}
+
+/// What only the leader touches.
+#[derive(Debug)]
+pub(crate) struct Leader {
+    pub last_sequence: Sequence,
+    pub memtable: Arc<Memtable>,
+    pub log: Arc<LogFile>,
+    /// Logs before `log` that may not be durable to their end; a sync write must see to them first.
+    pub unsealed: Vec<Arc<LogFile>>,
+    pub unsynced_bytes: u64,
+    /// Where the last record ended in `log`.
+    pub position: Option<LogPosition>,
+}
+
+impl Engine {
+    /// Applies an encoded batch; returns when it is as durable as asked and visible.
+    pub fn write(&self, encoded: Bytes, count: u32, durability: Durability) -> Result<()> {
+        self.latch.check()?;
+        self.pacing.admit(encoded.len());
+        let submission = Submission { encoded, count, durability };
+        let follower = {
+            let mut line = self.queue.line.lock();
+            if line.led {
+                let (turn, changed) = (Mutex::new(None), Condvar::new());
+                let follower = Arc::new(Follower { submission, turn, changed });
+                line.waiting.push_back(Arc::clone(&follower));
+                follower
+            } else {
+                line.led = true;
+                drop(line);
+                let result = self.lead(std::slice::from_ref(&submission));
+                self.hand_over();
+                return result;
+            }
+        };
+        match follower.wait() {
+            Turn::Done(result) => result,
+            Turn::Lead => self.lead_group(),
+        }
+    }
+
+    /// Leads with whoever is in line; the caller is the first of them.
+    fn lead_group(&self) -> Result<()> {
+        let mut followers = Vec::new();
+        let mut bytes = 0;
+        {
+            let mut line = self.queue.line.lock();
+            while let Some(next) = line.waiting.front() {
+                bytes += next.submission.encoded.len();
+                if bytes > GROUP_BYTES_MAX && !followers.is_empty() {
+                    break;
+                }
+                followers.extend(line.waiting.pop_front());
+            }
+        }
+        let group: Vec<_> = followers.iter().map(|follower| follower.submission.clone()).collect();
+        let result = self.lead(&group);
+        self.hand_over();
+        for follower in &followers[1..] {
+            follower.set(Turn::Done(result.clone()));
+        }
+        result
+    }
+
+    fn hand_over(&self) {
+        let mut line = self.queue.line.lock();
+        match line.waiting.front() {
+            Some(next) => next.set(Turn::Lead),
+            None => line.led = false,
+        }
+    }
+
+    fn lead(&self, group: &[Submission]) -> Result<()> {
+        let mut leader = self.leader.lock();
+        self.latch.check()?;
+        let bytes = group.iter().map(|submission| submission.encoded.len() as u64).sum();
+        self.make_room(&mut leader, bytes)?;
+        let first = leader.last_sequence.next();
+        if let Err(error) = self.log_group(&mut leader, group) {
+            self.fail(&error);
+            return Err(error);
+        }
+        let mut next = first;
+        for submission in group {
+            leader.memtable.insert_batch(next, &submission.encoded)?;
+            next = Sequence(next.0 + u64::from(submission.count));
+        }
+        leader.last_sequence = Sequence(next.0 - 1);
+        self.visible.store(leader.last_sequence.0, Ordering::Release);
+        self.metrics.written_bytes.add(bytes);
+        self.metrics.writes.add(next.0 - first.0);
+        Ok(())
+    }
+
+    fn log_group(&self, leader: &mut Leader, group: &[Submission]) -> Result<()> {
+        let mut next = leader.last_sequence.next();
+        let mut position = None;
+        let mut durability = LogDurability::Buffered;
+        for submission in group {
+            position = Some(leader.log.writer.append(next, submission.count, &submission.encoded)?);
+            next = Sequence(next.0 + u64::from(submission.count));
+            leader.unsynced_bytes += submission.encoded.len() as u64;
+            if submission.durability == Durability::Sync {
+                durability = LogDurability::Sync;
+            }
+        }
+        let Some(position) = position else { return Ok(()) };
+        if durability == LogDurability::Sync {
+            self.seal_older(leader)?;
+            leader.unsynced_bytes = 0;
+        }
+        leader.position = Some(position);
+        leader.log.writer.commit(position, durability)?;
+        if leader.unsynced_bytes >= self.settings.background_sync_bytes.0 {
+            leader.unsynced_bytes = 0;
+            self.sync_wanted.store(true, Ordering::Relaxed);
+            self.jobs.wake();
+        }
+        Ok(())
+    }
+
+    /// A record is durable only when all before it are: syncs the logs before the current one.
+    fn seal_older(&self, leader: &mut Leader) -> Result<()> {
+        for log in leader.unsealed.drain(..) {
+            log.seal()?;
+        }
+        Ok(())
+    }
+
+    fn make_room(&self, leader: &mut Leader, bytes: u64) -> Result<()> {
+        let full = leader.memtable.bytes() + bytes > self.settings.division().memtable_bytes;
+        if full && leader.memtable.count() > 0 {
+            self.wait_for_room()?;
+            self.rotate(leader)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the memory budget has room for another memtable.
+    fn wait_for_room(&self) -> Result<()> {
+        let full = |engine: &Self| engine.read_state.load().frozen.len() as u64 >= MEMTABLES - 1;
+        if !full(self) {
+            return Ok(());
+        }
+        let start = self.clock.now_ns();
+        let mut switching = self.switching.lock();
+        while full(self) {
+            self.latch.check()?;
+            self.room.wait(&mut switching);
+        }
+        self.metrics.stalled_ns.add(self.clock.now_ns() - start);
+        Ok(())
+    }
+
+    /// Freezes the active memtable and goes on with an empty one and the next log.
+    fn rotate(&self, leader: &mut Leader) -> Result<()> {
+        let log = self.next_log(leader.last_sequence).inspect_err(|error| self.fail(error))?;
+        let memtable = Arc::new(Memtable::new(leader.last_sequence));
+        let frozen = Arc::new(Frozen {
+            memtable: std::mem::replace(&mut leader.memtable, Arc::clone(&memtable)),
+            log: std::mem::replace(&mut leader.log, log),
+            next_log: leader.log.number,
+            claimed: AtomicBool::new(false),
+        });
+        leader.unsealed.retain(|log| log.number != frozen.log.number);
+        leader.unsealed.push(Arc::clone(&frozen.log));
+        leader.unsynced_bytes = 0;
+        leader.position = None;
+        self.switch(|state| ReadState {
+            active: memtable,
+            frozen: std::iter::once(Arc::clone(&frozen)).chain(state.frozen.iter().cloned()).collect(),
+            levels: Arc::clone(&state.levels),
+        });
+        self.jobs.wake();
+        Ok(())
+    }
+
+    /// Freezes the active memtable unless it is empty, and waits until all frozen ones are in tables.
+    pub fn flush(&self) -> Result<()> {
+        {
+            let mut leader = self.leader.lock();
+            self.latch.check()?;
+            if leader.memtable.count() > 0 {
+                self.wait_for_room()?;
+                self.rotate(&mut leader)?;
+            }
+        }
+        self.wait_for_flushes()
+    }
+
+    fn wait_for_flushes(&self) -> Result<()> {
+        let mut switching = self.switching.lock();
+        while !self.read_state.load().frozen.is_empty() {
+            self.latch.check()?;
+            self.room.wait(&mut switching);
+        }
+        Ok(())
+    }
+
+    /// Makes everything acknowledged so far durable.
+    pub fn sync(&self) -> Result<()> {
+        let (log, position) = {
+            let mut leader = self.leader.lock();
+            self.latch.check()?;
+            self.seal_older(&mut leader).inspect_err(|error| self.fail(error))?;
+            leader.unsynced_bytes = 0;
+            (Arc::clone(&leader.log), leader.position)
+        };
+        // Writers go on meanwhile; a rotation may seal the log first, which does no harm.
+        let Some(position) = position else { return Ok(()) };
+        let result = log.writer.commit(position, LogDurability::Sync);
+        Ok(result.inspect_err(|error| self.fail(&error.clone().into()))?)
+    }
+
+    /// Stops writers, brings everything into tables, and runs `body` with a sequence of its own. For ingest: what it
+    /// adds is newer than all before and older than all after.
+    pub fn with_writers_stopped<T>(
+        &self,
+        body: impl FnOnce(Sequence) -> Result<T>,
+    ) -> Result<T> {
+        let mut leader = self.leader.lock();
+        self.latch.check()?;
+        if leader.memtable.count() > 0 {
+            self.wait_for_room()?;
+            self.rotate(&mut leader)?;
+        }
+        self.wait_for_flushes()?;
+        let sequence = leader.last_sequence.next();
+        // The log must have the sequence too, or recovery would take the next record for one after a hole.
+        let reserved = Bytes::from(crate::WriteBatch::new().freeze()?.0);
+        let submission = Submission { encoded: reserved, count: 1, durability: Durability::Sync };
+        self.log_group(&mut leader, &[submission]).inspect_err(|error| self.fail(error))?;
+        leader.last_sequence = sequence;
+        let result = body(sequence)?;
+        self.visible.store(sequence.0, Ordering::Release);
+        Ok(result)
+    }
+
+    /// Ends the log for a clean close.
+    pub fn seal_logs(&self) -> Result<()> {
+        let mut leader = self.leader.lock();
+        self.latch.check()?;
+        self.seal_older(&mut leader)?;
+        leader.log.seal()
+    }
+}

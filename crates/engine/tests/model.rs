@@ -1,0 +1,223 @@
+//! The database against a model: random histories of every operation, on two small tiers in memory, with reopening in
+//! between. Every answer must be the model's.
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use thermocline::{ByteSize, Db, Durability, Environment, Settings, Tier, WriteBatch};
+use thermocline_device::MemoryDevices;
+use thermocline_foundation::SystemClock;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn environment() -> Environment {
+    Environment { devices: Arc::new(MemoryDevices::new()), clock: Arc::new(SystemClock::new()) }
+}
+
+/// So small that a few hundred records pass through every level.
+fn settings() -> Settings {
+    Settings {
+        tiers: vec![
+            Tier::new("/fast", ByteSize::mib(64)).driver("memory"),
+            Tier::new("/slow", ByteSize::mib(256)).driver("memory"),
+        ],
+        memory: ByteSize::mib(8),
+        table_size: ByteSize::kib(64),
+        background_threads: 1,
+        level0_tables: 2,
+        ..Settings::default()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Put(u16, u16),
+    Delete(u16),
+    Batch(Vec<(u16, Option<u16>)>),
+    Get(u16),
+    MultiGet(Vec<u16>),
+    Scan(u16, u16, bool),
+    Flush,
+    Compact,
+    Reopen,
+    Snapshot,
+    Ingest(u16, u8),
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let key = 0..300u16;
+    prop_oneof![
+        12 => (key.clone(), 0..2000u16).prop_map(|(k, v)| Operation::Put(k, v)),
+        4 => key.clone().prop_map(Operation::Delete),
+        4 => prop::collection::vec((key.clone(), prop::option::of(0..500u16)), 0..20)
+            .prop_map(Operation::Batch),
+        4 => key.clone().prop_map(Operation::Get),
+        2 => prop::collection::vec(key.clone(), 0..30).prop_map(Operation::MultiGet),
+        3 => (key.clone(), key.clone(), any::<bool>()).prop_map(|(a, b, r)| Operation::Scan(a, b, r)),
+        2 => Just(Operation::Flush),
+        1 => Just(Operation::Compact),
+        1 => Just(Operation::Reopen),
+        1 => Just(Operation::Snapshot),
+        1 => (key, 1..40u8).prop_map(|(k, n)| Operation::Ingest(k, n)),
+    ]
+}
+
+fn key(number: u16) -> Vec<u8> {
+    format!("key{number:05}").into_bytes()
+}
+
+/// Values tell which write they are from; some are longer than a block.
+fn value(step: usize, len: u16) -> Vec<u8> {
+    let len = if len == 7 { 40_000 } else { usize::from(len) };
+    format!("{step:08}").into_bytes().into_iter().cycle().take(len.max(8)).collect()
+}
+
+fn pairs(records: impl IntoIterator<Item = thermocline::Result<(bytes::Bytes, bytes::Bytes)>>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    records.into_iter().map(|r| r.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
+}
+
+fn check_whole(db: &Db, model: &Model) {
+    let expected: Vec<_> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+    assert_eq!(pairs(db.scan()), expected);
+    let reversed: Vec<_> = expected.iter().rev().cloned().collect();
+    assert_eq!(pairs(db.scan().reverse()), reversed);
+}
+
+fn run(history: &[Operation]) {
+    let environment = environment();
+    let home = Path::new("/home");
+    let mut db = environment.create(home, &settings()).unwrap();
+    let mut model = Model::new();
+    let mut snapshots = Vec::new();
+    for (step, operation) in history.iter().enumerate() {
+        match operation {
+            Operation::Put(k, v) => {
+                db.put(key(*k), value(step, *v)).unwrap();
+                model.insert(key(*k), value(step, *v));
+            }
+            Operation::Delete(k) => {
+                db.delete(key(*k)).unwrap();
+                model.remove(&key(*k));
+            }
+            Operation::Batch(writes) => {
+                let mut batch = WriteBatch::new();
+                for (k, v) in writes {
+                    match v {
+                        Some(v) => {
+                            batch.put(key(*k), value(step, *v));
+                            model.insert(key(*k), value(step, *v));
+                        }
+                        None => {
+                            batch.delete(key(*k));
+                            model.remove(&key(*k));
+                        }
+                    }
+                }
+                db.write_with(batch, Durability::Buffered).unwrap();
+            }
+            Operation::Get(k) => {
+                let got = db.get(key(*k)).unwrap();
+                assert_eq!(got.as_deref(), model.get(&key(*k)).map(Vec::as_slice));
+            }
+            Operation::MultiGet(keys) => {
+                let keys: Vec<_> = keys.iter().map(|k| key(*k)).collect();
+                let got = db.multi_get(&keys).unwrap();
+                for (k, got) in keys.iter().zip(got) {
+                    assert_eq!(got.as_deref(), model.get(k).map(Vec::as_slice));
+                }
+            }
+            Operation::Scan(a, b, reverse) => {
+                let (from, to) = (key(*a.min(b)), key(*a.max(b)));
+                let range = model.range(from.clone()..to.clone());
+                let mut expected: Vec<_> =
+                    range.map(|(k, v)| (k.clone(), v.clone())).collect();
+                let scan = db.scan().from(from).to(to);
+                let got = if *reverse {
+                    expected.reverse();
+                    pairs(scan.reverse())
+                } else {
+                    pairs(scan)
+                };
+                assert_eq!(got, expected);
+            }
+            Operation::Flush => db.flush().unwrap(),
+            Operation::Compact => db.compact_range(None, None, &mut |_| {}).unwrap(),
+            Operation::Reopen => {
+                snapshots.clear();
+                db.close().unwrap();
+                db = environment.open(home).unwrap();
+                check_whole(&db, &model);
+            }
+            Operation::Snapshot => {
+                snapshots.push((db.snapshot(), model.clone()));
+                if snapshots.len() > 3 {
+                    snapshots.remove(0);
+                }
+            }
+            Operation::Ingest(first, count) => {
+                let mut ingest = db.ingest();
+                for k in *first..*first + u16::from(*count) {
+                    ingest.add(key(k), value(step, 20)).unwrap();
+                    model.insert(key(k), value(step, 20));
+                }
+                ingest.finish().unwrap();
+            }
+        }
+        for (snapshot, then) in &snapshots {
+            let expected: Vec<_> = then.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+            if step % 16 == 0 {
+                assert_eq!(pairs(snapshot.scan()), expected);
+            }
+            if let Some((k, v)) = expected.first() {
+                assert_eq!(snapshot.get(k).unwrap().as_deref(), Some(v.as_slice()));
+            }
+        }
+    }
+    check_whole(&db, &model);
+    let report = db.verify(&mut |_| {}).unwrap();
+    assert!(report.is_ok(), "{:?}", report.problems);
+    assert!(db.stats().read_only.is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_answer_is_the_models(history in prop::collection::vec(operation(), 1..400)) {
+        run(&history);
+    }
+}
+
+#[test]
+fn cursors_turn_around_anywhere() {
+    let environment = environment();
+    let db = environment.create(Path::new("/home"), &settings()).unwrap();
+    for round in 0..3 {
+        for k in (round..200u16).step_by(3) {
+            db.put(key(k), value(round as usize, 30)).unwrap();
+        }
+        db.delete(key(round * 7)).unwrap();
+        db.flush().unwrap();
+    }
+    let all: Vec<_> = pairs(db.scan()).into_iter().map(|(k, _)| k).collect();
+    let mut cursor = db.cursor();
+    cursor.seek_to_first().unwrap();
+    let mut random = thermocline_foundation::random::Random::new(3);
+    let mut at = 0usize;
+    for _ in 0..3000 {
+        assert_eq!(cursor.key(), all[at]);
+        if at == 0 || (at + 1 < all.len() && random.below(2) == 0) {
+            cursor.next().unwrap();
+            at += 1;
+        } else {
+            cursor.prev().unwrap();
+            at -= 1;
+        }
+    }
+    cursor.seek(&key(500)).unwrap();
+    assert!(!cursor.valid());
+    cursor.seek_for_prev(&key(500)).unwrap();
+    assert_eq!(cursor.key(), all[all.len() - 1]);
+}
