@@ -179,8 +179,8 @@ impl Mount {
         self.directory.path()
     }
 
-    /// Mounts it again, `ro` or `rw`. Files just closed may keep it busy for a moment: a ring lets go
-    /// of a request's file after its completion, a child process of another test when it starts.
+    /// Mounts it again, `ro` or `rw`. Files just closed may keep it busy for a moment: a ring lets
+    /// go of a request's file after its completion, a child process of another test when it starts.
     pub fn make(&self, mode: &str) {
         let options = format!("remount,{mode}");
         for _ in 0..200 {
