@@ -31,6 +31,7 @@ pub mod tiered_files;
 pub use buffer::Buffer;
 pub use context::{FileContext, FileKind, Origin};
 pub use driver::{Completion, Driver, DriverFile, Handle, Operation, Queue, Request};
+pub use drivers::DriverSpec;
 pub use error::{Error, ErrorKind, Result};
 pub use file::{File, PendingRead, ReadAt, WriteStream, read_batch};
 pub use journal::{Journal, JournalEnd};

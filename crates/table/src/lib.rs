@@ -1,1 +1,46 @@
+//! Immutable sorted tables, and the block cache above them.
+//!
+//! A table is one file of entries `(user key, trailer, value)`, where the trailer is a sequence
+//! number and a record kind. Entries are sorted by key ascending, then trailer descending, so the
+//! newest version of a key comes first. The bytes are described in `docs/formats/table.md`.
+//!
+//! ```text
+//!   TableWriter   add entries in order, finish
+//!   TableReader   get, probe + fetch + get_in (batched look-ups), iter, verify
+//!     index, filter   which block; whether at all
+//!     BlockCache      verified, decompressed blocks in memory
+//!   File          (crate device) bytes at offsets
+//! ```
+//!
+//! The crate knows nothing of levels, memtables, snapshots' lifetimes or deletion of files. It
+//! never looks at what a value means, and it never drops an entry: shadowing and tombstones are the
+//! engine's business.
 #![forbid(unsafe_code)]
+
+pub mod block;
+pub mod block_cache;
+mod builder;
+mod compression;
+pub mod filter;
+pub mod format;
+mod index;
+pub mod iterator;
+pub mod key;
+pub mod properties;
+mod read_ahead;
+pub mod reader;
+mod verify;
+pub mod writer;
+
+pub use block::{Block, Lookup};
+pub use block_cache::{BlockCache, BlockClass, CacheCounts};
+pub use compression::Compression;
+pub use filter::key_hash;
+pub use format::{BlockAddress, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+pub use iterator::TableIterator;
+pub use key::{RecordKind, Trailer, compare};
+pub use properties::Properties;
+pub use read_ahead::ReadAhead;
+pub use reader::{Probe, TableReader};
+pub use verify::VerifySummary;
+pub use writer::{TableOptions, TableSummary, TableWriter};

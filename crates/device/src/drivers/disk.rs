@@ -19,6 +19,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use std::any::Any;
+use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,17 +47,37 @@ pub(crate) struct DiskFile {
     sync_failed: AtomicBool,
 }
 
-/// An exclusive lock on a file, given back when the descriptor closes.
+/// An exclusive lock on a file.
 #[derive(Debug)]
 struct DiskLock {
-    _descriptor: OwnedFd,
+    descriptor: OwnedFd,
 }
 
 impl DirectoryLock for DiskLock {}
 
+impl Drop for DiskLock {
+    /// Gives the lock back now. Closing alone would leave it with a child process that another
+    /// thread is starting, which holds a copy of the descriptor until it runs its program.
+    fn drop(&mut self) {
+        let unlock = FlockOperation::Unlock;
+        if let Err(errno) = retry_on_intr(|| rustix::fs::flock(&self.descriptor, unlock)) {
+            tracing::debug!(%errno, "a lock ends with its descriptor instead");
+        }
+    }
+}
+
 /// The error of `action` on `path`; [`Error::io`] for rustix's error numbers.
 pub(crate) fn failure(action: &str, path: &Path, errno: Errno) -> Error {
     Error::io(action, path, &io::Error::from(errno))
+}
+
+/// A name that can stand in a directory and nowhere else (invariant 4).
+pub(crate) fn check_name(action: &str, place: impl Display, name: &str) -> Result<()> {
+    if !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']) {
+        return Ok(());
+    }
+    let text = format!("cannot {action} {name:?} in {place}: it is not a plain file name");
+    Err(Error::new(ErrorKind::Invalid, text))
 }
 
 impl Disk {
@@ -90,12 +111,7 @@ impl Disk {
     }
 
     fn check(&self, action: &str, name: &str) -> Result<()> {
-        if !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']) {
-            return Ok(());
-        }
-        let place = self.path.display();
-        let text = format!("cannot {action} {name:?} in {place}: it is not a plain file name");
-        Err(Error::new(ErrorKind::Invalid, text))
+        check_name(action, self.path.display(), name)
     }
 
     fn open_file(&self, action: &str, name: &str, flags: OFlags) -> Result<Handle> {
@@ -183,9 +199,7 @@ impl Disk {
         let descriptor = opened.map_err(|errno| self.failure("open lock file", name, errno))?;
         let exclusive = FlockOperation::NonBlockingLockExclusive;
         match retry_on_intr(|| rustix::fs::flock(&descriptor, exclusive)) {
-            Ok(()) => Ok(Box::new(DiskLock {
-                _descriptor: descriptor,
-            })),
+            Ok(()) => Ok(Box::new(DiskLock { descriptor })),
             Err(Errno::WOULDBLOCK) => {
                 let place = self.full(name);
                 let place = place.display();

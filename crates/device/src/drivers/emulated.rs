@@ -306,3 +306,112 @@ impl Driver for EmulatedDriver {
         self.inner.try_link(name, into)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{MemoryDriver, Profile};
+    use super::*;
+    use crate::buffer::Buffer;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Time passes only where somebody sleeps.
+    #[derive(Debug, Default)]
+    struct SteppedClock(AtomicU64);
+
+    impl Clock for SteppedClock {
+        fn now_ns(&self) -> u64 {
+            self.0.load(Ordering::SeqCst)
+        }
+
+        fn wall_s(&self) -> u64 {
+            0
+        }
+
+        fn sleep(&self, duration: Duration) {
+            self.0
+                .fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
+        }
+    }
+
+    fn emulated(profile: Profile) -> (EmulatedDriver, Arc<SteppedClock>, Handle) {
+        let clock = Arc::new(SteppedClock::default());
+        let (inner, shared) = (Arc::new(MemoryDriver::new()), Arc::clone(&clock));
+        let driver = EmulatedDriver::new(inner, profile.name(), profile.model(), shared);
+        let file = driver.create("file").unwrap();
+        assert_eq!(clock.now_ns(), 0, "creating a file takes no time");
+        (driver, clock, file)
+    }
+
+    fn read(len: usize) -> Operation {
+        Operation::Read {
+            offset: 0,
+            buffer: Buffer::zeroed(len),
+        }
+    }
+
+    #[test]
+    fn blocking_requests_take_exactly_what_the_model_says() {
+        let (driver, clock, file) = emulated(Profile::Gp3);
+        let write = Operation::Write {
+            offset: 0,
+            buffer: Buffer::zeroed(3_000_000),
+        };
+        driver.execute(&file, write).result.unwrap();
+        assert_eq!(
+            clock.now_ns(),
+            700_000 + 10_000_000,
+            "0.7 ms, then 3 MB at 300 MB/s"
+        );
+        driver.execute(&file, read(3_000)).result.unwrap();
+        assert_eq!(clock.now_ns(), 10_700_000 + 700_000 + 10_000);
+        driver.execute(&file, Operation::Sync).result.unwrap();
+        assert_eq!(clock.now_ns(), 11_410_000 + 700_000);
+        driver.sync_directory().unwrap();
+        assert_eq!(clock.now_ns(), 12_110_000 + 700_000);
+    }
+
+    #[test]
+    fn a_queue_gives_back_each_request_at_its_time_and_not_before() {
+        let (driver, clock, file) = emulated(Profile::Gp3);
+        let mut queue = driver.queue(8).unwrap();
+        let request = |tag| Request {
+            tag,
+            file: file.clone(),
+            operation: read(0),
+        };
+        queue.submit(&mut (0..4).map(request).collect());
+        let mut done = Vec::new();
+        assert_eq!(queue.reap(0, &mut done), 0, "nothing is due yet");
+        assert_eq!((queue.in_flight(), clock.now_ns()), (4, 0));
+        // 10,000 a second: starts lie 0.1 ms apart.
+        assert_eq!((queue.reap(1, &mut done), clock.now_ns()), (1, 700_000));
+        assert_eq!((queue.reap(2, &mut done), clock.now_ns()), (2, 900_000));
+        clock.sleep(Duration::from_secs(1));
+        assert_eq!((queue.reap(0, &mut done), queue.in_flight()), (1, 0));
+        assert_eq!(
+            done.iter().map(|done| done.tag).collect::<Vec<_>>(),
+            [0, 1, 2, 3]
+        );
+    }
+
+    #[test]
+    fn queues_share_one_device() {
+        let (driver, clock, file) = emulated(Profile::Hdd);
+        let mut queues = [driver.queue(1).unwrap(), driver.queue(1).unwrap()];
+        for (queue, offset) in queues.iter_mut().zip([1_000_000, 0]) {
+            let operation = Operation::Read {
+                offset,
+                buffer: Buffer::zeroed(0),
+            };
+            queue.submit(&mut vec![Request {
+                tag: 0,
+                file: file.clone(),
+                operation,
+            }]);
+        }
+        let mut done = Vec::new();
+        queues[1].reap(1, &mut done);
+        assert_eq!(clock.now_ns(), 2 * 12_700_000, "one arm, two seeks");
+        assert_eq!(queues[0].reap(0, &mut done), 1);
+    }
+}

@@ -281,3 +281,83 @@ impl Drop for PoolQueue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::posix::PosixDriver;
+    use super::*;
+    use crate::buffer::Buffer;
+    use crate::driver::{Driver, Handle};
+    use rustix::fs::Advice;
+
+    fn page_read(tag: u64, file: &Handle) -> Request {
+        let operation = Operation::Read {
+            offset: tag * 4096,
+            buffer: Buffer::zeroed(4096),
+        };
+        Request {
+            tag,
+            file: file.clone(),
+            operation,
+        }
+    }
+
+    fn numbered_pages(driver: &PosixDriver, count: u8) -> Handle {
+        let file = driver.create("file").unwrap();
+        let bytes: Vec<u8> = (0..count).flat_map(|page| [page; 4096]).collect();
+        let buffer = Buffer::copy_of(&bytes);
+        driver
+            .execute(&file, Operation::Write { offset: 0, buffer })
+            .result
+            .unwrap();
+        driver.execute(&file, Operation::Sync).result.unwrap();
+        file
+    }
+
+    #[test]
+    fn batches_are_answered_whether_the_page_cache_has_them_or_not() {
+        let scratch = tempfile::tempdir().unwrap();
+        let driver = PosixDriver::open(scratch.path()).unwrap();
+        let file = numbered_pages(&driver, 40);
+        for cached in [true, false] {
+            if !cached {
+                let descriptor = disk::disk_file(&file).descriptor();
+                rustix::fs::fadvise(descriptor, 0, None, Advice::DontNeed).unwrap();
+            }
+            let mut queue = PoolQueue::new(Arc::default(), 8, true);
+            queue.submit(&mut (0..40).map(|tag| page_read(tag, &file)).collect());
+            let mut done = Vec::new();
+            queue.reap(40, &mut done);
+            for done in done {
+                assert_eq!(done.result.unwrap(), 4096);
+                assert!(done.buffer.iter().all(|byte| u64::from(*byte) == done.tag));
+            }
+        }
+    }
+
+    #[test]
+    fn threads_start_when_work_waits_stay_few_and_end_with_the_pool() {
+        let scratch = tempfile::tempdir().unwrap();
+        let driver = PosixDriver::open(scratch.path()).unwrap();
+        let file = numbered_pages(&driver, 4);
+        let pool: Arc<Pool> = Arc::default();
+        let mut queue = PoolQueue::new(Arc::clone(&pool), 64, false);
+        let mut done = Vec::new();
+        queue.submit(&mut vec![page_read(0, &file)]);
+        assert_eq!(
+            pool.threads.lock().len(),
+            0,
+            "a lone request needs no thread"
+        );
+        queue.reap(1, &mut done);
+        for _ in 0..20 {
+            queue.submit(&mut (0..64).map(|tag| page_read(tag % 4, &file)).collect());
+            queue.reap(64, &mut done);
+        }
+        assert_eq!(pool.threads.lock().len(), THREADS_MAX);
+        assert_eq!(done.len(), 1 + 20 * 64);
+        let shared = Arc::clone(&pool.shared);
+        drop((queue, pool));
+        assert_eq!(Arc::strong_count(&shared), 1, "every thread has ended");
+    }
+}

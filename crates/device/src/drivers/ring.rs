@@ -362,3 +362,197 @@ impl fmt::Debug for RingQueue {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::direct::{Batches, DirectDriver};
+    use super::*;
+    use crate::buffer::PAGE_BYTES;
+    use crate::driver::Driver;
+
+    /// A direct file of four pages, each filled with its number, where the system allows rings.
+    fn numbered_pages() -> Option<(tempfile::TempDir, DirectDriver, Handle)> {
+        let scratch = tempfile::tempdir().unwrap();
+        let driver = DirectDriver::open(scratch.path(), Batches::Ring).ok()?;
+        if !driver.uses_ring() {
+            return None;
+        }
+        let file = driver.create("file").unwrap();
+        for page in 0..4u8 {
+            let offset = u64::from(page) * PAGE_BYTES as u64;
+            let buffer = Buffer::copy_of(&[page; PAGE_BYTES]);
+            driver
+                .execute(&file, Operation::Write { offset, buffer })
+                .result
+                .unwrap();
+        }
+        Some((scratch, driver, file))
+    }
+
+    fn page_read(tag: u64, file: &Handle) -> Request {
+        let offset = tag * PAGE_BYTES as u64;
+        let operation = Operation::Read {
+            offset,
+            buffer: Buffer::zeroed(PAGE_BYTES),
+        };
+        Request {
+            tag,
+            file: file.clone(),
+            operation,
+        }
+    }
+
+    #[test]
+    fn whatever_the_kernel_cut_short_is_finished() {
+        let Some((_scratch, driver, file)) = numbered_pages() else {
+            return;
+        };
+        let cut_short = [
+            PAGE_BYTES as i32,
+            0,
+            -Errno::INTR.raw_os_error(),
+            -Errno::AGAIN.raw_os_error(),
+            -Errno::CANCELED.raw_os_error(),
+        ];
+        for answer in cut_short {
+            let mut buffer = Buffer::zeroed(4 * PAGE_BYTES);
+            let there = answer.max(0) as usize;
+            buffer[..there].fill(0);
+            let kind = Kind::Read { offset: 0 };
+            let mut slot = Slot {
+                tag: 0,
+                file: file.clone(),
+                kind,
+                buffer,
+            };
+            assert_eq!(
+                conclude(&mut slot, answer).unwrap(),
+                4 * PAGE_BYTES,
+                "{answer}"
+            );
+            let pages = slot.buffer.chunks(PAGE_BYTES).zip(0u8..);
+            pages.for_each(|(page, number)| assert!(page.iter().all(|byte| *byte == number)));
+
+            let buffer = Buffer::copy_of(&[9; 2 * PAGE_BYTES]);
+            let kind = Kind::Write {
+                offset: 4 * PAGE_BYTES as u64,
+            };
+            let mut slot = Slot {
+                tag: 0,
+                file: file.clone(),
+                kind,
+                buffer,
+            };
+            file.truncate(4 * PAGE_BYTES as u64).unwrap();
+            assert_eq!(
+                conclude(&mut slot, answer).unwrap(),
+                2 * PAGE_BYTES,
+                "{answer}"
+            );
+            assert_eq!(file.len().unwrap(), 6 * PAGE_BYTES as u64);
+            file.truncate(4 * PAGE_BYTES as u64).unwrap();
+        }
+        // A read cut by the end of the file has nothing to finish, also inside a page.
+        file.truncate(PAGE_BYTES as u64 + 10).unwrap();
+        for answer in [PAGE_BYTES as i32 + 10, PAGE_BYTES as i32] {
+            let buffer = Buffer::zeroed(4 * PAGE_BYTES);
+            let kind = Kind::Read { offset: 0 };
+            let mut slot = Slot {
+                tag: 0,
+                file: file.clone(),
+                kind,
+                buffer,
+            };
+            assert_eq!(conclude(&mut slot, answer).unwrap(), PAGE_BYTES + 10);
+        }
+        drop(driver);
+    }
+
+    #[test]
+    fn failures_name_the_action_and_a_failed_sync_is_final() {
+        let Some((_scratch, driver, file)) = numbered_pages() else {
+            return;
+        };
+        let answer = -Errno::IO.raw_os_error();
+        for (kind, text) in [
+            (Kind::Read { offset: 8192 }, "read 4096 bytes at 8192 of"),
+            (Kind::Write { offset: 4096 }, "write 4096 bytes at 4096 of"),
+            (Kind::Sync, "sync"),
+        ] {
+            let buffer = Buffer::zeroed(PAGE_BYTES);
+            let mut slot = Slot {
+                tag: 0,
+                file: file.clone(),
+                kind,
+                buffer,
+            };
+            let error = conclude(&mut slot, answer).unwrap_err().to_string();
+            assert!(error.contains(text) && error.contains("/file: "), "{error}");
+        }
+        // The kernel would sync now; the handle must not say so.
+        let mut queue = driver.queue(2).unwrap();
+        let sync = || Request {
+            tag: 0,
+            file: file.clone(),
+            operation: Operation::Sync,
+        };
+        queue.submit(&mut vec![sync(), sync()]);
+        let mut done = Vec::new();
+        queue.reap(2, &mut done);
+        done.push(driver.execute(&file, Operation::Sync));
+        for done in done {
+            assert!(
+                done.result
+                    .unwrap_err()
+                    .to_string()
+                    .contains("earlier sync failed")
+            );
+        }
+        let reopened = driver.open("file").unwrap();
+        assert!(driver.execute(&reopened, Operation::Sync).result.is_ok());
+    }
+
+    #[test]
+    fn a_ring_the_kernel_refuses_answers_and_is_never_entered_again() {
+        let Some((_scratch, _driver, file)) = numbered_pages() else {
+            return;
+        };
+        let mut queue = RingQueue::new(4).unwrap();
+        queue.submit(&mut vec![page_read(1, &file)]);
+        for tag in [2, 3] {
+            let index = queue.free.pop().unwrap();
+            queue.enlist(page_read(tag, &file), index);
+        }
+        assert_eq!((queue.in_flight(), queue.started()), (3, 1));
+        queue.refuse(&io::Error::from(Errno::NOMEM));
+        queue.submit(&mut (0..4).map(|tag| page_read(tag, &file)).collect());
+        assert_eq!(queue.in_flight(), 7);
+        let mut done = Vec::new();
+        queue.reap(7, &mut done);
+        let (good, bad): (Vec<_>, Vec<_>) = done.into_iter().partition(|done| done.result.is_ok());
+        assert_eq!(bad.iter().map(|done| done.tag).collect::<Vec<_>>(), [2, 3]);
+        let text = bad[0].result.as_ref().unwrap_err().to_string();
+        assert!(
+            text.contains("submit a request to") && text.contains("memory"),
+            "{text}"
+        );
+        assert_eq!(good.len(), 5);
+        for done in good {
+            assert!(done.buffer.iter().all(|byte| u64::from(*byte) == done.tag));
+        }
+        assert_eq!((queue.in_flight(), queue.started()), (0, 0));
+    }
+
+    #[test]
+    fn depths_of_any_size_make_a_ring() {
+        for depth in [0, 1, 3, 100, usize::MAX] {
+            if !is_available() {
+                return;
+            }
+            let queue = RingQueue::new(depth).unwrap();
+            assert_eq!(queue.slots.len(), depth.clamp(1, DEPTH_MAX));
+            assert!(queue.ring.params().sq_entries() as usize >= queue.slots.len());
+            assert!(queue.ring.params().cq_entries() as usize >= queue.slots.len());
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The block cache: verified, decompressed blocks in memory, by file number and offset.
+//!
+//! What is cached is a [`Block`]: a hit costs a hash, a shard lock and a reference count, and no
+//! parsing. The store underneath is `quick_cache` (S3-FIFO), which a scan does not flush.
+//!
+//! Invariants:
+//! 1. Weights are the bytes really held: blocks are allocated at their exact size, not in pages.
+//! 2. File numbers are never reused within a database, so an entry never goes stale; blocks of
+//!    deleted files age out.
+//! 3. One cache serves one database, because the key does not name it.
+//!
+//! Shared between threads.
+
+use crate::block::Block;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use std::hash::{BuildHasherDefault, Hasher};
+use thermocline_foundation::random::mix;
+use thermocline_foundation::{Counter, FileNumber};
+
+/// What a block holds, for the counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockClass {
+    /// Entries.
+    Data = 0,
+    /// A partition of an index.
+    Index = 1,
+    /// A partition of a filter.
+    Filter = 2,
+}
+
+/// Look-ups of one class of blocks since the cache was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheCounts {
+    /// Blocks found.
+    pub hits: u64,
+    /// Blocks that had to be read.
+    pub misses: u64,
+}
+
+type Key = (u64, u64);
+
+/// Blocks of a database's tables, up to a number of bytes.
+#[derive(Debug)]
+pub struct BlockCache {
+    blocks: Cache<Key, Block, Weight, BuildHasherDefault<KeyHasher>>,
+    hits: [Counter; 3],
+    misses: [Counter; 3],
+}
+
+/// What an entry costs besides its block: key, links and allocation headers.
+const ENTRY_OVERHEAD_BYTES: u64 = 64;
+
+#[derive(Clone, Debug)]
+struct Weight;
+
+impl Weighter<Key, Block> for Weight {
+    fn weight(&self, _: &Key, block: &Block) -> u64 {
+        block.memory_bytes() as u64 + ENTRY_OVERHEAD_BYTES
+    }
+}
+
+/// Keys are two numbers, not chosen by an enemy: a multiplicative mix is enough.
+#[derive(Clone, Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = mix(self.0.rotate_left(32) ^ number);
+    }
+}
+
+impl BlockCache {
+    /// A cache of at most `capacity_bytes` of blocks, expected to be about 4 KiB each.
+    pub fn new(capacity_bytes: u64) -> Self {
+        let items = (capacity_bytes / 4096).clamp(16, 1 << 20) as usize;
+        let hasher = BuildHasherDefault::default();
+        let lifecycle = quick_cache::sync::DefaultLifecycle::default();
+        Self {
+            blocks: Cache::with(items, capacity_bytes, Weight, hasher, lifecycle),
+            hits: Default::default(),
+            misses: Default::default(),
+        }
+    }
+
+    /// The block at `offset` of `file`, counted as a hit or a miss of its class.
+    #[inline]
+    pub fn get(&self, file: FileNumber, offset: u64, class: BlockClass) -> Option<Block> {
+        let block = self.blocks.get(&(file.0, offset));
+        let counts = if block.is_some() {
+            &self.hits
+        } else {
+            &self.misses
+        };
+        counts[class as usize].add(1);
+        block
+    }
+
+    /// Keeps a block that was read and verified.
+    pub fn insert(&self, file: FileNumber, offset: u64, block: Block) {
+        self.blocks.insert((file.0, offset), block);
+    }
+
+    /// Hits and misses of a class.
+    pub fn counts(&self, class: BlockClass) -> CacheCounts {
+        let index = class as usize;
+        CacheCounts {
+            hits: self.hits[index].get(),
+            misses: self.misses[index].get(),
+        }
+    }
+
+    /// Bytes of memory in use.
+    pub fn memory_bytes(&self) -> u64 {
+        self.blocks.weight()
+    }
+
+    /// Most bytes of memory.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.blocks.capacity()
+    }
+
+    /// Changes the most bytes of memory; where it shrinks, blocks are dropped at once.
+    pub fn set_capacity(&self, capacity_bytes: u64) {
+        self.blocks.set_capacity(capacity_bytes);
+    }
+
+    /// Drops every block.
+    pub fn clear(&self) {
+        self.blocks.clear();
+    }
+}

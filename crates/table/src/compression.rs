@@ -1,0 +1,137 @@
+//! How the bytes of a block are stored: plain, LZ4 or Zstandard.
+//!
+//! A block that does not shrink by an eighth is stored plain: reading it back is then a checksum
+//! and nothing else. Any thread; Zstandard's working memory is kept per thread.
+
+use crate::builder::KEPT_BYTES_MAX;
+use crate::format::RAW_BLOCK_BYTES_MAX;
+use std::cell::RefCell;
+
+/// Which compression a table's data blocks are offered to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Stored as they are.
+    None,
+    /// LZ4 block format: cheap to read back, the choice where processor time counts.
+    #[default]
+    Lz4,
+    /// Zstandard at `level` (1 to 19): smaller, for cold tables.
+    Zstd {
+        /// Effort, 1 to 19.
+        level: i32,
+    },
+}
+
+/// The byte in a block's trailer.
+pub(crate) const PLAIN: u8 = 0;
+const LZ4: u8 = 1;
+const ZSTD: u8 = 2;
+
+type Unzstd = zstd::bulk::Decompressor<'static>;
+
+thread_local! {
+    static UNZSTD: RefCell<Option<Unzstd>> = const { RefCell::new(None) };
+}
+
+/// Compresses blocks for one writer, reusing its working memory.
+pub(crate) struct Compressor {
+    compression: Compression,
+    zstd: Option<zstd::bulk::Compressor<'static>>,
+    out: Vec<u8>,
+}
+
+impl Compressor {
+    /// For blocks of one table.
+    pub fn new(compression: Compression) -> Self {
+        let zstd = match compression {
+            Compression::Zstd { level } => zstd::bulk::Compressor::new(level).ok(),
+            _ => None,
+        };
+        Self {
+            compression,
+            zstd,
+            out: Vec::new(),
+        }
+    }
+
+    /// The trailer byte and the bytes to store for `raw`; `raw` itself where compression does not
+    /// pay.
+    pub fn compress<'a>(&'a mut self, raw: &'a [u8]) -> (u8, &'a [u8]) {
+        let (kind, len) = match self.compression {
+            Compression::None => return (PLAIN, raw),
+            Compression::Lz4 => {
+                self.reserve(lz4_flex::block::get_maximum_output_size(raw.len()));
+                (LZ4, lz4_flex::block::compress_into(raw, &mut self.out).ok())
+            }
+            Compression::Zstd { .. } => {
+                self.reserve(zstd::zstd_safe::compress_bound(raw.len()));
+                let zstd = self.zstd.as_mut();
+                let len = zstd.and_then(|z| z.compress_to_buffer(raw, &mut self.out[..]).ok());
+                (ZSTD, len)
+            }
+        };
+        match len {
+            Some(len) if len + raw.len() / 8 <= raw.len() => (kind, &self.out[..len]),
+            _ => (PLAIN, raw),
+        }
+    }
+
+    fn reserve(&mut self, len: usize) {
+        if self.out.len() < len || self.out.len() > len.max(KEPT_BYTES_MAX) {
+            self.out = vec![0; len];
+        }
+    }
+}
+
+/// The `raw_len` bytes behind `stored`, which is not plain; or why there are none. `raw_len` is
+/// checked first.
+pub(crate) fn decompress(kind: u8, stored: &[u8], raw_len: usize) -> Result<Vec<u8>, &'static str> {
+    if raw_len > RAW_BLOCK_BYTES_MAX {
+        return Err("a block says it is longer than any can be");
+    }
+    let mut raw = vec![0; raw_len];
+    let len = match kind {
+        LZ4 => lz4_flex::block::decompress_into(stored, &mut raw).ok(),
+        ZSTD => UNZSTD.with_borrow_mut(|slot| {
+            if slot.is_none() {
+                *slot = Unzstd::new().ok();
+            }
+            slot.as_mut()?
+                .decompress_to_buffer(stored, &mut raw[..])
+                .ok()
+        }),
+        _ => return Err("a block's compression is unknown"),
+    };
+    if len == Some(raw_len) {
+        Ok(raw)
+    } else {
+        Err("a block does not decompress")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_come_back_and_garbage_does_not_panic() {
+        let raw = b"cold water sinks, warm water floats; ".repeat(50);
+        for compression in [Compression::Lz4, Compression::Zstd { level: 3 }] {
+            let mut compressor = Compressor::new(compression);
+            let (kind, stored) = compressor.compress(&raw);
+            assert!(kind != PLAIN && stored.len() < raw.len() / 2);
+            let stored = stored.to_vec();
+            assert_eq!(decompress(kind, &stored, raw.len()).unwrap(), raw);
+            assert!(decompress(kind, &stored, raw.len() - 1).is_err());
+            assert!(decompress(kind, &stored, raw.len() + 1).is_err());
+            assert!(decompress(kind, &stored, usize::MAX).is_err());
+            for at in 0..stored.len() {
+                let mut bad = stored.clone();
+                bad[at] ^= 0x55;
+                drop(decompress(kind, &bad, raw.len()));
+            }
+            assert_eq!(compressor.compress(b"short").0, PLAIN);
+        }
+        assert!(decompress(9, &raw, raw.len()).is_err());
+    }
+}

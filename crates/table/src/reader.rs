@@ -1,0 +1,363 @@
+//! Reads a table: open once, then look up, iterate and verify from any thread.
+//!
+//! A point look-up searches the pinned top index, asks the filter partition, searches the index
+//! partition and then one data block. With partitions cached that is at most one read; with the
+//! block cached it is none, and nothing is allocated, because the value is a slice of the cached
+//! block.
+//!
+//! Invariants:
+//! 1. No byte of a block is looked at before its checksum, bound to database, file and offset, has
+//!    matched.
+//! 2. No memory is allocated for a length before the length was checked against the file and the
+//!    format's limits.
+//! 3. Only verified blocks enter the cache.
+//!
+//! Shared between threads; holds the file open.
+
+use crate::block::{Block, Broken, Lookup};
+use crate::block_cache::{BlockCache, BlockClass};
+use crate::compression::{PLAIN, decompress};
+use crate::filter::{key_hash, may_contain};
+use crate::format::{BLOCK_TRAILER_BYTES, BlockAddress, Footer, PAGE, RAW_BLOCK_BYTES_MAX};
+use crate::index::{data_address, partition_addresses};
+use crate::iterator::TableIterator;
+use crate::key::{Trailer, seek_word};
+use crate::properties::Properties;
+use crate::read_ahead::ReadAhead;
+use crate::verify::{self, VerifySummary};
+use bytes::Bytes;
+use std::sync::Arc;
+use thermocline_device::{Buffer, Error, File, Result};
+use thermocline_foundation::Sequence;
+use thermocline_foundation::checksum::checksum;
+
+/// An open table.
+#[derive(Debug)]
+pub struct TableReader {
+    file: Arc<File>,
+    cache: Arc<BlockCache>,
+    footer: Footer,
+    file_bytes: u64,
+    properties: Properties,
+    top: Block,
+}
+
+/// Where the answer to a look-up is.
+#[derive(Clone, Debug)]
+pub enum Probe {
+    /// The table does not have the key.
+    Absent,
+    /// In this block.
+    Cached(Block),
+    /// In the block to read here; see [`TableReader::fetch`].
+    Fetch(BlockAddress),
+}
+
+impl TableReader {
+    /// Reads footer, properties and top index of a finished table. Fails with `Corrupt` where they
+    /// are not intact or belong to another file, and with `NewerFormat` where a later version wrote
+    /// them.
+    pub fn open(file: Arc<File>, cache: Arc<BlockCache>) -> Result<Self> {
+        let file_bytes = file.len()?;
+        if file_bytes < PAGE || !file_bytes.is_multiple_of(PAGE) {
+            let why = format!("its length of {file_bytes} bytes is not that of a table");
+            return Err(Error::corrupt(file.describe(), 0, why));
+        }
+        let tail = Tail::read(&file, file_bytes)?;
+        let at = file_bytes - PAGE;
+        let page = &tail.bytes[tail.bytes.len() - PAGE as usize..];
+        let footer = Footer::decode(page, &file.place(at), &|| file.describe())?;
+        let properties = Properties::decode(&tail.block(&file, footer.properties)?)
+            .map_err(|error| Error::corrupt(file.describe(), footer.properties.offset, error))?;
+        let top = parse(
+            &file,
+            footer.top_index,
+            tail.block(&file, footer.top_index)?,
+        )?;
+        Ok(Self {
+            file,
+            cache,
+            footer,
+            file_bytes,
+            properties,
+            top,
+        })
+    }
+
+    /// The newest entry of `key` at or below `snapshot`, tombstones included. The value shares the
+    /// memory of its block.
+    pub fn get(&self, key: &[u8], snapshot: Sequence) -> Result<Option<(Trailer, Bytes)>> {
+        let word = seek_word(snapshot);
+        let block = match self.locate(key, word, key_hash(key))? {
+            Probe::Absent => return Ok(None),
+            Probe::Cached(block) => block,
+            Probe::Fetch(address) => {
+                let buffer = self.file.read(address.offset, address.len as usize)?;
+                self.fetch(address, buffer)?
+            }
+        };
+        match self.get_in(&block, key, snapshot)? {
+            Lookup::Found(trailer, value) => Ok(Some((trailer, value))),
+            // The index led to the first block that ends at or after the version wanted, so none
+            // follows.
+            Lookup::Absent | Lookup::NextBlock => Ok(None),
+        }
+    }
+
+    /// Where the versions of `key` begin; `hash` is [`key_hash`] of it. Partitions that are not
+    /// cached are read. A caller with many keys gathers the addresses, reads them in one batch
+    /// (`ReadAt` with [`TableReader::file`], offset and length) and hands the buffers to
+    /// [`TableReader::fetch`].
+    pub fn probe(&self, key: &[u8], hash: u64) -> Result<Probe> {
+        self.locate(key, u64::MAX, hash)
+    }
+
+    /// Verifies and decompresses the bytes read at `address`, and keeps the block in the cache.
+    pub fn fetch(&self, address: BlockAddress, buffer: Buffer) -> Result<Block> {
+        let bytes = open_buffer(&self.file, address, buffer)?;
+        let block = parse(&self.file, address, bytes)?;
+        self.cache
+            .insert(self.file.number(), address.offset, block.clone());
+        Ok(block)
+    }
+
+    /// Looks `key` up in a block of this table.
+    pub fn get_in(&self, block: &Block, key: &[u8], snapshot: Sequence) -> Result<Lookup> {
+        block
+            .find(key, seek_word(snapshot))
+            .map_err(|why| self.broken(block, why))
+    }
+
+    /// An iterator, at no entry yet.
+    pub fn iter(self: &Arc<Self>, read_ahead: ReadAhead) -> TableIterator {
+        TableIterator::new(Arc::clone(self), read_ahead)
+    }
+
+    /// Reads everything and checks it: checksums, zero padding, order, counts, index, filters.
+    /// `progress` is told of each run of bytes that was checked; they add up to the length of the
+    /// file.
+    pub fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<VerifySummary> {
+        verify::verify(self, progress)
+    }
+
+    /// What the table says of itself.
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// The file, for batched reads.
+    pub fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    /// Length of the file, in bytes.
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Bytes of memory that the open table holds outside the cache.
+    pub fn memory_bytes(&self) -> usize {
+        let keys = self.properties.smallest_key.len() + self.properties.largest_key.len();
+        size_of::<Self>() + self.top.memory_bytes() + keys
+    }
+
+    pub(crate) fn footer(&self) -> &Footer {
+        &self.footer
+    }
+
+    /// The cache that blocks are kept in.
+    pub fn cache(&self) -> &BlockCache {
+        &self.cache
+    }
+
+    pub(crate) fn top(&self) -> &Block {
+        &self.top
+    }
+
+    /// The one data block that can hold the newest version of `key` at or below `word`.
+    fn locate(&self, key: &[u8], word: u64, hash: u64) -> Result<Probe> {
+        let entry = self
+            .top
+            .index_value(key, word)
+            .map_err(|why| self.broken(&self.top, why))?;
+        let Some(entry) = entry else {
+            return Ok(Probe::Absent);
+        };
+        let (index, filter) = self.partition(entry)?;
+        if filter.len > 0 {
+            let block = self.filter_block(filter)?;
+            if !may_contain(block.bytes(), hash) {
+                return Ok(Probe::Absent);
+            }
+        }
+        let index = self.index_block(index, true)?;
+        let entry = index
+            .index_value(key, word)
+            .map_err(|why| self.broken(&index, why))?;
+        let Some(entry) = entry else {
+            return Ok(Probe::Absent);
+        };
+        let address = self.data_block_address(&index, entry)?;
+        let cached = self
+            .cache
+            .get(self.file.number(), address.offset, BlockClass::Data);
+        Ok(cached.map_or(Probe::Fetch(address), Probe::Cached))
+    }
+
+    /// Index and filter partition of an entry of the top index.
+    pub(crate) fn partition(&self, entry: &[u8]) -> Result<(BlockAddress, BlockAddress)> {
+        let limit = self.footer.properties.offset;
+        let check = |(index, filter): (BlockAddress, BlockAddress)| {
+            index.check(limit)?;
+            if filter.len > 0 {
+                filter.check(limit)?
+            }
+            Ok((index, filter))
+        };
+        partition_addresses(entry)
+            .and_then(check)
+            .map_err(|why| self.broken(&self.top, why))
+    }
+
+    /// The data block of an entry of the index partition `index`.
+    pub(crate) fn data_block_address(&self, index: &Block, entry: &[u8]) -> Result<BlockAddress> {
+        let address = data_address(entry);
+        address
+            .and_then(|address| address.check(self.footer.data_end).map(|()| address))
+            .map_err(|why| self.broken(index, why))
+    }
+
+    /// The index partition at `address`, from the cache or kept in it where `cached`.
+    pub(crate) fn index_block(&self, address: BlockAddress, cached: bool) -> Result<Block> {
+        self.partition_block(address, BlockClass::Index, cached)
+    }
+
+    fn filter_block(&self, address: BlockAddress) -> Result<Block> {
+        self.partition_block(address, BlockClass::Filter, true)
+    }
+
+    fn partition_block(
+        &self,
+        address: BlockAddress,
+        class: BlockClass,
+        cached: bool,
+    ) -> Result<Block> {
+        let number = self.file.number();
+        if cached && let Some(block) = self.cache.get(number, address.offset, class) {
+            return Ok(block);
+        }
+        let bytes = read_block(&self.file, address)?;
+        let block = match class {
+            BlockClass::Filter => Block::of_filter(bytes, address.offset),
+            _ => parse(&self.file, address, bytes)?,
+        };
+        if cached {
+            self.cache.insert(number, address.offset, block.clone());
+        }
+        Ok(block)
+    }
+
+    /// The error for a block that matches its checksum and is not what a writer writes.
+    #[cold]
+    pub(crate) fn broken(&self, block: &Block, why: Broken) -> Error {
+        Error::corrupt(self.file.describe(), block.offset(), why)
+    }
+}
+
+/// The last bytes of a file, read at once: footer, properties and, but in large tables, top index.
+struct Tail {
+    start: u64,
+    bytes: Bytes,
+}
+
+/// Four pages: room for the top index of about 250 partitions.
+const TAIL_BYTES: u64 = 16 << 10;
+
+impl Tail {
+    fn read(file: &File, file_bytes: u64) -> Result<Self> {
+        let start = file_bytes.saturating_sub(TAIL_BYTES);
+        let bytes = Bytes::from_owner(file.read(start, (file_bytes - start) as usize)?);
+        Ok(Self { start, bytes })
+    }
+
+    /// The raw bytes of a block, in memory of their own, from the tail where it lies in it.
+    fn block(&self, file: &File, address: BlockAddress) -> Result<Bytes> {
+        let end = self.start + self.bytes.len() as u64;
+        if address.offset < self.start || address.end() > end {
+            return read_block(file, address);
+        }
+        let at = (address.offset - self.start) as usize;
+        let stored = self.bytes.slice(at..at + address.len as usize);
+        open_shared(file, address, &stored).map(|raw| Bytes::copy_from_slice(&raw))
+    }
+}
+
+/// Reads a block past the cache and gives its raw bytes, verified.
+pub(crate) fn read_block(file: &File, address: BlockAddress) -> Result<Bytes> {
+    let buffer = file.read(address.offset, address.len as usize)?;
+    open_buffer(file, address, buffer)
+}
+
+/// The raw bytes of the block that was read into `buffer`, in memory of their own size.
+fn open_buffer(file: &File, address: BlockAddress, buffer: Buffer) -> Result<Bytes> {
+    let (kind, raw_len) = check_block(file, address, &buffer)?;
+    if kind != PLAIN {
+        return unpack(file, address, kind, raw_len, &buffer);
+    }
+    // Large blocks keep the buffer they were read into: rounding to pages wastes little of it,
+    // copying much time.
+    if buffer.capacity() - raw_len <= raw_len / 8 {
+        return Ok(Bytes::from_owner(buffer).slice(..raw_len));
+    }
+    Ok(Bytes::copy_from_slice(&buffer[..raw_len]))
+}
+
+/// The raw bytes of the block stored in `stored`, sharing its memory where they are plain.
+pub(crate) fn open_shared(file: &File, address: BlockAddress, stored: &Bytes) -> Result<Bytes> {
+    match check_block(file, address, stored)? {
+        (PLAIN, raw_len) => Ok(stored.slice(..raw_len)),
+        (kind, raw_len) => unpack(file, address, kind, raw_len, stored),
+    }
+}
+
+/// Checks a stored block against its place, and gives compression and raw length.
+fn check_block(file: &File, address: BlockAddress, stored: &[u8]) -> Result<(u8, usize)> {
+    let corrupt = |why: &str| Error::corrupt(file.describe(), address.offset, why);
+    let Some((body, sum)) = stored.split_last_chunk::<4>() else {
+        return Err(corrupt("a block is shorter than its trailer"));
+    };
+    if stored.len() != address.len as usize || body.len() < BLOCK_TRAILER_BYTES - 4 {
+        return Err(corrupt("a block is not as long as its index says"));
+    }
+    if checksum(&file.place(address.offset), body) != u32::from_le_bytes(*sum) {
+        return Err(corrupt(
+            "a block's checksum does not match; restore the file from a checkpoint",
+        ));
+    }
+    let stored_len = body.len() + 4 - BLOCK_TRAILER_BYTES;
+    let trailer = &body[stored_len..];
+    let raw_len = u32::from_le_bytes([trailer[1], trailer[2], trailer[3], trailer[4]]) as usize;
+    if raw_len > RAW_BLOCK_BYTES_MAX || (trailer[0] == PLAIN && raw_len != stored_len) {
+        return Err(corrupt("a block's length cannot be"));
+    }
+    Ok((trailer[0], raw_len))
+}
+
+fn unpack(
+    file: &File,
+    address: BlockAddress,
+    kind: u8,
+    raw_len: usize,
+    stored: &[u8],
+) -> Result<Bytes> {
+    let packed = &stored[..stored.len() - BLOCK_TRAILER_BYTES];
+    decompress(kind, packed, raw_len)
+        .map(Bytes::from)
+        .map_err(|why| Error::corrupt(file.describe(), address.offset, why))
+}
+
+/// A block of entries from its raw bytes.
+pub(crate) fn parse(file: &File, address: BlockAddress, bytes: Bytes) -> Result<Block> {
+    Block::parse(bytes, address.offset)
+        .map_err(|why| Error::corrupt(file.describe(), address.offset, why))
+}

@@ -1,0 +1,460 @@
+//! Writes a table: entries in, one file out, in large aligned writes.
+//!
+//! Data blocks are written as they fill; partitions of index and filter gather in memory (about 2 %
+//! of the data) and follow them, then properties, top index and footer, and one sync. A value too
+//! large for a block with others goes from the caller's slice straight to the write buffer.
+//!
+//! Invariants:
+//! 1. Entries strictly ascend in the order of `key.rs`; the writer refuses any other.
+//! 2. Every write is a multiple of the page, at a multiple of the page.
+//! 3. After a failed write nothing more is written, and `finish` reports the failure. An unfinished
+//!    file has no footer, so it can never be opened as a table.
+//!
+//! A writer belongs to one thread at a time.
+
+use crate::block::COUNT_BYTES;
+use crate::builder::{BlockBuilder, SINGLE_ENTRY_TAIL};
+use crate::compression::{Compression, Compressor, PLAIN};
+use crate::filter::key_hash;
+use crate::format::{
+    BLOCK_TRAILER_BYTES, BlockAddress, Footer, KEY_BYTES_MAX, PAGE, VALUE_BYTES_MAX, place_block,
+};
+use crate::index::{IndexBuilder, separator};
+use crate::key::{RecordKind, Trailer, compare_words};
+use crate::properties::Properties;
+use std::cmp::Ordering;
+use std::sync::Arc;
+use thermocline_device::{Buffer, Error, ErrorKind, File, Result};
+use thermocline_foundation::checksum::checksum_parts;
+use thermocline_foundation::{Place, Sequence};
+
+/// How a table is laid out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableOptions {
+    /// Bytes of a data block before compression, its trailer included. 6144 by default, so that a
+    /// block that compresses by a third fits one page (MyNVM, section 4.1.2). At least 256.
+    pub block_bytes: u32,
+    /// Entries between restarts. Small is quick to search, large packs keys better. 8 by default.
+    pub restart_interval: u16,
+    /// What data blocks are compressed with. LZ4 by default.
+    pub compression: Compression,
+    /// Filter bits a key; 10 by default (1 % of absent keys pass), 0 for no filter.
+    pub filter_bits_per_key: u8,
+    /// Bytes of a partition of index or filter; a page by default.
+    pub partition_bytes: u32,
+    /// Pad with zeros where a block would otherwise touch one page more than it must. On by
+    /// default.
+    pub align_pages: bool,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        Self {
+            block_bytes: 6144,
+            restart_interval: 8,
+            compression: Compression::default(),
+            filter_bits_per_key: 10,
+            partition_bytes: 4096,
+            align_pages: true,
+        }
+    }
+}
+
+/// What was written: [`Properties`] and the file's size.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableSummary {
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// Tombstones.
+    pub deletes: u64,
+    /// Length of the file, in bytes.
+    pub file_bytes: u64,
+    /// Bytes of all user keys.
+    pub raw_key_bytes: u64,
+    /// Bytes of all values.
+    pub raw_value_bytes: u64,
+    /// The first user key; empty in an empty table.
+    pub smallest_key: Vec<u8>,
+    /// The last user key.
+    pub largest_key: Vec<u8>,
+    /// The lowest sequence of an entry.
+    pub smallest_sequence: Sequence,
+    /// The highest sequence of an entry.
+    pub largest_sequence: Sequence,
+    /// Data blocks.
+    pub data_blocks: u64,
+    /// Partitions of index and filter.
+    pub partitions: u64,
+    /// Zero bytes between data blocks that page alignment costs.
+    pub padding_bytes: u64,
+}
+
+/// Bytes of a write to the file.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// A table in the making. Dropped without [`TableWriter::finish`], the file is no table; the caller
+/// deletes it.
+pub struct TableWriter {
+    sink: Sink,
+    options: TableOptions,
+    compressor: Compressor,
+    block: BlockBuilder,
+    last_word: u64,
+    /// A data block that the index does not know yet, because its separator depends on the next
+    /// key.
+    pending: Option<BlockAddress>,
+    index: IndexBuilder,
+    properties: Properties,
+    failure: Option<Error>,
+}
+
+impl std::fmt::Debug for TableWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "TableWriter({}, {} entries)",
+            self.sink.file.describe(),
+            self.entries()
+        )
+    }
+}
+
+impl TableWriter {
+    /// A writer into `file`, which is new and empty.
+    pub fn new(file: Arc<File>, options: TableOptions) -> Self {
+        let compressor = Compressor::new(options.compression);
+        let filter_bits_per_key = options.filter_bits_per_key;
+        Self {
+            sink: Sink::new(file),
+            compressor,
+            block: BlockBuilder::new(options.restart_interval, true),
+            last_word: 0,
+            pending: None,
+            index: IndexBuilder::new(options.partition_bytes, filter_bits_per_key),
+            properties: Properties {
+                filter_bits_per_key,
+                smallest_sequence: Sequence::MAX,
+                ..Properties::default()
+            },
+            failure: None,
+            options,
+        }
+    }
+
+    /// Appends an entry, which must sort after all before it. A key has at most [`KEY_BYTES_MAX`]
+    /// bytes, a value at most [`VALUE_BYTES_MAX`]; a wrong entry is refused and the table goes on
+    /// without it.
+    pub fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        self.check(key, trailer, value)?;
+        let result = self.append(key, trailer.word(), value);
+        if let Err(error) = &result {
+            self.failure = Some(error.clone());
+            return result;
+        }
+        self.count(key, trailer, value);
+        Ok(())
+    }
+
+    /// About how many bytes the file will have if it is finished now.
+    pub fn estimated_bytes(&self) -> u64 {
+        let waiting = self.block.raw_bytes() + self.index.estimated_bytes();
+        self.sink.position + waiting as u64 + PAGE
+    }
+
+    /// Entries so far.
+    pub fn entries(&self) -> u64 {
+        self.properties.entries
+    }
+
+    /// The last key added; empty before the first.
+    pub fn last_key(&self) -> &[u8] {
+        self.block.last_key()
+    }
+
+    /// Writes what is left and makes the file durable. On an error the file is no table; delete it.
+    pub fn finish(mut self) -> Result<TableSummary> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        self.finish_block()?;
+        self.index_pending(None);
+        let data_end = self.sink.position;
+        let top_index = self.write_partitions()?;
+        self.complete_properties();
+        let properties = self.properties.encode();
+        let properties = self.write_block(PLAIN, properties.len(), &[&properties])?;
+        let top_index = self.write_block(PLAIN, top_index.len(), &[&top_index])?;
+        self.sink.pad_to_page()?;
+        let place = self.sink.place();
+        let footer = Footer {
+            data_end,
+            properties,
+            top_index,
+        };
+        self.sink.write(&footer.encode(&place))?;
+        self.sink.flush()?;
+        self.sink.file.sync()?;
+        Ok(summary(&self.properties, self.sink.position))
+    }
+
+    fn check(&self, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
+        let why = if key.len() > KEY_BYTES_MAX {
+            format!("a key of {} bytes is over {KEY_BYTES_MAX}", key.len())
+        } else if value.len() > VALUE_BYTES_MAX {
+            format!("a value of {} bytes is over {VALUE_BYTES_MAX}", value.len())
+        } else if self.properties.entries > 0
+            && compare_words(self.block.last_key(), self.last_word, key, trailer.word())
+                != Ordering::Less
+        {
+            "the entry does not sort after the one before it".to_owned()
+        } else {
+            return Ok(());
+        };
+        let text = format!("cannot add to {}: {why}", self.sink.file.describe());
+        Err(Error::new(ErrorKind::Invalid, text))
+    }
+
+    fn append(&mut self, key: &[u8], word: u64, value: &[u8]) -> Result<()> {
+        let room = (self.options.block_bytes.max(256) as usize) - BLOCK_TRAILER_BYTES;
+        let entry = BlockBuilder::entry_bytes_max(key, value);
+        if self.block.raw_bytes() + entry > room {
+            self.finish_block()?;
+        }
+        self.index_pending(Some(key));
+        let hash = key_hash(key);
+        self.index.add_key(hash);
+        let alone = entry + COUNT_BYTES > room;
+        if alone && self.options.compression == Compression::None {
+            self.block.add_head(key, word, value.len(), hash);
+            self.last_word = word;
+            return self.write_single(value);
+        }
+        self.block.add(key, word, value, hash);
+        self.last_word = word;
+        if alone { self.finish_block() } else { Ok(()) }
+    }
+
+    /// Writes the block whose one entry has its head in the builder and its value here, without a
+    /// copy between.
+    fn write_single(&mut self, value: &[u8]) -> Result<()> {
+        let head = self.block.head();
+        let raw_len = head.len() + value.len() + SINGLE_ENTRY_TAIL.len();
+        let parts = [head, value, &SINGLE_ENTRY_TAIL];
+        let align = self.options.align_pages;
+        let (address, padding) = self.sink.write_block(PLAIN, raw_len, &parts, align)?;
+        self.block.clear();
+        self.data_block_written(address, padding);
+        Ok(())
+    }
+
+    fn finish_block(&mut self) -> Result<()> {
+        if self.block.is_empty() {
+            return Ok(());
+        }
+        let raw = self.block.finish();
+        let raw_len = raw.len();
+        let (kind, stored) = self.compressor.compress(raw);
+        let align = self.options.align_pages;
+        let (address, padding) = self.sink.write_block(kind, raw_len, &[stored], align)?;
+        self.block.clear();
+        self.data_block_written(address, padding);
+        Ok(())
+    }
+
+    fn data_block_written(&mut self, address: BlockAddress, padding: u64) {
+        debug_assert!(
+            self.pending.is_none(),
+            "a block was written before the last was indexed"
+        );
+        self.pending = Some(address);
+        self.properties.data_blocks += 1;
+        self.properties.padding_bytes += padding;
+    }
+
+    fn index_pending(&mut self, next: Option<&[u8]>) {
+        if let Some(address) = self.pending.take() {
+            let separator = separator(self.block.last_key(), self.last_word, next);
+            self.index.add_block(&separator, address);
+        }
+    }
+
+    /// Writes filter and index partitions side by side and gives the raw top index.
+    fn write_partitions(&mut self) -> Result<Vec<u8>> {
+        let empty = IndexBuilder::new(self.options.partition_bytes, 0);
+        let partitions = std::mem::replace(&mut self.index, empty).finish();
+        self.properties.partitions = partitions.len() as u64;
+        let mut top = BlockBuilder::new(1, false);
+        let mut value = Vec::new();
+        for partition in partitions {
+            let filter = match partition.filter.len() {
+                0 => BlockAddress::default(),
+                len => self.write_block(PLAIN, len, &[&partition.filter])?,
+            };
+            let len = partition.index.len();
+            let index = self.write_block(PLAIN, len, &[&partition.index])?;
+            value.clear();
+            index.put(&mut value);
+            filter.put(&mut value);
+            top.add(&partition.separator.0, partition.separator.1, &value, 0);
+        }
+        Ok(top.finish().to_vec())
+    }
+
+    fn write_block(&mut self, kind: u8, raw_len: usize, parts: &[&[u8]]) -> Result<BlockAddress> {
+        let align = self.options.align_pages;
+        self.sink
+            .write_block(kind, raw_len, parts, align)
+            .map(|(address, _)| address)
+    }
+
+    fn count(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) {
+        let properties = &mut self.properties;
+        if properties.entries == 0 {
+            properties.smallest_key = key.to_vec();
+        }
+        properties.entries += 1;
+        properties.deletes += u64::from(trailer.kind() == RecordKind::Delete);
+        properties.raw_key_bytes += key.len() as u64;
+        properties.raw_value_bytes += value.len() as u64;
+        let sequence = trailer.sequence();
+        properties.smallest_sequence = properties.smallest_sequence.min(sequence);
+        properties.largest_sequence = properties.largest_sequence.max(sequence);
+    }
+
+    fn complete_properties(&mut self) {
+        self.properties.largest_key = self.block.last_key().to_vec();
+        if self.properties.entries == 0 {
+            self.properties.smallest_sequence = Sequence::ZERO;
+        }
+    }
+}
+
+fn summary(properties: &Properties, file_bytes: u64) -> TableSummary {
+    let it = properties.clone();
+    TableSummary {
+        entries: it.entries,
+        deletes: it.deletes,
+        file_bytes,
+        raw_key_bytes: it.raw_key_bytes,
+        raw_value_bytes: it.raw_value_bytes,
+        smallest_key: it.smallest_key,
+        largest_key: it.largest_key,
+        smallest_sequence: it.smallest_sequence,
+        largest_sequence: it.largest_sequence,
+        data_blocks: it.data_blocks,
+        partitions: it.partitions,
+        padding_bytes: it.padding_bytes,
+    }
+}
+
+/// Gathers bytes into page-aligned chunks.
+struct Sink {
+    file: Arc<File>,
+    chunk: Buffer,
+    filled: usize,
+    /// Bytes taken so far, in the chunk included.
+    position: u64,
+}
+
+impl Sink {
+    fn new(file: Arc<File>) -> Self {
+        Self {
+            file,
+            chunk: Buffer::zeroed(CHUNK_BYTES),
+            filled: 0,
+            position: 0,
+        }
+    }
+
+    fn place(&self) -> Place {
+        self.file.place(self.position)
+    }
+
+    fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            let len = bytes.len().min(CHUNK_BYTES - self.filled);
+            self.chunk[self.filled..self.filled + len].copy_from_slice(&bytes[..len]);
+            bytes = &bytes[len..];
+            self.advance(len)?;
+        }
+        Ok(())
+    }
+
+    fn pad(&mut self, len: u64) -> Result<()> {
+        const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
+        self.write(&ZEROS[..len as usize])
+    }
+
+    fn pad_to_page(&mut self) -> Result<()> {
+        self.pad(self.position.next_multiple_of(PAGE) - self.position)
+    }
+
+    fn advance(&mut self, len: usize) -> Result<()> {
+        self.filled += len;
+        self.position += len as u64;
+        if self.filled == CHUNK_BYTES {
+            self.flush()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Writes the chunk, which ends at a page.
+    fn flush(&mut self) -> Result<()> {
+        if self.filled == 0 {
+            return Ok(());
+        }
+        let offset = self.position - self.filled as u64;
+        let mut chunk = std::mem::take(&mut self.chunk);
+        chunk.set_view(0..self.filled);
+        let (mut chunk, result) = self.file.write(offset, chunk);
+        if chunk.capacity() == CHUNK_BYTES {
+            chunk.set_view(0..CHUNK_BYTES);
+            self.chunk = chunk;
+        } else {
+            self.chunk = Buffer::zeroed(CHUNK_BYTES);
+        }
+        self.filled = 0;
+        result
+    }
+
+    /// Pads as placement wants, writes the parts and the trailer; the padding is given beside the
+    /// address.
+    fn write_block(
+        &mut self,
+        kind: u8,
+        raw_len: usize,
+        parts: &[&[u8]],
+        align_pages: bool,
+    ) -> Result<(BlockAddress, u64)> {
+        let stored: usize = parts.iter().map(|part| part.len()).sum();
+        let len = stored + BLOCK_TRAILER_BYTES;
+        let offset = place_block(self.position, len as u64, align_pages);
+        let padding = offset - self.position;
+        self.pad(padding)?;
+        let mut trailer = [0; BLOCK_TRAILER_BYTES];
+        trailer[0] = kind;
+        trailer[1..5].copy_from_slice(&(raw_len as u32).to_le_bytes());
+        let place = self.place();
+        let sum = match *parts {
+            [part] => checksum_parts(&place, &[part, &trailer[..5]]),
+            [head, value, tail] => checksum_parts(&place, &[head, value, tail, &trailer[..5]]),
+            _ => unreachable!("a block is written in one part or three"),
+        };
+        trailer[5..].copy_from_slice(&sum.to_le_bytes());
+        for part in parts {
+            self.write(part)?;
+        }
+        self.write(&trailer)?;
+        Ok((
+            BlockAddress {
+                offset,
+                len: len as u32,
+            },
+            padding,
+        ))
+    }
+}

@@ -1,0 +1,106 @@
+//! What the block cache keeps, counts and gives back, and what a look-up reads.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use support::*;
+use thermocline_foundation::Sequence;
+use thermocline_table::{
+    BlockCache, BlockClass, CacheCounts, Compression, TableOptions, TableReader, TableWriter,
+};
+
+fn table(
+    driver: &Arc<FailingDriver>,
+    entries: u64,
+    capacity_bytes: u64,
+) -> (Arc<TableReader>, Arc<BlockCache>) {
+    let file = driver.file();
+    let options = TableOptions {
+        compression: Compression::None,
+        ..TableOptions::default()
+    };
+    let mut writer = TableWriter::new(Arc::clone(&file), options);
+    for n in 0..entries {
+        writer
+            .add(format!("user{n:020}").as_bytes(), put(n), &[n as u8; 1000])
+            .unwrap();
+    }
+    writer.finish().unwrap();
+    let cache = Arc::new(BlockCache::new(capacity_bytes));
+    (
+        Arc::new(TableReader::open(file, Arc::clone(&cache)).unwrap()),
+        cache,
+    )
+}
+
+#[test]
+fn a_lookup_reads_one_block_where_partitions_are_cached_and_none_where_it_is() {
+    let driver = FailingDriver::new();
+    let (table, cache) = table(&driver, 2000, 64 << 20);
+    let reads = |key: &str| {
+        let before = driver.reads.load(Relaxed);
+        let got = table.get(key.as_bytes(), Sequence::MAX).unwrap();
+        (driver.reads.load(Relaxed) - before, got.is_some())
+    };
+    let key = |n: u64| format!("user{n:020}");
+    assert_eq!(reads(&key(0)), (3, true));
+    assert_eq!(reads(&key(0)), (0, true));
+    assert_eq!(reads(&key(20)), (1, true));
+    assert_eq!(reads(&format!("{}x", key(0))), (0, false));
+    let count = |class| cache.counts(class);
+    assert_eq!(
+        count(BlockClass::Filter),
+        CacheCounts { hits: 3, misses: 1 }
+    );
+    assert_eq!(count(BlockClass::Index), CacheCounts { hits: 2, misses: 1 });
+    assert_eq!(count(BlockClass::Data), CacheCounts { hits: 1, misses: 2 });
+}
+
+#[test]
+fn a_value_is_a_slice_of_its_block_and_outlives_the_cache() {
+    let driver = FailingDriver::new();
+    let (table, cache) = table(&driver, 100, 64 << 20);
+    let key = format!("user{:020}", 5);
+    let (_, a) = table.get(key.as_bytes(), Sequence::MAX).unwrap().unwrap();
+    let (_, b) = table.get(key.as_bytes(), Sequence::MAX).unwrap().unwrap();
+    assert_eq!(a.as_ptr(), b.as_ptr());
+    cache.clear();
+    drop((table, cache));
+    assert!(a.iter().all(|byte| *byte == 5) && a.len() == 1000);
+}
+
+#[test]
+fn the_cache_stays_within_its_capacity_and_follows_when_that_changes() {
+    let driver = FailingDriver::new();
+    let (table, cache) = table(&driver, 5000, 1 << 20);
+    let touch_all = || {
+        for n in 0..5000u64 {
+            let key = format!("user{n:020}");
+            assert!(table.get(key.as_bytes(), Sequence::MAX).unwrap().is_some());
+            assert!(cache.memory_bytes() <= cache.capacity_bytes());
+        }
+    };
+    touch_all();
+    assert!(cache.memory_bytes() > 900 << 10);
+    cache.set_capacity(128 << 10);
+    assert!(cache.memory_bytes() <= 128 << 10);
+    touch_all();
+    cache.set_capacity(16 << 20);
+    touch_all();
+    touch_all();
+    // Five megabytes of entries, in blocks of exact size.
+    let memory = cache.memory_bytes();
+    assert!((5_100_000..5_600_000).contains(&memory), "{memory}");
+}
+
+#[test]
+fn the_pinned_top_index_is_small() {
+    let driver = FailingDriver::new();
+    let (table, _) = table(&driver, 20_000, 1 << 20);
+    // One partition for about 500 keys of 1 KB, some 40 bytes each.
+    assert!(table.properties().partitions > 5);
+    assert!(table.memory_bytes() < 6000, "{}", table.memory_bytes());
+    assert!(table.file_bytes() < 22_000_000, "{}", table.file_bytes());
+}
