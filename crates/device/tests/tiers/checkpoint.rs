@@ -56,17 +56,47 @@ fn checkpoint_in_memory_is_a_database_of_its_own() {
 }
 
 #[test]
-fn checkpoint_on_a_file_system_is_a_database_of_its_own() {
-    let directory = tempfile::tempdir().unwrap();
+fn checkpoint_on_a_file_system_shares_the_tables_blocks() {
+    use std::os::unix::fs::MetadataExt;
+    for driver in ["posix", "direct"] {
+        let directory = tempfile::tempdir().unwrap();
+        let home = directory.path().join("db");
+        let spec = |index: usize| TierSpec {
+            path: home.join(format!("tier-{index}")),
+            capacity: ByteSize::gib(1),
+            driver: driver.to_owned(),
+        };
+        let specs = [spec(0), spec(1)];
+        let devices = SystemDevices::default();
+        match TieredFiles::create(&devices, &home, &specs, policy()) {
+            // Some file systems under a temporary directory have no direct I/O.
+            Err(error) if driver == "direct" && error.kind() == ErrorKind::Invalid => continue,
+            made => {
+                let files = made.unwrap();
+                let number = add(&files, TABLE, 8192).unwrap();
+                let target = directory.path().join("copy");
+                files
+                    .create_checkpoint(&devices, &target, &[number])
+                    .unwrap();
+                let name = format!("{number}.table");
+                let [old, new] = [specs[0].path.join(&name), target.join("tier-0").join(&name)];
+                let ino = |path: &std::path::Path| path.symlink_metadata().unwrap().ino();
+                assert_eq!(ino(&old), ino(&new), "linked, not copied");
+            }
+        }
+        check(
+            &devices,
+            &directory.path().join("other"),
+            &other(&directory, driver),
+        );
+    }
+}
+
+fn other(directory: &tempfile::TempDir, driver: &str) -> Vec<TierSpec> {
     let spec = |index: usize| TierSpec {
-        path: directory.path().join(format!("db/tier-{index}")),
+        path: directory.path().join(format!("other/tier-{index}")),
         capacity: ByteSize::gib(1),
-        driver: "posix".to_owned(),
+        driver: driver.to_owned(),
     };
-    let specs = [spec(0), spec(1)];
-    check(
-        &SystemDevices::default(),
-        &directory.path().join("db"),
-        &specs,
-    );
+    vec![spec(0), spec(1)]
 }

@@ -323,3 +323,32 @@ fn batches_and_pending_reads_over_two_tiers_come_back_in_order() {
         .collect();
     assert_eq!(whole, content(two, 9000), "the last one is short");
 }
+
+#[test]
+fn overlapping_writes_all_arrive_and_a_failed_one_is_told() {
+    use crate::simulated::{Fault, SimulatedDevices};
+    let devices = SimulatedDevices::new(Fault::None);
+    let files = create(&devices, 1).unwrap();
+    let file = files.create_file(TABLE, 0).unwrap();
+    let bytes = content(file.number(), 20 * 512);
+    let mut writes = file.start_writes(3).unwrap();
+    for (index, chunk) in bytes.chunks(512).enumerate() {
+        writes
+            .write(index as u64 * 512, Buffer::copy_of(chunk))
+            .unwrap();
+    }
+    writes.finish().unwrap();
+    assert_eq!(*file.read(0, bytes.len()).unwrap(), bytes[..]);
+
+    devices.set_fault(Fault::Once(1));
+    let mut writes = file.start_writes(2).unwrap();
+    let results: Vec<_> = (0..5u64)
+        .map(|index| writes.write(index * 512, Buffer::zeroed(512)))
+        .collect();
+    let error = results[4].as_ref().unwrap_err();
+    assert_says(
+        error,
+        &["write 512 bytes at 512 of", ".table", "tier 0", "/mnt/0"],
+    );
+    assert_eq!(writes.finish().unwrap_err().to_string(), error.to_string());
+}

@@ -55,8 +55,12 @@ pub fn content(number: FileNumber, len: usize) -> Vec<u8> {
 
 /// Writes and syncs `len` bytes that follow from the file's number.
 pub fn fill(file: &File, len: usize) -> Result<()> {
-    file.write(0, Buffer::copy_of(&content(file.number(), len)))
-        .1?;
+    let mut buffer = Buffer::zeroed(len.next_multiple_of(file.alignment()));
+    buffer[..len].copy_from_slice(&content(file.number(), len));
+    file.write(0, buffer).1?;
+    if !len.is_multiple_of(file.alignment()) {
+        file.truncate(len as u64)?;
+    }
     file.sync()
 }
 
