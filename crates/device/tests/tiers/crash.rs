@@ -1,0 +1,247 @@
+//! Power cuts at every operation of a life: creation, publishing, moving, recycling, deleting,
+//! closing, reopening.
+
+use crate::simulated::{Fate, Fault, SimulatedDevices};
+use crate::support::*;
+use std::collections::{BTreeMap, BTreeSet};
+use thermocline_device::{Error, ErrorKind, FileKind, Result, TierIndex, TieredFiles};
+use thermocline_foundation::FileNumber;
+
+/// What the program was told, and so may rely on.
+#[derive(Debug, Default)]
+struct Acknowledged {
+    created: bool,
+    /// Published files and their kinds.
+    files: BTreeMap<FileNumber, FileKind>,
+    deleted: BTreeSet<FileNumber>,
+    /// What is being done to a file now: it may show as before or as after.
+    uncertain: BTreeSet<FileNumber>,
+    /// Every number ever given out.
+    numbers: BTreeSet<FileNumber>,
+}
+
+const LEN: usize = 5 * 512;
+
+impl Acknowledged {
+    fn add(
+        &mut self,
+        files: &TieredFiles,
+        context: thermocline_device::FileContext,
+    ) -> Result<FileNumber> {
+        let file = files.create_file(context, LEN as u64)?;
+        assert!(
+            self.numbers.insert(file.number()),
+            "number {} was used before",
+            file.number()
+        );
+        fill(&file, LEN)?;
+        self.uncertain.insert(file.number());
+        files.publish(&[file.number()])?;
+        self.settle(file.number(), Some(context.kind));
+        Ok(file.number())
+    }
+
+    fn delete(&mut self, files: &TieredFiles, number: FileNumber) -> Result<()> {
+        self.uncertain.insert(number);
+        files.delete_files(&[number])?;
+        self.settle(number, None);
+        Ok(())
+    }
+
+    fn settle(&mut self, number: FileNumber, kind: Option<FileKind>) {
+        self.uncertain.remove(&number);
+        match kind {
+            Some(kind) => drop(self.files.insert(number, kind)),
+            None => {
+                self.files.remove(&number);
+                self.deleted.insert(number);
+            }
+        }
+    }
+}
+
+/// A life, up to the failure.
+fn live(devices: &SimulatedDevices, known: &mut Acknowledged) -> Result<()> {
+    if !known.created {
+        create(devices, 2)?.close()?;
+        known.created = true;
+    }
+    let files = open(devices)?;
+    files.set_map_compact_bytes_min(40 << 10);
+    let tables = (0..3)
+        .map(|_| known.add(&files, TABLE))
+        .collect::<Result<Vec<_>>>()?;
+    let log = known.add(&files, LOG)?;
+    files.migrate(tables[0], TierIndex(1), &mut |_| {})?;
+    known.uncertain.insert(tables[1]);
+    files.reclassify(tables[1], FileKind::Table { level: 3 })?;
+    known.settle(tables[1], Some(FileKind::Table { level: 3 }));
+    let unpublished = files.create_file(TABLE, LEN as u64)?;
+    assert!(known.numbers.insert(unpublished.number()));
+    known.delete(&files, tables[2])?;
+    known.uncertain.insert(log);
+    let recycled = files.recycle(log, LOG)?;
+    assert!(
+        known.numbers.insert(recycled.number()),
+        "recycled into a used number"
+    );
+    known.settle(log, None);
+    fill(&recycled, LEN)?;
+    known.uncertain.insert(recycled.number());
+    files.publish(&[recycled.number()])?;
+    known.settle(recycled.number(), Some(FileKind::Log));
+    files.migrate(tables[0], TierIndex(0), &mut |_| {})?;
+    files.close()
+}
+
+/// Opens and compares; twice, because opening must not change what is there.
+fn check(devices: &SimulatedDevices, known: &Acknowledged, what: &str) -> Result<()> {
+    for _ in 0..2 {
+        let files = open(devices)?;
+        let found: BTreeMap<_, _> = files
+            .files()
+            .into_iter()
+            .map(|file| (file.number, file))
+            .collect();
+        for (number, kind) in &known.files {
+            if known.uncertain.contains(number) {
+                continue;
+            }
+            let file = found
+                .get(number)
+                .unwrap_or_else(|| panic!("{what}: {number} is lost"));
+            assert_eq!(file.kind, *kind, "{what}");
+        }
+        for (number, file) in &found {
+            assert!(!known.deleted.contains(number), "{what}: {number} is back");
+            assert!(
+                known.files.contains_key(number) || known.uncertain.contains(number),
+                "{what}: {number} was never published"
+            );
+            assert_content(&files, *number, LEN);
+            let name = format!("{number}.{}", file.kind.extension());
+            let here = |tier| names(devices, &tier_path(tier)).contains(&name);
+            assert_eq!(
+                [here(0), here(1)].map(usize::from).iter().sum::<usize>(),
+                1,
+                "{what}"
+            );
+        }
+        let on_disk = [names(devices, &tier_path(0)), names(devices, &tier_path(1))].concat();
+        let data = on_disk
+            .iter()
+            .filter(|name| *name != "TIER" && !name.ends_with(".map"));
+        assert_eq!(
+            data.count(),
+            found.len(),
+            "{what}: leftovers in {on_disk:?}"
+        );
+        let maps = on_disk.iter().filter(|name| name.ends_with(".map")).count();
+        assert_eq!(maps, 1, "{what}: {on_disk:?}");
+        let fresh = files.create_file(TABLE, 0)?;
+        assert!(
+            !known.numbers.contains(&fresh.number()),
+            "{what}: a number is used again"
+        );
+    }
+    Ok(())
+}
+
+/// A creation that the power cut short leaves a database or none; never one that cannot be told.
+fn check_creation(devices: &SimulatedDevices, what: &str) {
+    match open(devices) {
+        Ok(files) => assert_eq!(files.files(), [], "{what}"),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{what}: {error}"),
+    }
+}
+
+fn fates(seed: u64) -> [Fate; 5] {
+    [
+        Fate::Kept,
+        Fate::Lost,
+        Fate::Any(seed),
+        Fate::Any(seed + 1),
+        Fate::Any(seed + 2),
+    ]
+}
+
+#[test]
+fn power_cut_at_every_operation_keeps_what_was_acknowledged() {
+    let all = SimulatedDevices::new(Fault::None);
+    live(&all, &mut Acknowledged::default()).unwrap();
+    let changes = all.changes();
+    assert!(changes > 100, "{changes}");
+    for after in 0..changes {
+        let devices = SimulatedDevices::new(Fault::PowerCut(after));
+        let mut known = Acknowledged::default();
+        live(&devices, &mut known).unwrap_err();
+        assert!(devices.is_dead());
+        for fate in fates(after * 16) {
+            let what = format!("cut after {after} of {changes}, {fate:?}");
+            let restarted = devices.after_power_cut(fate);
+            if known.created {
+                check(&restarted, &known, &what).unwrap_or_else(|e| panic!("{what}: {e}"));
+            } else {
+                check_creation(&restarted, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn power_cuts_during_recovery_are_recovered_from() {
+    let all = SimulatedDevices::new(Fault::None);
+    live(&all, &mut Acknowledged::default()).unwrap();
+    for after in (40..all.changes()).step_by(7) {
+        let devices = SimulatedDevices::new(Fault::PowerCut(after));
+        let mut known = Acknowledged::default();
+        live(&devices, &mut known).unwrap_err();
+        if !known.created {
+            continue;
+        }
+        for again in 0.. {
+            let once = devices.after_power_cut(Fate::Any(after));
+            once.set_fault(Fault::PowerCut(again));
+            let opened = open(&once).is_ok();
+            let twice = once.after_power_cut(Fate::Any(after + again));
+            twice.set_fault(Fault::PowerCut(again / 2));
+            let _cut_or_not = open(&twice);
+            let what = format!("cut after {after}, then {again}, then {}", again / 2);
+            let last = twice.after_power_cut(Fate::Any(again));
+            check(&last, &known, &what).unwrap_or_else(|e| panic!("{what}: {e}"));
+            if opened && !once.is_dead() {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn an_error_at_any_operation_leaves_a_database_that_opens() {
+    let all = SimulatedDevices::new(Fault::None);
+    live(&all, &mut Acknowledged::default()).unwrap();
+    for after in 0..all.changes() {
+        let devices = SimulatedDevices::new(Fault::Once(after));
+        let mut known = Acknowledged::default();
+        let result: Result<(), Error> = live(&devices, &mut known);
+        if !known.created {
+            assert!(result.is_err());
+            check_creation_after_error(&devices, after);
+            continue;
+        }
+        let what = format!("error after {after}: {result:?}");
+        check(&devices, &known, &what).unwrap_or_else(|e| panic!("{what}: {e}"));
+    }
+}
+
+/// Creation either removed all it made or, where it was the removal that could not be, left what it
+/// can name.
+fn check_creation_after_error(devices: &SimulatedDevices, after: u64) {
+    match create(devices, 2) {
+        Ok(files) => assert_eq!(files.files(), []),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{after}: {error}");
+            assert!(open(devices).is_ok(), "{after}: {error}");
+        }
+    }
+}

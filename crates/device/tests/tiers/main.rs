@@ -1,0 +1,14 @@
+//! The namespace of files over tiers, from its journal up: what it keeps, what it refuses, and what
+//! is left of it after a power cut at every single operation.
+#![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
+
+mod checkpoint;
+mod crash;
+mod golden;
+mod journal;
+mod migration;
+mod namespace;
+mod refusals;
+mod rot;
+mod simulated;
+mod support;

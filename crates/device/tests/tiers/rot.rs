@@ -1,0 +1,95 @@
+//! Every byte of the metadata flipped: reported, or harmless; never another answer.
+
+use crate::golden::bytes_of;
+use crate::support::*;
+use thermocline_device::{
+    Buffer, Driver, ErrorKind, FileInfo, MemoryDevices, Operation, TierIndex, TieredFiles,
+};
+
+fn database() -> (MemoryDevices, Vec<FileInfo>) {
+    let devices = MemoryDevices::new();
+    let files = create(&devices, 2).unwrap();
+    let numbers: Vec<_> = (0..4).map(|_| add(&files, TABLE, 600).unwrap()).collect();
+    files
+        .migrate(numbers[0], TierIndex(1), &mut |_| {})
+        .unwrap();
+    files.delete_files(&numbers[1..2]).unwrap();
+    let all = files.files();
+    files.close().unwrap();
+    (devices, all)
+}
+
+/// Flips each byte of a file in turn and opens for reading; returns how many flips were reported.
+fn sweep(path: &std::path::Path, name: &str, step: usize) -> (usize, usize) {
+    let (devices, expected) = database();
+    let driver = devices.directory(path).unwrap();
+    let whole = bytes_of(&driver, name);
+    let mut reported = 0;
+    let positions = (0..whole.len()).step_by(step);
+    let tried = positions.len();
+    for at in positions {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        replace(&driver, name, &bytes);
+        match TieredFiles::open(&devices, &home(), None, policy(), true) {
+            Ok(files) => assert_eq!(files.files(), expected, "byte {at} of {name}"),
+            Err(error) => {
+                reported += 1;
+                assert_eq!(
+                    error.kind(),
+                    ErrorKind::Corrupt,
+                    "byte {at} of {name}: {error}"
+                );
+                assert_says(&error, &[name, "damaged"]);
+            }
+        }
+    }
+    (reported, tried)
+}
+
+fn replace(driver: &dyn Driver, name: &str, bytes: &[u8]) {
+    driver.delete(name).unwrap();
+    let file = driver.create(name).unwrap();
+    let buffer = Buffer::copy_of(bytes);
+    driver
+        .execute(&file, Operation::Write { offset: 0, buffer })
+        .result
+        .unwrap();
+}
+
+#[test]
+fn rot_in_a_tier_identity_is_harmless() {
+    let (reported, tried) = sweep(&tier_path(1), "TIER", 1);
+    assert_eq!((reported, tried), (0, 8192), "there are two copies");
+}
+
+#[test]
+fn rot_in_the_home_file_is_reported() {
+    let (reported, tried) = sweep(&home(), "DATABASE", 1);
+    assert_eq!(reported, tried);
+}
+
+#[test]
+fn rot_in_the_file_map_is_reported() {
+    let (reported, tried) = sweep(&tier_path(0), "00000001.map", 1);
+    assert_eq!(reported, tried);
+}
+
+#[test]
+fn a_cut_off_home_file_or_identity_is_reported() {
+    let (devices, _) = database();
+    let driver = devices.directory(&home()).unwrap();
+    let whole = bytes_of(&driver, "DATABASE");
+    for len in 0..whole.len() {
+        replace(&driver, "DATABASE", &whole[..len]);
+        let error = open(&devices).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{len}");
+        assert_says(&error, &["/db/DATABASE", "backup"]);
+    }
+    replace(&driver, "DATABASE", &whole);
+    let driver = devices.directory(&tier_path(1)).unwrap();
+    replace(&driver, "TIER", &bytes_of(&driver, "TIER")[..100]);
+    let error = open(&devices).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert_says(&error, &["/mnt/1/TIER", "cut off", "restore"]);
+}
