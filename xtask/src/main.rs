@@ -1,1 +1,173 @@
-fn main() {}
+//! The project's own chores: `cargo xtask ci|test|tidy|golden`.
+//!
+//! What they are for: one command is exactly what continuous integration runs, so that nobody finds
+//! out about a rule from a server. The chores start `cargo` as a person would, print its output as
+//! it is, and end with one line that says how it went.
+//!
+//! Invariants:
+//! 1. `ci` runs every step even after one failed, and names all that failed.
+//! 2. The exit status is 0 only when every step passed; 2 for a command that does not exist.
+//! 3. No dependencies: a fresh clone runs its first check after a second of compilation.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "a chore of the workspace reads its sources and prints; nothing links it"
+)]
+
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const USAGE: &str = "\
+Usage: cargo xtask COMMAND
+
+  ci      everything continuous integration runs: fmt, tidy, clippy, test
+  test    all tests of the workspace; arguments after it go to cargo test
+  tidy    the house rules as checks (see STYLE.md)
+  golden  writes the golden files anew from the present formats; review the difference";
+
+/// The root of the workspace: the folder above this crate.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map_or_else(PathBuf::new, Path::to_path_buf)
+}
+
+/// Runs cargo with `arguments` in the workspace's root; true where it succeeds.
+fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> bool {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let status = Command::new(cargo)
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .current_dir(root())
+        .status();
+    match status {
+        Ok(status) => status.success(),
+        Err(error) => {
+            eprintln!("xtask: cannot start cargo: {error}; install it from https://rustup.rs");
+            false
+        }
+    }
+}
+
+/// The tests of the whole workspace.
+fn test(more: &[String]) -> bool {
+    let mut arguments = vec!["test", "--workspace", "--no-fail-fast"];
+    arguments.extend(more.iter().map(String::as_str));
+    cargo(&arguments, &[])
+}
+
+/// Runs the tidy checks and prints what they found.
+fn run_tidy() -> bool {
+    match tidy::check(&root()) {
+        Ok(report) => {
+            for finding in &report.findings {
+                println!("{finding}");
+            }
+            println!(
+                "tidy: {} files, {} findings",
+                report.files,
+                report.findings.len()
+            );
+            report.findings.is_empty()
+        }
+        Err(error) => {
+            eprintln!("xtask: cannot read the sources: {error}");
+            false
+        }
+    }
+}
+
+/// A step of `ci`: its name and what runs it.
+type Step<'a> = (&'static str, &'a dyn Fn() -> bool);
+
+/// Runs `steps` in order, all of them, and returns the names of those that failed.
+fn run_steps(steps: &[Step<'_>]) -> Vec<&'static str> {
+    let mut failed = Vec::new();
+    for (index, (name, step)) in steps.iter().enumerate() {
+        println!("== {}/{} {name}", index + 1, steps.len());
+        if !step() {
+            println!("== {name} failed");
+            failed.push(*name);
+        }
+    }
+    failed
+}
+
+fn ci() -> bool {
+    let clippy = [
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    let failed = run_steps(&[
+        ("fmt", &|| cargo(&["fmt", "--all", "--check"], &[])),
+        ("tidy", &run_tidy),
+        ("clippy", &|| cargo(&clippy, &[])),
+        ("test", &|| test(&[])),
+    ]);
+    if !failed.is_empty() {
+        println!("ci: failed: {}", failed.join(", "));
+    }
+    failed.is_empty()
+}
+
+fn golden() -> bool {
+    cargo(
+        &["test", "--workspace", "golden"],
+        &[("THERMOCLINE_BLESS", "1")],
+    )
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((command, more)) = arguments.split_first() else {
+        println!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let passed = match command.as_str() {
+        "ci" => ci(),
+        "test" => test(more),
+        "tidy" => run_tidy(),
+        "golden" => golden(),
+        "help" | "--help" | "-h" => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        other => {
+            eprintln!("xtask: there is no command '{other}'\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    println!(
+        "xtask {command}: {}",
+        if passed { "passed" } else { "FAILED" }
+    );
+    if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_runs_and_every_failure_is_named() {
+        let failed = run_steps(&[("one", &|| false), ("two", &|| true), ("three", &|| false)]);
+        assert_eq!(failed, ["one", "three"]);
+    }
+
+    #[test]
+    fn a_cargo_command_that_fails_is_a_failure() {
+        assert!(cargo(&["--version"], &[]));
+        assert!(!cargo(&["no-such-command-of-cargo"], &[]));
+    }
+}

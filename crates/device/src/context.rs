@@ -1,4 +1,5 @@
-//! What a file is and why it is made: all that placement may know of the program above (Keigo, section 4.4).
+//! What a file is and why it is made: all that placement may know of the program above (Keigo,
+//! section 4.4).
 
 use serde::Serialize;
 use std::fmt;
@@ -16,6 +17,8 @@ pub enum FileKind {
         /// The level.
         level: u8,
     },
+    /// The file map itself; only the namespace makes one.
+    Map,
 }
 
 impl FileKind {
@@ -25,6 +28,40 @@ impl FileKind {
             Self::Log => "log",
             Self::Manifest => "manifest",
             Self::Table { .. } => "table",
+            Self::Map => "map",
+        }
+    }
+
+    /// The kind that files with this extension have; tables come out as level 0.
+    pub fn from_extension(extension: &str) -> Option<Self> {
+        [
+            Self::Log,
+            Self::Manifest,
+            Self::Table { level: 0 },
+            Self::Map,
+        ]
+        .into_iter()
+        .find(|kind| kind.extension() == extension)
+    }
+
+    /// The durable form: kind and level.
+    pub fn code(self) -> [u8; 2] {
+        match self {
+            Self::Log => [1, 0],
+            Self::Manifest => [2, 0],
+            Self::Table { level } => [3, level],
+            Self::Map => [4, 0],
+        }
+    }
+
+    /// What [`FileKind::code`] wrote.
+    pub fn from_code(code: [u8; 2]) -> Option<Self> {
+        match code {
+            [1, 0] => Some(Self::Log),
+            [2, 0] => Some(Self::Manifest),
+            [3, level] => Some(Self::Table { level }),
+            [4, 0] => Some(Self::Map),
+            _ => None,
         }
     }
 }

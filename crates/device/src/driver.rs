@@ -25,6 +25,7 @@ use crate::buffer::Buffer;
 use crate::error::Result;
 use std::any::Any;
 use std::fmt::Debug;
+use std::path::Path;
 use std::sync::Arc;
 
 /// An open file of a driver. Only the driver that made it can use it.
@@ -168,4 +169,17 @@ pub trait Driver: Send + Sync + Debug {
 
     /// Carries out one request on the calling thread.
     fn execute(&self, file: &Handle, operation: Operation) -> Completion;
+
+    /// The directory on the host, where there is one.
+    fn host_directory(&self) -> Option<&Path> {
+        None
+    }
+
+    /// Gives the file `name` a second name, spelled the same, in the directory `into`, without
+    /// copying; `false` where the two directories cannot share a file. A name that is taken there
+    /// is an error. Both names then show one file: only files that are never written again should
+    /// be linked. Durable after `into.sync_directory()`.
+    fn try_link(&self, _name: &str, _into: &dyn Driver) -> Result<bool> {
+        Ok(false)
+    }
 }

@@ -1,24 +1,78 @@
 //! An open file of the namespace: where the crates above read and write.
 //!
-//! A `File` knows its number, its database and its tier, so that checksums can be bound ([`File::place`]) and errors
-//! can name it. Offsets and lengths of reads are free; the file rounds them out to the driver's alignment. Writes
-//! must be aligned by the caller, because rounding a write would overwrite neighbours.
+//! A `File` knows its number, its database and its tier, so that checksums can be bound
+//! ([`File::place`]) and errors can name it. Offsets and lengths of reads are free; the file rounds
+//! them out to the driver's alignment. Writes must be aligned by the caller, because rounding a
+//! write would overwrite neighbours.
+//!
+//! 1. Number and database never change. Tier and handle do, together, when the file migrates: a
+//!    call uses the pair that it found when it began, and the old copy stays readable until the
+//!    last such call is done.
+//! 2. Only files that are no longer written migrate, so no write can go to a copy left behind.
+//! 3. A length that cannot be is cut to the file's end before memory is taken for it.
+//!
+//! Threads: shared freely; no lock is taken but that of the tier's queue pool, and only by reads
+//! that overlap.
 
 use crate::buffer::{Buffer, PAGE_BYTES};
 use crate::context::FileKind;
-use crate::driver::{Driver, Handle, Operation};
+use crate::driver::{Completion, Driver, Handle, Operation};
 use crate::error::{Error, Result};
-use std::fmt;
+use crate::tier::{Tier, TierIndex};
+use arc_swap::ArcSwap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::{DatabaseId, FileNumber, Place};
 
-/// A tier by its place in the list, 0 being the fastest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TierIndex(pub u8);
+pub use crate::file_queue::{PendingRead, ReadAt, WriteStream, read_batch};
 
-impl fmt::Display for TierIndex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "tier {}", self.0)
+/// A read longer than this is checked against the file's length before its buffer is made.
+const UNCHECKED_READ_BYTES_MAX: usize = 1 << 20;
+
+/// Where a file's bytes are.
+#[derive(Debug)]
+pub(crate) struct Location {
+    pub(crate) tier: Arc<Tier>,
+    pub(crate) handle: Handle,
+}
+
+/// What messages and counters must know of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Label {
+    number: FileNumber,
+    kind: FileKind,
+}
+
+impl Location {
+    fn describe(&self, Label { number, kind }: Label) -> String {
+        format!("{number}.{} ({})", kind.extension(), self.tier.describe())
+    }
+
+    /// `error`, met while doing `action` ("read 16 bytes at 512 of"), with the file's name and
+    /// tier.
+    pub(crate) fn explain(&self, label: Label, action: &str, error: &Error) -> Error {
+        let file = self.describe(label);
+        Error::new(error.kind(), format!("cannot {action} {file}: {error}"))
+    }
+
+    /// Shows the bytes that the read of `span` was for, fewer where the file ends.
+    pub(crate) fn finish_read(
+        &self,
+        label: Label,
+        span: Span,
+        completion: Completion,
+    ) -> Result<Buffer> {
+        let Span {
+            start, skip, len, ..
+        } = span;
+        let got = completion.result.map_err(|error| {
+            let action = format!("read {len} bytes at {} of", start + skip as u64);
+            self.explain(label, &action, &error)
+        })?;
+        self.tier.counters(label.kind).count_read(got);
+        let mut buffer = completion.buffer;
+        buffer.set_view(skip.min(got)..(skip + len).min(got));
+        Ok(buffer)
     }
 }
 
@@ -27,14 +81,14 @@ impl fmt::Display for TierIndex {
 pub struct File {
     database: DatabaseId,
     number: FileNumber,
-    kind: FileKind,
-    tier: TierIndex,
-    driver: Arc<dyn Driver>,
-    handle: Handle,
+    kind: AtomicU16,
+    location: ArcSwap<Location>,
+    /// Bytes that the file takes, for the capacity account; shared with the namespace.
+    extent: Arc<AtomicU64>,
 }
 
 impl File {
-    /// Wraps an open handle. For the namespace, and for tests of formats that need one file and no namespace.
+    /// Wraps an open handle. For tests and tools that need one file and no namespace.
     pub fn new(
         database: DatabaseId,
         number: FileNumber,
@@ -43,7 +97,31 @@ impl File {
         driver: Arc<dyn Driver>,
         handle: Handle,
     ) -> Self {
-        Self { database, number, kind, tier, driver, handle }
+        let tier = Arc::new(Tier::detached(tier, driver));
+        Self::at(
+            database,
+            number,
+            kind,
+            Location { tier, handle },
+            Arc::default(),
+        )
+    }
+
+    /// A file of a namespace, which counts its bytes in `extent`.
+    pub(crate) fn at(
+        database: DatabaseId,
+        number: FileNumber,
+        kind: FileKind,
+        location: Location,
+        extent: Arc<AtomicU64>,
+    ) -> Self {
+        Self {
+            database,
+            number,
+            kind: AtomicU16::new(u16::from_le_bytes(kind.code())),
+            location: ArcSwap::from_pointee(location),
+            extent,
+        }
     }
 
     /// The file's number.
@@ -53,28 +131,60 @@ impl File {
 
     /// What the file holds.
     pub fn kind(&self) -> FileKind {
-        self.kind
+        let code = self.kind.load(Relaxed).to_le_bytes();
+        FileKind::from_code(code).expect("only codes of kinds are stored")
+    }
+
+    pub(crate) fn set_kind(&self, kind: FileKind) {
+        self.kind.store(u16::from_le_bytes(kind.code()), Relaxed);
     }
 
     /// Where the file lies now.
     pub fn tier(&self) -> TierIndex {
-        self.tier
+        self.location.load().tier.index()
+    }
+
+    /// Where the file's bytes are, fixed for one call.
+    pub(crate) fn location(&self) -> arc_swap::Guard<Arc<Location>> {
+        self.location.load()
+    }
+
+    /// From now on the file is read at `location`; reads under way finish where they began.
+    pub(crate) fn relocate(&self, location: Location) {
+        self.location.store(Arc::new(location));
     }
 
     /// What a checksum of bytes at `offset` is bound to.
     pub fn place(&self, offset: u64) -> Place {
-        Place { database: self.database, file: self.number, offset }
+        Place {
+            database: self.database,
+            file: self.number,
+            offset,
+        }
     }
 
     /// File, tier and directory, for messages: `00000012.table (tier 1, /mnt/slow)`.
     pub fn describe(&self) -> String {
-        let directory = self.driver.describe();
-        format!("{}.{} ({}, {directory})", self.number, self.kind.extension(), self.tier)
+        self.location.load().describe(self.label())
+    }
+
+    /// Number and kind, for messages and counters.
+    pub(crate) fn label(&self) -> Label {
+        Label {
+            number: self.number,
+            kind: self.kind(),
+        }
+    }
+
+    fn explain(&self, location: &Location, action: &str, error: &Error) -> Error {
+        location.explain(self.label(), action, error)
     }
 
     /// Length in bytes.
     pub fn len(&self) -> Result<u64> {
-        self.handle.len()
+        let location = self.location.load();
+        let len = location.handle.len();
+        len.map_err(|error| self.explain(&location, "tell the length of", &error))
     }
 
     /// The file holds no byte.
@@ -84,7 +194,11 @@ impl File {
 
     /// Reads exactly `len` bytes at `offset`; a file that ends before is damaged.
     pub fn read(&self, offset: u64, len: usize) -> Result<Buffer> {
-        let buffer = self.read_up_to(offset, len)?;
+        self.require(offset, len, self.read_up_to(offset, len)?)
+    }
+
+    /// `buffer` if it has all `len` bytes.
+    pub(crate) fn require(&self, offset: u64, len: usize, buffer: Buffer) -> Result<Buffer> {
         if buffer.len() < len {
             let why = format!("it ends after {} of {len} bytes", buffer.len());
             return Err(Error::corrupt(self.describe(), offset, why));
@@ -94,80 +208,132 @@ impl File {
 
     /// Reads `len` bytes at `offset`, fewer where the file ends.
     pub fn read_up_to(&self, offset: u64, len: usize) -> Result<Buffer> {
-        let alignment = self.driver.alignment() as u64;
-        let start = offset - offset % alignment;
-        let end = (offset + len as u64).next_multiple_of(alignment);
-        let buffer = Buffer::zeroed((end - start) as usize);
-        let completion = self.driver.execute(&self.handle, Operation::Read { offset: start, buffer });
-        let got = completion.result?;
-        let skip = (offset - start) as usize;
-        let mut buffer = completion.buffer;
-        buffer.set_view(skip.min(got)..(skip + len).min(got));
-        Ok(buffer)
+        let location = self.location.load();
+        let span = self.span(&location, offset, len)?;
+        let operation = span.operation();
+        let completion = location.tier.driver().execute(&location.handle, operation);
+        location.finish_read(self.label(), span, completion)
     }
 
-    /// Writes the buffer's view at `offset`, both multiples of the driver's alignment ([`PAGE_BYTES`] always is),
-    /// and gives the buffer back.
+    /// What to read so as to show `len` bytes at `offset`.
+    pub(crate) fn span(&self, location: &Location, offset: u64, len: usize) -> Result<Span> {
+        let mut len = len;
+        if len > UNCHECKED_READ_BYTES_MAX || offset.checked_add(len as u64 + 4096).is_none() {
+            let end = location.handle.len();
+            let end = end.map_err(|error| self.explain(location, "tell the length of", &error))?;
+            len = len.min(usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX));
+        }
+        let alignment = location.tier.driver().alignment() as u64;
+        let skip = offset % alignment;
+        let start = offset - skip;
+        // An offset close to the largest number has no byte to read; the rounded length cannot
+        // overflow then.
+        let aligned_len = (skip + len as u64).next_multiple_of(alignment) as usize;
+        Ok(Span {
+            start,
+            aligned_len,
+            skip: skip as usize,
+            len,
+        })
+    }
+
+    /// Writes the buffer's view at `offset`, both multiples of the driver's alignment
+    /// ([`PAGE_BYTES`] always is), and gives the buffer back.
     pub fn write(&self, offset: u64, buffer: Buffer) -> (Buffer, Result<()>) {
-        let alignment = self.driver.alignment();
-        debug_assert!(offset.is_multiple_of(alignment as u64) && PAGE_BYTES.is_multiple_of(alignment));
-        let completion = self.driver.execute(&self.handle, Operation::Write { offset, buffer });
-        (completion.buffer, completion.result.map(drop))
+        let location = self.location.load();
+        self.count_write(&location, offset, &buffer);
+        let len = buffer.len();
+        let operation = Operation::Write { offset, buffer };
+        let completion = location.tier.driver().execute(&location.handle, operation);
+        let result = completion.result.map(drop);
+        (
+            completion.buffer,
+            result.map_err(|e| self.write_error(&location, offset, len, &e)),
+        )
+    }
+
+    /// Notes a write that is about to be submitted.
+    pub(crate) fn count_write(&self, location: &Location, offset: u64, buffer: &Buffer) {
+        let alignment = location.tier.driver().alignment();
+        debug_assert!(PAGE_BYTES.is_multiple_of(alignment));
+        debug_assert!(
+            offset.is_multiple_of(alignment as u64),
+            "an unaligned write"
+        );
+        debug_assert!(buffer.len().is_multiple_of(alignment), "an unaligned write");
+        location
+            .tier
+            .counters(self.kind())
+            .count_write(buffer.len());
+        self.extent.fetch_max(offset + buffer.len() as u64, Relaxed);
+    }
+
+    pub(crate) fn write_error(
+        &self,
+        location: &Location,
+        offset: u64,
+        len: usize,
+        error: &Error,
+    ) -> Error {
+        self.explain(
+            location,
+            &format!("write {len} bytes at {offset} of"),
+            error,
+        )
     }
 
     /// Makes every completed write durable.
     pub fn sync(&self) -> Result<()> {
-        self.driver.execute(&self.handle, Operation::Sync).result.map(drop)
+        let location = self.location.load();
+        location.tier.counters(self.kind()).count_sync();
+        let completion = location
+            .tier
+            .driver()
+            .execute(&location.handle, Operation::Sync);
+        completion
+            .result
+            .map(drop)
+            .map_err(|error| self.explain(&location, "sync", &error))
     }
 
     /// Reserves space up to `len` bytes; see [`crate::DriverFile::allocate`].
     pub fn allocate(&self, len: u64) -> Result<()> {
-        self.handle.allocate(len)
+        let location = self.location.load();
+        let result = location.handle.allocate(len);
+        result.map_err(|e| self.explain(&location, &format!("allocate {len} bytes of"), &e))?;
+        self.extent.fetch_max(len, Relaxed);
+        Ok(())
     }
 
     /// Cuts or extends the file.
     pub fn truncate(&self, len: u64) -> Result<()> {
-        self.handle.truncate(len)
+        let location = self.location.load();
+        let result = location.handle.truncate(len);
+        result.map_err(|e| self.explain(&location, &format!("cut to {len} bytes"), &e))?;
+        self.extent.store(len, Relaxed);
+        Ok(())
     }
 
     /// What offsets and lengths of writes must be multiples of.
     pub fn alignment(&self) -> usize {
-        self.driver.alignment()
+        self.location.load().tier.driver().alignment()
     }
 }
 
-/// One read of a batch.
-#[derive(Debug)]
-pub struct ReadAt<'a> {
-    /// The file.
-    pub file: &'a File,
-    /// Bytes from its start.
-    pub offset: u64,
-    /// How many bytes, exactly.
-    pub len: usize,
+/// A read rounded out to the driver's alignment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    start: u64,
+    aligned_len: usize,
+    skip: usize,
+    len: usize,
 }
 
-/// Carries out all reads, on any files of any tiers, as parallel as the devices like; results in the order of `reads`.
-pub fn read_batch(reads: &[ReadAt<'_>]) -> Vec<Result<Buffer>> {
-    reads.iter().map(|read| read.file.read(read.offset, read.len)).collect()
-}
-
-/// A read under way; see [`File::start_read`].
-#[derive(Debug)]
-pub struct PendingRead {
-    result: Result<Buffer>,
-}
-
-impl PendingRead {
-    /// Waits for the read to finish.
-    pub fn wait(self) -> Result<Buffer> {
-        self.result
-    }
-}
-
-impl File {
-    /// Starts reading up to `len` bytes at `offset` (fewer where the file ends), to be waited for later: read-ahead.
-    pub fn start_read(&self, offset: u64, len: usize) -> PendingRead {
-        PendingRead { result: self.read_up_to(offset, len) }
+impl Span {
+    pub(crate) fn operation(self) -> Operation {
+        Operation::Read {
+            offset: self.start,
+            buffer: Buffer::zeroed(self.aligned_len),
+        }
     }
 }

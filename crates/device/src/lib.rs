@@ -1,7 +1,9 @@
-//! Tiered files: one namespace of files over an ordered list of storage tiers, fastest first (Keigo, section 4).
+//! Tiered files: one namespace of files over an ordered list of storage tiers, fastest first
+//! (Keigo, section 4).
 //!
-//! The crate knows nothing of keys, tables or logs. Its user says of each file what it is and why it is made
-//! ([`FileContext`]); a placement policy turns that into a tier. It can be used without the engine.
+//! The crate knows nothing of keys, tables or logs. Its user says of each file what it is and why
+//! it is made ([`FileContext`]); a placement policy turns that into a tier. It can be used without
+//! the engine.
 //!
 //! ```text
 //!   TieredFiles     create, open, publish, move, delete; capacity by tier and kind
@@ -16,9 +18,23 @@ pub mod driver;
 pub mod drivers;
 pub mod error;
 pub mod file;
+pub mod file_map;
+pub mod file_queue;
+pub mod identity;
+pub mod journal;
+pub mod migration;
+pub mod placement;
+mod small_file;
+pub mod tier;
+pub mod tiered_files;
 
 pub use buffer::Buffer;
 pub use context::{FileContext, FileKind, Origin};
 pub use driver::{Completion, Driver, DriverFile, Handle, Operation, Queue, Request};
+pub use drivers::DriverSpec;
 pub use error::{Error, ErrorKind, Result};
-pub use file::{File, PendingRead, ReadAt, TierIndex, read_batch};
+pub use file::{File, PendingRead, ReadAt, WriteStream, read_batch};
+pub use journal::{Journal, JournalEnd};
+pub use placement::{ByLevel, FileInfo, FillFirst, Placement, TierState};
+pub use tier::{Tier, TierIndex, TierSpec, TrafficTotals};
+pub use tiered_files::{Devices, MemoryDevices, SystemDevices, TierUsage, TieredFiles};

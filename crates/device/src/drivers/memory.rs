@@ -1,7 +1,10 @@
-//! A directory in memory: for tests, for tools that need no disk, and as the plainest reading of the contract.
+//! A directory in memory: for tests, for tools that need no disk, and as the plainest reading of
+//! the contract.
 //!
-//! Everything is "durable" at once; what a crash would lose is the business of the simulated driver.
+//! Everything is "durable" at once; what a crash would lose is the business of the simulated
+//! driver.
 
+use super::disk::check_name;
 use crate::buffer::Buffer;
 use crate::driver::{
     Completion, DirectoryLock, Driver, DriverFile, Entry, Handle, Operation, Queue, Request, Space,
@@ -11,6 +14,10 @@ use parking_lot::{Mutex, RwLock};
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// The longest file: far beyond what a test needs, far below what would exhaust a machine at once
+/// because an offset was garbage.
+const FILE_BYTES_MAX: u64 = 64 << 30;
 
 /// The driver. Clones share the directory, which is how a test reopens it.
 #[derive(Clone, Debug, Default)]
@@ -47,12 +54,20 @@ impl MemoryDriver {
     }
 
     fn find(&self, action: &str, name: &str) -> Result<Arc<MemoryFile>> {
-        self.directory.files.lock().get(name).cloned().ok_or_else(|| missing(action, name))
+        self.directory
+            .files
+            .lock()
+            .get(name)
+            .cloned()
+            .ok_or_else(|| missing(action, name))
     }
 }
 
 fn missing(action: &str, name: &str) -> Error {
-    Error::new(ErrorKind::NotFound, format!("cannot {action} {name}: no such file in memory"))
+    Error::new(
+        ErrorKind::NotFound,
+        format!("cannot {action} {name}: no such file in memory"),
+    )
 }
 
 impl DriverFile for MemoryFile {
@@ -61,14 +76,13 @@ impl DriverFile for MemoryFile {
     }
 
     fn allocate(&self, len: u64) -> Result<()> {
-        let mut bytes = self.bytes.write();
-        let len = (len as usize).max(bytes.len());
-        bytes.resize(len, 0);
-        Ok(())
+        extend(&mut self.bytes.write(), Some(len))
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
-        self.bytes.write().resize(len as usize, 0);
+        let mut bytes = self.bytes.write();
+        extend(&mut bytes, Some(len))?;
+        bytes.truncate(len as usize);
         Ok(())
     }
 
@@ -77,23 +91,41 @@ impl DriverFile for MemoryFile {
     }
 }
 
+/// Makes a file at least `end` bytes long; `None` is an end that has no number.
+fn extend(bytes: &mut Vec<u8>, end: Option<u64>) -> Result<()> {
+    let end = end
+        .filter(|end| *end <= FILE_BYTES_MAX)
+        .map(|end| end as usize);
+    let grown = end.map(|end| end.saturating_sub(bytes.len()));
+    match (end, grown.map(|grown| bytes.try_reserve(grown))) {
+        (Some(end), Some(Ok(()))) => {
+            let len = end.max(bytes.len());
+            bytes.resize(len, 0);
+            Ok(())
+        }
+        _ => {
+            let text = format!("cannot extend a file in memory beyond {FILE_BYTES_MAX} bytes");
+            Err(Error::new(ErrorKind::OutOfSpace, text))
+        }
+    }
+}
+
 impl MemoryFile {
     fn read(&self, offset: u64, view: &mut [u8]) -> usize {
         let bytes = self.bytes.read();
-        let start = bytes.len().min(offset as usize);
+        let start = (bytes.len() as u64).min(offset) as usize;
         let len = view.len().min(bytes.len() - start);
         view[..len].copy_from_slice(&bytes[start..start + len]);
         len
     }
 
-    fn write(&self, offset: u64, view: &[u8]) -> usize {
+    fn write(&self, offset: u64, view: &[u8]) -> Result<usize> {
         let mut bytes = self.bytes.write();
-        let (start, end) = (offset as usize, offset as usize + view.len());
-        if bytes.len() < end {
-            bytes.resize(end, 0);
+        if !view.is_empty() {
+            extend(&mut bytes, offset.checked_add(view.len() as u64))?;
+            bytes[offset as usize..][..view.len()].copy_from_slice(view);
         }
-        bytes[start..end].copy_from_slice(view);
-        view.len()
+        Ok(view.len())
     }
 }
 
@@ -109,12 +141,18 @@ impl Queue for MemoryQueue {
     fn submit(&mut self, requests: &mut Vec<Request>) {
         for request in requests.drain(..) {
             let completion = execute(&request.file, request.operation);
-            self.finished.push(Completion { tag: request.tag, ..completion });
+            self.finished.push(Completion {
+                tag: request.tag,
+                ..completion
+            });
         }
     }
 
     fn reap(&mut self, at_least: usize, completions: &mut Vec<Completion>) -> usize {
-        assert!(at_least <= self.finished.len(), "reaping more than is in flight");
+        assert!(
+            at_least <= self.finished.len(),
+            "reaping more than is in flight"
+        );
         let count = self.finished.len();
         completions.append(&mut self.finished);
         count
@@ -130,11 +168,15 @@ fn execute(file: &Handle, operation: Operation) -> Completion {
         unreachable!("a handle of another driver");
     };
     let (result, buffer) = match operation {
-        Operation::Read { offset, mut buffer } => (file.read(offset, &mut buffer), buffer),
+        Operation::Read { offset, mut buffer } => (Ok(file.read(offset, &mut buffer)), buffer),
         Operation::Write { offset, buffer } => (file.write(offset, &buffer), buffer),
-        Operation::Sync => (0, Buffer::default()),
+        Operation::Sync => (Ok(0), Buffer::default()),
     };
-    Completion { tag: 0, result: Ok(result), buffer }
+    Completion {
+        tag: 0,
+        result,
+        buffer,
+    }
 }
 
 impl Driver for MemoryDriver {
@@ -151,6 +193,7 @@ impl Driver for MemoryDriver {
     }
 
     fn create(&self, name: &str) -> Result<Handle> {
+        check_name("create", "memory", name)?;
         let mut files = self.directory.files.lock();
         if files.contains_key(name) {
             let text = format!("cannot create {name}: it exists in memory");
@@ -171,6 +214,7 @@ impl Driver for MemoryDriver {
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
+        check_name("rename to", "memory", to)?;
         let mut files = self.directory.files.lock();
         let file = files.remove(from).ok_or_else(|| missing("rename", from))?;
         files.insert(to.to_owned(), file);
@@ -181,7 +225,10 @@ impl Driver for MemoryDriver {
         let files = self.directory.files.lock();
         Ok(files
             .iter()
-            .map(|(name, file)| Entry { name: name.clone(), len: file.bytes.read().len() as u64 })
+            .map(|(name, file)| Entry {
+                name: name.clone(),
+                len: file.bytes.read().len() as u64,
+            })
             .collect())
     }
 
@@ -190,15 +237,24 @@ impl Driver for MemoryDriver {
     }
 
     fn space(&self) -> Result<Space> {
-        Ok(Space { total_bytes: u64::MAX / 2, free_bytes: u64::MAX / 2 })
+        Ok(Space {
+            total_bytes: u64::MAX / 2,
+            free_bytes: u64::MAX / 2,
+        })
     }
 
     fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
         if !self.directory.locked.lock().insert(name.to_owned()) {
-            return Err(Error::new(ErrorKind::Locked, format!("{name} in memory is locked")));
+            return Err(Error::new(
+                ErrorKind::Locked,
+                format!("{name} in memory is locked"),
+            ));
         }
         let directory = Arc::clone(&self.directory);
-        Ok(Box::new(MemoryLock { directory, name: name.to_owned() }))
+        Ok(Box::new(MemoryLock {
+            directory,
+            name: name.to_owned(),
+        }))
     }
 
     fn queue(&self, _depth: usize) -> Result<Box<dyn Queue>> {

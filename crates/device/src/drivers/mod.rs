@@ -1,5 +1,36 @@
-//! The drivers. `unsafe` of this crate lives below this module, nowhere else.
+//! The drivers: one contract (`driver.rs`), several ways to keep it.
+//!
+//! ```text
+//!   spec.rs        a driver by name, as configurations write it
+//!   posix.rs       files through the page cache          \  disk.rs  directory and transfers
+//!   direct.rs      O_DIRECT                              /  pool.rs  batches on threads
+//!   ring.rs        batches through io_uring                 (unsafe)
+//!   memory.rs      a directory in memory
+//!   emulated.rs    any of these, slowed down to a device model (model.rs, profiles.rs)
+//!   host_files.rs  files that are not the store's own: what a loader reads, what a tool writes
+//!   directories.rs making, removing and looking at directories
+//! ```
+//!
+//! `unsafe` of this crate lives below this module, nowhere else; today in `ring.rs` alone.
 
+pub mod direct;
+pub mod directories;
+mod disk;
+pub mod emulated;
+pub mod host_files;
 pub mod memory;
+pub mod model;
+mod pool;
+pub mod posix;
+pub mod profiles;
+mod ring;
+pub mod spec;
 
+pub use direct::{Batches, DirectDriver};
+pub use directories::{create_directory, directory_is_mount_point, remove_empty_directory};
+pub use emulated::EmulatedDriver;
 pub use memory::MemoryDriver;
+pub use model::DeviceModel;
+pub use posix::PosixDriver;
+pub use profiles::Profile;
+pub use spec::DriverSpec;

@@ -1,0 +1,311 @@
+//! The command line: what may be said, and what `--help` teaches.
+
+use crate::failure::{Failure, Result};
+use crate::output::Output;
+use clap::{Args, Parser, Subcommand, error::ErrorKind};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use thermocline::Tier;
+use thermocline_foundation::ByteSize;
+
+const EXAMPLES: &str = "\
+Examples:
+  thermocline try                                     see it work on this machine's own files
+  thermocline load --files /usr/share                 store every file under its path
+  thermocline --db /srv/store --tier /mnt/nvme:40GiB --tier /mnt/hdd:2TiB load --tsv dump.tsv
+  apt-cache dumpavail | thermocline load --deb822 -   store a package index
+  thermocline get /usr/share/common-licenses/MPL-2.0
+  thermocline scan --prefix /usr/share/doc/ --limit 5 --keys-only
+  thermocline stats --json";
+
+/// A key-value store for storage that is not all the same speed.
+#[derive(Debug, Parser)]
+#[command(name = "thermocline", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub database: Database,
+    /// What to do; `try` where nothing is said.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// Which database, and what it is made of where it does not exist yet.
+#[derive(Clone, Debug, Args)]
+pub struct Database {
+    /// The database's directory
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        default_value = "./thermocline-data"
+    )]
+    pub db: PathBuf,
+    /// A tier of a new database, repeatable, fastest first; or where a moved tier is now
+    ///
+    /// CAPACITY is how much of the device the store may use (10GiB); DRIVER is posix (the
+    /// default), direct, or emulated-PROFILE (emulated-gp3).
+    #[arg(long, global = true, value_name = "PATH:CAPACITY[:DRIVER]", value_parser = parse_tier)]
+    pub tier: Vec<Tier>,
+    /// Settings of a new database, in TOML; --tier goes before its tiers
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+fn parse_tier(text: &str) -> Result<Tier, String> {
+    Tier::parse(text).map_err(|error| error.to_string())
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a two-tier store of real files, use it, reopen it and check every value
+    Try(Try),
+    /// Store many records: files, tab-separated lines, JSON lines or package indexes
+    Load(Load),
+    /// Write a key's value to standard output, byte for byte; exit status 1 where there is none
+    Get(Get),
+    /// Store a value under a key
+    Put(Put),
+    /// Remove a key
+    Delete(Delete),
+    /// List records in key order
+    Scan(Scan),
+    /// Show levels, hit ratios and amplifications
+    Stats(Stats),
+    /// Show what lies on each tier and what each has served
+    Tiers(Stats),
+    /// Merge tables until nothing is left to merge
+    Compact(Compact),
+    /// Make a copy of the database as of now, sharing its files where it can
+    Checkpoint(Checkpoint),
+    /// Check every stored byte; exit status 0 only when all is well
+    Verify(Stats),
+}
+
+/// Arguments of `try`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  thermocline try /usr/share/doc --seconds 2")]
+pub struct Try {
+    /// Where the files come from
+    #[arg(value_name = "DIR", default_value = "/usr/share")]
+    pub from: PathBuf,
+    /// Load at most this many bytes of files
+    #[arg(long, value_name = "SIZE", default_value = "256MB")]
+    pub bytes: ByteSize,
+    /// How long to read, update and scan
+    #[arg(long, value_name = "N", default_value_t = 4.0, value_parser = parse_seconds)]
+    pub seconds: f64,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Default for Try {
+    fn default() -> Self {
+        let (from, bytes) = (PathBuf::from("/usr/share"), ByteSize(256_000_000));
+        Self {
+            from,
+            bytes,
+            seconds: 4.0,
+            json: false,
+        }
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("write a number of seconds from 0.1 to 3600".to_owned()),
+    }
+}
+
+/// Arguments of `load`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Formats:
+  --files   each plain file below DIR; key: its path, value: its content
+  --tsv     KEY<TAB>VALUE, one a line; \\t, \\n, \\\\ and \\xNN stand for the bytes themselves
+  --jsonl   {\"key\": \"K\", \"value\": \"V\"}, one a line; key_base64 and value_base64 for any bytes
+  --deb822  stanzas with Package and Version; key: Package=Version:Architecture, value: the stanza
+
+Examples:
+  thermocline load --files /usr/share
+  thermocline load --tsv one.tsv two.tsv
+  apt-cache dumpavail | thermocline load --deb822 -
+  thermocline scan --json | thermocline --db copy load --jsonl -")]
+pub struct Load {
+    #[command(flatten)]
+    pub format: LoadFormat,
+    /// Input files (for --files: directories); - is standard input, which is also the default
+    #[arg(value_name = "INPUT")]
+    pub inputs: Vec<PathBuf>,
+    /// With --files: leave out what cannot be read or is too large, and say how many
+    #[arg(long, requires = "files")]
+    pub skip: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What the input of `load` is.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct LoadFormat {
+    /// Every plain file below the directories: path -> content
+    #[arg(long)]
+    pub files: bool,
+    /// Lines KEY<TAB>VALUE
+    #[arg(long)]
+    pub tsv: bool,
+    /// Lines {"key": "K", "value": "V"}
+    #[arg(long)]
+    pub jsonl: bool,
+    /// Package index, as from apt-cache dumpavail
+    #[arg(long)]
+    pub deb822: bool,
+}
+
+/// Arguments of `get`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  thermocline get motd > motd.txt")]
+pub struct Get {
+    /// The key
+    pub key: OsString,
+}
+
+/// Arguments of `put`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  thermocline put greeting hello
+  thermocline put motd - < /etc/motd")]
+pub struct Put {
+    /// The key
+    pub key: OsString,
+    /// The value; - reads it from standard input
+    pub value: OsString,
+}
+
+/// Arguments of `delete`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  thermocline delete greeting")]
+pub struct Delete {
+    /// The key
+    pub key: OsString,
+}
+
+/// Arguments of `scan`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A line is KEY<TAB>VALUE with the escapes of `load --tsv`; --json gives lines for `load --jsonl`.
+
+Examples:
+  thermocline scan --prefix /usr/share/doc/ --keys-only
+  thermocline scan --from a --to n --limit 10
+  thermocline scan --reverse --limit 1")]
+pub struct Scan {
+    /// First key of the range
+    #[arg(long, value_name = "K")]
+    pub from: Option<OsString>,
+    /// End of the range; this key is not part of it
+    #[arg(long, value_name = "K")]
+    pub to: Option<OsString>,
+    /// Only keys that begin so
+    #[arg(long, value_name = "P")]
+    pub prefix: Option<OsString>,
+    /// Largest key first
+    #[arg(long)]
+    pub reverse: bool,
+    /// At most this many records
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// Print no values
+    #[arg(long)]
+    pub keys_only: bool,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of the commands that only show something.
+#[derive(Debug, Args)]
+pub struct Stats {
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `compact`.
+#[derive(Debug, Args)]
+pub struct Compact {
+    /// First key of the range; the smallest where nothing is said
+    #[arg(long, value_name = "K")]
+    pub from: Option<OsString>,
+    /// End of the range; the largest where nothing is said
+    #[arg(long, value_name = "K")]
+    pub to: Option<OsString>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `checkpoint`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  thermocline checkpoint /backup/monday")]
+pub struct Checkpoint {
+    /// A directory that does not exist yet, or is empty
+    pub dir: PathBuf,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Turns clap's report into ours: help goes to standard output, a mistake becomes one line.
+pub fn refuse(error: &clap::Error) -> Result<()> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let mut output = Output::new();
+            output.bytes(error.render().to_string().as_bytes())?;
+            output.finish()
+        }
+        _ => {
+            let text = error.render().to_string();
+            // The first paragraph says what is wrong, the others repeat the usage.
+            let paragraph = text.split("\n\n").next().unwrap_or(&text);
+            let words: Vec<&str> = paragraph.split_whitespace().collect();
+            let line = words.join(" ");
+            let what = line.strip_prefix("error: ").unwrap_or(&line);
+            Err(Failure::Usage(format!("{what}; see 'thermocline --help'")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_mistake_becomes_one_line_that_names_it() {
+        for (line, part) in [
+            ("thermocline get", "<KEY>"),
+            ("thermocline fly", "'fly'"),
+            ("thermocline load x", "--tsv"),
+            ("thermocline scan --limit many", "'many'"),
+            ("thermocline --tier nowhere stats", "PATH:CAPACITY"),
+        ] {
+            let error = Arguments::try_parse_from(line.split(' ')).unwrap_err();
+            let failure = refuse(&error).unwrap_err();
+            let text = failure.to_string();
+            assert!(text.contains(part) && !text.contains('\n'), "{text}");
+            assert_eq!(failure.status(), 2);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Direct I/O (`O_DIRECT`): past the page cache, in whole 4 KiB pages, batches through io_uring.
+//!
+//! The store keeps its own caches, so a second copy in the page cache is memory lost, and the
+//! kernel's write-back would decide when the device is busy. A blocking request is one `pread`,
+//! `pwrite` or `fdatasync`; a queue is a ring (`ring.rs`), or the driver's threads (`pool.rs`)
+//! where the kernel or its configuration refuses rings. Both are found out once, at open.
+//!
+//! Completion of a direct write is not durability: the device's own cache still holds it until a
+//! sync, and the file's new length is only in memory. Mixing with buffered access to the same file
+//! is allowed (the kernel keeps the two coherent) but slow.
+//!
+//! Threads: shared freely; see the contract in `driver.rs`.
+
+use super::disk::{self, Disk};
+use super::pool::{Pool, PoolQueue};
+use super::ring::{self, RingQueue};
+use crate::buffer::{Buffer, PAGE_BYTES};
+use crate::driver::{Completion, DirectoryLock, Driver, Entry, Handle, Operation, Queue, Space};
+use crate::error::{Error, ErrorKind, Result};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What to use for batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Batches {
+    /// io_uring where the system allows it, else threads.
+    #[default]
+    Ring,
+    /// Threads, always.
+    Threads,
+}
+
+/// The driver of one directory.
+#[derive(Debug)]
+pub struct DirectDriver {
+    disk: Disk,
+    pool: Arc<Pool>,
+    ring: bool,
+}
+
+impl DirectDriver {
+    /// Serves the existing directory `path`; an error of kind `Invalid` where its file system
+    /// has no direct I/O in units of 4 KiB.
+    pub fn open(path: &Path, batches: Batches) -> Result<Self> {
+        let disk = Disk::open(path, OFlags::DIRECT, PAGE_BYTES)?;
+        probe(path)?;
+        let ring = batches == Batches::Ring && ring::is_available();
+        Ok(Self {
+            disk,
+            pool: Arc::default(),
+            ring,
+        })
+    }
+
+    /// Whether batches go through io_uring.
+    pub fn uses_ring(&self) -> bool {
+        self.ring
+    }
+}
+
+/// Writes and reads one page of a file without a name, which nobody can see and a crash removes.
+fn probe(path: &Path) -> Result<()> {
+    let file = match open_probe(path) {
+        Ok(file) => file,
+        Err(Errno::INVAL) => return Err(refused(path)),
+        Err(errno) => return Err(disk::failure("try direct I/O in", path, errno)),
+    };
+    let mut page = Buffer::copy_of(&[0x5A; PAGE_BYTES]);
+    let moved = retry_on_intr(|| rustix::io::pwrite(&file, &page, 0))
+        .and_then(|_| retry_on_intr(|| rustix::io::pread(&file, &mut page[..], 0)));
+    match moved {
+        Ok(PAGE_BYTES) => Ok(()),
+        Ok(_) | Err(Errno::INVAL) => Err(refused(path)),
+        Err(errno) => Err(disk::failure("try direct I/O in", path, errno)),
+    }
+}
+
+fn open_probe(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::DIRECT;
+    let mode = Mode::from_bits_retain(0o600);
+    match retry_on_intr(|| rustix::fs::open(path, flags | OFlags::TMPFILE, mode)) {
+        // No nameless files here (some network and overlay file systems): one with a name then.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT) => {
+            let name = path.join(format!(".direct-probe-{}", std::process::id()));
+            let opened = rustix::fs::open(&name, flags | OFlags::CREATE, mode);
+            // Some file systems create the file before they refuse the flag.
+            match rustix::fs::unlinkat(rustix::fs::CWD, &name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => opened,
+                Err(errno) => opened.and(Err(errno)),
+            }
+        }
+        other => other,
+    }
+}
+
+fn refused(path: &Path) -> Error {
+    let text = format!(
+        "{} has no direct I/O in units of {PAGE_BYTES} bytes: use the driver `posix` there",
+        path.display()
+    );
+    Error::new(ErrorKind::Invalid, text)
+}
+
+impl Driver for DirectDriver {
+    fn name(&self) -> &'static str {
+        "direct"
+    }
+
+    fn describe(&self) -> String {
+        self.disk.path().display().to_string()
+    }
+
+    fn alignment(&self) -> usize {
+        self.disk.alignment()
+    }
+
+    fn create(&self, name: &str) -> Result<Handle> {
+        self.disk.create(name)
+    }
+
+    fn open(&self, name: &str) -> Result<Handle> {
+        self.disk.open_existing(name)
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        self.disk.delete(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn list(&self) -> Result<Vec<Entry>> {
+        self.disk.list()
+    }
+
+    fn sync_directory(&self) -> Result<()> {
+        self.disk.sync_directory()
+    }
+
+    fn space(&self) -> Result<Space> {
+        self.disk.space()
+    }
+
+    fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
+        self.disk.lock(name)
+    }
+
+    fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
+        if self.ring {
+            match RingQueue::new(depth) {
+                Ok(queue) => return Ok(Box::new(queue)),
+                // Memory or descriptors ran out since the probe; threads need neither.
+                Err(error) => tracing::debug!(%error, "no ring for a queue, using threads"),
+            }
+        }
+        Ok(Box::new(PoolQueue::new(
+            Arc::clone(&self.pool),
+            depth,
+            false,
+        )))
+    }
+
+    fn execute(&self, file: &Handle, operation: Operation) -> Completion {
+        disk::execute(file, operation)
+    }
+
+    fn host_directory(&self) -> Option<&Path> {
+        Some(self.disk.path())
+    }
+
+    fn try_link(&self, name: &str, into: &dyn Driver) -> Result<bool> {
+        into.host_directory()
+            .map_or(Ok(false), |directory| self.disk.try_link(name, directory))
+    }
+}

@@ -1,0 +1,399 @@
+//! A directory of a mounted file system and its open files: what `posix` and `direct` share.
+//!
+//! Everything here blocks, and does one system call for one action unless the kernel cut it short.
+//!
+//! Invariants:
+//! 1. Names are resolved against the directory's descriptor, taken once when the driver opens. A
+//!    device that is mounted over the path later, or unmounted, never redirects a file.
+//! 2. Interruptions (`EINTR`) and short transfers are finished here; nobody above sees them.
+//! 3. A handle whose sync failed once answers every later sync with that failure: Linux forgets
+//!    the error after reporting it, so a second `fdatasync` that succeeds proves nothing.
+//! 4. A name is one component: no slash, no NUL, not `.` or `..`.
+//!
+//! Threads: everything is shared freely.
+
+use crate::buffer::Buffer;
+use crate::driver::{Completion, DirectoryLock, DriverFile, Entry, Handle, Operation, Space};
+use crate::error::{Error, ErrorKind, Result};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+use std::any::Any;
+use std::fmt::Display;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Owner reads and writes, others read, as far as the process's mask allows.
+const MODE: Mode = Mode::from_bits_retain(0o644);
+
+/// An open directory.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    descriptor: OwnedFd,
+    path: Arc<Path>,
+    flags: OFlags,
+    alignment: usize,
+}
+
+/// An open file of a [`Disk`].
+#[derive(Debug)]
+pub(crate) struct DiskFile {
+    descriptor: OwnedFd,
+    directory: Arc<Path>,
+    name: String,
+    alignment: usize,
+    sync_failed: AtomicBool,
+}
+
+/// An exclusive lock on a file.
+#[derive(Debug)]
+struct DiskLock {
+    descriptor: OwnedFd,
+}
+
+impl DirectoryLock for DiskLock {}
+
+impl Drop for DiskLock {
+    /// Gives the lock back now. Closing alone would leave it with a child process that another
+    /// thread is starting, which holds a copy of the descriptor until it runs its program.
+    fn drop(&mut self) {
+        let unlock = FlockOperation::Unlock;
+        if let Err(errno) = retry_on_intr(|| rustix::fs::flock(&self.descriptor, unlock)) {
+            tracing::debug!(%errno, "a lock ends with its descriptor instead");
+        }
+    }
+}
+
+/// The error of `action` on `path`; [`Error::io`] for rustix's error numbers.
+pub(crate) fn failure(action: &str, path: &Path, errno: Errno) -> Error {
+    Error::io(action, path, &io::Error::from(errno))
+}
+
+/// A name that can stand in a directory and nowhere else (invariant 4).
+pub(crate) fn check_name(action: &str, place: impl Display, name: &str) -> Result<()> {
+    if !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']) {
+        return Ok(());
+    }
+    let text = format!("cannot {action} {name:?} in {place}: it is not a plain file name");
+    Err(Error::new(ErrorKind::Invalid, text))
+}
+
+impl Disk {
+    /// Opens the directory `path`, whose files will be opened with `flags` besides the usual ones.
+    pub(crate) fn open(path: &Path, flags: OFlags, alignment: usize) -> Result<Self> {
+        let wanted = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptor = retry_on_intr(|| rustix::fs::open(path, wanted, Mode::empty()))
+            .map_err(|errno| failure("open directory", path, errno))?;
+        Ok(Self {
+            descriptor,
+            path: path.into(),
+            flags,
+            alignment,
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn alignment(&self) -> usize {
+        self.alignment
+    }
+
+    fn full(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    fn failure(&self, action: &str, name: &str, errno: Errno) -> Error {
+        failure(action, &self.full(name), errno)
+    }
+
+    fn check(&self, action: &str, name: &str) -> Result<()> {
+        check_name(action, self.path.display(), name)
+    }
+
+    fn open_file(&self, action: &str, name: &str, flags: OFlags) -> Result<Handle> {
+        self.check(action, name)?;
+        let flags = flags | self.flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let opened = retry_on_intr(|| rustix::fs::openat(&self.descriptor, name, flags, MODE));
+        let descriptor = opened.map_err(|errno| self.failure(action, name, errno))?;
+        Ok(Arc::new(DiskFile {
+            descriptor,
+            directory: Arc::clone(&self.path),
+            name: name.to_owned(),
+            alignment: self.alignment,
+            sync_failed: AtomicBool::new(false),
+        }))
+    }
+
+    pub(crate) fn create(&self, name: &str) -> Result<Handle> {
+        self.open_file("create", name, OFlags::CREATE | OFlags::EXCL)
+    }
+
+    pub(crate) fn open_existing(&self, name: &str) -> Result<Handle> {
+        self.open_file("open", name, OFlags::empty())
+    }
+
+    pub(crate) fn delete(&self, name: &str) -> Result<()> {
+        self.check("delete", name)?;
+        retry_on_intr(|| rustix::fs::unlinkat(&self.descriptor, name, AtFlags::empty()))
+            .map_err(|errno| self.failure("delete", name, errno))
+    }
+
+    pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.check("rename", from)?;
+        self.check("rename to", to)?;
+        retry_on_intr(|| rustix::fs::renameat(&self.descriptor, from, &self.descriptor, to))
+            .map_err(|errno| self.failure(&format!("rename to {to} the file"), from, errno))
+    }
+
+    /// Plain files whose names are text; other names were not made by this software.
+    pub(crate) fn list(&self) -> Result<Vec<Entry>> {
+        let failed = |errno| failure("list directory", &self.path, errno);
+        let mut entries = Vec::new();
+        for found in Dir::read_from(&self.descriptor).map_err(failed)? {
+            let found = found.map_err(failed)?;
+            let Ok(name) = found.file_name().to_str() else {
+                continue;
+            };
+            if !matches!(found.file_type(), FileType::RegularFile | FileType::Unknown) {
+                continue;
+            }
+            match rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+                    entries.push(Entry {
+                        name: name.to_owned(),
+                        len: stat.st_size as u64,
+                    });
+                }
+                // Deleted since the directory was read, or not a plain file after all.
+                Ok(_) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(self.failure("look at", name, errno)),
+            }
+        }
+        Ok(entries)
+    }
+
+    pub(crate) fn sync_directory(&self) -> Result<()> {
+        retry_on_intr(|| rustix::fs::fsync(&self.descriptor))
+            .map_err(|errno| failure("sync directory", &self.path, errno))
+    }
+
+    pub(crate) fn space(&self) -> Result<Space> {
+        let stat = retry_on_intr(|| rustix::fs::fstatvfs(&self.descriptor))
+            .map_err(|errno| failure("ask for the free space of", &self.path, errno))?;
+        Ok(Space {
+            total_bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
+            free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+        })
+    }
+
+    /// `flock` belongs to the open file description, so a second taker inside this process is
+    /// refused just as another process is, and a crash gives the lock back.
+    pub(crate) fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
+        self.check("lock", name)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let opened = retry_on_intr(|| rustix::fs::openat(&self.descriptor, name, flags, MODE));
+        let descriptor = opened.map_err(|errno| self.failure("open lock file", name, errno))?;
+        let exclusive = FlockOperation::NonBlockingLockExclusive;
+        match retry_on_intr(|| rustix::fs::flock(&descriptor, exclusive)) {
+            Ok(()) => Ok(Box::new(DiskLock { descriptor })),
+            Err(Errno::WOULDBLOCK) => {
+                let place = self.full(name);
+                let place = place.display();
+                let text = format!("{place} is locked: close the process that has the store open");
+                Err(Error::new(ErrorKind::Locked, text))
+            }
+            Err(errno) => Err(self.failure("lock", name, errno)),
+        }
+    }
+
+    /// Gives `name` a second name of the same spelling in `directory`; `false` where the two
+    /// cannot share a file (other file system, too many links, no links there at all).
+    pub(crate) fn try_link(&self, name: &str, directory: &Path) -> Result<bool> {
+        self.check("link", name)?;
+        let to = directory.join(name);
+        let none = AtFlags::empty();
+        let (from, here) = (&self.descriptor, rustix::fs::CWD);
+        match retry_on_intr(|| rustix::fs::linkat(from, name, here, &to, none)) {
+            Ok(()) => Ok(true),
+            Err(Errno::XDEV | Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP) => Ok(false),
+            Err(errno) => {
+                let action = format!("link as {} the file", to.display());
+                Err(self.failure(&action, name, errno))
+            }
+        }
+    }
+}
+
+impl DiskFile {
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// The error of `action`, which ends in a preposition where it needs one, on this file.
+    pub(crate) fn failure(&self, action: &str, errno: Errno) -> Error {
+        failure(action, &self.directory.join(&self.name), errno)
+    }
+
+    /// The error of reading or writing `view` at `offset`.
+    pub(crate) fn transfer_failure(
+        &self,
+        verb: &str,
+        offset: u64,
+        view: &[u8],
+        errno: Errno,
+    ) -> Error {
+        self.failure(
+            &format!("{verb} {} bytes at {offset} of", view.len()),
+            errno,
+        )
+    }
+
+    /// The request keeps to the device's alignment (invariant 7 of the contract).
+    pub(crate) fn check_aligned(&self, verb: &str, offset: u64, view: &[u8]) -> Result<()> {
+        let mask = self.alignment - 1;
+        let address = view.as_ptr().addr();
+        if (offset as usize | view.len() | address) & mask == 0 {
+            return Ok(());
+        }
+        let path = self.directory.join(&self.name);
+        let (len, path, unit) = (view.len(), path.display(), self.alignment);
+        let text = format!("cannot {verb} {len} bytes at {offset} of {path}: not whole {unit}s");
+        Err(Error::new(ErrorKind::Invalid, text))
+    }
+
+    /// Fills `view` from `offset`, of which `done` bytes are there already; returns how many
+    /// are there at last.
+    pub(crate) fn read(&self, offset: u64, view: &mut [u8], mut done: usize) -> Result<usize> {
+        // Direct reads stop inside a block only where the file ends, and could not go on.
+        while done < view.len() && done.is_multiple_of(self.alignment) {
+            let at = offset + done as u64;
+            match rustix::io::pread(&self.descriptor, &mut view[done..], at) {
+                Ok(0) => break,
+                Ok(got) => done += got,
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(self.transfer_failure("read", offset, view, errno)),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes `view` at `offset`, of which `done` bytes are written already.
+    pub(crate) fn write(&self, offset: u64, view: &[u8], mut done: usize) -> Result<usize> {
+        while done < view.len() {
+            let at = offset + done as u64;
+            let errno = match rustix::io::pwrite(&self.descriptor, &view[done..], at) {
+                // Linux never writes nothing without an error; a file system that does is full.
+                Ok(0) => Errno::NOSPC,
+                Ok(put) => {
+                    done += put;
+                    continue;
+                }
+                Err(Errno::INTR) => continue,
+                Err(errno) => errno,
+            };
+            return Err(self.transfer_failure("write", offset, view, errno));
+        }
+        Ok(done)
+    }
+
+    /// Makes data and length durable, unless an earlier sync of this handle failed.
+    pub(crate) fn sync(&self) -> Result<usize> {
+        let result = retry_on_intr(|| rustix::fs::fdatasync(&self.descriptor));
+        self.synced(result)
+    }
+
+    /// Latches the failure of a sync (invariant 3), however it was carried out.
+    pub(crate) fn synced(&self, result: Result<(), Errno>) -> Result<usize> {
+        if let Err(errno) = result {
+            self.sync_failed.store(true, Ordering::Release);
+            return Err(self.failure("sync", errno));
+        }
+        if self.sync_failed.load(Ordering::Acquire) {
+            let path = self.directory.join(&self.name);
+            let text = format!(
+                "cannot sync {}: an earlier sync failed, what it covered may be lost; reopen",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Io, text));
+        }
+        Ok(0)
+    }
+
+    /// Where the file system cannot reserve space, the length alone is set.
+    fn reserve(&self, len: u64) -> Result<(), Errno> {
+        let none = FallocateFlags::empty();
+        match retry_on_intr(|| rustix::fs::fallocate(&self.descriptor, none, 0, len)) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                tracing::debug!(name = self.name, "the file system reserves no space");
+                let now = rustix::fs::fstat(&self.descriptor)?.st_size as u64;
+                if now < len {
+                    rustix::fs::ftruncate(&self.descriptor, len)
+                } else {
+                    Ok(())
+                }
+            }
+            other => other,
+        }
+    }
+}
+
+impl DriverFile for DiskFile {
+    fn len(&self) -> Result<u64> {
+        let stat = rustix::fs::fstat(&self.descriptor);
+        stat.map(|stat| stat.st_size as u64)
+            .map_err(|errno| self.failure("look at", errno))
+    }
+
+    fn allocate(&self, len: u64) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        let reserved = self.reserve(len);
+        reserved.map_err(|errno| self.failure(&format!("reserve {len} bytes for"), errno))
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        retry_on_intr(|| rustix::fs::ftruncate(&self.descriptor, len))
+            .map_err(|errno| self.failure(&format!("set the length to {len} of"), errno))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// The file behind a handle of a `posix` or `direct` driver.
+pub(crate) fn disk_file(handle: &Handle) -> &DiskFile {
+    match handle.as_any().downcast_ref::<DiskFile>() {
+        Some(file) => file,
+        None => unreachable!("a handle of another driver"),
+    }
+}
+
+/// Carries out one operation on the calling thread; the completion's tag is 0.
+pub(crate) fn execute(handle: &Handle, operation: Operation) -> Completion {
+    let file = disk_file(handle);
+    let (result, buffer) = match operation {
+        Operation::Read { offset, mut buffer } => {
+            let fits = file.check_aligned("read", offset, &buffer);
+            (
+                fits.and_then(|()| file.read(offset, &mut buffer, 0)),
+                buffer,
+            )
+        }
+        Operation::Write { offset, buffer } => {
+            let fits = file.check_aligned("write", offset, &buffer);
+            (fits.and_then(|()| file.write(offset, &buffer, 0)), buffer)
+        }
+        Operation::Sync => (file.sync(), Buffer::default()),
+    };
+    Completion {
+        tag: 0,
+        result,
+        buffer,
+    }
+}

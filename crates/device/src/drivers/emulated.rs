@@ -1,0 +1,417 @@
+//! Any driver, slowed down to the figures of another device.
+//!
+//! The wrapped driver does the work; a request completes at the later of its own completion and
+//! the time the model (`model.rs`) gives. Time comes from a [`Clock`], so that a simulation runs
+//! as fast as it can compute and a test can name the nanosecond.
+//!
+//! ```text
+//!   submit --> model says when --> inner queue --> held until then --> reap
+//! ```
+//!
+//! Invariants:
+//! 1. Nothing completes before its modelled time; nothing is slowed down further than the kernel's
+//!    timer makes unavoidable, and lateness never adds up, since times are booked at submission.
+//! 2. Data is where the wrapped driver keeps it: handles, names and locks are its own.
+//! 3. Syncs of the directory take the model's sync time; other directory operations take none.
+//!
+//! Threads: as the contract says; the device is one, however many queues there are.
+
+use super::model::{Access, DeviceModel, Position, Schedule};
+use crate::driver::{
+    Completion, DirectoryLock, Driver, Entry, Handle, Operation, Queue, Request, Space,
+};
+use crate::error::Result;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::num::NonZeroU64;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use thermocline_foundation::Clock;
+
+/// The driver.
+#[derive(Debug)]
+pub struct EmulatedDriver {
+    inner: Arc<dyn Driver>,
+    device: Arc<Device>,
+    text: String,
+}
+
+/// The modelled device and the clock it lives by.
+#[derive(Debug)]
+struct Device {
+    schedule: Schedule,
+    clock: Arc<dyn Clock>,
+}
+
+impl EmulatedDriver {
+    /// `inner`, as slow as `model`; `device` names it in messages.
+    pub fn new(
+        inner: Arc<dyn Driver>,
+        device: &str,
+        model: DeviceModel,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let text = format!("{} as {device}", inner.describe());
+        let device = Arc::new(Device {
+            schedule: Schedule::new(model),
+            clock,
+        });
+        Self {
+            inner,
+            device,
+            text,
+        }
+    }
+}
+
+impl Device {
+    /// Books `operation` and says when it is done.
+    fn book(&self, file: &Handle, operation: &Operation) -> u64 {
+        // Handles are told apart by address: one that is reused only misjudges one disk seek.
+        let position = |offset| Position {
+            file: Arc::as_ptr(file).addr(),
+            offset,
+        };
+        let access = match operation {
+            Operation::Read { offset, buffer } => Access::Read {
+                position: position(*offset),
+                len: buffer.len(),
+            },
+            Operation::Write { offset, buffer } => Access::Write {
+                position: position(*offset),
+                len: buffer.len(),
+            },
+            Operation::Sync => Access::Sync,
+        };
+        self.schedule.schedule(self.clock.now_ns(), access)
+    }
+
+    fn wait_until(&self, due_ns: u64) {
+        loop {
+            let now = self.clock.now_ns();
+            if now >= due_ns {
+                return;
+            }
+            sharpen_timer();
+            self.clock.sleep(Duration::from_nanos(due_ns - now));
+        }
+    }
+}
+
+/// The kernel lets sleeps end up to 50 us late to save power, eight times the latency of the
+/// fastest profile. Each thread that waits asks for 1 us once; where that is refused it stays slow.
+fn sharpen_timer() {
+    const SLACK_NS: Option<NonZeroU64> = NonZeroU64::new(1_000);
+    thread_local!(static SHARP: Cell<bool> = const { Cell::new(false) });
+    SHARP.with(|sharp| {
+        if !sharp.replace(true)
+            && let Err(error) = rustix::thread::set_current_timer_slack(SLACK_NS)
+        {
+            tracing::debug!(%error, "timers of this thread stay coarse");
+        }
+    });
+}
+
+/// A finished or running request of a queue.
+#[derive(Debug)]
+struct Due {
+    tag: u64,
+    due_ns: u64,
+    /// Present once the wrapped queue has finished it.
+    done: Option<Completion>,
+}
+
+/// Requests under their own numbers, since callers may use a tag twice.
+#[derive(Debug)]
+struct EmulatedQueue {
+    inner: Box<dyn Queue>,
+    device: Arc<Device>,
+    due: HashMap<u64, Due>,
+    next: u64,
+    batch: Vec<Request>,
+    fetched: Vec<Completion>,
+}
+
+impl EmulatedQueue {
+    /// Takes what the wrapped queue has finished, waiting for at least `at_least`.
+    fn fetch(&mut self, at_least: usize) {
+        self.inner.reap(at_least, &mut self.fetched);
+        for completion in self.fetched.drain(..) {
+            if let Some(due) = self.due.get_mut(&completion.tag) {
+                due.done = Some(completion);
+            }
+        }
+    }
+
+    /// Appends what is finished and due, the earliest first.
+    fn release(&mut self, completions: &mut Vec<Completion>) -> usize {
+        let now = self.device.clock.now_ns();
+        let ready = |due: &Due| due.due_ns <= now && due.done.is_some();
+        let mut numbers: Vec<(u64, u64)> = self
+            .due
+            .iter()
+            .filter(|(_, due)| ready(due))
+            .map(|(number, due)| (due.due_ns, *number))
+            .collect();
+        numbers.sort_unstable();
+        let before = completions.len();
+        for (_, number) in numbers {
+            if let Some(Due {
+                tag,
+                done: Some(done),
+                ..
+            }) = self.due.remove(&number)
+            {
+                completions.push(Completion { tag, ..done });
+            }
+        }
+        completions.len() - before
+    }
+}
+
+impl Queue for EmulatedQueue {
+    fn submit(&mut self, requests: &mut Vec<Request>) {
+        for request in requests.drain(..) {
+            let Request {
+                tag,
+                file,
+                operation,
+            } = request;
+            let number = self.next;
+            self.next += 1;
+            let due_ns = self.device.book(&file, &operation);
+            self.due.insert(
+                number,
+                Due {
+                    tag,
+                    due_ns,
+                    done: None,
+                },
+            );
+            self.batch.push(Request {
+                tag: number,
+                file,
+                operation,
+            });
+        }
+        self.inner.submit(&mut self.batch);
+    }
+
+    fn reap(&mut self, at_least: usize, completions: &mut Vec<Completion>) -> usize {
+        assert!(
+            at_least <= self.in_flight(),
+            "reaping more than is in flight"
+        );
+        self.fetch(0);
+        let mut count = self.release(completions);
+        while count < at_least {
+            // Whichever is due first decides what to wait for: the clock or the device below.
+            match self
+                .due
+                .values()
+                .min_by_key(|due| (due.due_ns, due.done.is_none()))
+            {
+                Some(Due {
+                    due_ns,
+                    done: Some(_),
+                    ..
+                }) => self.device.wait_until(*due_ns),
+                _ => self.fetch(1),
+            }
+            count += self.release(completions);
+        }
+        count
+    }
+
+    fn in_flight(&self) -> usize {
+        self.due.len()
+    }
+}
+
+impl Driver for EmulatedDriver {
+    fn name(&self) -> &'static str {
+        "emulated"
+    }
+
+    fn describe(&self) -> String {
+        self.text.clone()
+    }
+
+    fn alignment(&self) -> usize {
+        self.inner.alignment()
+    }
+
+    fn create(&self, name: &str) -> Result<Handle> {
+        self.inner.create(name)
+    }
+
+    fn open(&self, name: &str) -> Result<Handle> {
+        self.inner.open(name)
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        self.inner.delete(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn list(&self) -> Result<Vec<Entry>> {
+        self.inner.list()
+    }
+
+    fn sync_directory(&self) -> Result<()> {
+        let due = self
+            .device
+            .schedule
+            .schedule(self.device.clock.now_ns(), Access::Sync);
+        let result = self.inner.sync_directory();
+        self.device.wait_until(due);
+        result
+    }
+
+    fn space(&self) -> Result<Space> {
+        self.inner.space()
+    }
+
+    fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
+        self.inner.lock(name)
+    }
+
+    fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(EmulatedQueue {
+            inner: self.inner.queue(depth)?,
+            device: Arc::clone(&self.device),
+            due: HashMap::new(),
+            next: 0,
+            batch: Vec::new(),
+            fetched: Vec::new(),
+        }))
+    }
+
+    fn execute(&self, file: &Handle, operation: Operation) -> Completion {
+        let due = self.device.book(file, &operation);
+        let completion = self.inner.execute(file, operation);
+        self.device.wait_until(due);
+        completion
+    }
+
+    fn host_directory(&self) -> Option<&Path> {
+        self.inner.host_directory()
+    }
+
+    fn try_link(&self, name: &str, into: &dyn Driver) -> Result<bool> {
+        self.inner.try_link(name, into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{MemoryDriver, Profile};
+    use super::*;
+    use crate::buffer::Buffer;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Time passes only where somebody sleeps.
+    #[derive(Debug, Default)]
+    struct SteppedClock(AtomicU64);
+
+    impl Clock for SteppedClock {
+        fn now_ns(&self) -> u64 {
+            self.0.load(Ordering::SeqCst)
+        }
+
+        fn wall_s(&self) -> u64 {
+            0
+        }
+
+        fn sleep(&self, duration: Duration) {
+            self.0
+                .fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
+        }
+    }
+
+    fn emulated(profile: Profile) -> (EmulatedDriver, Arc<SteppedClock>, Handle) {
+        let clock = Arc::new(SteppedClock::default());
+        let (inner, shared) = (Arc::new(MemoryDriver::new()), Arc::clone(&clock));
+        let driver = EmulatedDriver::new(inner, profile.name(), profile.model(), shared);
+        let file = driver.create("file").unwrap();
+        assert_eq!(clock.now_ns(), 0, "creating a file takes no time");
+        (driver, clock, file)
+    }
+
+    fn read(len: usize) -> Operation {
+        Operation::Read {
+            offset: 0,
+            buffer: Buffer::zeroed(len),
+        }
+    }
+
+    #[test]
+    fn blocking_requests_take_exactly_what_the_model_says() {
+        let (driver, clock, file) = emulated(Profile::Gp3);
+        let write = Operation::Write {
+            offset: 0,
+            buffer: Buffer::zeroed(3_000_000),
+        };
+        driver.execute(&file, write).result.unwrap();
+        assert_eq!(
+            clock.now_ns(),
+            700_000 + 10_000_000,
+            "0.7 ms, then 3 MB at 300 MB/s"
+        );
+        driver.execute(&file, read(3_000)).result.unwrap();
+        assert_eq!(clock.now_ns(), 10_700_000 + 700_000 + 10_000);
+        driver.execute(&file, Operation::Sync).result.unwrap();
+        assert_eq!(clock.now_ns(), 11_410_000 + 700_000);
+        driver.sync_directory().unwrap();
+        assert_eq!(clock.now_ns(), 12_110_000 + 700_000);
+    }
+
+    #[test]
+    fn a_queue_gives_back_each_request_at_its_time_and_not_before() {
+        let (driver, clock, file) = emulated(Profile::Gp3);
+        let mut queue = driver.queue(8).unwrap();
+        let request = |tag| Request {
+            tag,
+            file: file.clone(),
+            operation: read(0),
+        };
+        queue.submit(&mut (0..4).map(request).collect());
+        let mut done = Vec::new();
+        assert_eq!(queue.reap(0, &mut done), 0, "nothing is due yet");
+        assert_eq!((queue.in_flight(), clock.now_ns()), (4, 0));
+        // 10,000 a second: starts lie 0.1 ms apart.
+        assert_eq!((queue.reap(1, &mut done), clock.now_ns()), (1, 700_000));
+        assert_eq!((queue.reap(2, &mut done), clock.now_ns()), (2, 900_000));
+        clock.sleep(Duration::from_secs(1));
+        assert_eq!((queue.reap(0, &mut done), queue.in_flight()), (1, 0));
+        assert_eq!(
+            done.iter().map(|done| done.tag).collect::<Vec<_>>(),
+            [0, 1, 2, 3]
+        );
+    }
+
+    #[test]
+    fn queues_share_one_device() {
+        let (driver, clock, file) = emulated(Profile::Hdd);
+        let mut queues = [driver.queue(1).unwrap(), driver.queue(1).unwrap()];
+        for (queue, offset) in queues.iter_mut().zip([1_000_000, 0]) {
+            let operation = Operation::Read {
+                offset,
+                buffer: Buffer::zeroed(0),
+            };
+            queue.submit(&mut vec![Request {
+                tag: 0,
+                file: file.clone(),
+                operation,
+            }]);
+        }
+        let mut done = Vec::new();
+        queues[1].reap(1, &mut done);
+        assert_eq!(clock.now_ns(), 2 * 12_700_000, "one arm, two seeks");
+        assert_eq!(queues[0].reap(0, &mut done), 1);
+    }
+}

@@ -1,0 +1,318 @@
+//! When a device would have finished a request: a model of latency, parallelism and bandwidth.
+//!
+//! ```text
+//!   request --> [rate limit] --> one of `channels` --> [bandwidth, shared] --> done
+//!               1/iops apart     latency               len / bandwidth, one after the other
+//! ```
+//!
+//! The device is a row of channels, each free again at a known time. A request takes the channel
+//! that is free first, not before its rate limit allows, spends its latency there, then has its
+//! bytes moved over a bus that all requests of the same direction share, and holds the channel
+//! until that is done. The model only books times in the future; it never waits.
+//!
+//! Invariants:
+//! 1. Requests are booked in the order they arrive, and times never go back.
+//! 2. With `n` channels, latency `l` and bandwidth `b`: at most `n / l` requests and `b` bytes a
+//!    second; a lone request of `len` bytes takes `l + len / b`.
+//!
+//! What it leaves out: caches and garbage collection of the drive, the interplay of reads and
+//! writes beyond shared channels, and bursts above a rate limit.
+//!
+//! Threads: `schedule` may be called from any.
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use thermocline_foundation::{ByteSize, Duration};
+
+const NS_PER_S: u128 = 1_000_000_000;
+
+/// The figures of a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceModel {
+    /// From the start of a read to its first byte.
+    pub read_latency: Duration,
+    /// From the start of a write to its first byte.
+    pub write_latency: Duration,
+    /// What a sync of a file or a directory takes.
+    pub sync_latency: Duration,
+    /// Bytes a second that reads share; 0 means without limit.
+    pub read_bytes_per_s: ByteSize,
+    /// Bytes a second that writes share; 0 means without limit.
+    pub write_bytes_per_s: ByteSize,
+    /// Requests served at the same time; at least 1.
+    pub channels: u32,
+    /// Reads started a second at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_iops_max: Option<u64>,
+    /// Writes started a second at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_iops_max: Option<u64>,
+    /// A read or write that starts where the one before it ended pays no latency: a disk arm
+    /// that need not move.
+    #[serde(default)]
+    pub sequential_is_free: bool,
+}
+
+/// What is asked of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read { position: Position, len: usize },
+    Write { position: Position, len: usize },
+    Sync,
+}
+
+/// A place on the device: a file (any number that tells it from others) and an offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub(crate) file: usize,
+    pub(crate) offset: u64,
+}
+
+/// Reads or writes: what one direction shares.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lane {
+    bus_free_ns: u64,
+    next_start_ns: u64,
+}
+
+#[derive(Debug)]
+struct Booked {
+    channels: BinaryHeap<Reverse<u64>>,
+    reads: Lane,
+    writes: Lane,
+    head: Option<Position>,
+}
+
+/// A modelled device in use.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    model: DeviceModel,
+    booked: Mutex<Booked>,
+}
+
+/// Nanoseconds that `len` bytes take at `bytes_per_s`, rounded up; 0 where there is no limit.
+fn transfer_ns(len: usize, bytes_per_s: ByteSize) -> u64 {
+    match u128::from(bytes_per_s.0) {
+        0 => 0,
+        rate => u64::try_from((len as u128 * NS_PER_S).div_ceil(rate)).unwrap_or(u64::MAX),
+    }
+}
+
+fn latency_ns(latency: Duration) -> u64 {
+    u64::try_from(latency.0.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Schedule {
+    pub(crate) fn new(model: DeviceModel) -> Self {
+        let channels = (0..model.channels.max(1)).map(|_| Reverse(0)).collect();
+        let (reads, writes) = (Lane::default(), Lane::default());
+        Self {
+            model,
+            booked: Mutex::new(Booked {
+                channels,
+                reads,
+                writes,
+                head: None,
+            }),
+        }
+    }
+
+    /// Books `access`, asked at `now_ns`, and says when it is done.
+    pub(crate) fn schedule(&self, now_ns: u64, access: Access) -> u64 {
+        let model = &self.model;
+        let mut booked = self.booked.lock();
+        let booked = &mut *booked;
+        let channel_free = booked.channels.pop().map_or(0, |Reverse(free)| free);
+        let start = now_ns.max(channel_free);
+        let done = match access {
+            Access::Sync => start.saturating_add(latency_ns(model.sync_latency)),
+            Access::Read { position, len } => {
+                let ns = (
+                    latency_ns(model.read_latency),
+                    transfer_ns(len, model.read_bytes_per_s),
+                );
+                let latency = if booked.follows(model, position, len) {
+                    0
+                } else {
+                    ns.0
+                };
+                booked.reads.book(start, model.read_iops_max, latency, ns.1)
+            }
+            Access::Write { position, len } => {
+                let ns = (
+                    latency_ns(model.write_latency),
+                    transfer_ns(len, model.write_bytes_per_s),
+                );
+                let latency = if booked.follows(model, position, len) {
+                    0
+                } else {
+                    ns.0
+                };
+                booked
+                    .writes
+                    .book(start, model.write_iops_max, latency, ns.1)
+            }
+        };
+        booked.channels.push(Reverse(done));
+        done
+    }
+}
+
+impl Booked {
+    /// Moves the head; whether it was there already and that counts.
+    fn follows(&mut self, model: &DeviceModel, position: Position, len: usize) -> bool {
+        let there = self.head == Some(position);
+        self.head = Some(Position {
+            offset: position.offset + len as u64,
+            ..position
+        });
+        model.sequential_is_free && there
+    }
+}
+
+impl Lane {
+    fn book(&mut self, start: u64, iops_max: Option<u64>, latency: u64, transfer: u64) -> u64 {
+        let start = match iops_max {
+            None | Some(0) => start,
+            Some(iops) => {
+                let start = start.max(self.next_start_ns);
+                self.next_start_ns = start.saturating_add((NS_PER_S as u64).div_ceil(iops));
+                start
+            }
+        };
+        let arrived = start.saturating_add(latency);
+        self.bus_free_ns = arrived.max(self.bus_free_ns).saturating_add(transfer);
+        self.bus_free_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Position = Position { file: 1, offset: 0 };
+
+    /// 100 us reads, 10 us writes, 1 ms syncs, 1 byte a nanosecond, two channels.
+    fn model() -> DeviceModel {
+        DeviceModel {
+            read_latency: "100 us".parse().unwrap(),
+            write_latency: "10 us".parse().unwrap(),
+            sync_latency: Duration::ms(1),
+            read_bytes_per_s: ByteSize(1_000_000_000),
+            write_bytes_per_s: ByteSize(1_000_000_000),
+            channels: 2,
+            read_iops_max: None,
+            write_iops_max: None,
+            sequential_is_free: false,
+        }
+    }
+
+    fn read(len: usize) -> Access {
+        Access::Read {
+            position: START,
+            len,
+        }
+    }
+
+    fn write(len: usize) -> Access {
+        Access::Write {
+            position: START,
+            len,
+        }
+    }
+
+    #[test]
+    fn a_lone_request_takes_its_latency_and_its_transfer() {
+        let device = Schedule::new(model());
+        assert_eq!(device.schedule(5_000, read(4_096)), 5_000 + 100_000 + 4_096);
+        let device = Schedule::new(model());
+        assert_eq!(device.schedule(0, write(0)), 10_000);
+        assert_eq!(device.schedule(50_000, Access::Sync), 1_050_000);
+    }
+
+    #[test]
+    fn requests_beyond_the_channels_wait_for_the_first_free_one() {
+        let device = Schedule::new(model());
+        let done: Vec<u64> = (0..5).map(|_| device.schedule(0, read(0))).collect();
+        assert_eq!(done, [100_000, 100_000, 200_000, 200_000, 300_000]);
+    }
+
+    #[test]
+    fn transfers_of_one_direction_share_the_bandwidth_and_the_other_has_its_own() {
+        let device = Schedule::new(model());
+        assert_eq!(device.schedule(0, read(1_000_000)), 1_100_000);
+        // The second channel has its first byte after 100 us, then waits for the bus.
+        assert_eq!(device.schedule(0, read(1_000_000)), 2_100_000);
+        let device = Schedule::new(model());
+        assert_eq!(device.schedule(0, read(1_000_000)), 1_100_000);
+        assert_eq!(device.schedule(0, write(1_000_000)), 1_010_000);
+    }
+
+    #[test]
+    fn a_rate_limit_spaces_the_starts_and_forgets_idle_time() {
+        let mut figures = model();
+        (figures.read_iops_max, figures.channels) = (Some(1_000), 64);
+        let device = Schedule::new(figures);
+        let done: Vec<u64> = (0..3).map(|_| device.schedule(0, read(0))).collect();
+        assert_eq!(done, [100_000, 1_100_000, 2_100_000]);
+        assert_eq!(
+            device.schedule(0, write(0)),
+            10_000,
+            "writes have no limit here"
+        );
+        assert_eq!(device.schedule(10_000_000, read(0)), 10_100_000);
+        assert_eq!(
+            device.schedule(10_000_000, read(0)),
+            11_100_000,
+            "no burst after idling"
+        );
+    }
+
+    #[test]
+    fn a_disk_arm_that_need_not_move_costs_nothing() {
+        let mut figures = model();
+        (figures.sequential_is_free, figures.channels) = (true, 1);
+        let device = Schedule::new(figures);
+        let at = |file, offset| Access::Read {
+            position: Position { file, offset },
+            len: 1_000,
+        };
+        assert_eq!(device.schedule(0, at(1, 0)), 101_000);
+        assert_eq!(device.schedule(0, at(1, 1_000)), 102_000);
+        assert_eq!(
+            device.schedule(0, at(2, 2_000)),
+            203_000,
+            "another file is elsewhere"
+        );
+        assert_eq!(
+            device.schedule(0, at(2, 2_000)),
+            304_000,
+            "going back is a move"
+        );
+    }
+
+    #[test]
+    fn absurd_figures_neither_overflow_nor_divide_by_zero() {
+        let mut figures = model();
+        figures.read_latency = Duration(std::time::Duration::MAX);
+        (figures.read_bytes_per_s, figures.channels) = (ByteSize(0), 0);
+        figures.read_iops_max = Some(0);
+        let device = Schedule::new(figures);
+        assert_eq!(device.schedule(7, read(usize::MAX)), u64::MAX);
+        assert_eq!(device.schedule(8, read(1)), u64::MAX);
+    }
+
+    #[test]
+    fn models_are_written_with_units_and_unknown_figures_are_refused() {
+        let text = r#"{"read_latency":"100 us","write_latency":"10 us","sync_latency":"1 ms",
+            "read_bytes_per_s":"1 GB","write_bytes_per_s":"1 GB","channels":2}"#;
+        assert_eq!(serde_json::from_str::<DeviceModel>(text).unwrap(), model());
+        let back = serde_json::to_string(&model()).unwrap();
+        assert_eq!(serde_json::from_str::<DeviceModel>(&back).unwrap(), model());
+        let wrong = text.replace("channels", "chanels");
+        assert!(serde_json::from_str::<DeviceModel>(&wrong).is_err());
+    }
+}

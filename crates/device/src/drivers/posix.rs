@@ -1,0 +1,99 @@
+//! Plain files through the page cache: works on every file system, needs no alignment.
+//!
+//! A write completes when the kernel has a copy; `fdatasync` makes it durable. Batches run on the
+//! driver's own threads (`pool.rs`), single requests on the caller's.
+//!
+//! Threads: shared freely; see the contract in `driver.rs`.
+
+use super::disk::{self, Disk};
+use super::pool::{Pool, PoolQueue};
+use crate::driver::{Completion, DirectoryLock, Driver, Entry, Handle, Operation, Queue, Space};
+use crate::error::Result;
+use rustix::fs::OFlags;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The driver of one directory.
+#[derive(Debug)]
+pub struct PosixDriver {
+    disk: Disk,
+    pool: Arc<Pool>,
+}
+
+impl PosixDriver {
+    /// Serves the existing directory `path`.
+    pub fn open(path: &Path) -> Result<Self> {
+        let disk = Disk::open(path, OFlags::empty(), 1)?;
+        Ok(Self {
+            disk,
+            pool: Arc::default(),
+        })
+    }
+}
+
+impl Driver for PosixDriver {
+    fn name(&self) -> &'static str {
+        "posix"
+    }
+
+    fn describe(&self) -> String {
+        self.disk.path().display().to_string()
+    }
+
+    fn alignment(&self) -> usize {
+        self.disk.alignment()
+    }
+
+    fn create(&self, name: &str) -> Result<Handle> {
+        self.disk.create(name)
+    }
+
+    fn open(&self, name: &str) -> Result<Handle> {
+        self.disk.open_existing(name)
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        self.disk.delete(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn list(&self) -> Result<Vec<Entry>> {
+        self.disk.list()
+    }
+
+    fn sync_directory(&self) -> Result<()> {
+        self.disk.sync_directory()
+    }
+
+    fn space(&self) -> Result<Space> {
+        self.disk.space()
+    }
+
+    fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
+        self.disk.lock(name)
+    }
+
+    fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(PoolQueue::new(
+            Arc::clone(&self.pool),
+            depth,
+            true,
+        )))
+    }
+
+    fn execute(&self, file: &Handle, operation: Operation) -> Completion {
+        disk::execute(file, operation)
+    }
+
+    fn host_directory(&self) -> Option<&Path> {
+        Some(self.disk.path())
+    }
+
+    fn try_link(&self, name: &str, into: &dyn Driver) -> Result<bool> {
+        into.host_directory()
+            .map_or(Ok(false), |directory| self.disk.try_link(name, directory))
+    }
+}

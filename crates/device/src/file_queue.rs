@@ -1,0 +1,280 @@
+//! Reads and writes of files that overlap in time: batches, read-ahead and write streams.
+//!
+//! Each takes a queue of the tier for as long as it lasts, so the requests of a batch reach a
+//! device together and devices work side by side.
+//!
+//! 1. A queue goes back to its tier empty: whoever holds one reaps all it submitted, also when
+//!    dropped early.
+//! 2. The location found at the start serves the whole request; a migration meanwhile does not
+//!    disturb it.
+//!
+//! Threads: [`read_batch`] from any; a [`PendingRead`] or [`WriteStream`] belongs to one thread at
+//! a time.
+
+use crate::buffer::Buffer;
+use crate::driver::{Completion, Operation, Queue, Request};
+use crate::error::Result;
+use crate::file::{File, Label, Location, Span};
+use crate::tier::Tier;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// One read of a batch.
+#[derive(Debug)]
+pub struct ReadAt<'a> {
+    /// The file.
+    pub file: &'a File,
+    /// Bytes from its start.
+    pub offset: u64,
+    /// How many bytes, exactly.
+    pub len: usize,
+}
+
+/// A queue on loan from its tier.
+#[derive(Debug)]
+struct Lane {
+    tier: Arc<Tier>,
+    queue: Option<Box<dyn Queue>>,
+}
+
+impl Lane {
+    fn take(tier: &Arc<Tier>) -> Result<Self> {
+        Ok(Self {
+            tier: Arc::clone(tier),
+            queue: Some(tier.take_queue()?),
+        })
+    }
+
+    fn queue(&mut self) -> &mut Box<dyn Queue> {
+        self.queue
+            .as_mut()
+            .expect("the queue leaves only when the lane is dropped")
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        let Some(mut queue) = self.queue.take() else {
+            return;
+        };
+        let in_flight = queue.in_flight();
+        queue.reap(in_flight, &mut Vec::new());
+        self.tier.give_queue(queue);
+    }
+}
+
+/// Carries out all reads, on any files of any tiers, as parallel as the devices like; results in
+/// the order of `reads`.
+pub fn read_batch(reads: &[ReadAt<'_>]) -> Vec<Result<Buffer>> {
+    if let [read] = reads {
+        return vec![read.file.read(read.offset, read.len)];
+    }
+    let mut results: Vec<Option<Result<Buffer>>> = reads.iter().map(|_| None).collect();
+    let mut flights: Vec<Option<(Arc<Location>, Span)>> = Vec::with_capacity(reads.len());
+    let mut lanes: Vec<(Lane, Vec<Request>)> = Vec::new();
+    for (tag, read) in reads.iter().enumerate() {
+        let location = Arc::clone(&read.file.location());
+        let planned = read
+            .file
+            .span(&location, read.offset, read.len)
+            .and_then(|span| Ok((span, lane_of(&mut lanes, &location.tier)?)));
+        match planned {
+            Ok((span, lane)) => {
+                let file = Arc::clone(&location.handle);
+                let request = Request {
+                    tag: tag as u64,
+                    file,
+                    operation: span.operation(),
+                };
+                lanes[lane].1.push(request);
+                flights.push(Some((location, span)));
+            }
+            Err(error) => {
+                results[tag] = Some(Err(error));
+                flights.push(None);
+            }
+        }
+    }
+    for (lane, requests) in &mut lanes {
+        lane.queue().submit(requests);
+    }
+    let mut completions = Vec::with_capacity(reads.len());
+    for (lane, _) in &mut lanes {
+        let in_flight = lane.queue().in_flight();
+        lane.queue().reap(in_flight, &mut completions);
+    }
+    for completion in completions {
+        let tag = completion.tag as usize;
+        let (location, span) = flights[tag].take().expect("a request completes once");
+        let ReadAt { file, offset, len } = &reads[tag];
+        let whole = location.finish_read(file.label(), span, completion);
+        results[tag] = Some(whole.and_then(|buffer| file.require(*offset, *len, buffer)));
+    }
+    results
+        .into_iter()
+        .map(|result| result.expect("every request completed"))
+        .collect()
+}
+
+/// The lane of `tier`, taken now if the batch has none yet.
+fn lane_of(lanes: &mut Vec<(Lane, Vec<Request>)>, tier: &Arc<Tier>) -> Result<usize> {
+    if let Some(found) = lanes
+        .iter()
+        .position(|(lane, _)| Arc::ptr_eq(&lane.tier, tier))
+    {
+        return Ok(found);
+    }
+    lanes.push((Lane::take(tier)?, Vec::new()));
+    Ok(lanes.len() - 1)
+}
+
+/// A read under way; see [`File::start_read`].
+#[derive(Debug)]
+pub struct PendingRead {
+    state: Pending,
+}
+
+#[derive(Debug)]
+enum Pending {
+    Done(Result<Buffer>),
+    InFlight {
+        lane: Lane,
+        location: Arc<Location>,
+        label: Label,
+        span: Span,
+    },
+}
+
+impl PendingRead {
+    /// Waits for the read to finish.
+    pub fn wait(self) -> Result<Buffer> {
+        match self.state {
+            Pending::Done(result) => result,
+            Pending::InFlight {
+                mut lane,
+                location,
+                label,
+                span,
+            } => {
+                let mut completions = Vec::with_capacity(1);
+                lane.queue().reap(1, &mut completions);
+                let completion = completions.pop().expect("reap waits for the one in flight");
+                location.finish_read(label, span, completion)
+            }
+        }
+    }
+}
+
+impl File {
+    /// Starts reading up to `len` bytes at `offset` (fewer where the file ends), to be waited for
+    /// later: read-ahead.
+    pub fn start_read(&self, offset: u64, len: usize) -> PendingRead {
+        let location = Arc::clone(&self.location());
+        let state = match self.begin_read(&location, offset, len) {
+            Ok((lane, span)) => Pending::InFlight {
+                lane,
+                location,
+                label: self.label(),
+                span,
+            },
+            Err(error) => Pending::Done(Err(error)),
+        };
+        PendingRead { state }
+    }
+
+    fn begin_read(&self, location: &Location, offset: u64, len: usize) -> Result<(Lane, Span)> {
+        let span = self.span(location, offset, len)?;
+        let mut lane = Lane::take(&location.tier)?;
+        let file = Arc::clone(&location.handle);
+        let request = Request {
+            tag: 0,
+            file,
+            operation: span.operation(),
+        };
+        lane.queue().submit(&mut vec![request]);
+        Ok((lane, span))
+    }
+
+    /// A stream of writes of which up to `depth` overlap.
+    pub fn start_writes(self: &Arc<Self>, depth: usize) -> Result<WriteStream> {
+        let location = Arc::clone(&self.location());
+        let lane = Lane::take(&location.tier)?;
+        Ok(WriteStream {
+            file: Arc::clone(self),
+            location,
+            lane,
+            depth: depth.max(1),
+            spans: VecDeque::new(),
+            next_tag: 0,
+            failed: None,
+        })
+    }
+}
+
+/// Writes of one file that overlap; see [`File::start_writes`]. Ranges must not overlap. After a
+/// failure every later call returns it. Dropping the stream waits for the writes and forgets their
+/// results: call [`WriteStream::finish`].
+#[derive(Debug)]
+pub struct WriteStream {
+    file: Arc<File>,
+    location: Arc<Location>,
+    lane: Lane,
+    depth: usize,
+    /// Tag, offset and length of the writes in flight.
+    spans: VecDeque<(u64, u64, usize)>,
+    next_tag: u64,
+    failed: Option<crate::Error>,
+}
+
+impl WriteStream {
+    /// Starts writing the buffer's view at `offset`, first waiting while `depth` writes are in
+    /// flight. Returns a buffer of a write that finished, if one did, for the caller to fill again.
+    pub fn write(&mut self, offset: u64, buffer: Buffer) -> Result<Option<Buffer>> {
+        let spent = if self.spans.len() >= self.depth {
+            self.reap(1)
+        } else {
+            None
+        };
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        self.file.count_write(&self.location, offset, &buffer);
+        self.spans.push_back((self.next_tag, offset, buffer.len()));
+        let request = Request {
+            tag: self.next_tag,
+            file: Arc::clone(&self.location.handle),
+            operation: Operation::Write { offset, buffer },
+        };
+        self.next_tag += 1;
+        self.lane.queue().submit(&mut vec![request]);
+        Ok(spent)
+    }
+
+    /// Waits for all writes; the file still has to be synced.
+    pub fn finish(mut self) -> Result<()> {
+        self.reap(self.spans.len());
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    fn reap(&mut self, at_least: usize) -> Option<Buffer> {
+        let mut completions = Vec::new();
+        self.lane.queue().reap(at_least, &mut completions);
+        let mut spent = None;
+        for Completion {
+            tag,
+            result,
+            buffer,
+        } in completions
+        {
+            let found = self.spans.iter().position(|span| span.0 == tag);
+            let span = found.and_then(|found| self.spans.remove(found));
+            let (_, offset, len) = span.expect("a request completes once");
+            if let Err(error) = result {
+                let error = self.file.write_error(&self.location, offset, len, &error);
+                self.failed.get_or_insert(error);
+            }
+            spent = Some(buffer);
+        }
+        spent
+    }
+}

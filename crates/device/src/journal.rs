@@ -1,0 +1,400 @@
+//! A small append-only file of metadata records: the file map and the engine's manifest are
+//! journals.
+//!
+//! An append is one *frame*: a header and the caller's payload, cut into 512-byte sectors and
+//! padded to 4 KiB pages. See docs/formats/journal.md.
+//!
+//! ```text
+//! sector   0 ........................ 503   504 .. 507          508 .. 511
+//!          part of the frame, zero-padded   frame + 1 (low 32)  CRC-32C bound to file and offset
+//! frame    magic 4 | version 2 | zero 2 | frame number 8 | payload bytes 4 | CRC-32C 4 | payload
+//! ```
+//!
+//! 1. An append is durable when it returns, and appends are one after the other: only the last
+//!    frame can be torn.
+//! 2. Nothing is assumed of writes but that a sector is written whole or not at all. So a torn
+//!    frame has sectors that are all zero or beyond the end of the file, and its others are valid.
+//!    Anything else is damage and an error.
+//! 3. Every sector carries the number of its frame: a gap with a later frame behind it was not
+//!    torn, it is damage.
+//! 4. A torn frame was never acknowledged. It is erased, durably, before anything is appended in
+//!    its place, so that sectors of two attempts never mix.
+//! 5. After a failed append nothing is known of the file's end; the journal refuses further
+//!    appends.
+//!
+//! Threads: a journal belongs to one thread at a time; its owner locks.
+
+use crate::buffer::{Buffer, PAGE_BYTES};
+use crate::error::{Error, ErrorKind, Result};
+use crate::file::File;
+use std::sync::Arc;
+use thermocline_foundation::checksum::{checksum, checksum_parts};
+use thermocline_foundation::coding::{DecodeError, Decoder};
+
+const MAGIC: u32 = u32::from_le_bytes(*b"TJNL");
+const VERSION: u16 = 1;
+const SECTOR_BYTES: usize = 512;
+const BODY_BYTES: usize = SECTOR_BYTES - 8;
+const PAGE_BODY_BYTES: usize = PAGE_BYTES / SECTOR_BYTES * BODY_BYTES;
+const HEADER_BYTES: usize = 24;
+/// Where the header's checksum lies; it covers the header before it and the payload.
+const CHECKSUM_AT: usize = 20;
+/// A read while looking for frames.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// Bytes of the longest payload.
+pub const PAYLOAD_BYTES_MAX: usize = 1 << 30;
+
+/// An open journal.
+#[derive(Debug)]
+pub struct Journal {
+    file: Arc<File>,
+    len_bytes: u64,
+    frames: u64,
+    failed: Option<Error>,
+}
+
+impl Journal {
+    /// A journal in a new, empty file.
+    pub fn create(file: Arc<File>) -> Result<Self> {
+        if !file.is_empty()? {
+            let text = format!(
+                "cannot begin a journal in {}: it is not empty",
+                file.describe()
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        Ok(Self {
+            file,
+            len_bytes: 0,
+            frames: 0,
+            failed: None,
+        })
+    }
+
+    /// Passes every payload to `visit` in order and makes the journal ready for appending: a torn
+    /// last frame is erased.
+    pub fn open(file: Arc<File>, visit: impl FnMut(&[u8]) -> Result<()>) -> Result<Self> {
+        let end = Self::read(&file, visit)?;
+        if end.torn {
+            erase(&file, end.len_bytes)?;
+        }
+        Ok(Self {
+            file,
+            len_bytes: end.len_bytes,
+            frames: end.frames,
+            failed: None,
+        })
+    }
+
+    /// As [`Journal::open`], but changes nothing and refuses appends.
+    pub fn open_read_only(file: Arc<File>, visit: impl FnMut(&[u8]) -> Result<()>) -> Result<Self> {
+        let end = Self::read(&file, visit)?;
+        let failed = Some(Error::new(
+            ErrorKind::Invalid,
+            "it was opened for reading only",
+        ));
+        Ok(Self {
+            file,
+            len_bytes: end.len_bytes,
+            frames: end.frames,
+            failed,
+        })
+    }
+
+    /// Passes every payload to `visit` in order and changes nothing.
+    pub fn read(file: &File, visit: impl FnMut(&[u8]) -> Result<()>) -> Result<JournalEnd> {
+        Scan::new(file)?.run(visit)
+    }
+
+    /// Appends `payload` durably.
+    pub fn append(&mut self, payload: &[u8]) -> Result<()> {
+        if let Some(error) = &self.failed {
+            let file = self.file.describe();
+            let text = format!("{file} takes no more changes: {error}");
+            return Err(Error::new(error.kind(), text));
+        }
+        if payload.len() > PAYLOAD_BYTES_MAX {
+            let text = format!(
+                "cannot append {} bytes to {}: at most {PAYLOAD_BYTES_MAX} bytes go into one frame",
+                payload.len(),
+                self.file.describe()
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let buffer = encode(&self.file, self.len_bytes, self.frames, payload);
+        let frame_bytes = buffer.len() as u64;
+        let (_, written) = self.file.write(self.len_bytes, buffer);
+        if let Err(error) = written.and_then(|()| self.file.sync()) {
+            let text = format!("a change failed, reopen the database: {error}");
+            self.failed = Some(Error::new(error.kind(), text));
+            return Err(error);
+        }
+        self.len_bytes += frame_bytes;
+        self.frames += 1;
+        Ok(())
+    }
+
+    /// Bytes of all frames.
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// How many frames there are.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// The file underneath.
+    pub fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+}
+
+/// What [`Journal::read`] found at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalEnd {
+    /// Whole frames.
+    pub frames: u64,
+    /// Their bytes.
+    pub len_bytes: u64,
+    /// Sectors of a frame that was never acknowledged follow.
+    pub torn: bool,
+}
+
+/// What the sectors of a frame carry of its number; one more, so that no sector of the first frame
+/// is all zero.
+fn mark(frame: u64) -> u32 {
+    frame.wrapping_add(1) as u32
+}
+
+/// The pages of a frame.
+fn encode(file: &File, offset: u64, frame: u64, payload: &[u8]) -> Buffer {
+    let mut header = [0; HEADER_BYTES];
+    header[..4].copy_from_slice(&MAGIC.to_le_bytes());
+    header[4..6].copy_from_slice(&VERSION.to_le_bytes());
+    header[8..16].copy_from_slice(&frame.to_le_bytes());
+    header[16..20].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    let crc = checksum_parts(&file.place(offset), &[&header[..CHECKSUM_AT], payload]);
+    header[CHECKSUM_AT..].copy_from_slice(&crc.to_le_bytes());
+
+    let pages = (HEADER_BYTES + payload.len()).div_ceil(PAGE_BODY_BYTES);
+    let mut buffer = Buffer::zeroed(pages * PAGE_BYTES);
+    let (first, rest) = payload.split_at(payload.len().min(BODY_BYTES - HEADER_BYTES));
+    buffer[..HEADER_BYTES].copy_from_slice(&header);
+    buffer[HEADER_BYTES..HEADER_BYTES + first.len()].copy_from_slice(first);
+    for (sector, body) in buffer
+        .chunks_mut(SECTOR_BYTES)
+        .skip(1)
+        .zip(rest.chunks(BODY_BYTES))
+    {
+        sector[..body.len()].copy_from_slice(body);
+    }
+    for (index, sector) in buffer.chunks_mut(SECTOR_BYTES).enumerate() {
+        sector[BODY_BYTES..BODY_BYTES + 4].copy_from_slice(&mark(frame).to_le_bytes());
+        let place = file.place(offset + (index * SECTOR_BYTES) as u64);
+        let crc = checksum(&place, &sector[..BODY_BYTES + 4]);
+        sector[BODY_BYTES + 4..].copy_from_slice(&crc.to_le_bytes());
+    }
+    buffer
+}
+
+/// Zeroes the file from `offset` to its end, durably.
+fn erase(file: &File, offset: u64) -> Result<()> {
+    let end = file.len()?.next_multiple_of(PAGE_BYTES as u64);
+    let mut at = offset;
+    while at < end {
+        let len = (end - at).min(CHUNK_BYTES as u64);
+        file.write(at, Buffer::zeroed(len as usize)).1?;
+        at += len;
+    }
+    file.sync()
+}
+
+/// A sector, as a reader finds it.
+enum Sector<'a> {
+    /// Its checksum is right.
+    Valid { body: &'a [u8], mark: u32 },
+    /// All zero or beyond the end of the file.
+    NotWritten,
+    /// Anything else.
+    Damaged,
+}
+
+/// Walks a journal from its start, a chunk of pages at a time.
+struct Scan<'a> {
+    file: &'a File,
+    file_len: u64,
+    chunk: Buffer,
+    chunk_at: u64,
+}
+
+/// A frame, or why there is none.
+enum Found {
+    Frame { pages: u64 },
+    Gap,
+}
+
+impl<'a> Scan<'a> {
+    fn new(file: &'a File) -> Result<Self> {
+        Ok(Self {
+            file,
+            file_len: file.len()?,
+            chunk: Buffer::default(),
+            chunk_at: 0,
+        })
+    }
+
+    fn run(mut self, mut visit: impl FnMut(&[u8]) -> Result<()>) -> Result<JournalEnd> {
+        let mut end = JournalEnd {
+            frames: 0,
+            len_bytes: 0,
+            torn: false,
+        };
+        let mut payload = Vec::new();
+        while end.len_bytes < self.file_len {
+            match self.frame(end.len_bytes, end.frames, &mut payload)? {
+                Found::Frame { pages } => {
+                    visit(&payload)?;
+                    end.frames += 1;
+                    end.len_bytes += pages * PAGE_BYTES as u64;
+                }
+                Found::Gap => {
+                    end.torn = self.is_torn(end.len_bytes, end.frames)?;
+                    break;
+                }
+            }
+        }
+        Ok(end)
+    }
+
+    /// Reads the frame `number` at `offset` into `payload`.
+    fn frame(&mut self, offset: u64, number: u64, payload: &mut Vec<u8>) -> Result<Found> {
+        payload.clear();
+        let mut header = [0; HEADER_BYTES];
+        match self.sector(offset)? {
+            Sector::Valid { body, .. } => {
+                header.copy_from_slice(&body[..HEADER_BYTES]);
+                payload.extend_from_slice(&body[HEADER_BYTES..]);
+            }
+            Sector::NotWritten => return Ok(Found::Gap),
+            Sector::Damaged => return Err(self.damage(offset, "a sector's checksum is wrong")),
+        }
+        let (len, expected_crc) = self.parse(offset, number, &header)?;
+        let pages = (HEADER_BYTES + len).div_ceil(PAGE_BODY_BYTES) as u64;
+        let sectors = pages * (PAGE_BYTES / SECTOR_BYTES) as u64;
+        let mut gap = false;
+        for index in 1..sectors {
+            let at = offset + index * SECTOR_BYTES as u64;
+            match self.sector(at)? {
+                Sector::Valid { body, mark: found } if found == mark(number) => {
+                    payload.extend_from_slice(body);
+                }
+                Sector::NotWritten => {
+                    gap = true;
+                    if at >= self.file_len {
+                        break;
+                    }
+                }
+                Sector::Valid { .. } => return Err(self.damage(at, "a sector of another frame")),
+                Sector::Damaged => return Err(self.damage(at, "a sector's checksum is wrong")),
+            }
+        }
+        if gap {
+            return Ok(Found::Gap);
+        }
+        payload.truncate(len);
+        let place = self.file.place(offset);
+        if checksum_parts(&place, &[&header[..CHECKSUM_AT], payload]) != expected_crc {
+            return Err(self.damage(offset, "a frame's checksum is wrong"));
+        }
+        Ok(Found::Frame { pages })
+    }
+
+    /// Payload length and checksum of a frame's header.
+    fn parse(&self, offset: u64, number: u64, header: &[u8]) -> Result<(usize, u32)> {
+        let fields = |header| -> Result<_, DecodeError> {
+            let mut decoder = Decoder::new(header);
+            let (magic, version, _zero) = (decoder.u32()?, decoder.u16()?, decoder.u16()?);
+            Ok((
+                magic,
+                version,
+                decoder.u64()?,
+                decoder.u32()?,
+                decoder.u32()?,
+            ))
+        };
+        let (magic, version, frame, len, crc) =
+            fields(header).map_err(|error| self.damage(offset, error))?;
+        if magic != MAGIC {
+            return Err(self.damage(offset, "no frame begins here"));
+        }
+        if version > VERSION {
+            let file = self.file.describe();
+            let text = format!(
+                "{file} has journal version {version}, this software knows {VERSION}: upgrade"
+            );
+            return Err(Error::new(ErrorKind::NewerFormat, text));
+        }
+        if frame != number || len as usize > PAYLOAD_BYTES_MAX {
+            let why = format!("frame {frame} of {len} bytes where frame {number} belongs");
+            return Err(self.damage(offset, why));
+        }
+        Ok((len as usize, crc))
+    }
+
+    /// Looks behind a gap in frame `number` at `offset`: torn if only sectors of that frame follow,
+    /// damage if a later frame does. False where nothing at all follows.
+    fn is_torn(&mut self, offset: u64, number: u64) -> Result<bool> {
+        let mut torn = false;
+        let mut at = offset;
+        while at < self.file_len {
+            match self.sector(at)? {
+                Sector::NotWritten => {}
+                Sector::Valid { mark: found, .. } if found == mark(number) => torn = true,
+                Sector::Valid { .. } => {
+                    let why = format!("frame {number} has a gap, yet another follows at {at}");
+                    return Err(self.damage(offset, why));
+                }
+                Sector::Damaged => return Err(self.damage(at, "a sector's checksum is wrong")),
+            }
+            at += SECTOR_BYTES as u64;
+        }
+        Ok(torn)
+    }
+
+    /// The sector at `offset`, a multiple of the sector size.
+    fn sector(&mut self, offset: u64) -> Result<Sector<'_>> {
+        if offset >= self.file_len {
+            return Ok(Sector::NotWritten);
+        }
+        let chunk_end = self.chunk_at + self.chunk.len() as u64;
+        if offset < self.chunk_at || offset >= chunk_end {
+            self.chunk = self.file.read_up_to(offset, CHUNK_BYTES)?;
+            self.chunk_at = offset;
+        }
+        let start = (offset - self.chunk_at) as usize;
+        let bytes = &self.chunk[start.min(self.chunk.len())..];
+        let bytes = &bytes[..bytes.len().min(SECTOR_BYTES)];
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(Sector::NotWritten);
+        }
+        if bytes.len() < SECTOR_BYTES {
+            return Ok(Sector::Damaged);
+        }
+        let (covered, crc) = bytes.split_at(BODY_BYTES + 4);
+        if checksum(&self.file.place(offset), covered).to_le_bytes() != crc {
+            return Ok(Sector::Damaged);
+        }
+        let (body, rest) = covered.split_at(BODY_BYTES);
+        let mark = Decoder::new(rest)
+            .u32()
+            .map_err(|error| self.damage(offset, error))?;
+        Ok(Sector::Valid { body, mark })
+    }
+
+    fn damage(&self, offset: u64, why: impl std::fmt::Display) -> Error {
+        let why = format!("{why}; restore from a checkpoint");
+        Error::corrupt(self.file.describe(), offset, why)
+    }
+}

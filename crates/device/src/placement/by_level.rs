@@ -1,0 +1,350 @@
+//! Upper levels on fast tiers, lower levels on slow ones (Keigo, section 4.4; SpanDB, section 4.4;
+//! MyNVM).
+//!
+//! Upper levels are small, are rewritten most and hold what was written last. The policy gives tier
+//! 0 the levels 0..k whose targets together fit it, after a reserve for logs; tier 1 the next ones
+//! that fit; and so on. The last tier takes the rest. The room that a tier has left over takes
+//! tables of the first level below its own.
+//!
+//! 1. Guests (tables of the level below) never take room that the tier's own levels are meant to
+//!    fill.
+//! 2. A full tier passes new files on to the next slower one with room, then to a faster one.
+//! 3. Moves: a table on a tier slower than its level's goes up while the tier stays below
+//!    [`PROMOTE_PERCENT`]; a guest for whom its host's own levels leave no room goes down. Nothing
+//!    else moves: a guest is never fetched, only placed when it is made, so no table goes back and
+//!    forth.
+
+use super::{FileInfo, Placement, TierState, WATERMARK_PERCENT, first_with_room, share};
+use crate::context::{FileContext, FileKind};
+use crate::tier::TierIndex;
+use parking_lot::RwLock;
+use thermocline_foundation::{ByteSize, FileNumber};
+
+/// Fill share of a tier, in percent, up to which tables are moved to it: below the watermark, so
+/// that moving does not push out what is newly written.
+const PROMOTE_PERCENT: u64 = 90;
+
+/// The reserve takes at most this share of tier 0, so that small tiers hold tables too.
+const RESERVE_PERCENT_MAX: u64 = 25;
+
+/// Settings of [`ByLevel`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByLevelSettings {
+    /// Bytes of tier 0 that are left for logs when levels are handed out; at most a quarter of the
+    /// tier. Default 256 MiB: four logs of 64 MiB.
+    pub log_reserve: ByteSize,
+}
+
+impl Default for ByLevelSettings {
+    fn default() -> Self {
+        Self {
+            log_reserve: ByteSize::mib(256),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct ByLevel {
+    settings: ByLevelSettings,
+    targets: RwLock<Vec<u64>>,
+}
+
+/// The levels of each tier under the targets of the moment.
+struct Plan {
+    /// The tier of each level.
+    homes: Vec<usize>,
+    /// Bytes of each tier that tables may take.
+    budgets: Vec<u64>,
+    /// Of these, bytes that the tier's own levels are meant to take.
+    own_bytes: Vec<u64>,
+}
+
+impl Plan {
+    fn new(settings: &ByLevelSettings, targets: &[u64], tiers: &[TierState]) -> Self {
+        let mut budgets: Vec<u64> = tiers
+            .iter()
+            .map(|tier| share(tier.capacity_bytes, WATERMARK_PERCENT))
+            .collect();
+        if let (Some(budget), Some(tier)) = (budgets.first_mut(), tiers.first()) {
+            let most = share(tier.capacity_bytes, RESERVE_PERCENT_MAX);
+            *budget = budget.saturating_sub(settings.log_reserve.0.min(most));
+        }
+        let mut own_bytes = vec![0u64; tiers.len()];
+        let mut homes = Vec::with_capacity(targets.len());
+        let mut tier = 0;
+        for (level, target) in targets.iter().enumerate() {
+            let fits = |tier: usize| own_bytes[tier].saturating_add(*target) <= budgets[tier];
+            // Level 0 is where flushes wait for the device: it is on tier 0 even where it does not
+            // fit whole.
+            while level > 0 && tier + 1 < tiers.len() && !fits(tier) {
+                tier += 1;
+            }
+            own_bytes[tier] = own_bytes[tier].saturating_add(*target);
+            homes.push(tier);
+        }
+        Self {
+            homes,
+            budgets,
+            own_bytes,
+        }
+    }
+
+    /// The tier of a level. Levels without a target follow the deepest that has one; without any,
+    /// all are on tier 0 and overflow from there.
+    fn home(&self, level: u8) -> usize {
+        let known = self.homes.get(usize::from(level)).or(self.homes.last());
+        known.copied().unwrap_or(0)
+    }
+
+    /// Bytes of tables on `tier` whose level belongs to a slower tier.
+    fn guest_bytes(&self, tier: usize, state: &TierState) -> u64 {
+        let levels = state.level_bytes.iter().enumerate();
+        levels
+            .filter(|(level, _)| self.home(*level as u8) > tier)
+            .map(|(_, bytes)| bytes)
+            .sum()
+    }
+
+    /// What the own levels of `tier` take or are meant to take, whichever is more.
+    fn claimed_bytes(&self, tier: usize, state: &TierState) -> u64 {
+        let levels = state.level_bytes.iter().enumerate();
+        let own: u64 = levels
+            .filter(|(level, _)| self.home(*level as u8) <= tier)
+            .map(|(_, bytes)| bytes)
+            .sum();
+        own.max(self.own_bytes[tier])
+    }
+
+    /// The tier that would take a table of `level` as a guest: the one before its own, if the level
+    /// is the first below that tier's levels.
+    fn host(&self, level: u8) -> Option<usize> {
+        let home = self.home(level);
+        let above = level.checked_sub(1).map(|above| self.home(above))?;
+        (above < home).then(|| home - 1)
+    }
+
+    /// Guests of `tier`, `more_bytes` included, fit beside its own levels.
+    fn guests_fit(&self, tier: usize, state: &TierState, more_bytes: u64) -> bool {
+        let guests = self.guest_bytes(tier, state).saturating_add(more_bytes);
+        self.claimed_bytes(tier, state).saturating_add(guests) <= self.budgets[tier]
+    }
+}
+
+impl ByLevel {
+    /// The policy without targets: everything on tier 0 until they are set.
+    pub fn new(settings: ByLevelSettings) -> Self {
+        Self {
+            settings,
+            targets: RwLock::default(),
+        }
+    }
+
+    fn plan(&self, tiers: &[TierState]) -> Plan {
+        Plan::new(&self.settings, &self.targets.read(), tiers)
+    }
+
+    /// The tier of each level that has a target, for people to see.
+    pub fn levels(&self, tiers: &[TierState]) -> Vec<TierIndex> {
+        self.plan(tiers)
+            .homes
+            .into_iter()
+            .map(|tier| TierIndex(tier as u8))
+            .collect()
+    }
+}
+
+impl Placement for ByLevel {
+    fn name(&self) -> &'static str {
+        "by-level"
+    }
+
+    fn place(
+        &self,
+        context: FileContext,
+        expected_bytes: u64,
+        tiers: &[TierState],
+    ) -> Option<TierIndex> {
+        let home = match context.kind {
+            FileKind::Log | FileKind::Manifest | FileKind::Map => 0,
+            FileKind::Table { level } => {
+                let plan = self.plan(tiers);
+                let host = plan.host(level);
+                let host =
+                    host.filter(|host| plan.guests_fit(*host, &tiers[*host], expected_bytes));
+                host.unwrap_or_else(|| plan.home(level))
+            }
+        };
+        first_with_room(context.kind, home, expected_bytes, tiers)
+    }
+
+    fn set_level_targets(&self, targets: &[u64]) {
+        *self.targets.write() = targets.to_vec();
+    }
+
+    fn misplaced(&self, files: &[FileInfo], tiers: &[TierState]) -> Vec<(FileNumber, TierIndex)> {
+        if self.targets.read().is_empty() {
+            return Vec::new();
+        }
+        let plan = self.plan(tiers);
+        let mut tiers = tiers.to_vec();
+        let mut moves = Vec::new();
+        let tables = files
+            .iter()
+            .filter(|file| file.published)
+            .filter_map(|file| match file.kind {
+                FileKind::Table { level } => Some((level, file)),
+                _ => None,
+            });
+        let mut tables: Vec<_> = tables.collect();
+        // Deepest first: guests leave before the levels that need their room move in.
+        tables.sort_by_key(|(level, file)| (std::cmp::Reverse(*level), file.number));
+        for (level, file) in tables {
+            let (home, at) = (plan.home(level), file.tier.position());
+            let percent = match at {
+                at if at > home => PROMOTE_PERCENT,
+                // A guest of its host stays while it fits, and so does what overflowed upwards:
+                // only a tier whose own levels are short of room sends tables down.
+                at if at < home && !plan.guests_fit(at, &tiers[at], 0) => WATERMARK_PERCENT,
+                _ => continue,
+            };
+            let room = share(tiers[home].capacity_bytes, percent);
+            if tiers[home].used_bytes.saturating_add(file.bytes) > room {
+                continue;
+            }
+            tiers[at].remove(file.kind, file.bytes);
+            tiers[home].add(file.kind, file.bytes);
+            moves.push((file.number, TierIndex(home as u8)));
+        }
+        moves
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::Origin;
+
+    const GB: u64 = 1_000_000_000;
+
+    fn tiers(capacities: &[u64]) -> Vec<TierState> {
+        let state = |gb: &u64| TierState {
+            capacity_bytes: gb * GB,
+            ..TierState::default()
+        };
+        capacities.iter().map(state).collect()
+    }
+
+    fn policy(targets: &[u64]) -> ByLevel {
+        let policy = ByLevel::default();
+        policy.set_level_targets(&targets.iter().map(|gb| gb * GB).collect::<Vec<_>>());
+        policy
+    }
+
+    fn table(level: u8) -> FileContext {
+        FileContext {
+            kind: FileKind::Table { level },
+            origin: Origin::Flush,
+        }
+    }
+
+    fn place(policy: &ByLevel, level: u8, gb: u64, tiers: &[TierState]) -> Option<u8> {
+        policy
+            .place(table(level), gb * GB, tiers)
+            .map(|tier| tier.0)
+    }
+
+    #[test]
+    fn levels_go_to_the_fastest_tier_whose_targets_fit() {
+        let policy = policy(&[1, 2, 20, 200]);
+        let homes = |capacities: &[u64]| {
+            policy
+                .levels(&tiers(capacities))
+                .into_iter()
+                .map(|tier| tier.0)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(homes(&[10, 100, 1000]), [0, 0, 1, 2]);
+        assert_eq!(homes(&[10, 1000]), [0, 0, 1, 1]);
+        assert_eq!(homes(&[1000, 1000]), [0, 0, 0, 0]);
+        assert_eq!(homes(&[1, 10]), [0, 1, 1, 1], "level 0 stays on tier 0");
+        assert_eq!(homes(&[10]), [0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn room_left_over_takes_the_next_level_only() {
+        let policy = policy(&[1, 2, 20, 200]);
+        let mut tiers = tiers(&[10, 1000]);
+        assert_eq!(
+            place(&policy, 2, 1, &tiers),
+            Some(0),
+            "10 GB less levels 0 and 1 leave room"
+        );
+        assert_eq!(place(&policy, 3, 1, &tiers), Some(1));
+        tiers[0].add(FileKind::Table { level: 2 }, 6 * GB);
+        assert_eq!(
+            place(&policy, 2, 1, &tiers),
+            Some(1),
+            "the rest is kept for levels 0 and 1"
+        );
+        assert_eq!(place(&policy, 1, 1, &tiers), Some(0));
+    }
+
+    #[test]
+    fn full_tiers_overflow_to_slower_then_faster_ones() {
+        let policy = policy(&[1, 2, 20]);
+        let mut tiers = tiers(&[10, 10, 10]);
+        tiers[1].add(FileKind::Table { level: 1 }, 9_500_000_000);
+        tiers[0].add(FileKind::Table { level: 0 }, 9_500_000_000);
+        assert_eq!(place(&policy, 0, 1, &tiers), Some(2));
+        tiers[2].add(FileKind::Table { level: 2 }, 9_500_000_000);
+        assert_eq!(place(&policy, 0, 1, &tiers), None);
+        let log = FileContext {
+            kind: FileKind::Log,
+            origin: Origin::Foreground,
+        };
+        assert_eq!(
+            policy.place(log, GB / 4, &tiers),
+            Some(TierIndex(0)),
+            "logs have a reserve"
+        );
+        tiers[0].remove(FileKind::Table { level: 0 }, 5 * GB);
+        assert_eq!(
+            place(&policy, 2, 1, &tiers),
+            Some(0),
+            "a faster tier when slower ones are full"
+        );
+    }
+
+    #[test]
+    fn moves_are_made_once_and_do_not_come_back() {
+        let policy = policy(&[1, 2, 20, 200]);
+        let mut tiers = tiers(&[10, 1000]);
+        let mut random = thermocline_foundation::random::Random::new(7);
+        let mut files: Vec<FileInfo> = (0..60)
+            .map(|number| FileInfo {
+                number: FileNumber(number),
+                kind: FileKind::Table {
+                    level: random.below(4) as u8,
+                },
+                tier: TierIndex(random.below(2) as u8),
+                bytes: 200_000_000,
+                published: true,
+            })
+            .collect();
+        files
+            .iter()
+            .for_each(|file| tiers[file.tier.position()].add(file.kind, file.bytes));
+        let moves = policy.misplaced(&files, &tiers);
+        assert!(!moves.is_empty());
+        for (number, to) in moves {
+            let file = &mut files[number.0 as usize];
+            assert_ne!(file.tier, to);
+            tiers[file.tier.position()].remove(file.kind, file.bytes);
+            tiers[to.position()].add(file.kind, file.bytes);
+            file.tier = to;
+        }
+        assert_eq!(policy.misplaced(&files, &tiers), []);
+        assert!(tiers[0].used_bytes <= share(tiers[0].capacity_bytes, WATERMARK_PERCENT));
+    }
+}

@@ -1,0 +1,133 @@
+//! Where a new file goes, and which files would be better off elsewhere.
+//!
+//! A policy sees what a file is, how large it may become and how full the tiers are: nothing else
+//! of the program above (Keigo, section 4.4). It decides; the namespace moves the bytes and keeps
+//! the account.
+//!
+//! 1. A policy does no I/O and keeps no file state: the same question gets the same answer until
+//!    the level targets change.
+//! 2. [`Placement::misplaced`] names a move only if the policy would not name the reverse move
+//!    afterwards.
+//!
+//! Threads: called from any, briefly, under the namespace's lock.
+
+mod by_level;
+mod fill_first;
+
+pub use by_level::{ByLevel, ByLevelSettings};
+pub use fill_first::FillFirst;
+
+use crate::context::{FileContext, FileKind};
+use crate::tier::TierIndex;
+use serde::Serialize;
+use std::fmt::Debug;
+use thermocline_foundation::FileNumber;
+
+/// How full a tier is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TierState {
+    /// Bytes that the database may use.
+    pub capacity_bytes: u64,
+    /// Bytes that its files take, growth that was announced included.
+    pub used_bytes: u64,
+    /// Of these, bytes of tables by level.
+    pub level_bytes: Vec<u64>,
+}
+
+impl TierState {
+    /// Adds a file.
+    pub fn add(&mut self, kind: FileKind, bytes: u64) {
+        self.used_bytes = self.used_bytes.saturating_add(bytes);
+        if let FileKind::Table { level } = kind {
+            let level = usize::from(level);
+            let levels = self.level_bytes.len().max(level + 1);
+            self.level_bytes.resize(levels, 0);
+            self.level_bytes[level] = self.level_bytes[level].saturating_add(bytes);
+        }
+    }
+
+    /// Takes a file away that was added.
+    pub fn remove(&mut self, kind: FileKind, bytes: u64) {
+        self.used_bytes = self.used_bytes.saturating_sub(bytes);
+        if let FileKind::Table { level } = kind
+            && let Some(sum) = self.level_bytes.get_mut(usize::from(level))
+        {
+            *sum = sum.saturating_sub(bytes);
+        }
+    }
+}
+
+/// A file of the namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct FileInfo {
+    /// Its number.
+    #[serde(serialize_with = "plain_number")]
+    pub number: FileNumber,
+    /// What it holds.
+    pub kind: FileKind,
+    /// Where it lies.
+    pub tier: TierIndex,
+    /// Bytes that it takes.
+    pub bytes: u64,
+    /// It survives reopening.
+    pub published: bool,
+}
+
+fn plain_number<S: serde::Serializer>(number: &FileNumber, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(number.0)
+}
+
+/// A placement policy.
+pub trait Placement: Send + Sync + Debug {
+    /// The policy's name in configurations.
+    fn name(&self) -> &'static str;
+
+    /// The tier for a new file that may become `expected_bytes` long; none where every tier is
+    /// full.
+    fn place(
+        &self,
+        context: FileContext,
+        expected_bytes: u64,
+        tiers: &[TierState],
+    ) -> Option<TierIndex>;
+
+    /// Tells the policy how large each level is meant to be, in bytes, level 0 first.
+    fn set_level_targets(&self, _targets: &[u64]) {}
+
+    /// Moves worth making, in the order to make them.
+    fn misplaced(&self, files: &[FileInfo], tiers: &[TierState]) -> Vec<(FileNumber, TierIndex)>;
+}
+
+/// Fill share of a tier, in percent, at which it stops taking new tables.
+pub const WATERMARK_PERCENT: u64 = 95;
+
+/// Bytes of tables that a tier takes up to `percent` of its capacity.
+fn share(capacity_bytes: u64, percent: u64) -> u64 {
+    (u128::from(capacity_bytes) * u128::from(percent) / 100) as u64
+}
+
+/// Tiers in the order in which a file meant for `home` may overflow: slower ones first, then faster
+/// ones.
+fn overflow_order(home: usize, tiers: usize) -> impl Iterator<Item = usize> {
+    (home..tiers).chain((0..home).rev())
+}
+
+/// The first tier of the overflow order with room. Tables keep below the watermark; what is left
+/// above it is for logs and metadata, without which nothing can be written at all.
+fn first_with_room(
+    kind: FileKind,
+    home: usize,
+    expected_bytes: u64,
+    tiers: &[TierState],
+) -> Option<TierIndex> {
+    let percent = match kind {
+        FileKind::Table { .. } => WATERMARK_PERCENT,
+        FileKind::Log | FileKind::Manifest | FileKind::Map => 100,
+    };
+    let has_room = |tier: &TierState| {
+        tier.used_bytes.saturating_add(expected_bytes) <= share(tier.capacity_bytes, percent)
+    };
+    overflow_order(home, tiers.len())
+        .find(|index| has_room(&tiers[*index]))
+        .map(|index| TierIndex(index as u8))
+}

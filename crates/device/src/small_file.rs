@@ -1,0 +1,48 @@
+//! Whole small files through a driver: tier identities and the database's home file.
+//!
+//! 1. A read is bounded: a file longer than expected is damage, not memory.
+//! 2. Transfers are whole pages, so every driver can carry them out.
+//!
+//! Threads: plain functions; callers hold the directory's lock.
+
+use crate::buffer::{Buffer, PAGE_BYTES};
+use crate::driver::{Driver, Handle, Operation};
+use crate::error::{Error, Result};
+
+/// All bytes of the file `name`, which `what` describes in messages; more than `bytes_max` are
+/// damage.
+pub(crate) fn read(
+    driver: &dyn Driver,
+    name: &str,
+    what: &str,
+    bytes_max: usize,
+) -> Result<Vec<u8>> {
+    let file = driver.open(name)?;
+    let len = file.len()?;
+    if len > bytes_max as u64 {
+        return Err(Error::corrupt(
+            what,
+            0,
+            format!("{len} bytes, at most {bytes_max} expected"),
+        ));
+    }
+    let buffer = Buffer::zeroed((len as usize).next_multiple_of(PAGE_BYTES));
+    let completion = driver.execute(&file, Operation::Read { offset: 0, buffer });
+    let got = completion.result?.min(len as usize);
+    Ok(completion.buffer[..got].to_vec())
+}
+
+/// Writes `bytes`, padded with zeroes to whole pages, at `offset`, a multiple of the page size.
+pub(crate) fn write(driver: &dyn Driver, file: &Handle, offset: u64, bytes: &[u8]) -> Result<()> {
+    let mut buffer = Buffer::zeroed(bytes.len().next_multiple_of(PAGE_BYTES));
+    buffer[..bytes.len()].copy_from_slice(bytes);
+    driver
+        .execute(file, Operation::Write { offset, buffer })
+        .result
+        .map(drop)
+}
+
+/// Makes what was written to `file` durable.
+pub(crate) fn sync(driver: &dyn Driver, file: &Handle) -> Result<()> {
+    driver.execute(file, Operation::Sync).result.map(drop)
+}

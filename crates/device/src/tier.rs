@@ -1,0 +1,191 @@
+//! One tier: a directory on a device, its queues at rest, and what was read from it and written to
+//! it.
+//!
+//! A `Tier` is shared by all files that lie on it. Queues are costly to make (a ring is a mapping
+//! and a system call), so a batch takes one from the pool and gives it back; the pool keeps as many
+//! as were ever used at once, up to [`IDLE_QUEUES_MAX`].
+//!
+//! 1. A queue in the pool has nothing in flight.
+//! 2. Counters only grow. They count what was asked of the device, not what it did for it.
+//!
+//! Threads: everything is shared freely.
+
+use crate::context::FileKind;
+use crate::driver::{Driver, Queue};
+use crate::error::Result;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use thermocline_foundation::{ByteSize, Counter};
+
+/// Requests that a pooled queue takes at once.
+const QUEUE_DEPTH: usize = 128;
+
+/// Queues that a tier keeps for later.
+const IDLE_QUEUES_MAX: usize = 32;
+
+/// A tier by its place in the list, 0 being the fastest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct TierIndex(pub u8);
+
+impl TierIndex {
+    /// As a position in a list of tiers.
+    pub fn position(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+impl fmt::Display for TierIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tier {}", self.0)
+    }
+}
+
+/// What a user says of a tier.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TierSpec {
+    /// The tier's directory.
+    pub path: PathBuf,
+    /// Bytes that the database may use there.
+    pub capacity: ByteSize,
+    /// The driver's name: `posix`, `direct`, `memory`, `emulated-gp3`.
+    pub driver: String,
+}
+
+/// Reads, writes and syncs of one kind of file since the tier was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TrafficTotals {
+    /// Read requests.
+    pub reads: u64,
+    /// Bytes that they returned.
+    pub read_bytes: u64,
+    /// Write requests.
+    pub writes: u64,
+    /// Bytes that they held.
+    pub written_bytes: u64,
+    /// Syncs.
+    pub syncs: u64,
+}
+
+/// The counters behind [`TrafficTotals`].
+#[derive(Debug, Default)]
+pub(crate) struct TrafficCounters {
+    reads: Counter,
+    read_bytes: Counter,
+    writes: Counter,
+    written_bytes: Counter,
+    syncs: Counter,
+}
+
+impl TrafficCounters {
+    pub(crate) fn count_read(&self, bytes: usize) {
+        self.reads.add(1);
+        self.read_bytes.add(bytes as u64);
+    }
+
+    pub(crate) fn count_write(&self, bytes: usize) {
+        self.writes.add(1);
+        self.written_bytes.add(bytes as u64);
+    }
+
+    pub(crate) fn count_sync(&self) {
+        self.syncs.add(1);
+    }
+
+    fn totals(&self) -> TrafficTotals {
+        TrafficTotals {
+            reads: self.reads.get(),
+            read_bytes: self.read_bytes.get(),
+            writes: self.writes.get(),
+            written_bytes: self.written_bytes.get(),
+            syncs: self.syncs.get(),
+        }
+    }
+}
+
+/// An open tier.
+#[derive(Debug)]
+pub struct Tier {
+    index: TierIndex,
+    spec: TierSpec,
+    driver: Arc<dyn Driver>,
+    idle: Mutex<Vec<Box<dyn Queue>>>,
+    traffic: [TrafficCounters; 4],
+}
+
+/// A kind without its level, the grain of [`TrafficTotals`].
+fn class(kind: FileKind) -> usize {
+    usize::from(kind.code()[0] - 1)
+}
+
+impl Tier {
+    /// The tier `index` that `driver` serves.
+    pub fn new(index: TierIndex, spec: TierSpec, driver: Arc<dyn Driver>) -> Self {
+        Self {
+            index,
+            spec,
+            driver,
+            idle: Mutex::default(),
+            traffic: Default::default(),
+        }
+    }
+
+    /// A tier that belongs to no namespace: for files opened by themselves.
+    pub(crate) fn detached(index: TierIndex, driver: Arc<dyn Driver>) -> Self {
+        let spec = TierSpec {
+            path: driver.describe().into(),
+            capacity: ByteSize(u64::MAX),
+            driver: driver.name().to_owned(),
+        };
+        Self::new(index, spec, driver)
+    }
+
+    /// The tier's place in the list.
+    pub fn index(&self) -> TierIndex {
+        self.index
+    }
+
+    /// What the user said of it.
+    pub fn spec(&self) -> &TierSpec {
+        &self.spec
+    }
+
+    /// The driver that serves its directory.
+    pub fn driver(&self) -> &Arc<dyn Driver> {
+        &self.driver
+    }
+
+    /// Tier and directory, for messages: `tier 1, /mnt/slow`.
+    pub fn describe(&self) -> String {
+        format!("{}, {}", self.index, self.spec.path.display())
+    }
+
+    /// Traffic of one kind of file; tables of all levels count together.
+    pub fn traffic(&self, kind: FileKind) -> TrafficTotals {
+        self.traffic[class(kind)].totals()
+    }
+
+    pub(crate) fn counters(&self, kind: FileKind) -> &TrafficCounters {
+        &self.traffic[class(kind)]
+    }
+
+    /// A queue with nothing in flight; give it back with [`Tier::give_queue`].
+    pub(crate) fn take_queue(&self) -> Result<Box<dyn Queue>> {
+        let idle = self.idle.lock().pop();
+        idle.map_or_else(|| self.driver.queue(QUEUE_DEPTH), Ok)
+    }
+
+    pub(crate) fn give_queue(&self, queue: Box<dyn Queue>) {
+        debug_assert_eq!(
+            queue.in_flight(),
+            0,
+            "a queue at rest has nothing in flight"
+        );
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_QUEUES_MAX {
+            idle.push(queue);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Another physical copy of some of the files, as a database of its own.
+//!
+//! 1. The copy keeps the database's identity, because the checksums in its files are bound to it,
+//!    and gets an instance identity of its own, so that its tiers are never taken for the
+//!    original's.
+//! 2. Only tables are taken: they never change again, so a hard link is as good as a copy where the
+//!    file system can share a file. Other files are copied and verified.
+//! 3. Its file numbers go on after the original's.
+//!
+//! Threads: any; the original stays in use. The caller keeps the files from being deleted
+//! meanwhile.
+
+use super::devices::Devices;
+use super::{TieredFiles, file_name, unknown};
+use crate::context::FileKind;
+use crate::error::{Error, ErrorKind, Result};
+use crate::file_map::{MapEntry, MapState};
+use crate::migration;
+use crate::tier::{Tier, TierSpec};
+use std::path::Path;
+use std::sync::Arc;
+use thermocline_foundation::FileNumber;
+
+impl TieredFiles {
+    /// Makes a database at `target_home`, with one tier below it (`tier-0`, `tier-1` ...) for each
+    /// tier here, that has the published tables `numbers`; everything else is the caller's to add.
+    /// Both may be used at once.
+    pub fn create_checkpoint(
+        &self,
+        devices: &dyn Devices,
+        target_home: &Path,
+        numbers: &[FileNumber],
+    ) -> Result<Self> {
+        let specs = self.tiers.iter().enumerate().map(|(index, tier)| TierSpec {
+            path: target_home.join(format!("tier-{index}")),
+            ..tier.spec().clone()
+        });
+        let specs: Vec<_> = specs.collect();
+        let fill = |tiers: &[Arc<Tier>]| {
+            let mut state = MapState::default();
+            for number in numbers {
+                let entry = self.import(*number, tiers)?;
+                state.files.insert(*number, entry);
+            }
+            state.reserved = self.map.lock().next();
+            Ok(state)
+        };
+        let placement = Arc::clone(&self.placement);
+        Self::create_filled(
+            devices,
+            target_home,
+            &specs,
+            placement,
+            self.database,
+            &fill,
+        )
+    }
+
+    /// Puts a file on the tier of `tiers` that has the place its tier has here.
+    fn import(&self, number: FileNumber, tiers: &[Arc<Tier>]) -> Result<MapEntry> {
+        let (kind, published) = {
+            let state = self.state.lock();
+            let entry = state.get(&number).ok_or_else(|| unknown(number))?;
+            (entry.kind, entry.published)
+        };
+        if !published || !matches!(kind, FileKind::Table { .. }) {
+            let text = format!("cannot take file {number} along: only published tables are");
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let file = self.open_file(number)?;
+        let name = file_name(number, kind);
+        let source = Arc::clone(&file.location().tier);
+        let target = &tiers[source.index().position()];
+        // The file may be moving away: then there is no name to link, and the copy reads it where
+        // it is.
+        let linked = source
+            .driver()
+            .try_link(&name, &**target.driver())
+            .unwrap_or(false);
+        if !linked {
+            migration::copy(&file, target, &name, &mut |_| {})?;
+        }
+        Ok(MapEntry {
+            kind,
+            tier: target.index(),
+            bytes: file.len()?,
+        })
+    }
+}

@@ -1,0 +1,229 @@
+//! Making a new database: directories, identities, the first file map, and last of all `DATABASE`.
+//!
+//! 1. Only empty directories are taken (`lost+found` aside): what holds a database or anything else
+//!    is refused, with the name of its owner where it has one.
+//! 2. `DATABASE` is written last; without it there is no database.
+//! 3. A failed creation removes what it made.
+//!
+//! Threads: the creating thread alone.
+
+use super::TieredFiles;
+use super::devices::Devices;
+use super::home::{self, Home};
+use super::opening::{LOCK_NAME, Parts, absolute, absolute_tiers, has_file, require_distinct};
+use crate::driver::{DirectoryLock, Driver};
+use crate::error::{Error, ErrorKind, Result};
+use crate::file_map::{FileMap, MapState};
+use crate::identity::{self, Identity, InstanceId};
+use crate::placement::Placement;
+use crate::tier::{Tier, TierIndex, TierSpec};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thermocline_foundation::DatabaseId;
+
+/// A directory that creation took.
+struct Taken {
+    driver: Arc<dyn Driver>,
+    path: PathBuf,
+    is_new: bool,
+    had_lock_file: bool,
+}
+
+/// Puts files on the new tiers and says which: how a checkpoint fills its database.
+pub(super) type Fill<'a> = &'a dyn Fn(&[Arc<Tier>]) -> Result<MapState>;
+
+impl TieredFiles {
+    /// Makes a new database: `DATABASE` in `home`, and the tiers, fastest first, in directories of
+    /// their own, which are made where they do not exist.
+    ///
+    /// Errors: `AlreadyExists` where a directory holds a database already, `Invalid` where it holds
+    /// anything else.
+    pub fn create(
+        devices: &dyn Devices,
+        home: &Path,
+        tiers: &[TierSpec],
+        placement: Arc<dyn Placement>,
+    ) -> Result<Self> {
+        let fill = |_: &[Arc<Tier>]| Ok(MapState::default());
+        Self::create_filled(devices, home, tiers, placement, DatabaseId::random(), &fill)
+    }
+
+    pub(super) fn create_filled(
+        devices: &dyn Devices,
+        home: &Path,
+        tiers: &[TierSpec],
+        placement: Arc<dyn Placement>,
+        database: DatabaseId,
+        fill: Fill<'_>,
+    ) -> Result<Self> {
+        let home_path = absolute(home)?;
+        let tiers = absolute_tiers(tiers)?;
+        require_distinct(&home_path, &tiers)?;
+        let mut taken = Vec::new();
+        let made = take_all(devices, &home_path, &tiers, &mut taken).and_then(|locks| {
+            let home = Home {
+                database,
+                instance: InstanceId::random(),
+                generation: 1,
+                tiers,
+            };
+            make(home, home_path, &taken, locks, fill)
+        });
+        match made {
+            Ok(parts) => Self::assemble_new(parts, placement),
+            Err(error) => {
+                taken
+                    .iter()
+                    .rev()
+                    .for_each(|directory| undo(devices, directory));
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Takes the home and the tiers, all of which must be empty.
+fn take_all(
+    devices: &dyn Devices,
+    home: &Path,
+    tiers: &[TierSpec],
+    taken: &mut Vec<Taken>,
+) -> Result<Vec<Box<dyn DirectoryLock>>> {
+    let mut locks = vec![take(devices, home, taken, || devices.home(home))?];
+    for spec in tiers {
+        locks.push(take(devices, &spec.path, taken, || devices.tier(spec))?);
+    }
+    Ok(locks)
+}
+
+fn take(
+    devices: &dyn Devices,
+    path: &Path,
+    taken: &mut Vec<Taken>,
+    open: impl Fn() -> Result<Arc<dyn Driver>>,
+) -> Result<Box<dyn DirectoryLock>> {
+    let is_new = devices.create_directory(path)?;
+    let opened = open().and_then(|driver| require_empty(&*driver, path).map(|()| driver));
+    let driver = match opened {
+        Ok(driver) => driver,
+        Err(error) => {
+            if is_new {
+                devices.remove_directory_if_empty(path)?;
+            }
+            return Err(error);
+        }
+    };
+    let had_lock_file = has_file(&*driver, LOCK_NAME)?;
+    let lock = driver.lock(LOCK_NAME)?;
+    // Only now is the directory ours to undo. Another process may have filled it before we had the
+    // lock.
+    require_empty(&*driver, path)?;
+    taken.push(Taken {
+        driver,
+        path: path.to_owned(),
+        is_new,
+        had_lock_file,
+    });
+    Ok(lock)
+}
+
+fn require_empty(driver: &dyn Driver, path: &Path) -> Result<()> {
+    let entries = driver.list()?;
+    let shown = path.display();
+    let has = |name: &str| entries.iter().any(|entry| entry.name == name);
+    if has(home::FILE_NAME) {
+        let owner = Home::read(driver, path).map_or_else(
+            |error| error.to_string(),
+            |home| format!("database {}", home.database),
+        );
+        let text = format!("{shown} already holds a database ({owner}); open it, or name another");
+        return Err(Error::new(ErrorKind::AlreadyExists, text));
+    }
+    if has(identity::FILE_NAME) {
+        let what = path.join(identity::FILE_NAME).display().to_string();
+        let owner = Identity::read(driver, &what).map_or_else(
+            |error| error.to_string(),
+            |found| format!("{} of database {}", found.tier, found.database),
+        );
+        let text = format!(
+            "{shown} already is a tier ({owner}); name another directory, or, if its database is \
+             gone or was never finished, delete the files in it"
+        );
+        return Err(Error::new(ErrorKind::AlreadyExists, text));
+    }
+    if let Some(other) = entries.iter().find(|entry| entry.name != LOCK_NAME) {
+        let text = format!(
+            "{shown} is not empty, it holds {}; name an empty directory",
+            other.name
+        );
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    Ok(())
+}
+
+fn make(
+    home: Home,
+    home_path: PathBuf,
+    taken: &[Taken],
+    locks: Vec<Box<dyn DirectoryLock>>,
+    fill: Fill<'_>,
+) -> Result<Parts> {
+    let home_driver = Arc::clone(&taken[0].driver);
+    let tiers = home
+        .tiers
+        .iter()
+        .zip(&taken[1..])
+        .enumerate()
+        .map(|(index, (spec, taken))| {
+            let driver = Arc::clone(&taken.driver);
+            Arc::new(Tier::new(TierIndex(index as u8), spec.clone(), driver))
+        });
+    let tiers: Vec<_> = tiers.collect();
+    for tier in &tiers {
+        let identity = Identity {
+            database: home.database,
+            instance: home.instance,
+            tier: tier.index(),
+            tiers: tiers.len() as u8,
+            generation: home.generation,
+        };
+        identity.create(&**tier.driver())?;
+    }
+    let state = fill(&tiers)?;
+    for tier in &tiers {
+        tier.driver().sync_directory()?;
+    }
+    let map = FileMap::create(home.database, &tiers[0], state)?;
+    home.write(&*home_driver, &home_path)?;
+    Ok(Parts {
+        home,
+        home_path,
+        home_driver,
+        tiers,
+        map,
+        locks,
+    })
+}
+
+/// Empties a directory that creation took and, if it made it, removes it.
+fn undo(devices: &dyn Devices, taken: &Taken) {
+    let Taken {
+        driver,
+        path,
+        is_new,
+        had_lock_file,
+    } = taken;
+    let names = driver
+        .list()
+        .unwrap_or_default()
+        .into_iter()
+        .map(|entry| entry.name);
+    for name in names.filter(|name| name != LOCK_NAME || !had_lock_file) {
+        if let Err(error) = driver.delete(&name) {
+            tracing::warn!(%error, "a file of a failed creation stays");
+        }
+    }
+    if *is_new && let Err(error) = devices.remove_directory_if_empty(path) {
+        tracing::warn!(%error, "a directory of a failed creation stays");
+    }
+}

@@ -1,0 +1,192 @@
+//! The file `DATABASE` in the home directory, the one path that users name: it lists the tiers.
+//!
+//! A readable TOML text that the program writes. See docs/formats/database-home.md.
+//!
+//! 1. It is replaced as a whole: written under another name, synced, renamed, directory synced.
+//! 2. Its last line is a checksum of everything before it, so an edit by hand is found and not half
+//!    obeyed.
+//! 3. Paths below the home are stored relative to it, so that a whole database can be moved.
+//!
+//! Threads: the owner of the home's lock.
+
+use crate::driver::Driver;
+use crate::error::{Error, ErrorKind, Result};
+use crate::identity::InstanceId;
+use crate::small_file;
+use crate::tier::TierSpec;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use thermocline_foundation::checksum::checksum;
+use thermocline_foundation::{ByteSize, DatabaseId, FileNumber, Place};
+
+/// The name of the home file.
+pub const FILE_NAME: &str = "DATABASE";
+/// Its name while it is written.
+pub(crate) const NEW_FILE_NAME: &str = "DATABASE.new";
+
+const FORMAT: u32 = 1;
+const BYTES_MAX: usize = 256 << 10;
+const INTRODUCTION: &str = "\
+# A Thermocline database. The program writes this file: do not edit it.
+# To move a tier, move its directory and name the new path when opening.
+";
+const CHECKSUM_LINE: &str = "# checksum ";
+
+/// What `DATABASE` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// The database, to which all checksums are bound.
+    pub database: DatabaseId,
+    /// This copy of it.
+    pub instance: InstanceId,
+    /// See [`crate::identity::Identity::generation`].
+    pub generation: u64,
+    /// The tiers, fastest first, with complete paths.
+    pub tiers: Vec<TierSpec>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Text {
+    format: u32,
+    database: String,
+    instance: String,
+    generation: u64,
+    tier: Vec<TierText>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct TierText {
+    path: String,
+    capacity: ByteSize,
+    driver: String,
+}
+
+impl Home {
+    /// Reads `DATABASE` of the home at `path`.
+    pub fn read(driver: &dyn Driver, path: &Path) -> Result<Self> {
+        let what = path.join(FILE_NAME).display().to_string();
+        let bytes = small_file::read(driver, FILE_NAME, &what, BYTES_MAX)?;
+        let text = std::str::from_utf8(&bytes).map_err(|error| {
+            let why = "it is not text; restore it from a checkpoint or a backup";
+            Error::corrupt(&what, error.valid_up_to() as u64, why)
+        })?;
+        Self::parse(text, path, &what)
+    }
+
+    /// Replaces `DATABASE` of the home at `path`, atomically and durably.
+    pub fn write(&self, driver: &dyn Driver, path: &Path) -> Result<()> {
+        let text = self.text(path)?;
+        match driver.delete(NEW_FILE_NAME) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = driver.create(NEW_FILE_NAME)?;
+        small_file::write(driver, &file, 0, text.as_bytes())?;
+        file.truncate(text.len() as u64)?;
+        small_file::sync(driver, &file)?;
+        driver.rename(NEW_FILE_NAME, FILE_NAME)?;
+        driver.sync_directory()
+    }
+
+    /// The file's text; the inverse of [`Home::parse`].
+    pub fn text(&self, path: &Path) -> Result<String> {
+        let tier = self.tiers.iter().map(|spec| {
+            let stored = spec.path.strip_prefix(path).unwrap_or(&spec.path);
+            let stored = stored.to_str().ok_or_else(|| {
+                let shown = spec.path.display();
+                let text =
+                    format!("cannot record the tier {shown}: its path is not UTF-8; rename it");
+                Error::new(ErrorKind::Invalid, text)
+            })?;
+            let (path, driver) = (stored.to_owned(), spec.driver.clone());
+            Ok(TierText {
+                path,
+                capacity: spec.capacity,
+                driver,
+            })
+        });
+        let text = Text {
+            format: FORMAT,
+            database: self.database.to_string(),
+            instance: self.instance.to_string(),
+            generation: self.generation,
+            tier: tier.collect::<Result<_>>()?,
+        };
+        let body = toml::to_string(&text).map_err(|error| {
+            Error::new(
+                ErrorKind::Invalid,
+                format!("cannot record the tiers: {error}"),
+            )
+        })?;
+        let covered = format!("{INTRODUCTION}{body}\n");
+        Ok(format!(
+            "{covered}{CHECKSUM_LINE}{:08x}\n",
+            text_checksum(&covered)
+        ))
+    }
+
+    /// Parses the text of the home at `path`; `what` names the file in messages.
+    pub fn parse(text: &str, path: &Path, what: &str) -> Result<Self> {
+        let damage = |offset: usize, why: &str| {
+            let why = format!(
+                "{why}; it was edited or damaged: put it back from a backup, or restore a \
+                 checkpoint"
+            );
+            Error::corrupt(what, offset as u64, why)
+        };
+        let covered_len = text.rfind(CHECKSUM_LINE);
+        let covered_len = covered_len.ok_or_else(|| damage(text.len(), "it has no checksum"))?;
+        let (covered, line) = text.split_at(covered_len);
+        if line != format!("{CHECKSUM_LINE}{:08x}\n", text_checksum(covered)) {
+            return Err(damage(covered_len, "its checksum is wrong"));
+        }
+        let format = toml::from_str::<FormatOnly>(covered)
+            .map_err(|e| damage(0, e.message()))?
+            .format;
+        if format > FORMAT {
+            let text = format!("{what} has format {format}, this software knows {FORMAT}: upgrade");
+            return Err(Error::new(ErrorKind::NewerFormat, text));
+        }
+        let text: Text = toml::from_str(covered).map_err(|error| damage(0, error.message()))?;
+        let database = DatabaseId::parse(&text.database);
+        let instance = InstanceId::parse(&text.instance);
+        let tiers: Vec<_> = text
+            .tier
+            .into_iter()
+            .map(|tier| tier.resolve(path))
+            .collect();
+        if tiers.is_empty() {
+            return Err(damage(0, "it lists no tier"));
+        }
+        Ok(Self {
+            database: database.ok_or_else(|| damage(0, "the database identity is not one"))?,
+            instance: instance.ok_or_else(|| damage(0, "the instance identity is not one"))?,
+            generation: text.generation,
+            tiers,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct FormatOnly {
+    format: u32,
+}
+
+impl TierText {
+    fn resolve(self, home: &Path) -> TierSpec {
+        TierSpec {
+            path: home.join(self.path),
+            capacity: self.capacity,
+            driver: self.driver,
+        }
+    }
+}
+
+fn text_checksum(text: &str) -> u32 {
+    let place = Place {
+        database: DatabaseId::default(),
+        file: FileNumber(0),
+        offset: 0,
+    };
+    checksum(&place, text.as_bytes())
+}

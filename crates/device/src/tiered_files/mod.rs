@@ -1,0 +1,596 @@
+//! One namespace of numbered files over all tiers: create, publish, open, move, delete, and account
+//! for the room.
+//!
+//! ```text
+//! create_file --> unpublished --publish--> published --delete_files--> gone
+//!                 (garbage after a crash)      |  ^
+//!                                              v  | migrate: copy, verify, switch, delete the old
+//!                                            other tier
+//! ```
+//!
+//! 1. A file survives a crash if and only if the map has it: data and directory are durable before
+//!    the map says so, and the map forgets a file before the file goes.
+//! 2. What a crash leaves behind (never published, no longer listed, half copied) is removed at the
+//!    next opening.
+//! 3. A file number is given out once, ever.
+//! 4. Capacity is accounted for from the moment a file is created, for the length it is expected to
+//!    reach.
+//! 5. All openers of a file share one [`File`]; it follows the file from tier to tier.
+//!
+//! Locks: `map` is held while a change is made durable; `state` only for a moment and never during
+//! I/O. A thread that takes both takes `map` first. Threads: everything is shared freely.
+
+mod checkpoint;
+mod creation;
+mod devices;
+mod home;
+mod opening;
+mod system;
+
+pub use devices::{Devices, MemoryDevices};
+pub use home::{FILE_NAME as HOME_FILE_NAME, Home};
+pub use system::SystemDevices;
+
+use crate::buffer::PAGE_BYTES;
+use crate::context::{FileContext, FileKind};
+use crate::driver::{DirectoryLock, Driver, Space};
+use crate::error::{Error, ErrorKind, Result};
+use crate::file::{File, Location};
+use crate::file_map::{FileMap, MapChange, MapEntry};
+use crate::identity::InstanceId;
+use crate::placement::{FileInfo, Placement, TierState};
+use crate::tier::{Tier, TierIndex, TierSpec, TrafficTotals};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use thermocline_foundation::{ByteSize, DatabaseId, FileNumber};
+
+/// The namespace. See the module.
+#[derive(Debug)]
+pub struct TieredFiles {
+    database: DatabaseId,
+    instance: InstanceId,
+    home: PathBuf,
+    home_driver: Arc<dyn Driver>,
+    tiers: Vec<Arc<Tier>>,
+    placement: Arc<dyn Placement>,
+    map: Mutex<FileMap>,
+    state: Mutex<BTreeMap<FileNumber, Entry>>,
+    /// Bytes of the map's file, which lies on tier 0 and in no entry.
+    map_bytes: AtomicU64,
+    generation: AtomicU64,
+    read_only: bool,
+    closed: AtomicBool,
+    /// Hold the directories until the namespace is dropped.
+    _locks: Vec<Box<dyn DirectoryLock>>,
+}
+
+/// A file as the namespace knows it.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) kind: FileKind,
+    pub(crate) tier: TierIndex,
+    /// Bytes announced at creation; counts until the file is published.
+    expected_bytes: u64,
+    /// Bytes that the file takes; the open [`File`] raises it.
+    extent: Arc<AtomicU64>,
+    /// The open file, if anybody has it.
+    pub(crate) open: Weak<File>,
+    /// Keeps the file open until it is published.
+    unpublished: Option<Arc<File>>,
+    pub(crate) published: bool,
+    /// Where it is being copied to.
+    pub(crate) moving_to: Option<TierIndex>,
+}
+
+impl Entry {
+    fn published(entry: &MapEntry, bytes: u64) -> Self {
+        Self {
+            kind: entry.kind,
+            tier: entry.tier,
+            expected_bytes: 0,
+            extent: Arc::new(AtomicU64::new(bytes)),
+            open: Weak::new(),
+            unpublished: None,
+            published: true,
+            moving_to: None,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.extent.load(Relaxed).max(self.expected_bytes)
+    }
+}
+
+/// How a tier is used.
+#[derive(Clone, Debug)]
+pub struct TierUsage {
+    /// The tier's place in the list.
+    pub tier: TierIndex,
+    /// What the user said of it.
+    pub spec: TierSpec,
+    /// Bytes that the database may use there.
+    pub capacity_bytes: u64,
+    /// Bytes that its files take, growth that was announced included.
+    pub used_bytes: u64,
+    /// The same by kind, tables by level.
+    pub used_by_kind: BTreeMap<FileKind, u64>,
+    /// Room on the device; none where it cannot be told.
+    pub space: Option<Space>,
+    /// Traffic since opening by kind, tables of all levels together under level 0.
+    pub traffic: BTreeMap<FileKind, TrafficTotals>,
+}
+
+/// The name of a data file.
+pub(crate) fn file_name(number: FileNumber, kind: FileKind) -> String {
+    format!("{number}.{}", kind.extension())
+}
+
+impl TieredFiles {
+    /// The database, to which all checksums are bound.
+    pub fn database(&self) -> DatabaseId {
+        self.database
+    }
+
+    /// This copy of the database.
+    pub fn instance(&self) -> InstanceId {
+        self.instance
+    }
+
+    /// The home directory.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// The driver of the home directory.
+    pub fn home_driver(&self) -> &Arc<dyn Driver> {
+        &self.home_driver
+    }
+
+    /// The tiers, fastest first.
+    pub fn tiers(&self) -> &[Arc<Tier>] {
+        &self.tiers
+    }
+
+    /// The placement policy.
+    pub fn placement(&self) -> &Arc<dyn Placement> {
+        &self.placement
+    }
+
+    /// See [`FileMap::set_compact_bytes_min`].
+    #[doc(hidden)]
+    pub fn set_map_compact_bytes_min(&self, bytes: u64) {
+        self.map.lock().set_compact_bytes_min(bytes);
+    }
+
+    /// Makes a new file on the tier that placement names. It is not published: a crash removes it.
+    /// Its `expected_bytes` count as used until it is.
+    ///
+    /// Errors: `OutOfSpace` where every tier is full.
+    pub fn create_file(&self, context: FileContext, expected_bytes: u64) -> Result<Arc<File>> {
+        self.require_writable()?;
+        if context.kind == FileKind::Map {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "only the namespace makes file maps",
+            ));
+        }
+        let number = self.with_map(FileMap::allocate_number)?;
+        let (tier, extent) = self.reserve(number, context, expected_bytes)?;
+        let tier = &self.tiers[tier.position()];
+        let handle = match tier.driver().create(&file_name(number, context.kind)) {
+            Ok(handle) => handle,
+            Err(error) => {
+                self.state.lock().remove(&number);
+                let text = format!(
+                    "cannot create a {} on {}: {error}",
+                    context.kind,
+                    tier.describe()
+                );
+                return Err(Error::new(error.kind(), text));
+            }
+        };
+        let location = Location {
+            tier: Arc::clone(tier),
+            handle,
+        };
+        let file = Arc::new(File::at(
+            self.database,
+            number,
+            context.kind,
+            location,
+            extent,
+        ));
+        self.hold_unpublished(&file);
+        Ok(file)
+    }
+
+    /// Picks a tier for a new file and accounts for it there.
+    fn reserve(
+        &self,
+        number: FileNumber,
+        context: FileContext,
+        expected_bytes: u64,
+    ) -> Result<(TierIndex, Arc<AtomicU64>)> {
+        let mut state = self.state.lock();
+        let tiers = self.tier_states(&state);
+        let placed = self.placement.place(context, expected_bytes, &tiers);
+        let tier = placed.filter(|tier| tier.position() < tiers.len());
+        let tier = tier.ok_or_else(|| self.out_of_space(context.kind, expected_bytes, &tiers))?;
+        let entry = Entry {
+            kind: context.kind,
+            tier,
+            expected_bytes,
+            extent: Arc::default(),
+            open: Weak::new(),
+            unpublished: None,
+            published: false,
+            moving_to: None,
+        };
+        let extent = Arc::clone(&entry.extent);
+        state.insert(number, entry);
+        Ok((tier, extent))
+    }
+
+    fn hold_unpublished(&self, file: &Arc<File>) {
+        if let Some(entry) = self.state.lock().get_mut(&file.number()) {
+            entry.open = Arc::downgrade(file);
+            entry.unpublished = Some(Arc::clone(file));
+        }
+    }
+
+    fn out_of_space(&self, kind: FileKind, bytes: u64, tiers: &[TierState]) -> Error {
+        let uses = self.tiers.iter().zip(tiers).map(|(tier, state)| {
+            let (used, capacity) = (ByteSize(state.used_bytes), ByteSize(state.capacity_bytes));
+            format!("{} uses {used} of {capacity}", tier.describe())
+        });
+        let uses: Vec<_> = uses.collect();
+        let text = format!(
+            "no tier has room for a {kind} of {}: {}; raise a capacity, add a tier or delete data",
+            ByteSize(bytes),
+            uses.join("; ")
+        );
+        Error::new(ErrorKind::OutOfSpace, text)
+    }
+
+    /// Makes files survive a crash, all or none. Their data must have been synced; this syncs their
+    /// directories and appends to the map.
+    pub fn publish(&self, numbers: &[FileNumber]) -> Result<()> {
+        self.require_writable()?;
+        let mut changes = Vec::with_capacity(numbers.len());
+        let mut lens = Vec::with_capacity(numbers.len());
+        let mut tiers = BTreeSet::new();
+        for number in numbers {
+            let (file, kind, tier) = self.unpublished(*number)?;
+            let len = file.len()?;
+            // Tables never change again; logs and manifests do, but keep their first page.
+            let is_table = matches!(kind, FileKind::Table { .. });
+            let bytes = if is_table {
+                len
+            } else {
+                len.min(PAGE_BYTES as u64)
+            };
+            changes.push(MapChange::Add(*number, MapEntry { kind, tier, bytes }));
+            lens.push(len);
+            tiers.insert(tier);
+        }
+        for tier in tiers {
+            let tier = &self.tiers[tier.position()];
+            tier.driver().sync_directory().map_err(|error| {
+                let text = format!("cannot sync the directory of {}: {error}", tier.describe());
+                Error::new(error.kind(), text)
+            })?;
+        }
+        self.with_map(|map| {
+            for (number, change) in numbers.iter().zip(&mut changes) {
+                // The level may have changed meanwhile, and the file may have been deleted.
+                let (_, kind, _) = self.unpublished(*number)?;
+                if let MapChange::Add(_, entry) = change {
+                    entry.kind = kind;
+                }
+            }
+            map.commit(&changes)?;
+            let mut state = self.state.lock();
+            for (number, len) in numbers.iter().zip(lens) {
+                if let Some(entry) = state.get_mut(number) {
+                    entry.published = true;
+                    entry.unpublished = None;
+                    entry.expected_bytes = 0;
+                    entry.extent.store(len, Relaxed);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn unpublished(&self, number: FileNumber) -> Result<(Arc<File>, FileKind, TierIndex)> {
+        let state = self.state.lock();
+        let entry = state.get(&number).ok_or_else(|| unknown(number))?;
+        let file = entry.unpublished.as_ref().ok_or_else(|| {
+            Error::new(
+                ErrorKind::Invalid,
+                format!("file {number} is already published"),
+            )
+        })?;
+        Ok((Arc::clone(file), entry.kind, entry.tier))
+    }
+
+    /// Opens a file; everybody gets the same one.
+    pub fn open_file(&self, number: FileNumber) -> Result<Arc<File>> {
+        loop {
+            let (kind, tier, extent) = {
+                let state = self.state.lock();
+                let entry = state.get(&number).ok_or_else(|| unknown(number))?;
+                if let Some(file) = entry.open.upgrade() {
+                    return Ok(file);
+                }
+                (entry.kind, entry.tier, Arc::clone(&entry.extent))
+            };
+            let driver = self.tiers[tier.position()].driver();
+            let opened = driver.open(&file_name(number, kind));
+            let mut state = self.state.lock();
+            let entry = state.get_mut(&number).ok_or_else(|| unknown(number))?;
+            if let Some(file) = entry.open.upgrade() {
+                return Ok(file);
+            }
+            if entry.tier != tier {
+                // It moved while it was being opened.
+                continue;
+            }
+            let tier = Arc::clone(&self.tiers[tier.position()]);
+            let handle = opened.map_err(|error| {
+                let text = format!("cannot open file {number} on {}: {error}", tier.describe());
+                Error::new(error.kind(), text)
+            })?;
+            let location = Location { tier, handle };
+            let file = Arc::new(File::at(
+                self.database,
+                number,
+                entry.kind,
+                location,
+                extent,
+            ));
+            entry.open = Arc::downgrade(&file);
+            return Ok(file);
+        }
+    }
+
+    /// Records that a table belongs to another level now.
+    pub fn reclassify(&self, number: FileNumber, kind: FileKind) -> Result<()> {
+        self.require_writable()?;
+        self.with_map(|map| {
+            let (old, published) = {
+                let state = self.state.lock();
+                let entry = state.get(&number).ok_or_else(|| unknown(number))?;
+                (entry.kind, entry.published)
+            };
+            if old.extension() != kind.extension() {
+                let text = format!("file {number} is a {old} and cannot become a {kind}");
+                return Err(Error::new(ErrorKind::Invalid, text));
+            }
+            if old != kind && published {
+                map.commit(&[MapChange::Reclassify(number, kind)])?;
+            }
+            if let Some(entry) = self.state.lock().get_mut(&number) {
+                entry.kind = kind;
+                if let Some(file) = entry.open.upgrade() {
+                    file.set_kind(kind);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Deletes files, all or none; who has one open can go on reading it.
+    pub fn delete_files(&self, numbers: &[FileNumber]) -> Result<()> {
+        self.require_writable()?;
+        let numbers: BTreeSet<FileNumber> = numbers.iter().copied().collect();
+        let removed = self.with_map(|map| {
+            let mut changes = Vec::new();
+            {
+                let state = self.state.lock();
+                for number in &numbers {
+                    let entry = state.get(number).ok_or_else(|| unknown(*number))?;
+                    if entry.published {
+                        changes.push(MapChange::Remove(*number));
+                    }
+                }
+            }
+            if !changes.is_empty() {
+                map.commit(&changes)?;
+            }
+            let mut state = self.state.lock();
+            let removed = numbers
+                .iter()
+                .filter_map(|number| Some((*number, state.remove(number)?)));
+            Ok(removed.collect::<Vec<_>>())
+        })?;
+        for (number, entry) in removed {
+            self.unlink(number, entry.kind, entry.tier);
+        }
+        Ok(())
+    }
+
+    /// Removes a file that the map does not have there. What cannot be removed now is at the next
+    /// opening.
+    pub(crate) fn unlink(&self, number: FileNumber, kind: FileKind, tier: TierIndex) {
+        let tier = &self.tiers[tier.position()];
+        if let Err(error) = tier.driver().delete(&file_name(number, kind)) {
+            tracing::warn!(%error, tier = %tier.describe(), "a deleted file stays until reopening");
+        }
+    }
+
+    /// Makes a new log out of one that is no longer needed, on the same tier and with its blocks:
+    /// `old` is forgotten, its bytes are what the new file begins with. The new file is not
+    /// published.
+    pub fn recycle(&self, old: FileNumber, context: FileContext) -> Result<Arc<File>> {
+        self.require_writable()?;
+        let file = self.open_file(old)?;
+        let number = self.with_map(|map| {
+            let (kind, published) = {
+                let state = self.state.lock();
+                let entry = state.get(&old).ok_or_else(|| unknown(old))?;
+                (entry.kind, entry.published)
+            };
+            if kind != FileKind::Log || context.kind != FileKind::Log {
+                let text = format!("file {old} is a {kind}: only logs are made into new logs");
+                return Err(Error::new(ErrorKind::Invalid, text));
+            }
+            let number = map.allocate_number()?;
+            if published {
+                map.commit(&[MapChange::Remove(old)])?;
+            }
+            let mut state = self.state.lock();
+            let entry = state.remove(&old).ok_or_else(|| unknown(old))?;
+            state.insert(
+                number,
+                Entry {
+                    published: false,
+                    ..entry
+                },
+            );
+            Ok(number)
+        })?;
+        let location = Arc::clone(&file.location());
+        let names = (
+            file_name(old, FileKind::Log),
+            file_name(number, FileKind::Log),
+        );
+        if let Err(error) = location.tier.driver().rename(&names.0, &names.1) {
+            self.state.lock().remove(&number);
+            let text = format!("cannot recycle {}: {error}", file.describe());
+            return Err(Error::new(error.kind(), text));
+        }
+        let (tier, handle) = (Arc::clone(&location.tier), Arc::clone(&location.handle));
+        let extent = Arc::new(AtomicU64::new(file.len()?));
+        if let Some(entry) = self.state.lock().get_mut(&number) {
+            entry.extent = Arc::clone(&extent);
+        }
+        let location = Location { tier, handle };
+        let file = Arc::new(File::at(
+            self.database,
+            number,
+            FileKind::Log,
+            location,
+            extent,
+        ));
+        self.hold_unpublished(&file);
+        Ok(file)
+    }
+
+    /// All files, published or not, by number.
+    pub fn files(&self) -> Vec<FileInfo> {
+        let state = self.state.lock();
+        let info = |(number, entry): (&FileNumber, &Entry)| FileInfo {
+            number: *number,
+            kind: entry.kind,
+            tier: entry.tier,
+            bytes: entry.bytes(),
+            published: entry.published,
+        };
+        state.iter().map(info).collect()
+    }
+
+    /// How each tier is used.
+    pub fn usage(&self) -> Vec<TierUsage> {
+        let files = self.files();
+        let usage = self.tiers.iter().map(|tier| {
+            let mut used_by_kind = BTreeMap::new();
+            for file in files.iter().filter(|file| file.tier == tier.index()) {
+                *used_by_kind.entry(file.kind).or_default() += file.bytes;
+            }
+            if tier.index() == TierIndex(0) {
+                used_by_kind.insert(FileKind::Map, self.map_bytes.load(Relaxed));
+            }
+            let kinds = [
+                FileKind::Log,
+                FileKind::Manifest,
+                FileKind::Table { level: 0 },
+                FileKind::Map,
+            ];
+            TierUsage {
+                tier: tier.index(),
+                spec: tier.spec().clone(),
+                capacity_bytes: tier.spec().capacity.0,
+                used_bytes: used_by_kind.values().sum(),
+                used_by_kind,
+                space: tier.driver().space().ok(),
+                traffic: kinds
+                    .into_iter()
+                    .map(|kind| (kind, tier.traffic(kind)))
+                    .collect(),
+            }
+        });
+        usage.collect()
+    }
+
+    /// Moves that the placement policy finds worth making now; files that are being moved are left
+    /// out.
+    pub fn misplaced(&self) -> Vec<(FileNumber, TierIndex)> {
+        let (tiers, moving) = {
+            let state = self.state.lock();
+            let moving = state.iter().filter(|(_, entry)| entry.moving_to.is_some());
+            (
+                self.tier_states(&state),
+                moving.map(|(number, _)| *number).collect::<BTreeSet<_>>(),
+            )
+        };
+        let mut files = self.files();
+        files.retain(|file| !moving.contains(&file.number));
+        self.placement.misplaced(&files, &tiers)
+    }
+
+    /// How full the tiers are; a file on the move counts on both.
+    pub(crate) fn tier_states(&self, state: &BTreeMap<FileNumber, Entry>) -> Vec<TierState> {
+        let empty = |tier: &Arc<Tier>| TierState {
+            capacity_bytes: tier.spec().capacity.0,
+            ..TierState::default()
+        };
+        let mut tiers: Vec<TierState> = self.tiers.iter().map(empty).collect();
+        tiers[0].add(FileKind::Map, self.map_bytes.load(Relaxed));
+        for entry in state.values() {
+            let bytes = entry.bytes();
+            tiers[entry.tier.position()].add(entry.kind, bytes);
+            if let Some(to) = entry.moving_to {
+                tiers[to.position()].add(entry.kind, bytes);
+            }
+        }
+        tiers
+    }
+
+    /// Runs `change` with the map and afterwards notes how long the map is.
+    pub(crate) fn with_map<T>(&self, change: impl FnOnce(&mut FileMap) -> Result<T>) -> Result<T> {
+        let mut map = self.map.lock();
+        let result = change(&mut map);
+        self.map_bytes.store(map.len_bytes(), Relaxed);
+        result
+    }
+
+    pub(crate) fn with_state<T>(
+        &self,
+        change: impl FnOnce(&mut BTreeMap<FileNumber, Entry>) -> T,
+    ) -> T {
+        change(&mut self.state.lock())
+    }
+
+    pub(crate) fn require_writable(&self) -> Result<()> {
+        let why = if self.read_only {
+            "it was opened for reading only; open it for writing"
+        } else if self.closed.load(Relaxed) {
+            "it was closed; open it again"
+        } else {
+            return Ok(());
+        };
+        let text = format!("cannot change the files of {}: {why}", self.home.display());
+        Err(Error::new(ErrorKind::Invalid, text))
+    }
+}
+
+pub(crate) fn unknown(number: FileNumber) -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        format!("the file map has no file {number}"),
+    )
+}

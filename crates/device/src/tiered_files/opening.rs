@@ -1,0 +1,486 @@
+//! Opening a database's tiers, or refusing to: every tier must be the one that belongs there, as
+//! recent as the rest.
+//!
+//! ```text
+//! refused   no directory (missing) · no TIER (unmounted) · another instance (foreign)
+//!           another index (swapped) · an older generation (clone)
+//!           a file that the map lists missing or short · numbers beyond the map's
+//! accepted  generations g .. g, g+1 .. g+1 from tier 0 on with DATABASE at g:
+//!           a crash while they went up
+//! ```
+//!
+//! 1. Everything is checked before anything is changed; a refused opening leaves the directories as
+//!    they were.
+//! 2. Nothing is ever created in a directory without `TIER`: it may be the mount point of a disk
+//!    that is not there.
+//! 3. The generation goes up on the last tier first, then on the others down to tier 0, then in
+//!    `DATABASE`.
+//! 4. Every refusal says which tier and path, what was found, what was expected, and the way out.
+//!
+//! Threads: the opening thread alone.
+
+use super::devices::Devices;
+use super::home::{self, Home};
+use super::{Entry, TieredFiles, file_name};
+use crate::context::FileKind;
+use crate::driver::{DirectoryLock, Driver};
+use crate::error::{Error, ErrorKind, Result};
+use crate::file_map::{FileMap, MapState, map_name};
+use crate::identity::{self, Identity};
+use crate::placement::Placement;
+use crate::tier::{Tier, TierIndex, TierSpec};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::FileNumber;
+
+/// The name that a directory is locked by.
+pub(super) const LOCK_NAME: &str = "LOCK";
+
+/// A tier and what it says of itself.
+struct Found {
+    tier: Arc<Tier>,
+    identity: Identity,
+}
+
+/// Lengths of a tier's data files, by number and extension.
+type Listing = BTreeMap<(FileNumber, &'static str), u64>;
+
+/// The parts that make a namespace.
+pub(super) struct Parts {
+    pub(super) home: Home,
+    pub(super) home_path: PathBuf,
+    pub(super) home_driver: Arc<dyn Driver>,
+    pub(super) tiers: Vec<Arc<Tier>>,
+    pub(super) map: FileMap,
+    pub(super) locks: Vec<Box<dyn DirectoryLock>>,
+}
+
+impl TieredFiles {
+    /// Opens the database whose home is `home`. `tiers`, if given, are used in place of those that
+    /// `DATABASE` lists (disks may be mounted elsewhere now), and recorded if they are the right
+    /// ones. For reading only, nothing is changed, repaired or removed.
+    ///
+    /// Errors: `NotFound` where there is no database, `Tier` where a tier is not the right one,
+    /// `Locked`, `Corrupt`, `NewerFormat`.
+    pub fn open(
+        devices: &dyn Devices,
+        home: &Path,
+        tiers: Option<&[TierSpec]>,
+        placement: Arc<dyn Placement>,
+        read_only: bool,
+    ) -> Result<Self> {
+        let home_path = absolute(home)?;
+        let home_driver = open_home(devices, &home_path)?;
+        let mut locks = vec![home_driver.lock(LOCK_NAME)?];
+        let mut home = Home::read(&*home_driver, &home_path)?;
+        let count = home.tiers.len();
+        if let Some(tiers) = tiers {
+            home.tiers = absolute_tiers(tiers)?;
+        }
+        require_distinct(&home_path, &home.tiers)?;
+        if home.tiers.len() != count {
+            let given = home.tiers.len();
+            let text = format!(
+                "{} has {count} tiers but {given} were named; name {count}, in the same order",
+                home_path.display()
+            );
+            return Err(Error::new(ErrorKind::Tier, text));
+        }
+        let mut found = Vec::with_capacity(count);
+        for (index, spec) in home.tiers.iter().enumerate() {
+            let tier = open_tier(devices, TierIndex(index as u8), spec, &mut locks)?;
+            found.push(check_identity(&home, tier)?);
+        }
+        check_generations(&home, &home_path, &found)?;
+        let tiers: Vec<_> = found.iter().map(|found| Arc::clone(&found.tier)).collect();
+        let listings = tiers.iter().map(list).collect::<Result<Vec<_>>>()?;
+        let mut map = open_map(&home, &tiers, &listings, false)?;
+        check_files(map.state(), &tiers, &listings)?;
+        if !read_only {
+            raise_after_crash(&mut home, &home_path, &*home_driver, &found)?;
+            write_generation(&home, &home_path, &*home_driver, &tiers)?;
+            map = open_map(&home, &tiers, &listings, true)?;
+            remove_leftovers(&map, &*home_driver, &tiers, &listings);
+        }
+        let parts = Parts {
+            home,
+            home_path,
+            home_driver,
+            tiers,
+            map,
+            locks,
+        };
+        Ok(Self::assemble(parts, &listings, placement, read_only))
+    }
+
+    /// The namespace of `parts`, whose directories hold `listings`.
+    fn assemble(
+        parts: Parts,
+        listings: &[Listing],
+        placement: Arc<dyn Placement>,
+        read_only: bool,
+    ) -> Self {
+        let Parts {
+            home,
+            home_path,
+            home_driver,
+            tiers,
+            map,
+            locks,
+        } = parts;
+        let entries = map.state().files.iter().map(|(number, entry)| {
+            let listed = listings[entry.tier.position()].get(&(*number, entry.kind.extension()));
+            (
+                *number,
+                Entry::published(entry, listed.copied().unwrap_or(entry.bytes)),
+            )
+        });
+        let entries = entries.collect();
+        Self {
+            database: home.database,
+            instance: home.instance,
+            generation: AtomicU64::new(home.generation),
+            home: home_path,
+            home_driver,
+            tiers,
+            placement,
+            map_bytes: AtomicU64::new(map.len_bytes()),
+            map: Mutex::new(map),
+            state: Mutex::new(entries),
+            read_only,
+            closed: AtomicBool::new(false),
+            _locks: locks,
+        }
+    }
+
+    /// The namespace of `parts`, just made.
+    pub(super) fn assemble_new(parts: Parts, placement: Arc<dyn Placement>) -> Result<Self> {
+        let listings = parts.tiers.iter().map(list).collect::<Result<Vec<_>>>()?;
+        Ok(Self::assemble(parts, &listings, placement, false))
+    }
+
+    /// Marks the tiers as closed together. Files that were never published are removed at the next
+    /// opening. Later changes are refused; the directories stay locked until the namespace is
+    /// dropped.
+    pub fn close(&self) -> Result<()> {
+        if self.read_only || self.closed.swap(true, Relaxed) {
+            return Ok(());
+        }
+        // Whoever is changing the map has finished when the lock is ours.
+        let _map = self.map.lock();
+        let home = Home {
+            database: self.database,
+            instance: self.instance,
+            generation: self.generation.load(Relaxed) + 1,
+            tiers: self.tiers.iter().map(|tier| tier.spec().clone()).collect(),
+        };
+        write_generation(&home, &self.home, &*self.home_driver, &self.tiers)?;
+        self.generation.store(home.generation, Relaxed);
+        Ok(())
+    }
+}
+
+/// The path with the current directory before it, so that what is recorded means the same from
+/// everywhere.
+pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| Error::io("use the path", path, &error))
+}
+
+pub(super) fn absolute_tiers(tiers: &[TierSpec]) -> Result<Vec<TierSpec>> {
+    let absolute = |spec: &TierSpec| {
+        Ok(TierSpec {
+            path: absolute(&spec.path)?,
+            ..spec.clone()
+        })
+    };
+    tiers.iter().map(absolute).collect()
+}
+
+/// Home and tiers must be different directories, at least one tier and as many as an index can
+/// name.
+pub(super) fn require_distinct(home: &Path, tiers: &[TierSpec]) -> Result<()> {
+    let mut seen = BTreeSet::from([home]);
+    if let Some(twice) = tiers.iter().find(|spec| !seen.insert(&spec.path)) {
+        let text = format!(
+            "{} is named twice; home and tiers need a directory each, such as {}",
+            twice.path.display(),
+            home.join("tier-0").display()
+        );
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    if tiers.is_empty() || tiers.len() > usize::from(u8::MAX) {
+        let text = format!("a database has 1 to {} tiers, not {}", u8::MAX, tiers.len());
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    Ok(())
+}
+
+pub(super) fn has_file(driver: &dyn Driver, name: &str) -> Result<bool> {
+    Ok(driver.list()?.iter().any(|entry| entry.name == name))
+}
+
+fn open_home(devices: &dyn Devices, path: &Path) -> Result<Arc<dyn Driver>> {
+    let none = |found: &str| {
+        let text = format!(
+            "{} is no database: {found}; name the right one or create it",
+            path.display()
+        );
+        Error::new(ErrorKind::NotFound, text)
+    };
+    let driver = devices.home(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => none("there is no such directory"),
+        _ => error,
+    })?;
+    if !has_file(&*driver, home::FILE_NAME)? {
+        return Err(none("it has no file DATABASE"));
+    }
+    Ok(driver)
+}
+
+/// A refusal of the tier that `whose` describes.
+fn refuse(whose: &str, found: impl std::fmt::Display, way_out: &str) -> Error {
+    Error::new(ErrorKind::Tier, format!("{whose}: {found}; {way_out}"))
+}
+
+fn open_tier(
+    devices: &dyn Devices,
+    index: TierIndex,
+    spec: &TierSpec,
+    locks: &mut Vec<Box<dyn DirectoryLock>>,
+) -> Result<Arc<Tier>> {
+    let whose = format!("{index} at {}", spec.path.display());
+    let driver = devices.tier(spec).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => refuse(
+            &whose,
+            "missing, there is no such directory",
+            "mount it, or name the path where it is now when opening",
+        ),
+        _ => Error::new(error.kind(), format!("{whose}: {error}")),
+    })?;
+    if !has_file(&*driver, identity::FILE_NAME)? {
+        let found = "not mounted, the directory has no file TIER";
+        let way_out = "mount the tier there, or name the path where it is now when opening";
+        return Err(refuse(&whose, found, way_out));
+    }
+    locks.push(driver.lock(LOCK_NAME)?);
+    Ok(Arc::new(Tier::new(index, spec.clone(), driver)))
+}
+
+/// The tier is of this instance and has its place in it.
+fn check_identity(home: &Home, tier: Arc<Tier>) -> Result<Found> {
+    let (index, path) = (tier.index(), tier.spec().path.display());
+    let whose = format!("{index} at {path}");
+    let what = tier
+        .spec()
+        .path
+        .join(identity::FILE_NAME)
+        .display()
+        .to_string();
+    let identity = Identity::read(&**tier.driver(), &what)?;
+    if identity.database != home.database {
+        let found = format!(
+            "foreign, it belongs to database {}, expected {}",
+            identity.database, home.database
+        );
+        return Err(refuse(&whose, found, "mount or name the right directory"));
+    }
+    if identity.instance != home.instance {
+        let found = format!(
+            "foreign, it belongs to another copy of this database (a checkpoint?), {}, expected {}",
+            identity.instance, home.instance
+        );
+        return Err(refuse(&whose, found, "mount or name the right directory"));
+    }
+    if identity.tier != index {
+        let found = format!(
+            "swapped, it is {} of this database, expected {index}",
+            identity.tier
+        );
+        return Err(refuse(
+            &whose,
+            found,
+            "name the tiers in their order, fastest first",
+        ));
+    }
+    if usize::from(identity.tiers) != home.tiers.len() {
+        let (has, expected) = (identity.tiers, home.tiers.len());
+        let found = format!("it is one of {has} tiers, expected {expected}");
+        return Err(refuse(
+            &whose,
+            found,
+            "restore DATABASE, or the tier, from a checkpoint",
+        ));
+    }
+    Ok(Found { tier, identity })
+}
+
+/// All tiers are as recent as `DATABASE`, or as a crash leaves them while the generation goes up.
+fn check_generations(home: &Home, home_path: &Path, found: &[Found]) -> Result<()> {
+    let mut newest_before = home.generation;
+    for Found { tier, identity } in found {
+        let whose = format!("{} at {}", tier.index(), tier.spec().path.display());
+        let generation = identity.generation;
+        if generation < newest_before {
+            let found =
+                format!("an older clone, it has generation {generation}, expected {newest_before}");
+            let way_out = "mount the disk that was used last, or restore a checkpoint";
+            return Err(refuse(&whose, found, way_out));
+        }
+        if generation > home.generation + 1 {
+            let file = home_path.join(home::FILE_NAME);
+            let found = format!(
+                "newer than {}, it has generation {generation}, expected {}",
+                file.display(),
+                home.generation
+            );
+            return Err(refuse(
+                &whose,
+                found,
+                "name the home directory that was used last",
+            ));
+        }
+        newest_before = generation;
+    }
+    Ok(())
+}
+
+/// Where a crash left some tiers one generation ahead, brings up the others, so that there are
+/// never three.
+fn raise_after_crash(
+    home: &mut Home,
+    home_path: &Path,
+    home_driver: &dyn Driver,
+    found: &[Found],
+) -> Result<()> {
+    if found
+        .iter()
+        .any(|found| found.identity.generation > home.generation)
+    {
+        home.generation += 1;
+        let tiers: Vec<_> = found.iter().map(|found| Arc::clone(&found.tier)).collect();
+        write_generation(home, home_path, home_driver, &tiers)?;
+    }
+    home.generation += 1;
+    Ok(())
+}
+
+/// Writes the home's generation to the tiers, the last one first, and to `DATABASE`.
+pub(super) fn write_generation(
+    home: &Home,
+    home_path: &Path,
+    home_driver: &dyn Driver,
+    tiers: &[Arc<Tier>],
+) -> Result<()> {
+    for tier in tiers.iter().rev() {
+        let identity = Identity {
+            database: home.database,
+            instance: home.instance,
+            tier: tier.index(),
+            tiers: tiers.len() as u8,
+            generation: home.generation,
+        };
+        identity.update(&**tier.driver(), &tier.describe())?;
+    }
+    home.write(home_driver, home_path)
+}
+
+/// Number and extension of a data file's name; none for other files.
+fn parse_name(name: &str) -> Option<(FileNumber, &'static str)> {
+    let (digits, extension) = name.split_once('.')?;
+    let kind = FileKind::from_extension(extension)?;
+    let number = FileNumber(digits.parse().ok()?);
+    (file_name(number, kind) == name).then_some((number, kind.extension()))
+}
+
+fn list(tier: &Arc<Tier>) -> Result<Listing> {
+    let entries = tier.driver().list()?;
+    Ok(entries
+        .iter()
+        .filter_map(|e| Some((parse_name(&e.name)?, e.len)))
+        .collect())
+}
+
+fn open_map(
+    home: &Home,
+    tiers: &[Arc<Tier>],
+    listings: &[Listing],
+    repair: bool,
+) -> Result<FileMap> {
+    let map = FileKind::Map.extension();
+    let maps = listings[0]
+        .keys()
+        .filter(|(_, extension)| *extension == map);
+    let maps = maps.map(|(number, _)| *number).collect();
+    FileMap::open(home.database, &tiers[0], tiers.len(), maps, repair)
+}
+
+/// The tiers hold what the map lists, and nothing newer than the map.
+fn check_files(state: &MapState, tiers: &[Arc<Tier>], listings: &[Listing]) -> Result<()> {
+    let way_out = "mount the disk that was used last, or restore a checkpoint";
+    for (number, entry) in &state.files {
+        let tier = &tiers[entry.tier.position()];
+        let whose = format!("{} at {}", tier.index(), tier.spec().path.display());
+        let name = file_name(*number, entry.kind);
+        let found = match listings[entry.tier.position()].get(&(*number, entry.kind.extension())) {
+            None => "is missing".to_owned(),
+            Some(len) if *len < entry.bytes => {
+                format!("has {len} bytes, expected {} at least", entry.bytes)
+            }
+            Some(_) => continue,
+        };
+        let found = format!("older than the file map, or damaged: {name} {found}");
+        return Err(refuse(&whose, found, way_out));
+    }
+    for (tier, listing) in tiers.iter().zip(listings) {
+        let newer = listing.keys().find(|(number, _)| *number >= state.reserved);
+        if let Some((number, extension)) = newer {
+            let whose = format!("tier 0 at {}", tiers[0].spec().path.display());
+            let found = format!(
+                "an older clone, its file map ends before number {} but {} has \
+                 {number}.{extension}",
+                state.reserved,
+                tier.describe()
+            );
+            return Err(refuse(&whose, found, way_out));
+        }
+    }
+    Ok(())
+}
+
+/// Removes what a crash left: files that the map does not list where they are, older and unfinished
+/// maps.
+fn remove_leftovers(
+    map: &FileMap,
+    home_driver: &dyn Driver,
+    tiers: &[Arc<Tier>],
+    listings: &[Listing],
+) {
+    let files = &map.state().files;
+    for (tier, listing) in tiers.iter().zip(listings) {
+        for (number, extension) in listing.keys() {
+            let is_listed = files.get(number).is_some_and(|entry| {
+                entry.tier == tier.index() && entry.kind.extension() == *extension
+            });
+            let is_map = tier.index() == TierIndex(0)
+                && *extension == FileKind::Map.extension()
+                && *number == map.number();
+            if !is_listed && !is_map {
+                remove(&**tier.driver(), &format!("{number}.{extension}"));
+            }
+        }
+    }
+    if has_file(home_driver, home::NEW_FILE_NAME).unwrap_or(false) {
+        remove(home_driver, home::NEW_FILE_NAME);
+    }
+    debug_assert!(has_file(&**tiers[0].driver(), &map_name(map.number())).unwrap_or(true));
+}
+
+fn remove(driver: &dyn Driver, name: &str) {
+    match driver.delete(name) {
+        Ok(()) => tracing::info!(name, directory = %driver.describe(), "removed a leftover"),
+        Err(error) => tracing::warn!(%error, "a leftover stays until the next opening"),
+    }
+}

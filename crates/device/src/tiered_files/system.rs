@@ -1,0 +1,75 @@
+//! The operating system's directories, through the drivers of this crate.
+//!
+//! 1. Homes are served by the `posix` driver: their one small file needs no other.
+//! 2. Tiers of the driver `memory` live as long as the `SystemDevices` that made them.
+//!
+//! Threads: shared freely.
+
+use super::devices::{Devices, MemoryDevices};
+use crate::driver::Driver;
+use crate::drivers::{self, DriverSpec, PosixDriver};
+use crate::error::{Error, ErrorKind, Result};
+use crate::tier::TierSpec;
+use std::path::Path;
+use std::sync::Arc;
+use thermocline_foundation::{Clock, SystemClock};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct SystemDevices {
+    clock: Arc<dyn Clock>,
+    memory: MemoryDevices,
+}
+
+impl SystemDevices {
+    /// Directories of this machine; `clock` is what emulated devices live by.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            memory: MemoryDevices::new(),
+        }
+    }
+}
+
+impl Default for SystemDevices {
+    fn default() -> Self {
+        Self::new(Arc::new(SystemClock::new()))
+    }
+}
+
+impl Devices for SystemDevices {
+    fn home(&self, path: &Path) -> Result<Arc<dyn Driver>> {
+        Ok(Arc::new(PosixDriver::open(path)?))
+    }
+
+    fn tier(&self, spec: &TierSpec) -> Result<Arc<dyn Driver>> {
+        let driver: DriverSpec = spec.driver.parse().map_err(|error| {
+            Error::new(
+                ErrorKind::Invalid,
+                format!("tier {}: {error}", spec.path.display()),
+            )
+        })?;
+        if driver == DriverSpec::Memory {
+            self.memory.create_directory(&spec.path)?;
+            return self.memory.tier(spec);
+        }
+        driver.open(&spec.path, Arc::clone(&self.clock))
+    }
+
+    fn create_directory(&self, path: &Path) -> Result<bool> {
+        let is_new = match PosixDriver::open(path) {
+            Ok(_) => false,
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        };
+        drivers::create_directory(path)?;
+        Ok(is_new)
+    }
+
+    fn remove_directory_if_empty(&self, path: &Path) -> Result<()> {
+        // A directory that holds something stays, and that is no failure.
+        if let Err(error) = drivers::remove_empty_directory(path) {
+            tracing::debug!(%error, "a directory stays");
+        }
+        Ok(())
+    }
+}

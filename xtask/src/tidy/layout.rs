@@ -1,0 +1,274 @@
+//! Rules about the shape of the workspace: names of files, arrows between crates, format pages.
+
+use super::Finding;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// Names that say nothing about what is inside.
+const EMPTY_NAMES: [&str; 10] = [
+    "util", "utils", "manager", "managers", "helper", "helpers", "common", "misc", "new2", "stuff",
+];
+
+/// What each crate may depend on, besides crates from outside (ARCHITECTURE.md, the arrows). A new
+/// edge needs a page in docs/decisions. `simulation` and `bench` see everything.
+const ARROWS: [(&str, &[&str]); 11] = [
+    ("foundation", &[]),
+    ("device", &["foundation"]),
+    ("log", &["foundation", "device"]),
+    ("table", &["foundation", "device"]),
+    ("pmem", &["foundation", "device"]),
+    ("engine", &["foundation", "device", "log", "table", "pmem"]),
+    ("capi", &["foundation", "device", "engine"]),
+    ("python", &["foundation", "device", "engine"]),
+    ("server", &["foundation", "device", "engine"]),
+    ("cli", &["foundation", "device", "engine"]),
+    ("xtask", &[]),
+];
+
+/// Crates that may depend on all others and that none may depend on.
+const ONLOOKERS: [&str; 2] = ["simulation", "bench"];
+
+/// Findings about the file's name.
+pub fn names(path: &Path) -> Vec<Finding> {
+    let is_source = path.extension().is_some_and(|extension| extension == "rs");
+    let parts = path.iter().filter_map(|part| part.to_str());
+    parts
+        .map(|part| part.split('.').next().unwrap_or(part))
+        .filter(|_| is_source)
+        .flat_map(|stem| stem.split(['_', '-']))
+        .filter(|word| EMPTY_NAMES.contains(word))
+        .map(|word| {
+            let text = format!("'{word}' says nothing; name the file after what it holds");
+            Finding::new(path, 1, text)
+        })
+        .collect()
+}
+
+/// Findings about dependencies between the workspace's crates.
+pub fn arrows(root: &Path, paths: &[PathBuf]) -> io::Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for path in paths.iter().filter(|path| path.ends_with("Cargo.toml")) {
+        let Some(folder) = path
+            .parent()
+            .and_then(Path::file_name)
+            .and_then(|name| name.to_str())
+        else {
+            continue;
+        };
+        let text = fs::read_to_string(root.join(path))?;
+        findings.extend(manifest_arrows(path, folder, &text));
+    }
+    Ok(findings)
+}
+
+/// The folder of a workspace crate's package name.
+fn folder_of(package: &str) -> Option<&str> {
+    match package {
+        "thermocline" => Some("engine"),
+        "xtask" => Some("xtask"),
+        other => other.strip_prefix("thermocline-"),
+    }
+}
+
+fn package_of(folder: &str) -> String {
+    match folder {
+        "engine" => "thermocline".to_owned(),
+        "xtask" => "xtask".to_owned(),
+        other => format!("thermocline-{other}"),
+    }
+}
+
+fn manifest_arrows(path: &Path, folder: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let allowed = ARROWS
+        .iter()
+        .find(|(name, _)| *name == folder)
+        .map(|(_, to)| *to);
+    let onlooker = ONLOOKERS.contains(&folder);
+    let mut in_dependencies = false;
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if let Some(section) = line.strip_prefix('[') {
+            let section = section.trim_end_matches(']');
+            // `[dependencies.name]` puts the name into the section itself.
+            let (table, name) = section.rsplit_once('.').unwrap_or((section, ""));
+            in_dependencies =
+                section.ends_with("dependencies") && !section.starts_with("workspace");
+            if table.ends_with("dependencies") && !table.starts_with("workspace") {
+                findings.extend(edge(path, index + 1, folder, name, allowed, onlooker));
+            }
+        } else if in_dependencies {
+            let name = line.split(['.', '=', ' ']).next().unwrap_or("");
+            findings.extend(edge(path, index + 1, folder, name, allowed, onlooker));
+        }
+    }
+    findings
+}
+
+fn edge(
+    path: &Path,
+    line: usize,
+    folder: &str,
+    dependency: &str,
+    allowed: Option<&[&str]>,
+    onlooker: bool,
+) -> Option<Finding> {
+    let to = folder_of(dependency)?;
+    let fine = if onlooker {
+        true
+    } else {
+        allowed.is_some_and(|list| list.contains(&to))
+    };
+    (!fine).then(|| {
+        let text = format!(
+            "{} must not depend on {dependency}; a new arrow needs a page in docs/decisions and a \
+             line in xtask/src/tidy/layout.rs",
+            package_of(folder)
+        );
+        Finding::new(path, line, text)
+    })
+}
+
+/// Findings about format pages: linked from ARCHITECTURE.md, and naming a golden file that exists.
+pub fn formats(root: &Path, paths: &[PathBuf]) -> io::Result<Vec<Finding>> {
+    let architecture = root.join("ARCHITECTURE.md");
+    let map = if architecture.exists() {
+        fs::read_to_string(architecture)?
+    } else {
+        String::new()
+    };
+    let mut findings = Vec::new();
+    let pages = paths.iter().filter(|path| {
+        path.starts_with("docs/formats") && path.extension().is_some_and(|end| end == "md")
+    });
+    for path in pages {
+        let text = fs::read_to_string(root.join(path))?;
+        let exists = |golden: &str| paths.iter().any(|path| path.starts_with(golden));
+        findings.extend(format_page(path, &text, &map, exists));
+    }
+    Ok(findings)
+}
+
+fn format_page(path: &Path, page: &str, map: &str, exists: impl Fn(&str) -> bool) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !path.to_str().is_some_and(|path| map.contains(path)) {
+        findings.push(Finding::new(path, 1, "not linked from ARCHITECTURE.md"));
+    }
+    let golden: Vec<(usize, &str)> = page
+        .lines()
+        .enumerate()
+        .flat_map(|(index, line)| {
+            line.split(['`', '(', ')', ' ', ','])
+                .map(move |w| (index + 1, w))
+        })
+        .map(|(line, word)| {
+            (
+                line,
+                word.trim_start_matches("../")
+                    .trim_end_matches(['.', ':', ';']),
+            )
+        })
+        .filter(|(_, word)| word.starts_with("crates/") && word.contains("tests/golden/"))
+        .collect();
+    if golden.is_empty() {
+        let text = "names no golden file; write its path, crates/NAME/tests/golden/FILE";
+        findings.push(Finding::new(path, 1, text));
+    }
+    for (line, name) in golden {
+        // A pattern such as `table-*.bin` stands for its folder.
+        let folder = name
+            .split('*')
+            .next()
+            .unwrap_or(name)
+            .rsplit_once('/')
+            .map(|(dir, _)| dir);
+        let target = if name.contains('*') {
+            folder.unwrap_or(name)
+        } else {
+            name
+        };
+        if !exists(target.trim_end_matches('/')) {
+            let text = format!("the golden file {name} does not exist; run cargo xtask golden");
+            findings.push(Finding::new(path, line, text));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(findings: &[Finding]) -> Vec<String> {
+        findings.iter().map(Finding::to_string).collect()
+    }
+
+    #[test]
+    fn empty_names_are_found_in_files_and_folders() {
+        for path in [
+            "crates/log/src/utils.rs",
+            "crates/log/tests/common/mod.rs",
+            "a/log_manager.rs",
+        ] {
+            assert_eq!(names(Path::new(path)).len(), 1, "{path}");
+        }
+        assert!(names(Path::new("crates/log/src/utility_pole.rs")).is_empty());
+    }
+
+    #[test]
+    fn an_arrow_that_points_up_or_sideways_is_found() {
+        let check = |folder: &str, text: &str| {
+            texts(&manifest_arrows(Path::new("Cargo.toml"), folder, text))
+        };
+        let to_table = "[dependencies]\nbytes = \"1\"\nthermocline-table.workspace = true\n";
+        assert_eq!(check("engine", to_table).len(), 0);
+        let found = check("log", to_table);
+        assert!(
+            found[0].starts_with("Cargo.toml:3: thermocline-log must not"),
+            "{found:?}"
+        );
+        assert_eq!(
+            check(
+                "device",
+                "[dev-dependencies]\nthermocline = { path = \"x\" }\n"
+            )
+            .len(),
+            1
+        );
+        assert_eq!(
+            check(
+                "log",
+                "[dependencies.thermocline-table]\nworkspace = true\n"
+            )
+            .len(),
+            1
+        );
+        assert_eq!(
+            check(
+                "new-crate",
+                "[dependencies]\nthermocline.workspace = true\n"
+            )
+            .len(),
+            1
+        );
+        assert_eq!(check("bench", to_table).len(), 0);
+        assert_eq!(
+            check("server", "[dependencies]\nthermocline-bench.path = \"x\"\n").len(),
+            1
+        );
+    }
+
+    #[test]
+    fn a_format_page_without_link_or_golden_file_is_found() {
+        let path = Path::new("docs/formats/log.md");
+        let map = "[log](docs/formats/log.md)";
+        let page = "Golden file: `crates/log/tests/golden/log.bin`.";
+        assert_eq!(format_page(path, page, map, |_| true).len(), 0);
+        let unlinked = texts(&format_page(path, page, "", |_| true));
+        assert!(unlinked[0].contains("not linked"), "{unlinked:?}");
+        let missing = texts(&format_page(path, page, map, |_| false));
+        assert!(missing[0].contains("does not exist"), "{missing:?}");
+        let unnamed = texts(&format_page(path, "Bytes.", map, |_| true));
+        assert!(unnamed[0].contains("names no golden file"), "{unnamed:?}");
+    }
+}

@@ -1,0 +1,130 @@
+//! The house rules of STYLE.md as checks over the sources.
+//!
+//! Each rule is a function from text to findings, so that its test can show it failing on a
+//! sentence. The files are read once; nothing is compiled. `source.rs` looks into Rust files,
+//! `layout.rs` at crates, arrows and format pages; `lexer.rs` blanks out what is not code.
+
+mod layout;
+mod lexer;
+mod source;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// A broken rule and where.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Finding {
+    path: PathBuf,
+    /// Counted from 1; 0 where the whole file is meant.
+    line: usize,
+    text: String,
+}
+
+impl Finding {
+    fn new(path: &Path, line: usize, text: impl Into<String>) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            line,
+            text: text.into(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}:{}: {}",
+            self.path.display(),
+            self.line.max(1),
+            self.text
+        )
+    }
+}
+
+/// What a run of all checks found.
+#[derive(Debug)]
+pub struct Report {
+    pub files: usize,
+    pub findings: Vec<Finding>,
+}
+
+/// Runs every check over the workspace at `root`.
+pub fn check(root: &Path) -> io::Result<Report> {
+    let mut paths = Vec::new();
+    walk(root, Path::new(""), &mut paths)?;
+    paths.sort();
+    let mut findings = Vec::new();
+    for path in &paths {
+        findings.extend(layout::names(path));
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(root.join(path))?;
+            findings.extend(source::check(path, &text));
+        }
+    }
+    findings.extend(layout::arrows(root, &paths)?);
+    findings.extend(layout::formats(root, &paths)?);
+    Ok(Report {
+        files: paths.len(),
+        findings,
+    })
+}
+
+/// Collects the files below `root`/`folder`, as paths from `root`. Build output, version control
+/// and a store made by `cargo run` are not sources.
+fn walk(root: &Path, folder: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(root.join(folder))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let path = folder.join(&name);
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            let skipped = ["target", ".git", "thermocline-data", "node_modules"];
+            if !skipped.iter().any(|skip| name == *skip) {
+                walk(root, &path, paths)?;
+            }
+        } else if kind.is_file() {
+            paths.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One small workspace that breaks a rule of each kind, to see that `check` runs them all.
+    #[test]
+    fn check_finds_what_is_wrong_in_a_whole_tree() {
+        let home = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = home.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write(
+            "crates/log/Cargo.toml",
+            "[dependencies]\nthermocline-table.workspace = true\n",
+        );
+        write("crates/log/src/lib.rs", "#![forbid(unsafe_code)]\n");
+        write("crates/log/src/util.rs", "//! Odds and ends.\n");
+        write("docs/formats/log.md", "# Log\n");
+        write("target/ignored.rs", "");
+        let report = check(home.path()).unwrap();
+        let texts: Vec<String> = report.findings.iter().map(Finding::to_string).collect();
+        for part in [
+            "log/src/lib.rs:1: no `//!` header",
+            "log/src/util.rs:1: 'util' says nothing",
+            "log/Cargo.toml:2: thermocline-log must not depend on thermocline-table",
+            "docs/formats/log.md:1: not linked from ARCHITECTURE.md",
+        ] {
+            assert!(
+                texts.iter().any(|text| text.contains(part)),
+                "{part} is not in {texts:#?}"
+            );
+        }
+        assert_eq!(report.files, 4);
+    }
+}
