@@ -159,6 +159,13 @@ impl Block {
         let head = bytes.get(at..).ok_or(CUT)?;
         let (shared, unshared, value_len, head_len) = match *head {
             [a, b, c, ..] if (a | b | c) < 0x80 => (a as usize, b as usize, c as usize, 3),
+            // Values of 128 bytes to 16 KiB, the usual case.
+            [a, b, c, d, ..] if (a | b | d) < 0x80 => (
+                a as usize,
+                b as usize,
+                (c & 0x7f) as usize | (d as usize) << 7,
+                4,
+            ),
             _ => long_head(head)?,
         };
         let key_at = at + head_len;
@@ -185,14 +192,32 @@ impl Block {
         let (mut low, mut high) = (0, self.restart_count());
         while low < high {
             let middle = low + (high - low) / 2;
-            let entry = self.entry(self.restart(middle))?;
-            if compare_words(&self.bytes[entry.key], entry.word, key, word) == Ordering::Less {
+            if self.restart_precedes(self.restart(middle), key, word)? {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
         Ok(low)
+    }
+
+    /// The restart at `at` begins with an entry before `(key, word)`. The word is only decoded
+    /// where the keys are equal.
+    #[inline]
+    fn restart_precedes(&self, at: usize, key: &[u8], word: u64) -> Result<bool, Broken> {
+        let bytes = &self.bytes[..self.entries_end()];
+        let short = match bytes.get(at..).ok_or(CUT)? {
+            [0, len, value, rest @ ..] if (*len | *value) < 0x80 => rest.get(..*len as usize),
+            [0, len, _, end, rest @ ..] if (*len | *end) < 0x80 => rest.get(..*len as usize),
+            _ => None,
+        };
+        let order = short.map_or(Ordering::Equal, |restart| restart.cmp(key));
+        if order != Ordering::Equal {
+            return Ok(order == Ordering::Less);
+        }
+        let entry = self.entry(at)?;
+        let order = compare_words(&bytes[entry.key], entry.word, key, word);
+        Ok(order == Ordering::Less)
     }
 
     /// In a block whose every entry is a restart (an index), the value of the first entry at or

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thermocline_device::driver::{
-    Completion, DirectoryLock, Driver, Entry, Handle, Operation, Queue, Space,
+    Completion, DirectoryLock, Driver, Entry, Handle, Operation, Queue, Request, Space,
 };
 use thermocline_device::drivers::MemoryDriver;
 use thermocline_device::{Buffer, Error, ErrorKind, File, FileKind, Result, TierIndex};
@@ -116,14 +116,54 @@ pub fn all_compressions() -> [(&'static str, Compression); 3] {
 }
 
 /// A memory driver whose reads fail while `failing` says so: reads that touch `[from, to)`.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct FailingDriver {
     inner: MemoryDriver,
+    faults: Arc<Faults>,
+}
+
+#[derive(Debug, Default)]
+pub struct Faults {
     pub from: AtomicU64,
     pub to: AtomicU64,
     pub reads: AtomicU64,
     pub read_bytes: AtomicU64,
     pub writes_left: AtomicU64,
+}
+
+impl std::ops::Deref for FailingDriver {
+    type Target = Faults;
+
+    fn deref(&self) -> &Faults {
+        &self.faults
+    }
+}
+
+/// Carries requests out at once, through the driver and its faults.
+#[derive(Debug)]
+struct FailingQueue {
+    driver: FailingDriver,
+    finished: Vec<Completion>,
+}
+
+impl Queue for FailingQueue {
+    fn submit(&mut self, requests: &mut Vec<Request>) {
+        for request in requests.drain(..) {
+            let completion = self.driver.execute(&request.file, request.operation);
+            self.finished.push(Completion {
+                tag: request.tag,
+                ..completion
+            });
+        }
+    }
+    fn reap(&mut self, _at_least: usize, completions: &mut Vec<Completion>) -> usize {
+        let count = self.finished.len();
+        completions.append(&mut self.finished);
+        count
+    }
+    fn in_flight(&self) -> usize {
+        self.finished.len()
+    }
 }
 
 impl FailingDriver {
@@ -179,8 +219,11 @@ impl Driver for FailingDriver {
     fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
         self.inner.lock(name)
     }
-    fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
-        self.inner.queue(depth)
+    fn queue(&self, _depth: usize) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(FailingQueue {
+            driver: self.clone(),
+            finished: Vec::new(),
+        }))
     }
     fn execute(&self, file: &Handle, operation: Operation) -> Completion {
         let refuse = |buffer| {
