@@ -46,7 +46,7 @@ pub struct Database {
     /// default), direct, or emulated-PROFILE (emulated-gp3).
     #[arg(long, global = true, value_name = "PATH:CAPACITY[:DRIVER]", value_parser = parse_tier)]
     pub tier: Vec<Tier>,
-    /// Settings of a new database, in TOML; --tier goes before its tiers
+    /// Settings in TOML, kept by the database; --tier replaces its tiers
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -243,7 +243,7 @@ pub struct Compact {
     /// First key of the range; the smallest where nothing is said
     #[arg(long, value_name = "K")]
     pub from: Option<OsString>,
-    /// End of the range; the largest where nothing is said
+    /// Last key of the range; the largest where nothing is said
     #[arg(long, value_name = "K")]
     pub to: Option<OsString>,
     /// Print the result as JSON
