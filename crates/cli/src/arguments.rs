@@ -127,8 +127,8 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
 Formats:
   --files   each plain file below DIR; key: its path, value: its content
   --tsv     KEY<TAB>VALUE, one a line; \\t, \\n, \\\\ and \\xNN stand for the bytes themselves
-  --jsonl   {\"key\": \"K\", \"value\": \"V\"}, one a line; key_base64 and value_base64 for any bytes
-  --deb822  stanzas with Package and Version; key: Package=Version:Architecture, value: the stanza
+  --jsonl   {\"key\": \"K\", \"value\": \"V\"}, one a line; key_base64, value_base64: any bytes
+  --deb822  stanzas with Package and Version; key: Package=Version:Architecture; value: all of it
 
 Examples:
   thermocline load --files /usr/share

@@ -77,19 +77,14 @@ pub fn run(database: &Database, arguments: &Try) -> Result<()> {
     place::mark(&home)?;
 
     let clock = SystemClock::new();
-    let load = timed(&clock, || load(&db, &mut corpus))?;
+    let ((), load) = timed(&clock, || load(&db, &mut corpus))?;
     let duration = Duration::from_secs_f64(arguments.seconds);
     let (operations, updates) = workload::run(&db, &corpus, duration)?;
     let stats = db.stats();
     db.close()?;
 
-    let mut reopened = None;
-    let reopen = timed(&clock, || Ok(reopened = Some(Db::open(&home)?)))?;
-    let Some(db) = reopened else {
-        return Err(Failure::new("the store was not reopened"));
-    };
-    let mut checked = check::Checked::default();
-    let check = timed(&clock, || Ok(checked = check::run(&db, &corpus, &updates)?))?;
+    let (db, reopen) = timed(&clock, || Ok(Db::open(&home)?))?;
+    let (checked, check) = timed(&clock, || check::run(&db, &corpus, &updates))?;
     db.close()?;
 
     let outcome = Outcome {
@@ -130,10 +125,10 @@ fn settings(home: &Path, data_bytes: u64) -> Settings {
     }
 }
 
-fn timed(clock: &SystemClock, work: impl FnOnce() -> Result<()>) -> Result<Duration> {
+fn timed<T>(clock: &SystemClock, work: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
     let start = clock.now_ns();
-    work()?;
-    Ok(Duration::from_nanos(clock.now_ns() - start))
+    let result = work()?;
+    Ok((result, Duration::from_nanos(clock.now_ns() - start)))
 }
 
 fn load(db: &Db, corpus: &mut Corpus) -> Result<()> {

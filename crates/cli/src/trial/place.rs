@@ -30,7 +30,7 @@ pub fn mark(home: &Path) -> Result<()> {
     Ok(host_files::write_text(&home.join(MARK_NAME), MARK_TEXT)?)
 }
 
-/// Makes way for a new trial at `home`: removes an earlier one; a failure where it is anything else.
+/// Makes way for a new trial at `home` by removing an earlier one; fails where it is anything else.
 pub fn clear(home: &Path) -> Result<()> {
     let way_out = "name another directory with --db, or move it away";
     let in_use = |what: String| Failure::new(format!("{}: {what}; {way_out}", home.display()));
