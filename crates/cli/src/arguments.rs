@@ -46,7 +46,7 @@ pub struct Database {
     /// default), direct, or emulated-PROFILE (emulated-gp3).
     #[arg(long, global = true, value_name = "PATH:CAPACITY[:DRIVER]", value_parser = parse_tier)]
     pub tier: Vec<Tier>,
-    /// Settings of a new database, in TOML; --tier goes before its tiers
+    /// Settings in TOML, kept by the database; --tier replaces its tiers
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -127,8 +127,8 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
 Formats:
   --files   each plain file below DIR; key: its path, value: its content
   --tsv     KEY<TAB>VALUE, one a line; \\t, \\n, \\\\ and \\xNN stand for the bytes themselves
-  --jsonl   {\"key\": \"K\", \"value\": \"V\"}, one a line; key_base64 and value_base64 for any bytes
-  --deb822  stanzas with Package and Version; key: Package=Version:Architecture, value: the stanza
+  --jsonl   {\"key\": \"K\", \"value\": \"V\"}, one a line; key_base64, value_base64: any bytes
+  --deb822  stanzas with Package and Version; key: Package=Version:Architecture; value: all of it
 
 Examples:
   thermocline load --files /usr/share
@@ -243,7 +243,7 @@ pub struct Compact {
     /// First key of the range; the smallest where nothing is said
     #[arg(long, value_name = "K")]
     pub from: Option<OsString>,
-    /// End of the range; the largest where nothing is said
+    /// Last key of the range; the largest where nothing is said
     #[arg(long, value_name = "K")]
     pub to: Option<OsString>,
     /// Print the result as JSON

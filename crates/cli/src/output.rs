@@ -2,7 +2,7 @@
 
 use crate::failure::Result;
 use serde::Serialize;
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{self, BufWriter, StdoutLock, Write};
 
 /// Where results go. [`Output::finish`] must be called, so that an error of the last write counts.
 pub struct Output {
@@ -38,11 +38,6 @@ impl Output {
     pub fn finish(mut self) -> Result<()> {
         Ok(self.stream.flush()?)
     }
-}
-
-/// Standard error is watched by a person.
-pub fn is_watched() -> bool {
-    io::stderr().is_terminal()
 }
 
 /// A line for the person at the terminal, beside the results.

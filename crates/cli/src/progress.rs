@@ -2,9 +2,11 @@
 //! error is no terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use std::time::Duration;
 use thermocline::Progress;
 
 const KNOWN: &str = "{msg} [{bar:30}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+const TIMED: &str = "{msg} [{bar:30}] {eta} left";
 const UNKNOWN: &str = "{msg} {spinner} {bytes}, {bytes_per_sec}, {elapsed}";
 
 /// A bar that goes away when it is dropped.
@@ -29,6 +31,20 @@ impl Bar {
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_message(what);
         Self { bar }
+    }
+
+    /// A bar over time, for work that ends by the clock.
+    pub fn seconds(what: &'static str, duration: Duration) -> Self {
+        let bar = ProgressBar::new(duration.as_millis() as u64);
+        let style = ProgressStyle::with_template(TIMED).map(|style| style.progress_chars("=> "));
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_message(what);
+        Self { bar }
+    }
+
+    /// So much of the time is over.
+    pub fn elapsed(&self, elapsed: Duration) {
+        self.bar.set_position(elapsed.as_millis() as u64);
     }
 
     /// `bytes` more are done.

@@ -9,34 +9,33 @@ use thermocline_device::drivers::host_files;
 /// Longest configuration file that is read, in bytes.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
-/// The settings the arguments ask for, and whether they ask for any.
-fn settings(arguments: &Database) -> Result<(Settings, bool)> {
-    let mut settings = match &arguments.config {
-        Some(path) => {
-            let bytes = host_files::read(path, CONFIG_BYTES_MAX)?;
-            let text = String::from_utf8(bytes).map_err(|error| {
-                let at = error.utf8_error().valid_up_to();
-                Failure::new(format!(
-                    "{}: not UTF-8 at byte {at}; is it TOML?",
-                    path.display()
-                ))
-            })?;
-            Settings::from_toml(&text, path)?
-        }
-        None => Settings::default(),
-    };
+/// Where a database keeps its settings, in its home.
+const SETTINGS_NAME: &str = "settings.toml";
+
+/// The settings that `path` holds.
+fn read_settings(path: &Path) -> Result<Settings> {
+    let bytes = host_files::read(path, CONFIG_BYTES_MAX)?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::new(format!(
+            "{}: not UTF-8 at byte {at}; is it TOML?",
+            path.display()
+        ))
+    })?;
+    Ok(Settings::from_toml(&text, path)?)
+}
+
+/// `settings` with the tiers of the command line, if it names any.
+fn with_tiers(mut settings: Settings, arguments: &Database) -> Result<Settings> {
     if !arguments.tier.is_empty() {
-        settings.tiers.splice(0..0, arguments.tier.iter().cloned());
+        settings.tiers.clone_from(&arguments.tier);
     }
     // A database outlives the directory its maker stood in.
     for tier in &mut settings.tiers {
         tier.path = absolute(&tier.path)?;
     }
     settings.check()?;
-    Ok((
-        settings,
-        arguments.config.is_some() || !arguments.tier.is_empty(),
-    ))
+    Ok(settings)
 }
 
 /// `path` from the root of the file system on.
@@ -47,28 +46,36 @@ pub fn absolute(path: &Path) -> Result<PathBuf> {
 
 /// Opens the database; an error with the way out where there is none.
 pub fn open(arguments: &Database) -> Result<Db> {
-    if !Db::exists(&arguments.db)? {
-        let db = arguments.db.display();
+    let home = absolute(&arguments.db)?;
+    if !Db::exists(&home)? {
+        let home = arguments.db.display();
         return Err(Failure::new(format!(
-            "there is no database at {db}; name another with --db, or make one with 'load' or 'put'"
+            "there is no database at {home}; name another with --db, or make one with 'load' or \
+             'put'"
         )));
     }
-    open_existing(arguments)
+    open_existing(&home, arguments)
 }
 
 /// Opens the database, or makes it as the arguments say.
 pub fn open_or_create(arguments: &Database) -> Result<Db> {
-    if Db::exists(&arguments.db)? {
-        return open_existing(arguments);
+    let home = absolute(&arguments.db)?;
+    if Db::exists(&home)? {
+        return open_existing(&home, arguments);
     }
-    let (settings, _) = settings(arguments)?;
-    Ok(Db::create(&arguments.db, &settings)?)
+    let settings = match &arguments.config {
+        Some(path) => read_settings(path)?,
+        None => Settings::default(),
+    };
+    Ok(Db::create(&home, &with_tiers(settings, arguments)?)?)
 }
 
-fn open_existing(arguments: &Database) -> Result<Db> {
-    let (settings, given) = settings(arguments)?;
-    if given {
-        return Ok(Db::open_with(&arguments.db, &settings)?);
-    }
-    Ok(Db::open(&arguments.db)?)
+/// An existing database knows its tiers and settings; what the arguments name replaces them.
+fn open_existing(home: &Path, arguments: &Database) -> Result<Db> {
+    let settings = match &arguments.config {
+        Some(path) => read_settings(path)?,
+        None if arguments.tier.is_empty() => return Ok(Db::open(home)?),
+        None => read_settings(&home.join(SETTINGS_NAME))?,
+    };
+    Ok(Db::open_with(home, &with_tiers(settings, arguments)?)?)
 }

@@ -41,11 +41,6 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// There is no row.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
     /// The lines, without ends.
     pub fn lines(&self) -> Vec<String> {
         let cell = |row: &[String], index: usize| row.get(index).cloned().unwrap_or_default();

@@ -6,8 +6,8 @@ mod delete;
 mod get;
 mod put;
 mod scan;
-mod stats;
-mod tiers;
+pub mod stats;
+pub mod tiers;
 mod verify;
 
 use crate::arguments::{Arguments, Command};

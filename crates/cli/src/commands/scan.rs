@@ -26,9 +26,6 @@ pub fn run(database: &Database, arguments: &Scan) -> Result<()> {
     if let Some(limit) = arguments.limit {
         scan = scan.limit(limit);
     }
-    if arguments.keys_only {
-        scan = scan.keys_only();
-    }
     let mut output = Output::new();
     for record in scan {
         let (key, value) = record?;

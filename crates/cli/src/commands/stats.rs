@@ -1,16 +1,121 @@
-//! `stats`
-use crate::arguments::{Database, Stats};
+//! `stats`: what the database holds, how it is arranged, and what its work has cost.
+
+use crate::arguments::{Database, Stats as Arguments};
+use crate::commands::tiers;
 use crate::failure::Result;
 use crate::output::Output;
-use crate::store;
+use crate::table::Table;
+use crate::{store, text};
+use thermocline::Stats;
+use thermocline_foundation::ByteSize;
 
 /// Prints the statistics.
-pub fn run(database: &Database, arguments: &Stats) -> Result<()> {
+pub fn run(database: &Database, arguments: &Arguments) -> Result<()> {
     let db = store::open(database)?;
     let stats = db.stats();
+    db.close()?;
     let mut output = Output::new();
-    let _ = arguments.json;
-    output.json(&stats)?;
-    output.finish()?;
-    Ok(db.close()?)
+    if arguments.json {
+        output.json(&stats)?;
+    } else {
+        print(&stats, &mut output)?;
+    }
+    output.finish()
+}
+
+fn print(stats: &Stats, output: &mut Output) -> Result<()> {
+    output.line(format!(
+        "Database {}, sequence {}",
+        stats.database,
+        text::count(stats.sequence)
+    ))?;
+    if let Some(reason) = &stats.read_only {
+        output.line(format!("READ-ONLY: {reason}"))?;
+    }
+    output.line("")?;
+    levels(stats).print("Levels", output)?;
+    tiers::table(stats).print("Tiers", output)?;
+    caches(stats).print("Block cache since opening", output)?;
+    memory(stats).print("Memory", output)?;
+    amplification(stats).print("Cost since opening", output)
+}
+
+/// One row for each level, with a column for each tier.
+pub fn levels(stats: &Stats) -> Table {
+    let on_tier = |tier: usize| format!(">on tier {tier}");
+    let tier_columns: Vec<String> = (0..stats.tiers.len()).map(on_tier).collect();
+    let mut headings = vec![">level", ">tables", ">records", ">tombstones", ">bytes"];
+    headings.extend(tier_columns.iter().map(String::as_str));
+    let mut table = Table::new(&headings);
+    for level in &stats.levels {
+        let counts = [
+            level.level.to_string(),
+            text::count(level.tables as u64),
+            text::count(level.entries),
+            text::count(level.deletes),
+            ByteSize(level.bytes).to_string(),
+        ];
+        let tiers = level.bytes_by_tier.iter().map(|bytes| tiers::size(*bytes));
+        table.row(counts.into_iter().chain(tiers));
+    }
+    table
+}
+
+fn caches(stats: &Stats) -> Table {
+    let mut table = Table::new(&["blocks", ">hits", ">misses", ">hit ratio"]);
+    for (class, counts) in &stats.cache.classes {
+        let (hits, misses) = (counts.hits, counts.misses);
+        let ratio = text::share(hits, hits + misses);
+        table.row([class.clone(), text::count(hits), text::count(misses), ratio]);
+    }
+    table
+}
+
+fn memory(stats: &Stats) -> Table {
+    let memory = &stats.memory;
+    let used = memory.memtable_bytes + memory.cache_bytes + memory.pinned_bytes;
+    let mut table = Table::new(&["part", ">bytes", ">of budget"]);
+    for (part, bytes) in [
+        ("memtables", memory.memtable_bytes),
+        ("block cache", memory.cache_bytes),
+        ("table indexes", memory.pinned_bytes),
+        ("used", used),
+        ("budget", memory.budget_bytes),
+    ] {
+        let share = text::share(bytes, memory.budget_bytes);
+        table.row([part.to_owned(), ByteSize(bytes).to_string(), share]);
+    }
+    table
+}
+
+fn amplification(stats: &Stats) -> Table {
+    let (operations, amplification) = (&stats.operations, &stats.amplification);
+    let mut table = Table::new(&["what", ">amount"]);
+    let per_get = ByteSize(amplification.read_bytes_per_get as u64);
+    for (what, amount) in [
+        ("records looked up", text::count(operations.gets)),
+        (
+            "  of these found in a memtable",
+            text::count(operations.memtable_hits),
+        ),
+        ("scans", text::count(operations.scans)),
+        ("records written", text::count(operations.writes)),
+        ("write amplification", format!("{:.2}", amplification.write)),
+        ("read from tiers for each look-up", per_get.to_string()),
+        ("space amplification", format!("{:.2}", amplification.space)),
+        ("compactions", text::count(operations.compactions)),
+        (
+            "tables moved to another level",
+            text::count(operations.trivial_moves),
+        ),
+        (
+            "tables moved to another tier",
+            text::count(operations.migrations),
+        ),
+        ("writers delayed", format!("{:.2} s", operations.delayed_s)),
+        ("writers stopped", format!("{:.2} s", operations.stalled_s)),
+    ] {
+        table.row([what.to_owned(), amount]);
+    }
+    table
 }

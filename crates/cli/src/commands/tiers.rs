@@ -1,16 +1,117 @@
-//! `stats`
-use crate::arguments::{Database, Stats};
+//! `tiers`: what lies where, and what each tier has served since the database was opened.
+
+use crate::arguments::{Database, Stats as Arguments};
 use crate::failure::Result;
 use crate::output::Output;
-use crate::store;
+use crate::table::Table;
+use crate::{store, text};
+use std::collections::BTreeSet;
+use thermocline::Stats;
+use thermocline_foundation::ByteSize;
 
-/// Prints the statistics.
-pub fn run(database: &Database, arguments: &Stats) -> Result<()> {
+/// Capacities from here on stand for "as large as the device".
+const UNLIMITED_BYTES: u64 = 1 << 60;
+
+/// Prints the tiers.
+pub fn run(database: &Database, arguments: &Arguments) -> Result<()> {
     let db = store::open(database)?;
     let stats = db.stats();
+    db.close()?;
     let mut output = Output::new();
-    let _ = arguments.json;
-    output.json(&stats)?;
-    output.finish()?;
-    Ok(db.close()?)
+    if arguments.json {
+        output.json(&stats.tiers)?;
+    } else {
+        table(&stats).print("Tiers, fastest first", &mut output)?;
+        kinds(&stats).print("Bytes by kind", &mut output)?;
+        served(&stats).print("Served since opening", &mut output)?;
+    }
+    output.finish()
+}
+
+/// A size, or a dash for nothing.
+pub fn size(bytes: u64) -> String {
+    if bytes == 0 {
+        "-".to_owned()
+    } else {
+        ByteSize(bytes).to_string()
+    }
+}
+
+/// One row for each tier: what it may hold and what it does hold.
+pub fn table(stats: &Stats) -> Table {
+    let mut table = Table::new(&[
+        ">tier",
+        "driver",
+        ">used",
+        ">capacity",
+        ">full",
+        ">device free",
+        "path",
+    ]);
+    for (index, tier) in stats.tiers.iter().enumerate() {
+        let unlimited = tier.capacity_bytes >= UNLIMITED_BYTES;
+        let capacity = if unlimited {
+            "device".to_owned()
+        } else {
+            size(tier.capacity_bytes)
+        };
+        let full = if unlimited { 0 } else { tier.capacity_bytes };
+        table.row([
+            index.to_string(),
+            tier.driver.clone(),
+            size(tier.used_bytes),
+            capacity,
+            text::share(tier.used_bytes, full),
+            tier.device_free_bytes.map_or_else(|| "?".to_owned(), size),
+            tier.path.clone(),
+        ]);
+    }
+    table
+}
+
+/// One row for each kind of file, one column for each tier.
+pub fn kinds(stats: &Stats) -> Table {
+    let columns: Vec<String> = (0..stats.tiers.len())
+        .map(|tier| format!(">tier {tier}"))
+        .collect();
+    let headings: Vec<&str> = ["kind"]
+        .into_iter()
+        .chain(columns.iter().map(String::as_str))
+        .collect();
+    let mut table = Table::new(&headings);
+    let kinds: BTreeSet<&String> = stats
+        .tiers
+        .iter()
+        .flat_map(|tier| tier.bytes_by_kind.keys())
+        .collect();
+    for kind in kinds {
+        let bytes = |tier: &thermocline::TierStats| tier.bytes_by_kind.get(kind).copied();
+        let cells = stats
+            .tiers
+            .iter()
+            .map(|tier| size(bytes(tier).unwrap_or(0)));
+        table.row([kind.clone()].into_iter().chain(cells));
+    }
+    table
+}
+
+/// One row for each tier: reads, writes and syncs.
+pub fn served(stats: &Stats) -> Table {
+    let headings = [
+        ">tier", ">reads", ">share", ">read", ">writes", ">written", ">syncs",
+    ];
+    let mut table = Table::new(&headings);
+    let reads: u64 = stats.tiers.iter().map(|tier| tier.reads).sum();
+    for (index, tier) in stats.tiers.iter().enumerate() {
+        table.row([
+            index.to_string(),
+            text::count(tier.reads),
+            text::share(tier.reads, reads),
+            size(tier.read_bytes),
+            text::count(tier.writes),
+            size(tier.written_bytes),
+            text::count(tier.syncs),
+        ]);
+    }
+    table
 }

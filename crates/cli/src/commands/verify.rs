@@ -35,10 +35,13 @@ pub fn run(database: &Database, arguments: &Stats) -> Result<()> {
 
 fn print(report: &VerifyReport, output: &mut Output) -> Result<()> {
     if !report.problems.is_empty() {
-        let mut table = Table::new(&["file", ">tier", ">offset", "problem"]);
+        let mut table = Table::new(&["file", ">tier", "problem"]);
         for problem in &report.problems {
-            let (tier, offset) = (problem.tier.to_string(), problem.offset.to_string());
-            table.row([problem.file.clone(), tier, offset, problem.text.clone()]);
+            table.row([
+                problem.file.clone(),
+                problem.tier.to_string(),
+                problem.text.clone(),
+            ]);
         }
         table.print("Problems", output)?;
     }

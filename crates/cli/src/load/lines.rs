@@ -90,14 +90,39 @@ impl Lines {
             other => other,
         }
     }
-
-    #[cfg(test)]
-    pub fn of_text(text: &'static [u8]) -> Self {
-        Self::new("input", Some(text.len() as u64), text)
-    }
 }
 
 /// The line without its end.
 pub fn without_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\n").unwrap_or(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_keep_their_ends_and_are_numbered() {
+        let mut lines = Lines::new("input", None, &b"one\n\nlast"[..]);
+        for (number, line) in [(1, &b"one\n"[..]), (2, b"\n"), (3, b"last")] {
+            assert_eq!(lines.next().unwrap(), Some(line));
+            assert_eq!(lines.number(), number);
+        }
+        assert_eq!(lines.error("bad").to_string(), "input, line 3: bad");
+        assert_eq!(lines.next().unwrap(), None);
+    }
+
+    #[test]
+    fn a_failing_input_names_its_line() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+                Err(std::io::Error::other("the cable is out"))
+            }
+        }
+        let mut lines = Lines::new("input", None, (&b"one\ntw"[..]).chain(Broken));
+        assert!(lines.next().unwrap().is_some());
+        let error = lines.next().unwrap_err().to_string();
+        assert_eq!(error, "input, line 2: cannot read on: the cable is out");
+    }
 }

@@ -1,0 +1,359 @@
+//! The real binary in temporary directories: every command, what it prints and how it ends.
+
+mod command;
+
+use command::{Scratch, text};
+use std::io::Write;
+
+#[test]
+fn a_value_is_put_read_replaced_and_deleted() {
+    let scratch = Scratch::new();
+    assert_eq!(scratch.ok(&["put", "water", "warm"]), b"");
+    assert_eq!(scratch.ok(&["get", "water"]), b"warm");
+    scratch.ok(&["put", "water", ""]);
+    assert_eq!(scratch.ok(&["get", "water"]), b"");
+    scratch.ok(&["delete", "water"]);
+    let error = scratch.fails(&["get", "water"], 1);
+    assert!(error.contains("there is no key 'water'"), "{error}");
+    scratch.ok(&["delete", "water"]);
+}
+
+#[test]
+fn a_value_from_standard_input_comes_back_byte_for_byte() {
+    let scratch = Scratch::new();
+    let value: Vec<u8> = (0..300_000u32)
+        .flat_map(|number| number.to_le_bytes())
+        .collect();
+    scratch.ok_with(&["put", "numbers", "-"], &value);
+    assert_eq!(scratch.ok(&["get", "numbers"]), value);
+    assert_eq!(
+        scratch.ok(&["get", "--db", "thermocline-data", "numbers"]),
+        value
+    );
+}
+
+#[test]
+fn a_scan_shows_ranges_in_both_directions() {
+    let scratch = Scratch::new();
+    scratch.ok_with(
+        &["load", "--tsv", "-"],
+        b"a1\t1\na2\t2\nb1\t3\nb2\t4\nc\t5\n",
+    );
+    let keys = |arguments: &[&str]| {
+        let all = [&["scan", "--keys-only"], arguments].concat();
+        text(&scratch.ok(&all))
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(keys(&[]), "a1 a2 b1 b2 c");
+    assert_eq!(keys(&["--reverse"]), "c b2 b1 a2 a1");
+    assert_eq!(keys(&["--from", "a2", "--to", "b2"]), "a2 b1");
+    assert_eq!(keys(&["--prefix", "b"]), "b1 b2");
+    assert_eq!(keys(&["--prefix", "b", "--reverse", "--limit", "1"]), "b2");
+    assert_eq!(keys(&["--from", "x"]), "");
+    assert_eq!(keys(&["--limit", "0"]), "");
+    assert_eq!(scratch.ok(&["scan", "--prefix", "a"]), b"a1\t1\na2\t2\n");
+}
+
+#[test]
+fn a_scan_loads_back_as_lines_and_as_json() {
+    let scratch = Scratch::new();
+    let odd: &[u8] = b"tab\\tkey\t\\\\back\\nslash\\x00\\xff\nplain\tvalue\n\\xff\\xfe\tno text\n";
+    scratch.ok_with(&["load", "--tsv"], odd);
+    let lines = scratch.ok(&["scan"]);
+    scratch.ok_with(&["load", "--tsv", "--db", "second"], &lines);
+    assert_eq!(scratch.ok(&["scan", "--db", "second"]), lines);
+    let json = scratch.ok(&["scan", "--json"]);
+    for line in text(&json).lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap();
+    }
+    scratch.ok_with(&["load", "--jsonl", "--db", "third"], &json);
+    assert_eq!(scratch.ok(&["scan", "--db", "third"]), lines);
+    assert_eq!(
+        scratch.ok(&["get", "--db", "third", "tab\tkey"]),
+        b"\\back\nslash\0\xff"
+    );
+}
+
+#[test]
+fn files_are_loaded_under_their_paths() {
+    let scratch = Scratch::new();
+    let big = vec![7u8; 3 << 20];
+    scratch.file("tree/deep/big", &big);
+    scratch.file("tree/empty", b"");
+    scratch.file("tree/text", b"text\n");
+    let said = text(&scratch.ok(&["load", "--files", "tree"]));
+    assert!(said.starts_with("loaded 3 records, 3.0 MiB"), "{said}");
+    assert_eq!(scratch.ok(&["get", "tree/deep/big"]), big);
+    assert_eq!(scratch.ok(&["get", "tree/empty"]), b"");
+    assert_eq!(
+        scratch.ok(&["scan", "--keys-only"]),
+        b"tree/deep/big\ntree/empty\ntree/text\n"
+    );
+}
+
+#[test]
+fn package_indexes_are_loaded_stanza_by_stanza() {
+    let scratch = Scratch::new();
+    let zstd = "Package: zstd\nVersion: 1.5\nArchitecture: amd64\nDescription: fast\n and small\n";
+    let index = format!("{zstd}\n\nPackage: tzdata\nVersion: 2026a\n");
+    scratch.file("Packages", index.as_bytes());
+    scratch.ok(&["load", "--deb822", "Packages"]);
+    assert_eq!(scratch.ok(&["get", "zstd=1.5:amd64"]), zstd.as_bytes());
+    assert_eq!(
+        scratch.ok(&["scan", "--keys-only"]),
+        b"tzdata=2026a\nzstd=1.5:amd64\n"
+    );
+}
+
+#[test]
+fn a_load_reports_records_bytes_and_rates() {
+    let scratch = Scratch::new();
+    let json = scratch.ok_with(&["load", "--tsv", "--json"], b"a\t1\nbb\t22\n");
+    let report: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(
+        (&report["records"], &report["bytes"]),
+        (&2.into(), &6.into())
+    );
+    assert!(
+        report["records_per_second"].as_f64().unwrap() > 0.0,
+        "{report}"
+    );
+}
+
+#[test]
+fn several_inputs_of_one_kind_are_loaded_in_order() {
+    let scratch = Scratch::new();
+    scratch.file("one", b"a\t1\nb\t1\n");
+    scratch.file("two", b"b\t2\n");
+    scratch.ok(&["load", "--tsv", "one", "two"]);
+    assert_eq!(scratch.ok(&["scan"]), b"a\t1\nb\t2\n");
+}
+
+#[test]
+fn every_table_has_a_json_form() {
+    let scratch = Scratch::new();
+    scratch.ok_with(&["load", "--tsv"], b"a\t1\nb\t2\n");
+    for (arguments, key) in [
+        (&["stats", "--json"][..], "levels"),
+        (&["verify", "--json"], "problems"),
+        (&["compact", "--json"], "seconds"),
+        (&["checkpoint", "copy", "--json"], "checkpoint"),
+    ] {
+        let report: serde_json::Value = serde_json::from_slice(&scratch.ok(arguments)).unwrap();
+        assert!(report.get(key).is_some(), "{arguments:?}: {report}");
+    }
+    let tiers: serde_json::Value =
+        serde_json::from_slice(&scratch.ok(&["tiers", "--json"])).unwrap();
+    assert_eq!(tiers.as_array().unwrap().len(), 1);
+    assert!(tiers[0]["bytes_by_kind"].is_object(), "{tiers}");
+}
+
+#[test]
+fn tables_for_people_show_tiers_levels_and_ratios() {
+    let scratch = Scratch::new();
+    let tiers = ["--tier", "fast:64MiB", "--tier", "slow:1GiB"];
+    let load = [&tiers[..], &["load", "--tsv"]].concat();
+    scratch.ok_with(&load, b"a\t1\nb\t2\n");
+    scratch.ok(&["compact"]);
+    let stats = text(&scratch.ok(&["stats"]));
+    for part in [
+        "Levels",
+        "on tier 1",
+        "hit ratio",
+        "write amplification",
+        "space amplification",
+    ] {
+        assert!(stats.contains(part), "{part} is not in {stats}");
+    }
+    let tiers = text(&scratch.ok(&["tiers"]));
+    for part in [
+        "64 MiB",
+        "1 GiB",
+        "/fast",
+        "/slow",
+        "manifest",
+        "Served since opening",
+    ] {
+        assert!(tiers.contains(part), "{part} is not in {tiers}");
+    }
+}
+
+#[test]
+fn a_checkpoint_is_a_database_of_its_own() {
+    let scratch = Scratch::new();
+    scratch.ok_with(&["load", "--tsv"], b"a\t1\nb\t2\n");
+    scratch.ok(&["checkpoint", "copy"]);
+    scratch.ok(&["put", "a", "later"]);
+    scratch.ok(&["put", "--db", "copy", "b", "other"]);
+    assert_eq!(scratch.ok(&["scan", "--db", "copy"]), b"a\t1\nb\tother\n");
+    assert_eq!(scratch.ok(&["scan"]), b"a\tlater\nb\t2\n");
+    scratch.ok(&["verify", "--db", "copy"]);
+}
+
+#[test]
+fn compaction_keeps_what_is_there_and_forgets_what_is_not() {
+    let scratch = Scratch::new();
+    let lines: String = (0..2000).map(|n| format!("{n:05}\t{n}\n")).collect();
+    scratch.ok_with(&["load", "--tsv"], lines.as_bytes());
+    scratch.ok(&["delete", "00007"]);
+    let said = text(&scratch.ok(&["compact"]));
+    assert!(said.starts_with("compacted "), "{said}");
+    scratch.ok(&["compact", "--from", "00100", "--to", "00200"]);
+    let expected = lines.replace("00007\t7\n", "");
+    assert_eq!(text(&scratch.ok(&["scan"])), expected);
+    let stats: serde_json::Value =
+        serde_json::from_slice(&scratch.ok(&["stats", "--json"])).unwrap();
+    let entries: u64 = stats["levels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|l| l["entries"].as_u64().unwrap())
+        .sum();
+    assert_eq!(entries, 1999, "{stats}");
+}
+
+#[test]
+fn settings_come_from_a_file_and_are_kept() {
+    let scratch = Scratch::new();
+    scratch.file(
+        "store.toml",
+        b"memory = '32 MiB'\n[[tiers]]\npath = 'only'\ncapacity = '1 GiB'\n",
+    );
+    scratch.ok(&["--config", "store.toml", "put", "k", "v"]);
+    let stats: serde_json::Value =
+        serde_json::from_slice(&scratch.ok(&["stats", "--json"])).unwrap();
+    assert_eq!(stats["memory"]["budget_bytes"], 32 << 20, "{stats}");
+    assert!(
+        stats["tiers"][0]["path"]
+            .as_str()
+            .unwrap()
+            .ends_with("only"),
+        "{stats}"
+    );
+    assert_eq!(scratch.ok(&["get", "k"]), b"v");
+}
+
+#[test]
+fn a_moved_tier_is_named_once_and_remembered() {
+    let scratch = Scratch::new();
+    scratch.ok(&["--tier", "here:1GiB", "put", "k", "v"]);
+    scratch.rename("here", "there");
+    let error = scratch.fails(&["get", "k"], 1);
+    assert!(error.contains("here"), "{error}");
+    assert_eq!(scratch.ok(&["--tier", "there:1GiB", "get", "k"]), b"v");
+    assert_eq!(scratch.ok(&["get", "k"]), b"v");
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    let scratch = Scratch::new();
+    let help = text(&scratch.ok(&["--help"]));
+    for command in [
+        "try", "load", "get", "put", "delete", "scan", "stats", "tiers", "compact",
+    ] {
+        assert!(
+            help.contains(&format!("\n  {command} ")),
+            "{command} is not in {help}"
+        );
+    }
+    assert!(help.contains("Examples:"), "{help}");
+    assert!(text(&scratch.ok(&["load", "--help"])).contains("apt-cache dumpavail"));
+    assert!(text(&scratch.ok(&["--version"])).starts_with("thermocline 0."));
+}
+
+#[test]
+fn a_reader_that_leaves_ends_a_scan_quietly() {
+    let scratch = Scratch::new();
+    let lines: String = (0..20_000)
+        .map(|n| format!("{n:06}\t{}\n", "x".repeat(50)))
+        .collect();
+    scratch.ok_with(&["load", "--tsv"], lines.as_bytes());
+    let mut scan = scratch.start(&["scan"]);
+    // Closed before anything was read: the pipe holds 64 KiB, the scan prints twenty times that.
+    drop(scan.stdout.take());
+    let ended = scan.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    assert_eq!(text(&ended.stderr), "");
+}
+
+#[test]
+fn a_trial_loads_serves_checks_and_replaces_only_itself() {
+    let scratch = Scratch::new();
+    for index in 0..200 {
+        scratch.file(
+            &format!("tree/{index}"),
+            "content ".repeat(index * 10).as_bytes(),
+        );
+    }
+    let run = ["try", "tree", "--seconds", "0.3"];
+    let first = text(&scratch.ok(&run));
+    for part in [
+        "Loaded 200 files",
+        "What each tier served",
+        "p99",
+        "compared 200 values",
+    ] {
+        assert!(first.contains(part), "{part} is not in {first}");
+    }
+    scratch.ok(&["verify"]);
+    let again = [&run[..], &["--json"]].concat();
+    let report: serde_json::Value = serde_json::from_slice(&scratch.ok(&again)).unwrap();
+    assert_eq!(report["checked"], 200, "{report}");
+    assert!(
+        report["operations"][0]["count"].as_u64().unwrap() > 0,
+        "{report}"
+    );
+    assert_eq!(report["stats"]["tiers"].as_array().unwrap().len(), 2);
+
+    scratch.file("thermocline-data/slow/mine.txt", b"keep");
+    let error = scratch.fails(&run, 1);
+    assert!(error.contains("mine.txt"), "{error}");
+    scratch.remove("thermocline-data/slow/mine.txt");
+    scratch.ok(&["get", "tree/7"]);
+}
+
+#[test]
+fn a_trial_leaves_other_databases_alone() {
+    let scratch = Scratch::new();
+    scratch.file("tree/file", b"content");
+    scratch.ok(&["put", "k", "v"]);
+    let error = scratch.fails(&["try", "tree", "--seconds", "0.1"], 1);
+    assert!(error.contains("did not make"), "{error}");
+    assert_eq!(scratch.ok(&["get", "k"]), b"v");
+}
+
+#[test]
+fn a_killed_load_keeps_a_prefix_and_verifies() {
+    let scratch = Scratch::new();
+    let mut acknowledged_once = false;
+    for round in 0..4u64 {
+        let db = format!("db-{round}");
+        let mut load = scratch.start(&["load", "--tsv", "--db", &db]);
+        let mut input = load.stdin.take().unwrap();
+        let filler = "x".repeat(500);
+        // The pipe holds 64 KiB, so the loader has taken nearly all of what went in.
+        for number in 0..(4000 + round * 4000) {
+            writeln!(input, "{number:08}\t{filler}{number}").unwrap();
+        }
+        load.kill().unwrap();
+        load.wait().unwrap();
+        drop(input);
+        scratch.ok(&["verify", "--db", &db]);
+        let scan = text(&scratch.ok(&["scan", "--db", &db]));
+        for (number, line) in scan.lines().enumerate() {
+            assert_eq!(
+                line,
+                format!("{number:08}\t{filler}{number}"),
+                "round {round}"
+            );
+        }
+        acknowledged_once |= scan.lines().count() > 1000;
+        scratch.ok(&["put", "--db", &db, "after", "the kill"]);
+    }
+    assert!(
+        acknowledged_once,
+        "no round loaded a batch, so nothing was tested"
+    );
+}
