@@ -398,20 +398,20 @@ impl Engine {
         self.flush()?;
         let mut done_bytes = 0;
         for level in 0..LEVELS - 1 {
-            loop {
-                let deepest = self.read_state.load().levels.deepest();
-                if level >= deepest && level > 0 {
-                    break;
-                }
-                match self.claim(|levels, claims| leveled::pick_range(levels, claims, level, from, to))? {
-                    None => break,
-                    Some(pick) => self.run_compaction(pick, &mut done_bytes, (from, to), progress)?,
-                }
+            let deepest = self.read_state.load().levels.deepest();
+            if level >= deepest && level > 0 {
+                break;
+            }
+            let pick = self.claim(|levels, claims| leveled::pick_range(levels, claims, level, from, to))?;
+            if let Some(pick) = pick {
+                self.run_compaction(pick, &mut done_bytes, (from, to), progress)?;
             }
         }
-        while let Some(pick) =
-            self.claim(|levels, claims| leveled::pick_bottom(levels, claims, from, to))?
-        {
+        let mut after: Option<Vec<u8>> = None;
+        while let Some(pick) = self.claim(|levels, claims| {
+            leveled::pick_bottom(levels, claims, from, to, after.as_deref())
+        })? {
+            after = Some(pick.claim.to.clone());
             self.run_compaction(pick, &mut done_bytes, (from, to), progress)?;
         }
         Ok(())

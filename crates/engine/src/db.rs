@@ -210,7 +210,7 @@ impl Environment {
         replayed: &Replayed,
     ) -> Result<Engine> {
         let last_sequence = replayed.last_sequence;
-        let memtable = Arc::new(Memtable::new(last_sequence));
+        let memtable = Arc::new(Memtable::new());
         let levels = Arc::new(restored.levels);
         let read_state = ReadState {
             active: Arc::clone(&memtable),

@@ -113,7 +113,7 @@ impl Replay<'_> {
     /// floor, so all are replayed; a record met again has the same sequence and does no harm.
     pub fn run(&self, numbers: &[FileNumber], flushed: Sequence) -> Result<Replayed> {
         let mut replayed = Replayed { added: Vec::new(), last_sequence: flushed, records: 0 };
-        let mut memtable = Memtable::new(Sequence::ZERO);
+        let mut memtable = Memtable::new();
         // The sequence that the next record must have; unknown before the first.
         let mut expected: Option<Sequence> = None;
         let mut hole: Option<String> = None;
@@ -134,7 +134,7 @@ impl Replay<'_> {
                 replayed.records += u64::from(count);
                 let added = memtable.bytes() + payload.len() as u64 + ENTRY_OVERHEAD_BYTES;
                 if added > self.memtable_bytes && memtable.count() > 0 {
-                    let full = std::mem::replace(&mut memtable, Memtable::new(Sequence::ZERO));
+                    let full = std::mem::replace(&mut memtable, Memtable::new());
                     written = self.write_out(full, &mut replayed.added);
                 }
                 let inserted = memtable.insert_batch(first, &Bytes::copy_from_slice(payload));

@@ -204,21 +204,24 @@ pub(crate) fn pick_range(
     complete(levels, claims, level, level + 1, upper).map(Some).ok_or(Busy)
 }
 
-/// Rewrites bottom tables of `from..=to` in place, for those that hold tombstones.
+/// Rewrites the first bottom table of `from..=to` behind the key `after` that holds tombstones. A snapshot may need
+/// the tombstones, so a table can come out as it went in: the caller goes on behind it.
 pub(crate) fn pick_bottom(
     levels: &Levels,
     claims: &[Claim],
     from: Option<&[u8]>,
     to: Option<&[u8]>,
+    after: Option<&[u8]>,
 ) -> Result<Option<Pick>, Busy> {
     let level = levels.deepest();
-    let tables = levels.overlapping(level, from, to);
-    let Some(table) = tables.into_iter().find(|table| table.meta.deletes > 0) else {
-        return Ok(None);
-    };
     if may_overlap(level) {
         return Ok(None);
     }
+    let behind = |table: &Table| after.is_none_or(|after| table.meta.smallest_key.as_slice() > after);
+    let tables = levels.overlapping(level, from, to);
+    let Some(table) = tables.into_iter().find(|table| table.meta.deletes > 0 && behind(table)) else {
+        return Ok(None);
+    };
     let (from, to) = (table.meta.smallest_key.clone(), table.meta.largest_key.clone());
     if table.claimed.load(Relaxed) || claims.iter().any(|claim| claim.conflicts(level, &from, &to)) {
         return Err(Busy);

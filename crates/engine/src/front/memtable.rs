@@ -56,10 +56,6 @@ impl Entry {
         &self.bytes[self.value_at as usize..]
     }
 
-    /// The key without a copy.
-    pub fn key_bytes(&self) -> Bytes {
-        self.bytes.slice(..self.key_len as usize)
-    }
 }
 
 /// The first eight bytes of a key as a number that orders like the bytes; shorter keys are padded with zeros, so
@@ -142,14 +138,12 @@ pub(crate) struct Memtable {
     entries: SkipSet<Entry>,
     bytes: AtomicU64,
     count: AtomicU64,
-    /// The sequence before the first write that may land here.
-    after: Sequence,
 }
 
 impl Memtable {
-    /// An empty memtable for writes after `after`.
-    pub fn new(after: Sequence) -> Self {
-        Self { entries: SkipSet::new(), bytes: 0.into(), count: 0.into(), after }
+    /// An empty memtable.
+    pub fn new() -> Self {
+        Self { entries: SkipSet::new(), bytes: 0.into(), count: 0.into() }
     }
 
     /// Adds the records of an encoded batch, whose first has the sequence `first`.
@@ -189,17 +183,6 @@ impl Memtable {
     /// Number of entries.
     pub fn count(&self) -> u64 {
         self.count.load(Relaxed)
-    }
-
-    /// The sequence before the first write that may be here.
-    pub fn after(&self) -> Sequence {
-        self.after
-    }
-
-    /// Smallest and largest key.
-    pub fn key_range(&self) -> Option<(Bytes, Bytes)> {
-        let (front, back) = (self.entries.front()?, self.entries.back()?);
-        Some((front.value().key_bytes(), back.value().key_bytes()))
     }
 }
 
@@ -300,7 +283,7 @@ mod tests {
     use crate::batch::WriteBatch;
 
     fn filled(count: u64) -> Arc<Memtable> {
-        let memtable = Memtable::new(Sequence::ZERO);
+        let memtable = Memtable::new();
         for i in 0..count {
             let mut batch = WriteBatch::new();
             batch.put(format!("key{:05}", i * 7 % count), format!("value{i}"));
@@ -312,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_sees_the_version_of_its_time() {
-        let memtable = Memtable::new(Sequence::ZERO);
+        let memtable = Memtable::new();
         let mut batch = WriteBatch::new();
         batch.put("k", "one").put("k", "two").delete("k").put("kk", "other");
         memtable.insert_batch(Sequence(10), &batch.freeze().unwrap().0).unwrap();
