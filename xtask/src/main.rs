@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask ci|test|tidy|golden`.
+//! The project's own chores: `cargo xtask ci|test|tidy|wrap|golden`.
 //!
 //! What they are for: one command is exactly what continuous integration runs, so that nobody finds
 //! out about a rule from a server. The chores start `cargo` as a person would, print its output as
@@ -26,6 +26,7 @@ Usage: cargo xtask COMMAND
   ci      everything continuous integration runs: fmt, tidy, clippy, test
   test    all tests of the workspace; arguments after it go to cargo test
   tidy    the house rules as checks (see STYLE.md)
+  wrap    wraps comments at 100 columns, in place
   golden  writes the golden files anew from the present formats; review the difference";
 
 /// The root of the workspace: the folder above this crate.
@@ -117,6 +118,22 @@ fn ci() -> bool {
     failed.is_empty()
 }
 
+/// Wraps comments and says in which files.
+fn wrap() -> bool {
+    match tidy::wrap_comments(&root()) {
+        Ok(changed) => {
+            changed
+                .iter()
+                .for_each(|path| println!("wrapped {}", path.display()));
+            true
+        }
+        Err(error) => {
+            eprintln!("xtask: cannot wrap the comments: {error}");
+            false
+        }
+    }
+}
+
 fn golden() -> bool {
     cargo(
         &["test", "--workspace", "golden"],
@@ -134,6 +151,7 @@ fn main() -> ExitCode {
         "ci" => ci(),
         "test" => test(more),
         "tidy" => run_tidy(),
+        "wrap" => wrap(),
         "golden" => golden(),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");

@@ -175,18 +175,10 @@ fn format_page(path: &Path, page: &str, map: &str, exists: impl Fn(&str) -> bool
         findings.push(Finding::new(path, 1, text));
     }
     for (line, name) in golden {
-        // A pattern such as `table-*.bin` stands for its folder.
-        let folder = name
-            .split('*')
-            .next()
-            .unwrap_or(name)
-            .rsplit_once('/')
-            .map(|(dir, _)| dir);
-        let target = if name.contains('*') {
-            folder.unwrap_or(name)
-        } else {
-            name
-        };
+        // A pattern such as `table-*.bin` or `{a,b}.bin` stands for its folder.
+        let pattern = name.find(['*', '{']);
+        let folder = pattern.map(|at| name[..at].rsplit_once('/').map_or("", |(dir, _)| dir));
+        let target = folder.unwrap_or(name);
         if !exists(target.trim_end_matches('/')) {
             let text = format!("the golden file {name} does not exist; run cargo xtask golden");
             findings.push(Finding::new(path, line, text));
@@ -264,6 +256,10 @@ mod tests {
         let map = "[log](docs/formats/log.md)";
         let page = "Golden file: `crates/log/tests/golden/log.bin`.";
         assert_eq!(format_page(path, page, map, |_| true).len(), 0);
+        let several = "`crates/log/tests/golden/{a,b}.bin`";
+        let folder = |path: &str| path == "crates/log/tests/golden";
+        assert_eq!(format_page(path, several, map, folder).len(), 0);
+        assert_eq!(format_page(path, several, map, |_| false).len(), 1);
         let unlinked = texts(&format_page(path, page, "", |_| true));
         assert!(unlinked[0].contains("not linked"), "{unlinked:?}");
         let missing = texts(&format_page(path, page, map, |_| false));

@@ -7,6 +7,7 @@
 mod layout;
 mod lexer;
 mod source;
+mod wrap;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -69,6 +70,24 @@ pub fn check(root: &Path) -> io::Result<Report> {
         files: paths.len(),
         findings,
     })
+}
+
+/// Wraps the comments of every Rust file; returns the files that changed.
+pub fn wrap_comments(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    walk(root, Path::new(""), &mut paths)?;
+    let mut changed = Vec::new();
+    for path in paths {
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(root.join(&path))?;
+            let wrapped = wrap::wrap(&text);
+            if wrapped != text {
+                fs::write(root.join(&path), wrapped)?;
+                changed.push(path);
+            }
+        }
+    }
+    Ok(changed)
 }
 
 /// Collects the files below `root`/`folder`, as paths from `root`. Build output, version control

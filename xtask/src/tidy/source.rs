@@ -12,7 +12,8 @@ use super::Finding;
 use super::lexer::code_only;
 use std::path::Path;
 
-const COLUMNS_MAX: usize = 100;
+/// Longest line, in characters.
+pub const COLUMNS_MAX: usize = 100;
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 
