@@ -31,9 +31,7 @@ Usage: cargo xtask COMMAND
 
 /// The root of the workspace: the folder above this crate.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .map_or_else(PathBuf::new, Path::to_path_buf)
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_path_buf)
 }
 
 /// Runs cargo with `arguments` in the workspace's root; true where it succeeds.
@@ -67,11 +65,7 @@ fn run_tidy() -> bool {
             for finding in &report.findings {
                 println!("{finding}");
             }
-            println!(
-                "tidy: {} files, {} findings",
-                report.files,
-                report.findings.len()
-            );
+            println!("tidy: {} files, {} findings", report.files, report.findings.len());
             report.findings.is_empty()
         }
         Err(error) => {
@@ -98,14 +92,7 @@ fn run_steps(steps: &[Step<'_>]) -> Vec<&'static str> {
 }
 
 fn ci() -> bool {
-    let clippy = [
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ];
+    let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     let failed = run_steps(&[
         ("fmt", &|| cargo(&["fmt", "--all", "--check"], &[])),
         ("tidy", &run_tidy),
@@ -122,9 +109,7 @@ fn ci() -> bool {
 fn wrap() -> bool {
     match tidy::wrap_comments(&root()) {
         Ok(changed) => {
-            changed
-                .iter()
-                .for_each(|path| println!("wrapped {}", path.display()));
+            changed.iter().for_each(|path| println!("wrapped {}", path.display()));
             true
         }
         Err(error) => {
@@ -135,10 +120,7 @@ fn wrap() -> bool {
 }
 
 fn golden() -> bool {
-    cargo(
-        &["test", "--workspace", "golden"],
-        &[("THERMOCLINE_BLESS", "1")],
-    )
+    cargo(&["test", "--workspace", "golden"], &[("THERMOCLINE_BLESS", "1")])
 }
 
 fn main() -> ExitCode {
@@ -162,15 +144,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    println!(
-        "xtask {command}: {}",
-        if passed { "passed" } else { "FAILED" }
-    );
-    if passed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    println!("xtask {command}: {}", if passed { "passed" } else { "FAILED" });
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 #[cfg(test)]

@@ -33,12 +33,7 @@ pub struct Arguments {
 #[derive(Clone, Debug, Args)]
 pub struct Database {
     /// The database's directory
-    #[arg(
-        long,
-        global = true,
-        value_name = "DIR",
-        default_value = "./thermocline-data"
-    )]
+    #[arg(long, global = true, value_name = "DIR", default_value = "./thermocline-data")]
     pub db: PathBuf,
     /// A tier of a new database, repeatable, fastest first; or where a moved tier is now
     ///
@@ -105,12 +100,7 @@ pub struct Try {
 impl Default for Try {
     fn default() -> Self {
         let (from, bytes) = (PathBuf::from("/usr/share"), ByteSize(256_000_000));
-        Self {
-            from,
-            bytes,
-            seconds: 4.0,
-            json: false,
-        }
+        Self { from, bytes, seconds: 4.0, json: false }
     }
 }
 

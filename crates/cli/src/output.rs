@@ -12,9 +12,7 @@ pub struct Output {
 impl Output {
     /// Locks standard output.
     pub fn new() -> Self {
-        Self {
-            stream: BufWriter::with_capacity(64 << 10, io::stdout().lock()),
-        }
+        Self { stream: BufWriter::with_capacity(64 << 10, io::stdout().lock()) }
     }
 
     /// Bytes as they are.

@@ -22,11 +22,7 @@ impl Bar {
             Some(total) => ProgressBar::new(total),
             None => ProgressBar::no_length(),
         };
-        let template = if total_bytes.is_some() {
-            KNOWN
-        } else {
-            UNKNOWN
-        };
+        let template = if total_bytes.is_some() { KNOWN } else { UNKNOWN };
         let style = ProgressStyle::with_template(template).map(|style| style.progress_chars("=> "));
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_message(what);

@@ -17,10 +17,7 @@ fn read_settings(path: &Path) -> Result<Settings> {
     let bytes = host_files::read(path, CONFIG_BYTES_MAX)?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Failure::new(format!(
-            "{}: not UTF-8 at byte {at}; is it TOML?",
-            path.display()
-        ))
+        Failure::new(format!("{}: not UTF-8 at byte {at}; is it TOML?", path.display()))
     })?;
     Ok(Settings::from_toml(&text, path)?)
 }

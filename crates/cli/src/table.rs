@@ -26,10 +26,7 @@ impl Table {
             Some(name) => (name.to_owned(), Align::Right),
             None => ((*heading).to_owned(), Align::Left),
         };
-        Self {
-            columns: headings.iter().map(column).collect(),
-            rows: Vec::new(),
-        }
+        Self { columns: headings.iter().map(column).collect(), rows: Vec::new() }
     }
 
     /// Adds a row; missing cells at its end stay empty.
@@ -46,10 +43,7 @@ impl Table {
         let cell = |row: &[String], index: usize| row.get(index).cloned().unwrap_or_default();
         let width = |index: usize| {
             let cells = self.rows.iter().map(|row| cell(row, index).chars().count());
-            cells
-                .chain([self.columns[index].0.chars().count()])
-                .max()
-                .unwrap_or(0)
+            cells.chain([self.columns[index].0.chars().count()]).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
         let print = |row: &[String]| {

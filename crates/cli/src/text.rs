@@ -20,10 +20,7 @@ pub fn escape(bytes: &[u8]) -> String {
                 c => out.push(c),
             }
         }
-        chunk
-            .invalid()
-            .iter()
-            .for_each(|byte| push_hex(&mut out, *byte));
+        chunk.invalid().iter().for_each(|byte| push_hex(&mut out, *byte));
     }
     out
 }
@@ -61,10 +58,7 @@ pub fn unescape(field: &[u8]) -> Result<Vec<u8>, usize> {
 
 fn hex(digits: Option<&[u8]>) -> Option<u8> {
     let digits = std::str::from_utf8(digits?).ok()?;
-    digits
-        .bytes()
-        .all(|digit| digit.is_ascii_hexdigit())
-        .then_some(())?;
+    digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then_some(())?;
     u8::from_str_radix(digits, 16).ok()
 }
 
@@ -83,11 +77,7 @@ pub fn count(number: u64) -> String {
 
 /// `1 record`, `2 records`.
 pub fn counted(number: u64, noun: &str) -> String {
-    format!(
-        "{} {noun}{}",
-        count(number),
-        if number == 1 { "" } else { "s" }
-    )
+    format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
 /// A span of time with about three digits: `640 ns`, `12.3 us`, `4.56 s`.
@@ -99,11 +89,7 @@ pub fn span(duration: Duration) -> String {
         ns if ns < 1e9 => (ns / 1e6, "ms"),
         ns => (ns / 1e9, "s"),
     };
-    let digits = if unit == "ns" || value >= 100.0 {
-        0
-    } else {
-        1 + usize::from(value < 10.0)
-    };
+    let digits = if unit == "ns" || value >= 100.0 { 0 } else { 1 + usize::from(value < 10.0) };
     format!("{value:.digits$} {unit}")
 }
 
@@ -143,9 +129,6 @@ mod tests {
         assert_eq!(span(Duration::from_nanos(640)), "640 ns");
         assert_eq!(span(Duration::from_micros(12)), "12.0 us");
         assert_eq!(span(Duration::from_millis(4560)), "4.56 s");
-        assert_eq!(
-            (share(1, 8), share(0, 0)),
-            ("12.5 %".to_owned(), "-".to_owned())
-        );
+        assert_eq!((share(1, 8), share(0, 0)), ("12.5 %".to_owned(), "-".to_owned()));
     }
 }

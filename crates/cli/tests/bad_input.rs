@@ -21,14 +21,8 @@ fn wrong_arguments_are_one_line_and_status_2() {
         (&["load", "--tsv", "-", "-"], "standard input"),
         (&["scan", "--limit", "-1"], "-1"),
         (&["scan", "--limit", "some"], "'some'"),
-        (
-            &["--tier", "nowhere", "put", "k", "v"],
-            "PATH:CAPACITY[:DRIVER]",
-        ),
-        (
-            &["--tier", "fast:much", "put", "k", "v"],
-            "PATH:CAPACITY[:DRIVER]",
-        ),
+        (&["--tier", "nowhere", "put", "k", "v"], "PATH:CAPACITY[:DRIVER]"),
+        (&["--tier", "fast:much", "put", "k", "v"], "PATH:CAPACITY[:DRIVER]"),
         (&["stats", "--yaml"], "--yaml"),
         (&["try", "--seconds", "0"], "seconds"),
         (&["--tier", "a:1GiB", "try"], "chooses its own tiers"),
@@ -53,10 +47,7 @@ fn commands_that_only_look_make_no_database() {
         &["verify"],
     ] {
         let error = scratch.fails(arguments, 1);
-        assert!(
-            error.contains("there is no database at ./thermocline-data"),
-            "{error}"
-        );
+        assert!(error.contains("there is no database at ./thermocline-data"), "{error}");
         assert!(error.contains("--db"), "{error}");
     }
     assert!(!scratch.path("thermocline-data").exists());
@@ -87,12 +78,7 @@ fn malformed_lines_name_file_line_and_expectation() {
             7,
             "Version",
         ),
-        (
-            "--deb822",
-            "Package: a\nVersion: 1\n\nPackage: b\nVersion: 1\n\nPacka",
-            7,
-            "Name: value",
-        ),
+        ("--deb822", "Package: a\nVersion: 1\n\nPackage: b\nVersion: 1\n\nPacka", 7, "Name: value"),
     ] {
         scratch.file("input", content.as_bytes());
         let error = scratch.fails(&["load", format, "input"], 1);
@@ -120,10 +106,7 @@ fn missing_and_unreadable_input_leaves_nothing_behind() {
         &["--config", "absent", "put", "k", "v"],
     ] {
         let error = scratch.fails(arguments, 1);
-        assert!(
-            error.contains("absent") || error.contains("directory"),
-            "{error}"
-        );
+        assert!(error.contains("absent") || error.contains("directory"), "{error}");
         assert!(!scratch.path("thermocline-data").exists(), "{arguments:?}");
     }
 }
@@ -133,10 +116,7 @@ fn keys_over_the_limit_name_the_limit() {
     let scratch = Scratch::new();
     let line = format!("fine\tvalue\n{}\tvalue\n", "k".repeat(65537));
     let error = scratch.fails_with(&["load", "--tsv"], line.as_bytes(), 1);
-    assert!(
-        error.contains("standard input, line 2") && error.contains("65536"),
-        "{error}"
-    );
+    assert!(error.contains("standard input, line 2") && error.contains("65536"), "{error}");
     assert!(error.contains("1 record before it"), "{error}");
     assert_eq!(scratch.ok(&["scan"]), b"fine\tvalue\n");
     let error = scratch.fails(&["put", &"k".repeat(65537), "v"], 1);
@@ -149,16 +129,10 @@ fn files_over_the_limit_are_refused_or_left_out() {
     scratch.file("tree/b-small", b"content");
     scratch.sparse("tree/a-large", (256 << 20) + 1);
     let error = scratch.fails(&["load", "--files", "tree"], 1);
-    assert!(
-        error.contains("tree/a-large") && error.contains("268435456"),
-        "{error}"
-    );
+    assert!(error.contains("tree/a-large") && error.contains("268435456"), "{error}");
     assert!(error.contains("--skip"), "{error}");
     let said = text(&scratch.ok(&["load", "--files", "tree", "--skip"]));
-    assert!(
-        said.starts_with("loaded 1 record") && said.ends_with("left out 1 file\n"),
-        "{said}"
-    );
+    assert!(said.starts_with("loaded 1 record") && said.ends_with("left out 1 file\n"), "{said}");
     assert_eq!(scratch.ok(&["scan"]), b"tree/b-small\tcontent\n");
 }
 
@@ -167,10 +141,7 @@ fn impossible_settings_are_named_with_file_and_range() {
     let scratch = Scratch::new();
     for (content, part) in [
         ("memroy = '1 GiB'\n", "memroy"),
-        (
-            "memory = '1 GiB'\nlevel_ratio = 1\n",
-            "level_ratio = 1 is out of range",
-        ),
+        ("memory = '1 GiB'\nlevel_ratio = 1\n", "level_ratio = 1 is out of range"),
         ("memory = 'lots'\n", "'lots' is not a size"),
         ("memory = \n", "store.toml, line 1"),
         ("[[tiers]]\npath = 'x'\n", "capacity"),
@@ -178,19 +149,13 @@ fn impossible_settings_are_named_with_file_and_range() {
     ] {
         scratch.file("store.toml", content.as_bytes());
         let error = scratch.fails(&["--config", "store.toml", "put", "k", "v"], 1);
-        assert!(
-            error.contains(part) && error.contains("store.toml"),
-            "{error}"
-        );
+        assert!(error.contains(part) && error.contains("store.toml"), "{error}");
     }
     scratch.file("store.toml", b"\xff\xfe");
     let error = scratch.fails(&["--config", "store.toml", "put", "k", "v"], 1);
     assert!(error.contains("not UTF-8"), "{error}");
     let error = scratch.fails(&["--tier", "fast:1GiB:floppy", "put", "k", "v"], 1);
-    assert!(
-        error.contains("floppy") && error.contains("posix"),
-        "{error}"
-    );
+    assert!(error.contains("floppy") && error.contains("posix"), "{error}");
     assert!(!scratch.path("thermocline-data").exists());
 }
 
@@ -204,10 +169,7 @@ fn a_directory_in_use_is_refused_and_kept() {
     scratch.ok(&["--db", "one", "--tier", "tier:1GiB", "put", "k", "v"]);
     let error = scratch.fails(&["--db", "two", "--tier", "tier:1GiB", "put", "k", "v"], 1);
     assert!(error.contains("tier"), "{error}");
-    assert!(
-        !scratch.path("two").exists(),
-        "a refused creation left something behind"
-    );
+    assert!(!scratch.path("two").exists(), "a refused creation left something behind");
     assert_eq!(scratch.ok(&["--db", "one", "get", "k"]), b"v");
     let error = scratch.fails(&["--db", "one", "checkpoint", "one"], 1);
     assert!(error.contains("one"), "{error}");
@@ -228,10 +190,7 @@ fn a_flipped_byte_is_reported_and_not_served() {
         scratch.file(name, &bytes);
     }
     let error = scratch.fails(&["get", "key"], 1);
-    assert!(
-        error.contains(".table") && error.contains("offset"),
-        "{error}"
-    );
+    assert!(error.contains(".table") && error.contains("offset"), "{error}");
     let output = scratch.run(&["verify"], b"");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text(&output.stdout).contains(".table"), "{output:?}");
@@ -245,9 +204,7 @@ fn a_database_that_is_open_elsewhere_is_named_as_locked() {
     let mut holder = scratch.start(&["load", "--tsv"]);
     let mut input = holder.stdin.take().unwrap();
     // The pipe takes 64 KiB, so all of this is in it only after the holder has opened the database.
-    input
-        .write_all("a\t1\n".repeat(200_000).as_bytes())
-        .unwrap();
+    input.write_all("a\t1\n".repeat(200_000).as_bytes()).unwrap();
     let error = scratch.fails(&["get", "k"], 1);
     drop(input);
     holder.wait().unwrap();

@@ -21,30 +21,19 @@ fn a_value_is_put_read_replaced_and_deleted() {
 #[test]
 fn a_value_from_standard_input_comes_back_byte_for_byte() {
     let scratch = Scratch::new();
-    let value: Vec<u8> = (0..300_000u32)
-        .flat_map(|number| number.to_le_bytes())
-        .collect();
+    let value: Vec<u8> = (0..300_000u32).flat_map(|number| number.to_le_bytes()).collect();
     scratch.ok_with(&["put", "numbers", "-"], &value);
     assert_eq!(scratch.ok(&["get", "numbers"]), value);
-    assert_eq!(
-        scratch.ok(&["get", "--db", "thermocline-data", "numbers"]),
-        value
-    );
+    assert_eq!(scratch.ok(&["get", "--db", "thermocline-data", "numbers"]), value);
 }
 
 #[test]
 fn a_scan_shows_ranges_in_both_directions() {
     let scratch = Scratch::new();
-    scratch.ok_with(
-        &["load", "--tsv", "-"],
-        b"a1\t1\na2\t2\nb1\t3\nb2\t4\nc\t5\n",
-    );
+    scratch.ok_with(&["load", "--tsv", "-"], b"a1\t1\na2\t2\nb1\t3\nb2\t4\nc\t5\n");
     let keys = |arguments: &[&str]| {
         let all = [&["scan", "--keys-only"], arguments].concat();
-        text(&scratch.ok(&all))
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ")
+        text(&scratch.ok(&all)).split_whitespace().collect::<Vec<_>>().join(" ")
     };
     assert_eq!(keys(&[]), "a1 a2 b1 b2 c");
     assert_eq!(keys(&["--reverse"]), "c b2 b1 a2 a1");
@@ -70,10 +59,7 @@ fn a_scan_loads_back_as_lines_and_as_json() {
     }
     scratch.ok_with(&["load", "--jsonl", "--db", "third"], &json);
     assert_eq!(scratch.ok(&["scan", "--db", "third"]), lines);
-    assert_eq!(
-        scratch.ok(&["get", "--db", "third", "tab\tkey"]),
-        b"\\back\nslash\0\xff"
-    );
+    assert_eq!(scratch.ok(&["get", "--db", "third", "tab\tkey"]), b"\\back\nslash\0\xff");
 }
 
 #[test]
@@ -87,10 +73,7 @@ fn files_are_loaded_under_their_paths() {
     assert!(said.starts_with("loaded 3 records, 3.0 MiB"), "{said}");
     assert_eq!(scratch.ok(&["get", "tree/deep/big"]), big);
     assert_eq!(scratch.ok(&["get", "tree/empty"]), b"");
-    assert_eq!(
-        scratch.ok(&["scan", "--keys-only"]),
-        b"tree/deep/big\ntree/empty\ntree/text\n"
-    );
+    assert_eq!(scratch.ok(&["scan", "--keys-only"]), b"tree/deep/big\ntree/empty\ntree/text\n");
 }
 
 #[test]
@@ -101,10 +84,7 @@ fn package_indexes_are_loaded_stanza_by_stanza() {
     scratch.file("Packages", index.as_bytes());
     scratch.ok(&["load", "--deb822", "Packages"]);
     assert_eq!(scratch.ok(&["get", "zstd=1.5:amd64"]), zstd.as_bytes());
-    assert_eq!(
-        scratch.ok(&["scan", "--keys-only"]),
-        b"tzdata=2026a\nzstd=1.5:amd64\n"
-    );
+    assert_eq!(scratch.ok(&["scan", "--keys-only"]), b"tzdata=2026a\nzstd=1.5:amd64\n");
 }
 
 #[test]
@@ -112,14 +92,8 @@ fn a_load_reports_records_bytes_and_rates() {
     let scratch = Scratch::new();
     let json = scratch.ok_with(&["load", "--tsv", "--json"], b"a\t1\nbb\t22\n");
     let report: serde_json::Value = serde_json::from_slice(&json).unwrap();
-    assert_eq!(
-        (&report["records"], &report["bytes"]),
-        (&2.into(), &6.into())
-    );
-    assert!(
-        report["records_per_second"].as_f64().unwrap() > 0.0,
-        "{report}"
-    );
+    assert_eq!((&report["records"], &report["bytes"]), (&2.into(), &6.into()));
+    assert!(report["records_per_second"].as_f64().unwrap() > 0.0, "{report}");
 }
 
 #[test]
@@ -158,24 +132,11 @@ fn tables_for_people_show_tiers_levels_and_ratios() {
     scratch.ok_with(&load, b"a\t1\nb\t2\n");
     scratch.ok(&["compact"]);
     let stats = text(&scratch.ok(&["stats"]));
-    for part in [
-        "Levels",
-        "on tier 1",
-        "hit ratio",
-        "write amplification",
-        "space amplification",
-    ] {
+    for part in ["Levels", "on tier 1", "hit ratio", "write amplification", "space amplification"] {
         assert!(stats.contains(part), "{part} is not in {stats}");
     }
     let tiers = text(&scratch.ok(&["tiers"]));
-    for part in [
-        "64 MiB",
-        "1 GiB",
-        "/fast",
-        "/slow",
-        "manifest",
-        "Served since opening",
-    ] {
+    for part in ["64 MiB", "1 GiB", "/fast", "/slow", "manifest", "Served since opening"] {
         assert!(tiers.contains(part), "{part} is not in {tiers}");
     }
 }
@@ -205,33 +166,21 @@ fn compaction_keeps_what_is_there_and_forgets_what_is_not() {
     assert_eq!(text(&scratch.ok(&["scan"])), expected);
     let stats: serde_json::Value =
         serde_json::from_slice(&scratch.ok(&["stats", "--json"])).unwrap();
-    let entries: u64 = stats["levels"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|l| l["entries"].as_u64().unwrap())
-        .sum();
+    let entries: u64 =
+        stats["levels"].as_array().unwrap().iter().map(|l| l["entries"].as_u64().unwrap()).sum();
     assert_eq!(entries, 1999, "{stats}");
 }
 
 #[test]
 fn settings_come_from_a_file_and_are_kept() {
     let scratch = Scratch::new();
-    scratch.file(
-        "store.toml",
-        b"memory = '32 MiB'\n[[tiers]]\npath = 'only'\ncapacity = '1 GiB'\n",
-    );
+    scratch
+        .file("store.toml", b"memory = '32 MiB'\n[[tiers]]\npath = 'only'\ncapacity = '1 GiB'\n");
     scratch.ok(&["--config", "store.toml", "put", "k", "v"]);
     let stats: serde_json::Value =
         serde_json::from_slice(&scratch.ok(&["stats", "--json"])).unwrap();
     assert_eq!(stats["memory"]["budget_bytes"], 32 << 20, "{stats}");
-    assert!(
-        stats["tiers"][0]["path"]
-            .as_str()
-            .unwrap()
-            .ends_with("only"),
-        "{stats}"
-    );
+    assert!(stats["tiers"][0]["path"].as_str().unwrap().ends_with("only"), "{stats}");
     assert_eq!(scratch.ok(&["get", "k"]), b"v");
 }
 
@@ -250,13 +199,8 @@ fn a_moved_tier_is_named_once_and_remembered() {
 fn help_and_version_go_to_standard_output() {
     let scratch = Scratch::new();
     let help = text(&scratch.ok(&["--help"]));
-    for command in [
-        "try", "load", "get", "put", "delete", "scan", "stats", "tiers", "compact",
-    ] {
-        assert!(
-            help.contains(&format!("\n  {command} ")),
-            "{command} is not in {help}"
-        );
+    for command in ["try", "load", "get", "put", "delete", "scan", "stats", "tiers", "compact"] {
+        assert!(help.contains(&format!("\n  {command} ")), "{command} is not in {help}");
     }
     assert!(help.contains("Examples:"), "{help}");
     assert!(text(&scratch.ok(&["load", "--help"])).contains("apt-cache dumpavail"));
@@ -266,9 +210,7 @@ fn help_and_version_go_to_standard_output() {
 #[test]
 fn a_reader_that_leaves_ends_a_scan_quietly() {
     let scratch = Scratch::new();
-    let lines: String = (0..20_000)
-        .map(|n| format!("{n:06}\t{}\n", "x".repeat(50)))
-        .collect();
+    let lines: String = (0..20_000).map(|n| format!("{n:06}\t{}\n", "x".repeat(50))).collect();
     scratch.ok_with(&["load", "--tsv"], lines.as_bytes());
     let mut scan = scratch.start(&["scan"]);
     // Closed before anything was read: the pipe holds 64 KiB, the scan prints twenty times that.
@@ -282,29 +224,18 @@ fn a_reader_that_leaves_ends_a_scan_quietly() {
 fn a_trial_loads_serves_checks_and_replaces_only_itself() {
     let scratch = Scratch::new();
     for index in 0..200 {
-        scratch.file(
-            &format!("tree/{index}"),
-            "content ".repeat(index * 10).as_bytes(),
-        );
+        scratch.file(&format!("tree/{index}"), "content ".repeat(index * 10).as_bytes());
     }
     let run = ["try", "tree", "--seconds", "0.3"];
     let first = text(&scratch.ok(&run));
-    for part in [
-        "Loaded 200 files",
-        "What each tier served",
-        "p99",
-        "compared 200 values",
-    ] {
+    for part in ["Loaded 200 files", "What each tier served", "p99", "compared 200 values"] {
         assert!(first.contains(part), "{part} is not in {first}");
     }
     scratch.ok(&["verify"]);
     let again = [&run[..], &["--json"]].concat();
     let report: serde_json::Value = serde_json::from_slice(&scratch.ok(&again)).unwrap();
     assert_eq!(report["checked"], 200, "{report}");
-    assert!(
-        report["operations"][0]["count"].as_u64().unwrap() > 0,
-        "{report}"
-    );
+    assert!(report["operations"][0]["count"].as_u64().unwrap() > 0, "{report}");
     assert_eq!(report["stats"]["tiers"].as_array().unwrap().len(), 2);
 
     scratch.file("thermocline-data/slow/mine.txt", b"keep");
@@ -343,17 +274,10 @@ fn a_killed_load_keeps_a_prefix_and_verifies() {
         scratch.ok(&["verify", "--db", &db]);
         let scan = text(&scratch.ok(&["scan", "--db", &db]));
         for (number, line) in scan.lines().enumerate() {
-            assert_eq!(
-                line,
-                format!("{number:08}\t{filler}{number}"),
-                "round {round}"
-            );
+            assert_eq!(line, format!("{number:08}\t{filler}{number}"), "round {round}");
         }
         acknowledged_once |= scan.lines().count() > 1000;
         scratch.ok(&["put", "--db", &db, "after", "the kill"]);
     }
-    assert!(
-        acknowledged_once,
-        "no round loaded a batch, so nothing was tested"
-    );
+    assert!(acknowledged_once, "no round loaded a batch, so nothing was tested");
 }

@@ -5,10 +5,7 @@
 //! `docs/decisions/0002-drivers.md`.
 
 #![allow(clippy::disallowed_macros, reason = "a bench prints its result")]
-#![allow(
-    clippy::unwrap_used,
-    reason = "a bench stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, reason = "a bench stops at what it did not expect")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,10 +21,8 @@ const RUN_NS: u64 = 3_000_000_000;
 const DEPTH: usize = 32;
 
 fn main() {
-    let directories: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|argument| !argument.starts_with('-'))
-        .collect();
+    let directories: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     for directory in directories {
         let scratch = tempfile::tempdir_in(&directory).unwrap();
         let posix = PosixDriver::open(scratch.path()).unwrap();
@@ -35,10 +30,9 @@ fn main() {
         println!("{directory}");
         measure("posix, in the page cache", &posix, scratch.path(), false);
         measure("posix, cold", &posix, scratch.path(), true);
-        for (name, batches) in [
-            ("direct, io_uring", Batches::Ring),
-            ("direct, threads", Batches::Threads),
-        ] {
+        for (name, batches) in
+            [("direct, io_uring", Batches::Ring), ("direct, threads", Batches::Threads)]
+        {
             match DirectDriver::open(scratch.path(), batches) {
                 Ok(driver) => measure(name, &driver, scratch.path(), true),
                 Err(error) => println!("  {name:<26} {error}"),
@@ -67,10 +61,7 @@ fn fill(driver: &dyn Driver) {
         let mut buffer = Buffer::zeroed(256 * PAGE_BYTES);
         random.fill(&mut buffer);
         let offset = chunk * (256 * PAGE_BYTES) as u64;
-        driver
-            .execute(&file, Operation::Write { offset, buffer })
-            .result
-            .unwrap();
+        driver.execute(&file, Operation::Write { offset, buffer }).result.unwrap();
     }
     driver.execute(&file, Operation::Sync).result.unwrap();
 }
@@ -125,11 +116,7 @@ fn queued(driver: &dyn Driver, file: &Handle, clock: &SystemClock) -> u64 {
         requests.extend(free.drain(..).map(|buffer| {
             let offset = random.below(FILE_PAGES) * PAGE_BYTES as u64;
             let operation = Operation::Read { offset, buffer };
-            Request {
-                tag: 0,
-                file: file.clone(),
-                operation,
-            }
+            Request { tag: 0, file: file.clone(), operation }
         }));
         queue.submit(&mut requests);
         reads += queue.reap(1, &mut done) as u64;

@@ -1,7 +1,8 @@
 //! Memory that any driver can transfer: whole pages, aligned to their size.
 //!
-//! Direct I/O wants addresses, offsets and lengths that are multiples of the device's block. A buffer is therefore a
-//! vector of 4 KiB pages of which a range is in view: a read of bytes 5000..5100 fetches page 1 and shows 100 bytes.
+//! Direct I/O wants addresses, offsets and lengths that are multiples of the device's block. A
+//! buffer is therefore a vector of 4 KiB pages of which a range is in view: a read of bytes
+//! 5000..5100 fetches page 1 and shows 100 bytes.
 
 use std::ops::{Deref, DerefMut, Range};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};

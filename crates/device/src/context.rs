@@ -34,14 +34,9 @@ impl FileKind {
 
     /// The kind that files with this extension have; tables come out as level 0.
     pub fn from_extension(extension: &str) -> Option<Self> {
-        [
-            Self::Log,
-            Self::Manifest,
-            Self::Table { level: 0 },
-            Self::Map,
-        ]
-        .into_iter()
-        .find(|kind| kind.extension() == extension)
+        [Self::Log, Self::Manifest, Self::Table { level: 0 }, Self::Map]
+            .into_iter()
+            .find(|kind| kind.extension() == extension)
     }
 
     /// The durable form: kind and level.

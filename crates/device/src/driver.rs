@@ -1,25 +1,30 @@
 //! The contract between the store and a device: submit requests, reap completions.
 //!
-//! A driver serves the files of one directory of one device. Moving bytes is completion-based: a [`Queue`] takes
-//! requests, carries them out in any order and as parallel as the device likes, and gives each back once as a
-//! [`Completion`] with its tag and its buffer. A blocking call is a request carried out at once ([`Driver::execute`]).
+//! A driver serves the files of one directory of one device. Moving bytes is completion-based: a
+//! [`Queue`] takes requests, carries them out in any order and as parallel as the device likes, and
+//! gives each back once as a [`Completion`] with its tag and its buffer. A blocking call is a
+//! request carried out at once ([`Driver::execute`]).
 //!
 //! Invariants every driver keeps, and `tests/contract.rs` checks:
-//! 1. A request completes exactly once. Requests of a queue may complete in any order; a caller that needs an order
-//!    (write before sync) waits for the completion of the first before it submits the second.
-//! 2. A read fills its buffer's view from the offset and returns how many bytes it got; fewer only at the end of the
-//!    file. The driver hides short transfers and interruptions.
-//! 3. A write puts its buffer's whole view at the offset, extending the file where needed, or fails; after a failure
-//!    the range holds old bytes, new bytes or a mix.
-//! 4. A completed write is seen by every later read. It is *durable* only after a later sync of the file completed,
-//!    direct I/O included. Sync makes data and length durable.
-//! 5. A failed sync is final for the data it should have covered: trying again proves nothing. The caller must treat
-//!    the writes since the last good sync as lost.
-//! 6. Creating, deleting and renaming are durable only after [`Driver::sync_directory`]. Rename replaces atomically.
-//! 7. With `alignment() > 1`, offset, length and buffer view of each read and write are multiples of it.
+//! 1. A request completes exactly once. Requests of a queue may complete in any order; a caller
+//!    that needs an order (write before sync) waits for the completion of the first before it
+//!    submits the second.
+//! 2. A read fills its buffer's view from the offset and returns how many bytes it got; fewer only
+//!    at the end of the file. The driver hides short transfers and interruptions.
+//! 3. A write puts its buffer's whole view at the offset, extending the file where needed, or
+//!    fails; after a failure the range holds old bytes, new bytes or a mix.
+//! 4. A completed write is seen by every later read. It is *durable* only after a later sync of the
+//!    file completed, direct I/O included. Sync makes data and length durable.
+//! 5. A failed sync is final for the data it should have covered: trying again proves nothing. The
+//!    caller must treat the writes since the last good sync as lost.
+//! 6. Creating, deleting and renaming are durable only after [`Driver::sync_directory`]. Rename
+//!    replaces atomically.
+//! 7. With `alignment() > 1`, offset, length and buffer view of each read and write are multiples
+//!    of it.
 //! 8. A deleted file stays readable through handles opened before.
 //!
-//! Threads: a `Driver` and its handles are shared freely; a `Queue` belongs to one thread at a time.
+//! Threads: a `Driver` and its handles are shared freely; a `Queue` belongs to one thread at a
+//! time.
 
 use crate::buffer::Buffer;
 use crate::error::Result;
@@ -41,8 +46,8 @@ pub trait DriverFile: Any + Send + Sync + Debug {
         Ok(self.len()? == 0)
     }
 
-    /// Makes the file at least `len` bytes long with space reserved, so that later writes below `len` neither run
-    /// out of space nor change the file's metadata. New bytes read as zero.
+    /// Makes the file at least `len` bytes long with space reserved, so that later writes below
+    /// `len` neither run out of space nor change the file's metadata. New bytes read as zero.
     fn allocate(&self, len: u64) -> Result<()>;
 
     /// Cuts or extends the file to `len` bytes.
@@ -97,11 +102,12 @@ pub struct Completion {
 
 /// A stream of requests and their completions, used by one thread at a time.
 pub trait Queue: Send + Debug {
-    /// Starts the requests, leaving `requests` empty. Waits for earlier ones where the queue is full.
+    /// Starts the requests, leaving `requests` empty. Waits for earlier ones where the queue is
+    /// full.
     fn submit(&mut self, requests: &mut Vec<Request>);
 
-    /// Appends finished requests to `completions`, waiting until at least `at_least` of those in flight have
-    /// finished; returns how many were appended.
+    /// Appends finished requests to `completions`, waiting until at least `at_least` of those in
+    /// flight have finished; returns how many were appended.
     fn reap(&mut self, at_least: usize, completions: &mut Vec<Completion>) -> usize;
 
     /// Requests submitted and not yet reaped.
@@ -137,7 +143,8 @@ pub trait Driver: Send + Sync + Debug {
     /// The directory, for messages.
     fn describe(&self) -> String;
 
-    /// What offsets, lengths and views must be multiples of; 1 where there is no such rule, at most the page size.
+    /// What offsets, lengths and views must be multiples of; 1 where there is no such rule, at most
+    /// the page size.
     fn alignment(&self) -> usize;
 
     /// Makes a new, empty file; an existing name is an error.

@@ -62,9 +62,7 @@ impl Location {
         span: Span,
         completion: Completion,
     ) -> Result<Buffer> {
-        let Span {
-            start, skip, len, ..
-        } = span;
+        let Span { start, skip, len, .. } = span;
         let got = completion.result.map_err(|error| {
             let action = format!("read {len} bytes at {} of", start + skip as u64);
             self.explain(label, &action, &error)
@@ -98,13 +96,7 @@ impl File {
         handle: Handle,
     ) -> Self {
         let tier = Arc::new(Tier::detached(tier, driver));
-        Self::at(
-            database,
-            number,
-            kind,
-            Location { tier, handle },
-            Arc::default(),
-        )
+        Self::at(database, number, kind, Location { tier, handle }, Arc::default())
     }
 
     /// A file of a namespace, which counts its bytes in `extent`.
@@ -156,11 +148,7 @@ impl File {
 
     /// What a checksum of bytes at `offset` is bound to.
     pub fn place(&self, offset: u64) -> Place {
-        Place {
-            database: self.database,
-            file: self.number,
-            offset,
-        }
+        Place { database: self.database, file: self.number, offset }
     }
 
     /// File, tier and directory, for messages: `00000012.table (tier 1, /mnt/slow)`.
@@ -170,10 +158,7 @@ impl File {
 
     /// Number and kind, for messages and counters.
     pub(crate) fn label(&self) -> Label {
-        Label {
-            number: self.number,
-            kind: self.kind(),
-        }
+        Label { number: self.number, kind: self.kind() }
     }
 
     fn explain(&self, location: &Location, action: &str, error: &Error) -> Error {
@@ -229,12 +214,7 @@ impl File {
         // An offset close to the largest number has no byte to read; the rounded length cannot
         // overflow then.
         let aligned_len = (skip + len as u64).next_multiple_of(alignment) as usize;
-        Ok(Span {
-            start,
-            aligned_len,
-            skip: skip as usize,
-            len,
-        })
+        Ok(Span { start, aligned_len, skip: skip as usize, len })
     }
 
     /// Writes the buffer's view at `offset`, both multiples of the driver's alignment
@@ -246,25 +226,16 @@ impl File {
         let operation = Operation::Write { offset, buffer };
         let completion = location.tier.driver().execute(&location.handle, operation);
         let result = completion.result.map(drop);
-        (
-            completion.buffer,
-            result.map_err(|e| self.write_error(&location, offset, len, &e)),
-        )
+        (completion.buffer, result.map_err(|e| self.write_error(&location, offset, len, &e)))
     }
 
     /// Notes a write that is about to be submitted.
     pub(crate) fn count_write(&self, location: &Location, offset: u64, buffer: &Buffer) {
         let alignment = location.tier.driver().alignment();
         debug_assert!(PAGE_BYTES.is_multiple_of(alignment));
-        debug_assert!(
-            offset.is_multiple_of(alignment as u64),
-            "an unaligned write"
-        );
+        debug_assert!(offset.is_multiple_of(alignment as u64), "an unaligned write");
         debug_assert!(buffer.len().is_multiple_of(alignment), "an unaligned write");
-        location
-            .tier
-            .counters(self.kind())
-            .count_write(buffer.len());
+        location.tier.counters(self.kind()).count_write(buffer.len());
         self.extent.fetch_max(offset + buffer.len() as u64, Relaxed);
     }
 
@@ -275,25 +246,15 @@ impl File {
         len: usize,
         error: &Error,
     ) -> Error {
-        self.explain(
-            location,
-            &format!("write {len} bytes at {offset} of"),
-            error,
-        )
+        self.explain(location, &format!("write {len} bytes at {offset} of"), error)
     }
 
     /// Makes every completed write durable.
     pub fn sync(&self) -> Result<()> {
         let location = self.location.load();
         location.tier.counters(self.kind()).count_sync();
-        let completion = location
-            .tier
-            .driver()
-            .execute(&location.handle, Operation::Sync);
-        completion
-            .result
-            .map(drop)
-            .map_err(|error| self.explain(&location, "sync", &error))
+        let completion = location.tier.driver().execute(&location.handle, Operation::Sync);
+        completion.result.map(drop).map_err(|error| self.explain(&location, "sync", &error))
     }
 
     /// Reserves space up to `len` bytes; see [`crate::DriverFile::allocate`].
@@ -331,9 +292,6 @@ pub(crate) struct Span {
 
 impl Span {
     pub(crate) fn operation(self) -> Operation {
-        Operation::Read {
-            offset: self.start,
-            buffer: Buffer::zeroed(self.aligned_len),
-        }
+        Operation::Read { offset: self.start, buffer: Buffer::zeroed(self.aligned_len) }
     }
 }

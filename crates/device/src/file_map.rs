@@ -80,16 +80,11 @@ impl MapState {
         let unknown = |number| format!("file {number} is changed but not there");
         match change {
             MapChange::Reserve(until) if until < self.reserved => {
-                return Err(format!(
-                    "numbers up to {until} reserved after {}",
-                    self.reserved
-                ));
+                return Err(format!("numbers up to {until} reserved after {}", self.reserved));
             }
             MapChange::Reserve(until) => self.reserved = until,
             MapChange::Add(number, _) if number >= self.reserved => {
-                return Err(format!(
-                    "file {number} is added but its number is not reserved"
-                ));
+                return Err(format!("file {number} is added but its number is not reserved"));
             }
             MapChange::Add(number, entry) => {
                 if self.files.insert(number, entry).is_some() {
@@ -97,16 +92,10 @@ impl MapState {
                 }
             }
             MapChange::Reclassify(number, kind) => {
-                self.files
-                    .get_mut(&number)
-                    .ok_or_else(|| unknown(number))?
-                    .kind = kind;
+                self.files.get_mut(&number).ok_or_else(|| unknown(number))?.kind = kind;
             }
             MapChange::Move(number, tier) => {
-                self.files
-                    .get_mut(&number)
-                    .ok_or_else(|| unknown(number))?
-                    .tier = tier;
+                self.files.get_mut(&number).ok_or_else(|| unknown(number))?.tier = tier;
             }
             MapChange::Remove(number) => {
                 self.files.remove(&number).ok_or_else(|| unknown(number))?;
@@ -126,10 +115,7 @@ impl MapState {
             | MapChange::Remove(number) => Some(number),
         });
         let files = numbers.filter_map(|number| Some((*number, *self.files.get(number)?)));
-        let mut part = Self {
-            files: files.collect(),
-            reserved: self.reserved,
-        };
+        let mut part = Self { files: files.collect(), reserved: self.reserved };
         changes.iter().try_for_each(|change| part.apply(*change))
     }
 
@@ -176,9 +162,7 @@ fn decode(payload: &[u8], is_first: bool, tiers: usize) -> Result<Vec<MapChange>
         }
         let version = decoder.varint().map_err(short)?;
         if version > VERSION {
-            return Err(format!(
-                "map version {version}, this software knows {VERSION}: upgrade"
-            ));
+            return Err(format!("map version {version}, this software knows {VERSION}: upgrade"));
         }
     }
     let mut changes = Vec::new();
@@ -353,16 +337,11 @@ impl FileMap {
             return Err(error.clone());
         }
         self.state.check(changes).map_err(|why| {
-            let text = format!(
-                "cannot change the file map on {}: {why}",
-                self.tier.describe()
-            );
+            let text = format!("cannot change the file map on {}: {why}", self.tier.describe());
             Error::new(ErrorKind::Invalid, text)
         })?;
         let mut payload = Vec::new();
-        changes
-            .iter()
-            .for_each(|change| encode(change, &mut payload));
+        changes.iter().for_each(|change| encode(change, &mut payload));
         self.journal.append(&payload)?;
         for change in changes {
             self.state.apply(*change).expect("the changes were checked");
@@ -387,9 +366,7 @@ impl FileMap {
                 Ok(())
             }
             Err(error) => {
-                let gone = driver
-                    .delete(&map_name(number))
-                    .and_then(|()| driver.sync_directory());
+                let gone = driver.delete(&map_name(number)).and_then(|()| driver.sync_directory());
                 if let Err(also) = gone {
                     let text = format!(
                         "the file map on {} takes no more changes since one failed; reopen: \
@@ -405,10 +382,7 @@ impl FileMap {
 }
 
 fn wrap(database: DatabaseId, number: FileNumber, tier: &Arc<Tier>, handle: crate::Handle) -> File {
-    let location = Location {
-        tier: Arc::clone(tier),
-        handle,
-    };
+    let location = Location { tier: Arc::clone(tier), handle };
     File::at(database, number, FileKind::Map, location, Arc::default())
 }
 
@@ -433,10 +407,7 @@ fn replay(file: &File, tiers: usize) -> Result<(MapState, u64)> {
     let mut snapshot_bytes = 0;
     Journal::read(file, |payload| {
         let damage = |why: String| match why.ends_with("upgrade") {
-            true => Error::new(
-                ErrorKind::NewerFormat,
-                format!("{} has {why}", file.describe()),
-            ),
+            true => Error::new(ErrorKind::NewerFormat, format!("{} has {why}", file.describe())),
             false => {
                 let what = format!("frame {frame} of {}", file.describe());
                 Error::corrupt(what, 0, format!("{why}; restore from a checkpoint"))

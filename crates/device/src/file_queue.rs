@@ -39,16 +39,11 @@ struct Lane {
 
 impl Lane {
     fn take(tier: &Arc<Tier>) -> Result<Self> {
-        Ok(Self {
-            tier: Arc::clone(tier),
-            queue: Some(tier.take_queue()?),
-        })
+        Ok(Self { tier: Arc::clone(tier), queue: Some(tier.take_queue()?) })
     }
 
     fn queue(&mut self) -> &mut Box<dyn Queue> {
-        self.queue
-            .as_mut()
-            .expect("the queue leaves only when the lane is dropped")
+        self.queue.as_mut().expect("the queue leaves only when the lane is dropped")
     }
 }
 
@@ -81,11 +76,7 @@ pub fn read_batch(reads: &[ReadAt<'_>]) -> Vec<Result<Buffer>> {
         match planned {
             Ok((span, lane)) => {
                 let file = Arc::clone(&location.handle);
-                let request = Request {
-                    tag: tag as u64,
-                    file,
-                    operation: span.operation(),
-                };
+                let request = Request { tag: tag as u64, file, operation: span.operation() };
                 lanes[lane].1.push(request);
                 flights.push(Some((location, span)));
             }
@@ -110,18 +101,12 @@ pub fn read_batch(reads: &[ReadAt<'_>]) -> Vec<Result<Buffer>> {
         let whole = location.finish_read(file.label(), span, completion);
         results[tag] = Some(whole.and_then(|buffer| file.require(*offset, *len, buffer)));
     }
-    results
-        .into_iter()
-        .map(|result| result.expect("every request completed"))
-        .collect()
+    results.into_iter().map(|result| result.expect("every request completed")).collect()
 }
 
 /// The lane of `tier`, taken now if the batch has none yet.
 fn lane_of(lanes: &mut Vec<(Lane, Vec<Request>)>, tier: &Arc<Tier>) -> Result<usize> {
-    if let Some(found) = lanes
-        .iter()
-        .position(|(lane, _)| Arc::ptr_eq(&lane.tier, tier))
-    {
+    if let Some(found) = lanes.iter().position(|(lane, _)| Arc::ptr_eq(&lane.tier, tier)) {
         return Ok(found);
     }
     lanes.push((Lane::take(tier)?, Vec::new()));
@@ -137,12 +122,7 @@ pub struct PendingRead {
 #[derive(Debug)]
 enum Pending {
     Done(Result<Buffer>),
-    InFlight {
-        lane: Lane,
-        location: Arc<Location>,
-        label: Label,
-        span: Span,
-    },
+    InFlight { lane: Lane, location: Arc<Location>, label: Label, span: Span },
 }
 
 impl PendingRead {
@@ -150,12 +130,7 @@ impl PendingRead {
     pub fn wait(self) -> Result<Buffer> {
         match self.state {
             Pending::Done(result) => result,
-            Pending::InFlight {
-                mut lane,
-                location,
-                label,
-                span,
-            } => {
+            Pending::InFlight { mut lane, location, label, span } => {
                 let mut completions = Vec::with_capacity(1);
                 lane.queue().reap(1, &mut completions);
                 let completion = completions.pop().expect("reap waits for the one in flight");
@@ -171,12 +146,7 @@ impl File {
     pub fn start_read(&self, offset: u64, len: usize) -> PendingRead {
         let location = Arc::clone(&self.location());
         let state = match self.begin_read(&location, offset, len) {
-            Ok((lane, span)) => Pending::InFlight {
-                lane,
-                location,
-                label: self.label(),
-                span,
-            },
+            Ok((lane, span)) => Pending::InFlight { lane, location, label: self.label(), span },
             Err(error) => Pending::Done(Err(error)),
         };
         PendingRead { state }
@@ -186,11 +156,7 @@ impl File {
         let span = self.span(location, offset, len)?;
         let mut lane = Lane::take(&location.tier)?;
         let file = Arc::clone(&location.handle);
-        let request = Request {
-            tag: 0,
-            file,
-            operation: span.operation(),
-        };
+        let request = Request { tag: 0, file, operation: span.operation() };
         lane.queue().submit(&mut vec![request]);
         Ok((lane, span))
     }
@@ -230,11 +196,7 @@ impl WriteStream {
     /// Starts writing the buffer's view at `offset`, first waiting while `depth` writes are in
     /// flight. Returns a buffer of a write that finished, if one did, for the caller to fill again.
     pub fn write(&mut self, offset: u64, buffer: Buffer) -> Result<Option<Buffer>> {
-        let spent = if self.spans.len() >= self.depth {
-            self.reap(1)
-        } else {
-            None
-        };
+        let spent = if self.spans.len() >= self.depth { self.reap(1) } else { None };
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -260,12 +222,7 @@ impl WriteStream {
         let mut completions = Vec::new();
         self.lane.queue().reap(at_least, &mut completions);
         let mut spent = None;
-        for Completion {
-            tag,
-            result,
-            buffer,
-        } in completions
-        {
+        for Completion { tag, result, buffer } in completions {
             let found = self.spans.iter().position(|span| span.0 == tag);
             let span = found.and_then(|found| self.spans.remove(found));
             let (_, offset, len) = span.expect("a request completes once");

@@ -82,17 +82,9 @@ impl Identity {
     /// Replaces what `TIER` says.
     pub fn update(&self, driver: &dyn Driver, what: &str) -> Result<()> {
         let bytes = small_file::read(driver, FILE_NAME, what, 2 * PAGE_BYTES)?;
-        let generation = |copy| {
-            decode(&bytes, copy, what)
-                .map(|found| found.generation)
-                .ok()
-        };
+        let generation = |copy| decode(&bytes, copy, what).map(|found| found.generation).ok();
         // `None` sorts first: a damaged copy is replaced before the good one is touched.
-        let order = if generation(0) <= generation(1) {
-            [0, 1]
-        } else {
-            [1, 0]
-        };
+        let order = if generation(0) <= generation(1) { [0, 1] } else { [1, 0] };
         let file = driver.open(FILE_NAME)?;
         self.write(driver, &file, order)
     }
@@ -128,11 +120,7 @@ impl Identity {
         record[16..32].copy_from_slice(&self.database.0);
         record[32..48].copy_from_slice(&self.instance.0);
         record[48..56].copy_from_slice(&self.generation.to_le_bytes());
-        let place = Place {
-            database: self.database,
-            file: FileNumber(0),
-            offset,
-        };
+        let place = Place { database: self.database, file: FileNumber(0), offset };
         let crc = checksum(&place, &record[..COVERED_BYTES]);
         record[COVERED_BYTES..].copy_from_slice(&crc.to_le_bytes());
         record
@@ -146,18 +134,12 @@ fn decode(bytes: &[u8], copy: usize, what: &str) -> Result<Identity> {
         let why = format!("{why}; restore the tier from a checkpoint");
         Error::corrupt(what, offset as u64, why)
     };
-    let record = bytes
-        .get(offset..offset + RECORD_BYTES)
-        .ok_or_else(|| damage("it is cut off"))?;
+    let record = bytes.get(offset..offset + RECORD_BYTES).ok_or_else(|| damage("it is cut off"))?;
     let (version, identity, crc) = fields(record).map_err(|_| damage("it is cut off"))?;
     if record[..8] != MAGIC {
         return Err(damage("it is not a tier identity"));
     }
-    let place = Place {
-        database: identity.database,
-        file: FileNumber(0),
-        offset: offset as u64,
-    };
+    let place = Place { database: identity.database, file: FileNumber(0), offset: offset as u64 };
     if checksum(&place, &record[..COVERED_BYTES]) != crc {
         return Err(damage("its checksum is wrong"));
     }
@@ -178,15 +160,5 @@ fn fields(record: &[u8]) -> Result<(u16, Identity, u32), DecodeError> {
     let instance = InstanceId(decoder.array()?);
     let generation = decoder.u64()?;
     decoder.take(COVERED_BYTES - 56)?;
-    Ok((
-        version,
-        Identity {
-            database,
-            instance,
-            tier,
-            tiers,
-            generation,
-        },
-        decoder.u32()?,
-    ))
+    Ok((version, Identity { database, instance, tier, tiers, generation }, decoder.u32()?))
 }

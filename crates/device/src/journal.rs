@@ -58,18 +58,10 @@ impl Journal {
     /// A journal in a new, empty file.
     pub fn create(file: Arc<File>) -> Result<Self> {
         if !file.is_empty()? {
-            let text = format!(
-                "cannot begin a journal in {}: it is not empty",
-                file.describe()
-            );
+            let text = format!("cannot begin a journal in {}: it is not empty", file.describe());
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        Ok(Self {
-            file,
-            len_bytes: 0,
-            frames: 0,
-            failed: None,
-        })
+        Ok(Self { file, len_bytes: 0, frames: 0, failed: None })
     }
 
     /// Passes every payload to `visit` in order and makes the journal ready for appending: a torn
@@ -79,27 +71,14 @@ impl Journal {
         if end.torn {
             erase(&file, end.len_bytes)?;
         }
-        Ok(Self {
-            file,
-            len_bytes: end.len_bytes,
-            frames: end.frames,
-            failed: None,
-        })
+        Ok(Self { file, len_bytes: end.len_bytes, frames: end.frames, failed: None })
     }
 
     /// As [`Journal::open`], but changes nothing and refuses appends.
     pub fn open_read_only(file: Arc<File>, visit: impl FnMut(&[u8]) -> Result<()>) -> Result<Self> {
         let end = Self::read(&file, visit)?;
-        let failed = Some(Error::new(
-            ErrorKind::Invalid,
-            "it was opened for reading only",
-        ));
-        Ok(Self {
-            file,
-            len_bytes: end.len_bytes,
-            frames: end.frames,
-            failed,
-        })
+        let failed = Some(Error::new(ErrorKind::Invalid, "it was opened for reading only"));
+        Ok(Self { file, len_bytes: end.len_bytes, frames: end.frames, failed })
     }
 
     /// Passes every payload to `visit` in order and changes nothing.
@@ -183,11 +162,7 @@ fn encode(file: &File, offset: u64, frame: u64, payload: &[u8]) -> Buffer {
     let (first, rest) = payload.split_at(payload.len().min(BODY_BYTES - HEADER_BYTES));
     buffer[..HEADER_BYTES].copy_from_slice(&header);
     buffer[HEADER_BYTES..HEADER_BYTES + first.len()].copy_from_slice(first);
-    for (sector, body) in buffer
-        .chunks_mut(SECTOR_BYTES)
-        .skip(1)
-        .zip(rest.chunks(BODY_BYTES))
-    {
+    for (sector, body) in buffer.chunks_mut(SECTOR_BYTES).skip(1).zip(rest.chunks(BODY_BYTES)) {
         sector[..body.len()].copy_from_slice(body);
     }
     for (index, sector) in buffer.chunks_mut(SECTOR_BYTES).enumerate() {
@@ -237,20 +212,11 @@ enum Found {
 
 impl<'a> Scan<'a> {
     fn new(file: &'a File) -> Result<Self> {
-        Ok(Self {
-            file,
-            file_len: file.len()?,
-            chunk: Buffer::default(),
-            chunk_at: 0,
-        })
+        Ok(Self { file, file_len: file.len()?, chunk: Buffer::default(), chunk_at: 0 })
     }
 
     fn run(mut self, mut visit: impl FnMut(&[u8]) -> Result<()>) -> Result<JournalEnd> {
-        let mut end = JournalEnd {
-            frames: 0,
-            len_bytes: 0,
-            torn: false,
-        };
+        let mut end = JournalEnd { frames: 0, len_bytes: 0, torn: false };
         let mut payload = Vec::new();
         while end.len_bytes < self.file_len {
             match self.frame(end.len_bytes, end.frames, &mut payload)? {
@@ -316,13 +282,7 @@ impl<'a> Scan<'a> {
         let fields = |header| -> Result<_, DecodeError> {
             let mut decoder = Decoder::new(header);
             let (magic, version, _zero) = (decoder.u32()?, decoder.u16()?, decoder.u16()?);
-            Ok((
-                magic,
-                version,
-                decoder.u64()?,
-                decoder.u32()?,
-                decoder.u32()?,
-            ))
+            Ok((magic, version, decoder.u64()?, decoder.u32()?, decoder.u32()?))
         };
         let (magic, version, frame, len, crc) =
             fields(header).map_err(|error| self.damage(offset, error))?;
@@ -387,9 +347,7 @@ impl<'a> Scan<'a> {
             return Ok(Sector::Damaged);
         }
         let (body, rest) = covered.split_at(BODY_BYTES);
-        let mark = Decoder::new(rest)
-            .u32()
-            .map_err(|error| self.damage(offset, error))?;
+        let mark = Decoder::new(rest).u32().map_err(|error| self.damage(offset, error))?;
         Ok(Sector::Valid { body, mark })
     }
 

@@ -126,10 +126,7 @@ impl TieredFiles {
                     entry.moving_to = None;
                     if let Some(file) = entry.open.upgrade() {
                         let tier = Arc::clone(&self.tiers()[to.position()]);
-                        file.relocate(Location {
-                            tier,
-                            handle: Arc::clone(handle),
-                        });
+                        file.relocate(Location { tier, handle: Arc::clone(handle) });
                     }
                 }
             });
@@ -151,19 +148,10 @@ pub(crate) fn copy(
         _ => {}
     }
     let handle = tier.driver().create(name)?;
-    let location = Location {
-        tier: Arc::clone(tier),
-        handle: Arc::clone(&handle),
-    };
+    let location = Location { tier: Arc::clone(tier), handle: Arc::clone(&handle) };
     let place = source.place(0);
     let (number, kind) = (source.number(), source.kind());
-    let target = Arc::new(File::at(
-        place.database,
-        number,
-        kind,
-        location,
-        Arc::default(),
-    ));
+    let target = Arc::new(File::at(place.database, number, kind, location, Arc::default()));
     let sums = transfer(source, &target, progress)?;
     target.sync()?;
     verify(&target, source.len()?, &sums)?;
@@ -198,11 +186,7 @@ fn transfer(source: &File, target: &Arc<File>, progress: Progress<'_>) -> Result
 /// Reads the copy back and compares.
 fn verify(target: &File, len: u64, sums: &[u32]) -> Result<()> {
     if target.len()? != len {
-        return Err(Error::corrupt(
-            target.describe(),
-            len,
-            "the copy has another length",
-        ));
+        return Err(Error::corrupt(target.describe(), len, "the copy has another length"));
     }
     for (index, sum) in sums.iter().enumerate() {
         let offset = (index * CHUNK_BYTES) as u64;

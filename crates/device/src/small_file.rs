@@ -20,11 +20,7 @@ pub(crate) fn read(
     let file = driver.open(name)?;
     let len = file.len()?;
     if len > bytes_max as u64 {
-        return Err(Error::corrupt(
-            what,
-            0,
-            format!("{len} bytes, at most {bytes_max} expected"),
-        ));
+        return Err(Error::corrupt(what, 0, format!("{len} bytes, at most {bytes_max} expected")));
     }
     let buffer = Buffer::zeroed((len as usize).next_multiple_of(PAGE_BYTES));
     let completion = driver.execute(&file, Operation::Read { offset: 0, buffer });
@@ -36,10 +32,7 @@ pub(crate) fn read(
 pub(crate) fn write(driver: &dyn Driver, file: &Handle, offset: u64, bytes: &[u8]) -> Result<()> {
     let mut buffer = Buffer::zeroed(bytes.len().next_multiple_of(PAGE_BYTES));
     buffer[..bytes.len()].copy_from_slice(bytes);
-    driver
-        .execute(file, Operation::Write { offset, buffer })
-        .result
-        .map(drop)
+    driver.execute(file, Operation::Write { offset, buffer }).result.map(drop)
 }
 
 /// Makes what was written to `file` durable.

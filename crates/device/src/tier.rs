@@ -123,13 +123,7 @@ fn class(kind: FileKind) -> usize {
 impl Tier {
     /// The tier `index` that `driver` serves.
     pub fn new(index: TierIndex, spec: TierSpec, driver: Arc<dyn Driver>) -> Self {
-        Self {
-            index,
-            spec,
-            driver,
-            idle: Mutex::default(),
-            traffic: Default::default(),
-        }
+        Self { index, spec, driver, idle: Mutex::default(), traffic: Default::default() }
     }
 
     /// A tier that belongs to no namespace: for files opened by themselves.
@@ -178,11 +172,7 @@ impl Tier {
     }
 
     pub(crate) fn give_queue(&self, queue: Box<dyn Queue>) {
-        debug_assert_eq!(
-            queue.in_flight(),
-            0,
-            "a queue at rest has nothing in flight"
-        );
+        debug_assert_eq!(queue.in_flight(), 0, "a queue at rest has nothing in flight");
         let mut idle = self.idle.lock();
         if idle.len() < IDLE_QUEUES_MAX {
             idle.push(queue);

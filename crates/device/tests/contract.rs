@@ -17,35 +17,17 @@ use thermocline_device::drivers::{Batches, DirectDriver, DriverSpec, PosixDriver
 use thermocline_device::{Buffer, Completion, Driver, ErrorKind, Handle, Operation, Request};
 
 fn read_request(tag: u64, file: &Handle, offset: u64, len: usize) -> Request {
-    let operation = Operation::Read {
-        offset,
-        buffer: Buffer::zeroed(len),
-    };
-    Request {
-        tag,
-        file: file.clone(),
-        operation,
-    }
+    let operation = Operation::Read { offset, buffer: Buffer::zeroed(len) };
+    Request { tag, file: file.clone(), operation }
 }
 
 fn write_request(tag: u64, file: &Handle, offset: u64, bytes: &[u8]) -> Request {
-    let operation = Operation::Write {
-        offset,
-        buffer: Buffer::copy_of(bytes),
-    };
-    Request {
-        tag,
-        file: file.clone(),
-        operation,
-    }
+    let operation = Operation::Write { offset, buffer: Buffer::copy_of(bytes) };
+    Request { tag, file: file.clone(), operation }
 }
 
 fn sync_request(tag: u64, file: &Handle) -> Request {
-    Request {
-        tag,
-        file: file.clone(),
-        operation: Operation::Sync,
-    }
+    Request { tag, file: file.clone(), operation: Operation::Sync }
 }
 
 fn read_at(driver: &dyn Driver, file: &Handle, offset: u64, len: usize) -> Vec<u8> {
@@ -86,10 +68,7 @@ fn check_1_each_request_completes_once_with_its_tag_and_buffer(subject: &Subject
     let file = driver.create("file").unwrap();
     let writes = (0..8).map(|n| write_request(n, &file, n * unit as u64, &pattern(n, unit)));
     let done = run_all(driver, 8, writes.collect());
-    assert_eq!(
-        done.iter().map(|done| done.tag).collect::<Vec<_>>(),
-        (0..8).collect::<Vec<_>>()
-    );
+    assert_eq!(done.iter().map(|done| done.tag).collect::<Vec<_>>(), (0..8).collect::<Vec<_>>());
     for (n, done) in done.iter().enumerate() {
         assert_eq!(*done.result.as_ref().unwrap(), unit);
         assert_eq!(&done.buffer[..], pattern(n as u64, unit));
@@ -102,10 +81,7 @@ fn check_1_each_request_completes_once_with_its_tag_and_buffer(subject: &Subject
     ];
     let done = run_all(driver, 8, mixed);
     assert_eq!(&done[0].buffer[..], pattern(7, unit));
-    assert_eq!(
-        (*done[1].result.as_ref().unwrap(), done[1].buffer.len()),
-        (0, 0)
-    );
+    assert_eq!((*done[1].result.as_ref().unwrap(), done[1].buffer.len()), (0, 0));
     assert_eq!(&done[2].buffer[unit..], pattern(1, unit));
     assert_eq!(done[3].tag, u64::MAX);
 }
@@ -116,11 +92,7 @@ fn check_1_more_requests_than_the_queue_is_deep_all_complete(subject: &Subject) 
     for depth in [1, 3, 64] {
         let writes =
             (0..200u64).map(|n| write_request(n, &file, n * unit as u64, &pattern(n, unit)));
-        assert!(
-            run_all(driver, depth, writes.collect())
-                .iter()
-                .all(|done| done.result.is_ok())
-        );
+        assert!(run_all(driver, depth, writes.collect()).iter().all(|done| done.result.is_ok()));
         let reads = (0..200u64).map(|n| read_request(n, &file, n * unit as u64, unit));
         for done in run_all(driver, depth, reads.collect()) {
             assert_eq!(&done.buffer[..], pattern(done.tag, unit), "depth {depth}");
@@ -142,10 +114,7 @@ fn check_1_tags_may_repeat_and_submissions_may_overlap(subject: &Subject) {
     }
     queue.reap(queue.in_flight(), &mut done);
     assert_eq!(done.len(), 30);
-    assert!(
-        done.iter()
-            .all(|done| done.tag == 5 && *done.result.as_ref().unwrap() == unit)
-    );
+    assert!(done.iter().all(|done| done.tag == 5 && *done.result.as_ref().unwrap() == unit));
     queue.submit(&mut Vec::new());
     assert_eq!((queue.in_flight(), queue.reap(0, &mut done)), (0, 0));
 }
@@ -159,14 +128,8 @@ fn check_2_reads_are_short_only_at_the_end(subject: &Subject) {
     file.truncate(2 * unit as u64 + 100).unwrap();
     assert_eq!(file.len().unwrap(), 2 * unit as u64 + 100);
     assert_eq!(read_at(driver, &file, 0, 2 * unit), bytes[..2 * unit]);
-    assert_eq!(
-        read_at(driver, &file, unit as u64, 4 * unit),
-        bytes[unit..2 * unit + 100]
-    );
-    assert_eq!(
-        read_at(driver, &file, 2 * unit as u64, unit),
-        bytes[2 * unit..2 * unit + 100]
-    );
+    assert_eq!(read_at(driver, &file, unit as u64, 4 * unit), bytes[unit..2 * unit + 100]);
+    assert_eq!(read_at(driver, &file, 2 * unit as u64, unit), bytes[2 * unit..2 * unit + 100]);
     assert!(read_at(driver, &file, 3 * unit as u64, unit).is_empty());
     assert!(read_at(driver, &file, 1 << 40, unit).is_empty());
     let ends = vec![
@@ -174,10 +137,8 @@ fn check_2_reads_are_short_only_at_the_end(subject: &Subject) {
         read_request(1, &file, 2 * unit as u64, unit),
         read_request(2, &file, 1 << 40, unit),
     ];
-    let got: Vec<usize> = run_all(driver, 4, ends)
-        .into_iter()
-        .map(|done| done.result.unwrap())
-        .collect();
+    let got: Vec<usize> =
+        run_all(driver, 4, ends).into_iter().map(|done| done.result.unwrap()).collect();
     assert_eq!(got, [unit + 100, 100, 0]);
 }
 
@@ -189,16 +150,9 @@ fn check_2_a_read_fills_the_view_and_nothing_else(subject: &Subject) {
     for queued in [false, true] {
         let mut buffer = Buffer::copy_of(&vec![0xEE; 3 * page]);
         buffer.set_view(page..page + unit);
-        let operation = Operation::Read {
-            offset: unit as u64,
-            buffer,
-        };
+        let operation = Operation::Read { offset: unit as u64, buffer };
         let mut done = if queued {
-            let request = Request {
-                tag: 0,
-                file: file.clone(),
-                operation,
-            };
+            let request = Request { tag: 0, file: file.clone(), operation };
             let other = read_request(1, &file, 0, unit);
             run_all(driver, 2, vec![request, other]).remove(0)
         } else {
@@ -221,18 +175,10 @@ fn check_3_writes_extend_the_file_and_holes_read_as_zero(subject: &Subject) {
     file.truncate(unit as u64).unwrap();
     file.allocate(8 * unit as u64).unwrap();
     assert_eq!(file.len().unwrap(), 8 * unit as u64);
-    assert_eq!(
-        read_at(driver, &file, 0, 9 * unit),
-        vec![0; 8 * unit],
-        "cut bytes stay gone"
-    );
+    assert_eq!(read_at(driver, &file, 0, 9 * unit), vec![0; 8 * unit], "cut bytes stay gone");
     file.allocate(2 * unit as u64).unwrap();
     file.allocate(0).unwrap();
-    assert_eq!(
-        file.len().unwrap(),
-        8 * unit as u64,
-        "allocation never cuts"
-    );
+    assert_eq!(file.len().unwrap(), 8 * unit as u64, "allocation never cuts");
 }
 
 fn check_4_a_completed_write_is_seen_through_every_handle(subject: &Subject) {
@@ -240,11 +186,7 @@ fn check_4_a_completed_write_is_seen_through_every_handle(subject: &Subject) {
     let first = driver.create("file").unwrap();
     let second = driver.open("file").unwrap();
     for n in 0..20 {
-        let done = run_all(
-            driver,
-            2,
-            vec![write_request(n, &first, 0, &pattern(n, unit))],
-        );
+        let done = run_all(driver, 2, vec![write_request(n, &first, 0, &pattern(n, unit))]);
         assert!(done[0].result.is_ok());
         assert_eq!(read_at(driver, &second, 0, unit), pattern(n, unit));
     }
@@ -294,10 +236,7 @@ fn check_4_a_queue_outlives_the_thread_that_submitted(subject: &Subject) {
         queue.reap(32, &mut done);
         assert!(done.iter().all(|done| done.result.is_ok()), "{done:?}");
         for n in 0..32u64 {
-            assert_eq!(
-                read_at(driver, &file, n * unit as u64, unit),
-                pattern(round + n, unit)
-            );
+            assert_eq!(read_at(driver, &file, n * unit as u64, unit), pattern(round + n, unit));
         }
     }
 }
@@ -312,10 +251,7 @@ fn check_1_a_dropped_queue_has_finished_its_requests(subject: &Subject) {
         queue.submit(&mut writes.collect());
         drop(queue);
         for n in 0..32u64 {
-            assert_eq!(
-                read_at(driver, &file, n * unit as u64, unit),
-                pattern(round + n, unit)
-            );
+            assert_eq!(read_at(driver, &file, n * unit as u64, unit), pattern(round + n, unit));
         }
         // Reads whose buffers the queue frees: memory checkers see a transfer after the drop.
         let mut queue = driver.queue(32).unwrap();
@@ -334,11 +270,7 @@ fn check_6_rename_replaces_and_old_handles_go_on(subject: &Subject) {
     assert_eq!(driver.open("new").unwrap_err().kind(), ErrorKind::NotFound);
     let opened = driver.open("old").unwrap();
     assert_eq!(read_at(driver, &opened, 0, unit), pattern(2, unit));
-    assert_eq!(
-        read_at(driver, &old, 0, unit),
-        pattern(1, unit),
-        "the replaced file lives on"
-    );
+    assert_eq!(read_at(driver, &old, 0, unit), pattern(1, unit), "the replaced file lives on");
     driver.rename("old", "old").unwrap();
     assert_eq!(subject.names(), ["old"]);
 }
@@ -358,51 +290,28 @@ fn check_7_alignment_is_a_power_of_two_and_asked_for(subject: &Subject) {
         let mut shifted = Buffer::zeroed(2 * alignment);
         shifted.set_view(512..512 + alignment);
         [
-            Operation::Read {
-                offset: 1,
-                buffer: Buffer::zeroed(alignment),
-            },
-            Operation::Read {
-                offset: 0,
-                buffer: Buffer::zeroed(100),
-            },
-            Operation::Read {
-                offset: 0,
-                buffer: shifted,
-            },
-            Operation::Write {
-                offset: 512,
-                buffer: Buffer::zeroed(alignment),
-            },
-            Operation::Write {
-                offset: 0,
-                buffer: Buffer::zeroed(alignment + 1),
-            },
+            Operation::Read { offset: 1, buffer: Buffer::zeroed(alignment) },
+            Operation::Read { offset: 0, buffer: Buffer::zeroed(100) },
+            Operation::Read { offset: 0, buffer: shifted },
+            Operation::Write { offset: 512, buffer: Buffer::zeroed(alignment) },
+            Operation::Write { offset: 0, buffer: Buffer::zeroed(alignment + 1) },
         ]
     };
     let mut errors = Vec::new();
     for operation in wrong() {
         errors.push(driver.execute(&file, operation).result.unwrap_err());
     }
-    let requests = wrong().into_iter().map(|operation| Request {
-        tag: 0,
-        file: file.clone(),
-        operation,
-    });
+    let requests =
+        wrong().into_iter().map(|operation| Request { tag: 0, file: file.clone(), operation });
     errors.extend(
-        run_all(driver, 2, requests.collect())
-            .into_iter()
-            .map(|done| done.result.unwrap_err()),
+        run_all(driver, 2, requests.collect()).into_iter().map(|done| done.result.unwrap_err()),
     );
     assert_eq!(errors.len(), 10);
     for error in errors {
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains("file"), "{error}");
     }
-    assert_eq!(
-        read_at(driver, &file, 0, 2 * alignment),
-        pattern(1, 2 * alignment)
-    );
+    assert_eq!(read_at(driver, &file, 0, 2 * alignment), pattern(1, 2 * alignment));
 }
 
 fn check_8_a_deleted_file_stays_readable(subject: &Subject) {
@@ -415,10 +324,7 @@ fn check_8_a_deleted_file_stays_readable(subject: &Subject) {
     assert_eq!(read_at(driver, &file, 0, unit), pattern(6, unit));
     let new = driver.create("file").unwrap();
     write_at(driver, &new, 0, &pattern(7, unit));
-    let reads = vec![
-        read_request(0, &file, 0, unit),
-        read_request(1, &new, 0, unit),
-    ];
+    let reads = vec![read_request(0, &file, 0, unit), read_request(1, &new, 0, unit)];
     let done = run_all(driver, 2, reads);
     assert_eq!(&done[0].buffer[..], pattern(6, unit));
     assert_eq!(&done[1].buffer[..], pattern(7, unit));
@@ -431,18 +337,11 @@ fn check_names_are_listed_with_lengths_and_errors_name_them(subject: &Subject) {
     write_at(driver, &file, 0, &pattern(1, unit));
     let mut entries = driver.list().unwrap();
     entries.sort_by(|a, b| a.name.cmp(&b.name));
-    let found: Vec<_> = entries
-        .iter()
-        .map(|entry| (entry.name.as_str(), entry.len))
-        .collect();
+    let found: Vec<_> = entries.iter().map(|entry| (entry.name.as_str(), entry.len)).collect();
     assert_eq!(found, [("a", unit as u64), ("b", 0)]);
     let error = driver.create("a").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
-    assert_eq!(
-        file.len().unwrap(),
-        unit as u64,
-        "a refused creation cuts nothing"
-    );
+    assert_eq!(file.len().unwrap(), unit as u64, "a refused creation cuts nothing");
     for error in [
         driver.open("gone").unwrap_err(),
         driver.delete("gone").unwrap_err(),
@@ -452,16 +351,8 @@ fn check_names_are_listed_with_lengths_and_errors_name_them(subject: &Subject) {
         assert!(error.to_string().contains("gone"), "{error}");
     }
     for name in ["", ".", "..", "a/b", "/a", "nul\0"] {
-        assert_eq!(
-            driver.create(name).unwrap_err().kind(),
-            ErrorKind::Invalid,
-            "{name:?}"
-        );
-        assert_eq!(
-            driver.rename("a", name).unwrap_err().kind(),
-            ErrorKind::Invalid,
-            "{name:?}"
-        );
+        assert_eq!(driver.create(name).unwrap_err().kind(), ErrorKind::Invalid, "{name:?}");
+        assert_eq!(driver.rename("a", name).unwrap_err().kind(), ErrorKind::Invalid, "{name:?}");
     }
     assert_eq!(subject.names(), ["a", "b"]);
     let space = driver.space().unwrap();
@@ -474,17 +365,11 @@ fn check_an_absurd_offset_is_an_error_and_harms_nothing(subject: &Subject) {
     write_at(driver, &file, 0, &pattern(1, unit));
     for offset in [1u64 << 62, u64::MAX - u64::MAX % 4096] {
         let write = write_request(0, &file, offset, &pattern(2, unit));
-        assert!(
-            driver.execute(&file, write.operation).result.is_err(),
-            "{offset}"
-        );
+        assert!(driver.execute(&file, write.operation).result.is_err(), "{offset}");
         let write = write_request(0, &file, offset, &pattern(2, unit));
         let other = read_request(1, &file, 0, unit);
         let done = run_all(driver, 2, vec![write, other]);
-        assert!(
-            done[0].result.is_err() && done[1].result.is_ok(),
-            "{offset}"
-        );
+        assert!(done[0].result.is_err() && done[1].result.is_ok(), "{offset}");
     }
     assert!(file.truncate(u64::MAX).is_err());
     assert!(file.allocate(u64::MAX).is_err());
@@ -501,10 +386,7 @@ fn check_a_directory_is_locked_once(subject: &Subject) {
     }
     drop(held);
     let held = again.lock("LOCK").unwrap();
-    assert_eq!(
-        subject.driver.lock("LOCK").unwrap_err().kind(),
-        ErrorKind::Locked
-    );
+    assert_eq!(subject.driver.lock("LOCK").unwrap_err().kind(), ErrorKind::Locked);
     drop(held);
 }
 
@@ -523,14 +405,9 @@ fn check_links_share_bytes_or_are_declined(subject: &Subject) {
         assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
         driver.delete("file").unwrap();
         assert_eq!(read_at(&into, &copy, 0, unit), pattern(8, unit));
-        assert_eq!(
-            driver.try_link("file", &into).unwrap_err().kind(),
-            ErrorKind::NotFound
-        );
+        assert_eq!(driver.try_link("file", &into).unwrap_err().kind(), ErrorKind::NotFound);
     }
-    let memory = DriverSpec::Memory
-        .open(scratch.path(), subject::clock())
-        .unwrap();
+    let memory = DriverSpec::Memory.open(scratch.path(), subject::clock()).unwrap();
     assert!(!driver.try_link("file", &*memory).unwrap());
 }
 
@@ -625,10 +502,7 @@ fn apply(subject: &Subject, file: &mut Handle, model: &mut Vec<u8>, step: Step) 
             let reads = (0..count).map(|n| read_request(n, file, place(n), 2 * unit));
             for done in run_all(driver, 4, reads.collect()) {
                 let got = done.result.unwrap();
-                assert_eq!(
-                    &done.buffer[..got],
-                    read_model(model, place(done.tag), 2 * unit)
-                );
+                assert_eq!(&done.buffer[..got], read_model(model, place(done.tag), 2 * unit));
             }
         }
         Step::Truncate { bytes } => {
@@ -721,10 +595,7 @@ fn only_plain_files_are_listed() {
     std::os::unix::fs::symlink("/etc/passwd", directory.join("link")).unwrap();
     subject.driver.create("file").unwrap();
     assert_eq!(subject.names(), ["file"]);
-    assert!(
-        subject.driver.open("link").is_err(),
-        "links lead out of the directory"
-    );
+    assert!(subject.driver.open("link").is_err(), "links lead out of the directory");
 }
 
 fn check_full_and_read_only(driver: &dyn Driver, mount: &subject::Mount) {
@@ -739,10 +610,7 @@ fn check_full_and_read_only(driver: &dyn Driver, mount: &subject::Mount) {
         };
         assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
         let text = error.to_string();
-        assert!(
-            text.contains("write 1048576 bytes at 0 of") && text.contains("/file: "),
-            "{text}"
-        );
+        assert!(text.contains("write 1048576 bytes at 0 of") && text.contains("/file: "), "{text}");
     }
     let error = file.allocate(1 << 20).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
@@ -753,10 +621,7 @@ fn check_full_and_read_only(driver: &dyn Driver, mount: &subject::Mount) {
     let error = driver.create("other").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     let text = error.to_string();
-    assert!(
-        text.contains("Read-only") && text.contains("other"),
-        "{text}"
-    );
+    assert!(text.contains("Read-only") && text.contains("other"), "{text}");
     mount.make("rw");
 }
 
@@ -783,15 +648,9 @@ fn a_file_system_without_direct_io_is_refused_and_emulated_over_posix() {
     let error = DirectDriver::open(mount.path(), Batches::Ring).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     let text = error.to_string();
-    assert!(
-        text.contains("`posix`") && text.contains(mount.path().to_str().unwrap()),
-        "{text}"
-    );
+    assert!(text.contains("`posix`") && text.contains(mount.path().to_str().unwrap()), "{text}");
     let spec: DriverSpec = "emulated-optane-p5800x".parse().unwrap();
     let driver = spec.open(mount.path(), subject::clock()).unwrap();
     assert_eq!(driver.alignment(), 1);
-    assert!(
-        driver.list().unwrap().is_empty(),
-        "probing leaves nothing behind"
-    );
+    assert!(driver.list().unwrap().is_empty(), "probing leaves nothing behind");
 }

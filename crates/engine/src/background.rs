@@ -299,10 +299,11 @@ fn rewrite_of(engine: &Arc<Engine>, pick: &Pick) -> Rewrite {
     let mut sources = Vec::new();
     for (level, tables) in [(pick.level, &pick.upper), (pick.output_level, &pick.lower)] {
         if may_overlap(level) {
-            let cursors = tables.iter().map(|table| LevelCursor::new(vec![Arc::clone(table)], read_ahead));
-            sources.extend(cursors.map(Source::Level));
+            let cursors =
+                tables.iter().map(|table| LevelCursor::new(vec![Arc::clone(table)], read_ahead));
+            sources.extend(cursors.map(|cursor| Source::Level(Box::new(cursor))));
         } else if !tables.is_empty() {
-            sources.push(Source::Level(LevelCursor::new(tables.clone(), read_ahead)));
+            sources.push(Source::Level(Box::new(LevelCursor::new(tables.clone(), read_ahead))));
         }
     }
     let levels = Arc::clone(&engine.read_state.load().levels);
@@ -367,7 +368,8 @@ impl Job for Migration {
             // Compacted away meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
-                // The file is where it was and nothing is lost, so writing goes on; only migrations end.
+                // The file is where it was and nothing is lost, so writing goes on; only migrations
+                // end.
                 tracing::warn!(%error, "tables stay on their tiers until the next open");
                 return Ok(Step::Done);
             }
@@ -387,8 +389,8 @@ pub struct Progress {
 }
 
 impl Engine {
-    /// Brings all records of `from..=to` to the deepest level in use, dropping what nobody can see. Runs on the
-    /// calling thread, beside the workers.
+    /// Brings all records of `from..=to` to the deepest level in use, dropping what nobody can see.
+    /// Runs on the calling thread, beside the workers.
     pub fn compact_range(
         self: &Arc<Self>,
         from: Option<&[u8]>,
@@ -402,7 +404,8 @@ impl Engine {
             if level >= deepest && level > 0 {
                 break;
             }
-            let pick = self.claim(|levels, claims| leveled::pick_range(levels, claims, level, from, to))?;
+            let pick =
+                self.claim(|levels, claims| leveled::pick_range(levels, claims, level, from, to))?;
             if let Some(pick) = pick {
                 self.run_compaction(pick, &mut done_bytes, (from, to), progress)?;
             }
@@ -420,7 +423,10 @@ impl Engine {
     /// Claims what `choose` picks, waiting while a running compaction is in its way.
     fn claim(
         &self,
-        choose: impl Fn(&crate::table_set::levels::Levels, &[leveled::Claim]) -> Result<Option<Pick>, leveled::Busy>,
+        choose: impl Fn(
+            &crate::table_set::levels::Levels,
+            &[leveled::Claim],
+        ) -> Result<Option<Pick>, leveled::Busy>,
     ) -> Result<Option<Pick>> {
         loop {
             self.latch.check()?;

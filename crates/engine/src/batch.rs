@@ -1,13 +1,14 @@
 //! A batch of writes, applied all together or not at all.
 //!
-//! The encoding is the payload of a log record and the body of the memtable at once: a write is copied into the batch,
-//! from there into the log's page, and the memtable keeps slices of the batch. See `docs/formats/batch.md`.
+//! The encoding is the payload of a log record and the body of the memtable at once: a write is
+//! copied into the batch, from there into the log's page, and the memtable keeps slices of the
+//! batch. See `docs/formats/batch.md`.
 //!
 //! ```text
 //!   version u8 = 1 | record*          record: kind u8 | key length varint | key | value length varint | value
 //! ```
-//! A delete has no value length and no value. The record at index i has the batch's first sequence + i. A batch of no
-//! records with a sequence (an ingest reserves one) is the version byte alone.
+//! A delete has no value length and no value. The record at index i has the batch's first sequence
+//! + i. A batch of no records with a sequence (an ingest reserves one) is the version byte alone.
 
 use crate::error::{Error, Result};
 use crate::settings::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -23,7 +24,8 @@ const VERSION: u8 = 1;
 pub struct WriteBatch {
     encoded: Vec<u8>,
     count: u32,
-    /// The first write that was refused; [`crate::Db::write`] returns it, so that `put` can be chained.
+    /// The first write that was refused; [`crate::Db::write`] returns it, so that `put` can be
+    /// chained.
     refused: Option<Error>,
 }
 

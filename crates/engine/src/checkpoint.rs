@@ -1,7 +1,8 @@
 //! Checkpoints: a second database that has the records of now.
 //!
-//! Everything in memory is flushed; the tables of that moment are linked (or copied, to another file system) into a
-//! new namespace of the same lineage, and a fresh manifest there names them. Writers go on meanwhile.
+//! Everything in memory is flushed; the tables of that moment are linked (or copied, to another
+//! file system) into a new namespace of the same lineage, and a fresh manifest there names them.
+//! Writers go on meanwhile.
 
 use crate::db::SETTINGS_NAME;
 use crate::error::{Error, ErrorKind, Result};
@@ -16,7 +17,8 @@ impl Engine {
     /// See the module's header. A failed checkpoint leaves nothing at `home`.
     pub fn checkpoint(&self, devices: &dyn Devices, home: &Path) -> Result<()> {
         if TieredFiles::exists(devices, home)? {
-            let text = format!("there is a database at {} already; choose another place", home.display());
+            let text =
+                format!("there is a database at {} already; choose another place", home.display());
             return Err(Error::new(ErrorKind::AlreadyExists, text));
         }
         self.flush()?;

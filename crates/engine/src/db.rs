@@ -1,7 +1,7 @@
 //! The database as its users hold it: opening and closing, and every operation on records.
 //!
-//! The one place where the parts are wired together: devices, namespace, cache, manifest, logs, memtables and
-//! background jobs become an engine here, and nowhere else.
+//! The one place where the parts are wired together: devices, namespace, cache, manifest, logs,
+//! memtables and background jobs become an engine here, and nowhere else.
 
 use crate::background::{Background, Progress, table_options_of};
 use crate::batch::{WriteBatch, check_sizes};
@@ -88,7 +88,7 @@ impl Environment {
         let made = files
             .write_home_file(SETTINGS_NAME, &settings.to_toml()?)
             .map_err(Error::from)
-            .and_then(|()| self.start(Arc::clone(&files), settings, placement));
+            .and_then(|()| self.start(&files, settings, placement));
         made.inspect_err(|_| {
             // The namespace exists but holds nothing; a second attempt must find a clean place.
             if let Err(error) = files.abandon(&*self.devices) {
@@ -102,8 +102,8 @@ impl Environment {
         self.open_changed(home, |settings| settings)
     }
 
-    /// Opens the database at `home` with other settings, which are kept from then on. Empty `tiers` mean the known
-    /// ones; others must be the same tiers, perhaps at other paths.
+    /// Opens the database at `home` with other settings, which are kept from then on. Empty `tiers`
+    /// mean the known ones; others must be the same tiers, perhaps at other paths.
     pub fn open_with(&self, home: &Path, settings: &Settings) -> Result<Db> {
         self.open_changed(home, |_| settings.clone())
     }
@@ -117,8 +117,8 @@ impl Environment {
         };
         let mut settings = change(kept.clone());
         settings.check()?;
-        let moved = (!settings.tiers.is_empty() && settings.tiers != kept.tiers)
-            .then(|| specs(&settings));
+        let moved =
+            (!settings.tiers.is_empty() && settings.tiers != kept.tiers).then(|| specs(&settings));
         let placement = placement(&settings);
         let files = TieredFiles::open(
             &*self.devices,
@@ -133,12 +133,16 @@ impl Environment {
         if settings != kept {
             files.write_home_file(SETTINGS_NAME, &settings.to_toml()?)?;
         }
-        self.start(Arc::new(files), settings, placement)
+        self.start(&Arc::new(files), settings, placement)
     }
 
     /// Opens the database at `home`, making it where there is none.
     pub fn open_or_create(&self, home: &Path, settings: &Settings) -> Result<Db> {
-        if self.exists(home)? { self.open_with(home, settings) } else { self.create(home, settings) }
+        if self.exists(home)? {
+            self.open_with(home, settings)
+        } else {
+            self.create(home, settings)
+        }
     }
 
     /// The tiers asked for, or one in the home that may fill its disk.
@@ -153,22 +157,19 @@ impl Environment {
     /// From an open namespace to a running engine.
     fn start(
         &self,
-        files: Arc<TieredFiles>,
+        files: &Arc<TieredFiles>,
         settings: Settings,
         placement: Arc<dyn Placement>,
     ) -> Result<Db> {
         let cache = Arc::new(BlockCache::new(settings.division().cache_bytes));
-        let store = Arc::new(TableStore {
-            files: Arc::clone(&files),
-            cache,
-            graveyard: Default::default(),
-        });
+        let store =
+            Arc::new(TableStore { files: Arc::clone(files), cache, graveyard: Default::default() });
         let restored = match restore(&store)? {
             Some(restored) => restored,
             None => {
                 let state = full_state(&Levels::default(), FileNumber(0), Sequence::ZERO);
                 Restored {
-                    manifest: Manifest::create(&files, &state, Origin::Foreground)?,
+                    manifest: Manifest::create(files, &state, Origin::Foreground)?,
                     levels: Levels::default(),
                     log_floor: FileNumber(0),
                     last_sequence: Sequence::ZERO,
@@ -176,11 +177,11 @@ impl Environment {
             }
         };
         reconcile(&store, &restored.levels)?;
-        let logs = numbers_of(&files, |kind| kind == FileKind::Log);
+        let logs = numbers_of(files, |kind| kind == FileKind::Log);
         let live: Vec<_> =
             logs.iter().copied().filter(|number| *number >= restored.log_floor).collect();
         let replay = Replay {
-            files: &files,
+            files,
             options: table_options_of(&settings, 0),
             memtable_bytes: settings.division().memtable_bytes,
         };
@@ -287,13 +288,14 @@ impl Db {
         Environment::default().create(home.as_ref(), settings)
     }
 
-    /// Opens the database at `home` with the tiers and settings it keeps; an error of kind `NotFound` where there
-    /// is none.
+    /// Opens the database at `home` with the tiers and settings it keeps; an error of kind
+    /// `NotFound` where there is none.
     pub fn open(home: impl AsRef<Path>) -> Result<Self> {
         Environment::default().open(home.as_ref())
     }
 
-    /// As [`Db::open`] with other settings. Tiers may be left empty, or name the same tiers at other paths.
+    /// As [`Db::open`] with other settings. Tiers may be left empty, or name the same tiers at
+    /// other paths.
     pub fn open_with(home: impl AsRef<Path>, settings: &Settings) -> Result<Self> {
         Environment::default().open_with(home.as_ref(), settings)
     }
@@ -312,14 +314,15 @@ impl Db {
         self.engine().get(key.as_ref(), None)
     }
 
-    /// The values of `keys` in their order, as of one moment. What must be read from tables is read in batches, on
-    /// all tiers at once.
+    /// The values of `keys` in their order, as of one moment. What must be read from tables is read
+    /// in batches, on all tiers at once.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let keys: Vec<_> = keys.iter().map(AsRef::as_ref).collect();
         self.engine().multi_get(&keys, None)
     }
 
-    /// Sets `key` to `value` with the durability of the settings. Keys have up to 64 KiB, values up to 256 MiB.
+    /// Sets `key` to `value` with the durability of the settings. Keys have up to 64 KiB, values up
+    /// to 256 MiB.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         check_sizes(key, value.len())?;
@@ -378,7 +381,8 @@ impl Db {
         self.engine().flush()
     }
 
-    /// Merges the records of `from..=to` (none: open) into the deepest level in use, dropping what nobody can see.
+    /// Merges the records of `from..=to` (none: open) into the deepest level in use, dropping what
+    /// nobody can see.
     pub fn compact_range(
         &self,
         from: Option<&[u8]>,
@@ -393,8 +397,8 @@ impl Db {
         self.engine().jobs.wait_idle();
     }
 
-    /// Makes `dir` a database of its own with the records of now. Tables are linked where `dir` is on the file
-    /// system of their tier, and copied elsewhere.
+    /// Makes `dir` a database of its own with the records of now. Tables are linked where `dir` is
+    /// on the file system of their tier, and copied elsewhere.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.engine().checkpoint(&*self.inner.devices, dir.as_ref())
     }
@@ -419,8 +423,8 @@ impl Db {
         &self.engine().settings
     }
 
-    /// Closes the database and says whether all went well. Other handles to it fail to write from then on; dropping
-    /// the last handle closes too, but can only log an error.
+    /// Closes the database and says whether all went well. Other handles to it fail to write from
+    /// then on; dropping the last handle closes too, but can only log an error.
     pub fn close(self) -> Result<()> {
         self.inner.close()
     }
@@ -504,7 +508,8 @@ impl Scan {
 
     /// Only keys in `range`, such as `b"a".to_vec()..b"b".to_vec()`.
     pub fn range(mut self, range: impl RangeBounds<Vec<u8>>) -> Self {
-        self.range = ScanRange { from: range.start_bound().cloned(), to: range.end_bound().cloned() };
+        self.range =
+            ScanRange { from: range.start_bound().cloned(), to: range.end_bound().cloned() };
         self
     }
 

@@ -1,4 +1,5 @@
-//! The engine's errors: few kinds, each saying what the caller can do, and one line of text that names the place.
+//! The engine's errors: few kinds, each saying what the caller can do, and one line of text that
+//! names the place.
 
 use std::sync::OnceLock;
 use thermocline_device::{Error as DeviceError, ErrorKind as DeviceErrorKind};
@@ -27,7 +28,8 @@ pub enum ErrorKind {
     NewerFormat,
     /// The call or the settings cannot be carried out as given: fix them.
     Invalid,
-    /// The store stopped writing after an earlier failure, which the text repeats: remove the cause and reopen.
+    /// The store stopped writing after an earlier failure, which the text repeats: remove the cause
+    /// and reopen.
     ReadOnly,
     /// A device failed: see the system's log.
     Io,
@@ -78,8 +80,8 @@ impl From<DeviceError> for Error {
     }
 }
 
-/// Remembers the first failed write or sync. From then on the store is read-only: what later writes would build on
-/// may be lost, and trying a failed sync again proves nothing (see `docs/media.md`).
+/// Remembers the first failed write or sync. From then on the store is read-only: what later writes
+/// would build on may be lost, and trying a failed sync again proves nothing (see `docs/media.md`).
 #[derive(Debug, Default)]
 pub(crate) struct Latch {
     first: OnceLock<Error>,

@@ -1,8 +1,9 @@
 //! Bulk load of sorted records, past log and memtable.
 //!
-//! Records go straight to tables that store sequence 0 for all of them. When the load finishes, writers pause for a
-//! moment, it gets one sequence of its own (the tables' `ingested_at` in the manifest), and all its tables appear at
-//! once, at the deepest level under which nothing overlaps them. An unfinished load leaves nothing.
+//! Records go straight to tables that store sequence 0 for all of them. When the load finishes,
+//! writers pause for a moment, it gets one sequence of its own (the tables' `ingested_at` in the
+//! manifest), and all its tables appear at once, at the deepest level under which nothing overlaps
+//! them. An unfinished load leaves nothing.
 
 use crate::background::table_options;
 use crate::batch::check_sizes;
@@ -85,7 +86,8 @@ impl Ingest {
     fn close_table(&mut self) -> Result<()> {
         if let Some((number, writer)) = self.writer.take() {
             let mut meta = TableMeta::of(number, &writer.finish()?);
-            // Replaced when the load finishes; a crash before leaves unpublished files, which the next open removes.
+            // Replaced when the load finishes; a crash before leaves unpublished files, which the
+            // next open removes.
             meta.ingested_at = Some(Sequence::ZERO);
             self.finished.push(meta);
         }
@@ -110,7 +112,8 @@ impl Ingest {
     }
 }
 
-/// The deepest level such that neither it nor any above it has, or is about to have, a key of the table's range.
+/// The deepest level such that neither it nor any above it has, or is about to have, a key of the
+/// table's range.
 fn deepest_free(levels: &Levels, claims: &[Claim], meta: &TableMeta) -> u8 {
     let (from, to) = (meta.smallest_key.as_slice(), meta.largest_key.as_slice());
     let free = |level: &usize| {

@@ -1,7 +1,8 @@
-//! Walking the records of one moment in key order: [`Cursor`] for free movement, [`Scan`] for a range.
+//! Walking the records of one moment in key order: [`Cursor`] for free movement, [`Scan`] for a
+//! range.
 //!
-//! Both hold the memtables and tables of their moment, so flushes and compactions take nothing from under them, and a
-//! registered snapshot, so that versions they still need are not merged away.
+//! Both hold the memtables and tables of their moment, so flushes and compactions take nothing from
+//! under them, and a registered snapshot, so that versions they still need are not merged away.
 
 use crate::error::Result;
 use crate::merge::{Merge, Target};
@@ -10,7 +11,8 @@ use bytes::Bytes;
 use std::ops::Bound;
 use thermocline_table::RecordKind;
 
-/// A position among the visible records of one moment. Not shared between threads; make one for each.
+/// A position among the visible records of one moment. Not shared between threads; make one for
+/// each.
 #[derive(Debug)]
 pub struct Cursor {
     merge: Merge,
@@ -63,6 +65,7 @@ impl Cursor {
     }
 
     /// To the next larger key; from nowhere, nowhere.
+    #[expect(clippy::should_implement_trait, reason = "a cursor moves; it hands nothing out")]
     pub fn next(&mut self) -> Result<()> {
         if !self.valid {
             return Ok(());
@@ -106,10 +109,12 @@ impl Cursor {
         result
     }
 
-    /// From the merge's position on, the first visible record that is not an older version of the current key.
+    /// From the merge's position on, the first visible record that is not an older version of the
+    /// current key.
     fn find_next(&mut self) -> Result<()> {
         let snapshot = self.snapshot.sequence();
-        // While `valid`, older versions of `key` are passed over; a delete makes its key one to pass over too.
+        // While `valid`, older versions of `key` are passed over; a delete makes its key one to
+        // pass over too.
         let mut pass = self.valid;
         self.valid = false;
         while let Some((key, trailer)) = self.merge.current() {
@@ -129,8 +134,9 @@ impl Cursor {
         Ok(())
     }
 
-    /// From the merge's position backwards, the first key whose newest visible version is a put. Backwards the
-    /// versions of a key come oldest first, so each visible one replaces the one before.
+    /// From the merge's position backwards, the first key whose newest visible version is a put.
+    /// Backwards the versions of a key come oldest first, so each visible one replaces the one
+    /// before.
     fn find_prev(&mut self) -> Result<()> {
         let snapshot = self.snapshot.sequence();
         self.valid = false;
@@ -185,7 +191,8 @@ impl ScanRange {
         if above_from {
             self.from = Bound::Included(prefix.to_vec());
         }
-        // The first key after all with the prefix: drop trailing 0xff bytes and count the last one up.
+        // The first key after all with the prefix: drop trailing 0xff bytes and count the last one
+        // up.
         let mut end = prefix.to_vec();
         while end.last() == Some(&0xff) {
             end.pop();
@@ -281,7 +288,8 @@ impl Iterator for Records {
             return Some(Err(error));
         }
         let key = self.cursor.key();
-        let inside = self.cursor.valid() && self.range.below_end(key) && self.range.above_start(key);
+        let inside =
+            self.cursor.valid() && self.range.below_end(key) && self.range.above_start(key);
         if !inside {
             self.left = 0;
             return None;

@@ -1,11 +1,12 @@
 //! Background work: a planner says what is worth doing, workers do it step by step.
 //!
-//! A [`Job`] is resumable: it does a bounded piece of work a step and keeps its state in between. In production worker
-//! threads run the steps; a simulation can run them one at a time on its own thread. Nobody queues jobs: a worker that
-//! is free asks the [`Planner`], which knows the state of the store, so no queue can go stale.
+//! A [`Job`] is resumable: it does a bounded piece of work a step and keeps its state in between.
+//! In production worker threads run the steps; a simulation can run them one at a time on its own
+//! thread. Nobody queues jobs: a worker that is free asks the [`Planner`], which knows the state of
+//! the store, so no queue can go stale.
 //!
-//! There are two lanes. Urgent jobs (flushes, logs, syncs, deletions: what writers wait for) have a worker of their
-//! own, so that no compaction, however long, is in front of them.
+//! There are two lanes. Urgent jobs (flushes, logs, syncs, deletions: what writers wait for) have a
+//! worker of their own, so that no compaction, however long, is in front of them.
 
 use crate::error::{Error, Result};
 use parking_lot::{Condvar, Mutex};
@@ -72,7 +73,10 @@ impl Jobs {
                 jobs.work(&planner, lane);
             })
             .map_err(|error| {
-                Error::new(crate::ErrorKind::Io, format!("cannot start a background thread: {error}"))
+                Error::new(
+                    crate::ErrorKind::Io,
+                    format!("cannot start a background thread: {error}"),
+                )
             })?;
             self.workers.lock().push(worker);
         }
@@ -100,7 +104,8 @@ impl Jobs {
         let mut state = self.state.lock();
         loop {
             let generation = state.generation;
-            // Workers that found nothing wait; give them the chance to look at the newest generation.
+            // Workers that found nothing wait; give them the chance to look at the newest
+            // generation.
             self.changed.wait_for(&mut state, std::time::Duration::from_millis(5));
             if state.stopping || (state.running == 0 && state.generation == generation) {
                 return;

@@ -21,7 +21,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! One engine with four seams; each choice at a seam is a module, and [`Preset`] names the sets that go together:
+//! One engine with four seams; each choice at a seam is a module, and [`Preset`] names the sets
+//! that go together:
 //!
 //! ```text
 //!   front        front/         where a write lands: memtable before a log

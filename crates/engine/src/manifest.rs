@@ -1,14 +1,17 @@
-//! The manifest: which tables are live, at which level, and from which log on records are only in memory.
+//! The manifest: which tables are live, at which level, and from which log on records are only in
+//! memory.
 //!
-//! A journal of [`Edit`]s; its first frame is an edit that makes the whole state. Appending a frame is durable and
-//! atomic, so a flush or compaction takes effect as a whole. When the journal has outgrown its state many times it is
-//! written afresh to a new file: the new file is published, then the old one deleted, and at open the newest published
-//! manifest is the one. See `docs/formats/manifest.md`.
+//! A journal of [`Edit`]s; its first frame is an edit that makes the whole state. Appending a frame
+//! is durable and atomic, so a flush or compaction takes effect as a whole. When the journal has
+//! outgrown its state many times it is written afresh to a new file: the new file is published,
+//! then the old one deleted, and at open the newest published manifest is the one. See
+//! `docs/formats/manifest.md`.
 //!
 //! ```text
 //!   frame payload = version u8 = 1 | item*      item: tag u8 | length varint | body
 //! ```
-//! Tags from 128 up may be skipped by a reader that does not know them; an unknown tag below needs a newer version.
+//! Tags from 128 up may be skipped by a reader that does not know them; an unknown tag below needs
+//! a newer version.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::table_set::table::TableMeta;
@@ -77,7 +80,7 @@ impl Edit {
         let mut decoder = Decoder::new(payload);
         match decoder.u8() {
             Ok(VERSION) => {}
-            Ok(version) if version > VERSION => return Err(newer(format!("version {version}"))),
+            Ok(version) if version > VERSION => return Err(newer(&format!("version {version}"))),
             _ => return Err(Error::corrupt("a manifest edit has no version")),
         }
         let mut edit = Self::default();
@@ -105,7 +108,7 @@ impl Edit {
                 self.last_sequence = Some(Sequence(body.varint().map_err(damaged)?));
             }
             128.. => {}
-            _ => return Err(newer(format!("item {tag}"))),
+            _ => return Err(newer(&format!("item {tag}"))),
         }
         Ok(())
     }
@@ -135,10 +138,12 @@ fn decode_meta(body: &mut Decoder<'_>) -> Result<TableMeta, DecodeError> {
     })
 }
 
-fn newer(what: String) -> Error {
+fn newer(what: &str) -> Error {
     Error::new(
         ErrorKind::NewerFormat,
-        format!("the manifest has {what}, which a newer release wrote; upgrade to open this database"),
+        format!(
+            "the manifest has {what}, which a newer release wrote; upgrade to open this database"
+        ),
     )
 }
 
@@ -191,7 +196,9 @@ impl Manifest {
         // The device layer knows fewer kinds of error than we do; the one we kept says more.
         let journal = opened.map_err(|error| failure.unwrap_or_else(|| error.into()))?;
         if frames == 0 {
-            return Err(Error::corrupt(format!("{what} is empty; it was published with a first frame")));
+            return Err(Error::corrupt(format!(
+                "{what} is empty; it was published with a first frame"
+            )));
         }
         Ok(Self { files: Arc::clone(files), journal, number, rewrite_bytes: REWRITE_BYTES_MIN })
     }
@@ -207,7 +214,8 @@ impl Manifest {
         Ok(())
     }
 
-    /// Makes `edit` durable. `state` is asked for the whole state after it when a fresh manifest is due.
+    /// Makes `edit` durable. `state` is asked for the whole state after it when a fresh manifest is
+    /// due.
     pub fn commit(&mut self, edit: &Edit, state: impl FnOnce() -> Edit) -> Result<()> {
         self.journal.append(&edit.encode())?;
         if self.journal.len_bytes() > self.rewrite_bytes {

@@ -1,9 +1,9 @@
 //! Merging sorted sources into one order: key ascending, newest version first.
 //!
-//! Sources are memtables, single tables (of a level that may overlap) and whole disjoint levels. A binary heap of
-//! source indexes has the source with the next entry on top. The same merge serves scans, either way, and
-//! compactions. Errors of a source surface at the step that met them and end the merge: a read error must never look
-//! like the end of the data.
+//! Sources are memtables, single tables (of a level that may overlap) and whole disjoint levels. A
+//! binary heap of source indexes has the source with the next entry on top. The same merge serves
+//! scans, either way, and compactions. Errors of a source surface at the step that met them and end
+//! the merge: a read error must never look like the end of the data.
 
 use crate::error::Result;
 use crate::front::memtable::MemtableCursor;
@@ -18,7 +18,8 @@ use thermocline_table::{ReadAhead, TableIterator, Trailer, compare};
 #[derive(Debug)]
 pub(crate) enum Source {
     Memtable(MemtableCursor),
-    Level(LevelCursor),
+    /// Boxed: an open table iterator is large, and a scan has as many sources as there are tables in level 0.
+    Level(Box<LevelCursor>),
 }
 
 impl Source {
@@ -32,7 +33,9 @@ impl Source {
     fn value(&self) -> Bytes {
         match self {
             Self::Memtable(cursor) => cursor.entry().map(|entry| entry.value()).unwrap_or_default(),
-            Self::Level(cursor) => cursor.open.as_ref().map(TableIterator::value).unwrap_or_default(),
+            Self::Level(cursor) => {
+                cursor.open.as_ref().map(TableIterator::value).unwrap_or_default()
+            }
         }
     }
 
@@ -67,7 +70,8 @@ impl Source {
     }
 }
 
-/// Where to go. No target lies between two versions of a key, so tables may show their trailers as they like.
+/// Where to go. No target lies between two versions of a key, so tables may show their trailers as
+/// they like.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target<'a> {
     First,
@@ -86,7 +90,8 @@ impl Target<'_> {
     }
 }
 
-/// Walks disjoint tables in key order as if they were one; a single table is the smallest case. Opens one at a time.
+/// Walks disjoint tables in key order as if they were one; a single table is the smallest case.
+/// Opens one at a time.
 #[derive(Debug)]
 pub(crate) struct LevelCursor {
     tables: Vec<Arc<Table>>,
@@ -119,8 +124,7 @@ impl LevelCursor {
             Target::First => Some(0).filter(|_| !tables.is_empty()),
             Target::Last => tables.len().checked_sub(1),
             Target::From(key) => {
-                let index =
-                    tables.partition_point(|table| table.meta.largest_key.as_slice() < key);
+                let index = tables.partition_point(|table| table.meta.largest_key.as_slice() < key);
                 Some(index).filter(|index| *index < tables.len())
             }
             Target::UpTo(key) => tables
@@ -148,14 +152,19 @@ impl LevelCursor {
 
     fn step(&mut self, forward: bool) -> Result<()> {
         let Some(open) = &mut self.open else { return Ok(()) };
-        if forward { open.next()? } else { open.prev()? }
+        if forward {
+            open.next()?
+        } else {
+            open.prev()?
+        }
         self.skip_exhausted(forward)
     }
 
     /// Goes on to the neighbouring tables while the open one has nothing left in the direction.
     fn skip_exhausted(&mut self, forward: bool) -> Result<()> {
         while self.open.as_ref().is_some_and(|open| !open.valid()) {
-            let neighbour = if forward { self.index.checked_add(1) } else { self.index.checked_sub(1) };
+            let neighbour =
+                if forward { self.index.checked_add(1) } else { self.index.checked_sub(1) };
             let Some(index) = neighbour.filter(|index| *index < self.tables.len()) else {
                 self.open = None;
                 return Ok(());
@@ -250,7 +259,8 @@ impl Merge {
                 return;
             }
             let right = left + 1;
-            let child = if right < self.heap.len() && self.before(self.heap[right], self.heap[left]) {
+            let child = if right < self.heap.len() && self.before(self.heap[right], self.heap[left])
+            {
                 right
             } else {
                 left

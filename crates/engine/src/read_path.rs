@@ -1,8 +1,9 @@
 //! Reading: memtables first, then tables from the newest to the oldest.
 //!
-//! A look-up takes the read state, then the visible sequence (in this order: an edit may drop versions that an older
-//! sequence would need), and touches no lock. `multi_get` goes in rounds: each round asks every unanswered key's next
-//! tables until it needs a block that is not cached, then reads all those blocks, on all tiers, as one batch.
+//! A look-up takes the read state, then the visible sequence (in this order: an edit may drop
+//! versions that an older sequence would need), and touches no lock. `multi_get` goes in rounds:
+//! each round asks every unanswered key's next tables until it needs a block that is not cached,
+//! then reads all those blocks, on all tiers, as one batch.
 
 use crate::error::Result;
 use crate::front::memtable::MemtableCursor;
@@ -30,9 +31,9 @@ fn live(found: Found) -> Option<Bytes> {
 
 impl ReadState {
     fn get_in_memory(&self, key: &[u8], snapshot: Sequence) -> Found {
-        self.active.get(key, snapshot).or_else(|| {
-            self.frozen.iter().find_map(|frozen| frozen.memtable.get(key, snapshot))
-        })
+        self.active
+            .get(key, snapshot)
+            .or_else(|| self.frozen.iter().find_map(|frozen| frozen.memtable.get(key, snapshot)))
     }
 }
 
@@ -87,14 +88,16 @@ impl Engine {
         self.snapshots.take(|| self.visible())
     }
 
-    /// A cursor over the records of `range` at `snapshot`. `expected_bytes` sizes the first read of each table.
+    /// A cursor over the records of `range` at `snapshot`. `expected_bytes` sizes the first read of
+    /// each table.
     pub fn cursor(&self, range: &ScanRange, snapshot: Snapshot, expected_bytes: u32) -> Cursor {
         let state = self.read_state.load_full();
         let memtables = std::iter::once(&state.active)
             .chain(state.frozen.iter().map(|frozen| &frozen.memtable))
             .filter(|memtable| memtable.count() > 0);
-        let mut sources: Vec<_> =
-            memtables.map(|table| Source::Memtable(MemtableCursor::new(Arc::clone(table)))).collect();
+        let mut sources: Vec<_> = memtables
+            .map(|table| Source::Memtable(MemtableCursor::new(Arc::clone(table))))
+            .collect();
         let bound = |bound: &Bound<Vec<u8>>| match bound {
             Bound::Included(key) | Bound::Excluded(key) => Some(key.clone()),
             Bound::Unbounded => None,
@@ -105,11 +108,11 @@ impl Engine {
             let mut tables = state.levels.overlapping(level, from.as_deref(), to.as_deref());
             tables.retain(|table| table.stored_snapshot(snapshot.sequence()).is_some());
             if may_overlap(level) {
-                sources.extend(
-                    tables.into_iter().map(|table| Source::Level(LevelCursor::new(vec![table], read_ahead))),
-                );
+                sources.extend(tables.into_iter().map(|table| {
+                    Source::Level(Box::new(LevelCursor::new(vec![table], read_ahead)))
+                }));
             } else if !tables.is_empty() {
-                sources.push(Source::Level(LevelCursor::new(tables, read_ahead)));
+                sources.push(Source::Level(Box::new(LevelCursor::new(tables, read_ahead))));
             }
         }
         self.metrics.scans.add(1);
@@ -170,7 +173,8 @@ impl<'a> Search<'a> {
         let found = match table.reader()?.get_in(block, self.key, snapshot)? {
             Lookup::Found(trailer, value) => Some((table.trailer(trailer), value)),
             Lookup::Absent => None,
-            // So many versions that they run over into the next block; rare enough for the plain way.
+            // So many versions that they run over into the next block; rare enough for the plain
+            // way.
             Lookup::NextBlock => table.get(self.key, self.snapshot)?,
         };
         if let Some(found) = found

@@ -4,15 +4,15 @@
 //!   namespace opened (tiers checked) -> newest manifest read -> logs from its floor on replayed, in order, into
 //!   memtables -> these written to level 0 -> one edit: tables added, floor = the new log -> leftovers deleted
 //! ```
-//! Replay stops at the first hole in the sequences. A torn log tail is what a crash leaves; a hole below a sequence
-//! that some log says was durable is damage, and refused.
+//! Replay stops at the first hole in the sequences. A torn log tail is what a crash leaves; a hole
+//! below a sequence that some log says was durable is damage, and refused.
 //!
-//! Recovery is idempotent: until its one edit is durable the next opening finds the same logs and the same floor; the
-//! tables it had written are unknown to the manifest and deleted.
+//! Recovery is idempotent: until its one edit is durable the next opening finds the same logs and
+//! the same floor; the tables it had written are unknown to the manifest and deleted.
 
+use crate::compaction::rewrite::{Output, Retention, Rewrite};
 use crate::error::{Error, Result};
 use crate::front::memtable::{ENTRY_OVERHEAD_BYTES, Memtable, MemtableCursor};
-use crate::compaction::rewrite::{Output, Retention, Rewrite};
 use crate::jobs::Step;
 use crate::manifest::Manifest;
 use crate::merge::{Merge, Source};
@@ -37,7 +37,8 @@ pub(crate) struct Restored {
     pub last_sequence: Sequence,
 }
 
-/// Reads the newest manifest and deletes older ones; none in a database that was never opened for writing.
+/// Reads the newest manifest and deletes older ones; none in a database that was never opened for
+/// writing.
 pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
     let mut manifests = numbers_of(&store.files, |kind| kind == FileKind::Manifest);
     let Some(newest) = manifests.pop() else { return Ok(None) };
@@ -65,7 +66,8 @@ pub(crate) fn numbers_of(files: &TieredFiles, want: impl Fn(FileKind) -> bool) -
     numbers
 }
 
-/// Refuses a namespace that lacks a table of the manifest, and deletes tables that the manifest does not know.
+/// Refuses a namespace that lacks a table of the manifest, and deletes tables that the manifest
+/// does not know.
 pub(crate) fn reconcile(store: &TableStore, levels: &Levels) -> Result<()> {
     let files: Vec<FileInfo> = store.files.files();
     for (level, table) in levels.tables() {
@@ -109,8 +111,9 @@ pub(crate) struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// Replays the logs `numbers`, ascending. Records up to `flushed` are in tables only if their log is below the
-    /// floor, so all are replayed; a record met again has the same sequence and does no harm.
+    /// Replays the logs `numbers`, ascending. Records up to `flushed` are in tables only if their
+    /// log is below the floor, so all are replayed; a record met again has the same sequence and
+    /// does no harm.
     pub fn run(&self, numbers: &[FileNumber], flushed: Sequence) -> Result<Replayed> {
         let mut replayed = Replayed { added: Vec::new(), last_sequence: flushed, records: 0 };
         let mut memtable = Memtable::new();
@@ -129,8 +132,9 @@ impl Replay<'_> {
                     return Ok(());
                 }
                 expected = Some(Sequence(first.0 + u64::from(count)));
-                replayed.last_sequence =
-                    replayed.last_sequence.max(Sequence((first.0 + u64::from(count)).saturating_sub(1)));
+                replayed.last_sequence = replayed
+                    .last_sequence
+                    .max(Sequence((first.0 + u64::from(count)).saturating_sub(1)));
                 replayed.records += u64::from(count);
                 let added = memtable.bytes() + payload.len() as u64 + ENTRY_OVERHEAD_BYTES;
                 if added > self.memtable_bytes && memtable.count() > 0 {
@@ -140,7 +144,8 @@ impl Replay<'_> {
                 let inserted = memtable.insert_batch(first, &Bytes::copy_from_slice(payload));
                 inserted.map_err(|error| {
                     let what = file.describe();
-                    let text = format!("{what}: the record of sequence {first} is no batch: {error}");
+                    let text =
+                        format!("{what}: the record of sequence {first} is no batch: {error}");
                     DeviceError::new(DeviceErrorKind::Corrupt, text)
                 })
             })?;

@@ -1,4 +1,5 @@
-//! Settings: plain values with units, a default and a range each. They come from a builder or from TOML; the file
+//! Settings: plain values with units, a default and a range each. They come from a builder or from
+//! TOML; the file
 //! `settings.toml` in a database's home keeps those it was created with.
 
 use crate::error::{Error, Result};
@@ -20,8 +21,8 @@ pub enum Durability {
     /// After a sync: it survives loss of power.
     #[default]
     Sync,
-    /// After it was handed to the device's driver: it survives the process. A background sync bounds what loss of
-    /// power can take (`background_sync_bytes`).
+    /// After it was handed to the device's driver: it survives the process. A background sync
+    /// bounds what loss of power can take (`background_sync_bytes`).
     Buffered,
 }
 
@@ -99,7 +100,8 @@ impl Tier {
     }
 }
 
-/// All settings. Unknown names in TOML are an error, so that a typing mistake does not go unnoticed.
+/// All settings. Unknown names in TOML are an error, so that a typing mistake does not go
+/// unnoticed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
@@ -108,21 +110,25 @@ pub struct Settings {
     pub tiers: Vec<Tier>,
     /// The set of choices; default `leveled`.
     pub preset: Preset,
-    /// Memory for everything: memtables, block cache, indexes, buffers. 8 MiB and up; default 256 MiB.
+    /// Memory for everything: memtables, block cache, indexes, buffers. 8 MiB and up; default 256
+    /// MiB.
     pub memory: ByteSize,
     /// What a write without a durability of its own gets; default `sync`.
     pub durability: Durability,
-    /// Written but unsynced log bytes after which a background sync starts, at least 64 KiB; default 8 MiB.
+    /// Written but unsynced log bytes after which a background sync starts, at least 64 KiB;
+    /// default 8 MiB.
     pub background_sync_bytes: ByteSize,
     /// Threads for flushes and compactions, 1 to 64; default: one per processor, at least 2.
     pub background_threads: u32,
-    /// Logical (uncompressed) bytes of a data block, 1 KiB to 1 MiB; default 6 KiB (MyNVM, section 4.1.2).
+    /// Logical (uncompressed) bytes of a data block, 1 KiB to 1 MiB; default 6 KiB (MyNVM, section
+    /// 4.1.2).
     pub block_size: ByteSize,
     /// Bloom filter bits per key, 0 (none) to 32; default 10.
     pub filter_bits_per_key: u8,
     /// Bytes after which a table is closed and the next begun, 64 KiB and up; default 32 MiB.
     pub table_size: ByteSize,
-    /// Compression of levels 0, 1, ...; the last one holds for all deeper levels. Default: none, none, lz4.
+    /// Compression of levels 0, 1, ...; the last one holds for all deeper levels. Default: none,
+    /// none, lz4.
     pub compression: Vec<Compression>,
     /// Size ratio of neighbouring levels, 2 to 100; default 10.
     pub level_ratio: u32,
@@ -166,9 +172,9 @@ impl Settings {
             let message = error.message().replace('\n', " ");
             Error::invalid(format!("{}, line {line}: {message}", origin.display()))
         })?;
-        settings.check().map_err(|error| {
-            Error::invalid(format!("{}: {error}", origin.display()))
-        })?;
+        settings
+            .check()
+            .map_err(|error| Error::invalid(format!("{}: {error}", origin.display())))?;
         Ok(settings)
     }
 
@@ -216,18 +222,15 @@ impl Settings {
     /// How the memory budget is divided.
     pub(crate) fn division(&self) -> MemoryDivision {
         let memory = self.memory.0;
-        MemoryDivision {
-            memtable_bytes: memory / 4 / MEMTABLES,
-            cache_bytes: memory / 2,
-        }
+        MemoryDivision { memtable_bytes: memory / 4 / MEMTABLES, cache_bytes: memory / 2 }
     }
 }
 
 /// Memtables the budget has room for: the active one and those being flushed.
 pub(crate) const MEMTABLES: u64 = 3;
 
-/// Shares of the memory budget, in bytes. A quarter of it stays for tables' pinned indexes and for the buffers of
-/// background work; pinned indexes beyond that shrink the cache.
+/// Shares of the memory budget, in bytes. A quarter of it stays for tables' pinned indexes and for
+/// the buffers of background work; pinned indexes beyond that shrink the cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryDivision {
     /// One memtable, its overhead included.
@@ -242,12 +245,13 @@ mod tests {
 
     #[test]
     fn settings_survive_toml_and_unknown_names_are_named() {
-        let mut settings = Settings::default();
-        settings.tiers = vec![Tier::new("/mnt/fast", ByteSize::gib(1)).driver("direct")];
+        let tiers = vec![Tier::new("/mnt/fast", ByteSize::gib(1)).driver("direct")];
+        let settings = Settings { tiers, ..Settings::default() };
         let origin = Path::new("store.toml");
         let text = settings.to_toml().unwrap();
         assert_eq!(Settings::from_toml(&text, origin).unwrap(), settings);
-        let error = Settings::from_toml("memory = '1 GiB'\nmemroy = '2 GiB'\n", origin).unwrap_err();
+        let error =
+            Settings::from_toml("memory = '1 GiB'\nmemroy = '2 GiB'\n", origin).unwrap_err();
         assert!(error.to_string().contains("store.toml, line 2"), "{error}");
         assert!(error.to_string().contains("memroy"), "{error}");
         let error = Settings::from_toml("level_ratio = 1", origin).unwrap_err();

@@ -1,8 +1,8 @@
 //! Snapshots: one moment of the database, readable for as long as it is held.
 //!
-//! The registry counts holders per sequence. A compaction asks for the list when it begins; an older version of a key
-//! survives when some snapshot in the list still sees it. A snapshot taken later is at or after the newest sequence of
-//! that time, so nothing it needs was dropped.
+//! The registry counts holders per sequence. A compaction asks for the list when it begins; an
+//! older version of a key survives when some snapshot in the list still sees it. A snapshot taken
+//! later is at or after the newest sequence of that time, so nothing it needs was dropped.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -16,7 +16,8 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    /// Registers the sequence that `newest` gives, read under the lock so that a compaction's list cannot miss it.
+    /// Registers the sequence that `newest` gives, read under the lock so that a compaction's list
+    /// cannot miss it.
     pub fn take(self: &Arc<Self>, newest: impl FnOnce() -> Sequence) -> Snapshot {
         let mut held = self.held.lock();
         let sequence = newest();
@@ -24,7 +25,8 @@ impl Snapshots {
         Snapshot { registry: Arc::clone(self), sequence }
     }
 
-    /// Registered sequences, ascending, then the one `newest` gives: what a compaction must keep readable.
+    /// Registered sequences, ascending, then the one `newest` gives: what a compaction must keep
+    /// readable.
     pub fn list(&self, newest: impl FnOnce() -> Sequence) -> Vec<Sequence> {
         let held = self.held.lock();
         let mut list: Vec<_> = held.keys().copied().collect();

@@ -6,14 +6,17 @@
 //!   write path (one leader at a time)   freezes the memtable            [`Engine::rotate`]
 //!   flush, compaction, ingest           commit an edit of the tables    [`Engine::commit`]
 //! ```
-//! Locks, in the order in which they may be taken: `leader`, `tables`, `switching`. None is held across I/O, except
+//! Locks, in the order in which they may be taken: `leader`, `tables`, `switching`. None is held
+//! across I/O, except
 //! `leader` across the log's and `tables` across the manifest's.
 //!
 //! Invariants:
-//! 1. Every acknowledged record is in the active memtable, a frozen one, or a table of the current levels.
-//! 2. A record is in a log with a number at or above the manifest's log floor until its table is committed.
-//! 3. `visible` is the sequence of the newest record that readers see; all records up to it are in memtables or
-//!    tables. A reader loads the read state before `visible`.
+//! 1. Every acknowledged record is in the active memtable, a frozen one, or a table of the current
+//!    levels.
+//! 2. A record is in a log with a number at or above the manifest's log floor until its table is
+//!    committed.
+//! 3. `visible` is the sequence of the newest record that readers see; all records up to it are in
+//!    memtables or tables. A reader loads the read state before `visible`.
 
 use crate::compaction::leveled::{self, Claim};
 use crate::compaction::pacing::Pacing;
@@ -148,8 +151,8 @@ impl Engine {
         self.room.notify_all();
     }
 
-    /// Makes `edit` durable and shows it to readers; `flushed` is the memtable that it makes superfluous. A failure
-    /// latches the store: the manifest may or may not hold the edit.
+    /// Makes `edit` durable and shows it to readers; `flushed` is the memtable that it makes
+    /// superfluous. A failure latches the store: the manifest may or may not hold the edit.
     pub fn commit(
         &self,
         tables: &mut TableState,
@@ -229,8 +232,8 @@ impl Engine {
     }
 }
 
-/// Bytes reserved for a log. A memtable's overhead is not in the log, nor are a log's checksums in the memtable; a
-/// full memtable's log fits.
+/// Bytes reserved for a log. A memtable's overhead is not in the log, nor are a log's checksums in
+/// the memtable; a full memtable's log fits.
 fn log_segment_bytes(settings: &Settings) -> u64 {
     settings.division().memtable_bytes.next_multiple_of(1 << 20)
 }
@@ -251,7 +254,8 @@ pub(crate) fn make_log(
     };
     let number = file.number();
     let header = LogHeader { stream: 0, previous: retired, first_sequence: after.next() };
-    let writer = LogWriter::create(file, header, LogSettings { segment_bytes, ..Default::default() })?;
+    let writer =
+        LogWriter::create(file, header, LogSettings { segment_bytes, ..Default::default() })?;
     files.publish(&[number])?;
     Ok(Arc::new(LogFile::new(number, writer)))
 }

@@ -1,4 +1,5 @@
-//! Statistics: counters bumped on the way, and the report made from them and from the state of the moment.
+//! Statistics: counters bumped on the way, and the report made from them and from the state of the
+//! moment.
 
 use crate::state::Engine;
 use crate::table_set::levels::LEVELS;
@@ -180,7 +181,8 @@ impl Engine {
             let tables = state.levels.level(level);
             let mut bytes_by_tier = vec![0; usage.len()];
             for table in tables {
-                let TierIndex(tier) = tier_of.get(&table.meta.number).copied().unwrap_or(TierIndex(0));
+                let TierIndex(tier) =
+                    tier_of.get(&table.meta.number).copied().unwrap_or(TierIndex(0));
                 bytes_by_tier[usize::from(tier)] += table.meta.bytes;
             }
             if !tables.is_empty() {
@@ -280,7 +282,11 @@ fn tier_stats(usage: &thermocline_device::TierUsage) -> TierStats {
         capacity_bytes: usage.capacity_bytes,
         used_bytes: usage.used_bytes,
         device_free_bytes: usage.space.map(|space| space.free_bytes),
-        bytes_by_kind: usage.used_by_kind.iter().map(|(kind, bytes)| (name(kind), *bytes)).collect(),
+        bytes_by_kind: usage
+            .used_by_kind
+            .iter()
+            .map(|(kind, bytes)| (name(kind), *bytes))
+            .collect(),
         reads: sum(|traffic| traffic.reads),
         read_bytes: sum(|traffic| traffic.read_bytes),
         writes: sum(|traffic| traffic.writes),

@@ -1,5 +1,5 @@
-//! Checking a whole database: every byte of every table, log and manifest is read and compared with its checksum,
-//! and what one file says of another is compared with the other.
+//! Checking a whole database: every byte of every table, log and manifest is read and compared with
+//! its checksum, and what one file says of another is compared with the other.
 
 use crate::background::Progress;
 use crate::error::{ErrorKind, Result};
@@ -44,13 +44,14 @@ pub struct Problem {
 }
 
 impl Engine {
-    /// See the module's header. Problems are gathered, not returned as errors, so that one damaged file does not hide
-    /// the next.
+    /// See the module's header. Problems are gathered, not returned as errors, so that one damaged
+    /// file does not hide the next.
     pub fn verify(self: &Arc<Self>, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport> {
         let state = self.read_state.load_full();
         let mut report = VerifyReport::default();
         let files = self.files.files();
-        // Tables of this moment are held by `state`; other files may end while we read, and are skipped then.
+        // Tables of this moment are held by `state`; other files may end while we read, and are
+        // skipped then.
         let tables: Vec<_> = state.levels.tables().map(|(_, table)| Arc::clone(table)).collect();
         let table_bytes: u64 = tables.iter().map(|table| table.meta.bytes).sum();
         let others = files.iter().filter(|info| !matches!(info.kind, FileKind::Table { .. }));
@@ -104,7 +105,8 @@ impl Engine {
         Ok(report)
     }
 
-    /// Logs and manifests. They are in use: a log is checked up to what was durable when the check began.
+    /// Logs and manifests. They are in use: a log is checked up to what was durable when the check
+    /// began.
     fn verify_other(&self, info: &FileInfo, report: &mut VerifyReport) {
         let checked = match info.kind {
             FileKind::Log => self.verify_log(info),

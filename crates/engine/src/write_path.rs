@@ -1,15 +1,16 @@
 //! Writing: group commit by a leader, in sequence order.
 //!
-//! Writers line up; the first leads. The leader takes everyone in line, gives out sequences, appends all batches to
-//! the log, commits the log once (with a sync if anyone wants one), inserts the batches into the memtable and
-//! publishes the last sequence. Then the next in line leads. So acknowledgements come in sequence order, one device
-//! flush serves everyone who waits, and a writer that is alone pays for no hand-over.
+//! Writers line up; the first leads. The leader takes everyone in line, gives out sequences,
+//! appends all batches to the log, commits the log once (with a sync if anyone wants one), inserts
+//! the batches into the memtable and publishes the last sequence. Then the next in line leads. So
+//! acknowledgements come in sequence order, one device flush serves everyone who waits, and a
+//! writer that is alone pays for no hand-over.
 //!
 //! ```text
 //!   admit (pacing) -> line up -> [leader: room -> log append -> log commit -> memtable -> visible] -> acknowledged
 //! ```
-//! A failed append or sync latches the store: the batches get the error and are not inserted. They may still be found
-//! by a later recovery, as with any write whose acknowledgement was never seen.
+//! A failed append or sync latches the store: the batches get the error and are not inserted. They
+//! may still be found by a later recovery, as with any write whose acknowledgement was never seen.
 
 use crate::error::Result;
 use crate::front::memtable::Memtable;
@@ -176,7 +177,8 @@ impl Engine {
         let mut position = None;
         let mut durability = LogDurability::Buffered;
         for submission in group {
-            position = Some(leader.log.writer.append(next, submission.count, &submission.encoded)?);
+            position =
+                Some(leader.log.writer.append(next, submission.count, &submission.encoded)?);
             next = Sequence(next.0 + u64::from(submission.count));
             leader.unsynced_bytes += submission.encoded.len() as u64;
             if submission.durability == Durability::Sync {
@@ -247,14 +249,17 @@ impl Engine {
         leader.position = None;
         self.switch(|state| ReadState {
             active: memtable,
-            frozen: std::iter::once(Arc::clone(&frozen)).chain(state.frozen.iter().cloned()).collect(),
+            frozen: std::iter::once(Arc::clone(&frozen))
+                .chain(state.frozen.iter().cloned())
+                .collect(),
             levels: Arc::clone(&state.levels),
         });
         self.jobs.wake();
         Ok(())
     }
 
-    /// Freezes the active memtable unless it is empty, and waits until all frozen ones are in tables.
+    /// Freezes the active memtable unless it is empty, and waits until all frozen ones are in
+    /// tables.
     pub fn flush(&self) -> Result<()> {
         {
             let mut leader = self.leader.lock();
@@ -291,12 +296,9 @@ impl Engine {
         Ok(result.inspect_err(|error| self.fail(&error.clone().into()))?)
     }
 
-    /// Stops writers, brings everything into tables, and runs `body` with a sequence of its own. For ingest: what it
-    /// adds is newer than all before and older than all after.
-    pub fn with_writers_stopped<T>(
-        &self,
-        body: impl FnOnce(Sequence) -> Result<T>,
-    ) -> Result<T> {
+    /// Stops writers, brings everything into tables, and runs `body` with a sequence of its own.
+    /// For ingest: what it adds is newer than all before and older than all after.
+    pub fn with_writers_stopped<T>(&self, body: impl FnOnce(Sequence) -> Result<T>) -> Result<T> {
         let mut leader = self.leader.lock();
         self.latch.check()?;
         if leader.memtable.count() > 0 {
@@ -305,8 +307,9 @@ impl Engine {
         }
         self.wait_for_flushes()?;
         let sequence = leader.last_sequence.next();
-        // The log must have the sequence too, or recovery would take the next record for one after a hole.
-        let reserved = Bytes::from(crate::WriteBatch::new().freeze()?.0);
+        // The log must have the sequence too, or recovery would take the next record for one after
+        // a hole.
+        let reserved = crate::WriteBatch::new().freeze()?.0;
         let submission = Submission { encoded: reserved, count: 1, durability: Durability::Sync };
         self.log_group(&mut leader, &[submission]).inspect_err(|error| self.fail(error))?;
         leader.last_sequence = sequence;

@@ -1,5 +1,5 @@
-//! The database against a model: random histories of every operation, on two small tiers in memory, with reopening in
-//! between. Every answer must be the model's.
+//! The database against a model: random histories of every operation, on two small tiers in memory,
+//! with reopening in between. Every answer must be the model's.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -74,7 +74,9 @@ fn value(step: usize, len: u16) -> Vec<u8> {
     format!("{step:08}").into_bytes().into_iter().cycle().take(len.max(8)).collect()
 }
 
-fn pairs(records: impl IntoIterator<Item = thermocline::Result<(bytes::Bytes, bytes::Bytes)>>) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn pairs(
+    records: impl IntoIterator<Item = thermocline::Result<(bytes::Bytes, bytes::Bytes)>>,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
     records.into_iter().map(|r| r.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
 }
 
@@ -131,8 +133,7 @@ fn run(history: &[Operation]) {
             Operation::Scan(a, b, reverse) => {
                 let (from, to) = (key(*a.min(b)), key(*a.max(b)));
                 let range = model.range(from.clone()..to.clone());
-                let mut expected: Vec<_> =
-                    range.map(|(k, v)| (k.clone(), v.clone())).collect();
+                let mut expected: Vec<_> = range.map(|(k, v)| (k.clone(), v.clone())).collect();
                 let scan = db.scan().from(from).to(to);
                 let got = if *reverse {
                     expected.reverse();

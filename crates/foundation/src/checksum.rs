@@ -1,8 +1,9 @@
 //! Checksums bound to the place where the bytes belong.
 //!
-//! A plain checksum says that bytes are intact. It does not say that they are the *right* bytes: a lost write leaves
-//! an intact old block behind, a misdirected one puts an intact block elsewhere, a swapped disk is full of them. So
-//! the checksum of every durable byte starts from its [`Place`]; an intact block in the wrong place does not match.
+//! A plain checksum says that bytes are intact. It does not say that they are the *right* bytes: a
+//! lost write leaves an intact old block behind, a misdirected one puts an intact block elsewhere,
+//! a swapped disk is full of them. So the checksum of every durable byte starts from its [`Place`];
+//! an intact block in the wrong place does not match.
 
 use crate::ids::{DatabaseId, FileNumber};
 
@@ -11,7 +12,8 @@ use crate::ids::{DatabaseId, FileNumber};
 pub struct Place {
     /// The database.
     pub database: DatabaseId,
-    /// The file; it also serves as the epoch of recycled log segments, whose number is new at each use.
+    /// The file; it also serves as the epoch of recycled log segments, whose number is new at each
+    /// use.
     pub file: FileNumber,
     /// Bytes from the start of the file.
     pub offset: u64,
@@ -24,7 +26,8 @@ impl Place {
     }
 }
 
-/// CRC-32C (Castagnoli) over the place (database, file number and offset, little-endian), then the bytes.
+/// CRC-32C (Castagnoli) over the place (database, file number and offset, little-endian), then the
+/// bytes.
 pub fn checksum(place: &Place, bytes: &[u8]) -> u32 {
     checksum_parts(place, &[bytes])
 }

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A source of time. The engine holds one and asks nothing else, so that a simulation can make time jump or stop.
+/// A source of time. The engine holds one and asks nothing else, so that a simulation can make time
+/// jump or stop.
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Nanoseconds since some fixed moment; never goes back.
     fn now_ns(&self) -> u64;
 
-    /// Wall-clock seconds since 1970; may jump either way, so it is shown to people and decides nothing.
+    /// Wall-clock seconds since 1970; may jump either way, so it is shown to people and decides
+    /// nothing.
     fn wall_s(&self) -> u64;
 
     /// Lets `duration` pass on the calling thread.

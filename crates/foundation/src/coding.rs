@@ -16,7 +16,8 @@ pub enum DecodeError {
 /// Most bytes that a 64-bit variable-length integer takes.
 pub const VARINT_BYTES_MAX: usize = 10;
 
-/// Appends `value` in base 128, seven bits a byte, lowest first, the high bit marking that more follow.
+/// Appends `value` in base 128, seven bits a byte, lowest first, the high bit marking that more
+/// follow.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);

@@ -14,7 +14,8 @@ thread_local! {
 
 /// A sum over a few cells, each on a cache line of its own; a thread always adds to the same cell.
 ///
-/// Reading walks the cells and sees each addition that happened before, but is not a snapshot of all of them.
+/// Reading walks the cells and sees each addition that happened before, but is not a snapshot of
+/// all of them.
 #[derive(Debug, Default)]
 pub struct Counter {
     cells: [CachePadded<AtomicU64>; CELLS],

@@ -3,8 +3,9 @@
 use crate::random;
 use std::fmt;
 
-/// Names one lineage of a database: chosen at random when it is created, and mixed into every checksum, so that a
-/// block of another database is found out wherever it turns up. A checkpoint keeps it, because it keeps the files.
+/// Names one lineage of a database: chosen at random when it is created, and mixed into every
+/// checksum, so that a block of another database is found out wherever it turns up. A checkpoint
+/// keeps it, because it keeps the files.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct DatabaseId(pub [u8; 16]);
 
@@ -42,8 +43,8 @@ impl fmt::Debug for DatabaseId {
     }
 }
 
-/// Numbers a file of the database. Numbers only grow and none is used twice, not even after a crash, so a checksum
-/// bound to a file number cannot match a block left behind by an older file.
+/// Numbers a file of the database. Numbers only grow and none is used twice, not even after a
+/// crash, so a checksum bound to a file number cannot match a block left behind by an older file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct FileNumber(pub u64);
 
@@ -53,8 +54,9 @@ impl fmt::Display for FileNumber {
     }
 }
 
-/// Orders the writes of the database: every record carries one, and a snapshot is one. 56 bits, so that a sequence
-/// and a record kind share a 64-bit word; at ten million writes a second they last 228 years.
+/// Orders the writes of the database: every record carries one, and a snapshot is one. 56 bits, so
+/// that a sequence and a record kind share a 64-bit word; at ten million writes a second they last
+/// 228 years.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Sequence(pub u64);
 

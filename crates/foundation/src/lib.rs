@@ -1,7 +1,9 @@
-//! What every other crate stands on: identities, units, clock, random numbers, threads, checksums and coding.
+//! What every other crate stands on: identities, units, clock, random numbers, threads, checksums
+//! and coding.
 //!
-//! Nothing here touches a file. Three of the four doors to the world are here (`clock`, `random`, `threads`); the
-//! fourth, files, is the crate `thermocline-device`. Code elsewhere is kept from going around the doors by
+//! Nothing here touches a file. Three of the four doors to the world are here (`clock`, `random`,
+//! `threads`); the fourth, files, is the crate `thermocline-device`. Code elsewhere is kept from
+//! going around the doors by
 //! `clippy.toml`, because the simulation replaces what is behind them.
 #![forbid(unsafe_code)]
 

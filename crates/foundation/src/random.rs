@@ -2,14 +2,15 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Entropy from the operating system, for identities and first seeds. Everything else draws from a seeded [`Random`].
+/// Entropy from the operating system, for identities and first seeds. Everything else draws from a
+/// seeded [`Random`].
 pub fn entropy() -> u64 {
     // The standard library seeds `RandomState` from the system and makes each one different.
     RandomState::new().build_hasher().finish()
 }
 
-/// SplitMix64 (Steele, Lea and Flood, 2014): one addition and three multiply-shifts a number, any seed is good.
-/// Not for secrets.
+/// SplitMix64 (Steele, Lea and Flood, 2014): one addition and three multiply-shifts a number, any
+/// seed is good. Not for secrets.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
@@ -47,7 +48,8 @@ impl Random {
     }
 }
 
-/// The finishing mix of SplitMix64: a bijection of 64-bit words whose output bits all depend on all input bits.
+/// The finishing mix of SplitMix64: a bijection of 64-bit words whose output bits all depend on all
+/// input bits.
 pub fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

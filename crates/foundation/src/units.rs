@@ -13,8 +13,9 @@ pub struct UnitError {
     example: &'static str,
 }
 
-/// A number of bytes. Text takes `B`, `kB`/`MB`/`GB`/`TB` (powers of 1000), `KiB`/`MiB`/`GiB`/`TiB` and the single
-/// letters `K`, `M`, `G`, `T` (powers of 1024), in any case, with or without a space; a bare number is bytes.
+/// A number of bytes. Text takes `B`, `kB`/`MB`/`GB`/`TB` (powers of 1000), `KiB`/`MiB`/`GiB`/`TiB`
+/// and the single letters `K`, `M`, `G`, `T` (powers of 1024), in any case, with or without a
+/// space; a bare number is bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteSize(pub u64);
 
@@ -150,7 +151,8 @@ impl<'de> Deserialize<'de> for Duration {
 }
 
 impl Serialize for ByteSize {
-    /// A configuration must read back what was written, so sizes that have no short exact text are plain bytes.
+    /// A configuration must read back what was written, so sizes that have no short exact text are
+    /// plain bytes.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let text = self.to_string();
         match text.parse::<Self>() {

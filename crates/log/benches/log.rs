@@ -23,36 +23,16 @@ impl Rotating {
         let driver: Arc<dyn Driver> = Arc::new(MemoryDriver::new());
         let handle = driver.create("log").expect("an empty directory");
         let writer = Self::writer(&driver, &handle, 1);
-        Self {
-            driver,
-            handle,
-            number: 1,
-            writer,
-            next: 1,
-        }
+        Self { driver, handle, number: 1, writer, next: 1 }
     }
 
     fn writer(driver: &Arc<dyn Driver>, handle: &Handle, number: u64) -> LogWriter {
         let (driver, handle) = (Arc::clone(driver), Arc::clone(handle));
         let (database, tier) = (DatabaseId([1; 16]), TierIndex(0));
-        let file = File::new(
-            database,
-            FileNumber(number),
-            FileKind::Log,
-            tier,
-            driver,
-            handle,
-        );
+        let file = File::new(database, FileNumber(number), FileKind::Log, tier, driver, handle);
         let previous = (number > 1).then(|| FileNumber(number - 1));
-        let header = LogHeader {
-            stream: 0,
-            previous,
-            first_sequence: Sequence(1),
-        };
-        let settings = LogSettings {
-            segment_bytes: SEGMENT_BYTES,
-            ..LogSettings::default()
-        };
+        let header = LogHeader { stream: 0, previous, first_sequence: Sequence(1) };
+        let settings = LogSettings { segment_bytes: SEGMENT_BYTES, ..LogSettings::default() };
         LogWriter::create(Arc::new(file), header, settings).expect("memory")
     }
 
@@ -62,10 +42,7 @@ impl Rotating {
             self.writer = Self::writer(&self.driver, &self.handle, self.number);
             self.next = 1;
         }
-        let position = self
-            .writer
-            .append(Sequence(self.next), 1, payload)
-            .expect("memory");
+        let position = self.writer.append(Sequence(self.next), 1, payload).expect("memory");
         self.next += 1;
         if let Some(durability) = durability {
             self.writer.commit(position, durability).expect("memory");

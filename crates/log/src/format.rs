@@ -106,9 +106,7 @@ pub(crate) enum RecordKind {
 
 impl RecordKind {
     pub fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Data, Self::End, Self::Skip]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
+        [Self::Data, Self::End, Self::Skip].into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -173,16 +171,9 @@ impl HeaderPage {
     /// # Errors
     /// `Corrupt` where the page is damaged or another file's, `NewerFormat` for a later version.
     pub fn decode(file: &File, number: FileNumber, page: &[u8]) -> Result<Self> {
-        let place = Place {
-            file: number,
-            ..file.place(0)
-        };
+        let place = Place { file: number, ..file.place(0) };
         if page.len() < PAGE_BYTES {
-            return Err(Error::corrupt(
-                file.describe(),
-                page.len() as u64,
-                "no header page",
-            ));
+            return Err(Error::corrupt(file.describe(), page.len() as u64, "no header page"));
         }
         for (index, sector) in page.chunks_exact(SECTOR_BYTES).enumerate() {
             let offset = (index * SECTOR_BYTES) as u64;
@@ -208,21 +199,13 @@ impl HeaderPage {
         let first = decoder.u64().map_err(wrong)?;
         let known = magic == FILE_MAGIC && version == VERSION && own == number.0;
         if !known || count > ANCESTORS_MAX || first > Sequence::MAX.0 {
-            return Err(Error::corrupt(
-                file.describe(),
-                0,
-                "the header page is not a log's",
-            ));
+            return Err(Error::corrupt(file.describe(), 0, "the header page is not a log's"));
         }
         let ancestors = (0..count)
             .map(|_| decoder.u64().map(FileNumber).map_err(wrong))
             .collect::<Result<Vec<_>>>()?;
         let previous = ancestors.first().copied();
-        let header = LogHeader {
-            stream,
-            previous,
-            first_sequence: Sequence(first),
-        };
+        let header = LogHeader { stream, previous, first_sequence: Sequence(first) };
         Ok(Self { header, ancestors })
     }
 }
@@ -265,13 +248,7 @@ impl RecordHeader {
     /// records of one log apart, and so the sum can be computed before the record has a position.
     pub fn new(place: &Place, kind: RecordKind, first: Sequence, count: u32, parts: Parts) -> Self {
         let payload_bytes = parts.iter().map(|part| part.len()).sum::<usize>() as u32;
-        let mut header = Self {
-            kind,
-            payload_bytes,
-            first,
-            count,
-            checksum: 0,
-        };
+        let mut header = Self { kind, payload_bytes, first, count, checksum: 0 };
         header.checksum = header.checksum_with(place, parts);
         header
     }
@@ -320,11 +297,7 @@ impl RecordHeader {
 
     /// The last sequence of the record (the one before its first where it has none).
     pub fn last(&self) -> Option<Sequence> {
-        let last = self
-            .first
-            .0
-            .checked_add(u64::from(self.count))?
-            .checked_sub(1)?;
+        let last = self.first.0.checked_add(u64::from(self.count))?.checked_sub(1)?;
         (last <= Sequence::MAX.0).then_some(Sequence(last))
     }
 }
@@ -337,11 +310,7 @@ mod tests {
     use super::*;
     use thermocline_foundation::DatabaseId;
 
-    const PLACE: Place = Place {
-        database: DatabaseId([3; 16]),
-        file: FileNumber(9),
-        offset: 0,
-    };
+    const PLACE: Place = Place { database: DatabaseId([3; 16]), file: FileNumber(9), offset: 0 };
 
     #[test]
     fn page_and_record_headers_survive_their_bytes() {
@@ -354,60 +323,32 @@ mod tests {
             durable_sequence: Sequence(498),
         };
         assert_eq!(PageHeader::decode(&page.encode()), Some(page));
-        let none = PageHeader {
-            first_record: None,
-            ..page
-        };
+        let none = PageHeader { first_record: None, ..page };
         assert_eq!(PageHeader::decode(&none.encode()), Some(none));
         assert_eq!(PageHeader::decode(&page.encode()[..39]), None);
         let parts: Parts = &[b"cold", b"water"];
         let record = RecordHeader::new(&PLACE, RecordKind::Data, Sequence(7), 2, parts);
         assert_eq!(RecordHeader::decode(&record.encode()), Ok(record));
-        assert_eq!(
-            record.checksum,
-            record.checksum_with(&PLACE, &[b"coldwater"])
-        );
-        assert_ne!(
-            record.checksum,
-            record.checksum_with(&PLACE, &[b"coldwateR"])
-        );
+        assert_eq!(record.checksum, record.checksum_with(&PLACE, &[b"coldwater"]));
+        assert_ne!(record.checksum, record.checksum_with(&PLACE, &[b"coldwateR"]));
     }
 
     #[test]
     fn record_headers_that_cannot_be_are_refused() {
         let good = RecordHeader::new(&PLACE, RecordKind::Data, Sequence(7), 2, &[]);
         let bad = [
-            RecordHeader {
-                payload_bytes: u32::MAX,
-                ..good
-            },
-            RecordHeader {
-                first: Sequence::MAX,
-                ..good
-            },
-            RecordHeader {
-                first: Sequence(u64::MAX),
-                ..good
-            },
-            RecordHeader {
-                first: Sequence(0),
-                count: 0,
-                ..good
-            },
+            RecordHeader { payload_bytes: u32::MAX, ..good },
+            RecordHeader { first: Sequence::MAX, ..good },
+            RecordHeader { first: Sequence(u64::MAX), ..good },
+            RecordHeader { first: Sequence(0), count: 0, ..good },
         ];
         for header in bad {
-            assert!(
-                RecordHeader::decode(&header.encode()).is_err(),
-                "{header:?}"
-            );
+            assert!(RecordHeader::decode(&header.encode()).is_err(), "{header:?}");
         }
         for (index, value) in [(0, 4), (0, 255), (1, 1), (3, 9)] {
             let mut bytes = good.encode();
             bytes[index] = value;
-            assert!(
-                RecordHeader::decode(&bytes).is_err(),
-                "byte {index} = {value}"
-            );
+            assert!(RecordHeader::decode(&bytes).is_err(), "byte {index} = {value}");
         }
     }
 

@@ -50,18 +50,8 @@ pub(crate) struct Batch {
 impl PageBuffer {
     /// An empty buffer of `capacity` bytes (a multiple of a page) for pages from `base` on.
     pub fn new(capacity: usize, base: u64, alignment: usize) -> Self {
-        let unit = if alignment <= SECTOR_BYTES {
-            SECTOR
-        } else {
-            PAGE
-        };
-        Self {
-            buffer: Buffer::zeroed(capacity),
-            base,
-            end: base,
-            dirty: base,
-            unit,
-        }
+        let unit = if alignment <= SECTOR_BYTES { SECTOR } else { PAGE };
+        Self { buffer: Buffer::zeroed(capacity), base, end: base, dirty: base, unit }
     }
 
     /// Offset in the file after the last byte.

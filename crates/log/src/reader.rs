@@ -198,15 +198,7 @@ impl Replay<'_, '_> {
             return Ok(true);
         }
         let numbers = &self.header.ancestors;
-        if numbers.iter().any(|number| {
-            sector_matches(
-                &Place {
-                    file: *number,
-                    ..place
-                },
-                sector,
-            )
-        }) {
+        if numbers.iter().any(|number| sector_matches(&Place { file: *number, ..place }, sector)) {
             return Ok(false);
         }
         let last = self.last;
@@ -265,9 +257,7 @@ impl Replay<'_, '_> {
 
     fn record(&mut self, record: &RecordHeader, end: u64) -> Result<()> {
         // Nothing but a bug of the writer fails these: the bytes passed two checksums.
-        let last = record
-            .last()
-            .filter(|last| *last >= self.last && record.first > self.last);
+        let last = record.last().filter(|last| *last >= self.last && record.first > self.last);
         let Some(last) = last else {
             return Err(self.corrupt(self.end, "sequences of records do not grow"));
         };

@@ -39,8 +39,7 @@ impl RecordAssembly {
 
     /// Bytes that the begun record still needs, where its header is known.
     pub fn left(&self) -> Option<usize> {
-        self.record
-            .map(|record| record.payload_bytes as usize - self.payload.len())
+        self.record.map(|record| record.payload_bytes as usize - self.payload.len())
     }
 
     /// The payload of the record that [`Self::feed`] gave out last.
@@ -66,11 +65,7 @@ impl RecordAssembly {
             }
             if self.is_idle() && *first == RecordKind::Skip as u8 {
                 let zero = body[1..].iter().all(|byte| *byte == 0);
-                return if zero {
-                    Ok((body.len(), Step::Skip))
-                } else {
-                    Err("a skip is followed")
-                };
+                return if zero { Ok((body.len(), Step::Skip)) } else { Err("a skip is followed") };
             }
             used = body.len().min(RECORD_HEADER_BYTES - self.header_bytes);
             self.header[self.header_bytes..][..used].copy_from_slice(&body[..used]);

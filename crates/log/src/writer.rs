@@ -55,11 +55,7 @@ pub struct LogSettings {
 
 impl Default for LogSettings {
     fn default() -> Self {
-        Self {
-            segment_bytes: 64 << 20,
-            growth_bytes: 16 << 20,
-            buffer_bytes: 512 << 10,
-        }
+        Self { segment_bytes: 64 << 20, growth_bytes: 16 << 20, buffer_bytes: 512 << 10 }
     }
 }
 
@@ -115,10 +111,7 @@ impl LogWriter {
     /// What the file reports; the file is then no log yet and can be used again for another try.
     pub fn create(file: Arc<File>, header: LogHeader, settings: LogSettings) -> Result<Self> {
         let ancestors = ancestors(&file, &header)?;
-        let header = LogHeader {
-            previous: ancestors.first().copied(),
-            ..header
-        };
+        let header = LogHeader { previous: ancestors.first().copied(), ..header };
         if ancestors.is_empty() && !file.is_empty()? {
             file.truncate(0)?;
         }
@@ -127,10 +120,7 @@ impl LogWriter {
         HeaderPage { header, ancestors }.encode(&file.place(0), &mut page);
         file.write(0, page).1?;
         file.sync()?;
-        let capacity = settings
-            .buffer_bytes
-            .max(PAGE_BYTES)
-            .next_multiple_of(PAGE_BYTES);
+        let capacity = settings.buffer_bytes.max(PAGE_BYTES).next_multiple_of(PAGE_BYTES);
         let base = header.base_sequence();
         let state = State {
             pages: PageBuffer::new(capacity, PAGE, file.alignment()),
@@ -150,13 +140,7 @@ impl LogWriter {
         };
         let growth_bytes = settings.growth_bytes.max(capacity as u64);
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        Ok(Self {
-            file,
-            header,
-            growth_bytes,
-            state,
-            changed,
-        })
+        Ok(Self { file, header, growth_bytes, state, changed })
     }
 
     /// Appends a record of sequences `first .. first + count` and returns what to commit. The
@@ -325,11 +309,7 @@ impl LogWriter {
             _ if left < PAGE_STREAM_BYTES => Some(stream_offset(left)),
             _ => None,
         };
-        let next = if starts_here {
-            0
-        } else {
-            u64::from(record.count)
-        };
+        let next = if starts_here { 0 } else { u64::from(record.count) };
         PageHeader {
             stream: self.header.stream,
             first_record: first_record.map(|offset| offset as u16),
@@ -393,9 +373,7 @@ impl LogWriter {
         if stop <= allocated {
             return allocated;
         }
-        (allocated + self.growth_bytes)
-            .max(stop)
-            .next_multiple_of(PAGE)
+        (allocated + self.growth_bytes).max(stop).next_multiple_of(PAGE)
     }
 
     /// As the syncing thread: makes durable all that was written.
@@ -449,9 +427,5 @@ fn ancestors(file: &File, header: &LogHeader) -> Result<Vec<FileNumber>> {
     let mut numbers = vec![previous];
     numbers.extend(old.ancestors);
     // A full list ends the line: the file is emptied and starts over.
-    Ok(if numbers.len() > ANCESTORS_MAX {
-        Vec::new()
-    } else {
-        numbers
-    })
+    Ok(if numbers.len() > ANCESTORS_MAX { Vec::new() } else { numbers })
 }

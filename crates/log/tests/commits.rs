@@ -38,11 +38,7 @@ fn records_of_many_threads_are_all_there_in_order_when_committed() {
                         let big = random.below(20) == 0;
                         let size = random.below(if big { 60_000 } else { 900 }) as usize;
                         let sync = random.below(4) == 0;
-                        let durability = if sync {
-                            Durability::Sync
-                        } else {
-                            Durability::Buffered
-                        };
+                        let durability = if sync { Durability::Sync } else { Durability::Buffered };
                         let sequence = put(writer, next, size, durability).unwrap();
                         assert!(writer.written_sequence().0 >= sequence);
                         if sync {
@@ -99,11 +95,7 @@ fn buffered_commits_do_not_wait_for_a_sync_under_way() {
         for _ in 0..50 {
             put(&writer, &next, 100, Durability::Buffered).unwrap();
         }
-        assert_eq!(
-            writer.durable_sequence(),
-            Sequence(0),
-            "the sync is still under way"
-        );
+        assert_eq!(writer.durable_sequence(), Sequence(0), "the sync is still under way");
         slow.join().unwrap().unwrap();
     });
     assert!(writer.durable_sequence() >= Sequence(1));
@@ -114,20 +106,13 @@ fn a_lone_thread_writes_once_and_syncs_once_for_a_commit() {
     let harness = Harness::new(Shape::SECTORS);
     let writer = harness.writer(header(1));
     let next = Mutex::new(1);
-    let count = || {
-        (
-            harness.trace.writes.load(SeqCst),
-            harness.trace.syncs.load(SeqCst),
-        )
-    };
+    let count = || (harness.trace.writes.load(SeqCst), harness.trace.syncs.load(SeqCst));
     let (writes, syncs) = count();
     for _ in 0..10 {
         put(&writer, &next, 1000, Durability::Buffered).unwrap();
     }
     assert_eq!(count(), (writes + 10, syncs));
-    let position = writer
-        .append(Sequence(11), 1, b"already written by the next commit")
-        .unwrap();
+    let position = writer.append(Sequence(11), 1, b"already written by the next commit").unwrap();
     let later = writer.append(Sequence(12), 1, b"later").unwrap();
     writer.commit(later, Durability::Sync).unwrap();
     writer.commit(position, Durability::Sync).unwrap();
@@ -150,25 +135,14 @@ fn latches(fail_write: u64, fail_sync: u64, what: &str) {
         }
     };
     assert_eq!(error.kind(), ErrorKind::Io);
-    assert!(
-        error
-            .to_string()
-            .contains(&format!("cannot {what} the test file")),
-        "{error}"
-    );
-    let seen = (
-        harness.trace.writes.load(SeqCst),
-        harness.trace.syncs.load(SeqCst),
-    );
+    assert!(error.to_string().contains(&format!("cannot {what} the test file")), "{error}");
+    let seen = (harness.trace.writes.load(SeqCst), harness.trace.syncs.load(SeqCst));
     for durability in [Durability::Sync, Durability::Buffered] {
         let later = put(&writer, &next, 700, durability).unwrap_err();
         assert_eq!(later.to_string(), error.to_string());
     }
     assert_eq!(writer.seal().unwrap_err().to_string(), error.to_string());
-    let after = (
-        harness.trace.writes.load(SeqCst),
-        harness.trace.syncs.load(SeqCst),
-    );
+    let after = (harness.trace.writes.load(SeqCst), harness.trace.syncs.load(SeqCst));
     assert_eq!(seen, after, "the device was asked again");
     assert_eq!(writer.durable_sequence(), Sequence(acknowledged));
     let (records, _) = replay_bytes(1, &apply(&harness.events())).unwrap();
@@ -216,21 +190,13 @@ fn a_failure_reaches_every_waiting_thread() {
 
 #[test]
 fn a_record_larger_than_both_buffers_fails_whole_when_a_write_in_it_fails() {
-    let settings = LogSettings {
-        buffer_bytes: 8192,
-        ..Shape::SECTORS.settings
-    };
-    let harness = Harness::new(Shape {
-        settings,
-        ..Shape::SECTORS
-    });
+    let settings = LogSettings { buffer_bytes: 8192, ..Shape::SECTORS.settings };
+    let harness = Harness::new(Shape { settings, ..Shape::SECTORS });
     let writer = harness.writer(header(1));
     let position = writer.append(Sequence(1), 1, &payload_of(1, 500)).unwrap();
     writer.commit(position, Durability::Sync).unwrap();
     harness.trace.fail_write.store(5, SeqCst);
-    let error = writer
-        .append(Sequence(2), 1, &payload_of(2, 100_000))
-        .unwrap_err();
+    let error = writer.append(Sequence(2), 1, &payload_of(2, 100_000)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert_eq!(writer.written_sequence(), Sequence(1));
     let (records, _) = harness.replay().unwrap();

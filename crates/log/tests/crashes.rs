@@ -56,28 +56,14 @@ fn run(harness: &Harness, header: LogHeader, number: u64, seed: u64, steps: usiz
         };
         writer.commit(position, durability).unwrap();
         let (events, records) = (harness.events().len(), appended.len());
-        acknowledged.push(Acknowledged {
-            events,
-            records,
-            durability,
-        });
+        acknowledged.push(Acknowledged { events, records, durability });
     }
     if random.below(3) == 0 {
         writer.seal().unwrap();
         let (events, records) = (harness.events().len(), appended.len());
-        acknowledged.push(Acknowledged {
-            events,
-            records,
-            durability: Durability::Sync,
-        });
+        acknowledged.push(Acknowledged { events, records, durability: Durability::Sync });
     }
-    History {
-        appended,
-        acknowledged,
-        created,
-        number,
-        events: harness.events(),
-    }
+    History { appended, acknowledged, created, number, events: harness.events() }
 }
 
 /// How many records must be there after the crash at `count` events.
@@ -85,43 +71,21 @@ fn required(history: &History, count: usize, power_lost: bool) -> usize {
     let counts = |ack: &&Acknowledged| {
         ack.events <= count && (!power_lost || ack.durability == Durability::Sync)
     };
-    history
-        .acknowledged
-        .iter()
-        .filter(counts)
-        .map(|ack| ack.records)
-        .max()
-        .unwrap_or(0)
+    history.acknowledged.iter().filter(counts).map(|ack| ack.records).max().unwrap_or(0)
 }
 
 fn check(history: &History, image: &[u8], required: usize, what: &str) -> ReplayEnd {
     let replayed = replay_bytes(history.number, image);
     let (records, summary) = replayed.unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert!(
-        records.len() >= required,
-        "{what}: {} of {required} records",
-        records.len()
-    );
-    assert!(
-        records.len() <= history.appended.len(),
-        "{what}: invented records"
-    );
-    assert!(
-        records == history.appended[..records.len()],
-        "{what}: not a prefix"
-    );
-    let last = records
-        .last()
-        .map(|(first, count, _)| first + u64::from(*count) - 1);
+    assert!(records.len() >= required, "{what}: {} of {required} records", records.len());
+    assert!(records.len() <= history.appended.len(), "{what}: invented records");
+    assert!(records == history.appended[..records.len()], "{what}: not a prefix");
+    let last = records.last().map(|(first, count, _)| first + u64::from(*count) - 1);
     let last = last.unwrap_or(summary.header.first_sequence.0 - 1);
     assert_eq!(summary.last_sequence.0, last, "{what}");
     assert!(summary.durable_sequence.0 <= last, "{what}");
     if summary.end == ReplayEnd::Sealed {
-        assert_eq!(
-            records.len(),
-            history.appended.len(),
-            "{what}: sealed but not complete"
-        );
+        assert_eq!(records.len(), history.appended.len(), "{what}: sealed but not complete");
     }
     summary.end
 }
@@ -131,12 +95,7 @@ fn crash_everywhere(history: &History, random: &mut Random, samples: usize) -> u
     let mut torn = 0;
     for count in history.created..=history.events.len() {
         let image = apply(&history.events[..count]);
-        check(
-            history,
-            &image,
-            required(history, count, false),
-            &format!("kill at {count}"),
-        );
+        check(history, &image, required(history, count, false), &format!("kill at {count}"));
         for sample in 0..samples {
             let image = power_cut(&history.events, count, random);
             let what = format!("power cut at {count}, sample {sample}");
@@ -155,10 +114,7 @@ fn a_crash_leaves_a_prefix_with_everything_acknowledged() {
             let history = run(&Harness::new(shape), header(1), 1, seed, 40);
             torn += crash_everywhere(&history, &mut Random::new(seed), 12);
         }
-        assert!(
-            torn > 100,
-            "only {torn} torn ends: the cuts do not test them"
-        );
+        assert!(torn > 100, "only {torn} torn ends: the cuts do not test them");
     }
 }
 
@@ -175,11 +131,7 @@ fn a_crash_of_a_recycled_log_replays_no_record_of_an_earlier_one() {
             let mut previous = None;
             for (number, steps) in [(1, 60), (2, 30), (7, 15)] {
                 let first_sequence = Sequence(1000 * number);
-                let header = LogHeader {
-                    stream: 2,
-                    previous,
-                    first_sequence,
-                };
+                let header = LogHeader { stream: 2, previous, first_sequence };
                 let history = run(&harness, header, number, seed + number, steps);
                 if number == 7 {
                     crash_everywhere(&history, &mut Random::new(seed), 6);
@@ -198,21 +150,12 @@ fn a_file_recycled_many_times_is_emptied_before_its_ancestors_are_forgotten() {
     let mut previous = None;
     let mut emptied = 0;
     for number in 1..100 {
-        let header = LogHeader {
-            stream: 0,
-            previous,
-            first_sequence: Sequence(number * 1000),
-        };
+        let header = LogHeader { stream: 0, previous, first_sequence: Sequence(number * 1000) };
         let steps = if number == 1 { 60 } else { 3 };
         let history = run(&harness, header, number, number, steps);
         let (_, summary) = harness.replay().unwrap();
         emptied += usize::from(summary.header.previous.is_none());
-        check(
-            &history,
-            &harness.bytes(),
-            0,
-            &format!("generation {number}"),
-        );
+        check(&history, &harness.bytes(), 0, &format!("generation {number}"));
         previous = Some(FileNumber(number));
         harness = harness.renumber(number + 1);
     }
@@ -225,16 +168,7 @@ fn a_file_that_was_no_log_is_emptied() {
     Random::new(4).fill(&mut junk);
     for previous in [None, Some(FileNumber(8))] {
         let harness = Harness::with_bytes(&junk).renumber(9);
-        let history = run(
-            &harness,
-            LogHeader {
-                previous,
-                ..header(5)
-            },
-            9,
-            3,
-            10,
-        );
+        let history = run(&harness, LogHeader { previous, ..header(5) }, 9, 3, 10);
         assert_eq!(harness.replay().unwrap().1.header.previous, None);
         check(&history, &harness.bytes(), 0, "after junk");
     }

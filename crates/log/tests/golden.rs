@@ -12,40 +12,23 @@ use support::{Harness, Shape, header, payload_of, replay_bytes};
 use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_log::{Durability, LogHeader, LogSettings, ReplayEnd};
 
-#[allow(
-    clippy::disallowed_methods,
-    reason = "golden files are not part of a store"
-)]
+#[allow(clippy::disallowed_methods, reason = "golden files are not part of a store")]
 fn compare(name: &str, bytes: &[u8]) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden")
-        .join(name);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("THERMOCLINE_BLESS").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, bytes).unwrap();
     }
     let golden = std::fs::read(&path).unwrap();
     let differs = golden.iter().zip(bytes).position(|(a, b)| a != b);
-    assert!(
-        differs.is_none() && golden.len() == bytes.len(),
-        "{name} differs at {differs:?}"
-    );
+    assert!(differs.is_none() && golden.len() == bytes.len(), "{name} differs at {differs:?}");
 }
 
 /// Two generations: sealed, then recycled and left open with the end in the middle of old pages.
 fn images() -> (Vec<u8>, Vec<u8>) {
-    let settings = LogSettings {
-        segment_bytes: 20_480,
-        ..Shape::SECTORS.settings
-    };
-    let harness = Harness::new(Shape {
-        settings,
-        ..Shape::SECTORS
-    });
-    let writer = harness.writer(LogHeader {
-        stream: 3,
-        ..header(1)
-    });
+    let settings = LogSettings { segment_bytes: 20_480, ..Shape::SECTORS.settings };
+    let harness = Harness::new(Shape { settings, ..Shape::SECTORS });
+    let writer = harness.writer(LogHeader { stream: 3, ..header(1) });
     for (first, count, size) in [(1, 1, 0), (2, 3, 100), (9, 1, 6000), (10, 1, 470)] {
         let payload = payload_of(first, size);
         let position = writer.append(Sequence(first), count, &payload).unwrap();
@@ -55,14 +38,8 @@ fn images() -> (Vec<u8>, Vec<u8>) {
     let sealed = harness.bytes();
     let harness = harness.renumber(2);
     let previous = Some(FileNumber(1));
-    let writer = harness.writer(LogHeader {
-        stream: 3,
-        previous,
-        ..header(20)
-    });
-    let position = writer
-        .append(Sequence(20), 1, &payload_of(20, 1500))
-        .unwrap();
+    let writer = harness.writer(LogHeader { stream: 3, previous, ..header(20) });
+    let position = writer.append(Sequence(20), 1, &payload_of(20, 1500)).unwrap();
     writer.commit(position, Durability::Sync).unwrap();
     (sealed, harness.bytes())
 }
@@ -76,15 +53,8 @@ fn the_format_is_the_one_of_the_golden_files() {
     let shape = |(first, count, bytes): &(u64, u32, Vec<u8>)| (*first, *count, bytes.len());
     let shapes: Vec<_> = records.iter().map(shape).collect();
     assert_eq!(shapes, [(1, 1, 0), (2, 3, 100), (9, 1, 6000), (10, 1, 470)]);
-    assert!(
-        records
-            .iter()
-            .all(|(first, _, bytes)| *bytes == payload_of(*first, bytes.len()))
-    );
-    assert_eq!(
-        (summary.end, summary.durable_sequence),
-        (ReplayEnd::Sealed, Sequence(10))
-    );
+    assert!(records.iter().all(|(first, _, bytes)| *bytes == payload_of(*first, bytes.len())));
+    assert_eq!((summary.end, summary.durable_sequence), (ReplayEnd::Sealed, Sequence(10)));
     assert_eq!((summary.header.stream, summary.header.previous), (3, None));
     let (records, summary) = replay_bytes(2, &recycled).unwrap();
     assert!(records == [(20, 1, payload_of(20, 1500))]);

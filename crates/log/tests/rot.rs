@@ -14,16 +14,11 @@ use thermocline_log::{Durability, LogHeader, ReplayEnd};
 fn small_log(seal: bool) -> (Vec<u8>, Records, usize) {
     let harness = Harness::new(Shape::SECTORS);
     let writer = harness.writer(header(1));
-    writer
-        .append(Sequence(1), 1, &payload_of(99, 14_000))
-        .unwrap();
+    writer.append(Sequence(1), 1, &payload_of(99, 14_000)).unwrap();
     writer.seal().unwrap();
     let harness = harness.renumber(2);
     let previous = Some(FileNumber(1));
-    let writer = harness.writer(LogHeader {
-        previous,
-        ..header(10)
-    });
+    let writer = harness.writer(LogHeader { previous, ..header(10) });
     let mut records = Vec::new();
     for (index, size) in [0, 100, 900, 3000, 5, 1800].into_iter().enumerate() {
         let first = 10 + index as u64;
@@ -35,11 +30,7 @@ fn small_log(seal: bool) -> (Vec<u8>, Records, usize) {
     if seal {
         writer.seal().unwrap();
     }
-    (
-        harness.bytes()[..32 << 10].to_vec(),
-        records,
-        writer.bytes() as usize,
-    )
+    (harness.bytes()[..32 << 10].to_vec(), records, writer.bytes() as usize)
 }
 
 #[test]
@@ -66,15 +57,8 @@ fn every_flipped_byte_is_reported_or_harmless() {
             }
         }
         // Without the mark of the end nothing tells where it was, so every byte counts.
-        let least = if seal {
-            end / 512 * 512 - 4096
-        } else {
-            image.len()
-        };
-        assert!(
-            reported >= least && (harmless > 0) == seal,
-            "{reported} {harmless}"
-        );
+        let least = if seal { end / 512 * 512 - 4096 } else { image.len() };
+        assert!(reported >= least && (harmless > 0) == seal, "{reported} {harmless}");
     }
 }
 
@@ -84,28 +68,17 @@ fn sectors_of_another_place_log_or_database_are_damage() {
     let sector = |at: usize| at * 512..at * 512 + 512;
     let mut swapped = image.clone();
     swapped.copy_within(sector(9), 10 * 512);
-    assert_eq!(
-        replay_bytes(2, &swapped).map(drop).unwrap_err().kind(),
-        ErrorKind::Corrupt
-    );
+    assert_eq!(replay_bytes(2, &swapped).map(drop).unwrap_err().kind(), ErrorKind::Corrupt);
     // The whole file under another number.
-    assert_eq!(
-        replay_bytes(3, &image).map(drop).unwrap_err().kind(),
-        ErrorKind::Corrupt
-    );
+    assert_eq!(replay_bytes(3, &image).map(drop).unwrap_err().kind(), ErrorKind::Corrupt);
     // A sector of a log with another number that is no ancestor.
     let other = Harness::with_bytes(&[]).renumber(5);
     let writer = other.writer(header(10));
-    let position = writer
-        .append(Sequence(10), 1, &payload_of(10, 5000))
-        .unwrap();
+    let position = writer.append(Sequence(10), 1, &payload_of(10, 5000)).unwrap();
     writer.commit(position, Durability::Sync).unwrap();
     let mut foreign = image.clone();
     foreign[sector(9)].copy_from_slice(&other.bytes()[sector(9)]);
-    assert_eq!(
-        replay_bytes(2, &foreign).map(drop).unwrap_err().kind(),
-        ErrorKind::Corrupt
-    );
+    assert_eq!(replay_bytes(2, &foreign).map(drop).unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
 #[test]
@@ -129,11 +102,7 @@ fn a_newer_version_is_refused_with_the_way_out() {
     use thermocline_foundation::{Place, checksum};
     let (mut image, ..) = small_log(true);
     image[8] = 2;
-    let place = Place {
-        database: support::DATABASE,
-        file: FileNumber(2),
-        offset: 0,
-    };
+    let place = Place { database: support::DATABASE, file: FileNumber(2), offset: 0 };
     let sum = checksum(&place, &image[..508]);
     image[508..512].copy_from_slice(&sum.to_le_bytes());
     let error = replay_bytes(2, &image).map(drop).unwrap_err();
@@ -147,11 +116,7 @@ fn seal_sectors(image: &mut [u8], end: usize) {
     let sectors = image.chunks_exact_mut(512).enumerate();
     for (index, sector) in sectors.take(end.div_ceil(512)).skip(8) {
         let offset = index as u64 * 512;
-        let place = Place {
-            database: support::DATABASE,
-            file: FileNumber(2),
-            offset,
-        };
+        let place = Place { database: support::DATABASE, file: FileNumber(2), offset };
         let sum = checksum(&place, &sector[..508]);
         sector[508..].copy_from_slice(&sum.to_le_bytes());
     }
@@ -165,15 +130,7 @@ fn wrong_bytes_under_good_checksums_are_damage() {
     assert!(replay_bytes(2, &same).unwrap().0 == records);
     // Of page 1: mark, stream, first record, number, page; then the second record's payload, where
     // only the record's own checksum can tell; then what page 2 says of its first record.
-    for at in [
-        4096,
-        4100,
-        4102,
-        4104,
-        4112,
-        4096 + 40 + 24 + 24 + 50,
-        8192 + 6,
-    ] {
+    for at in [4096, 4100, 4102, 4104, 4112, 4096 + 40 + 24 + 24 + 50, 8192 + 6] {
         let mut wrong = image.clone();
         wrong[at] ^= 1;
         seal_sectors(&mut wrong, end);

@@ -13,10 +13,7 @@ use thermocline_log::{Durability, LogSettings, PAYLOAD_BYTES_MAX, ReplayEnd};
 /// Sizes at and around the borders of sectors, pages and buffers.
 fn border_sizes() -> Vec<usize> {
     let borders = [0, 468, 484, 508, 4024, 4000, 8048, 8192, 16384, 65536];
-    let mut sizes: Vec<usize> = borders
-        .iter()
-        .flat_map(|at| at.max(&26) - 26..at + 27)
-        .collect();
+    let mut sizes: Vec<usize> = borders.iter().flat_map(|at| at.max(&26) - 26..at + 27).collect();
     sizes.extend([1 << 20, 3_000_001]);
     sizes
 }
@@ -54,10 +51,7 @@ fn a_record_in_pieces_is_the_record_whole() {
     writer.commit(position, Durability::Sync).unwrap();
     let (records, summary) = harness.replay().unwrap();
     assert_eq!(records, [(5, 3, b"warm over cold".to_vec())]);
-    assert_eq!(
-        (summary.end, summary.last_sequence),
-        (ReplayEnd::End, Sequence(7))
-    );
+    assert_eq!((summary.end, summary.last_sequence), (ReplayEnd::End, Sequence(7)));
 }
 
 #[test]
@@ -66,17 +60,11 @@ fn an_empty_log_has_a_header_and_no_records() {
     let writer = harness.writer(header(9));
     let (records, summary) = harness.replay().unwrap();
     assert!(records.is_empty());
-    assert_eq!(
-        (summary.end, summary.last_sequence),
-        (ReplayEnd::End, Sequence(8))
-    );
+    assert_eq!((summary.end, summary.last_sequence), (ReplayEnd::End, Sequence(8)));
     writer.seal().unwrap();
     writer.seal().unwrap();
     let (_, summary) = harness.replay().unwrap();
-    assert_eq!(
-        (summary.end, summary.header),
-        (ReplayEnd::Sealed, header(9))
-    );
+    assert_eq!((summary.end, summary.header), (ReplayEnd::Sealed, header(9)));
 }
 
 #[test]
@@ -102,18 +90,12 @@ fn appends_that_cannot_be_are_refused_and_leave_the_log_usable() {
 #[test]
 fn a_log_grows_beyond_its_reserved_space_in_steps() {
     let harness = Harness::new(Shape {
-        settings: LogSettings {
-            segment_bytes: 8192,
-            growth_bytes: 100_000,
-            buffer_bytes: 16384,
-        },
+        settings: LogSettings { segment_bytes: 8192, growth_bytes: 100_000, buffer_bytes: 16384 },
         ..Shape::SECTORS
     });
     let writer = harness.writer(header(1));
     assert_eq!(harness.file().len().unwrap(), 8192);
-    let position = writer
-        .append(Sequence(1), 1, &payload_of(1, 20_000))
-        .unwrap();
+    let position = writer.append(Sequence(1), 1, &payload_of(1, 20_000)).unwrap();
     writer.commit(position, Durability::Buffered).unwrap();
     let len = harness.file().len().unwrap();
     assert!(len >= 108_192 && len.is_multiple_of(4096), "{len}");

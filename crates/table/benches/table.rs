@@ -21,14 +21,7 @@ fn file() -> Arc<File> {
     let handle = driver.create("bench").expect("a new directory has room");
     handle.allocate(40 << 20).expect("memory is there");
     let (id, kind) = (DatabaseId([1; 16]), FileKind::Table { level: 0 });
-    Arc::new(File::new(
-        id,
-        FileNumber(1),
-        kind,
-        TierIndex(0),
-        driver,
-        handle,
-    ))
+    Arc::new(File::new(id, FileNumber(1), kind, TierIndex(0), driver, handle))
 }
 
 fn key(n: u64) -> [u8; 24] {
@@ -39,16 +32,11 @@ fn key(n: u64) -> [u8; 24] {
 }
 
 fn fill(file: Arc<File>, keys: &[[u8; 24]], value: &[u8], compression: Compression) {
-    let options = TableOptions {
-        compression,
-        ..TableOptions::default()
-    };
+    let options = TableOptions { compression, ..TableOptions::default() };
     let mut writer = TableWriter::new(file, options);
     for (n, key) in (0..).zip(keys) {
         let trailer = Trailer::new(Sequence(n), RecordKind::Put);
-        writer
-            .add(key, trailer, value)
-            .expect("memory does not fail");
+        writer.add(key, trailer, value).expect("memory does not fail");
     }
     writer.finish().expect("memory does not fail");
 }
@@ -57,14 +45,7 @@ fn table(value_bytes: usize, compression: Compression) -> Arc<TableReader> {
     let driver: Arc<dyn Driver> = Arc::new(MemoryDriver::new());
     let handle = driver.create("bench").expect("a new directory has room");
     let (id, kind) = (DatabaseId([1; 16]), FileKind::Table { level: 0 });
-    let file = Arc::new(File::new(
-        id,
-        FileNumber(1),
-        kind,
-        TierIndex(0),
-        driver,
-        handle,
-    ));
+    let file = Arc::new(File::new(id, FileNumber(1), kind, TierIndex(0), driver, handle));
     let keys: Vec<_> = (0..ENTRIES).map(key).collect();
     fill(Arc::clone(&file), &keys, &vec![7; value_bytes], compression);
     let cache = Arc::new(BlockCache::new(256 << 20));
@@ -104,22 +85,14 @@ fn get(c: &mut Criterion) {
         group.bench_function(format!("{value_bytes} B in cache"), |b| {
             b.iter(|| {
                 at = (at + 1) % keys.len();
-                black_box(
-                    table
-                        .get(&keys[at], Sequence::MAX)
-                        .expect("memory does not fail"),
-                )
+                black_box(table.get(&keys[at], Sequence::MAX).expect("memory does not fail"))
             });
         });
         let absent: Vec<_> = keys.iter().map(|key| [&key[..], b"x"].concat()).collect();
         group.bench_function(format!("{value_bytes} B absent"), |b| {
             b.iter(|| {
                 at = (at + 1) % absent.len();
-                black_box(
-                    table
-                        .get(&absent[at], Sequence::MAX)
-                        .expect("memory does not fail"),
-                )
+                black_box(table.get(&absent[at], Sequence::MAX).expect("memory does not fail"))
             });
         });
     }
@@ -131,20 +104,8 @@ fn walk(c: &mut Criterion) {
     group.throughput(Throughput::Elements(ENTRIES));
     for (name, value_bytes, mode) in [
         ("100 B in cache", 100, ReadAhead::default()),
-        (
-            "100 B streamed",
-            100,
-            ReadAhead::Stream {
-                window_bytes: 1 << 20,
-            },
-        ),
-        (
-            "1000 B streamed",
-            1000,
-            ReadAhead::Stream {
-                window_bytes: 1 << 20,
-            },
-        ),
+        ("100 B streamed", 100, ReadAhead::Stream { window_bytes: 1 << 20 }),
+        ("1000 B streamed", 1000, ReadAhead::Stream { window_bytes: 1 << 20 }),
     ] {
         let table = table(value_bytes, Compression::None);
         group.bench_function(name, |b| {

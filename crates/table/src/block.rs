@@ -82,19 +82,9 @@ impl Block {
         let tail = tail.and_then(|bytes| bytes.checked_add(usize::from(bucket_count)));
         let entries_end = tail.and_then(|tail| body.checked_sub(tail)).ok_or(SHAPE)?;
         let end = u32::try_from(entries_end).map_err(|_| SHAPE)?;
-        let block = Self {
-            bytes,
-            offset,
-            entries_end: end,
-            restart_count,
-            bucket_count,
-        };
+        let block = Self { bytes, offset, entries_end: end, restart_count, bucket_count };
         if block.restart_count == 0 {
-            return if entries_end == 0 {
-                Ok(block)
-            } else {
-                Err(SHAPE)
-            };
+            return if entries_end == 0 { Ok(block) } else { Err(SHAPE) };
         }
         let mut least = 0;
         for index in 0..block.restart_count as usize {
@@ -109,13 +99,7 @@ impl Block {
 
     /// A filter partition, which has no entries; only its bytes are looked at.
     pub(crate) fn of_filter(bytes: Bytes, offset: u64) -> Self {
-        Self {
-            bytes,
-            offset,
-            entries_end: 0,
-            restart_count: 0,
-            bucket_count: 0,
-        }
+        Self { bytes, offset, entries_end: 0, restart_count: 0, bucket_count: 0 }
     }
 
     /// Where the block lies in its file, in bytes.
@@ -160,12 +144,9 @@ impl Block {
         let (shared, unshared, value_len, head_len) = match *head {
             [a, b, c, ..] if (a | b | c) < 0x80 => (a as usize, b as usize, c as usize, 3),
             // Values of 128 bytes to 16 KiB, the usual case.
-            [a, b, c, d, ..] if (a | b | d) < 0x80 => (
-                a as usize,
-                b as usize,
-                (c & 0x7f) as usize | (d as usize) << 7,
-                4,
-            ),
+            [a, b, c, d, ..] if (a | b | d) < 0x80 => {
+                (a as usize, b as usize, (c & 0x7f) as usize | (d as usize) << 7, 4)
+            }
             _ => long_head(head)?,
         };
         let key_at = at + head_len;
@@ -175,15 +156,9 @@ impl Block {
         if value_end > bytes.len() {
             return Err(CUT);
         }
-        let word = bytes[key_end..value_at]
-            .first_chunk()
-            .map_or(0, |word| u64::from_le_bytes(*word));
-        Ok(Entry {
-            shared,
-            key: key_at..key_end,
-            word,
-            value: value_at..value_end,
-        })
+        let word =
+            bytes[key_end..value_at].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        Ok(Entry { shared, key: key_at..key_end, word, value: value_at..value_end })
     }
 
     /// How many restarts begin with an entry before `(key, word)`.
@@ -294,38 +269,21 @@ impl Block {
                 return Ok(Lookup::Absent);
             }
         }
-        Ok(if same_key {
-            Lookup::NextBlock
-        } else {
-            Lookup::Absent
-        })
+        Ok(if same_key { Lookup::NextBlock } else { Lookup::Absent })
     }
 
     fn found(&self, entry: &Entry) -> Result<Lookup, Broken> {
         let trailer = Trailer::decode(entry.word).ok_or("an entry's kind is unknown")?;
-        Ok(Lookup::Found(
-            trailer,
-            self.bytes.slice(entry.value.clone()),
-        ))
+        Ok(Lookup::Found(trailer, self.bytes.slice(entry.value.clone())))
     }
 }
 
 #[cold]
 fn long_head(head: &[u8]) -> Result<(usize, usize, usize, usize), Broken> {
     let mut decoder = thermocline_foundation::coding::Decoder::new(head);
-    let mut next = || {
-        decoder
-            .varint_u32()
-            .map(|len| len as usize)
-            .map_err(|_| CUT)
-    };
+    let mut next = || decoder.varint_u32().map(|len| len as usize).map_err(|_| CUT);
     let (shared, unshared, value_len) = (next()?, next()?, next()?);
-    Ok((
-        shared,
-        unshared,
-        value_len,
-        head.len() - decoder.rest().len(),
-    ))
+    Ok((shared, unshared, value_len, head.len() - decoder.rest().len()))
 }
 
 /// A place in a block: one entry with its whole key, or none.
@@ -345,15 +303,7 @@ pub(crate) struct Cursor {
 impl Cursor {
     /// At no entry of `block`.
     pub fn new(block: Block) -> Self {
-        Self {
-            block,
-            at: 0,
-            next: 0,
-            valid: false,
-            key: Vec::new(),
-            word: 0,
-            value: 0..0,
-        }
+        Self { block, at: 0, next: 0, valid: false, key: Vec::new(), word: 0, value: 0..0 }
     }
 
     /// Moves to another block, at no entry, keeping the memory of the key.
@@ -461,11 +411,7 @@ impl Cursor {
     fn restart_at(&mut self, index: usize) {
         self.key.clear();
         let some = index < self.block.restart_count();
-        self.next = if some {
-            self.block.restart(index)
-        } else {
-            self.block.entries_end()
-        };
+        self.next = if some { self.block.restart(index) } else { self.block.entries_end() };
     }
 
     /// From a restart to the last entry before `target`.

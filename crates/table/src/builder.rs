@@ -49,11 +49,7 @@ impl BlockBuilder {
 
     /// Bytes of the block if it were finished now.
     pub fn raw_bytes(&self) -> usize {
-        let buckets = if self.restarts.len() > 1 {
-            bucket_count(self.hashes.len())
-        } else {
-            0
-        };
+        let buckets = if self.restarts.len() > 1 { bucket_count(self.hashes.len()) } else { 0 };
         self.bytes.len() + 4 * self.restarts.len() + buckets + COUNT_BYTES
     }
 
@@ -81,8 +77,7 @@ impl BlockBuilder {
         self.since_restart += 1;
         let unshared = key.len() - shared;
         if (shared | unshared | value_len) < 0x80 {
-            self.bytes
-                .extend_from_slice(&[shared as u8, unshared as u8, value_len as u8]);
+            self.bytes.extend_from_slice(&[shared as u8, unshared as u8, value_len as u8]);
         } else {
             put_varint(&mut self.bytes, shared as u64);
             put_varint(&mut self.bytes, unshared as u64);
@@ -112,11 +107,7 @@ impl BlockBuilder {
         }
         let restarts = self.restarts.len();
         let worth = self.hashed && restarts > 1 && restarts <= HASHED_RESTARTS_MAX;
-        let buckets = if worth {
-            bucket_count(self.hashes.len())
-        } else {
-            0
-        };
+        let buckets = if worth { bucket_count(self.hashes.len()) } else { 0 };
         if buckets > 0 {
             let start = self.bytes.len();
             self.bytes.resize(start + buckets, EMPTY);
@@ -124,17 +115,12 @@ impl BlockBuilder {
                 let at = start + ((u64::from(hash) * buckets as u64) >> 32) as usize;
                 let restart = restart as u8;
                 let bucket = self.bytes[at];
-                self.bytes[at] = if bucket == EMPTY || bucket == restart {
-                    restart
-                } else {
-                    COLLISION
-                };
+                self.bytes[at] =
+                    if bucket == EMPTY || bucket == restart { restart } else { COLLISION };
             }
         }
-        self.bytes
-            .extend_from_slice(&(restarts as u32).to_le_bytes());
-        self.bytes
-            .extend_from_slice(&(buckets as u16).to_le_bytes());
+        self.bytes.extend_from_slice(&(restarts as u32).to_le_bytes());
+        self.bytes.extend_from_slice(&(buckets as u16).to_le_bytes());
         &self.bytes
     }
 
@@ -154,25 +140,11 @@ pub(crate) const SINGLE_ENTRY_TAIL: [u8; 10] = [0, 0, 0, 0, 1, 0, 0, 0, 0, 0];
 /// Four buckets for three keys; none for more keys than 16 bits can count.
 fn bucket_count(keys: usize) -> usize {
     let buckets = keys * 4 / 3;
-    if buckets > usize::from(u16::MAX) {
-        0
-    } else {
-        buckets
-    }
+    if buckets > usize::from(u16::MAX) { 0 } else { buckets }
 }
 
 #[inline]
 fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
-    let words = a
-        .chunks_exact(8)
-        .zip(b.chunks_exact(8))
-        .take_while(|(a, b)| a == b)
-        .count()
-        * 8;
-    words
-        + a[words..]
-            .iter()
-            .zip(&b[words..])
-            .take_while(|(a, b)| a == b)
-            .count()
+    let words = a.chunks_exact(8).zip(b.chunks_exact(8)).take_while(|(a, b)| a == b).count() * 8;
+    words + a[words..].iter().zip(&b[words..]).take_while(|(a, b)| a == b).count()
 }

@@ -47,11 +47,7 @@ impl Compressor {
             Compression::Zstd { level } => zstd::bulk::Compressor::new(level).ok(),
             _ => None,
         };
-        Self {
-            compression,
-            zstd,
-            out: Vec::new(),
-        }
+        Self { compression, zstd, out: Vec::new() }
     }
 
     /// The trailer byte and the bytes to store for `raw`; `raw` itself where compression does not
@@ -96,17 +92,11 @@ pub(crate) fn decompress(kind: u8, stored: &[u8], raw_len: usize) -> Result<Vec<
             if slot.is_none() {
                 *slot = Unzstd::new().ok();
             }
-            slot.as_mut()?
-                .decompress_to_buffer(stored, &mut raw[..])
-                .ok()
+            slot.as_mut()?.decompress_to_buffer(stored, &mut raw[..]).ok()
         }),
         _ => return Err("a block's compression is unknown"),
     };
-    if len == Some(raw_len) {
-        Ok(raw)
-    } else {
-        Err("a block does not decompress")
-    }
+    if len == Some(raw_len) { Ok(raw) } else { Err("a block does not decompress") }
 }
 
 #[cfg(test)]

@@ -83,9 +83,7 @@ mod tests {
         let filter = build(&(0..keys).map(hash).collect::<Vec<_>>(), 10);
         assert_eq!(filter.len(), 4160);
         assert!((0..keys).all(|n| may_contain(&filter, hash(n))));
-        let passed = (keys..keys + probes)
-            .filter(|&n| may_contain(&filter, hash(n)))
-            .count();
+        let passed = (keys..keys + probes).filter(|&n| may_contain(&filter, hash(n))).count();
         let rate = passed as f64 / probes as f64;
         assert!(rate < 0.011, "false-positive rate {rate}");
         assert!(rate > 0.004, "suspiciously good: {rate}");

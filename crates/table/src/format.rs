@@ -65,10 +65,7 @@ impl BlockAddress {
 
     /// Reads what [`BlockAddress::put`] wrote.
     pub(crate) fn take(decoder: &mut Decoder<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            offset: decoder.varint()?,
-            len: decoder.varint_u32()?,
-        })
+        Ok(Self { offset: decoder.varint()?, len: decoder.varint_u32()? })
     }
 
     /// The first byte behind the block.
@@ -94,11 +91,7 @@ impl BlockAddress {
 pub(crate) fn place_block(position: u64, len: u64, align_pages: bool) -> u64 {
     let in_page = position % PAGE;
     let touched = (in_page + len).div_ceil(PAGE);
-    if align_pages && touched > len.div_ceil(PAGE) {
-        position + (PAGE - in_page)
-    } else {
-        position
-    }
+    if align_pages && touched > len.div_ceil(PAGE) { position + (PAGE - in_page) } else { position }
 }
 
 /// What the last page says.
@@ -161,21 +154,9 @@ impl Footer {
         let version = decoder.u32()?;
         decoder.u32()?;
         let data_end = decoder.u64()?;
-        let mut address = || {
-            Ok(BlockAddress {
-                offset: decoder.u64()?,
-                len: decoder.u32()?,
-            })
-        };
+        let mut address = || Ok(BlockAddress { offset: decoder.u64()?, len: decoder.u32()? });
         let (properties, top_index) = (address()?, address()?);
-        Ok((
-            version,
-            Self {
-                data_end,
-                properties,
-                top_index,
-            },
-        ))
+        Ok((version, Self { data_end, properties, top_index }))
     }
 }
 
@@ -204,20 +185,9 @@ mod tests {
 
     #[test]
     fn a_newer_footer_is_told_from_a_damaged_one() {
-        let place = Place {
-            database: DatabaseId([1; 16]),
-            file: FileNumber(2),
-            offset: 8192,
-        };
-        let address = BlockAddress {
-            offset: 0,
-            len: 100,
-        };
-        let footer = Footer {
-            data_end: 10,
-            properties: address,
-            top_index: address,
-        };
+        let place = Place { database: DatabaseId([1; 16]), file: FileNumber(2), offset: 8192 };
+        let address = BlockAddress { offset: 0, len: 100 };
+        let footer = Footer { data_end: 10, properties: address, top_index: address };
         let mut page = footer.encode(&place);
         let what = || "it".to_owned();
         assert_eq!(Footer::decode(&page, &place, &what).unwrap(), footer);

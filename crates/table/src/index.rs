@@ -115,11 +115,7 @@ impl IndexBuilder {
         self.hashes.clear();
         self.hashes_before = 0;
         self.pending_bytes += index.len() + filter.len();
-        self.partitions.push(Partition {
-            separator,
-            index,
-            filter,
-        });
+        self.partitions.push(Partition { separator, index, filter });
     }
 }
 
@@ -136,11 +132,7 @@ pub(crate) fn separator(last: &[u8], word: u64, next: Option<&[u8]>) -> Separato
     if common < last.len() {
         // The first byte that can grow and still stay below `next`.
         let room = |at: usize| {
-            if at == common {
-                last[at] + 1 < next[at]
-            } else {
-                last[at] < 0xff
-            }
+            if at == common { last[at] + 1 < next[at] } else { last[at] < 0xff }
         };
         if let Some(at) = (common..last.len()).find(|&at| room(at)) {
             let mut short = last[..=at].to_vec();
@@ -188,10 +180,7 @@ mod tests {
         ];
         for pair in keys.windows(2) {
             let (key, word) = separator(pair[0], 7, Some(pair[1]));
-            assert!(
-                pair[0] <= &key[..] && &key[..] < pair[1],
-                "{pair:?} {key:?}"
-            );
+            assert!(pair[0] <= &key[..] && &key[..] < pair[1], "{pair:?} {key:?}");
             assert!(key.len() <= pair[0].len() && word == 0);
         }
         assert_eq!(separator(b"warm water", 7, Some(b"wet")).0, b"wb");

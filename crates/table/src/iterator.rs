@@ -124,10 +124,7 @@ impl TableIterator {
     /// To the next entry; past the last the iterator is no longer valid. At no entry it does
     /// nothing.
     #[inline]
-    #[allow(
-        clippy::should_implement_trait,
-        reason = "a cursor lends its entry; it is no Iterator"
-    )]
+    #[allow(clippy::should_implement_trait, reason = "a cursor lends its entry; it is no Iterator")]
     pub fn next(&mut self) -> Result<()> {
         if !self.valid {
             return self.failure.clone().map_or(Ok(()), Err);
@@ -187,11 +184,7 @@ impl TableIterator {
         let moved = self.data.seek(key, word);
         self.check_data(moved)?;
         // The separator may lie behind the block's last entry.
-        if self.data.valid() {
-            Ok(())
-        } else {
-            self.next_block()
-        }
+        if self.data.valid() { Ok(()) } else { self.next_block() }
     }
 
     fn last(&mut self) -> Result<()> {
@@ -267,18 +260,12 @@ impl TableIterator {
             Direction::Backward => self.data.seek_last(),
         };
         self.check_data(moved)?;
-        if self.data.valid() {
-            Ok(())
-        } else {
-            Err(self.broken_data("a data block is empty"))
-        }
+        if self.data.valid() { Ok(()) } else { Err(self.broken_data("a data block is empty")) }
     }
 
     fn load_partition(&mut self) -> Result<()> {
         let (address, _) = self.table.partition(self.top.value())?;
-        let block = self
-            .table
-            .index_block(address, !self.read_ahead.streams())?;
+        let block = self.table.index_block(address, !self.read_ahead.streams())?;
         self.index.set_block(block);
         Ok(())
     }
@@ -302,11 +289,7 @@ impl TableIterator {
         let shared = open_shared(file, address, &stored)?;
         // A plain block is a slice of a whole window, which the cache must not keep alive.
         let plain = shared.as_ptr() == stored.as_ptr();
-        let bytes = if plain {
-            Bytes::copy_from_slice(&shared)
-        } else {
-            shared
-        };
+        let bytes = if plain { Bytes::copy_from_slice(&shared) } else { shared };
         let block = parse(file, address, bytes)?;
         table.cache().insert(number, address.offset, block.clone());
         self.data.set_block(block);

@@ -54,11 +54,7 @@ impl Trailer {
 
     /// What the entry says.
     pub fn kind(self) -> RecordKind {
-        if self.0 & 0xff == 0 {
-            RecordKind::Delete
-        } else {
-            RecordKind::Put
-        }
+        if self.0 & 0xff == 0 { RecordKind::Delete } else { RecordKind::Put }
     }
 }
 
@@ -90,10 +86,7 @@ mod tests {
         assert_eq!(compare(b"a", at(1), b"b", at(9)), Ordering::Less);
         assert_eq!(compare(b"", at(1), b"", at(1)), Ordering::Equal);
         let delete = Trailer::new(Sequence(7), RecordKind::Delete);
-        assert_eq!(
-            (delete.kind(), delete.sequence()),
-            (RecordKind::Delete, Sequence(7))
-        );
+        assert_eq!((delete.kind(), delete.sequence()), (RecordKind::Delete, Sequence(7)));
         assert_eq!(compare(b"a", at(7), b"a", delete), Ordering::Less);
         assert_eq!(Trailer::decode(7 << 8 | 2), None);
         assert_eq!(Trailer::decode(delete.word()), Some(delete));

@@ -88,15 +88,7 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub fn new(file: Arc<File>, data_end: u64, mode: ReadAhead) -> Self {
-        Self {
-            file,
-            mode,
-            data_end,
-            window: None,
-            pending: None,
-            last: None,
-            next_bytes: 0,
-        }
+        Self { file, mode, data_end, window: None, pending: None, last: None, next_bytes: 0 }
     }
 
     /// The cache is neither asked nor filled.
@@ -111,15 +103,9 @@ impl Reader {
 
     /// The stored bytes of the block at `address`.
     pub fn block(&mut self, address: BlockAddress, direction: Direction) -> Result<Bytes> {
-        let run = self
-            .last
-            .is_some_and(|last| adjoins(last, address, direction));
+        let run = self.last.is_some_and(|last| adjoins(last, address, direction));
         self.last = Some(address);
-        if let Some(bytes) = self
-            .window
-            .as_ref()
-            .and_then(|window| window.block(address))
-        {
+        if let Some(bytes) = self.window.as_ref().and_then(|window| window.block(address)) {
             self.read_on(address, direction);
             return Ok(bytes);
         }
@@ -130,10 +116,7 @@ impl Reader {
         let bytes = self.size(run);
         let (start, end) = self.range(address, bytes, direction);
         let buffer = self.file.read(start, (end - start) as usize)?;
-        let window = Window {
-            start,
-            bytes: Bytes::from_owner(buffer),
-        };
+        let window = Window { start, bytes: Bytes::from_owner(buffer) };
         let block = window.block(address);
         self.window = Some(window);
         self.read_on(address, direction);
@@ -173,10 +156,7 @@ impl Reader {
     fn range(&self, address: BlockAddress, bytes: u64, direction: Direction) -> (u64, u64) {
         match direction {
             Direction::Forward => {
-                let end = address
-                    .end()
-                    .max(address.offset + bytes)
-                    .next_multiple_of(PAGE);
+                let end = address.end().max(address.offset + bytes).next_multiple_of(PAGE);
                 (address.offset, end.min(self.data_end.max(address.end())))
             }
             Direction::Backward => {
@@ -203,13 +183,8 @@ impl Reader {
             // A jump: the read under way is of no use, nor is its error.
             return Ok(None);
         }
-        let window = Window {
-            start,
-            bytes: Bytes::from_owner(pending.wait()?),
-        };
-        let block = window
-            .block(address)
-            .or_else(|| across(&before, &window, address));
+        let window = Window { start, bytes: Bytes::from_owner(pending.wait()?) };
+        let block = window.block(address).or_else(|| across(&before, &window, address));
         self.window = Some(window);
         Ok(block)
     }

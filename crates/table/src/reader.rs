@@ -69,19 +69,8 @@ impl TableReader {
         let footer = Footer::decode(page, &file.place(at), &|| file.describe())?;
         let properties = Properties::decode(&tail.block(&file, footer.properties)?)
             .map_err(|error| Error::corrupt(file.describe(), footer.properties.offset, error))?;
-        let top = parse(
-            &file,
-            footer.top_index,
-            tail.block(&file, footer.top_index)?,
-        )?;
-        Ok(Self {
-            file,
-            cache,
-            footer,
-            file_bytes,
-            properties,
-            top,
-        })
+        let top = parse(&file, footer.top_index, tail.block(&file, footer.top_index)?)?;
+        Ok(Self { file, cache, footer, file_bytes, properties, top })
     }
 
     /// The newest entry of `key` at or below `snapshot`, tombstones included. The value shares the
@@ -116,16 +105,13 @@ impl TableReader {
     pub fn fetch(&self, address: BlockAddress, buffer: Buffer) -> Result<Block> {
         let bytes = open_buffer(&self.file, address, buffer)?;
         let block = parse(&self.file, address, bytes)?;
-        self.cache
-            .insert(self.file.number(), address.offset, block.clone());
+        self.cache.insert(self.file.number(), address.offset, block.clone());
         Ok(block)
     }
 
     /// Looks `key` up in a block of this table.
     pub fn get_in(&self, block: &Block, key: &[u8], snapshot: Sequence) -> Result<Lookup> {
-        block
-            .find(key, seek_word(snapshot))
-            .map_err(|why| self.broken(block, why))
+        block.find(key, seek_word(snapshot)).map_err(|why| self.broken(block, why))
     }
 
     /// An iterator, at no entry yet.
@@ -176,10 +162,7 @@ impl TableReader {
 
     /// The one data block that can hold the newest version of `key` at or below `word`.
     fn locate(&self, key: &[u8], word: u64, hash: u64) -> Result<Probe> {
-        let entry = self
-            .top
-            .index_value(key, word)
-            .map_err(|why| self.broken(&self.top, why))?;
+        let entry = self.top.index_value(key, word).map_err(|why| self.broken(&self.top, why))?;
         let Some(entry) = entry else {
             return Ok(Probe::Absent);
         };
@@ -191,16 +174,12 @@ impl TableReader {
             }
         }
         let index = self.index_block(index, true)?;
-        let entry = index
-            .index_value(key, word)
-            .map_err(|why| self.broken(&index, why))?;
+        let entry = index.index_value(key, word).map_err(|why| self.broken(&index, why))?;
         let Some(entry) = entry else {
             return Ok(Probe::Absent);
         };
         let address = self.data_block_address(&index, entry)?;
-        let cached = self
-            .cache
-            .get(self.file.number(), address.offset, BlockClass::Data);
+        let cached = self.cache.get(self.file.number(), address.offset, BlockClass::Data);
         Ok(cached.map_or(Probe::Fetch(address), Probe::Cached))
     }
 
@@ -214,9 +193,7 @@ impl TableReader {
             }
             Ok((index, filter))
         };
-        partition_addresses(entry)
-            .and_then(check)
-            .map_err(|why| self.broken(&self.top, why))
+        partition_addresses(entry).and_then(check).map_err(|why| self.broken(&self.top, why))
     }
 
     /// The data block of an entry of the index partition `index`.

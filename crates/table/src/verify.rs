@@ -42,18 +42,11 @@ pub(crate) fn verify(table: &TableReader, progress: &mut dyn FnMut(u64)) -> Resu
     let mut metadata = Vec::new();
     while top.valid() {
         let (index, filter) = table.partition(top.value())?;
-        metadata.extend(
-            [filter, index]
-                .into_iter()
-                .filter(|address| address.len > 0),
-        );
+        metadata.extend([filter, index].into_iter().filter(|address| address.len > 0));
         walk.partition(index, filter, (top.key(), top.word()))?;
         walk.moved(table.top(), top.step())?;
     }
-    walk.cover_apart(BlockAddress {
-        offset: table.footer().data_end,
-        len: 0,
-    })?;
+    walk.cover_apart(BlockAddress { offset: table.footer().data_end, len: 0 })?;
     for address in metadata {
         walk.cover_apart(address)?;
     }
@@ -73,22 +66,10 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(table: &'a TableReader, progress: &'a mut dyn FnMut(u64)) -> Self {
-        let mode = ReadAhead::Stream {
-            window_bytes: 1 << 20,
-        };
+        let mode = ReadAhead::Stream { window_bytes: 1 << 20 };
         let reader = Reader::new(Arc::clone(table.file()), table.footer().data_end, mode);
-        let seen = Properties {
-            smallest_sequence: Sequence::MAX,
-            ..Properties::default()
-        };
-        Self {
-            table,
-            progress,
-            reader,
-            covered: 0,
-            seen,
-            last: None,
-        }
+        let seen = Properties { smallest_sequence: Sequence::MAX, ..Properties::default() };
+        Self { table, progress, reader, covered: 0, seen, last: None }
     }
 
     fn corrupt(&self, offset: u64, why: impl std::fmt::Display) -> Error {
@@ -171,10 +152,7 @@ impl<'a> Walk<'a> {
         let file = self.table.file();
         // The padding before the block comes with the block, in one window.
         let gap = self.gap(address.offset)?;
-        let with_gap = BlockAddress {
-            offset: self.covered,
-            len: gap + address.len,
-        };
+        let with_gap = BlockAddress { offset: self.covered, len: gap + address.len };
         let stored = self.reader.block(with_gap, Direction::Forward)?;
         self.cover(address, &stored[..gap as usize])?;
         let stored = stored.slice(gap as usize..);
@@ -249,11 +227,7 @@ impl<'a> Walk<'a> {
 
     /// Properties, top index and footer, and the comparison of counts.
     fn end(mut self) -> Result<VerifySummary> {
-        let Footer {
-            properties,
-            top_index,
-            ..
-        } = *self.table.footer();
+        let Footer { properties, top_index, .. } = *self.table.footer();
         for address in [properties, top_index] {
             read_block(self.table.file(), address)?;
             self.cover_apart(address)?;
@@ -262,10 +236,7 @@ impl<'a> Walk<'a> {
         let page = self.table.file().read(footer_at, PAGE as usize)?;
         let file = self.table.file();
         Footer::decode(&page, &file.place(footer_at), &|| file.describe())?;
-        self.cover_apart(BlockAddress {
-            offset: footer_at,
-            len: PAGE as u32,
-        })?;
+        self.cover_apart(BlockAddress { offset: footer_at, len: PAGE as u32 })?;
         if self.seen.entries == 0 {
             self.seen.smallest_sequence = Sequence::ZERO;
         }

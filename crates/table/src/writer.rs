@@ -110,12 +110,7 @@ pub struct TableWriter {
 
 impl std::fmt::Debug for TableWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "TableWriter({}, {} entries)",
-            self.sink.file.describe(),
-            self.entries()
-        )
+        write!(f, "TableWriter({}, {} entries)", self.sink.file.describe(), self.entries())
     }
 }
 
@@ -189,11 +184,7 @@ impl TableWriter {
         let top_index = self.write_block(PLAIN, top_index.len(), &[&top_index])?;
         self.sink.pad_to_page()?;
         let place = self.sink.place();
-        let footer = Footer {
-            data_end,
-            properties,
-            top_index,
-        };
+        let footer = Footer { data_end, properties, top_index };
         self.sink.write(&footer.encode(&place))?;
         self.sink.flush()?;
         self.sink.file.sync()?;
@@ -265,10 +256,7 @@ impl TableWriter {
     }
 
     fn data_block_written(&mut self, address: BlockAddress, padding: u64) {
-        debug_assert!(
-            self.pending.is_none(),
-            "a block was written before the last was indexed"
-        );
+        debug_assert!(self.pending.is_none(), "a block was written before the last was indexed");
         self.pending = Some(address);
         self.properties.data_blocks += 1;
         self.properties.padding_bytes += padding;
@@ -305,9 +293,7 @@ impl TableWriter {
 
     fn write_block(&mut self, kind: u8, raw_len: usize, parts: &[&[u8]]) -> Result<BlockAddress> {
         let align = self.options.align_pages;
-        self.sink
-            .write_block(kind, raw_len, parts, align)
-            .map(|(address, _)| address)
+        self.sink.write_block(kind, raw_len, parts, align).map(|(address, _)| address)
     }
 
     fn count(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) {
@@ -361,12 +347,7 @@ struct Sink {
 
 impl Sink {
     fn new(file: Arc<File>) -> Self {
-        Self {
-            file,
-            chunk: Buffer::zeroed(CHUNK_BYTES),
-            filled: 0,
-            position: 0,
-        }
+        Self { file, chunk: Buffer::zeroed(CHUNK_BYTES), filled: 0, position: 0 }
     }
 
     fn place(&self) -> Place {
@@ -395,11 +376,7 @@ impl Sink {
     fn advance(&mut self, len: usize) -> Result<()> {
         self.filled += len;
         self.position += len as u64;
-        if self.filled == CHUNK_BYTES {
-            self.flush()
-        } else {
-            Ok(())
-        }
+        if self.filled == CHUNK_BYTES { self.flush() } else { Ok(()) }
     }
 
     /// Writes the chunk, which ends at a page.
@@ -449,12 +426,6 @@ impl Sink {
             self.write(part)?;
         }
         self.write(&trailer)?;
-        Ok((
-            BlockAddress {
-                offset,
-                len: len as u32,
-            },
-            padding,
-        ))
+        Ok((BlockAddress { offset, len: len as u32 }, padding))
     }
 }

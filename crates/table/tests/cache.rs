@@ -17,22 +17,14 @@ fn table(
     capacity_bytes: u64,
 ) -> (Arc<TableReader>, Arc<BlockCache>) {
     let file = driver.file();
-    let options = TableOptions {
-        compression: Compression::None,
-        ..TableOptions::default()
-    };
+    let options = TableOptions { compression: Compression::None, ..TableOptions::default() };
     let mut writer = TableWriter::new(Arc::clone(&file), options);
     for n in 0..entries {
-        writer
-            .add(format!("user{n:020}").as_bytes(), put(n), &[n as u8; 1000])
-            .unwrap();
+        writer.add(format!("user{n:020}").as_bytes(), put(n), &[n as u8; 1000]).unwrap();
     }
     writer.finish().unwrap();
     let cache = Arc::new(BlockCache::new(capacity_bytes));
-    (
-        Arc::new(TableReader::open(file, Arc::clone(&cache)).unwrap()),
-        cache,
-    )
+    (Arc::new(TableReader::open(file, Arc::clone(&cache)).unwrap()), cache)
 }
 
 #[test]
@@ -50,10 +42,7 @@ fn a_lookup_reads_one_block_where_partitions_are_cached_and_none_where_it_is() {
     assert_eq!(reads(&key(20)), (1, true));
     assert_eq!(reads(&format!("{}x", key(0))), (0, false));
     let count = |class| cache.counts(class);
-    assert_eq!(
-        count(BlockClass::Filter),
-        CacheCounts { hits: 3, misses: 1 }
-    );
+    assert_eq!(count(BlockClass::Filter), CacheCounts { hits: 3, misses: 1 });
     assert_eq!(count(BlockClass::Index), CacheCounts { hits: 2, misses: 1 });
     assert_eq!(count(BlockClass::Data), CacheCounts { hits: 1, misses: 2 });
 }

@@ -14,21 +14,13 @@ use thermocline_table::{
 };
 
 fn small_options(compression: Compression) -> TableOptions {
-    TableOptions {
-        block_bytes: 1024,
-        partition_bytes: 512,
-        compression,
-        ..TableOptions::default()
-    }
+    TableOptions { block_bytes: 1024, partition_bytes: 512, compression, ..TableOptions::default() }
 }
 
 fn expect_corrupt(error: &Error) {
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     let text = error.to_string();
-    assert!(
-        text.contains("00000007.table") && text.contains("offset"),
-        "{text}"
-    );
+    assert!(text.contains("00000007.table") && text.contains("offset"), "{text}");
     assert!(!text.contains('\n'));
 }
 
@@ -39,10 +31,7 @@ fn read_all(table: &Arc<TableReader>, rows: &[Row]) -> usize {
         match table.get(key, trailer.sequence()) {
             Ok(got) => {
                 let (found, bytes) = got.expect("a key of a damaged table is lost in silence");
-                assert!(
-                    found == *trailer && bytes == *value,
-                    "a wrong answer was served"
-                );
+                assert!(found == *trailer && bytes == *value, "a wrong answer was served");
             }
             Err(error) => {
                 expect_corrupt(&error);
@@ -55,11 +44,7 @@ fn read_all(table: &Arc<TableReader>, rows: &[Row]) -> usize {
 
 fn walk(table: &Arc<TableReader>, rows: &[Row], forward: bool) -> usize {
     let mut it = table.iter(ReadAhead::Stream { window_bytes: 8192 });
-    let mut moved = if forward {
-        it.seek_to_first()
-    } else {
-        it.seek_to_last()
-    };
+    let mut moved = if forward { it.seek_to_first() } else { it.seek_to_last() };
     let mut seen = 0;
     loop {
         if let Err(error) = moved {
@@ -72,11 +57,7 @@ fn walk(table: &Arc<TableReader>, rows: &[Row], forward: bool) -> usize {
             assert_eq!(seen, rows.len(), "a damaged table ends early");
             return 0;
         }
-        let row = if forward {
-            &rows[seen]
-        } else {
-            &rows[rows.len() - 1 - seen]
-        };
+        let row = if forward { &rows[seen] } else { &rows[rows.len() - 1 - seen] };
         assert!(it.key() == row.0 && it.trailer() == row.1 && it.value() == row.2);
         seen += 1;
         moved = if forward { it.next() } else { it.prev() };
@@ -161,8 +142,7 @@ fn swapped_pages_and_blocks_of_other_tables_and_databases_are_found() {
     // A page of another table, intact, at the same offset.
     let donor = file_as(&[], DATABASE, 9);
     let mut writer = TableWriter::new(Arc::clone(&donor), small_options(Compression::None));
-    rows.iter()
-        .for_each(|row| writer.add(&row.0, row.1, &row.2).unwrap());
+    rows.iter().for_each(|row| writer.add(&row.0, row.1, &row.2).unwrap());
     writer.finish().unwrap();
     let mut mixed = good.clone();
     mixed[..4096].copy_from_slice(&bytes_of(&donor)[..4096]);
@@ -230,13 +210,9 @@ fn big_table(driver: &Arc<FailingDriver>) -> (Arc<thermocline_device::File>, Vec
         .map(|n| (format!("{n:08}").into_bytes(), put(n), vec![n as u8; 300]))
         .collect();
     let file = driver.file();
-    let options = TableOptions {
-        compression: Compression::None,
-        ..TableOptions::default()
-    };
+    let options = TableOptions { compression: Compression::None, ..TableOptions::default() };
     let mut writer = TableWriter::new(Arc::clone(&file), options);
-    rows.iter()
-        .for_each(|row| writer.add(&row.0, row.1, &row.2).unwrap());
+    rows.iter().for_each(|row| writer.add(&row.0, row.1, &row.2).unwrap());
     writer.finish().unwrap();
     (file, rows)
 }
@@ -245,12 +221,7 @@ fn big_table(driver: &Arc<FailingDriver>) -> (Arc<thermocline_device::File>, Vec
 fn a_read_error_is_never_the_end_and_a_seek_after_it_goes_on() {
     let driver = FailingDriver::new();
     let (file, rows) = big_table(&driver);
-    let modes = [
-        ReadAhead::default(),
-        ReadAhead::Stream {
-            window_bytes: 1 << 16,
-        },
-    ];
+    let modes = [ReadAhead::default(), ReadAhead::Stream { window_bytes: 1 << 16 }];
     for mode in modes {
         for fail_at in (0..900_000u64).step_by(61_000) {
             let cache = Arc::new(BlockCache::new(0));
@@ -264,11 +235,7 @@ fn a_read_error_is_never_the_end_and_a_seek_after_it_goes_on() {
                 seen += 1;
                 moved = it.next();
             }
-            assert_eq!(
-                moved.unwrap_err().kind(),
-                ErrorKind::Io,
-                "fault at {fail_at} unseen"
-            );
+            assert_eq!(moved.unwrap_err().kind(), ErrorKind::Io, "fault at {fail_at} unseen");
             assert!(!it.valid() && seen < rows.len());
             assert_eq!(it.next().unwrap_err().kind(), ErrorKind::Io);
             assert_eq!(it.prev().unwrap_err().kind(), ErrorKind::Io);
@@ -307,38 +274,22 @@ fn read_ahead_grows_so_that_a_scan_takes_few_reads_and_a_short_one_little() {
         for _ in 1..entries {
             it.next().unwrap();
         }
-        (
-            driver.reads.load(Relaxed) - reads,
-            driver.read_bytes.load(Relaxed) - bytes,
-        )
+        (driver.reads.load(Relaxed) - reads, driver.read_bytes.load(Relaxed) - bytes)
     };
     let (reads, bytes) = measure(ReadAhead::default(), rows.len());
-    assert!(
-        reads < 40 && bytes < 1_300_000,
-        "{reads} reads of {bytes} bytes"
-    );
+    assert!(reads < 40 && bytes < 1_300_000, "{reads} reads of {bytes} bytes");
     let (_, bytes) = measure(ReadAhead::default(), 5);
     assert!(bytes <= 8192, "five entries cost {bytes} bytes");
-    let (reads, _) = measure(
-        ReadAhead::Adaptive {
-            first_bytes: 40_000,
-        },
-        100,
-    );
+    let (reads, _) = measure(ReadAhead::Adaptive { first_bytes: 40_000 }, 100);
     assert!(reads <= 2, "a hinted scan took {reads} reads");
     let before = cache.memory_bytes();
     cache.clear();
-    let mut it = table.iter(ReadAhead::Stream {
-        window_bytes: 1 << 20,
-    });
+    let mut it = table.iter(ReadAhead::Stream { window_bytes: 1 << 20 });
     it.seek_to_first().unwrap();
     while it.valid() {
         it.next().unwrap();
     }
-    assert!(
-        before > 0 && cache.memory_bytes() == 0,
-        "streaming fills the cache"
-    );
+    assert!(before > 0 && cache.memory_bytes() == 0, "streaming fills the cache");
 }
 
 #[test]
@@ -346,10 +297,7 @@ fn a_failed_write_latches_the_writer_and_leaves_no_table() {
     let driver = FailingDriver::new();
     let file = driver.file();
     driver.writes_left.store(1, Relaxed);
-    let options = TableOptions {
-        compression: Compression::None,
-        ..TableOptions::default()
-    };
+    let options = TableOptions { compression: Compression::None, ..TableOptions::default() };
     let mut writer = TableWriter::new(Arc::clone(&file), options);
     let mut failed = None;
     for n in 0..3000u64 {
@@ -359,10 +307,7 @@ fn a_failed_write_latches_the_writer_and_leaves_no_table() {
             assert!(failed.is_none(), "the writer goes on after a failed write");
         }
     }
-    assert_eq!(
-        failed.expect("the failure is reported").1.kind(),
-        ErrorKind::Io
-    );
+    assert_eq!(failed.expect("the failure is reported").1.kind(), ErrorKind::Io);
     driver.writes_left.store(u64::MAX, Relaxed);
     assert_eq!(writer.finish().unwrap_err().kind(), ErrorKind::Io);
     assert_eq!(open(&file).unwrap_err().kind(), ErrorKind::Corrupt);
@@ -371,8 +316,6 @@ fn a_failed_write_latches_the_writer_and_leaves_no_table() {
 #[test]
 fn bytes_behind_a_written_table_are_not_a_table() {
     let (file, summary) = write(&small_rows(), TableOptions::default());
-    file.write(summary.file_bytes, Buffer::zeroed(4096))
-        .1
-        .unwrap();
+    file.write(summary.file_bytes, Buffer::zeroed(4096)).1.unwrap();
     expect_corrupt(&open(&file).unwrap_err());
 }

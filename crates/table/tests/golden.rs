@@ -11,14 +11,7 @@ use thermocline_foundation::Sequence;
 use thermocline_table::{Compression, TableOptions};
 
 fn path(name: &str) -> PathBuf {
-    [
-        env!("CARGO_MANIFEST_DIR"),
-        "tests",
-        "golden",
-        &format!("{name}.table"),
-    ]
-    .iter()
-    .collect()
+    [env!("CARGO_MANIFEST_DIR"), "tests", "golden", &format!("{name}.table")].iter().collect()
 }
 
 #[test]
@@ -49,9 +42,6 @@ fn golden_tables_are_read_and_written_as_ever() {
         }
         assert_eq!(table.get(b"lake/60", Sequence::MAX).unwrap(), None);
         assert_eq!(table.properties().entries, rows.len() as u64);
-        assert_eq!(
-            table.verify(&mut |_| {}).unwrap().entries,
-            rows.len() as u64
-        );
+        assert_eq!(table.verify(&mut |_| {}).unwrap().entries, rows.len() as u64);
     }
 }

@@ -40,16 +40,8 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
             .into_iter()
             .flat_map(|(key, versions)| {
                 versions.into_iter().map(move |(sequence, is_put, value)| {
-                    let trailer = if is_put {
-                        put(sequence)
-                    } else {
-                        delete(sequence)
-                    };
-                    (
-                        key.clone(),
-                        trailer,
-                        if is_put { value } else { Vec::new() },
-                    )
+                    let trailer = if is_put { put(sequence) } else { delete(sequence) };
+                    (key.clone(), trailer, if is_put { value } else { Vec::new() })
                 })
             })
             .collect();
@@ -67,25 +59,18 @@ fn options() -> impl Strategy<Value = TableOptions> {
     ];
     let sizes = (prop_oneof![Just(256u32), Just(1024), Just(6144)], 1..12u16);
     let partition = prop_oneof![Just(128u32), Just(4096)];
-    (
-        compression,
-        sizes,
-        prop_oneof![Just(0u8), Just(10)],
-        partition,
-        any::<bool>(),
+    (compression, sizes, prop_oneof![Just(0u8), Just(10)], partition, any::<bool>()).prop_map(
+        |(compression, (block_bytes, restart_interval), bits, partition_bytes, align_pages)| {
+            TableOptions {
+                block_bytes,
+                restart_interval,
+                compression,
+                filter_bits_per_key: bits,
+                partition_bytes,
+                align_pages,
+            }
+        },
     )
-        .prop_map(
-            |(compression, (block_bytes, restart_interval), bits, partition_bytes, align_pages)| {
-                TableOptions {
-                    block_bytes,
-                    restart_interval,
-                    compression,
-                    filter_bits_per_key: bits,
-                    partition_bytes,
-                    align_pages,
-                }
-            },
-        )
 }
 
 /// `get`, and the batched way through probe, fetch and get_in.
@@ -115,11 +100,7 @@ fn check_gets(table: &TableReader, rows: &[Row], extra: &[Vec<u8>]) {
     for key in keys {
         for snapshot in [0, 1, 7, 15, 29, 30, Sequence::MAX.0] {
             let want = model_get(rows, key, snapshot).map(|(t, value)| (t.word(), value));
-            assert!(
-                both_ways(table, key, snapshot) == want,
-                "{} at {snapshot}",
-                key.len()
-            );
+            assert!(both_ways(table, key, snapshot) == want, "{} at {snapshot}", key.len());
         }
     }
 }
@@ -148,10 +129,7 @@ fn check_seeks(table: &Arc<TableReader>, rows: &[Row], extra: &[Vec<u8>], mode: 
         for sequence in [0, 9, 29, Sequence::MAX.0] {
             let after =
                 |row: &&Row| (&row.0 == key && row.1.sequence().0 <= sequence) || row.0 > *key;
-            let place = rows
-                .iter()
-                .position(|row| after(&row))
-                .unwrap_or(rows.len());
+            let place = rows.iter().position(|row| after(&row)).unwrap_or(rows.len());
             it.seek(key, Sequence(sequence)).unwrap();
             assert_eq!(it.valid(), place < rows.len());
             for row in &rows[place..rows.len().min(place + 3)] {
@@ -163,10 +141,7 @@ fn check_seeks(table: &Arc<TableReader>, rows: &[Row], extra: &[Vec<u8>], mode: 
             let place = rows.iter().rposition(|row| before(&row));
             it.seek_for_prev(key, Sequence(sequence)).unwrap();
             assert_eq!(it.valid(), place.is_some());
-            for row in place
-                .iter()
-                .flat_map(|&place| rows[..=place].iter().rev().take(3))
-            {
+            for row in place.iter().flat_map(|&place| rows[..=place].iter().rev().take(3)) {
                 assert!(it.key() == row.0 && it.trailer() == row.1);
                 it.prev().unwrap();
             }
@@ -233,10 +208,7 @@ fn versions_of_one_key_over_many_blocks_are_found_at_every_snapshot() {
             Probe::Cached(block) => block,
             other => panic!("{other:?}"),
         };
-        assert_eq!(
-            table.get_in(&block, b"hot", Sequence(1)).unwrap(),
-            Lookup::NextBlock
-        );
+        assert_eq!(table.get_in(&block, b"hot", Sequence(1)).unwrap(), Lookup::NextBlock);
         check_walks(&table, &rows, ReadAhead::default());
     }
 }
@@ -249,10 +221,7 @@ fn the_largest_key_and_value_come_back_and_larger_ones_are_refused() {
     let mut value = vec![0u8; VALUE_BYTES_MAX];
     thermocline_foundation::random::Random::new(1).fill(&mut value);
     let file = new_file(7);
-    let options = TableOptions {
-        compression: Compression::None,
-        ..TableOptions::default()
-    };
+    let options = TableOptions { compression: Compression::None, ..TableOptions::default() };
     let mut writer = TableWriter::new(Arc::clone(&file), options);
     writer.add(b"a", put(1), b"small").unwrap();
     writer.add(&key, put(2), &value).unwrap();
@@ -271,10 +240,7 @@ fn the_largest_key_and_value_come_back_and_larger_ones_are_refused() {
     let table = open(&file).unwrap();
     let (_, got) = table.get(&key, Sequence::MAX).unwrap().unwrap();
     assert!(got == value);
-    assert_eq!(
-        table.get(b"z", Sequence::MAX).unwrap().unwrap().1,
-        b"small"[..]
-    );
+    assert_eq!(table.get(b"z", Sequence::MAX).unwrap().unwrap().1, b"small"[..]);
     let mut it = table.iter(ReadAhead::default());
     it.seek_to_last().unwrap();
     it.prev().unwrap();

@@ -48,10 +48,7 @@ pub fn names(path: &Path) -> Vec<Finding> {
 pub fn arrows(root: &Path, paths: &[PathBuf]) -> io::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for path in paths.iter().filter(|path| path.ends_with("Cargo.toml")) {
-        let Some(folder) = path
-            .parent()
-            .and_then(Path::file_name)
-            .and_then(|name| name.to_str())
+        let Some(folder) = path.parent().and_then(Path::file_name).and_then(|name| name.to_str())
         else {
             continue;
         };
@@ -80,10 +77,7 @@ fn package_of(folder: &str) -> String {
 
 fn manifest_arrows(path: &Path, folder: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let allowed = ARROWS
-        .iter()
-        .find(|(name, _)| *name == folder)
-        .map(|(_, to)| *to);
+    let allowed = ARROWS.iter().find(|(name, _)| *name == folder).map(|(_, to)| *to);
     let onlooker = ONLOOKERS.contains(&folder);
     let mut in_dependencies = false;
     for (index, line) in text.lines().enumerate() {
@@ -114,11 +108,7 @@ fn edge(
     onlooker: bool,
 ) -> Option<Finding> {
     let to = folder_of(dependency)?;
-    let fine = if onlooker {
-        true
-    } else {
-        allowed.is_some_and(|list| list.contains(&to))
-    };
+    let fine = if onlooker { true } else { allowed.is_some_and(|list| list.contains(&to)) };
     (!fine).then(|| {
         let text = format!(
             "{} must not depend on {dependency}; a new arrow needs a page in docs/decisions and a \
@@ -132,11 +122,7 @@ fn edge(
 /// Findings about format pages: linked from ARCHITECTURE.md, and naming a golden file that exists.
 pub fn formats(root: &Path, paths: &[PathBuf]) -> io::Result<Vec<Finding>> {
     let architecture = root.join("ARCHITECTURE.md");
-    let map = if architecture.exists() {
-        fs::read_to_string(architecture)?
-    } else {
-        String::new()
-    };
+    let map = if architecture.exists() { fs::read_to_string(architecture)? } else { String::new() };
     let mut findings = Vec::new();
     let pages = paths.iter().filter(|path| {
         path.starts_with("docs/formats") && path.extension().is_some_and(|end| end == "md")
@@ -158,15 +144,10 @@ fn format_page(path: &Path, page: &str, map: &str, exists: impl Fn(&str) -> bool
         .lines()
         .enumerate()
         .flat_map(|(index, line)| {
-            line.split(['`', '(', ')', ' ', ','])
-                .map(move |w| (index + 1, w))
+            line.split(['`', '(', ')', ' ', ',']).map(move |w| (index + 1, w))
         })
         .map(|(line, word)| {
-            (
-                line,
-                word.trim_start_matches("../")
-                    .trim_end_matches(['.', ':', ';']),
-            )
+            (line, word.trim_start_matches("../").trim_end_matches(['.', ':', ';']))
         })
         .filter(|(_, word)| word.starts_with("crates/") && word.contains("tests/golden/"))
         .collect();
@@ -197,11 +178,9 @@ mod tests {
 
     #[test]
     fn empty_names_are_found_in_files_and_folders() {
-        for path in [
-            "crates/log/src/utils.rs",
-            "crates/log/tests/common/mod.rs",
-            "a/log_manager.rs",
-        ] {
+        for path in
+            ["crates/log/src/utils.rs", "crates/log/tests/common/mod.rs", "a/log_manager.rs"]
+        {
             assert_eq!(names(Path::new(path)).len(), 1, "{path}");
         }
         assert!(names(Path::new("crates/log/src/utility_pole.rs")).is_empty());
@@ -215,39 +194,15 @@ mod tests {
         let to_table = "[dependencies]\nbytes = \"1\"\nthermocline-table.workspace = true\n";
         assert_eq!(check("engine", to_table).len(), 0);
         let found = check("log", to_table);
-        assert!(
-            found[0].starts_with("Cargo.toml:3: thermocline-log must not"),
-            "{found:?}"
-        );
+        assert!(found[0].starts_with("Cargo.toml:3: thermocline-log must not"), "{found:?}");
         assert_eq!(
-            check(
-                "device",
-                "[dev-dependencies]\nthermocline = { path = \"x\" }\n"
-            )
-            .len(),
+            check("device", "[dev-dependencies]\nthermocline = { path = \"x\" }\n").len(),
             1
         );
-        assert_eq!(
-            check(
-                "log",
-                "[dependencies.thermocline-table]\nworkspace = true\n"
-            )
-            .len(),
-            1
-        );
-        assert_eq!(
-            check(
-                "new-crate",
-                "[dependencies]\nthermocline.workspace = true\n"
-            )
-            .len(),
-            1
-        );
+        assert_eq!(check("log", "[dependencies.thermocline-table]\nworkspace = true\n").len(), 1);
+        assert_eq!(check("new-crate", "[dependencies]\nthermocline.workspace = true\n").len(), 1);
         assert_eq!(check("bench", to_table).len(), 0);
-        assert_eq!(
-            check("server", "[dependencies]\nthermocline-bench.path = \"x\"\n").len(),
-            1
-        );
+        assert_eq!(check("server", "[dependencies]\nthermocline-bench.path = \"x\"\n").len(), 1);
     }
 
     #[test]

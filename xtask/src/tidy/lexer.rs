@@ -11,11 +11,7 @@ pub fn code_only(text: &str) -> String {
     while at < chars.len() {
         let end = literal_end(&chars, at).unwrap_or(at);
         if end > at {
-            out.extend(
-                chars[at..end]
-                    .iter()
-                    .map(|c| if *c == '\n' { '\n' } else { ' ' }),
-            );
+            out.extend(chars[at..end].iter().map(|c| if *c == '\n' { '\n' } else { ' ' }));
             at = end;
         } else {
             out.push(chars[at]);
@@ -50,10 +46,7 @@ fn continues_word(chars: &[char], at: usize, prefix_allowed: bool) -> bool {
 }
 
 fn find(chars: &[char], from: usize, wanted: impl Fn(char) -> bool) -> usize {
-    chars[from..]
-        .iter()
-        .position(|c| wanted(*c))
-        .map_or(chars.len(), |found| from + found)
+    chars[from..].iter().position(|c| wanted(*c)).map_or(chars.len(), |found| from + found)
 }
 
 fn block_comment_end(chars: &[char], at: usize) -> usize {

@@ -24,23 +24,13 @@ pub struct Finding {
 
 impl Finding {
     fn new(path: &Path, line: usize, text: impl Into<String>) -> Self {
-        Self {
-            path: path.to_path_buf(),
-            line,
-            text: text.into(),
-        }
+        Self { path: path.to_path_buf(), line, text: text.into() }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}:{}: {}",
-            self.path.display(),
-            self.line.max(1),
-            self.text
-        )
+        write!(f, "{}:{}: {}", self.path.display(), self.line.max(1), self.text)
     }
 }
 
@@ -66,10 +56,7 @@ pub fn check(root: &Path) -> io::Result<Report> {
     }
     findings.extend(layout::arrows(root, &paths)?);
     findings.extend(layout::formats(root, &paths)?);
-    Ok(Report {
-        files: paths.len(),
-        findings,
-    })
+    Ok(Report { files: paths.len(), findings })
 }
 
 /// Wraps the comments of every Rust file; returns the files that changed.
@@ -123,10 +110,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        write(
-            "crates/log/Cargo.toml",
-            "[dependencies]\nthermocline-table.workspace = true\n",
-        );
+        write("crates/log/Cargo.toml", "[dependencies]\nthermocline-table.workspace = true\n");
         write("crates/log/src/lib.rs", "#![forbid(unsafe_code)]\n");
         write("crates/log/src/util.rs", "//! Odds and ends.\n");
         write("docs/formats/log.md", "# Log\n");
@@ -139,10 +123,7 @@ mod tests {
             "log/Cargo.toml:2: thermocline-log must not depend on thermocline-table",
             "docs/formats/log.md:1: not linked from ARCHITECTURE.md",
         ] {
-            assert!(
-                texts.iter().any(|text| text.contains(part)),
-                "{part} is not in {texts:#?}"
-            );
+            assert!(texts.iter().any(|text| text.contains(part)), "{part} is not in {texts:#?}");
         }
         assert_eq!(report.files, 4);
     }

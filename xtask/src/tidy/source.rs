@@ -50,9 +50,7 @@ pub fn check(path: &Path, text: &str) -> Vec<Finding> {
 }
 
 fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.lines()
-        .enumerate()
-        .map(|(index, line)| (index + 1, line))
+    text.lines().enumerate().map(|(index, line)| (index + 1, line))
 }
 
 fn header(path: &Path, text: &str) -> Option<Finding> {
@@ -63,8 +61,7 @@ fn header(path: &Path, text: &str) -> Option<Finding> {
 fn length(path: &Path, text: &str, in_tests: &[bool]) -> Option<Finding> {
     let lines = in_tests.iter().filter(|test| !**test).count();
     let excused = text.lines().any(|line| {
-        line.strip_prefix("//! Long because: ")
-            .is_some_and(|reason| !reason.trim().is_empty())
+        line.strip_prefix("//! Long because: ").is_some_and(|reason| !reason.trim().is_empty())
     });
     (lines > FILE_LINES_MAX && !excused).then(|| {
         let text = format!(
@@ -110,9 +107,8 @@ fn functions(code: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for start in word_positions(code, "fn") {
         // `fn(u8)` is a type; a function has a name.
-        let named = code[start + 2..]
-            .trim_start()
-            .starts_with(|c: char| c.is_alphabetic() || c == '_');
+        let named =
+            code[start + 2..].trim_start().starts_with(|c: char| c.is_alphabetic() || c == '_');
         let Some(open) = body_start(bytes, start).filter(|_| named) else {
             continue;
         };
@@ -147,11 +143,9 @@ fn body_start(bytes: &[u8], start: usize) -> Option<usize> {
 /// Byte positions of `word` as a whole word.
 fn word_positions<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let part = |c: char| c.is_alphanumeric() || c == '_';
-    code.match_indices(word)
-        .map(|(at, _)| at)
-        .filter(move |&at| {
-            !code[..at].ends_with(part) && !code[at + word.len()..].starts_with(part)
-        })
+    code.match_indices(word).map(|(at, _)| at).filter(move |&at| {
+        !code[..at].ends_with(part) && !code[at + word.len()..].starts_with(part)
+    })
 }
 
 fn words(path: &Path, code: &str, in_tests: &[bool]) -> Vec<Finding> {
@@ -164,11 +158,7 @@ fn words(path: &Path, code: &str, in_tests: &[bool]) -> Vec<Finding> {
         for name in ["todo", "unimplemented", "dbg"] {
             let called = |at: usize| text[at + name.len()..].starts_with('!');
             if word_positions(text, name).any(called) {
-                findings.push(Finding::new(
-                    path,
-                    line,
-                    format!("{name}! is not finished work"),
-                ));
+                findings.push(Finding::new(path, line, format!("{name}! is not finished work")));
             }
         }
     }
@@ -188,11 +178,7 @@ fn fence(path: &Path, text: &str, code: &str) -> Vec<Finding> {
     let is_root = path.ends_with("src/lib.rs") || path.ends_with("src/main.rs");
     let fenced = UNSAFE_CRATES.iter().any(|member| path.starts_with(member));
     if is_root && !fenced && !text.contains("#![forbid(unsafe_code)]") {
-        findings.push(Finding::new(
-            path,
-            1,
-            "the crate's root lacks #![forbid(unsafe_code)]",
-        ));
+        findings.push(Finding::new(path, 1, "the crate's root lacks #![forbid(unsafe_code)]"));
     }
     findings
 }
@@ -203,10 +189,7 @@ fn machine_paths(path: &Path, text: &str, in_tests: &[bool]) -> Vec<Finding> {
     }
     numbered(text)
         .filter(|(line, text)| {
-            !in_tests[line - 1]
-                && ["/home/", "/root/"]
-                    .iter()
-                    .any(|place| text.contains(place))
+            !in_tests[line - 1] && ["/home/", "/root/"].iter().any(|place| text.contains(place))
         })
         .map(|(line, _)| Finding::new(path, line, "a place of one particular machine"))
         .collect()
@@ -217,19 +200,13 @@ mod tests {
     use super::*;
 
     fn findings(path: &str, text: &str) -> Vec<String> {
-        check(Path::new(path), text)
-            .iter()
-            .map(Finding::to_string)
-            .collect()
+        check(Path::new(path), text).iter().map(Finding::to_string).collect()
     }
 
     #[track_caller]
     fn assert_finds(path: &str, text: &str, expected: &str) {
         let found = findings(path, text);
-        assert!(
-            found.len() == 1 && found[0].contains(expected),
-            "{expected} in {found:?}"
-        );
+        assert!(found.len() == 1 && found[0].contains(expected), "{expected} in {found:?}");
     }
 
     const FILE: &str = "crates/table/src/block.rs";
@@ -242,41 +219,22 @@ mod tests {
 
     #[test]
     fn a_line_of_101_columns_is_found_and_one_of_100_is_not() {
-        assert_finds(
-            FILE,
-            &format!("//! {}\n", "é".repeat(97)),
-            ":1: 101 columns",
-        );
-        assert_eq!(
-            findings(FILE, &format!("//! {}\n", "é".repeat(96))).len(),
-            0
-        );
+        assert_finds(FILE, &format!("//! {}\n", "é".repeat(97)), ":1: 101 columns");
+        assert_eq!(findings(FILE, &format!("//! {}\n", "é".repeat(96))).len(), 0);
     }
 
     #[test]
     fn a_missing_header_is_found() {
-        assert_finds(
-            FILE,
-            "// Just a comment.\nfn f() {}\n",
-            ":1: no `//!` header",
-        );
+        assert_finds(FILE, "// Just a comment.\nfn f() {}\n", ":1: no `//!` header");
     }
 
     #[test]
     fn a_long_file_is_found_unless_it_says_why_or_is_tests() {
         let lines = "const A: u8 = 1;\n".repeat(600);
-        assert_finds(
-            FILE,
-            &format!("//! Header.\n{lines}"),
-            "601 lines without tests",
-        );
+        assert_finds(FILE, &format!("//! Header.\n{lines}"), "601 lines without tests");
         let excused = format!("//! Header.\n//! Long because: one table.\n{lines}");
         assert_eq!(findings(FILE, &excused).len(), 0);
-        assert_finds(
-            FILE,
-            &format!("//! Header.\n//! Long because: \n{lines}"),
-            "602 lines",
-        );
+        assert_finds(FILE, &format!("//! Header.\n//! Long because: \n{lines}"), "602 lines");
         let tests = format!("//! Header.\n#[cfg(test)]\nmod tests {{\n{lines}}}\n");
         assert_eq!(findings(FILE, &tests).len(), 0);
         let after = format!("{tests}{lines}");
@@ -302,27 +260,16 @@ mod tests {
         let tests = "//! H.\n#[cfg(test)]\nmod tests {\n    fn f() { a().unwrap() }\n}\n";
         assert_eq!(findings(FILE, tests).len(), 0);
         assert_finds(FILE, &tests.replace("a().unwrap()", "dbg!(1)"), ":4: dbg!");
-        assert_finds(
-            "crates/a/tests/b.rs",
-            "//! H.\nfn f() { dbg!(1) }\n",
-            ":2: dbg!",
-        );
+        assert_finds("crates/a/tests/b.rs", "//! H.\nfn f() { dbg!(1) }\n", ":2: dbg!");
     }
 
     #[test]
     fn unsafe_outside_its_fence_is_found() {
         let text = "//! H.\nfn f() { unsafe { g() } }\n";
         assert_finds(FILE, text, ":2: `unsafe` outside");
-        assert_eq!(
-            findings("crates/device/src/drivers/direct.rs", text).len(),
-            0
-        );
+        assert_eq!(findings("crates/device/src/drivers/direct.rs", text).len(), 0);
         assert_finds("crates/device/src/tier.rs", text, ":2: `unsafe` outside");
-        assert_finds(
-            "crates/table/src/lib.rs",
-            "//! H.\n",
-            "lacks #![forbid(unsafe_code)]",
-        );
+        assert_finds("crates/table/src/lib.rs", "//! H.\n", "lacks #![forbid(unsafe_code)]");
     }
 
     #[test]

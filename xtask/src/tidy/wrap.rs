@@ -18,9 +18,7 @@ struct Line<'a> {
 fn parse(line: &str) -> Option<Line<'_>> {
     let indentation = line.len() - line.trim_start().len();
     let rest = &line[indentation..];
-    let mark = ["//! ", "/// ", "// "]
-        .into_iter()
-        .find(|mark| rest.starts_with(mark))?;
+    let mark = ["//! ", "/// ", "// "].into_iter().find(|mark| rest.starts_with(mark))?;
     let (mark, rest) = line.split_at(indentation + mark.len());
     let (inner, text) = rest.split_at(rest.len() - rest.trim_start().len());
     (!text.is_empty()).then_some(Line { mark, inner, text })
@@ -32,11 +30,7 @@ fn marker_len(text: &str) -> usize {
         return 2;
     }
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    if digits > 0 && text[digits..].starts_with(". ") {
-        digits + 2
-    } else {
-        0
-    }
+    if digits > 0 && text[digits..].starts_with(". ") { digits + 2 } else { 0 }
 }
 
 /// The text begins something of its own, to which nothing can be put in front.
@@ -67,15 +61,9 @@ pub fn wrap(source: &str) -> String {
 /// Moves what does not fit from the line at `index` to the next.
 fn break_line(lines: &mut Vec<String>, index: usize, line: &Line<'_>) {
     let room = COLUMNS_MAX - line.mark.chars().count() - line.inner.len();
-    let end = line
-        .text
-        .char_indices()
-        .nth(room)
-        .map_or(line.text.len(), |(at, _)| at);
+    let end = line.text.char_indices().nth(room).map_or(line.text.len(), |(at, _)| at);
     // A word longer than the line stays as it is.
-    let Some(cut) = line.text[..=end.min(line.text.len() - 1)]
-        .rfind(' ')
-        .filter(|cut| *cut > 0)
+    let Some(cut) = line.text[..=end.min(line.text.len() - 1)].rfind(' ').filter(|cut| *cut > 0)
     else {
         return;
     };

@@ -25,15 +25,10 @@ pub fn run(database: &Database, arguments: &Checkpoint) -> Result<()> {
     let elapsed = Duration::from_nanos(clock.now_ns());
     let mut output = Output::new();
     if arguments.json {
-        output.json(&Summary {
-            checkpoint: &dir,
-            seconds: elapsed.as_secs_f64(),
-        })?;
+        output.json(&Summary { checkpoint: &dir, seconds: elapsed.as_secs_f64() })?;
     } else {
         let (dir, elapsed) = (dir.display(), text::span(elapsed));
-        output.line(format!(
-            "checkpoint at {dir} in {elapsed}; open it with --db"
-        ))?;
+        output.line(format!("checkpoint at {dir} in {elapsed}; open it with --db"))?;
     }
     output.finish()
 }

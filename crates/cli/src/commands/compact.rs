@@ -34,16 +34,9 @@ pub fn run(database: &Database, arguments: &Compact) -> Result<()> {
     let elapsed = Duration::from_nanos(clock.now_ns());
     let mut output = Output::new();
     if arguments.json {
-        output.json(&Summary {
-            bytes,
-            seconds: elapsed.as_secs_f64(),
-        })?;
+        output.json(&Summary { bytes, seconds: elapsed.as_secs_f64() })?;
     } else {
-        output.line(format!(
-            "compacted {} in {}",
-            ByteSize(bytes),
-            text::span(elapsed)
-        ))?;
+        output.line(format!("compacted {} in {}", ByteSize(bytes), text::span(elapsed)))?;
     }
     output.finish()
 }

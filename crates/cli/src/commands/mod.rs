@@ -17,10 +17,7 @@ use crate::{load, trial};
 /// Carries out what was asked.
 pub fn run(arguments: Arguments) -> Result<()> {
     let database = &arguments.database;
-    match arguments
-        .command
-        .unwrap_or_else(|| Command::Try(Default::default()))
-    {
+    match arguments.command.unwrap_or_else(|| Command::Try(Default::default())) {
         Command::Try(arguments) => trial::run(database, &arguments),
         Command::Load(arguments) => load::run(database, &arguments),
         Command::Get(arguments) => get::run(database, &arguments),

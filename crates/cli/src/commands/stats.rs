@@ -94,24 +94,15 @@ fn amplification(stats: &Stats) -> Table {
     let per_get = ByteSize(amplification.read_bytes_per_get as u64);
     for (what, amount) in [
         ("records looked up", text::count(operations.gets)),
-        (
-            "  of these found in a memtable",
-            text::count(operations.memtable_hits),
-        ),
+        ("  of these found in a memtable", text::count(operations.memtable_hits)),
         ("scans", text::count(operations.scans)),
         ("records written", text::count(operations.writes)),
         ("write amplification", format!("{:.2}", amplification.write)),
         ("read from tiers for each look-up", per_get.to_string()),
         ("space amplification", format!("{:.2}", amplification.space)),
         ("compactions", text::count(operations.compactions)),
-        (
-            "tables moved to another level",
-            text::count(operations.trivial_moves),
-        ),
-        (
-            "tables moved to another tier",
-            text::count(operations.migrations),
-        ),
+        ("tables moved to another level", text::count(operations.trivial_moves)),
+        ("tables moved to another tier", text::count(operations.migrations)),
         ("writers delayed", format!("{:.2} s", operations.delayed_s)),
         ("writers stopped", format!("{:.2} s", operations.stalled_s)),
     ] {

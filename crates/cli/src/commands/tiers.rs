@@ -30,31 +30,16 @@ pub fn run(database: &Database, arguments: &Arguments) -> Result<()> {
 
 /// A size, or a dash for nothing.
 pub fn size(bytes: u64) -> String {
-    if bytes == 0 {
-        "-".to_owned()
-    } else {
-        ByteSize(bytes).to_string()
-    }
+    if bytes == 0 { "-".to_owned() } else { ByteSize(bytes).to_string() }
 }
 
 /// One row for each tier: what it may hold and what it does hold.
 pub fn table(stats: &Stats) -> Table {
-    let mut table = Table::new(&[
-        ">tier",
-        "driver",
-        ">used",
-        ">capacity",
-        ">full",
-        ">device free",
-        "path",
-    ]);
+    let mut table =
+        Table::new(&[">tier", "driver", ">used", ">capacity", ">full", ">device free", "path"]);
     for (index, tier) in stats.tiers.iter().enumerate() {
         let unlimited = tier.capacity_bytes >= UNLIMITED_BYTES;
-        let capacity = if unlimited {
-            "device".to_owned()
-        } else {
-            size(tier.capacity_bytes)
-        };
+        let capacity = if unlimited { "device".to_owned() } else { size(tier.capacity_bytes) };
         let full = if unlimited { 0 } else { tier.capacity_bytes };
         table.row([
             index.to_string(),
@@ -71,25 +56,15 @@ pub fn table(stats: &Stats) -> Table {
 
 /// One row for each kind of file, one column for each tier.
 pub fn kinds(stats: &Stats) -> Table {
-    let columns: Vec<String> = (0..stats.tiers.len())
-        .map(|tier| format!(">tier {tier}"))
-        .collect();
-    let headings: Vec<&str> = ["kind"]
-        .into_iter()
-        .chain(columns.iter().map(String::as_str))
-        .collect();
+    let columns: Vec<String> = (0..stats.tiers.len()).map(|tier| format!(">tier {tier}")).collect();
+    let headings: Vec<&str> =
+        ["kind"].into_iter().chain(columns.iter().map(String::as_str)).collect();
     let mut table = Table::new(&headings);
-    let kinds: BTreeSet<&String> = stats
-        .tiers
-        .iter()
-        .flat_map(|tier| tier.bytes_by_kind.keys())
-        .collect();
+    let kinds: BTreeSet<&String> =
+        stats.tiers.iter().flat_map(|tier| tier.bytes_by_kind.keys()).collect();
     for kind in kinds {
         let bytes = |tier: &thermocline::TierStats| tier.bytes_by_kind.get(kind).copied();
-        let cells = stats
-            .tiers
-            .iter()
-            .map(|tier| size(bytes(tier).unwrap_or(0)));
+        let cells = stats.tiers.iter().map(|tier| size(bytes(tier).unwrap_or(0)));
         table.row([kind.clone()].into_iter().chain(cells));
     }
     table
@@ -97,9 +72,7 @@ pub fn kinds(stats: &Stats) -> Table {
 
 /// One row for each tier: reads, writes and syncs.
 pub fn served(stats: &Stats) -> Table {
-    let headings = [
-        ">tier", ">reads", ">share", ">read", ">writes", ">written", ">syncs",
-    ];
+    let headings = [">tier", ">reads", ">share", ">read", ">writes", ">written", ">syncs"];
     let mut table = Table::new(&headings);
     let reads: u64 = stats.tiers.iter().map(|tier| tier.reads).sum();
     for (index, tier) in stats.tiers.iter().enumerate() {

@@ -37,11 +37,7 @@ fn print(report: &VerifyReport, output: &mut Output) -> Result<()> {
     if !report.problems.is_empty() {
         let mut table = Table::new(&["file", ">tier", "problem"]);
         for problem in &report.problems {
-            table.row([
-                problem.file.clone(),
-                problem.tier.to_string(),
-                problem.text.clone(),
-            ]);
+            table.row([problem.file.clone(), problem.tier.to_string(), problem.text.clone()]);
         }
         table.print("Problems", output)?;
     }
@@ -50,10 +46,6 @@ fn print(report: &VerifyReport, output: &mut Output) -> Result<()> {
         text::counted(report.files, "file"),
         ByteSize(report.bytes),
         text::counted(report.entries, "record"),
-        if report.problems.is_empty() {
-            "all is well"
-        } else {
-            "damage found"
-        }
+        if report.problems.is_empty() { "all is well" } else { "damage found" }
     ))
 }

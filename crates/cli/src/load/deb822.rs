@@ -26,10 +26,7 @@ impl Stanza {
             return Err("a stanza begins with a continued line; expected 'Name: value'".to_owned());
         }
         if !continued && !line.starts_with(b"#") {
-            let colon = line
-                .iter()
-                .position(|byte| *byte == b':')
-                .filter(|colon| *colon > 0);
+            let colon = line.iter().position(|byte| *byte == b':').filter(|colon| *colon > 0);
             let Some(colon) = colon else {
                 return Err("expected 'Name: value', or a space before a continued line".to_owned());
             };
@@ -49,16 +46,9 @@ impl Stanza {
     }
 
     fn key(&self) -> Result<Vec<u8>, &'static str> {
-        let mut key = self
-            .package
-            .clone()
-            .ok_or("the stanza has no Package field")?;
+        let mut key = self.package.clone().ok_or("the stanza has no Package field")?;
         key.push(b'=');
-        key.extend(
-            self.version
-                .as_ref()
-                .ok_or("the stanza has no Version field")?,
-        );
+        key.extend(self.version.as_ref().ok_or("the stanza has no Version field")?);
         if let Some(architecture) = &self.architecture {
             key.push(b':');
             key.extend(architecture);
@@ -73,9 +63,7 @@ impl Stanza {
         }
         let first = self.first_line;
         let key = self.key().map_err(|what| lines.error_at(first, what))?;
-        loader
-            .put(&key, &self.text)
-            .map_err(|failure| lines.locate(first, failure))?;
+        loader.put(&key, &self.text).map_err(|failure| lines.locate(first, failure))?;
         *self = Self::default();
         Ok(())
     }
@@ -107,20 +95,14 @@ mod tests {
 
     fn stanza(lines: &[&str]) -> Stanza {
         let mut stanza = Stanza::default();
-        lines
-            .iter()
-            .for_each(|line| stanza.add(line.as_bytes()).unwrap());
+        lines.iter().for_each(|line| stanza.add(line.as_bytes()).unwrap());
         stanza
     }
 
     #[test]
     fn the_key_names_package_version_and_architecture() {
-        let fields = [
-            "Package: zstd\n",
-            "version:  1.5 \n",
-            "Description: fast\n",
-            " Version: no\n",
-        ];
+        let fields =
+            ["Package: zstd\n", "version:  1.5 \n", "Description: fast\n", " Version: no\n"];
         assert_eq!(stanza(&fields).key(), Ok(b"zstd=1.5".to_vec()));
         let mut with = fields.to_vec();
         with.push("Architecture: amd64");
@@ -134,10 +116,7 @@ mod tests {
     fn a_line_that_is_no_field_is_refused() {
         assert!(Stanza::default().add(b" continued\n").is_err());
         for line in ["no colon here\n", ": no name\n"] {
-            assert!(
-                stanza(&["Package: a\n"]).add(line.as_bytes()).is_err(),
-                "{line}"
-            );
+            assert!(stanza(&["Package: a\n"]).add(line.as_bytes()).is_err(), "{line}");
         }
     }
 }

@@ -42,9 +42,7 @@ pub fn find(directories: &[PathBuf], skip: bool) -> Result<Found> {
 }
 
 fn unreadable(error: impl Into<Failure>) -> Failure {
-    error
-        .into()
-        .and("make it readable, or leave such files out with --skip")
+    error.into().and("make it readable, or leave such files out with --skip")
 }
 
 /// Loads every file found.

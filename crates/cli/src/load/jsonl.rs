@@ -26,12 +26,7 @@ impl Record {
     pub fn of(key: &[u8], value: Option<&[u8]>) -> Self {
         let (key, key_base64) = encode(key);
         let (value, value_base64) = value.map_or((None, None), encode);
-        Self {
-            key,
-            key_base64,
-            value,
-            value_base64,
-        }
+        Self { key, key_base64, value, value_base64 }
     }
 
     fn into_bytes(self) -> Result<(Vec<u8>, Vec<u8>), String> {
@@ -50,12 +45,10 @@ fn encode(bytes: &[u8]) -> (Option<String>, Option<String>) {
 fn decode(name: &str, text: Option<String>, base64: Option<String>) -> Result<Vec<u8>, String> {
     match (text, base64) {
         (Some(text), None) => Ok(text.into_bytes()),
-        (None, Some(base64)) => STANDARD
-            .decode(base64)
-            .map_err(|error| format!("{name}_base64: {error}")),
-        (Some(_), Some(_)) => Err(format!(
-            "both {name} and {name}_base64; expected one of them"
-        )),
+        (None, Some(base64)) => {
+            STANDARD.decode(base64).map_err(|error| format!("{name}_base64: {error}"))
+        }
+        (Some(_), Some(_)) => Err(format!("both {name} and {name}_base64; expected one of them")),
         (None, None) => Err(format!(
             "no {name}; expected {{\"key\": \"K\", \"value\": \"V\"}} (or {name}_base64)"
         )),
@@ -69,9 +62,7 @@ pub fn load(lines: &mut Lines, loader: &mut Loader) -> Result<()> {
         match parse(without_end(line)) {
             Ok(Some((key, value))) => {
                 let number = lines.number();
-                loader
-                    .put(&key, &value)
-                    .map_err(|failure| lines.locate(number, failure))?;
+                loader.put(&key, &value).map_err(|failure| lines.locate(number, failure))?;
             }
             Ok(None) => {}
             Err(what) => return Err(lines.error(what)),
@@ -103,11 +94,8 @@ mod tests {
 
     #[test]
     fn records_of_any_bytes_survive_json() {
-        for (key, value) in [
-            (&b"k"[..], &b"v"[..]),
-            (b"\xff", b"\0\x80"),
-            (b"", "ü\n".as_bytes()),
-        ] {
+        for (key, value) in [(&b"k"[..], &b"v"[..]), (b"\xff", b"\0\x80"), (b"", "ü\n".as_bytes())]
+        {
             let line = serde_json::to_string(&Record::of(key, Some(value))).unwrap();
             let pair = parse(line.as_bytes()).unwrap().unwrap();
             assert_eq!(pair, (key.to_vec(), value.to_vec()), "{line}");
@@ -121,23 +109,14 @@ mod tests {
             ("{\"key\": \"k\"}", "no value"),
             ("{\"value\": \"k\"}", "no key"),
             ("{\"key\": 1, \"value\": \"v\"}", "column 9: invalid type"),
-            (
-                "{\"key\": \"k\", \"valeu\": \"v\"}",
-                "unknown field `valeu`",
-            ),
+            ("{\"key\": \"k\", \"valeu\": \"v\"}", "unknown field `valeu`"),
             ("{\"key\": \"k\", \"value\": \"v", "EOF"),
             ("{\"key\": \"k\", \"value_base64\": \"?\"}", "value_base64"),
-            (
-                "{\"key\": \"k\", \"value\": \"v\", \"value_base64\": \"dg==\"}",
-                "both",
-            ),
+            ("{\"key\": \"k\", \"value\": \"v\", \"value_base64\": \"dg==\"}", "both"),
             ("[]", "expected"),
         ] {
             let error = parse(line.as_bytes()).unwrap_err();
-            assert!(
-                error.contains(part) && !error.contains("at line"),
-                "{error}"
-            );
+            assert!(error.contains(part) && !error.contains("at line"), "{error}");
         }
     }
 }

@@ -25,22 +25,13 @@ impl Lines {
         }
         let reader = host_files::open_reader(path)?;
         // Only a plain file has a length to show progress against.
-        let len = host_files::walk(path)
-            .next()
-            .and_then(Result::ok)
-            .map(|file| file.len);
+        let len = host_files::walk(path).next().and_then(Result::ok).map(|file| file.len);
         Ok(Self::new(&path.display().to_string(), len, reader))
     }
 
     fn new(name: &str, len: Option<u64>, reader: impl Read + 'static) -> Self {
         let reader = Box::new(BufReader::with_capacity(256 << 10, reader));
-        Self {
-            name: name.to_owned(),
-            len,
-            reader,
-            line: Vec::new(),
-            number: 0,
-        }
+        Self { name: name.to_owned(), len, reader, line: Vec::new(), number: 0 }
     }
 
     /// Bytes of the input, where that is known.
@@ -52,17 +43,12 @@ impl Lines {
     pub fn next(&mut self) -> Result<Option<&[u8]>> {
         self.line.clear();
         self.number += 1;
-        let read = self
-            .reader
-            .by_ref()
-            .take(LINE_BYTES_MAX)
-            .read_until(b'\n', &mut self.line);
+        let read = self.reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut self.line);
         match read {
             Ok(0) => Ok(None),
-            Ok(len) if len as u64 == LINE_BYTES_MAX && !self.line.ends_with(b"\n") => Err(self
-                .error(format_args!(
-                    "the line is longer than {LINE_BYTES_MAX} bytes"
-                ))),
+            Ok(len) if len as u64 == LINE_BYTES_MAX && !self.line.ends_with(b"\n") => {
+                Err(self.error(format_args!("the line is longer than {LINE_BYTES_MAX} bytes")))
+            }
             Ok(_) => Ok(Some(&self.line)),
             Err(error) => Err(self.error(format_args!("cannot read on: {error}"))),
         }

@@ -21,17 +21,8 @@ pub struct Loader {
 impl Loader {
     /// A loader into `db`; `total_bytes` of input are to come, where that is known.
     pub fn new(db: Db, total_bytes: Option<u64>) -> Self {
-        let loaded = Loaded {
-            records: 0,
-            bytes: 0,
-            skipped: 0,
-        };
-        Self {
-            db,
-            batch: WriteBatch::new(),
-            bar: Bar::new("loading", total_bytes),
-            loaded,
-        }
+        let loaded = Loaded { records: 0, bytes: 0, skipped: 0 };
+        Self { db, batch: WriteBatch::new(), bar: Bar::new("loading", total_bytes), loaded }
     }
 
     /// Adds a record. The text of a refusal says what is too large, not where it came from.
@@ -42,11 +33,7 @@ impl Loader {
         self.batch.put(key, value);
         self.loaded.records += 1;
         self.loaded.bytes += (key.len() + value.len()) as u64;
-        if self.batch.bytes() >= BATCH_BYTES {
-            self.write()
-        } else {
-            Ok(())
-        }
+        if self.batch.bytes() >= BATCH_BYTES { self.write() } else { Ok(()) }
     }
 
     /// `bytes` more of the input have been read.
@@ -65,12 +52,10 @@ impl Loader {
         }
         let records = self.batch.len() as u64;
         let batch = std::mem::take(&mut self.batch);
-        self.db
-            .write_with(batch, Durability::Buffered)
-            .map_err(|error| {
-                let before = self.loaded.records - records;
-                Failure::from(error).and(format_args!("{before} records were loaded before it"))
-            })
+        self.db.write_with(batch, Durability::Buffered).map_err(|error| {
+            let before = self.loaded.records - records;
+            Failure::from(error).and(format_args!("{before} records were loaded before it"))
+        })
     }
 
     /// Writes what is left and makes everything durable.

@@ -42,12 +42,7 @@ pub fn run(database: &Database, arguments: &Load) -> Result<()> {
         Sources::Files(files::find(&inputs, arguments.skip)?)
     } else {
         // Opened before the database is made, so that a wrong name leaves nothing behind.
-        Sources::Texts(
-            inputs
-                .iter()
-                .map(|path| Lines::open(path))
-                .collect::<Result<_>>()?,
-        )
+        Sources::Texts(inputs.iter().map(|path| Lines::open(path)).collect::<Result<_>>()?)
     };
     let db = store::open_or_create(database)?;
     let clock = SystemClock::new();
@@ -112,15 +107,9 @@ fn inputs(arguments: &Load) -> Result<Vec<PathBuf>> {
         return Err(Failure::Usage(text.to_owned()));
     }
     if named.iter().filter(|path| *path == standard).count() > 1 {
-        return Err(Failure::Usage(
-            "standard input can be named once only".to_owned(),
-        ));
+        return Err(Failure::Usage("standard input can be named once only".to_owned()));
     }
-    Ok(if named.is_empty() {
-        vec![standard.to_path_buf()]
-    } else {
-        named.clone()
-    })
+    Ok(if named.is_empty() { vec![standard.to_path_buf()] } else { named.clone() })
 }
 
 fn report(loaded: &Loaded, elapsed: Duration, json: bool) -> Result<()> {
@@ -146,10 +135,7 @@ fn report(loaded: &Loaded, elapsed: Duration, json: bool) -> Result<()> {
             text::count(rate(loaded.records) as u64),
         ))?;
         if loaded.skipped > 0 {
-            output.line(format!(
-                "left out {}",
-                text::counted(loaded.skipped, "file")
-            ))?;
+            output.line(format!("left out {}", text::counted(loaded.skipped, "file")))?;
         }
     }
     output.finish()

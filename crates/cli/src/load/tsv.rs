@@ -15,9 +15,7 @@ pub fn load(lines: &mut Lines, loader: &mut Loader) -> Result<()> {
         match parse(without_end(line)) {
             Ok((key, value)) => {
                 let number = lines.number();
-                loader
-                    .put(&key, &value)
-                    .map_err(|failure| lines.locate(number, failure))?;
+                loader.put(&key, &value).map_err(|failure| lines.locate(number, failure))?;
             }
             Err(what) => return Err(lines.error(what)),
         }

@@ -23,10 +23,7 @@ pub fn run(db: &Db, corpus: &Corpus, updates: &Updates) -> Result<Checked> {
     for (sample, updates) in corpus.samples().iter().zip(updates) {
         let value = db.get(sample.key())?;
         let Some(value) = value else {
-            return Err(Failure::new(format!(
-                "{} is not in the store",
-                sample.path.display()
-            )));
+            return Err(Failure::new(format!("{} is not in the store", sample.path.display())));
         };
         let is_as_on_disk = compare(sample, *updates, &value).map_err(|what| {
             let text = format!("the store's value of {} {what}", sample.path.display());
@@ -59,11 +56,7 @@ fn compare(sample: &Sample, updates: u32, value: &[u8]) -> Result<bool, &'static
     if content == file {
         return Ok(true);
     }
-    if digest(content) == sample.digest {
-        Ok(false)
-    } else {
-        Err("differs from the file")
-    }
+    if digest(content) == sample.digest { Ok(false) } else { Err("differs from the file") }
 }
 
 #[cfg(test)]
@@ -75,16 +68,9 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("file");
         host_files::write_text(&path, "content").unwrap();
-        let sample = Sample {
-            path: path.clone(),
-            len: 7,
-            digest: digest(b"content"),
-        };
+        let sample = Sample { path: path.clone(), len: 7, digest: digest(b"content") };
         assert_eq!(compare(&sample, 0, b"content"), Ok(true));
-        assert_eq!(
-            compare(&sample, 2, b"content\nthermocline update 2\n"),
-            Ok(true)
-        );
+        assert_eq!(compare(&sample, 2, b"content\nthermocline update 2\n"), Ok(true));
         assert!(compare(&sample, 2, b"content\nthermocline update 1\n").is_err());
         assert!(compare(&sample, 0, b"contenT").is_err());
         host_files::write_text(&path, "changed").unwrap();

@@ -53,9 +53,7 @@ impl Corpus {
             return Err(Failure::new(text));
         }
         // Directories that this user may not read are no part of the trial.
-        let found = walk
-            .filter_map(Result::ok)
-            .filter(|file| file.len <= FILE_BYTES_MAX);
+        let found = walk.filter_map(Result::ok).filter(|file| file.len <= FILE_BYTES_MAX);
         let mut files: Vec<HostFile> = found.collect();
         shuffle(&mut files);
         let mut bytes = 0;
@@ -71,14 +69,8 @@ impl Corpus {
                  thermocline try DIR"
             )));
         }
-        let sample = |file: HostFile| Sample {
-            path: file.path,
-            len: file.len,
-            digest: 0,
-        };
-        Ok(Self {
-            samples: files.into_iter().map(sample).collect(),
-        })
+        let sample = |file: HostFile| Sample { path: file.path, len: file.len, digest: 0 };
+        Ok(Self { samples: files.into_iter().map(sample).collect() })
     }
 
     /// Loads every file; those that cannot be read (any more) leave the corpus.
@@ -140,34 +132,18 @@ mod tests {
             host_files::write_text(&path, &"x".repeat(100)).unwrap();
         }
         let paths = |corpus: &Corpus| {
-            corpus
-                .samples()
-                .iter()
-                .map(|sample| sample.path.clone())
-                .collect::<Vec<_>>()
+            corpus.samples().iter().map(|sample| sample.path.clone()).collect::<Vec<_>>()
         };
         let corpus = Corpus::find(home.path(), 550).unwrap();
         assert_eq!((corpus.len(), corpus.bytes()), (5, 500));
-        assert_eq!(
-            paths(&corpus),
-            paths(&Corpus::find(home.path(), 550).unwrap())
-        );
+        assert_eq!(paths(&corpus), paths(&Corpus::find(home.path(), 550).unwrap()));
         assert_ne!(
             paths(&corpus)[..3],
-            [
-                home.path().join("00"),
-                home.path().join("01"),
-                home.path().join("02")
-            ]
+            [home.path().join("00"), home.path().join("01"), home.path().join("02")]
         );
         let error = Corpus::find(home.path(), 99).unwrap_err().to_string();
         assert!(error.contains("no file of up to 99 bytes"), "{error}");
-        let error = Corpus::find(&home.path().join("nowhere"), 99)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("nowhere") && error.contains("name a readable"),
-            "{error}"
-        );
+        let error = Corpus::find(&home.path().join("nowhere"), 99).unwrap_err().to_string();
+        assert!(error.contains("nowhere") && error.contains("name a readable"), "{error}");
     }
 }

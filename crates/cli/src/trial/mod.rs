@@ -150,14 +150,7 @@ fn print(outcome: &Outcome, database: &Database, output: &mut Output) -> Result<
         ByteSize(outcome.bytes),
         seconds(outcome.load_s)
     ))?;
-    let mut table = Table::new(&[
-        "operation",
-        ">count",
-        ">per second",
-        ">p50",
-        ">p99",
-        ">longest",
-    ]);
+    let mut table = Table::new(&["operation", ">count", ">per second", ">p50", ">p99", ">longest"]);
     for operation in &outcome.operations {
         let ns = |ns: u64| text::span(Duration::from_nanos(ns));
         table.row([
@@ -181,12 +174,9 @@ fn print(outcome: &Outcome, database: &Database, output: &mut Output) -> Result<
     ))?;
     if outcome.changed > 0 {
         let changed = text::counted(outcome.changed, "file");
-        output.line(format!(
-            "{changed} changed on disk meanwhile; the store has what it loaded."
-        ))?;
+        output
+            .line(format!("{changed} changed on disk meanwhile; the store has what it loaded."))?;
     }
     let db = database.db.display();
-    output.line(format!(
-        "The store stays in {db}; look at it with 'thermocline stats'."
-    ))
+    output.line(format!("The store stays in {db}; look at it with 'thermocline stats'."))
 }

@@ -39,12 +39,10 @@ pub fn clear(home: &Path) -> Result<()> {
     if !marked {
         return match first_entry(home)? {
             None => Ok(()),
-            Some(_) if Db::exists(home)? => Err(in_use(
-                "there is a database that 'thermocline try' did not make".to_owned(),
-            )),
-            Some(name) => Err(in_use(format!(
-                "the directory is not empty, it holds {name}"
-            ))),
+            Some(_) if Db::exists(home)? => {
+                Err(in_use("there is a database that 'thermocline try' did not make".to_owned()))
+            }
+            Some(name) => Err(in_use(format!("the directory is not empty, it holds {name}"))),
         };
     }
     if let Some(name) = unknown_entry(home)? {
@@ -104,9 +102,7 @@ fn unknown_entry(home: &Path) -> Result<Option<String>> {
 
 fn is_home_file(name: &str) -> bool {
     // A replaced file may have left its temporary form behind.
-    HOME_NAMES
-        .iter()
-        .any(|known| name.strip_prefix(known).is_some_and(is_ending))
+    HOME_NAMES.iter().any(|known| name.strip_prefix(known).is_some_and(is_ending))
 }
 
 fn is_ending(rest: &str) -> bool {
@@ -119,10 +115,7 @@ fn is_tier_file(name: &str) -> bool {
             && number.bytes().all(|byte| byte.is_ascii_digit())
             && NUMBERED.contains(&ending)
     });
-    numbered
-        || TIER_NAMES
-            .iter()
-            .any(|known| name.strip_prefix(known).is_some_and(is_ending))
+    numbered || TIER_NAMES.iter().any(|known| name.strip_prefix(known).is_some_and(is_ending))
 }
 
 /// Deletes the files of a directory, then the directory.
@@ -143,13 +136,7 @@ mod tests {
 
     #[test]
     fn only_names_of_a_store_count_as_a_trials_files() {
-        for name in [
-            "DATABASE",
-            MARK_NAME,
-            "settings.toml",
-            "DATABASE.12-0.tmp",
-            "DATABASE.new",
-        ] {
+        for name in ["DATABASE", MARK_NAME, "settings.toml", "DATABASE.12-0.tmp", "DATABASE.new"] {
             assert!(is_home_file(name), "{name}");
         }
         for name in ["notes.txt", "DATABASE2", "MADE-BY-TRY.bak", ".bashrc"] {
@@ -171,10 +158,7 @@ mod tests {
         let precious = home.path().join("thesis.txt");
         host_files::write_text(&precious, "years of work").unwrap();
         let error = clear(home.path()).unwrap_err().to_string();
-        assert!(
-            error.contains("thesis.txt") && error.contains("--db"),
-            "{error}"
-        );
+        assert!(error.contains("thesis.txt") && error.contains("--db"), "{error}");
         // Not even a mark makes it a trial's.
         mark(home.path()).unwrap();
         let error = clear(home.path()).unwrap_err().to_string();

@@ -85,24 +85,16 @@ pub fn run(db: &Db, corpus: &Corpus, duration: Duration) -> Result<(Vec<Latencie
     }
     let mut timings = Timings::default();
     for handle in handles {
-        let client = handle
-            .join()
-            .map_err(|_| Failure::new("a client of the trial broke off"))??;
-        timings
-            .iter_mut()
-            .zip(client)
-            .for_each(|(all, mut one)| all.append(&mut one));
+        let client =
+            handle.join().map_err(|_| Failure::new("a client of the trial broke off"))??;
+        timings.iter_mut().zip(client).for_each(|(all, mut one)| all.append(&mut one));
     }
     let summaries = ["read", "update", "scan of 10"]
         .into_iter()
         .zip(timings)
         .map(|(name, timings)| summary(name, timings, duration))
         .collect();
-    let updates = shared
-        .updates
-        .iter()
-        .map(|count| count.load(Relaxed))
-        .collect();
+    let updates = shared.updates.iter().map(|count| count.load(Relaxed)).collect();
     Ok((summaries, updates))
 }
 
@@ -110,10 +102,7 @@ fn summary(name: &'static str, mut timings: Vec<u64>, duration: Duration) -> Lat
     timings.sort_unstable();
     let at = |share: f64| {
         let index = (timings.len() as f64 * share) as usize;
-        timings
-            .get(index.min(timings.len().saturating_sub(1)))
-            .copied()
-            .unwrap_or(0)
+        timings.get(index.min(timings.len().saturating_sub(1))).copied().unwrap_or(0)
     };
     Latencies {
         name,
@@ -147,11 +136,7 @@ impl Shared {
     /// The client's own record next to `rank`.
     fn own(&self, rank: usize, client: usize) -> usize {
         let own = rank - rank % self.clients + client;
-        if own < self.samples.len() {
-            own
-        } else {
-            client.min(self.samples.len() - 1)
-        }
+        if own < self.samples.len() { own } else { client.min(self.samples.len() - 1) }
     }
 
     fn timed<T>(&self, work: impl FnOnce() -> thermocline::Result<T>) -> Result<(T, u64)> {
@@ -165,14 +150,8 @@ impl Shared {
         let (value, took) = self.timed(|| self.db.get(key))?;
         match value {
             Some(value) if value.len() as u64 >= *len => Ok(took),
-            Some(_) => Err(Failure::new(format!(
-                "the value of {} is cut",
-                path.display()
-            ))),
-            None => Err(Failure::new(format!(
-                "the value of {} is gone",
-                path.display()
-            ))),
+            Some(_) => Err(Failure::new(format!("the value of {} is cut", path.display()))),
+            None => Err(Failure::new(format!("the value of {} is gone", path.display()))),
         }
     }
 
@@ -204,10 +183,7 @@ impl Shared {
         if first && ordered {
             return Ok(took);
         }
-        Err(Failure::new(format!(
-            "a scan from {} gave other records",
-            path.display()
-        )))
+        Err(Failure::new(format!("a scan from {} gave other records", path.display())))
     }
 }
 
@@ -218,10 +194,7 @@ mod tests {
     #[test]
     fn percentiles_come_from_the_sorted_timings() {
         let summary = summary("read", (1..=100).rev().collect(), Duration::from_secs(2));
-        assert_eq!(
-            (summary.count, summary.p50_ns, summary.p99_ns),
-            (100, 51, 100)
-        );
+        assert_eq!((summary.count, summary.p50_ns, summary.p99_ns), (100, 51, 100));
         assert_eq!((summary.max_ns, summary.per_second), (100, 50.0));
     }
 }

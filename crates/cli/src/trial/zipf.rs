@@ -21,18 +21,14 @@ impl Zipf {
             sum += weight(rank);
             sum
         });
-        Self {
-            sums: sums.collect(),
-        }
+        Self { sums: sums.collect() }
     }
 
     /// A rank, 0 being the most popular.
     pub fn draw(&self, random: &mut Random) -> usize {
         let total = self.sums.last().copied().unwrap_or(1.0);
         let point = random.unit() * total;
-        self.sums
-            .partition_point(|sum| *sum <= point)
-            .min(self.sums.len() - 1)
+        self.sums.partition_point(|sum| *sum <= point).min(self.sums.len() - 1)
     }
 }
 
@@ -46,9 +42,7 @@ mod tests {
         let mut random = Random::new(7);
         let mut counts = vec![0u32; 1000];
         (0..200_000).for_each(|_| counts[zipf.draw(&mut random)] += 1);
-        let total: f64 = (1..=1000)
-            .map(|rank| 1.0 / f64::from(rank).powf(0.99))
-            .sum();
+        let total: f64 = (1..=1000).map(|rank| 1.0 / f64::from(rank).powf(0.99)).sum();
         for rank in [0usize, 1, 9] {
             let expected = 200_000.0 / ((rank + 1) as f64).powf(0.99) / total;
             let ratio = f64::from(counts[rank]) / expected;

@@ -16,16 +16,10 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-#[allow(
-    dead_code,
-    clippy::disallowed_methods,
-    reason = "each test file uses a part; tests may"
-)]
+#[allow(dead_code, clippy::disallowed_methods, reason = "each test file uses a part; tests may")]
 impl Scratch {
     pub fn new() -> Self {
-        Self {
-            home: tempfile::tempdir().unwrap(),
-        }
+        Self { home: tempfile::tempdir().unwrap() }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -45,10 +39,7 @@ impl Scratch {
 
     /// A file of zeros that takes no space.
     pub fn sparse(&self, name: &str, len: u64) {
-        fs::File::create(self.path(name))
-            .unwrap()
-            .set_len(len)
-            .unwrap();
+        fs::File::create(self.path(name)).unwrap().set_len(len).unwrap();
     }
 
     /// Files of a directory whose names end so.
@@ -70,10 +61,7 @@ impl Scratch {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_thermocline"));
         command.args(arguments).current_dir(self.home.path());
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
@@ -98,11 +86,7 @@ impl Scratch {
     pub fn ok_with(&self, arguments: &[&str], input: &[u8]) -> Vec<u8> {
         let output = self.run(arguments, input);
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "{arguments:?}: {:?}: {stderr}",
-            output.status
-        );
+        assert!(output.status.success(), "{arguments:?}: {:?}: {stderr}", output.status);
         output.stdout
     }
 
@@ -117,17 +101,10 @@ impl Scratch {
     pub fn fails_with(&self, arguments: &[&str], input: &[u8], status: i32) -> String {
         let output = self.run(arguments, input);
         let stderr = text(&output.stderr);
-        assert_eq!(
-            output.status.code(),
-            Some(status),
-            "{arguments:?}: {stderr}"
-        );
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {stderr}");
         let lines: Vec<&str> = stderr.lines().collect();
         let line = lines.last().copied().unwrap_or_default();
-        assert!(
-            lines.len() == 1 && line.starts_with("thermocline: "),
-            "{arguments:?}: {stderr}"
-        );
+        assert!(lines.len() == 1 && line.starts_with("thermocline: "), "{arguments:?}: {stderr}");
         line.to_owned()
     }
 

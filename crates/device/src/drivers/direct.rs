@@ -48,11 +48,7 @@ impl DirectDriver {
         let disk = Disk::open(path, OFlags::DIRECT, PAGE_BYTES)?;
         probe(path)?;
         let ring = batches == Batches::Ring && ring::is_available();
-        Ok(Self {
-            disk,
-            pool: Arc::default(),
-            ring,
-        })
+        Ok(Self { disk, pool: Arc::default(), ring })
     }
 
     /// Whether batches go through io_uring.
@@ -157,11 +153,7 @@ impl Driver for DirectDriver {
                 Err(error) => tracing::debug!(%error, "no ring for a queue, using threads"),
             }
         }
-        Ok(Box::new(PoolQueue::new(
-            Arc::clone(&self.pool),
-            depth,
-            false,
-        )))
+        Ok(Box::new(PoolQueue::new(Arc::clone(&self.pool), depth, false)))
     }
 
     fn execute(&self, file: &Handle, operation: Operation) -> Completion {
@@ -173,7 +165,6 @@ impl Driver for DirectDriver {
     }
 
     fn try_link(&self, name: &str, into: &dyn Driver) -> Result<bool> {
-        into.host_directory()
-            .map_or(Ok(false), |directory| self.disk.try_link(name, directory))
+        into.host_directory().map_or(Ok(false), |directory| self.disk.try_link(name, directory))
     }
 }

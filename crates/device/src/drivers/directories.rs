@@ -46,9 +46,7 @@ pub fn directory_is_mount_point(path: &Path) -> Result<bool> {
     let failed = |errno| failure("look at directory", path, errno);
     let asked = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS);
     if let Ok(stat) = &asked
-        && stat
-            .stx_attributes_mask
-            .contains(StatxAttributes::MOUNT_ROOT)
+        && stat.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT)
     {
         return Ok(stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
     }
@@ -87,10 +85,7 @@ mod tests {
         remove_empty_directory(&inner).unwrap();
         remove_empty_directory(&outer).unwrap();
         assert!(!outer.exists());
-        assert_eq!(
-            remove_empty_directory(&outer).unwrap_err().kind(),
-            ErrorKind::NotFound
-        );
+        assert_eq!(remove_empty_directory(&outer).unwrap_err().kind(), ErrorKind::NotFound);
     }
 
     #[test]

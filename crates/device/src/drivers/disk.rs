@@ -86,12 +86,7 @@ impl Disk {
         let wanted = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = retry_on_intr(|| rustix::fs::open(path, wanted, Mode::empty()))
             .map_err(|errno| failure("open directory", path, errno))?;
-        Ok(Self {
-            descriptor,
-            path: path.into(),
-            flags,
-            alignment,
-        })
+        Ok(Self { descriptor, path: path.into(), flags, alignment })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -163,10 +158,7 @@ impl Disk {
             }
             match rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
-                    entries.push(Entry {
-                        name: name.to_owned(),
-                        len: stat.st_size as u64,
-                    });
+                    entries.push(Entry { name: name.to_owned(), len: stat.st_size as u64 });
                 }
                 // Deleted since the directory was read, or not a plain file after all.
                 Ok(_) | Err(Errno::NOENT) => {}
@@ -246,10 +238,7 @@ impl DiskFile {
         view: &[u8],
         errno: Errno,
     ) -> Error {
-        self.failure(
-            &format!("{verb} {} bytes at {offset} of", view.len()),
-            errno,
-        )
+        self.failure(&format!("{verb} {} bytes at {offset} of", view.len()), errno)
     }
 
     /// The request keeps to the device's alignment (invariant 7 of the contract).
@@ -330,11 +319,7 @@ impl DiskFile {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
                 tracing::debug!(name = self.name, "the file system reserves no space");
                 let now = rustix::fs::fstat(&self.descriptor)?.st_size as u64;
-                if now < len {
-                    rustix::fs::ftruncate(&self.descriptor, len)
-                } else {
-                    Ok(())
-                }
+                if now < len { rustix::fs::ftruncate(&self.descriptor, len) } else { Ok(()) }
             }
             other => other,
         }
@@ -344,8 +329,7 @@ impl DiskFile {
 impl DriverFile for DiskFile {
     fn len(&self) -> Result<u64> {
         let stat = rustix::fs::fstat(&self.descriptor);
-        stat.map(|stat| stat.st_size as u64)
-            .map_err(|errno| self.failure("look at", errno))
+        stat.map(|stat| stat.st_size as u64).map_err(|errno| self.failure("look at", errno))
     }
 
     fn allocate(&self, len: u64) -> Result<()> {
@@ -380,10 +364,7 @@ pub(crate) fn execute(handle: &Handle, operation: Operation) -> Completion {
     let (result, buffer) = match operation {
         Operation::Read { offset, mut buffer } => {
             let fits = file.check_aligned("read", offset, &buffer);
-            (
-                fits.and_then(|()| file.read(offset, &mut buffer, 0)),
-                buffer,
-            )
+            (fits.and_then(|()| file.read(offset, &mut buffer, 0)), buffer)
         }
         Operation::Write { offset, buffer } => {
             let fits = file.check_aligned("write", offset, &buffer);
@@ -391,9 +372,5 @@ pub(crate) fn execute(handle: &Handle, operation: Operation) -> Completion {
         }
         Operation::Sync => (file.sync(), Buffer::default()),
     };
-    Completion {
-        tag: 0,
-        result,
-        buffer,
-    }
+    Completion { tag: 0, result, buffer }
 }

@@ -53,15 +53,8 @@ impl EmulatedDriver {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let text = format!("{} as {device}", inner.describe());
-        let device = Arc::new(Device {
-            schedule: Schedule::new(model),
-            clock,
-        });
-        Self {
-            inner,
-            device,
-            text,
-        }
+        let device = Arc::new(Device { schedule: Schedule::new(model), clock });
+        Self { inner, device, text }
     }
 }
 
@@ -69,19 +62,14 @@ impl Device {
     /// Books `operation` and says when it is done.
     fn book(&self, file: &Handle, operation: &Operation) -> u64 {
         // Handles are told apart by address: one that is reused only misjudges one disk seek.
-        let position = |offset| Position {
-            file: Arc::as_ptr(file).addr(),
-            offset,
-        };
+        let position = |offset| Position { file: Arc::as_ptr(file).addr(), offset };
         let access = match operation {
-            Operation::Read { offset, buffer } => Access::Read {
-                position: position(*offset),
-                len: buffer.len(),
-            },
-            Operation::Write { offset, buffer } => Access::Write {
-                position: position(*offset),
-                len: buffer.len(),
-            },
+            Operation::Read { offset, buffer } => {
+                Access::Read { position: position(*offset), len: buffer.len() }
+            }
+            Operation::Write { offset, buffer } => {
+                Access::Write { position: position(*offset), len: buffer.len() }
+            }
             Operation::Sync => Access::Sync,
         };
         self.schedule.schedule(self.clock.now_ns(), access)
@@ -157,12 +145,7 @@ impl EmulatedQueue {
         numbers.sort_unstable();
         let before = completions.len();
         for (_, number) in numbers {
-            if let Some(Due {
-                tag,
-                done: Some(done),
-                ..
-            }) = self.due.remove(&number)
-            {
+            if let Some(Due { tag, done: Some(done), .. }) = self.due.remove(&number) {
                 completions.push(Completion { tag, ..done });
             }
         }
@@ -173,50 +156,24 @@ impl EmulatedQueue {
 impl Queue for EmulatedQueue {
     fn submit(&mut self, requests: &mut Vec<Request>) {
         for request in requests.drain(..) {
-            let Request {
-                tag,
-                file,
-                operation,
-            } = request;
+            let Request { tag, file, operation } = request;
             let number = self.next;
             self.next += 1;
             let due_ns = self.device.book(&file, &operation);
-            self.due.insert(
-                number,
-                Due {
-                    tag,
-                    due_ns,
-                    done: None,
-                },
-            );
-            self.batch.push(Request {
-                tag: number,
-                file,
-                operation,
-            });
+            self.due.insert(number, Due { tag, due_ns, done: None });
+            self.batch.push(Request { tag: number, file, operation });
         }
         self.inner.submit(&mut self.batch);
     }
 
     fn reap(&mut self, at_least: usize, completions: &mut Vec<Completion>) -> usize {
-        assert!(
-            at_least <= self.in_flight(),
-            "reaping more than is in flight"
-        );
+        assert!(at_least <= self.in_flight(), "reaping more than is in flight");
         self.fetch(0);
         let mut count = self.release(completions);
         while count < at_least {
             // Whichever is due first decides what to wait for: the clock or the device below.
-            match self
-                .due
-                .values()
-                .min_by_key(|due| (due.due_ns, due.done.is_none()))
-            {
-                Some(Due {
-                    due_ns,
-                    done: Some(_),
-                    ..
-                }) => self.device.wait_until(*due_ns),
+            match self.due.values().min_by_key(|due| (due.due_ns, due.done.is_none())) {
+                Some(Due { due_ns, done: Some(_), .. }) => self.device.wait_until(*due_ns),
                 _ => self.fetch(1),
             }
             count += self.release(completions);
@@ -263,10 +220,7 @@ impl Driver for EmulatedDriver {
     }
 
     fn sync_directory(&self) -> Result<()> {
-        let due = self
-            .device
-            .schedule
-            .schedule(self.device.clock.now_ns(), Access::Sync);
+        let due = self.device.schedule.schedule(self.device.clock.now_ns(), Access::Sync);
         let result = self.inner.sync_directory();
         self.device.wait_until(due);
         result
@@ -328,8 +282,7 @@ mod tests {
         }
 
         fn sleep(&self, duration: Duration) {
-            self.0
-                .fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
+            self.0.fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
         }
     }
 
@@ -343,25 +296,15 @@ mod tests {
     }
 
     fn read(len: usize) -> Operation {
-        Operation::Read {
-            offset: 0,
-            buffer: Buffer::zeroed(len),
-        }
+        Operation::Read { offset: 0, buffer: Buffer::zeroed(len) }
     }
 
     #[test]
     fn blocking_requests_take_exactly_what_the_model_says() {
         let (driver, clock, file) = emulated(Profile::Gp3);
-        let write = Operation::Write {
-            offset: 0,
-            buffer: Buffer::zeroed(3_000_000),
-        };
+        let write = Operation::Write { offset: 0, buffer: Buffer::zeroed(3_000_000) };
         driver.execute(&file, write).result.unwrap();
-        assert_eq!(
-            clock.now_ns(),
-            700_000 + 10_000_000,
-            "0.7 ms, then 3 MB at 300 MB/s"
-        );
+        assert_eq!(clock.now_ns(), 700_000 + 10_000_000, "0.7 ms, then 3 MB at 300 MB/s");
         driver.execute(&file, read(3_000)).result.unwrap();
         assert_eq!(clock.now_ns(), 10_700_000 + 700_000 + 10_000);
         driver.execute(&file, Operation::Sync).result.unwrap();
@@ -374,11 +317,7 @@ mod tests {
     fn a_queue_gives_back_each_request_at_its_time_and_not_before() {
         let (driver, clock, file) = emulated(Profile::Gp3);
         let mut queue = driver.queue(8).unwrap();
-        let request = |tag| Request {
-            tag,
-            file: file.clone(),
-            operation: read(0),
-        };
+        let request = |tag| Request { tag, file: file.clone(), operation: read(0) };
         queue.submit(&mut (0..4).map(request).collect());
         let mut done = Vec::new();
         assert_eq!(queue.reap(0, &mut done), 0, "nothing is due yet");
@@ -388,10 +327,7 @@ mod tests {
         assert_eq!((queue.reap(2, &mut done), clock.now_ns()), (2, 900_000));
         clock.sleep(Duration::from_secs(1));
         assert_eq!((queue.reap(0, &mut done), queue.in_flight()), (1, 0));
-        assert_eq!(
-            done.iter().map(|done| done.tag).collect::<Vec<_>>(),
-            [0, 1, 2, 3]
-        );
+        assert_eq!(done.iter().map(|done| done.tag).collect::<Vec<_>>(), [0, 1, 2, 3]);
     }
 
     #[test]
@@ -399,15 +335,8 @@ mod tests {
         let (driver, clock, file) = emulated(Profile::Hdd);
         let mut queues = [driver.queue(1).unwrap(), driver.queue(1).unwrap()];
         for (queue, offset) in queues.iter_mut().zip([1_000_000, 0]) {
-            let operation = Operation::Read {
-                offset,
-                buffer: Buffer::zeroed(0),
-            };
-            queue.submit(&mut vec![Request {
-                tag: 0,
-                file: file.clone(),
-                operation,
-            }]);
+            let operation = Operation::Read { offset, buffer: Buffer::zeroed(0) };
+            queue.submit(&mut vec![Request { tag: 0, file: file.clone(), operation }]);
         }
         let mut done = Vec::new();
         queues[1].reap(1, &mut done);

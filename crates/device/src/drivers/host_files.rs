@@ -27,14 +27,9 @@ pub fn open_reader(path: &Path) -> Result<Box<dyn Read + Send>> {
 pub fn read(path: &Path, len_max: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut limited = File::from(open_plain(path)?).take(len_max.saturating_add(1));
-    limited
-        .read_to_end(&mut bytes)
-        .map_err(|error| Error::io("read", path, &error))?;
+    limited.read_to_end(&mut bytes).map_err(|error| Error::io("read", path, &error))?;
     if bytes.len() as u64 > len_max {
-        let text = format!(
-            "{} is longer than the {len_max} bytes expected",
-            path.display()
-        );
+        let text = format!("{} is longer than the {len_max} bytes expected", path.display());
         return Err(Error::new(ErrorKind::Invalid, text));
     }
     Ok(bytes)
@@ -96,10 +91,7 @@ pub struct HostFile {
 /// links are not followed, except `path` itself. A directory that cannot be read is one error, and
 /// the walk goes on after it.
 pub fn walk(path: &Path) -> Walk {
-    Walk {
-        pending: vec![path.to_owned()],
-        started: false,
-    }
+    Walk { pending: vec![path.to_owned()], started: false }
 }
 
 /// The files below a directory; see [`walk`].
@@ -113,11 +105,7 @@ pub struct Walk {
 impl Walk {
     /// The file at `path`, if it is one; a directory's entries are put on the list instead.
     fn visit(&mut self, path: PathBuf) -> Result<Option<HostFile>> {
-        let follow = if self.started {
-            AtFlags::SYMLINK_NOFOLLOW
-        } else {
-            AtFlags::empty()
-        };
+        let follow = if self.started { AtFlags::SYMLINK_NOFOLLOW } else { AtFlags::empty() };
         let top = !std::mem::replace(&mut self.started, true);
         let stat = match rustix::fs::statat(CWD, &path, follow) {
             Ok(stat) => stat,
@@ -126,10 +114,7 @@ impl Walk {
             Err(errno) => return Err(failure("look at", &path, errno)),
         };
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Ok(Some(HostFile {
-                path,
-                len: stat.st_size as u64,
-            })),
+            FileType::RegularFile => Ok(Some(HostFile { path, len: stat.st_size as u64 })),
             FileType::Directory => self.descend(&path).map(|()| None),
             _ => Ok(None),
         }
@@ -146,8 +131,7 @@ impl Walk {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
-                self.pending
-                    .push(path.join(std::ffi::OsStr::from_bytes(name)));
+                self.pending.push(path.join(std::ffi::OsStr::from_bytes(name)));
             }
         }
         self.pending[first..].sort_unstable_by(|a, b| b.cmp(a));
@@ -183,10 +167,7 @@ mod tests {
         write_text(&path, "short").unwrap();
         assert_eq!(read(&path, 100).unwrap(), b"short");
         let mut streamed = String::new();
-        open_reader(&path)
-            .unwrap()
-            .read_to_string(&mut streamed)
-            .unwrap();
+        open_reader(&path).unwrap().read_to_string(&mut streamed).unwrap();
         assert_eq!(streamed, "short");
         let found: Vec<HostFile> = walk(scratch.path()).collect::<Result<_>>().unwrap();
         assert_eq!(found, [HostFile { path, len: 5 }]);
@@ -200,10 +181,7 @@ mod tests {
         let error = write_text(&target, "text").unwrap_err();
         assert!(error.to_string().contains("taken"), "{error}");
         assert_eq!(walk(scratch.path()).count(), 0);
-        assert_eq!(
-            write_text(Path::new("/"), "x").unwrap_err().kind(),
-            ErrorKind::Invalid
-        );
+        assert_eq!(write_text(Path::new("/"), "x").unwrap_err().kind(), ErrorKind::Invalid);
     }
 
     #[test]

@@ -54,20 +54,12 @@ impl MemoryDriver {
     }
 
     fn find(&self, action: &str, name: &str) -> Result<Arc<MemoryFile>> {
-        self.directory
-            .files
-            .lock()
-            .get(name)
-            .cloned()
-            .ok_or_else(|| missing(action, name))
+        self.directory.files.lock().get(name).cloned().ok_or_else(|| missing(action, name))
     }
 }
 
 fn missing(action: &str, name: &str) -> Error {
-    Error::new(
-        ErrorKind::NotFound,
-        format!("cannot {action} {name}: no such file in memory"),
-    )
+    Error::new(ErrorKind::NotFound, format!("cannot {action} {name}: no such file in memory"))
 }
 
 impl DriverFile for MemoryFile {
@@ -93,9 +85,7 @@ impl DriverFile for MemoryFile {
 
 /// Makes a file at least `end` bytes long; `None` is an end that has no number.
 fn extend(bytes: &mut Vec<u8>, end: Option<u64>) -> Result<()> {
-    let end = end
-        .filter(|end| *end <= FILE_BYTES_MAX)
-        .map(|end| end as usize);
+    let end = end.filter(|end| *end <= FILE_BYTES_MAX).map(|end| end as usize);
     let grown = end.map(|end| end.saturating_sub(bytes.len()));
     match (end, grown.map(|grown| bytes.try_reserve(grown))) {
         (Some(end), Some(Ok(()))) => {
@@ -141,18 +131,12 @@ impl Queue for MemoryQueue {
     fn submit(&mut self, requests: &mut Vec<Request>) {
         for request in requests.drain(..) {
             let completion = execute(&request.file, request.operation);
-            self.finished.push(Completion {
-                tag: request.tag,
-                ..completion
-            });
+            self.finished.push(Completion { tag: request.tag, ..completion });
         }
     }
 
     fn reap(&mut self, at_least: usize, completions: &mut Vec<Completion>) -> usize {
-        assert!(
-            at_least <= self.finished.len(),
-            "reaping more than is in flight"
-        );
+        assert!(at_least <= self.finished.len(), "reaping more than is in flight");
         let count = self.finished.len();
         completions.append(&mut self.finished);
         count
@@ -172,11 +156,7 @@ fn execute(file: &Handle, operation: Operation) -> Completion {
         Operation::Write { offset, buffer } => (file.write(offset, &buffer), buffer),
         Operation::Sync => (Ok(0), Buffer::default()),
     };
-    Completion {
-        tag: 0,
-        result,
-        buffer,
-    }
+    Completion { tag: 0, result, buffer }
 }
 
 impl Driver for MemoryDriver {
@@ -225,10 +205,7 @@ impl Driver for MemoryDriver {
         let files = self.directory.files.lock();
         Ok(files
             .iter()
-            .map(|(name, file)| Entry {
-                name: name.clone(),
-                len: file.bytes.read().len() as u64,
-            })
+            .map(|(name, file)| Entry { name: name.clone(), len: file.bytes.read().len() as u64 })
             .collect())
     }
 
@@ -237,24 +214,15 @@ impl Driver for MemoryDriver {
     }
 
     fn space(&self) -> Result<Space> {
-        Ok(Space {
-            total_bytes: u64::MAX / 2,
-            free_bytes: u64::MAX / 2,
-        })
+        Ok(Space { total_bytes: u64::MAX / 2, free_bytes: u64::MAX / 2 })
     }
 
     fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
         if !self.directory.locked.lock().insert(name.to_owned()) {
-            return Err(Error::new(
-                ErrorKind::Locked,
-                format!("{name} in memory is locked"),
-            ));
+            return Err(Error::new(ErrorKind::Locked, format!("{name} in memory is locked")));
         }
         let directory = Arc::clone(&self.directory);
-        Ok(Box::new(MemoryLock {
-            directory,
-            name: name.to_owned(),
-        }))
+        Ok(Box::new(MemoryLock { directory, name: name.to_owned() }))
     }
 
     fn queue(&self, _depth: usize) -> Result<Box<dyn Queue>> {

@@ -109,15 +109,7 @@ impl Schedule {
     pub(crate) fn new(model: DeviceModel) -> Self {
         let channels = (0..model.channels.max(1)).map(|_| Reverse(0)).collect();
         let (reads, writes) = (Lane::default(), Lane::default());
-        Self {
-            model,
-            booked: Mutex::new(Booked {
-                channels,
-                reads,
-                writes,
-                head: None,
-            }),
-        }
+        Self { model, booked: Mutex::new(Booked { channels, reads, writes, head: None }) }
     }
 
     /// Books `access`, asked at `now_ns`, and says when it is done.
@@ -130,30 +122,15 @@ impl Schedule {
         let done = match access {
             Access::Sync => start.saturating_add(latency_ns(model.sync_latency)),
             Access::Read { position, len } => {
-                let ns = (
-                    latency_ns(model.read_latency),
-                    transfer_ns(len, model.read_bytes_per_s),
-                );
-                let latency = if booked.follows(model, position, len) {
-                    0
-                } else {
-                    ns.0
-                };
+                let ns = (latency_ns(model.read_latency), transfer_ns(len, model.read_bytes_per_s));
+                let latency = if booked.follows(model, position, len) { 0 } else { ns.0 };
                 booked.reads.book(start, model.read_iops_max, latency, ns.1)
             }
             Access::Write { position, len } => {
-                let ns = (
-                    latency_ns(model.write_latency),
-                    transfer_ns(len, model.write_bytes_per_s),
-                );
-                let latency = if booked.follows(model, position, len) {
-                    0
-                } else {
-                    ns.0
-                };
-                booked
-                    .writes
-                    .book(start, model.write_iops_max, latency, ns.1)
+                let ns =
+                    (latency_ns(model.write_latency), transfer_ns(len, model.write_bytes_per_s));
+                let latency = if booked.follows(model, position, len) { 0 } else { ns.0 };
+                booked.writes.book(start, model.write_iops_max, latency, ns.1)
             }
         };
         booked.channels.push(Reverse(done));
@@ -165,10 +142,7 @@ impl Booked {
     /// Moves the head; whether it was there already and that counts.
     fn follows(&mut self, model: &DeviceModel, position: Position, len: usize) -> bool {
         let there = self.head == Some(position);
-        self.head = Some(Position {
-            offset: position.offset + len as u64,
-            ..position
-        });
+        self.head = Some(Position { offset: position.offset + len as u64, ..position });
         model.sequential_is_free && there
     }
 }
@@ -211,17 +185,11 @@ mod tests {
     }
 
     fn read(len: usize) -> Access {
-        Access::Read {
-            position: START,
-            len,
-        }
+        Access::Read { position: START, len }
     }
 
     fn write(len: usize) -> Access {
-        Access::Write {
-            position: START,
-            len,
-        }
+        Access::Write { position: START, len }
     }
 
     #[test]
@@ -258,17 +226,9 @@ mod tests {
         let device = Schedule::new(figures);
         let done: Vec<u64> = (0..3).map(|_| device.schedule(0, read(0))).collect();
         assert_eq!(done, [100_000, 1_100_000, 2_100_000]);
-        assert_eq!(
-            device.schedule(0, write(0)),
-            10_000,
-            "writes have no limit here"
-        );
+        assert_eq!(device.schedule(0, write(0)), 10_000, "writes have no limit here");
         assert_eq!(device.schedule(10_000_000, read(0)), 10_100_000);
-        assert_eq!(
-            device.schedule(10_000_000, read(0)),
-            11_100_000,
-            "no burst after idling"
-        );
+        assert_eq!(device.schedule(10_000_000, read(0)), 11_100_000, "no burst after idling");
     }
 
     #[test]
@@ -276,22 +236,11 @@ mod tests {
         let mut figures = model();
         (figures.sequential_is_free, figures.channels) = (true, 1);
         let device = Schedule::new(figures);
-        let at = |file, offset| Access::Read {
-            position: Position { file, offset },
-            len: 1_000,
-        };
+        let at = |file, offset| Access::Read { position: Position { file, offset }, len: 1_000 };
         assert_eq!(device.schedule(0, at(1, 0)), 101_000);
         assert_eq!(device.schedule(0, at(1, 1_000)), 102_000);
-        assert_eq!(
-            device.schedule(0, at(2, 2_000)),
-            203_000,
-            "another file is elsewhere"
-        );
-        assert_eq!(
-            device.schedule(0, at(2, 2_000)),
-            304_000,
-            "going back is a move"
-        );
+        assert_eq!(device.schedule(0, at(2, 2_000)), 203_000, "another file is elsewhere");
+        assert_eq!(device.schedule(0, at(2, 2_000)), 304_000, "going back is a move");
     }
 
     #[test]

@@ -123,46 +123,23 @@ fn serve(shared: &Shared) {
 }
 
 fn finish(request: Request) -> Completion {
-    let Request {
-        tag,
-        file,
-        operation,
-    } = request;
-    Completion {
-        tag,
-        ..disk::execute(&file, operation)
-    }
+    let Request { tag, file, operation } = request;
+    Completion { tag, ..disk::execute(&file, operation) }
 }
 
 /// What the page cache can answer is answered at once; anything else comes back.
 fn answer_from_cache(request: Request) -> Result<Completion, Request> {
-    let Request {
-        tag,
-        file,
-        operation,
-    } = request;
+    let Request { tag, file, operation } = request;
     let Operation::Read { offset, mut buffer } = operation else {
-        return Err(Request {
-            tag,
-            file,
-            operation,
-        });
+        return Err(Request { tag, file, operation });
     };
     let descriptor = disk::disk_file(&file).descriptor();
     let (len, nowait) = (buffer.len(), ReadWriteFlags::NOWAIT);
     let mut view = [IoSliceMut::new(&mut buffer)];
     match rustix::io::preadv2(descriptor, &mut view, offset, nowait) {
-        Ok(got) if got == len => Ok(Completion {
-            tag,
-            result: Ok(got),
-            buffer,
-        }),
+        Ok(got) if got == len => Ok(Completion { tag, result: Ok(got), buffer }),
         // A miss, the end of the file, or no such flag here: a thread finds out.
-        _ => Err(Request {
-            tag,
-            file,
-            operation: Operation::Read { offset, buffer },
-        }),
+        _ => Err(Request { tag, file, operation: Operation::Read { offset, buffer } }),
     }
 }
 
@@ -228,11 +205,8 @@ impl Queue for PoolQueue {
             return;
         }
         for request in requests.drain(..) {
-            let request = match if self.cached {
-                answer_from_cache(request)
-            } else {
-                Err(request)
-            } {
+            let request = match if self.cached { answer_from_cache(request) } else { Err(request) }
+            {
                 Ok(done) => {
                     self.finished.push(done);
                     continue;
@@ -245,19 +219,13 @@ impl Queue for PoolQueue {
                     self.fetch(true);
                 }
             }
-            self.batch.push_back(Job {
-                request,
-                mailbox: Arc::clone(&self.mailbox),
-            });
+            self.batch.push_back(Job { request, mailbox: Arc::clone(&self.mailbox) });
         }
         self.start_batch();
     }
 
     fn reap(&mut self, at_least: usize, completions: &mut Vec<Completion>) -> usize {
-        assert!(
-            at_least <= self.in_flight(),
-            "reaping more than is in flight"
-        );
+        assert!(at_least <= self.in_flight(), "reaping more than is in flight");
         if self.running > 0 {
             self.fetch(false);
         }
@@ -291,25 +259,15 @@ mod tests {
     use rustix::fs::Advice;
 
     fn page_read(tag: u64, file: &Handle) -> Request {
-        let operation = Operation::Read {
-            offset: tag * 4096,
-            buffer: Buffer::zeroed(4096),
-        };
-        Request {
-            tag,
-            file: file.clone(),
-            operation,
-        }
+        let operation = Operation::Read { offset: tag * 4096, buffer: Buffer::zeroed(4096) };
+        Request { tag, file: file.clone(), operation }
     }
 
     fn numbered_pages(driver: &PosixDriver, count: u8) -> Handle {
         let file = driver.create("file").unwrap();
         let bytes: Vec<u8> = (0..count).flat_map(|page| [page; 4096]).collect();
         let buffer = Buffer::copy_of(&bytes);
-        driver
-            .execute(&file, Operation::Write { offset: 0, buffer })
-            .result
-            .unwrap();
+        driver.execute(&file, Operation::Write { offset: 0, buffer }).result.unwrap();
         driver.execute(&file, Operation::Sync).result.unwrap();
         file
     }
@@ -344,11 +302,7 @@ mod tests {
         let mut queue = PoolQueue::new(Arc::clone(&pool), 64, false);
         let mut done = Vec::new();
         queue.submit(&mut vec![page_read(0, &file)]);
-        assert_eq!(
-            pool.threads.lock().len(),
-            0,
-            "a lone request needs no thread"
-        );
+        assert_eq!(pool.threads.lock().len(), 0, "a lone request needs no thread");
         queue.reap(1, &mut done);
         for _ in 0..20 {
             queue.submit(&mut (0..64).map(|tag| page_read(tag % 4, &file)).collect());

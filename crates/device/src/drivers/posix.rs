@@ -24,10 +24,7 @@ impl PosixDriver {
     /// Serves the existing directory `path`.
     pub fn open(path: &Path) -> Result<Self> {
         let disk = Disk::open(path, OFlags::empty(), 1)?;
-        Ok(Self {
-            disk,
-            pool: Arc::default(),
-        })
+        Ok(Self { disk, pool: Arc::default() })
     }
 }
 
@@ -77,11 +74,7 @@ impl Driver for PosixDriver {
     }
 
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(PoolQueue::new(
-            Arc::clone(&self.pool),
-            depth,
-            true,
-        )))
+        Ok(Box::new(PoolQueue::new(Arc::clone(&self.pool), depth, true)))
     }
 
     fn execute(&self, file: &Handle, operation: Operation) -> Completion {
@@ -93,7 +86,6 @@ impl Driver for PosixDriver {
     }
 
     fn try_link(&self, name: &str, into: &dyn Driver) -> Result<bool> {
-        into.host_directory()
-            .map_or(Ok(false), |directory| self.disk.try_link(name, directory))
+        into.host_directory().map_or(Ok(false), |directory| self.disk.try_link(name, directory))
     }
 }

@@ -40,14 +40,8 @@ pub enum Profile {
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 6] = [
-        Self::OptaneP5800x,
-        Self::Qlc660p,
-        Self::TlcNvme,
-        Self::Sata,
-        Self::Hdd,
-        Self::Gp3,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::OptaneP5800x, Self::Qlc660p, Self::TlcNvme, Self::Sata, Self::Hdd, Self::Gp3];
 
     /// As configurations write it.
     pub fn name(self) -> &'static str {
@@ -68,19 +62,9 @@ impl Profile {
             Self::OptaneP5800x => ([6, 6, 10], [7_200, 6_200], 9, [None, None]),
             Self::Qlc660p => ([391, 30, 2_000], [1_000, 200], 8, [Some(20_000), None]),
             Self::TlcNvme => ([77, 18, 1_000], [3_200, 2_080], 49, [None, None]),
-            Self::Sata => (
-                [100, 37, 1_000],
-                [560, 510],
-                10,
-                [Some(97_000), Some(36_000)],
-            ),
+            Self::Sata => ([100, 37, 1_000], [560, 510], 10, [Some(97_000), Some(36_000)]),
             Self::Hdd => ([12_700, 12_700, 8_300], [200, 200], 1, [None, None]),
-            Self::Gp3 => (
-                [700, 700, 700],
-                [300, 300],
-                64,
-                [Some(10_000), Some(10_000)],
-            ),
+            Self::Gp3 => ([700, 700, 700], [300, 300], 64, [Some(10_000), Some(10_000)]),
         };
         let [read, write, sync] = latency_us.map(|us| Duration(Span::from_micros(us)));
         let [read_rate, write_rate] = mb_per_s.map(|mb| ByteSize(mb * 1_000_000));
@@ -108,13 +92,10 @@ impl FromStr for Profile {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|profile| profile.name() == text)
-            .ok_or_else(|| {
-                let names = Self::ALL.map(Self::name).join(", ");
-                format!("'{text}' is not an emulated device; there are {names}")
-            })
+        Self::ALL.into_iter().find(|profile| profile.name() == text).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("'{text}' is not an emulated device; there are {names}")
+        })
     }
 }
 
@@ -127,17 +108,11 @@ mod tests {
         for profile in Profile::ALL {
             assert_eq!(profile.to_string().parse(), Ok(profile));
             let model = profile.model();
-            assert!(
-                model.channels >= 1 && model.read_bytes_per_s.0 >= 200_000_000,
-                "{profile}"
-            );
+            assert!(model.channels >= 1 && model.read_bytes_per_s.0 >= 200_000_000, "{profile}");
             assert!(model.read_latency.0 >= Span::from_micros(6), "{profile}");
         }
         let error = "floppy".parse::<Profile>().unwrap_err();
-        assert!(
-            error.contains("floppy") && error.contains("qlc-660p"),
-            "{error}"
-        );
+        assert!(error.contains("floppy") && error.contains("qlc-660p"), "{error}");
     }
 
     #[test]

@@ -102,11 +102,7 @@ impl RingQueue {
 
     /// Writes the request into the ring, or completes it where it cannot be started at all.
     fn enlist(&mut self, request: Request, index: usize) {
-        let Request {
-            tag,
-            file,
-            operation,
-        } = request;
+        let Request { tag, file, operation } = request;
         let (kind, mut buffer) = match operation {
             Operation::Read { offset, buffer } => (Kind::Read { offset }, buffer),
             Operation::Write { offset, buffer } => (Kind::Write { offset }, buffer),
@@ -116,29 +112,17 @@ impl RingQueue {
             Ok(entry) => entry.user_data(index as u64),
             Err(error) => {
                 self.free.push(index);
-                self.finished.push(Completion {
-                    tag,
-                    result: Err(error),
-                    buffer,
-                });
+                self.finished.push(Completion { tag, result: Err(error), buffer });
                 return;
             }
         };
         // The slot holds the buffer and the file before the kernel can learn of them.
-        self.slots[index] = Some(Slot {
-            tag,
-            file,
-            kind,
-            buffer,
-        });
+        self.slots[index] = Some(Slot { tag, file, kind, buffer });
         // SAFETY: the entry's address and length are the view of the buffer, its descriptor that
         // of the file, both now owned by the slot, which stays until the completion (invariant 1).
         // Moving the `Buffer` moved a pointer to its heap pages, not the pages.
         let pushed = unsafe { self.ring.submission().push(&entry) };
-        assert!(
-            pushed.is_ok(),
-            "the ring has an entry for every slot (invariant 2)"
-        );
+        assert!(pushed.is_ok(), "the ring has an entry for every slot (invariant 2)");
         self.waiting.push_back(index);
     }
 
@@ -165,11 +149,7 @@ impl RingQueue {
             if let Some(slot) = self.slots[index].take() {
                 self.free.push(index);
                 let result = Err(disk::disk_file(&slot.file).failure("submit a request to", errno));
-                self.finished.push(Completion {
-                    tag: slot.tag,
-                    result,
-                    buffer: slot.buffer,
-                });
+                self.finished.push(Completion { tag: slot.tag, result, buffer: slot.buffer });
             }
         }
     }
@@ -203,11 +183,7 @@ impl RingQueue {
         let flags = EnterFlags::GETEVENTS.bits();
         // SAFETY: no entries are submitted and the argument is absent, so that the kernel reads
         // no memory of ours; completions only concern slots that are taken (invariant 1).
-        match unsafe {
-            self.ring
-                .submitter()
-                .enter::<u64>(0, count as u32, flags, None)
-        } {
+        match unsafe { self.ring.submitter().enter::<u64>(0, count as u32, flags, None) } {
             Err(error) if !is_passing(&error) => Err(error),
             _ => Ok(()),
         }
@@ -221,19 +197,12 @@ impl RingQueue {
         };
         self.free.push(index);
         let result = conclude(&mut slot, event.result());
-        self.finished.push(Completion {
-            tag: slot.tag,
-            result,
-            buffer: slot.buffer,
-        });
+        self.finished.push(Completion { tag: slot.tag, result, buffer: slot.buffer });
     }
 }
 
 fn is_passing(error: &io::Error) -> bool {
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::INTR | Errno::AGAIN | Errno::BUSY)
-    )
+    matches!(Errno::from_io_error(error), Some(Errno::INTR | Errno::AGAIN | Errno::BUSY))
 }
 
 /// The ring entry for a request that keeps the alignment.
@@ -243,30 +212,21 @@ fn entry(file: &DiskFile, kind: Kind, buffer: &mut Buffer) -> Result<squeue::Ent
     Ok(match kind {
         Kind::Read { offset } => {
             file.check_aligned("read", offset, buffer)?;
-            opcode::Read::new(descriptor, buffer.as_mut_ptr(), len)
-                .offset(offset)
-                .build()
+            opcode::Read::new(descriptor, buffer.as_mut_ptr(), len).offset(offset).build()
         }
         Kind::Write { offset } => {
             file.check_aligned("write", offset, buffer)?;
-            opcode::Write::new(descriptor, buffer.as_ptr(), len)
-                .offset(offset)
-                .build()
+            opcode::Write::new(descriptor, buffer.as_ptr(), len).offset(offset).build()
         }
-        Kind::Sync => opcode::Fsync::new(descriptor)
-            .flags(types::FsyncFlags::DATASYNC)
-            .build(),
+        Kind::Sync => opcode::Fsync::new(descriptor).flags(types::FsyncFlags::DATASYNC).build(),
     })
 }
 
 /// Turns the kernel's answer into the request's, finishing what was cut short (invariant 5).
 fn conclude(slot: &mut Slot, answer: i32) -> Result<usize> {
     let file = disk::disk_file(&slot.file);
-    let outcome = if answer >= 0 {
-        Ok(answer as usize)
-    } else {
-        Err(Errno::from_raw_os_error(-answer))
-    };
+    let outcome =
+        if answer >= 0 { Ok(answer as usize) } else { Err(Errno::from_raw_os_error(-answer)) };
     let done = match outcome {
         Ok(done) => done,
         Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => match slot.kind {
@@ -303,11 +263,7 @@ impl Queue for RingQueue {
                 Some(index) if !self.refused => self.enlist(request, index),
                 slot => {
                     self.free.extend(slot);
-                    let Request {
-                        tag,
-                        file,
-                        operation,
-                    } = request;
+                    let Request { tag, file, operation } = request;
                     let done = disk::execute(&file, operation);
                     self.finished.push(Completion { tag, ..done });
                 }
@@ -317,10 +273,7 @@ impl Queue for RingQueue {
     }
 
     fn reap(&mut self, at_least: usize, completions: &mut Vec<Completion>) -> usize {
-        assert!(
-            at_least <= self.in_flight(),
-            "reaping more than is in flight"
-        );
+        assert!(at_least <= self.in_flight(), "reaping more than is in flight");
         self.collect(at_least.saturating_sub(self.finished.len()));
         let count = self.finished.len();
         completions.append(&mut self.finished);
@@ -354,12 +307,7 @@ impl Drop for RingQueue {
 
 impl fmt::Debug for RingQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "RingQueue({} in flight of {})",
-            self.in_flight(),
-            self.slots.len()
-        )
+        write!(f, "RingQueue({} in flight of {})", self.in_flight(), self.slots.len())
     }
 }
 
@@ -381,25 +329,15 @@ mod tests {
         for page in 0..4u8 {
             let offset = u64::from(page) * PAGE_BYTES as u64;
             let buffer = Buffer::copy_of(&[page; PAGE_BYTES]);
-            driver
-                .execute(&file, Operation::Write { offset, buffer })
-                .result
-                .unwrap();
+            driver.execute(&file, Operation::Write { offset, buffer }).result.unwrap();
         }
         Some((scratch, driver, file))
     }
 
     fn page_read(tag: u64, file: &Handle) -> Request {
         let offset = tag * PAGE_BYTES as u64;
-        let operation = Operation::Read {
-            offset,
-            buffer: Buffer::zeroed(PAGE_BYTES),
-        };
-        Request {
-            tag,
-            file: file.clone(),
-            operation,
-        }
+        let operation = Operation::Read { offset, buffer: Buffer::zeroed(PAGE_BYTES) };
+        Request { tag, file: file.clone(), operation }
     }
 
     #[test]
@@ -419,36 +357,16 @@ mod tests {
             let there = answer.max(0) as usize;
             buffer[..there].fill(0);
             let kind = Kind::Read { offset: 0 };
-            let mut slot = Slot {
-                tag: 0,
-                file: file.clone(),
-                kind,
-                buffer,
-            };
-            assert_eq!(
-                conclude(&mut slot, answer).unwrap(),
-                4 * PAGE_BYTES,
-                "{answer}"
-            );
+            let mut slot = Slot { tag: 0, file: file.clone(), kind, buffer };
+            assert_eq!(conclude(&mut slot, answer).unwrap(), 4 * PAGE_BYTES, "{answer}");
             let pages = slot.buffer.chunks(PAGE_BYTES).zip(0u8..);
             pages.for_each(|(page, number)| assert!(page.iter().all(|byte| *byte == number)));
 
             let buffer = Buffer::copy_of(&[9; 2 * PAGE_BYTES]);
-            let kind = Kind::Write {
-                offset: 4 * PAGE_BYTES as u64,
-            };
-            let mut slot = Slot {
-                tag: 0,
-                file: file.clone(),
-                kind,
-                buffer,
-            };
+            let kind = Kind::Write { offset: 4 * PAGE_BYTES as u64 };
+            let mut slot = Slot { tag: 0, file: file.clone(), kind, buffer };
             file.truncate(4 * PAGE_BYTES as u64).unwrap();
-            assert_eq!(
-                conclude(&mut slot, answer).unwrap(),
-                2 * PAGE_BYTES,
-                "{answer}"
-            );
+            assert_eq!(conclude(&mut slot, answer).unwrap(), 2 * PAGE_BYTES, "{answer}");
             assert_eq!(file.len().unwrap(), 6 * PAGE_BYTES as u64);
             file.truncate(4 * PAGE_BYTES as u64).unwrap();
         }
@@ -457,12 +375,7 @@ mod tests {
         for answer in [PAGE_BYTES as i32 + 10, PAGE_BYTES as i32] {
             let buffer = Buffer::zeroed(4 * PAGE_BYTES);
             let kind = Kind::Read { offset: 0 };
-            let mut slot = Slot {
-                tag: 0,
-                file: file.clone(),
-                kind,
-                buffer,
-            };
+            let mut slot = Slot { tag: 0, file: file.clone(), kind, buffer };
             assert_eq!(conclude(&mut slot, answer).unwrap(), PAGE_BYTES + 10);
         }
         drop(driver);
@@ -480,33 +393,19 @@ mod tests {
             (Kind::Sync, "sync"),
         ] {
             let buffer = Buffer::zeroed(PAGE_BYTES);
-            let mut slot = Slot {
-                tag: 0,
-                file: file.clone(),
-                kind,
-                buffer,
-            };
+            let mut slot = Slot { tag: 0, file: file.clone(), kind, buffer };
             let error = conclude(&mut slot, answer).unwrap_err().to_string();
             assert!(error.contains(text) && error.contains("/file: "), "{error}");
         }
         // The kernel would sync now; the handle must not say so.
         let mut queue = driver.queue(2).unwrap();
-        let sync = || Request {
-            tag: 0,
-            file: file.clone(),
-            operation: Operation::Sync,
-        };
+        let sync = || Request { tag: 0, file: file.clone(), operation: Operation::Sync };
         queue.submit(&mut vec![sync(), sync()]);
         let mut done = Vec::new();
         queue.reap(2, &mut done);
         done.push(driver.execute(&file, Operation::Sync));
         for done in done {
-            assert!(
-                done.result
-                    .unwrap_err()
-                    .to_string()
-                    .contains("earlier sync failed")
-            );
+            assert!(done.result.unwrap_err().to_string().contains("earlier sync failed"));
         }
         let reopened = driver.open("file").unwrap();
         assert!(driver.execute(&reopened, Operation::Sync).result.is_ok());
@@ -532,10 +431,7 @@ mod tests {
         let (good, bad): (Vec<_>, Vec<_>) = done.into_iter().partition(|done| done.result.is_ok());
         assert_eq!(bad.iter().map(|done| done.tag).collect::<Vec<_>>(), [2, 3]);
         let text = bad[0].result.as_ref().unwrap_err().to_string();
-        assert!(
-            text.contains("submit a request to") && text.contains("memory"),
-            "{text}"
-        );
+        assert!(text.contains("submit a request to") && text.contains("memory"), "{text}");
         assert_eq!(good.len(), 5);
         for done in good {
             assert!(done.buffer.iter().all(|byte| u64::from(*byte) == done.tag));

@@ -52,12 +52,7 @@ impl DriverSpec {
                     }
                     Err(error) => return Err(error),
                 };
-                Arc::new(EmulatedDriver::new(
-                    inner,
-                    profile.name(),
-                    profile.model(),
-                    clock,
-                ))
+                Arc::new(EmulatedDriver::new(inner, profile.name(), profile.model(), clock))
             }
         })
     }
@@ -101,9 +96,7 @@ impl Serialize for DriverSpec {
 
 impl<'de> Deserialize<'de> for DriverSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(D::Error::custom)
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 
@@ -115,26 +108,15 @@ mod tests {
     #[test]
     fn specs_read_back_as_they_are_written() {
         let emulated = Profile::ALL.into_iter().map(DriverSpec::Emulated);
-        for spec in [DriverSpec::Posix, DriverSpec::Direct, DriverSpec::Memory]
-            .into_iter()
-            .chain(emulated)
+        for spec in
+            [DriverSpec::Posix, DriverSpec::Direct, DriverSpec::Memory].into_iter().chain(emulated)
         {
             assert_eq!(spec.to_string().parse(), Ok(spec));
             let json = serde_json::to_string(&spec).unwrap();
             assert_eq!(serde_json::from_str::<DriverSpec>(&json).unwrap(), spec);
         }
-        assert_eq!(
-            "emulated-gp3".parse(),
-            Ok(DriverSpec::Emulated(Profile::Gp3))
-        );
-        for wrong in [
-            "",
-            "Posix",
-            "emulated",
-            "emulated-",
-            "emulated-floppy",
-            "direct ",
-        ] {
+        assert_eq!("emulated-gp3".parse(), Ok(DriverSpec::Emulated(Profile::Gp3)));
+        for wrong in ["", "Posix", "emulated", "emulated-", "emulated-floppy", "direct "] {
             let error = wrong.parse::<DriverSpec>().unwrap_err().to_string();
             assert!(error.contains("there are"), "{wrong}: {error}");
         }
@@ -153,11 +135,7 @@ mod tests {
             assert_eq!(driver.name(), name);
         }
         let missing = directory.path().join("missing");
-        for spec in [
-            DriverSpec::Posix,
-            DriverSpec::Direct,
-            DriverSpec::Emulated(Profile::Hdd),
-        ] {
+        for spec in [DriverSpec::Posix, DriverSpec::Direct, DriverSpec::Emulated(Profile::Hdd)] {
             let error = spec.open(&missing, Arc::clone(&clock)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
             assert!(error.to_string().contains("missing"), "{error}");

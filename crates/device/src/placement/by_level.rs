@@ -37,9 +37,7 @@ pub struct ByLevelSettings {
 
 impl Default for ByLevelSettings {
     fn default() -> Self {
-        Self {
-            log_reserve: ByteSize::mib(256),
-        }
+        Self { log_reserve: ByteSize::mib(256) }
     }
 }
 
@@ -62,10 +60,8 @@ struct Plan {
 
 impl Plan {
     fn new(settings: &ByLevelSettings, targets: &[u64], tiers: &[TierState]) -> Self {
-        let mut budgets: Vec<u64> = tiers
-            .iter()
-            .map(|tier| share(tier.capacity_bytes, WATERMARK_PERCENT))
-            .collect();
+        let mut budgets: Vec<u64> =
+            tiers.iter().map(|tier| share(tier.capacity_bytes, WATERMARK_PERCENT)).collect();
         if let (Some(budget), Some(tier)) = (budgets.first_mut(), tiers.first()) {
             let most = share(tier.capacity_bytes, RESERVE_PERCENT_MAX);
             *budget = budget.saturating_sub(settings.log_reserve.0.min(most));
@@ -83,11 +79,7 @@ impl Plan {
             own_bytes[tier] = own_bytes[tier].saturating_add(*target);
             homes.push(tier);
         }
-        Self {
-            homes,
-            budgets,
-            own_bytes,
-        }
+        Self { homes, budgets, own_bytes }
     }
 
     /// The tier of a level. Levels without a target follow the deepest that has one; without any,
@@ -100,10 +92,7 @@ impl Plan {
     /// Bytes of tables on `tier` whose level belongs to a slower tier.
     fn guest_bytes(&self, tier: usize, state: &TierState) -> u64 {
         let levels = state.level_bytes.iter().enumerate();
-        levels
-            .filter(|(level, _)| self.home(*level as u8) > tier)
-            .map(|(_, bytes)| bytes)
-            .sum()
+        levels.filter(|(level, _)| self.home(*level as u8) > tier).map(|(_, bytes)| bytes).sum()
     }
 
     /// What the own levels of `tier` take or are meant to take, whichever is more.
@@ -134,10 +123,7 @@ impl Plan {
 impl ByLevel {
     /// The policy without targets: everything on tier 0 until they are set.
     pub fn new(settings: ByLevelSettings) -> Self {
-        Self {
-            settings,
-            targets: RwLock::default(),
-        }
+        Self { settings, targets: RwLock::default() }
     }
 
     fn plan(&self, tiers: &[TierState]) -> Plan {
@@ -146,11 +132,7 @@ impl ByLevel {
 
     /// The tier of each level that has a target, for people to see.
     pub fn levels(&self, tiers: &[TierState]) -> Vec<TierIndex> {
-        self.plan(tiers)
-            .homes
-            .into_iter()
-            .map(|tier| TierIndex(tier as u8))
-            .collect()
+        self.plan(tiers).homes.into_iter().map(|tier| TierIndex(tier as u8)).collect()
     }
 }
 
@@ -189,10 +171,8 @@ impl Placement for ByLevel {
         let plan = self.plan(tiers);
         let mut tiers = tiers.to_vec();
         let mut moves = Vec::new();
-        let tables = files
-            .iter()
-            .filter(|file| file.published)
-            .filter_map(|file| match file.kind {
+        let tables =
+            files.iter().filter(|file| file.published).filter_map(|file| match file.kind {
                 FileKind::Table { level } => Some((level, file)),
                 _ => None,
             });
@@ -228,10 +208,7 @@ mod tests {
     const GB: u64 = 1_000_000_000;
 
     fn tiers(capacities: &[u64]) -> Vec<TierState> {
-        let state = |gb: &u64| TierState {
-            capacity_bytes: gb * GB,
-            ..TierState::default()
-        };
+        let state = |gb: &u64| TierState { capacity_bytes: gb * GB, ..TierState::default() };
         capacities.iter().map(state).collect()
     }
 
@@ -242,27 +219,18 @@ mod tests {
     }
 
     fn table(level: u8) -> FileContext {
-        FileContext {
-            kind: FileKind::Table { level },
-            origin: Origin::Flush,
-        }
+        FileContext { kind: FileKind::Table { level }, origin: Origin::Flush }
     }
 
     fn place(policy: &ByLevel, level: u8, gb: u64, tiers: &[TierState]) -> Option<u8> {
-        policy
-            .place(table(level), gb * GB, tiers)
-            .map(|tier| tier.0)
+        policy.place(table(level), gb * GB, tiers).map(|tier| tier.0)
     }
 
     #[test]
     fn levels_go_to_the_fastest_tier_whose_targets_fit() {
         let policy = policy(&[1, 2, 20, 200]);
         let homes = |capacities: &[u64]| {
-            policy
-                .levels(&tiers(capacities))
-                .into_iter()
-                .map(|tier| tier.0)
-                .collect::<Vec<_>>()
+            policy.levels(&tiers(capacities)).into_iter().map(|tier| tier.0).collect::<Vec<_>>()
         };
         assert_eq!(homes(&[10, 100, 1000]), [0, 0, 1, 2]);
         assert_eq!(homes(&[10, 1000]), [0, 0, 1, 1]);
@@ -275,18 +243,10 @@ mod tests {
     fn room_left_over_takes_the_next_level_only() {
         let policy = policy(&[1, 2, 20, 200]);
         let mut tiers = tiers(&[10, 1000]);
-        assert_eq!(
-            place(&policy, 2, 1, &tiers),
-            Some(0),
-            "10 GB less levels 0 and 1 leave room"
-        );
+        assert_eq!(place(&policy, 2, 1, &tiers), Some(0), "10 GB less levels 0 and 1 leave room");
         assert_eq!(place(&policy, 3, 1, &tiers), Some(1));
         tiers[0].add(FileKind::Table { level: 2 }, 6 * GB);
-        assert_eq!(
-            place(&policy, 2, 1, &tiers),
-            Some(1),
-            "the rest is kept for levels 0 and 1"
-        );
+        assert_eq!(place(&policy, 2, 1, &tiers), Some(1), "the rest is kept for levels 0 and 1");
         assert_eq!(place(&policy, 1, 1, &tiers), Some(0));
     }
 
@@ -299,15 +259,8 @@ mod tests {
         assert_eq!(place(&policy, 0, 1, &tiers), Some(2));
         tiers[2].add(FileKind::Table { level: 2 }, 9_500_000_000);
         assert_eq!(place(&policy, 0, 1, &tiers), None);
-        let log = FileContext {
-            kind: FileKind::Log,
-            origin: Origin::Foreground,
-        };
-        assert_eq!(
-            policy.place(log, GB / 4, &tiers),
-            Some(TierIndex(0)),
-            "logs have a reserve"
-        );
+        let log = FileContext { kind: FileKind::Log, origin: Origin::Foreground };
+        assert_eq!(policy.place(log, GB / 4, &tiers), Some(TierIndex(0)), "logs have a reserve");
         tiers[0].remove(FileKind::Table { level: 0 }, 5 * GB);
         assert_eq!(
             place(&policy, 2, 1, &tiers),
@@ -324,17 +277,13 @@ mod tests {
         let mut files: Vec<FileInfo> = (0..60)
             .map(|number| FileInfo {
                 number: FileNumber(number),
-                kind: FileKind::Table {
-                    level: random.below(4) as u8,
-                },
+                kind: FileKind::Table { level: random.below(4) as u8 },
                 tier: TierIndex(random.below(2) as u8),
                 bytes: 200_000_000,
                 published: true,
             })
             .collect();
-        files
-            .iter()
-            .for_each(|file| tiers[file.tier.position()].add(file.kind, file.bytes));
+        files.iter().for_each(|file| tiers[file.tier.position()].add(file.kind, file.bytes));
         let moves = policy.misplaced(&files, &tiers);
         assert!(!moves.is_empty());
         for (number, to) in moves {

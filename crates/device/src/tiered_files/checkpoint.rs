@@ -46,14 +46,7 @@ impl TieredFiles {
             Ok(state)
         };
         let placement = Arc::clone(&self.placement);
-        Self::create_filled(
-            devices,
-            target_home,
-            &specs,
-            placement,
-            self.database,
-            &fill,
-        )
+        Self::create_filled(devices, target_home, &specs, placement, self.database, &fill)
     }
 
     /// Puts a file on the tier of `tiers` that has the place its tier has here.
@@ -73,17 +66,10 @@ impl TieredFiles {
         let target = &tiers[source.index().position()];
         // The file may be moving away: then there is no name to link, and the copy reads it where
         // it is.
-        let linked = source
-            .driver()
-            .try_link(&name, &**target.driver())
-            .unwrap_or(false);
+        let linked = source.driver().try_link(&name, &**target.driver()).unwrap_or(false);
         if !linked {
             migration::copy(&file, target, &name, &mut |_| {})?;
         }
-        Ok(MapEntry {
-            kind,
-            tier: target.index(),
-            bytes: file.len()?,
-        })
+        Ok(MapEntry { kind, tier: target.index(), bytes: file.len()? })
     }
 }

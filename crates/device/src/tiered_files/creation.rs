@@ -61,21 +61,13 @@ impl TieredFiles {
         require_distinct(&home_path, &tiers)?;
         let mut taken = Vec::new();
         let made = take_all(devices, &home_path, &tiers, &mut taken).and_then(|locks| {
-            let home = Home {
-                database,
-                instance: InstanceId::random(),
-                generation: 1,
-                tiers,
-            };
+            let home = Home { database, instance: InstanceId::random(), generation: 1, tiers };
             make(home, home_path, &taken, locks, fill)
         });
         match made {
             Ok(parts) => Self::assemble_new(parts, placement),
             Err(error) => {
-                taken
-                    .iter()
-                    .rev()
-                    .for_each(|directory| undo(devices, directory));
+                taken.iter().rev().for_each(|directory| undo(devices, directory));
                 Err(error)
             }
         }
@@ -118,12 +110,7 @@ fn take(
     // Only now is the directory ours to undo. Another process may have filled it before we had the
     // lock.
     require_empty(&*driver, path)?;
-    taken.push(Taken {
-        driver,
-        path: path.to_owned(),
-        is_new,
-        had_lock_file,
-    });
+    taken.push(Taken { driver, path: path.to_owned(), is_new, had_lock_file });
     Ok(lock)
 }
 
@@ -132,10 +119,8 @@ fn require_empty(driver: &dyn Driver, path: &Path) -> Result<()> {
     let shown = path.display();
     let has = |name: &str| entries.iter().any(|entry| entry.name == name);
     if has(home::FILE_NAME) {
-        let owner = Home::read(driver, path).map_or_else(
-            |error| error.to_string(),
-            |home| format!("database {}", home.database),
-        );
+        let owner = Home::read(driver, path)
+            .map_or_else(|error| error.to_string(), |home| format!("database {}", home.database));
         let text = format!("{shown} already holds a database ({owner}); open it, or name another");
         return Err(Error::new(ErrorKind::AlreadyExists, text));
     }
@@ -152,10 +137,8 @@ fn require_empty(driver: &dyn Driver, path: &Path) -> Result<()> {
         return Err(Error::new(ErrorKind::AlreadyExists, text));
     }
     if let Some(other) = entries.iter().find(|entry| entry.name != LOCK_NAME) {
-        let text = format!(
-            "{shown} is not empty, it holds {}; name an empty directory",
-            other.name
-        );
+        let text =
+            format!("{shown} is not empty, it holds {}; name an empty directory", other.name);
         return Err(Error::new(ErrorKind::Invalid, text));
     }
     Ok(())
@@ -169,15 +152,10 @@ fn make(
     fill: Fill<'_>,
 ) -> Result<Parts> {
     let home_driver = Arc::clone(&taken[0].driver);
-    let tiers = home
-        .tiers
-        .iter()
-        .zip(&taken[1..])
-        .enumerate()
-        .map(|(index, (spec, taken))| {
-            let driver = Arc::clone(&taken.driver);
-            Arc::new(Tier::new(TierIndex(index as u8), spec.clone(), driver))
-        });
+    let tiers = home.tiers.iter().zip(&taken[1..]).enumerate().map(|(index, (spec, taken))| {
+        let driver = Arc::clone(&taken.driver);
+        Arc::new(Tier::new(TierIndex(index as u8), spec.clone(), driver))
+    });
     let tiers: Vec<_> = tiers.collect();
     for tier in &tiers {
         let identity = Identity {
@@ -195,29 +173,13 @@ fn make(
     }
     let map = FileMap::create(home.database, &tiers[0], state)?;
     home.write(&*home_driver, &home_path)?;
-    Ok(Parts {
-        home,
-        home_path,
-        home_driver,
-        tiers,
-        map,
-        locks,
-    })
+    Ok(Parts { home, home_path, home_driver, tiers, map, locks })
 }
 
 /// Empties a directory that creation took and, if it made it, removes it.
 fn undo(devices: &dyn Devices, taken: &Taken) {
-    let Taken {
-        driver,
-        path,
-        is_new,
-        had_lock_file,
-    } = taken;
-    let names = driver
-        .list()
-        .unwrap_or_default()
-        .into_iter()
-        .map(|entry| entry.name);
+    let Taken { driver, path, is_new, had_lock_file } = taken;
+    let names = driver.list().unwrap_or_default().into_iter().map(|entry| entry.name);
     for name in names.filter(|name| name != LOCK_NAME || !had_lock_file) {
         if let Err(error) = driver.delete(&name) {
             tracing::warn!(%error, "a file of a failed creation stays");

@@ -58,14 +58,9 @@ impl MemoryDevices {
     }
 
     fn find(&self, path: &Path) -> Result<Arc<dyn Driver>> {
-        let found = self
-            .directory(path)
-            .map(|driver| Arc::new(driver) as Arc<dyn Driver>);
+        let found = self.directory(path).map(|driver| Arc::new(driver) as Arc<dyn Driver>);
         found.ok_or_else(|| {
-            let text = format!(
-                "cannot open the directory {}: there is none",
-                path.display()
-            );
+            let text = format!("cannot open the directory {}: there is none", path.display());
             Error::new(ErrorKind::NotFound, text)
         })
     }
@@ -89,10 +84,7 @@ impl Devices for MemoryDevices {
 
     fn remove_directory_if_empty(&self, path: &Path) -> Result<()> {
         let mut directories = self.directories.lock();
-        if directories
-            .get(path)
-            .is_some_and(|driver| driver.list().is_ok_and(|l| l.is_empty()))
-        {
+        if directories.get(path).is_some_and(|driver| driver.list().is_ok_and(|l| l.is_empty())) {
             directories.remove(path);
         }
         Ok(())

@@ -88,11 +88,7 @@ impl Home {
                 Error::new(ErrorKind::Invalid, text)
             })?;
             let (path, driver) = (stored.to_owned(), spec.driver.clone());
-            Ok(TierText {
-                path,
-                capacity: spec.capacity,
-                driver,
-            })
+            Ok(TierText { path, capacity: spec.capacity, driver })
         });
         let text = Text {
             format: FORMAT,
@@ -102,16 +98,10 @@ impl Home {
             tier: tier.collect::<Result<_>>()?,
         };
         let body = toml::to_string(&text).map_err(|error| {
-            Error::new(
-                ErrorKind::Invalid,
-                format!("cannot record the tiers: {error}"),
-            )
+            Error::new(ErrorKind::Invalid, format!("cannot record the tiers: {error}"))
         })?;
         let covered = format!("{INTRODUCTION}{body}\n");
-        Ok(format!(
-            "{covered}{CHECKSUM_LINE}{:08x}\n",
-            text_checksum(&covered)
-        ))
+        Ok(format!("{covered}{CHECKSUM_LINE}{:08x}\n", text_checksum(&covered)))
     }
 
     /// Parses the text of the home at `path`; `what` names the file in messages.
@@ -129,9 +119,8 @@ impl Home {
         if line != format!("{CHECKSUM_LINE}{:08x}\n", text_checksum(covered)) {
             return Err(damage(covered_len, "its checksum is wrong"));
         }
-        let format = toml::from_str::<FormatOnly>(covered)
-            .map_err(|e| damage(0, e.message()))?
-            .format;
+        let format =
+            toml::from_str::<FormatOnly>(covered).map_err(|e| damage(0, e.message()))?.format;
         if format > FORMAT {
             let text = format!("{what} has format {format}, this software knows {FORMAT}: upgrade");
             return Err(Error::new(ErrorKind::NewerFormat, text));
@@ -139,11 +128,7 @@ impl Home {
         let text: Text = toml::from_str(covered).map_err(|error| damage(0, error.message()))?;
         let database = DatabaseId::parse(&text.database);
         let instance = InstanceId::parse(&text.instance);
-        let tiers: Vec<_> = text
-            .tier
-            .into_iter()
-            .map(|tier| tier.resolve(path))
-            .collect();
+        let tiers: Vec<_> = text.tier.into_iter().map(|tier| tier.resolve(path)).collect();
         if tiers.is_empty() {
             return Err(damage(0, "it lists no tier"));
         }
@@ -163,19 +148,11 @@ struct FormatOnly {
 
 impl TierText {
     fn resolve(self, home: &Path) -> TierSpec {
-        TierSpec {
-            path: home.join(self.path),
-            capacity: self.capacity,
-            driver: self.driver,
-        }
+        TierSpec { path: home.join(self.path), capacity: self.capacity, driver: self.driver }
     }
 }
 
 fn text_checksum(text: &str) -> u32 {
-    let place = Place {
-        database: DatabaseId::default(),
-        file: FileNumber(0),
-        offset: 0,
-    };
+    let place = Place { database: DatabaseId::default(), file: FileNumber(0), offset: 0 };
     checksum(&place, text.as_bytes())
 }

@@ -173,10 +173,7 @@ impl TieredFiles {
     pub fn create_file(&self, context: FileContext, expected_bytes: u64) -> Result<Arc<File>> {
         self.require_writable()?;
         if context.kind == FileKind::Map {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                "only the namespace makes file maps",
-            ));
+            return Err(Error::new(ErrorKind::Invalid, "only the namespace makes file maps"));
         }
         let number = self.with_map(FileMap::allocate_number)?;
         let (tier, extent) = self.reserve(number, context, expected_bytes)?;
@@ -185,25 +182,13 @@ impl TieredFiles {
             Ok(handle) => handle,
             Err(error) => {
                 self.state.lock().remove(&number);
-                let text = format!(
-                    "cannot create a {} on {}: {error}",
-                    context.kind,
-                    tier.describe()
-                );
+                let text =
+                    format!("cannot create a {} on {}: {error}", context.kind, tier.describe());
                 return Err(Error::new(error.kind(), text));
             }
         };
-        let location = Location {
-            tier: Arc::clone(tier),
-            handle,
-        };
-        let file = Arc::new(File::at(
-            self.database,
-            number,
-            context.kind,
-            location,
-            extent,
-        ));
+        let location = Location { tier: Arc::clone(tier), handle };
+        let file = Arc::new(File::at(self.database, number, context.kind, location, extent));
         self.hold_unpublished(&file);
         Ok(file)
     }
@@ -268,11 +253,7 @@ impl TieredFiles {
             let len = file.len()?;
             // Tables never change again; logs and manifests do, but keep their first page.
             let is_table = matches!(kind, FileKind::Table { .. });
-            let bytes = if is_table {
-                len
-            } else {
-                len.min(PAGE_BYTES as u64)
-            };
+            let bytes = if is_table { len } else { len.min(PAGE_BYTES as u64) };
             changes.push(MapChange::Add(*number, MapEntry { kind, tier, bytes }));
             lens.push(len);
             tiers.insert(tier);
@@ -310,10 +291,7 @@ impl TieredFiles {
         let state = self.state.lock();
         let entry = state.get(&number).ok_or_else(|| unknown(number))?;
         let file = entry.unpublished.as_ref().ok_or_else(|| {
-            Error::new(
-                ErrorKind::Invalid,
-                format!("file {number} is already published"),
-            )
+            Error::new(ErrorKind::Invalid, format!("file {number} is already published"))
         })?;
         Ok((Arc::clone(file), entry.kind, entry.tier))
     }
@@ -346,13 +324,7 @@ impl TieredFiles {
                 Error::new(error.kind(), text)
             })?;
             let location = Location { tier, handle };
-            let file = Arc::new(File::at(
-                self.database,
-                number,
-                entry.kind,
-                location,
-                extent,
-            ));
+            let file = Arc::new(File::at(self.database, number, entry.kind, location, extent));
             entry.open = Arc::downgrade(&file);
             return Ok(file);
         }
@@ -403,9 +375,8 @@ impl TieredFiles {
                 map.commit(&changes)?;
             }
             let mut state = self.state.lock();
-            let removed = numbers
-                .iter()
-                .filter_map(|number| Some((*number, state.remove(number)?)));
+            let removed =
+                numbers.iter().filter_map(|number| Some((*number, state.remove(number)?)));
             Ok(removed.collect::<Vec<_>>())
         })?;
         for (number, entry) in removed {
@@ -445,20 +416,11 @@ impl TieredFiles {
             }
             let mut state = self.state.lock();
             let entry = state.remove(&old).ok_or_else(|| unknown(old))?;
-            state.insert(
-                number,
-                Entry {
-                    published: false,
-                    ..entry
-                },
-            );
+            state.insert(number, Entry { published: false, ..entry });
             Ok(number)
         })?;
         let location = Arc::clone(&file.location());
-        let names = (
-            file_name(old, FileKind::Log),
-            file_name(number, FileKind::Log),
-        );
+        let names = (file_name(old, FileKind::Log), file_name(number, FileKind::Log));
         if let Err(error) = location.tier.driver().rename(&names.0, &names.1) {
             self.state.lock().remove(&number);
             let text = format!("cannot recycle {}: {error}", file.describe());
@@ -470,13 +432,7 @@ impl TieredFiles {
             entry.extent = Arc::clone(&extent);
         }
         let location = Location { tier, handle };
-        let file = Arc::new(File::at(
-            self.database,
-            number,
-            FileKind::Log,
-            location,
-            extent,
-        ));
+        let file = Arc::new(File::at(self.database, number, FileKind::Log, location, extent));
         self.hold_unpublished(&file);
         Ok(file)
     }
@@ -505,12 +461,8 @@ impl TieredFiles {
             if tier.index() == TierIndex(0) {
                 used_by_kind.insert(FileKind::Map, self.map_bytes.load(Relaxed));
             }
-            let kinds = [
-                FileKind::Log,
-                FileKind::Manifest,
-                FileKind::Table { level: 0 },
-                FileKind::Map,
-            ];
+            let kinds =
+                [FileKind::Log, FileKind::Manifest, FileKind::Table { level: 0 }, FileKind::Map];
             TierUsage {
                 tier: tier.index(),
                 spec: tier.spec().clone(),
@@ -518,10 +470,7 @@ impl TieredFiles {
                 used_bytes: used_by_kind.values().sum(),
                 used_by_kind,
                 space: tier.driver().space().ok(),
-                traffic: kinds
-                    .into_iter()
-                    .map(|kind| (kind, tier.traffic(kind)))
-                    .collect(),
+                traffic: kinds.into_iter().map(|kind| (kind, tier.traffic(kind))).collect(),
             }
         });
         usage.collect()
@@ -533,10 +482,7 @@ impl TieredFiles {
         let (tiers, moving) = {
             let state = self.state.lock();
             let moving = state.iter().filter(|(_, entry)| entry.moving_to.is_some());
-            (
-                self.tier_states(&state),
-                moving.map(|(number, _)| *number).collect::<BTreeSet<_>>(),
-            )
+            (self.tier_states(&state), moving.map(|(number, _)| *number).collect::<BTreeSet<_>>())
         };
         let mut files = self.files();
         files.retain(|file| !moving.contains(&file.number));
@@ -590,8 +536,5 @@ impl TieredFiles {
 }
 
 pub(crate) fn unknown(number: FileNumber) -> Error {
-    Error::new(
-        ErrorKind::NotFound,
-        format!("the file map has no file {number}"),
-    )
+    Error::new(ErrorKind::NotFound, format!("the file map has no file {number}"))
 }

@@ -106,14 +106,7 @@ impl TieredFiles {
             map = open_map(&home, &tiers, &listings, true)?;
             remove_leftovers(&map, &*home_driver, &tiers, &listings);
         }
-        let parts = Parts {
-            home,
-            home_path,
-            home_driver,
-            tiers,
-            map,
-            locks,
-        };
+        let parts = Parts { home, home_path, home_driver, tiers, map, locks };
         Ok(Self::assemble(parts, &listings, placement, read_only))
     }
 
@@ -124,20 +117,10 @@ impl TieredFiles {
         placement: Arc<dyn Placement>,
         read_only: bool,
     ) -> Self {
-        let Parts {
-            home,
-            home_path,
-            home_driver,
-            tiers,
-            map,
-            locks,
-        } = parts;
+        let Parts { home, home_path, home_driver, tiers, map, locks } = parts;
         let entries = map.state().files.iter().map(|(number, entry)| {
             let listed = listings[entry.tier.position()].get(&(*number, entry.kind.extension()));
-            (
-                *number,
-                Entry::published(entry, listed.copied().unwrap_or(entry.bytes)),
-            )
+            (*number, Entry::published(entry, listed.copied().unwrap_or(entry.bytes)))
         });
         let entries = entries.collect();
         Self {
@@ -191,12 +174,7 @@ pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
 }
 
 pub(super) fn absolute_tiers(tiers: &[TierSpec]) -> Result<Vec<TierSpec>> {
-    let absolute = |spec: &TierSpec| {
-        Ok(TierSpec {
-            path: absolute(&spec.path)?,
-            ..spec.clone()
-        })
-    };
+    let absolute = |spec: &TierSpec| Ok(TierSpec { path: absolute(&spec.path)?, ..spec.clone() });
     tiers.iter().map(absolute).collect()
 }
 
@@ -225,10 +203,8 @@ pub(super) fn has_file(driver: &dyn Driver, name: &str) -> Result<bool> {
 
 fn open_home(devices: &dyn Devices, path: &Path) -> Result<Arc<dyn Driver>> {
     let none = |found: &str| {
-        let text = format!(
-            "{} is no database: {found}; name the right one or create it",
-            path.display()
-        );
+        let text =
+            format!("{} is no database: {found}; name the right one or create it", path.display());
         Error::new(ErrorKind::NotFound, text)
     };
     let driver = devices.home(path).map_err(|error| match error.kind() {
@@ -274,12 +250,7 @@ fn open_tier(
 fn check_identity(home: &Home, tier: Arc<Tier>) -> Result<Found> {
     let (index, path) = (tier.index(), tier.spec().path.display());
     let whose = format!("{index} at {path}");
-    let what = tier
-        .spec()
-        .path
-        .join(identity::FILE_NAME)
-        .display()
-        .to_string();
+    let what = tier.spec().path.join(identity::FILE_NAME).display().to_string();
     let identity = Identity::read(&**tier.driver(), &what)?;
     if identity.database != home.database {
         let found = format!(
@@ -296,24 +267,13 @@ fn check_identity(home: &Home, tier: Arc<Tier>) -> Result<Found> {
         return Err(refuse(&whose, found, "mount or name the right directory"));
     }
     if identity.tier != index {
-        let found = format!(
-            "swapped, it is {} of this database, expected {index}",
-            identity.tier
-        );
-        return Err(refuse(
-            &whose,
-            found,
-            "name the tiers in their order, fastest first",
-        ));
+        let found = format!("swapped, it is {} of this database, expected {index}", identity.tier);
+        return Err(refuse(&whose, found, "name the tiers in their order, fastest first"));
     }
     if usize::from(identity.tiers) != home.tiers.len() {
         let (has, expected) = (identity.tiers, home.tiers.len());
         let found = format!("it is one of {has} tiers, expected {expected}");
-        return Err(refuse(
-            &whose,
-            found,
-            "restore DATABASE, or the tier, from a checkpoint",
-        ));
+        return Err(refuse(&whose, found, "restore DATABASE, or the tier, from a checkpoint"));
     }
     Ok(Found { tier, identity })
 }
@@ -337,11 +297,7 @@ fn check_generations(home: &Home, home_path: &Path, found: &[Found]) -> Result<(
                 file.display(),
                 home.generation
             );
-            return Err(refuse(
-                &whose,
-                found,
-                "name the home directory that was used last",
-            ));
+            return Err(refuse(&whose, found, "name the home directory that was used last"));
         }
         newest_before = generation;
     }
@@ -356,10 +312,7 @@ fn raise_after_crash(
     home_driver: &dyn Driver,
     found: &[Found],
 ) -> Result<()> {
-    if found
-        .iter()
-        .any(|found| found.identity.generation > home.generation)
-    {
+    if found.iter().any(|found| found.identity.generation > home.generation) {
         home.generation += 1;
         let tiers: Vec<_> = found.iter().map(|found| Arc::clone(&found.tier)).collect();
         write_generation(home, home_path, home_driver, &tiers)?;
@@ -398,10 +351,7 @@ fn parse_name(name: &str) -> Option<(FileNumber, &'static str)> {
 
 fn list(tier: &Arc<Tier>) -> Result<Listing> {
     let entries = tier.driver().list()?;
-    Ok(entries
-        .iter()
-        .filter_map(|e| Some((parse_name(&e.name)?, e.len)))
-        .collect())
+    Ok(entries.iter().filter_map(|e| Some((parse_name(&e.name)?, e.len))).collect())
 }
 
 fn open_map(
@@ -411,9 +361,7 @@ fn open_map(
     repair: bool,
 ) -> Result<FileMap> {
     let map = FileKind::Map.extension();
-    let maps = listings[0]
-        .keys()
-        .filter(|(_, extension)| *extension == map);
+    let maps = listings[0].keys().filter(|(_, extension)| *extension == map);
     let maps = maps.map(|(number, _)| *number).collect();
     FileMap::open(home.database, &tiers[0], tiers.len(), maps, repair)
 }

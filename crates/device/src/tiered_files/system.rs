@@ -24,10 +24,7 @@ pub struct SystemDevices {
 impl SystemDevices {
     /// Directories of this machine; `clock` is what emulated devices live by.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            clock,
-            memory: MemoryDevices::new(),
-        }
+        Self { clock, memory: MemoryDevices::new() }
     }
 }
 
@@ -44,10 +41,7 @@ impl Devices for SystemDevices {
 
     fn tier(&self, spec: &TierSpec) -> Result<Arc<dyn Driver>> {
         let driver: DriverSpec = spec.driver.parse().map_err(|error| {
-            Error::new(
-                ErrorKind::Invalid,
-                format!("tier {}: {error}", spec.path.display()),
-            )
+            Error::new(ErrorKind::Invalid, format!("tier {}: {error}", spec.path.display()))
         })?;
         if driver == DriverSpec::Memory {
             self.memory.create_directory(&spec.path)?;

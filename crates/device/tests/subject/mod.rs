@@ -1,9 +1,6 @@
 //! What the contract is checked on: a fresh directory under each driver.
 
-#![allow(
-    clippy::disallowed_macros,
-    reason = "a test that is passed over says why"
-)]
+#![allow(clippy::disallowed_macros, reason = "a test that is passed over says why")]
 
 use std::path::Path;
 use std::process::Command;
@@ -28,22 +25,13 @@ pub struct Subject {
 impl Subject {
     /// A length that any request may have: the alignment, or an odd number where there is none.
     pub fn unit(&self) -> usize {
-        if self.driver.alignment() > 1 {
-            self.driver.alignment()
-        } else {
-            577
-        }
+        if self.driver.alignment() > 1 { self.driver.alignment() } else { 577 }
     }
 
     /// The names in the directory, in order.
     pub fn names(&self) -> Vec<String> {
-        let mut names: Vec<_> = self
-            .driver
-            .list()
-            .unwrap()
-            .into_iter()
-            .map(|entry| entry.name)
-            .collect();
+        let mut names: Vec<_> =
+            self.driver.list().unwrap().into_iter().map(|entry| entry.name).collect();
         names.sort();
         names
     }
@@ -69,32 +57,20 @@ pub fn memory() -> Option<Subject> {
     let driver = MemoryDriver::new();
     let shared = driver.clone();
     let again = Box::new(move || Arc::new(shared.clone()) as Arc<dyn Driver>);
-    Some(Subject {
-        driver: Arc::new(driver),
-        again,
-        _scratch: None,
-    })
+    Some(Subject { driver: Arc::new(driver), again, _scratch: None })
 }
 
 pub fn posix() -> Option<Subject> {
     let scratch = scratch();
     let path = scratch.path().to_owned();
     let again = Box::new(move || Arc::new(PosixDriver::open(&path).unwrap()) as Arc<dyn Driver>);
-    Some(Subject {
-        driver: again(),
-        again,
-        _scratch: Some(scratch),
-    })
+    Some(Subject { driver: again(), again, _scratch: Some(scratch) })
 }
 
 pub fn direct(ring: bool) -> Option<Subject> {
     let scratch = scratch();
     let path = scratch.path().to_owned();
-    let batches = if ring {
-        Batches::Ring
-    } else {
-        Batches::Threads
-    };
+    let batches = if ring { Batches::Ring } else { Batches::Threads };
     let driver = match DirectDriver::open(&path, batches) {
         Ok(driver) if driver.uses_ring() == ring => driver,
         Ok(_) => {
@@ -109,11 +85,7 @@ pub fn direct(ring: bool) -> Option<Subject> {
     };
     let again =
         Box::new(move || Arc::new(DirectDriver::open(&path, batches).unwrap()) as Arc<dyn Driver>);
-    Some(Subject {
-        driver: Arc::new(driver),
-        again,
-        _scratch: Some(scratch),
-    })
+    Some(Subject { driver: Arc::new(driver), again, _scratch: Some(scratch) })
 }
 
 pub fn emulated() -> Option<Subject> {
@@ -125,11 +97,7 @@ pub fn emulated() -> Option<Subject> {
         let driver = EmulatedDriver::new(inner, profile.name(), profile.model(), clock);
         Arc::new(driver) as Arc<dyn Driver>
     });
-    Some(Subject {
-        driver: again(),
-        again,
-        _scratch: None,
-    })
+    Some(Subject { driver: again(), again, _scratch: None })
 }
 
 /// Time passes only where somebody sleeps.
@@ -148,8 +116,7 @@ impl Clock for SteppedClock {
     }
 
     fn sleep(&self, duration: Duration) {
-        self.ns
-            .fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
+        self.ns.fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
     }
 }
 
@@ -185,11 +152,7 @@ impl Mount {
         let options = format!("remount,{mode}");
         for _ in 0..200 {
             let mut mount = Command::new("mount");
-            let done = mount
-                .args(["-o", &options])
-                .arg(self.path())
-                .output()
-                .unwrap();
+            let done = mount.args(["-o", &options]).arg(self.path()).output().unwrap();
             if done.status.success() {
                 return;
             }

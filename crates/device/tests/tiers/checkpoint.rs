@@ -9,34 +9,18 @@ use thermocline_foundation::ByteSize;
 /// A checkpoint has the tables, opens, goes its own way, and leaves the original as it was.
 fn check(devices: &dyn Devices, home: &std::path::Path, specs: &[TierSpec]) {
     let files = TieredFiles::create(devices, home, specs, policy()).unwrap();
-    let tables: Vec<_> = (0..3)
-        .map(|n| add(&files, TABLE, 5000 + n).unwrap())
-        .collect();
+    let tables: Vec<_> = (0..3).map(|n| add(&files, TABLE, 5000 + n).unwrap()).collect();
     files.migrate(tables[1], TierIndex(1), &mut |_| {}).unwrap();
-    files
-        .reclassify(tables[1], FileKind::Table { level: 2 })
-        .unwrap();
+    files.reclassify(tables[1], FileKind::Table { level: 2 }).unwrap();
     let log = add(&files, LOG, 4096).unwrap();
     let target = home.join("copies/monday");
-    let error = files
-        .create_checkpoint(devices, &target, &[log])
-        .unwrap_err();
+    let error = files.create_checkpoint(devices, &target, &[log]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    let copy = files
-        .create_checkpoint(devices, &target, &tables[..2])
-        .unwrap();
+    let copy = files.create_checkpoint(devices, &target, &tables[..2]).unwrap();
     assert_eq!(copy.database(), files.database());
     assert_ne!(copy.instance(), files.instance());
-    let listed: Vec<_> = copy
-        .files()
-        .iter()
-        .map(|f| (f.number, f.kind, f.tier))
-        .collect();
-    let original: Vec<_> = files
-        .files()
-        .iter()
-        .map(|f| (f.number, f.kind, f.tier))
-        .collect();
+    let listed: Vec<_> = copy.files().iter().map(|f| (f.number, f.kind, f.tier)).collect();
+    let original: Vec<_> = files.files().iter().map(|f| (f.number, f.kind, f.tier)).collect();
     assert_eq!(listed, original[..2]);
     files.delete_files(&tables).unwrap();
     let fresh = add(&copy, TABLE, 100).unwrap();
@@ -75,20 +59,14 @@ fn checkpoint_on_a_file_system_shares_the_tables_blocks() {
                 let files = made.unwrap();
                 let number = add(&files, TABLE, 8192).unwrap();
                 let target = directory.path().join("copy");
-                files
-                    .create_checkpoint(&devices, &target, &[number])
-                    .unwrap();
+                files.create_checkpoint(&devices, &target, &[number]).unwrap();
                 let name = format!("{number}.table");
                 let [old, new] = [specs[0].path.join(&name), target.join("tier-0").join(&name)];
                 let ino = |path: &std::path::Path| path.symlink_metadata().unwrap().ino();
                 assert_eq!(ino(&old), ino(&new), "linked, not copied");
             }
         }
-        check(
-            &devices,
-            &directory.path().join("other"),
-            &other(&directory, driver),
-        );
+        check(&devices, &directory.path().join("other"), &other(&directory, driver));
     }
 }
 

@@ -29,11 +29,7 @@ impl Acknowledged {
         context: thermocline_device::FileContext,
     ) -> Result<FileNumber> {
         let file = files.create_file(context, LEN as u64)?;
-        assert!(
-            self.numbers.insert(file.number()),
-            "number {} was used before",
-            file.number()
-        );
+        assert!(self.numbers.insert(file.number()), "number {} was used before", file.number());
         fill(&file, LEN)?;
         self.uncertain.insert(file.number());
         files.publish(&[file.number()])?;
@@ -68,9 +64,7 @@ fn live(devices: &SimulatedDevices, known: &mut Acknowledged) -> Result<()> {
     }
     let files = open(devices)?;
     files.set_map_compact_bytes_min(40 << 10);
-    let tables = (0..3)
-        .map(|_| known.add(&files, TABLE))
-        .collect::<Result<Vec<_>>>()?;
+    let tables = (0..3).map(|_| known.add(&files, TABLE)).collect::<Result<Vec<_>>>()?;
     let log = known.add(&files, LOG)?;
     files.migrate(tables[0], TierIndex(1), &mut |_| {})?;
     known.uncertain.insert(tables[1]);
@@ -81,10 +75,7 @@ fn live(devices: &SimulatedDevices, known: &mut Acknowledged) -> Result<()> {
     known.delete(&files, tables[2])?;
     known.uncertain.insert(log);
     let recycled = files.recycle(log, LOG)?;
-    assert!(
-        known.numbers.insert(recycled.number()),
-        "recycled into a used number"
-    );
+    assert!(known.numbers.insert(recycled.number()), "recycled into a used number");
     known.settle(log, None);
     fill(&recycled, LEN)?;
     known.uncertain.insert(recycled.number());
@@ -98,18 +89,13 @@ fn live(devices: &SimulatedDevices, known: &mut Acknowledged) -> Result<()> {
 fn check(devices: &SimulatedDevices, known: &Acknowledged, what: &str) -> Result<()> {
     for _ in 0..2 {
         let files = open(devices)?;
-        let found: BTreeMap<_, _> = files
-            .files()
-            .into_iter()
-            .map(|file| (file.number, file))
-            .collect();
+        let found: BTreeMap<_, _> =
+            files.files().into_iter().map(|file| (file.number, file)).collect();
         for (number, kind) in &known.files {
             if known.uncertain.contains(number) {
                 continue;
             }
-            let file = found
-                .get(number)
-                .unwrap_or_else(|| panic!("{what}: {number} is lost"));
+            let file = found.get(number).unwrap_or_else(|| panic!("{what}: {number} is lost"));
             assert_eq!(file.kind, *kind, "{what}");
         }
         for (number, file) in &found {
@@ -121,28 +107,15 @@ fn check(devices: &SimulatedDevices, known: &Acknowledged, what: &str) -> Result
             assert_content(&files, *number, LEN);
             let name = format!("{number}.{}", file.kind.extension());
             let here = |tier| names(devices, &tier_path(tier)).contains(&name);
-            assert_eq!(
-                [here(0), here(1)].map(usize::from).iter().sum::<usize>(),
-                1,
-                "{what}"
-            );
+            assert_eq!([here(0), here(1)].map(usize::from).iter().sum::<usize>(), 1, "{what}");
         }
         let on_disk = [names(devices, &tier_path(0)), names(devices, &tier_path(1))].concat();
-        let data = on_disk
-            .iter()
-            .filter(|name| *name != "TIER" && !name.ends_with(".map"));
-        assert_eq!(
-            data.count(),
-            found.len(),
-            "{what}: leftovers in {on_disk:?}"
-        );
+        let data = on_disk.iter().filter(|name| *name != "TIER" && !name.ends_with(".map"));
+        assert_eq!(data.count(), found.len(), "{what}: leftovers in {on_disk:?}");
         let maps = on_disk.iter().filter(|name| name.ends_with(".map")).count();
         assert_eq!(maps, 1, "{what}: {on_disk:?}");
         let fresh = files.create_file(TABLE, 0)?;
-        assert!(
-            !known.numbers.contains(&fresh.number()),
-            "{what}: a number is used again"
-        );
+        assert!(!known.numbers.contains(&fresh.number()), "{what}: a number is used again");
     }
     Ok(())
 }
@@ -156,13 +129,7 @@ fn check_creation(devices: &SimulatedDevices, what: &str) {
 }
 
 fn fates(seed: u64) -> [Fate; 5] {
-    [
-        Fate::Kept,
-        Fate::Lost,
-        Fate::Any(seed),
-        Fate::Any(seed + 1),
-        Fate::Any(seed + 2),
-    ]
+    [Fate::Kept, Fate::Lost, Fate::Any(seed), Fate::Any(seed + 1), Fate::Any(seed + 2)]
 }
 
 #[test]

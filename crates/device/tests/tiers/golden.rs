@@ -17,9 +17,7 @@ const INSTANCE: InstanceId = InstanceId([9; 16]);
 
 #[allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
 fn assert_golden(name: &str, bytes: &[u8]) -> Vec<u8> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden")
-        .join(name);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("THERMOCLINE_BLESS").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, bytes).unwrap();
@@ -32,20 +30,14 @@ fn assert_golden(name: &str, bytes: &[u8]) -> Vec<u8> {
 pub fn bytes_of(driver: &dyn Driver, name: &str) -> Vec<u8> {
     let file = driver.open(name).unwrap();
     let buffer = thermocline_device::Buffer::zeroed(file.len().unwrap() as usize);
-    driver
-        .execute(&file, Operation::Read { offset: 0, buffer })
-        .buffer
-        .to_vec()
+    driver.execute(&file, Operation::Read { offset: 0, buffer }).buffer.to_vec()
 }
 
 pub fn with_bytes(name: &str, bytes: &[u8]) -> MemoryDriver {
     let driver = MemoryDriver::new();
     let file = driver.create(name).unwrap();
     let buffer = thermocline_device::Buffer::copy_of(bytes);
-    driver
-        .execute(&file, Operation::Write { offset: 0, buffer })
-        .result
-        .unwrap();
+    driver.execute(&file, Operation::Write { offset: 0, buffer }).result.unwrap();
     driver
 }
 
@@ -54,9 +46,7 @@ fn journal_is_as_documented() {
     let driver = MemoryDriver::new();
     let mut journal = Journal::create(Arc::new(file_on(&driver, true))).unwrap();
     let payloads = [b"cold water sinks".to_vec(), Vec::new(), vec![0xA5; 4500]];
-    payloads
-        .iter()
-        .for_each(|payload| journal.append(payload).unwrap());
+    payloads.iter().for_each(|payload| journal.append(payload).unwrap());
     let golden = assert_golden("journal-v1.bin", &bytes_of(&driver, "journal"));
     assert_eq!(golden.len(), 4 * 4096);
     let (frames, end) = frames_of(&with_bytes("journal", &golden)).unwrap();
@@ -76,10 +66,7 @@ fn tier_identity_is_as_documented() {
     let driver = MemoryDriver::new();
     identity.create(&driver).unwrap();
     let golden = assert_golden("tier-identity-v1.bin", &bytes_of(&driver, "TIER"));
-    assert_eq!(
-        Identity::read(&with_bytes("TIER", &golden), "TIER").unwrap(),
-        identity
-    );
+    assert_eq!(Identity::read(&with_bytes("TIER", &golden), "TIER").unwrap(), identity);
 }
 
 #[test]
@@ -87,33 +74,17 @@ fn database_home_is_as_documented() {
     let mut tiers = specs(2);
     tiers[0].path = "/db/tier-0".into();
     tiers[1].path = "/mnt/a \"quoted\" name".into();
-    let home = Home {
-        database: DATABASE,
-        instance: INSTANCE,
-        generation: 12,
-        tiers,
-    };
+    let home = Home { database: DATABASE, instance: INSTANCE, generation: 12, tiers };
     let text = home.text(Path::new("/db")).unwrap();
     let golden = assert_golden("database-home-v1.toml", text.as_bytes());
     let text = String::from_utf8(golden).unwrap();
-    assert_eq!(
-        Home::parse(&text, Path::new("/db"), "DATABASE").unwrap(),
-        home
-    );
+    assert_eq!(Home::parse(&text, Path::new("/db"), "DATABASE").unwrap(), home);
     let moved = Home::parse(&text, Path::new("/elsewhere"), "DATABASE").unwrap();
-    assert_eq!(
-        moved.tiers[0].path,
-        Path::new("/elsewhere/tier-0"),
-        "paths below home move along"
-    );
+    assert_eq!(moved.tiers[0].path, Path::new("/elsewhere/tier-0"), "paths below home move along");
 }
 
 fn tier(driver: &MemoryDriver) -> Arc<Tier> {
-    Arc::new(Tier::new(
-        TierIndex(0),
-        specs(1).remove(0),
-        Arc::new(driver.clone()),
-    ))
+    Arc::new(Tier::new(TierIndex(0), specs(1).remove(0), Arc::new(driver.clone())))
 }
 
 #[test]
@@ -121,29 +92,20 @@ fn file_map_is_as_documented() {
     let driver = MemoryDriver::new();
     let mut map = FileMap::create(DATABASE, &tier(&driver), MapState::default()).unwrap();
     let [table, log] = [(); 2].map(|()| map.allocate_number().unwrap());
-    let entry = |kind, tier, bytes| MapEntry {
-        kind,
-        tier: TierIndex(tier),
-        bytes,
-    };
+    let entry = |kind, tier, bytes| MapEntry { kind, tier: TierIndex(tier), bytes };
     map.commit(&[
         MapChange::Add(table, entry(FileKind::Table { level: 2 }, 0, 70_000)),
         MapChange::Add(log, entry(FileKind::Log, 0, 4096)),
     ])
     .unwrap();
     map.commit(&[MapChange::Move(table, TierIndex(1))]).unwrap();
-    map.commit(&[MapChange::Reclassify(table, FileKind::Table { level: 3 })])
-        .unwrap();
-    map.commit(&[MapChange::Remove(log), MapChange::Reserve(FileNumber(5000))])
-        .unwrap();
+    map.commit(&[MapChange::Reclassify(table, FileKind::Table { level: 3 })]).unwrap();
+    map.commit(&[MapChange::Remove(log), MapChange::Reserve(FileNumber(5000))]).unwrap();
     let golden = assert_golden("file-map-v1.bin", &bytes_of(&driver, "00000001.map"));
     let copy = with_bytes("00000001.map", &golden);
     let read = FileMap::open(DATABASE, &tier(&copy), 2, vec![FileNumber(1)], true).unwrap();
     assert_eq!(read.state(), map.state());
-    assert_eq!(
-        read.state().files[&table],
-        entry(FileKind::Table { level: 3 }, 1, 70_000)
-    );
+    assert_eq!(read.state().files[&table], entry(FileKind::Table { level: 3 }, 1, 70_000));
     assert_eq!(read.next(), FileNumber(5000));
     let error = FileMap::open(DATABASE, &tier(&copy), 1, vec![FileNumber(1)], true).unwrap_err();
     crate::support::assert_says(&error, &["tier 1 of 1", tier_path(0).to_str().unwrap()]);

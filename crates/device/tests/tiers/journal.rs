@@ -11,20 +11,9 @@ use thermocline_device::{
 use thermocline_foundation::{DatabaseId, FileNumber};
 
 fn wrap(driver: Arc<dyn Driver>, is_new: bool) -> File {
-    let handle = if is_new {
-        driver.create("journal")
-    } else {
-        driver.open("journal")
-    };
+    let handle = if is_new { driver.create("journal") } else { driver.open("journal") };
     let (database, number) = (DatabaseId([7; 16]), FileNumber(3));
-    File::new(
-        database,
-        number,
-        FileKind::Manifest,
-        TierIndex(0),
-        driver,
-        handle.unwrap(),
-    )
+    File::new(database, number, FileKind::Manifest, TierIndex(0), driver, handle.unwrap())
 }
 
 pub fn file_on(driver: &MemoryDriver, is_new: bool) -> File {
@@ -43,9 +32,7 @@ pub fn frames_of(driver: &MemoryDriver) -> Result<(Vec<Vec<u8>>, JournalEnd)> {
 fn journal_of(payloads: &[Vec<u8>]) -> Vec<u8> {
     let driver = MemoryDriver::new();
     let mut journal = Journal::create(Arc::new(file_on(&driver, true))).unwrap();
-    payloads
-        .iter()
-        .for_each(|payload| journal.append(payload).unwrap());
+    payloads.iter().for_each(|payload| journal.append(payload).unwrap());
     assert_eq!(journal.len_bytes(), file_on(&driver, false).len().unwrap());
     bytes_of(&driver, "journal")
 }
@@ -57,9 +44,7 @@ fn payload(len: usize) -> Vec<u8> {
 #[test]
 fn payloads_of_all_sizes_round_trip() {
     let around = [0, 480, 504, 4008, 4032, 8040, 300_000];
-    let sizes = around
-        .iter()
-        .flat_map(|at: &usize| at.saturating_sub(2)..at + 3);
+    let sizes = around.iter().flat_map(|at: &usize| at.saturating_sub(2)..at + 3);
     let payloads: Vec<_> = sizes.map(payload).collect();
     let driver = with_bytes("journal", &journal_of(&payloads));
     assert_eq!(frames_of(&driver).unwrap().0, payloads);
@@ -92,11 +77,7 @@ fn any_part_of_the_last_frame_is_cut_off_and_erased() {
             }
             let driver = with_bytes("journal", &bytes);
             let (frames, end) = frames_of(&driver).unwrap();
-            assert_eq!(
-                (frames, end.torn),
-                (vec![first.clone()], kept != 0),
-                "{kept:b}"
-            );
+            assert_eq!((frames, end.torn), (vec![first.clone()], kept != 0), "{kept:b}");
             let file = Arc::new(file_on(&driver, false));
             let mut journal = Journal::open(file, |_| Ok(())).unwrap();
             let erased = bytes_of(&driver, "journal");
@@ -116,14 +97,7 @@ fn every_flipped_byte_is_reported() {
         bytes[at] ^= 0x10;
         let error = frames_of(&with_bytes("journal", &bytes)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "byte {at}");
-        assert_says(
-            &error,
-            &[
-                "00000003.manifest",
-                &(at / 512 * 512).to_string(),
-                "restore",
-            ],
-        );
+        assert_says(&error, &["00000003.manifest", &(at / 512 * 512).to_string(), "restore"]);
     }
 }
 
@@ -139,11 +113,7 @@ fn a_zeroed_stale_or_misplaced_sector_before_the_last_frame_is_damage() {
         stale[range.clone()].copy_from_slice(&other[range.clone()]);
         let mut misplaced = whole.clone();
         misplaced.copy_within(range.start + 512..range.end + 512, range.start);
-        for (how, bytes) in [
-            ("zeroed", zeroed),
-            ("stale", stale),
-            ("misplaced", misplaced),
-        ] {
+        for (how, bytes) in [("zeroed", zeroed), ("stale", stale), ("misplaced", misplaced)] {
             match frames_of(&with_bytes("journal", &bytes)) {
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt, "{how} {sector}"),
                 // Padding is the same in both.
@@ -159,11 +129,7 @@ fn newer_versions_are_told_from_damage() {
     use thermocline_foundation::{Place, checksum};
     let mut bytes = journal_of(&[payload(10)]);
     bytes[4..6].copy_from_slice(&2u16.to_le_bytes());
-    let place = Place {
-        database: DatabaseId([7; 16]),
-        file: FileNumber(3),
-        offset: 0,
-    };
+    let place = Place { database: DatabaseId([7; 16]), file: FileNumber(3), offset: 0 };
     let crc = checksum(&place, &bytes[..508]);
     bytes[508..512].copy_from_slice(&crc.to_le_bytes());
     let error = frames_of(&with_bytes("journal", &bytes)).unwrap_err();

@@ -30,9 +30,7 @@ fn readers_never_notice_a_file_going_back_and_forth() {
         for round in 0..20 {
             let to = TierIndex(1 - round % 2);
             let mut told = 0;
-            files
-                .migrate(number, to, &mut |bytes| told = bytes)
-                .unwrap();
+            files.migrate(number, to, &mut |bytes| told = bytes).unwrap();
             assert_eq!(told, LEN as u64);
             assert_eq!(file.tier(), to);
             let here =
@@ -51,9 +49,7 @@ fn a_file_deleted_while_it_moves_is_gone_from_both_tiers() {
     let mut delete = |_| {
         let _only_the_first_time = files.delete_files(&[number]);
     };
-    let error = files
-        .migrate(number, TierIndex(1), &mut delete)
-        .unwrap_err();
+    let error = files.migrate(number, TierIndex(1), &mut delete).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     let name = format!("{number}.table");
     assert!(!names(&devices, &tier_path(0)).contains(&name));
@@ -69,9 +65,7 @@ fn a_copy_that_fails_leaves_the_file_where_it_was_and_can_be_tried_again() {
     // Creation, allocation, write, cut, sync, directory: all before the switch.
     for after in 0..6 {
         devices.set_fault(Fault::Once(after));
-        let error = files
-            .migrate(number, TierIndex(1), &mut |_| {})
-            .unwrap_err();
+        let error = files.migrate(number, TierIndex(1), &mut |_| {}).unwrap_err();
         assert_says(&error, &["cannot move file", "tier 0", "tier 1"]);
         assert_eq!(files.files()[0].tier, TierIndex(0), "{after}");
         assert_content(&files, number, 2560);
@@ -91,20 +85,10 @@ fn only_published_tables_move_and_only_where_there_is_room() {
     let log = add(&files, LOG, 10).unwrap();
     let fresh = files.create_file(TABLE, 0).unwrap().number();
     let large = add(&files, TABLE, 65 << 10).unwrap();
-    let kind = |number, to| {
-        files
-            .migrate(number, TierIndex(to), &mut |_| {})
-            .unwrap_err()
-            .kind()
-    };
+    let kind = |number, to| files.migrate(number, TierIndex(to), &mut |_| {}).unwrap_err().kind();
     assert_eq!(kind(log, 1), ErrorKind::Invalid);
     assert_eq!(kind(fresh, 1), ErrorKind::Invalid);
     assert_eq!(kind(large, 7), ErrorKind::Invalid);
     assert_eq!(kind(large, 1), ErrorKind::OutOfSpace);
-    assert_eq!(
-        files.usage()[1]
-            .used_by_kind
-            .get(&FileKind::Table { level: 0 }),
-        None
-    );
+    assert_eq!(files.usage()[1].used_by_kind.get(&FileKind::Table { level: 0 }), None);
 }

@@ -16,31 +16,15 @@ fn published_files_survive_and_unpublished_ones_are_removed() {
     let log = add(&files, LOG, 4096).unwrap();
     let lost = files.create_file(TABLE, 100).unwrap().number();
     files.close().unwrap();
-    assert_eq!(
-        files.create_file(TABLE, 0).unwrap_err().kind(),
-        ErrorKind::Invalid
-    );
+    assert_eq!(files.create_file(TABLE, 0).unwrap_err().kind(), ErrorKind::Invalid);
     drop(files);
     let files = open(&devices).unwrap();
-    assert_eq!(
-        files
-            .files()
-            .iter()
-            .map(|file| file.number)
-            .collect::<Vec<_>>(),
-        [kept, log]
-    );
+    assert_eq!(files.files().iter().map(|file| file.number).collect::<Vec<_>>(), [kept, log]);
     assert_content(&files, kept, 9000);
-    assert_eq!(
-        files.open_file(lost).unwrap_err().kind(),
-        ErrorKind::NotFound
-    );
+    assert_eq!(files.open_file(lost).unwrap_err().kind(), ErrorKind::NotFound);
     let on_disk = names(&devices, &tier_path(0));
     assert!(!on_disk.contains(&format!("{lost}.table")), "{on_disk:?}");
-    assert_eq!(
-        on_disk.iter().filter(|name| name.ends_with(".map")).count(),
-        1
-    );
+    assert_eq!(on_disk.iter().filter(|name| name.ends_with(".map")).count(), 1);
 }
 
 #[test]
@@ -48,21 +32,12 @@ fn everybody_gets_the_same_file_and_a_deleted_one_stays_readable() {
     let devices = MemoryDevices::new();
     let files = create(&devices, 1).unwrap();
     let number = add(&files, TABLE, 1000).unwrap();
-    let (one, two) = (
-        files.open_file(number).unwrap(),
-        files.open_file(number).unwrap(),
-    );
+    let (one, two) = (files.open_file(number).unwrap(), files.open_file(number).unwrap());
     assert!(Arc::ptr_eq(&one, &two));
     files.delete_files(&[number]).unwrap();
     assert_eq!(*one.read(0, 1000).unwrap(), content(number, 1000));
-    assert_eq!(
-        files.open_file(number).unwrap_err().kind(),
-        ErrorKind::NotFound
-    );
-    assert_eq!(
-        files.delete_files(&[number]).unwrap_err().kind(),
-        ErrorKind::NotFound
-    );
+    assert_eq!(files.open_file(number).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(files.delete_files(&[number]).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[test]
@@ -71,9 +46,7 @@ fn reclassified_tables_keep_their_level_over_reopening() {
     let files = create(&devices, 1).unwrap();
     let number = add(&files, TABLE, 1000).unwrap();
     let file = files.open_file(number).unwrap();
-    files
-        .reclassify(number, FileKind::Table { level: 4 })
-        .unwrap();
+    files.reclassify(number, FileKind::Table { level: 4 }).unwrap();
     assert_eq!(file.kind(), FileKind::Table { level: 4 });
     let error = files.reclassify(number, FileKind::Log).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -91,15 +64,9 @@ fn recycled_log_has_a_new_number_and_the_old_bytes() {
     assert!(file.number() > old);
     assert_eq!(*file.read(0, 8192).unwrap(), content(old, 8192));
     assert_eq!(files.usage()[0].used_by_kind[&FileKind::Log], 8192);
-    assert_eq!(
-        files.open_file(old).unwrap_err().kind(),
-        ErrorKind::NotFound
-    );
+    assert_eq!(files.open_file(old).unwrap_err().kind(), ErrorKind::NotFound);
     let table = add(&files, TABLE, 10).unwrap();
-    assert_eq!(
-        files.recycle(table, LOG).unwrap_err().kind(),
-        ErrorKind::Invalid
-    );
+    assert_eq!(files.recycle(table, LOG).unwrap_err().kind(), ErrorKind::Invalid);
     files.publish(&[file.number()]).unwrap();
     let number = file.number();
     drop((files, file));
@@ -111,46 +78,25 @@ fn recycled_log_has_a_new_number_and_the_old_bytes() {
 fn account_equals_what_is_on_the_tiers() {
     let devices = MemoryDevices::new();
     let files = create(&devices, 2).unwrap();
-    let level = |level| FileContext {
-        kind: FileKind::Table { level },
-        ..TABLE
-    };
-    let tables: Vec<_> = (0..6)
-        .map(|n| add(&files, level(n), 1000 * n as usize + 1).unwrap())
-        .collect();
+    let level = |level| FileContext { kind: FileKind::Table { level }, ..TABLE };
+    let tables: Vec<_> =
+        (0..6).map(|n| add(&files, level(n), 1000 * n as usize + 1).unwrap()).collect();
     let growing = files.create_file(LOG, 3000).unwrap();
     growing.write(0, Buffer::zeroed(5000)).1.unwrap();
     let announced = files.create_file(TABLE, 7777).unwrap();
-    assert_eq!(
-        files.usage()[0].used_by_kind[&FileKind::Log],
-        5000,
-        "it grew past its estimate"
-    );
-    files
-        .publish(&[growing.number(), announced.number()])
-        .unwrap();
+    assert_eq!(files.usage()[0].used_by_kind[&FileKind::Log], 5000, "it grew past its estimate");
+    files.publish(&[growing.number(), announced.number()]).unwrap();
     files.migrate(tables[5], TierIndex(1), &mut |_| {}).unwrap();
     files.delete_files(&tables[..2]).unwrap();
     for round in 0..2 {
-        let files = if round == 0 {
-            &files
-        } else {
-            &reopened(&devices, &files)
-        };
+        let files = if round == 0 { &files } else { &reopened(&devices, &files) };
         for usage in files.usage() {
             let driver = devices.directory(&usage.spec.path).unwrap();
             let entries = driver.list().unwrap();
             let data = entries.iter().filter(|entry| entry.name.contains('.'));
-            assert_eq!(
-                usage.used_bytes,
-                data.map(|entry| entry.len).sum::<u64>(),
-                "{usage:?}"
-            );
+            assert_eq!(usage.used_bytes, data.map(|entry| entry.len).sum::<u64>(), "{usage:?}");
         }
-        assert_eq!(
-            files.usage()[1].used_by_kind[&FileKind::Table { level: 5 }],
-            5001
-        );
+        assert_eq!(files.usage()[1].used_by_kind[&FileKind::Table { level: 5 }], 5001);
     }
     let traffic = files.usage()[0].traffic[&FileKind::Log];
     assert_eq!((traffic.writes, traffic.written_bytes), (1, 5000));
@@ -162,10 +108,7 @@ fn reopened(devices: &MemoryDevices, _first: &TieredFiles) -> TieredFiles {
     let copy = MemoryDevices::new();
     for path in [home(), tier_path(0), tier_path(1)] {
         copy.create_directory_for_test(&path);
-        let (from, to) = (
-            devices.directory(&path).unwrap(),
-            copy.directory(&path).unwrap(),
-        );
+        let (from, to) = (devices.directory(&path).unwrap(), copy.directory(&path).unwrap());
         for entry in from.list().unwrap() {
             copy_file(&from, &to, &entry.name, entry.len as usize);
         }
@@ -176,14 +119,9 @@ fn reopened(devices: &MemoryDevices, _first: &TieredFiles) -> TieredFiles {
 fn copy_file(from: &dyn Driver, to: &dyn Driver, name: &str, len: usize) {
     use thermocline_device::Operation;
     let (source, target) = (from.open(name).unwrap(), to.create(name).unwrap());
-    let read = Operation::Read {
-        offset: 0,
-        buffer: Buffer::zeroed(len),
-    };
+    let read = Operation::Read { offset: 0, buffer: Buffer::zeroed(len) };
     let buffer = from.execute(&source, read).buffer;
-    to.execute(&target, Operation::Write { offset: 0, buffer })
-        .result
-        .unwrap();
+    to.execute(&target, Operation::Write { offset: 0, buffer }).result.unwrap();
 }
 
 trait CreateForTest {
@@ -200,19 +138,14 @@ impl CreateForTest for MemoryDevices {
 fn full_tiers_are_named_when_nothing_fits() {
     let devices = MemoryDevices::new();
     let mut specs = specs(2);
-    specs
-        .iter_mut()
-        .for_each(|spec| spec.capacity = ByteSize::mib(1));
+    specs.iter_mut().for_each(|spec| spec.capacity = ByteSize::mib(1));
     let files = TieredFiles::create(&devices, &home(), &specs, policy()).unwrap();
     let first = files.create_file(TABLE, 900 << 10).unwrap();
     let second = files.create_file(TABLE, 900 << 10).unwrap();
     assert_eq!((first.tier(), second.tier()), (TierIndex(0), TierIndex(1)));
     let error = files.create_file(TABLE, 900 << 10).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfSpace);
-    assert_says(
-        &error,
-        &["/mnt/0 uses", "/mnt/1 uses", "of 1 MiB", "raise a capacity"],
-    );
+    assert_says(&error, &["/mnt/0 uses", "/mnt/1 uses", "of 1 MiB", "raise a capacity"]);
     files.delete_files(&[second.number()]).unwrap();
     assert!(files.create_file(TABLE, 900 << 10).is_ok());
 }
@@ -246,14 +179,7 @@ fn map_is_compacted_and_says_the_same() {
     assert!(files.usage()[0].used_by_kind[&FileKind::Map] < 80 << 10);
     drop(files);
     let files = open(&devices).unwrap();
-    assert_eq!(
-        files
-            .files()
-            .iter()
-            .map(|file| file.number)
-            .collect::<Vec<_>>(),
-        kept
-    );
+    assert_eq!(files.files().iter().map(|file| file.number).collect::<Vec<_>>(), kept);
 }
 
 #[test]
@@ -276,18 +202,11 @@ fn reading_only_changes_nothing_and_refuses_changes() {
 fn batches_and_pending_reads_over_two_tiers_come_back_in_order() {
     let devices = MemoryDevices::new();
     let files = create(&devices, 2).unwrap();
-    let (one, two) = (
-        add(&files, TABLE, 9000).unwrap(),
-        add(&files, TABLE, 9000).unwrap(),
-    );
+    let (one, two) = (add(&files, TABLE, 9000).unwrap(), add(&files, TABLE, 9000).unwrap());
     files.migrate(two, TierIndex(1), &mut |_| {}).unwrap();
     let open = [files.open_file(one).unwrap(), files.open_file(two).unwrap()];
     let reads: Vec<_> = (0..100usize)
-        .map(|n| ReadAt {
-            file: &open[n % 2],
-            offset: (n * 80) as u64,
-            len: n * 3,
-        })
+        .map(|n| ReadAt { file: &open[n % 2], offset: (n * 80) as u64, len: n * 3 })
         .collect();
     for (read, result) in reads.iter().zip(read_batch(&reads)) {
         let bytes = content(read.file.number(), 9000);
@@ -295,21 +214,9 @@ fn batches_and_pending_reads_over_two_tiers_come_back_in_order() {
         assert_eq!(*result.unwrap(), bytes[start..end]);
     }
     let results = read_batch(&[
-        ReadAt {
-            file: &open[0],
-            offset: 8990,
-            len: 20,
-        },
-        ReadAt {
-            file: &open[1],
-            offset: 0,
-            len: 20,
-        },
-        ReadAt {
-            file: &open[1],
-            offset: u64::MAX - 5,
-            len: usize::MAX,
-        },
+        ReadAt { file: &open[0], offset: 8990, len: 20 },
+        ReadAt { file: &open[1], offset: 0, len: 20 },
+        ReadAt { file: &open[1], offset: u64::MAX - 5, len: usize::MAX },
     ]);
     let error = results[0].as_ref().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
@@ -317,10 +224,7 @@ fn batches_and_pending_reads_over_two_tiers_come_back_in_order() {
     assert!(results[1].is_ok());
     assert_eq!(results[2].as_ref().unwrap_err().kind(), ErrorKind::Corrupt);
     let pending: Vec<_> = (0..5).map(|n| open[1].start_read(n * 2000, 2000)).collect();
-    let whole: Vec<u8> = pending
-        .into_iter()
-        .flat_map(|p| p.wait().unwrap().to_vec())
-        .collect();
+    let whole: Vec<u8> = pending.into_iter().flat_map(|p| p.wait().unwrap().to_vec()).collect();
     assert_eq!(whole, content(two, 9000), "the last one is short");
 }
 
@@ -333,22 +237,16 @@ fn overlapping_writes_all_arrive_and_a_failed_one_is_told() {
     let bytes = content(file.number(), 20 * 512);
     let mut writes = file.start_writes(3).unwrap();
     for (index, chunk) in bytes.chunks(512).enumerate() {
-        writes
-            .write(index as u64 * 512, Buffer::copy_of(chunk))
-            .unwrap();
+        writes.write(index as u64 * 512, Buffer::copy_of(chunk)).unwrap();
     }
     writes.finish().unwrap();
     assert_eq!(*file.read(0, bytes.len()).unwrap(), bytes[..]);
 
     devices.set_fault(Fault::Once(1));
     let mut writes = file.start_writes(2).unwrap();
-    let results: Vec<_> = (0..5u64)
-        .map(|index| writes.write(index * 512, Buffer::zeroed(512)))
-        .collect();
+    let results: Vec<_> =
+        (0..5u64).map(|index| writes.write(index * 512, Buffer::zeroed(512))).collect();
     let error = results[4].as_ref().unwrap_err();
-    assert_says(
-        error,
-        &["write 512 bytes at 512 of", ".table", "tier 0", "/mnt/0"],
-    );
+    assert_says(error, &["write 512 bytes at 512 of", ".table", "tier 0", "/mnt/0"]);
     assert_eq!(writes.finish().unwrap_err().to_string(), error.to_string());
 }

@@ -16,9 +16,7 @@ fn image(devices: &MemoryDevices, path: &std::path::Path) -> MemoryDriver {
     for entry in from.list().unwrap() {
         let file = to.create(&entry.name).unwrap();
         let buffer = Buffer::copy_of(&bytes_of(&from, &entry.name));
-        to.execute(&file, Operation::Write { offset: 0, buffer })
-            .result
-            .unwrap();
+        to.execute(&file, Operation::Write { offset: 0, buffer }).result.unwrap();
     }
     to
 }
@@ -29,9 +27,7 @@ fn database() -> MemoryDevices {
     let files = create(&devices, 2).unwrap();
     add(&files, TABLE, 1000).unwrap();
     let slow = add(&files, TABLE, 1000).unwrap();
-    files
-        .migrate(slow, thermocline_device::TierIndex(1), &mut |_| {})
-        .unwrap();
+    files.migrate(slow, thermocline_device::TierIndex(1), &mut |_| {}).unwrap();
     files.close().unwrap();
     devices
 }
@@ -55,22 +51,14 @@ fn refused(devices: &MemoryDevices, kind: ErrorKind, says: &[&str]) {
 fn missing_tier_is_refused() {
     let devices = database();
     devices.unmount(&tier_path(1));
-    refused(
-        &devices,
-        ErrorKind::Tier,
-        &["tier 1 at /mnt/1", "missing", "mount it"],
-    );
+    refused(&devices, ErrorKind::Tier, &["tier 1 at /mnt/1", "missing", "mount it"]);
 }
 
 #[test]
 fn unmounted_tier_is_refused_and_nothing_is_created_there() {
     let devices = database();
     devices.mount(&tier_path(1), MemoryDriver::new());
-    refused(
-        &devices,
-        ErrorKind::Tier,
-        &["tier 1 at /mnt/1", "not mounted", "no file TIER"],
-    );
+    refused(&devices, ErrorKind::Tier, &["tier 1 at /mnt/1", "not mounted", "no file TIER"]);
     assert_eq!(names(&devices, &tier_path(1)), [""; 0]);
 }
 
@@ -91,22 +79,11 @@ fn tier_of_a_checkpoint_is_foreign() {
     let devices = database();
     let files = open(&devices).unwrap();
     let target = std::path::Path::new("/copy");
-    files
-        .create_checkpoint(&devices, target, &[])
-        .unwrap()
-        .close()
-        .unwrap();
+    files.create_checkpoint(&devices, target, &[]).unwrap().close().unwrap();
     files.close().unwrap();
     drop(files);
-    devices.mount(
-        &tier_path(0),
-        devices.directory(&target.join("tier-0")).unwrap(),
-    );
-    refused(
-        &devices,
-        ErrorKind::Tier,
-        &["tier 0 at /mnt/0", "another copy of this database"],
-    );
+    devices.mount(&tier_path(0), devices.directory(&target.join("tier-0")).unwrap());
+    refused(&devices, ErrorKind::Tier, &["tier 0 at /mnt/0", "another copy of this database"]);
 }
 
 #[test]
@@ -115,28 +92,15 @@ fn swapped_tiers_are_refused() {
     let first = devices.directory(&tier_path(0)).unwrap();
     devices.mount(&tier_path(0), devices.directory(&tier_path(1)).unwrap());
     devices.mount(&tier_path(1), first);
-    refused(
-        &devices,
-        ErrorKind::Tier,
-        &["tier 0 at /mnt/0", "swapped", "it is tier 1"],
-    );
+    refused(&devices, ErrorKind::Tier, &["tier 0 at /mnt/0", "swapped", "it is tier 1"]);
 }
 
 #[test]
 fn older_clone_of_any_directory_is_refused() {
     for (path, says) in [
-        (
-            home(),
-            ["newer than /db/DATABASE", "generation 4", "expected 2"],
-        ),
-        (
-            tier_path(0),
-            ["tier 0 at /mnt/0", "older clone", "generation 2"],
-        ),
-        (
-            tier_path(1),
-            ["tier 1 at /mnt/1", "older clone", "expected 4"],
-        ),
+        (home(), ["newer than /db/DATABASE", "generation 4", "expected 2"]),
+        (tier_path(0), ["tier 0 at /mnt/0", "older clone", "generation 2"]),
+        (tier_path(1), ["tier 1 at /mnt/1", "older clone", "expected 4"]),
     ] {
         let devices = database();
         let clone = image(&devices, &path);
@@ -151,45 +115,25 @@ fn older_clone_of_any_directory_is_refused() {
 fn clone_of_the_same_generation_is_refused_by_its_files() {
     let devices = database();
     let files = open(&devices).unwrap();
-    let (fast, slow) = (
-        image(&devices, &tier_path(0)),
-        image(&devices, &tier_path(1)),
-    );
+    let (fast, slow) = (image(&devices, &tier_path(0)), image(&devices, &tier_path(1)));
     let number = add(&files, TABLE, 1000).unwrap();
-    files
-        .migrate(number, thermocline_device::TierIndex(1), &mut |_| {})
-        .unwrap();
+    files.migrate(number, thermocline_device::TierIndex(1), &mut |_| {}).unwrap();
     drop(files);
     let current = devices.directory(&tier_path(1)).unwrap();
     devices.mount(&tier_path(1), slow);
-    refused(
-        &devices,
-        ErrorKind::Tier,
-        &["tier 1 at /mnt/1", "older than the file map", "missing"],
-    );
+    refused(&devices, ErrorKind::Tier, &["tier 1 at /mnt/1", "older than the file map", "missing"]);
     devices.mount(&tier_path(1), current);
     devices.mount(&tier_path(0), fast);
-    refused(
-        &devices,
-        ErrorKind::Tier,
-        &["tier 0 at /mnt/0", "older clone", "tier 1, /mnt/1"],
-    );
+    refused(&devices, ErrorKind::Tier, &["tier 0 at /mnt/0", "older clone", "tier 1, /mnt/1"]);
 }
 
 #[test]
 fn shortened_table_is_refused() {
     let devices = database();
     let driver = devices.directory(&tier_path(1)).unwrap();
-    let name = names(&devices, &tier_path(1))
-        .into_iter()
-        .find(|n| n.ends_with(".table"))
-        .unwrap();
+    let name = names(&devices, &tier_path(1)).into_iter().find(|n| n.ends_with(".table")).unwrap();
     driver.open(&name).unwrap().truncate(999).unwrap();
-    refused(
-        &devices,
-        ErrorKind::Tier,
-        &["tier 1", &name, "999 bytes, expected 1000"],
-    );
+    refused(&devices, ErrorKind::Tier, &["tier 1", &name, "999 bytes, expected 1000"]);
 }
 
 #[test]
@@ -197,27 +141,15 @@ fn tier_without_its_map_is_refused() {
     let devices = database();
     let driver = devices.directory(&tier_path(0)).unwrap();
     driver.delete("00000001.map").unwrap();
-    refused(
-        &devices,
-        ErrorKind::Corrupt,
-        &["tier 0, /mnt/0", "no complete file map"],
-    );
+    refused(&devices, ErrorKind::Corrupt, &["tier 0, /mnt/0", "no complete file map"]);
 }
 
 #[test]
 fn no_database_is_told_from_a_wrong_directory() {
     let devices = MemoryDevices::new();
-    refused(
-        &devices,
-        ErrorKind::NotFound,
-        &["/db is no database", "no such directory"],
-    );
+    refused(&devices, ErrorKind::NotFound, &["/db is no database", "no such directory"]);
     devices.create_directory(&home()).unwrap();
-    refused(
-        &devices,
-        ErrorKind::NotFound,
-        &["/db is no database", "no file DATABASE"],
-    );
+    refused(&devices, ErrorKind::NotFound, &["/db is no database", "no file DATABASE"]);
 }
 
 #[test]
@@ -230,33 +162,15 @@ fn newer_home_and_tier_formats_ask_for_an_upgrade() {
         let mut record = bytes_of(&driver, "TIER")[offset as usize..][..512].to_vec();
         record[8] = 9;
         let database = DatabaseId(record[16..32].try_into().unwrap());
-        let crc = checksum(
-            &Place {
-                database,
-                file: FileNumber(0),
-                offset,
-            },
-            &record[..508],
-        );
+        let crc = checksum(&Place { database, file: FileNumber(0), offset }, &record[..508]);
         record[508..].copy_from_slice(&crc.to_le_bytes());
         let buffer = Buffer::copy_of(&record);
-        driver
-            .execute(&file, Operation::Write { offset, buffer })
-            .result
-            .unwrap();
+        driver.execute(&file, Operation::Write { offset, buffer }).result.unwrap();
     }
-    refused(
-        &devices,
-        ErrorKind::NewerFormat,
-        &["/mnt/0/TIER", "version 9", "upgrade"],
-    );
+    refused(&devices, ErrorKind::NewerFormat, &["/mnt/0/TIER", "version 9", "upgrade"]);
 
     let covered = "format = 2\nnews = true\n\n";
-    let place = Place {
-        database: DatabaseId::default(),
-        file: FileNumber(0),
-        offset: 0,
-    };
+    let place = Place { database: DatabaseId::default(), file: FileNumber(0), offset: 0 };
     let crc = checksum(&place, covered.as_bytes());
     let text = format!("{covered}# checksum {crc:08x}\n");
     let error = Home::parse(&text, &home(), "DATABASE").unwrap_err();
@@ -279,19 +193,12 @@ fn creation_refuses_what_is_not_empty_and_leaves_it_alone() {
     let elsewhere = std::path::Path::new("/elsewhere");
     let error = TieredFiles::create(&devices, elsewhere, &specs(2), policy()).unwrap_err();
     assert_says(&error, &["/mnt/0 already is a tier", "tier 0 of database"]);
-    assert!(
-        devices.directory(elsewhere).is_none(),
-        "what the failed creation made is gone"
-    );
+    assert!(devices.directory(elsewhere).is_none(), "what the failed creation made is gone");
     open(&devices).unwrap().close().unwrap();
 
     let devices = MemoryDevices::new();
     devices.create_directory(&tier_path(1)).unwrap();
-    devices
-        .directory(&tier_path(1))
-        .unwrap()
-        .create("thesis.tex")
-        .unwrap();
+    devices.directory(&tier_path(1)).unwrap().create("thesis.tex").unwrap();
     let error = create(&devices, 2).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert_says(&error, &["/mnt/1 is not empty", "thesis.tex"]);
@@ -345,16 +252,8 @@ fn half_raised_generations_are_repaired_and_other_mixes_refused() {
     }
     let devices = database();
     raise(&devices, 0, 1);
-    refused(
-        &devices,
-        ErrorKind::Tier,
-        &["tier 1 at /mnt/1", "older clone"],
-    );
+    refused(&devices, ErrorKind::Tier, &["tier 1 at /mnt/1", "older clone"]);
     let devices = database();
     raise(&devices, 1, 2);
-    refused(
-        &devices,
-        ErrorKind::Tier,
-        &["tier 1 at /mnt/1", "newer than /db/DATABASE"],
-    );
+    refused(&devices, ErrorKind::Tier, &["tier 1 at /mnt/1", "newer than /db/DATABASE"]);
 }

@@ -10,9 +10,7 @@ fn database() -> (MemoryDevices, Vec<FileInfo>) {
     let devices = MemoryDevices::new();
     let files = create(&devices, 2).unwrap();
     let numbers: Vec<_> = (0..4).map(|_| add(&files, TABLE, 600).unwrap()).collect();
-    files
-        .migrate(numbers[0], TierIndex(1), &mut |_| {})
-        .unwrap();
+    files.migrate(numbers[0], TierIndex(1), &mut |_| {}).unwrap();
     files.delete_files(&numbers[1..2]).unwrap();
     let all = files.files();
     files.close().unwrap();
@@ -35,11 +33,7 @@ fn sweep(path: &std::path::Path, name: &str, step: usize) -> (usize, usize) {
             Ok(files) => assert_eq!(files.files(), expected, "byte {at} of {name}"),
             Err(error) => {
                 reported += 1;
-                assert_eq!(
-                    error.kind(),
-                    ErrorKind::Corrupt,
-                    "byte {at} of {name}: {error}"
-                );
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "byte {at} of {name}: {error}");
                 assert_says(&error, &[name, "damaged"]);
             }
         }
@@ -51,10 +45,7 @@ fn replace(driver: &dyn Driver, name: &str, bytes: &[u8]) {
     driver.delete(name).unwrap();
     let file = driver.create(name).unwrap();
     let buffer = Buffer::copy_of(bytes);
-    driver
-        .execute(&file, Operation::Write { offset: 0, buffer })
-        .result
-        .unwrap();
+    driver.execute(&file, Operation::Write { offset: 0, buffer }).result.unwrap();
 }
 
 #[test]

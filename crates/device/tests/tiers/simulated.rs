@@ -92,24 +92,13 @@ pub struct SimulatedDevices {
 
 impl SimulatedDevices {
     pub fn new(fault: Fault) -> Self {
-        let power = Arc::new(Mutex::new(Power {
-            fault,
-            changes: 0,
-            dead: false,
-        }));
-        Self {
-            directories: Arc::default(),
-            power,
-        }
+        let power = Arc::new(Mutex::new(Power { fault, changes: 0, dead: false }));
+        Self { directories: Arc::default(), power }
     }
 
     /// From now on, counting from zero.
     pub fn set_fault(&self, fault: Fault) {
-        *self.power.lock() = Power {
-            fault,
-            changes: 0,
-            dead: false,
-        };
+        *self.power.lock() = Power { fault, changes: 0, dead: false };
     }
 
     pub fn changes(&self) -> u64 {
@@ -137,24 +126,13 @@ impl SimulatedDevices {
             }
             let survivors = image.into_iter().map(|(name, inode)| {
                 let bytes = inode.lock().after_power_cut(&mut keep);
-                let content = Content {
-                    live: bytes.clone(),
-                    durable: bytes,
-                    pending: Vec::new(),
-                };
+                let content = Content { live: bytes.clone(), durable: bytes, pending: Vec::new() };
                 (name, Arc::new(Mutex::new(content)))
             });
             let survivors: BTreeMap<_, _> = survivors.collect();
-            let names = Names {
-                live: survivors.clone(),
-                durable: survivors,
-                pending: Vec::new(),
-            };
+            let names = Names { live: survivors.clone(), durable: survivors, pending: Vec::new() };
             let names = Arc::new(Mutex::new(names));
-            let directory = Directory {
-                names,
-                power: Arc::clone(&next.power),
-            };
+            let directory = Directory { names, power: Arc::clone(&next.power) };
             next.directories.lock().insert(path.clone(), directory);
         }
         next
@@ -202,10 +180,7 @@ impl NameChange {
 
 impl Power {
     fn failure(&self) -> Error {
-        Error::new(
-            ErrorKind::Io,
-            format!("simulated failure after {} changes", self.changes),
-        )
+        Error::new(ErrorKind::Io, format!("simulated failure after {} changes", self.changes))
     }
 }
 
@@ -228,11 +203,7 @@ fn change(power: &Mutex<Power>) -> Result<bool> {
 
 fn look(power: &Mutex<Power>) -> Result<()> {
     let power = power.lock();
-    if power.dead {
-        Err(power.failure())
-    } else {
-        Ok(())
-    }
+    if power.dead { Err(power.failure()) } else { Ok(()) }
 }
 
 impl Devices for SimulatedDevices {
@@ -253,10 +224,7 @@ impl Devices for SimulatedDevices {
         let mut directories = self.directories.lock();
         let is_new = !directories.contains_key(path);
         let power = Arc::clone(&self.power);
-        let directory = || Directory {
-            names: Arc::default(),
-            power,
-        };
+        let directory = || Directory { names: Arc::default(), power };
         directories.entry(path.to_owned()).or_insert_with(directory);
         Ok(is_new)
     }
@@ -283,11 +251,7 @@ impl Directory {
         let mut names = self.names.lock();
         how.apply(&mut names.live);
         names.pending.push(how);
-        if half {
-            Err(self.power.lock().failure())
-        } else {
-            Ok(())
-        }
+        if half { Err(self.power.lock().failure()) } else { Ok(()) }
     }
 
     fn find(&self, name: &str) -> Result<Inode> {
@@ -313,25 +277,16 @@ impl Driver for Directory {
     fn create(&self, name: &str) -> Result<Handle> {
         look(&self.power)?;
         if self.find(name).is_ok() {
-            return Err(Error::new(
-                ErrorKind::AlreadyExists,
-                format!("{name} exists"),
-            ));
+            return Err(Error::new(ErrorKind::AlreadyExists, format!("{name} exists")));
         }
         let inode = Inode::default();
         self.rename_names(NameChange::Put(name.to_owned(), Arc::clone(&inode)))?;
-        Ok(Arc::new(OpenFile {
-            inode,
-            power: Arc::clone(&self.power),
-        }))
+        Ok(Arc::new(OpenFile { inode, power: Arc::clone(&self.power) }))
     }
 
     fn open(&self, name: &str) -> Result<Handle> {
         look(&self.power)?;
-        Ok(Arc::new(OpenFile {
-            inode: self.find(name)?,
-            power: Arc::clone(&self.power),
-        }))
+        Ok(Arc::new(OpenFile { inode: self.find(name)?, power: Arc::clone(&self.power) }))
     }
 
     fn delete(&self, name: &str) -> Result<()> {
@@ -367,10 +322,7 @@ impl Driver for Directory {
     }
 
     fn space(&self) -> Result<Space> {
-        Ok(Space {
-            total_bytes: 1 << 40,
-            free_bytes: 1 << 40,
-        })
+        Ok(Space { total_bytes: 1 << 40, free_bytes: 1 << 40 })
     }
 
     fn lock(&self, _name: &str) -> Result<Box<dyn DirectoryLock>> {
@@ -394,10 +346,7 @@ impl Queue for SimulatedQueue {
     fn submit(&mut self, requests: &mut Vec<Request>) {
         for request in requests.drain(..) {
             let completion = execute(&request.file, request.operation);
-            self.0.push(Completion {
-                tag: request.tag,
-                ..completion
-            });
+            self.0.push(Completion { tag: request.tag, ..completion });
         }
     }
 
@@ -415,10 +364,7 @@ impl Queue for SimulatedQueue {
 }
 
 fn execute(file: &Handle, operation: Operation) -> Completion {
-    let file = file
-        .as_any()
-        .downcast_ref::<OpenFile>()
-        .expect("a file of this driver");
+    let file = file.as_any().downcast_ref::<OpenFile>().expect("a file of this driver");
     let (result, buffer) = match operation {
         Operation::Read { offset, mut buffer } => (file.read(offset, &mut buffer), buffer),
         Operation::Write { offset, buffer } => {
@@ -427,11 +373,7 @@ fn execute(file: &Handle, operation: Operation) -> Completion {
         }
         Operation::Sync => (file.sync().map(|()| 0), Buffer::default()),
     };
-    Completion {
-        tag: 0,
-        result,
-        buffer,
-    }
+    Completion { tag: 0, result, buffer }
 }
 
 impl OpenFile {
@@ -452,11 +394,7 @@ impl OpenFile {
             Change::Len(len) => content.live.resize(*len as usize, 0),
         }
         content.pending.push(how);
-        if half {
-            Err(self.power.lock().failure())
-        } else {
-            Ok(())
-        }
+        if half { Err(self.power.lock().failure()) } else { Ok(()) }
     }
 
     fn sync(&self) -> Result<()> {

@@ -8,14 +8,9 @@ use thermocline_device::{
 };
 use thermocline_foundation::{ByteSize, FileNumber};
 
-pub const TABLE: FileContext = FileContext {
-    kind: FileKind::Table { level: 0 },
-    origin: Origin::Flush,
-};
-pub const LOG: FileContext = FileContext {
-    kind: FileKind::Log,
-    origin: Origin::Foreground,
-};
+pub const TABLE: FileContext =
+    FileContext { kind: FileKind::Table { level: 0 }, origin: Origin::Flush };
+pub const LOG: FileContext = FileContext { kind: FileKind::Log, origin: Origin::Foreground };
 
 pub fn home() -> PathBuf {
     PathBuf::from("/db")
@@ -74,10 +69,7 @@ pub fn add(files: &TieredFiles, context: FileContext, len: usize) -> Result<File
 pub fn assert_content(files: &TieredFiles, number: FileNumber, len: usize) {
     let file = files.open_file(number).unwrap();
     assert_eq!(file.len().unwrap(), len as u64);
-    assert!(
-        *file.read(0, len).unwrap() == content(number, len)[..],
-        "file {number}"
-    );
+    assert!(*file.read(0, len).unwrap() == content(number, len)[..], "file {number}");
 }
 
 /// The names in a directory, sorted.

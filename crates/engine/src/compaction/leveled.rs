@@ -1,15 +1,17 @@
 //! Leveled compaction: which tables to merge next (LevelDB; RocksDB's dynamic level sizes).
 //!
-//! Sizes are counted from the bottom: the deepest level holds most of the data, and the levels above it are sized so
-//! that each is the same factor smaller, down to about the size of a full level 0. With two levels below level 0 and
-//! 29 times its size at the bottom, the factor is 5.4 twice, not 10 and 2.9, which costs less rewriting. Data enters at
-//! the *base* level, the first below 0 that is used; an empty store has its base at the bottom.
+//! Sizes are counted from the bottom: the deepest level holds most of the data, and the levels
+//! above it are sized so that each is the same factor smaller, down to about the size of a full
+//! level 0. With two levels below level 0 and 29 times its size at the bottom, the factor is 5.4
+//! twice, not 10 and 2.9, which costs less rewriting. Data enters at the *base* level, the first
+//! below 0 that is used; an empty store has its base at the bottom.
 //!
-//! A level's score is its size over its target (level 0: tables over `level0_tables`); the highest score above 1 is
-//! worked on. Within a level the table goes that overlaps least below, in bytes of overlap per byte of its own.
+//! A level's score is its size over its target (level 0: tables over `level0_tables`); the highest
+//! score above 1 is worked on. Within a level the table goes that overlaps least below, in bytes of
+//! overlap per byte of its own.
 //!
-//! A pick is refused while it shares a table with a running compaction, or while its output could overlap the output
-//! of one ([`Claim`]).
+//! A pick is refused while it shares a table with a running compaction, or while its output could
+//! overlap the output of one ([`Claim`]).
 
 use crate::settings::Settings;
 use crate::table_set::levels::{LEVELS, Levels, may_overlap};
@@ -131,8 +133,8 @@ fn pick_level0(levels: &Levels, claims: &[Claim], base: usize) -> Option<Pick> {
     if upper.iter().any(|table| table.claimed.load(Relaxed)) {
         return None;
     }
-    // Levels between 0 and the base that still hold tables must be passed on first, or newer versions would sink
-    // below older ones.
+    // Levels between 0 and the base that still hold tables must be passed on first, or newer
+    // versions would sink below older ones.
     let output = (1..base).find(|level| !levels.level(*level).is_empty()).unwrap_or(base);
     complete(levels, claims, 0, output, upper)
 }
@@ -150,7 +152,8 @@ fn pick_deeper(levels: &Levels, claims: &[Claim], level: usize, output: usize) -
         .find_map(|(_, table)| complete(levels, claims, level, output, vec![Arc::clone(table)]))
 }
 
-/// Bytes below per thousand bytes of the table; tombstones count against it, since merging them frees space.
+/// Bytes below per thousand bytes of the table; tombstones count against it, since merging them
+/// frees space.
 fn overlap_per_mille(levels: &Levels, output: usize, table: &Table) -> u64 {
     let meta = &table.meta;
     let below = levels.overlapping(output, Some(&meta.smallest_key), Some(&meta.largest_key));
@@ -184,8 +187,8 @@ fn complete(
     Some(Pick { level, output_level: output, upper, lower, claim })
 }
 
-/// The compaction that brings `from..=to` one level down from `level`, for `compact_range`; none if the level has
-/// nothing there. `Err` while a running compaction is in the way.
+/// The compaction that brings `from..=to` one level down from `level`, for `compact_range`; none if
+/// the level has nothing there. `Err` while a running compaction is in the way.
 pub(crate) fn pick_range(
     levels: &Levels,
     claims: &[Claim],
@@ -198,14 +201,16 @@ pub(crate) fn pick_range(
         return Ok(None);
     }
     if may_overlap(level) {
-        // Taking a table of level 0 and leaving an older one that overlaps it would put the newer below.
+        // Taking a table of level 0 and leaving an older one that overlaps it would put the newer
+        // below.
         upper = levels.level(level).to_vec();
     }
     complete(levels, claims, level, level + 1, upper).map(Some).ok_or(Busy)
 }
 
-/// Rewrites the first bottom table of `from..=to` behind the key `after` that holds tombstones. A snapshot may need
-/// the tombstones, so a table can come out as it went in: the caller goes on behind it.
+/// Rewrites the first bottom table of `from..=to` behind the key `after` that holds tombstones. A
+/// snapshot may need the tombstones, so a table can come out as it went in: the caller goes on
+/// behind it.
 pub(crate) fn pick_bottom(
     levels: &Levels,
     claims: &[Claim],
@@ -217,13 +222,16 @@ pub(crate) fn pick_bottom(
     if may_overlap(level) {
         return Ok(None);
     }
-    let behind = |table: &Table| after.is_none_or(|after| table.meta.smallest_key.as_slice() > after);
+    let behind =
+        |table: &Table| after.is_none_or(|after| table.meta.smallest_key.as_slice() > after);
     let tables = levels.overlapping(level, from, to);
-    let Some(table) = tables.into_iter().find(|table| table.meta.deletes > 0 && behind(table)) else {
+    let Some(table) = tables.into_iter().find(|table| table.meta.deletes > 0 && behind(table))
+    else {
         return Ok(None);
     };
     let (from, to) = (table.meta.smallest_key.clone(), table.meta.largest_key.clone());
-    if table.claimed.load(Relaxed) || claims.iter().any(|claim| claim.conflicts(level, &from, &to)) {
+    if table.claimed.load(Relaxed) || claims.iter().any(|claim| claim.conflicts(level, &from, &to))
+    {
         return Err(Busy);
     }
     let claim = Claim { output_level: level, from, to };

@@ -1,6 +1,7 @@
 //! Compaction: what is rewritten next, how, and how fast writers may go meanwhile.
 //!
-//! `leveled` chooses the work, `rewrite` does it (flushes too), `pacing` slows writers smoothly when it falls behind.
+//! `leveled` chooses the work, `rewrite` does it (flushes too), `pacing` slows writers smoothly
+//! when it falls behind.
 
 pub(crate) mod leveled;
 pub(crate) mod pacing;

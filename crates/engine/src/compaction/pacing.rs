@@ -1,8 +1,11 @@
-//! Pacing: smooth back-pressure. When flushed tables pile up in level 0, reads slow down and space grows; writers are
-//! then slowed to about the rate at which compactions drain the level, instead of being stopped now and then.
+//! Pacing: smooth back-pressure. When flushed tables pile up in level 0, reads slow down and space
+//! grows; writers are then slowed to about the rate at which compactions drain the level, instead
+//! of being stopped now and then.
 //!
-//! The allowed rate falls from twice the measured drain rate at `level0_slowdown` tables to a small share of it at
-//! `level0_stop`. A write of n bytes reserves n / rate of time; who comes early sleeps, at most `delay_max` at once.
+//! The allowed rate falls from twice the measured drain rate at `level0_slowdown` tables to a small
+//! share of it at
+//! `level0_stop`. A write of n bytes reserves n / rate of time; who comes early sleeps, at most
+//! `delay_max` at once.
 
 use parking_lot::Mutex;
 use std::sync::Arc;

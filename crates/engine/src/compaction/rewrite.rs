@@ -1,9 +1,10 @@
-//! Rewriting: merges sorted sources into new tables, dropping what no reader can see any more. Flushes and compactions
-//! are both this.
+//! Rewriting: merges sorted sources into new tables, dropping what no reader can see any more.
+//! Flushes and compactions are both this.
 //!
-//! What is dropped ([`Retention`]): the snapshots of the time cut the sequences into stripes; of a key's versions only
-//! the newest in each stripe can be seen, so only it is kept. A tombstone is dropped when every snapshot sees it or
-//! something newer, and no deeper level has its key: then there is nothing left for it to hide.
+//! What is dropped ([`Retention`]): the snapshots of the time cut the sequences into stripes; of a
+//! key's versions only the newest in each stripe can be seen, so only it is kept. A tombstone is
+//! dropped when every snapshot sees it or something newer, and no deeper level has its key: then
+//! there is nothing left for it to hide.
 //!
 //! All versions of a key go to one table, so that a level stays disjoint by key.
 
@@ -85,7 +86,12 @@ pub(crate) struct Rewrite {
 }
 
 impl Rewrite {
-    pub fn new(files: Arc<TieredFiles>, merge: Merge, retention: Retention, output: Output) -> Self {
+    pub fn new(
+        files: Arc<TieredFiles>,
+        merge: Merge,
+        retention: Retention,
+        output: Output,
+    ) -> Self {
         Self {
             files,
             merge,
@@ -152,8 +158,8 @@ impl Rewrite {
         Ok(())
     }
 
-    /// Hands over the finished tables and makes them durable parts of the namespace. From here on the caller must
-    /// commit or delete them.
+    /// Hands over the finished tables and makes them durable parts of the namespace. From here on
+    /// the caller must commit or delete them.
     pub fn publish(&mut self) -> Result<Vec<TableMeta>> {
         let finished = std::mem::take(&mut self.finished);
         let numbers: Vec<_> = finished.iter().map(|meta| meta.number).collect();

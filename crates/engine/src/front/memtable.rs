@@ -1,11 +1,13 @@
 //! The memtable: recent writes in memory, sorted, each also in the log.
 //!
-//! A skip list of [`Entry`]s. An entry does not own key and value; it holds a slice of the batch that brought them,
-//! the same bytes that went to the log, so that a write is copied into its batch and never again. The first eight key
-//! bytes are kept beside the slice and decide most comparisons without touching the batch.
+//! A skip list of [`Entry`]s. An entry does not own key and value; it holds a slice of the batch
+//! that brought them, the same bytes that went to the log, so that a write is copied into its batch
+//! and never again. The first eight key bytes are kept beside the slice and decide most comparisons
+//! without touching the batch.
 //!
 //! Invariants:
-//! 1. Entries are only added; a memtable that is frozen gets no more (the write path stops adding before it freezes).
+//! 1. Entries are only added; a memtable that is frozen gets no more (the write path stops adding
+//!    before it freezes).
 //! 2. No two entries have the same key and sequence.
 //! 3. Readers need no lock and never wait for a writer.
 //!
@@ -25,7 +27,8 @@ use thermocline_table::{RecordKind, Trailer};
 use crate::batch::BatchReader;
 use crate::error::Result;
 
-/// Memory of an entry besides its bytes: the list's node with its tower, and its share of the batch's allocation.
+/// Memory of an entry besides its bytes: the list's node with its tower, and its share of the
+/// batch's allocation.
 pub(crate) const ENTRY_OVERHEAD_BYTES: u64 = 144;
 
 /// A record in the memtable.
@@ -55,11 +58,10 @@ impl Entry {
     pub fn value_slice(&self) -> &[u8] {
         &self.bytes[self.value_at as usize..]
     }
-
 }
 
-/// The first eight bytes of a key as a number that orders like the bytes; shorter keys are padded with zeros, so
-/// equal prefixes decide nothing.
+/// The first eight bytes of a key as a number that orders like the bytes; shorter keys are padded
+/// with zeros, so equal prefixes decide nothing.
 fn prefix_of(key: &[u8]) -> u64 {
     match key.first_chunk() {
         Some(first) => u64::from_be_bytes(*first),
@@ -98,10 +100,7 @@ fn order(a: &(impl Position + ?Sized), b: &(impl Position + ?Sized)) -> Ordering
     let (a_prefix, a_key, a_trailer) = a.parts();
     let (b_prefix, b_key, b_trailer) = b.parts();
     // Newest first among the versions of a key.
-    a_prefix
-        .cmp(&b_prefix)
-        .then_with(|| a_key.cmp(b_key))
-        .then_with(|| b_trailer.cmp(&a_trailer))
+    a_prefix.cmp(&b_prefix).then_with(|| a_key.cmp(b_key)).then_with(|| b_trailer.cmp(&a_trailer))
 }
 
 macro_rules! ordered_by_position {
@@ -151,7 +150,8 @@ impl Memtable {
         let mut count = 0;
         for (index, record) in BatchReader::new(encoded)?.enumerate() {
             let record = record?;
-            let (start, end) = (record.key_at as usize, (record.value_at + record.value_len) as usize);
+            let (start, end) =
+                (record.key_at as usize, (record.value_at + record.value_len) as usize);
             let bytes = encoded.slice(start..end);
             let key_len = record.key_len;
             self.entries.insert(Entry {
@@ -194,8 +194,9 @@ fn target(key: &[u8], trailer: Trailer) -> Target<'_> {
 const FETCH_MIN: usize = 4;
 const FETCH_MAX: usize = 256;
 
-/// Walks a memtable either way. It holds the memtable, not a place in the list: it fetches a run of entries at a time
-/// and finds the next run by its last entry, so it borrows nothing and entries added meanwhile do no harm.
+/// Walks a memtable either way. It holds the memtable, not a place in the list: it fetches a run of
+/// entries at a time and finds the next run by its last entry, so it borrows nothing and entries
+/// added meanwhile do no harm.
 #[derive(Debug)]
 pub(crate) struct MemtableCursor {
     memtable: Arc<Memtable>,

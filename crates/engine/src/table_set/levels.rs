@@ -1,10 +1,11 @@
-//! Tables in levels (LevelDB, RocksDB; MyNVM, section 2.1): level 0 takes flushed memtables as they come, each deeper
-//! level is sorted and disjoint and about ten times the one above.
+//! Tables in levels (LevelDB, RocksDB; MyNVM, section 2.1): level 0 takes flushed memtables as they
+//! come, each deeper level is sorted and disjoint and about ten times the one above.
 //!
 //! Invariants of a [`Levels`], checked by [`Levels::check`]:
-//! 1. Level 0 is ordered by largest sequence, newest first. Its tables may overlap, in keys and (after an ingest) in
-//!    sequences.
-//! 2. Levels 1 and deeper are ordered by key and disjoint: all versions of a key are in one table of a level.
+//! 1. Level 0 is ordered by largest sequence, newest first. Its tables may overlap, in keys and
+//!    (after an ingest) in sequences.
+//! 2. Levels 1 and deeper are ordered by key and disjoint: all versions of a key are in one table
+//!    of a level.
 //! 3. Of two versions of a key in different levels the upper level has the newer.
 //!
 //! A `Levels` never changes; an edit makes another one that shares the tables.
@@ -39,9 +40,10 @@ impl Levels {
 
     /// All tables with their levels.
     pub fn tables(&self) -> impl Iterator<Item = (usize, &Arc<Table>)> {
-        self.levels.iter().enumerate().flat_map(|(level, tables)| {
-            tables.iter().map(move |table| (level, table))
-        })
+        self.levels
+            .iter()
+            .enumerate()
+            .flat_map(|(level, tables)| tables.iter().map(move |table| (level, table)))
     }
 
     /// Bytes of `level`.
@@ -53,7 +55,8 @@ impl Levels {
     pub fn apply(&self, edit: &Edit, store: &Arc<TableStore>) -> Result<Self> {
         let mut next = self.clone();
         for (level, number) in &edit.removed {
-            let tables = next.levels.get_mut(usize::from(*level)).ok_or_else(|| no_level(*level))?;
+            let tables =
+                next.levels.get_mut(usize::from(*level)).ok_or_else(|| no_level(*level))?;
             let before = tables.len();
             tables.retain(|table| table.meta.number != *number);
             if tables.len() + 1 != before {
@@ -63,8 +66,10 @@ impl Levels {
             }
         }
         for (level, meta) in &edit.added {
-            let tables = next.levels.get_mut(usize::from(*level)).ok_or_else(|| no_level(*level))?;
-            // A trivial move removes and adds the same table: it stays the same object, open reader included.
+            let tables =
+                next.levels.get_mut(usize::from(*level)).ok_or_else(|| no_level(*level))?;
+            // A trivial move removes and adds the same table: it stays the same object, open reader
+            // included.
             let table = self
                 .tables()
                 .find(|(_, table)| table.meta.number == meta.number)
@@ -91,7 +96,9 @@ impl Levels {
             for table in tables {
                 if table.meta.smallest_key > table.meta.largest_key {
                     let number = table.meta.number;
-                    return Err(Error::corrupt(format!("table {number} has a range that runs backwards")));
+                    return Err(Error::corrupt(format!(
+                        "table {number} has a range that runs backwards"
+                    )));
                 }
             }
             if may_overlap(level) {
@@ -110,7 +117,12 @@ impl Levels {
     }
 
     /// Tables of `level` that may hold a key of `from..=to`.
-    pub fn overlapping(&self, level: usize, from: Option<&[u8]>, to: Option<&[u8]>) -> Vec<Arc<Table>> {
+    pub fn overlapping(
+        &self,
+        level: usize,
+        from: Option<&[u8]>,
+        to: Option<&[u8]>,
+    ) -> Vec<Arc<Table>> {
         let tables = &self.levels[level];
         if may_overlap(level) {
             return tables.iter().filter(|table| table.meta.overlaps(from, to)).cloned().collect();
@@ -134,7 +146,8 @@ impl Levels {
 
     /// Tables that may hold `key`, in the order in which the newest version is met first.
     pub fn candidates<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<Table>> {
-        let level0 = self.levels[0].iter().filter(|table| table.meta.overlaps(Some(key), Some(key)));
+        let level0 =
+            self.levels[0].iter().filter(|table| table.meta.overlaps(Some(key), Some(key)));
         level0.chain((1..LEVELS).filter_map(move |level| self.locate(level, key)))
     }
 
@@ -142,8 +155,12 @@ impl Levels {
     pub fn get(&self, key: &[u8], snapshot: Sequence) -> Result<Option<(Trailer, Bytes)>> {
         let mut newest: Option<(Trailer, Bytes)> = None;
         for table in self.candidates(key) {
-            // Level 0 is ordered by largest sequence, so a version at least as new as all of the rest ends the search.
-            if newest.as_ref().is_some_and(|(best, _)| best.sequence() >= table.meta.largest_sequence) {
+            // Level 0 is ordered by largest sequence, so a version at least as new as all of the
+            // rest ends the search.
+            if newest
+                .as_ref()
+                .is_some_and(|(best, _)| best.sequence() >= table.meta.largest_sequence)
+            {
                 break;
             }
             if let Some(found) = table.get(key, snapshot)?

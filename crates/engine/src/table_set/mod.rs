@@ -1,8 +1,9 @@
-//! The table set: how sorted tables are arranged, and how a key is found among them. One arrangement so far:
+//! The table set: how sorted tables are arranged, and how a key is found among them. One
+//! arrangement so far:
 //! `levels`, where level 0 may overlap and every deeper level is disjoint.
 //!
-//! Whether tables of a level may overlap is a declared property ([`levels::may_overlap`]); readers ask, they do not
-//! assume.
+//! Whether tables of a level may overlap is a declared property ([`levels::may_overlap`]); readers
+//! ask, they do not assume.
 
 pub(crate) mod levels;
 pub(crate) mod table;

@@ -1,8 +1,9 @@
 //! A live table: what the manifest says of it, its reader once somebody needed it, and its end.
 //!
-//! A table lives as long as any version, iterator or compaction holds it. When a manifest edit has removed it for
-//! good it is *doomed*; dropping the last reference to a doomed table hands its number to the [`Graveyard`], and a
-//! background job deletes the file. So no reader ever loses a file under its feet.
+//! A table lives as long as any version, iterator or compaction holds it. When a manifest edit has
+//! removed it for good it is *doomed*; dropping the last reference to a doomed table hands its
+//! number to the [`Graveyard`], and a background job deletes the file. So no reader ever loses a
+//! file under its feet.
 
 use crate::error::{Error, Result};
 use bytes::Bytes;
@@ -133,7 +134,8 @@ impl Table {
         }
     }
 
-    /// The snapshot to look up in the file so as to see what `snapshot` should see; none if it sees nothing here.
+    /// The snapshot to look up in the file so as to see what `snapshot` should see; none if it sees
+    /// nothing here.
     pub fn stored_snapshot(&self, snapshot: Sequence) -> Option<Sequence> {
         match self.meta.ingested_at {
             None => (self.meta.smallest_sequence <= snapshot).then_some(snapshot),
@@ -148,7 +150,8 @@ impl Table {
         Ok(found.map(|(trailer, value)| (self.trailer(trailer), value)))
     }
 
-    /// Its file goes when the last reference does. Call only after the edit that removed it is durable.
+    /// Its file goes when the last reference does. Call only after the edit that removed it is
+    /// durable.
     pub fn doom(&self) {
         self.doomed.store(true, Relaxed);
     }

@@ -88,10 +88,7 @@ impl DriverFile for RecordingFile {
 }
 
 fn device_failure(what: &str) -> Error {
-    Error::new(
-        ErrorKind::Io,
-        format!("cannot {what} the test file: planted failure"),
-    )
+    Error::new(ErrorKind::Io, format!("cannot {what} the test file: planted failure"))
 }
 
 impl Driver for RecordingDriver {
@@ -146,35 +143,22 @@ impl Driver for RecordingDriver {
     }
 
     fn execute(&self, file: &Handle, operation: Operation) -> Completion {
-        let file = file
-            .as_any()
-            .downcast_ref::<RecordingFile>()
-            .expect("own handle");
-        let failed = |what, buffer| Completion {
-            tag: 0,
-            result: Err(device_failure(what)),
-            buffer,
-        };
+        let file = file.as_any().downcast_ref::<RecordingFile>().expect("own handle");
+        let failed =
+            |what, buffer| Completion { tag: 0, result: Err(device_failure(what)), buffer };
         match operation {
             Operation::Write { offset, buffer } => {
                 let view = buffer.view();
                 for number in [offset, view.start as u64, view.end as u64] {
-                    assert!(
-                        number.is_multiple_of(self.alignment as u64),
-                        "unaligned write"
-                    );
+                    assert!(number.is_multiple_of(self.alignment as u64), "unaligned write");
                 }
                 if self.trace.writes.fetch_add(1, SeqCst) + 1 == self.trace.fail_write.load(SeqCst)
                 {
                     return failed("write", buffer);
                 }
-                let event = Event::Write {
-                    offset,
-                    bytes: buffer.to_vec(),
-                };
+                let event = Event::Write { offset, bytes: buffer.to_vec() };
                 self.trace.events.lock().push(event);
-                self.inner
-                    .execute(&file.inner, Operation::Write { offset, buffer })
+                self.inner.execute(&file.inner, Operation::Write { offset, buffer })
             }
             Operation::Sync => {
                 let ms = self.trace.sync_ms.load(SeqCst);
@@ -209,10 +193,7 @@ impl Shape {
             buffer_bytes: 16 << 10,
         },
     };
-    pub const PAGES: Self = Self {
-        alignment: PAGE_BYTES,
-        ..Self::SECTORS
-    };
+    pub const PAGES: Self = Self { alignment: PAGE_BYTES, ..Self::SECTORS };
 }
 
 /// One file that is a log, with the number it has now.
@@ -231,19 +212,10 @@ impl Harness {
     pub fn new(shape: Shape) -> Self {
         let trace = Arc::new(Trace::default());
         let inner = MemoryDriver::new();
-        let driver = RecordingDriver {
-            inner,
-            alignment: shape.alignment,
-            trace: Arc::clone(&trace),
-        };
+        let driver =
+            RecordingDriver { inner, alignment: shape.alignment, trace: Arc::clone(&trace) };
         let handle = driver.create("log").unwrap();
-        Self {
-            shape,
-            trace,
-            driver: Arc::new(driver),
-            handle,
-            number: FileNumber(1),
-        }
+        Self { shape, trace, driver: Arc::new(driver), handle, number: FileNumber(1) }
     }
 
     /// A file with these bytes and number 1.
@@ -262,22 +234,12 @@ impl Harness {
         events.push(Event::Write { offset: 0, bytes });
         events.push(Event::Sync);
         drop(events);
-        Self {
-            number: FileNumber(number),
-            ..self
-        }
+        Self { number: FileNumber(number), ..self }
     }
 
     pub fn file(&self) -> Arc<File> {
         let (driver, handle) = (Arc::clone(&self.driver), Arc::clone(&self.handle));
-        Arc::new(File::new(
-            DATABASE,
-            self.number,
-            FileKind::Log,
-            TierIndex(0),
-            driver,
-            handle,
-        ))
+        Arc::new(File::new(DATABASE, self.number, FileKind::Log, TierIndex(0), driver, handle))
     }
 
     pub fn writer(&self, header: LogHeader) -> LogWriter {
@@ -291,13 +253,7 @@ impl Harness {
 
     /// Overwrites bytes without anybody noticing.
     pub fn put(&self, offset: u64, bytes: &[u8]) {
-        let inner = self
-            .handle
-            .as_any()
-            .downcast_ref::<RecordingFile>()
-            .unwrap()
-            .inner
-            .clone();
+        let inner = self.handle.as_any().downcast_ref::<RecordingFile>().unwrap().inner.clone();
         let buffer = thermocline_device::Buffer::copy_of(bytes);
         let operation = Operation::Write { offset, buffer };
         let memory = MemoryDriver::new();
@@ -326,19 +282,12 @@ pub fn replay_file(file: &File) -> Result<(Records, ReplaySummary)> {
 
 /// Replays `bytes` as the file with this number.
 pub fn replay_bytes(number: u64, bytes: &[u8]) -> Result<(Records, ReplaySummary)> {
-    let harness = Harness {
-        number: FileNumber(number),
-        ..Harness::with_bytes(bytes)
-    };
+    let harness = Harness { number: FileNumber(number), ..Harness::with_bytes(bytes) };
     harness.replay()
 }
 
 pub fn header(first: u64) -> LogHeader {
-    LogHeader {
-        stream: 0,
-        previous: None,
-        first_sequence: Sequence(first),
-    }
+    LogHeader { stream: 0, previous: None, first_sequence: Sequence(first) }
 }
 
 /// Bytes that only this sequence has.
@@ -352,9 +301,7 @@ pub fn payload_of(sequence: u64, len: usize) -> Vec<u8> {
 /// last sync or any content since, and likewise the length.
 pub fn power_cut(events: &[Event], count: usize, random: &mut Random) -> Vec<u8> {
     let events = &events[..count];
-    let synced = events
-        .iter()
-        .rposition(|event| matches!(event, Event::Sync));
+    let synced = events.iter().rposition(|event| matches!(event, Event::Sync));
     let (durable, loose) = events.split_at(synced.map_or(0, |at| at + 1));
     let mut image = apply(durable);
     // Some cuts keep nearly everything, some nearly nothing.

@@ -95,11 +95,7 @@ impl BlockCache {
     #[inline]
     pub fn get(&self, file: FileNumber, offset: u64, class: BlockClass) -> Option<Block> {
         let block = self.blocks.get(&(file.0, offset));
-        let counts = if block.is_some() {
-            &self.hits
-        } else {
-            &self.misses
-        };
+        let counts = if block.is_some() { &self.hits } else { &self.misses };
         counts[class as usize].add(1);
         block
     }
@@ -112,10 +108,7 @@ impl BlockCache {
     /// Hits and misses of a class.
     pub fn counts(&self, class: BlockClass) -> CacheCounts {
         let index = class as usize;
-        CacheCounts {
-            hits: self.hits[index].get(),
-            misses: self.misses[index].get(),
-        }
+        CacheCounts { hits: self.hits[index].get(), misses: self.misses[index].get() }
     }
 
     /// Bytes of memory in use.

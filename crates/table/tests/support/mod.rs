@@ -29,14 +29,7 @@ pub fn delete(sequence: u64) -> Trailer {
 
 pub fn file_on(driver: Arc<dyn Driver>, handle: Handle, database: DatabaseId, n: u64) -> Arc<File> {
     let kind = FileKind::Table { level: 1 };
-    Arc::new(File::new(
-        database,
-        FileNumber(n),
-        kind,
-        TierIndex(0),
-        driver,
-        handle,
-    ))
+    Arc::new(File::new(database, FileNumber(n), kind, TierIndex(0), driver, handle))
 }
 
 pub fn new_file(number: u64) -> Arc<File> {
@@ -150,10 +143,7 @@ impl Queue for FailingQueue {
     fn submit(&mut self, requests: &mut Vec<Request>) {
         for request in requests.drain(..) {
             let completion = self.driver.execute(&request.file, request.operation);
-            self.finished.push(Completion {
-                tag: request.tag,
-                ..completion
-            });
+            self.finished.push(Completion { tag: request.tag, ..completion });
         }
     }
     fn reap(&mut self, _at_least: usize, completions: &mut Vec<Completion>) -> usize {
@@ -220,46 +210,32 @@ impl Driver for FailingDriver {
         self.inner.lock(name)
     }
     fn queue(&self, _depth: usize) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(FailingQueue {
-            driver: self.clone(),
-            finished: Vec::new(),
-        }))
+        Ok(Box::new(FailingQueue { driver: self.clone(), finished: Vec::new() }))
     }
     fn execute(&self, file: &Handle, operation: Operation) -> Completion {
         let refuse = |buffer| {
             let result = Err(Error::new(ErrorKind::Io, "the test's device fails"));
-            Completion {
-                tag: 0,
-                result,
-                buffer,
-            }
+            Completion { tag: 0, result, buffer }
         };
         match operation {
             Operation::Read { offset, buffer } => {
                 self.reads.fetch_add(1, Ordering::Relaxed);
-                self.read_bytes
-                    .fetch_add(buffer.len() as u64, Ordering::Relaxed);
+                self.read_bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
                 let end = offset + buffer.len() as u64;
-                let (from, to) = (
-                    self.from.load(Ordering::Relaxed),
-                    self.to.load(Ordering::Relaxed),
-                );
+                let (from, to) =
+                    (self.from.load(Ordering::Relaxed), self.to.load(Ordering::Relaxed));
                 if offset < to && from < end {
                     return refuse(buffer);
                 }
                 self.inner.execute(file, Operation::Read { offset, buffer })
             }
             Operation::Write { offset, buffer } => {
-                assert!(
-                    offset % 4096 == 0 && buffer.len() % 4096 == 0,
-                    "unaligned write"
-                );
+                assert!(offset % 4096 == 0 && buffer.len() % 4096 == 0, "unaligned write");
                 if self.writes_left.load(Ordering::Relaxed) == 0 {
                     return refuse(buffer);
                 }
                 self.writes_left.fetch_sub(1, Ordering::Relaxed);
-                self.inner
-                    .execute(file, Operation::Write { offset, buffer })
+                self.inner.execute(file, Operation::Write { offset, buffer })
             }
             Operation::Sync => self.inner.execute(file, Operation::Sync),
         }
