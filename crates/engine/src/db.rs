@@ -16,7 +16,7 @@ use crate::recovery::{Replay, Replayed, Restored, numbers_of, reconcile, restore
 use crate::settings::{Durability, Settings};
 use crate::snapshot::{Snapshot as RegisteredSnapshot, Snapshots};
 use crate::state::{Engine, LogPool, ReadState, TableState, full_state};
-use crate::stats::{Metrics, Stats};
+use crate::stats::{Metrics, Stats, Totals};
 use crate::table_set::levels::Levels;
 use crate::table_set::table::TableStore;
 use crate::verify::VerifyReport;
@@ -173,6 +173,7 @@ impl Environment {
                     levels: Levels::default(),
                     log_floor: FileNumber(0),
                     last_sequence: Sequence::ZERO,
+                    totals: Totals::default(),
                 }
             }
         };
@@ -237,6 +238,7 @@ impl Environment {
             jobs: Arc::new(Jobs::default()),
             pacing,
             metrics: Metrics::default(),
+            totals_before: restored.totals,
             queue: WriteQueue::default(),
             leader: Mutex::new(Leader {
                 last_sequence,
@@ -436,7 +438,7 @@ impl Open {
             return Ok(());
         }
         self.engine.jobs.stop();
-        let sealed = self.engine.seal_logs();
+        let sealed = self.engine.seal_logs().and_then(|()| self.engine.keep_totals());
         self.engine.fail(&Error::new(ErrorKind::ReadOnly, "the database is closed"));
         self.engine.files.close()?;
         sealed

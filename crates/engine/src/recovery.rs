@@ -16,6 +16,7 @@ use crate::front::memtable::{ENTRY_OVERHEAD_BYTES, Memtable, MemtableCursor};
 use crate::jobs::Step;
 use crate::manifest::Manifest;
 use crate::merge::{Merge, Source};
+use crate::stats::Totals;
 use crate::table_set::levels::Levels;
 use crate::table_set::table::{TableMeta, TableStore};
 use bytes::Bytes;
@@ -35,6 +36,7 @@ pub(crate) struct Restored {
     pub levels: Levels,
     pub log_floor: FileNumber,
     pub last_sequence: Sequence,
+    pub totals: Totals,
 }
 
 /// Reads the newest manifest and deletes older ones; none in a database that was never opened for
@@ -49,13 +51,15 @@ pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
     })?;
     let mut levels = Levels::default();
     let (mut log_floor, mut last_sequence) = (FileNumber(0), Sequence::ZERO);
+    let mut totals = Totals::default();
     for edit in edits {
         levels = levels.apply(&edit, store)?;
         log_floor = edit.log_floor.unwrap_or(log_floor);
         last_sequence = last_sequence.max(edit.last_sequence.unwrap_or_default());
+        totals = edit.totals.unwrap_or(totals);
     }
     store.files.delete_files(&manifests)?;
-    Ok(Some(Restored { manifest, levels, log_floor, last_sequence }))
+    Ok(Some(Restored { manifest, levels, log_floor, last_sequence, totals }))
 }
 
 /// Numbers of the published files of a kind, ascending.

@@ -26,7 +26,7 @@ use crate::jobs::Jobs;
 use crate::manifest::{Edit, Manifest};
 use crate::settings::Settings;
 use crate::snapshot::Snapshots;
-use crate::stats::Metrics;
+use crate::stats::{Metrics, Totals};
 use crate::table_set::levels::Levels;
 use crate::table_set::table::TableStore;
 use crate::write_path::{Leader, WriteQueue};
@@ -119,6 +119,8 @@ pub(crate) struct Engine {
     pub jobs: Arc<Jobs>,
     pub pacing: Pacing,
     pub metrics: Metrics,
+    /// What was counted before this opening.
+    pub totals_before: Totals,
     pub queue: WriteQueue,
     pub leader: Mutex<Leader>,
     pub logs: Mutex<LogPool>,
@@ -160,15 +162,18 @@ impl Engine {
         flushed: Option<&Arc<Frozen>>,
     ) -> Result<()> {
         self.latch.check()?;
-        tables.last_sequence = tables.last_sequence.max(self.visible());
+        let newest = edit.added.iter().map(|(_, meta)| meta.largest_sequence).max();
+        tables.last_sequence = tables.last_sequence.max(newest.unwrap_or_default());
         edit.last_sequence = Some(tables.last_sequence);
+        edit.totals = Some(self.totals());
         if let Some(floor) = edit.log_floor {
             tables.log_floor = floor;
         }
         let before = Arc::clone(&self.read_state.load().levels);
         let after = Arc::new(before.apply(&edit, &self.store)?);
         let (log_floor, last_sequence) = (tables.log_floor, tables.last_sequence);
-        let whole = || full_state(&after, log_floor, last_sequence);
+        let totals = edit.totals.clone();
+        let whole = || Edit { totals, ..full_state(&after, log_floor, last_sequence) };
         if let Err(error) = tables.manifest.commit(&edit, whole) {
             self.fail(&error);
             return Err(error);
@@ -191,6 +196,16 @@ impl Engine {
         self.levels_changed(&after);
         self.jobs.wake();
         Ok(())
+    }
+
+    /// Keeps what was counted, unless nothing was asked since opening.
+    pub fn keep_totals(&self) -> Result<()> {
+        let metrics = &self.metrics;
+        let asked = [&metrics.gets, &metrics.scans, &metrics.writes, &metrics.ingested_bytes];
+        if asked.iter().all(|counter| counter.get() == 0) {
+            return Ok(());
+        }
+        self.commit(&mut self.tables.lock(), Edit::default(), None)
     }
 
     /// Tells pacing and placement about the sizes of the levels.
@@ -267,5 +282,6 @@ pub(crate) fn full_state(levels: &Levels, log_floor: FileNumber, last_sequence: 
         removed: Vec::new(),
         log_floor: Some(log_floor),
         last_sequence: Some(last_sequence),
+        totals: None,
     }
 }
