@@ -176,6 +176,39 @@ fn a_directory_in_use_is_refused_and_kept() {
 }
 
 #[test]
+fn a_full_tier_ends_a_load_and_a_larger_one_brings_everything_back() {
+    let scratch = Scratch::new();
+    let mut random = 1u64;
+    let mut lines = String::new();
+    for number in 0..60_000u32 {
+        lines.push_str(&format!("{number:08}\t"));
+        for _ in 0..100 {
+            // Digits that do not compress away.
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            lines.push_str(&format!("{:010x}", random >> 24));
+        }
+        lines.push('\n');
+    }
+    scratch.file("store.toml", b"memory = '16 MiB'\n");
+    let full = ["--config", "store.toml", "--tier", "tier:32MiB", "load", "--tsv"];
+    let error = scratch.fails_with(&full, lines.as_bytes(), 1);
+    assert!(error.contains("tier 0") && error.contains("32 MiB"), "{error}");
+    assert!(error.ends_with("before it are loaded"), "{error}");
+    let loaded: usize = error
+        .rsplit_once("; ")
+        .and_then(|(_, tail)| tail.split(' ').next()?.replace(',', "").parse().ok())
+        .expect("the message counts records");
+    assert!(loaded > 1000, "{error}");
+    // The way out that the message names.
+    let wider = ["--config", "store.toml", "--tier", "tier:1GiB", "scan"];
+    let scan = text(&scratch.ok(&wider));
+    assert!(scan.lines().count() >= loaded, "{loaded} were acknowledged");
+    assert!(lines.starts_with(&scan), "what is there is a prefix of what was loaded");
+    scratch.ok(&["verify"]);
+    scratch.ok(&["put", "after", "wards"]);
+}
+
+#[test]
 fn a_flipped_byte_is_reported_and_not_served() {
     let scratch = Scratch::new();
     let line: String = (0..400u32).map(|n| (n * n * 7919).to_string()).collect();

@@ -61,7 +61,8 @@ pub fn levels(stats: &Stats) -> Table {
     table
 }
 
-fn caches(stats: &Stats) -> Table {
+/// One row for each class of block.
+pub fn caches(stats: &Stats) -> Table {
     let mut table = Table::new(&["blocks", ">hits", ">misses", ">hit ratio"]);
     for (class, counts) in &stats.cache.classes {
         let (hits, misses) = (counts.hits, counts.misses);
@@ -88,7 +89,8 @@ fn memory(stats: &Stats) -> Table {
     table
 }
 
-fn amplification(stats: &Stats) -> Table {
+/// What was asked, and what it cost.
+pub fn amplification(stats: &Stats) -> Table {
     let (operations, amplification) = (&stats.operations, &stats.amplification);
     let mut table = Table::new(&["what", ">amount"]);
     let per_get = ByteSize(amplification.read_bytes_per_get as u64);

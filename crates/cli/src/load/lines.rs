@@ -68,14 +68,6 @@ impl Lines {
     pub fn error_at(&self, line: u64, what: impl std::fmt::Display) -> Failure {
         Failure::new(format!("{}, line {line}: {what}", self.name))
     }
-
-    /// Puts file and line before the text of a failure.
-    pub fn locate(&self, line: u64, failure: Failure) -> Failure {
-        match failure {
-            Failure::Failed(text) => self.error_at(line, text),
-            other => other,
-        }
-    }
 }
 
 /// The line without its end.

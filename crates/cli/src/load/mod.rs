@@ -33,6 +33,8 @@ struct Summary {
     seconds: f64,
     records_per_second: f64,
     bytes_per_second: f64,
+    /// Bytes written to the tiers meanwhile, logs and tables together.
+    written_bytes: u64,
 }
 
 /// Loads all inputs.
@@ -60,9 +62,11 @@ pub fn run(database: &Database, arguments: &Load) -> Result<()> {
         }),
     };
     let loaded = finish(loader, outcome)?;
+    let stats = db.stats();
     db.close()?;
     let elapsed = Duration::from_nanos(clock.now_ns());
-    report(&loaded, elapsed, arguments.json)
+    let written = stats.tiers.iter().map(|tier| tier.written_bytes).sum();
+    report(&loaded, elapsed, written, arguments.json)
 }
 
 /// Counts of a finished load.
@@ -74,14 +78,13 @@ pub struct Loaded {
 
 /// Makes everything loaded durable, also where the input went wrong, and says how much that is.
 fn finish(loader: Loader, outcome: Result<()>) -> Result<Loaded> {
-    match (outcome, loader.finish()) {
-        (Ok(()), finished) => finished,
-        (Err(failure), Ok(loaded)) => {
-            let records = text::counted(loaded.records, "record");
-            Err(failure.and(format_args!("{records} before it are loaded")))
-        }
-        (Err(failure), Err(_)) => Err(failure),
-    }
+    let (loaded, finished) = loader.finish();
+    // What went wrong first is what to mend.
+    outcome.and(finished).map_err(|failure| {
+        let records = text::counted(loaded.records, "record");
+        failure.and(format_args!("{records} before it are loaded"))
+    })?;
+    Ok(loaded)
 }
 
 enum Sources {
@@ -112,7 +115,7 @@ fn inputs(arguments: &Load) -> Result<Vec<PathBuf>> {
     Ok(if named.is_empty() { vec![standard.to_path_buf()] } else { named.clone() })
 }
 
-fn report(loaded: &Loaded, elapsed: Duration, json: bool) -> Result<()> {
+fn report(loaded: &Loaded, elapsed: Duration, written: u64, json: bool) -> Result<()> {
     let seconds = elapsed.as_secs_f64().max(1e-9);
     let rate = |amount: u64| amount as f64 / seconds;
     let mut output = Output::new();
@@ -124,6 +127,7 @@ fn report(loaded: &Loaded, elapsed: Duration, json: bool) -> Result<()> {
             seconds,
             records_per_second: rate(loaded.records),
             bytes_per_second: rate(loaded.bytes),
+            written_bytes: written,
         })?;
     } else {
         output.line(format!(
@@ -134,6 +138,12 @@ fn report(loaded: &Loaded, elapsed: Duration, json: bool) -> Result<()> {
             ByteSize(rate(loaded.bytes) as u64),
             text::count(rate(loaded.records) as u64),
         ))?;
+        // Beside a few records, the files that a store begins with are all there is.
+        if loaded.bytes >= 1 << 20 {
+            let amplification = written as f64 / loaded.bytes as f64;
+            let written = ByteSize(written);
+            output.line(format!("wrote {written} to the tiers, {amplification:.2} times that"))?;
+        }
         if loaded.skipped > 0 {
             output.line(format!("left out {}", text::counted(loaded.skipped, "file")))?;
         }
