@@ -202,7 +202,8 @@ fn a_full_tier_ends_a_load_and_a_larger_one_brings_everything_back() {
     // The way out that the message names.
     let wider = ["--config", "store.toml", "--tier", "tier:1GiB", "scan"];
     let scan = text(&scratch.ok(&wider));
-    assert!(scan.lines().count() >= loaded, "{loaded} were acknowledged");
+    let found = scan.lines().count();
+    assert!(found >= loaded, "{loaded} were acknowledged, {found} are there");
     assert!(lines.starts_with(&scan), "what is there is a prefix of what was loaded");
     scratch.ok(&["verify"]);
     scratch.ok(&["put", "after", "wards"]);
