@@ -560,3 +560,40 @@ impl IntoIterator for Scan {
         Records::new(cursor, self.range, self.reverse, self.limit)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thermocline_device::MemoryDevices;
+
+    /// A background job prepares the next log. When writers need one before it is ready they make
+    /// their own, with a higher number; the prepared one then comes late.
+    #[test]
+    fn a_log_that_was_prepared_too_late_is_not_written_after_a_newer_one() {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let environment = Environment { devices: Arc::new(MemoryDevices::new()), clock };
+        let tier = crate::Tier::new("/tier", ByteSize::mib(256)).driver("memory");
+        let settings =
+            Settings { tiers: vec![tier], memory: ByteSize::mib(8), ..Default::default() };
+        let db = environment.create(Path::new("/home"), &settings).unwrap();
+        let engine = db.engine();
+        // The background is kept from preparing logs; this thread does that instead.
+        loop {
+            let mut logs = engine.logs.lock();
+            if !logs.preparing {
+                logs.preparing = true;
+                logs.ready = None;
+                break;
+            }
+        }
+        let late = engine.make_log(engine.visible(), Origin::Foreground).unwrap();
+        db.put("first", "in the log made at the start").unwrap();
+        let mut leader = engine.leader.lock();
+        engine.rotate(&mut leader).unwrap();
+        let overtaking = leader.log.number;
+        assert!(overtaking > late.number, "the prepared log is not late");
+        engine.logs.lock().ready = Some(Arc::clone(&late));
+        engine.rotate(&mut leader).unwrap();
+        assert!(leader.log.number > overtaking, "the late log is written after a newer one");
+    }
+}

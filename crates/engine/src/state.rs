@@ -219,10 +219,16 @@ impl Engine {
         self.placement.set_level_targets(&targets);
     }
 
-    /// A log ready for records after `after`: a prepared one, or one made now.
-    pub fn next_log(&self, after: Sequence) -> Result<Arc<LogFile>> {
-        if let Some(ready) = self.logs.lock().ready.take() {
-            return Ok(ready);
+    /// A log ready for records after `after`: a prepared one, or one made now. Its number is above
+    /// `current`'s: recovery replays logs in the order of their numbers, and the floor below which
+    /// it looks at none is a number.
+    pub fn next_log(&self, current: FileNumber, after: Sequence) -> Result<Arc<LogFile>> {
+        let ready = self.logs.lock().ready.take();
+        match ready {
+            Some(ready) if ready.number > current => return Ok(ready),
+            // It was being prepared while the current one was made and overtook it.
+            Some(late) => self.retire_log(&late)?,
+            None => {}
         }
         self.make_log(after, Origin::Foreground)
     }

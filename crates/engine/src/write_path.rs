@@ -234,8 +234,9 @@ impl Engine {
     }
 
     /// Freezes the active memtable and goes on with an empty one and the next log.
-    fn rotate(&self, leader: &mut Leader) -> Result<()> {
-        let log = self.next_log(leader.last_sequence).inspect_err(|error| self.fail(error))?;
+    pub fn rotate(&self, leader: &mut Leader) -> Result<()> {
+        let next = self.next_log(leader.log.number, leader.last_sequence);
+        let log = next.inspect_err(|error| self.fail(error))?;
         let memtable = Arc::new(Memtable::new());
         let frozen = Arc::new(Frozen {
             memtable: std::mem::replace(&mut leader.memtable, Arc::clone(&memtable)),
