@@ -232,6 +232,31 @@ fn a_flipped_byte_is_reported_and_not_served() {
 }
 
 #[test]
+fn a_table_that_is_cut_or_gone_is_named_with_its_tier() {
+    let scratch = Scratch::new();
+    let line: String = (0..4000u32).map(|n| (n * n % 99_991).to_string()).collect();
+    let lines = format!("key\t{line}\n");
+    scratch.ok_with(&["--tier", "tier:1GiB", "load", "--tsv"], lines.as_bytes());
+    scratch.ok(&["compact"]);
+    let tables = scratch.names("tier", ".table");
+    let whole: Vec<Vec<u8>> = tables.iter().map(|name| scratch.read(name)).collect();
+    for (name, bytes) in tables.iter().zip(&whole) {
+        scratch.file(name, &bytes[..4096]);
+    }
+    let cut = scratch.fails(&["get", "key"], 1);
+    assert!(cut.contains("tier") && cut.contains(".table"), "{cut}");
+    tables.iter().for_each(|name| scratch.remove(name));
+    let gone = scratch.fails(&["get", "key"], 1);
+    assert!(gone.contains("tier") && gone.contains(".table"), "{gone}");
+    // The way out: the files come back, and nothing else was touched meanwhile.
+    for (name, bytes) in tables.iter().zip(&whole) {
+        scratch.file(name, bytes);
+    }
+    assert_eq!(text(&scratch.ok(&["get", "key"])), line);
+    scratch.ok(&["verify"]);
+}
+
+#[test]
 fn a_database_that_is_open_elsewhere_is_named_as_locked() {
     let scratch = Scratch::new();
     scratch.ok(&["put", "k", "v"]);
