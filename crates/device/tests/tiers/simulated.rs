@@ -43,13 +43,13 @@ struct Power {
     dead: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Change {
     Write(u64, Vec<u8>),
     Len(u64),
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Content {
     live: Vec<u8>,
     durable: Vec<u8>,
@@ -107,6 +107,35 @@ impl SimulatedDevices {
 
     pub fn is_dead(&self) -> bool {
         self.power.lock().dead
+    }
+
+    /// The directories as a process finds them that starts after this one was killed: all that was
+    /// written is there, and what was not synced can still be lost.
+    pub fn after_kill(&self) -> Self {
+        let next = Self::new(Fault::None);
+        for (path, directory) in self.directories.lock().iter() {
+            let names = directory.names.lock();
+            let mut copies: BTreeMap<*const Mutex<Content>, Inode> = BTreeMap::new();
+            let mut copy = |inode: &Inode| {
+                let fresh = || Arc::new(Mutex::new(inode.lock().clone()));
+                Arc::clone(copies.entry(Arc::as_ptr(inode)).or_insert_with(fresh))
+            };
+            let live = names.live.iter().map(|(name, inode)| (name.clone(), copy(inode))).collect();
+            let durable = names.durable.iter();
+            let durable = durable.map(|(name, inode)| (name.clone(), copy(inode))).collect();
+            let pending = names.pending.iter().map(|change| match change {
+                NameChange::Put(name, inode) => NameChange::Put(name.clone(), copy(inode)),
+                NameChange::Remove(name) => NameChange::Remove(name.clone()),
+                NameChange::Rename(from, to, inode) => {
+                    NameChange::Rename(from.clone(), to.clone(), copy(inode))
+                }
+            });
+            let pending = pending.collect();
+            let names = Arc::new(Mutex::new(Names { live, durable, pending }));
+            let directory = Directory { names, power: Arc::clone(&next.power) };
+            next.directories.lock().insert(path.clone(), directory);
+        }
+        next
     }
 
     /// The directories after the power comes back.

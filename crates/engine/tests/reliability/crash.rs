@@ -1,0 +1,154 @@
+//! Power cuts and kills: at sampled operations of seeded histories, with every fate of what was
+//! not synced, again during recovery, and again after that.
+
+use crate::history::{Known, history, run};
+use crate::simulated::{Fate, Fault, SimulatedDevices};
+use crate::support::*;
+use thermocline::{Db, ErrorKind};
+use thermocline_foundation::random::Random;
+
+const STEPS: usize = 45;
+
+/// A history up to the end of the power.
+fn live(seed: u64, fault: Fault) -> (SimulatedDevices, Known, bool) {
+    let devices = SimulatedDevices::new(fault);
+    let environment = environment(devices.clone());
+    let mut known = Known::default();
+    let created = environment.create(&home(), &settings());
+    let made = created.is_ok();
+    let result = match created {
+        Ok(db) => run(&environment, db, &history(seed, STEPS), &mut known).map(drop),
+        Err(error) => Err((0, error)),
+    };
+    if let Err((step, error)) = result {
+        assert!(devices.is_dead(), "seed {seed}, step {step}: {error}");
+    }
+    (devices, known, made)
+}
+
+/// Opens after a crash and holds the store against the oracle; returns the database and how many
+/// submissions it shows.
+fn recover(
+    devices: &SimulatedDevices,
+    known: &Known,
+    least: usize,
+    what: &str,
+) -> (Db, usize) {
+    let db = environment(devices.clone())
+        .open(&home())
+        .unwrap_or_else(|error| panic!("{what}: it does not open: {error}"));
+    let count = known.check(&db, least).unwrap_or_else(|why| panic!("{what}: {why}"));
+    (db, count)
+}
+
+/// All is well, now and after another closing, and writes go on.
+fn check_after(devices: &SimulatedDevices, db: Db, known: &mut Known, count: usize, what: &str) {
+    known.settle_at(count);
+    if let Some(leak) = leaks(devices, &db) {
+        panic!("{what}: {leak}");
+    }
+    let report = db.verify(&mut |_| {}).unwrap();
+    assert!(report.is_ok(), "{what}: {:?}", report.problems);
+    let more = history(known.submitted.len() as u64, 6);
+    let db = run(&environment(devices.clone()), db, &more, known)
+        .unwrap_or_else(|(step, error)| panic!("{what}: writing does not resume: {step} {error}"));
+    db.close().unwrap_or_else(|error| panic!("{what}: {error}"));
+    let (db, count) = recover(devices, known, known.submitted.len(), what);
+    assert_eq!(count, known.submitted.len(), "{what}");
+    drop(db);
+}
+
+fn changes_of(seed: u64) -> u64 {
+    let (devices, known, made) = live(seed, Fault::None);
+    assert!(made);
+    recover(&devices.after_power_cut(Fate::Kept), &known, known.acknowledged, "no fault");
+    devices.changes()
+}
+
+#[test]
+fn power_cuts_anywhere_leave_a_prefix_with_all_that_was_durable() {
+    for seed in first_seed()..first_seed() + rounds(6) {
+        let changes = changes_of(seed);
+        let mut random = Random::new(seed ^ 0xC0FFEE);
+        for _ in 0..30 {
+            let after = random.below(changes + changes / 10);
+            let (devices, known, made) = live(seed, Fault::PowerCut(after));
+            for fate in [Fate::Lost, Fate::Any(after), Fate::Any(after + 1), Fate::Kept] {
+                let what = format!("seed {seed}, cut after {after} of {changes}, {fate:?}");
+                let restarted = devices.after_power_cut(fate);
+                if !made {
+                    check_half_created(&restarted, &what);
+                    continue;
+                }
+                let least = if fate == Fate::Kept { known.acknowledged } else { known.durable };
+                let (db, count) = recover(&restarted, &known, least, &what);
+                check_after(&restarted, db, &mut known.clone(), count, &what);
+            }
+        }
+    }
+}
+
+/// A creation that the power cut short leaves a database or none.
+fn check_half_created(devices: &SimulatedDevices, what: &str) {
+    match environment(devices.clone()).open(&home()) {
+        Ok(db) => assert_eq!(crate::history::scan(&db).unwrap().len(), 0, "{what}"),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{what}: {error}"),
+    }
+}
+
+#[test]
+fn crashes_during_recovery_lose_nothing_more() {
+    for seed in first_seed() + 100..first_seed() + 100 + rounds(5) {
+        let changes = changes_of(seed);
+        let mut random = Random::new(seed ^ 0xBEEF);
+        for _ in 0..10 {
+            let after = 30 + random.below(changes);
+            let (devices, known, made) = live(seed, Fault::PowerCut(after));
+            if !made {
+                continue;
+            }
+            // A process is killed first: the next opening sees unsynced bytes that the cut during
+            // it then takes away.
+            for first in [Fate::Kept, Fate::Any(after)] {
+                for again in [0, 3, 7, 12, 18, 25, 33, 60] {
+                    let again = again + random.below(4);
+                    let what =
+                        format!("seed {seed}, cut after {after}, {first:?}, then after {again}");
+                    let once = match first {
+                        Fate::Kept => devices.after_kill(),
+                        _ => devices.after_power_cut(first),
+                    };
+                    once.set_fault(Fault::PowerCut(again));
+                    let opened = environment(once.clone()).open(&home());
+                    drop(opened);
+                    let twice = once.after_power_cut(Fate::Any(again));
+                    twice.set_fault(Fault::PowerCut(random.below(again + 1)));
+                    let opened = environment(twice.clone()).open(&home());
+                    drop(opened);
+                    let last = twice.after_power_cut(Fate::Any(after + again));
+                    let (db, count) = recover(&last, &known, known.durable, &what);
+                    check_after(&last, db, &mut known.clone(), count, &what);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn kills_anywhere_lose_nothing_acknowledged() {
+    for seed in first_seed() + 200..first_seed() + 200 + rounds(4) {
+        let changes = changes_of(seed);
+        let mut random = Random::new(seed ^ 0xDEAD);
+        for _ in 0..20 {
+            let after = random.below(changes);
+            let (devices, known, made) = live(seed, Fault::PowerCut(after));
+            if !made {
+                continue;
+            }
+            let what = format!("seed {seed}, killed after {after} of {changes}");
+            let restarted = devices.after_kill();
+            let (db, count) = recover(&restarted, &known, known.acknowledged, &what);
+            check_after(&restarted, db, &mut known.clone(), count, &what);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Devices with a hook before every call: to count calls, fail them, or hold them up.
+
+use std::any::Any;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thermocline_device::driver::{DirectoryLock, Entry, Space};
+use thermocline_device::{
+    Buffer, Completion, Devices, Driver, DriverFile, Handle, Operation, Queue, Request, Result,
+    TierSpec,
+};
+
+/// What is about to be asked of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    Open,
+    List,
+    Lock,
+    Len,
+    Read,
+    CreateDirectory,
+    RemoveDirectory,
+    Create,
+    Delete,
+    Rename,
+    SyncDirectory,
+    Allocate,
+    Truncate,
+    Write,
+    Sync,
+}
+
+impl Call {
+    /// It changes something.
+    pub fn is_change(self) -> bool {
+        !matches!(self, Self::Open | Self::List | Self::Lock | Self::Len | Self::Read)
+    }
+}
+
+/// Sees each call with its directory and file name (empty for the directory itself) first; its
+/// error is the call's.
+pub type Hook = Arc<dyn Fn(Call, &Path, &str) -> Result<()> + Send + Sync>;
+
+/// See the module's header.
+#[derive(Clone)]
+pub struct HookedDevices {
+    inner: Arc<dyn Devices>,
+    hook: Hook,
+}
+
+impl fmt::Debug for HookedDevices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HookedDevices({:?})", self.inner)
+    }
+}
+
+impl HookedDevices {
+    pub fn new(inner: Arc<dyn Devices>, hook: Hook) -> Self {
+        Self { inner, hook }
+    }
+
+    fn wrap(&self, path: &Path, inner: Arc<dyn Driver>) -> Arc<dyn Driver> {
+        Arc::new(HookedDriver { inner, gate: Gate { hook: Arc::clone(&self.hook), path: path.into() } })
+    }
+}
+
+impl Devices for HookedDevices {
+    fn home(&self, path: &Path) -> Result<Arc<dyn Driver>> {
+        Ok(self.wrap(path, self.inner.home(path)?))
+    }
+
+    fn tier(&self, spec: &TierSpec) -> Result<Arc<dyn Driver>> {
+        Ok(self.wrap(&spec.path, self.inner.tier(spec)?))
+    }
+
+    fn create_directory(&self, path: &Path) -> Result<bool> {
+        (self.hook)(Call::CreateDirectory, path, "")?;
+        self.inner.create_directory(path)
+    }
+
+    fn remove_directory_if_empty(&self, path: &Path) -> Result<()> {
+        (self.hook)(Call::RemoveDirectory, path, "")?;
+        self.inner.remove_directory_if_empty(path)
+    }
+}
+
+#[derive(Clone)]
+struct Gate {
+    hook: Hook,
+    path: PathBuf,
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gate({})", self.path.display())
+    }
+}
+
+impl Gate {
+    fn pass(&self, call: Call, name: &str) -> Result<()> {
+        (self.hook)(call, &self.path, name)
+    }
+}
+
+#[derive(Debug)]
+struct HookedDriver {
+    inner: Arc<dyn Driver>,
+    gate: Gate,
+}
+
+#[derive(Debug)]
+struct HookedFile {
+    inner: Handle,
+    driver: Arc<dyn Driver>,
+    gate: Gate,
+    name: String,
+}
+
+impl HookedFile {
+    fn execute(&self, operation: Operation) -> Completion {
+        let call = match &operation {
+            Operation::Read { .. } => Call::Read,
+            Operation::Write { .. } => Call::Write,
+            Operation::Sync => Call::Sync,
+        };
+        match self.gate.pass(call, &self.name) {
+            Ok(()) => self.driver.execute(&self.inner, operation),
+            Err(error) => {
+                let buffer = match operation {
+                    Operation::Read { buffer, .. } | Operation::Write { buffer, .. } => buffer,
+                    Operation::Sync => Buffer::default(),
+                };
+                Completion { tag: 0, result: Err(error), buffer }
+            }
+        }
+    }
+}
+
+impl DriverFile for HookedFile {
+    fn len(&self) -> Result<u64> {
+        self.gate.pass(Call::Len, &self.name)?;
+        self.inner.len()
+    }
+
+    fn allocate(&self, len: u64) -> Result<()> {
+        self.gate.pass(Call::Allocate, &self.name)?;
+        self.inner.allocate(len)
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.gate.pass(Call::Truncate, &self.name)?;
+        self.inner.truncate(len)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn execute(file: &Handle, operation: Operation) -> Completion {
+    file.as_any().downcast_ref::<HookedFile>().expect("a file of this driver").execute(operation)
+}
+
+impl HookedDriver {
+    fn wrap(&self, name: &str, inner: Handle) -> Handle {
+        let (driver, gate) = (Arc::clone(&self.inner), self.gate.clone());
+        Arc::new(HookedFile { inner, driver, gate, name: name.to_owned() })
+    }
+}
+
+impl Driver for HookedDriver {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    fn alignment(&self) -> usize {
+        self.inner.alignment()
+    }
+
+    fn create(&self, name: &str) -> Result<Handle> {
+        self.gate.pass(Call::Create, name)?;
+        Ok(self.wrap(name, self.inner.create(name)?))
+    }
+
+    fn open(&self, name: &str) -> Result<Handle> {
+        self.gate.pass(Call::Open, name)?;
+        Ok(self.wrap(name, self.inner.open(name)?))
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        self.gate.pass(Call::Delete, name)?;
+        self.inner.delete(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.gate.pass(Call::Rename, from)?;
+        self.inner.rename(from, to)
+    }
+
+    fn list(&self) -> Result<Vec<Entry>> {
+        self.gate.pass(Call::List, "")?;
+        self.inner.list()
+    }
+
+    fn sync_directory(&self) -> Result<()> {
+        self.gate.pass(Call::SyncDirectory, "")?;
+        self.inner.sync_directory()
+    }
+
+    fn space(&self) -> Result<Space> {
+        self.inner.space()
+    }
+
+    fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
+        self.gate.pass(Call::Lock, name)?;
+        self.inner.lock(name)
+    }
+
+    fn queue(&self, _depth: usize) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(HookedQueue::default()))
+    }
+
+    fn execute(&self, file: &Handle, operation: Operation) -> Completion {
+        execute(file, operation)
+    }
+}
+
+#[derive(Debug, Default)]
+struct HookedQueue(Vec<Completion>);
+
+impl Queue for HookedQueue {
+    fn submit(&mut self, requests: &mut Vec<Request>) {
+        for request in requests.drain(..) {
+            let completion = execute(&request.file, request.operation);
+            self.0.push(Completion { tag: request.tag, ..completion });
+        }
+    }
+
+    fn reap(&mut self, _at_least: usize, completions: &mut Vec<Completion>) -> usize {
+        let count = self.0.len();
+        completions.append(&mut self.0);
+        count
+    }
+
+    fn in_flight(&self) -> usize {
+        self.0.len()
+    }
+}

@@ -1,0 +1,14 @@
+//! What the store does when the world fails it: power cuts, I/O errors, rot, wrong disks, full
+//! disks, and many threads at once.
+//!
+//! Every failure prints the seed and the step that bring it back. `THERMOCLINE_SEED` is the first
+//! seed, `THERMOCLINE_ROUNDS` multiplies the counts (1 is the form for every day).
+#![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
+
+mod crash;
+mod history;
+mod hooked;
+#[allow(dead_code, reason = "shared with the tests of the device crate")]
+#[path = "../../../device/tests/tiers/simulated.rs"]
+mod simulated;
+mod support;

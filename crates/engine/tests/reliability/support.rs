@@ -1,0 +1,80 @@
+//! What these tests share: a small database on two tiers, and ways to look at it from outside.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thermocline::{ByteSize, Db, Environment, Error, Settings, Tier};
+use thermocline_device::Devices;
+use thermocline_foundation::SystemClock;
+
+pub fn home() -> PathBuf {
+    PathBuf::from("/home")
+}
+
+pub const TIERS: [&str; 2] = ["/fast", "/slow"];
+
+pub fn environment(devices: impl Devices + 'static) -> Environment {
+    Environment { devices: Arc::new(devices), clock: Arc::new(SystemClock::new()) }
+}
+
+/// So small that a few hundred records pass through several levels and both tiers.
+pub fn settings() -> Settings {
+    Settings {
+        tiers: vec![
+            Tier::new(TIERS[0], ByteSize::mib(16)).driver("memory"),
+            Tier::new(TIERS[1], ByteSize::mib(256)).driver("memory"),
+        ],
+        memory: ByteSize::mib(8),
+        table_size: ByteSize::kib(64),
+        background_sync_bytes: ByteSize::kib(64),
+        background_threads: 1,
+        level0_tables: 2,
+        ..Settings::default()
+    }
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// The first seed.
+pub fn first_seed() -> u64 {
+    number("THERMOCLINE_SEED", 1)
+}
+
+/// `count` times `THERMOCLINE_ROUNDS`.
+pub fn rounds(count: u64) -> u64 {
+    count * number("THERMOCLINE_ROUNDS", 1)
+}
+
+/// Names in a directory, sorted.
+pub fn names(devices: &dyn Devices, path: &Path) -> Vec<String> {
+    let entries = devices.home(path).and_then(|driver| driver.list()).unwrap_or_default();
+    let mut names: Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
+    names.sort();
+    names
+}
+
+/// Files that nobody needs, or that are missing, by what the directories hold once background work
+/// is done; none if all is well.
+pub fn leaks(devices: &dyn Devices, db: &Db) -> Option<String> {
+    db.settle();
+    let all = || TIERS.iter().flat_map(|tier| names(devices, Path::new(tier))).collect::<Vec<_>>();
+    let count = |all: &[String], end: &str| all.iter().filter(|name| name.ends_with(end)).count();
+    let tables: usize = db.stats().levels.iter().map(|level| level.tables).sum();
+    let on_disk = all();
+    let wrong = count(&on_disk, ".table") != tables
+        || count(&on_disk, ".manifest") != 1
+        || count(&on_disk, ".map") != 1
+        || count(&on_disk, ".log") > 5
+        || count(&on_disk, ".new") != 0;
+    wrong.then(|| format!("{tables} tables are live, the tiers hold {on_disk:?}"))
+}
+
+/// The error is one line that has every one of `parts`.
+pub fn assert_says(error: &Error, parts: &[&str]) {
+    let text = error.to_string();
+    assert!(!text.contains('\n'), "one line: {text}");
+    for part in parts {
+        assert!(text.contains(part), "'{part}' is not in: {text}");
+    }
+}
