@@ -35,9 +35,9 @@ fn print(stats: &Stats, output: &mut Output) -> Result<()> {
     output.line("")?;
     levels(stats).print("Levels", output)?;
     tiers::table(stats).print("Tiers", output)?;
-    caches(stats).print("Block cache since opening", output)?;
+    caches(stats).print("Block cache, since the database was made", output)?;
     memory(stats).print("Memory", output)?;
-    amplification(stats).print("Cost since opening", output)
+    amplification(stats).print("Cost, since the database was made", output)
 }
 
 /// One row for each level, with a column for each tier.

@@ -20,6 +20,7 @@ pub use loader::Loader;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use thermocline::Db;
 use thermocline_foundation::{ByteSize, Clock, SystemClock};
 
 /// What was loaded.
@@ -48,6 +49,7 @@ pub fn run(database: &Database, arguments: &Load) -> Result<()> {
     };
     let db = store::open_or_create(database)?;
     let clock = SystemClock::new();
+    let written_before = written_bytes(&db);
     let mut loader = Loader::new(db.clone(), sources.total_bytes());
     let outcome = match sources {
         Sources::Files(found) => files::load(found, arguments.skip, &mut loader),
@@ -62,11 +64,15 @@ pub fn run(database: &Database, arguments: &Load) -> Result<()> {
         }),
     };
     let loaded = finish(loader, outcome)?;
-    let stats = db.stats();
+    let written = written_bytes(&db) - written_before;
     db.close()?;
     let elapsed = Duration::from_nanos(clock.now_ns());
-    let written = stats.tiers.iter().map(|tier| tier.written_bytes).sum();
     report(&loaded, elapsed, written, arguments.json)
+}
+
+/// Bytes written to all tiers since the database was made.
+fn written_bytes(db: &Db) -> u64 {
+    db.stats().tiers.iter().map(|tier| tier.written_bytes).sum()
 }
 
 /// Counts of a finished load.
@@ -142,7 +148,9 @@ fn report(loaded: &Loaded, elapsed: Duration, written: u64, json: bool) -> Resul
         if loaded.bytes >= 1 << 20 {
             let amplification = written as f64 / loaded.bytes as f64;
             let written = ByteSize(written);
-            output.line(format!("wrote {written} to the tiers, {amplification:.2} times that"))?;
+            output.line(format!(
+                "wrote {written} to the tiers, {amplification:.2} bytes for each byte loaded"
+            ))?;
         }
         if loaded.skipped > 0 {
             output.line(format!("left out {}", text::counted(loaded.skipped, "file")))?;
