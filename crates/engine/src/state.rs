@@ -241,7 +241,7 @@ impl Engine {
 
     /// Puts away a log whose records are all in tables.
     pub fn retire_log(&self, log: &LogFile) -> Result<()> {
-        let reusable = log.writer.bytes() <= 2 * log_segment_bytes(&self.settings);
+        let reusable = log.writer.bytes() <= 2 * log_settings(&self.settings).segment_bytes;
         {
             let mut logs = self.logs.lock();
             if reusable && logs.retired.len() < RETIRED_MAX {
@@ -254,9 +254,14 @@ impl Engine {
 }
 
 /// Bytes reserved for a log. A memtable's overhead is not in the log, nor are a log's checksums in
-/// the memtable; a full memtable's log fits.
-fn log_segment_bytes(settings: &Settings) -> u64 {
-    settings.division().memtable_bytes.next_multiple_of(1 << 20)
+/// the memtable; a full memtable's log fits. A small fast tier gives the logs in use, of which there
+/// are up to six, at most a fifth of itself; a log grows where its reserve is not enough.
+fn log_settings(settings: &Settings) -> LogSettings {
+    let tier_bytes = settings.tiers.first().map_or(u64::MAX, |tier| tier.capacity.0);
+    let memtable_bytes = settings.division().memtable_bytes.next_multiple_of(1 << 20);
+    let segment_bytes = memtable_bytes.min((tier_bytes / 32).next_multiple_of(64 << 10));
+    let growth_bytes = (segment_bytes / 4).clamp(64 << 10, 16 << 20);
+    LogSettings { segment_bytes, growth_bytes, ..LogSettings::default() }
 }
 
 /// Makes a log for records after `after`, whose header is durable and which the namespace knows.
@@ -268,15 +273,14 @@ pub(crate) fn make_log(
     origin: Origin,
 ) -> Result<Arc<LogFile>> {
     let context = FileContext { kind: FileKind::Log, origin };
-    let segment_bytes = log_segment_bytes(settings);
+    let log_settings = log_settings(settings);
     let file = match retired {
         Some(number) => files.recycle(number, context)?,
-        None => files.create_file(context, segment_bytes)?,
+        None => files.create_file(context, log_settings.segment_bytes)?,
     };
     let number = file.number();
     let header = LogHeader { stream: 0, previous: retired, first_sequence: after.next() };
-    let writer =
-        LogWriter::create(file, header, LogSettings { segment_bytes, ..Default::default() })?;
+    let writer = LogWriter::create(file, header, log_settings)?;
     files.publish(&[number])?;
     Ok(Arc::new(LogFile::new(number, writer)))
 }
