@@ -14,11 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use thermocline_device::{ErrorKind, FileContext, FileKind, Origin, TierIndex};
 use thermocline_foundation::FileNumber;
-use thermocline_log::Durability as LogDurability;
 use thermocline_table::{Compression as TableCompression, ReadAhead, TableOptions};
 
-/// Bytes a compaction reads at a time from each input.
-const STREAM_BYTES: u32 = 512 << 10;
+/// Bytes a compaction reads at a time from each input; an input holds two such windows.
+fn stream_bytes(settings: &Settings) -> u32 {
+    (settings.memory.0 / 512).clamp(64 << 10, 512 << 10) as u32
+}
 
 /// A shared engine that plans its own background work.
 #[derive(Debug)]
@@ -29,8 +30,14 @@ impl Planner for Background {
         let engine = &self.0;
         engine.latch.check().ok()?;
         match lane {
-            Lane::Urgent => plan_flush(engine).or_else(|| plan_upkeep(engine)),
-            Lane::Bulk => plan_compaction(engine).or_else(|| plan_migration(engine)),
+            // A log is made in a moment, and writers wait for it when it is missing.
+            Lane::Urgent => plan_sync(engine)
+                .or_else(|| plan_log(engine))
+                .or_else(|| plan_flush(engine))
+                .or_else(|| plan_deletion(engine)),
+            Lane::Bulk => plan_sync(engine)
+                .or_else(|| plan_compaction(engine))
+                .or_else(|| plan_migration(engine)),
         }
     }
 
@@ -50,23 +57,25 @@ fn plan_flush(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
     Some(Box::new(Flush::new(engine, Arc::clone(frozen))))
 }
 
-fn plan_upkeep(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
-    let upkeep = |task| -> Option<Box<dyn Job>> {
-        Some(Box::new(Upkeep { engine: Arc::clone(engine), task }))
-    };
-    if engine.sync_wanted.swap(false, Relaxed) {
-        return upkeep(Task::SyncLog);
-    }
+fn upkeep(engine: &Arc<Engine>, task: Task) -> Option<Box<dyn Job>> {
+    Some(Box::new(Upkeep { engine: Arc::clone(engine), task }))
+}
+
+fn plan_sync(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
+    engine.sync_wanted.swap(false, Relaxed).then(|| upkeep(engine, Task::SyncLog))?
+}
+
+fn plan_log(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
     let mut logs = engine.logs.lock();
-    if logs.ready.is_none() && !logs.preparing {
-        logs.preparing = true;
-        return upkeep(Task::PrepareLog);
+    if logs.ready.is_some() || logs.preparing {
+        return None;
     }
-    drop(logs);
-    if !engine.store.graveyard.is_empty() {
-        return upkeep(Task::DeleteTables);
-    }
-    None
+    logs.preparing = true;
+    upkeep(engine, Task::PrepareLog)
+}
+
+fn plan_deletion(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
+    (!engine.store.graveyard.is_empty()).then(|| upkeep(engine, Task::DeleteTables))?
 }
 
 fn plan_compaction(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
@@ -79,9 +88,10 @@ fn plan_compaction(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
 }
 
 fn plan_migration(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
-    if engine.migrating.swap(true, Relaxed) {
+    if !engine.placement_changed.load(Relaxed) || engine.migrating.swap(true, Relaxed) {
         return None;
     }
+    engine.placement_changed.store(false, Relaxed);
     match engine.files.misplaced().into_iter().next() {
         Some((number, tier)) => {
             Some(Box::new(Migration { engine: Arc::clone(engine), number, tier }))
@@ -198,7 +208,7 @@ impl Job for Upkeep {
 
     fn step(&mut self) -> Result<Step> {
         match self.task {
-            Task::SyncLog => self.engine.sync_in_background()?,
+            Task::SyncLog => self.engine.sync_tail()?,
             Task::PrepareLog => {
                 let made = self.engine.make_log(self.engine.visible(), Origin::Foreground);
                 let mut logs = self.engine.logs.lock();
@@ -210,19 +220,6 @@ impl Job for Upkeep {
             }
         }
         Ok(Step::Done)
-    }
-}
-
-impl Engine {
-    fn sync_in_background(&self) -> Result<()> {
-        let (log, position) = {
-            let leader = self.leader.lock();
-            (Arc::clone(&leader.log), leader.position)
-        };
-        if let Some(position) = position {
-            log.writer.commit(position, LogDurability::Sync)?;
-        }
-        Ok(())
     }
 }
 
@@ -295,7 +292,7 @@ impl Compaction {
 }
 
 fn rewrite_of(engine: &Arc<Engine>, pick: &Pick) -> Rewrite {
-    let read_ahead = ReadAhead::Stream { window_bytes: STREAM_BYTES };
+    let read_ahead = ReadAhead::Stream { window_bytes: stream_bytes(&engine.settings) };
     let mut sources = Vec::new();
     for (level, tables) in [(pick.level, &pick.upper), (pick.output_level, &pick.lower)] {
         if may_overlap(level) {
@@ -374,6 +371,8 @@ impl Job for Migration {
                 return Ok(Step::Done);
             }
         }
+        // There may be more to move.
+        self.engine.placement_changed.store(true, Relaxed);
         self.engine.migrating.store(false, Relaxed);
         Ok(Step::Done)
     }
@@ -400,14 +399,16 @@ impl Engine {
         self.flush()?;
         let mut done_bytes = 0;
         for level in 0..LEVELS - 1 {
-            let deepest = self.read_state.load().levels.deepest();
-            if level >= deepest && level > 0 {
-                break;
-            }
-            let pick =
-                self.claim(|levels, claims| leveled::pick_range(levels, claims, level, from, to))?;
-            if let Some(pick) = pick {
+            let mut after: Option<Vec<u8>> = None;
+            while let Some(pick) = self.claim(|levels, claims| {
+                let after = after.as_deref();
+                leveled::pick_range(levels, claims, &self.settings, level, (from, to), after)
+            })? {
+                after = pick.upper.last().map(|table| table.meta.largest_key.clone());
                 self.run_compaction(pick, &mut done_bytes, (from, to), progress)?;
+                if may_overlap(level) {
+                    break;
+                }
             }
         }
         let mut after: Option<Vec<u8>> = None;
@@ -460,7 +461,12 @@ impl Engine {
             }
             Ok(())
         })();
-        run.inspect_err(|error| self.fail(error))?;
+        run.inspect_err(|error: &Error| {
+            // No room for the output, or an input that cannot be read: nothing was changed.
+            if !matches!(error.kind(), crate::ErrorKind::OutOfSpace | crate::ErrorKind::Corrupt) {
+                self.fail(error);
+            }
+        })?;
         *done_bytes += bytes;
         let levels = Arc::clone(&self.read_state.load().levels);
         let deepest = levels.deepest();

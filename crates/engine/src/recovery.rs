@@ -121,7 +121,8 @@ impl Replay<'_> {
     pub fn run(&self, numbers: &[FileNumber], flushed: Sequence) -> Result<Replayed> {
         let mut replayed = Replayed { added: Vec::new(), last_sequence: flushed, records: 0 };
         let mut memtable = Memtable::new();
-        // The sequence that the next record must have; unknown before the first.
+        // The sequence that the next record must have. The first may also be one that is in tables
+        // already: its log was at the floor.
         let mut expected: Option<Sequence> = None;
         let mut hole: Option<String> = None;
         for number in numbers {
@@ -131,7 +132,11 @@ impl Replay<'_> {
                 if hole.is_some() || written.is_err() {
                     return Ok(());
                 }
-                if expected.is_some_and(|expected| expected != first) {
+                let hole_before = match expected {
+                    Some(expected) => expected != first,
+                    None => first > flushed.next(),
+                };
+                if hole_before {
                     hole = Some(format!("{} begins at sequence {first}", file.describe()));
                     return Ok(());
                 }

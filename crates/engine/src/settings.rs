@@ -138,7 +138,7 @@ pub struct Settings {
     pub level0_slowdown: u32,
     /// Tables in level 0 at which writers wait; default 32.
     pub level0_stop: u32,
-    /// Longest single delay of a writer by back-pressure; default 20 ms.
+    /// How often a delayed writer looks whether it still has to wait; default 20 ms.
     pub delay_max: Duration,
 }
 
