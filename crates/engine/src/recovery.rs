@@ -43,7 +43,19 @@ pub(crate) struct Restored {
 /// writing.
 pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
     let mut manifests = numbers_of(&store.files, |kind| kind == FileKind::Manifest);
-    let Some(newest) = manifests.pop() else { return Ok(None) };
+    let Some(newest) = manifests.pop() else {
+        let tables = numbers_of(&store.files, |kind| matches!(kind, FileKind::Table { .. }));
+        if tables.is_empty() {
+            return Ok(None);
+        }
+        // A checkpoint gets its tables first and its manifest last.
+        let home = store.files.home().display();
+        return Err(Error::corrupt(format!(
+            "{home} has {} tables and no manifest: it is a checkpoint that was not finished; \
+             delete it and make it again",
+            tables.len()
+        )));
+    };
     let mut edits = Vec::new();
     let manifest = Manifest::open(&store.files, newest, |edit| {
         edits.push(edit);
