@@ -38,6 +38,8 @@ mod batch;
 mod checkpoint;
 mod compaction;
 mod db;
+#[doc(hidden)]
+pub mod decoders;
 mod error;
 mod front;
 mod ingest;
