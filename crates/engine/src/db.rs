@@ -5,6 +5,7 @@
 
 use crate::background::{Background, Progress, table_options_of};
 use crate::batch::{WriteBatch, check_sizes};
+use crate::builder::Builder;
 use crate::compaction::pacing::Pacing;
 use crate::error::{Error, ErrorKind, Latch, Result};
 use crate::front::memtable::Memtable;
@@ -281,6 +282,11 @@ fn placement(settings: &Settings) -> Arc<dyn Placement> {
 }
 
 impl Db {
+    /// Settings put together call by call, then a database.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
     /// There is a database at `home`.
     pub fn exists(home: impl AsRef<Path>) -> Result<bool> {
         Environment::default().exists(home.as_ref())
