@@ -5,7 +5,8 @@
 //! batch. See `docs/formats/batch.md`.
 //!
 //! ```text
-//!   version u8 = 1 | record*          record: kind u8 | key length varint | key | value length varint | value
+//!   version u8 = 1 | record*
+//!   record: kind u8 | key length varint | key | value length varint | value
 //! ```
 //! A delete has no value length and no value. The record at index i has the batch's first sequence
 //! + i. A batch of no records with a sequence (an ingest reserves one) is the version byte alone.

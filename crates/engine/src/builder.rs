@@ -1,4 +1,5 @@
-//! Settings put together call by call: `Db::builder().memory(ByteSize::gib(1)).open("/var/lib/db")`.
+//! Settings put together call by call:
+//! `Db::builder().memory(ByteSize::gib(1)).open("/var/lib/db")`.
 //!
 //! The builder holds [`Settings`] and nothing else; what it does not name, they can be given as a
 //! whole.

@@ -1,8 +1,9 @@
 //! Opening: from durable files to a running engine.
 //!
 //! ```text
-//!   namespace opened (tiers checked) -> newest manifest read -> logs from its floor on replayed, in order, into
-//!   memtables -> these written to level 0 -> one edit: tables added, floor = the new log -> leftovers deleted
+//!   namespace opened (tiers checked) -> newest manifest read -> logs from its floor on replayed,
+//!   in order, into memtables -> these written to level 0
+//!   -> one edit: tables added, floor = the new log -> leftovers deleted
 //! ```
 //! Replay stops at the first hole in the sequences. A torn log tail is what a crash leaves; a hole
 //! below a sequence that some log says was durable is damage, and refused.
@@ -175,7 +176,7 @@ impl Replay<'_> {
             if summary.durable_sequence > reached {
                 let cause = hole.unwrap_or_else(|| file.describe());
                 return Err(Error::corrupt(format!(
-                    "records after sequence {reached} are missing from the log although sequence {} \
+                    "records after sequence {reached} are missing although sequence {} \
                      was acknowledged as durable ({cause}); restore the database from a checkpoint",
                     summary.durable_sequence
                 )));

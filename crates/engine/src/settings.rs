@@ -81,7 +81,8 @@ impl Tier {
     pub fn parse(text: &str) -> Result<Self> {
         let form = || {
             Error::invalid(format!(
-                "'{text}' is not a tier; write PATH:CAPACITY[:DRIVER], such as /mnt/fast:10GiB:direct"
+                "'{text}' is not a tier; write PATH:CAPACITY[:DRIVER], \
+                 such as /mnt/fast:10GiB:direct"
             ))
         };
         // A path may hold colons, so the text is taken apart from its end.

@@ -6,10 +6,11 @@
 //!   write path (one leader at a time)   freezes the memtable            [`Engine::rotate`]
 //!   flush, compaction, ingest           commit an edit of the tables    [`Engine::commit`]
 //! ```
-//! Locks, in the order in which they may be taken: `leader`, `tables`, `switching`; `tail` and `logs`
-//! alone. `leader` is held across what writers wait for anyway: the log's I/O, the making of a log
-//! when none is ready, and, in an ingest, the flush before it. `tables` is held across the commits
-//! of manifest and file map. The others are never held across I/O. Background jobs never take
+//! Locks, in the order in which they may be taken: `leader`, `tables`, `switching`; `tail` and
+//! `logs` alone. `leader` is held across what writers wait for anyway: the log's I/O, the making of
+//! a log when none is ready, and, in an ingest, the flush before it. `tables` is held across the
+//! commits of manifest and file map. The others are never held across I/O. Background jobs never
+//! take
 //! `leader`, because its holder may be waiting for one of them.
 //!
 //! Invariants:
@@ -276,8 +277,8 @@ impl Engine {
 }
 
 /// Bytes reserved for a log. A memtable's overhead is not in the log, nor are a log's checksums in
-/// the memtable; a full memtable's log fits. A small fast tier gives the logs in use, of which there
-/// are up to six, at most a fifth of itself; a log grows where its reserve is not enough.
+/// the memtable; a full memtable's log fits. A small fast tier gives the logs in use, of which
+/// there are up to six, at most a fifth of itself; a log grows where its reserve is not enough.
 fn log_settings(settings: &Settings) -> LogSettings {
     let tier_bytes = settings.tiers.first().map_or(u64::MAX, |tier| tier.capacity.0);
     let memtable_bytes = settings.division().memtable_bytes;

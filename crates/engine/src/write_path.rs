@@ -7,7 +7,8 @@
 //! writer that is alone pays for no hand-over.
 //!
 //! ```text
-//!   admit (pacing) -> line up -> [leader: room -> log append -> log commit -> memtable -> visible] -> acknowledged
+//!   admit (pacing) -> line up
+//!   -> leader: room -> log append -> log commit -> memtable -> visible -> acknowledged
 //! ```
 //! A failed append or sync latches the store: the batches get the error and are not inserted. They
 //! may still be found by a later recovery, as with any write whose acknowledgement was never seen.
@@ -291,8 +292,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Freezes the active memtable unless it is empty, and waits until it and those before it are in
-    /// tables.
+    /// Freezes the active memtable unless it is empty, and waits until it and those before it are
+    /// in tables.
     pub fn flush(&self) -> Result<()> {
         {
             let mut leader = self.leader.lock();

@@ -30,8 +30,8 @@ impl SystemDevices {
     }
 }
 
-/// Raises the process's soft limit of open files to its hard limit; where the system refuses, things
-/// stay as they are.
+/// Raises the process's soft limit of open files to its hard limit; where the system refuses,
+/// things stay as they are.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

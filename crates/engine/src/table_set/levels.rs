@@ -166,8 +166,8 @@ impl Levels {
         tables.get(index).filter(|table| table.meta.smallest_key.as_slice() <= key)
     }
 
-    /// Tables that may hold `key` with their levels, in the order in which the newest version is met
-    /// first.
+    /// Tables that may hold `key` with their levels, in the order in which the newest version is
+    /// met first.
     pub fn candidates<'a>(
         &'a self,
         key: &'a [u8],
@@ -210,9 +210,9 @@ impl Levels {
     }
 }
 
-/// A version with the trailer `best` is known: neither `table` of `level` nor any candidate after it
-/// can have a newer one. Level 0 is ordered by largest sequence and may overlap; what is deeper is
-/// older (invariant 3).
+/// A version with the trailer `best` is known: neither `table` of `level` nor any candidate after
+/// it can have a newer one. Level 0 is ordered by largest sequence and may overlap; what is deeper
+/// is older (invariant 3).
 pub(crate) fn settles(best: Trailer, level: usize, table: &Table) -> bool {
     !may_overlap(level) || best.sequence() >= table.meta.largest_sequence
 }

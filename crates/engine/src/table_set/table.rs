@@ -114,7 +114,8 @@ impl Table {
         let reader = TableReader::open(file, Arc::clone(&self.store.cache))?;
         if reader.properties().entries != self.meta.entries {
             return Err(Error::corrupt(format!(
-                "table {} holds {} entries where the manifest says {}; it is not the table that was written",
+                "table {} holds {} entries where the manifest says {}; \
+                 it is not the table that was written",
                 self.meta.number,
                 reader.properties().entries,
                 self.meta.entries
