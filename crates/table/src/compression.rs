@@ -79,11 +79,29 @@ impl Compressor {
     }
 }
 
+/// Most bytes that `stored` can become, so that no memory is taken for a length that cannot be.
+fn raw_len_max(kind: u8, stored: &[u8]) -> usize {
+    /// A byte of LZ4 stands for this many at most.
+    const LZ4_RATIO_MAX: usize = 255;
+    match kind {
+        LZ4 => stored.len().saturating_mul(LZ4_RATIO_MAX),
+        // The frame says how long it is; the compressor always writes that.
+        ZSTD => match zstd::zstd_safe::get_frame_content_size(stored) {
+            Ok(Some(len)) => usize::try_from(len).unwrap_or(usize::MAX),
+            _ => 0,
+        },
+        _ => 0,
+    }
+}
+
 /// The `raw_len` bytes behind `stored`, which is not plain; or why there are none. `raw_len` is
-/// checked first.
+/// checked before memory is taken for it.
 pub(crate) fn decompress(kind: u8, stored: &[u8], raw_len: usize) -> Result<Vec<u8>, &'static str> {
     if raw_len > RAW_BLOCK_BYTES_MAX {
         return Err("a block says it is longer than any can be");
+    }
+    if matches!(kind, LZ4 | ZSTD) && raw_len > raw_len_max(kind, stored) {
+        return Err("a block says it is longer than its bytes can become");
     }
     let mut raw = vec![0; raw_len];
     let len = match kind {
@@ -115,6 +133,8 @@ mod tests {
             assert!(decompress(kind, &stored, raw.len() - 1).is_err());
             assert!(decompress(kind, &stored, raw.len() + 1).is_err());
             assert!(decompress(kind, &stored, usize::MAX).is_err());
+            let beyond = decompress(kind, &stored, 100 << 20).unwrap_err();
+            assert!(beyond.contains("longer than its bytes can become"), "{beyond}");
             for at in 0..stored.len() {
                 let mut bad = stored.clone();
                 bad[at] ^= 0x55;
