@@ -5,7 +5,7 @@ mod mutation;
 #[path = "decoders/properties.rs"]
 mod properties;
 
-use mutation::{Allowance, check};
+use mutation::{Allowance, RUNS, check, check_from};
 use std::panic::catch_unwind;
 use thermocline_foundation::random::Random;
 
@@ -48,14 +48,14 @@ fn a_property_that_fails_names_the_seed_that_repeats_it() {
     let text = |outcome: std::thread::Result<_>| {
         *outcome.expect_err("the planted failure was found").downcast::<String>().expect("a text")
     };
-    let failure = text(catch_unwind(|| check("planted", &seeds, SMALL, fails)));
+    let failure = text(catch_unwind(|| check_from(0..RUNS, "planted", &seeds, SMALL, fails)));
     let seed =
         failure.split("THERMOCLINE_FUZZ_SEED=").nth(1).and_then(|rest| rest.split(' ').next());
     let seed: u64 = seed.and_then(|seed| seed.parse().ok()).expect("a seed");
     let again = mutation::mutation(&mut Random::new(seed), &seeds);
     assert!(again.len() % 64 != 0 && again.len() % 7 == 0);
     let greedy = |bytes: &[u8]| vec![0u8; bytes.len() * 1000].len() == bytes.len() * 1000;
-    let failure = text(catch_unwind(|| check("greedy", &seeds, SMALL, greedy)));
+    let failure = text(catch_unwind(|| check_from(0..1, "greedy", &seeds, SMALL, greedy)));
     assert!(failure.contains("64000 bytes of memory for 64 bytes"), "{failure}");
 }
 

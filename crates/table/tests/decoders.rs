@@ -23,7 +23,10 @@ fn golden() -> [Vec<u8>; 3] {
 fn damaged_tables_are_refused() {
     let (accepted, runs) = check("table", &golden(), ALLOWANCE, properties::table);
     // A mutation may put back what an earlier one changed.
-    assert!(accepted < runs / 20, "{accepted} of {runs} damaged tables were taken for good");
+    assert!(
+        accepted * 20 <= runs.max(20),
+        "{accepted} of {runs} damaged tables were taken for good"
+    );
 }
 
 #[test]

@@ -25,3 +25,10 @@ impl Loader {
         self.advanced.set(self.advanced.get() + bytes);
     }
 }
+
+/// Why a record of these sizes is not taken, as in the real loader.
+pub fn refusal(key_len: usize, value_len: u64) -> Option<String> {
+    let fits =
+        key_len <= thermocline::KEY_BYTES_MAX && value_len <= thermocline::VALUE_BYTES_MAX as u64;
+    (!fits).then(|| "over the limit".to_owned())
+}

@@ -14,11 +14,12 @@
 //! Threads: a property runs on the thread that calls [`check`], and only its allocations count.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use thermocline_foundation::random::{Random, mix};
 
 /// Runs of each property by default; there are 20-odd properties.
-const RUNS: u64 = 900;
+pub const RUNS: u64 = 900;
 
 /// Memory that a property may hold at once.
 #[derive(Clone, Copy, Debug)]
@@ -37,21 +38,33 @@ pub fn check(
     allowance: Allowance,
     property: impl Fn(&[u8]) -> bool,
 ) -> (u64, u64) {
+    let start = name.bytes().fold(0, |sum, byte| mix(sum ^ u64::from(byte)));
+    let start = number("THERMOCLINE_FUZZ_SEED").unwrap_or(start);
+    let runs = number("THERMOCLINE_FUZZ_RUNS").unwrap_or(RUNS);
+    check_from(start..start.saturating_add(runs), name, seeds, allowance, property)
+}
+
+/// As [`check`], with these seeds of runs.
+pub fn check_from(
+    runs: Range<u64>,
+    name: &str,
+    seeds: &[Vec<u8>],
+    allowance: Allowance,
+    property: impl Fn(&[u8]) -> bool,
+) -> (u64, u64) {
     for (index, seed) in seeds.iter().enumerate() {
         let what = format!("{name}, golden input {index} unchanged");
         assert!(run(&what, seed, allowance, &property), "{what}: not accepted");
     }
     run(&format!("{name}, no bytes"), &[], allowance, &property);
-    let runs = number("THERMOCLINE_FUZZ_RUNS").unwrap_or(RUNS);
-    let start = name.bytes().fold(0, |sum, byte| mix(sum ^ u64::from(byte)));
-    let start = number("THERMOCLINE_FUZZ_SEED").unwrap_or(start);
+    let count = runs.end - runs.start;
     let mut accepted = 0;
-    for seed in (0..runs).map(|index| start.wrapping_add(index)) {
+    for seed in runs {
         let bytes = mutation(&mut Random::new(seed), seeds);
         let repeat = format!("THERMOCLINE_FUZZ_SEED={seed} THERMOCLINE_FUZZ_RUNS=1");
         accepted += u64::from(run(&format!("{name}, {repeat}"), &bytes, allowance, &property));
     }
-    (accepted, runs)
+    (accepted, count)
 }
 
 fn number(variable: &str) -> Option<u64> {
