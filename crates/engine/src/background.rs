@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::front::memtable::MemtableCursor;
 use crate::jobs::{Job, Lane, Planner, Step};
 use crate::manifest::Edit;
-use crate::merge::{LevelCursor, Merge, Source};
+use crate::merge::{LevelCursor, Merge, Source, Tables};
 use crate::settings::{Compression, Settings};
 use crate::state::{Engine, Frozen};
 use crate::table_set::levels::{LEVELS, may_overlap};
@@ -17,8 +17,20 @@ use thermocline_foundation::FileNumber;
 use thermocline_log::Durability as LogDurability;
 use thermocline_table::{Compression as TableCompression, ReadAhead, TableOptions};
 
-/// Bytes a compaction reads at a time from each input.
-const STREAM_BYTES: u32 = 512 << 10;
+/// Bytes a compaction reads at a time from each input, at most and at least.
+const WINDOW_BYTES_MAX: u64 = 512 << 10;
+const WINDOW_BYTES_MIN: u64 = 32 << 10;
+/// Share of the memory budget that the inputs of all running compactions may take together.
+const WINDOWS_SHARE: u64 = 8;
+
+/// Bytes to read at a time from each of `inputs`. An input holds up to three windows: the one in
+/// use, the one before it while a block reaches across, and the one being read.
+fn window_bytes(settings: &Settings, inputs: usize) -> u32 {
+    let windows = 3 * inputs.max(1) as u64 * u64::from(settings.background_threads);
+    let share = settings.memory.0 / WINDOWS_SHARE / windows;
+    let bytes = share.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
+    (bytes - bytes % 4096) as u32
+}
 
 /// A shared engine that plans its own background work.
 #[derive(Debug)]
@@ -29,8 +41,11 @@ impl Planner for Background {
         let engine = &self.0;
         engine.latch.check().ok()?;
         match lane {
-            Lane::Urgent => plan_flush(engine).or_else(|| plan_upkeep(engine)),
-            Lane::Bulk => plan_compaction(engine).or_else(|| plan_migration(engine)),
+            Lane::Flush => plan_flush(engine),
+            Lane::Upkeep => plan_upkeep(engine),
+            Lane::Bulk => plan_deletion(engine)
+                .or_else(|| plan_compaction(engine))
+                .or_else(|| plan_migration(engine)),
         }
     }
 
@@ -50,23 +65,26 @@ fn plan_flush(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
     Some(Box::new(Flush::new(engine, Arc::clone(frozen))))
 }
 
+fn upkeep(engine: &Arc<Engine>, task: Task) -> Option<Box<dyn Job>> {
+    Some(Box::new(Upkeep { engine: Arc::clone(engine), task }))
+}
+
 fn plan_upkeep(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
-    let upkeep = |task| -> Option<Box<dyn Job>> {
-        Some(Box::new(Upkeep { engine: Arc::clone(engine), task }))
-    };
     if engine.sync_wanted.swap(false, Relaxed) {
-        return upkeep(Task::SyncLog);
+        return upkeep(engine, Task::SyncLog);
     }
     let mut logs = engine.logs.lock();
     if logs.ready.is_none() && !logs.preparing {
         logs.preparing = true;
-        return upkeep(Task::PrepareLog);
-    }
-    drop(logs);
-    if !engine.store.graveyard.is_empty() {
-        return upkeep(Task::DeleteTables);
+        return upkeep(engine, Task::PrepareLog);
     }
     None
+}
+
+/// Deleting a table waits for the device, for long where the file system tells it at once what is
+/// free, so it is not among the things that writers wait for.
+fn plan_deletion(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
+    if engine.store.graveyard.is_empty() { None } else { upkeep(engine, Task::DeleteTables) }
 }
 
 fn plan_compaction(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
@@ -173,7 +191,7 @@ impl Drop for Flush {
     }
 }
 
-/// Small things that writers wait for.
+/// Small things, most of which writers wait for.
 #[derive(Debug)]
 struct Upkeep {
     engine: Arc<Engine>,
@@ -295,15 +313,19 @@ impl Compaction {
 }
 
 fn rewrite_of(engine: &Arc<Engine>, pick: &Pick) -> Rewrite {
-    let read_ahead = ReadAhead::Stream { window_bytes: STREAM_BYTES };
+    let upper = if may_overlap(pick.level) { pick.upper.len() } else { 1 };
+    let window_bytes = window_bytes(&engine.settings, upper + 1);
+    let read_ahead = ReadAhead::Stream { window_bytes };
     let mut sources = Vec::new();
     for (level, tables) in [(pick.level, &pick.upper), (pick.output_level, &pick.lower)] {
         if may_overlap(level) {
-            let cursors =
-                tables.iter().map(|table| LevelCursor::new(vec![Arc::clone(table)], read_ahead));
+            let cursors = tables
+                .iter()
+                .map(|table| LevelCursor::new(Tables::Listed(vec![Arc::clone(table)]), read_ahead));
             sources.extend(cursors.map(|cursor| Source::Level(Box::new(cursor))));
         } else if !tables.is_empty() {
-            sources.push(Source::Level(Box::new(LevelCursor::new(tables.clone(), read_ahead))));
+            let tables = Tables::Listed(tables.clone());
+            sources.push(Source::Level(Box::new(LevelCursor::new(tables, read_ahead))));
         }
     }
     let levels = Arc::clone(&engine.read_state.load().levels);
