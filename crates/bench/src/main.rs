@@ -32,6 +32,7 @@ use thermocline::{Compression, Db, Durability, Settings, Tier};
 use thermocline_device::drivers::host_files;
 use workload::Bench;
 
+#[cfg(not(feature = "system-allocator"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

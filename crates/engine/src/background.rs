@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::front::memtable::MemtableCursor;
 use crate::jobs::{Job, Lane, Planner, Step};
 use crate::manifest::Edit;
-use crate::merge::{LevelCursor, Merge, Source};
+use crate::merge::{LevelCursor, Merge, Source, Tables};
 use crate::settings::{Compression, Settings};
 use crate::state::{Engine, Frozen};
 use crate::table_set::levels::{LEVELS, may_overlap};
@@ -16,9 +16,19 @@ use thermocline_device::{ErrorKind, FileContext, FileKind, Origin, TierIndex};
 use thermocline_foundation::FileNumber;
 use thermocline_table::{Compression as TableCompression, ReadAhead, TableOptions};
 
-/// Bytes a compaction reads at a time from each input; an input holds two such windows.
-fn stream_bytes(settings: &Settings) -> u32 {
-    (settings.memory.0 / 512).clamp(64 << 10, 512 << 10) as u32
+/// Bytes a compaction reads at a time from each input, at most and at least.
+const WINDOW_BYTES_MAX: u64 = 512 << 10;
+const WINDOW_BYTES_MIN: u64 = 32 << 10;
+/// Share of the memory budget that the inputs of all running compactions may take together.
+const WINDOWS_SHARE: u64 = 8;
+
+/// Bytes to read at a time from each of `inputs`. An input holds up to three windows: the one in
+/// use, the one before it while a block reaches across, and the one being read.
+fn window_bytes(settings: &Settings, inputs: usize) -> u32 {
+    let windows = 3 * inputs.max(1) as u64 * u64::from(settings.background_threads);
+    let share = settings.memory.0 / WINDOWS_SHARE / windows;
+    let bytes = share.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
+    (bytes - bytes % 4096) as u32
 }
 
 /// A shared engine that plans its own background work.
@@ -30,12 +40,10 @@ impl Planner for Background {
         let engine = &self.0;
         engine.latch.check().ok()?;
         match lane {
+            Lane::Flush => plan_flush(engine),
             // A log is made in a moment, and writers wait for it when it is missing.
-            Lane::Urgent => plan_sync(engine)
-                .or_else(|| plan_log(engine))
-                .or_else(|| plan_flush(engine))
-                .or_else(|| plan_deletion(engine)),
-            Lane::Bulk => plan_sync(engine)
+            Lane::Upkeep => plan_upkeep(engine),
+            Lane::Bulk => plan_deletion(engine)
                 .or_else(|| plan_compaction(engine))
                 .or_else(|| plan_migration(engine)),
         }
@@ -61,21 +69,22 @@ fn upkeep(engine: &Arc<Engine>, task: Task) -> Option<Box<dyn Job>> {
     Some(Box::new(Upkeep { engine: Arc::clone(engine), task }))
 }
 
-fn plan_sync(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
-    engine.sync_wanted.swap(false, Relaxed).then(|| upkeep(engine, Task::SyncLog))?
-}
-
-fn plan_log(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
-    let mut logs = engine.logs.lock();
-    if logs.ready.is_some() || logs.preparing {
-        return None;
+fn plan_upkeep(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
+    if engine.sync_wanted.swap(false, Relaxed) {
+        return upkeep(engine, Task::SyncLog);
     }
-    logs.preparing = true;
-    upkeep(engine, Task::PrepareLog)
+    let mut logs = engine.logs.lock();
+    if logs.ready.is_none() && !logs.preparing {
+        logs.preparing = true;
+        return upkeep(engine, Task::PrepareLog);
+    }
+    None
 }
 
+/// Deleting a table waits for the device, for long where the file system tells it at once what is
+/// free, so it is not among the things that writers wait for.
 fn plan_deletion(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
-    (!engine.store.graveyard.is_empty()).then(|| upkeep(engine, Task::DeleteTables))?
+    if engine.store.graveyard.is_empty() { None } else { upkeep(engine, Task::DeleteTables) }
 }
 
 fn plan_compaction(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
@@ -183,7 +192,7 @@ impl Drop for Flush {
     }
 }
 
-/// Small things that writers wait for.
+/// Small things, most of which writers wait for.
 #[derive(Debug)]
 struct Upkeep {
     engine: Arc<Engine>,
@@ -292,15 +301,19 @@ impl Compaction {
 }
 
 fn rewrite_of(engine: &Arc<Engine>, pick: &Pick) -> Rewrite {
-    let read_ahead = ReadAhead::Stream { window_bytes: stream_bytes(&engine.settings) };
+    let upper = if may_overlap(pick.level) { pick.upper.len() } else { 1 };
+    let window_bytes = window_bytes(&engine.settings, upper + 1);
+    let read_ahead = ReadAhead::Stream { window_bytes };
     let mut sources = Vec::new();
     for (level, tables) in [(pick.level, &pick.upper), (pick.output_level, &pick.lower)] {
         if may_overlap(level) {
-            let cursors =
-                tables.iter().map(|table| LevelCursor::new(vec![Arc::clone(table)], read_ahead));
+            let cursors = tables
+                .iter()
+                .map(|table| LevelCursor::new(Tables::Listed(vec![Arc::clone(table)]), read_ahead));
             sources.extend(cursors.map(|cursor| Source::Level(Box::new(cursor))));
         } else if !tables.is_empty() {
-            sources.push(Source::Level(Box::new(LevelCursor::new(tables.clone(), read_ahead))));
+            let tables = Tables::Listed(tables.clone());
+            sources.push(Source::Level(Box::new(LevelCursor::new(tables, read_ahead))));
         }
     }
     let levels = Arc::clone(&engine.read_state.load().levels);

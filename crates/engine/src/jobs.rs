@@ -5,8 +5,8 @@
 //! thread. Nobody queues jobs: a worker that is free asks the [`Planner`], which knows the state of
 //! the store, so no queue can go stale.
 //!
-//! There are two lanes. Urgent jobs (flushes, logs, syncs, deletions: what writers wait for) have a
-//! worker of their own, so that no compaction, however long, is in front of them.
+//! There are three lanes. Flushes have a worker of their own, and so has the upkeep of logs (syncs,
+//! the next log): writers wait for both, so neither a compaction nor the other is in front of them.
 
 use crate::error::{Error, Result};
 use parking_lot::{Condvar, Mutex};
@@ -34,7 +34,8 @@ pub(crate) trait Job: Send + Debug {
 /// Which worker a job is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    Urgent,
+    Flush,
+    Upkeep,
     Bulk,
 }
 
@@ -73,9 +74,9 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// Starts one urgent worker and `bulk` others.
+    /// Starts a worker for each lane that writers wait for, and `bulk` others.
     pub fn start(self: &Arc<Self>, planner: &Arc<dyn Planner>, bulk: u32) -> Result<()> {
-        let lanes = std::iter::once(Lane::Urgent).chain((0..bulk).map(|_| Lane::Bulk));
+        let lanes = [Lane::Flush, Lane::Upkeep].into_iter().chain((0..bulk).map(|_| Lane::Bulk));
         for (index, lane) in lanes.enumerate() {
             let (jobs, planner) = (Arc::clone(self), Arc::downgrade(planner));
             let worker = threads::spawn(&format!("thermocline-{index}"), move || {

@@ -8,7 +8,7 @@
 use crate::error::Result;
 use crate::front::memtable::MemtableCursor;
 use crate::iterator::{Cursor, ScanRange};
-use crate::merge::{LevelCursor, Merge, Source};
+use crate::merge::{LevelCursor, Merge, Source, Tables};
 use crate::snapshot::Snapshot;
 use crate::state::{Engine, ReadState};
 use crate::table_set::levels::{LEVELS, may_overlap, settles};
@@ -105,13 +105,29 @@ impl Engine {
         let (from, to) = (bound(&range.from), bound(&range.to));
         let read_ahead = ReadAhead::Adaptive { first_bytes: expected_bytes };
         for level in 0..LEVELS {
+            // Without an end to stop at, and with nothing in it that must not be seen, the level
+            // serves as it is.
+            let whole = !may_overlap(level)
+                && to.is_none()
+                && state.levels.newest_ingest(level) <= snapshot.sequence();
+            if whole {
+                if !state.levels.level(level).is_empty() {
+                    let tables = Tables::Level(Arc::clone(&state.levels), level);
+                    sources.push(Source::Level(Box::new(LevelCursor::new(tables, read_ahead))));
+                }
+                continue;
+            }
             let mut tables = state.levels.overlapping(level, from.as_deref(), to.as_deref());
             tables.retain(|table| table.stored_snapshot(snapshot.sequence()).is_some());
             if may_overlap(level) {
                 sources.extend(tables.into_iter().map(|table| {
-                    Source::Level(Box::new(LevelCursor::new(vec![table], read_ahead)))
+                    Source::Level(Box::new(LevelCursor::new(
+                        Tables::Listed(vec![table]),
+                        read_ahead,
+                    )))
                 }));
             } else if !tables.is_empty() {
+                let tables = Tables::Listed(tables);
                 sources.push(Source::Level(Box::new(LevelCursor::new(tables, read_ahead))));
             }
         }

@@ -20,7 +20,6 @@ use crate::merge::{Merge, Source};
 use crate::stats::Totals;
 use crate::table_set::levels::Levels;
 use crate::table_set::table::{TableMeta, TableStore};
-use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_device::{
     Error as DeviceError, ErrorKind as DeviceErrorKind, FileContext, FileInfo, FileKind, Origin,
@@ -163,7 +162,7 @@ impl Replay<'_> {
                     let full = std::mem::replace(&mut memtable, Memtable::new());
                     written = self.write_out(full, &mut replayed.added);
                 }
-                let inserted = memtable.insert_batch(first, &Bytes::copy_from_slice(payload));
+                let inserted = memtable.insert_batch(first, payload);
                 inserted.map_err(|error| {
                     let what = file.describe();
                     let text =

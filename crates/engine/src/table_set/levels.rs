@@ -32,6 +32,8 @@ pub(crate) fn may_overlap(level: usize) -> bool {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Levels {
     levels: [Vec<Arc<Table>>; LEVELS],
+    /// The sequence of each level's newest ingested table; zero where there is none.
+    ingested: [Sequence; LEVELS],
 }
 
 impl Levels {
@@ -46,6 +48,12 @@ impl Levels {
             .iter()
             .enumerate()
             .flat_map(|(level, tables)| tables.iter().map(move |table| (level, table)))
+    }
+
+    /// A snapshot at or after this sequence may see all tables of `level`. (Other tables than
+    /// ingested ones hide what is too new by themselves.)
+    pub fn newest_ingest(&self, level: usize) -> Sequence {
+        self.ingested[level]
     }
 
     /// Bytes of `level`.
@@ -89,6 +97,10 @@ impl Levels {
                 tables.sort_by(|a, b| a.meta.smallest_key.cmp(&b.meta.smallest_key));
             }
             next.check_level(level)?;
+        }
+        for (newest, tables) in next.ingested.iter_mut().zip(&next.levels) {
+            let ingested = tables.iter().filter_map(|table| table.meta.ingested_at);
+            *newest = ingested.max().unwrap_or(Sequence::ZERO);
         }
         Ok(next)
     }
