@@ -8,7 +8,7 @@ use crate::jobs::{Job, Lane, Planner, Step};
 use crate::manifest::Edit;
 use crate::merge::{LevelCursor, Merge, Source};
 use crate::settings::{Compression, Settings};
-use crate::state::{Engine, Frozen};
+use crate::state::{Engine, Frozen, WantedSync};
 use crate::table_set::levels::{LEVELS, may_overlap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -54,8 +54,9 @@ fn plan_upkeep(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
     let upkeep = |task| -> Option<Box<dyn Job>> {
         Some(Box::new(Upkeep { engine: Arc::clone(engine), task }))
     };
-    if engine.sync_wanted.swap(false, Relaxed) {
-        return upkeep(Task::SyncLog);
+    let wanted = engine.sync_wanted.lock().take();
+    if let Some(wanted) = wanted {
+        return upkeep(Task::SyncLog(wanted));
     }
     let mut logs = engine.logs.lock();
     if logs.ready.is_none() && !logs.preparing {
@@ -180,9 +181,9 @@ struct Upkeep {
     task: Task,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Task {
-    SyncLog,
+    SyncLog(WantedSync),
     PrepareLog,
     DeleteTables,
 }
@@ -190,17 +191,20 @@ enum Task {
 impl Job for Upkeep {
     fn name(&self) -> &'static str {
         match self.task {
-            Task::SyncLog => "background sync of the log",
+            Task::SyncLog(_) => "background sync of the log",
             Task::PrepareLog => "preparation of a log",
             Task::DeleteTables => "deletion of tables",
         }
     }
 
     fn step(&mut self) -> Result<Step> {
-        match self.task {
-            Task::SyncLog => self.engine.sync_in_background()?,
+        match &self.task {
+            Task::SyncLog(WantedSync { older, log, position }) => {
+                older.iter().try_for_each(|log| log.seal())?;
+                log.writer.commit(*position, LogDurability::Sync)?;
+            }
             Task::PrepareLog => {
-                let made = self.engine.make_log(self.engine.visible(), Origin::Foreground);
+                let made = self.engine.make_log(Origin::Foreground);
                 let mut logs = self.engine.logs.lock();
                 logs.preparing = false;
                 logs.ready = Some(made?);
@@ -210,19 +214,6 @@ impl Job for Upkeep {
             }
         }
         Ok(Step::Done)
-    }
-}
-
-impl Engine {
-    fn sync_in_background(&self) -> Result<()> {
-        let (log, position) = {
-            let leader = self.leader.lock();
-            (Arc::clone(&leader.log), leader.position)
-        };
-        if let Some(position) = position {
-            log.writer.commit(position, LogDurability::Sync)?;
-        }
-        Ok(())
     }
 }
 

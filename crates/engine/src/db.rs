@@ -18,7 +18,7 @@ use crate::snapshot::{Snapshot as RegisteredSnapshot, Snapshots};
 use crate::state::{Engine, LogPool, ReadState, TableState, full_state};
 use crate::stats::{Metrics, Stats};
 use crate::table_set::levels::Levels;
-use crate::table_set::table::TableStore;
+use crate::table_set::table::{Graveyard, TableStore};
 use crate::verify::VerifyReport;
 use crate::write_path::{Leader, WriteQueue};
 use arc_swap::ArcSwap;
@@ -162,8 +162,8 @@ impl Environment {
         placement: Arc<dyn Placement>,
     ) -> Result<Db> {
         let cache = Arc::new(BlockCache::new(settings.division().cache_bytes));
-        let store =
-            Arc::new(TableStore { files: Arc::clone(files), cache, graveyard: Default::default() });
+        let graveyard = Graveyard::new(Arc::new(Jobs::default()));
+        let store = Arc::new(TableStore { files: Arc::clone(files), cache, graveyard });
         let restored = match restore(&store)? {
             Some(restored) => restored,
             None => {
@@ -221,8 +221,8 @@ impl Environment {
         let (slowdown, stop) = (settings.level0_slowdown, settings.level0_stop);
         let delay_max = settings.delay_max.0;
         let pacing = Pacing::new(Arc::clone(&self.clock), slowdown, stop, delay_max);
-        let files = Arc::clone(&store.files);
-        let log = crate::state::make_log(&files, &settings, None, last_sequence, Origin::Recovery)?;
+        let (files, jobs) = (Arc::clone(&store.files), Arc::clone(store.graveyard.jobs()));
+        let log = crate::state::make_log(&files, &settings, None, Origin::Recovery)?;
         let engine = Engine {
             settings,
             clock: Arc::clone(&self.clock),
@@ -234,7 +234,7 @@ impl Environment {
             visible: AtomicU64::new(last_sequence.0),
             snapshots: Arc::new(Snapshots::default()),
             latch: Latch::default(),
-            jobs: Arc::new(Jobs::default()),
+            jobs,
             pacing,
             metrics: Metrics::default(),
             queue: WriteQueue::default(),
@@ -254,7 +254,7 @@ impl Environment {
                 last_sequence,
             }),
             room: Condvar::new(),
-            sync_wanted: AtomicBool::new(false),
+            sync_wanted: Mutex::default(),
             migrating: AtomicBool::new(false),
         };
         engine.levels_changed(&levels);

@@ -11,7 +11,7 @@
 //! the same floor; the tables it had written are unknown to the manifest and deleted.
 
 use crate::compaction::rewrite::{Output, Retention, Rewrite};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::front::memtable::{ENTRY_OVERHEAD_BYTES, Memtable, MemtableCursor};
 use crate::jobs::Step;
 use crate::manifest::Manifest;
@@ -146,7 +146,11 @@ impl Replay<'_> {
                     let what = file.describe();
                     let text =
                         format!("{what}: the record of sequence {first} is no batch: {error}");
-                    DeviceError::new(DeviceErrorKind::Corrupt, text)
+                    let kind = match error.kind() {
+                        ErrorKind::NewerFormat => DeviceErrorKind::NewerFormat,
+                        _ => DeviceErrorKind::Corrupt,
+                    };
+                    DeviceError::new(kind, text)
                 })
             })?;
             written?;

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thermocline_device::{FileContext, FileKind, Origin, Placement, TieredFiles};
 use thermocline_foundation::{Clock, FileNumber, Sequence};
-use thermocline_log::{LogHeader, LogSettings, LogWriter};
+use thermocline_log::{LogHeader, LogPosition, LogSettings, LogWriter};
 
 /// What a reader needs, at one moment.
 #[derive(Debug)]
@@ -65,6 +65,15 @@ pub(crate) struct LogFile {
     sealed: Mutex<bool>,
 }
 
+/// What a background sync makes durable, oldest first: a record counts as durable only when all
+/// before it are.
+#[derive(Debug)]
+pub(crate) struct WantedSync {
+    pub older: Vec<Arc<LogFile>>,
+    pub log: Arc<LogFile>,
+    pub position: LogPosition,
+}
+
 impl LogFile {
     pub fn new(number: FileNumber, writer: LogWriter) -> Self {
         Self { number, writer, sealed: Mutex::new(false) }
@@ -78,6 +87,11 @@ impl LogFile {
             *sealed = true;
         }
         Ok(())
+    }
+
+    /// [`LogFile::seal`] was done.
+    pub fn is_sealed(&self) -> bool {
+        *self.sealed.lock()
     }
 }
 
@@ -125,7 +139,9 @@ pub(crate) struct Engine {
     pub tables: Mutex<TableState>,
     /// Signalled, with `switching`, when a frozen memtable is gone or the latch was set.
     pub room: Condvar,
-    pub sync_wanted: AtomicBool,
+    /// Left by a writer, taken by the urgent worker, which must not wait for a writer: one that
+    /// waits for room waits for that worker.
+    pub sync_wanted: Mutex<Option<WantedSync>>,
     /// A migration runs, or failed and is not tried again before the next open.
     pub migrating: AtomicBool,
 }
@@ -160,7 +176,10 @@ impl Engine {
         flushed: Option<&Arc<Frozen>>,
     ) -> Result<()> {
         self.latch.check()?;
-        tables.last_sequence = tables.last_sequence.max(self.visible());
+        // An ingest's sequence is not visible yet.
+        let added = edit.added.iter().map(|(_, meta)| meta.largest_sequence).max();
+        let newest = self.visible().max(added.unwrap_or_default());
+        tables.last_sequence = tables.last_sequence.max(newest);
         edit.last_sequence = Some(tables.last_sequence);
         if let Some(floor) = edit.log_floor {
             tables.log_floor = floor;
@@ -204,18 +223,23 @@ impl Engine {
         self.placement.set_level_targets(&targets);
     }
 
-    /// A log ready for records after `after`: a prepared one, or one made now.
-    pub fn next_log(&self, after: Sequence) -> Result<Arc<LogFile>> {
-        if let Some(ready) = self.logs.lock().ready.take() {
-            return Ok(ready);
+    /// The log to follow `current`: a prepared one, or one made now.
+    pub fn next_log(&self, current: FileNumber) -> Result<Arc<LogFile>> {
+        let ready = self.logs.lock().ready.take();
+        match ready {
+            // Recovery replays logs by number, and the floor is one, so numbers must grow in the
+            // order of use. A log whose preparation was overtaken by one made here does not fit.
+            Some(ready) if ready.number < current => self.retire_log(&ready)?,
+            Some(ready) => return Ok(ready),
+            None => {}
         }
-        self.make_log(after, Origin::Foreground)
+        self.make_log(Origin::Foreground)
     }
 
     /// Makes a log as [`make_log`] does, from a retired file where there is one.
-    pub fn make_log(&self, after: Sequence, origin: Origin) -> Result<Arc<LogFile>> {
+    pub fn make_log(&self, origin: Origin) -> Result<Arc<LogFile>> {
         let retired = self.logs.lock().retired.pop();
-        make_log(&self.files, &self.settings, retired, after, origin)
+        make_log(&self.files, &self.settings, retired, origin)
     }
 
     /// Puts away a log whose records are all in tables.
@@ -238,12 +262,11 @@ fn log_segment_bytes(settings: &Settings) -> u64 {
     settings.division().memtable_bytes.next_multiple_of(1 << 20)
 }
 
-/// Makes a log for records after `after`, whose header is durable and which the namespace knows.
+/// Makes a log whose header is durable and which the namespace knows.
 pub(crate) fn make_log(
     files: &Arc<TieredFiles>,
     settings: &Settings,
     retired: Option<FileNumber>,
-    after: Sequence,
     origin: Origin,
 ) -> Result<Arc<LogFile>> {
     let context = FileContext { kind: FileKind::Log, origin };
@@ -253,7 +276,10 @@ pub(crate) fn make_log(
         None => files.create_file(context, segment_bytes)?,
     };
     let number = file.number();
-    let header = LogHeader { stream: 0, previous: retired, first_sequence: after.next() };
+    // A log takes all before its first sequence for durable. The records of the log before may not
+    // be yet when this one is made, so it claims nothing.
+    let first_sequence = Sequence::ZERO.next();
+    let header = LogHeader { stream: 0, previous: retired, first_sequence };
     let writer =
         LogWriter::create(file, header, LogSettings { segment_bytes, ..Default::default() })?;
     files.publish(&[number])?;

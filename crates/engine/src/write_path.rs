@@ -15,7 +15,7 @@
 use crate::error::Result;
 use crate::front::memtable::Memtable;
 use crate::settings::{Durability, MEMTABLES};
-use crate::state::{Engine, Frozen, LogFile, ReadState};
+use crate::state::{Engine, Frozen, LogFile, ReadState, WantedSync};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -194,7 +194,8 @@ impl Engine {
         leader.log.writer.commit(position, durability)?;
         if leader.unsynced_bytes >= self.settings.background_sync_bytes.0 {
             leader.unsynced_bytes = 0;
-            self.sync_wanted.store(true, Ordering::Relaxed);
+            let (older, log) = (leader.unsealed.clone(), Arc::clone(&leader.log));
+            *self.sync_wanted.lock() = Some(WantedSync { older, log, position });
             self.jobs.wake();
         }
         Ok(())
@@ -235,7 +236,7 @@ impl Engine {
 
     /// Freezes the active memtable and goes on with an empty one and the next log.
     fn rotate(&self, leader: &mut Leader) -> Result<()> {
-        let log = self.next_log(leader.last_sequence).inspect_err(|error| self.fail(error))?;
+        let log = self.next_log(leader.log.number).inspect_err(|error| self.fail(error))?;
         let memtable = Arc::new(Memtable::new());
         let frozen = Arc::new(Frozen {
             memtable: std::mem::replace(&mut leader.memtable, Arc::clone(&memtable)),
@@ -243,7 +244,8 @@ impl Engine {
             next_log: leader.log.number,
             claimed: AtomicBool::new(false),
         });
-        leader.unsealed.retain(|log| log.number != frozen.log.number);
+        // Flushes seal their logs; without a sync write nobody else would let go of them.
+        leader.unsealed.retain(|log| !log.is_sealed());
         leader.unsealed.push(Arc::clone(&frozen.log));
         leader.unsynced_bytes = 0;
         leader.position = None;

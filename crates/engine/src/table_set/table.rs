@@ -6,6 +6,7 @@
 //! file under its feet.
 
 use crate::error::{Error, Result};
+use crate::jobs::Jobs;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -53,12 +54,23 @@ impl TableMeta {
 }
 
 /// Numbers of tables that nobody needs any more.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Graveyard {
     numbers: Mutex<Vec<FileNumber>>,
+    /// Told of each number: the last to hold a table may be a reader, after whom nothing else would
+    /// wake the worker that deletes.
+    jobs: Arc<Jobs>,
 }
 
 impl Graveyard {
+    pub fn new(jobs: Arc<Jobs>) -> Self {
+        Self { numbers: Mutex::default(), jobs }
+    }
+
+    pub fn jobs(&self) -> &Arc<Jobs> {
+        &self.jobs
+    }
+
     pub fn take(&self) -> Vec<FileNumber> {
         std::mem::take(&mut self.numbers.lock())
     }
@@ -69,6 +81,7 @@ impl Graveyard {
 
     pub fn add(&self, number: FileNumber) {
         self.numbers.lock().push(number);
+        self.jobs.wake();
     }
 }
 

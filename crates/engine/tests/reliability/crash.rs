@@ -28,12 +28,7 @@ fn live(seed: u64, fault: Fault) -> (SimulatedDevices, Known, bool) {
 
 /// Opens after a crash and holds the store against the oracle; returns the database and how many
 /// submissions it shows.
-fn recover(
-    devices: &SimulatedDevices,
-    known: &Known,
-    least: usize,
-    what: &str,
-) -> (Db, usize) {
+fn recover(devices: &SimulatedDevices, known: &Known, least: usize, what: &str) -> (Db, usize) {
     let db = environment(devices.clone())
         .open(&home())
         .unwrap_or_else(|error| panic!("{what}: it does not open: {error}"));

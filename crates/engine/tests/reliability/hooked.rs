@@ -60,7 +60,10 @@ impl HookedDevices {
     }
 
     fn wrap(&self, path: &Path, inner: Arc<dyn Driver>) -> Arc<dyn Driver> {
-        Arc::new(HookedDriver { inner, gate: Gate { hook: Arc::clone(&self.hook), path: path.into() } })
+        Arc::new(HookedDriver {
+            inner,
+            gate: Gate { hook: Arc::clone(&self.hook), path: path.into() },
+        })
     }
 }
 
