@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
 mod crash;
+mod faults;
 mod history;
 mod hooked;
 #[allow(dead_code, reason = "shared with the tests of the device crate")]
