@@ -273,8 +273,18 @@ impl TieredFiles {
                     entry.kind = kind;
                 }
             }
-            map.commit(&changes)?;
+            let committed = map.commit(&changes);
             let mut state = self.state.lock();
+            if committed.is_err() {
+                // The map's file may list them all the same. They count as published from here on,
+                // so that nobody removes them before the map does.
+                for number in numbers {
+                    if let Some(entry) = state.get_mut(number) {
+                        entry.published = true;
+                    }
+                }
+            }
+            committed?;
             for (number, len) in numbers.iter().zip(lens) {
                 if let Some(entry) = state.get_mut(number) {
                     entry.published = true;
