@@ -93,6 +93,19 @@ pub(crate) fn reconcile(store: &TableStore, levels: &Levels) -> Result<()> {
     Ok(store.files.delete_files(&leftovers)?)
 }
 
+/// Refuses logs without the one that the manifest says to begin with. A log goes only after the edit
+/// that raises the floor above it is durable, so this one is missing or the end of the manifest is.
+pub(crate) fn require_floor(logs: &[FileNumber], floor: FileNumber) -> Result<()> {
+    // A new database and a checkpoint begin without logs.
+    if floor == FileNumber(0) || logs.contains(&floor) {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!(
+        "log {floor}, with which recovery must begin, is in no tier, or the manifest has lost its \
+         end; restore the database from a checkpoint"
+    )))
+}
+
 /// What the logs held.
 #[derive(Debug)]
 pub(crate) struct Replayed {
@@ -120,9 +133,12 @@ impl Replay<'_> {
         // The sequence that the next record must have; unknown before the first.
         let mut expected: Option<Sequence> = None;
         let mut hole: Option<String> = None;
+        // The log before has the mark of its end: nothing of it was lost in a crash.
+        let mut sealed = false;
         for number in numbers {
             let file = self.files.open_file(*number)?;
             let mut written = Ok(());
+            let torn_before = hole.is_some();
             let summary = LogReader::replay(&file, &mut |first, count, payload| {
                 if hole.is_some() || written.is_err() {
                     return Ok(());
@@ -154,6 +170,14 @@ impl Replay<'_> {
                 })
             })?;
             written?;
+            if sealed && let Some(hole) = hole.as_ref().filter(|_| !torn_before) {
+                return Err(Error::corrupt(format!(
+                    "{hole}, yet the log before it is whole up to sequence {}: a log between them \
+                     is missing; restore the database from a checkpoint",
+                    replayed.last_sequence
+                )));
+            }
+            sealed = summary.end == ReplayEnd::Sealed;
             let reached = replayed.last_sequence;
             if summary.durable_sequence > reached {
                 let cause = hole.unwrap_or_else(|| file.describe());

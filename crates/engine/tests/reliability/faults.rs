@@ -43,7 +43,10 @@ impl Plan {
         if number < at || number - at >= self.length.load(SeqCst) {
             return Ok(());
         }
-        Err(DeviceError::new(self.kind, format!("simulated {:?} at {call:?} of '{name}'", self.kind)))
+        Err(DeviceError::new(
+            self.kind,
+            format!("simulated {:?} at {call:?} of '{name}'", self.kind),
+        ))
     }
 
     fn end(&self) {
@@ -131,7 +134,11 @@ fn a_full_device_is_reported_and_loses_nothing() {
 }
 
 /// Fails calls of `call` on files that end so, from now on.
-fn failing(memory: &MemoryDevices, call: Call, end: &'static str) -> (HookedDevices, Arc<AtomicU64>) {
+fn failing(
+    memory: &MemoryDevices,
+    call: Call,
+    end: &'static str,
+) -> (HookedDevices, Arc<AtomicU64>) {
     let on = Arc::new(AtomicU64::new(0));
     let switch = Arc::clone(&on);
     let hook: Hook = Arc::new(move |asked, _, name| {
