@@ -199,7 +199,7 @@ struct Upkeep {
     task: Task,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Task {
     SyncLog,
     PrepareLog,

@@ -12,7 +12,7 @@
 //! the same floor; the tables it had written are unknown to the manifest and deleted.
 
 use crate::compaction::rewrite::{Output, Retention, Rewrite};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::front::memtable::{ENTRY_OVERHEAD_BYTES, Memtable, MemtableCursor};
 use crate::jobs::Step;
 use crate::manifest::Manifest;
@@ -109,6 +109,19 @@ pub(crate) fn reconcile(store: &TableStore, levels: &Levels) -> Result<()> {
     Ok(store.files.delete_files(&leftovers)?)
 }
 
+/// Refuses logs without the one that the manifest says to begin with. A log goes only after the edit
+/// that raises the floor above it is durable, so this one is missing or the end of the manifest is.
+pub(crate) fn require_floor(logs: &[FileNumber], floor: FileNumber) -> Result<()> {
+    // A new database and a checkpoint begin without logs.
+    if floor == FileNumber(0) || logs.contains(&floor) {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!(
+        "log {floor}, with which recovery must begin, is in no tier, or the manifest has lost its \
+         end; restore the database from a checkpoint"
+    )))
+}
+
 /// What the logs held.
 #[derive(Debug)]
 pub(crate) struct Replayed {
@@ -137,9 +150,12 @@ impl Replay<'_> {
         // already: its log was at the floor.
         let mut expected: Option<Sequence> = None;
         let mut hole: Option<String> = None;
+        // The log before has the mark of its end: nothing of it was lost in a crash.
+        let mut sealed = false;
         for number in numbers {
             let file = self.files.open_file(*number)?;
             let mut written = Ok(());
+            let torn_before = hole.is_some();
             let summary = LogReader::replay(&file, &mut |first, count, payload| {
                 if hole.is_some() || written.is_err() {
                     return Ok(());
@@ -167,10 +183,22 @@ impl Replay<'_> {
                     let what = file.describe();
                     let text =
                         format!("{what}: the record of sequence {first} is no batch: {error}");
-                    DeviceError::new(DeviceErrorKind::Corrupt, text)
+                    let kind = match error.kind() {
+                        ErrorKind::NewerFormat => DeviceErrorKind::NewerFormat,
+                        _ => DeviceErrorKind::Corrupt,
+                    };
+                    DeviceError::new(kind, text)
                 })
             })?;
             written?;
+            if sealed && let Some(hole) = hole.as_ref().filter(|_| !torn_before) {
+                return Err(Error::corrupt(format!(
+                    "{hole}, yet the log before it is whole up to sequence {}: a log between them \
+                     is missing; restore the database from a checkpoint",
+                    replayed.last_sequence
+                )));
+            }
+            sealed = summary.end == ReplayEnd::Sealed;
             let reached = replayed.last_sequence;
             if summary.durable_sequence > reached {
                 let cause = hole.unwrap_or_else(|| file.describe());

@@ -184,6 +184,11 @@ impl Settings {
         toml::to_string(self).map_err(|error| Error::invalid(format!("settings: {error}")))
     }
 
+    /// The settings as a database keeps them: without the tiers, which `DATABASE` has.
+    pub(crate) fn to_kept_toml(&self) -> Result<String> {
+        Self { tiers: Vec::new(), ..self.clone() }.to_toml()
+    }
+
     /// Refuses values outside their ranges, naming the setting, the value and the range.
     pub fn check(&self) -> Result<()> {
         let range = |name: &str, value: u64, low: u64, high: u64, unit: &str| {

@@ -136,6 +136,8 @@ pub(crate) struct Engine {
     pub tables: Mutex<TableState>,
     /// Signalled, with `switching`, when a frozen memtable is gone or the latch was set.
     pub room: Condvar,
+    /// Log bytes that no sync covers yet.
+    pub unsynced_bytes: AtomicU64,
     pub sync_wanted: AtomicBool,
     /// Levels or their targets changed since somebody looked for tables on the wrong tier.
     pub placement_changed: AtomicBool,
