@@ -70,6 +70,11 @@ impl LogFile {
         Self { number, writer, sealed: Mutex::new(false) }
     }
 
+    /// The log has been ended durably. Does not wait for a thread that is ending it.
+    pub fn is_sealed(&self) -> bool {
+        self.sealed.try_lock().is_some_and(|sealed| *sealed)
+    }
+
     /// Ends the log durably, once. No append may follow.
     pub fn seal(&self) -> Result<()> {
         let mut sealed = self.sealed.lock();

@@ -244,7 +244,8 @@ impl Engine {
             next_log: leader.log.number,
             claimed: AtomicBool::new(false),
         });
-        leader.unsealed.retain(|log| log.number != frozen.log.number);
+        // Flushes seal logs too. Without sync writes nothing else would ever let go of them.
+        leader.unsealed.retain(|log| !log.is_sealed());
         leader.unsealed.push(Arc::clone(&frozen.log));
         leader.unsynced_bytes = 0;
         leader.position = None;
