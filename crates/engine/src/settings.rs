@@ -111,8 +111,8 @@ pub struct Settings {
     pub tiers: Vec<Tier>,
     /// The set of choices; default `leveled`.
     pub preset: Preset,
-    /// Memory for everything: memtables, block cache, indexes, buffers. 8 MiB and up; default 256
-    /// MiB.
+    /// Memory for everything: memtables, block cache, indexes, buffers. 8 MiB and up; default
+    /// 256 MiB. Below 64 MiB the buffers of background work, about 16 MiB, do not fit into it.
     pub memory: ByteSize,
     /// What a write without a durability of its own gets; default `sync`.
     pub durability: Durability,
@@ -228,7 +228,13 @@ impl Settings {
     /// How the memory budget is divided.
     pub(crate) fn division(&self) -> MemoryDivision {
         let memory = self.memory.0;
-        MemoryDivision { memtable_bytes: memory / 4 / MEMTABLES, cache_bytes: memory / 2 }
+        // Each worker that writes a table holds the table's write buffer, the partitions of its
+        // index and filter, and a block being compressed.
+        let writers_bytes = (u64::from(self.background_threads) + 1) * (2 << 20);
+        MemoryDivision {
+            memtable_bytes: memory / 4 / MEMTABLES,
+            cache_bytes: (memory / 2).saturating_sub(writers_bytes).max(memory / 8),
+        }
     }
 }
 

@@ -192,7 +192,7 @@ fn peak_bytes() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-const BUDGET_MIB: u64 = 32;
+const BUDGET_MIB: u64 = 64;
 
 fn load(home: &Path) {
     let before = peak_bytes();
