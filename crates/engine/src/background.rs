@@ -17,8 +17,11 @@ use thermocline_foundation::FileNumber;
 use thermocline_log::Durability as LogDurability;
 use thermocline_table::{Compression as TableCompression, ReadAhead, TableOptions};
 
-/// Bytes a compaction reads at a time from each input.
-const STREAM_BYTES: u32 = 512 << 10;
+/// Bytes a compaction reads at a time from each input, at most and at least.
+const STREAM_BYTES_MAX: u64 = 512 << 10;
+const STREAM_BYTES_MIN: u64 = 32 << 10;
+/// Share of the memory budget that the windows of a compaction's inputs take.
+const STREAM_SHARE: u64 = 16;
 
 /// A shared engine that plans its own background work.
 #[derive(Debug)]
@@ -286,7 +289,11 @@ impl Compaction {
 }
 
 fn rewrite_of(engine: &Arc<Engine>, pick: &Pick) -> Rewrite {
-    let read_ahead = ReadAhead::Stream { window_bytes: STREAM_BYTES };
+    let inputs = if may_overlap(pick.level) { pick.upper.len() as u64 + 1 } else { 2 };
+    // Each input has a window in use and one being read.
+    let window_bytes = engine.settings.memory.0 / STREAM_SHARE / (2 * inputs);
+    let window_bytes = window_bytes.clamp(STREAM_BYTES_MIN, STREAM_BYTES_MAX) as u32;
+    let read_ahead = ReadAhead::Stream { window_bytes };
     let mut sources = Vec::new();
     for (level, tables) in [(pick.level, &pick.upper), (pick.output_level, &pick.lower)] {
         if may_overlap(level) {

@@ -263,6 +263,25 @@ mod tests {
         assert!(error.to_string().contains("level_ratio = 1 is out of range"), "{error}");
     }
 
+    #[allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
+    #[test]
+    fn settings_are_as_documented() {
+        let settings = Settings { background_threads: 2, ..Settings::default() };
+        let written = settings.to_kept_toml().unwrap();
+        let path: PathBuf =
+            [env!("CARGO_MANIFEST_DIR"), "tests", "golden", "settings-v1.toml"].iter().collect();
+        if std::env::var_os("THERMOCLINE_BLESS").is_some() {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, &written).unwrap();
+        }
+        let golden = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(golden, written);
+        assert_eq!(Settings::from_toml(&golden, &path).unwrap(), settings);
+        // What a release wrote that had fewer settings.
+        let few = Settings::from_toml("memory = '64 MiB'", &path).unwrap();
+        assert_eq!(few, Settings { memory: ByteSize::mib(64), ..Settings::default() });
+    }
+
     #[test]
     fn tiers_are_parsed_from_their_end() {
         let tier = Tier::parse("/mnt/a:b:10GiB:direct").unwrap();

@@ -280,8 +280,10 @@ pub(crate) fn make_log(
     // be yet when this one is made, so it claims nothing.
     let first_sequence = Sequence::ZERO.next();
     let header = LogHeader { stream: 0, previous: retired, first_sequence };
-    let writer =
-        LogWriter::create(file, header, LogSettings { segment_bytes, ..Default::default() })?;
+    // Each log has two buffers, and there are several logs.
+    let buffer_bytes = (settings.division().memtable_bytes / 8).clamp(64 << 10, 512 << 10) as usize;
+    let log_settings = LogSettings { segment_bytes, buffer_bytes, ..Default::default() };
+    let writer = LogWriter::create(file, header, log_settings)?;
     files.publish(&[number])?;
     Ok(Arc::new(LogFile::new(number, writer)))
 }

@@ -16,11 +16,6 @@ use thermocline::{ByteSize, Db, Durability, Settings, Tier, WriteBatch};
 use thermocline_foundation::random::Random;
 use thermocline_foundation::{Clock, SystemClock};
 
-/// As in the command line. The C library's allocator keeps an arena for each thread and what
-/// threads free of each other's stays there: it peaks at twice as much.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const KEYS: u64 = 300;
 
 fn settings(home: &Path, memory_mib: u64) -> Settings {
@@ -44,6 +39,10 @@ fn start_child(test: &str, role: &str, home: &Path, seed: u64) -> Child {
         .env("THERMOCLINE_CHILD", role)
         .env("THERMOCLINE_CHILD_HOME", home)
         .env("THERMOCLINE_CHILD_SEED", seed.to_string())
+        // What the store holds is measured, not what the allocator keeps: an arena for each thread,
+        // and freed buffers on the heap.
+        .env("MALLOC_ARENA_MAX", "1")
+        .env("MALLOC_MMAP_THRESHOLD_", "131072")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap()
