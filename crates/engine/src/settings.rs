@@ -227,15 +227,15 @@ impl Settings {
     /// How the memory budget is divided.
     pub(crate) fn division(&self) -> MemoryDivision {
         let memory = self.memory.0;
-        MemoryDivision { memtable_bytes: memory / 4 / MEMTABLES, cache_bytes: memory / 2 }
+        MemoryDivision { memtable_bytes: memory / 4 / MEMTABLES, cache_bytes: memory / 16 * 7 }
     }
 }
 
 /// Memtables the budget has room for: the active one and those being flushed.
 pub(crate) const MEMTABLES: u64 = 3;
 
-/// Shares of the memory budget, in bytes. A quarter of it stays for tables' pinned indexes and for
-/// the buffers of background work; pinned indexes beyond that shrink the cache.
+/// Shares of the memory budget, in bytes. Five sixteenths of it stay for tables' pinned indexes and
+/// for the buffers of background work; pinned indexes beyond that shrink the cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryDivision {
     /// One memtable, its overhead included.

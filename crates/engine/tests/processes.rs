@@ -201,7 +201,7 @@ fn load(home: &Path) {
     let db = Db::create(home, &settings).unwrap();
     let mut random = Random::new(5);
     let mut value = vec![0; 1000];
-    for _ in 0..BUDGET_MIB * 10 << 10 {
+    for _ in 0..(BUDGET_MIB * 10) << 10 {
         random.fill(&mut value);
         let mut batch = WriteBatch::new();
         batch.put(format!("key{:012}", random.below(1 << 40)), &value);
