@@ -93,8 +93,9 @@ pub(crate) fn reconcile(store: &TableStore, levels: &Levels) -> Result<()> {
     Ok(store.files.delete_files(&leftovers)?)
 }
 
-/// Refuses logs without the one that the manifest says to begin with. A log goes only after the edit
-/// that raises the floor above it is durable, so this one is missing or the end of the manifest is.
+/// Refuses logs without the one that the manifest says to begin with. A log goes only after the
+/// edit that raises the floor above it is durable, so this one is missing or the end of the
+/// manifest is.
 pub(crate) fn require_floor(logs: &[FileNumber], floor: FileNumber) -> Result<()> {
     // A new database and a checkpoint begin without logs.
     if floor == FileNumber(0) || logs.contains(&floor) {
