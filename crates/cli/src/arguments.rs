@@ -120,6 +120,8 @@ Formats:
   --jsonl   {\"key\": \"K\", \"value\": \"V\"}, one a line; key_base64, value_base64: any bytes
   --deb822  stanzas with Package and Version; key: Package=Version:Architecture; value: all of it
 
+A load that is interrupted or killed keeps what it has written: the first records, no holes.
+
 Examples:
   thermocline load --files /usr/share
   thermocline load --tsv one.tsv two.tsv

@@ -176,6 +176,40 @@ fn a_directory_in_use_is_refused_and_kept() {
 }
 
 #[test]
+fn a_full_tier_ends_a_load_and_a_larger_one_brings_everything_back() {
+    let scratch = Scratch::new();
+    let mut random = 1u64;
+    let mut lines = String::new();
+    for number in 0..60_000u32 {
+        lines.push_str(&format!("{number:08}\t"));
+        for _ in 0..100 {
+            // Digits that do not compress away.
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            lines.push_str(&format!("{:010x}", random >> 24));
+        }
+        lines.push('\n');
+    }
+    scratch.file("store.toml", b"memory = '16 MiB'\n");
+    let full = ["--config", "store.toml", "--tier", "tier:32MiB", "load", "--tsv"];
+    let error = scratch.fails_with(&full, lines.as_bytes(), 1);
+    assert!(error.contains("tier 0") && error.contains("32 MiB"), "{error}");
+    assert!(error.ends_with("before it are loaded"), "{error}");
+    let loaded: usize = error
+        .rsplit_once("; ")
+        .and_then(|(_, tail)| tail.split(' ').next()?.replace(',', "").parse().ok())
+        .expect("the message counts records");
+    assert!(loaded > 1000, "{error}");
+    // The way out that the message names.
+    let wider = ["--config", "store.toml", "--tier", "tier:1GiB", "scan"];
+    let scan = text(&scratch.ok(&wider));
+    let found = scan.lines().count();
+    assert!(found >= loaded, "{loaded} were acknowledged, {found} are there");
+    assert!(lines.starts_with(&scan), "what is there is a prefix of what was loaded");
+    scratch.ok(&["verify"]);
+    scratch.ok(&["put", "after", "wards"]);
+}
+
+#[test]
 fn a_flipped_byte_is_reported_and_not_served() {
     let scratch = Scratch::new();
     let line: String = (0..400u32).map(|n| (n * n * 7919).to_string()).collect();
@@ -195,6 +229,31 @@ fn a_flipped_byte_is_reported_and_not_served() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text(&output.stdout).contains(".table"), "{output:?}");
     assert!(text(&output.stderr).contains("restore"), "{output:?}");
+}
+
+#[test]
+fn a_table_that_is_cut_or_gone_is_named_with_its_tier() {
+    let scratch = Scratch::new();
+    let line: String = (0..4000u32).map(|n| (n * n % 99_991).to_string()).collect();
+    let lines = format!("key\t{line}\n");
+    scratch.ok_with(&["--tier", "tier:1GiB", "load", "--tsv"], lines.as_bytes());
+    scratch.ok(&["compact"]);
+    let tables = scratch.names("tier", ".table");
+    let whole: Vec<Vec<u8>> = tables.iter().map(|name| scratch.read(name)).collect();
+    for (name, bytes) in tables.iter().zip(&whole) {
+        scratch.file(name, &bytes[..4096]);
+    }
+    let cut = scratch.fails(&["get", "key"], 1);
+    assert!(cut.contains("tier") && cut.contains(".table"), "{cut}");
+    tables.iter().for_each(|name| scratch.remove(name));
+    let gone = scratch.fails(&["get", "key"], 1);
+    assert!(gone.contains("tier") && gone.contains(".table"), "{gone}");
+    // The way out: the files come back, and nothing else was touched meanwhile.
+    for (name, bytes) in tables.iter().zip(&whole) {
+        scratch.file(name, bytes);
+    }
+    assert_eq!(text(&scratch.ok(&["get", "key"])), line);
+    scratch.ok(&["verify"]);
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn tables_for_people_show_tiers_levels_and_ratios() {
         assert!(stats.contains(part), "{part} is not in {stats}");
     }
     let tiers = text(&scratch.ok(&["tiers"]));
-    for part in ["64 MiB", "1 GiB", "/fast", "/slow", "manifest", "Served since opening"] {
+    for part in ["64 MiB", "1 GiB", "/fast", "/slow", "manifest", "Served, since"] {
         assert!(tiers.contains(part), "{part} is not in {tiers}");
     }
 }

@@ -69,9 +69,12 @@ impl Journal {
     /// process had written and not synced must not be acted upon (files deleted) and lost later.
     pub fn open(file: Arc<File>, visit: impl FnMut(&[u8]) -> Result<()>) -> Result<Self> {
         let end = Self::read(&file, visit)?;
-        match end.torn {
-            true => erase(&file, end.len_bytes)?,
-            false => file.sync()?,
+        if end.torn {
+            erase(&file, end.len_bytes)?;
+        } else {
+            // After the process was killed the last frame may be in the page cache alone. A frame
+            // appended behind it could then reach the device first, and a power cut leave a gap.
+            file.sync()?;
         }
         Ok(Self { file, len_bytes: end.len_bytes, frames: end.frames, failed: None })
     }

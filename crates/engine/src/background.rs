@@ -6,22 +6,30 @@ use crate::error::{Error, Result};
 use crate::front::memtable::MemtableCursor;
 use crate::jobs::{Job, Lane, Planner, Step};
 use crate::manifest::Edit;
-use crate::merge::{LevelCursor, Merge, Source};
+use crate::merge::{LevelCursor, Merge, Source, Tables};
 use crate::settings::{Compression, Settings};
-use crate::state::{Engine, Frozen, WantedSync};
+use crate::state::{Engine, Frozen};
 use crate::table_set::levels::{LEVELS, may_overlap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use thermocline_device::{ErrorKind, FileContext, FileKind, Origin, TierIndex};
 use thermocline_foundation::FileNumber;
-use thermocline_log::Durability as LogDurability;
 use thermocline_table::{Compression as TableCompression, ReadAhead, TableOptions};
 
 /// Bytes a compaction reads at a time from each input, at most and at least.
-const STREAM_BYTES_MAX: u64 = 512 << 10;
-const STREAM_BYTES_MIN: u64 = 32 << 10;
-/// Share of the memory budget that the windows of a compaction's inputs take.
-const STREAM_SHARE: u64 = 16;
+const WINDOW_BYTES_MAX: u64 = 512 << 10;
+const WINDOW_BYTES_MIN: u64 = 32 << 10;
+/// Share of the memory budget that the inputs of all running compactions may take together.
+const WINDOWS_SHARE: u64 = 8;
+
+/// Bytes to read at a time from each of `inputs`. An input holds up to three windows: the one in
+/// use, the one before it while a block reaches across, and the one being read.
+fn window_bytes(settings: &Settings, inputs: usize) -> u32 {
+    let windows = 3 * inputs.max(1) as u64 * u64::from(settings.background_threads);
+    let share = settings.memory.0 / WINDOWS_SHARE / windows;
+    let bytes = share.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
+    (bytes - bytes % 4096) as u32
+}
 
 /// A shared engine that plans its own background work.
 #[derive(Debug)]
@@ -32,8 +40,12 @@ impl Planner for Background {
         let engine = &self.0;
         engine.latch.check().ok()?;
         match lane {
-            Lane::Urgent => plan_flush(engine).or_else(|| plan_upkeep(engine)),
-            Lane::Bulk => plan_compaction(engine).or_else(|| plan_migration(engine)),
+            Lane::Flush => plan_flush(engine),
+            // A log is made in a moment, and writers wait for it when it is missing.
+            Lane::Upkeep => plan_upkeep(engine),
+            Lane::Bulk => plan_deletion(engine)
+                .or_else(|| plan_compaction(engine))
+                .or_else(|| plan_migration(engine)),
         }
     }
 
@@ -53,24 +65,26 @@ fn plan_flush(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
     Some(Box::new(Flush::new(engine, Arc::clone(frozen))))
 }
 
+fn upkeep(engine: &Arc<Engine>, task: Task) -> Option<Box<dyn Job>> {
+    Some(Box::new(Upkeep { engine: Arc::clone(engine), task }))
+}
+
 fn plan_upkeep(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
-    let upkeep = |task| -> Option<Box<dyn Job>> {
-        Some(Box::new(Upkeep { engine: Arc::clone(engine), task }))
-    };
-    let wanted = engine.sync_wanted.lock().take();
-    if let Some(wanted) = wanted {
-        return upkeep(Task::SyncLog(wanted));
+    if engine.sync_wanted.swap(false, Relaxed) {
+        return upkeep(engine, Task::SyncLog);
     }
     let mut logs = engine.logs.lock();
     if logs.ready.is_none() && !logs.preparing {
         logs.preparing = true;
-        return upkeep(Task::PrepareLog);
-    }
-    drop(logs);
-    if !engine.store.graveyard.is_empty() {
-        return upkeep(Task::DeleteTables);
+        return upkeep(engine, Task::PrepareLog);
     }
     None
+}
+
+/// Deleting a table waits for the device, for long where the file system tells it at once what is
+/// free, so it is not among the things that writers wait for.
+fn plan_deletion(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
+    if engine.store.graveyard.is_empty() { None } else { upkeep(engine, Task::DeleteTables) }
 }
 
 fn plan_compaction(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
@@ -83,9 +97,10 @@ fn plan_compaction(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
 }
 
 fn plan_migration(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
-    if engine.migrating.swap(true, Relaxed) {
+    if !engine.placement_changed.load(Relaxed) || engine.migrating.swap(true, Relaxed) {
         return None;
     }
+    engine.placement_changed.store(false, Relaxed);
     match engine.files.misplaced().into_iter().next() {
         Some((number, tier)) => {
             Some(Box::new(Migration { engine: Arc::clone(engine), number, tier }))
@@ -177,7 +192,7 @@ impl Drop for Flush {
     }
 }
 
-/// Small things that writers wait for.
+/// Small things, most of which writers wait for.
 #[derive(Debug)]
 struct Upkeep {
     engine: Arc<Engine>,
@@ -186,7 +201,7 @@ struct Upkeep {
 
 #[derive(Debug)]
 enum Task {
-    SyncLog(WantedSync),
+    SyncLog,
     PrepareLog,
     DeleteTables,
 }
@@ -194,18 +209,15 @@ enum Task {
 impl Job for Upkeep {
     fn name(&self) -> &'static str {
         match self.task {
-            Task::SyncLog(_) => "background sync of the log",
+            Task::SyncLog => "background sync of the log",
             Task::PrepareLog => "preparation of a log",
             Task::DeleteTables => "deletion of tables",
         }
     }
 
     fn step(&mut self) -> Result<Step> {
-        match &self.task {
-            Task::SyncLog(WantedSync { older, log, position }) => {
-                older.iter().try_for_each(|log| log.seal())?;
-                log.writer.commit(*position, LogDurability::Sync)?;
-            }
+        match self.task {
+            Task::SyncLog => self.engine.sync_tail()?,
             Task::PrepareLog => {
                 let made = self.engine.make_log(Origin::Foreground);
                 let mut logs = self.engine.logs.lock();
@@ -289,19 +301,19 @@ impl Compaction {
 }
 
 fn rewrite_of(engine: &Arc<Engine>, pick: &Pick) -> Rewrite {
-    let inputs = if may_overlap(pick.level) { pick.upper.len() as u64 + 1 } else { 2 };
-    // Each input has a window in use and one being read.
-    let window_bytes = engine.settings.memory.0 / STREAM_SHARE / (2 * inputs);
-    let window_bytes = window_bytes.clamp(STREAM_BYTES_MIN, STREAM_BYTES_MAX) as u32;
+    let upper = if may_overlap(pick.level) { pick.upper.len() } else { 1 };
+    let window_bytes = window_bytes(&engine.settings, upper + 1);
     let read_ahead = ReadAhead::Stream { window_bytes };
     let mut sources = Vec::new();
     for (level, tables) in [(pick.level, &pick.upper), (pick.output_level, &pick.lower)] {
         if may_overlap(level) {
-            let cursors =
-                tables.iter().map(|table| LevelCursor::new(vec![Arc::clone(table)], read_ahead));
+            let cursors = tables
+                .iter()
+                .map(|table| LevelCursor::new(Tables::Listed(vec![Arc::clone(table)]), read_ahead));
             sources.extend(cursors.map(|cursor| Source::Level(Box::new(cursor))));
         } else if !tables.is_empty() {
-            sources.push(Source::Level(Box::new(LevelCursor::new(tables.clone(), read_ahead))));
+            let tables = Tables::Listed(tables.clone());
+            sources.push(Source::Level(Box::new(LevelCursor::new(tables, read_ahead))));
         }
     }
     let levels = Arc::clone(&engine.read_state.load().levels);
@@ -372,6 +384,8 @@ impl Job for Migration {
                 return Ok(Step::Done);
             }
         }
+        // There may be more to move.
+        self.engine.placement_changed.store(true, Relaxed);
         self.engine.migrating.store(false, Relaxed);
         Ok(Step::Done)
     }
@@ -398,14 +412,16 @@ impl Engine {
         self.flush()?;
         let mut done_bytes = 0;
         for level in 0..LEVELS - 1 {
-            let deepest = self.read_state.load().levels.deepest();
-            if level >= deepest && level > 0 {
-                break;
-            }
-            let pick =
-                self.claim(|levels, claims| leveled::pick_range(levels, claims, level, from, to))?;
-            if let Some(pick) = pick {
+            let mut after: Option<Vec<u8>> = None;
+            while let Some(pick) = self.claim(|levels, claims| {
+                let after = after.as_deref();
+                leveled::pick_range(levels, claims, &self.settings, level, (from, to), after)
+            })? {
+                after = pick.upper.last().map(|table| table.meta.largest_key.clone());
                 self.run_compaction(pick, &mut done_bytes, (from, to), progress)?;
+                if may_overlap(level) {
+                    break;
+                }
             }
         }
         let mut after: Option<Vec<u8>> = None;
@@ -458,7 +474,12 @@ impl Engine {
             }
             Ok(())
         })();
-        run.inspect_err(|error| self.fail(error))?;
+        run.inspect_err(|error: &Error| {
+            // No room for the output, or an input that cannot be read: nothing was changed.
+            if !matches!(error.kind(), crate::ErrorKind::OutOfSpace | crate::ErrorKind::Corrupt) {
+                self.fail(error);
+            }
+        })?;
         *done_bytes += bytes;
         let levels = Arc::clone(&self.read_state.load().levels);
         let deepest = levels.deepest();

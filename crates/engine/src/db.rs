@@ -5,6 +5,7 @@
 
 use crate::background::{Background, Progress, table_options_of};
 use crate::batch::{WriteBatch, check_sizes};
+use crate::builder::Builder;
 use crate::compaction::pacing::Pacing;
 use crate::error::{Error, ErrorKind, Latch, Result};
 use crate::front::memtable::Memtable;
@@ -16,11 +17,11 @@ use crate::recovery::{Replay, Replayed, Restored, numbers_of, reconcile, require
 use crate::settings::{Durability, Settings};
 use crate::snapshot::{Snapshot as RegisteredSnapshot, Snapshots};
 use crate::state::{Engine, LogPool, ReadState, TableState, full_state};
-use crate::stats::{Metrics, Stats};
+use crate::stats::{Metrics, Stats, Totals};
 use crate::table_set::levels::Levels;
 use crate::table_set::table::{Graveyard, TableStore};
 use crate::verify::VerifyReport;
-use crate::write_path::{Leader, WriteQueue};
+use crate::write_path::{Leader, LogTail, WriteQueue};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
@@ -168,8 +169,12 @@ impl Environment {
         placement: Arc<dyn Placement>,
     ) -> Result<Db> {
         let cache = Arc::new(BlockCache::new(settings.division().cache_bytes));
-        let graveyard = Graveyard::new(Arc::new(Jobs::default()));
-        let store = Arc::new(TableStore { files: Arc::clone(files), cache, graveyard });
+        let store = Arc::new(TableStore {
+            files: Arc::clone(files),
+            cache,
+            graveyard: Graveyard::default(),
+            jobs: Arc::new(Jobs::default()),
+        });
         let restored = match restore(&store)? {
             Some(restored) => restored,
             None => {
@@ -179,6 +184,7 @@ impl Environment {
                     levels: Levels::default(),
                     log_floor: FileNumber(0),
                     last_sequence: Sequence::ZERO,
+                    totals: Totals::default(),
                 }
             }
         };
@@ -228,8 +234,10 @@ impl Environment {
         let (slowdown, stop) = (settings.level0_slowdown, settings.level0_stop);
         let delay_max = settings.delay_max.0;
         let pacing = Pacing::new(Arc::clone(&self.clock), slowdown, stop, delay_max);
-        let (files, jobs) = (Arc::clone(&store.files), Arc::clone(store.graveyard.jobs()));
+        let files = Arc::clone(&store.files);
         let log = crate::state::make_log(&files, &settings, None, Origin::Recovery)?;
+        let jobs = Arc::clone(&store.jobs);
+        let tail = LogTail::new(Arc::clone(&log));
         let engine = Engine {
             settings,
             clock: Arc::clone(&self.clock),
@@ -244,15 +252,10 @@ impl Environment {
             jobs,
             pacing,
             metrics: Metrics::default(),
+            totals_before: restored.totals,
             queue: WriteQueue::default(),
-            leader: Mutex::new(Leader {
-                last_sequence,
-                memtable,
-                log,
-                unsealed: Vec::new(),
-                unsynced_bytes: 0,
-                position: None,
-            }),
+            leader: Mutex::new(Leader { last_sequence, memtable, log }),
+            tail: Mutex::new(tail),
             logs: Mutex::new(LogPool::default()),
             tables: Mutex::new(TableState {
                 manifest: restored.manifest,
@@ -261,7 +264,9 @@ impl Environment {
                 last_sequence,
             }),
             room: Condvar::new(),
-            sync_wanted: Mutex::default(),
+            unsynced_bytes: AtomicU64::new(0),
+            sync_wanted: AtomicBool::new(false),
+            placement_changed: AtomicBool::new(true),
             migrating: AtomicBool::new(false),
         };
         engine.levels_changed(&levels);
@@ -285,6 +290,11 @@ fn placement(settings: &Settings) -> Arc<dyn Placement> {
 }
 
 impl Db {
+    /// Settings put together call by call, then a database.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
     /// There is a database at `home`.
     pub fn exists(home: impl AsRef<Path>) -> Result<bool> {
         Environment::default().exists(home.as_ref())
@@ -442,10 +452,14 @@ impl Open {
         if self.closed.swap(true, std::sync::atomic::Ordering::AcqRel) {
             return Ok(());
         }
-        self.engine.jobs.stop();
-        let sealed = self.engine.seal_logs();
-        self.engine.fail(&Error::new(ErrorKind::ReadOnly, "the database is closed"));
-        self.engine.files.close()?;
+        let engine = &self.engine;
+        let healthy = engine.latch.check();
+        let kept = healthy.and_then(|()| engine.keep_totals());
+        // Sends away whoever waits for background work, which is about to end.
+        engine.fail(&Error::new(ErrorKind::ReadOnly, "the database is closed"));
+        engine.jobs.stop();
+        let sealed = kept.and_then(|()| engine.seal_logs());
+        engine.files.close()?;
         sealed
     }
 }
@@ -563,5 +577,42 @@ impl IntoIterator for Scan {
         };
         let cursor = self.engine.cursor(&self.range, snapshot, expected as u32);
         Records::new(cursor, self.range, self.reverse, self.limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thermocline_device::MemoryDevices;
+
+    /// A background job prepares the next log. When writers need one before it is ready they make
+    /// their own, with a higher number; the prepared one then comes late.
+    #[test]
+    fn a_log_that_was_prepared_too_late_is_not_written_after_a_newer_one() {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let environment = Environment { devices: Arc::new(MemoryDevices::new()), clock };
+        let tier = crate::Tier::new("/tier", ByteSize::mib(256)).driver("memory");
+        let settings =
+            Settings { tiers: vec![tier], memory: ByteSize::mib(8), ..Default::default() };
+        let db = environment.create(Path::new("/home"), &settings).unwrap();
+        let engine = db.engine();
+        // The background is kept from preparing logs; this thread does that instead.
+        loop {
+            let mut logs = engine.logs.lock();
+            if !logs.preparing {
+                logs.preparing = true;
+                logs.ready = None;
+                break;
+            }
+        }
+        let late = engine.make_log(Origin::Foreground).unwrap();
+        db.put("first", "in the log made at the start").unwrap();
+        let mut leader = engine.leader.lock();
+        engine.rotate(&mut leader).unwrap();
+        let overtaking = leader.log.number;
+        assert!(overtaking > late.number, "the prepared log is not late");
+        engine.logs.lock().ready = Some(Arc::clone(&late));
+        engine.rotate(&mut leader).unwrap();
+        assert!(leader.log.number > overtaking, "the late log is written after a newer one");
     }
 }

@@ -14,6 +14,7 @@
 //! a newer version.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::stats::Totals;
 use crate::table_set::table::TableMeta;
 use std::sync::Arc;
 use thermocline_device::{
@@ -28,6 +29,7 @@ const TAG_ADD: u8 = 1;
 const TAG_REMOVE: u8 = 2;
 const TAG_LOG_FLOOR: u8 = 3;
 const TAG_LAST_SEQUENCE: u8 = 4;
+const TAG_TOTALS: u8 = 128;
 
 /// Journal bytes below which no fresh manifest is worth writing.
 const REWRITE_BYTES_MIN: u64 = 4 << 20;
@@ -41,6 +43,8 @@ pub(crate) struct Edit {
     pub log_floor: Option<FileNumber>,
     /// No record in tables has a larger sequence.
     pub last_sequence: Option<Sequence>,
+    /// What was counted so far.
+    pub totals: Option<Totals>,
 }
 
 impl Edit {
@@ -71,6 +75,9 @@ impl Edit {
         }
         if let Some(sequence) = self.last_sequence {
             item(TAG_LAST_SEQUENCE, &mut |body| put_varint(body, sequence.0));
+        }
+        if let Some(totals) = &self.totals {
+            item(TAG_TOTALS, &mut |body| totals.encode(body));
         }
         out
     }
@@ -107,7 +114,8 @@ impl Edit {
             TAG_LAST_SEQUENCE => {
                 self.last_sequence = Some(Sequence(body.varint().map_err(damaged)?));
             }
-            128.. => {}
+            TAG_TOTALS => self.totals = Some(Totals::decode(body).map_err(damaged)?),
+            _ if tag > TAG_TOTALS => {}
             _ => return Err(newer(&format!("item {tag}"))),
         }
         Ok(())
@@ -249,6 +257,7 @@ mod tests {
             removed: vec![(3, FileNumber(9))],
             log_floor: Some(FileNumber(11)),
             last_sequence: Some(Sequence(1 << 50)),
+            totals: Some(Totals::default()),
         }
     }
 
@@ -268,7 +277,7 @@ mod tests {
     #[test]
     fn manifest_edits_are_as_documented() {
         let edit = sample();
-        let golden = golden("manifest-edit-v1.bin", &edit.encode());
+        let golden = golden("manifest-items-v1.bin", &edit.encode());
         assert_eq!(Edit::decode(&golden).unwrap(), edit);
         let newer = [&[VERSION + 1], &golden[1..]].concat();
         assert_eq!(Edit::decode(&newer).unwrap_err().kind(), ErrorKind::NewerFormat);
@@ -282,7 +291,7 @@ mod tests {
         let whole: Vec<_> =
             (0..payload.len()).filter(|len| Edit::decode(&payload[..*len]).is_ok()).collect();
         // A cut between two items is a shorter edit; the journal's checksum is what forbids it.
-        assert_eq!(whole.len(), 5);
+        assert_eq!(whole.len(), 6);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use crate::error::Result;
 use crate::front::memtable::MemtableCursor;
+use crate::table_set::levels::Levels;
 use crate::table_set::table::Table;
 use bytes::Bytes;
 use std::cmp::Ordering;
@@ -18,7 +19,8 @@ use thermocline_table::{ReadAhead, TableIterator, Trailer, compare};
 #[derive(Debug)]
 pub(crate) enum Source {
     Memtable(MemtableCursor),
-    /// Boxed: an open table iterator is large, and a scan has as many sources as there are tables in level 0.
+    /// Boxed: an open table iterator is large, and a scan has as many sources as there are tables
+    /// in level 0.
     Level(Box<LevelCursor>),
 }
 
@@ -90,36 +92,54 @@ impl Target<'_> {
     }
 }
 
+/// The disjoint tables that a cursor walks, in key order.
+#[derive(Debug)]
+pub(crate) enum Tables {
+    /// A whole disjoint level, shared with the state it is of: a short scan must not touch the
+    /// reference count of every table there is.
+    Level(Arc<Levels>, usize),
+    Listed(Vec<Arc<Table>>),
+}
+
+impl Tables {
+    fn slice(&self) -> &[Arc<Table>] {
+        match self {
+            Self::Level(levels, level) => levels.level(*level),
+            Self::Listed(tables) => tables,
+        }
+    }
+}
+
 /// Walks disjoint tables in key order as if they were one; a single table is the smallest case.
 /// Opens one at a time.
 #[derive(Debug)]
 pub(crate) struct LevelCursor {
-    tables: Vec<Arc<Table>>,
+    tables: Tables,
     read_ahead: ReadAhead,
     index: usize,
     open: Option<TableIterator>,
 }
 
 impl LevelCursor {
-    pub fn new(tables: Vec<Arc<Table>>, read_ahead: ReadAhead) -> Self {
+    pub fn new(tables: Tables, read_ahead: ReadAhead) -> Self {
         Self { tables, read_ahead, index: 0, open: None }
     }
 
     fn current(&self) -> Option<(&[u8], Trailer)> {
         let open = self.open.as_ref().filter(|open| open.valid())?;
-        Some((open.key(), self.tables[self.index].trailer(open.trailer())))
+        Some((open.key(), self.tables.slice()[self.index].trailer(open.trailer())))
     }
 
     fn enter(&mut self, index: usize) -> Result<()> {
         if self.open.is_none() || self.index != index {
-            self.open = Some(self.tables[index].reader()?.iter(self.read_ahead));
+            self.open = Some(self.tables.slice()[index].reader()?.iter(self.read_ahead));
             self.index = index;
         }
         Ok(())
     }
 
     fn position(&mut self, to: Target<'_>) -> Result<()> {
-        let tables = &self.tables;
+        let tables = self.tables.slice();
         let index = match to {
             Target::First => Some(0).filter(|_| !tables.is_empty()),
             Target::Last => tables.len().checked_sub(1),
@@ -165,7 +185,7 @@ impl LevelCursor {
         while self.open.as_ref().is_some_and(|open| !open.valid()) {
             let neighbour =
                 if forward { self.index.checked_add(1) } else { self.index.checked_sub(1) };
-            let Some(index) = neighbour.filter(|index| *index < self.tables.len()) else {
+            let Some(index) = neighbour.filter(|index| *index < self.tables.slice().len()) else {
                 self.open = None;
                 return Ok(());
             };

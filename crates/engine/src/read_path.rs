@@ -8,10 +8,10 @@
 use crate::error::Result;
 use crate::front::memtable::MemtableCursor;
 use crate::iterator::{Cursor, ScanRange};
-use crate::merge::{LevelCursor, Merge, Source};
+use crate::merge::{LevelCursor, Merge, Source, Tables};
 use crate::snapshot::Snapshot;
 use crate::state::{Engine, ReadState};
-use crate::table_set::levels::{LEVELS, may_overlap};
+use crate::table_set::levels::{LEVELS, may_overlap, settles};
 use crate::table_set::table::Table;
 use bytes::Bytes;
 use std::ops::Bound;
@@ -105,13 +105,29 @@ impl Engine {
         let (from, to) = (bound(&range.from), bound(&range.to));
         let read_ahead = ReadAhead::Adaptive { first_bytes: expected_bytes };
         for level in 0..LEVELS {
+            // Without an end to stop at, and with nothing in it that must not be seen, the level
+            // serves as it is.
+            let whole = !may_overlap(level)
+                && to.is_none()
+                && state.levels.newest_ingest(level) <= snapshot.sequence();
+            if whole {
+                if !state.levels.level(level).is_empty() {
+                    let tables = Tables::Level(Arc::clone(&state.levels), level);
+                    sources.push(Source::Level(Box::new(LevelCursor::new(tables, read_ahead))));
+                }
+                continue;
+            }
             let mut tables = state.levels.overlapping(level, from.as_deref(), to.as_deref());
             tables.retain(|table| table.stored_snapshot(snapshot.sequence()).is_some());
             if may_overlap(level) {
                 sources.extend(tables.into_iter().map(|table| {
-                    Source::Level(Box::new(LevelCursor::new(vec![table], read_ahead)))
+                    Source::Level(Box::new(LevelCursor::new(
+                        Tables::Listed(vec![table]),
+                        read_ahead,
+                    )))
                 }));
             } else if !tables.is_empty() {
+                let tables = Tables::Listed(tables);
                 sources.push(Source::Level(Box::new(LevelCursor::new(tables, read_ahead))));
             }
         }
@@ -126,7 +142,7 @@ struct Search<'a> {
     key: &'a [u8],
     hash: u64,
     snapshot: Sequence,
-    candidates: std::vec::IntoIter<Arc<Table>>,
+    candidates: std::vec::IntoIter<(usize, Arc<Table>)>,
     /// The table whose block is being fetched.
     table: Option<Arc<Table>>,
     newest: Found,
@@ -134,7 +150,9 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(index: usize, key: &'a [u8], snapshot: Sequence, state: &ReadState) -> Self {
-        let candidates: Vec<_> = state.levels.candidates(key).cloned().collect();
+        let candidates = state.levels.candidates(key);
+        let candidates: Vec<_> =
+            candidates.map(|(level, table)| (level, Arc::clone(table))).collect();
         Self {
             index,
             key,
@@ -148,9 +166,8 @@ impl<'a> Search<'a> {
 
     /// Goes through tables until the answer is known (none) or a block must be read.
     fn advance(&mut self) -> Result<Option<BlockAddress>> {
-        while let Some(table) = self.candidates.next() {
-            let newest = self.newest.as_ref().map(|(trailer, _)| trailer.sequence());
-            if newest.is_some_and(|newest| newest >= table.meta.largest_sequence) {
+        while let Some((level, table)) = self.candidates.next() {
+            if self.newest.as_ref().is_some_and(|(best, _)| settles(*best, level, &table)) {
                 break;
             }
             if table.stored_snapshot(self.snapshot).is_none() {

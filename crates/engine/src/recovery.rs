@@ -1,8 +1,9 @@
 //! Opening: from durable files to a running engine.
 //!
 //! ```text
-//!   namespace opened (tiers checked) -> newest manifest read -> logs from its floor on replayed, in order, into
-//!   memtables -> these written to level 0 -> one edit: tables added, floor = the new log -> leftovers deleted
+//!   namespace opened (tiers checked) -> newest manifest read -> logs from its floor on replayed,
+//!   in order, into memtables -> these written to level 0
+//!   -> one edit: tables added, floor = the new log -> leftovers deleted
 //! ```
 //! Replay stops at the first hole in the sequences. A torn log tail is what a crash leaves; a hole
 //! below a sequence that some log says was durable is damage, and refused.
@@ -16,9 +17,9 @@ use crate::front::memtable::{ENTRY_OVERHEAD_BYTES, Memtable, MemtableCursor};
 use crate::jobs::Step;
 use crate::manifest::Manifest;
 use crate::merge::{Merge, Source};
+use crate::stats::Totals;
 use crate::table_set::levels::Levels;
 use crate::table_set::table::{TableMeta, TableStore};
-use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_device::{
     Error as DeviceError, ErrorKind as DeviceErrorKind, FileContext, FileInfo, FileKind, Origin,
@@ -35,13 +36,26 @@ pub(crate) struct Restored {
     pub levels: Levels,
     pub log_floor: FileNumber,
     pub last_sequence: Sequence,
+    pub totals: Totals,
 }
 
 /// Reads the newest manifest and deletes older ones; none in a database that was never opened for
 /// writing.
 pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
     let mut manifests = numbers_of(&store.files, |kind| kind == FileKind::Manifest);
-    let Some(newest) = manifests.pop() else { return Ok(None) };
+    let Some(newest) = manifests.pop() else {
+        let tables = numbers_of(&store.files, |kind| matches!(kind, FileKind::Table { .. }));
+        if tables.is_empty() {
+            return Ok(None);
+        }
+        // A checkpoint gets its tables first and its manifest last.
+        let home = store.files.home().display();
+        return Err(Error::corrupt(format!(
+            "{home} has {} tables and no manifest: it is a checkpoint that was not finished; \
+             delete it and make it again",
+            tables.len()
+        )));
+    };
     let mut edits = Vec::new();
     let manifest = Manifest::open(&store.files, newest, |edit| {
         edits.push(edit);
@@ -49,13 +63,15 @@ pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
     })?;
     let mut levels = Levels::default();
     let (mut log_floor, mut last_sequence) = (FileNumber(0), Sequence::ZERO);
+    let mut totals = Totals::default();
     for edit in edits {
         levels = levels.apply(&edit, store)?;
         log_floor = edit.log_floor.unwrap_or(log_floor);
         last_sequence = last_sequence.max(edit.last_sequence.unwrap_or_default());
+        totals = edit.totals.unwrap_or(totals);
     }
     store.files.delete_files(&manifests)?;
-    Ok(Some(Restored { manifest, levels, log_floor, last_sequence }))
+    Ok(Some(Restored { manifest, levels, log_floor, last_sequence, totals }))
 }
 
 /// Numbers of the published files of a kind, ascending.
@@ -131,7 +147,8 @@ impl Replay<'_> {
     pub fn run(&self, numbers: &[FileNumber], flushed: Sequence) -> Result<Replayed> {
         let mut replayed = Replayed { added: Vec::new(), last_sequence: flushed, records: 0 };
         let mut memtable = Memtable::new();
-        // The sequence that the next record must have; unknown before the first.
+        // The sequence that the next record must have. The first may also be one that is in tables
+        // already: its log was at the floor.
         let mut expected: Option<Sequence> = None;
         let mut hole: Option<String> = None;
         // The log before has the mark of its end: nothing of it was lost in a crash.
@@ -144,7 +161,11 @@ impl Replay<'_> {
                 if hole.is_some() || written.is_err() {
                     return Ok(());
                 }
-                if expected.is_some_and(|expected| expected != first) {
+                let hole_before = match expected {
+                    Some(expected) => expected != first,
+                    None => first > flushed.next(),
+                };
+                if hole_before {
                     hole = Some(format!("{} begins at sequence {first}", file.describe()));
                     return Ok(());
                 }
@@ -158,7 +179,7 @@ impl Replay<'_> {
                     let full = std::mem::replace(&mut memtable, Memtable::new());
                     written = self.write_out(full, &mut replayed.added);
                 }
-                let inserted = memtable.insert_batch(first, &Bytes::copy_from_slice(payload));
+                let inserted = memtable.insert_batch(first, payload);
                 inserted.map_err(|error| {
                     let what = file.describe();
                     let text =
@@ -183,7 +204,7 @@ impl Replay<'_> {
             if summary.durable_sequence > reached {
                 let cause = hole.unwrap_or_else(|| file.describe());
                 return Err(Error::corrupt(format!(
-                    "records after sequence {reached} are missing from the log although sequence {} \
+                    "records after sequence {reached} are missing although sequence {} \
                      was acknowledged as durable ({cause}); restore the database from a checkpoint",
                     summary.durable_sequence
                 )));

@@ -6,9 +6,12 @@
 //!   write path (one leader at a time)   freezes the memtable            [`Engine::rotate`]
 //!   flush, compaction, ingest           commit an edit of the tables    [`Engine::commit`]
 //! ```
-//! Locks, in the order in which they may be taken: `leader`, `tables`, `switching`. None is held
-//! across I/O, except
-//! `leader` across the log's and `tables` across the manifest's.
+//! Locks, in the order in which they may be taken: `leader`, `tables`, `switching`; `tail` and
+//! `logs` alone. `leader` is held across what writers wait for anyway: the log's I/O, the making of
+//! a log when none is ready, and, in an ingest, the flush before it. `tables` is held across the
+//! commits of manifest and file map. The others are never held across I/O. Background jobs never
+//! take
+//! `leader`, because its holder may be waiting for one of them.
 //!
 //! Invariants:
 //! 1. Every acknowledged record is in the active memtable, a frozen one, or a table of the current
@@ -26,17 +29,17 @@ use crate::jobs::Jobs;
 use crate::manifest::{Edit, Manifest};
 use crate::settings::Settings;
 use crate::snapshot::Snapshots;
-use crate::stats::Metrics;
+use crate::stats::{Metrics, Totals};
 use crate::table_set::levels::Levels;
 use crate::table_set::table::TableStore;
-use crate::write_path::{Leader, WriteQueue};
+use crate::write_path::{Leader, LogTail, WriteQueue};
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thermocline_device::{FileContext, FileKind, Origin, Placement, TieredFiles};
 use thermocline_foundation::{Clock, FileNumber, Sequence};
-use thermocline_log::{LogHeader, LogPosition, LogSettings, LogWriter};
+use thermocline_log::{LogHeader, LogSettings, LogWriter};
 
 /// What a reader needs, at one moment.
 #[derive(Debug)]
@@ -65,18 +68,14 @@ pub(crate) struct LogFile {
     sealed: Mutex<bool>,
 }
 
-/// What a background sync makes durable, oldest first: a record counts as durable only when all
-/// before it are.
-#[derive(Debug)]
-pub(crate) struct WantedSync {
-    pub older: Vec<Arc<LogFile>>,
-    pub log: Arc<LogFile>,
-    pub position: LogPosition,
-}
-
 impl LogFile {
     pub fn new(number: FileNumber, writer: LogWriter) -> Self {
         Self { number, writer, sealed: Mutex::new(false) }
+    }
+
+    /// The log has ended, durably. Says no while that is under way.
+    pub fn is_sealed(&self) -> bool {
+        self.sealed.try_lock().is_some_and(|sealed| *sealed)
     }
 
     /// Ends the log durably, once. No append may follow.
@@ -87,11 +86,6 @@ impl LogFile {
             *sealed = true;
         }
         Ok(())
-    }
-
-    /// [`LogFile::seal`] was done.
-    pub fn is_sealed(&self) -> bool {
-        *self.sealed.lock()
     }
 }
 
@@ -133,15 +127,20 @@ pub(crate) struct Engine {
     pub jobs: Arc<Jobs>,
     pub pacing: Pacing,
     pub metrics: Metrics,
+    /// What was counted before this opening.
+    pub totals_before: Totals,
     pub queue: WriteQueue,
     pub leader: Mutex<Leader>,
+    pub tail: Mutex<LogTail>,
     pub logs: Mutex<LogPool>,
     pub tables: Mutex<TableState>,
     /// Signalled, with `switching`, when a frozen memtable is gone or the latch was set.
     pub room: Condvar,
-    /// Left by a writer, taken by the urgent worker, which must not wait for a writer: one that
-    /// waits for room waits for that worker.
-    pub sync_wanted: Mutex<Option<WantedSync>>,
+    /// Log bytes that no sync covers yet.
+    pub unsynced_bytes: AtomicU64,
+    pub sync_wanted: AtomicBool,
+    /// Levels or their targets changed since somebody looked for tables on the wrong tier.
+    pub placement_changed: AtomicBool,
     /// A migration runs, or failed and is not tried again before the next open.
     pub migrating: AtomicBool,
 }
@@ -176,18 +175,18 @@ impl Engine {
         flushed: Option<&Arc<Frozen>>,
     ) -> Result<()> {
         self.latch.check()?;
-        // An ingest's sequence is not visible yet.
-        let added = edit.added.iter().map(|(_, meta)| meta.largest_sequence).max();
-        let newest = self.visible().max(added.unwrap_or_default());
-        tables.last_sequence = tables.last_sequence.max(newest);
+        let newest = edit.added.iter().map(|(_, meta)| meta.largest_sequence).max();
+        tables.last_sequence = tables.last_sequence.max(newest.unwrap_or_default());
         edit.last_sequence = Some(tables.last_sequence);
+        edit.totals = Some(self.totals());
         if let Some(floor) = edit.log_floor {
             tables.log_floor = floor;
         }
         let before = Arc::clone(&self.read_state.load().levels);
         let after = Arc::new(before.apply(&edit, &self.store)?);
         let (log_floor, last_sequence) = (tables.log_floor, tables.last_sequence);
-        let whole = || full_state(&after, log_floor, last_sequence);
+        let totals = edit.totals.clone();
+        let whole = || Edit { totals, ..full_state(&after, log_floor, last_sequence) };
         if let Err(error) = tables.manifest.commit(&edit, whole) {
             self.fail(&error);
             return Err(error);
@@ -202,8 +201,11 @@ impl Engine {
                 .collect(),
             levels: Arc::clone(&after),
         });
-        for (_, table) in before.tables() {
-            if after.tables().all(|(_, kept)| !Arc::ptr_eq(kept, table)) {
+        let kept = |number| edit.added.iter().any(|(_, meta)| meta.number == number);
+        for (level, number) in &edit.removed {
+            if !kept(*number)
+                && let Some(table) = before.find(usize::from(*level), *number)
+            {
                 table.doom();
             }
         }
@@ -212,9 +214,21 @@ impl Engine {
         Ok(())
     }
 
+    /// Keeps what was counted, unless nothing was asked since opening.
+    pub fn keep_totals(&self) -> Result<()> {
+        let metrics = &self.metrics;
+        let asked = [&metrics.gets, &metrics.scans, &metrics.writes, &metrics.ingested_bytes];
+        if asked.iter().all(|counter| counter.get() == 0) {
+            return Ok(());
+        }
+        self.commit(&mut self.tables.lock(), Edit::default(), None)
+    }
+
     /// Tells pacing and placement about the sizes of the levels.
     pub fn levels_changed(&self, levels: &Levels) {
         self.pacing.set_backlog(levels.level(0).len());
+        self.placement_changed.store(true, Ordering::Relaxed);
+        self.fit_cache(levels);
         let mut targets = leveled::targets(levels, &self.settings).bytes;
         for (level, target) in targets.iter_mut().enumerate() {
             *target = (*target).max(levels.level_bytes(level));
@@ -223,14 +237,22 @@ impl Engine {
         self.placement.set_level_targets(&targets);
     }
 
-    /// The log to follow `current`: a prepared one, or one made now.
+    /// Gives the block cache what pinned indexes leave of its share of memory.
+    fn fit_cache(&self, levels: &Levels) {
+        let share = self.settings.division().cache_bytes;
+        let pinned: u64 = levels.tables().map(|(_, table)| table.pinned_bytes()).sum();
+        self.store.cache.set_capacity(share.saturating_sub(pinned).max(share / 8));
+    }
+
+    /// The log to follow `current`: a prepared one, or one made now. Its number is above
+    /// `current`'s: recovery replays logs in the order of their numbers, and the floor below which
+    /// it looks at none is a number.
     pub fn next_log(&self, current: FileNumber) -> Result<Arc<LogFile>> {
         let ready = self.logs.lock().ready.take();
         match ready {
-            // Recovery replays logs by number, and the floor is one, so numbers must grow in the
-            // order of use. A log whose preparation was overtaken by one made here does not fit.
-            Some(ready) if ready.number < current => self.retire_log(&ready)?,
-            Some(ready) => return Ok(ready),
+            Some(ready) if ready.number > current => return Ok(ready),
+            // It was being prepared while the current one was made and overtook it.
+            Some(late) => self.retire_log(&late)?,
             None => {}
         }
         self.make_log(Origin::Foreground)
@@ -244,7 +266,7 @@ impl Engine {
 
     /// Puts away a log whose records are all in tables.
     pub fn retire_log(&self, log: &LogFile) -> Result<()> {
-        let reusable = log.writer.bytes() <= 2 * log_segment_bytes(&self.settings);
+        let reusable = log.writer.bytes() <= 2 * log_settings(&self.settings).segment_bytes;
         {
             let mut logs = self.logs.lock();
             if reusable && logs.retired.len() < RETIRED_MAX {
@@ -257,9 +279,17 @@ impl Engine {
 }
 
 /// Bytes reserved for a log. A memtable's overhead is not in the log, nor are a log's checksums in
-/// the memtable; a full memtable's log fits.
-fn log_segment_bytes(settings: &Settings) -> u64 {
-    settings.division().memtable_bytes.next_multiple_of(1 << 20)
+/// the memtable; a full memtable's log fits. A small fast tier gives the logs in use, of which
+/// there are up to six, at most a fifth of itself; a log grows where its reserve is not enough.
+fn log_settings(settings: &Settings) -> LogSettings {
+    let tier_bytes = settings.tiers.first().map_or(u64::MAX, |tier| tier.capacity.0);
+    let memtable_bytes = settings.division().memtable_bytes;
+    // Checksums and page headers add 2 %, the last batch may be large.
+    let full_bytes = (memtable_bytes + memtable_bytes / 16).next_multiple_of(1 << 20);
+    let segment_bytes = full_bytes.min((tier_bytes / 32).next_multiple_of(64 << 10));
+    let growth_bytes = (segment_bytes / 4).clamp(64 << 10, 16 << 20);
+    let buffer_bytes = (memtable_bytes / 16).clamp(64 << 10, 512 << 10) as usize;
+    LogSettings { segment_bytes, growth_bytes, buffer_bytes }
 }
 
 /// Makes a log whose header is durable and which the namespace knows.
@@ -270,19 +300,16 @@ pub(crate) fn make_log(
     origin: Origin,
 ) -> Result<Arc<LogFile>> {
     let context = FileContext { kind: FileKind::Log, origin };
-    let segment_bytes = log_segment_bytes(settings);
+    let log_settings = log_settings(settings);
     let file = match retired {
         Some(number) => files.recycle(number, context)?,
-        None => files.create_file(context, segment_bytes)?,
+        None => files.create_file(context, log_settings.segment_bytes)?,
     };
     let number = file.number();
     // A log takes all before its first sequence for durable. The records of the log before may not
     // be yet when this one is made, so it claims nothing.
     let first_sequence = Sequence::ZERO.next();
     let header = LogHeader { stream: 0, previous: retired, first_sequence };
-    // Each log has two buffers, and there are several logs.
-    let buffer_bytes = (settings.division().memtable_bytes / 8).clamp(64 << 10, 512 << 10) as usize;
-    let log_settings = LogSettings { segment_bytes, buffer_bytes, ..Default::default() };
     let writer = LogWriter::create(file, header, log_settings)?;
     files.publish(&[number])?;
     Ok(Arc::new(LogFile::new(number, writer)))
@@ -295,5 +322,6 @@ pub(crate) fn full_state(levels: &Levels, log_floor: FileNumber, last_sequence: 
         removed: Vec::new(),
         log_floor: Some(log_floor),
         last_sequence: Some(last_sequence),
+        totals: None,
     }
 }

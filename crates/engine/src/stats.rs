@@ -1,13 +1,17 @@
 //! Statistics: counters bumped on the way, and the report made from them and from the state of the
 //! moment.
+//!
+//! Counters go on over closing and opening: each edit of the manifest, and a clean close, keeps the
+//! [`Totals`] so far. A crash loses what was counted since.
 
 use crate::state::Engine;
 use crate::table_set::levels::LEVELS;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use thermocline_device::{FileKind, TierIndex};
+use thermocline_device::{FileKind, TierIndex, TierUsage, TrafficTotals};
 use thermocline_foundation::Counter;
-use thermocline_table::BlockClass;
+use thermocline_foundation::coding::{DecodeError, Decoder, put_varint};
+use thermocline_table::{BlockClass, CacheCounts};
 
 /// Counters since opening.
 #[derive(Debug, Default)]
@@ -31,7 +35,64 @@ pub(crate) struct Metrics {
     pub stalled_ns: Counter,
 }
 
-/// The state of a database, for people and programs. Counters are since it was opened.
+/// All that is counted, since the database was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Totals {
+    counts: Vec<u64>,
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        Self { counts: vec![0; ENGINE_COUNTS] }
+    }
+}
+
+/// Counts before those of the tiers: operations, then hits and misses of three classes of block.
+const ENGINE_COUNTS: usize = 17;
+/// Counts of each tier: reads, read bytes, writes, written bytes, syncs.
+const TIER_COUNTS: usize = 5;
+
+impl Totals {
+    /// How many counts the engine has, then these, then those of the tiers, all as variable-length
+    /// integers. So a later version may count more.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, ENGINE_COUNTS as u64);
+        self.counts.iter().for_each(|count| put_varint(out, *count));
+    }
+
+    pub fn decode(mut body: Decoder<'_>) -> Result<Self, DecodeError> {
+        let engine_counts = body.varint()?;
+        let mut counts = Vec::new();
+        for _ in 0..engine_counts {
+            let count = if body.is_empty() { 0 } else { body.varint()? };
+            if counts.len() < ENGINE_COUNTS {
+                counts.push(count);
+            } else if body.is_empty() {
+                break;
+            }
+        }
+        counts.resize(ENGINE_COUNTS, 0);
+        while !body.is_empty() {
+            counts.push(body.varint()?);
+        }
+        Ok(Self { counts })
+    }
+
+    fn plus(&self, more: &[u64]) -> Self {
+        let mut counts = self.counts.clone();
+        counts.resize(counts.len().max(more.len()), 0);
+        for (count, more) in counts.iter_mut().zip(more) {
+            *count = count.saturating_add(*more);
+        }
+        Self { counts }
+    }
+
+    fn at(&self, index: usize) -> u64 {
+        self.counts.get(index).copied().unwrap_or(0)
+    }
+}
+
+/// The state of a database, for people and programs. Counters are since it was made.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stats {
     /// The lineage of the database; all its checksums are bound to it.
@@ -133,7 +194,7 @@ pub struct MemoryStats {
     pub pinned_bytes: u64,
 }
 
-/// What was asked since opening.
+/// What was asked.
 #[derive(Clone, Debug, Serialize)]
 pub struct OperationStats {
     /// Keys looked up.
@@ -146,6 +207,8 @@ pub struct OperationStats {
     pub writes: u64,
     /// Bytes of these, as batches.
     pub written_bytes: u64,
+    /// Bytes of keys and values that bulk loads brought.
+    pub ingested_bytes: u64,
     /// Compactions that rewrote tables.
     pub compactions: u64,
     /// Tables that changed level without a rewrite.
@@ -196,71 +259,103 @@ impl Engine {
                 });
             }
         }
-        let tiers: Vec<_> = usage.iter().map(tier_stats).collect();
+        let totals = self.totals();
+        let tiers: Vec<_> = usage
+            .iter()
+            .enumerate()
+            .map(|(index, usage)| tier_stats(usage, &totals, ENGINE_COUNTS + index * TIER_COUNTS))
+            .collect();
         let frozen = state.frozen.iter().map(|frozen| frozen.memtable.bytes()).sum::<u64>();
         Stats {
             database: self.files.database().to_string(),
-            amplification: self.amplification(&tiers, &levels),
+            amplification: amplification(&totals, &tiers, &levels),
             tiers,
-            cache: self.cache_stats(),
+            cache: self.cache_stats(&totals),
             memory: MemoryStats {
                 budget_bytes: self.settings.memory.0,
                 memtable_bytes: state.active.bytes() + frozen,
                 cache_bytes: self.store.cache.memory_bytes(),
                 pinned_bytes: state.levels.tables().map(|(_, table)| table.pinned_bytes()).sum(),
             },
-            operations: self.operation_stats(),
+            operations: operation_stats(&totals),
             levels,
             sequence: self.visible().0,
             read_only: self.latch.reason(),
         }
     }
 
-    fn cache_stats(&self) -> CacheStats {
-        let cache = &self.store.cache;
-        let classes = [
-            ("data", BlockClass::Data),
-            ("index", BlockClass::Index),
-            ("filter", BlockClass::Filter),
+    /// Counts since the database was made; the order is that of the format.
+    pub fn totals(&self) -> Totals {
+        let metrics = &self.metrics;
+        let mut counts = vec![
+            metrics.gets.get(),
+            metrics.memtable_hits.get(),
+            metrics.scans.get(),
+            metrics.writes.get(),
+            metrics.written_bytes.get(),
+            metrics.ingested_bytes.get(),
+            metrics.compactions.get(),
+            metrics.moves.get(),
+            metrics.migrations.get(),
+            self.pacing.delayed_ns.get(),
+            metrics.stalled_ns.get(),
         ];
-        let classes = classes.into_iter().map(|(name, class)| {
-            let counts = cache.counts(class);
-            let hit_ratio = ratio(counts.hits, counts.hits + counts.misses);
-            (name.to_owned(), HitStats { hits: counts.hits, misses: counts.misses, hit_ratio })
+        for (_, class) in BLOCK_CLASSES {
+            let CacheCounts { hits, misses } = self.store.cache.counts(class);
+            counts.extend([hits, misses]);
+        }
+        debug_assert_eq!(counts.len(), ENGINE_COUNTS);
+        for tier in self.files.tiers() {
+            let TrafficTotals { reads, read_bytes, writes, written_bytes, syncs } =
+                tier.traffic_total();
+            counts.extend([reads, read_bytes, writes, written_bytes, syncs]);
+        }
+        self.totals_before.plus(&counts)
+    }
+
+    fn cache_stats(&self, totals: &Totals) -> CacheStats {
+        let classes = BLOCK_CLASSES.iter().enumerate().map(|(index, (name, _))| {
+            let at = ENGINE_COUNTS - 2 * BLOCK_CLASSES.len() + 2 * index;
+            let (hits, misses) = (totals.at(at), totals.at(at + 1));
+            let hit_ratio = ratio(hits, hits + misses);
+            ((*name).to_owned(), HitStats { hits, misses, hit_ratio })
         });
         CacheStats {
-            capacity_bytes: cache.capacity_bytes(),
-            used_bytes: cache.memory_bytes(),
+            capacity_bytes: self.store.cache.capacity_bytes(),
+            used_bytes: self.store.cache.memory_bytes(),
             classes: classes.collect(),
         }
     }
+}
 
-    fn operation_stats(&self) -> OperationStats {
-        let metrics = &self.metrics;
-        OperationStats {
-            gets: metrics.gets.get(),
-            memtable_hits: metrics.memtable_hits.get(),
-            scans: metrics.scans.get(),
-            writes: metrics.writes.get(),
-            written_bytes: metrics.written_bytes.get(),
-            compactions: metrics.compactions.get(),
-            trivial_moves: metrics.moves.get(),
-            migrations: metrics.migrations.get(),
-            delayed_s: self.pacing.delayed_ns.get() as f64 / 1e9,
-            stalled_s: metrics.stalled_ns.get() as f64 / 1e9,
-        }
+const BLOCK_CLASSES: [(&str, BlockClass); 3] =
+    [("data", BlockClass::Data), ("index", BlockClass::Index), ("filter", BlockClass::Filter)];
+
+fn operation_stats(totals: &Totals) -> OperationStats {
+    OperationStats {
+        gets: totals.at(0),
+        memtable_hits: totals.at(1),
+        scans: totals.at(2),
+        writes: totals.at(3),
+        written_bytes: totals.at(4),
+        ingested_bytes: totals.at(5),
+        compactions: totals.at(6),
+        trivial_moves: totals.at(7),
+        migrations: totals.at(8),
+        delayed_s: totals.at(9) as f64 / 1e9,
+        stalled_s: totals.at(10) as f64 / 1e9,
     }
+}
 
-    fn amplification(&self, tiers: &[TierStats], levels: &[LevelStats]) -> Amplification {
-        let user = self.metrics.written_bytes.get() + self.metrics.ingested_bytes.get();
-        let written = tiers.iter().map(|tier| tier.written_bytes).sum();
-        let read = tiers.iter().map(|tier| tier.read_bytes).sum();
-        let total = levels.iter().map(|level| level.bytes).sum();
-        Amplification {
-            write: ratio(written, user),
-            read_bytes_per_get: ratio(read, self.metrics.gets.get()),
-            space: ratio(total, levels.last().map_or(0, |level| level.bytes)),
-        }
+fn amplification(totals: &Totals, tiers: &[TierStats], levels: &[LevelStats]) -> Amplification {
+    let operations = operation_stats(totals);
+    let written = tiers.iter().map(|tier| tier.written_bytes).sum();
+    let read = tiers.iter().map(|tier| tier.read_bytes).sum();
+    let total = levels.iter().map(|level| level.bytes).sum();
+    Amplification {
+        write: ratio(written, operations.written_bytes + operations.ingested_bytes),
+        read_bytes_per_get: ratio(read, operations.gets),
+        space: ratio(total, levels.last().map_or(0, |level| level.bytes)),
     }
 }
 
@@ -268,13 +363,10 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-fn tier_stats(usage: &thermocline_device::TierUsage) -> TierStats {
+fn tier_stats(usage: &TierUsage, totals: &Totals, at: usize) -> TierStats {
     let name = |kind: &FileKind| match kind {
         FileKind::Table { level } => format!("level {level}"),
         other => other.extension().to_owned(),
-    };
-    let sum = |count: fn(&thermocline_device::TrafficTotals) -> u64| {
-        usage.traffic.values().map(count).sum()
     };
     TierStats {
         path: usage.spec.path.display().to_string(),
@@ -287,10 +379,10 @@ fn tier_stats(usage: &thermocline_device::TierUsage) -> TierStats {
             .iter()
             .map(|(kind, bytes)| (name(kind), *bytes))
             .collect(),
-        reads: sum(|traffic| traffic.reads),
-        read_bytes: sum(|traffic| traffic.read_bytes),
-        writes: sum(|traffic| traffic.writes),
-        written_bytes: sum(|traffic| traffic.written_bytes),
-        syncs: sum(|traffic| traffic.syncs),
+        reads: totals.at(at),
+        read_bytes: totals.at(at + 1),
+        writes: totals.at(at + 2),
+        written_bytes: totals.at(at + 3),
+        syncs: totals.at(at + 4),
     }
 }

@@ -7,7 +7,8 @@
 //! writer that is alone pays for no hand-over.
 //!
 //! ```text
-//!   admit (pacing) -> line up -> [leader: room -> log append -> log commit -> memtable -> visible] -> acknowledged
+//!   admit (pacing) -> line up
+//!   -> leader: room -> log append -> log commit -> memtable -> visible -> acknowledged
 //! ```
 //! A failed append or sync latches the store: the batches get the error and are not inserted. They
 //! may still be found by a later recovery, as with any write whose acknowledgement was never seen.
@@ -15,7 +16,7 @@
 use crate::error::Result;
 use crate::front::memtable::Memtable;
 use crate::settings::{Durability, MEMTABLES};
-use crate::state::{Engine, Frozen, LogFile, ReadState, WantedSync};
+use crate::state::{Engine, Frozen, LogFile, ReadState};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -85,18 +86,45 @@ pub(crate) struct Leader {
     pub last_sequence: Sequence,
     pub memtable: Arc<Memtable>,
     pub log: Arc<LogFile>,
-    /// Logs before `log` that may not be durable to their end; a sync write must see to them first.
-    pub unsealed: Vec<Arc<LogFile>>,
-    pub unsynced_bytes: u64,
+}
+
+/// What has to be synced to make everything written so far durable. Behind a lock of its own, which
+/// is never held across I/O, so that syncs wait for no writer.
+#[derive(Clone, Debug)]
+pub(crate) struct LogTail {
+    pub log: Arc<LogFile>,
     /// Where the last record ended in `log`.
     pub position: Option<LogPosition>,
+    /// Logs before `log` that may not be durable to their end: a record is durable only when all
+    /// before it are, so they come first.
+    pub unsealed: Vec<Arc<LogFile>>,
+}
+
+impl LogTail {
+    pub fn new(log: Arc<LogFile>) -> Self {
+        Self { log, position: None, unsealed: Vec::new() }
+    }
+
+    fn seal_older(&self) -> Result<()> {
+        self.unsealed.iter().try_for_each(|log| log.seal())
+    }
+
+    /// Makes everything up to the tail durable.
+    fn sync(&self) -> Result<()> {
+        self.seal_older()?;
+        // Writers go on meanwhile; a rotation may seal the log first, which does no harm.
+        match self.position {
+            Some(position) => Ok(self.log.writer.commit(position, LogDurability::Sync)?),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Engine {
     /// Applies an encoded batch; returns when it is as durable as asked and visible.
     pub fn write(&self, encoded: Bytes, count: u32, durability: Durability) -> Result<()> {
         self.latch.check()?;
-        self.pacing.admit(encoded.len());
+        self.pacing.admit(encoded.len(), || self.latch.check().is_err());
         let submission = Submission { encoded, count, durability };
         let follower = {
             let mut line = self.queue.line.lock();
@@ -175,36 +203,25 @@ impl Engine {
     fn log_group(&self, leader: &mut Leader, group: &[Submission]) -> Result<()> {
         let mut next = leader.last_sequence.next();
         let mut position = None;
-        let mut durability = LogDurability::Buffered;
+        let mut bytes = 0;
         for submission in group {
             position =
                 Some(leader.log.writer.append(next, submission.count, &submission.encoded)?);
             next = Sequence(next.0 + u64::from(submission.count));
-            leader.unsynced_bytes += submission.encoded.len() as u64;
-            if submission.durability == Durability::Sync {
-                durability = LogDurability::Sync;
-            }
+            bytes += submission.encoded.len() as u64;
         }
         let Some(position) = position else { return Ok(()) };
-        if durability == LogDurability::Sync {
-            self.seal_older(leader)?;
-            leader.unsynced_bytes = 0;
+        self.tail.lock().position = Some(position);
+        let unsynced = self.unsynced_bytes.fetch_add(bytes, Ordering::AcqRel) + bytes;
+        let bound = self.settings.background_sync_bytes.0;
+        let asked = group.iter().any(|submission| submission.durability == Durability::Sync);
+        // Past twice the bound the background sync did not keep up, and the bound is a promise.
+        if asked || unsynced >= 2 * bound {
+            return self.sync_tail();
         }
-        leader.position = Some(position);
-        leader.log.writer.commit(position, durability)?;
-        if leader.unsynced_bytes >= self.settings.background_sync_bytes.0 {
-            leader.unsynced_bytes = 0;
-            let (older, log) = (leader.unsealed.clone(), Arc::clone(&leader.log));
-            *self.sync_wanted.lock() = Some(WantedSync { older, log, position });
+        leader.log.writer.commit(position, LogDurability::Buffered)?;
+        if unsynced >= bound && !self.sync_wanted.swap(true, Ordering::Relaxed) {
             self.jobs.wake();
-        }
-        Ok(())
-    }
-
-    /// A record is durable only when all before it are: syncs the logs before the current one.
-    fn seal_older(&self, leader: &mut Leader) -> Result<()> {
-        for log in leader.unsealed.drain(..) {
-            log.seal()?;
         }
         Ok(())
     }
@@ -235,8 +252,9 @@ impl Engine {
     }
 
     /// Freezes the active memtable and goes on with an empty one and the next log.
-    fn rotate(&self, leader: &mut Leader) -> Result<()> {
-        let log = self.next_log(leader.log.number).inspect_err(|error| self.fail(error))?;
+    pub fn rotate(&self, leader: &mut Leader) -> Result<()> {
+        let next = self.next_log(leader.log.number);
+        let log = next.inspect_err(|error| self.fail(error))?;
         let memtable = Arc::new(Memtable::new());
         let frozen = Arc::new(Frozen {
             memtable: std::mem::replace(&mut leader.memtable, Arc::clone(&memtable)),
@@ -244,11 +262,13 @@ impl Engine {
             next_log: leader.log.number,
             claimed: AtomicBool::new(false),
         });
-        // Flushes seal their logs; without a sync write nobody else would let go of them.
-        leader.unsealed.retain(|log| !log.is_sealed());
-        leader.unsealed.push(Arc::clone(&frozen.log));
-        leader.unsynced_bytes = 0;
-        leader.position = None;
+        {
+            let mut tail = self.tail.lock();
+            let mut unsealed = std::mem::take(&mut tail.unsealed);
+            unsealed.retain(|log| !log.is_sealed());
+            unsealed.push(Arc::clone(&frozen.log));
+            *tail = LogTail { unsealed, ..LogTail::new(Arc::clone(&leader.log)) };
+        }
         self.switch(|state| ReadState {
             active: memtable,
             frozen: std::iter::once(Arc::clone(&frozen))
@@ -260,8 +280,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Freezes the active memtable unless it is empty, and waits until all frozen ones are in
-    /// tables.
+    /// Freezes the active memtable unless it is empty, and waits until it and those before it are
+    /// in tables.
     pub fn flush(&self) -> Result<()> {
         {
             let mut leader = self.leader.lock();
@@ -274,9 +294,13 @@ impl Engine {
         self.wait_for_flushes()
     }
 
+    /// Waits until the newest memtable that is frozen now is in a table. Flushes go oldest first.
     fn wait_for_flushes(&self) -> Result<()> {
+        let Some(newest) = self.read_state.load().frozen.first().cloned() else { return Ok(()) };
+        let waits =
+            || self.read_state.load().frozen.iter().any(|frozen| Arc::ptr_eq(frozen, &newest));
         let mut switching = self.switching.lock();
-        while !self.read_state.load().frozen.is_empty() {
+        while waits() {
             self.latch.check()?;
             self.room.wait(&mut switching);
         }
@@ -285,17 +309,20 @@ impl Engine {
 
     /// Makes everything acknowledged so far durable.
     pub fn sync(&self) -> Result<()> {
-        let (log, position) = {
-            let mut leader = self.leader.lock();
-            self.latch.check()?;
-            self.seal_older(&mut leader).inspect_err(|error| self.fail(error))?;
-            leader.unsynced_bytes = 0;
-            (Arc::clone(&leader.log), leader.position)
-        };
-        // Writers go on meanwhile; a rotation may seal the log first, which does no harm.
-        let Some(position) = position else { return Ok(()) };
-        let result = log.writer.commit(position, LogDurability::Sync);
-        Ok(result.inspect_err(|error| self.fail(&error.clone().into()))?)
+        self.latch.check()?;
+        self.sync_tail().inspect_err(|error| self.fail(error))
+    }
+
+    /// As [`Engine::sync`], for callers that see to the latch themselves.
+    pub fn sync_tail(&self) -> Result<()> {
+        // Counted before the tail is looked at, so what is taken off below was synced.
+        let covered = self.unsynced_bytes.load(Ordering::Acquire);
+        let tail = self.tail.lock().clone();
+        tail.sync()?;
+        let less = |unsynced: u64| Some(unsynced.saturating_sub(covered));
+        // Two syncs may have covered the same bytes.
+        let _ = self.unsynced_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        Ok(())
     }
 
     /// Stops writers, brings everything into tables, and runs `body` with a sequence of its own.
@@ -320,11 +347,11 @@ impl Engine {
         Ok(result)
     }
 
-    /// Ends the log for a clean close.
+    /// Ends the log for a clean close. Whoever waited with the leader's lock has been sent away.
     pub fn seal_logs(&self) -> Result<()> {
-        let mut leader = self.leader.lock();
-        self.latch.check()?;
-        self.seal_older(&mut leader)?;
+        let leader = self.leader.lock();
+        let tail = self.tail.lock().clone();
+        tail.seal_older()?;
         leader.log.seal()
     }
 }

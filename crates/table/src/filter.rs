@@ -7,7 +7,7 @@
 //! ```
 //! A look-up touches one block, one cache line long (Putze, Sanders and Singler, 2007; the salts
 //! are those of Apache Parquet, whose blocks have half the length:
-//! `docs/decisions/table-filter.md`). At 10 bits a key about 1 % of absent keys pass.
+//! `docs/decisions/0011-table-filter.md`). At 10 bits a key about 1 % of absent keys pass.
 //!
 //! Invariant: a key that was added always passes. Pure functions; any thread.
 

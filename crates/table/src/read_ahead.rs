@@ -5,10 +5,12 @@
 //!   window              |-------|             bytes in memory
 //!   pending                     |-------|     a read under way, adjoining the window
 //! ```
-//! A jump reads what the caller's hint says, or just the block. Blocks asked for in order after
-//! that are read in windows of 16 KiB that double up to 1 MiB, and past the middle of one the next
-//! is started, so that it overlaps with the use of this one. Streaming, for compactions, starts at
-//! full size. Both directions work alike.
+//! A jump reads what the caller's hint says, or just the block, and so does the first step from
+//! there: most scans end soon, and most sources of a merge are left early. Blocks asked for in order
+//! after that are read in windows of 16 KiB that double up to 1 MiB, and past the middle of a large one
+//! the next is started, so that it overlaps with the use of this one; a short scan pays for no read
+//! that it does not need. Streaming, for compactions, starts at full size. Both directions work
+//! alike.
 //!
 //! Invariants: bytes are only handed out for the address asked for, unverified; a read error
 //! belongs to the block whose bytes it lost, and asking again reads again. One thread at a time,
@@ -44,6 +46,8 @@ impl Default for ReadAhead {
 
 const GROWN_BYTES_MIN: u64 = 16 << 10;
 const WINDOW_BYTES_MAX: u64 = 1 << 20;
+/// From windows of this size on the next one is read ahead.
+const OVERLAP_BYTES_MIN: u64 = 64 << 10;
 
 /// Which way blocks are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,11 +88,22 @@ pub(crate) struct Reader {
     last: Option<BlockAddress>,
     /// Bytes of the next window of a run.
     next_bytes: u64,
+    /// Reads since the last jump.
+    reads: u32,
 }
 
 impl Reader {
     pub fn new(file: Arc<File>, data_end: u64, mode: ReadAhead) -> Self {
-        Self { file, mode, data_end, window: None, pending: None, last: None, next_bytes: 0 }
+        Self {
+            file,
+            mode,
+            data_end,
+            window: None,
+            pending: None,
+            last: None,
+            next_bytes: 0,
+            reads: 0,
+        }
     }
 
     /// The cache is neither asked nor filled.
@@ -139,7 +154,11 @@ impl Reader {
                 self.next_bytes
             }
             ReadAhead::Adaptive { first_bytes } if !run => {
-                self.next_bytes = 0;
+                (self.next_bytes, self.reads) = (0, 1);
+                u64::from(first_bytes)
+            }
+            ReadAhead::Adaptive { first_bytes } if self.reads == 1 => {
+                self.reads = 2;
                 u64::from(first_bytes)
             }
             ReadAhead::Adaptive { first_bytes } => self.grow(u64::from(first_bytes)),
@@ -191,7 +210,8 @@ impl Reader {
 
     /// Starts the next window once this one is half used.
     fn read_on(&mut self, address: BlockAddress, direction: Direction) {
-        if self.pending.is_some() || self.next_bytes == 0 {
+        let small = self.next_bytes < OVERLAP_BYTES_MIN && !self.streams();
+        if self.pending.is_some() || small {
             return;
         }
         let Some(window) = &self.window else { return };

@@ -10,7 +10,7 @@ const EMPTY_NAMES: [&str; 10] = [
 ];
 
 /// What each crate may depend on, besides crates from outside (ARCHITECTURE.md, the arrows). A new
-/// edge needs a page in docs/decisions. `simulation` and `bench` see everything.
+/// edge needs a page in docs/decisions. `simulation`, `bench` and `fuzz` see everything.
 const ARROWS: [(&str, &[&str]); 11] = [
     ("foundation", &[]),
     ("device", &["foundation"]),
@@ -26,7 +26,10 @@ const ARROWS: [(&str, &[&str]); 11] = [
 ];
 
 /// Crates that may depend on all others and that none may depend on.
-const ONLOOKERS: [&str; 2] = ["simulation", "bench"];
+const ONLOOKERS: [&str; 3] = ["simulation", "bench", "fuzz"];
+
+/// Crates that rules already speak of and that later work brings.
+const UNBUILT: [&str; 2] = ["crates/pmem", "crates/capi"];
 
 /// Findings about the file's name.
 pub fn names(path: &Path) -> Vec<Finding> {
@@ -168,6 +171,32 @@ fn format_page(path: &Path, page: &str, map: &str, exists: impl Fn(&str) -> bool
     findings
 }
 
+/// Findings about paths that the documentation names and that do not exist.
+pub fn named_paths(root: &Path, paths: &[PathBuf]) -> io::Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for path in paths.iter().filter(|path| path.extension().is_some_and(|end| end == "md")) {
+        let text = fs::read_to_string(root.join(path))?;
+        findings.extend(missing_paths(path, &text, |name| root.join(name).exists()));
+    }
+    Ok(findings)
+}
+
+/// A path counts as named where it stands alone between backticks, from the workspace's root.
+fn missing_paths(path: &Path, text: &str, exists: impl Fn(&str) -> bool) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        for name in line.split('`').skip(1).step_by(2) {
+            let starts = ["crates/", "docs/", "xtask/"].iter().any(|top| name.starts_with(top));
+            let plain = !name.contains(['*', '{', ' ', '<']) && !name.contains("NAME");
+            let planned = UNBUILT.iter().any(|folder| name.starts_with(folder));
+            if starts && plain && !planned && !exists(name) {
+                findings.push(Finding::new(path, index + 1, format!("{name} does not exist")));
+            }
+        }
+    }
+    findings
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,5 +250,12 @@ mod tests {
         assert!(missing[0].contains("does not exist"), "{missing:?}");
         let unnamed = texts(&format_page(path, "Bytes.", map, |_| true));
         assert!(unnamed[0].contains("names no golden file"), "{unnamed:?}");
+    }
+
+    #[test]
+    fn a_path_in_the_documentation_that_does_not_exist_is_found() {
+        let text = "See `crates/log/src/gone.rs`,\n`docs/media.md` and `crates/*/tests`.";
+        let found = texts(&missing_paths(Path::new("A.md"), text, |name| name == "docs/media.md"));
+        assert_eq!(found, ["A.md:1: crates/log/src/gone.rs does not exist"]);
     }
 }

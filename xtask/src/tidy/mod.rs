@@ -56,6 +56,7 @@ pub fn check(root: &Path) -> io::Result<Report> {
     }
     findings.extend(layout::arrows(root, &paths)?);
     findings.extend(layout::formats(root, &paths)?);
+    findings.extend(layout::named_paths(root, &paths)?);
     Ok(Report { files: paths.len(), findings })
 }
 

@@ -35,9 +35,9 @@ fn print(stats: &Stats, output: &mut Output) -> Result<()> {
     output.line("")?;
     levels(stats).print("Levels", output)?;
     tiers::table(stats).print("Tiers", output)?;
-    caches(stats).print("Block cache since opening", output)?;
+    caches(stats).print("Block cache, since the database was made", output)?;
     memory(stats).print("Memory", output)?;
-    amplification(stats).print("Cost since opening", output)
+    amplification(stats).print("Cost, since the database was made", output)
 }
 
 /// One row for each level, with a column for each tier.
@@ -61,7 +61,8 @@ pub fn levels(stats: &Stats) -> Table {
     table
 }
 
-fn caches(stats: &Stats) -> Table {
+/// One row for each class of block.
+pub fn caches(stats: &Stats) -> Table {
     let mut table = Table::new(&["blocks", ">hits", ">misses", ">hit ratio"]);
     for (class, counts) in &stats.cache.classes {
         let (hits, misses) = (counts.hits, counts.misses);
@@ -88,7 +89,8 @@ fn memory(stats: &Stats) -> Table {
     table
 }
 
-fn amplification(stats: &Stats) -> Table {
+/// What was asked, and what it cost.
+pub fn amplification(stats: &Stats) -> Table {
     let (operations, amplification) = (&stats.operations, &stats.amplification);
     let mut table = Table::new(&["what", ">amount"]);
     let per_get = ByteSize(amplification.read_bytes_per_get as u64);

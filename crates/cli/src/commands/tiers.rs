@@ -1,4 +1,4 @@
-//! `tiers`: what lies where, and what each tier has served since the database was opened.
+//! `tiers`: what lies where, and what each tier has served since the database was made.
 
 use crate::arguments::{Database, Stats as Arguments};
 use crate::failure::Result;
@@ -23,7 +23,7 @@ pub fn run(database: &Database, arguments: &Arguments) -> Result<()> {
     } else {
         table(&stats).print("Tiers, fastest first", &mut output)?;
         kinds(&stats).print("Bytes by kind", &mut output)?;
-        served(&stats).print("Served since opening", &mut output)?;
+        served(&stats).print("Served, since the database was made", &mut output)?;
     }
     output.finish()
 }

@@ -5,7 +5,7 @@
 //! stanza's lines as they are, without the empty line after them.
 
 use super::lines::{Lines, without_end};
-use super::loader::Loader;
+use super::loader::{Loader, refusal};
 use crate::failure::Result;
 
 /// The stanza being read.
@@ -63,7 +63,10 @@ impl Stanza {
         }
         let first = self.first_line;
         let key = self.key().map_err(|what| lines.error_at(first, what))?;
-        loader.put(&key, &self.text).map_err(|failure| lines.locate(first, failure))?;
+        if let Some(what) = refusal(key.len(), self.text.len() as u64) {
+            return Err(lines.error_at(first, what));
+        }
+        loader.put(&key, &self.text)?;
         *self = Self::default();
         Ok(())
     }

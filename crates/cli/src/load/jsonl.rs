@@ -2,7 +2,7 @@
 //! text. Empty lines are passed over; a name that is none of these is an error.
 
 use super::lines::{Lines, without_end};
-use super::loader::Loader;
+use super::loader::{Loader, refusal};
 use crate::failure::Result;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
@@ -61,8 +61,10 @@ pub fn load(lines: &mut Lines, loader: &mut Loader) -> Result<()> {
         let len = line.len() as u64;
         match parse(without_end(line)) {
             Ok(Some((key, value))) => {
-                let number = lines.number();
-                loader.put(&key, &value).map_err(|failure| lines.locate(number, failure))?;
+                if let Some(what) = refusal(key.len(), value.len() as u64) {
+                    return Err(lines.error(what));
+                }
+                loader.put(&key, &value)?;
             }
             Ok(None) => {}
             Err(what) => return Err(lines.error(what)),

@@ -29,7 +29,8 @@ impl Lines {
         Ok(Self::new(&path.display().to_string(), len, reader))
     }
 
-    fn new(name: &str, len: Option<u64>, reader: impl Read + 'static) -> Self {
+    /// Reads `reader`, which errors call `name`; `len` is its length where it is known.
+    pub fn new(name: &str, len: Option<u64>, reader: impl Read + 'static) -> Self {
         let reader = Box::new(BufReader::with_capacity(256 << 10, reader));
         Self { name: name.to_owned(), len, reader, line: Vec::new(), number: 0 }
     }
@@ -67,14 +68,6 @@ impl Lines {
     /// A failure that names the file and a line.
     pub fn error_at(&self, line: u64, what: impl std::fmt::Display) -> Failure {
         Failure::new(format!("{}, line {line}: {what}", self.name))
-    }
-
-    /// Puts file and line before the text of a failure.
-    pub fn locate(&self, line: u64, failure: Failure) -> Failure {
-        match failure {
-            Failure::Failed(text) => self.error_at(line, text),
-            other => other,
-        }
     }
 }
 

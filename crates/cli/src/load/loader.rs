@@ -3,7 +3,7 @@
 //! Batches are written `Buffered` (they survive this process) and made durable together at the end.
 
 use super::Loaded;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::progress::Bar;
 use thermocline::{Db, Durability, KEY_BYTES_MAX, VALUE_BYTES_MAX, WriteBatch};
 
@@ -14,7 +14,10 @@ const BATCH_BYTES: usize = 1 << 20;
 pub struct Loader {
     db: Db,
     batch: WriteBatch,
+    /// Keys and values in `batch`.
+    pending_bytes: u64,
     bar: Bar,
+    /// What was acknowledged.
     loaded: Loaded,
 }
 
@@ -22,17 +25,14 @@ impl Loader {
     /// A loader into `db`; `total_bytes` of input are to come, where that is known.
     pub fn new(db: Db, total_bytes: Option<u64>) -> Self {
         let loaded = Loaded { records: 0, bytes: 0, skipped: 0 };
-        Self { db, batch: WriteBatch::new(), bar: Bar::new("loading", total_bytes), loaded }
+        let bar = Bar::new("loading", total_bytes);
+        Self { db, batch: WriteBatch::new(), pending_bytes: 0, bar, loaded }
     }
 
-    /// Adds a record. The text of a refusal says what is too large, not where it came from.
+    /// Adds a record whose lengths [`refusal`] has nothing against.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        if let Some(refusal) = refusal(key.len(), value.len() as u64) {
-            return Err(Failure::new(refusal));
-        }
         self.batch.put(key, value);
-        self.loaded.records += 1;
-        self.loaded.bytes += (key.len() + value.len()) as u64;
+        self.pending_bytes += (key.len() + value.len()) as u64;
         if self.batch.bytes() >= BATCH_BYTES { self.write() } else { Ok(()) }
     }
 
@@ -51,18 +51,16 @@ impl Loader {
             return Ok(());
         }
         let records = self.batch.len() as u64;
-        let batch = std::mem::take(&mut self.batch);
-        self.db.write_with(batch, Durability::Buffered).map_err(|error| {
-            let before = self.loaded.records - records;
-            Failure::from(error).and(format_args!("{before} records were loaded before it"))
-        })
+        self.db.write_with(std::mem::take(&mut self.batch), Durability::Buffered)?;
+        self.loaded.records += records;
+        self.loaded.bytes += std::mem::take(&mut self.pending_bytes);
+        Ok(())
     }
 
-    /// Writes what is left and makes everything durable.
-    pub fn finish(mut self) -> Result<Loaded> {
-        self.write()?;
-        self.db.sync()?;
-        Ok(self.loaded)
+    /// Writes what is left and makes everything durable. Gives the counts also where that fails.
+    pub fn finish(mut self) -> (Loaded, Result<()>) {
+        let finished = self.write().and_then(|()| Ok(self.db.sync()?));
+        (self.loaded, finished)
     }
 }
 

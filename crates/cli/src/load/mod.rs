@@ -20,6 +20,7 @@ pub use loader::Loader;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use thermocline::Db;
 use thermocline_foundation::{ByteSize, Clock, SystemClock};
 
 /// What was loaded.
@@ -33,6 +34,8 @@ struct Summary {
     seconds: f64,
     records_per_second: f64,
     bytes_per_second: f64,
+    /// Bytes written to the tiers meanwhile, logs and tables together.
+    written_bytes: u64,
 }
 
 /// Loads all inputs.
@@ -46,6 +49,7 @@ pub fn run(database: &Database, arguments: &Load) -> Result<()> {
     };
     let db = store::open_or_create(database)?;
     let clock = SystemClock::new();
+    let written_before = written_bytes(&db);
     let mut loader = Loader::new(db.clone(), sources.total_bytes());
     let outcome = match sources {
         Sources::Files(found) => files::load(found, arguments.skip, &mut loader),
@@ -60,9 +64,15 @@ pub fn run(database: &Database, arguments: &Load) -> Result<()> {
         }),
     };
     let loaded = finish(loader, outcome)?;
+    let written = written_bytes(&db) - written_before;
     db.close()?;
     let elapsed = Duration::from_nanos(clock.now_ns());
-    report(&loaded, elapsed, arguments.json)
+    report(&loaded, elapsed, written, arguments.json)
+}
+
+/// Bytes written to all tiers since the database was made.
+fn written_bytes(db: &Db) -> u64 {
+    db.stats().tiers.iter().map(|tier| tier.written_bytes).sum()
 }
 
 /// Counts of a finished load.
@@ -74,14 +84,13 @@ pub struct Loaded {
 
 /// Makes everything loaded durable, also where the input went wrong, and says how much that is.
 fn finish(loader: Loader, outcome: Result<()>) -> Result<Loaded> {
-    match (outcome, loader.finish()) {
-        (Ok(()), finished) => finished,
-        (Err(failure), Ok(loaded)) => {
-            let records = text::counted(loaded.records, "record");
-            Err(failure.and(format_args!("{records} before it are loaded")))
-        }
-        (Err(failure), Err(_)) => Err(failure),
-    }
+    let (loaded, finished) = loader.finish();
+    // What went wrong first is what to mend.
+    outcome.and(finished).map_err(|failure| {
+        let records = text::counted(loaded.records, "record");
+        failure.and(format_args!("{records} before it are loaded"))
+    })?;
+    Ok(loaded)
 }
 
 enum Sources {
@@ -112,7 +121,7 @@ fn inputs(arguments: &Load) -> Result<Vec<PathBuf>> {
     Ok(if named.is_empty() { vec![standard.to_path_buf()] } else { named.clone() })
 }
 
-fn report(loaded: &Loaded, elapsed: Duration, json: bool) -> Result<()> {
+fn report(loaded: &Loaded, elapsed: Duration, written: u64, json: bool) -> Result<()> {
     let seconds = elapsed.as_secs_f64().max(1e-9);
     let rate = |amount: u64| amount as f64 / seconds;
     let mut output = Output::new();
@@ -124,6 +133,7 @@ fn report(loaded: &Loaded, elapsed: Duration, json: bool) -> Result<()> {
             seconds,
             records_per_second: rate(loaded.records),
             bytes_per_second: rate(loaded.bytes),
+            written_bytes: written,
         })?;
     } else {
         output.line(format!(
@@ -134,6 +144,14 @@ fn report(loaded: &Loaded, elapsed: Duration, json: bool) -> Result<()> {
             ByteSize(rate(loaded.bytes) as u64),
             text::count(rate(loaded.records) as u64),
         ))?;
+        // Beside a few records, the files that a store begins with are all there is.
+        if loaded.bytes >= 1 << 20 {
+            let amplification = written as f64 / loaded.bytes as f64;
+            let written = ByteSize(written);
+            output.line(format!(
+                "wrote {written} to the tiers, {amplification:.2} bytes for each byte loaded"
+            ))?;
+        }
         if loaded.skipped > 0 {
             output.line(format!("left out {}", text::counted(loaded.skipped, "file")))?;
         }

@@ -4,7 +4,7 @@
 //! return before the line's end is part of the value.
 
 use super::lines::{Lines, without_end};
-use super::loader::Loader;
+use super::loader::{Loader, refusal};
 use crate::failure::Result;
 use crate::text::unescape;
 
@@ -14,8 +14,10 @@ pub fn load(lines: &mut Lines, loader: &mut Loader) -> Result<()> {
         let len = line.len() as u64;
         match parse(without_end(line)) {
             Ok((key, value)) => {
-                let number = lines.number();
-                loader.put(&key, &value).map_err(|failure| lines.locate(number, failure))?;
+                if let Some(what) = refusal(key.len(), value.len() as u64) {
+                    return Err(lines.error(what));
+                }
+                loader.put(&key, &value)?;
             }
             Err(what) => return Err(lines.error(what)),
         }

@@ -134,7 +134,7 @@ fn timed<T>(clock: &SystemClock, work: impl FnOnce() -> Result<T>) -> Result<(T,
 fn load(db: &Db, corpus: &mut Corpus) -> Result<()> {
     let mut loader = Loader::new(db.clone(), Some(corpus.bytes()));
     corpus.load(&mut loader)?;
-    loader.finish()?;
+    loader.finish().1?;
     let bar = Bar::new("merging", None);
     db.flush()?;
     drop(bar);
@@ -166,6 +166,8 @@ fn print(outcome: &Outcome, database: &Database, output: &mut Output) -> Result<
     tiers::table(&outcome.stats).print("Tiers", output)?;
     stats::levels(&outcome.stats).print("Where the data lies", output)?;
     tiers::served(&outcome.stats).print("What each tier served", output)?;
+    stats::caches(&outcome.stats).print("Block cache", output)?;
+    stats::amplification(&outcome.stats).print("What it cost", output)?;
     output.line(format!(
         "Closed, reopened in {}, and compared {} with their files in {}: all equal.",
         seconds(outcome.reopen_s),

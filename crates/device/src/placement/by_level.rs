@@ -1,4 +1,4 @@
-//! Upper levels on fast tiers, lower levels on slow ones (Keigo, section 4.4; SpanDB, section 4.4;
+//! Upper levels on fast tiers, lower levels on slow ones (Keigo, section 4.4; SpanDB, section 4.3;
 //! MyNVM).
 //!
 //! Upper levels are small, are rewritten most and hold what was written last. The policy gives tier

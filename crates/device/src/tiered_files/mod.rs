@@ -275,25 +275,18 @@ impl TieredFiles {
             }
             let committed = map.commit(&changes);
             let mut state = self.state.lock();
-            if committed.is_err() {
-                // The map's file may list them all the same. They count as published from here on,
-                // so that nobody removes them before the map does.
-                for number in numbers {
-                    if let Some(entry) = state.get_mut(number) {
-                        entry.published = true;
-                    }
-                }
-            }
-            committed?;
             for (number, len) in numbers.iter().zip(lens) {
                 if let Some(entry) = state.get_mut(number) {
+                    // After a failed commit the map may or may not list the files. They count as
+                    // published, so that deleting them asks the map, which refuses: the next
+                    // opening decides.
                     entry.published = true;
                     entry.unpublished = None;
                     entry.expected_bytes = 0;
                     entry.extent.store(len, Relaxed);
                 }
             }
-            Ok(())
+            committed
         })
     }
 
@@ -489,6 +482,9 @@ impl TieredFiles {
     /// Moves that the placement policy finds worth making now; files that are being moved are left
     /// out.
     pub fn misplaced(&self) -> Vec<(FileNumber, TierIndex)> {
+        if self.tiers.len() == 1 {
+            return Vec::new();
+        }
         let (tiers, moving) = {
             let state = self.state.lock();
             let moving = state.iter().filter(|(_, entry)| entry.moving_to.is_some());

@@ -1,9 +1,9 @@
 //! The memtable: recent writes in memory, sorted, each also in the log.
 //!
-//! A skip list of [`Entry`]s. An entry does not own key and value; it holds a slice of the batch
-//! that brought them, the same bytes that went to the log, so that a write is copied into its batch
-//! and never again. The first eight key bytes are kept beside the slice and decide most comparisons
-//! without touching the batch.
+//! A skip list of [`Entry`]s. Key and value lie side by side in a chunk that many entries share, so
+//! that memory is taken and given back in chunks, is counted exactly, and outlives no batch. The
+//! first eight key bytes are kept beside the slice and decide most comparisons without touching the
+//! chunk.
 //!
 //! Invariants:
 //! 1. Entries are only added; a memtable that is frozen gets no more (the write path stops adding
@@ -13,8 +13,9 @@
 //!
 //! Threads: any number of readers, and writers at the same time (today the write path has one).
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use crossbeam_skiplist::SkipSet;
+use parking_lot::Mutex;
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -27,9 +28,11 @@ use thermocline_table::{RecordKind, Trailer};
 use crate::batch::BatchReader;
 use crate::error::Result;
 
-/// Memory of an entry besides its bytes: the list's node with its tower, and its share of the
-/// batch's allocation.
-pub(crate) const ENTRY_OVERHEAD_BYTES: u64 = 144;
+/// Memory of an entry besides its bytes: the list's node with its tower.
+pub(crate) const ENTRY_OVERHEAD_BYTES: u64 = 96;
+
+/// Bytes of a chunk. A value that a reader holds keeps its chunk alive, so chunks are not larger.
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// A record in the memtable.
 #[derive(Clone, Debug)]
@@ -135,6 +138,8 @@ impl<'a> Borrow<dyn Position + 'a> for Entry {
 #[derive(Debug)]
 pub(crate) struct Memtable {
     entries: SkipSet<Entry>,
+    /// The rest of the newest chunk.
+    chunk: Mutex<BytesMut>,
     bytes: AtomicU64,
     count: AtomicU64,
 }
@@ -142,17 +147,24 @@ pub(crate) struct Memtable {
 impl Memtable {
     /// An empty memtable.
     pub fn new() -> Self {
-        Self { entries: SkipSet::new(), bytes: 0.into(), count: 0.into() }
+        Self {
+            entries: SkipSet::new(),
+            chunk: Mutex::new(BytesMut::new()),
+            bytes: 0.into(),
+            count: 0.into(),
+        }
     }
 
     /// Adds the records of an encoded batch, whose first has the sequence `first`.
-    pub fn insert_batch(&self, first: Sequence, encoded: &Bytes) -> Result<()> {
-        let mut count = 0;
+    pub fn insert_batch(&self, first: Sequence, encoded: &[u8]) -> Result<()> {
+        let (mut count, mut memory) = (0, 0);
+        let mut chunk = self.chunk.lock();
         for (index, record) in BatchReader::new(encoded)?.enumerate() {
             let record = record?;
             let (start, end) =
                 (record.key_at as usize, (record.value_at + record.value_len) as usize);
-            let bytes = encoded.slice(start..end);
+            let bytes = keep(&mut chunk, &encoded[start..end]);
+            memory += bytes.len() as u64 + ENTRY_OVERHEAD_BYTES;
             let key_len = record.key_len;
             self.entries.insert(Entry {
                 prefix: prefix_of(&bytes[..key_len as usize]),
@@ -163,7 +175,7 @@ impl Memtable {
             });
             count += 1;
         }
-        self.bytes.fetch_add(encoded.len() as u64 + count * ENTRY_OVERHEAD_BYTES, Relaxed);
+        self.bytes.fetch_add(memory, Relaxed);
         self.count.fetch_add(count, Relaxed);
         Ok(())
     }
@@ -184,6 +196,18 @@ impl Memtable {
     pub fn count(&self) -> u64 {
         self.count.load(Relaxed)
     }
+}
+
+/// A copy of `bytes` in the chunk, or in a new one where they do not fit.
+fn keep(chunk: &mut BytesMut, bytes: &[u8]) -> Bytes {
+    if bytes.len() > CHUNK_BYTES / 8 {
+        return Bytes::copy_from_slice(bytes);
+    }
+    if chunk.capacity() < bytes.len() {
+        *chunk = BytesMut::with_capacity(CHUNK_BYTES);
+    }
+    chunk.extend_from_slice(bytes);
+    chunk.split().freeze()
 }
 
 fn target(key: &[u8], trailer: Trailer) -> Target<'_> {

@@ -54,23 +54,12 @@ impl TableMeta {
 }
 
 /// Numbers of tables that nobody needs any more.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Graveyard {
     numbers: Mutex<Vec<FileNumber>>,
-    /// Told of each number: the last to hold a table may be a reader, after whom nothing else would
-    /// wake the worker that deletes.
-    jobs: Arc<Jobs>,
 }
 
 impl Graveyard {
-    pub fn new(jobs: Arc<Jobs>) -> Self {
-        Self { numbers: Mutex::default(), jobs }
-    }
-
-    pub fn jobs(&self) -> &Arc<Jobs> {
-        &self.jobs
-    }
-
     pub fn take(&self) -> Vec<FileNumber> {
         std::mem::take(&mut self.numbers.lock())
     }
@@ -81,7 +70,6 @@ impl Graveyard {
 
     pub fn add(&self, number: FileNumber) {
         self.numbers.lock().push(number);
-        self.jobs.wake();
     }
 }
 
@@ -91,6 +79,8 @@ pub(crate) struct TableStore {
     pub files: Arc<TieredFiles>,
     pub cache: Arc<BlockCache>,
     pub graveyard: Graveyard,
+    /// Whom to tell that there is something to delete.
+    pub jobs: Arc<Jobs>,
 }
 
 /// See the module's header.
@@ -124,7 +114,8 @@ impl Table {
         let reader = TableReader::open(file, Arc::clone(&self.store.cache))?;
         if reader.properties().entries != self.meta.entries {
             return Err(Error::corrupt(format!(
-                "table {} holds {} entries where the manifest says {}; it is not the table that was written",
+                "table {} holds {} entries where the manifest says {}; \
+                 it is not the table that was written",
                 self.meta.number,
                 reader.properties().entries,
                 self.meta.entries
@@ -174,6 +165,7 @@ impl Drop for Table {
     fn drop(&mut self) {
         if self.doomed.load(Relaxed) {
             self.store.graveyard.add(self.meta.number);
+            self.store.jobs.wake();
         }
     }
 }

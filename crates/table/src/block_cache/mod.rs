@@ -4,7 +4,8 @@
 //! parsing. The store underneath is `quick_cache` (S3-FIFO), which a scan does not flush.
 //!
 //! Invariants:
-//! 1. Weights are the bytes really held: blocks are allocated at their exact size, not in pages.
+//! 1. Weights are the bytes really held: blocks are allocated at their own size, not in pages, and
+//!    what the allocator rounds that up to counts.
 //! 2. File numbers are never reused within a database, so an entry never goes stale; blocks of
 //!    deleted files age out.
 //! 3. One cache serves one database, because the key does not name it.
@@ -48,16 +49,21 @@ pub struct BlockCache {
     misses: [Counter; 3],
 }
 
-/// What an entry costs besides its block: key, links and allocation headers.
-const ENTRY_OVERHEAD_BYTES: u64 = 64;
+/// What an entry costs besides its block: key, links, slots kept free and the block's shared header.
+const ENTRY_OVERHEAD_BYTES: u64 = 128;
 
 #[derive(Clone, Debug)]
 struct Weight;
 
 impl Weighter<Key, Block> for Weight {
     fn weight(&self, _: &Key, block: &Block) -> u64 {
-        block.memory_bytes() as u64 + ENTRY_OVERHEAD_BYTES
+        allocated_bytes(block.memory_bytes() as u64) + ENTRY_OVERHEAD_BYTES
     }
+}
+
+/// What an allocator takes for `bytes`: all common ones have four sizes to each power of two.
+fn allocated_bytes(bytes: u64) -> u64 {
+    bytes.next_multiple_of((bytes.max(64).next_power_of_two() / 8).max(16))
 }
 
 /// Keys are two numbers, not chosen by an enemy: a multiplicative mix is enough.
