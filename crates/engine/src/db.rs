@@ -235,7 +235,7 @@ impl Environment {
         let delay_max = settings.delay_max.0;
         let pacing = Pacing::new(Arc::clone(&self.clock), slowdown, stop, delay_max);
         let files = Arc::clone(&store.files);
-        let log = crate::state::make_log(&files, &settings, None, last_sequence, Origin::Recovery)?;
+        let log = crate::state::make_log(&files, &settings, None, Origin::Recovery)?;
         let jobs = Arc::clone(&store.jobs);
         let tail = LogTail::new(Arc::clone(&log));
         let engine = Engine {
@@ -605,7 +605,7 @@ mod tests {
                 break;
             }
         }
-        let late = engine.make_log(engine.visible(), Origin::Foreground).unwrap();
+        let late = engine.make_log(Origin::Foreground).unwrap();
         db.put("first", "in the log made at the start").unwrap();
         let mut leader = engine.leader.lock();
         engine.rotate(&mut leader).unwrap();

@@ -241,8 +241,8 @@ impl Settings {
 /// Memtables the budget has room for: the active one and those being flushed.
 pub(crate) const MEMTABLES: u64 = 3;
 
-/// Shares of the memory budget, in bytes. A quarter of it stays for tables' pinned indexes and for
-/// the buffers of background work; pinned indexes beyond that shrink the cache.
+/// Shares of the memory budget, in bytes. Five sixteenths of it stay for tables' pinned indexes and
+/// for the buffers of background work; pinned indexes beyond that shrink the cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryDivision {
     /// One memtable, its overhead included.
@@ -268,6 +268,27 @@ mod tests {
         assert!(error.to_string().contains("memroy"), "{error}");
         let error = Settings::from_toml("level_ratio = 1", origin).unwrap_err();
         assert!(error.to_string().contains("level_ratio = 1 is out of range"), "{error}");
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
+    #[test]
+    fn settings_are_as_documented() {
+        let settings = Settings { background_threads: 2, ..Settings::default() };
+        let written = settings.to_kept_toml().unwrap();
+        let path: PathBuf =
+            [env!("CARGO_MANIFEST_DIR"), "tests", "golden", "settings-defaults-v1.toml"]
+                .iter()
+                .collect();
+        if std::env::var_os("THERMOCLINE_BLESS").is_some() {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, &written).unwrap();
+        }
+        let golden = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(golden, written);
+        assert_eq!(Settings::from_toml(&golden, &path).unwrap(), settings);
+        // What a release wrote that had fewer settings.
+        let few = Settings::from_toml("memory = '64 MiB'", &path).unwrap();
+        assert_eq!(few, Settings { memory: ByteSize::mib(64), ..Settings::default() });
     }
 
     #[test]

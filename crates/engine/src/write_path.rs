@@ -253,7 +253,7 @@ impl Engine {
 
     /// Freezes the active memtable and goes on with an empty one and the next log.
     pub fn rotate(&self, leader: &mut Leader) -> Result<()> {
-        let next = self.next_log(leader.log.number, leader.last_sequence);
+        let next = self.next_log(leader.log.number);
         let log = next.inspect_err(|error| self.fail(error))?;
         let memtable = Arc::new(Memtable::new());
         let frozen = Arc::new(Frozen {

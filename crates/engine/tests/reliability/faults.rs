@@ -151,9 +151,12 @@ fn failing(
 }
 
 fn write_until_error(db: &Db) -> thermocline::Error {
-    for number in 0..4000u32 {
+    let mut value = vec![0; 4000];
+    for number in 0..10_000u32 {
+        // Nothing that compression makes small.
+        Random::new(number.into()).fill(&mut value);
         let mut batch = WriteBatch::new();
-        batch.put(format!("more{number:05}"), vec![7; 4000]);
+        batch.put(format!("more{number:05}"), &value);
         if let Err(error) = db.write_with(batch, Durability::Buffered) {
             return error;
         }

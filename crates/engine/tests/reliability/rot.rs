@@ -172,7 +172,7 @@ fn cut_zeroed_swapped_and_older_pieces_are_reported_or_harmless() {
     for (index, (path, name, bytes)) in image.iter().enumerate() {
         let pages = bytes.len() / PAGE;
         let shown = format!("{}/{name}", path.display());
-        let mut examine_with = |how: String, new: Vec<u8>| {
+        let examine_with = |how: String, new: Vec<u8>| {
             let mut damaged = image.clone();
             let same = damaged[index].2 == new;
             damaged[index].2 = new;

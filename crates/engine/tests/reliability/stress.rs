@@ -37,7 +37,8 @@ impl Owner<'_> {
     }
 
     fn value(&mut self) -> Vec<u8> {
-        let len = self.random.below(if self.step % 50 == 0 { 30_000 } else { 800 }) as usize;
+        let len =
+            self.random.below(if self.step.is_multiple_of(50) { 30_000 } else { 800 }) as usize;
         let mut value = format!("{}-{};", self.number, self.step).into_bytes();
         value.resize(value.len() + len, self.step as u8);
         value
