@@ -227,8 +227,8 @@ fn loading_ten_times_the_memory_budget_stays_within_it() {
     let output = start_child(test, "memory", &home, 0).wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let budget = BUDGET_MIB << 20;
-    // A long scan while level 0 is full has two windows of up to 1 MiB for each of its tables, which
-    // no budget bounds yet.
+    // A long scan while level 0 is full has two windows of up to 1 MiB for each of its tables,
+    // which no budget bounds yet.
     for (phase, allowed) in [("peak ", budget * 12 / 10), ("scan ", budget * 16 / 10)] {
         let line = text.lines().find_map(|line| line.strip_prefix(phase));
         let (peak, before) = line.expect("the child came so far").split_once(' ').unwrap();
