@@ -27,6 +27,8 @@ use thermocline_foundation::{DatabaseId, FileNumber};
 const VERSION: u64 = 1;
 /// Numbers reserved at a time.
 pub const NUMBERS_PER_BATCH: u64 = 1024;
+/// No number is reserved beyond: far from what a database can use up, and far from overflow.
+const NUMBER_MAX: FileNumber = FileNumber(1 << 62);
 /// A map shorter than this is not worth compacting.
 const COMPACT_BYTES_MIN: u64 = 1 << 20;
 /// A map is compacted when it is this many times as long as its snapshot was.
@@ -81,6 +83,9 @@ impl MapState {
         match change {
             MapChange::Reserve(until) if until < self.reserved => {
                 return Err(format!("numbers up to {until} reserved after {}", self.reserved));
+            }
+            MapChange::Reserve(until) if until > NUMBER_MAX => {
+                return Err(format!("numbers up to {until} reserved, {NUMBER_MAX} is the last"));
             }
             MapChange::Reserve(until) => self.reserved = until,
             MapChange::Add(number, _) if number >= self.reserved => {

@@ -70,6 +70,10 @@ impl Journal {
         let end = Self::read(&file, visit)?;
         if end.torn {
             erase(&file, end.len_bytes)?;
+        } else {
+            // After the process was killed the last frame may be in the page cache alone. A frame
+            // appended behind it could then reach the device first, and a power cut leave a gap.
+            file.sync()?;
         }
         Ok(Self { file, len_bytes: end.len_bytes, frames: end.frames, failed: None })
     }

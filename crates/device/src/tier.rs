@@ -161,6 +161,19 @@ impl Tier {
         self.traffic[class(kind)].totals()
     }
 
+    /// Traffic of all kinds of file together.
+    pub fn traffic_total(&self) -> TrafficTotals {
+        self.traffic.iter().map(TrafficCounters::totals).fold(TrafficTotals::default(), |a, b| {
+            TrafficTotals {
+                reads: a.reads + b.reads,
+                read_bytes: a.read_bytes + b.read_bytes,
+                writes: a.writes + b.writes,
+                written_bytes: a.written_bytes + b.written_bytes,
+                syncs: a.syncs + b.syncs,
+            }
+        })
+    }
+
     pub(crate) fn counters(&self, kind: FileKind) -> &TrafficCounters {
         &self.traffic[class(kind)]
     }

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use thermocline_device::{ErrorKind, FileContext, FileKind, Origin, TierIndex};
 use thermocline_foundation::FileNumber;
-use thermocline_log::Durability as LogDurability;
 use thermocline_table::{Compression as TableCompression, ReadAhead, TableOptions};
 
 /// Bytes a compaction reads at a time from each input, at most and at least.
@@ -42,6 +41,7 @@ impl Planner for Background {
         engine.latch.check().ok()?;
         match lane {
             Lane::Flush => plan_flush(engine),
+            // A log is made in a moment, and writers wait for it when it is missing.
             Lane::Upkeep => plan_upkeep(engine),
             Lane::Bulk => plan_deletion(engine)
                 .or_else(|| plan_compaction(engine))
@@ -97,9 +97,10 @@ fn plan_compaction(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
 }
 
 fn plan_migration(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
-    if engine.migrating.swap(true, Relaxed) {
+    if !engine.placement_changed.load(Relaxed) || engine.migrating.swap(true, Relaxed) {
         return None;
     }
+    engine.placement_changed.store(false, Relaxed);
     match engine.files.misplaced().into_iter().next() {
         Some((number, tier)) => {
             Some(Box::new(Migration { engine: Arc::clone(engine), number, tier }))
@@ -216,7 +217,7 @@ impl Job for Upkeep {
 
     fn step(&mut self) -> Result<Step> {
         match self.task {
-            Task::SyncLog => self.engine.sync_in_background()?,
+            Task::SyncLog => self.engine.sync_tail()?,
             Task::PrepareLog => {
                 let made = self.engine.make_log(self.engine.visible(), Origin::Foreground);
                 let mut logs = self.engine.logs.lock();
@@ -228,19 +229,6 @@ impl Job for Upkeep {
             }
         }
         Ok(Step::Done)
-    }
-}
-
-impl Engine {
-    fn sync_in_background(&self) -> Result<()> {
-        let (log, position) = {
-            let leader = self.leader.lock();
-            (Arc::clone(&leader.log), leader.position)
-        };
-        if let Some(position) = position {
-            log.writer.commit(position, LogDurability::Sync)?;
-        }
-        Ok(())
     }
 }
 
@@ -396,6 +384,8 @@ impl Job for Migration {
                 return Ok(Step::Done);
             }
         }
+        // There may be more to move.
+        self.engine.placement_changed.store(true, Relaxed);
         self.engine.migrating.store(false, Relaxed);
         Ok(Step::Done)
     }
@@ -422,14 +412,16 @@ impl Engine {
         self.flush()?;
         let mut done_bytes = 0;
         for level in 0..LEVELS - 1 {
-            let deepest = self.read_state.load().levels.deepest();
-            if level >= deepest && level > 0 {
-                break;
-            }
-            let pick =
-                self.claim(|levels, claims| leveled::pick_range(levels, claims, level, from, to))?;
-            if let Some(pick) = pick {
+            let mut after: Option<Vec<u8>> = None;
+            while let Some(pick) = self.claim(|levels, claims| {
+                let after = after.as_deref();
+                leveled::pick_range(levels, claims, &self.settings, level, (from, to), after)
+            })? {
+                after = pick.upper.last().map(|table| table.meta.largest_key.clone());
                 self.run_compaction(pick, &mut done_bytes, (from, to), progress)?;
+                if may_overlap(level) {
+                    break;
+                }
             }
         }
         let mut after: Option<Vec<u8>> = None;
@@ -482,7 +474,12 @@ impl Engine {
             }
             Ok(())
         })();
-        run.inspect_err(|error| self.fail(error))?;
+        run.inspect_err(|error: &Error| {
+            // No room for the output, or an input that cannot be read: nothing was changed.
+            if !matches!(error.kind(), crate::ErrorKind::OutOfSpace | crate::ErrorKind::Corrupt) {
+                self.fail(error);
+            }
+        })?;
         *done_bytes += bytes;
         let levels = Arc::clone(&self.read_state.load().levels);
         let deepest = levels.deepest();

@@ -5,7 +5,8 @@
 //! batch. See `docs/formats/batch.md`.
 //!
 //! ```text
-//!   version u8 = 1 | record*          record: kind u8 | key length varint | key | value length varint | value
+//!   version u8 = 1 | record*
+//!   record: kind u8 | key length varint | key | value length varint | value
 //! ```
 //! A delete has no value length and no value. The record at index i has the batch's first sequence
 //! + i. A batch of no records with a sequence (an ingest reserves one) is the version byte alone.
@@ -13,7 +14,7 @@
 use crate::error::{Error, Result};
 use crate::settings::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use bytes::Bytes;
-use thermocline_foundation::coding::{Decoder, put_bytes};
+use thermocline_foundation::coding::{Decoder, put_bytes, varint_len};
 use thermocline_table::RecordKind;
 
 /// Version of the encoding.
@@ -73,7 +74,8 @@ impl WriteBatch {
     fn accepts(&mut self, key: &[u8], value_len: usize) -> bool {
         if self.refused.is_none() {
             self.refused = check_sizes(key, value_len).err().or_else(|| {
-                let total = self.encoded.len() + key.len() + value_len;
+                let lengths = 1 + varint_len(key.len() as u64) + varint_len(value_len as u64);
+                let total = self.encoded.len() + lengths + key.len() + value_len;
                 (total > BATCH_BYTES_MAX).then(|| {
                     Error::invalid(format!(
                         "a batch of {total} bytes is over the limit of {BATCH_BYTES_MAX}; split it"
@@ -109,7 +111,14 @@ impl WriteBatch {
     pub(crate) fn freeze(self) -> Result<(Bytes, u32)> {
         match self.refused {
             Some(error) => Err(error),
-            None => Ok((Bytes::from(self.encoded), self.count)),
+            None => {
+                // The memtable will hold this memory and counts the length.
+                let mut encoded = self.encoded;
+                if encoded.capacity() > encoded.len() + encoded.len() / 8 + 64 {
+                    encoded.shrink_to_fit();
+                }
+                Ok((Bytes::from(encoded), self.count))
+            }
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::background::{Background, Progress, table_options_of};
 use crate::batch::{WriteBatch, check_sizes};
+use crate::builder::Builder;
 use crate::compaction::pacing::Pacing;
 use crate::error::{Error, ErrorKind, Latch, Result};
 use crate::front::memtable::Memtable;
@@ -18,9 +19,9 @@ use crate::snapshot::{Snapshot as RegisteredSnapshot, Snapshots};
 use crate::state::{Engine, LogPool, ReadState, TableState, full_state};
 use crate::stats::{Metrics, Stats, Totals};
 use crate::table_set::levels::Levels;
-use crate::table_set::table::TableStore;
+use crate::table_set::table::{Graveyard, TableStore};
 use crate::verify::VerifyReport;
-use crate::write_path::{Leader, WriteQueue};
+use crate::write_path::{Leader, LogTail, WriteQueue};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
@@ -162,8 +163,12 @@ impl Environment {
         placement: Arc<dyn Placement>,
     ) -> Result<Db> {
         let cache = Arc::new(BlockCache::new(settings.division().cache_bytes));
-        let store =
-            Arc::new(TableStore { files: Arc::clone(files), cache, graveyard: Default::default() });
+        let store = Arc::new(TableStore {
+            files: Arc::clone(files),
+            cache,
+            graveyard: Graveyard::default(),
+            jobs: Arc::new(Jobs::default()),
+        });
         let restored = match restore(&store)? {
             Some(restored) => restored,
             None => {
@@ -224,6 +229,8 @@ impl Environment {
         let pacing = Pacing::new(Arc::clone(&self.clock), slowdown, stop, delay_max);
         let files = Arc::clone(&store.files);
         let log = crate::state::make_log(&files, &settings, None, last_sequence, Origin::Recovery)?;
+        let jobs = Arc::clone(&store.jobs);
+        let tail = LogTail::new(Arc::clone(&log));
         let engine = Engine {
             settings,
             clock: Arc::clone(&self.clock),
@@ -235,19 +242,13 @@ impl Environment {
             visible: AtomicU64::new(last_sequence.0),
             snapshots: Arc::new(Snapshots::default()),
             latch: Latch::default(),
-            jobs: Arc::new(Jobs::default()),
+            jobs,
             pacing,
             metrics: Metrics::default(),
             totals_before: restored.totals,
             queue: WriteQueue::default(),
-            leader: Mutex::new(Leader {
-                last_sequence,
-                memtable,
-                log,
-                unsealed: Vec::new(),
-                unsynced_bytes: 0,
-                position: None,
-            }),
+            leader: Mutex::new(Leader { last_sequence, memtable, log, unsynced_bytes: 0 }),
+            tail: Mutex::new(tail),
             logs: Mutex::new(LogPool::default()),
             tables: Mutex::new(TableState {
                 manifest: restored.manifest,
@@ -257,6 +258,7 @@ impl Environment {
             }),
             room: Condvar::new(),
             sync_wanted: AtomicBool::new(false),
+            placement_changed: AtomicBool::new(true),
             migrating: AtomicBool::new(false),
         };
         engine.levels_changed(&levels);
@@ -280,6 +282,11 @@ fn placement(settings: &Settings) -> Arc<dyn Placement> {
 }
 
 impl Db {
+    /// Settings put together call by call, then a database.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
     /// There is a database at `home`.
     pub fn exists(home: impl AsRef<Path>) -> Result<bool> {
         Environment::default().exists(home.as_ref())
@@ -437,10 +444,14 @@ impl Open {
         if self.closed.swap(true, std::sync::atomic::Ordering::AcqRel) {
             return Ok(());
         }
-        self.engine.jobs.stop();
-        let sealed = self.engine.seal_logs().and_then(|()| self.engine.keep_totals());
-        self.engine.fail(&Error::new(ErrorKind::ReadOnly, "the database is closed"));
-        self.engine.files.close()?;
+        let engine = &self.engine;
+        let healthy = engine.latch.check();
+        let kept = healthy.and_then(|()| engine.keep_totals());
+        // Sends away whoever waits for background work, which is about to end.
+        engine.fail(&Error::new(ErrorKind::ReadOnly, "the database is closed"));
+        engine.jobs.stop();
+        let sealed = kept.and_then(|()| engine.seal_logs());
+        engine.files.close()?;
         sealed
     }
 }

@@ -24,6 +24,8 @@ pub struct Ingest {
     engine: Arc<Engine>,
     writer: Option<(FileNumber, TableWriter)>,
     finished: Vec<TableMeta>,
+    /// Files made and not yet parts of the database; deleted if the load is not finished.
+    unowned: Vec<FileNumber>,
     last_key: Option<Vec<u8>>,
     bytes: u64,
     records: u64,
@@ -31,7 +33,15 @@ pub struct Ingest {
 
 impl Ingest {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
-        Self { engine, writer: None, finished: Vec::new(), last_key: None, bytes: 0, records: 0 }
+        Self {
+            engine,
+            writer: None,
+            finished: Vec::new(),
+            unowned: Vec::new(),
+            last_key: None,
+            bytes: 0,
+            records: 0,
+        }
     }
 
     /// Adds a record; its key must be larger than the one before.
@@ -53,6 +63,7 @@ impl Ingest {
             let kind = FileKind::Table { level: bottom as u8 };
             let context = FileContext { kind, origin: Origin::Ingest };
             let file = self.engine.files.create_file(context, table_bytes)?;
+            self.unowned.push(file.number());
             let options = table_options(&self.engine, bottom);
             self.writer = Some((file.number(), TableWriter::new(file, options)));
         }
@@ -108,6 +119,8 @@ impl Ingest {
             self.engine.files.reclassify(meta.number, FileKind::Table { level })?;
             edit.added.push((level, meta));
         }
+        // A commit that fails may have taken effect; the next opening decides.
+        self.unowned.clear();
         self.engine.commit(&mut tables, edit, None)
     }
 }
@@ -127,11 +140,9 @@ fn deepest_free(levels: &Levels, claims: &[Claim], meta: &TableMeta) -> u8 {
 
 impl Drop for Ingest {
     fn drop(&mut self) {
-        let unfinished = self.writer.take().map(|(number, _)| number);
-        let numbers: Vec<_> =
-            self.finished.iter().map(|meta| meta.number).chain(unfinished).collect();
-        if !numbers.is_empty()
-            && let Err(error) = self.engine.files.delete_files(&numbers)
+        self.writer = None;
+        if !self.unowned.is_empty()
+            && let Err(error) = self.engine.files.delete_files(&self.unowned)
         {
             tracing::warn!(%error, "files of an unfinished bulk load stay until the next open");
         }

@@ -53,7 +53,16 @@ struct State {
     stopping: bool,
     /// Goes up when there may be new work.
     generation: u64,
-    running: u32,
+    /// Workers that found nothing to do in this generation.
+    idle: usize,
+    started: usize,
+}
+
+impl State {
+    fn advance(&mut self) {
+        self.generation += 1;
+        self.idle = 0;
+    }
 }
 
 /// The workers and their signal.
@@ -80,13 +89,14 @@ impl Jobs {
                 )
             })?;
             self.workers.lock().push(worker);
+            self.state.lock().started += 1;
         }
         Ok(())
     }
 
     /// Says that there may be work.
     pub fn wake(&self) {
-        self.state.lock().generation += 1;
+        self.state.lock().advance();
         self.changed.notify_all();
     }
 
@@ -100,45 +110,43 @@ impl Jobs {
         }
     }
 
-    /// Waits until no job runs and the planner has none.
+    /// Waits until every worker has found nothing to do.
     pub fn wait_idle(&self) {
         let mut state = self.state.lock();
-        loop {
-            let generation = state.generation;
-            // Workers that found nothing wait; give them the chance to look at the newest
-            // generation.
-            self.changed.wait_for(&mut state, std::time::Duration::from_millis(5));
-            if state.stopping || (state.running == 0 && state.generation == generation) {
-                return;
-            }
+        while !state.stopping && state.idle < state.started {
+            self.changed.wait(&mut state);
         }
     }
 
     fn work(&self, planner: &Weak<dyn Planner>, lane: Lane) {
         loop {
             let generation = {
-                let mut state = self.state.lock();
+                let state = self.state.lock();
                 if state.stopping {
                     return;
                 }
-                state.running += 1;
                 state.generation
             };
-            let planned = planner.upgrade().and_then(|planner| planner.plan(lane));
-            let idle = planned.is_none();
-            if let Some(job) = planned {
-                self.run(planner, job);
+            match planner.upgrade().and_then(|planner| planner.plan(lane)) {
+                Some(job) => {
+                    self.run(planner, job);
+                    // What is done may make something else worth doing.
+                    self.wake();
+                }
+                None => self.wait_for_work(generation),
             }
-            let mut state = self.state.lock();
-            state.running -= 1;
-            if !idle {
-                // What is done may make something else worth doing.
-                state.generation += 1;
-                self.changed.notify_all();
-            }
-            while idle && !state.stopping && state.generation == generation {
-                self.changed.wait(&mut state);
-            }
+        }
+    }
+
+    /// Waits until there may be more work than in `generation`.
+    fn wait_for_work(&self, generation: u64) {
+        let mut state = self.state.lock();
+        if state.generation == generation {
+            state.idle += 1;
+            self.changed.notify_all();
+        }
+        while !state.stopping && state.generation == generation {
+            self.changed.wait(&mut state);
         }
     }
 

@@ -35,9 +35,12 @@
 
 mod background;
 mod batch;
+mod builder;
 mod checkpoint;
 mod compaction;
 mod db;
+#[doc(hidden)]
+pub mod decoders;
 mod error;
 mod front;
 mod ingest;
@@ -57,6 +60,7 @@ mod write_path;
 
 pub use background::Progress;
 pub use batch::WriteBatch;
+pub use builder::Builder;
 pub use db::{Db, Environment, Scan, Snapshot};
 pub use error::{Error, ErrorKind, Result};
 pub use ingest::Ingest;

@@ -19,7 +19,8 @@ use thermocline_table::{ReadAhead, TableIterator, Trailer, compare};
 #[derive(Debug)]
 pub(crate) enum Source {
     Memtable(MemtableCursor),
-    /// Boxed: an open table iterator is large, and a scan has as many sources as there are tables in level 0.
+    /// Boxed: an open table iterator is large, and a scan has as many sources as there are tables
+    /// in level 0.
     Level(Box<LevelCursor>),
 }
 

@@ -11,7 +11,7 @@ use crate::iterator::{Cursor, ScanRange};
 use crate::merge::{LevelCursor, Merge, Source, Tables};
 use crate::snapshot::Snapshot;
 use crate::state::{Engine, ReadState};
-use crate::table_set::levels::{LEVELS, may_overlap};
+use crate::table_set::levels::{LEVELS, may_overlap, settles};
 use crate::table_set::table::Table;
 use bytes::Bytes;
 use std::ops::Bound;
@@ -142,7 +142,7 @@ struct Search<'a> {
     key: &'a [u8],
     hash: u64,
     snapshot: Sequence,
-    candidates: std::vec::IntoIter<Arc<Table>>,
+    candidates: std::vec::IntoIter<(usize, Arc<Table>)>,
     /// The table whose block is being fetched.
     table: Option<Arc<Table>>,
     newest: Found,
@@ -150,7 +150,9 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(index: usize, key: &'a [u8], snapshot: Sequence, state: &ReadState) -> Self {
-        let candidates: Vec<_> = state.levels.candidates(key).cloned().collect();
+        let candidates = state.levels.candidates(key);
+        let candidates: Vec<_> =
+            candidates.map(|(level, table)| (level, Arc::clone(table))).collect();
         Self {
             index,
             key,
@@ -164,9 +166,8 @@ impl<'a> Search<'a> {
 
     /// Goes through tables until the answer is known (none) or a block must be read.
     fn advance(&mut self) -> Result<Option<BlockAddress>> {
-        while let Some(table) = self.candidates.next() {
-            let newest = self.newest.as_ref().map(|(trailer, _)| trailer.sequence());
-            if newest.is_some_and(|newest| newest >= table.meta.largest_sequence) {
+        while let Some((level, table)) = self.candidates.next() {
+            if self.newest.as_ref().is_some_and(|(best, _)| settles(*best, level, &table)) {
                 break;
             }
             if table.stored_snapshot(self.snapshot).is_none() {

@@ -1,8 +1,9 @@
 //! Opening: from durable files to a running engine.
 //!
 //! ```text
-//!   namespace opened (tiers checked) -> newest manifest read -> logs from its floor on replayed, in order, into
-//!   memtables -> these written to level 0 -> one edit: tables added, floor = the new log -> leftovers deleted
+//!   namespace opened (tiers checked) -> newest manifest read -> logs from its floor on replayed,
+//!   in order, into memtables -> these written to level 0
+//!   -> one edit: tables added, floor = the new log -> leftovers deleted
 //! ```
 //! Replay stops at the first hole in the sequences. A torn log tail is what a crash leaves; a hole
 //! below a sequence that some log says was durable is damage, and refused.
@@ -42,7 +43,19 @@ pub(crate) struct Restored {
 /// writing.
 pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
     let mut manifests = numbers_of(&store.files, |kind| kind == FileKind::Manifest);
-    let Some(newest) = manifests.pop() else { return Ok(None) };
+    let Some(newest) = manifests.pop() else {
+        let tables = numbers_of(&store.files, |kind| matches!(kind, FileKind::Table { .. }));
+        if tables.is_empty() {
+            return Ok(None);
+        }
+        // A checkpoint gets its tables first and its manifest last.
+        let home = store.files.home().display();
+        return Err(Error::corrupt(format!(
+            "{home} has {} tables and no manifest: it is a checkpoint that was not finished; \
+             delete it and make it again",
+            tables.len()
+        )));
+    };
     let mut edits = Vec::new();
     let manifest = Manifest::open(&store.files, newest, |edit| {
         edits.push(edit);
@@ -120,7 +133,8 @@ impl Replay<'_> {
     pub fn run(&self, numbers: &[FileNumber], flushed: Sequence) -> Result<Replayed> {
         let mut replayed = Replayed { added: Vec::new(), last_sequence: flushed, records: 0 };
         let mut memtable = Memtable::new();
-        // The sequence that the next record must have; unknown before the first.
+        // The sequence that the next record must have. The first may also be one that is in tables
+        // already: its log was at the floor.
         let mut expected: Option<Sequence> = None;
         let mut hole: Option<String> = None;
         for number in numbers {
@@ -130,7 +144,11 @@ impl Replay<'_> {
                 if hole.is_some() || written.is_err() {
                     return Ok(());
                 }
-                if expected.is_some_and(|expected| expected != first) {
+                let hole_before = match expected {
+                    Some(expected) => expected != first,
+                    None => first > flushed.next(),
+                };
+                if hole_before {
                     hole = Some(format!("{} begins at sequence {first}", file.describe()));
                     return Ok(());
                 }
@@ -157,7 +175,7 @@ impl Replay<'_> {
             if summary.durable_sequence > reached {
                 let cause = hole.unwrap_or_else(|| file.describe());
                 return Err(Error::corrupt(format!(
-                    "records after sequence {reached} are missing from the log although sequence {} \
+                    "records after sequence {reached} are missing although sequence {} \
                      was acknowledged as durable ({cause}); restore the database from a checkpoint",
                     summary.durable_sequence
                 )));

@@ -81,7 +81,8 @@ impl Tier {
     pub fn parse(text: &str) -> Result<Self> {
         let form = || {
             Error::invalid(format!(
-                "'{text}' is not a tier; write PATH:CAPACITY[:DRIVER], such as /mnt/fast:10GiB:direct"
+                "'{text}' is not a tier; write PATH:CAPACITY[:DRIVER], \
+                 such as /mnt/fast:10GiB:direct"
             ))
         };
         // A path may hold colons, so the text is taken apart from its end.
@@ -138,7 +139,7 @@ pub struct Settings {
     pub level0_slowdown: u32,
     /// Tables in level 0 at which writers wait; default 32.
     pub level0_stop: u32,
-    /// Longest single delay of a writer by back-pressure; default 20 ms.
+    /// How often a delayed writer looks whether it still has to wait; default 20 ms.
     pub delay_max: Duration,
 }
 

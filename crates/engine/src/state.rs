@@ -6,9 +6,12 @@
 //!   write path (one leader at a time)   freezes the memtable            [`Engine::rotate`]
 //!   flush, compaction, ingest           commit an edit of the tables    [`Engine::commit`]
 //! ```
-//! Locks, in the order in which they may be taken: `leader`, `tables`, `switching`. None is held
-//! across I/O, except
-//! `leader` across the log's and `tables` across the manifest's.
+//! Locks, in the order in which they may be taken: `leader`, `tables`, `switching`; `tail` and
+//! `logs` alone. `leader` is held across what writers wait for anyway: the log's I/O, the making of
+//! a log when none is ready, and, in an ingest, the flush before it. `tables` is held across the
+//! commits of manifest and file map. The others are never held across I/O. Background jobs never
+//! take
+//! `leader`, because its holder may be waiting for one of them.
 //!
 //! Invariants:
 //! 1. Every acknowledged record is in the active memtable, a frozen one, or a table of the current
@@ -29,7 +32,7 @@ use crate::snapshot::Snapshots;
 use crate::stats::{Metrics, Totals};
 use crate::table_set::levels::Levels;
 use crate::table_set::table::TableStore;
-use crate::write_path::{Leader, WriteQueue};
+use crate::write_path::{Leader, LogTail, WriteQueue};
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -70,7 +73,7 @@ impl LogFile {
         Self { number, writer, sealed: Mutex::new(false) }
     }
 
-    /// The log has been ended durably. Does not wait for a thread that is ending it.
+    /// The log has ended, durably. Says no while that is under way.
     pub fn is_sealed(&self) -> bool {
         self.sealed.try_lock().is_some_and(|sealed| *sealed)
     }
@@ -128,11 +131,14 @@ pub(crate) struct Engine {
     pub totals_before: Totals,
     pub queue: WriteQueue,
     pub leader: Mutex<Leader>,
+    pub tail: Mutex<LogTail>,
     pub logs: Mutex<LogPool>,
     pub tables: Mutex<TableState>,
     /// Signalled, with `switching`, when a frozen memtable is gone or the latch was set.
     pub room: Condvar,
     pub sync_wanted: AtomicBool,
+    /// Levels or their targets changed since somebody looked for tables on the wrong tier.
+    pub placement_changed: AtomicBool,
     /// A migration runs, or failed and is not tried again before the next open.
     pub migrating: AtomicBool,
 }
@@ -193,8 +199,11 @@ impl Engine {
                 .collect(),
             levels: Arc::clone(&after),
         });
-        for (_, table) in before.tables() {
-            if after.tables().all(|(_, kept)| !Arc::ptr_eq(kept, table)) {
+        let kept = |number| edit.added.iter().any(|(_, meta)| meta.number == number);
+        for (level, number) in &edit.removed {
+            if !kept(*number)
+                && let Some(table) = before.find(usize::from(*level), *number)
+            {
                 table.doom();
             }
         }
@@ -216,12 +225,21 @@ impl Engine {
     /// Tells pacing and placement about the sizes of the levels.
     pub fn levels_changed(&self, levels: &Levels) {
         self.pacing.set_backlog(levels.level(0).len());
+        self.placement_changed.store(true, Ordering::Relaxed);
+        self.fit_cache(levels);
         let mut targets = leveled::targets(levels, &self.settings).bytes;
         for (level, target) in targets.iter_mut().enumerate() {
             *target = (*target).max(levels.level_bytes(level));
         }
         targets[0] = targets[0].max(self.settings.division().memtable_bytes * 2);
         self.placement.set_level_targets(&targets);
+    }
+
+    /// Gives the block cache what pinned indexes leave of its share of memory.
+    fn fit_cache(&self, levels: &Levels) {
+        let share = self.settings.division().cache_bytes;
+        let pinned: u64 = levels.tables().map(|(_, table)| table.pinned_bytes()).sum();
+        self.store.cache.set_capacity(share.saturating_sub(pinned).max(share / 8));
     }
 
     /// A log ready for records after `after`: a prepared one, or one made now. Its number is above
@@ -259,14 +277,17 @@ impl Engine {
 }
 
 /// Bytes reserved for a log. A memtable's overhead is not in the log, nor are a log's checksums in
-/// the memtable; a full memtable's log fits. A small fast tier gives the logs in use, of which there
-/// are up to six, at most a fifth of itself; a log grows where its reserve is not enough.
+/// the memtable; a full memtable's log fits. A small fast tier gives the logs in use, of which
+/// there are up to six, at most a fifth of itself; a log grows where its reserve is not enough.
 fn log_settings(settings: &Settings) -> LogSettings {
     let tier_bytes = settings.tiers.first().map_or(u64::MAX, |tier| tier.capacity.0);
-    let memtable_bytes = settings.division().memtable_bytes.next_multiple_of(1 << 20);
-    let segment_bytes = memtable_bytes.min((tier_bytes / 32).next_multiple_of(64 << 10));
+    let memtable_bytes = settings.division().memtable_bytes;
+    // Checksums and page headers add 2 %, the last batch may be large.
+    let full_bytes = (memtable_bytes + memtable_bytes / 16).next_multiple_of(1 << 20);
+    let segment_bytes = full_bytes.min((tier_bytes / 32).next_multiple_of(64 << 10));
     let growth_bytes = (segment_bytes / 4).clamp(64 << 10, 16 << 20);
-    LogSettings { segment_bytes, growth_bytes, ..LogSettings::default() }
+    let buffer_bytes = (memtable_bytes / 16).clamp(64 << 10, 512 << 10) as usize;
+    LogSettings { segment_bytes, growth_bytes, buffer_bytes }
 }
 
 /// Makes a log for records after `after`, whose header is durable and which the namespace knows.

@@ -36,9 +36,15 @@ pub(crate) struct Metrics {
 }
 
 /// All that is counted, since the database was made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Totals {
     counts: Vec<u64>,
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        Self { counts: vec![0; ENGINE_COUNTS] }
+    }
 }
 
 /// Counts before those of the tiers: operations, then hits and misses of three classes of block.
@@ -47,13 +53,25 @@ const ENGINE_COUNTS: usize = 17;
 const TIER_COUNTS: usize = 5;
 
 impl Totals {
-    /// The counts as variable-length integers, in their order; later versions may append.
+    /// How many counts the engine has, then these, then those of the tiers, all as variable-length
+    /// integers. So a later version may count more.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, ENGINE_COUNTS as u64);
         self.counts.iter().for_each(|count| put_varint(out, *count));
     }
 
     pub fn decode(mut body: Decoder<'_>) -> Result<Self, DecodeError> {
+        let engine_counts = body.varint()?;
         let mut counts = Vec::new();
+        for _ in 0..engine_counts {
+            let count = if body.is_empty() { 0 } else { body.varint()? };
+            if counts.len() < ENGINE_COUNTS {
+                counts.push(count);
+            } else if body.is_empty() {
+                break;
+            }
+        }
+        counts.resize(ENGINE_COUNTS, 0);
         while !body.is_empty() {
             counts.push(body.varint()?);
         }
@@ -287,13 +305,10 @@ impl Engine {
             counts.extend([hits, misses]);
         }
         debug_assert_eq!(counts.len(), ENGINE_COUNTS);
-        for usage in self.files.usage() {
-            let sum = |count: fn(&TrafficTotals) -> u64| -> u64 {
-                usage.traffic.values().map(count).sum()
-            };
-            let (reads, read_bytes) = (sum(|t| t.reads), sum(|t| t.read_bytes));
-            let (writes, written_bytes) = (sum(|t| t.writes), sum(|t| t.written_bytes));
-            counts.extend([reads, read_bytes, writes, written_bytes, sum(|t| t.syncs)]);
+        for tier in self.files.tiers() {
+            let TrafficTotals { reads, read_bytes, writes, written_bytes, syncs } =
+                tier.traffic_total();
+            counts.extend([reads, read_bytes, writes, written_bytes, syncs]);
         }
         self.totals_before.plus(&counts)
     }

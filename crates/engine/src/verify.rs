@@ -7,8 +7,9 @@ use crate::manifest::Manifest;
 use crate::state::Engine;
 use serde::Serialize;
 use std::sync::Arc;
+use std::time::Duration;
 use thermocline_device::{FileInfo, FileKind};
-use thermocline_log::LogReader;
+use thermocline_log::{Durability as LogDurability, LogReader};
 
 /// What a verification found.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -49,7 +50,8 @@ impl Engine {
     pub fn verify(self: &Arc<Self>, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport> {
         let state = self.read_state.load_full();
         let mut report = VerifyReport::default();
-        let files = self.files.files();
+        let mut files = self.files.files();
+        files.retain(|info| info.published);
         // Tables of this moment are held by `state`; other files may end while we read, and are
         // skipped then.
         let tables: Vec<_> = state.levels.tables().map(|(_, table)| Arc::clone(table)).collect();
@@ -105,32 +107,52 @@ impl Engine {
         Ok(report)
     }
 
-    /// Logs and manifests. They are in use: a log is checked up to what was durable when the check
-    /// began.
+    /// Logs and manifests. They are in use, so who writes them is kept out while they are read.
     fn verify_other(&self, info: &FileInfo, report: &mut VerifyReport) {
         let checked = match info.kind {
-            FileKind::Log => self.verify_log(info),
-            FileKind::Manifest => Manifest::check(&self.files, info.number),
+            FileKind::Log => self.verify_log(info).or_else(|_| {
+                // A flush may have been ending the log just now.
+                self.clock.sleep(Duration::from_millis(50));
+                self.verify_log(info)
+            }),
+            FileKind::Manifest => {
+                let _tables = self.tables.lock();
+                self.still_has(info).map_or(Ok(()), |_| Manifest::check(&self.files, info.number))
+            }
             FileKind::Table { .. } | FileKind::Map => Ok(()),
         };
-        let still_there = self.files.files().iter().any(|now| now.number == info.number);
-        match checked {
-            _ if !still_there => return,
-            Ok(()) => {}
-            Err(error) => report.problems.push(Problem {
+        report.files += 1;
+        report.bytes += info.bytes;
+        if let Err(error) = checked
+            && self.still_has(info).is_some()
+        {
+            report.problems.push(Problem {
                 file: format!("{}.{}", info.number, info.kind.extension()),
                 tier: info.tier.0,
                 kind: error.kind(),
                 text: error.to_string(),
-            }),
+            });
         }
-        report.files += 1;
-        report.bytes += info.bytes;
     }
 
+    fn still_has(&self, info: &FileInfo) -> Option<FileInfo> {
+        self.files.files().into_iter().find(|now| now.number == info.number)
+    }
+
+    /// Writers pause while a log is read, for as long as reading a memtable's worth takes.
     fn verify_log(&self, info: &FileInfo) -> Result<()> {
+        let leader = self.leader.lock();
+        let in_use = leader.log.number == info.number;
+        if in_use {
+            // With everything handed to the driver a concurrent sync has nothing left to write.
+            let position = self.tail.lock().position;
+            if let (Some(position), Ok(())) = (position, self.latch.check()) {
+                leader.log.writer.commit(position, LogDurability::Buffered)?;
+            }
+        }
         // A log that waits to be recycled holds nothing any more.
-        if self.logs.lock().retired.contains(&info.number) {
+        let retired = self.logs.lock().retired.contains(&info.number);
+        if retired || self.still_has(info).is_none() {
             return Ok(());
         }
         let file = self.files.open_file(info.number)?;

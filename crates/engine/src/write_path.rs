@@ -7,7 +7,8 @@
 //! writer that is alone pays for no hand-over.
 //!
 //! ```text
-//!   admit (pacing) -> line up -> [leader: room -> log append -> log commit -> memtable -> visible] -> acknowledged
+//!   admit (pacing) -> line up
+//!   -> leader: room -> log append -> log commit -> memtable -> visible -> acknowledged
 //! ```
 //! A failed append or sync latches the store: the batches get the error and are not inserted. They
 //! may still be found by a later recovery, as with any write whose acknowledgement was never seen.
@@ -85,18 +86,47 @@ pub(crate) struct Leader {
     pub last_sequence: Sequence,
     pub memtable: Arc<Memtable>,
     pub log: Arc<LogFile>,
-    /// Logs before `log` that may not be durable to their end; a sync write must see to them first.
-    pub unsealed: Vec<Arc<LogFile>>,
+    /// Log bytes that no sync was asked for yet.
     pub unsynced_bytes: u64,
+}
+
+/// What has to be synced to make everything written so far durable. Behind a lock of its own, which
+/// is never held across I/O, so that syncs wait for no writer.
+#[derive(Clone, Debug)]
+pub(crate) struct LogTail {
+    pub log: Arc<LogFile>,
     /// Where the last record ended in `log`.
     pub position: Option<LogPosition>,
+    /// Logs before `log` that may not be durable to their end: a record is durable only when all
+    /// before it are, so they come first.
+    pub unsealed: Vec<Arc<LogFile>>,
+}
+
+impl LogTail {
+    pub fn new(log: Arc<LogFile>) -> Self {
+        Self { log, position: None, unsealed: Vec::new() }
+    }
+
+    fn seal_older(&self) -> Result<()> {
+        self.unsealed.iter().try_for_each(|log| log.seal())
+    }
+
+    /// Makes everything up to the tail durable.
+    fn sync(&self) -> Result<()> {
+        self.seal_older()?;
+        // Writers go on meanwhile; a rotation may seal the log first, which does no harm.
+        match self.position {
+            Some(position) => Ok(self.log.writer.commit(position, LogDurability::Sync)?),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Engine {
     /// Applies an encoded batch; returns when it is as durable as asked and visible.
     pub fn write(&self, encoded: Bytes, count: u32, durability: Durability) -> Result<()> {
         self.latch.check()?;
-        self.pacing.admit(encoded.len());
+        self.pacing.admit(encoded.len(), || self.latch.check().is_err());
         let submission = Submission { encoded, count, durability };
         let follower = {
             let mut line = self.queue.line.lock();
@@ -186,24 +216,24 @@ impl Engine {
             }
         }
         let Some(position) = position else { return Ok(()) };
-        if durability == LogDurability::Sync {
-            self.seal_older(leader)?;
-            leader.unsynced_bytes = 0;
+        let bound = self.settings.background_sync_bytes.0;
+        if leader.unsynced_bytes >= 2 * bound {
+            // The background sync did not keep up; the bound is a promise.
+            durability = LogDurability::Sync;
         }
-        leader.position = Some(position);
+        let tail = {
+            let mut tail = self.tail.lock();
+            tail.position = Some(position);
+            (durability == LogDurability::Sync).then(|| tail.clone())
+        };
+        if let Some(tail) = tail {
+            leader.unsynced_bytes = 0;
+            tail.sync()?;
+            return Ok(());
+        }
         leader.log.writer.commit(position, durability)?;
-        if leader.unsynced_bytes >= self.settings.background_sync_bytes.0 {
-            leader.unsynced_bytes = 0;
-            self.sync_wanted.store(true, Ordering::Relaxed);
+        if leader.unsynced_bytes >= bound && !self.sync_wanted.swap(true, Ordering::Relaxed) {
             self.jobs.wake();
-        }
-        Ok(())
-    }
-
-    /// A record is durable only when all before it are: syncs the logs before the current one.
-    fn seal_older(&self, leader: &mut Leader) -> Result<()> {
-        for log in leader.unsealed.drain(..) {
-            log.seal()?;
         }
         Ok(())
     }
@@ -244,11 +274,13 @@ impl Engine {
             next_log: leader.log.number,
             claimed: AtomicBool::new(false),
         });
-        // Flushes seal logs too. Without sync writes nothing else would ever let go of them.
-        leader.unsealed.retain(|log| !log.is_sealed());
-        leader.unsealed.push(Arc::clone(&frozen.log));
-        leader.unsynced_bytes = 0;
-        leader.position = None;
+        {
+            let mut tail = self.tail.lock();
+            let mut unsealed = std::mem::take(&mut tail.unsealed);
+            unsealed.retain(|log| !log.is_sealed());
+            unsealed.push(Arc::clone(&frozen.log));
+            *tail = LogTail { unsealed, ..LogTail::new(Arc::clone(&leader.log)) };
+        }
         self.switch(|state| ReadState {
             active: memtable,
             frozen: std::iter::once(Arc::clone(&frozen))
@@ -260,8 +292,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Freezes the active memtable unless it is empty, and waits until all frozen ones are in
-    /// tables.
+    /// Freezes the active memtable unless it is empty, and waits until it and those before it are
+    /// in tables.
     pub fn flush(&self) -> Result<()> {
         {
             let mut leader = self.leader.lock();
@@ -274,9 +306,13 @@ impl Engine {
         self.wait_for_flushes()
     }
 
+    /// Waits until the newest memtable that is frozen now is in a table. Flushes go oldest first.
     fn wait_for_flushes(&self) -> Result<()> {
+        let Some(newest) = self.read_state.load().frozen.first().cloned() else { return Ok(()) };
+        let waits =
+            || self.read_state.load().frozen.iter().any(|frozen| Arc::ptr_eq(frozen, &newest));
         let mut switching = self.switching.lock();
-        while !self.read_state.load().frozen.is_empty() {
+        while waits() {
             self.latch.check()?;
             self.room.wait(&mut switching);
         }
@@ -285,17 +321,15 @@ impl Engine {
 
     /// Makes everything acknowledged so far durable.
     pub fn sync(&self) -> Result<()> {
-        let (log, position) = {
-            let mut leader = self.leader.lock();
-            self.latch.check()?;
-            self.seal_older(&mut leader).inspect_err(|error| self.fail(error))?;
-            leader.unsynced_bytes = 0;
-            (Arc::clone(&leader.log), leader.position)
-        };
-        // Writers go on meanwhile; a rotation may seal the log first, which does no harm.
-        let Some(position) = position else { return Ok(()) };
-        let result = log.writer.commit(position, LogDurability::Sync);
-        Ok(result.inspect_err(|error| self.fail(&error.clone().into()))?)
+        self.latch.check()?;
+        let tail = self.tail.lock().clone();
+        tail.sync().inspect_err(|error| self.fail(error))
+    }
+
+    /// As [`Engine::sync`], for the background job, whose failure latches the store anyway.
+    pub fn sync_tail(&self) -> Result<()> {
+        let tail = self.tail.lock().clone();
+        tail.sync()
     }
 
     /// Stops writers, brings everything into tables, and runs `body` with a sequence of its own.
@@ -320,11 +354,11 @@ impl Engine {
         Ok(result)
     }
 
-    /// Ends the log for a clean close.
+    /// Ends the log for a clean close. Whoever waited with the leader's lock has been sent away.
     pub fn seal_logs(&self) -> Result<()> {
-        let mut leader = self.leader.lock();
-        self.latch.check()?;
-        self.seal_older(&mut leader)?;
+        let leader = self.leader.lock();
+        let tail = self.tail.lock().clone();
+        tail.seal_older()?;
         leader.log.seal()
     }
 }

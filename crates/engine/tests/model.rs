@@ -6,9 +6,11 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use thermocline::{ByteSize, Db, Durability, Environment, Settings, Tier, WriteBatch};
+use thermocline::{ByteSize, Db, Durability, Environment, Settings, Snapshot, Tier, WriteBatch};
 use thermocline_device::MemoryDevices;
 use thermocline_foundation::SystemClock;
+
+const HOME: &str = "/home";
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -55,7 +57,8 @@ fn operation() -> impl Strategy<Value = Operation> {
             .prop_map(Operation::Batch),
         4 => key.clone().prop_map(Operation::Get),
         2 => prop::collection::vec(key.clone(), 0..30).prop_map(Operation::MultiGet),
-        3 => (key.clone(), key.clone(), any::<bool>()).prop_map(|(a, b, r)| Operation::Scan(a, b, r)),
+        3 => (key.clone(), key.clone(), any::<bool>())
+            .prop_map(|(a, b, r)| Operation::Scan(a, b, r)),
         2 => Just(Operation::Flush),
         1 => Just(Operation::Compact),
         1 => Just(Operation::Reopen),
@@ -87,88 +90,107 @@ fn check_whole(db: &Db, model: &Model) {
     assert_eq!(pairs(db.scan().reverse()), reversed);
 }
 
-fn run(history: &[Operation]) {
-    let environment = environment();
-    let home = Path::new("/home");
-    let mut db = environment.create(home, &settings()).unwrap();
-    let mut model = Model::new();
-    let mut snapshots = Vec::new();
-    for (step, operation) in history.iter().enumerate() {
+/// A database and what it should hold, now and at the moments of its snapshots.
+struct Pair {
+    environment: Environment,
+    db: Option<Db>,
+    model: Model,
+    snapshots: Vec<(Snapshot, Model)>,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let environment = environment();
+        let db = environment.create(Path::new(HOME), &settings()).unwrap();
+        Self { environment, db: Some(db), model: Model::new(), snapshots: Vec::new() }
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().unwrap()
+    }
+
+    fn apply(&mut self, step: usize, operation: &Operation) {
         match operation {
             Operation::Put(k, v) => {
-                db.put(key(*k), value(step, *v)).unwrap();
-                model.insert(key(*k), value(step, *v));
+                self.db().put(key(*k), value(step, *v)).unwrap();
+                self.model.insert(key(*k), value(step, *v));
             }
             Operation::Delete(k) => {
-                db.delete(key(*k)).unwrap();
-                model.remove(&key(*k));
+                self.db().delete(key(*k)).unwrap();
+                self.model.remove(&key(*k));
             }
-            Operation::Batch(writes) => {
-                let mut batch = WriteBatch::new();
-                for (k, v) in writes {
-                    match v {
-                        Some(v) => {
-                            batch.put(key(*k), value(step, *v));
-                            model.insert(key(*k), value(step, *v));
-                        }
-                        None => {
-                            batch.delete(key(*k));
-                            model.remove(&key(*k));
-                        }
-                    }
-                }
-                db.write_with(batch, Durability::Buffered).unwrap();
-            }
+            Operation::Batch(writes) => self.batch(step, writes),
             Operation::Get(k) => {
-                let got = db.get(key(*k)).unwrap();
-                assert_eq!(got.as_deref(), model.get(&key(*k)).map(Vec::as_slice));
+                let got = self.db().get(key(*k)).unwrap();
+                assert_eq!(got.as_deref(), self.model.get(&key(*k)).map(Vec::as_slice));
             }
             Operation::MultiGet(keys) => {
                 let keys: Vec<_> = keys.iter().map(|k| key(*k)).collect();
-                let got = db.multi_get(&keys).unwrap();
+                let got = self.db().multi_get(&keys).unwrap();
                 for (k, got) in keys.iter().zip(got) {
-                    assert_eq!(got.as_deref(), model.get(k).map(Vec::as_slice));
+                    assert_eq!(got.as_deref(), self.model.get(k).map(Vec::as_slice));
                 }
             }
-            Operation::Scan(a, b, reverse) => {
-                let (from, to) = (key(*a.min(b)), key(*a.max(b)));
-                let range = model.range(from.clone()..to.clone());
-                let mut expected: Vec<_> = range.map(|(k, v)| (k.clone(), v.clone())).collect();
-                let scan = db.scan().from(from).to(to);
-                let got = if *reverse {
-                    expected.reverse();
-                    pairs(scan.reverse())
-                } else {
-                    pairs(scan)
-                };
-                assert_eq!(got, expected);
-            }
-            Operation::Flush => db.flush().unwrap(),
-            Operation::Compact => db.compact_range(None, None, &mut |_| {}).unwrap(),
+            Operation::Scan(a, b, reverse) => self.scan(key(*a.min(b)), key(*a.max(b)), *reverse),
+            Operation::Flush => self.db().flush().unwrap(),
+            Operation::Compact => self.db().compact_range(None, None, &mut |_| {}).unwrap(),
             Operation::Reopen => {
-                snapshots.clear();
-                db.close().unwrap();
-                db = environment.open(home).unwrap();
-                check_whole(&db, &model);
+                self.snapshots.clear();
+                self.db.take().unwrap().close().unwrap();
+                self.db = Some(self.environment.open(Path::new(HOME)).unwrap());
+                check_whole(self.db(), &self.model);
             }
             Operation::Snapshot => {
-                snapshots.push((db.snapshot(), model.clone()));
-                if snapshots.len() > 3 {
-                    snapshots.remove(0);
+                self.snapshots.push((self.db().snapshot(), self.model.clone()));
+                if self.snapshots.len() > 3 {
+                    self.snapshots.remove(0);
                 }
             }
             Operation::Ingest(first, count) => {
-                let mut ingest = db.ingest();
+                let mut ingest = self.db().ingest();
                 for k in *first..*first + u16::from(*count) {
                     ingest.add(key(k), value(step, 20)).unwrap();
-                    model.insert(key(k), value(step, 20));
+                    self.model.insert(key(k), value(step, 20));
                 }
                 ingest.finish().unwrap();
             }
         }
-        for (snapshot, then) in &snapshots {
+    }
+
+    fn batch(&mut self, step: usize, writes: &[(u16, Option<u16>)]) {
+        let mut batch = WriteBatch::new();
+        for (k, v) in writes {
+            match v {
+                Some(v) => {
+                    batch.put(key(*k), value(step, *v));
+                    self.model.insert(key(*k), value(step, *v));
+                }
+                None => {
+                    batch.delete(key(*k));
+                    self.model.remove(&key(*k));
+                }
+            }
+        }
+        self.db().write_with(batch, Durability::Buffered).unwrap();
+    }
+
+    fn scan(&self, from: Vec<u8>, to: Vec<u8>, reverse: bool) {
+        let range = self.model.range(from.clone()..to.clone());
+        let mut expected: Vec<_> = range.map(|(k, v)| (k.clone(), v.clone())).collect();
+        let scan = self.db().scan().from(from).to(to);
+        let got = if reverse {
+            expected.reverse();
+            pairs(scan.reverse())
+        } else {
+            pairs(scan)
+        };
+        assert_eq!(got, expected);
+    }
+
+    fn check_snapshots(&self, step: usize) {
+        for (snapshot, then) in &self.snapshots {
             let expected: Vec<_> = then.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
-            if step % 16 == 0 {
+            if step.is_multiple_of(16) {
                 assert_eq!(pairs(snapshot.scan()), expected);
             }
             if let Some((k, v)) = expected.first() {
@@ -176,10 +198,18 @@ fn run(history: &[Operation]) {
             }
         }
     }
-    check_whole(&db, &model);
-    let report = db.verify(&mut |_| {}).unwrap();
+}
+
+fn run(history: &[Operation]) {
+    let mut pair = Pair::new();
+    for (step, operation) in history.iter().enumerate() {
+        pair.apply(step, operation);
+        pair.check_snapshots(step);
+    }
+    check_whole(pair.db(), &pair.model);
+    let report = pair.db().verify(&mut |_| {}).unwrap();
     assert!(report.is_ok(), "{:?}", report.problems);
-    assert!(db.stats().read_only.is_none());
+    assert!(pair.db().stats().read_only.is_none());
 }
 
 proptest! {
@@ -194,7 +224,7 @@ proptest! {
 #[test]
 fn cursors_turn_around_anywhere() {
     let environment = environment();
-    let db = environment.create(Path::new("/home"), &settings()).unwrap();
+    let db = environment.create(Path::new(HOME), &settings()).unwrap();
     for round in 0..3 {
         for k in (round..200u16).step_by(3) {
             db.put(key(k), value(round as usize, 30)).unwrap();

@@ -83,7 +83,8 @@ impl LogReader {
             skipping: false,
             current_behind: false,
             last: base,
-            durable: base,
+            // What is before this log is for the logs before it to say.
+            durable: Sequence::ZERO,
             records: 0,
             end: PAGE,
         };

@@ -127,7 +127,8 @@ impl LogWriter {
             spare: None,
             last: base,
             written_sequence: base,
-            synced_sequence: base,
+            // What is before this log is for the logs before it to say.
+            synced_sequence: Sequence::ZERO,
             written: PAGE,
             synced: PAGE,
             allocated: file.len()?,

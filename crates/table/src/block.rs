@@ -127,6 +127,26 @@ impl Block {
         u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize
     }
 
+    /// Checks that every restart is the start of an entry that shares nothing; where `every`, as in
+    /// an index, also that every entry is one. Only what searches or walks backward would notice.
+    pub(crate) fn check_restarts(&self, every: bool) -> Result<(), Broken> {
+        const RESTART: Broken = "a block's restarts are not those of its entries";
+        let (mut at, mut index) = (0, 0);
+        while at < self.entries_end() {
+            let entry = self.entry(at)?;
+            if index < self.restart_count() && self.restart(index) == at {
+                if entry.shared > 0 {
+                    return Err(RESTART);
+                }
+                index += 1;
+            } else if every {
+                return Err(RESTART);
+            }
+            at = entry.value.end;
+        }
+        if index == self.restart_count() { Ok(()) } else { Err(RESTART) }
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -422,5 +442,31 @@ impl Cursor {
             self.step()?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builder::BlockBuilder;
+
+    #[test]
+    fn a_restart_that_is_no_start_of_a_whole_key_is_found() {
+        let mut builder = BlockBuilder::new(2, false);
+        for key in [b"lake/1", b"lake/2", b"lake/3", b"lake/4"] {
+            builder.add(key, 1 << 8 | 1, b"cold", 0);
+        }
+        let good = builder.finish().to_vec();
+        let parse = |bytes: &[u8]| Block::parse(Bytes::copy_from_slice(bytes), 0).unwrap();
+        let block = parse(&good);
+        assert_eq!((block.restart_count(), block.check_restarts(false)), (2, Ok(())));
+        assert!(block.check_restarts(true).is_err(), "not every entry is one");
+        let second = block.entry(0).unwrap().value.end;
+        for restart in [second, second + 1] {
+            let mut bytes = good.clone();
+            let at = bytes.len() - COUNT_BYTES - 4;
+            bytes[at..at + 4].copy_from_slice(&(restart as u32).to_le_bytes());
+            assert!(parse(&bytes).check_restarts(false).is_err(), "a restart at {restart}");
+        }
     }
 }

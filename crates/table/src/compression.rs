@@ -79,11 +79,33 @@ impl Compressor {
     }
 }
 
+/// Whether `stored` can become `raw_len` bytes, as far as its ends tell: no memory is taken for a
+/// length that cannot be.
+fn can_become(kind: u8, stored: &[u8], raw_len: usize) -> bool {
+    /// A byte of LZ4 stands for this many at most.
+    const LZ4_RATIO_MAX: usize = 255;
+    match kind {
+        LZ4 => raw_len / LZ4_RATIO_MAX <= stored.len(),
+        // The frame says how long it is; the compressor always writes that.
+        ZSTD => {
+            let said = zstd::zstd_safe::get_frame_content_size(stored);
+            said.is_ok_and(|said| said == Some(raw_len as u64))
+        }
+        _ => false,
+    }
+}
+
 /// The `raw_len` bytes behind `stored`, which is not plain; or why there are none. `raw_len` is
-/// checked first.
+/// checked before memory is taken for it.
 pub(crate) fn decompress(kind: u8, stored: &[u8], raw_len: usize) -> Result<Vec<u8>, &'static str> {
     if raw_len > RAW_BLOCK_BYTES_MAX {
         return Err("a block says it is longer than any can be");
+    }
+    if !matches!(kind, LZ4 | ZSTD) {
+        return Err("a block's compression is unknown");
+    }
+    if !can_become(kind, stored, raw_len) {
+        return Err("a block cannot have the length that it says");
     }
     let mut raw = vec![0; raw_len];
     let len = match kind {
@@ -94,7 +116,7 @@ pub(crate) fn decompress(kind: u8, stored: &[u8], raw_len: usize) -> Result<Vec<
             }
             slot.as_mut()?.decompress_to_buffer(stored, &mut raw[..]).ok()
         }),
-        _ => return Err("a block's compression is unknown"),
+        _ => None,
     };
     if len == Some(raw_len) { Ok(raw) } else { Err("a block does not decompress") }
 }
@@ -115,6 +137,8 @@ mod tests {
             assert!(decompress(kind, &stored, raw.len() - 1).is_err());
             assert!(decompress(kind, &stored, raw.len() + 1).is_err());
             assert!(decompress(kind, &stored, usize::MAX).is_err());
+            let beyond = decompress(kind, &stored, 100 << 20).unwrap_err();
+            assert!(beyond.contains("cannot have the length"), "{beyond}");
             for at in 0..stored.len() {
                 let mut bad = stored.clone();
                 bad[at] ^= 0x55;
@@ -122,6 +146,7 @@ mod tests {
             }
             assert_eq!(compressor.compress(b"short").0, PLAIN);
         }
-        assert!(decompress(9, &raw, raw.len()).is_err());
+        let unknown = decompress(9, &raw, 100 << 20).unwrap_err();
+        assert!(unknown.contains("unknown"), "refused before memory is taken: {unknown}");
     }
 }

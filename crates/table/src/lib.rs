@@ -21,6 +21,8 @@ pub mod block;
 pub mod block_cache;
 mod builder;
 mod compression;
+#[doc(hidden)]
+pub mod decoders;
 pub mod filter;
 pub mod format;
 mod index;

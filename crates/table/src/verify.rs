@@ -37,6 +37,7 @@ pub struct VerifySummary {
 
 pub(crate) fn verify(table: &TableReader, progress: &mut dyn FnMut(u64)) -> Result<VerifySummary> {
     let mut walk = Walk::new(table, progress);
+    walk.moved(table.top(), table.top().check_restarts(true))?;
     let mut top = Cursor::new(table.top().clone());
     walk.moved(table.top(), top.seek_first())?;
     let mut metadata = Vec::new();
@@ -124,6 +125,7 @@ impl<'a> Walk<'a> {
             return Err(self.corrupt(filter.offset, "a filter's length is wrong"));
         }
         let block = self.table.index_block(index, false)?;
+        self.moved(&block, block.check_restarts(true))?;
         let mut cursor = Cursor::new(block.clone());
         self.moved(&block, cursor.seek_first())?;
         if !cursor.valid() {
@@ -157,6 +159,7 @@ impl<'a> Walk<'a> {
         self.cover(address, &stored[..gap as usize])?;
         let stored = stored.slice(gap as usize..);
         let block = parse(file, address, open_shared(file, address, &stored)?)?;
+        self.moved(&block, block.check_restarts(false))?;
         let mut cursor = Cursor::new(block.clone());
         self.moved(&block, cursor.seek_first())?;
         if !cursor.valid() {

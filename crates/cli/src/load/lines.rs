@@ -29,7 +29,8 @@ impl Lines {
         Ok(Self::new(&path.display().to_string(), len, reader))
     }
 
-    fn new(name: &str, len: Option<u64>, reader: impl Read + 'static) -> Self {
+    /// Reads `reader`, which errors call `name`; `len` is its length where it is known.
+    pub fn new(name: &str, len: Option<u64>, reader: impl Read + 'static) -> Self {
         let reader = Box::new(BufReader::with_capacity(256 << 10, reader));
         Self { name: name.to_owned(), len, reader, line: Vec::new(), number: 0 }
     }

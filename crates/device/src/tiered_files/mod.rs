@@ -273,17 +273,20 @@ impl TieredFiles {
                     entry.kind = kind;
                 }
             }
-            map.commit(&changes)?;
+            let committed = map.commit(&changes);
             let mut state = self.state.lock();
             for (number, len) in numbers.iter().zip(lens) {
                 if let Some(entry) = state.get_mut(number) {
+                    // After a failed commit the map may or may not list the files. They count as
+                    // published, so that deleting them asks the map, which refuses: the next
+                    // opening decides.
                     entry.published = true;
                     entry.unpublished = None;
                     entry.expected_bytes = 0;
                     entry.extent.store(len, Relaxed);
                 }
             }
-            Ok(())
+            committed
         })
     }
 
@@ -479,6 +482,9 @@ impl TieredFiles {
     /// Moves that the placement policy finds worth making now; files that are being moved are left
     /// out.
     pub fn misplaced(&self) -> Vec<(FileNumber, TierIndex)> {
+        if self.tiers.len() == 1 {
+            return Vec::new();
+        }
         let (tiers, moving) = {
             let state = self.state.lock();
             let moving = state.iter().filter(|(_, entry)| entry.moving_to.is_some());

@@ -24,7 +24,20 @@ pub struct SystemDevices {
 impl SystemDevices {
     /// Directories of this machine; `clock` is what emulated devices live by.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
+        // Every open table holds a descriptor; the usual soft limit of 1,024 ends at 32 GB.
+        raise_descriptor_limit();
         Self { clock, memory: MemoryDevices::new() }
+    }
+}
+
+/// Raises the process's soft limit of open files to its hard limit; where the system refuses,
+/// things stay as they are.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit of open files could not be raised");
     }
 }
 

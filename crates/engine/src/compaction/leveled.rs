@@ -156,8 +156,7 @@ fn pick_deeper(levels: &Levels, claims: &[Claim], level: usize, output: usize) -
 /// frees space.
 fn overlap_per_mille(levels: &Levels, output: usize, table: &Table) -> u64 {
     let meta = &table.meta;
-    let below = levels.overlapping(output, Some(&meta.smallest_key), Some(&meta.largest_key));
-    let bytes: u64 = below.iter().map(|table| table.meta.bytes).sum();
+    let bytes = levels.overlapping_bytes(output, &meta.smallest_key, &meta.largest_key);
     let live = meta.entries.saturating_sub(meta.deletes).max(1);
     bytes.saturating_mul(1000) / meta.bytes.max(1) * live / meta.entries.max(1)
 }
@@ -187,25 +186,37 @@ fn complete(
     Some(Pick { level, output_level: output, upper, lower, claim })
 }
 
-/// The compaction that brings `from..=to` one level down from `level`, for `compact_range`; none if
-/// the level has nothing there. `Err` while a running compaction is in the way.
+/// A compaction that brings some of `from..=to` from `level` to the next level in use, for
+/// `compact_range`: all of level 0, or the first table of a deeper level behind the key `after`.
+/// None if there is nothing left to bring, or nowhere deeper to bring it. `Err` while a running
+/// compaction is in the way.
 pub(crate) fn pick_range(
     levels: &Levels,
     claims: &[Claim],
+    settings: &Settings,
     level: usize,
-    from: Option<&[u8]>,
-    to: Option<&[u8]>,
+    (from, to): (Option<&[u8]>, Option<&[u8]>),
+    after: Option<&[u8]>,
 ) -> Result<Option<Pick>, Busy> {
-    let mut upper = levels.overlapping(level, from, to);
-    if upper.is_empty() {
-        return Ok(None);
-    }
-    if may_overlap(level) {
-        // Taking a table of level 0 and leaving an older one that overlaps it would put the newer
-        // below.
-        upper = levels.level(level).to_vec();
-    }
-    complete(levels, claims, level, level + 1, upper).map(Some).ok_or(Busy)
+    let upper = if may_overlap(level) {
+        // Taking one of them and leaving an older one that overlaps it would put the newer below.
+        if levels.overlapping(level, from, to).is_empty() {
+            return Ok(None);
+        }
+        levels.level(level).to_vec()
+    } else {
+        let tables = levels.overlapping(level, from, to);
+        let next = tables.into_iter().find(|table| is_behind(table, after));
+        next.into_iter().collect()
+    };
+    let deeper = (level + 1..LEVELS).find(|deeper| !levels.level(*deeper).is_empty());
+    let base = may_overlap(level).then(|| targets(levels, settings).base);
+    let Some(output) = deeper.or(base).filter(|_| !upper.is_empty()) else { return Ok(None) };
+    complete(levels, claims, level, output, upper).map(Some).ok_or(Busy)
+}
+
+fn is_behind(table: &Table, after: Option<&[u8]>) -> bool {
+    after.is_none_or(|after| table.meta.smallest_key.as_slice() > after)
 }
 
 /// Rewrites the first bottom table of `from..=to` behind the key `after` that holds tombstones. A
@@ -222,10 +233,9 @@ pub(crate) fn pick_bottom(
     if may_overlap(level) {
         return Ok(None);
     }
-    let behind =
-        |table: &Table| after.is_none_or(|after| table.meta.smallest_key.as_slice() > after);
     let tables = levels.overlapping(level, from, to);
-    let Some(table) = tables.into_iter().find(|table| table.meta.deletes > 0 && behind(table))
+    let Some(table) =
+        tables.into_iter().find(|table| table.meta.deletes > 0 && is_behind(table, after))
     else {
         return Ok(None);
     };

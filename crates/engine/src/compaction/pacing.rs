@@ -4,8 +4,8 @@
 //!
 //! The allowed rate falls from twice the measured drain rate at `level0_slowdown` tables to a small
 //! share of it at
-//! `level0_stop`. A write of n bytes reserves n / rate of time; who comes early sleeps, at most
-//! `delay_max` at once.
+//! `level0_stop`, where writers wait. A write of n bytes reserves n / rate of time; who comes early
+//! sleeps until its turn, looking every `delay_max` whether it still has to.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -71,22 +71,33 @@ impl Pacing {
         Some(((self.drain_rate.load(Relaxed) as f64 * share) as u64).max(RATE_MIN))
     }
 
-    /// Lets the calling writer pass with `bytes` when its time has come. Called without any lock.
-    pub fn admit(&self, bytes: usize) {
+    /// Lets the calling writer pass with `bytes` when its time has come, or at once when `give_up`
+    /// says so. Called without any lock.
+    pub fn admit(&self, bytes: usize, give_up: impl Fn() -> bool) {
         let Some(rate) = self.rate() else { return };
         let cost_ns = (bytes as f64 / rate as f64 * 1e9) as u64;
-        let wait_ns = {
+        let turn_ns = {
             let mut until = self.reserved_until_ns.lock();
-            let now = self.clock.now_ns();
             // Time that nobody used is gone, or a pause would be followed by a burst.
-            let start = (*until).max(now);
+            let start = (*until).max(self.clock.now_ns());
             *until = start + cost_ns;
-            start - now
+            start
         };
-        if wait_ns > 0 {
-            let wait = Duration::from_nanos(wait_ns).min(self.delay_max);
-            self.clock.sleep(wait);
-            self.delayed_ns.add(wait.as_nanos() as u64);
+        loop {
+            // What was reserved at a low rate is not owed any more once the backlog is gone.
+            if self.rate().is_none() {
+                *self.reserved_until_ns.lock() = 0;
+                return;
+            }
+            let stopped = self.backlog.load(Relaxed) >= self.stop;
+            let left_ns = turn_ns.saturating_sub(self.clock.now_ns());
+            if give_up() || (left_ns == 0 && !stopped) {
+                return;
+            }
+            let most_ns = self.delay_max.as_nanos() as u64;
+            let nap = Duration::from_nanos(if stopped { most_ns } else { left_ns.min(most_ns) });
+            self.clock.sleep(nap);
+            self.delayed_ns.add(nap.as_nanos() as u64);
         }
     }
 }
@@ -117,7 +128,7 @@ mod tests {
         let pacing = Pacing::new(clock.clone(), 10, 30, Duration::from_secs(1));
         pacing.set_backlog(9);
         assert_eq!(pacing.rate(), None);
-        pacing.admit(1 << 30);
+        pacing.admit(1 << 30, || false);
         assert_eq!(clock.now_ns(), 0);
         let rates: Vec<_> = (10..=40)
             .map(|backlog| {
@@ -136,9 +147,26 @@ mod tests {
         let pacing = Pacing::new(clock.clone(), 10, 30, Duration::from_secs(1));
         pacing.set_backlog(20);
         let rate = pacing.rate().unwrap();
-        (0..1000).for_each(|_| pacing.admit(64 << 10));
+        (0..1000).for_each(|_| pacing.admit(64 << 10, || false));
         let seconds = clock.now_ns() as f64 / 1e9;
         let reached = 999.0 * f64::from(64 << 10) / seconds;
         assert!((reached / rate as f64 - 1.0).abs() < 0.01, "{reached} against {rate}");
+    }
+
+    #[test]
+    fn at_the_stop_writers_wait_until_the_backlog_falls_or_the_store_fails() {
+        let clock = Arc::new(StillClock::default());
+        let pacing = Pacing::new(clock.clone(), 10, 30, Duration::from_millis(20));
+        pacing.set_backlog(30);
+        let naps = AtomicU32::new(0);
+        pacing.admit(1, || {
+            if naps.fetch_add(1, Relaxed) == 5 {
+                pacing.set_backlog(29);
+            }
+            false
+        });
+        assert!(clock.now_ns() >= 5 * 20_000_000);
+        pacing.set_backlog(30);
+        pacing.admit(1, || true);
     }
 }

@@ -14,8 +14,10 @@ use super::table::{Table, TableMeta, TableStore};
 use crate::error::{Error, Result};
 use crate::manifest::Edit;
 use bytes::Bytes;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use thermocline_foundation::Sequence;
+use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_table::Trailer;
 
 /// Levels of the tree, level 0 included.
@@ -76,53 +78,62 @@ impl Levels {
         for (level, meta) in &edit.added {
             let tables =
                 next.levels.get_mut(usize::from(*level)).ok_or_else(|| no_level(*level))?;
-            // A trivial move removes and adds the same table: it stays the same object, open reader
-            // included.
-            let table = self
-                .tables()
-                .find(|(_, table)| table.meta.number == meta.number)
-                .map(|(_, table)| Arc::clone(table))
-                .unwrap_or_else(|| Arc::new(Table::new(meta.clone(), Arc::clone(store))));
+            // A trivial move removes and adds the same table: it stays the same object, open
+            // reader included.
+            let moved = edit.removed.iter().find(|(_, number)| *number == meta.number);
+            let table = moved
+                .and_then(|(from, number)| self.find(usize::from(*from), *number))
+                .map_or_else(|| Arc::new(Table::new(meta.clone(), Arc::clone(store))), Arc::clone);
             tables.push(table);
         }
-        for (level, tables) in next.levels.iter_mut().enumerate() {
+        let touched = edit.removed.iter().map(|(level, _)| *level);
+        let touched: BTreeSet<u8> = touched.chain(edit.added.iter().map(|(l, _)| *l)).collect();
+        for level in touched.into_iter().map(usize::from) {
+            let tables = &mut next.levels[level];
             if may_overlap(level) {
-                tables.sort_by_key(|table| {
-                    std::cmp::Reverse((table.meta.largest_sequence, table.meta.number))
-                });
+                tables
+                    .sort_by_key(|table| Reverse((table.meta.largest_sequence, table.meta.number)));
             } else {
                 tables.sort_by(|a, b| a.meta.smallest_key.cmp(&b.meta.smallest_key));
             }
+            next.check_level(level)?;
         }
         for (newest, tables) in next.ingested.iter_mut().zip(&next.levels) {
             let ingested = tables.iter().filter_map(|table| table.meta.ingested_at);
             *newest = ingested.max().unwrap_or(Sequence::ZERO);
         }
-        next.check()?;
         Ok(next)
+    }
+
+    /// The table `number` of `level`.
+    pub fn find(&self, level: usize, number: FileNumber) -> Option<&Arc<Table>> {
+        self.levels.get(level)?.iter().find(|table| table.meta.number == number)
     }
 
     /// Refuses a state that breaks invariant 2 or has a table with an impossible range.
     pub fn check(&self) -> Result<()> {
-        for (level, tables) in self.levels.iter().enumerate() {
-            for table in tables {
-                if table.meta.smallest_key > table.meta.largest_key {
-                    let number = table.meta.number;
-                    return Err(Error::corrupt(format!(
-                        "table {number} has a range that runs backwards"
-                    )));
-                }
+        (0..LEVELS).try_for_each(|level| self.check_level(level))
+    }
+
+    fn check_level(&self, level: usize) -> Result<()> {
+        let tables = &self.levels[level];
+        for table in tables {
+            if table.meta.smallest_key > table.meta.largest_key {
+                return Err(Error::corrupt(format!(
+                    "table {} has a range that runs backwards",
+                    table.meta.number
+                )));
             }
-            if may_overlap(level) {
-                continue;
-            }
-            for pair in tables.windows(2) {
-                if pair[0].meta.largest_key >= pair[1].meta.smallest_key {
-                    return Err(Error::corrupt(format!(
-                        "tables {} and {} of level {level} overlap",
-                        pair[0].meta.number, pair[1].meta.number
-                    )));
-                }
+        }
+        if may_overlap(level) {
+            return Ok(());
+        }
+        for pair in tables.windows(2) {
+            if pair[0].meta.largest_key >= pair[1].meta.smallest_key {
+                return Err(Error::corrupt(format!(
+                    "tables {} and {} of level {level} overlap",
+                    pair[0].meta.number, pair[1].meta.number
+                )));
             }
         }
         Ok(())
@@ -149,6 +160,17 @@ impl Levels {
             .collect()
     }
 
+    /// Bytes of the tables of a disjoint level that overlap `from..=to`.
+    pub fn overlapping_bytes(&self, level: usize, from: &[u8], to: &[u8]) -> u64 {
+        let tables = &self.levels[level];
+        let start = tables.partition_point(|table| table.meta.largest_key.as_slice() < from);
+        tables[start..]
+            .iter()
+            .take_while(|table| table.meta.smallest_key.as_slice() <= to)
+            .map(|table| table.meta.bytes)
+            .sum()
+    }
+
     /// The table of a disjoint level whose range has `key`.
     pub fn locate(&self, level: usize, key: &[u8]) -> Option<&Arc<Table>> {
         let tables = &self.levels[level];
@@ -156,23 +178,23 @@ impl Levels {
         tables.get(index).filter(|table| table.meta.smallest_key.as_slice() <= key)
     }
 
-    /// Tables that may hold `key`, in the order in which the newest version is met first.
-    pub fn candidates<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<Table>> {
+    /// Tables that may hold `key` with their levels, in the order in which the newest version is
+    /// met first.
+    pub fn candidates<'a>(
+        &'a self,
+        key: &'a [u8],
+    ) -> impl Iterator<Item = (usize, &'a Arc<Table>)> {
         let level0 =
             self.levels[0].iter().filter(|table| table.meta.overlaps(Some(key), Some(key)));
-        level0.chain((1..LEVELS).filter_map(move |level| self.locate(level, key)))
+        let deeper = (1..LEVELS).filter_map(move |level| Some((level, self.locate(level, key)?)));
+        level0.map(|table| (0, table)).chain(deeper)
     }
 
     /// The newest version of `key` at or before `snapshot`.
     pub fn get(&self, key: &[u8], snapshot: Sequence) -> Result<Option<(Trailer, Bytes)>> {
         let mut newest: Option<(Trailer, Bytes)> = None;
-        for table in self.candidates(key) {
-            // Level 0 is ordered by largest sequence, so a version at least as new as all of the
-            // rest ends the search.
-            if newest
-                .as_ref()
-                .is_some_and(|(best, _)| best.sequence() >= table.meta.largest_sequence)
-            {
+        for (level, table) in self.candidates(key) {
+            if newest.as_ref().is_some_and(|(best, _)| settles(*best, level, table)) {
                 break;
             }
             if let Some(found) = table.get(key, snapshot)?
@@ -198,6 +220,13 @@ impl Levels {
     pub fn snapshot(&self) -> Vec<(u8, TableMeta)> {
         self.tables().map(|(level, table)| (level as u8, table.meta.clone())).collect()
     }
+}
+
+/// A version with the trailer `best` is known: neither `table` of `level` nor any candidate after
+/// it can have a newer one. Level 0 is ordered by largest sequence and may overlap; what is deeper
+/// is older (invariant 3).
+pub(crate) fn settles(best: Trailer, level: usize, table: &Table) -> bool {
+    !may_overlap(level) || best.sequence() >= table.meta.largest_sequence
 }
 
 fn no_level(level: u8) -> Error {

@@ -6,6 +6,7 @@
 //! file under its feet.
 
 use crate::error::{Error, Result};
+use crate::jobs::Jobs;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -78,6 +79,8 @@ pub(crate) struct TableStore {
     pub files: Arc<TieredFiles>,
     pub cache: Arc<BlockCache>,
     pub graveyard: Graveyard,
+    /// Whom to tell that there is something to delete.
+    pub jobs: Arc<Jobs>,
 }
 
 /// See the module's header.
@@ -111,7 +114,8 @@ impl Table {
         let reader = TableReader::open(file, Arc::clone(&self.store.cache))?;
         if reader.properties().entries != self.meta.entries {
             return Err(Error::corrupt(format!(
-                "table {} holds {} entries where the manifest says {}; it is not the table that was written",
+                "table {} holds {} entries where the manifest says {}; \
+                 it is not the table that was written",
                 self.meta.number,
                 reader.properties().entries,
                 self.meta.entries
@@ -161,6 +165,7 @@ impl Drop for Table {
     fn drop(&mut self) {
         if self.doomed.load(Relaxed) {
             self.store.graveyard.add(self.meta.number);
+            self.store.jobs.wake();
         }
     }
 }

@@ -1,0 +1,88 @@
+//! The files of the namespace under random damage: no panic, no memory that the bytes merely claim,
+//! nothing read back otherwise than it was. See `foundation/tests/decoders/mutation.rs`.
+#![allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
+
+#[path = "../../foundation/tests/decoders/mutation.rs"]
+mod mutation;
+#[path = "decoders/properties.rs"]
+mod properties;
+
+use mutation::{Allowance, check};
+use std::path::PathBuf;
+use thermocline_foundation::FileNumber;
+use thermocline_foundation::coding::put_varint;
+
+/// A chunk of a journal is read at once; texts take a parser's tables.
+const FILES: Allowance = Allowance { fixed_bytes: 1 << 20, per_byte: 64 };
+const TEXTS: Allowance = Allowance { fixed_bytes: 128 << 10, per_byte: 512 };
+
+fn golden(name: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    std::fs::read(path).expect("a golden file")
+}
+
+/// The mutations must get past the checksums where those are made right.
+fn assert_reaches_inside((accepted, runs): (u64, u64)) {
+    assert!(accepted >= runs / 20, "{accepted} of {runs}: the mutations say nothing of the inside");
+}
+
+#[test]
+fn damaged_journals_are_refused_or_go_on() {
+    let seeds = [golden("journal-v1.bin")];
+    let (accepted, runs) = check("journal", &seeds, FILES, properties::journal);
+    assert!(
+        accepted * 2 <= runs.max(20),
+        "{accepted} of {runs} damaged journals were taken for good"
+    );
+    assert_reaches_inside(check("sealed journal", &seeds, FILES, properties::sealed_journal));
+}
+
+#[test]
+fn damaged_file_maps_are_refused_or_go_on() {
+    let seeds = [golden("file-map-v1.bin")];
+    let (accepted, runs) = check("file map", &seeds, FILES, properties::file_map);
+    assert!(accepted * 2 <= runs.max(20), "{accepted} of {runs} damaged maps were taken for good");
+    assert_reaches_inside(check("sealed file map", &seeds, FILES, properties::sealed_file_map));
+}
+
+#[test]
+fn a_map_that_reserves_numbers_beyond_all_is_damage_and_the_last_ones_run_out() {
+    let reserving = |until: u64| {
+        let mut payload = vec![1, 1, 2];
+        put_varint(&mut payload, until);
+        properties::open_map_of(&payload)
+    };
+    let error = reserving(u64::MAX).expect_err("no such number").to_string();
+    assert!(error.contains("damaged") && error.contains("is the last"), "{error}");
+    let mut map = reserving(1 << 62).expect("the last number");
+    assert_eq!(map.next(), FileNumber(1 << 62));
+    let error = map.allocate_number().expect_err("there is none left").to_string();
+    assert!(error.contains("is the last"), "{error}");
+}
+
+#[test]
+fn damaged_identities_are_refused_or_repaired() {
+    let seeds = [golden("tier-identity-v1.bin")];
+    // The other copy answers where one is damaged.
+    assert_reaches_inside(check("identity", &seeds, FILES, properties::tier_identity));
+    let sealed = properties::sealed_tier_identity;
+    assert_reaches_inside(check("sealed identity", &seeds, FILES, sealed));
+}
+
+#[test]
+fn edited_home_files_are_refused_or_read_back() {
+    let seeds = [golden("database-home-v1.toml")];
+    let (accepted, runs) = check("home", &seeds, TEXTS, properties::home);
+    assert!(
+        accepted * 20 <= runs.max(20),
+        "{accepted} of {runs} edited home files were taken for good"
+    );
+    assert_reaches_inside(check("sealed home", &seeds, TEXTS, properties::sealed_home));
+}
+
+#[test]
+fn driver_names_read_back_what_they_print() {
+    let names = ["posix", "direct", "memory", "emulated-gp3", "emulated-hdd"];
+    let seeds = names.map(|name| name.as_bytes().to_vec());
+    check("driver name", &seeds, TEXTS, properties::driver_name);
+}

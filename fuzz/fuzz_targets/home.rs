@@ -1,0 +1,6 @@
+//! The home file, checksum as it comes.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    thermocline_fuzz::device::home(data);
+});

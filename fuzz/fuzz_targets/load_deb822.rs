@@ -1,0 +1,6 @@
+//! Package indexes for `load`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    thermocline_fuzz::formats::deb822(data);
+});

@@ -1,0 +1,6 @@
+//! Tab-separated lines for `load`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    thermocline_fuzz::formats::tsv(data);
+});

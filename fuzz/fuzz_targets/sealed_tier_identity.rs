@@ -1,0 +1,6 @@
+//! A tier's identity behind its checksums.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    thermocline_fuzz::device::sealed_tier_identity(data);
+});

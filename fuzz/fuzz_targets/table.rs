@@ -1,0 +1,6 @@
+//! A table, checksums as they come.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    thermocline_fuzz::table::table(data);
+});

@@ -1,0 +1,45 @@
+#!/bin/sh
+# Copies the golden files into the corpus of each target, so that no binary is kept twice.
+# Run it from anywhere; it says where a golden file is missing.
+set -eu
+cd "$(dirname "$0")"
+
+# seed TARGET FILE...: the files become inputs of the target and of its sealed form.
+seed() {
+    target=$1
+    shift
+    for name in "$target" "sealed_$target"; do
+        [ -f "fuzz_targets/$name.rs" ] || continue
+        mkdir -p "corpus/$name"
+        cp "$@" "corpus/$name/"
+    done
+}
+
+# text TARGET TEXT...: each text becomes an input.
+text() {
+    target=$1
+    shift
+    mkdir -p "corpus/$target"
+    for line in "$@"; do
+        printf '%b' "$line" > "corpus/$target/$(printf '%s' "$line" | cksum | cut -d' ' -f1)"
+    done
+}
+
+crates=../crates
+seed journal $crates/device/tests/golden/journal-v1.bin
+seed file_map $crates/device/tests/golden/file-map-v1.bin
+seed tier_identity $crates/device/tests/golden/tier-identity-v1.bin
+seed home $crates/device/tests/golden/database-home-v1.toml
+seed log $crates/log/tests/golden/sealed.log $crates/log/tests/golden/recycled.log
+seed table $crates/table/tests/golden/*.table
+seed batch $crates/engine/tests/golden/batch-v1.bin
+seed manifest_edit $crates/engine/tests/golden/manifest-edit-v1.bin
+seed settings $crates/engine/tests/golden/settings-v1.toml
+
+text units '64 MiB' '1.5GB' '250 ms' '0.5 s' '9007199254740993 B' '00112233445566778899aabbccddeeff'
+text coding '\003\002\007\007\0200\001\005water'
+text driver_name posix direct memory emulated-gp3
+text tier /mnt/fast:10GiB:direct slow:64M a:b:1.5TB:emulated-gp3
+text load_tsv 'key\tvalue\n\t\nk\\\\t\\\\x00\tb\n'
+text load_jsonl '{"key": "k", "value": "v"}\n{"key_base64": "/w==", "value_base64": "AAE="}\n'
+text load_deb822 'Package: a\nVersion: 1\nArchitecture: all\n more\n\nPackage: b\nVersion: 2\n'
