@@ -1,8 +1,7 @@
 //! A batch of writes, applied all together or not at all.
 //!
-//! The encoding is the payload of a log record and the body of the memtable at once: a write is
-//! copied into the batch, from there into the log's page, and the memtable keeps slices of the
-//! batch. See `docs/formats/batch.md`.
+//! The encoding is the payload of a log record: a write is copied into the batch, from there into
+//! the log's page, and its key and value into the memtable. See `docs/formats/batch.md`.
 //!
 //! ```text
 //!   version u8 = 1 | record*
