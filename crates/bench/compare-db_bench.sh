@@ -54,22 +54,21 @@ theirs() {
         --level_compaction_dynamic_level_bytes=true --max_background_jobs=4 --subcompactions=2 \
         --bytes_per_sync=1048576 --compression_type="$compression" --compression_ratio=0.5 \
         --sync=$sync --seek_nexts=10 --seed="$1" --histogram=1 --open_files=-1 \
-        --benchmarks="$benchmarks,waitforcompaction" ${ROCKS:-} > "$results/pipe" 2> "$results/errors.$1" &
+        --benchmarks="${benchmarks//waitforcompaction/waitforcompaction,acquireload},waitforcompaction" \
+        ${ROCKS:-} > "$results/pipe" 2> "$results/errors.$1" &
     local pid=$! name= ops= ticks=0 before=0 peak=0 per=0
-    # The processor time of the whole process is read when a benchmark has reported; the last wait
-    # keeps the process there for that.
+    # The processor time of the whole process is read when a benchmark has reported. A wait reports
+    # nothing, so a short benchmark of no interest follows it; the last one keeps the process there.
     while read -r line; do
         echo "$line" >> "$results/theirs.$1"
         case $line in
             *micros/op*ops/sec*)
                 name=${line%% *}
                 ops=$(sed -E 's/.* ([0-9]+) ops\/sec.*/\1/' <<< "$line") ;;
-            waitforcompaction*finished*)
-                before=$(awk '{ print $14 + $15 }' /proc/$pid/stat) ;;
             Percentiles:*)
                 if [ -r /proc/$pid/stat ]; then
-                    ticks=$(awk '{ print $14 + $15 }' /proc/$pid/stat)
-                    peak=$(awk '/^VmHWM/ { print $2 * 1024 }' /proc/$pid/status)
+                    ticks=$(awk '{ print $14 + $15 }' /proc/$pid/stat || echo "$ticks")
+                    peak=$(awk '/^VmHWM/ { print $2 * 1024 }' /proc/$pid/status || echo "$peak")
                 fi
                 per=$(((ticks - before) * 10000 * 100 / reads))
                 before=$ticks
@@ -94,7 +93,7 @@ awk '
             if (list[j] < list[i]) { t = list[i]; list[i] = list[j]; list[j] = t }
         return count % 2 ? list[(count + 1) / 2] : (list[count / 2] + list[count / 2 + 1]) / 2
     }
-    $2 == "waitforcompaction" { next }
+    $2 == "waitforcompaction" || $2 == "acquireload" { next }
     {
         key = $1 " " $2; n = ++seen[key]
         speed[key, n] = $3; tail[key, n] = $4; cpu[key, n] = $5
