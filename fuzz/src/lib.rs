@@ -3,6 +3,7 @@
 //! Nothing is written twice: these are the files that `crates/*/tests/decoders.rs` run over seeded
 //! mutations of the golden files; here libFuzzer, which watches the branches taken, makes the
 //! inputs. The memory of a run is bounded by libFuzzer's own options (see README.md).
+#![forbid(unsafe_code)]
 #![allow(dead_code, reason = "the program uses what the targets do not")]
 
 #[path = "../../crates/foundation/tests/decoders/properties.rs"]

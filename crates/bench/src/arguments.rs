@@ -35,7 +35,11 @@ pub struct Arguments {
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u16).range(8..=65536))]
     pub key_size: u16,
     /// Bytes of a value, 16 or more
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(16..=1 << 20))]
+    #[arg(
+        long,
+        default_value_t = 1000,
+        value_parser = clap::value_parser!(u32).range(16..=1 << 20)
+    )]
     pub value_size: u32,
     /// Share that compressible values shrink to
     #[arg(long, default_value_t = 0.5)]

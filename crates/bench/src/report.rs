@@ -104,7 +104,8 @@ impl fmt::Display for Outcome {
         let name = format!("{:?}", self.name).to_lowercase();
         write!(
             f,
-            "{name:<18} {:>9.0} ops/s {:>8.2} us/op  p50 {:.1} p99 {:.1} max {:.0} us  cpu {:.2} us/op",
+            "{name:<18} {:>9.0} ops/s {:>8.2} us/op  \
+             p50 {:.1} p99 {:.1} max {:.0} us  cpu {:.2} us/op",
             self.ops_per_s,
             self.us_per_op,
             self.p50_us,

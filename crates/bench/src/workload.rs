@@ -56,7 +56,7 @@ impl Bench {
     /// Prepares to measure `db`; `fresh` says that it is empty.
     pub fn new(db: Db, arguments: &Arguments, fresh: bool) -> Result<Self, Failure> {
         let threads = u64::from(arguments.threads);
-        if arguments.num == 0 || arguments.num % threads != 0 {
+        if arguments.num == 0 || !arguments.num.is_multiple_of(threads) {
             let text = format!("--num must be a multiple of {threads}, the number of threads");
             return Err(text.into());
         }

@@ -65,7 +65,8 @@ impl Journal {
     }
 
     /// Passes every payload to `visit` in order and makes the journal ready for appending: a torn
-    /// last frame is erased.
+    /// last frame is erased. What was read is durable when this returns: frames that a killed
+    /// process had written and not synced must not be acted upon (files deleted) and lost later.
     pub fn open(file: Arc<File>, visit: impl FnMut(&[u8]) -> Result<()>) -> Result<Self> {
         let end = Self::read(&file, visit)?;
         if end.torn {

@@ -1,7 +1,7 @@
 //! Costs of the engine's hot paths: writing, looking up in memory, scanning, looking up in batches.
 //!
-//! `cargo bench -p thermocline`. Files lie where `TMPDIR` says and go through the page cache; point it
-//! at a tmpfs to leave the disk out.
+//! `cargo bench -p thermocline`. Files lie where `TMPDIR` says and go through the page cache; point
+//! it at a tmpfs to leave the disk out.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;

@@ -199,7 +199,7 @@ struct Upkeep {
     task: Task,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Task {
     SyncLog,
     PrepareLog,
@@ -219,7 +219,7 @@ impl Job for Upkeep {
         match self.task {
             Task::SyncLog => self.engine.sync_tail()?,
             Task::PrepareLog => {
-                let made = self.engine.make_log(self.engine.visible(), Origin::Foreground);
+                let made = self.engine.make_log(Origin::Foreground);
                 let mut logs = self.engine.logs.lock();
                 logs.preparing = false;
                 logs.ready = Some(made?);

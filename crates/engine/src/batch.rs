@@ -1,7 +1,7 @@
 //! A batch of writes, applied all together or not at all.
 //!
-//! The encoding is the payload of a log record: a write is copied into the batch, from there into
-//! the log's page, and its key and value into the memtable. See `docs/formats/batch.md`.
+//! The encoding is the payload of a log record as it is; the memtable copies keys and values from
+//! it. See `docs/formats/batch.md`.
 //!
 //! ```text
 //!   version u8 = 1 | record*
@@ -205,6 +205,36 @@ impl Iterator for BatchReader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
+    fn golden(name: &str, written: &[u8]) -> Vec<u8> {
+        let path: std::path::PathBuf =
+            [env!("CARGO_MANIFEST_DIR"), "tests", "golden", name].iter().collect();
+        if std::env::var_os("THERMOCLINE_BLESS").is_some() {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, written).unwrap();
+        }
+        let golden = std::fs::read(&path).unwrap();
+        assert!(golden == written, "{name} is not written as it was");
+        golden
+    }
+
+    #[test]
+    fn batches_are_as_documented() {
+        let mut batch = WriteBatch::new();
+        batch.put(b"warm", b"water").delete("cold").put("", "").put(vec![0xff; 200], vec![7; 300]);
+        let (encoded, count) = batch.freeze().unwrap();
+        let golden = golden("batch-records-v1.bin", &encoded);
+        let records: Vec<_> = BatchReader::new(&golden).unwrap().map(Result::unwrap).collect();
+        assert_eq!((records.len(), count), (4, 4));
+        let last = records[3];
+        let key = &golden[last.key_at as usize..][..last.key_len as usize];
+        let value = &golden[last.value_at as usize..][..last.value_len as usize];
+        assert_eq!((key, value), (&[0xff; 200][..], &[7; 300][..]));
+        assert_eq!(records[1].kind, RecordKind::Delete);
+        let newer = [&[VERSION + 1], &golden[1..]].concat();
+        assert_eq!(BatchReader::new(&newer).unwrap_err().kind(), crate::ErrorKind::NewerFormat);
+    }
 
     #[test]
     fn records_come_back_in_order() {

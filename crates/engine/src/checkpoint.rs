@@ -29,18 +29,9 @@ impl Engine {
         let last_sequence =
             state.levels.tables().map(|(_, table)| table.meta.largest_sequence).max();
         let edit = full_state(&state.levels, FileNumber(0), last_sequence.unwrap_or_default());
-        let mut settings = self.settings.clone();
-        settings.tiers = files
-            .tiers()
-            .iter()
-            .map(|tier| {
-                let spec = tier.spec();
-                crate::Tier::new(&spec.path, spec.capacity).driver(&spec.driver)
-            })
-            .collect();
         let made = (|| {
             Manifest::create(&files, &edit, Origin::Foreground)?;
-            files.write_home_file(SETTINGS_NAME, &settings.to_toml()?)?;
+            files.write_home_file(SETTINGS_NAME, &self.settings.to_kept_toml()?)?;
             Ok(files.close()?)
         })();
         made.inspect_err(|_| {

@@ -13,7 +13,7 @@ use crate::ingest::Ingest;
 use crate::iterator::{Cursor, Records, ScanRange};
 use crate::jobs::{Jobs, Planner};
 use crate::manifest::{Edit, Manifest};
-use crate::recovery::{Replay, Replayed, Restored, numbers_of, reconcile, restore};
+use crate::recovery::{Replay, Replayed, Restored, numbers_of, reconcile, require_floor, restore};
 use crate::settings::{Durability, Settings};
 use crate::snapshot::{Snapshot as RegisteredSnapshot, Snapshots};
 use crate::state::{Engine, LogPool, ReadState, TableState, full_state};
@@ -87,7 +87,7 @@ impl Environment {
         let files = TieredFiles::create(&*self.devices, home, &tiers, Arc::clone(&placement))?;
         let files = Arc::new(files);
         let made = files
-            .write_home_file(SETTINGS_NAME, &settings.to_toml()?)
+            .write_home_file(SETTINGS_NAME, &settings.to_kept_toml()?)
             .map_err(Error::from)
             .and_then(|()| self.start(&files, settings, placement));
         made.inspect_err(|_| {
@@ -112,14 +112,19 @@ impl Environment {
     fn open_changed(&self, home: &Path, change: impl FnOnce(Settings) -> Settings) -> Result<Db> {
         let text = TieredFiles::read_home_file(&*self.devices, home, SETTINGS_NAME)?;
         let origin = home.join(SETTINGS_NAME);
-        let kept = match text {
+        let mut kept = match text {
             Some(text) => Settings::from_toml(&text, &origin)?,
             None => Settings::default(),
         };
+        // DATABASE has the tiers; a crash can come between two files that both have them.
+        if !std::mem::take(&mut kept.tiers).is_empty() {
+            let file = origin.display();
+            tracing::warn!(%file, "the tiers in it are ignored; name tiers when opening");
+        }
         let mut settings = change(kept.clone());
         settings.check()?;
-        let moved =
-            (!settings.tiers.is_empty() && settings.tiers != kept.tiers).then(|| specs(&settings));
+        let moved = (!settings.tiers.is_empty()).then(|| specs(&settings));
+        settings.tiers.clear();
         let placement = placement(&settings);
         let files = TieredFiles::open(
             &*self.devices,
@@ -128,12 +133,13 @@ impl Environment {
             Arc::clone(&placement),
             false,
         )?;
-        if settings.tiers.is_empty() {
-            settings.tiers = kept.tiers.clone();
-        }
         if settings != kept {
-            files.write_home_file(SETTINGS_NAME, &settings.to_toml()?)?;
+            files.write_home_file(SETTINGS_NAME, &settings.to_kept_toml()?)?;
         }
+        let specs = files.tiers().iter().map(|tier| tier.spec());
+        settings.tiers = specs
+            .map(|spec| crate::Tier::new(&spec.path, spec.capacity).driver(&spec.driver))
+            .collect();
         self.start(&Arc::new(files), settings, placement)
     }
 
@@ -184,6 +190,7 @@ impl Environment {
         };
         reconcile(&store, &restored.levels)?;
         let logs = numbers_of(files, |kind| kind == FileKind::Log);
+        require_floor(&logs, restored.log_floor)?;
         let live: Vec<_> =
             logs.iter().copied().filter(|number| *number >= restored.log_floor).collect();
         let replay = Replay {
@@ -228,7 +235,7 @@ impl Environment {
         let delay_max = settings.delay_max.0;
         let pacing = Pacing::new(Arc::clone(&self.clock), slowdown, stop, delay_max);
         let files = Arc::clone(&store.files);
-        let log = crate::state::make_log(&files, &settings, None, last_sequence, Origin::Recovery)?;
+        let log = crate::state::make_log(&files, &settings, None, Origin::Recovery)?;
         let jobs = Arc::clone(&store.jobs);
         let tail = LogTail::new(Arc::clone(&log));
         let engine = Engine {
@@ -247,7 +254,7 @@ impl Environment {
             metrics: Metrics::default(),
             totals_before: restored.totals,
             queue: WriteQueue::default(),
-            leader: Mutex::new(Leader { last_sequence, memtable, log, unsynced_bytes: 0 }),
+            leader: Mutex::new(Leader { last_sequence, memtable, log }),
             tail: Mutex::new(tail),
             logs: Mutex::new(LogPool::default()),
             tables: Mutex::new(TableState {
@@ -257,6 +264,7 @@ impl Environment {
                 last_sequence,
             }),
             room: Condvar::new(),
+            unsynced_bytes: AtomicU64::new(0),
             sync_wanted: AtomicBool::new(false),
             placement_changed: AtomicBool::new(true),
             migrating: AtomicBool::new(false),
@@ -597,7 +605,7 @@ mod tests {
                 break;
             }
         }
-        let late = engine.make_log(engine.visible(), Origin::Foreground).unwrap();
+        let late = engine.make_log(Origin::Foreground).unwrap();
         db.put("first", "in the log made at the start").unwrap();
         let mut leader = engine.leader.lock();
         engine.rotate(&mut leader).unwrap();

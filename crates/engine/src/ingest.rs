@@ -91,7 +91,10 @@ impl Ingest {
         }
         let engine = Arc::clone(&self.engine);
         engine.metrics.ingested_bytes.add(self.bytes);
-        engine.with_writers_stopped(|sequence| self.install(sequence))
+        // A failure half way leaves a sequence used and files of which nothing is known for sure.
+        engine.with_writers_stopped(|sequence| {
+            self.install(sequence).inspect_err(|error| engine.fail(error))
+        })
     }
 
     fn close_table(&mut self) -> Result<()> {

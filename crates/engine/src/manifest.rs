@@ -261,6 +261,28 @@ mod tests {
         }
     }
 
+    #[allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
+    fn golden(name: &str, written: &[u8]) -> Vec<u8> {
+        let path: std::path::PathBuf =
+            [env!("CARGO_MANIFEST_DIR"), "tests", "golden", name].iter().collect();
+        if std::env::var_os("THERMOCLINE_BLESS").is_some() {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, written).unwrap();
+        }
+        let golden = std::fs::read(&path).unwrap();
+        assert!(golden == written, "{name} is not written as it was");
+        golden
+    }
+
+    #[test]
+    fn manifest_edits_are_as_documented() {
+        let edit = sample();
+        let golden = golden("manifest-items-v1.bin", &edit.encode());
+        assert_eq!(Edit::decode(&golden).unwrap(), edit);
+        let newer = [&[VERSION + 1], &golden[1..]].concat();
+        assert_eq!(Edit::decode(&newer).unwrap_err().kind(), ErrorKind::NewerFormat);
+    }
+
     #[test]
     fn edits_round_trip_and_cut_ones_are_errors() {
         let edit = sample();

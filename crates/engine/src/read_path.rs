@@ -103,7 +103,9 @@ impl Engine {
             Bound::Unbounded => None,
         };
         let (from, to) = (bound(&range.from), bound(&range.to));
-        let read_ahead = ReadAhead::Adaptive { first_bytes: expected_bytes };
+        let window_bytes_max =
+            scan_window_bytes(self.settings.memory.0, state.levels.level(0).len());
+        let read_ahead = ReadAhead::Adaptive { first_bytes: expected_bytes, window_bytes_max };
         for level in 0..LEVELS {
             // Without an end to stop at, and with nothing in it that must not be seen, the level
             // serves as it is.
@@ -134,6 +136,13 @@ impl Engine {
         self.metrics.scans.add(1);
         Cursor::new(Merge::new(sources), snapshot)
     }
+}
+
+/// Bytes that one of a scan's table iterators reads at once, at most: all of them together, three
+/// windows each, take a thirty-second of the memory budget.
+fn scan_window_bytes(memory_bytes: u64, level0_tables: usize) -> u32 {
+    let windows = 3 * (level0_tables + LEVELS) as u64;
+    (memory_bytes / 32 / windows).clamp(16 << 10, 1 << 20) as u32
 }
 
 /// The look-up of one key of a `multi_get`, between rounds.

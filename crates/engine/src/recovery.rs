@@ -12,7 +12,7 @@
 //! the same floor; the tables it had written are unknown to the manifest and deleted.
 
 use crate::compaction::rewrite::{Output, Retention, Rewrite};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::front::memtable::{ENTRY_OVERHEAD_BYTES, Memtable, MemtableCursor};
 use crate::jobs::Step;
 use crate::manifest::Manifest;
@@ -22,8 +22,8 @@ use crate::table_set::levels::Levels;
 use crate::table_set::table::{TableMeta, TableStore};
 use std::sync::Arc;
 use thermocline_device::{
-    Error as DeviceError, ErrorKind as DeviceErrorKind, FileContext, FileInfo, FileKind, Origin,
-    TieredFiles,
+    Error as DeviceError, ErrorKind as DeviceErrorKind, File, FileContext, FileInfo, FileKind,
+    Origin, TieredFiles,
 };
 use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_log::{LogReader, ReplayEnd};
@@ -109,6 +109,20 @@ pub(crate) fn reconcile(store: &TableStore, levels: &Levels) -> Result<()> {
     Ok(store.files.delete_files(&leftovers)?)
 }
 
+/// Refuses logs without the one that the manifest says to begin with. A log goes only after the
+/// edit that raises the floor above it is durable, so this one is missing or the end of the
+/// manifest is.
+pub(crate) fn require_floor(logs: &[FileNumber], floor: FileNumber) -> Result<()> {
+    // A new database and a checkpoint begin without logs.
+    if floor == FileNumber(0) || logs.contains(&floor) {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!(
+        "log {floor}, with which recovery must begin, is in no tier, or the manifest has lost its \
+         end; restore the database from a checkpoint"
+    )))
+}
+
 /// What the logs held.
 #[derive(Debug)]
 pub(crate) struct Replayed {
@@ -131,49 +145,31 @@ impl Replay<'_> {
     /// log is below the floor, so all are replayed; a record met again has the same sequence and
     /// does no harm.
     pub fn run(&self, numbers: &[FileNumber], flushed: Sequence) -> Result<Replayed> {
-        let mut replayed = Replayed { added: Vec::new(), last_sequence: flushed, records: 0 };
-        let mut memtable = Memtable::new();
-        // The sequence that the next record must have. The first may also be one that is in tables
-        // already: its log was at the floor.
-        let mut expected: Option<Sequence> = None;
-        let mut hole: Option<String> = None;
+        let mut state = Replaying::new(flushed);
+        // The log before has the mark of its end: nothing of it was lost in a crash.
+        let mut sealed = false;
         for number in numbers {
             let file = self.files.open_file(*number)?;
+            let torn_before = state.hole.is_some();
             let mut written = Ok(());
             let summary = LogReader::replay(&file, &mut |first, count, payload| {
-                if hole.is_some() || written.is_err() {
-                    return Ok(());
+                if written.is_ok() && state.continues(&file, first) {
+                    written = self.make_room(&mut state, payload.len());
+                    state.insert(&file, first, count, payload)?;
                 }
-                let hole_before = match expected {
-                    Some(expected) => expected != first,
-                    None => first > flushed.next(),
-                };
-                if hole_before {
-                    hole = Some(format!("{} begins at sequence {first}", file.describe()));
-                    return Ok(());
-                }
-                expected = Some(Sequence(first.0 + u64::from(count)));
-                replayed.last_sequence = replayed
-                    .last_sequence
-                    .max(Sequence((first.0 + u64::from(count)).saturating_sub(1)));
-                replayed.records += u64::from(count);
-                let added = memtable.bytes() + payload.len() as u64 + ENTRY_OVERHEAD_BYTES;
-                if added > self.memtable_bytes && memtable.count() > 0 {
-                    let full = std::mem::replace(&mut memtable, Memtable::new());
-                    written = self.write_out(full, &mut replayed.added);
-                }
-                let inserted = memtable.insert_batch(first, payload);
-                inserted.map_err(|error| {
-                    let what = file.describe();
-                    let text =
-                        format!("{what}: the record of sequence {first} is no batch: {error}");
-                    DeviceError::new(DeviceErrorKind::Corrupt, text)
-                })
+                Ok(())
             })?;
             written?;
-            let reached = replayed.last_sequence;
+            let reached = state.replayed.last_sequence;
+            if sealed && let Some(hole) = state.hole.as_ref().filter(|_| !torn_before) {
+                return Err(Error::corrupt(format!(
+                    "{hole}, yet the log before it is whole up to sequence {reached}: a log \
+                     between them is missing; restore the database from a checkpoint"
+                )));
+            }
+            sealed = summary.end == ReplayEnd::Sealed;
             if summary.durable_sequence > reached {
-                let cause = hole.unwrap_or_else(|| file.describe());
+                let cause = state.hole.unwrap_or_else(|| file.describe());
                 return Err(Error::corrupt(format!(
                     "records after sequence {reached} are missing although sequence {} \
                      was acknowledged as durable ({cause}); restore the database from a checkpoint",
@@ -183,11 +179,21 @@ impl Replay<'_> {
             if let ReplayEnd::Torn { offset } = summary.end {
                 tracing::info!(log = %file.describe(), offset, "the log ends in unsynced writes");
                 // What a later log has follows after what is missing here.
-                hole.get_or_insert_with(|| format!("{} ends at {offset}", file.describe()));
+                state.hole.get_or_insert_with(|| format!("{} ends at {offset}", file.describe()));
             }
         }
-        self.write_out(memtable, &mut replayed.added)?;
-        Ok(replayed)
+        self.write_out(state.memtable, &mut state.replayed.added)?;
+        Ok(state.replayed)
+    }
+
+    /// Writes the memtable out where another payload would make it too large.
+    fn make_room(&self, state: &mut Replaying, payload_bytes: usize) -> Result<()> {
+        let added = state.memtable.bytes() + payload_bytes as u64 + ENTRY_OVERHEAD_BYTES;
+        if added <= self.memtable_bytes || state.memtable.count() == 0 {
+            return Ok(());
+        }
+        let full = std::mem::replace(&mut state.memtable, Memtable::new());
+        self.write_out(full, &mut state.replayed.added)
     }
 
     fn write_out(&self, memtable: Memtable, added: &mut Vec<TableMeta>) -> Result<()> {
@@ -207,6 +213,73 @@ impl Replay<'_> {
         let mut rewrite = Rewrite::new(Arc::clone(self.files), merge, retention, output);
         while rewrite.step()? == Step::More {}
         added.extend(rewrite.publish()?);
+        Ok(())
+    }
+}
+
+/// A replay under way.
+struct Replaying {
+    replayed: Replayed,
+    memtable: Memtable,
+    flushed: Sequence,
+    /// The sequence that the next record must have; unknown before the first, which may also be one
+    /// that is in tables already: its log was at the floor.
+    expected: Option<Sequence>,
+    /// Where records are missing; nothing behind it counts.
+    hole: Option<String>,
+}
+
+impl Replaying {
+    fn new(flushed: Sequence) -> Self {
+        Self {
+            replayed: Replayed { added: Vec::new(), last_sequence: flushed, records: 0 },
+            memtable: Memtable::new(),
+            flushed,
+            expected: None,
+            hole: None,
+        }
+    }
+
+    /// The record of sequence `first` follows what was replayed so far.
+    fn continues(&mut self, file: &File, first: Sequence) -> bool {
+        let follows = match self.expected {
+            Some(expected) => expected == first,
+            None => first <= self.flushed.next(),
+        };
+        if !follows && self.hole.is_none() {
+            self.hole = Some(format!("{} begins at sequence {first}", file.describe()));
+        }
+        self.hole.is_none()
+    }
+
+    fn insert(
+        &mut self,
+        file: &File,
+        first: Sequence,
+        count: u32,
+        payload: &[u8],
+    ) -> Result<(), DeviceError> {
+        let before = self.memtable.count();
+        let what = || format!("{}: the record of sequence {first}", file.describe());
+        self.memtable.insert_batch(first, payload).map_err(|error| {
+            let kind = match error.kind() {
+                ErrorKind::NewerFormat => DeviceErrorKind::NewerFormat,
+                _ => DeviceErrorKind::Corrupt,
+            };
+            DeviceError::new(kind, format!("{} is no batch: {error}", what()))
+        })?;
+        // A bulk load reserves a sequence with an empty batch; more writes than sequences are
+        // wrong.
+        let writes = self.memtable.count() - before;
+        if writes > u64::from(count) {
+            let text = format!("{} has {writes} writes for {count} sequences", what());
+            return Err(DeviceError::new(DeviceErrorKind::Corrupt, text));
+        }
+        let next = Sequence(first.0 + u64::from(count));
+        self.expected = Some(next);
+        self.replayed.last_sequence =
+            self.replayed.last_sequence.max(Sequence(next.0.saturating_sub(1)));
+        self.replayed.records += u64::from(count);
         Ok(())
     }
 }

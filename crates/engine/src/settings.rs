@@ -111,8 +111,8 @@ pub struct Settings {
     pub tiers: Vec<Tier>,
     /// The set of choices; default `leveled`.
     pub preset: Preset,
-    /// Memory for everything: memtables, block cache, indexes, buffers. 8 MiB and up; default 256
-    /// MiB.
+    /// Memory for everything: memtables, block cache, indexes, buffers. 8 MiB and up; default
+    /// 256 MiB. Below 64 MiB the buffers of background work, about 16 MiB, do not fit into it.
     pub memory: ByteSize,
     /// What a write without a durability of its own gets; default `sync`.
     pub durability: Durability,
@@ -184,6 +184,11 @@ impl Settings {
         toml::to_string(self).map_err(|error| Error::invalid(format!("settings: {error}")))
     }
 
+    /// The settings as a database keeps them: without the tiers, which `DATABASE` has.
+    pub(crate) fn to_kept_toml(&self) -> Result<String> {
+        Self { tiers: Vec::new(), ..self.clone() }.to_toml()
+    }
+
     /// Refuses values outside their ranges, naming the setting, the value and the range.
     pub fn check(&self) -> Result<()> {
         let range = |name: &str, value: u64, low: u64, high: u64, unit: &str| {
@@ -223,15 +228,21 @@ impl Settings {
     /// How the memory budget is divided.
     pub(crate) fn division(&self) -> MemoryDivision {
         let memory = self.memory.0;
-        MemoryDivision { memtable_bytes: memory / 4 / MEMTABLES, cache_bytes: memory / 2 }
+        // Each worker that writes a table holds the table's write buffer, the partitions of its
+        // index and filter, and a block being compressed.
+        let writers_bytes = (u64::from(self.background_threads) + 1) * (2 << 20);
+        MemoryDivision {
+            memtable_bytes: memory / 4 / MEMTABLES,
+            cache_bytes: (memory / 2).saturating_sub(writers_bytes).max(memory / 8),
+        }
     }
 }
 
 /// Memtables the budget has room for: the active one and those being flushed.
 pub(crate) const MEMTABLES: u64 = 3;
 
-/// Shares of the memory budget, in bytes. A quarter of it stays for tables' pinned indexes and for
-/// the buffers of background work; pinned indexes beyond that shrink the cache.
+/// Shares of the memory budget, in bytes. Five sixteenths of it stay for tables' pinned indexes and
+/// for the buffers of background work; pinned indexes beyond that shrink the cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryDivision {
     /// One memtable, its overhead included.
@@ -257,6 +268,27 @@ mod tests {
         assert!(error.to_string().contains("memroy"), "{error}");
         let error = Settings::from_toml("level_ratio = 1", origin).unwrap_err();
         assert!(error.to_string().contains("level_ratio = 1 is out of range"), "{error}");
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
+    #[test]
+    fn settings_are_as_documented() {
+        let settings = Settings { background_threads: 2, ..Settings::default() };
+        let written = settings.to_kept_toml().unwrap();
+        let path: PathBuf =
+            [env!("CARGO_MANIFEST_DIR"), "tests", "golden", "settings-defaults-v1.toml"]
+                .iter()
+                .collect();
+        if std::env::var_os("THERMOCLINE_BLESS").is_some() {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, &written).unwrap();
+        }
+        let golden = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(golden, written);
+        assert_eq!(Settings::from_toml(&golden, &path).unwrap(), settings);
+        // What a release wrote that had fewer settings.
+        let few = Settings::from_toml("memory = '64 MiB'", &path).unwrap();
+        assert_eq!(few, Settings { memory: ByteSize::mib(64), ..Settings::default() });
     }
 
     #[test]

@@ -136,6 +136,8 @@ pub(crate) struct Engine {
     pub tables: Mutex<TableState>,
     /// Signalled, with `switching`, when a frozen memtable is gone or the latch was set.
     pub room: Condvar,
+    /// Log bytes that no sync covers yet.
+    pub unsynced_bytes: AtomicU64,
     pub sync_wanted: AtomicBool,
     /// Levels or their targets changed since somebody looked for tables on the wrong tier.
     pub placement_changed: AtomicBool,
@@ -242,10 +244,10 @@ impl Engine {
         self.store.cache.set_capacity(share.saturating_sub(pinned).max(share / 8));
     }
 
-    /// A log ready for records after `after`: a prepared one, or one made now. Its number is above
+    /// The log to follow `current`: a prepared one, or one made now. Its number is above
     /// `current`'s: recovery replays logs in the order of their numbers, and the floor below which
     /// it looks at none is a number.
-    pub fn next_log(&self, current: FileNumber, after: Sequence) -> Result<Arc<LogFile>> {
+    pub fn next_log(&self, current: FileNumber) -> Result<Arc<LogFile>> {
         let ready = self.logs.lock().ready.take();
         match ready {
             Some(ready) if ready.number > current => return Ok(ready),
@@ -253,13 +255,13 @@ impl Engine {
             Some(late) => self.retire_log(&late)?,
             None => {}
         }
-        self.make_log(after, Origin::Foreground)
+        self.make_log(Origin::Foreground)
     }
 
     /// Makes a log as [`make_log`] does, from a retired file where there is one.
-    pub fn make_log(&self, after: Sequence, origin: Origin) -> Result<Arc<LogFile>> {
+    pub fn make_log(&self, origin: Origin) -> Result<Arc<LogFile>> {
         let retired = self.logs.lock().retired.pop();
-        make_log(&self.files, &self.settings, retired, after, origin)
+        make_log(&self.files, &self.settings, retired, origin)
     }
 
     /// Puts away a log whose records are all in tables.
@@ -290,12 +292,11 @@ fn log_settings(settings: &Settings) -> LogSettings {
     LogSettings { segment_bytes, growth_bytes, buffer_bytes }
 }
 
-/// Makes a log for records after `after`, whose header is durable and which the namespace knows.
+/// Makes a log whose header is durable and which the namespace knows.
 pub(crate) fn make_log(
     files: &Arc<TieredFiles>,
     settings: &Settings,
     retired: Option<FileNumber>,
-    after: Sequence,
     origin: Origin,
 ) -> Result<Arc<LogFile>> {
     let context = FileContext { kind: FileKind::Log, origin };
@@ -305,7 +306,10 @@ pub(crate) fn make_log(
         None => files.create_file(context, log_settings.segment_bytes)?,
     };
     let number = file.number();
-    let header = LogHeader { stream: 0, previous: retired, first_sequence: after.next() };
+    // A log takes all before its first sequence for durable. The records of the log before may not
+    // be yet when this one is made, so it claims nothing.
+    let first_sequence = Sequence::ZERO.next();
+    let header = LogHeader { stream: 0, previous: retired, first_sequence };
     let writer = LogWriter::create(file, header, log_settings)?;
     files.publish(&[number])?;
     Ok(Arc::new(LogFile::new(number, writer)))

@@ -56,7 +56,9 @@ impl Engine {
         // skipped then.
         let tables: Vec<_> = state.levels.tables().map(|(_, table)| Arc::clone(table)).collect();
         let table_bytes: u64 = tables.iter().map(|table| table.meta.bytes).sum();
-        let others = files.iter().filter(|info| !matches!(info.kind, FileKind::Table { .. }));
+        // What is not published may not be written yet.
+        let is_other = |info: &&FileInfo| !matches!(info.kind, FileKind::Table { .. });
+        let others = files.iter().filter(|info| info.published).filter(is_other);
         let total_bytes = table_bytes + others.clone().map(|info| info.bytes).sum::<u64>();
         let mut done_bytes = 0;
         for table in &tables {

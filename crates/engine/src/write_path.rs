@@ -86,8 +86,6 @@ pub(crate) struct Leader {
     pub last_sequence: Sequence,
     pub memtable: Arc<Memtable>,
     pub log: Arc<LogFile>,
-    /// Log bytes that no sync was asked for yet.
-    pub unsynced_bytes: u64,
 }
 
 /// What has to be synced to make everything written so far durable. Behind a lock of its own, which
@@ -205,34 +203,24 @@ impl Engine {
     fn log_group(&self, leader: &mut Leader, group: &[Submission]) -> Result<()> {
         let mut next = leader.last_sequence.next();
         let mut position = None;
-        let mut durability = LogDurability::Buffered;
+        let mut bytes = 0;
         for submission in group {
             position =
                 Some(leader.log.writer.append(next, submission.count, &submission.encoded)?);
             next = Sequence(next.0 + u64::from(submission.count));
-            leader.unsynced_bytes += submission.encoded.len() as u64;
-            if submission.durability == Durability::Sync {
-                durability = LogDurability::Sync;
-            }
+            bytes += submission.encoded.len() as u64;
         }
         let Some(position) = position else { return Ok(()) };
+        self.tail.lock().position = Some(position);
+        let unsynced = self.unsynced_bytes.fetch_add(bytes, Ordering::AcqRel) + bytes;
         let bound = self.settings.background_sync_bytes.0;
-        if leader.unsynced_bytes >= 2 * bound {
-            // The background sync did not keep up; the bound is a promise.
-            durability = LogDurability::Sync;
+        let asked = group.iter().any(|submission| submission.durability == Durability::Sync);
+        // Past twice the bound the background sync did not keep up, and the bound is a promise.
+        if asked || unsynced >= 2 * bound {
+            return self.sync_tail();
         }
-        let tail = {
-            let mut tail = self.tail.lock();
-            tail.position = Some(position);
-            (durability == LogDurability::Sync).then(|| tail.clone())
-        };
-        if let Some(tail) = tail {
-            leader.unsynced_bytes = 0;
-            tail.sync()?;
-            return Ok(());
-        }
-        leader.log.writer.commit(position, durability)?;
-        if leader.unsynced_bytes >= bound && !self.sync_wanted.swap(true, Ordering::Relaxed) {
+        leader.log.writer.commit(position, LogDurability::Buffered)?;
+        if unsynced >= bound && !self.sync_wanted.swap(true, Ordering::Relaxed) {
             self.jobs.wake();
         }
         Ok(())
@@ -265,7 +253,7 @@ impl Engine {
 
     /// Freezes the active memtable and goes on with an empty one and the next log.
     pub fn rotate(&self, leader: &mut Leader) -> Result<()> {
-        let next = self.next_log(leader.log.number, leader.last_sequence);
+        let next = self.next_log(leader.log.number);
         let log = next.inspect_err(|error| self.fail(error))?;
         let memtable = Arc::new(Memtable::new());
         let frozen = Arc::new(Frozen {
@@ -322,14 +310,19 @@ impl Engine {
     /// Makes everything acknowledged so far durable.
     pub fn sync(&self) -> Result<()> {
         self.latch.check()?;
-        let tail = self.tail.lock().clone();
-        tail.sync().inspect_err(|error| self.fail(error))
+        self.sync_tail().inspect_err(|error| self.fail(error))
     }
 
-    /// As [`Engine::sync`], for the background job, whose failure latches the store anyway.
+    /// As [`Engine::sync`], for callers that see to the latch themselves.
     pub fn sync_tail(&self) -> Result<()> {
+        // Counted before the tail is looked at, so what is taken off below was synced.
+        let covered = self.unsynced_bytes.load(Ordering::Acquire);
         let tail = self.tail.lock().clone();
-        tail.sync()
+        tail.sync()?;
+        let less = |unsynced: u64| Some(unsynced.saturating_sub(covered));
+        // Two syncs may have covered the same bytes.
+        let _ = self.unsynced_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        Ok(())
     }
 
     /// Stops writers, brings everything into tables, and runs `body` with a sequence of its own.

@@ -6,11 +6,11 @@
 //!   pending                     |-------|     a read under way, adjoining the window
 //! ```
 //! A jump reads what the caller's hint says, or just the block, and so does the first step from
-//! there: most scans end soon, and most sources of a merge are left early. Blocks asked for in order
-//! after that are read in windows of 16 KiB that double up to 1 MiB, and past the middle of a large one
-//! the next is started, so that it overlaps with the use of this one; a short scan pays for no read
-//! that it does not need. Streaming, for compactions, starts at full size. Both directions work
-//! alike.
+//! there: most scans end soon, and most sources of a merge are left early. Blocks asked for in
+//! order after that are read in windows of 16 KiB that double up to a limit, and past the middle of
+//! a large one the next is started, so that it overlaps with the use of this one; a short scan pays
+//! for no read that it does not need. Streaming, for compactions, starts at full size. Both
+//! directions work alike.
 //!
 //! Invariants: bytes are only handed out for the address asked for, unverified; a read error
 //! belongs to the block whose bytes it lost, and asking again reads again. One thread at a time,
@@ -29,6 +29,9 @@ pub enum ReadAhead {
     Adaptive {
         /// Bytes that the caller expects to read, known or guessed.
         first_bytes: u32,
+        /// Where growing ends. An iterator holds up to three windows, and a merge has many
+        /// iterators.
+        window_bytes_max: u32,
     },
     /// For reading a whole table once: windows of `window_bytes`, and the cache is neither asked
     /// nor filled.
@@ -40,12 +43,11 @@ pub enum ReadAhead {
 
 impl Default for ReadAhead {
     fn default() -> Self {
-        Self::Adaptive { first_bytes: 0 }
+        Self::Adaptive { first_bytes: 0, window_bytes_max: 1 << 20 }
     }
 }
 
 const GROWN_BYTES_MIN: u64 = 16 << 10;
-const WINDOW_BYTES_MAX: u64 = 1 << 20;
 /// From windows of this size on the next one is read ahead.
 const OVERLAP_BYTES_MIN: u64 = 64 << 10;
 
@@ -153,21 +155,23 @@ impl Reader {
                 self.next_bytes = u64::from(window_bytes).max(PAGE);
                 self.next_bytes
             }
-            ReadAhead::Adaptive { first_bytes } if !run => {
+            ReadAhead::Adaptive { first_bytes, .. } if !run => {
                 (self.next_bytes, self.reads) = (0, 1);
                 u64::from(first_bytes)
             }
-            ReadAhead::Adaptive { first_bytes } if self.reads == 1 => {
+            ReadAhead::Adaptive { first_bytes, .. } if self.reads == 1 => {
                 self.reads = 2;
                 u64::from(first_bytes)
             }
-            ReadAhead::Adaptive { first_bytes } => self.grow(u64::from(first_bytes)),
+            ReadAhead::Adaptive { first_bytes, window_bytes_max } => {
+                self.grow(first_bytes.into(), window_bytes_max.into())
+            }
         }
     }
 
-    fn grow(&mut self, first_bytes: u64) -> u64 {
+    fn grow(&mut self, first_bytes: u64, window_bytes_max: u64) -> u64 {
         let bytes = self.next_bytes.max(first_bytes) * 2;
-        self.next_bytes = bytes.clamp(GROWN_BYTES_MIN, WINDOW_BYTES_MAX);
+        self.next_bytes = bytes.min(window_bytes_max).max(GROWN_BYTES_MIN);
         self.next_bytes
     }
 

@@ -280,7 +280,8 @@ fn read_ahead_grows_so_that_a_scan_takes_few_reads_and_a_short_one_little() {
     assert!(reads < 40 && bytes < 1_300_000, "{reads} reads of {bytes} bytes");
     let (_, bytes) = measure(ReadAhead::default(), 5);
     assert!(bytes <= 8192, "five entries cost {bytes} bytes");
-    let (reads, _) = measure(ReadAhead::Adaptive { first_bytes: 40_000 }, 100);
+    let (reads, _) =
+        measure(ReadAhead::Adaptive { first_bytes: 40_000, window_bytes_max: 1 << 20 }, 100);
     assert!(reads <= 2, "a hinted scan took {reads} reads");
     let before = cache.memory_bytes();
     cache.clear();

@@ -164,7 +164,7 @@ proptest! {
         prop_assert_eq!(summary.smallest_key, rows.first().map_or(Vec::new(), |row| row.0.clone()));
         prop_assert_eq!(summary.largest_key, rows.last().map_or(Vec::new(), |row| row.0.clone()));
         let table = open(&file).unwrap();
-        let adaptive = ReadAhead::Adaptive { first_bytes };
+        let adaptive = ReadAhead::Adaptive { first_bytes, window_bytes_max: 1 << 20 };
         let stream = ReadAhead::Stream { window_bytes: 64 << 10 };
         check_walks(&table, &rows, stream);
         check_walks(&table, &rows, adaptive);

@@ -101,6 +101,9 @@ impl TieredFiles {
         let mut map = open_map(&home, &tiers, &listings, false)?;
         check_files(map.state(), &tiers, &listings)?;
         if !read_only {
+            // A killed process may have left a DATABASE whose name is not durable yet; the tiers
+            // must not go a generation further than the one that a power cut would bring back.
+            home_driver.sync_directory()?;
             raise_after_crash(&mut home, &home_path, &*home_driver, &found)?;
             write_generation(&home, &home_path, &*home_driver, &tiers)?;
             map = open_map(&home, &tiers, &listings, true)?;

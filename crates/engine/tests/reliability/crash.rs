@@ -44,7 +44,7 @@ fn check_after(devices: &SimulatedDevices, db: Db, known: &mut Known, count: usi
     }
     let report = db.verify(&mut |_| {}).unwrap();
     assert!(report.is_ok(), "{what}: {:?}", report.problems);
-    let more = history(known.submitted.len() as u64, 6);
+    let more = history(1_000_000 + known.submitted.len() as u64, 6);
     let db = run(&environment(devices.clone()), db, &more, known)
         .unwrap_or_else(|(step, error)| panic!("{what}: writing does not resume: {step} {error}"));
     db.close().unwrap_or_else(|error| panic!("{what}: {error}"));

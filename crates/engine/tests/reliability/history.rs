@@ -80,7 +80,7 @@ pub fn history(seed: u64, len: usize) -> Vec<Step> {
                 }
                 Step::Ingest(records.into_iter().collect())
             }
-            37 => Step::Checkpoint(PathBuf::from(format!("/checkpoint-{step}"))),
+            37 => Step::Checkpoint(PathBuf::from(format!("/checkpoint-{seed}-{step}"))),
             38 => Step::Reopen,
             _ => Step::Settle,
         })
@@ -177,7 +177,8 @@ pub fn run(
             Step::Checkpoint(path) => db.checkpoint(path).and_then(|()| {
                 known.acknowledge(true);
                 let copy = environment.open(path)?;
-                known.check(&copy, known.acknowledged).map(drop).unwrap();
+                let checked = known.check(&copy, known.acknowledged);
+                checked.map_err(|why| Error::new(thermocline::ErrorKind::Io, why))?;
                 copy.close()
             }),
             Step::Reopen => match db.close() {

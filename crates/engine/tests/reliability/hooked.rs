@@ -30,13 +30,6 @@ pub enum Call {
     Sync,
 }
 
-impl Call {
-    /// It changes something.
-    pub fn is_change(self) -> bool {
-        !matches!(self, Self::Open | Self::List | Self::Lock | Self::Len | Self::Read)
-    }
-}
-
 /// Sees each call with its directory and file name (empty for the directory itself) first; its
 /// error is the call's.
 pub type Hook = Arc<dyn Fn(Call, &Path, &str) -> Result<()> + Send + Sync>;

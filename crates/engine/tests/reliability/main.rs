@@ -6,9 +6,14 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
 mod crash;
+mod faults;
 mod history;
 mod hooked;
+mod refusals;
+mod rot;
 #[allow(dead_code, reason = "shared with the tests of the device crate")]
 #[path = "../../../device/tests/tiers/simulated.rs"]
 mod simulated;
+
+mod stress;
 mod support;

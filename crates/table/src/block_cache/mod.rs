@@ -49,7 +49,8 @@ pub struct BlockCache {
     misses: [Counter; 3],
 }
 
-/// What an entry costs besides its block: key, links, slots kept free and the block's shared header.
+/// What an entry costs besides its block: key, links, slots kept free and the block's shared
+/// header.
 const ENTRY_OVERHEAD_BYTES: u64 = 128;
 
 #[derive(Clone, Debug)]

@@ -1,0 +1,225 @@
+//! An error at every I/O call: the caller hears of it or it did no harm; a store that cannot go on
+//! is read-only and says why, reads go on, and reopening finds all that was acknowledged.
+
+use crate::history::{Known, Step, history, run, scan};
+use crate::hooked::{Call, Hook, HookedDevices};
+use crate::support::*;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use thermocline::{ByteSize, Db, Durability, ErrorKind, Settings, Tier, WriteBatch};
+use thermocline_device::{Error as DeviceError, ErrorKind as DeviceErrorKind, MemoryDevices};
+use thermocline_foundation::random::Random;
+
+/// Calls are counted; those from `at` on, `length` of them, fail.
+#[derive(Debug)]
+struct Plan {
+    calls: AtomicU64,
+    at: AtomicU64,
+    length: AtomicU64,
+    kind: DeviceErrorKind,
+    changes_only: bool,
+}
+
+impl Plan {
+    fn new(at: u64, length: u64, kind: DeviceErrorKind) -> Arc<Self> {
+        // Only what takes room can run out of it.
+        let changes_only = kind == DeviceErrorKind::OutOfSpace;
+        let (at, length) = (AtomicU64::new(at), AtomicU64::new(length));
+        Arc::new(Self { calls: AtomicU64::new(0), at, length, kind, changes_only })
+    }
+
+    fn hook(self: &Arc<Self>) -> Hook {
+        let plan = Arc::clone(self);
+        Arc::new(move |call: Call, _: &Path, name: &str| plan.pass(call, name))
+    }
+
+    fn pass(&self, call: Call, name: &str) -> Result<(), DeviceError> {
+        if self.changes_only && !matches!(call, Call::Create | Call::Allocate | Call::Write) {
+            return Ok(());
+        }
+        let number = self.calls.fetch_add(1, SeqCst);
+        let at = self.at.load(SeqCst);
+        if number < at || number - at >= self.length.load(SeqCst) {
+            return Ok(());
+        }
+        Err(DeviceError::new(
+            self.kind,
+            format!("simulated {:?} at {call:?} of '{name}'", self.kind),
+        ))
+    }
+
+    fn end(&self) {
+        self.length.store(0, SeqCst);
+    }
+
+    fn has_struck(&self) -> bool {
+        self.calls.load(SeqCst) > self.at.load(SeqCst)
+    }
+}
+
+const STEPS: usize = 30;
+
+/// A history with the fault in it, then the checks.
+fn run_with_fault(seed: u64, at: u64, length: u64, kind: DeviceErrorKind) -> u64 {
+    let what = format!("seed {seed}, {length} x {kind:?} at call {at}");
+    let memory = MemoryDevices::new();
+    let plan = Plan::new(at, length, kind);
+    let faulty = environment(HookedDevices::new(Arc::new(memory.clone()), plan.hook()));
+    let mut known = Known::default();
+    let created = match faulty.create(&home(), &settings()) {
+        Ok(db) => db,
+        Err(error) => {
+            assert!(plan.has_struck(), "{what}: {error}");
+            return plan.calls.load(SeqCst);
+        }
+    };
+    let keep = created.clone();
+    let mut steps = history(seed, STEPS);
+    // The first handle is kept for reading, and with it the directories' locks.
+    steps.retain(|step| !matches!(step, Step::Reopen));
+    let result = run(&faulty, created, &steps, &mut known).map(drop);
+    if let Err((step, error)) = &result {
+        assert!(plan.has_struck(), "{what}: step {step}: {error}");
+        assert!(!error.to_string().contains('\n'), "{what}: {error}");
+    }
+    let calls = plan.calls.load(SeqCst);
+    plan.end();
+    // Reads go on, whatever happened to writing.
+    known.check(&keep, known.acknowledged).unwrap_or_else(|why| panic!("{what}: {why}"));
+    if let Some(reason) = keep.stats().read_only {
+        let error = keep.put("after", "failure").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ReadOnly, "{what}");
+        assert_says(&error, &[&reason]);
+    }
+    drop(keep);
+    let healthy = environment(memory.clone());
+    let db = healthy.open(&home()).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let count = known.check(&db, known.acknowledged).unwrap_or_else(|why| panic!("{what}: {why}"));
+    known.settle_at(count);
+    if let Some(leak) = leaks(&memory, &db) {
+        panic!("{what}: {leak}");
+    }
+    let report = db.verify(&mut |_| {}).unwrap();
+    assert!(report.is_ok(), "{what}: {:?}", report.problems);
+    db.put("key000", "writes resume").unwrap_or_else(|error| panic!("{what}: {error}"));
+    db.close().unwrap();
+    calls
+}
+
+fn sweep(kind: DeviceErrorKind, length: u64, seeds: u64) {
+    for seed in first_seed()..first_seed() + rounds(seeds) {
+        let calls = run_with_fault(seed, u64::MAX, 0, kind);
+        let mut random = Random::new(seed);
+        for _ in 0..60 {
+            run_with_fault(seed, random.below(calls), length, kind);
+        }
+    }
+}
+
+#[test]
+fn one_failing_call_is_reported_and_loses_nothing() {
+    sweep(DeviceErrorKind::Io, 1, 3);
+}
+
+#[test]
+fn a_device_that_stays_broken_is_reported_and_loses_nothing() {
+    sweep(DeviceErrorKind::Io, u64::MAX, 3);
+}
+
+#[test]
+fn a_full_device_is_reported_and_loses_nothing() {
+    sweep(DeviceErrorKind::OutOfSpace, 1, 2);
+    sweep(DeviceErrorKind::OutOfSpace, u64::MAX, 2);
+}
+
+/// Fails calls of `call` on files that end so, from now on.
+fn failing(
+    memory: &MemoryDevices,
+    call: Call,
+    end: &'static str,
+) -> (HookedDevices, Arc<AtomicU64>) {
+    let on = Arc::new(AtomicU64::new(0));
+    let switch = Arc::clone(&on);
+    let hook: Hook = Arc::new(move |asked, _, name| {
+        if switch.load(SeqCst) == 1 && asked == call && name.ends_with(end) {
+            return Err(DeviceError::new(DeviceErrorKind::Io, format!("simulated, {name}")));
+        }
+        Ok(())
+    });
+    (HookedDevices::new(Arc::new(memory.clone()), hook), on)
+}
+
+fn write_until_error(db: &Db) -> thermocline::Error {
+    let mut value = vec![0; 4000];
+    for number in 0..10_000u32 {
+        // Nothing that compression makes small.
+        Random::new(number.into()).fill(&mut value);
+        let mut batch = WriteBatch::new();
+        batch.put(format!("more{number:05}"), &value);
+        if let Err(error) = db.write_with(batch, Durability::Buffered) {
+            return error;
+        }
+    }
+    panic!("nothing failed");
+}
+
+#[test]
+fn background_failures_latch_with_their_reason_and_reads_go_on() {
+    for (call, end) in [
+        (Call::Write, ".table"),
+        (Call::Sync, ".table"),
+        (Call::Create, ".table"),
+        (Call::Write, ".manifest"),
+        (Call::Sync, ".manifest"),
+        (Call::Write, ".map"),
+        (Call::Create, ".log"),
+        (Call::Sync, ".log"),
+        (Call::Write, ".log"),
+    ] {
+        let memory = MemoryDevices::new();
+        let (devices, on) = failing(&memory, call, end);
+        let db = environment(devices).create(&home(), &settings()).unwrap();
+        db.put("before", "safe").unwrap();
+        db.settle();
+        on.store(1, SeqCst);
+        let error = write_until_error(&db);
+        assert_says(&error, &["simulated", end]);
+        let reason = db.stats().read_only.expect("it is latched");
+        assert_says(&db.put("x", "y").unwrap_err(), &[&reason]);
+        assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::ReadOnly);
+        assert_eq!(db.sync().unwrap_err().kind(), ErrorKind::ReadOnly);
+        assert_eq!(db.get("before").unwrap().as_deref(), Some(&b"safe"[..]), "{call:?} {end}");
+        let shown = scan(&db).unwrap();
+        drop(db.close());
+        let db = environment(memory).open(&home()).unwrap();
+        let again = scan(&db).unwrap();
+        assert!(shown.iter().all(|(k, v)| again.get(k) == Some(v)), "{call:?} {end}");
+    }
+}
+
+#[test]
+fn full_tiers_latch_and_a_larger_capacity_at_reopening_goes_on() {
+    let memory = MemoryDevices::new();
+    let tiers = |mib| {
+        let tier = |path| Tier::new(path, ByteSize::mib(mib)).driver("memory");
+        TIERS.map(tier).to_vec()
+    };
+    let small = Settings { tiers: tiers(8), ..settings() };
+    let db = environment(memory.clone()).create(&home(), &small).unwrap();
+    let error = write_until_error(&db);
+    assert_says(&error, &["no tier has room", "/fast", "/slow", "raise a capacity"]);
+    let reason = db.stats().read_only.expect("it is latched");
+    assert_says(&db.put("x", "y").unwrap_err(), &[&reason]);
+    let shown = scan(&db).unwrap();
+    assert!(shown.len() > 1000, "{}", shown.len());
+    drop(db.close());
+    let large = Settings { tiers: tiers(64), ..settings() };
+    let db = environment(memory.clone()).open_with(&home(), &large).unwrap();
+    assert_eq!(scan(&db).unwrap(), shown);
+    db.put("x", "y").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = environment(memory).open(&home()).unwrap();
+    assert_eq!(db.settings().tiers, large.tiers, "the new capacity is kept");
+}
