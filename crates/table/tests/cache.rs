@@ -79,9 +79,10 @@ fn the_cache_stays_within_its_capacity_and_follows_when_that_changes() {
     cache.set_capacity(16 << 20);
     touch_all();
     touch_all();
-    // Five megabytes of entries, in blocks of exact size.
+    // Five megabytes of entries in a thousand blocks, each weighed as the allocator rounds it up: a
+    // block of 5,200 bytes takes 6,144.
     let memory = cache.memory_bytes();
-    assert!((5_100_000..5_600_000).contains(&memory), "{memory}");
+    assert!((6_100_000..6_600_000).contains(&memory), "{memory}");
 }
 
 #[test]
