@@ -1,0 +1,219 @@
+//! `soak`: a large history with kill -9 at random moments, every answer compared with a model.
+//!
+//! The history is fixed by `--num`: put every key once in scattered order, delete every third,
+//! overwrite every third, compact. The model is therefore a function of how far it got, and needs
+//! no memory: each batch also sets the key `progress`. The parent starts itself again as a child,
+//! kills it at random moments and starts the next; each child first checks that nothing the one
+//! before acknowledged is missing and that a sample of keys is what the model says, and goes on.
+//! At the end all records are compared, forwards and backwards, and every byte is verified.
+//!
+//! ```text
+//!   soak --db DIR [--num 5000000] [--kills 10] [--memory 512MiB] [--seed 1]
+//! ```
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::exit)]
+#![allow(clippy::unwrap_used, reason = "a failed step ends the run, and says where")]
+
+use clap::Parser;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use thermocline::{ByteSize, Db, Durability, Settings, Tier, WriteBatch};
+use thermocline_foundation::random::{Random, mix};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[derive(Clone, Debug, Parser)]
+#[command(about = "A large history with kill -9 at random moments, compared with a model")]
+struct Arguments {
+    /// The store's directory; must not exist
+    #[arg(long)]
+    db: PathBuf,
+    /// Records
+    #[arg(long, default_value_t = 5_000_000)]
+    num: u64,
+    /// Kills before the history may end
+    #[arg(long, default_value_t = 10)]
+    kills: u32,
+    /// The store's memory budget
+    #[arg(long, default_value = "512MiB")]
+    memory: ByteSize,
+    /// Chooses the moments of the kills
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// For the parent: go on with the history after this many operations were acknowledged
+    #[arg(long, hide = true)]
+    child: Option<u64>,
+}
+
+const VALUE_BYTES: usize = 1000;
+const BATCH: u64 = 64;
+
+fn key(number: u64) -> String {
+    format!("key{number:021}")
+}
+
+fn value(number: u64, version: u64) -> Vec<u8> {
+    let mut bytes = vec![0; VALUE_BYTES];
+    // Half of it compresses.
+    Random::new(mix(number) ^ version).fill(&mut bytes[..VALUE_BYTES / 2]);
+    bytes
+}
+
+/// The key of the put of this rank: a bijection, so every key is put once, in scattered order.
+fn scattered(rank: u64, num: u64) -> u64 {
+    (u128::from(rank) * 2_654_435_761 % u128::from(num)) as u64
+}
+
+/// What the model says of a key after `done` operations.
+fn expected(number: u64, rank: u64, done: u64, num: u64) -> Option<Vec<u8>> {
+    let third = number / 3;
+    match number % 3 {
+        0 if done > num + third => None,
+        1 if done > num + num.div_ceil(3) + third => Some(value(number, 2)),
+        _ if rank < done => Some(value(number, 1)),
+        _ => None,
+    }
+}
+
+fn apply(operation: u64, num: u64, batch: &mut WriteBatch) {
+    let deletes = num.div_ceil(3);
+    if operation < num {
+        let number = scattered(operation, num);
+        batch.put(key(number), value(number, 1));
+    } else if operation < num + deletes {
+        batch.delete(key((operation - num) * 3));
+    } else {
+        let number = (operation - num - deletes) * 3 + 1;
+        batch.put(key(number), value(number, 2));
+    }
+}
+
+fn operations(num: u64) -> u64 {
+    num + num.div_ceil(3) + (num + 1) / 3
+}
+
+fn open(arguments: &Arguments) -> Db {
+    let data = ByteSize(arguments.num * 1100);
+    let settings = Settings {
+        tiers: vec![
+            Tier::new(arguments.db.join("fast"), ByteSize(data.0 / 5 + (256 << 20))),
+            Tier::new(arguments.db.join("slow"), ByteSize(data.0 * 4 + (1 << 30))),
+        ],
+        memory: arguments.memory,
+        ..Settings::default()
+    };
+    Db::open_or_create(arguments.db.join("home"), &settings).unwrap()
+}
+
+fn progress(db: &Db) -> u64 {
+    let stored = db.get("progress").unwrap();
+    stored.map_or(0, |bytes| u64::from_le_bytes(bytes.as_ref().try_into().unwrap()))
+}
+
+/// Goes on with the history; prints how much is acknowledged.
+fn child(arguments: &Arguments, acknowledged: u64) {
+    let num = arguments.num;
+    let db = open(arguments);
+    let mut done = progress(&db);
+    assert!(done >= acknowledged, "{acknowledged} operations were acknowledged, {done} are there");
+    let mut random = Random::new(arguments.seed ^ done);
+    for _ in 0..20_000 {
+        let rank = random.below(num);
+        let number = scattered(rank, num);
+        let got = db.get(key(number)).unwrap();
+        assert!(got.as_deref() == expected(number, rank, done, num).as_deref(), "key {number}");
+    }
+    println!("checked {done}");
+    while done < operations(num) {
+        let end = (done + BATCH).min(operations(num));
+        let mut batch = WriteBatch::new();
+        (done..end).for_each(|operation| apply(operation, num, &mut batch));
+        batch.put("progress", end.to_le_bytes());
+        db.write_with(batch, Durability::Buffered).unwrap();
+        done = end;
+        println!("done {done}");
+    }
+    db.compact_range(None, None, &mut |_| {}).unwrap();
+    compare_all(&db, num);
+    let report = db.verify(&mut |_| {}).unwrap();
+    assert!(report.is_ok(), "{:?}", report.problems);
+    println!("compared {} {}", report.files, report.bytes);
+    db.close().unwrap();
+}
+
+/// Every record, both ways, against the model at the end of the history.
+fn compare_all(db: &Db, num: u64) {
+    let survives = |number: &u64| !number.is_multiple_of(3);
+    let version = |number: u64| if number % 3 == 1 { 2 } else { 1 };
+    let mut records = db.scan().prefix("key").into_iter();
+    for number in (0..num).filter(survives) {
+        let (found, bytes) = records.next().unwrap().unwrap();
+        assert!(found == key(number) && bytes == value(number, version(number)), "{number}");
+    }
+    assert!(records.next().is_none());
+    let mut records = db.scan().prefix("key").reverse().into_iter();
+    for number in (0..num).rev().filter(survives) {
+        assert!(records.next().unwrap().unwrap().0 == key(number), "backwards at {number}");
+    }
+    assert!(records.next().is_none());
+}
+
+fn start(arguments: &Arguments, acknowledged: u64) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .arg("--db")
+        .arg(&arguments.db)
+        .args(["--num", &arguments.num.to_string(), "--memory", &arguments.memory.to_string()])
+        .args(["--seed", &arguments.seed.to_string(), "--child", &acknowledged.to_string()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Runs one child, killed after `life` if given; returns what it acknowledged and whether it ended.
+fn run(arguments: &Arguments, acknowledged: u64, life: Option<Duration>) -> (u64, bool) {
+    let mut running = start(arguments, acknowledged);
+    let lines = BufReader::new(running.stdout.take().unwrap()).lines();
+    let reader = std::thread::spawn(move || {
+        let (mut acknowledged, mut compared) = (acknowledged, false);
+        for line in lines.map_while(Result::ok) {
+            if let Some(done) = line.strip_prefix("done ") {
+                acknowledged = done.parse().unwrap_or(acknowledged);
+            } else {
+                compared |= line.starts_with("compared");
+                println!("{line}");
+            }
+        }
+        (acknowledged, compared)
+    });
+    if let Some(life) = life {
+        std::thread::sleep(life);
+        running.kill().unwrap();
+    }
+    let status = running.wait().unwrap();
+    let (acknowledged, compared) = reader.join().unwrap();
+    assert!(life.is_some() || (status.success() && compared), "the last child failed: {status}");
+    (acknowledged, compared)
+}
+
+fn main() {
+    let arguments = Arguments::parse();
+    if let Some(acknowledged) = arguments.child {
+        return child(&arguments, acknowledged);
+    }
+    std::fs::create_dir(&arguments.db).unwrap();
+    let mut random = Random::new(arguments.seed);
+    let mut acknowledged = 0;
+    for kill in 0..arguments.kills {
+        let life = Duration::from_millis(2_000 + random.below(8_000));
+        let (now, ended) = run(&arguments, acknowledged, Some(life));
+        println!("kill {}: {now} of {} operations", kill + 1, operations(arguments.num));
+        acknowledged = now;
+        if ended {
+            break;
+        }
+    }
+    run(&arguments, acknowledged, None);
+    println!("every answer was the model's");
+}
