@@ -111,8 +111,8 @@ impl Records {
             return Err(format!("the value of key {number} has {} bytes", value.len()));
         };
         let word = |at: usize| head[at..at + 8].first_chunk().map_or(0, |w| u64::from_le_bytes(*w));
-        let (found, version) = (word(0), word(8) as u32);
-        if found != number || rest != self.piece(number, version) {
+        let (found, version) = (word(0), u32::try_from(word(8)).unwrap_or(0));
+        if found != number || version == 0 || rest != self.piece(number, version) {
             return Err(format!("the value of key {number} is wrong, it says key {found}"));
         }
         let newest = self.version(number) + 1;
