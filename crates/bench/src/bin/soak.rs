@@ -11,9 +11,9 @@
 //!   soak --db DIR [--num 5000000] [--kills 10] [--memory 512MiB] [--seed 1]
 //! ```
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::exit)]
-#![allow(clippy::unwrap_used, reason = "a failed step ends the run, and says where")]
 
 use clap::Parser;
+use std::error::Error;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -46,6 +46,9 @@ struct Arguments {
     #[arg(long, hide = true)]
     child: Option<u64>,
 }
+
+/// A failed step ends the run.
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const VALUE_BYTES: usize = 1000;
 const BATCH: u64 = 64;
@@ -94,7 +97,7 @@ fn operations(num: u64) -> u64 {
     num + num.div_ceil(3) + (num + 1) / 3
 }
 
-fn open(arguments: &Arguments) -> Db {
+fn open(arguments: &Arguments) -> Outcome<Db> {
     let data = ByteSize(arguments.num * 1100);
     let settings = Settings {
         tiers: vec![
@@ -104,25 +107,27 @@ fn open(arguments: &Arguments) -> Db {
         memory: arguments.memory,
         ..Settings::default()
     };
-    Db::open_or_create(arguments.db.join("home"), &settings).unwrap()
+    Ok(Db::open_or_create(arguments.db.join("home"), &settings)?)
 }
 
-fn progress(db: &Db) -> u64 {
-    let stored = db.get("progress").unwrap();
-    stored.map_or(0, |bytes| u64::from_le_bytes(bytes.as_ref().try_into().unwrap()))
+fn progress(db: &Db) -> Outcome<u64> {
+    match db.get("progress")? {
+        Some(bytes) => Ok(u64::from_le_bytes(bytes.as_ref().try_into()?)),
+        None => Ok(0),
+    }
 }
 
 /// Goes on with the history; prints how much is acknowledged.
-fn child(arguments: &Arguments, acknowledged: u64) {
+fn child(arguments: &Arguments, acknowledged: u64) -> Outcome<()> {
     let num = arguments.num;
-    let db = open(arguments);
-    let mut done = progress(&db);
+    let db = open(arguments)?;
+    let mut done = progress(&db)?;
     assert!(done >= acknowledged, "{acknowledged} operations were acknowledged, {done} are there");
     let mut random = Random::new(arguments.seed ^ done);
     for _ in 0..20_000 {
         let rank = random.below(num);
         let number = scattered(rank, num);
-        let got = db.get(key(number)).unwrap();
+        let got = db.get(key(number))?;
         assert!(got.as_deref() == expected(number, rank, done, num).as_deref(), "key {number}");
     }
     println!("checked {done}");
@@ -131,50 +136,53 @@ fn child(arguments: &Arguments, acknowledged: u64) {
         let mut batch = WriteBatch::new();
         (done..end).for_each(|operation| apply(operation, num, &mut batch));
         batch.put("progress", end.to_le_bytes());
-        db.write_with(batch, Durability::Buffered).unwrap();
+        db.write_with(batch, Durability::Buffered)?;
         done = end;
         println!("done {done}");
     }
-    db.compact_range(None, None, &mut |_| {}).unwrap();
-    compare_all(&db, num);
-    let report = db.verify(&mut |_| {}).unwrap();
+    db.compact_range(None, None, &mut |_| {})?;
+    compare_all(&db, num)?;
+    let report = db.verify(&mut |_| {})?;
     assert!(report.is_ok(), "{:?}", report.problems);
     println!("compared {} {}", report.files, report.bytes);
-    db.close().unwrap();
+    Ok(db.close()?)
 }
 
 /// Every record, both ways, against the model at the end of the history.
-fn compare_all(db: &Db, num: u64) {
+fn compare_all(db: &Db, num: u64) -> Outcome<()> {
     let survives = |number: &u64| !number.is_multiple_of(3);
     let version = |number: u64| if number % 3 == 1 { 2 } else { 1 };
     let mut records = db.scan().prefix("key").into_iter();
     for number in (0..num).filter(survives) {
-        let (found, bytes) = records.next().unwrap().unwrap();
+        let (found, bytes) = records.next().ok_or("a record is missing at the end")??;
         assert!(found == key(number) && bytes == value(number, version(number)), "{number}");
     }
     assert!(records.next().is_none());
     let mut records = db.scan().prefix("key").reverse().into_iter();
     for number in (0..num).rev().filter(survives) {
-        assert!(records.next().unwrap().unwrap().0 == key(number), "backwards at {number}");
+        let (found, _) = records.next().ok_or("a record is missing at the start")??;
+        assert!(found == key(number), "backwards at {number}");
     }
     assert!(records.next().is_none());
+    Ok(())
 }
 
-fn start(arguments: &Arguments, acknowledged: u64) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+fn start(arguments: &Arguments, acknowledged: u64) -> Outcome<Child> {
+    let child = Command::new(std::env::current_exe()?)
         .arg("--db")
         .arg(&arguments.db)
         .args(["--num", &arguments.num.to_string(), "--memory", &arguments.memory.to_string()])
         .args(["--seed", &arguments.seed.to_string(), "--child", &acknowledged.to_string()])
         .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
+        .spawn()?;
+    Ok(child)
 }
 
 /// Runs one child, killed after `life` if given; returns what it acknowledged and whether it ended.
-fn run(arguments: &Arguments, acknowledged: u64, life: Option<Duration>) -> (u64, bool) {
-    let mut running = start(arguments, acknowledged);
-    let lines = BufReader::new(running.stdout.take().unwrap()).lines();
+fn run(arguments: &Arguments, acknowledged: u64, life: Option<Duration>) -> Outcome<(u64, bool)> {
+    let mut running = start(arguments, acknowledged)?;
+    let output = running.stdout.take().ok_or("the child has no output")?;
+    let lines = BufReader::new(output).lines();
     let reader = std::thread::spawn(move || {
         let (mut acknowledged, mut compared) = (acknowledged, false);
         for line in lines.map_while(Result::ok) {
@@ -189,31 +197,33 @@ fn run(arguments: &Arguments, acknowledged: u64, life: Option<Duration>) -> (u64
     });
     if let Some(life) = life {
         std::thread::sleep(life);
-        running.kill().unwrap();
+        running.kill()?;
     }
-    let status = running.wait().unwrap();
-    let (acknowledged, compared) = reader.join().unwrap();
+    let status = running.wait()?;
+    let (acknowledged, compared) =
+        reader.join().map_err(|_| "the reader of the child's output failed")?;
     assert!(life.is_some() || (status.success() && compared), "the last child failed: {status}");
-    (acknowledged, compared)
+    Ok((acknowledged, compared))
 }
 
-fn main() {
+fn main() -> Outcome<()> {
     let arguments = Arguments::parse();
     if let Some(acknowledged) = arguments.child {
         return child(&arguments, acknowledged);
     }
-    std::fs::create_dir(&arguments.db).unwrap();
+    std::fs::create_dir(&arguments.db)?;
     let mut random = Random::new(arguments.seed);
     let mut acknowledged = 0;
     for kill in 0..arguments.kills {
         let life = Duration::from_millis(2_000 + random.below(8_000));
-        let (now, ended) = run(&arguments, acknowledged, Some(life));
+        let (now, ended) = run(&arguments, acknowledged, Some(life))?;
         println!("kill {}: {now} of {} operations", kill + 1, operations(arguments.num));
         acknowledged = now;
         if ended {
             break;
         }
     }
-    run(&arguments, acknowledged, None);
+    run(&arguments, acknowledged, None)?;
     println!("every answer was the model's");
+    Ok(())
 }
