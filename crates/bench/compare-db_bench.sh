@@ -70,7 +70,9 @@ theirs() {
                     ticks=$(awk '{ print $14 + $15 }' /proc/$pid/stat || echo "$ticks")
                     peak=$(awk '/^VmHWM/ { print $2 * 1024 }' /proc/$pid/status || echo "$peak")
                 fi
-                per=$(((ticks - before) * 10000 * 100 / reads))
+                local count=$reads
+                case $name in fill* | overwrite) count=$num ;; esac
+                per=$(((ticks - before) * 10000 * 100 / count))
                 before=$ticks
                 p99=$(sed -E 's/.*P99: ([0-9.]+).*/\1/' <<< "$line")
                 echo "theirs $name $ops $p99 $((per / 100)).$(printf %02d $((per % 100))) $peak" \
