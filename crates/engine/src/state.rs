@@ -306,8 +306,7 @@ pub(crate) fn make_log(
         None => files.create_file(context, log_settings.segment_bytes)?,
     };
     let number = file.number();
-    // A log takes all before its first sequence for durable. The records of the log before may not
-    // be yet when this one is made, so it claims nothing.
+    // The next log is made before anybody knows which record it will begin with.
     let first_sequence = Sequence::ZERO.next();
     let header = LogHeader { stream: 0, previous: retired, first_sequence };
     let writer = LogWriter::create(file, header, log_settings)?;
