@@ -29,7 +29,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
 use std::sync::Arc;
 use thermocline_foundation::checksum::{checksum, checksum_parts};
-use thermocline_foundation::coding::{DecodeError, Decoder};
+use thermocline_foundation::coding::{DecodeError, Decoder, is_zero};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"TJNL");
 const VERSION: u16 = 1;
@@ -341,7 +341,7 @@ impl<'a> Scan<'a> {
         let start = (offset - self.chunk_at) as usize;
         let bytes = &self.chunk[start.min(self.chunk.len())..];
         let bytes = &bytes[..bytes.len().min(SECTOR_BYTES)];
-        if bytes.iter().all(|byte| *byte == 0) {
+        if is_zero(bytes) {
             return Ok(Sector::NotWritten);
         }
         if bytes.len() < SECTOR_BYTES {

@@ -40,15 +40,18 @@ pub(crate) fn sync(driver: &dyn Driver, file: &Handle) -> Result<()> {
     driver.execute(file, Operation::Sync).result.map(drop)
 }
 
-/// The name that a file has while [`replace`] writes it.
-pub(crate) fn unfinished_name(name: &str) -> String {
-    format!("{name}.new")
+/// What follows a file's name while [`replace`] writes it.
+const UNFINISHED: &str = ".new";
+
+/// The name is one that [`replace`] left behind when it was cut short.
+pub(crate) fn is_unfinished(name: &str) -> bool {
+    name.ends_with(UNFINISHED)
 }
 
 /// Replaces the file `name` as a whole: written under another name, synced, renamed, directory
 /// synced.
 pub(crate) fn replace(driver: &dyn Driver, name: &str, bytes: &[u8]) -> Result<()> {
-    let new_name = unfinished_name(name);
+    let new_name = format!("{name}{UNFINISHED}");
     match driver.delete(&new_name) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -126,6 +126,11 @@ impl<'a> Decoder<'a> {
     }
 }
 
+/// All bytes are zero. Looks at every byte, because that is done many at a time.
+pub fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().fold(0, |all, byte| all | byte) == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,6 +20,7 @@ use crate::format::{
 use crate::record_assembly::{RecordAssembly, Step};
 use thermocline_device::buffer::PAGE_BYTES;
 use thermocline_device::{Error, File, Result};
+use thermocline_foundation::coding::is_zero;
 use thermocline_foundation::{Place, Sequence};
 
 /// Bytes read at a time.
@@ -191,7 +192,7 @@ impl Replay<'_, '_> {
 
     /// The sector was written by this log; false where it was not written.
     fn is_current(&self, offset: u64, sector: &[u8]) -> Result<bool> {
-        if sector.len() < SECTOR_BYTES || sector.iter().all(|byte| *byte == 0) {
+        if sector.len() < SECTOR_BYTES || is_zero(sector) {
             return Ok(false);
         }
         let place = self.file.place(offset);

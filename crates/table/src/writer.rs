@@ -89,8 +89,10 @@ pub struct TableSummary {
     pub padding_bytes: u64,
 }
 
-/// Bytes of a write to the file.
-const CHUNK_BYTES: usize = 1 << 20;
+/// Bytes of the first write to the file, and of the largest; each is four times as long as the one
+/// before, so that a small table needs no large buffer.
+const CHUNK_BYTES_FIRST: usize = 64 << 10;
+const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// A table in the making. Dropped without [`TableWriter::finish`], the file is no table; the caller
 /// deletes it.
@@ -347,7 +349,7 @@ struct Sink {
 
 impl Sink {
     fn new(file: Arc<File>) -> Self {
-        Self { file, chunk: Buffer::zeroed(CHUNK_BYTES), filled: 0, position: 0 }
+        Self { file, chunk: Buffer::zeroed(CHUNK_BYTES_FIRST), filled: 0, position: 0 }
     }
 
     fn place(&self) -> Place {
@@ -356,7 +358,7 @@ impl Sink {
 
     fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            let len = bytes.len().min(CHUNK_BYTES - self.filled);
+            let len = bytes.len().min(self.chunk.len() - self.filled);
             self.chunk[self.filled..self.filled + len].copy_from_slice(&bytes[..len]);
             bytes = &bytes[len..];
             self.advance(len)?;
@@ -376,7 +378,7 @@ impl Sink {
     fn advance(&mut self, len: usize) -> Result<()> {
         self.filled += len;
         self.position += len as u64;
-        if self.filled == CHUNK_BYTES { self.flush() } else { Ok(()) }
+        if self.filled == self.chunk.len() { self.flush() } else { Ok(()) }
     }
 
     /// Writes the chunk, which ends at a page.
@@ -388,12 +390,13 @@ impl Sink {
         let mut chunk = std::mem::take(&mut self.chunk);
         chunk.set_view(0..self.filled);
         let (mut chunk, result) = self.file.write(offset, chunk);
-        if chunk.capacity() == CHUNK_BYTES {
-            chunk.set_view(0..CHUNK_BYTES);
-            self.chunk = chunk;
+        let len = (4 * chunk.capacity()).clamp(CHUNK_BYTES_FIRST, CHUNK_BYTES_MAX);
+        self.chunk = if chunk.capacity() == len {
+            chunk.set_view(0..len);
+            chunk
         } else {
-            self.chunk = Buffer::zeroed(CHUNK_BYTES);
-        }
+            Buffer::zeroed(len)
+        };
         self.filled = 0;
         result
     }

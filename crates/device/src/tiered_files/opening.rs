@@ -424,9 +424,10 @@ fn remove_leftovers(
             }
         }
     }
-    let unfinished = small_file::unfinished_name(home::FILE_NAME);
-    if has_file(home_driver, &unfinished).unwrap_or(false) {
-        remove(home_driver, &unfinished);
+    for entry in home_driver.list().unwrap_or_default() {
+        if small_file::is_unfinished(&entry.name) {
+            remove(home_driver, &entry.name);
+        }
     }
     debug_assert!(has_file(&**tiers[0].driver(), &map_name(map.number())).unwrap_or(true));
 }

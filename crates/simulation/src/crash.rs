@@ -1,0 +1,338 @@
+//! Crash points: after every call that changed something, images of what could be left of the
+//! devices are opened and held against the oracle, from within the call.
+//!
+//! ```text
+//!   history ── write ──┬── sync ──┬── rename ──┬── ...
+//!                      │          │            │      at each: the units in flight
+//!                   images     images       images    all subsets, or a sample of them
+//!                      │
+//!                   recovery ──┬── write ──┬── ...    and there again, to depth 3
+//!                           images      images
+//! ```
+//! 1. An image is checked with what the oracle knows at that very moment: a write whose call has
+//!    not returned may be there or not.
+//! 2. What recovery of an image shows is what it shows again after the power is cut once more, at
+//!    any point of the recovery or after it (`check_image`, idempotence).
+
+use crate::devices::{CallKind, Devices, Loss, Unit, Watcher, World};
+use crate::history::{key, value};
+use crate::machine::Machine;
+use crate::oracle::{Known, Violation, check_bytes, check_files};
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use thermocline::{Db, ErrorKind};
+use thermocline_foundation::random::{Random, mix};
+
+/// How much is tried at each crash point.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Where so few units are in flight, all their subsets are tried.
+    pub all_units: u32,
+    /// Images otherwise.
+    pub samples: usize,
+    /// One image in so many is recovered with crash points of its own.
+    pub nested_one_in: u64,
+    /// One crash point in so many of a recovery is tried.
+    pub nested_points_one_in: u64,
+    /// Images at a crash point of a recovery.
+    pub nested_samples: usize,
+    /// Recoveries within recoveries.
+    pub depth: u32,
+}
+
+impl Effort {
+    /// As `design` asks: all subsets of up to 12 units, else 256 images.
+    pub const FULL: Self = Self {
+        all_units: 12,
+        samples: 256,
+        nested_one_in: 64,
+        nested_points_one_in: 6,
+        nested_samples: 3,
+        depth: 3,
+    };
+    /// For many seeds.
+    pub const SAMPLED: Self = Self { all_units: 3, samples: 6, nested_one_in: 32, ..Self::FULL };
+}
+
+/// What was tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Calls of the store after which it could have crashed.
+    pub points: u64,
+    /// States of devices that were opened, by how many recoveries they were cut in.
+    pub images: [u64; 4],
+}
+
+impl Tally {
+    /// Images at all depths.
+    pub fn all_images(&self) -> u64 {
+        self.images.iter().sum()
+    }
+}
+
+/// Submissions that must be there.
+#[derive(Clone, Copy, Debug)]
+struct Least {
+    after_power_cut: usize,
+    after_kill: usize,
+}
+
+/// The crash points of one life, and of the recoveries from its images.
+pub struct CrashPoints {
+    known: Arc<RwLock<Known>>,
+    effort: Effort,
+    /// Recoveries that this one is within.
+    depth: u32,
+    /// What must be there at least, inside a recovery; none: what the oracle says.
+    least: Option<Least>,
+    shared: Arc<Mutex<Shared>>,
+}
+
+struct Shared {
+    random: Random,
+    tally: Tally,
+    violation: Option<Violation>,
+}
+
+impl std::fmt::Debug for CrashPoints {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "crash points at depth {}", self.depth)
+    }
+}
+
+impl CrashPoints {
+    /// Crash points of a life of which `known` is known.
+    pub fn new(seed: u64, known: Arc<RwLock<Known>>, effort: Effort) -> Self {
+        let random = Random::new(mix(seed ^ 0xC4A5));
+        let shared = Shared { random, tally: Tally::default(), violation: None };
+        Self { known, effort, depth: 0, least: None, shared: Arc::new(Mutex::new(shared)) }
+    }
+
+    /// What was tried so far.
+    pub fn tally(&self) -> Tally {
+        self.shared.lock().tally
+    }
+
+    /// The first broken promise.
+    pub fn violation(&self) -> Option<Violation> {
+        self.shared.lock().violation.clone()
+    }
+
+    fn draw(&self, bound: u64) -> u64 {
+        self.shared.lock().random.below(bound)
+    }
+
+    /// The images of `world` that are tried.
+    fn try_point(&self, world: &World, what: &str) -> Result<(), Violation> {
+        let units = world.units();
+        let least = self.least.unwrap_or_else(|| {
+            let known = self.known.read_recursive();
+            Least { after_power_cut: known.durable, after_kill: known.acknowledged }
+        });
+        let (all_units, samples) = match self.depth {
+            0 => (self.effort.all_units, self.effort.samples),
+            _ => (1, self.effort.nested_samples),
+        };
+        let mut random = Random::new(self.shared.lock().random.next_u64());
+        let masks = masks(&units, all_units, samples, &mut random);
+        for kept in &masks {
+            let image = world.after(Loss::Kept(kept));
+            let least = Least { after_kill: least.after_power_cut, ..least };
+            let explain = |why| format!("{what}; {}:\n{why}", describe(world, &units, kept));
+            self.check_image(&image, least).map_err(explain)?;
+        }
+        if self.depth < 2 {
+            let image = world.after(Loss::None);
+            let explain = |why| format!("{what}; the process was killed:\n{why}");
+            self.check_image(&image, least).map_err(explain)?;
+        }
+        Ok(())
+    }
+
+    /// Opens an image and checks all that must hold.
+    fn check_image(&self, world: &World, least: Least) -> Result<(), Violation> {
+        self.shared.lock().tally.images[self.depth as usize] += 1;
+        let checked = catch_unwind(AssertUnwindSafe(|| self.check_image_inner(world, least)));
+        checked.unwrap_or_else(|panic| Err(format!("it panics: {}", text_of(&*panic))))
+    }
+
+    fn check_image_inner(&self, world: &World, least: Least) -> Result<(), Violation> {
+        let machine = Machine::new(world.clone(), self.draw(u64::MAX));
+        let is_nested = self.depth < self.effort.depth && self.draw(self.effort.nested_one_in) == 0;
+        if is_nested {
+            machine.devices.watch(Some(Arc::new(Self {
+                known: Arc::clone(&self.known),
+                effort: self.effort,
+                depth: self.depth + 1,
+                least: Some(least),
+                shared: Arc::clone(&self.shared),
+            })));
+        }
+        let opened = machine.open();
+        machine.devices.watch(None);
+        if let Some(violation) = self.violation() {
+            return Err(violation);
+        }
+        let known = self.known.read_recursive();
+        let db = match opened {
+            Ok(db) => db,
+            Err(error) if !known.created && error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(format!("it does not open: {error}")),
+        };
+        let count = known.check_state(&db, least.after_kill)?;
+        let checked = self.check_further(&known, &machine, &db, count);
+        machine.kill(Some(db));
+        checked
+    }
+
+    /// One of the dearer checks, in turn.
+    fn check_further(
+        &self,
+        known: &Known,
+        machine: &Machine,
+        db: &Db,
+        count: usize,
+    ) -> Result<(), Violation> {
+        match self.draw(12) {
+            0 | 1 => known.check_reads(db, count),
+            2 => {
+                check_files(db, |path| machine.devices.look(|world| world.list(path)))?;
+                check_bytes(db)?;
+                known.check_reads(db, count)
+            }
+            3..=5 => {
+                // What recovery showed it must show again.
+                let again = machine.devices.look(|world| world.after(Loss::All));
+                let machine = Machine::new(again, self.draw(u64::MAX));
+                let db = machine.open().map_err(|error| {
+                    format!("after a second power cut it does not open: {error}")
+                })?;
+                let found = known.check_state(&db, count).map_err(|why| {
+                    format!("recovery showed {count} submissions, and then: {why}")
+                })?;
+                machine.kill(Some(db));
+                if found == count || known.is_same_state(found, count) {
+                    return Ok(());
+                }
+                Err(format!("recovery showed {count} submissions, and then {found}"))
+            }
+            6 => check_resumes(known, machine, db, count),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Writes go on after a recovery, and are there after the next.
+fn check_resumes(known: &Known, machine: &Machine, db: &Db, count: usize) -> Result<(), Violation> {
+    let mut known = known.clone();
+    known.settle_at(count);
+    let fail = |error| format!("writing does not resume: {error}");
+    for number in 0..6 {
+        let key = key(number * 7 % known.keys);
+        let value = value(&key, 999_990 + number as usize, 500, false);
+        known.submit(&[(key.clone(), Some(value.clone()))]);
+        db.put(&key, &value).map_err(fail)?;
+        if number == 3 {
+            db.flush().map_err(fail)?;
+        }
+        machine.stepper.step();
+    }
+    known.acknowledge(true);
+    known.check_reads(db, known.count())?;
+    let image = machine.devices.look(|world| world.after(Loss::All));
+    let machine = Machine::new(image, count as u64);
+    let db = machine.open().map_err(|error| format!("it does not open again: {error}"))?;
+    known.check_state(&db, known.count())?;
+    db.compact_range(None, None, &mut |_| {}).map_err(fail)?;
+    known.check_state(&db, known.count())?;
+    check_files(&db, |path| machine.devices.look(|world| world.list(path)))?;
+    db.close().map_err(|error| format!("it does not close: {error}"))
+}
+
+impl Watcher for CrashPoints {
+    fn changed(&self, devices: &Devices, call: u64, kind: CallKind) {
+        if self.violation().is_some() {
+            return;
+        }
+        if self.depth > 0 && self.draw(self.effort.nested_points_one_in) > 0 {
+            return;
+        }
+        if self.depth == 0 {
+            self.shared.lock().tally.points += 1;
+        }
+        let world = devices.world();
+        let where_ = if self.depth == 0 { "" } else { " of a recovery" };
+        let what = format!("crash after call {call} ({kind:?}){where_}");
+        if let Err(violation) = self.try_point(&world, &what) {
+            self.shared.lock().violation.get_or_insert(violation);
+        }
+    }
+}
+
+/// Subsets of `units` to try: all of them where there are few, otherwise those that past bugs have
+/// looked like (nothing, everything, one file or directory ahead of or behind the others, a prefix
+/// in time, one unit missing), and then random ones.
+fn masks(units: &[Unit], all: u32, samples: usize, random: &mut Random) -> Vec<Vec<bool>> {
+    let count = units.len();
+    if count <= all as usize {
+        let bit = |mask: u32, index: usize| mask >> index & 1 == 1;
+        return (0..1u32 << count)
+            .map(|mask| (0..count).map(|index| bit(mask, index)).collect())
+            .collect();
+    }
+    let mut masks = vec![vec![false; count], vec![true; count]];
+    let mut add = |keep: &dyn Fn(usize, &Unit) -> bool| {
+        masks.push(units.iter().enumerate().map(|(index, unit)| keep(index, unit)).collect());
+    };
+    let groups: BTreeSet<_> = units.iter().map(|unit| (unit.directory, unit.file)).collect();
+    let groups: Vec<_> = groups.into_iter().collect();
+    let last = units.iter().map(|unit| unit.call).max();
+    add(&|_, unit| Some(unit.call) != last);
+    add(&|_, unit| Some(unit.call) == last);
+    add(&|_, unit| unit.file.is_none());
+    add(&|_, unit| unit.file.is_some());
+    while masks.len() < samples {
+        let (directory, file) = groups[random.below(groups.len() as u64) as usize];
+        let pivot = random.below(count as u64) as usize;
+        let choice = random.below(8);
+        let mut seed = random.next_u64();
+        let share = 1 + random.below(15);
+        let mask = units.iter().enumerate().map(|(index, unit)| match choice {
+            0 => (unit.directory, unit.file) == (directory, file),
+            1 => (unit.directory, unit.file) != (directory, file),
+            2 => unit.directory == directory,
+            3 => unit.call <= units[pivot].call,
+            4 => index != pivot,
+            5 => unit.call != units[pivot].call,
+            _ => {
+                seed = mix(seed.wrapping_add(1));
+                seed % 16 < share
+            }
+        });
+        masks.push(mask.collect());
+    }
+    masks.truncate(samples.max(1));
+    masks
+}
+
+/// What of a crash image was kept, in a line a directory.
+fn describe(world: &World, units: &[Unit], kept: &[bool]) -> String {
+    let mut lines = vec![format!("{} units in flight", units.len())];
+    for (index, path) in world.paths().iter().enumerate() {
+        let here = units.iter().zip(kept).filter(|(unit, _)| unit.directory == index);
+        let text: String = here.map(|(_, kept)| if *kept { '+' } else { '-' }).collect();
+        if !text.is_empty() {
+            lines.push(format!("  {} {text}", path.display()));
+        }
+    }
+    lines.join("\n")
+}
+
+/// What a panic says.
+pub fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("no text").to_owned()
+}

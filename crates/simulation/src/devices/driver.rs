@@ -1,0 +1,591 @@
+//! The device layer's contract over a [`World`]: counts calls, lets faults happen, tells a watcher.
+
+use super::faults::{Armed, CallKind, Fault, FaultKind};
+use super::world::{Change, Content, Directory as DirectoryState, FileId, NameChange, World};
+use crate::clock::SimulatedClock;
+use parking_lot::{Mutex, MutexGuard};
+use std::any::Any;
+use std::fmt::{self, Debug, Write as _};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thermocline_device::driver::{DirectoryLock, Entry, Space};
+use thermocline_device::{
+    Buffer, Completion, Driver, DriverFile, Error, ErrorKind, Handle, Operation, Queue, Request,
+    Result, TierSpec,
+};
+use thermocline_foundation::random::Random;
+
+/// Is told after each call that changed something.
+pub trait Watcher: Send + Sync {
+    /// The devices after call number `call` of `kind`. No lock is held.
+    fn changed(&self, devices: &Devices, call: u64, kind: CallKind);
+}
+
+/// Simulated devices; clones are the same.
+#[derive(Clone)]
+pub struct Devices {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    watcher: Mutex<Option<Arc<dyn Watcher>>>,
+    clock: Arc<SimulatedClock>,
+}
+
+struct State {
+    world: World,
+    calls: u64,
+    kinds: Option<Vec<CallKind>>,
+    armed: Option<Armed>,
+    /// The process is gone: nothing it still does has an effect.
+    dead: bool,
+    trace: Option<String>,
+}
+
+impl Debug for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("simulated devices")
+    }
+}
+
+impl Devices {
+    /// Devices that hold `world`.
+    pub fn new(world: World, clock: Arc<SimulatedClock>) -> Self {
+        let state = State { world, calls: 0, kinds: None, armed: None, dead: false, trace: None };
+        let shared = Shared { state: Mutex::new(state), watcher: Mutex::new(None), clock };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// From now on `watcher` is told of changes.
+    pub fn watch(&self, watcher: Option<Arc<dyn Watcher>>) {
+        *self.shared.watcher.lock() = watcher;
+    }
+
+    /// Lets `fault` happen when its call comes.
+    pub fn arm(&self, fault: Option<Fault>) {
+        self.state().armed = fault.map(|fault| Armed { fault, struck: None });
+    }
+
+    /// The armed fault has happened.
+    pub fn has_struck(&self) -> bool {
+        self.state().armed.as_ref().is_some_and(|armed| armed.struck.is_some())
+    }
+
+    /// Keeps the kinds of all calls from now on.
+    pub fn record_kinds(&self) {
+        self.state().kinds = Some(Vec::new());
+    }
+
+    /// The kinds of calls that were kept.
+    pub fn kinds(&self) -> Vec<CallKind> {
+        self.state().kinds.clone().unwrap_or_default()
+    }
+
+    /// Writes down every call from now on.
+    pub fn record_trace(&self) {
+        self.state().trace.get_or_insert_default();
+    }
+
+    /// Adds a line of the simulation's own to the trace.
+    pub fn note(&self, text: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.state().trace {
+            let _ = writeln!(trace, "{}", text());
+        }
+    }
+
+    /// What was written down.
+    pub fn trace(&self) -> Option<String> {
+        self.state().trace.clone()
+    }
+
+    /// Calls so far.
+    pub fn calls(&self) -> u64 {
+        self.state().calls
+    }
+
+    /// What everything is like now.
+    pub fn world(&self) -> World {
+        self.state().world.clone()
+    }
+
+    /// Looks at everything as it is now.
+    pub fn look<T>(&self, look: impl FnOnce(&World) -> T) -> T {
+        look(&self.state().world)
+    }
+
+    /// Changes the world behind the store's back.
+    pub fn meddle(&self, change: impl FnOnce(&mut World)) {
+        change(&mut self.state().world);
+    }
+
+    /// From now on every call fails: the process has ended.
+    pub fn end_process(&self) {
+        self.state().dead = true;
+    }
+
+    /// Takes the device of a directory away, or gives it back.
+    pub fn set_gone(&self, path: &Path, gone: bool) {
+        self.with_directory(path, |directory| directory.gone = gone);
+    }
+
+    /// Bytes that a directory's files may take from now on.
+    pub fn set_capacity(&self, path: &Path, bytes: Option<u64>) {
+        self.with_directory(path, |directory| directory.capacity = bytes);
+    }
+
+    /// Simulated time that each call of a directory takes from now on.
+    pub fn set_slow(&self, path: &Path, ns: u64) {
+        self.with_directory(path, |directory| directory.slow_ns = ns);
+    }
+
+    /// What transfers of a directory must be multiples of, 1 at least.
+    pub fn set_alignment(&self, path: &Path, bytes: usize) {
+        self.with_directory(path, |directory| directory.alignment = bytes);
+    }
+
+    fn with_directory(&self, path: &Path, change: impl FnOnce(&mut DirectoryState)) {
+        let mut state = self.state();
+        change(state.world.directories.entry(path.to_owned()).or_default());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock()
+    }
+
+    /// Counts a call; its fault, if one happens to it.
+    fn enter(&self, kind: CallKind, path: &Path, name: &str) -> Result<Option<FaultKind>> {
+        let mut state = self.state();
+        if state.dead {
+            return Err(Error::new(ErrorKind::Io, "the simulated process has ended"));
+        }
+        let call = state.calls;
+        state.calls += 1;
+        let number = call;
+        if let Some(kinds) = &mut state.kinds {
+            kinds.push(kind);
+        }
+        let path_kept = path.to_owned();
+        let met = state.armed.as_mut().and_then(|armed| armed.meet(number, kind, &path_kept));
+        if let Some(trace) = &mut state.trace {
+            let place = path.display();
+            let _ = write!(trace, "  {number:6} {kind:?} {place}/{name}");
+            let _ = match met {
+                Some(met) => writeln!(trace, "  FAULT {met:?}"),
+                None => writeln!(trace),
+            };
+        }
+        let directory = state.world.directories.get(path);
+        if let Some(directory) = directory {
+            if directory.gone {
+                let error = io::Error::from_raw_os_error(rustix::io::Errno::NODEV.raw_os_error());
+                return Err(Error::io(format!("{kind:?}"), path.join(name), &error));
+            }
+            if directory.slow_ns > 0 {
+                self.shared.clock.advance(directory.slow_ns);
+            }
+        }
+        drop(state);
+        match met {
+            Some(FaultKind::Error(number)) => {
+                let error = io::Error::from_raw_os_error(number);
+                Err(Error::io(format!("{kind:?}"), path.join(name), &error))
+            }
+            Some(FaultKind::Stall(ns)) => {
+                self.shared.clock.advance(ns);
+                Ok(None)
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// Tells the watcher that the last call changed something.
+    fn changed(&self, kind: CallKind) {
+        let watcher = self.shared.watcher.lock().clone();
+        if let Some(watcher) = watcher {
+            let call = self.state().calls - 1;
+            watcher.changed(self, call, kind);
+        }
+    }
+
+    fn directory(&self, path: &Path) -> Result<Arc<dyn Driver>> {
+        if !self.state().world.directories.contains_key(path) {
+            let text = format!("no directory {}", path.display());
+            return Err(Error::new(ErrorKind::NotFound, text));
+        }
+        Ok(Arc::new(Directory { devices: self.clone(), path: path.to_owned() }))
+    }
+}
+
+impl thermocline_device::Devices for Devices {
+    fn home(&self, path: &Path) -> Result<Arc<dyn Driver>> {
+        self.enter(CallKind::Open, path, "")?;
+        self.directory(path)
+    }
+
+    fn tier(&self, spec: &TierSpec) -> Result<Arc<dyn Driver>> {
+        self.home(&spec.path)
+    }
+
+    fn create_directory(&self, path: &Path) -> Result<bool> {
+        self.enter(CallKind::CreateDirectory, path, "")?;
+        let mut state = self.state();
+        let is_new = !state.world.directories.contains_key(path);
+        if is_new {
+            let directory = DirectoryState { alignment: 512, ..DirectoryState::default() };
+            state.world.directories.insert(path.to_owned(), directory);
+        }
+        Ok(is_new)
+    }
+
+    fn remove_directory_if_empty(&self, path: &Path) -> Result<()> {
+        self.enter(CallKind::RemoveDirectory, path, "")?;
+        let mut state = self.state();
+        if state.world.directories.get(path).is_some_and(|directory| directory.live.is_empty()) {
+            state.world.directories.remove(path);
+        }
+        Ok(())
+    }
+
+    fn entropy(&self) -> u64 {
+        self.state().world.draw()
+    }
+}
+
+#[derive(Debug)]
+struct Lock {
+    devices: Devices,
+    path: PathBuf,
+    name: String,
+}
+
+impl DirectoryLock for Lock {}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let mut state = self.devices.state();
+        if let Some(directory) = state.world.directories.get_mut(&self.path) {
+            directory.locked.remove(&self.name);
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Directory {
+    devices: Devices,
+    path: PathBuf,
+}
+
+impl Directory {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.devices.state()
+    }
+
+    fn enter(&self, kind: CallKind, name: &str) -> Result<()> {
+        self.devices.enter(kind, &self.path, name).map(drop)
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut DirectoryState, u64) -> T) -> Result<T> {
+        let mut state = self.state();
+        let call = state.calls - 1;
+        let directory = state.world.directories.get_mut(&self.path);
+        let text = || format!("no directory {}", self.path.display());
+        let directory = directory.ok_or_else(|| Error::new(ErrorKind::NotFound, text()))?;
+        Ok(change(directory, call))
+    }
+
+    fn find(&self, name: &str) -> Result<FileId> {
+        let found = self.with(|directory, _| directory.live.get(name).copied())?;
+        let text = || format!("no file {}", self.path.join(name).display());
+        found.ok_or_else(|| Error::new(ErrorKind::NotFound, text()))
+    }
+
+    fn change_names(&self, kind: CallKind, change: NameChange) -> Result<()> {
+        self.with(|directory, call| directory.change(call, change))?;
+        self.devices.changed(kind);
+        Ok(())
+    }
+
+    fn handle(&self, name: &str, id: FileId) -> Handle {
+        Arc::new(File { directory: self.clone(), name: name.to_owned(), id })
+    }
+}
+
+impl Driver for Directory {
+    fn name(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn describe(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn alignment(&self) -> usize {
+        self.with(|directory, _| directory.alignment).unwrap_or(1).max(1)
+    }
+
+    fn create(&self, name: &str) -> Result<Handle> {
+        self.enter(CallKind::Create, name)?;
+        if self.find(name).is_ok() {
+            return Err(Error::new(ErrorKind::AlreadyExists, format!("{name} exists")));
+        }
+        let id = {
+            let mut state = self.state();
+            state.world.next_file += 1;
+            let id = state.world.next_file;
+            state.world.files.insert(id, Content::default());
+            id
+        };
+        self.change_names(CallKind::Create, NameChange::Put(name.to_owned(), id))?;
+        Ok(self.handle(name, id))
+    }
+
+    fn open(&self, name: &str) -> Result<Handle> {
+        self.enter(CallKind::Open, name)?;
+        Ok(self.handle(name, self.find(name)?))
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        self.enter(CallKind::Delete, name)?;
+        self.find(name)?;
+        self.change_names(CallKind::Delete, NameChange::Remove(name.to_owned()))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.enter(CallKind::Rename, from)?;
+        let id = self.find(from)?;
+        let change = NameChange::Rename(from.to_owned(), to.to_owned(), id);
+        self.change_names(CallKind::Rename, change)
+    }
+
+    fn list(&self) -> Result<Vec<Entry>> {
+        self.enter(CallKind::List, "")?;
+        let listed = self.state().world.list(&self.path);
+        Ok(listed.into_iter().map(|(name, len)| Entry { name, len }).collect())
+    }
+
+    fn sync_directory(&self) -> Result<()> {
+        self.enter(CallKind::SyncDirectory, "").inspect_err(|_| {
+            let _ = self.with(|directory, _| directory.fail_sync());
+        })?;
+        self.with(|directory, _| directory.sync())?;
+        self.devices.changed(CallKind::SyncDirectory);
+        Ok(())
+    }
+
+    fn space(&self) -> Result<Space> {
+        self.enter(CallKind::Space, "")?;
+        let state = self.state();
+        let directory = state.world.directories.get(&self.path);
+        let used_bytes = directory.map_or(0, |directory| state.world.used_bytes(directory));
+        let total_bytes = directory.and_then(|directory| directory.capacity).unwrap_or(1 << 40);
+        Ok(Space { total_bytes, free_bytes: total_bytes.saturating_sub(used_bytes) })
+    }
+
+    fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
+        self.enter(CallKind::Lock, name)?;
+        if !self.with(|directory, _| directory.locked.insert(name.to_owned()))? {
+            let text = format!("{} is locked", self.path.display());
+            return Err(Error::new(ErrorKind::Locked, text));
+        }
+        let (devices, path) = (self.devices.clone(), self.path.clone());
+        Ok(Box::new(Lock { devices, path, name: name.to_owned() }))
+    }
+
+    fn queue(&self, _depth: usize) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(SimulatedQueue::default()))
+    }
+
+    fn execute(&self, file: &Handle, operation: Operation) -> Completion {
+        execute(file, operation)
+    }
+}
+
+/// Carries requests out when they are reaped, in an order of its own.
+#[derive(Debug, Default)]
+struct SimulatedQueue {
+    waiting: Vec<Request>,
+    reaped: u64,
+}
+
+impl Queue for SimulatedQueue {
+    fn submit(&mut self, requests: &mut Vec<Request>) {
+        self.waiting.append(requests);
+    }
+
+    fn reap(&mut self, at_least: usize, completions: &mut Vec<Completion>) -> usize {
+        assert!(at_least <= self.waiting.len(), "reaping more than is in flight");
+        self.reaped += 1;
+        let mut random = Random::new(self.reaped);
+        let spare = self.waiting.len() - at_least;
+        let count = at_least + if spare > 0 { random.below(spare as u64 + 1) as usize } else { 0 };
+        for _ in 0..count {
+            let index = random.below(self.waiting.len() as u64) as usize;
+            let request = self.waiting.swap_remove(index);
+            let completion = execute(&request.file, request.operation);
+            completions.push(Completion { tag: request.tag, ..completion });
+        }
+        count
+    }
+
+    fn in_flight(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+#[derive(Debug)]
+struct File {
+    directory: Directory,
+    name: String,
+    id: FileId,
+}
+
+fn execute(file: &Handle, operation: Operation) -> Completion {
+    let file = file.as_any().downcast_ref::<File>().expect("a file of this driver");
+    let (result, buffer) = match operation {
+        Operation::Read { offset, mut buffer } => (file.read(offset, &mut buffer), buffer),
+        Operation::Write { offset, buffer } => (file.write(offset, &buffer), buffer),
+        Operation::Sync => (file.sync().map(|()| 0), Buffer::default()),
+    };
+    Completion { tag: 0, result, buffer }
+}
+
+impl File {
+    fn with<T>(&self, id: FileId, change: impl FnOnce(&mut Content, u64) -> T) -> T {
+        let mut state = self.directory.state();
+        let call = state.calls.saturating_sub(1);
+        change(state.world.files.entry(id).or_default(), call)
+    }
+
+    fn check_aligned(&self, offset: u64, len: usize) {
+        let alignment = self.directory.alignment() as u64;
+        let aligned = offset.is_multiple_of(alignment) && (len as u64).is_multiple_of(alignment);
+        assert!(aligned, "{}: {len} bytes at {offset} are not aligned", self.name);
+    }
+
+    /// Where a misdirected transfer goes.
+    fn stray(&self, choice: u64, offset: u64) -> (FileId, u64) {
+        if choice.is_multiple_of(2) {
+            let len = self.with(self.id, |content, _| content.live.len()).max(4096);
+            return (self.id, (offset + 512 * (1 + choice / 2)) % len.next_multiple_of(512));
+        }
+        let state = self.directory.state();
+        let directories = state.world.directories.values();
+        let others: Vec<_> = directories
+            .flat_map(|directory| directory.live.values().copied())
+            .filter(|id| *id != self.id)
+            .collect();
+        let other = others.get((choice / 2) as usize % others.len().max(1));
+        (other.copied().unwrap_or(self.id), offset)
+    }
+
+    fn read(&self, offset: u64, view: &mut [u8]) -> Result<usize> {
+        self.check_aligned(offset, view.len());
+        let devices = &self.directory.devices;
+        let fault = devices.enter(CallKind::Read, &self.directory.path, &self.name)?;
+        let mut from = (self.id, offset);
+        if let Some(FaultKind::Misdirected(choice)) = fault {
+            from = self.stray(choice, offset);
+        }
+        let stale = fault == Some(FaultKind::Stale);
+        let len = self.with(from.0, |content, _| {
+            let image = if stale { &content.durable } else { &content.live };
+            image.read(from.1, view)
+        });
+        match fault {
+            Some(FaultKind::Flip(choice)) if len > 0 => {
+                view[(choice / 8) as usize % len] ^= 1 << (choice % 8);
+                Ok(len)
+            }
+            Some(FaultKind::Short) => Ok(len / 2),
+            _ => Ok(len),
+        }
+    }
+
+    fn write(&self, offset: u64, view: &[u8]) -> Result<usize> {
+        self.check_aligned(offset, view.len());
+        let devices = &self.directory.devices;
+        let fault = devices.enter(CallKind::Write, &self.directory.path, &self.name)?;
+        let half = view.len() / 2 / 512 * 512;
+        let (mut to, mut bytes) = ((self.id, offset), view.to_vec());
+        match fault {
+            Some(FaultKind::Lost) => return Ok(view.len()),
+            Some(FaultKind::Misdirected(choice)) => to = self.stray(choice, offset),
+            Some(FaultKind::Short | FaultKind::Torn) => bytes.truncate(half),
+            Some(FaultKind::Flip(choice)) if !bytes.is_empty() => {
+                let index = (choice / 8) as usize % bytes.len();
+                bytes[index] ^= 1 << (choice % 8);
+            }
+            _ => {}
+        }
+        self.require_room(offset + bytes.len() as u64)?;
+        let change = Change::Write(to.1, bytes.into());
+        self.with(to.0, |content, call| content.change(call, change));
+        devices.changed(CallKind::Write);
+        match fault {
+            Some(FaultKind::Torn) => {
+                let number = rustix::io::Errno::IO.raw_os_error();
+                let error = io::Error::from_raw_os_error(number);
+                Err(Error::io("write", self.directory.path.join(&self.name), &error))
+            }
+            Some(FaultKind::Short) => Ok(half),
+            _ => Ok(view.len()),
+        }
+    }
+
+    /// The device has room for the file to end at `end`.
+    fn require_room(&self, end: u64) -> Result<()> {
+        let state = self.directory.state();
+        let Some(directory) = state.world.directories.get(&self.directory.path) else {
+            return Ok(());
+        };
+        let Some(capacity) = directory.capacity else { return Ok(()) };
+        let len = state.world.files.get(&self.id).map_or(0, |content| content.live.len());
+        if end > len && state.world.used_bytes(directory) + (end - len) > capacity {
+            let number = rustix::io::Errno::NOSPC.raw_os_error();
+            let error = io::Error::from_raw_os_error(number);
+            return Err(Error::io("extend", self.directory.path.join(&self.name), &error));
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        let devices = &self.directory.devices;
+        let entered = devices.enter(CallKind::Sync, &self.directory.path, &self.name);
+        entered.inspect_err(|_| self.with(self.id, |content, _| content.fail_sync()))?;
+        self.with(self.id, |content, _| content.sync());
+        devices.changed(CallKind::Sync);
+        Ok(())
+    }
+
+    fn set_len(&self, kind: CallKind, len: u64) -> Result<()> {
+        let devices = &self.directory.devices;
+        self.require_room(len)?;
+        self.with(self.id, |content, call| content.change(call, Change::Len(len)));
+        devices.changed(kind);
+        Ok(())
+    }
+}
+
+impl DriverFile for File {
+    fn len(&self) -> Result<u64> {
+        self.directory.enter(CallKind::Len, &self.name)?;
+        Ok(self.with(self.id, |content, _| content.live.len()))
+    }
+
+    fn allocate(&self, len: u64) -> Result<()> {
+        self.directory.enter(CallKind::Allocate, &self.name)?;
+        let now = self.with(self.id, |content, _| content.live.len());
+        if len <= now { Ok(()) } else { self.set_len(CallKind::Allocate, len) }
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.directory.enter(CallKind::Truncate, &self.name)?;
+        self.set_len(CallKind::Truncate, len)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,389 @@
+//! All directories and files at one moment, and what of them survives.
+//!
+//! 1. `live` is what calls see; `durable` plus any subset of `pending` is what a power cut leaves.
+//! 2. A pending change that no surviving name leads to is not a unit: nobody could see it.
+//! 3. Copies of a world share nothing that changes.
+
+use super::sparse::Sparse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thermocline_foundation::random::Random;
+
+/// What devices write as a whole or not at all.
+pub const SECTOR_BYTES: usize = 512;
+
+/// A file, whatever its name.
+pub(super) type FileId = u64;
+
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Write(u64, Arc<[u8]>),
+    Len(u64),
+}
+
+impl Change {
+    /// How many parts of it survive independently.
+    fn units(&self) -> usize {
+        match self {
+            Self::Write(_, bytes) => bytes.len().div_ceil(SECTOR_BYTES),
+            Self::Len(_) => 1,
+        }
+    }
+
+    /// Applies those parts that `keep` keeps.
+    fn apply(&self, to: &mut Sparse, keep: &mut dyn FnMut() -> bool) {
+        match self {
+            Self::Len(len) => {
+                if keep() {
+                    to.set_len(*len);
+                }
+            }
+            Self::Write(offset, bytes) => {
+                for (index, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
+                    if keep() {
+                        to.write(offset + (index * SECTOR_BYTES) as u64, sector);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A change that is not durable.
+#[derive(Clone, Debug)]
+pub(super) struct Pending<T> {
+    /// The number of the call that made it.
+    pub call: u64,
+    /// A sync that should have covered it failed: no later one does, although what was changed may
+    /// have reached the device. So do the page caches of today's systems.
+    pub given_up: bool,
+    pub change: T,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Content {
+    pub live: Sparse,
+    pub durable: Sparse,
+    pub pending: Vec<Pending<Change>>,
+}
+
+impl Content {
+    pub fn change(&mut self, call: u64, change: Change) {
+        change.apply(&mut self.live, &mut || true);
+        self.pending.push(Pending { call, given_up: false, change });
+    }
+
+    pub fn sync(&mut self) {
+        if self.pending.iter().all(|pending| !pending.given_up) {
+            self.durable = self.live.clone();
+            self.pending.clear();
+            return;
+        }
+        let durable = &mut self.durable;
+        self.pending.retain(|pending| {
+            if !pending.given_up {
+                pending.change.apply(durable, &mut || true);
+            }
+            pending.given_up
+        });
+    }
+
+    pub fn fail_sync(&mut self) {
+        self.pending.iter_mut().for_each(|pending| pending.given_up = true);
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum NameChange {
+    Put(String, FileId),
+    Remove(String),
+    Rename(String, String, FileId),
+}
+
+type Names = BTreeMap<String, FileId>;
+
+impl NameChange {
+    fn apply(&self, names: &mut Names) {
+        match self {
+            Self::Put(name, file) => drop(names.insert(name.clone(), *file)),
+            Self::Remove(name) => drop(names.remove(name)),
+            Self::Rename(from, to, file) => {
+                names.remove(from);
+                names.insert(to.clone(), *file);
+            }
+        }
+    }
+
+    fn file(&self) -> Option<FileId> {
+        match self {
+            Self::Put(_, file) | Self::Rename(_, _, file) => Some(*file),
+            Self::Remove(_) => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Directory {
+    pub live: Names,
+    pub durable: Names,
+    pub pending: Vec<Pending<NameChange>>,
+    pub locked: BTreeSet<String>,
+    /// Offsets, lengths and views of transfers are multiples of it.
+    pub alignment: usize,
+    /// Bytes that files may take; none: no limit.
+    pub capacity: Option<u64>,
+    /// The device was taken away: every call fails.
+    pub gone: bool,
+    /// Nanoseconds that every call takes.
+    pub slow_ns: u64,
+}
+
+impl Directory {
+    pub fn change(&mut self, call: u64, change: NameChange) {
+        change.apply(&mut self.live);
+        self.pending.push(Pending { call, given_up: false, change });
+    }
+
+    pub fn sync(&mut self) {
+        let durable = &mut self.durable;
+        self.pending.retain(|pending| {
+            if !pending.given_up {
+                pending.change.apply(durable);
+            }
+            pending.given_up
+        });
+    }
+
+    pub fn fail_sync(&mut self) {
+        self.pending.iter_mut().for_each(|pending| pending.given_up = true);
+    }
+
+    /// Files that a name leads to, or may after a power cut.
+    fn files(&self) -> BTreeSet<FileId> {
+        let pending = self.pending.iter().filter_map(|pending| pending.change.file());
+        self.live.values().chain(self.durable.values()).copied().chain(pending).collect()
+    }
+}
+
+/// A part of what is in flight: it survives a power cut, or does not, on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// The position of its directory among all, by path.
+    pub directory: usize,
+    /// The file; none for a name.
+    pub file: Option<u64>,
+    /// The number of the call that made it.
+    pub call: u64,
+}
+
+/// Which units of a directory a power cut spares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss<'a> {
+    /// The power stays on and only the process ends.
+    None,
+    /// All units in flight are lost.
+    All,
+    /// One flag for each unit of [`World::units`], true if it survives.
+    Kept(&'a [bool]),
+}
+
+/// See the module's header.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    pub(super) directories: BTreeMap<PathBuf, Directory>,
+    pub(super) files: BTreeMap<FileId, Content>,
+    pub(super) next_file: FileId,
+    /// What identities are drawn from.
+    pub(super) entropy: u64,
+}
+
+impl World {
+    /// No directory; identities follow from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self { entropy: seed, ..Self::default() }
+    }
+
+    pub(super) fn draw(&mut self) -> u64 {
+        let mut random = Random::new(self.entropy);
+        self.entropy = random.next_u64();
+        self.entropy
+    }
+
+    /// What is in flight, in a fixed order.
+    pub fn units(&self) -> Vec<Unit> {
+        let mut units = Vec::new();
+        for (index, directory) in self.directories.values().enumerate() {
+            let unit = |file, call| Unit { directory: index, file, call };
+            units.extend(directory.pending.iter().map(|pending| unit(None, pending.call)));
+            for id in directory.files() {
+                for pending in self.files.get(&id).into_iter().flat_map(|file| &file.pending) {
+                    let count = pending.change.units();
+                    units.extend(std::iter::repeat_n(unit(Some(id), pending.call), count));
+                }
+            }
+        }
+        units
+    }
+
+    /// The world in which the power has come back.
+    pub fn after(&self, loss: Loss<'_>) -> Self {
+        let mut next = 0;
+        let mut keep = move || {
+            next += 1;
+            match loss {
+                Loss::None => true,
+                Loss::All => false,
+                Loss::Kept(flags) => flags[next - 1],
+            }
+        };
+        let mut image = Self {
+            directories: BTreeMap::new(),
+            files: BTreeMap::new(),
+            next_file: self.next_file,
+            // Another machine start, other identities.
+            entropy: self.entropy ^ 0x5EED,
+        };
+        for (path, directory) in &self.directories {
+            let restarted = if loss == Loss::None {
+                directory.restarted(directory.live.clone(), directory.pending.clone())
+            } else {
+                let mut names = directory.durable.clone();
+                for pending in &directory.pending {
+                    if keep() {
+                        pending.change.apply(&mut names);
+                    }
+                }
+                directory.restarted(names, Vec::new())
+            };
+            for id in directory.files() {
+                let Some(content) = self.files.get(&id) else { continue };
+                image.files.insert(id, content.after(loss == Loss::None, &mut keep));
+            }
+            image.directories.insert(path.clone(), restarted);
+        }
+        image
+    }
+
+    /// Names and lengths of the files in a directory; none where there is no such directory.
+    pub fn list(&self, path: &Path) -> Vec<(String, u64)> {
+        let names = self.directories.get(path).map(|directory| &directory.live);
+        let len = |id: &FileId| self.files.get(id).map_or(0, |content| content.live.len());
+        names.into_iter().flatten().map(|(name, id)| (name.clone(), len(id))).collect()
+    }
+
+    /// The directories.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.directories.keys().cloned().collect()
+    }
+
+    /// Bytes of a file.
+    pub fn bytes(&self, directory: &Path, name: &str) -> Vec<u8> {
+        let content = self.content(directory, name).expect("the file is there");
+        content.live.bytes(0, content.live.len() as usize)
+    }
+
+    fn content(&self, directory: &Path, name: &str) -> Option<&Content> {
+        self.files.get(self.directories.get(directory)?.live.get(name)?)
+    }
+
+    /// Changes bytes behind the store's back, durably.
+    pub fn damage(&mut self, directory: &Path, name: &str, offset: u64, bytes: &[u8]) {
+        let content = self.content_mut(directory, name);
+        for image in [&mut content.live, &mut content.durable] {
+            image.write(offset, bytes);
+        }
+    }
+
+    /// Cuts a file behind the store's back, durably.
+    pub fn cut(&mut self, directory: &Path, name: &str, len: u64) {
+        let content = self.content_mut(directory, name);
+        for image in [&mut content.live, &mut content.durable] {
+            image.set_len(len);
+        }
+    }
+
+    fn content_mut(&mut self, directory: &Path, name: &str) -> &mut Content {
+        let id = self.directories.get(directory).and_then(|directory| directory.live.get(name));
+        let content = id.and_then(|id| self.files.get_mut(id));
+        content.expect("the file is there")
+    }
+
+    /// Puts the directory at `from` of `other` in place of the one at `to`: a disk is swapped.
+    pub fn mount(&mut self, to: &Path, other: &Self, from: &Path) {
+        let mut directory = other.directories.get(from).cloned().expect("the directory is there");
+        let moved: BTreeMap<_, _> = directory
+            .files()
+            .into_iter()
+            .map(|id| {
+                self.next_file += 1;
+                (id, self.next_file)
+            })
+            .collect();
+        for (old, new) in &moved {
+            if let Some(content) = other.files.get(old) {
+                self.files.insert(*new, content.clone());
+            }
+        }
+        directory.live.values_mut().for_each(|id| *id = moved[id]);
+        directory.durable = directory.live.clone();
+        directory.pending.clear();
+        directory.locked.clear();
+        self.directories.insert(to.to_owned(), directory);
+    }
+
+    /// Takes a directory away.
+    pub fn unmount(&mut self, path: &Path) {
+        self.directories.remove(path);
+    }
+
+    /// What the files of a directory take.
+    pub(super) fn used_bytes(&self, directory: &Directory) -> u64 {
+        let len = |id| self.files.get(id).map_or(0, |content| content.live.len());
+        directory.live.values().map(len).sum()
+    }
+
+    /// A number that differs between different durable states.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+        for (path, directory) in &self.directories {
+            hasher.update(path.as_os_str().as_encoded_bytes());
+            for (name, id) in &directory.live {
+                hasher.update(name.as_bytes());
+                if let Some(content) = self.files.get(id) {
+                    hasher.update(&content.live.bytes(0, content.live.len() as usize));
+                }
+            }
+        }
+        hasher.digest()
+    }
+}
+
+impl Directory {
+    fn restarted(&self, names: Names, pending: Vec<Pending<NameChange>>) -> Self {
+        let durable = if pending.is_empty() { names.clone() } else { self.durable.clone() };
+        Self {
+            live: names,
+            durable,
+            pending,
+            locked: BTreeSet::new(),
+            alignment: self.alignment,
+            capacity: self.capacity,
+            gone: self.gone,
+            slow_ns: self.slow_ns,
+        }
+    }
+}
+
+impl Content {
+    fn after(&self, killed: bool, keep: &mut dyn FnMut() -> bool) -> Self {
+        if killed {
+            return self.clone();
+        }
+        let mut image = self.durable.clone();
+        for pending in &self.pending {
+            pending.change.apply(&mut image, keep);
+        }
+        Self { live: image.clone(), durable: image, pending: Vec::new() }
+    }
+}

@@ -1,0 +1,237 @@
+//! Seeded histories: what a user does to a database, and what happens to the machine meanwhile.
+//!
+//! A history is a list of [`Step`]s that follows from a seed and a [`Shape`]. Keys are few, so that
+//! they are overwritten and deleted often; values name their key and step and end in a digest, so
+//! that bytes that nobody wrote are found out.
+
+use std::collections::BTreeMap;
+use thermocline::{ByteSize, Compression, Durability, Settings, Tier};
+use thermocline_foundation::random::{Random, mix};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A key and what it is set to; none: it is removed.
+pub type Write = (Vec<u8>, Option<Vec<u8>>);
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A batch, acknowledged so.
+    Write(Vec<Write>, Durability),
+    /// A bulk load, past the log.
+    Ingest(Vec<(Vec<u8>, Vec<u8>)>),
+    /// Everything in memory goes to tables.
+    Flush,
+    /// All of it goes to the deepest level.
+    Compact,
+    /// What was acknowledged is made durable.
+    Sync,
+    /// A copy of the database is made and compared.
+    Checkpoint,
+    /// The database is closed and opened.
+    Reopen,
+    /// Background work is given so many steps.
+    Background(u32),
+    /// Background work is given all the steps it wants.
+    Settle,
+    /// A key is looked up, in the present and in a snapshot if one is held.
+    Get(Vec<u8>),
+    /// Keys are looked up together.
+    MultiGet(Vec<Vec<u8>>),
+    /// All records from a key on are compared, forward or backward.
+    Scan(Vec<u8>, bool),
+    /// A snapshot is taken, in place of the one that is held.
+    Snapshot,
+    /// What the snapshot shows is compared with what it showed, and it is let go.
+    ReleaseSnapshot,
+    /// A cursor is opened, in place of the one that is held.
+    Cursor,
+    /// The cursor goes on so far.
+    Advance(u32),
+    /// The process is killed and another opens the database.
+    Kill,
+    /// The power is cut and comes back; the number draws what survives.
+    PowerCut(u64),
+    /// The power of one tier is cut, and the process is killed.
+    TierPowerCut(u64),
+    /// The clock goes back so many nanoseconds.
+    ClockBack(u64),
+}
+
+/// What kind of database and load a history is for.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Steps.
+    pub steps: usize,
+    /// Keys that are used.
+    pub keys: u64,
+    /// Machines stop in between, so that later parts of the history start from what survived.
+    pub crashes: bool,
+    /// The process ends in between by itself.
+    pub reopens: bool,
+    /// Values of up to a quarter of a megabyte, so that memtables fill up by themselves.
+    pub large_values: bool,
+}
+
+/// The key with a number.
+pub fn key(number: u64) -> Vec<u8> {
+    // Different lengths, and neighbours that share long prefixes.
+    let tail = "-and-a-tail".repeat((number % 4) as usize);
+    format!("key{:03}{tail}", number).into_bytes()
+}
+
+/// A value of about `len` bytes that names its key and the step that wrote it, and ends in a
+/// digest of itself. An empty one stays empty.
+pub fn value(key: &[u8], step: usize, len: usize, compressible: bool) -> Vec<u8> {
+    if len == 0 {
+        return Vec::new();
+    }
+    let mut bytes = format!("{}|{step:06}|", key.escape_ascii()).into_bytes();
+    let start = bytes.len();
+    bytes.resize(start + len, b'.');
+    if !compressible {
+        Random::new(mix(step as u64) ^ xxh3_64(key)).fill(&mut bytes[start..]);
+    }
+    let digest = xxh3_64(&bytes);
+    bytes.extend_from_slice(&digest.to_le_bytes());
+    bytes
+}
+
+/// `value` is one that [`value`] made for `key`.
+pub fn is_genuine(key: &[u8], value: &[u8]) -> bool {
+    let Some((body, digest)) = value.split_last_chunk::<8>() else { return value.is_empty() };
+    let prefix = format!("{}|", key.escape_ascii());
+    body.starts_with(prefix.as_bytes()) && xxh3_64(body).to_le_bytes() == *digest
+}
+
+/// Draws steps.
+struct Author<'a> {
+    random: Random,
+    shape: &'a Shape,
+}
+
+impl Author<'_> {
+    fn key(&mut self) -> Vec<u8> {
+        key(self.random.below(self.shape.keys))
+    }
+
+    fn value(&mut self, key: &[u8], step: usize) -> Vec<u8> {
+        let len = match self.random.below(24) {
+            0 => 0,
+            1..=15 => self.random.below(300),
+            16..=21 => self.random.below(3_000),
+            22 => self.random.below(20_000),
+            _ if self.shape.large_values => self.random.below(250_000),
+            _ => self.random.below(6_000),
+        };
+        let compressible = self.random.below(2) == 0;
+        value(key, step, len as usize, compressible)
+    }
+
+    fn write(&mut self, step: usize) -> Write {
+        let key = self.key();
+        let value = (self.random.below(4) > 0).then(|| self.value(&key, step));
+        (key, value)
+    }
+
+    fn durability(&mut self) -> Durability {
+        if self.random.below(3) == 0 { Durability::Sync } else { Durability::Buffered }
+    }
+
+    fn ingest(&mut self, step: usize) -> Step {
+        let mut records = BTreeMap::new();
+        for _ in 0..1 + self.random.below(8) {
+            let key = self.key();
+            let value = self.value(&key, step);
+            records.insert(key, value);
+        }
+        Step::Ingest(records.into_iter().collect())
+    }
+
+    fn step(&mut self, step: usize) -> Step {
+        match self.random.below(100) {
+            0..=27 => Step::Write(vec![self.write(step)], self.durability()),
+            28..=39 => {
+                let count = 1 + self.random.below(8);
+                let writes = (0..count).map(|_| self.write(step)).collect();
+                Step::Write(writes, self.durability())
+            }
+            40..=47 => Step::Flush,
+            48..=49 => Step::Compact,
+            50..=52 => Step::Sync,
+            53..=55 => self.ingest(step),
+            56 => Step::Checkpoint,
+            57..=66 => Step::Background(1 + self.random.below(12) as u32),
+            67..=68 => Step::Settle,
+            69..=73 => Step::Get(self.key()),
+            74..=75 => Step::MultiGet((0..4).map(|_| self.key()).collect()),
+            76..=78 => Step::Scan(self.key(), self.random.below(2) == 0),
+            79..=81 => Step::Snapshot,
+            82..=83 => Step::ReleaseSnapshot,
+            84..=85 => Step::Cursor,
+            86..=89 => Step::Advance(1 + self.random.below(10) as u32),
+            90..=92 if self.shape.reopens => Step::Reopen,
+            93..=94 if self.shape.crashes => Step::Kill,
+            95..=96 if self.shape.crashes => Step::PowerCut(self.random.next_u64()),
+            97 if self.shape.crashes => Step::TierPowerCut(self.random.next_u64()),
+            98 => Step::ClockBack(self.random.below(10_000_000_000)),
+            _ => Step::Write(vec![self.write(step)], Durability::Buffered),
+        }
+    }
+}
+
+/// The steps of `seed`.
+pub fn history(seed: u64, shape: &Shape) -> Vec<Step> {
+    let mut author = Author { random: Random::new(seed), shape };
+    (0..shape.steps).map(|step| author.step(step)).collect()
+}
+
+/// The home of the simulated database, and its tiers, of which a history uses one to three.
+pub const HOME: &str = "/home";
+/// See [`HOME`].
+pub const TIERS: [&str; 3] = ["/fast", "/slow", "/slower"];
+
+/// Settings that follow from `seed`, so small that a few hundred records pass through several
+/// levels and tiers.
+pub fn settings(seed: u64) -> Settings {
+    let mut random = Random::new(mix(seed ^ 0x5E77_1265));
+    let count = 1 + random.below(3).max(random.below(3)) as usize;
+    // Logs get a thirty-second of the first tier: small ones are soon read by a recovery.
+    let capacity = |index| match (index, count) {
+        (0, 1) => ByteSize::mib(16),
+        (0, _) => ByteSize::mib(4),
+        _ => ByteSize::mib(256),
+    };
+    let tier = |index: usize| Tier::new(TIERS[index], capacity(index)).driver("memory");
+    let compressions = [Compression::None, Compression::Lz4, Compression::Zstd];
+    let compression = (0..2).map(|_| compressions[random.below(3) as usize]).collect();
+    Settings {
+        tiers: (0..count).map(tier).collect(),
+        memory: ByteSize::mib(8),
+        table_size: ByteSize::kib(64),
+        background_sync_bytes: ByteSize::kib(64),
+        background_threads: 1 + random.below(2) as u32,
+        level0_tables: 1 + random.below(3) as u32,
+        level0_slowdown: 3 + random.below(3) as u32,
+        level0_stop: 6 + random.below(6) as u32,
+        block_size: ByteSize::kib(1 + random.below(4)),
+        filter_bits_per_key: if random.below(4) == 0 { 0 } else { 10 },
+        compression,
+        ..Settings::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_genuine_and_others_are_not() {
+        let made = value(b"key", 7, 100, true);
+        assert!(is_genuine(b"key", &made) && is_genuine(b"key", b""));
+        assert!(!is_genuine(b"kez", &made) && !is_genuine(b"key", &made[1..]));
+        let mut flipped = made.clone();
+        flipped[30] ^= 1;
+        assert!(!is_genuine(b"key", &flipped));
+        assert_ne!(made, value(b"key", 8, 100, true));
+    }
+}
