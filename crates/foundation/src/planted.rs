@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   foundation/planted.rs        the list; planted(bug): is it on in this thread?
-//!   device, log, table, engine   if planted(Planted::TableNotSynced) { ... }   at the natural line
+//!   device, log, table, engine   if planted(Planted::TableNotSynced) { ... } at the natural line
 //!   simulation                   planted::with(bug, || history)  ->  a violation, or the test fails
 //! ```
 //!
@@ -160,7 +160,7 @@ bugs! {
     /// Read error taken for the end · a scan ends early, a compaction loses entries for good · read
     /// error on a table in a scan or compaction.
     TableReadErrorTakenForEnd,
-    /// Cache serves a stale block · the cache's key has only the low four bits of the file's number:
+    /// Cache serves a stale block · the cache's key has only four bits of the file's number:
     /// blocks of other, also deleted, tables are served · reads between and after compactions.
     CacheKeyTooNarrow,
     /// Misplaced or misdirected block · checksums do not know the offset · two blocks of equal

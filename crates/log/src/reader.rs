@@ -173,7 +173,8 @@ impl Replay<'_, '_> {
         for (index, sector) in page.chunks(SECTOR_BYTES).enumerate() {
             let at = offset + (index * SECTOR_BYTES) as u64;
             let begun = index > 0 && self.open && !self.record.is_idle();
-            if !self.is_current(at, sector)? && !(begun && planted(Planted::TornRecordAccepted)) {
+            let lenient = begun && planted(Planted::TornRecordAccepted);
+            if !(self.is_current(at, sector)? || lenient) {
                 self.open = false;
                 continue;
             }
