@@ -5,7 +5,7 @@
 //! ```text
 //!   foundation/planted.rs        the list; planted(bug): is it on in this thread?
 //!   device, log, table, engine   if planted(Planted::TableNotSynced) { ... } at the natural line
-//!   simulation                   planted::with(bug, || history)  ->  a violation, or the test fails
+//!   simulation                   planted::with(bug, || history) -> a violation, or a failed test
 //! ```
 //!
 //! 1. Without the cargo feature `planted-bugs` (which is not a default and which no product turns
