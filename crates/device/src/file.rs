@@ -22,7 +22,7 @@ use crate::tier::{Tier, TierIndex};
 use arc_swap::ArcSwap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
-use thermocline_foundation::{DatabaseId, FileNumber, Place};
+use thermocline_foundation::{DatabaseId, FileNumber, Place, Planted, planted};
 
 pub use crate::file_queue::{PendingRead, ReadAt, WriteStream, read_batch};
 
@@ -253,7 +253,10 @@ impl File {
     pub fn sync(&self) -> Result<()> {
         let location = self.location.load();
         location.tier.counters(self.kind()).count_sync();
-        let completion = location.tier.driver().execute(&location.handle, Operation::Sync);
+        let mut completion = location.tier.driver().execute(&location.handle, Operation::Sync);
+        if planted(Planted::FailedSyncRetried) && completion.result.is_err() {
+            completion = location.tier.driver().execute(&location.handle, Operation::Sync);
+        }
         completion.result.map(drop).map_err(|error| self.explain(&location, "sync", &error))
     }
 

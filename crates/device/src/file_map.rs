@@ -22,7 +22,7 @@ use crate::tier::{Tier, TierIndex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thermocline_foundation::coding::{DecodeError, Decoder, put_varint};
-use thermocline_foundation::{DatabaseId, FileNumber};
+use thermocline_foundation::{DatabaseId, FileNumber, Planted, planted};
 
 const VERSION: u64 = 1;
 /// Numbers reserved at a time.
@@ -262,7 +262,10 @@ impl FileMap {
                 true => Journal::open(file, |_| Ok(()))?,
                 false => Journal::open_read_only(file, |_| Ok(()))?,
             };
-            let next = state.reserved;
+            let next = match state.files.keys().next_back() {
+                Some(last) if planted(Planted::FileNumberReused) => FileNumber(last.0 + 1),
+                _ => state.reserved,
+            };
             return Ok(Self {
                 database,
                 tier: Arc::clone(tier),

@@ -19,8 +19,8 @@ use crate::file_map::MapChange;
 use crate::tier::{Tier, TierIndex};
 use crate::tiered_files::{TieredFiles, file_name, unknown};
 use std::sync::Arc;
-use thermocline_foundation::FileNumber;
 use thermocline_foundation::checksum::checksum;
+use thermocline_foundation::{FileNumber, Planted, planted};
 
 /// Bytes read and written at a time.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -55,6 +55,9 @@ impl TieredFiles {
                 return Err(Error::new(error.kind(), text));
             }
         };
+        if planted(Planted::MigrationDeletesFirst) {
+            self.unlink(number, kind, from);
+        }
         if self.switch(number, to, &handle)? {
             self.unlink(number, kind, from);
             return Ok(());
@@ -153,6 +156,9 @@ pub(crate) fn copy(
     let (number, kind) = (source.number(), source.kind());
     let target = Arc::new(File::at(place.database, number, kind, location, Arc::default()));
     let sums = transfer(source, &target, progress)?;
+    if planted(Planted::MigrationSwitchesUnsynced) {
+        return Ok(handle);
+    }
     target.sync()?;
     verify(&target, source.len()?, &sums)?;
     Ok(handle)

@@ -13,7 +13,7 @@ use crate::table_set::levels::{LEVELS, may_overlap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use thermocline_device::{ErrorKind, FileContext, FileKind, Origin, TierIndex};
-use thermocline_foundation::FileNumber;
+use thermocline_foundation::{FileNumber, Planted, planted};
 use thermocline_table::{Compression as TableCompression, ReadAhead, TableOptions};
 
 /// Bytes a compaction reads at a time from each input, at most and at least.
@@ -162,12 +162,18 @@ impl Flush {
         let added = self.rewrite.publish()?;
         let bytes: u64 = added.iter().map(|meta| meta.bytes).sum();
         self.engine.metrics.flushed_bytes.add(bytes);
+        if planted(Planted::LogRetiredBeforeEdit) {
+            self.engine.files.delete_files(&[self.frozen.log.number])?;
+        }
         let edit = Edit {
             added: added.into_iter().map(|meta| (0, meta)).collect(),
             log_floor: Some(self.frozen.next_log),
             ..Edit::default()
         };
         self.engine.commit(&mut self.engine.tables.lock(), edit, Some(&self.frozen))?;
+        if planted(Planted::LogRetiredBeforeEdit) {
+            return Ok(());
+        }
         self.engine.retire_log(&self.frozen.log)
     }
 }
@@ -300,6 +306,14 @@ impl Compaction {
     }
 }
 
+impl Compaction {
+    /// The inputs are still where they were.
+    fn is_unfinished(&self) -> bool {
+        let levels = Arc::clone(&self.engine.read_state.load().levels);
+        self.pick.inputs().all(|(level, table)| levels.find(level, table.meta.number).is_some())
+    }
+}
+
 fn rewrite_of(engine: &Arc<Engine>, pick: &Pick) -> Rewrite {
     let upper = if may_overlap(pick.level) { pick.upper.len() } else { 1 };
     let window_bytes = window_bytes(&engine.settings, upper + 1);
@@ -349,6 +363,9 @@ impl Job for Compaction {
 
 impl Drop for Compaction {
     fn drop(&mut self) {
+        if planted(Planted::FullDiskKeepsClaims) && self.is_unfinished() {
+            return;
+        }
         self.pick.release_tables();
         let mut tables = self.engine.tables.lock();
         if let Some(index) = tables.claims.iter().position(|claim| *claim == self.pick.claim) {

@@ -138,6 +138,13 @@ pub(crate) fn check_sizes(key: &[u8], value_len: usize) -> Result<()> {
     Ok(())
 }
 
+/// The first half of an encoded batch's records, for a planted bug.
+pub(crate) fn first_half(encoded: &[u8]) -> &[u8] {
+    let ends = BatchReader::new(encoded).into_iter().flatten().map_while(Result::ok);
+    let ends: Vec<_> = ends.map(|it| (it.value_at + it.value_len) as usize).collect();
+    if ends.len() < 2 { encoded } else { &encoded[..ends[ends.len() / 2 - 1]] }
+}
+
 /// A record of an encoded batch: where key and value lie in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchRecord {

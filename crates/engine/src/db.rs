@@ -33,7 +33,9 @@ use thermocline_device::placement::{ByLevel, ByLevelSettings};
 use thermocline_device::{
     Devices, FileKind, Origin, Placement, SystemDevices, TierSpec, TieredFiles,
 };
-use thermocline_foundation::{ByteSize, Clock, FileNumber, Sequence, SystemClock};
+use thermocline_foundation::{
+    ByteSize, Clock, FileNumber, Planted, Sequence, SystemClock, planted,
+};
 use thermocline_table::BlockCache;
 
 /// The file of settings in a database's home.
@@ -209,8 +211,13 @@ impl Environment {
             log_floor: Some(engine.leader.lock().log.number),
             ..Edit::default()
         };
+        if planted(Planted::RecoveryDeletesLogsFirst) {
+            files.delete_files(&logs)?;
+        }
         engine.commit(&mut engine.tables.lock(), edit, None)?;
-        files.delete_files(&logs)?;
+        if !planted(Planted::RecoveryDeletesLogsFirst) {
+            files.delete_files(&logs)?;
+        }
         let planner: Arc<dyn Planner> = Arc::new(Background(Arc::clone(&engine)));
         engine.jobs.start(&planner, engine.settings.background_threads)?;
         let devices = Arc::clone(&self.devices);
@@ -490,7 +497,8 @@ impl Snapshot {
 
     /// The value of `key` at that moment.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        self.engine.get(key.as_ref(), Some(self.sequence()))
+        let newest = planted(Planted::SnapshotReadsNewest);
+        self.engine.get(key.as_ref(), (!newest).then(|| self.sequence()))
     }
 
     /// The values of `keys` at that moment.

@@ -12,7 +12,7 @@ use crate::table_set::table::Table;
 use bytes::Bytes;
 use std::cmp::Ordering;
 use std::sync::Arc;
-use thermocline_foundation::Sequence;
+use thermocline_foundation::{Planted, Sequence, planted};
 use thermocline_table::{ReadAhead, TableIterator, Trailer, compare};
 
 /// One sorted input of a merge.
@@ -172,19 +172,21 @@ impl LevelCursor {
 
     fn step(&mut self, forward: bool) -> Result<()> {
         let Some(open) = &mut self.open else { return Ok(()) };
-        if forward {
-            open.next()?
-        } else {
-            open.prev()?
+        let stepped = if forward { open.next() } else { open.prev() };
+        if planted(Planted::TableReadErrorTakenForEnd) && stepped.is_err() {
+            self.open = None;
+            return Ok(());
         }
+        stepped?;
         self.skip_exhausted(forward)
     }
 
     /// Goes on to the neighbouring tables while the open one has nothing left in the direction.
     fn skip_exhausted(&mut self, forward: bool) -> Result<()> {
         while self.open.as_ref().is_some_and(|open| !open.valid()) {
+            let forth = 1 + usize::from(planted(Planted::NextTableSkipped));
             let neighbour =
-                if forward { self.index.checked_add(1) } else { self.index.checked_sub(1) };
+                if forward { self.index.checked_add(forth) } else { self.index.checked_sub(1) };
             let Some(index) = neighbour.filter(|index| *index < self.tables.slice().len()) else {
                 self.open = None;
                 return Ok(());

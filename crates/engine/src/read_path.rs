@@ -17,7 +17,7 @@ use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
 use thermocline_device::{ReadAt, read_batch};
-use thermocline_foundation::Sequence;
+use thermocline_foundation::{Planted, Sequence, planted};
 use thermocline_table::{
     Block, BlockAddress, Lookup, Probe, ReadAhead, RecordKind, Trailer, key_hash,
 };
@@ -31,8 +31,12 @@ fn live(found: Found) -> Option<Bytes> {
 
 impl ReadState {
     fn get_in_memory(&self, key: &[u8], snapshot: Sequence) -> Found {
+        let oldest_first = planted(Planted::FrozenReadOldestFirst);
+        let oldest = oldest_first.then(|| self.frozen.last()).flatten();
+        let oldest = || oldest?.memtable.get(key, snapshot);
         self.active
             .get(key, snapshot)
+            .or_else(oldest)
             .or_else(|| self.frozen.iter().find_map(|frozen| frozen.memtable.get(key, snapshot)))
     }
 }

@@ -25,7 +25,7 @@ use thermocline_device::{
     Error as DeviceError, ErrorKind as DeviceErrorKind, File, FileContext, FileInfo, FileKind,
     Origin, TieredFiles,
 };
-use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_log::{LogReader, ReplayEnd};
 use thermocline_table::TableOptions;
 
@@ -106,6 +106,9 @@ pub(crate) fn reconcile(store: &TableStore, levels: &Levels) -> Result<()> {
         .into_iter()
         .filter(|number| !known.contains(number))
         .collect();
+    if planted(Planted::UnknownTablesKept) {
+        return Ok(());
+    }
     Ok(store.files.delete_files(&leftovers)?)
 }
 
@@ -179,7 +182,10 @@ impl Replay<'_> {
             if let ReplayEnd::Torn { offset } = summary.end {
                 tracing::info!(log = %file.describe(), offset, "the log ends in unsynced writes");
                 // What a later log has follows after what is missing here.
-                state.hole.get_or_insert_with(|| format!("{} ends at {offset}", file.describe()));
+                if !planted(Planted::HoleReplayedOver) {
+                    let hole = || format!("{} ends at {offset}", file.describe());
+                    state.hole.get_or_insert_with(hole);
+                }
             }
         }
         self.write_out(state.memtable, &mut state.replayed.added)?;
@@ -231,8 +237,10 @@ struct Replaying {
 
 impl Replaying {
     fn new(flushed: Sequence) -> Self {
+        let back = u64::from(planted(Planted::SequenceGoesBack));
+        let last_sequence = Sequence(flushed.0.saturating_sub(back));
         Self {
-            replayed: Replayed { added: Vec::new(), last_sequence: flushed, records: 0 },
+            replayed: Replayed { added: Vec::new(), last_sequence, records: 0 },
             memtable: Memtable::new(),
             flushed,
             expected: None,
@@ -246,6 +254,7 @@ impl Replaying {
             Some(expected) => expected == first,
             None => first <= self.flushed.next(),
         };
+        let follows = follows || planted(Planted::HoleReplayedOver);
         if !follows && self.hole.is_none() {
             self.hole = Some(format!("{} begins at sequence {first}", file.describe()));
         }
@@ -261,6 +270,8 @@ impl Replaying {
     ) -> Result<(), DeviceError> {
         let before = self.memtable.count();
         let what = || format!("{}: the record of sequence {first}", file.describe());
+        let cut = planted(Planted::BatchCutInReplay);
+        let payload = if cut { crate::batch::first_half(payload) } else { payload };
         self.memtable.insert_batch(first, payload).map_err(|error| {
             let kind = match error.kind() {
                 ErrorKind::NewerFormat => DeviceErrorKind::NewerFormat,

@@ -38,7 +38,7 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thermocline_device::{FileContext, FileKind, Origin, Placement, TieredFiles};
-use thermocline_foundation::{Clock, FileNumber, Sequence};
+use thermocline_foundation::{Clock, FileNumber, Planted, Sequence, planted};
 use thermocline_log::{LogHeader, LogSettings, LogWriter};
 
 /// What a reader needs, at one moment.
@@ -187,9 +187,18 @@ impl Engine {
         let (log_floor, last_sequence) = (tables.log_floor, tables.last_sequence);
         let totals = edit.totals.clone();
         let whole = || Edit { totals, ..full_state(&after, log_floor, last_sequence) };
+        let kept = |number| edit.added.iter().any(|(_, meta)| meta.number == number);
+        let early = planted(Planted::InputsDeletedBeforeEdit);
+        if early {
+            let gone = edit.removed.iter().map(|(_, number)| *number);
+            self.files.delete_files(&gone.filter(|n| !kept(*n)).collect::<Vec<_>>())?;
+        }
         if let Err(error) = tables.manifest.commit(&edit, whole) {
             self.fail(&error);
             return Err(error);
+        }
+        if planted(Planted::EditBeforeTables) {
+            self.files.publish(&self.unpublished_of(&edit))?;
         }
         self.switch(|state| ReadState {
             active: Arc::clone(&state.active),
@@ -201,9 +210,9 @@ impl Engine {
                 .collect(),
             levels: Arc::clone(&after),
         });
-        let kept = |number| edit.added.iter().any(|(_, meta)| meta.number == number);
         for (level, number) in &edit.removed {
-            if !kept(*number)
+            if !early
+                && !kept(*number)
                 && let Some(table) = before.find(usize::from(*level), *number)
             {
                 table.doom();
@@ -212,6 +221,14 @@ impl Engine {
         self.levels_changed(&after);
         self.jobs.wake();
         Ok(())
+    }
+
+    /// Tables that the edit adds and the namespace would lose in a crash: none, but for a planted
+    /// bug.
+    fn unpublished_of(&self, edit: &Edit) -> Vec<FileNumber> {
+        let files = self.files.files().into_iter().filter(|info| !info.published);
+        let is_added = |number| edit.added.iter().any(|(_, meta)| meta.number == number);
+        files.map(|info| info.number).filter(|number| is_added(*number)).collect()
     }
 
     /// Keeps what was counted, unless nothing was asked since opening.

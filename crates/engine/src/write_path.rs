@@ -22,7 +22,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use thermocline_foundation::Sequence;
+use thermocline_foundation::{Planted, Sequence, planted};
 use thermocline_log::{Durability as LogDurability, LogPosition};
 
 /// Bytes of batches that one leader takes; more would make its own caller wait for the others.
@@ -111,7 +111,9 @@ impl LogTail {
 
     /// Makes everything up to the tail durable.
     fn sync(&self) -> Result<()> {
-        self.seal_older()?;
+        if !planted(Planted::OlderLogsNotSynced) {
+            self.seal_older()?;
+        }
         // Writers go on meanwhile; a rotation may seal the log first, which does no harm.
         match self.position {
             Some(position) => Ok(self.log.writer.commit(position, LogDurability::Sync)?),
@@ -215,6 +217,7 @@ impl Engine {
         let unsynced = self.unsynced_bytes.fetch_add(bytes, Ordering::AcqRel) + bytes;
         let bound = self.settings.background_sync_bytes.0;
         let asked = group.iter().any(|submission| submission.durability == Durability::Sync);
+        let asked = asked && !planted(Planted::AcknowledgedBeforeFlush);
         // Past twice the bound the background sync did not keep up, and the bound is a promise.
         if asked || unsynced >= 2 * bound {
             return self.sync_tail();
@@ -340,7 +343,9 @@ impl Engine {
         // a hole.
         let reserved = crate::WriteBatch::new().freeze()?.0;
         let submission = Submission { encoded: reserved, count: 1, durability: Durability::Sync };
-        self.log_group(&mut leader, &[submission]).inspect_err(|error| self.fail(error))?;
+        if !planted(Planted::IngestSequenceNotLogged) {
+            self.log_group(&mut leader, &[submission]).inspect_err(|error| self.fail(error))?;
+        }
         leader.last_sequence = sequence;
         let result = body(sequence)?;
         self.visible.store(sequence.0, Ordering::Release);

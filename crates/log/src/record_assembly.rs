@@ -7,7 +7,7 @@
 //! Used by one reader, on its thread.
 
 use crate::format::{Parts, RECORD_HEADER_BYTES, RecordHeader, RecordKind};
-use thermocline_foundation::Place;
+use thermocline_foundation::{Place, Planted, planted};
 
 /// What the bytes fed so far amount to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,9 @@ impl RecordAssembly {
             return Ok((used + count, Step::More));
         }
         let parts: Parts = &[&self.payload];
-        if record.checksum_with(place, parts) != record.checksum {
+        let trusted =
+            planted(Planted::StaleLogPageReplayed) || planted(Planted::TornRecordAccepted);
+        if !trusted && record.checksum_with(place, parts) != record.checksum {
             return Err("a record does not match its checksum");
         }
         (self.record, self.header_bytes) = (None, 0);

@@ -28,8 +28,8 @@ use crate::verify::{self, VerifySummary};
 use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_device::{Buffer, Error, File, Result};
-use thermocline_foundation::Sequence;
 use thermocline_foundation::checksum::checksum;
+use thermocline_foundation::{Planted, Sequence, planted};
 
 /// An open table.
 #[derive(Debug)]
@@ -306,7 +306,8 @@ fn check_block(file: &File, address: BlockAddress, stored: &[u8]) -> Result<(u8,
     if stored.len() != address.len as usize || body.len() < BLOCK_TRAILER_BYTES - 4 {
         return Err(corrupt("a block is not as long as its index says"));
     }
-    if checksum(&file.place(address.offset), body) != u32::from_le_bytes(*sum) {
+    let sound = checksum(&file.place(address.offset), body) == u32::from_le_bytes(*sum);
+    if !sound && !planted(Planted::BlockNotChecked) {
         return Err(corrupt(
             "a block's checksum does not match; restore the file from a checkpoint",
         ));

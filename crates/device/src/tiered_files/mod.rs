@@ -46,7 +46,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use thermocline_foundation::{ByteSize, DatabaseId, FileNumber};
+use thermocline_foundation::{ByteSize, DatabaseId, FileNumber, Planted, planted};
 
 /// The namespace. See the module.
 #[derive(Debug)]
@@ -258,7 +258,7 @@ impl TieredFiles {
             lens.push(len);
             tiers.insert(tier);
         }
-        for tier in tiers {
+        for tier in tiers.into_iter().filter(|_| !planted(Planted::PublishSkipsDirectorySync)) {
             let tier = &self.tiers[tier.position()];
             tier.driver().sync_directory().map_err(|error| {
                 let text = format!("cannot sync the directory of {}: {error}", tier.describe());
@@ -413,7 +413,8 @@ impl TieredFiles {
                 let text = format!("file {old} is a {kind}: only logs are made into new logs");
                 return Err(Error::new(ErrorKind::Invalid, text));
             }
-            let number = map.allocate_number()?;
+            let keeps = planted(Planted::RecycledLogKeepsNumber);
+            let number = if keeps { old } else { map.allocate_number()? };
             if published {
                 map.commit(&[MapChange::Remove(old)])?;
             }

@@ -18,6 +18,7 @@ use crate::table_set::levels::{LEVELS, Levels, may_overlap};
 use crate::table_set::table::Table;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use thermocline_foundation::{Planted, planted};
 
 const BOTTOM: usize = LEVELS - 1;
 
@@ -129,7 +130,10 @@ fn score(levels: &Levels, level: usize, targets: &Targets, settings: &Settings) 
 
 /// All of level 0 into the base level. One at a time: two would both have to cover the same keys.
 fn pick_level0(levels: &Levels, claims: &[Claim], base: usize) -> Option<Pick> {
-    let upper = levels.level(0).to_vec();
+    let mut upper = levels.level(0).to_vec();
+    if planted(Planted::NewerSinksBelowOlder) {
+        upper.truncate(1);
+    }
     if upper.iter().any(|table| table.claimed.load(Relaxed)) {
         return None;
     }

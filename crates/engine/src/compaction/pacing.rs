@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use thermocline_foundation::{Clock, Counter};
+use thermocline_foundation::{Clock, Counter, Planted, planted};
 
 /// Rate taken before anything was measured, and the least one, in bytes a second.
 const RATE_START: u64 = 32 << 20;
@@ -47,6 +47,13 @@ impl Pacing {
         }
     }
 
+    fn now_ns(&self) -> u64 {
+        if planted(Planted::PacingReadsWallClock) {
+            return self.clock.wall_s().saturating_mul(1_000_000_000);
+        }
+        self.clock.now_ns()
+    }
+
     /// Level 0 has `tables` now.
     pub fn set_backlog(&self, tables: usize) {
         self.backlog.store(tables as u32, Relaxed);
@@ -79,7 +86,7 @@ impl Pacing {
         let turn_ns = {
             let mut until = self.reserved_until_ns.lock();
             // Time that nobody used is gone, or a pause would be followed by a burst.
-            let start = (*until).max(self.clock.now_ns());
+            let start = (*until).max(self.now_ns());
             *until = start + cost_ns;
             start
         };
@@ -90,7 +97,7 @@ impl Pacing {
                 return;
             }
             let stopped = self.backlog.load(Relaxed) >= self.stop;
-            let left_ns = turn_ns.saturating_sub(self.clock.now_ns());
+            let left_ns = turn_ns.saturating_sub(self.now_ns());
             if give_up() || (left_ns == 0 && !stopped) {
                 return;
             }

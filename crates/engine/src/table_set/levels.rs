@@ -17,7 +17,7 @@ use bytes::Bytes;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_table::Trailer;
 
 /// Levels of the tree, level 0 included.
@@ -90,7 +90,9 @@ impl Levels {
         let touched: BTreeSet<u8> = touched.chain(edit.added.iter().map(|(l, _)| *l)).collect();
         for level in touched.into_iter().map(usize::from) {
             let tables = &mut next.levels[level];
-            if may_overlap(level) {
+            if may_overlap(level) && planted(Planted::Level0SearchedByNumber) {
+                tables.sort_by_key(|table| Reverse(table.meta.number));
+            } else if may_overlap(level) {
                 tables
                     .sort_by_key(|table| Reverse((table.meta.largest_sequence, table.meta.number)));
             } else {
@@ -226,7 +228,8 @@ impl Levels {
 /// it can have a newer one. Level 0 is ordered by largest sequence and may overlap; what is deeper
 /// is older (invariant 3).
 pub(crate) fn settles(best: Trailer, level: usize, table: &Table) -> bool {
-    !may_overlap(level) || best.sequence() >= table.meta.largest_sequence
+    let first_found = planted(Planted::Level0SearchedByNumber);
+    first_found || !may_overlap(level) || best.sequence() >= table.meta.largest_sequence
 }
 
 fn no_level(level: u8) -> Error {

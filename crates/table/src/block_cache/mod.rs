@@ -17,7 +17,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::hash::{BuildHasherDefault, Hasher};
 use thermocline_foundation::random::mix;
-use thermocline_foundation::{Counter, FileNumber};
+use thermocline_foundation::{Counter, FileNumber, Planted, planted};
 
 /// What a block holds, for the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +40,10 @@ pub struct CacheCounts {
 }
 
 type Key = (u64, u64);
+
+fn key(file: FileNumber, offset: u64) -> Key {
+    (if planted(Planted::CacheKeyTooNarrow) { file.0 & 15 } else { file.0 }, offset)
+}
 
 /// Blocks of a database's tables, up to a number of bytes.
 #[derive(Debug)]
@@ -101,7 +105,7 @@ impl BlockCache {
     /// The block at `offset` of `file`, counted as a hit or a miss of its class.
     #[inline]
     pub fn get(&self, file: FileNumber, offset: u64, class: BlockClass) -> Option<Block> {
-        let block = self.blocks.get(&(file.0, offset));
+        let block = self.blocks.get(&key(file, offset));
         let counts = if block.is_some() { &self.hits } else { &self.misses };
         counts[class as usize].add(1);
         block
@@ -109,7 +113,7 @@ impl BlockCache {
 
     /// Keeps a block that was read and verified.
     pub fn insert(&self, file: FileNumber, offset: u64, block: Block) {
-        self.blocks.insert((file.0, offset), block);
+        self.blocks.insert(key(file, offset), block);
     }
 
     /// Hits and misses of a class.

@@ -1,0 +1,288 @@
+//! Planted bugs: the tests' test. Each [`Planted`] is a real, subtle mistake, written at the line
+//! where somebody could have made it. The simulation turns one on and must then find a violation:
+//! a suite that does not see a bug that is there says nothing when it sees none.
+//!
+//! ```text
+//!   foundation/planted.rs        the list; planted(bug): is it on in this thread?
+//!   device, log, table, engine   if planted(Planted::TableNotSynced) { ... } at the natural line
+//!   simulation                   planted::with(bug, || history) -> a violation, or a failed test
+//! ```
+//!
+//! 1. Without the cargo feature `planted-bugs` (which is not a default and which no product turns
+//!    on) [`planted`] is a constant `false`: the hooks compile to nothing.
+//! 2. With it, a bug is on only in the thread that runs [`with`](planted::with), and only one at a
+//!    time. Worker threads never see one; simulations run the whole store on one thread.
+//! 3. A hook changes what one line does and nothing else. What the bug damages is found by the same
+//!    oracle that judges all runs, never by a check made for it.
+//!
+//! # Adding one
+//! A subsystem with its own durability or concurrency adds its own bugs:
+//! 1. Add a variant to the list below. Its comment says the class (reliability programme), what
+//!    breaks, and which history or fault shows it.
+//! 2. Put one `if planted(Planted::Name)` at the line where the mistake would be made. The crate
+//!    needs `planted-bugs = ["thermocline-foundation/planted-bugs"]` in its features, and the
+//!    crates above it forward the feature.
+//! 3. The simulation's catching test goes through [`Planted::ALL`], so it fails until some history
+//!    reveals the new bug. Where none does, the simulation lacks an operation or a fault: add that.
+//!
+//! Threads: any; the state is the calling thread's own.
+
+macro_rules! bugs {
+    ($($(#[doc = $text:literal])* $name:ident,)*) => {
+        /// A mistake that the tests must find. Each comment: class · damage · what shows it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Planted {
+            $($(#[doc = $text])* $name,)*
+        }
+
+        impl Planted {
+            /// Every bug of the list.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The bug's name, as in the list.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)*
+                }
+            }
+
+            /// The bug of that name.
+            pub fn parse(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|bug| bug.name() == name)
+            }
+        }
+    };
+}
+
+bugs! {
+    /// Directory sync missing · a published file's name is gone after a power cut, and the map
+    /// lists it: refused at opening · power cut after a flush, a compaction or a new log.
+    PublishSkipsDirectorySync,
+    /// Fsync retried after failure · the second sync reports success for bytes that the first one
+    /// dropped · one failed sync of a log, journal or table, later a power cut. The simulated
+    /// device must forget dirty bytes when a sync fails, and not latch the handle.
+    FailedSyncRetried,
+    /// Acknowledged before the flush · a write with `Durability::Sync` is lost · power cut.
+    AcknowledgedBeforeFlush,
+    /// Recycled log page replayed · sectors of the file's earlier life complete a torn record, or
+    /// are replayed as records: invented or outdated values, deletes undone · recycled log, power
+    /// cut that loses sectors of its unsynced records, or comes while it is still empty.
+    StaleLogPageReplayed,
+    /// Tombstone resurrected · a compaction drops a tombstone although a deeper level has the key ·
+    /// put, compact to a deep level, delete, compaction to a level between, get.
+    TombstoneDroppedAboveOlder,
+    /// Tombstone resurrected · a flush drops tombstones · put, flush, delete, flush, get.
+    TombstoneDroppedInFlush,
+    /// Inputs deleted before the edit is durable · the manifest names deleted tables: refused at
+    /// opening · power cut or failed append between the map's record and the manifest's.
+    InputsDeletedBeforeEdit,
+    /// File number reused after a crash · numbers given out for files that were not published by
+    /// then are given out again · power cut after a file was created and before it was published;
+    /// whoever watches names sees a name made twice. Leftovers are removed first, so no answer
+    /// changes: only the driver's history shows it.
+    FileNumberReused,
+    /// File number reused · a recycled log keeps its number, lies below the floor and is not
+    /// replayed · enough flushes to recycle a log, then a crash.
+    RecycledLogKeepsNumber,
+    /// Torn or partial record accepted · damage in the middle of a log is taken for its end,
+    /// although durable records follow: they are lost without an error · a flipped or lost synced
+    /// sector of a log, reopening.
+    DamagedMiddleTakenForEnd,
+    /// Torn or partial record accepted · a record whose later sectors are missing is completed with
+    /// zeros and its checksum not compared · power cut that loses a later sector of an unsynced
+    /// record longer than a sector.
+    TornRecordAccepted,
+    /// Torn batch · the second half of a batch of a log's record is not replayed · batches of
+    /// several writes, crash (or clean close, which leaves them in the log).
+    BatchCutInReplay,
+    /// Hole between logs · records behind a hole are replayed: not a prefix · buffered writes over
+    /// a rotation, power cut before the flush that loses the older log's tail and keeps the newer.
+    HoleReplayedOver,
+    /// Hole between logs · a sync makes the newest log durable and not the ones before it: a write
+    /// acknowledged as durable is lost, or opening refused · buffered writes, rotation, a `Sync`
+    /// write before the flush, power cut.
+    OlderLogsNotSynced,
+    /// Hole between logs · a bulk load takes a sequence that no log has: later writes look like
+    /// those after a hole and are lost · ingest, writes, crash.
+    IngestSequenceNotLogged,
+    /// Edit order · a flushed log is deleted before the edit that makes it superfluous is durable ·
+    /// power cut or failed append between the two.
+    LogRetiredBeforeEdit,
+    /// Crash in recovery · logs are deleted before recovery's own edit is durable · a crash with
+    /// records in the log, then a second one while opening.
+    RecoveryDeletesLogsFirst,
+    /// Table and manifest reordered · a table is published without a sync · power cut after a flush
+    /// or compaction.
+    TableNotSynced,
+    /// Table and manifest reordered · the manifest's edit is durable before its tables are
+    /// published: refused at opening · power cut between the two.
+    EditBeforeTables,
+    /// Table and manifest reordered · changes of file map and manifest are acted upon before they
+    /// are durable · power cut after a flush, compaction or deletion.
+    JournalNotSynced,
+    /// Torn or partial record accepted · a torn frame of a journal is appended over without being
+    /// erased; sectors of two attempts mix: refused at opening · power cut in an append that keeps
+    /// some sectors, reopening, power cut in the first append there.
+    TornFrameNotErased,
+    /// Out of space damages the manifest · a journal forgets that an append failed and goes on
+    /// behind it: a gap, refused at opening · out of space (or any error) once in an append of the
+    /// file map, then anything that changes the map, reopening.
+    FailedAppendForgotten,
+    /// Out of space wedges the store · a compaction that failed keeps its inputs claimed: nothing
+    /// compacts them again · out of space once in `compact_range`, then `compact_range`, which
+    /// waits for ever.
+    FullDiskKeepsClaims,
+    /// Leftover prevents opening · the temporary file of a replaced `DATABASE` or settings file is
+    /// in the way of the next · power cut (or failed write) between its creation and the rename.
+    LeftoverPreventsOpening,
+    /// Leaked files · tables that the manifest does not know stay for ever · power cut between the
+    /// publication of a table and the manifest's edit.
+    UnknownTablesKept,
+    /// Leaked files · what was never published is not removed at opening, until the tier is full ·
+    /// power cut while a table or log is written.
+    LeftoversKept,
+    /// Sequence goes back · recovery takes the sequence before the last for the last, where only
+    /// tables know it: the newest record cannot be seen, the next write gets its sequence · flush,
+    /// close or crash with empty logs, reopening.
+    SequenceGoesBack,
+    /// Iterator or snapshot against compaction · flushes and compactions drop versions that a
+    /// snapshot sees · snapshot or open cursor, overwrite or delete, flush, compaction, read there.
+    RetentionIgnoresSnapshots,
+    /// Iterator or snapshot against compaction · a look-up at a snapshot sees the newest version ·
+    /// snapshot, overwrite, `Snapshot::get`.
+    SnapshotReadsNewest,
+    /// Resumed compaction skips entries · the first entry after a compaction changes its output
+    /// file is lost · compaction with several outputs.
+    FirstEntryAfterCutSkipped,
+    /// Read error taken for the end · the rest of a log is ignored and then deleted · read error on
+    /// a log in recovery.
+    LogReadErrorTakenForEnd,
+    /// Read error taken for the end · a scan ends early, a compaction loses entries for good · read
+    /// error on a table in a scan or compaction.
+    TableReadErrorTakenForEnd,
+    /// Cache serves a stale block · the cache's key has only four bits of the file's number:
+    /// blocks of other, also deleted, tables are served · reads between and after compactions.
+    CacheKeyTooNarrow,
+    /// Misplaced or misdirected block · checksums do not know the offset · two blocks of equal
+    /// length of a table swapped, or a read misdirected to another block of the file.
+    ChecksumIgnoresOffset,
+    /// Bit rot served · the checksum of a table's blocks is not compared · any flipped bit of a
+    /// data block.
+    BlockNotChecked,
+    /// Tier swapped · whose tier it is is not looked at: refused for another reason, or accepted
+    /// and another database's files removed · opening with a foreign tier or swapped ones.
+    TierOwnerNotChecked,
+    /// Tier out of date · an older clone of a tier is accepted · opening with an older copy of one
+    /// tier.
+    OlderTierAccepted,
+    /// Clock goes backwards · pacing reads the wall clock: writers wait for as long as it went
+    /// back · wall clock set back while level 0 is over `level0_slowdown`.
+    PacingReadsWallClock,
+    /// Migration · the old copy is deleted before the map's record of the new one is durable ·
+    /// migration, power cut between the two.
+    MigrationDeletesFirst,
+    /// Migration · the copy counts before it is synced and verified · migration, power cut; or a
+    /// lost write during the copy.
+    MigrationSwitchesUnsynced,
+    /// Newest version missed · level 0 is searched by file number and the first match taken: a bulk
+    /// load that began before a flush and ended after it loses to older values · ingest begun,
+    /// write of one of its keys, flush, ingest finished, get.
+    Level0SearchedByNumber,
+    /// Newest version missed · only the newest table of level 0 is compacted and sinks below older
+    /// ones: old values and deleted keys come back · overwrites over several flushes, compaction,
+    /// get.
+    NewerSinksBelowOlder,
+    /// Newest version missed · of two frozen memtables the older is asked first · two rotations
+    /// before a flush, a key in both, get.
+    FrozenReadOldestFirst,
+    /// Iterator skips · at the end of a table a cursor goes to the table after the next · scan or
+    /// compaction over three tables of a level.
+    NextTableSkipped,
+}
+
+/// `bug` is on in this thread.
+#[cfg(not(feature = "planted-bugs"))]
+#[inline(always)]
+pub const fn planted(_bug: Planted) -> bool {
+    false
+}
+
+#[cfg(feature = "planted-bugs")]
+pub use active::{hits, planted, with};
+
+#[cfg(feature = "planted-bugs")]
+mod active {
+    use super::Planted;
+    use std::cell::Cell;
+
+    thread_local! {
+        static ACTIVE: Cell<Option<Planted>> = const { Cell::new(None) };
+        static HITS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// `bug` is on in this thread.
+    #[inline]
+    pub fn planted(bug: Planted) -> bool {
+        let on = ACTIVE.get() == Some(bug);
+        if on {
+            HITS.set(HITS.get() + 1);
+        }
+        on
+    }
+
+    /// Runs `body` with `bug` on in this thread; what was on before is on again afterwards, also
+    /// after a panic.
+    pub fn with<T>(bug: Planted, body: impl FnOnce() -> T) -> T {
+        struct Restore(Option<Planted>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                ACTIVE.set(self.0);
+            }
+        }
+        let _restore = Restore(ACTIVE.replace(Some(bug)));
+        HITS.set(0);
+        body()
+    }
+
+    /// How often a hook of the bug that is on, or was on last, was passed in this thread since
+    /// [`with`] began. 0: the history never came to the line, so nothing could show the bug.
+    pub fn hits() -> u64 {
+        HITS.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_the_list_and_lead_back() {
+        assert!(Planted::ALL.len() >= 26);
+        for bug in Planted::ALL {
+            assert_eq!(Planted::parse(bug.name()), Some(*bug));
+        }
+        assert_eq!(Planted::parse("nothing"), None);
+    }
+
+    #[cfg(not(feature = "planted-bugs"))]
+    #[test]
+    fn without_the_feature_no_bug_is_ever_on() {
+        const OFF: bool = planted(Planted::TableNotSynced);
+        assert!(!OFF && !Planted::ALL.iter().any(|bug| planted(*bug)));
+    }
+
+    #[cfg(feature = "planted-bugs")]
+    #[test]
+    fn a_bug_is_on_inside_with_in_its_thread_alone() {
+        let bug = Planted::TableNotSynced;
+        with(bug, || {
+            assert!(planted(bug) && !planted(Planted::BlockNotChecked));
+            assert_eq!(hits(), 1);
+            let elsewhere = crate::threads::spawn("elsewhere", move || planted(bug)).unwrap();
+            assert!(!elsewhere.join().unwrap());
+        });
+        assert!(!planted(bug));
+        let panicked = std::panic::catch_unwind(|| with(bug, || panic!("on purpose")));
+        assert!(panicked.is_err() && !planted(bug));
+    }
+}
