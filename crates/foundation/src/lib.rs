@@ -13,6 +13,7 @@ pub mod coding;
 pub mod counter;
 pub mod ids;
 pub mod random;
+pub mod sync;
 pub mod threads;
 pub mod units;
 
