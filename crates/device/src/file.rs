@@ -19,9 +19,9 @@ use crate::context::FileKind;
 use crate::driver::{Completion, Driver, Handle, Operation};
 use crate::error::{Error, Result};
 use crate::tier::{Tier, TierIndex};
-use arc_swap::ArcSwap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::sync::{ArcSwap, ArcSwapGuard};
 use thermocline_foundation::{DatabaseId, FileNumber, Place, Planted, planted};
 
 pub use crate::file_queue::{PendingRead, ReadAt, WriteStream, read_batch};
@@ -137,7 +137,7 @@ impl File {
     }
 
     /// Where the file's bytes are, fixed for one call.
-    pub(crate) fn location(&self) -> arc_swap::Guard<Arc<Location>> {
+    pub(crate) fn location(&self) -> ArcSwapGuard<Arc<Location>> {
         self.location.load()
     }
 

@@ -13,11 +13,11 @@
 use crate::context::FileKind;
 use crate::driver::{Driver, Queue};
 use crate::error::Result;
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::{ByteSize, Counter};
 
 /// Requests that a pooled queue takes at once.

@@ -11,8 +11,8 @@ use crate::settings::{Compression, Settings};
 use crate::state::{Engine, Frozen};
 use crate::table_set::levels::{LEVELS, may_overlap};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use thermocline_device::{ErrorKind, FileContext, FileKind, Origin, TierIndex};
+use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 use thermocline_foundation::{FileNumber, Planted, planted};
 use thermocline_table::{Compression as TableCompression, ReadAhead, TableOptions};
 

@@ -22,17 +22,16 @@ use crate::table_set::levels::Levels;
 use crate::table_set::table::{Graveyard, TableStore};
 use crate::verify::VerifyReport;
 use crate::write_path::{Leader, LogTail, WriteQueue};
-use arc_swap::ArcSwap;
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use thermocline_device::placement::{ByLevel, ByLevelSettings};
 use thermocline_device::{
     Devices, FileKind, Origin, Placement, SystemDevices, TierSpec, TieredFiles,
 };
+use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
+use thermocline_foundation::sync::{ArcSwap, Condvar, Mutex};
 use thermocline_foundation::{
     ByteSize, Clock, FileNumber, Planted, Sequence, SystemClock, planted,
 };
@@ -459,7 +458,7 @@ impl Db {
 
 impl Open {
     fn close(&self) -> Result<()> {
-        if self.closed.swap(true, std::sync::atomic::Ordering::AcqRel) {
+        if self.closed.swap(true, thermocline_foundation::sync::atomic::Ordering::AcqRel) {
             return Ok(());
         }
         let engine = &self.engine;

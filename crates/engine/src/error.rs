@@ -1,8 +1,8 @@
 //! The engine's errors: few kinds, each saying what the caller can do, and one line of text that
 //! names the place.
 
-use std::sync::OnceLock;
 use thermocline_device::{Error as DeviceError, ErrorKind as DeviceErrorKind};
+use thermocline_foundation::sync::OnceLock;
 use thiserror::Error;
 
 /// The crate's result.

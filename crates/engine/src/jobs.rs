@@ -5,21 +5,21 @@
 //! thread. Nobody queues jobs: a worker that is free asks the [`Planner`], which knows the state of
 //! the store, so no queue can go stale.
 //!
-//! Who runs the steps is said by [`Workers`]: threads of the store, or, in a simulation, the caller,
-//! one step at a time by a [`Stepper`]. Where a caller has to wait for background work it calls
-//! [`Jobs::wait`], which then steps instead of sleeping.
+//! Who runs the steps is said by [`Workers`]: threads of the store, or, in a simulation, the
+//! caller, one step at a time by a [`Stepper`]. Where a caller has to wait for background work it
+//! calls [`Jobs::wait`], which then steps instead of sleeping.
 //!
 //! There are three lanes. Flushes have a worker of their own, and so has the upkeep of logs (syncs,
 //! the next log): writers wait for both, so neither a compaction nor the other is in front of them.
 
 use crate::error::{Error, Result};
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use thermocline_foundation::random::Random;
+use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
+use thermocline_foundation::sync::{Condvar, Mutex, MutexGuard};
 use thermocline_foundation::threads;
+use thermocline_foundation::threads::JoinHandle;
 
 /// Whether a job has more to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@
 //! older version of a key survives when some snapshot in the list still sees it. A snapshot taken
 //! later is at or after the newest sequence of that time, so nothing it needs was dropped.
 
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::{Planted, Sequence, planted};
 
 /// Live snapshots of a database.

@@ -33,11 +33,10 @@ use crate::stats::{Metrics, Totals};
 use crate::table_set::levels::Levels;
 use crate::table_set::table::TableStore;
 use crate::write_path::{Leader, LogTail, WriteQueue};
-use arc_swap::ArcSwap;
-use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thermocline_device::{FileContext, FileKind, Origin, Placement, TieredFiles};
+use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use thermocline_foundation::sync::{ArcSwap, Condvar, Mutex};
 use thermocline_foundation::{Clock, FileNumber, Planted, Sequence, planted};
 use thermocline_log::{LogHeader, LogSettings, LogWriter};
 

@@ -18,10 +18,10 @@ use crate::front::memtable::Memtable;
 use crate::settings::{Durability, MEMTABLES};
 use crate::state::{Engine, Frozen, LogFile, ReadState};
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
+use thermocline_foundation::sync::{Condvar, Mutex};
 use thermocline_foundation::{Planted, Sequence, planted};
 use thermocline_log::{Durability as LogDurability, LogPosition};
 

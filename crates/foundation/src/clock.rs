@@ -1,7 +1,9 @@
 //! The door for time.
 
 use std::fmt;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
+#[cfg(not(shuttle))]
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// A source of time. The engine holds one and asks nothing else, so that a simulation can make time
 /// jump or stop.
@@ -17,12 +19,17 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn sleep(&self, duration: Duration);
 }
 
-/// The operating system's clocks.
+/// The operating system's clocks. Where schedules are checked (`--cfg shuttle`, see `sync`) a clock
+/// that only sleeping and being asked moves, so that a schedule has the same times each time.
 #[derive(Debug)]
 pub struct SystemClock {
+    #[cfg(not(shuttle))]
     start: Instant,
+    #[cfg(shuttle)]
+    now_ns: std::sync::atomic::AtomicU64,
 }
 
+#[cfg(not(shuttle))]
 impl SystemClock {
     /// A clock that reads zero now.
     #[allow(clippy::disallowed_methods, reason = "this is the door")]
@@ -37,6 +44,7 @@ impl Default for SystemClock {
     }
 }
 
+#[cfg(not(shuttle))]
 impl Clock for SystemClock {
     fn now_ns(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
@@ -50,5 +58,33 @@ impl Clock for SystemClock {
     #[allow(clippy::disallowed_methods, reason = "this is the door")]
     fn sleep(&self, duration: Duration) {
         std::thread::sleep(duration);
+    }
+}
+
+#[cfg(shuttle)]
+mod scheduled {
+    use super::{Clock, Duration, SystemClock};
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    impl SystemClock {
+        /// A clock that reads zero now.
+        pub fn new() -> Self {
+            Self { now_ns: AtomicU64::new(0) }
+        }
+    }
+
+    impl Clock for SystemClock {
+        fn now_ns(&self) -> u64 {
+            self.now_ns.fetch_add(1000, Relaxed)
+        }
+
+        fn wall_s(&self) -> u64 {
+            0
+        }
+
+        fn sleep(&self, duration: Duration) {
+            self.now_ns.fetch_add(duration.as_nanos() as u64, Relaxed);
+            shuttle::thread::yield_now();
+        }
     }
 }

@@ -14,6 +14,7 @@ pub mod counter;
 pub mod ids;
 pub mod planted;
 pub mod random;
+pub mod sync;
 pub mod threads;
 pub mod units;
 

@@ -5,6 +5,12 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// Entropy from the operating system, for identities and first seeds. Everything else draws from a
 /// seeded [`Random`].
 pub fn entropy() -> u64 {
+    #[cfg(shuttle)]
+    {
+        // A schedule that is repeated must find the same numbers.
+        return shuttle::rand::RngCore::next_u64(&mut shuttle::rand::thread_rng());
+    }
+    #[cfg(not(shuttle))]
     // The standard library seeds `RandomState` from the system and makes each one different.
     RandomState::new().build_hasher().finish()
 }

@@ -25,10 +25,10 @@ use crate::format::{
     RECORD_HEADER_BYTES, RecordHeader, RecordKind, stream_offset,
 };
 use crate::page_buffer::{Batch, PageBuffer};
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use thermocline_device::buffer::PAGE_BYTES;
 use thermocline_device::{Buffer, Error, ErrorKind, File, Result};
+use thermocline_foundation::sync::{Condvar, Mutex, MutexGuard};
 use thermocline_foundation::{FileNumber, Sequence};
 
 /// What a committed record survives.

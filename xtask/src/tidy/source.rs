@@ -7,6 +7,8 @@
 //! 5. No `unwrap()` outside tests; no `todo!`, `unimplemented!` or `dbg!` anywhere.
 //! 6. `unsafe` only in the fenced folders; the roots of other crates forbid it.
 //! 7. Libraries name no place of a particular machine.
+//! 8. The engine and what it stands on take locks, atomics and threads from `foundation::sync` and
+//!    `foundation::threads`, or their schedules could not be checked. Drivers may keep a static.
 
 use super::Finding;
 use super::lexer::code_only;
@@ -46,6 +48,7 @@ pub fn check(path: &Path, text: &str) -> Vec<Finding> {
     findings.extend(words(path, &code, &in_tests));
     findings.extend(fence(path, text, &code));
     findings.extend(machine_paths(path, text, &in_tests));
+    findings.extend(shared(path, &code));
     findings
 }
 
@@ -195,6 +198,45 @@ fn machine_paths(path: &Path, text: &str, in_tests: &[bool]) -> Vec<Finding> {
         .collect()
 }
 
+/// Where everything that threads share goes through the door, tests in the sources included.
+const SCHEDULED_FOLDERS: [&str; 4] =
+    ["crates/device/src", "crates/log/src", "crates/table/src", "crates/engine/src"];
+
+/// The ways around that door. `Arc` and `Weak` are the same behind it.
+const UNSCHEDULED: [&str; 12] = [
+    "parking_lot::",
+    "arc_swap::",
+    "std::thread::",
+    "std::sync::atomic",
+    "std::sync::Mutex",
+    "std::sync::RwLock",
+    "std::sync::Condvar",
+    "std::sync::OnceLock",
+    "std::sync::LazyLock",
+    "std::sync::Barrier",
+    "std::sync::mpsc",
+    "std::sync::{",
+];
+
+fn shared(path: &Path, code: &str) -> Vec<Finding> {
+    let drivers = path.starts_with("crates/device/src/drivers");
+    if drivers || !SCHEDULED_FOLDERS.iter().any(|folder| path.starts_with(folder)) {
+        return Vec::new();
+    }
+    let around = |text: &str| {
+        UNSCHEDULED
+            .into_iter()
+            .find(|name| text.contains(name) && !text.contains("std::sync::{Arc, Weak}"))
+    };
+    numbered(code)
+        .filter_map(|(line, text)| Some((line, around(text)?)))
+        .map(|(line, name)| {
+            let text = format!("{name} goes around foundation::sync and foundation::threads");
+            Finding::new(path, line, text)
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,5 +318,23 @@ mod tests {
     fn places_of_one_machine_are_found_in_libraries() {
         let text = format!("//! H.\nconst HOME: &str = \"/{}/me\";\n", "home");
         assert_finds(FILE, &text, ":2: a place of one particular machine");
+    }
+
+    #[test]
+    fn what_threads_share_comes_through_its_door() {
+        for line in [
+            "use parking_lot::Mutex;",
+            "use std::sync::atomic::AtomicU64;",
+            "use std::sync::{Arc, OnceLock};",
+            "fn f() { std::thread::scope(|_| ()) }",
+        ] {
+            let text = format!("//! H.\n{line}\n");
+            assert_finds(FILE, &text, ":2: ");
+            assert_eq!(findings("crates/device/src/drivers/ring.rs", &text).len(), 0);
+            assert_eq!(findings("crates/table/tests/model.rs", &text).len(), 0);
+        }
+        let through =
+            "//! H.\nuse std::sync::{Arc, Weak};\nuse thermocline_foundation::sync::Mutex;\n";
+        assert_eq!(findings(FILE, through).len(), 0);
     }
 }

@@ -23,7 +23,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
 
 /// Owner reads and writes, others read, as far as the process's mask allows.
 const MODE: Mode = Mode::from_bits_retain(0o644);

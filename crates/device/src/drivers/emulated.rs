@@ -266,7 +266,7 @@ mod tests {
     use super::super::{MemoryDriver, Profile};
     use super::*;
     use crate::buffer::Buffer;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use thermocline_foundation::sync::atomic::{AtomicU64, Ordering};
 
     /// Time passes only where somebody sleeps.
     #[derive(Debug, Default)]

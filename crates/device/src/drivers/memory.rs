@@ -10,10 +10,10 @@ use crate::driver::{
     Completion, DirectoryLock, Driver, DriverFile, Entry, Handle, Operation, Queue, Request, Space,
 };
 use crate::error::{Error, ErrorKind, Result};
-use parking_lot::{Mutex, RwLock};
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use thermocline_foundation::sync::{Mutex, RwLock};
 
 /// The longest file: far beyond what a test needs, far below what would exhaust a machine at once
 /// because an offset was garbage.

@@ -20,10 +20,10 @@
 //!
 //! Threads: `schedule` may be called from any.
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::{ByteSize, Duration};
 
 const NS_PER_S: u128 = 1_000_000_000;

@@ -14,13 +14,13 @@
 
 use super::disk;
 use crate::driver::{Completion, Operation, Queue, Request};
-use parking_lot::{Condvar, Mutex};
 use rustix::io::ReadWriteFlags;
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use thermocline_foundation::sync::{Condvar, Mutex};
 use thermocline_foundation::threads;
+use thermocline_foundation::threads::JoinHandle;
 
 /// Enough to keep a fast device busy from blocking calls: drives reach most of their throughput
 /// at 16 requests in flight (SpanDB, figure 2).

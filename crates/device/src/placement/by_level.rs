@@ -17,7 +17,7 @@
 use super::{FileInfo, Placement, TierState, WATERMARK_PERCENT, first_with_room, share};
 use crate::context::{FileContext, FileKind};
 use crate::tier::TierIndex;
-use parking_lot::RwLock;
+use thermocline_foundation::sync::RwLock;
 use thermocline_foundation::{ByteSize, FileNumber};
 
 /// Fill share of a tier, in percent, up to which tables are moved to it: below the watermark, so

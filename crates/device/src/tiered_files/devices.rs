@@ -9,11 +9,11 @@ use crate::driver::Driver;
 use crate::drivers::MemoryDriver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::tier::TierSpec;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use thermocline_foundation::sync::Mutex;
 
 /// Opens drivers by path.
 pub trait Devices: Send + Sync + Debug {

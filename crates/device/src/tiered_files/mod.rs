@@ -41,11 +41,11 @@ use crate::file_map::{FileMap, MapChange, MapEntry};
 use crate::identity::InstanceId;
 use crate::placement::{FileInfo, Placement, TierState};
 use crate::tier::{Tier, TierIndex, TierSpec, TrafficTotals};
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
+use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::{ByteSize, DatabaseId, FileNumber, Planted, planted};
 
 /// The namespace. See the module.

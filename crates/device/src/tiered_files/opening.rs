@@ -30,11 +30,11 @@ use crate::identity::{self, Identity};
 use crate::placement::Placement;
 use crate::small_file;
 use crate::tier::{Tier, TierIndex, TierSpec};
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::{FileNumber, Planted, planted};
 
 /// The name that a directory is locked by.

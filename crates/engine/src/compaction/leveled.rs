@@ -17,7 +17,7 @@ use crate::settings::Settings;
 use crate::table_set::levels::{LEVELS, Levels, may_overlap};
 use crate::table_set::table::Table;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 use thermocline_foundation::{Planted, planted};
 
 const BOTTOM: usize = LEVELS - 1;

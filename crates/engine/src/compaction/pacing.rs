@@ -7,10 +7,10 @@
 //! `level0_stop`, where writers wait. A write of n bytes reserves n / rate of time; who comes early
 //! sleeps until its turn, looking every `delay_max` whether it still has to.
 
-use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::{Clock, Counter, Planted, planted};
 
 /// Rate taken before anything was measured, and the least one, in bytes a second.

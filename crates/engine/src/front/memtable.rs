@@ -15,14 +15,14 @@
 
 use bytes::{Bytes, BytesMut};
 use crossbeam_skiplist::SkipSet;
-use parking_lot::Mutex;
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::Sequence;
+use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thermocline_table::{RecordKind, Trailer};
 
 use crate::batch::BatchReader;

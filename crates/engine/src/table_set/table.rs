@@ -8,10 +8,10 @@
 use crate::error::{Error, Result};
 use crate::jobs::Jobs;
 use bytes::Bytes;
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use thermocline_device::TieredFiles;
+use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use thermocline_foundation::sync::{Mutex, OnceLock};
 use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_table::{BlockCache, TableReader, TableSummary, Trailer};
 
