@@ -1,6 +1,7 @@
 //! Simulated time: it passes when somebody sleeps or a device stalls, and jumps when told to.
 //!
-//! A caller that sleeps lets background work have a step, because in a real store it would.
+//! A caller that sleeps lets background work have a step, because in a real store it would. One that
+//! sleeps on and on although there is no work waits for ever, and is told so by a panic.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,16 +13,24 @@ use thermocline_foundation::Clock;
 #[derive(Debug)]
 pub struct SimulatedClock {
     now_ns: AtomicU64,
+    /// How far the wall clock was set back, in nanoseconds.
+    set_back_ns: AtomicU64,
+    /// Sleeps in a row without any background work.
+    vain_sleeps: AtomicU64,
     stepper: Arc<Stepper>,
 }
 
-/// Where simulated time begins: far from zero, so that jumps back have somewhere to go.
+/// So many vain sleeps in a row are for ever.
+const VAIN_SLEEPS_MAX: u64 = 20_000;
+
+/// Where simulated time begins: far from zero, so that the wall clock can be set back.
 const START_NS: u64 = 1 << 50;
 
 impl SimulatedClock {
     /// A clock whose sleepers give `stepper`'s work a turn.
     pub fn new(stepper: Arc<Stepper>) -> Self {
-        Self { now_ns: AtomicU64::new(START_NS), stepper }
+        let (now_ns, zero) = (AtomicU64::new(START_NS), AtomicU64::default);
+        Self { now_ns, set_back_ns: zero(), vain_sleeps: zero(), stepper }
     }
 
     /// Lets `ns` pass.
@@ -29,9 +38,14 @@ impl SimulatedClock {
         self.now_ns.fetch_add(ns, Relaxed);
     }
 
-    /// Goes back by `ns`, which no clock should do and some have done.
-    pub fn go_back(&self, ns: u64) {
-        self.now_ns.fetch_sub(ns.min(START_NS / 2), Relaxed);
+    /// Sets the wall clock back by `ns`, as its owner may.
+    pub fn set_back(&self, ns: u64) {
+        self.set_back_ns.fetch_add(ns, Relaxed);
+    }
+
+    /// What time it is, without any passing.
+    pub fn peek_ns(&self) -> u64 {
+        self.now_ns.load(Relaxed)
     }
 }
 
@@ -42,11 +56,13 @@ impl Clock for SimulatedClock {
     }
 
     fn wall_s(&self) -> u64 {
-        self.now_ns.load(Relaxed) / 1_000_000_000
+        self.peek_ns().saturating_sub(self.set_back_ns.load(Relaxed)) / 1_000_000_000
     }
 
     fn sleep(&self, duration: Duration) {
         self.advance(duration.as_nanos() as u64);
-        self.stepper.step();
+        let vain = if self.stepper.step() { 0 } else { self.vain_sleeps.load(Relaxed) + 1 };
+        self.vain_sleeps.store(vain, Relaxed);
+        assert!(vain < VAIN_SLEEPS_MAX, "a caller waits for ever: there is no background work");
     }
 }

@@ -18,6 +18,7 @@ use crate::devices::{CallKind, Devices, Loss, Unit, Watcher, World};
 use crate::history::{key, value};
 use crate::machine::Machine;
 use crate::oracle::{Known, Violation, check_bytes, check_files};
+use crate::trace;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -154,8 +155,14 @@ impl CrashPoints {
     /// Opens an image and checks all that must hold.
     fn check_image(&self, world: &World, least: Least) -> Result<(), Violation> {
         self.shared.lock().tally.images[self.depth as usize] += 1;
+        trace::enter_image();
         let checked = catch_unwind(AssertUnwindSafe(|| self.check_image_inner(world, least)));
-        checked.unwrap_or_else(|panic| Err(format!("it panics: {}", text_of(&*panic))))
+        let checked =
+            checked.unwrap_or_else(|panic| Err(format!("it panics: {}", text_of(&*panic))));
+        if checked.is_ok() {
+            trace::leave_image();
+        }
+        checked
     }
 
     fn check_image_inner(&self, world: &World, least: Least) -> Result<(), Violation> {
@@ -266,6 +273,7 @@ impl Watcher for CrashPoints {
         let where_ = if self.depth == 0 { "" } else { " of a recovery" };
         let what = format!("crash after call {call} ({kind:?}){where_}");
         if let Err(violation) = self.try_point(&world, &what) {
+            trace::freeze();
             self.shared.lock().violation.get_or_insert(violation);
         }
     }

@@ -53,7 +53,7 @@ pub enum Step {
     PowerCut(u64),
     /// The power of one tier is cut, and the process is killed.
     TierPowerCut(u64),
-    /// The clock goes back so many nanoseconds.
+    /// The wall clock is set back so many nanoseconds.
     ClockBack(u64),
 }
 
@@ -173,7 +173,7 @@ impl Author<'_> {
             93..=94 if self.shape.crashes => Step::Kill,
             95..=96 if self.shape.crashes => Step::PowerCut(self.random.next_u64()),
             97 if self.shape.crashes => Step::TierPowerCut(self.random.next_u64()),
-            98 => Step::ClockBack(self.random.below(10_000_000_000)),
+            98 => Step::ClockBack(self.random.below(10_000_000_000_000)),
             _ => Step::Write(vec![self.write(step)], Durability::Buffered),
         }
     }

@@ -1,10 +1,16 @@
 //! The whole engine on simulated machines.
 #![forbid(unsafe_code)]
 
+pub mod campaign;
 pub mod clock;
 pub mod crash;
 pub mod devices;
+pub mod drills;
+pub mod errors;
 pub mod history;
+pub mod lies;
 pub mod life;
 pub mod machine;
 pub mod oracle;
+pub mod rot;
+pub mod trace;

@@ -7,7 +7,8 @@
 use crate::devices::{Loss, Watcher};
 use crate::history::{Shape, Step, Write, history};
 use crate::machine::Machine;
-use crate::oracle::{Known, Model, Violation, check_bytes, check_error, check_files, scan};
+use crate::oracle::{Known, Model, Violation, check_bytes, check_error, check_files};
+use crate::trace;
 use parking_lot::RwLock;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,6 +36,9 @@ impl From<Violation> for Stop {
     }
 }
 
+/// The longest that a write may take where no device stalls, in simulated time.
+const WRITE_NS_MAX: u64 = 30_000_000_000;
+
 /// A cursor and what it has still to show.
 #[derive(Debug)]
 struct HeldCursor {
@@ -55,7 +59,6 @@ pub struct Life {
     snapshot: Option<(Snapshot, Model)>,
     cursor: Option<HeldCursor>,
     checkpoints: usize,
-    trace: String,
 }
 
 impl std::fmt::Debug for Life {
@@ -78,7 +81,6 @@ impl Life {
             snapshot: None,
             cursor: None,
             checkpoints: 0,
-            trace: String::new(),
         }
     }
 
@@ -109,10 +111,31 @@ impl Life {
     pub fn run(&mut self, shape: &Shape) -> Result<(), (usize, Stop)> {
         self.create().map_err(|stop| (0, stop))?;
         for (index, step) in history(self.seed, shape).iter().enumerate() {
-            self.machine.devices.note(|| format!("{index:4} {}", name_of(step)));
+            trace::line(|| format!("{index:4} {}", name_of(step)));
             self.step(step).map_err(|stop| (index, stop))?;
         }
         Ok(())
+    }
+
+    /// As [`Life::run`] with devices that fail: goes on after a step that failed, unless it is
+    /// uncertain what the store holds then or writing has stopped. Gives the first error.
+    pub fn run_through(&mut self, shape: &Shape) -> Result<Option<Error>, (usize, Violation)> {
+        let mut first = None;
+        if let Err(stop) = self.create() {
+            return failed(stop).map(Some).map_err(|violation| (0, violation));
+        }
+        for (index, step) in history(self.seed, shape).iter().enumerate() {
+            trace::line(|| format!("{index:4} {}", name_of(step)));
+            let Err(stop) = self.step(step) else { continue };
+            let error = failed(stop).map_err(|violation| (index, violation))?;
+            trace::line(|| format!("     {error}"));
+            first.get_or_insert(error);
+            let is_write = matches!(step, Step::Write(..) | Step::Ingest(_));
+            if is_write || self.db.as_ref().is_none_or(|db| db.stats().read_only.is_some()) {
+                break;
+            }
+        }
+        Ok(first)
     }
 
     /// Lets go of the database as a process does that ends in good order.
@@ -134,11 +157,6 @@ impl Life {
     /// Snapshots and cursors end with the process.
     fn let_go(&mut self) {
         (self.snapshot, self.cursor) = (None, None);
-    }
-
-    /// What the machines so far wrote down.
-    pub fn trace(&self) -> String {
-        self.trace.clone() + &self.machine.devices.trace().unwrap_or_default()
     }
 
     /// Carries out one step.
@@ -192,7 +210,7 @@ impl Life {
                 self.crash(Loss::Kept(&kept))
             }
             Step::ClockBack(ns) => {
-                self.machine.clock.go_back(*ns);
+                self.machine.clock.set_back(*ns);
                 Ok(())
             }
         }
@@ -207,8 +225,13 @@ impl Life {
             };
         }
         self.known.write().submit(writes);
+        let start_ns = self.machine.clock.peek_ns();
         self.db().write_with(batch, durability)?;
         self.known.write().acknowledge(durability == Durability::Sync);
+        let waited_ns = self.machine.clock.peek_ns() - start_ns;
+        if waited_ns > WRITE_NS_MAX + self.machine.devices.stalled_ns() {
+            return Err(format!("a write took {} ms", waited_ns / 1_000_000).into());
+        }
         Ok(())
     }
 
@@ -335,12 +358,7 @@ impl Life {
     /// Another machine opens what `world` holds, after a kill or a power cut.
     pub fn restart(&mut self, world: crate::devices::World, killed: bool) -> Result<(), Stop> {
         self.kill();
-        let traced = self.machine.devices.trace();
-        self.trace += traced.as_deref().unwrap_or_default();
         self.machine = Machine::new(world, mix(self.seed ^ self.machine.devices.calls()));
-        if traced.is_some() {
-            self.machine.devices.record_trace();
-        }
         let least = {
             let mut known = self.known.write();
             if !killed {
@@ -369,15 +387,10 @@ impl Life {
         check_files(self.db(), |path| self.machine.devices.look(|world| world.list(path)))?;
         Ok(check_bytes(self.db())?)
     }
-
-    /// All that is known before the caller goes on in another life.
-    pub fn model(&self) -> thermocline::Result<Model> {
-        scan(self.db())
-    }
 }
 
-/// An error from a life whose devices were meddled with is one that a user can act on.
-pub fn check_stop(stop: Stop) -> Result<Error, Violation> {
+/// The error of a step whose devices fail; it must be one that a user can act on.
+fn failed(stop: Stop) -> Result<Error, Violation> {
     match stop {
         Stop::Failed(error) => check_error(&error).map(|()| error),
         Stop::Violated(violation) => Err(violation),

@@ -3,9 +3,10 @@
 use super::faults::{Armed, CallKind, Fault, FaultKind};
 use super::world::{Change, Content, Directory as DirectoryState, FileId, NameChange, World};
 use crate::clock::SimulatedClock;
+use crate::trace;
 use parking_lot::{Mutex, MutexGuard};
 use std::any::Any;
-use std::fmt::{self, Debug, Write as _};
+use std::fmt::{self, Debug};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,7 +42,7 @@ struct State {
     armed: Option<Armed>,
     /// The process is gone: nothing it still does has an effect.
     dead: bool,
-    trace: Option<String>,
+    stalled_ns: u64,
 }
 
 impl Debug for Devices {
@@ -53,7 +54,7 @@ impl Debug for Devices {
 impl Devices {
     /// Devices that hold `world`.
     pub fn new(world: World, clock: Arc<SimulatedClock>) -> Self {
-        let state = State { world, calls: 0, kinds: None, armed: None, dead: false, trace: None };
+        let state = State { world, calls: 0, kinds: None, armed: None, dead: false, stalled_ns: 0 };
         let shared = Shared { state: Mutex::new(state), watcher: Mutex::new(None), clock };
         Self { shared: Arc::new(shared) }
     }
@@ -81,23 +82,6 @@ impl Devices {
     /// The kinds of calls that were kept.
     pub fn kinds(&self) -> Vec<CallKind> {
         self.state().kinds.clone().unwrap_or_default()
-    }
-
-    /// Writes down every call from now on.
-    pub fn record_trace(&self) {
-        self.state().trace.get_or_insert_default();
-    }
-
-    /// Adds a line of the simulation's own to the trace.
-    pub fn note(&self, text: impl FnOnce() -> String) {
-        if let Some(trace) = &mut self.state().trace {
-            let _ = writeln!(trace, "{}", text());
-        }
-    }
-
-    /// What was written down.
-    pub fn trace(&self) -> Option<String> {
-        self.state().trace.clone()
     }
 
     /// Calls so far.
@@ -162,42 +146,45 @@ impl Devices {
         }
         let call = state.calls;
         state.calls += 1;
-        let number = call;
         if let Some(kinds) = &mut state.kinds {
             kinds.push(kind);
         }
-        let path_kept = path.to_owned();
-        let met = state.armed.as_mut().and_then(|armed| armed.meet(number, kind, &path_kept));
-        if let Some(trace) = &mut state.trace {
-            let place = path.display();
-            let _ = write!(trace, "  {number:6} {kind:?} {place}/{name}");
-            let _ = match met {
-                Some(met) => writeln!(trace, "  FAULT {met:?}"),
-                None => writeln!(trace),
-            };
-        }
+        let met = state.armed.as_mut().and_then(|armed| armed.meet(call, kind, path));
+        trace::line(|| {
+            let fault = met.map_or(String::new(), |fault| format!("  FAULT {fault:?}"));
+            format!("  {call:6} {kind:?} {}/{name}{fault}", path.display())
+        });
         let directory = state.world.directories.get(path);
         if let Some(directory) = directory {
             if directory.gone {
                 let error = io::Error::from_raw_os_error(rustix::io::Errno::NODEV.raw_os_error());
                 return Err(Error::io(format!("{kind:?}"), path.join(name), &error));
             }
-            if directory.slow_ns > 0 {
-                self.shared.clock.advance(directory.slow_ns);
-            }
+            let slow_ns = directory.slow_ns;
+            drop(state);
+            self.stall(slow_ns);
         }
-        drop(state);
         match met {
             Some(FaultKind::Error(number)) => {
                 let error = io::Error::from_raw_os_error(number);
                 Err(Error::io(format!("{kind:?}"), path.join(name), &error))
             }
             Some(FaultKind::Stall(ns)) => {
-                self.shared.clock.advance(ns);
+                self.stall(ns);
                 Ok(None)
             }
             other => Ok(other),
         }
+    }
+
+    fn stall(&self, ns: u64) {
+        self.shared.clock.advance(ns);
+        self.state().stalled_ns += ns;
+    }
+
+    /// Simulated time that calls have taken because devices were slow.
+    pub fn stalled_ns(&self) -> u64 {
+        self.state().stalled_ns
     }
 
     /// Tells the watcher that the last call changed something.
@@ -332,6 +319,7 @@ impl Driver for Directory {
         }
         let id = {
             let mut state = self.state();
+            state.world.require_new(&self.path, name);
             state.world.next_file += 1;
             let id = state.world.next_file;
             state.world.files.insert(id, Content::default());
@@ -355,6 +343,7 @@ impl Driver for Directory {
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.enter(CallKind::Rename, from)?;
         let id = self.find(from)?;
+        self.state().world.require_new(&self.path, to);
         let change = NameChange::Rename(from.to_owned(), to.to_owned(), id);
         self.change_names(CallKind::Rename, change)
     }

@@ -1,6 +1,6 @@
 //! What can go wrong with one call to a device, and when it does.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What is asked of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,13 +82,13 @@ pub(super) struct Armed {
 
 impl Armed {
     /// What happens to call number `call` of `kind` on `directory`.
-    pub fn meet(&mut self, call: u64, kind: CallKind, directory: &PathBuf) -> Option<FaultKind> {
+    pub fn meet(&mut self, call: u64, kind: CallKind, directory: &Path) -> Option<FaultKind> {
         let first = self.struck.is_none() && call >= self.fault.at;
-        let again = self.fault.sticky && self.struck.as_ref() == Some(directory);
+        let again = self.fault.sticky && self.struck.as_deref() == Some(directory);
         if !(first && call == self.fault.at || again) || !applies(self.fault.kind, kind) {
             return None;
         }
-        self.struck = Some(directory.clone());
+        self.struck = Some(directory.to_owned());
         Some(self.fault.kind)
     }
 }

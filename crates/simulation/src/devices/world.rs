@@ -196,12 +196,23 @@ pub struct World {
     pub(super) next_file: FileId,
     /// What identities are drawn from.
     pub(super) entropy: u64,
+    /// Numbered files that were ever made, durably or not.
+    numbered: Arc<BTreeSet<(PathBuf, String)>>,
 }
 
 impl World {
     /// No directory; identities follow from `seed`.
     pub fn new(seed: u64) -> Self {
         Self { entropy: seed, ..Self::default() }
+    }
+
+    /// A file whose name is a number must have a new one, whatever crashes there were: checksums are
+    /// bound to it.
+    pub(super) fn require_new(&mut self, directory: &Path, name: &str) {
+        if name.starts_with(|first: char| first.is_ascii_digit()) {
+            let is_new = Arc::make_mut(&mut self.numbered).insert((directory.into(), name.into()));
+            assert!(is_new, "the number of {name} in {} is used twice", directory.display());
+        }
     }
 
     pub(super) fn draw(&mut self) -> u64 {
@@ -243,6 +254,7 @@ impl World {
             next_file: self.next_file,
             // Another machine start, other identities.
             entropy: self.entropy ^ 0x5EED,
+            numbered: Arc::clone(&self.numbered),
         };
         for (path, directory) in &self.directories {
             let restarted = if loss == Loss::None {

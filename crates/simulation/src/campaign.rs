@@ -1,0 +1,296 @@
+//! The suites, how much of each is tried, and what came of it.
+//!
+//! ```text
+//!   crash    crash points of a seeded history                        crash.rs
+//!   errors   every call fails, with six errors, once and for good    errors.rs
+//!   lies     every transfer is lost, torn, flipped, misdirected ...  lies.rs
+//!   drills   wrong, full, slow and vanishing tiers                   drills.rs
+//!   rot      every byte of every kind of file                        rot.rs
+//! ```
+//! A task is a suite and a seed; it runs on one thread and depends on nothing else, so tasks run on
+//! as many threads as there are and a failing one is repeated alone.
+
+use crate::crash::{CrashPoints, Effort, Tally as CrashTally, text_of};
+use crate::drills::{DRILLS, PHASES};
+use crate::history::Shape;
+use crate::life::{Life, Stop};
+use crate::oracle::{Known, Violation};
+use crate::rot::{Damage, Fixture, Outcome};
+use crate::{drills, errors, lies, trace};
+use parking_lot::RwLock;
+use serde::Serialize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use thermocline_foundation::random::mix;
+
+/// A way of trying.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "see the module's header")]
+pub enum Suite {
+    Crash,
+    Errors,
+    Lies,
+    Drills,
+    Rot,
+}
+
+/// All suites.
+pub const SUITES: [Suite; 5] =
+    [Suite::Crash, Suite::Errors, Suite::Lies, Suite::Drills, Suite::Rot];
+
+impl Suite {
+    /// The suite's name.
+    pub fn name(self) -> &'static str {
+        ["crash", "errors", "lies", "drills", "rot"][self as usize]
+    }
+}
+
+/// One suite on one seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// The suite.
+    pub suite: Suite,
+    /// The seed.
+    pub seed: u64,
+    /// Of the faults, lies and damages of a seed, one in so many; of crash points, all, but fewer
+    /// images where it is more than 1.
+    pub one_in: u64,
+    /// Only the fault, lie, drill or damage of this number.
+    pub only: Option<u64>,
+}
+
+/// What was tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Calls after which the store could have crashed.
+    pub crash_points: u64,
+    /// Images of devices that were opened, by how many recoveries they were cut in.
+    pub crash_images: [u64; 4],
+    /// Calls that were made to fail.
+    pub errors: u64,
+    /// Transfers that were falsified.
+    pub lies: u64,
+    /// Tiers that were exchanged or disturbed.
+    pub drills: u64,
+    /// Damages to files that somebody reported.
+    pub damages_reported: u64,
+    /// Damages that make no difference.
+    pub damages_harmless: u64,
+}
+
+impl Tally {
+    /// Adds another.
+    pub fn add(&mut self, other: &Self) {
+        self.crash_points += other.crash_points;
+        for (sum, images) in self.crash_images.iter_mut().zip(other.crash_images) {
+            *sum += images;
+        }
+        self.errors += other.errors;
+        self.lies += other.lies;
+        self.drills += other.drills;
+        self.damages_reported += other.damages_reported;
+        self.damages_harmless += other.damages_harmless;
+    }
+
+    /// Images at all depths.
+    pub fn all_images(&self) -> u64 {
+        self.crash_images.iter().sum()
+    }
+
+    /// Errors, lies, drills and damages.
+    pub fn all_faults(&self) -> u64 {
+        self.errors + self.lies + self.drills + self.damages_reported + self.damages_harmless
+    }
+}
+
+/// A broken promise and how to see it again.
+#[derive(Clone, Debug, Serialize)]
+pub struct Failure {
+    /// The suite.
+    pub suite: Suite,
+    /// The seed.
+    pub seed: u64,
+    /// The number of the fault, lie, drill or damage.
+    pub item: Option<u64>,
+    /// What was done, and what is wrong.
+    pub text: String,
+    /// Steps, calls and faults.
+    pub trace: Option<String>,
+}
+
+impl Failure {
+    /// The command that shows it again.
+    pub fn replay(&self) -> String {
+        let item = self.item.map_or(String::new(), |item| format!(" --item {item}"));
+        let (suite, seed) = (self.suite.name(), self.seed);
+        format!("cargo xtask simulate --suite {suite} --seed {seed}{item}")
+    }
+}
+
+/// The shape of a seed's history for the crash suite.
+pub fn crash_shape(seed: u64) -> Shape {
+    Shape {
+        steps: 30 + (mix(seed) % 30) as usize,
+        keys: if seed.is_multiple_of(3) { 12 } else { 40 },
+        crashes: !seed.is_multiple_of(4),
+        reopens: true,
+        large_values: seed.is_multiple_of(16),
+    }
+}
+
+impl Task {
+    /// Runs the task; a failing one is run again for its trace.
+    pub fn run(&self) -> Result<Tally, Box<Failure>> {
+        self.attempt().map_err(|(item, _)| {
+            trace::start();
+            let again = Self { only: item, ..*self }.attempt();
+            let trace = trace::finish();
+            let text = match again {
+                Err((_, text)) => text,
+                Ok(_) => "it fails only sometimes: something depends on more than the seed".into(),
+            };
+            Box::new(Failure { suite: self.suite, seed: self.seed, item, text, trace })
+        })
+    }
+
+    /// Runs the task; gives the number of the item that failed, and what is wrong.
+    pub fn attempt(&self) -> Result<Tally, (Option<u64>, Violation)> {
+        let mut tally = Tally::default();
+        match self.suite {
+            Suite::Crash => {
+                let run = guarded(|| self.crash(&mut tally));
+                run.map_err(|text| (None, text))?;
+            }
+            Suite::Errors => {
+                let faults = self.prepare(|| errors::kinds_of(self.seed, &errors::SHAPE))?;
+                let faults = errors::faults(&faults);
+                tally.errors = self.each(&faults, |fault| {
+                    errors::run_with_fault(self.seed, fault)
+                        .map_err(|why| format!("{fault:?}: {why}"))
+                })?;
+            }
+            Suite::Lies => {
+                let kinds = self.prepare(|| errors::kinds_of(self.seed, &lies::SHAPE))?;
+                let faults = lies::faults(self.seed, &kinds);
+                tally.lies = self.each(&faults, |lie| {
+                    lies::run_with_lie(self.seed, lie).map_err(|why| format!("{lie:?}: {why}"))
+                })?;
+            }
+            Suite::Drills => {
+                let all: Vec<_> = DRILLS
+                    .into_iter()
+                    .flat_map(|drill| PHASES.map(|phase| (drill, phase)))
+                    .collect();
+                tally.drills = self.each(&all, |(drill, phase)| {
+                    drills::run(self.seed, *drill, *phase)
+                        .map_err(|why| format!("{drill:?} while {phase:?}: {why}"))
+                })?;
+            }
+            Suite::Rot => self.rot(&mut tally)?,
+        }
+        Ok(tally)
+    }
+
+    fn prepare<T>(
+        &self,
+        body: impl FnOnce() -> Result<T, Violation>,
+    ) -> Result<T, (Option<u64>, Violation)> {
+        guarded(body).map_err(|text| (None, text))
+    }
+
+    /// Tries those of `items` that the task is for; says how many.
+    fn each<T>(
+        &self,
+        items: &[T],
+        mut run: impl FnMut(&T) -> Result<(), Violation>,
+    ) -> Result<u64, (Option<u64>, Violation)> {
+        let mut count = 0;
+        for (number, item) in items.iter().enumerate() {
+            let number = number as u64;
+            let wanted = match self.only {
+                Some(only) => number == only,
+                None => mix(number ^ mix(self.seed)).is_multiple_of(self.one_in),
+            };
+            if wanted {
+                trace::line(|| format!("item {number}"));
+                guarded(|| run(item)).map_err(|text| (Some(number), text))?;
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    fn crash(&self, tally: &mut Tally) -> Result<(), Violation> {
+        let shape = crash_shape(self.seed);
+        let effort = if self.one_in == 1 { Effort::FULL } else { Effort::SAMPLED };
+        let known = Arc::new(RwLock::new(Known::new(shape.keys)));
+        let mut life = Life::new(self.seed, &shape, Arc::clone(&known));
+        let points = Arc::new(CrashPoints::new(self.seed, known, effort));
+        life.watch(Arc::clone(&points) as Arc<_>);
+        let result = life.run(&shape);
+        let violation = points.violation();
+        life.kill();
+        let CrashTally { points, images } = points.tally();
+        (tally.crash_points, tally.crash_images) = (points, images);
+        match (violation, result) {
+            (Some(violation), _) => Err(violation),
+            (None, Ok(())) => Ok(()),
+            (None, Err((step, Stop::Violated(why)))) => Err(format!("step {step}: {why}")),
+            (None, Err((step, Stop::Failed(error)))) => {
+                Err(format!("step {step} fails although nothing was done to it: {error}"))
+            }
+        }
+    }
+
+    fn rot(&self, tally: &mut Tally) -> Result<(), (Option<u64>, Violation)> {
+        let fixture = self.prepare(|| Fixture::new(self.seed))?;
+        let mut damages = Vec::new();
+        for (directory, name, len) in fixture.files() {
+            let place = Arc::new((directory, name));
+            for at in fixture.interesting_bytes(&place.0, &place.1) {
+                let mask = 1 << (mix(at ^ self.seed) % 8);
+                damages.push((Arc::clone(&place), Damage::Flip(at, mask)));
+            }
+            let blocks = fixture.block_damages(&place.0, &place.1, len);
+            damages.extend(blocks.into_iter().map(|damage| (Arc::clone(&place), damage)));
+        }
+        let mut reported = 0;
+        let count = self.each(&damages, |(place, damage)| {
+            let outcome = fixture
+                .try_damage(&place.0, &place.1, damage)
+                .map_err(|why| format!("{damage:?} of {}/{}: {why}", place.0.display(), place.1))?;
+            reported += u64::from(outcome == Outcome::Reported);
+            Ok(())
+        })?;
+        tally.damages_reported = reported;
+        tally.damages_harmless = count - reported;
+        Ok(())
+    }
+}
+
+/// A panic is a broken promise too.
+fn guarded<T>(body: impl FnOnce() -> Result<T, Violation>) -> Result<T, Violation> {
+    catch_unwind(AssertUnwindSafe(body))
+        .unwrap_or_else(|panic| Err(format!("it panics: {}", text_of(&*panic))))
+}
+
+/// The tasks of a run over `seeds` seeds from `first` on, the dear ones on few of them.
+pub fn plan(first: u64, seeds: u64) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    for seed in first..first + seeds {
+        let nth = seed - first;
+        let mut add = |suite, every: u64, one_in| {
+            if nth.is_multiple_of(every) {
+                tasks.push(Task { suite, seed, one_in, only: None });
+            }
+        };
+        // All subsets of what is in flight on one seed of forty, a sample on the others.
+        add(Suite::Crash, 1, if nth % 40 == 7 { 1 } else { 2 });
+        add(Suite::Errors, 20, 1);
+        add(Suite::Lies, 20, 2);
+        add(Suite::Drills, 10, 1);
+        add(Suite::Rot, 50, 8);
+    }
+    tasks
+}

@@ -1,0 +1,247 @@
+//! The command line: what to run, progress while it runs, and a report.
+
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use thermocline_device::drivers::{create_directory, host_files};
+use thermocline_foundation::{Clock, SystemClock, threads};
+use thermocline_simulation::campaign::{Failure, SUITES, Suite, Tally, Task, plan};
+
+/// Runs the whole engine on simulated machines: crashes, failing and lying devices, wrong tiers and
+/// rot, all of it from seeds, each answer held against a model.
+#[derive(Debug, Parser)]
+#[command(
+    name = "simulate",
+    after_help = "Examples:\n  \
+        cargo xtask simulate                        the quick form, as continuous integration runs it\n  \
+        cargo xtask simulate --seeds 2000           the long form\n  \
+        cargo xtask simulate --hours 8              until morning, from a first seed of the clock's\n  \
+        cargo xtask simulate --suite crash --seed 7 one seed of one suite\n  \
+        cargo xtask simulate --suite errors --seed 3 --item 412   one fault of it"
+)]
+struct Arguments {
+    /// Seeds to run, each through the suites that fall on it.
+    #[arg(long, default_value_t = 80, value_name = "N")]
+    seeds: u64,
+    /// Go on with further seeds for so long.
+    #[arg(long, value_name = "H")]
+    hours: Option<f64>,
+    /// The first seed.
+    #[arg(long, default_value_t = 1, value_name = "S")]
+    first: u64,
+    /// Only this seed, with everything that a suite can try on it.
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// Only these suites: crash, errors, lies, drills, rot.
+    #[arg(long, value_delimiter = ',', value_parser = parse_suite, value_name = "NAMES")]
+    suite: Vec<Suite>,
+    /// Only the fault, lie, drill or damage of this number; needs --seed and one suite.
+    #[arg(long, requires = "seed", requires = "suite", value_name = "N")]
+    item: Option<u64>,
+    /// Threads; default: one for each processor.
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Where the traces of failures are written.
+    #[arg(long, default_value = "target/simulation-failures", value_name = "DIR")]
+    traces: PathBuf,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_suite(name: &str) -> Result<Suite, String> {
+    let found = SUITES.into_iter().find(|suite| suite.name() == name);
+    let names = SUITES.map(Suite::name).join(", ");
+    found.ok_or_else(|| format!("there is no suite '{name}'; there are {names}"))
+}
+
+/// What a run came to.
+#[derive(Debug, Serialize)]
+struct Report {
+    first_seed: u64,
+    seeds: u64,
+    tasks: usize,
+    threads: usize,
+    seconds: f64,
+    tally: Tally,
+    failures: Vec<Failure>,
+}
+
+/// What the threads of a run share.
+struct Run {
+    tasks: Vec<Task>,
+    next: AtomicUsize,
+    stop: AtomicBool,
+    tally: Mutex<Tally>,
+    failures: Mutex<Vec<Failure>>,
+    bar: ProgressBar,
+}
+
+/// After so many failures a run ends: they are likely to be one.
+const FAILURES_MAX: usize = 5;
+
+impl Run {
+    fn new(tasks: Vec<Task>, silent: bool) -> Self {
+        let bar = if silent { ProgressBar::hidden() } else { ProgressBar::new(tasks.len() as u64) };
+        let template = "{elapsed_precise} [{wide_bar}] {pos}/{len} tasks, {msg}";
+        bar.set_style(ProgressStyle::with_template(template).expect("the template is right"));
+        Self {
+            tasks,
+            next: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+            tally: Mutex::default(),
+            failures: Mutex::default(),
+            bar,
+        }
+    }
+
+    fn work(&self) {
+        while !self.stop.load(Relaxed) {
+            let Some(task) = self.tasks.get(self.next.fetch_add(1, Relaxed)) else { return };
+            match task.run() {
+                Ok(done) => {
+                    let mut tally = self.tally.lock();
+                    tally.add(&done);
+                    let (images, faults) = (tally.all_images(), tally.all_faults());
+                    self.bar.set_message(format!("{images} images, {faults} faults"));
+                }
+                Err(failure) => {
+                    let mut failures = self.failures.lock();
+                    self.bar.println(format!("seed {}: {}", failure.seed, failure.text));
+                    failures.push(*failure);
+                    self.stop.fetch_or(failures.len() >= FAILURES_MAX, Relaxed);
+                }
+            }
+            self.bar.inc(1);
+        }
+    }
+}
+
+fn run_tasks(tasks: Vec<Task>, count: usize, silent: bool) -> (Tally, Vec<Failure>) {
+    let run = Arc::new(Run::new(tasks, silent));
+    let workers: Vec<_> = (0..count)
+        .map(|index| {
+            let run = Arc::clone(&run);
+            threads::spawn(&format!("simulate-{index}"), move || run.work())
+                .expect("the system has threads to give")
+        })
+        .collect();
+    for worker in workers {
+        worker.join().expect("tasks catch their panics");
+    }
+    run.bar.finish_and_clear();
+    let failures = std::mem::take(&mut *run.failures.lock());
+    (*run.tally.lock(), failures)
+}
+
+impl Arguments {
+    fn tasks(&self, first: u64) -> Vec<Task> {
+        let wanted = |suite| self.suite.is_empty() || self.suite.contains(&suite);
+        let mut tasks = match self.seed {
+            Some(seed) => SUITES
+                .into_iter()
+                .map(|suite| Task { suite, seed, one_in: 1, only: self.item })
+                .collect(),
+            None => plan(first, self.seeds),
+        };
+        tasks.retain(|task| wanted(task.suite));
+        // The dear ones first, so that no thread is left alone with one at the end.
+        tasks.sort_by_key(|task| (task.suite == Suite::Crash, task.one_in));
+        tasks
+    }
+}
+
+/// Runs the command; the exit status says whether all promises were kept.
+pub fn run() -> ExitCode {
+    let arguments = Arguments::parse();
+    let clock = SystemClock::new();
+    let count = arguments.threads.unwrap_or_else(threads::available).max(1);
+    // What panics is caught and reported with its seed.
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut report = Report {
+        first_seed: arguments.seed.unwrap_or(arguments.first),
+        seeds: 0,
+        tasks: 0,
+        threads: count,
+        seconds: 0.0,
+        tally: Tally::default(),
+        failures: Vec::new(),
+    };
+    let mut first = arguments.first;
+    loop {
+        let tasks = arguments.tasks(first);
+        report.tasks += tasks.len();
+        report.seeds += if arguments.seed.is_some() { 1 } else { arguments.seeds };
+        let (tally, failures) = run_tasks(tasks, count, arguments.json);
+        report.tally.add(&tally);
+        report.failures.extend(failures);
+        report.seconds = clock.now_ns() as f64 / 1e9;
+        first += arguments.seeds;
+        let more = arguments.hours.is_some_and(|hours| report.seconds < hours * 3600.0);
+        if !more || !report.failures.is_empty() || arguments.seed.is_some() {
+            break;
+        }
+    }
+    finish(&arguments, &report)
+}
+
+fn finish(arguments: &Arguments, report: &Report) -> ExitCode {
+    for failure in &report.failures {
+        let item = failure.item.map_or(String::new(), |item| format!("-{item}"));
+        let name = format!("{}-{}{item}.trace", failure.suite.name(), failure.seed);
+        let path = arguments.traces.join(name);
+        let trace = failure.trace.as_deref().unwrap_or_default();
+        let text = format!("{}\n{}\n\n{trace}", failure.replay(), failure.text);
+        let written = write_trace(&path, &text);
+        if !arguments.json {
+            println!("\nseed {}, suite {}:", failure.seed, failure.suite.name());
+            println!("{}", failure.text);
+            println!("again:  {}", failure.replay());
+            match written {
+                Ok(()) => println!("trace:  {}", path.display()),
+                Err(error) => println!("trace:  not written: {error}"),
+            }
+        }
+    }
+    if arguments.json {
+        match serde_json::to_string_pretty(report) {
+            Ok(text) => println!("{text}"),
+            Err(error) => eprintln!("simulate: the report has no JSON: {error}"),
+        }
+    } else {
+        print_table(report);
+    }
+    if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn write_trace(path: &Path, text: &str) -> thermocline_device::Result<()> {
+    if let Some(directory) = path.parent() {
+        create_directory(directory)?;
+    }
+    host_files::write_text(path, text)
+}
+
+fn print_table(report: &Report) {
+    let tally = &report.tally;
+    let images = tally.crash_images;
+    println!("{} seeds from {}, {} tasks", report.seeds, report.first_seed, report.tasks);
+    println!("crash points            {:>10}", tally.crash_points);
+    println!("crash images            {:>10}", tally.all_images());
+    println!(
+        "  cut in a recovery     {:>10}  {} {} at depth 2 and 3",
+        images[1], images[2], images[3]
+    );
+    println!("failing calls           {:>10}", tally.errors);
+    println!("falsified transfers     {:>10}", tally.lies);
+    println!("tier drills             {:>10}", tally.drills);
+    println!("damages reported        {:>10}", tally.damages_reported);
+    println!("damages harmless        {:>10}", tally.damages_harmless);
+    let per_core = tally.all_images() as f64 / report.seconds / report.threads as f64;
+    println!("{:.0} s, {per_core:.0} images a second and thread", report.seconds);
+    println!("violations              {:>10}", report.failures.len());
+}

@@ -1,0 +1,186 @@
+//! Rot: every byte of every kind of file is flipped, and blocks are zeroed, cut off, swapped and
+//! replaced by older ones, in a database that was closed in good order.
+//!
+//! Each damage is found and reported (by the opening, a read, or `verify`), or it is harmless: then
+//! every answer is right and all bytes verify.
+
+use crate::devices::World;
+use crate::history::{HOME, Shape, TIERS};
+use crate::life::Life;
+use crate::machine::Machine;
+use crate::oracle::{Known, Violation, check_error};
+use parking_lot::RwLock;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thermocline_foundation::random::{Random, mix};
+
+const SHAPE: Shape =
+    Shape { steps: 60, keys: 16, crashes: false, reopens: true, large_values: false };
+
+/// A closed database, an earlier state of it, and what it holds.
+pub struct Fixture {
+    seed: u64,
+    world: World,
+    earlier: World,
+    known: Known,
+}
+
+impl std::fmt::Debug for Fixture {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the fixture of seed {}", self.seed)
+    }
+}
+
+/// Something wrong with a file.
+#[derive(Clone, Debug)]
+pub enum Damage {
+    /// A bit of the byte at this offset.
+    Flip(u64, u8),
+    /// A block of this length is zero.
+    Zero(u64, usize),
+    /// It ends here.
+    Cut(u64),
+    /// Two blocks of this length have changed places.
+    Swap(u64, u64, usize),
+    /// A block of this length is what it was some time ago.
+    Older(u64, usize),
+}
+
+/// What was damaged, and what came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Somebody said so.
+    Reported,
+    /// It makes no difference.
+    Harmless,
+}
+
+impl Fixture {
+    /// The fixture of `seed`: a history, closed in good order; with records in its log where the
+    /// seed is even, everything in tables where it is odd.
+    pub fn new(seed: u64) -> Result<Self, Violation> {
+        let known = Arc::new(RwLock::new(Known::new(SHAPE.keys)));
+        let mut life = Life::new(seed, &SHAPE, Arc::clone(&known));
+        life.run(&SHAPE).map_err(|(step, stop)| format!("step {step}: {stop:?}"))?;
+        let earlier = life.machine.devices.world();
+        let more = |number: usize| crate::history::value(b"key000", 700_000 + number, 900, false);
+        for number in 0..3 {
+            let write = (b"key000".to_vec(), Some(more(number)));
+            known.write().submit(std::slice::from_ref(&write));
+            life.db().put(b"key000", more(number)).map_err(|error| error.to_string())?;
+            known.write().acknowledge(true);
+            if number == 0 && !seed.is_multiple_of(2) {
+                life.db().flush().map_err(|error| error.to_string())?;
+                life.db().settle();
+            }
+        }
+        life.close().map_err(|stop| format!("closing: {stop:?}"))?;
+        let world = life.machine.devices.world();
+        let known = known.read_recursive().clone();
+        Ok(Self { seed, world, earlier, known })
+    }
+
+    /// Files of all directories, with their lengths.
+    pub fn files(&self) -> Vec<(PathBuf, String, u64)> {
+        let paths = TIERS.iter().chain([&HOME]).map(Path::new);
+        paths
+            .flat_map(|path| {
+                let listed = self.world.list(path).into_iter();
+                listed.map(move |(name, len)| (path.to_owned(), name, len))
+            })
+            .filter(|(_, name, len)| *len > 0 && name != "LOCK")
+            .collect()
+    }
+
+    /// Bytes of a file that are not zero, or are near one: the others are many and alike.
+    pub fn interesting_bytes(&self, directory: &Path, name: &str) -> Vec<u64> {
+        let bytes = self.world.bytes(directory, name);
+        let mut random = Random::new(mix(self.seed));
+        let is_live = |index: usize| {
+            let from = index.saturating_sub(8);
+            bytes[from..(index + 8).min(bytes.len())].iter().any(|byte| *byte != 0)
+        };
+        (0..bytes.len())
+            .filter(|index| is_live(*index) || random.below(256) == 0)
+            .map(|index| index as u64)
+            .collect()
+    }
+
+    /// Damages of whole blocks of a file.
+    pub fn block_damages(&self, directory: &Path, name: &str, len: u64) -> Vec<Damage> {
+        let mut damages = Vec::new();
+        let mut random = Random::new(mix(self.seed ^ len));
+        let earlier = self.earlier.list(directory);
+        let is_old = earlier.iter().any(|(old, _)| old == name);
+        for size in [512u64, 4096] {
+            let count = len / size;
+            for block in 0..count.min(400) {
+                let at = block * size;
+                damages.push(Damage::Zero(at, size as usize));
+                damages.push(Damage::Cut(at));
+                damages.push(Damage::Swap(at, random.below(count) * size, size as usize));
+                if is_old {
+                    damages.push(Damage::Older(at, size as usize));
+                }
+            }
+        }
+        damages
+    }
+
+    fn damaged(&self, directory: &Path, name: &str, damage: &Damage) -> Option<World> {
+        let mut world = self.world.clone();
+        let bytes = self.world.bytes(directory, name);
+        let block = |at: u64, len: usize| bytes.get(at as usize..at as usize + len);
+        match *damage {
+            Damage::Flip(at, mask) => {
+                let byte = bytes[at as usize] ^ mask;
+                world.damage(directory, name, at, &[byte]);
+            }
+            Damage::Zero(at, len) => world.damage(directory, name, at, &vec![0; len]),
+            Damage::Cut(at) => world.cut(directory, name, at),
+            Damage::Swap(a, b, len) => {
+                world.damage(directory, name, a, block(b, len)?);
+                world.damage(directory, name, b, block(a, len)?);
+            }
+            Damage::Older(at, len) => {
+                let old = self.earlier.bytes(directory, name);
+                world.damage(directory, name, at, old.get(at as usize..at as usize + len)?);
+            }
+        }
+        Some(world)
+    }
+
+    /// Puts `damage` into a file and looks at what the store makes of it.
+    pub fn try_damage(
+        &self,
+        directory: &Path,
+        name: &str,
+        damage: &Damage,
+    ) -> Result<Outcome, Violation> {
+        let Some(world) = self.damaged(directory, name, damage) else {
+            return Ok(Outcome::Harmless);
+        };
+        let machine = Machine::new(world, self.seed);
+        let db = match machine.open() {
+            Ok(db) => db,
+            Err(error) => return check_error(&error).map(|()| Outcome::Reported),
+        };
+        let all = self.known.count();
+        let answers = self.known.check_some_prefix(&db, all);
+        let reported = match db.verify(&mut |_| {}) {
+            Ok(report) => !report.is_ok(),
+            Err(_) => true,
+        };
+        let outcome = match (answers, reported) {
+            (Err(why), _) => Err(why),
+            (Ok(()), true) => Ok(Outcome::Reported),
+            (Ok(()), false) => self
+                .known
+                .check_state(&db, all)
+                .map(|_| Outcome::Harmless)
+                .map_err(|why| format!("all bytes verify, but: {why}")),
+        };
+        machine.kill(Some(db));
+        outcome
+    }
+}
