@@ -13,7 +13,9 @@ use crate::ingest::Ingest;
 use crate::iterator::{Cursor, Records, ScanRange};
 use crate::jobs::{Jobs, Planner, Workers};
 use crate::manifest::{Edit, Manifest};
-use crate::recovery::{Replay, Replayed, Restored, numbers_of, reconcile, require_floor, restore};
+use crate::recovery::{
+    Replay, Replayed, Restored, numbers_of, reconcile, require_durable, require_floor, restore,
+};
 use crate::settings::{Durability, Settings};
 use crate::snapshot::{Snapshot as RegisteredSnapshot, Snapshots};
 use crate::state::{Engine, LogPool, ReadState, TableState, full_state};
@@ -189,6 +191,7 @@ impl Environment {
                     log_floor: FileNumber(0),
                     last_sequence: Sequence::ZERO,
                     totals: Totals::default(),
+                    durable_sequence: Sequence::ZERO,
                 }
             }
         };
@@ -203,6 +206,7 @@ impl Environment {
             memtable_bytes: settings.division().memtable_bytes,
         };
         let replayed = replay.run(&live, restored.last_sequence)?;
+        require_durable(replayed.last_sequence, restored.durable_sequence)?;
         let engine = self.assemble(store, settings, placement, restored, &replayed)?;
         let engine = Arc::new(engine);
         let edit = Edit {
@@ -271,6 +275,7 @@ impl Environment {
                 claims: Vec::new(),
                 log_floor: restored.log_floor,
                 last_sequence,
+                durable_sequence: restored.durable_sequence,
             }),
             room: Condvar::new(),
             unsynced_bytes: AtomicU64::new(0),

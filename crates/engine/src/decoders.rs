@@ -41,6 +41,7 @@ pub fn sample_edit() -> Vec<u8> {
         log_floor: Some(FileNumber(11)),
         last_sequence: Some(Sequence(1 << 50)),
         totals: counts,
+        durable_sequence: Some(Sequence(1 << 49)),
     };
     edit.encode()
 }

@@ -30,6 +30,7 @@ const TAG_REMOVE: u8 = 2;
 const TAG_LOG_FLOOR: u8 = 3;
 const TAG_LAST_SEQUENCE: u8 = 4;
 const TAG_TOTALS: u8 = 128;
+const TAG_DURABLE_SEQUENCE: u8 = 129;
 
 /// Journal bytes below which no fresh manifest is worth writing.
 const REWRITE_BYTES_MIN: u64 = 4 << 20;
@@ -45,6 +46,9 @@ pub(crate) struct Edit {
     pub last_sequence: Option<Sequence>,
     /// What was counted so far.
     pub totals: Option<Totals>,
+    /// All records up to this sequence were durable, in tables or logs: if fewer are found, a log
+    /// has lost its end.
+    pub durable_sequence: Option<Sequence>,
 }
 
 impl Edit {
@@ -78,6 +82,9 @@ impl Edit {
         }
         if let Some(totals) = &self.totals {
             item(TAG_TOTALS, &mut |body| totals.encode(body));
+        }
+        if let Some(sequence) = self.durable_sequence {
+            item(TAG_DURABLE_SEQUENCE, &mut |body| put_varint(body, sequence.0));
         }
         out
     }
@@ -115,7 +122,10 @@ impl Edit {
                 self.last_sequence = Some(Sequence(body.varint().map_err(damaged)?));
             }
             TAG_TOTALS => self.totals = Some(Totals::decode(body).map_err(damaged)?),
-            _ if tag > TAG_TOTALS => {}
+            TAG_DURABLE_SEQUENCE => {
+                self.durable_sequence = Some(Sequence(body.varint().map_err(damaged)?));
+            }
+            _ if tag > TAG_DURABLE_SEQUENCE => {}
             _ => return Err(newer(&format!("item {tag}"))),
         }
         Ok(())
@@ -258,6 +268,7 @@ mod tests {
             log_floor: Some(FileNumber(11)),
             last_sequence: Some(Sequence(1 << 50)),
             totals: Some(Totals::default()),
+            durable_sequence: Some(Sequence(1 << 50)),
         }
     }
 
@@ -291,7 +302,7 @@ mod tests {
         let whole: Vec<_> =
             (0..payload.len()).filter(|len| Edit::decode(&payload[..*len]).is_ok()).collect();
         // A cut between two items is a shorter edit; the journal's checksum is what forbids it.
-        assert_eq!(whole.len(), 6);
+        assert_eq!(whole.len(), 7);
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub(crate) struct Restored {
     pub log_floor: FileNumber,
     pub last_sequence: Sequence,
     pub totals: Totals,
+    pub durable_sequence: Sequence,
 }
 
 /// Reads the newest manifest and deletes older ones; none in a database that was never opened for
@@ -63,15 +64,18 @@ pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
     })?;
     let mut levels = Levels::default();
     let (mut log_floor, mut last_sequence) = (FileNumber(0), Sequence::ZERO);
-    let mut totals = Totals::default();
+    let (mut totals, mut durable_sequence) = (Totals::default(), Sequence::ZERO);
     for edit in edits {
         levels = levels.apply(&edit, store)?;
         log_floor = edit.log_floor.unwrap_or(log_floor);
         last_sequence = last_sequence.max(edit.last_sequence.unwrap_or_default());
         totals = edit.totals.unwrap_or(totals);
+        durable_sequence = edit.durable_sequence.unwrap_or(durable_sequence);
     }
     store.files.delete_files(&manifests)?;
-    Ok(Some(Restored { manifest, levels, log_floor, last_sequence, totals }))
+    let restored =
+        Restored { manifest, levels, log_floor, last_sequence, totals, durable_sequence };
+    Ok(Some(restored))
 }
 
 /// Numbers of the published files of a kind, ascending.
@@ -123,6 +127,18 @@ pub(crate) fn require_floor(logs: &[FileNumber], floor: FileNumber) -> Result<()
     Err(Error::corrupt(format!(
         "log {floor}, with which recovery must begin, is in no tier, or the manifest has lost its \
          end; restore the database from a checkpoint"
+    )))
+}
+
+/// Refuses logs that end before what was durable when the database was closed.
+pub(crate) fn require_durable(found: Sequence, durable: Sequence) -> Result<()> {
+    if found >= durable {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!(
+        "the logs end at sequence {}, but {} was durable when the database was closed: the end of a \
+         log is lost; restore the database from a checkpoint",
+        found.0, durable.0
     )))
 }
 

@@ -96,6 +96,8 @@ pub(crate) struct TableState {
     pub claims: Vec<Claim>,
     pub log_floor: FileNumber,
     pub last_sequence: Sequence,
+    /// What the manifest says was durable at the last closing.
+    pub durable_sequence: Sequence,
 }
 
 /// Logs that wait to be used again, and the next one, ready.
@@ -183,9 +185,14 @@ impl Engine {
         }
         let before = Arc::clone(&self.read_state.load().levels);
         let after = Arc::new(before.apply(&edit, &self.store)?);
+        if let Some(sequence) = edit.durable_sequence {
+            tables.durable_sequence = sequence;
+        }
         let (log_floor, last_sequence) = (tables.log_floor, tables.last_sequence);
         let totals = edit.totals.clone();
-        let whole = || Edit { totals, ..full_state(&after, log_floor, last_sequence) };
+        let durable_sequence = Some(tables.durable_sequence);
+        let whole =
+            || Edit { totals, durable_sequence, ..full_state(&after, log_floor, last_sequence) };
         let kept = |number| edit.added.iter().any(|(_, meta)| meta.number == number);
         let early = planted(Planted::InputsDeletedBeforeEdit);
         if early {
@@ -230,14 +237,18 @@ impl Engine {
         files.map(|info| info.number).filter(|number| is_added(*number)).collect()
     }
 
-    /// Keeps what was counted, unless nothing was asked since opening.
+    /// Keeps what was counted and how far the logs go, durably, unless nothing was asked since
+    /// opening.
     pub fn keep_totals(&self) -> Result<()> {
         let metrics = &self.metrics;
         let asked = [&metrics.gets, &metrics.scans, &metrics.writes, &metrics.ingested_bytes];
         if asked.iter().all(|counter| counter.get() == 0) {
             return Ok(());
         }
-        self.commit(&mut self.tables.lock(), Edit::default(), None)
+        let durable_sequence = Some(self.visible());
+        self.sync()?;
+        let edit = Edit { durable_sequence, ..Edit::default() };
+        self.commit(&mut self.tables.lock(), edit, None)
     }
 
     /// Tells pacing and placement about the sizes of the levels.
@@ -338,5 +349,6 @@ pub(crate) fn full_state(levels: &Levels, log_floor: FileNumber, last_sequence: 
         log_floor: Some(log_floor),
         last_sequence: Some(last_sequence),
         totals: None,
+        durable_sequence: None,
     }
 }

@@ -52,6 +52,31 @@ struct Arguments {
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
+    /// Look for a task that finds each planted bug (all, or the one named), and print the list.
+    #[cfg(feature = "planted-bugs")]
+    #[arg(long, num_args = 0..=1, default_missing_value = "all", value_name = "BUG")]
+    find_planted: Option<String>,
+}
+
+/// Prints a task that finds each planted bug.
+#[cfg(feature = "planted-bugs")]
+fn find_planted(name: &str) -> ExitCode {
+    use thermocline_foundation::Planted;
+    use thermocline_simulation::planted::{find, line};
+    let mut all_found = true;
+    for bug in Planted::ALL.iter().filter(|bug| name == "all" || bug.name() == name) {
+        match find(*bug) {
+            Some(found) => {
+                println!("{}", line(*bug, found.task));
+                eprintln!("  {}", found.text.lines().collect::<Vec<_>>().join("\n  "));
+            }
+            None => {
+                all_found = false;
+                eprintln!("{} is not found", bug.name());
+            }
+        }
+    }
+    if all_found { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn parse_suite(name: &str) -> Result<Suite, String> {
@@ -163,6 +188,10 @@ pub fn run() -> ExitCode {
     let count = arguments.threads.unwrap_or_else(threads::available).max(1);
     // What panics is caught and reported with its seed.
     std::panic::set_hook(Box::new(|_| {}));
+    #[cfg(feature = "planted-bugs")]
+    if let Some(name) = &arguments.find_planted {
+        return find_planted(name);
+    }
     let mut report = Report {
         first_seed: arguments.seed.unwrap_or(arguments.first),
         seeds: 0,

@@ -203,11 +203,11 @@ impl CrashPoints {
         count: usize,
     ) -> Result<(), Violation> {
         match self.draw(12) {
-            0 | 1 => known.check_reads(db, count),
+            0 | 1 => Ok(known.check_reads(db, count)?),
             2 => {
                 check_files(db, |path| machine.devices.look(|world| world.list(path)))?;
                 check_bytes(db)?;
-                known.check_reads(db, count)
+                Ok(known.check_reads(db, count)?)
             }
             3..=5 => {
                 // What recovery showed it must show again.
@@ -216,7 +216,8 @@ impl CrashPoints {
                 let db = machine.open().map_err(|error| {
                     format!("after a second power cut it does not open: {error}")
                 })?;
-                let found = known.check_state(&db, count).map_err(|why| {
+                let found = known.check_state(&db, count).map_err(|wrong| {
+                    let why = Violation::from(wrong);
                     format!("recovery showed {count} submissions, and then: {why}")
                 })?;
                 machine.kill(Some(db));

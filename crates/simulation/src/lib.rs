@@ -12,5 +12,7 @@ pub mod lies;
 pub mod life;
 pub mod machine;
 pub mod oracle;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 pub mod rot;
 pub mod trace;

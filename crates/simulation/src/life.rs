@@ -7,7 +7,7 @@
 use crate::devices::{Loss, Watcher};
 use crate::history::{Shape, Step, Write, history};
 use crate::machine::Machine;
-use crate::oracle::{Known, Model, Violation, check_bytes, check_error, check_files};
+use crate::oracle::{Known, Model, Violation, Wrong, check_bytes, check_error, check_files};
 use crate::trace;
 use parking_lot::RwLock;
 use std::path::PathBuf;
@@ -27,6 +27,15 @@ pub enum Stop {
 impl From<Error> for Stop {
     fn from(error: Error) -> Self {
         Self::Failed(error)
+    }
+}
+
+impl From<Wrong> for Stop {
+    fn from(wrong: Wrong) -> Self {
+        match wrong {
+            Wrong::Error(_, error) => Self::Failed(error),
+            Wrong::Answer(violation) => Self::Violated(violation),
+        }
     }
 }
 
@@ -369,7 +378,8 @@ impl Life {
         };
         self.machine.devices.watch(self.watcher.clone());
         let db = self.machine.open().map_err(|error| format!("it does not open: {error}"))?;
-        let count = self.known.read_recursive().check_state(&db, least)?;
+        let checked = self.known.read_recursive().check_state(&db, least);
+        let count = checked.map_err(Violation::from)?;
         self.known.write().settle_at(count);
         self.db = Some(db);
         Ok(())

@@ -178,7 +178,7 @@ impl Fixture {
                 .known
                 .check_state(&db, all)
                 .map(|_| Outcome::Harmless)
-                .map_err(|why| format!("all bytes verify, but: {why}")),
+                .map_err(|wrong| format!("all bytes verify, but: {}", Violation::from(wrong))),
         };
         machine.kill(Some(db));
         outcome

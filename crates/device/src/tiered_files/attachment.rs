@@ -7,6 +7,7 @@
 //! Threads: the owner of the home's lock.
 
 use super::TieredFiles;
+use super::creation::forget;
 use super::devices::Devices;
 use super::home::{self, Home};
 use super::opening::absolute;
@@ -68,6 +69,7 @@ impl TieredFiles {
             }
             Ok(())
         };
+        forget(&**self.home_driver())?;
         for tier in self.tiers() {
             clear(&**tier.driver())?;
             devices.remove_directory_if_empty(&tier.spec().path)?;

@@ -69,7 +69,10 @@ impl TieredFiles {
         match made {
             Ok(parts) => Self::assemble_new(parts, placement),
             Err(error) => {
-                taken.iter().rev().for_each(|directory| undo(devices, directory));
+                let forgotten = taken.first().is_none_or(|home| forget(&*home.driver).is_ok());
+                if forgotten {
+                    taken.iter().rev().for_each(|directory| undo(devices, directory));
+                }
                 Err(error)
             }
         }
@@ -176,6 +179,15 @@ fn make(
     let map = FileMap::create(home.database, &tiers[0], state)?;
     home.write(&*home_driver, &home_path)?;
     Ok(Parts { home, home_path, home_driver, tiers, map, locks })
+}
+
+/// Removes `DATABASE` durably: without it there is no database, whatever else stays. While it may
+/// be there, nothing that it speaks of can go.
+pub(super) fn forget(home_driver: &dyn Driver) -> Result<()> {
+    match home_driver.delete(home::FILE_NAME) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => home_driver.sync_directory(),
+    }
 }
 
 /// Empties a directory that creation took and, if it made it, removes it.

@@ -1,0 +1,72 @@
+//! The tester tested: planted bugs (`foundation/planted.rs`), each of which some task must find.
+//!
+//! `planted-bugs.txt` says for each bug a task that finds it, so that the test does not search. The
+//! search (`simulate --find-planted`) writes the list anew after the suites have changed. A bug
+//! that no task finds means that the suites lack an operation or a fault: add that, not an excuse.
+
+use crate::campaign::{SUITES, Suite, Task};
+use thermocline_foundation::Planted;
+use thermocline_foundation::planted::{hits, with};
+
+/// A bug, and what came of a task with the bug in the engine.
+#[derive(Debug)]
+pub struct Found {
+    /// The task that finds it.
+    pub task: Task,
+    /// What it says.
+    pub text: String,
+}
+
+/// Tasks that are tried in turn, the cheap and telling ones first.
+fn candidates() -> impl Iterator<Item = Task> {
+    let round = |round: u64| {
+        let seeds = 1 + round * 4..5 + round * 4;
+        let of = move |suite: Suite, one_in: u64| {
+            seeds.clone().map(move |seed| Task { suite, seed, one_in, only: None })
+        };
+        of(Suite::Drills, 1)
+            .take(2)
+            .chain(of(Suite::Crash, 2))
+            .chain(of(Suite::Errors, 16).take(2))
+            .chain(of(Suite::Lies, 8).take(2))
+            .chain(of(Suite::Rot, 64).take(1))
+    };
+    (0..12).flat_map(round)
+}
+
+/// The first task that finds `bug`; none if none of many does.
+pub fn find(bug: Planted) -> Option<Found> {
+    candidates().find_map(|task| {
+        let found = with(bug, || task.attempt().err())?;
+        let (only, text) = found;
+        Some(Found { task: Task { only, ..task }, text })
+    })
+}
+
+/// Runs `task` with `bug` in the engine; what it finds, and how often the bug's line was passed.
+pub fn attempt(bug: Planted, task: Task) -> (Option<String>, u64) {
+    with(bug, || {
+        let found = task.attempt().err().map(|(_, text)| text);
+        (found, hits())
+    })
+}
+
+/// A line of the list.
+pub fn line(bug: Planted, task: Task) -> String {
+    let item = task.only.map_or(String::new(), |item| format!(" {item}"));
+    format!("{} {} {} {}{item}", bug.name(), task.suite.name(), task.seed, task.one_in)
+}
+
+/// Reads a line of the list.
+pub fn parse_line(line: &str) -> Option<(Planted, Task)> {
+    let mut words = line.split_whitespace();
+    let bug = Planted::parse(words.next()?)?;
+    let name = words.next()?;
+    let suite = SUITES.into_iter().find(|suite| suite.name() == name)?;
+    let (seed, one_in) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let only = match words.next() {
+        Some(word) => Some(word.parse().ok()?),
+        None => None,
+    };
+    Some((bug, Task { suite, seed, one_in, only }))
+}

@@ -1,0 +1,37 @@
+//! Every planted bug is found; and the task that finds it is content without the bug.
+//!
+//! Needs the feature `planted-bugs`; `cargo xtask test` runs it so.
+#![cfg(feature = "planted-bugs")]
+
+use std::collections::BTreeSet;
+use thermocline_foundation::Planted;
+use thermocline_simulation::campaign::Task;
+use thermocline_simulation::planted::{attempt, parse_line};
+
+fn list() -> Vec<(Planted, Task)> {
+    let lines = include_str!("planted-bugs.txt").lines();
+    lines.map(|line| parse_line(line).unwrap_or_else(|| panic!("not a line: {line}"))).collect()
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let list = list();
+    let listed: BTreeSet<_> = list.iter().map(|(bug, _)| *bug).collect();
+    let missing: Vec<_> = Planted::ALL.iter().filter(|bug| !listed.contains(bug)).collect();
+    assert!(missing.is_empty(), "no task is known that finds {missing:?}");
+    assert!(list.len() >= 20);
+    let mut failures = Vec::new();
+    for (bug, task) in list {
+        let (found, hits) = attempt(bug, task);
+        if found.is_none() {
+            failures.push(format!(
+                "{bug:?} is not found by {task:?}; its line was passed {hits} times"
+            ));
+        }
+        if let Err((_, text)) = task.attempt() {
+            failures.push(format!("{task:?} fails without {bug:?}: {text}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
