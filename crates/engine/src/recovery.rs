@@ -247,6 +247,8 @@ struct Replaying {
     /// The sequence that the next record must have; unknown before the first, which may also be one
     /// that is in tables already: its log was at the floor.
     expected: Option<Sequence>,
+    /// What a bulk load took, where the manifest does not know of it.
+    reserved: Option<Sequence>,
     /// Where records are missing; nothing behind it counts.
     hole: Option<String>,
 }
@@ -260,6 +262,7 @@ impl Replaying {
             memtable: Memtable::new(),
             flushed,
             expected: None,
+            reserved: None,
             hole: None,
         }
     }
@@ -298,6 +301,17 @@ impl Replaying {
         // A bulk load reserves a sequence with an empty batch; more writes than sequences are
         // wrong.
         let writes = self.memtable.count() - before;
+        if writes == 0 && first > self.flushed {
+            self.reserved = Some(first);
+        } else if let Some(reserved) = self.reserved {
+            // Writers wait until the load is in the manifest, or has failed, which is there too.
+            let text = format!(
+                "{} follows a bulk load of sequence {reserved} that the manifest does not know: the \
+                 end of the manifest is lost; restore the database from a checkpoint",
+                what()
+            );
+            return Err(DeviceError::new(DeviceErrorKind::Corrupt, text));
+        }
         if writes > u64::from(count) {
             let text = format!("{} has {writes} writes for {count} sequences", what());
             return Err(DeviceError::new(DeviceErrorKind::Corrupt, text));

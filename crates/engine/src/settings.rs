@@ -111,7 +111,7 @@ pub struct Settings {
     pub tiers: Vec<Tier>,
     /// The set of choices; default `leveled`.
     pub preset: Preset,
-    /// Memory for everything: memtables, block cache, indexes, buffers. 8 MiB and up; default
+    /// Memory for everything: memtables, block cache, indexes, buffers. 1 MiB and up; default
     /// 256 MiB. Below 64 MiB the buffers of background work, about 16 MiB, do not fit into it.
     pub memory: ByteSize,
     /// What a write without a durability of its own gets; default `sync`.
@@ -199,7 +199,7 @@ impl Settings {
                 "{name} = {value}{unit} is out of range; it must be {low} to {high}{unit}"
             )))
         };
-        range("memory", self.memory.0, 8 << 20, 1 << 50, " B")?;
+        range("memory", self.memory.0, 1 << 20, 1 << 50, " B")?;
         range("background_sync_bytes", self.background_sync_bytes.0, 64 << 10, 1 << 40, " B")?;
         range("background_threads", self.background_threads.into(), 1, 64, "")?;
         range("block_size", self.block_size.0, 1 << 10, 1 << 20, " B")?;

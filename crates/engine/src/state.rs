@@ -177,6 +177,7 @@ impl Engine {
     ) -> Result<()> {
         self.latch.check()?;
         let newest = edit.added.iter().map(|(_, meta)| meta.largest_sequence).max();
+        let newest = newest.max(edit.last_sequence);
         tables.last_sequence = tables.last_sequence.max(newest.unwrap_or_default());
         edit.last_sequence = Some(tables.last_sequence);
         edit.totals = Some(self.totals());

@@ -15,6 +15,7 @@
 
 use crate::error::Result;
 use crate::front::memtable::Memtable;
+use crate::manifest::Edit;
 use crate::settings::{Durability, MEMTABLES};
 use crate::state::{Engine, Frozen, LogFile, ReadState};
 use bytes::Bytes;
@@ -347,7 +348,12 @@ impl Engine {
             self.log_group(&mut leader, &[submission]).inspect_err(|error| self.fail(error))?;
         }
         leader.last_sequence = sequence;
-        let result = body(sequence)?;
+        let result = body(sequence).inspect_err(|_| {
+            // The log says that the sequence was taken, so the manifest must too: recovery takes a
+            // later record for proof that it once did. Failing, this stops all writing.
+            let edit = Edit { last_sequence: Some(sequence), ..Edit::default() };
+            let _ = self.commit(&mut self.tables.lock(), edit, None);
+        })?;
         self.visible.store(sequence.0, Ordering::Release);
         Ok(result)
     }

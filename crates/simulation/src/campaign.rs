@@ -53,8 +53,8 @@ pub struct Task {
     pub suite: Suite,
     /// The seed.
     pub seed: u64,
-    /// Of the faults, lies and damages of a seed, one in so many; of crash points, all, but fewer
-    /// images where it is more than 1.
+    /// Of the faults, lies and damages of a seed, one in so many; of crash points always all, with
+    /// the fewer images the larger it is (1, 2, 3).
     pub one_in: u64,
     /// Only the fault, lie, drill or damage of this number.
     pub only: Option<u64>,
@@ -223,7 +223,11 @@ impl Task {
 
     fn crash(&self, tally: &mut Tally) -> Result<(), Violation> {
         let shape = crash_shape(self.seed);
-        let effort = if self.one_in == 1 { Effort::FULL } else { Effort::SAMPLED };
+        let effort = match self.one_in {
+            1 => Effort::FULL,
+            2 => Effort::SAMPLED,
+            _ => Effort::LIGHT,
+        };
         let known = Arc::new(RwLock::new(Known::new(shape.keys)));
         let mut life = Life::new(self.seed, &shape, Arc::clone(&known));
         let points = Arc::new(CrashPoints::new(self.seed, known, effort));
@@ -275,8 +279,10 @@ fn guarded<T>(body: impl FnOnce() -> Result<T, Violation>) -> Result<T, Violatio
         .unwrap_or_else(|panic| Err(format!("it panics: {}", text_of(&*panic))))
 }
 
-/// The tasks of a run over `seeds` seeds from `first` on, the dear ones on few of them.
+/// The tasks of a run over `seeds` seeds from `first` on: the dear ones on few of them, and of many
+/// seeds less each.
 pub fn plan(first: u64, seeds: u64) -> Vec<Task> {
+    let is_long = seeds > 200;
     let mut tasks = Vec::new();
     for seed in first..first + seeds {
         let nth = seed - first;
@@ -285,12 +291,29 @@ pub fn plan(first: u64, seeds: u64) -> Vec<Task> {
                 tasks.push(Task { suite, seed, one_in, only: None });
             }
         };
-        // All subsets of what is in flight on one seed of forty, a sample on the others.
-        add(Suite::Crash, 1, if nth % 40 == 7 { 1 } else { 2 });
-        add(Suite::Errors, 20, 1);
-        add(Suite::Lies, 20, 2);
-        add(Suite::Drills, 10, 1);
-        add(Suite::Rot, 50, 8);
+        if is_long {
+            add(
+                Suite::Crash,
+                1,
+                if nth % 200 == 7 {
+                    1
+                } else if nth % 20 == 0 {
+                    2
+                } else {
+                    3
+                },
+            );
+            add(Suite::Errors, 100, 1);
+            add(Suite::Lies, 100, 1);
+            add(Suite::Drills, 10, 1);
+            add(Suite::Rot, 1_000, 1);
+        } else {
+            add(Suite::Crash, 1, if nth % 40 == 7 { 1 } else { 2 });
+            add(Suite::Errors, 10, 1);
+            add(Suite::Lies, 10, 1);
+            add(Suite::Drills, 5, 1);
+            add(Suite::Rot, 40, 8);
+        }
     }
     tasks
 }

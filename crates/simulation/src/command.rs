@@ -26,7 +26,7 @@ use thermocline_simulation::campaign::{Failure, SUITES, Suite, Tally, Task, plan
 )]
 struct Arguments {
     /// Seeds to run, each through the suites that fall on it.
-    #[arg(long, default_value_t = 80, value_name = "N")]
+    #[arg(long, default_value_t = 40, value_name = "N")]
     seeds: u64,
     /// Go on with further seeds for so long.
     #[arg(long, value_name = "H")]

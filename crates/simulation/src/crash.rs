@@ -55,6 +55,8 @@ impl Effort {
     };
     /// For many seeds.
     pub const SAMPLED: Self = Self { all_units: 3, samples: 6, nested_one_in: 32, ..Self::FULL };
+    /// For thousands of seeds.
+    pub const LIGHT: Self = Self { all_units: 0, samples: 1, nested_one_in: 32, ..Self::FULL };
 }
 
 /// What was tried.
@@ -144,7 +146,8 @@ impl CrashPoints {
             let explain = |why| format!("{what}; {}:\n{why}", describe(world, &units, kept));
             self.check_image(&image, least).map_err(explain)?;
         }
-        if self.depth < 2 {
+        let few = self.effort.samples < 4;
+        if self.depth < 2 && !(few && self.draw(4) > 0) {
             let image = world.after(Loss::None);
             let explain = |why| format!("{what}; the process was killed:\n{why}");
             self.check_image(&image, least).map_err(explain)?;
@@ -291,6 +294,8 @@ fn masks(units: &[Unit], all: u32, samples: usize, random: &mut Random) -> Vec<V
             .map(|mask| (0..count).map(|index| bit(mask, index)).collect())
             .collect();
     }
+    // Where only a few are tried, they begin anywhere in the list.
+    let skipped = if samples < 8 { random.below(8) as usize } else { 0 };
     let mut masks = vec![vec![false; count], vec![true; count]];
     let mut add = |keep: &dyn Fn(usize, &Unit) -> bool| {
         masks.push(units.iter().enumerate().map(|(index, unit)| keep(index, unit)).collect());
@@ -302,7 +307,7 @@ fn masks(units: &[Unit], all: u32, samples: usize, random: &mut Random) -> Vec<V
     add(&|_, unit| Some(unit.call) == last);
     add(&|_, unit| unit.file.is_none());
     add(&|_, unit| unit.file.is_some());
-    while masks.len() < samples {
+    while masks.len() < samples + skipped {
         let (directory, file) = groups[random.below(groups.len() as u64) as usize];
         let pivot = random.below(count as u64) as usize;
         let choice = random.below(8);
@@ -322,6 +327,7 @@ fn masks(units: &[Unit], all: u32, samples: usize, random: &mut Random) -> Vec<V
         });
         masks.push(mask.collect());
     }
+    masks.drain(..skipped);
     masks.truncate(samples.max(1));
     masks
 }

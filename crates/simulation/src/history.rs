@@ -206,7 +206,8 @@ pub fn settings(seed: u64) -> Settings {
     let compression = (0..2).map(|_| compressions[random.below(3) as usize]).collect();
     Settings {
         tiers: (0..count).map(tier).collect(),
-        memory: ByteSize::mib(8),
+        // Memtables of 85 KiB, so that a few hundred KiB reach several levels.
+        memory: ByteSize::mib([1, 1, 1, 8][random.below(4) as usize]),
         table_size: ByteSize::kib(64),
         background_sync_bytes: ByteSize::kib(64),
         background_threads: 1 + random.below(2) as u32,
@@ -214,6 +215,7 @@ pub fn settings(seed: u64) -> Settings {
         level0_slowdown: 3 + random.below(3) as u32,
         level0_stop: 6 + random.below(6) as u32,
         block_size: ByteSize::kib(1 + random.below(4)),
+        level_ratio: 2 + random.below(3) as u32,
         filter_bits_per_key: if random.below(4) == 0 { 0 } else { 10 },
         compression,
         ..Settings::default()

@@ -5,6 +5,10 @@
 
 mod command;
 
+/// A simulation makes and drops whole stores all the time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
