@@ -52,9 +52,9 @@ struct Arguments {
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
-    /// Look for a task that finds each planted bug (all, or the one named), and print the list.
+    /// Look for a task that finds each planted bug (all, or those named), and print the list.
     #[cfg(feature = "planted-bugs")]
-    #[arg(long, num_args = 0..=1, default_missing_value = "all", value_name = "BUG")]
+    #[arg(long, num_args = 0..=1, default_missing_value = "all", value_name = "BUGS")]
     find_planted: Option<String>,
 }
 
@@ -64,7 +64,8 @@ fn find_planted(name: &str) -> ExitCode {
     use thermocline_foundation::Planted;
     use thermocline_simulation::planted::{find, line};
     let mut all_found = true;
-    for bug in Planted::ALL.iter().filter(|bug| name == "all" || bug.name() == name) {
+    let is_wanted = |bug: &Planted| name == "all" || name.split(',').any(|n| n == bug.name());
+    for bug in Planted::ALL.iter().filter(|bug| is_wanted(bug)) {
         match find(*bug) {
             Some(found) => {
                 println!("{}", line(*bug, found.task));

@@ -68,7 +68,7 @@ pub struct Shape {
     pub crashes: bool,
     /// The process ends in between by itself.
     pub reopens: bool,
-    /// Values of up to a quarter of a megabyte, so that memtables fill up by themselves.
+    /// Values of up to 50 kB, so that memtables fill up by themselves.
     pub large_values: bool,
 }
 
@@ -119,8 +119,8 @@ impl Author<'_> {
             0 => 0,
             1..=15 => self.random.below(300),
             16..=21 => self.random.below(3_000),
+            _ if self.shape.large_values => self.random.below(50_000),
             22 => self.random.below(20_000),
-            _ if self.shape.large_values => self.random.below(250_000),
             _ => self.random.below(6_000),
         };
         let compressible = self.random.below(2) == 0;

@@ -29,9 +29,9 @@ fn candidates() -> impl Iterator<Item = Task> {
             .chain(of(Suite::Crash, 2))
             .chain(of(Suite::Errors, 16).take(2))
             .chain(of(Suite::Lies, 8).take(2))
-            .chain(of(Suite::Rot, 64).take(1))
+            .chain(of(Suite::Rot, 64).take(2))
     };
-    (0..12).flat_map(round)
+    (0..6).flat_map(round)
 }
 
 /// The first task that finds `bug`; none if none of many does.

@@ -1,10 +1,11 @@
 //! Rot: every byte of every kind of file is flipped, and blocks are zeroed, cut off, swapped and
-//! replaced by older ones, in a database that was closed in good order.
+//! replaced by older ones, in a database that was closed in good order; and in the log of one whose
+//! process was killed, before records that were durable.
 //!
 //! Each damage is found and reported (by the opening, a read, or `verify`), or it is harmless: then
 //! every answer is right and all bytes verify.
 
-use crate::devices::World;
+use crate::devices::{Loss, World};
 use crate::history::{HOME, Shape, TIERS};
 use crate::life::Life;
 use crate::machine::Machine;
@@ -23,6 +24,8 @@ pub struct Fixture {
     world: World,
     earlier: World,
     known: Known,
+    /// The process was killed: only its log is looked at, up to here; behind may be a torn record.
+    log_end: Option<u64>,
 }
 
 impl std::fmt::Debug for Fixture {
@@ -56,28 +59,41 @@ pub enum Outcome {
 }
 
 impl Fixture {
-    /// The fixture of `seed`: a history, closed in good order; with records in its log where the
-    /// seed is even, everything in tables where it is odd.
+    /// The fixture of `seed`: a history, killed at its end where the seed is 2 modulo 3, else closed
+    /// in good order.
     pub fn new(seed: u64) -> Result<Self, Violation> {
         let known = Arc::new(RwLock::new(Known::new(SHAPE.keys)));
         let mut life = Life::new(seed, &SHAPE, Arc::clone(&known));
         life.run(&SHAPE).map_err(|(step, stop)| format!("step {step}: {stop:?}"))?;
         let earlier = life.machine.devices.world();
+        let killed = seed % 3 == 2;
+        let mut log_end = None;
         let more = |number: usize| crate::history::value(b"key000", 700_000 + number, 900, false);
         for number in 0..3 {
             let write = (b"key000".to_vec(), Some(more(number)));
             known.write().submit(std::slice::from_ref(&write));
             life.db().put(b"key000", more(number)).map_err(|error| error.to_string())?;
             known.write().acknowledge(true);
+            if number == 1 && killed {
+                log_end = Some(end_of_log(&life.machine.devices.world()));
+            }
             if number == 0 && !seed.is_multiple_of(2) {
                 life.db().flush().map_err(|error| error.to_string())?;
                 life.db().settle();
             }
         }
-        life.close().map_err(|stop| format!("closing: {stop:?}"))?;
-        let world = life.machine.devices.world();
+        if !killed {
+            life.close().map_err(|stop| format!("closing: {stop:?}"))?;
+        }
+        let world = life.machine.devices.look(|world| world.after(Loss::None));
+        life.kill();
         let known = known.read_recursive().clone();
-        Ok(Self { seed, world, earlier, known })
+        Ok(Self { seed, world, earlier, known, log_end })
+    }
+
+    /// What damages of the file come to is known.
+    pub fn judges(&self, name: &str) -> bool {
+        self.log_end.is_none() || newest_log(&self.world).is_some_and(|log| log.1 == name)
     }
 
     /// Files of all directories, with their lengths.
@@ -102,6 +118,7 @@ impl Fixture {
         };
         (0..bytes.len())
             .filter(|index| is_live(*index) || random.below(256) == 0)
+            .filter(|index| self.log_end.is_none_or(|end| (*index as u64) < end))
             .map(|index| index as u64)
             .collect()
     }
@@ -109,6 +126,9 @@ impl Fixture {
     /// Damages of whole blocks of a file.
     pub fn block_damages(&self, directory: &Path, name: &str, len: u64) -> Vec<Damage> {
         let mut damages = Vec::new();
+        if self.log_end.is_some() {
+            return damages;
+        }
         let mut random = Random::new(mix(self.seed ^ len));
         let earlier = self.earlier.list(directory);
         let is_old = earlier.iter().any(|(old, _)| old == name);
@@ -183,4 +203,24 @@ impl Fixture {
         machine.kill(Some(db));
         outcome
     }
+}
+
+/// The log with the largest number that holds anything, and its directory.
+fn newest_log(world: &World) -> Option<(PathBuf, String)> {
+    let paths = TIERS.iter().map(Path::new);
+    let logs = paths.flat_map(|path| {
+        let names = world.list(path).into_iter().map(|(name, _)| name);
+        names.filter(|name| name.ends_with(".log")).map(move |name| (path.to_owned(), name))
+    });
+    // A log that is only prepared has a header and nothing else.
+    let is_used = |(path, name): &(PathBuf, String)| {
+        world.bytes(path, name).iter().skip(4096).any(|byte| *byte != 0)
+    };
+    logs.filter(is_used).max_by(|a, b| a.1.cmp(&b.1))
+}
+
+/// Where the records of the newest log end now.
+fn end_of_log(world: &World) -> u64 {
+    let bytes = newest_log(world).map(|(path, name)| world.bytes(&path, &name));
+    bytes.and_then(|bytes| bytes.iter().rposition(|byte| *byte != 0)).unwrap_or(0) as u64
 }
