@@ -11,7 +11,9 @@
 //! 1. Without the cargo feature `planted-bugs` (which is not a default and which no product turns
 //!    on) [`planted`] is a constant `false`: the hooks compile to nothing.
 //! 2. With it, a bug is on only in the thread that runs [`with`](planted::with), and only one at a
-//!    time. Worker threads never see one; simulations run the whole store on one thread.
+//!    time. Worker threads never see one; simulations run the whole store on one thread. Programs
+//!    that torture the store as it is, threads and all, plant one bug in the whole process
+//!    ([`everywhere`](planted::everywhere)).
 //! 3. A hook changes what one line does and nothing else. What the bug damages is found by the same
 //!    oracle that judges all runs, never by a check made for it.
 //!
@@ -208,12 +210,16 @@ pub const fn planted(_bug: Planted) -> bool {
 }
 
 #[cfg(feature = "planted-bugs")]
-pub use active::{hits, planted, with};
+pub use active::{everywhere, hits, planted, planted_everywhere, with};
 
 #[cfg(feature = "planted-bugs")]
 mod active {
     use super::Planted;
     use std::cell::Cell;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    /// The position in the list of the bug that all threads have, counted from 1.
+    static EVERYWHERE: AtomicUsize = AtomicUsize::new(0);
 
     thread_local! {
         static ACTIVE: Cell<Option<Planted>> = const { Cell::new(None) };
@@ -223,11 +229,21 @@ mod active {
     /// `bug` is on in this thread.
     #[inline]
     pub fn planted(bug: Planted) -> bool {
-        let on = ACTIVE.get() == Some(bug);
+        let on = ACTIVE.get() == Some(bug) || EVERYWHERE.load(Relaxed) == bug as usize + 1;
         if on {
             HITS.set(HITS.get() + 1);
         }
         on
+    }
+
+    /// Turns `bug` on in all threads, until the process ends.
+    pub fn everywhere(bug: Planted) {
+        EVERYWHERE.store(bug as usize + 1, Relaxed);
+    }
+
+    /// The bug that is on in all threads.
+    pub fn planted_everywhere() -> Option<Planted> {
+        Planted::ALL.get(EVERYWHERE.load(Relaxed).checked_sub(1)?).copied()
     }
 
     /// Runs `body` with `bug` on in this thread; what was on before is on again afterwards, also

@@ -214,7 +214,12 @@ impl Bench {
 }
 
 fn start(directory: &Path, epoch: u64, life: u64) -> std::io::Result<Child> {
-    Command::new(std::env::current_exe()?)
+    let mut command = Command::new(std::env::current_exe()?);
+    #[cfg(feature = "planted-bugs")]
+    if let Some(bug) = thermocline_foundation::planted::planted_everywhere() {
+        command.args(["--plant", bug.name()]);
+    }
+    command
         .arg("child")
         .arg("--dir")
         .arg(directory)

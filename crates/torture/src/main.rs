@@ -36,14 +36,28 @@ use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+#[cfg(feature = "planted-bugs")]
+use thermocline_foundation::planted::Planted;
 use thermocline_foundation::random::entropy;
 
 /// Kills the store and cuts the power of its file systems, and compares what is left with a model.
 #[derive(Debug, Parser)]
 #[command(name = "torture", version)]
 struct Arguments {
+    /// Plant a bug that the run must find
+    #[cfg(feature = "planted-bugs")]
+    #[arg(long, global = true, value_parser = parse_bug)]
+    plant: Option<Planted>,
     #[command(subcommand)]
     command: Command,
+}
+
+#[cfg(feature = "planted-bugs")]
+fn parse_bug(name: &str) -> Result<Planted, String> {
+    Planted::parse(name).ok_or_else(|| {
+        let names: Vec<_> = Planted::ALL.iter().map(|bug| bug.name()).collect();
+        format!("no such bug; there are {}", names.join(", "))
+    })
 }
 
 #[derive(Debug, Subcommand)]
@@ -195,7 +209,12 @@ fn tell(report: &Report, json: bool) -> ExitCode {
 }
 
 fn main() -> ExitCode {
-    let (mode, arguments) = match Arguments::parse().command {
+    let arguments = Arguments::parse();
+    #[cfg(feature = "planted-bugs")]
+    if let Some(bug) = arguments.plant {
+        thermocline_foundation::planted::everywhere(bug);
+    }
+    let (mode, arguments) = match arguments.command {
         Command::Kill(arguments) => ("kill", arguments),
         Command::Power(arguments) => ("power", arguments),
         Command::Child { dir, epoch, life } => {
