@@ -104,9 +104,6 @@ bugs! {
     /// acknowledged as durable is lost, or opening refused · buffered writes, rotation, a `Sync`
     /// write before the flush, power cut.
     OlderLogsNotSynced,
-    /// Hole between logs · a bulk load takes a sequence that no log has: later writes look like
-    /// those after a hole and are lost · ingest, writes, crash.
-    IngestSequenceNotLogged,
     /// Edit order · a flushed log is deleted before the edit that makes it superfluous is durable ·
     /// power cut or failed append between the two.
     LogRetiredBeforeEdit,
@@ -127,8 +124,8 @@ bugs! {
     /// some sectors, reopening, power cut in the first append there.
     TornFrameNotErased,
     /// Out of space damages the manifest · a journal forgets that an append failed and goes on
-    /// behind it: a gap, refused at opening · out of space (or any error) once in an append of the
-    /// file map, then anything that changes the map, reopening.
+    /// behind it: a gap, refused at opening · out of space once in an append of the file map during
+    /// `compact_range` (elsewhere the store latches), then a flush, reopening.
     FailedAppendForgotten,
     /// Out of space wedges the store · a compaction that failed keeps its inputs claimed: nothing
     /// compacts them again · out of space once in `compact_range`, then `compact_range`, which

@@ -3,7 +3,8 @@
 //! A history is a function of its seed: the batch that writer `w` writes at its `n`-th turn (its
 //! *stamp*) follows from (seed, w, n), and so does every value in it. Nothing need be recorded but
 //! how far each writer came. Each batch also puts the writer's stamp under a key of its own, at a
-//! random place among its writes: what recovery brought back says itself which prefix it is.
+//! random place among its writes: what recovery brought back says itself which prefix it is. Now
+//! and then a stamp is a bulk load instead.
 //!
 //! ```text
 //!   key     w0/k00017   w0/stamp
@@ -19,6 +20,9 @@ use thermocline_foundation::random::{Random, mix};
 
 /// Keys of a writer.
 const KEYS: u64 = 1200;
+/// One stamp in so many is a bulk load, and its records.
+const INGEST_EVERY: u64 = 250;
+const INGEST_RECORDS: usize = 120;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -43,9 +47,22 @@ impl History {
         Random::new(mix(self.seed ^ mix(writer as u64 + 1)) ^ mix(stamp))
     }
 
+    /// The stamp is a bulk load and not a batch.
+    pub fn is_ingest(&self, writer: usize, stamp: u64) -> bool {
+        mix(stamp.rotate_left(32) ^ writer as u64).is_multiple_of(INGEST_EVERY)
+    }
+
     /// The writes of a stamp in their order: key, and whether it is put or deleted.
     fn writes(&self, writer: usize, stamp: u64) -> Vec<(u32, bool)> {
         let mut random = self.random(writer, stamp);
+        if self.is_ingest(writer, stamp) {
+            // Bulk loads take ascending keys, and only puts.
+            let mut numbers: Vec<_> =
+                (0..INGEST_RECORDS).map(|_| (random.below(KEYS) as u32, true)).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            return numbers;
+        }
         let count = match random.below(8) {
             0 => 1 + random.below(40),
             _ => 1 + random.below(5),
@@ -75,6 +92,13 @@ impl History {
             true => Durability::Sync,
             false => Durability::Buffered,
         }
+    }
+
+    /// The records of a stamp that is a bulk load, in key order.
+    pub fn ingest(&self, writer: usize, stamp: u64) -> Vec<(String, Vec<u8>)> {
+        let record = |(number, _)| (key(writer, number), self.value(writer, stamp, number));
+        let records = self.writes(writer, stamp).into_iter().map(record);
+        records.chain([(stamp_key(writer), stamp.to_le_bytes().to_vec())]).collect()
     }
 
     /// The batch of a stamp.
@@ -172,5 +196,9 @@ mod tests {
         let histories = [1, 2].map(|seed| History { seed, sync_every: 4 });
         let writes = |history: &History| (1..50).map(|n| history.writes(0, n)).collect::<Vec<_>>();
         assert_ne!(writes(&histories[0]), writes(&histories[1]));
+        let ingests: Vec<_> = (1..2000).filter(|n| histories[0].is_ingest(0, *n)).collect();
+        assert!((2..30).contains(&ingests.len()), "{ingests:?}");
+        let records = histories[0].ingest(0, ingests[0]);
+        assert!(records.is_sorted() && records.len() > 50);
     }
 }

@@ -1,10 +1,10 @@
-//! A life of the store: writers write, and a maintenance thread flushes, compacts and syncs, until
-//! the store fails or the process is killed.
+//! A life of the store: writers write and load, an observer compares snapshots with the model, and
+//! the calling thread flushes, compacts and syncs, until the store fails or the process is killed.
 //!
 //! Used by both kinds of torture: in a child process that is killed, and on a thread whose file
 //! systems lose power.
 
-use crate::history::{History, stamp_key};
+use crate::history::{History, Model, stamp_key};
 use crate::ledger::{Ledger, Phase};
 use parking_lot::Mutex;
 use std::path::Path;
@@ -21,6 +21,8 @@ pub struct Epoch {
     pub writers: usize,
     pub history: History,
     driver: &'static str,
+    /// Small ones do not hold the deepest level: tables are made on both tiers, and move.
+    fast_mib: u64,
     table_kib: u64,
     threads: u32,
 }
@@ -34,6 +36,7 @@ impl Epoch {
             writers: 1 + random.below(2) as usize,
             history: History { seed, sync_every },
             driver: ["posix", "direct"][random.below(2) as usize],
+            fast_mib: [3, 4, 6, 40][random.below(4) as usize],
             table_kib: 64 << random.below(3),
             threads: 1 + random.below(2) as u32,
         }
@@ -44,7 +47,7 @@ impl Epoch {
         let tier =
             |path: &Path, mib| Tier::new(path.join("tier"), ByteSize::mib(mib)).driver(self.driver);
         Settings {
-            tiers: vec![tier(fast, 40), tier(slow, 64)],
+            tiers: vec![tier(fast, self.fast_mib), tier(slow, 64)],
             memory: ByteSize::mib(8),
             table_size: ByteSize::kib(self.table_kib),
             background_sync_bytes: ByteSize::kib(256),
@@ -90,6 +93,14 @@ pub fn live(db: &Db, epoch: &Epoch, ledger: &Ledger, seed: u64) -> Option<String
             let (failed, seed) = (&failed, mix(seed) ^ writer as u64);
             scope.spawn(move || write(db, epoch.history, ledger, (writer, stamp), seed, failed));
         }
+        scope.spawn(|| {
+            let models = (0..epoch.writers).map(|it| Model::new(epoch.history, it));
+            let mut models: Vec<_> = models.collect();
+            if let Err(text) = observe(db, &mut models, ledger, seed, &failed) {
+                failure.lock().get_or_insert(text);
+                ledger.stop.store(true, SeqCst);
+            }
+        });
         maintain(db, ledger, seed, &failed);
     });
     failure.into_inner()
@@ -111,22 +122,84 @@ fn write(
     let clock = SystemClock::new();
     while !ledger.stop.load(SeqCst) {
         stamp += 1;
-        let batch = history.batch(writer, stamp);
+        let ingest = history.is_ingest(writer, stamp);
         let durability = history.durability(writer, stamp);
         let mut covered = ledger.acknowledged();
         covered[writer] = stamp;
         ledger.submit(writer, stamp);
-        if let Err(error) = db.write_with(batch, durability) {
+        let written = match ingest {
+            true => load(db, history.ingest(writer, stamp)),
+            false => db.write_with(history.batch(writer, stamp), durability),
+        };
+        if let Err(error) = written {
             return failed("a write", error);
         }
         ledger.acknowledge(writer, stamp);
-        if durability == Durability::Sync {
+        if ingest || durability == Durability::Sync {
             ledger.promise(&covered);
         }
         if random.below(pause_every) == 0 {
             clock.sleep(Duration::from_micros(random.below(2000)));
         }
     }
+}
+
+fn load(db: &Db, records: Vec<(String, Vec<u8>)>) -> Result<(), Error> {
+    let mut ingest = db.ingest();
+    for (key, value) in records {
+        ingest.add(key, value)?;
+    }
+    ingest.finish()
+}
+
+/// Takes snapshots while everything goes on, and compares what each shows of a writer with the
+/// prefix that it says it is.
+fn observe(
+    db: &Db,
+    models: &mut [Model],
+    ledger: &Ledger,
+    seed: u64,
+    failed: Failed<'_>,
+) -> Result<(), String> {
+    let mut random = Random::new(seed ^ 0x0062_7365);
+    let clock = SystemClock::new();
+    while !ledger.stop.load(SeqCst) {
+        clock.sleep(Duration::from_micros(random.below(10_000)));
+        let model = &mut models[random.below(models.len() as u64) as usize];
+        let snapshot = db.snapshot();
+        if random.below(2) == 0 {
+            // Long enough for a flush or a compaction to come between.
+            clock.sleep(Duration::from_micros(random.below(10_000)));
+        }
+        let shown = snapshot.get(stamp_key(model.writer())).and_then(|stamp| {
+            let prefix = format!("w{}/", model.writer());
+            let records = snapshot.scan().prefix(prefix).into_iter();
+            Ok((stamp, records.collect::<Result<Vec<_>, Error>>()?))
+        });
+        let (stamp, records) = match shown {
+            Ok(shown) => shown,
+            Err(error) => {
+                failed("a read", error);
+                return Ok(());
+            }
+        };
+        let stamp =
+            stamp.and_then(|bytes| Some(u64::from_le_bytes(bytes.as_ref().try_into().ok()?)));
+        model.advance(stamp.unwrap_or(0));
+        let expected: Vec<_> = model.records().collect();
+        let same = std::iter::zip(&records, &expected)
+            .position(|(record, expected)| record.0 != expected.0 || record.1 != expected.1);
+        if same.is_some() || records.len() != expected.len() {
+            return Err(format!(
+                "a snapshot of writer {} at batch {stamp:?} has {} records, expected {}; the first \
+                 difference is at {same:?}",
+                model.writer(),
+                records.len(),
+                expected.len()
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn maintain(db: &Db, ledger: &Ledger, seed: u64, failed: Failed<'_>) {
