@@ -57,6 +57,8 @@ pub struct Ledger {
     pub is_cut: AtomicBool,
     /// The history is over.
     pub stop: AtomicBool,
+    /// Tables that changed tier.
+    pub migrated: AtomicU64,
     is_child: bool,
 }
 
@@ -82,6 +84,7 @@ impl Ledger {
             phase: AtomicU8::new(0),
             is_cut: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            migrated: AtomicU64::new(0),
             is_child,
         }
     }

@@ -81,6 +81,8 @@ pub fn stamps(db: &Db, writers: usize) -> Result<Vec<u64>, String> {
 /// Returns the first failure that came while nobody was cutting the power.
 pub fn live(db: &Db, epoch: &Epoch, ledger: &Ledger, seed: u64) -> Option<String> {
     let failure = Mutex::new(None);
+    let migrations = || db.stats().operations.migrations;
+    let migrated_before = migrations();
     let from = ledger.acknowledged();
     let failed = |action: &str, error: Error| {
         if !ledger.is_cut.load(SeqCst) {
@@ -103,6 +105,7 @@ pub fn live(db: &Db, epoch: &Epoch, ledger: &Ledger, seed: u64) -> Option<String
         });
         maintain(db, ledger, seed, &failed);
     });
+    ledger.migrated.store(migrations() - migrated_before, SeqCst);
     failure.into_inner()
 }
 

@@ -200,10 +200,11 @@ fn tell(report: &Report, json: bool) -> ExitCode {
          violation",
         *rounds as f64 / seconds.max(0.001)
     );
+    let Report { in_flush, in_compaction, in_opening, .. } = report;
+    println!("  ended in flushes {in_flush}, compactions {in_compaction}, openings {in_opening}");
+    let Report { acknowledged, lost, migrated, .. } = report;
     println!(
-        "  ended in flushes {}, compactions {}, openings {}; {} batches acknowledged, {} \
-         unpromised ones lost",
-        report.in_flush, report.in_compaction, report.in_opening, report.acknowledged, report.lost
+        "  {acknowledged} batches acknowledged, {lost} unpromised lost, {migrated} tables moved"
     );
     ExitCode::SUCCESS
 }

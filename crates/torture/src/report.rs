@@ -4,6 +4,7 @@ use crate::ledger::{Ledger, Phase};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering::SeqCst;
 use thermocline_foundation::{Clock, SystemClock};
 
 /// What was asked for.
@@ -58,6 +59,8 @@ pub struct Report {
     pub in_compaction: u64,
     /// Rounds that ended while the store was being opened.
     pub in_opening: u64,
+    /// Tables that changed tier in the lives of power cuts.
+    pub migrated: u64,
     /// Batches that were acknowledged.
     pub acknowledged: u64,
     /// Batches that were submitted, not promised to survive, and did not.
@@ -72,6 +75,7 @@ impl Report {
     pub fn count(&mut self, phase: Phase, before: u64, ledger: &Ledger) {
         let acknowledged = ledger.acknowledged().iter().sum::<u64>() - before;
         self.acknowledged += acknowledged;
+        self.migrated += ledger.migrated.load(SeqCst);
         self.note(phase, acknowledged == 0);
     }
 
