@@ -92,9 +92,12 @@ impl Ledger {
     /// Tells the parent, where there is one.
     pub fn say(&self, line: &str) {
         if self.is_child {
-            // One write a line: lines of several threads do not mix. A parent that is gone has
-            // nobody to tell.
-            let _ = std::io::stdout().lock().write_all(format!("{line}\n").as_bytes());
+            // One write a line: lines of several threads do not mix.
+            let line = format!("{line}\n");
+            if std::io::stdout().lock().write_all(line.as_bytes()).is_err() {
+                // The parent is gone, and with it the reason to go on.
+                self.stop.store(true, SeqCst);
+            }
         }
     }
 
