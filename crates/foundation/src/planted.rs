@@ -156,15 +156,17 @@ bugs! {
     /// Read error taken for the end · the rest of a log is ignored and then deleted · read error on
     /// a log in recovery.
     LogReadErrorTakenForEnd,
-    /// Read error taken for the end · a scan ends early, a compaction loses entries for good · read
-    /// error on a table in a scan or compaction.
+    /// Read error taken for the end · a scan or compaction goes on without the table that cannot be
+    /// read: records are missing, after a compaction for good · read error on a table in a scan or
+    /// compaction.
     TableReadErrorTakenForEnd,
     /// Cache serves a stale block · the cache's key has only four bits of the file's number:
     /// blocks of other, also deleted, tables are served · reads between and after compactions.
     CacheKeyTooNarrow,
-    /// Misplaced or misdirected block · checksums do not know the offset · two blocks of equal
-    /// length of a table swapped, or a read misdirected to another block of the file.
-    ChecksumIgnoresOffset,
+    /// Misplaced or misdirected block · checksums are of the bytes alone, not of their place: stale
+    /// sectors of a recycled log look like its own, blocks of other tables and offsets are served ·
+    /// crash with a recycled log; a misdirected read or write; two blocks of equal length swapped.
+    ChecksumNotBound,
     /// Bit rot served · the checksum of a table's blocks is not compared · any flipped bit of a
     /// data block.
     BlockNotChecked,
