@@ -31,8 +31,11 @@ const PHASE_WAIT: Duration = Duration::from_secs(20);
 
 /// What the parent knows of the child.
 #[derive(Clone, Debug)]
-struct Heard {
-    bounds: Vec<Bounds>,
+pub struct Heard {
+    /// From what was acknowledged to what was submitted.
+    pub bounds: Vec<Bounds>,
+    /// What was promised to survive a power cut.
+    pub promised: Vec<u64>,
     opened: bool,
     phase: Phase,
     ended: bool,
@@ -49,6 +52,12 @@ impl Heard {
         match (tag, stamp()) {
             ("o", _) => self.opened = true,
             ("p", _) => self.phase = Phase::parse(rest),
+            ("d", _) => {
+                let stamps = rest.split(' ').filter_map(|stamp| stamp.parse::<u64>().ok());
+                for (promised, stamp) in self.promised.iter_mut().zip(stamps) {
+                    *promised = stamp.max(*promised);
+                }
+            }
             ("e", _) => self.failure = Some(rest.to_owned()),
             ("b", Some((writer, stamp))) => self.bounds[writer].at_most = stamp,
             ("a", Some((writer, stamp))) => self.bounds[writer].at_least = stamp,
@@ -91,10 +100,21 @@ impl Ear {
 
 /// When to kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Aim {
+pub enum Aim {
     In(Phase),
     Opening,
     AnyTime,
+}
+
+impl Aim {
+    pub fn draw(random: &mut Random) -> Self {
+        match random.below(10) {
+            0..=3 => Self::In(Phase::Flush),
+            4..=6 => Self::In(Phase::Compaction),
+            7 => Self::Opening,
+            _ => Self::AnyTime,
+        }
+    }
 }
 
 /// A store and what is known of it.
@@ -112,16 +132,9 @@ impl Bench {
 
     fn round(&mut self, directory: &Path, seed: u64, report: &mut Report) -> Result<(), String> {
         let mut random = Random::new(seed);
-        let aim = match random.below(10) {
-            0..=3 => Aim::In(Phase::Flush),
-            4..=6 => Aim::In(Phase::Compaction),
-            7 => Aim::Opening,
-            _ => Aim::AnyTime,
-        };
-        let (heard, output) = self.run_child(directory, aim, &mut random)?;
-        if let Some(text) = &heard.failure {
-            return Err(format!("{text} {output}").trim().to_owned());
-        }
+        let aim = Aim::draw(&mut random);
+        let stamps: Vec<_> = self.models.iter().map(|model| model.stamp).collect();
+        let heard = run_child(directory, &self.epoch, &stamps, aim, &mut random)?;
         let before: u64 = self.models.iter().map(|model| model.stamp).sum();
         let now = heard.bounds.iter().map(|bounds| bounds.at_least).sum::<u64>();
         report.acknowledged += now - before;
@@ -146,70 +159,75 @@ impl Bench {
         }
         Ok(())
     }
+}
 
-    /// Starts a child, kills it where `aim` says, and returns what it said, and its error output.
-    fn run_child(
-        &self,
-        directory: &Path,
-        aim: Aim,
-        random: &mut Random,
-    ) -> Result<(Heard, String), String> {
-        let life = random.next_u64();
-        let mut child = start(directory, self.epoch.seed, life).map_err(|e| e.to_string())?;
-        let at = |model: &Model| Bounds { at_least: model.stamp, at_most: model.stamp };
-        let heard = Heard {
-            bounds: self.models.iter().map(at).collect(),
-            opened: false,
-            phase: Phase::Other,
-            ended: false,
-            failure: None,
-        };
-        let ear = Arc::new(Ear { heard: Mutex::new(heard), changed: Condvar::new() });
-        let stdout = child.stdout.take().ok_or("the child has no output")?;
-        let listener = Arc::clone(&ear);
-        let listening = threads::spawn("ear", move || listener.listen(stdout));
-        let listening = listening.map_err(|error| error.to_string())?;
-        let clock = SystemClock::new();
-        let log_uniform = |random: &mut Random, bits| {
-            let bits = random.below(bits);
-            random.below(1 << bits)
-        };
-        let in_time = match aim {
-            Aim::In(phase) => {
-                // Not always the first of its kind.
-                let opened = ear.wait(|heard| heard.opened);
-                clock.sleep(Duration::from_millis(log_uniform(random, 8)));
-                let came = opened && ear.wait(|heard| heard.phase == phase);
-                clock.sleep(Duration::from_micros(log_uniform(random, 14)));
-                came
-            }
-            Aim::Opening => {
-                clock.sleep(Duration::from_micros(log_uniform(random, 17)));
-                true
-            }
-            Aim::AnyTime => {
-                let opened = ear.wait(|heard| heard.opened);
-                clock.sleep(Duration::from_millis(log_uniform(random, 10)));
-                opened
-            }
-        };
-        child.kill().map_err(|error| error.to_string())?;
-        let status = child.wait().map_err(|error| error.to_string())?;
-        listening.join().map_err(|_| "the thread that listens panicked")?;
-        let mut output = String::new();
-        if let Some(mut stderr) = child.stderr.take() {
-            // What is no text is of no use to a reader.
-            let _ = stderr.read_to_string(&mut output);
+/// Starts a child on the store in `directory`, whose writers have come as far as `stamps`, kills it
+/// where `aim` says, and returns what it said. A child that failed before is an error.
+pub fn run_child(
+    directory: &Path,
+    epoch: &Epoch,
+    stamps: &[u64],
+    aim: Aim,
+    random: &mut Random,
+) -> Result<Heard, String> {
+    let life = random.next_u64();
+    let mut child = start(directory, epoch.seed, life).map_err(|e| e.to_string())?;
+    let at = |stamp: &u64| Bounds { at_least: *stamp, at_most: *stamp };
+    let heard = Heard {
+        bounds: stamps.iter().map(at).collect(),
+        promised: stamps.to_vec(),
+        opened: false,
+        phase: Phase::Other,
+        ended: false,
+        failure: None,
+    };
+    let ear = Arc::new(Ear { heard: Mutex::new(heard), changed: Condvar::new() });
+    let stdout = child.stdout.take().ok_or("the child has no output")?;
+    let listener = Arc::clone(&ear);
+    let listening = threads::spawn("ear", move || listener.listen(stdout));
+    let listening = listening.map_err(|error| error.to_string())?;
+    let clock = SystemClock::new();
+    let log_uniform = |random: &mut Random, bits| {
+        let bits = random.below(bits);
+        random.below(1 << bits)
+    };
+    let in_time = match aim {
+        Aim::In(phase) => {
+            // Not always the first of its kind.
+            let opened = ear.wait(|heard| heard.opened);
+            clock.sleep(Duration::from_millis(log_uniform(random, 8)));
+            let came = opened && ear.wait(|heard| heard.phase == phase);
+            clock.sleep(Duration::from_micros(log_uniform(random, 14)));
+            came
         }
-        let mut heard = ear.heard.lock().clone();
-        if status.code().is_some() && heard.failure.is_none() {
-            heard.failure = Some(format!("the child ended by itself, {status}:"));
+        Aim::Opening => {
+            clock.sleep(Duration::from_micros(log_uniform(random, 17)));
+            true
         }
-        if !in_time && heard.failure.is_none() {
-            let text = format!("no {aim:?} within {} s: the store hangs", PHASE_WAIT.as_secs());
-            heard.failure = Some(text);
+        Aim::AnyTime => {
+            let opened = ear.wait(|heard| heard.opened);
+            clock.sleep(Duration::from_millis(log_uniform(random, 10)));
+            opened
         }
-        Ok((heard, output))
+    };
+    child.kill().map_err(|error| error.to_string())?;
+    let status = child.wait().map_err(|error| error.to_string())?;
+    listening.join().map_err(|_| "the thread that listens panicked")?;
+    let mut output = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        // What is no text is of no use to a reader.
+        let _ = stderr.read_to_string(&mut output);
+    }
+    let heard = ear.heard.lock().clone();
+    match &heard.failure {
+        Some(text) => Err(format!("{text} {output}").trim().to_owned()),
+        None if status.code().is_some() => {
+            Err(format!("the child ended by itself, {status}: {output}"))
+        }
+        None if !in_time => {
+            Err(format!("no {aim:?} within {} s: the store hangs", PHASE_WAIT.as_secs()))
+        }
+        None => Ok(heard),
     }
 }
 

@@ -8,6 +8,7 @@
 //!   o            the store is open
 //!   b W N        writer W begins its batch N
 //!   a W N        the store acknowledged it
+//!   d N N ...    so much of each writer was promised to survive a power cut
 //!   p NAME       a phase begins: flush, compaction or other
 //!   e TEXT       the store failed
 //! ```
@@ -74,19 +75,44 @@ pub struct Bounds {
 impl Ledger {
     /// A ledger of writers that have come as far as `stamps`, all of which is durable.
     pub fn new(stamps: &[u64], is_child: bool) -> Self {
-        let account = |stamp: &u64| Account {
-            submitted: AtomicU64::new(*stamp),
-            acknowledged: AtomicU64::new(*stamp),
-            durable: AtomicU64::new(*stamp),
+        let at = |stamp: &u64| Bounds { at_least: *stamp, at_most: *stamp };
+        let bounds: Vec<_> = stamps.iter().map(at).collect();
+        Self { is_child, ..Self::after_kill(&bounds, stamps) }
+    }
+
+    /// A ledger that goes on after a process was killed: `bounds` reach from what was acknowledged
+    /// to what was submitted, `promised` survives a power cut already.
+    pub fn after_kill(bounds: &[Bounds], promised: &[u64]) -> Self {
+        let account = |(bounds, promised): (&Bounds, &u64)| Account {
+            submitted: AtomicU64::new(bounds.at_most),
+            acknowledged: AtomicU64::new(bounds.at_least),
+            durable: AtomicU64::new(*promised),
         };
         Self {
-            writers: stamps.iter().map(account).collect(),
+            writers: bounds.iter().zip(promised).map(account).collect(),
             phase: AtomicU8::new(0),
             is_cut: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             migrated: AtomicU64::new(0),
-            is_child,
+            is_child: false,
         }
+    }
+
+    /// An opened store has `found` of each writer. From then on that is durable, whatever it was
+    /// before: nobody may act upon what a power cut could take back.
+    pub fn resume(&self, found: &[u64]) -> Result<(), String> {
+        for (writer, (account, stamp)) in self.writers.iter().zip(found).enumerate() {
+            let acknowledged = account.acknowledged.fetch_max(*stamp, SeqCst);
+            if *stamp < acknowledged {
+                return Err(format!(
+                    "writer {writer}: {acknowledged} batches were acknowledged before the kill, \
+                     {stamp} are there"
+                ));
+            }
+            account.submitted.fetch_max(*stamp, SeqCst);
+        }
+        self.promise(found);
+        Ok(())
     }
 
     /// Tells the parent, where there is one.
@@ -127,6 +153,8 @@ impl Ledger {
         for (account, stamp) in self.writers.iter().zip(stamps) {
             account.durable.fetch_max(*stamp, SeqCst);
         }
+        let stamps: Vec<_> = stamps.iter().map(u64::to_string).collect();
+        self.say(&format!("d {}", stamps.join(" ")));
     }
 
     /// What a power cut can leave.

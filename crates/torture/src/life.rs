@@ -83,7 +83,13 @@ pub fn live(db: &Db, epoch: &Epoch, ledger: &Ledger, seed: u64) -> Option<String
     let failure = Mutex::new(None);
     let migrations = || db.stats().operations.migrations;
     let migrated_before = migrations();
-    let from = ledger.acknowledged();
+    let from = match stamps(db, epoch.writers).and_then(|from| {
+        ledger.resume(&from)?;
+        Ok(from)
+    }) {
+        Ok(from) => from,
+        Err(text) => return (!ledger.is_cut.load(SeqCst)).then_some(text),
+    };
     let failed = |action: &str, error: Error| {
         if !ledger.is_cut.load(SeqCst) {
             failure.lock().get_or_insert_with(|| format!("{action} failed: {error}"));

@@ -2,20 +2,24 @@
 //! again, and compared with what it had promised.
 //!
 //! ```text
-//!   round   mount -> open, check -> (close) -> life -> cut both -> unmount
+//!   round   mount -> open, check -> (close -> (life of a child, killed)) -> life -> cut both
+//!           -> unmount
 //!   epoch   some rounds on one store, which its seed describes; then a new one
 //! ```
 //! Whether the store is closed between check and life, and so whether the cut may fall into an
-//! opening (a recovery of a recovery), is drawn in each round. So is which side is cut first: the
+//! opening (a recovery of a recovery), is drawn in each round. So is whether a child is killed
+//! first: the store is then opened on what only the page cache has, and must not act upon what the
+//! cut can take back. So is which side is cut first: the
 //! other one goes on for some microseconds, as with two disks on two cables.
 
 use crate::block_device::{BlockDevice, Setup};
 use crate::history::Model;
+use crate::kill::{Aim, run_child};
 use crate::ledger::{Bounds, Ledger, Phase};
 use crate::life::{self, Epoch};
 use crate::oracle;
 use crate::report::{Failure, Report, Run};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -50,6 +54,7 @@ impl From<String> for Trouble {
 
 /// The two file systems and what is known of the store on them.
 struct Bench {
+    directory: PathBuf,
     fast: BlockDevice,
     slow: BlockDevice,
     epoch: Epoch,
@@ -62,7 +67,8 @@ impl Bench {
         let fast = BlockDevice::attach(directory, "fast", FAST_BYTES)?;
         let slow = BlockDevice::attach(directory, "slow", SLOW_BYTES)?;
         let epoch = Epoch::new(0);
-        Ok(Self { fast, slow, epoch, models: Vec::new(), bounds: Vec::new() })
+        let directory = directory.to_owned();
+        Ok(Self { directory, fast, slow, epoch, models: Vec::new(), bounds: Vec::new() })
     }
 
     /// Empty file systems and a new history.
@@ -109,7 +115,8 @@ impl Bench {
         self.slow.mount()?;
         let acknowledged: u64 = self.bounds.iter().map(|bounds| bounds.at_most).sum();
         let mut reopened = self.reopen(&mut random)?;
-        if reopened.is_none() {
+        let exists = reopened.is_some();
+        if !exists {
             // Cut while it was being made: what is there is in the way.
             self.remount_empty()?;
         }
@@ -121,7 +128,14 @@ impl Bench {
             db.close().map_err(|error| format!("closing: {error}"))?;
         }
         let stamps: Vec<_> = self.models.iter().map(|model| model.stamp).collect();
-        let ledger = Arc::new(Ledger::new(&stamps, false));
+        let mut ledger = Ledger::new(&stamps, false);
+        if exists && reopened.is_none() && random.below(2) == 0 {
+            let aim = Aim::draw(&mut random);
+            let heard = run_child(&self.directory, &self.epoch, &stamps, aim, &mut random)?;
+            ledger = Ledger::after_kill(&heard.bounds, &heard.promised);
+            report.killed_before += 1;
+        }
+        let ledger = Arc::new(ledger);
         let ended = self.live_and_cut(reopened, &ledger, &mut random)?;
         report.count(ledger.phase(), self.models.iter().map(|m| m.stamp).sum(), &ledger);
         self.bounds = ledger.bounds();

@@ -59,6 +59,8 @@ pub struct Report {
     pub in_compaction: u64,
     /// Rounds that ended while the store was being opened.
     pub in_opening: u64,
+    /// Power cuts after a process had been killed.
+    pub killed_before: u64,
     /// Tables that changed tier in the lives of power cuts.
     pub migrated: u64,
     /// Batches that were acknowledged.
