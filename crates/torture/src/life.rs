@@ -36,7 +36,7 @@ impl Epoch {
             writers: 1 + random.below(2) as usize,
             history: History { seed, sync_every },
             driver: ["posix", "direct"][random.below(2) as usize],
-            fast_mib: [3, 4, 6, 40][random.below(4) as usize],
+            fast_mib: [2, 4, 5, 40][random.below(4) as usize],
             table_kib: 64 << random.below(3),
             threads: 1 + random.below(2) as u32,
         }
