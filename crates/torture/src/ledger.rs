@@ -56,6 +56,8 @@ pub struct Ledger {
     phase: AtomicU8,
     /// Power is being cut: from here on failures are expected.
     pub is_cut: AtomicBool,
+    /// The store is open, and what it has is known.
+    pub is_open: AtomicBool,
     /// The history is over.
     pub stop: AtomicBool,
     /// Tables that changed tier.
@@ -92,6 +94,7 @@ impl Ledger {
             writers: bounds.iter().zip(promised).map(account).collect(),
             phase: AtomicU8::new(0),
             is_cut: AtomicBool::new(false),
+            is_open: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             migrated: AtomicU64::new(0),
             is_child: false,
@@ -112,6 +115,7 @@ impl Ledger {
             account.submitted.fetch_max(*stamp, SeqCst);
         }
         self.promise(found);
+        self.is_open.store(true, SeqCst);
         Ok(())
     }
 

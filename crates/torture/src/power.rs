@@ -31,6 +31,9 @@ use thermocline_foundation::{Clock, SystemClock, threads};
 pub const EPOCH_ROUNDS: u64 = 25;
 const FAST_BYTES: u64 = 64 << 20;
 const SLOW_BYTES: u64 = 96 << 20;
+/// How long an opening, and a phase, are waited for before the power goes anyway.
+const OPENING_WAIT: Duration = Duration::from_secs(20);
+const PHASE_WAIT: Duration = Duration::from_millis(200);
 /// A store that has not given up so long after the cut hangs.
 const GIVE_UP: Duration = Duration::from_secs(120);
 
@@ -183,17 +186,25 @@ impl Bench {
         });
         let life = life.map_err(|error| Setup(format!("cannot start a thread: {error}")))?;
         let clock = SystemClock::new();
+        let waits = |until: &dyn Fn() -> bool, most: Duration| {
+            let from_ns = clock.now_ns();
+            while !until()
+                && !life.is_finished()
+                && clock.now_ns() - from_ns < most.as_nanos() as u64
+            {
+                clock.sleep(Duration::from_micros(50));
+            }
+        };
         let aim = [Phase::Flush, Phase::Compaction, Phase::Other][random.below(3) as usize];
+        if random.below(4) > 0 {
+            // However slow the machine is: without this a busy one would only see openings.
+            waits(&|| ledger.is_open.load(SeqCst), OPENING_WAIT);
+        }
         // Log-uniform, from 60 microseconds to 120 milliseconds: openings are short, and a full
         // level 0 takes a while.
         clock.sleep(Duration::from_micros(60 << random.below(12)));
-        let waited_from = clock.now_ns();
-        while aim != Phase::Other
-            && ledger.phase() != aim
-            && !life.is_finished()
-            && clock.now_ns() - waited_from < 50_000_000
-        {
-            clock.sleep(Duration::from_micros(50));
+        if aim != Phase::Other {
+            waits(&|| ledger.phase() == aim, PHASE_WAIT);
         }
         let bits = random.below(13);
         clock.sleep(Duration::from_micros(random.below(1 << bits)));

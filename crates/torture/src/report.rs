@@ -78,7 +78,7 @@ impl Report {
         let acknowledged = ledger.acknowledged().iter().sum::<u64>() - before;
         self.acknowledged += acknowledged;
         self.migrated += ledger.migrated.load(SeqCst);
-        self.note(phase, acknowledged == 0);
+        self.note(phase, !ledger.is_open.load(SeqCst));
     }
 
     /// Notes what was going on at the end of a round.
