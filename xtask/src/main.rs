@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask ci|test|tidy|wrap|golden`.
+//! The project's own chores: `cargo xtask ci|test|tidy|wrap|golden|torture`.
 //!
 //! What they are for: one command is exactly what continuous integration runs, so that nobody finds
 //! out about a rule from a server. The chores start `cargo` as a person would, print its output as
@@ -27,7 +27,8 @@ Usage: cargo xtask COMMAND
   test    all tests of the workspace; arguments after it go to cargo test
   tidy    the house rules as checks (see STYLE.md)
   wrap    wraps comments at 100 columns, in place
-  golden  writes the golden files anew from the present formats; review the difference";
+  golden  writes the golden files anew from the present formats; review the difference
+  torture kills and power cuts on the real kernel: torture kill|power|clean, --help for more";
 
 /// The root of the workspace: the folder above this crate.
 fn root() -> PathBuf {
@@ -73,6 +74,13 @@ fn run_tidy() -> bool {
             false
         }
     }
+}
+
+/// The program that kills and cuts, with its own arguments.
+fn torture(more: &[String]) -> bool {
+    let mut arguments = vec!["run", "--quiet", "--package", "thermocline-torture", "--"];
+    arguments.extend(more.iter().map(String::as_str));
+    cargo(&arguments, &[])
 }
 
 /// A step of `ci`: its name and what runs it.
@@ -135,6 +143,7 @@ fn main() -> ExitCode {
         "tidy" => run_tidy(),
         "wrap" => wrap(),
         "golden" => golden(),
+        "torture" => torture(more),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

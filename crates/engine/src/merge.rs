@@ -50,7 +50,10 @@ impl Source {
 
     fn position(&mut self, to: Target<'_>) -> Result<()> {
         match self {
-            Self::Level(cursor) => return cursor.position(to),
+            Self::Level(cursor) => {
+                let positioned = cursor.position(to);
+                return cursor.after_move(positioned);
+            }
             Self::Memtable(cursor) => match to {
                 Target::First => cursor.seek_to_first(),
                 Target::Last => cursor.seek_to_last(),
@@ -66,7 +69,10 @@ impl Source {
         match self {
             Self::Memtable(cursor) if forward => cursor.next(),
             Self::Memtable(cursor) => cursor.prev(),
-            Self::Level(cursor) => return cursor.step(forward),
+            Self::Level(cursor) => {
+                let stepped = cursor.step(forward);
+                return cursor.after_move(stepped);
+            }
         }
         Ok(())
     }
@@ -170,14 +176,23 @@ impl LevelCursor {
         self.skip_exhausted(to.is_forward())
     }
 
-    fn step(&mut self, forward: bool) -> Result<()> {
-        let Some(open) = &mut self.open else { return Ok(()) };
-        let stepped = if forward { open.next() } else { open.prev() };
-        if planted(Planted::TableReadErrorTakenForEnd) && stepped.is_err() {
+    /// What a move comes to: an error, unless it is taken for the end by mistake.
+    #[inline]
+    fn after_move(&mut self, moved: Result<()>) -> Result<()> {
+        if planted(Planted::TableReadErrorTakenForEnd) && moved.is_err() {
             self.open = None;
             return Ok(());
         }
-        stepped?;
+        moved
+    }
+
+    fn step(&mut self, forward: bool) -> Result<()> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        if forward {
+            open.next()?
+        } else {
+            open.prev()?
+        }
         self.skip_exhausted(forward)
     }
 

@@ -344,9 +344,7 @@ impl Engine {
         // a hole.
         let reserved = crate::WriteBatch::new().freeze()?.0;
         let submission = Submission { encoded: reserved, count: 1, durability: Durability::Sync };
-        if !planted(Planted::IngestSequenceNotLogged) {
-            self.log_group(&mut leader, &[submission]).inspect_err(|error| self.fail(error))?;
-        }
+        self.log_group(&mut leader, &[submission]).inspect_err(|error| self.fail(error))?;
         leader.last_sequence = sequence;
         let result = body(sequence).inspect_err(|_| {
             // The log says that the sequence was taken, so the manifest must too: recovery takes a

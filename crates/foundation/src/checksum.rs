@@ -38,8 +38,9 @@ pub fn checksum_parts(place: &Place, parts: &[&[u8]]) -> u32 {
     let mut prefix = [0; 32];
     prefix[..16].copy_from_slice(&place.database.0);
     prefix[16..24].copy_from_slice(&place.file.0.to_le_bytes());
-    if !planted(Planted::ChecksumIgnoresOffset) {
-        prefix[24..].copy_from_slice(&place.offset.to_le_bytes());
+    prefix[24..].copy_from_slice(&place.offset.to_le_bytes());
+    if planted(Planted::ChecksumNotBound) {
+        prefix = [0; 32];
     }
     parts.iter().fold(crc32c::crc32c(&prefix), |crc, part| crc32c::crc32c_append(crc, part))
 }

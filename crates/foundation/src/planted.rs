@@ -11,7 +11,9 @@
 //! 1. Without the cargo feature `planted-bugs` (which is not a default and which no product turns
 //!    on) [`planted`] is a constant `false`: the hooks compile to nothing.
 //! 2. With it, a bug is on only in the thread that runs [`with`](planted::with), and only one at a
-//!    time. Worker threads never see one; simulations run the whole store on one thread.
+//!    time. Worker threads never see one; simulations run the whole store on one thread. Programs
+//!    that torture the store as it is, threads and all, plant one bug in the whole process
+//!    ([`everywhere`](planted::everywhere)).
 //! 3. A hook changes what one line does and nothing else. What the bug damages is found by the same
 //!    oracle that judges all runs, never by a check made for it.
 //!
@@ -102,9 +104,6 @@ bugs! {
     /// acknowledged as durable is lost, or opening refused · buffered writes, rotation, a `Sync`
     /// write before the flush, power cut.
     OlderLogsNotSynced,
-    /// Hole between logs · a bulk load takes a sequence that no log has: later writes look like
-    /// those after a hole and are lost · ingest, writes, crash.
-    IngestSequenceNotLogged,
     /// Edit order · a flushed log is deleted before the edit that makes it superfluous is durable ·
     /// power cut or failed append between the two.
     LogRetiredBeforeEdit,
@@ -125,8 +124,8 @@ bugs! {
     /// some sectors, reopening, power cut in the first append there.
     TornFrameNotErased,
     /// Out of space damages the manifest · a journal forgets that an append failed and goes on
-    /// behind it: a gap, refused at opening · out of space (or any error) once in an append of the
-    /// file map, then anything that changes the map, reopening.
+    /// behind it: a gap, refused at opening · out of space once in an append of the file map during
+    /// `compact_range` (elsewhere the store latches), then a flush, reopening.
     FailedAppendForgotten,
     /// Out of space wedges the store · a compaction that failed keeps its inputs claimed: nothing
     /// compacts them again · out of space once in `compact_range`, then `compact_range`, which
@@ -157,15 +156,17 @@ bugs! {
     /// Read error taken for the end · the rest of a log is ignored and then deleted · read error on
     /// a log in recovery.
     LogReadErrorTakenForEnd,
-    /// Read error taken for the end · a scan ends early, a compaction loses entries for good · read
-    /// error on a table in a scan or compaction.
+    /// Read error taken for the end · a scan or compaction goes on without the table that cannot be
+    /// read: records are missing, after a compaction for good · read error on a table in a scan or
+    /// compaction.
     TableReadErrorTakenForEnd,
     /// Cache serves a stale block · the cache's key has only four bits of the file's number:
     /// blocks of other, also deleted, tables are served · reads between and after compactions.
     CacheKeyTooNarrow,
-    /// Misplaced or misdirected block · checksums do not know the offset · two blocks of equal
-    /// length of a table swapped, or a read misdirected to another block of the file.
-    ChecksumIgnoresOffset,
+    /// Misplaced or misdirected block · checksums are of the bytes alone, not of their place: stale
+    /// sectors of a recycled log look like its own, blocks of other tables and offsets are served ·
+    /// crash with a recycled log; a misdirected read or write; two blocks of equal length swapped.
+    ChecksumNotBound,
     /// Bit rot served · the checksum of a table's blocks is not compared · any flipped bit of a
     /// data block.
     BlockNotChecked,
@@ -208,12 +209,16 @@ pub const fn planted(_bug: Planted) -> bool {
 }
 
 #[cfg(feature = "planted-bugs")]
-pub use active::{hits, planted, with};
+pub use active::{everywhere, hits, planted, planted_everywhere, with};
 
 #[cfg(feature = "planted-bugs")]
 mod active {
     use super::Planted;
     use std::cell::Cell;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    /// The position in the list of the bug that all threads have, counted from 1.
+    static EVERYWHERE: AtomicUsize = AtomicUsize::new(0);
 
     thread_local! {
         static ACTIVE: Cell<Option<Planted>> = const { Cell::new(None) };
@@ -223,11 +228,21 @@ mod active {
     /// `bug` is on in this thread.
     #[inline]
     pub fn planted(bug: Planted) -> bool {
-        let on = ACTIVE.get() == Some(bug);
+        let on = ACTIVE.get() == Some(bug) || EVERYWHERE.load(Relaxed) == bug as usize + 1;
         if on {
             HITS.set(HITS.get() + 1);
         }
         on
+    }
+
+    /// Turns `bug` on in all threads, until the process ends.
+    pub fn everywhere(bug: Planted) {
+        EVERYWHERE.store(bug as usize + 1, Relaxed);
+    }
+
+    /// The bug that is on in all threads.
+    pub fn planted_everywhere() -> Option<Planted> {
+        Planted::ALL.get(EVERYWHERE.load(Relaxed).checked_sub(1)?).copied()
     }
 
     /// Runs `body` with `bug` on in this thread; what was on before is on again afterwards, also

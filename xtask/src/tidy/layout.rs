@@ -10,7 +10,8 @@ const EMPTY_NAMES: [&str; 10] = [
 ];
 
 /// What each crate may depend on, besides crates from outside (ARCHITECTURE.md, the arrows). A new
-/// edge needs a page in docs/decisions. `simulation`, `bench` and `fuzz` see everything.
+/// edge needs a page in docs/decisions. `simulation`, `bench`, `torture` and
+/// `fuzz` see everything.
 const ARROWS: [(&str, &[&str]); 11] = [
     ("foundation", &[]),
     ("device", &["foundation"]),
@@ -26,7 +27,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
 ];
 
 /// Crates that may depend on all others and that none may depend on.
-const ONLOOKERS: [&str; 3] = ["simulation", "bench", "fuzz"];
+const ONLOOKERS: [&str; 4] = ["simulation", "bench", "torture", "fuzz"];
 
 /// Crates that rules already speak of and that later work brings.
 const UNBUILT: [&str; 2] = ["crates/pmem", "crates/capi"];

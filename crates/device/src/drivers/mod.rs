@@ -9,9 +9,11 @@
 //!   emulated.rs    any of these, slowed down to a device model (model.rs, profiles.rs)
 //!   host_files.rs  files that are not the store's own: what a loader reads, what a tool writes
 //!   directories.rs making, removing and looking at directories
+//!   power_switch.rs cutting a file system off, for tests (feature `power-switch`; unsafe)
 //! ```
 //!
-//! `unsafe` of this crate lives below this module, nowhere else; today in `ring.rs` alone.
+//! `unsafe` of this crate lives below this module, nowhere else; today in `ring.rs` and
+//! `power_switch.rs`.
 
 pub mod direct;
 pub mod directories;
@@ -22,6 +24,8 @@ pub mod memory;
 pub mod model;
 mod pool;
 pub mod posix;
+#[cfg(feature = "power-switch")]
+pub mod power_switch;
 pub mod profiles;
 mod ring;
 pub mod spec;

@@ -1,0 +1,238 @@
+//! A life of the store: writers write and load, an observer compares snapshots with the model, and
+//! the calling thread flushes, compacts and syncs, until the store fails or the process is killed.
+//!
+//! Used by both kinds of torture: in a child process that is killed, and on a thread whose file
+//! systems lose power.
+
+use crate::history::{History, Model, stamp_key};
+use crate::ledger::{Ledger, Phase};
+use parking_lot::Mutex;
+use std::path::Path;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+use thermocline::{ByteSize, Db, Durability, Error, Settings, Tier};
+use thermocline_foundation::random::{Random, mix};
+use thermocline_foundation::{Clock, SystemClock};
+
+/// The store of an epoch: everything follows from the epoch's seed.
+#[derive(Clone, Debug)]
+pub struct Epoch {
+    pub seed: u64,
+    pub writers: usize,
+    pub history: History,
+    driver: &'static str,
+    /// Small ones do not hold the deepest level: tables are made on both tiers, and move.
+    fast_mib: u64,
+    table_kib: u64,
+    threads: u32,
+}
+
+impl Epoch {
+    pub fn new(seed: u64) -> Self {
+        let mut random = Random::new(mix(seed));
+        let sync_every = [1, 4, 16, 100][random.below(4) as usize];
+        Self {
+            seed,
+            writers: 1 + random.below(2) as usize,
+            history: History { seed, sync_every },
+            driver: ["posix", "direct"][random.below(2) as usize],
+            fast_mib: [2, 4, 5, 40][random.below(4) as usize],
+            table_kib: 64 << random.below(3),
+            threads: 1 + random.below(2) as u32,
+        }
+    }
+
+    /// Settings of a small store whose data soon outgrows memory, level 0 and tables.
+    pub fn settings(&self, fast: &Path, slow: &Path) -> Settings {
+        let tier =
+            |path: &Path, mib| Tier::new(path.join("tier"), ByteSize::mib(mib)).driver(self.driver);
+        Settings {
+            tiers: vec![tier(fast, self.fast_mib), tier(slow, 64)],
+            memory: ByteSize::mib(8),
+            table_size: ByteSize::kib(self.table_kib),
+            background_sync_bytes: ByteSize::kib(256),
+            background_threads: self.threads,
+            level0_tables: 2,
+            ..Settings::default()
+        }
+    }
+}
+
+/// Opens the store whose home is on the fast side, or makes it.
+pub fn open(epoch: &Epoch, fast: &Path, slow: &Path) -> Result<Db, Error> {
+    Db::open_or_create(fast.join("home"), &epoch.settings(fast, slow))
+}
+
+/// How far each writer came, as the store itself says.
+pub fn stamps(db: &Db, writers: usize) -> Result<Vec<u64>, String> {
+    let stamp = |writer| {
+        let Some(bytes) = db.get(stamp_key(writer)).map_err(|error| error.to_string())? else {
+            return Ok(0);
+        };
+        let bytes = bytes.as_ref().try_into();
+        let bytes =
+            bytes.map_err(|_| format!("the stamp of writer {writer} has a wrong length"))?;
+        Ok(u64::from_le_bytes(bytes))
+    };
+    (0..writers).map(stamp).collect()
+}
+
+/// Writes and maintains until the store fails, which stops all threads, or somebody says stop.
+/// Returns the first failure that came while nobody was cutting the power.
+pub fn live(db: &Db, epoch: &Epoch, ledger: &Ledger, seed: u64) -> Option<String> {
+    let failure = Mutex::new(None);
+    let migrations = || db.stats().operations.migrations;
+    let migrated_before = migrations();
+    let from = match stamps(db, epoch.writers).and_then(|from| {
+        ledger.resume(&from)?;
+        Ok(from)
+    }) {
+        Ok(from) => from,
+        Err(text) => return (!ledger.is_cut.load(SeqCst)).then_some(text),
+    };
+    let failed = |action: &str, error: Error| {
+        if !ledger.is_cut.load(SeqCst) {
+            failure.lock().get_or_insert_with(|| format!("{action} failed: {error}"));
+        }
+        ledger.stop.store(true, SeqCst);
+    };
+    std::thread::scope(|scope| {
+        for (writer, stamp) in from.into_iter().enumerate() {
+            let (failed, seed) = (&failed, mix(seed) ^ writer as u64);
+            scope.spawn(move || write(db, epoch.history, ledger, (writer, stamp), seed, failed));
+        }
+        scope.spawn(|| {
+            let models = (0..epoch.writers).map(|it| Model::new(epoch.history, it));
+            let mut models: Vec<_> = models.collect();
+            if let Err(text) = observe(db, &mut models, ledger, seed, &failed) {
+                failure.lock().get_or_insert(text);
+                ledger.stop.store(true, SeqCst);
+            }
+        });
+        maintain(db, ledger, seed, &failed);
+    });
+    ledger.migrated.store(migrations() - migrated_before, SeqCst);
+    failure.into_inner()
+}
+
+type Failed<'a> = &'a (dyn Fn(&str, Error) + Sync);
+
+fn write(
+    db: &Db,
+    history: History,
+    ledger: &Ledger,
+    (writer, mut stamp): (usize, u64),
+    seed: u64,
+    failed: Failed<'_>,
+) {
+    let mut random = Random::new(seed);
+    // Some writers hurry, some leave time for the background to overtake them.
+    let pause_every = [2, 20, 1000][random.below(3) as usize];
+    let clock = SystemClock::new();
+    while !ledger.stop.load(SeqCst) {
+        stamp += 1;
+        let ingest = history.is_ingest(writer, stamp);
+        let durability = history.durability(writer, stamp);
+        let mut covered = ledger.acknowledged();
+        covered[writer] = stamp;
+        ledger.submit(writer, stamp);
+        let written = match ingest {
+            true => load(db, history.ingest(writer, stamp)),
+            false => db.write_with(history.batch(writer, stamp), durability),
+        };
+        if let Err(error) = written {
+            return failed("a write", error);
+        }
+        ledger.acknowledge(writer, stamp);
+        if ingest || durability == Durability::Sync {
+            ledger.promise(&covered);
+        }
+        if random.below(pause_every) == 0 {
+            clock.sleep(Duration::from_micros(random.below(2000)));
+        }
+    }
+}
+
+fn load(db: &Db, records: Vec<(String, Vec<u8>)>) -> Result<(), Error> {
+    let mut ingest = db.ingest();
+    for (key, value) in records {
+        ingest.add(key, value)?;
+    }
+    ingest.finish()
+}
+
+/// Takes snapshots while everything goes on, and compares what each shows of a writer with the
+/// prefix that it says it is.
+fn observe(
+    db: &Db,
+    models: &mut [Model],
+    ledger: &Ledger,
+    seed: u64,
+    failed: Failed<'_>,
+) -> Result<(), String> {
+    let mut random = Random::new(seed ^ 0x0062_7365);
+    let clock = SystemClock::new();
+    while !ledger.stop.load(SeqCst) {
+        clock.sleep(Duration::from_micros(random.below(10_000)));
+        let model = &mut models[random.below(models.len() as u64) as usize];
+        let snapshot = db.snapshot();
+        if random.below(2) == 0 {
+            // Long enough for a flush or a compaction to come between.
+            clock.sleep(Duration::from_micros(random.below(10_000)));
+        }
+        let shown = snapshot.get(stamp_key(model.writer())).and_then(|stamp| {
+            let prefix = format!("w{}/", model.writer());
+            let records = snapshot.scan().prefix(prefix).into_iter();
+            Ok((stamp, records.collect::<Result<Vec<_>, Error>>()?))
+        });
+        let (stamp, records) = match shown {
+            Ok(shown) => shown,
+            Err(error) => {
+                failed("a read", error);
+                return Ok(());
+            }
+        };
+        let stamp =
+            stamp.and_then(|bytes| Some(u64::from_le_bytes(bytes.as_ref().try_into().ok()?)));
+        model.advance(stamp.unwrap_or(0));
+        let expected: Vec<_> = model.records().collect();
+        let same = std::iter::zip(&records, &expected)
+            .position(|(record, expected)| record.0 != expected.0 || record.1 != expected.1);
+        if same.is_some() || records.len() != expected.len() {
+            return Err(format!(
+                "a snapshot of writer {} at batch {stamp:?} has {} records, expected {}; the first \
+                 difference is at {same:?}",
+                model.writer(),
+                records.len(),
+                expected.len()
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn maintain(db: &Db, ledger: &Ledger, seed: u64, failed: Failed<'_>) {
+    let mut random = Random::new(seed ^ 0x6D61_696E);
+    let clock = SystemClock::new();
+    while !ledger.stop.load(SeqCst) {
+        clock.sleep(Duration::from_micros(random.below(8_000)));
+        let covered = ledger.acknowledged();
+        let (action, result) = match random.below(4) {
+            0 => ("a sync", db.sync()),
+            1 | 2 => {
+                ledger.begin(Phase::Flush);
+                ("a flush", db.flush())
+            }
+            _ => {
+                ledger.begin(Phase::Compaction);
+                ("a compaction", db.compact_range(None, None, &mut |_| {}))
+            }
+        };
+        match result {
+            // Each of the three ends with everything before it in tables or synced logs.
+            Ok(()) => ledger.promise(&covered),
+            Err(error) => return failed(action, error),
+        }
+        ledger.begin(Phase::Other);
+    }
+}

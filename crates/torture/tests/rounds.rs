@@ -1,0 +1,72 @@
+//! A few rounds of each kind of torture, through the command as a person runs it.
+#![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "the test looks at scratch directories, and says what it skipped"
+)]
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn torture(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_torture"))
+        .args(arguments)
+        .arg("--dir")
+        .arg(directory)
+        .output()
+        .unwrap()
+}
+
+/// The report of a run that went well.
+fn report(directory: &Path, arguments: &[&str]) -> Value {
+    let output = torture(directory, arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn killed_processes_lose_nothing_acknowledged() {
+    let scratch = tempfile::tempdir().unwrap();
+    let report = report(scratch.path(), &["kill", "--rounds", "24", "--seed", "7", "--json"]);
+    assert_eq!(report["rounds"], 24, "{report}");
+    assert!(report["failure"].is_null(), "{report}");
+    assert!(report["acknowledged"].as_u64().unwrap() >= 100, "{report}");
+    let busy = report["in_flush"].as_u64().unwrap() + report["in_compaction"].as_u64().unwrap();
+    assert!(busy >= 8, "most kills are to hit flushes and compactions: {report}");
+    assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0, "a good run leaves nothing");
+}
+
+#[test]
+fn power_cuts_lose_nothing_promised() {
+    let scratch = tempfile::tempdir().unwrap();
+    let report = report(scratch.path(), &["power", "--rounds", "20", "--seed", "7", "--json"]);
+    if let Some(why) = report["skipped"].as_str() {
+        println!("skipped: {why}");
+        return;
+    }
+    assert_eq!(report["rounds"], 20, "{report}");
+    assert!(report["failure"].is_null(), "{report}");
+    // Lives are short, and on a busy machine little is written in them.
+    assert!(report["acknowledged"].as_u64().unwrap() >= 10, "{report}");
+    assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0, "a good run leaves nothing");
+}
+
+#[test]
+fn cleaning_removes_ended_runs_and_leaves_live_ones() {
+    use rustix::fs::{FlockOperation, flock};
+    let scratch = tempfile::tempdir().unwrap();
+    let run = |name: &str| {
+        let directory = scratch.path().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::File::create(directory.join("LOCK")).unwrap()
+    };
+    let (_ended, live) = (run("kill-1"), run("kill-2"));
+    std::fs::create_dir(scratch.path().join("not-a-run")).unwrap();
+    flock(&live, FlockOperation::NonBlockingLockExclusive).unwrap();
+    assert!(torture(scratch.path(), &["clean"]).status.success());
+    let left = |name: &str| scratch.path().join(name).exists();
+    assert_eq!([left("kill-1"), left("kill-2"), left("not-a-run")], [false, true, true]);
+}
