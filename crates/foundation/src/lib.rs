@@ -22,3 +22,7 @@ pub use clock::{Clock, SystemClock};
 pub use counter::Counter;
 pub use ids::{DatabaseId, FileNumber, Sequence};
 pub use units::{ByteSize, Duration};
+
+#[cfg(all(test, loom))]
+#[path = "../tests/schedules/mod.rs"]
+mod schedules;

@@ -27,3 +27,7 @@ mod writer;
 pub use format::{LogHeader, PAYLOAD_BYTES_MAX};
 pub use reader::{LogReader, RecordSink, ReplayEnd, ReplaySummary};
 pub use writer::{Durability, LogPosition, LogSettings, LogWriter};
+
+#[cfg(all(test, shuttle))]
+#[path = "../tests/schedules/mod.rs"]
+mod schedules;
