@@ -18,6 +18,8 @@
 //! [`File`](thermocline_device::File), names it and publishes it.
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod decoders;
 pub mod format;
 mod page_buffer;
 mod reader;
