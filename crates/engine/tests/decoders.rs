@@ -10,7 +10,7 @@ mod mutation;
 #[path = "decoders/properties.rs"]
 mod properties;
 
-use mutation::{Allowance, check};
+use mutation::{Allowance, check, check_times};
 use std::path::{Path, PathBuf};
 use thermocline::{ByteSize, Settings, Tier, WriteBatch, decoders};
 
@@ -104,5 +104,5 @@ fn histories_of_a_whole_database_are_those_of_its_model() {
     let seeds = [history.concat(), vec![9, 10, 11, 12, 13]];
     // The devices are the database's memory, and a log takes a mebibyte at once.
     let allowance = Allowance { fixed_bytes: 96 << 20, per_byte: 1 << 20 };
-    check("database", &seeds, allowance, database::database);
+    check_times(120, "database", &seeds, allowance, database::database);
 }

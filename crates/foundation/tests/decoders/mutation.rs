@@ -41,10 +41,21 @@ pub fn check(
     allowance: Allowance,
     property: impl Fn(&[u8]) -> bool,
 ) -> (u64, u64) {
+    check_times(RUNS, name, seeds, allowance, property)
+}
+
+/// As [`check`], with another number of runs by default: for properties that take long.
+pub fn check_times(
+    runs: u64,
+    name: &str,
+    seeds: &[Vec<u8>],
+    allowance: Allowance,
+    property: impl Fn(&[u8]) -> bool,
+) -> (u64, u64) {
     run_corpus(name, allowance, &property);
     let start = name.bytes().fold(0, |sum, byte| mix(sum ^ u64::from(byte)));
     let start = number("THERMOCLINE_FUZZ_SEED").unwrap_or(start);
-    let runs = number("THERMOCLINE_FUZZ_RUNS").unwrap_or(RUNS);
+    let runs = number("THERMOCLINE_FUZZ_RUNS").unwrap_or(runs);
     check_from(start..start.saturating_add(runs), name, seeds, allowance, property)
 }
 
