@@ -21,6 +21,9 @@ pub mod table;
 #[path = "../../crates/engine/tests/decoders/properties.rs"]
 pub mod engine;
 
+#[path = "../../crates/engine/tests/decoders/database.rs"]
+pub mod database;
+
 #[path = "../../crates/cli/tests/decoders/properties.rs"]
 pub mod formats;
 

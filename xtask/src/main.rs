@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask ci|test|tidy|wrap|golden|torture`.
+//! The project's own chores: `cargo xtask ci|test|schedules|simulate|torture|tidy|wrap|golden`.
 //!
 //! What they are for: one command is exactly what continuous integration runs, so that nobody finds
 //! out about a rule from a server. The chores start `cargo` as a person would, print its output as
@@ -24,7 +24,10 @@ const USAGE: &str = "\
 Usage: cargo xtask COMMAND
 
   ci      everything continuous integration runs: fmt, tidy, clippy, test
-  test    all tests of the workspace; arguments after it go to cargo test
+  test    all tests of the workspace, then `schedules`; arguments after it go to cargo test
+  schedules
+          the tests that choose the order of threads, in a build of their own; names after it
+          choose among them; THERMOCLINE_SCHEDULES=N runs N times as many
   tidy    the house rules as checks (see STYLE.md)
   wrap    wraps comments at 100 columns, in place
   golden  writes the golden files anew from the present formats; review the difference
@@ -52,11 +55,40 @@ fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> bool {
     }
 }
 
-/// The tests of the whole workspace.
+/// The tests of the whole workspace; those of schedules too, unless the arguments choose others.
 fn test(more: &[String]) -> bool {
     let mut arguments = vec!["test", "--workspace", "--no-fail-fast"];
     arguments.extend(more.iter().map(String::as_str));
-    cargo(&arguments, &[])
+    let passed = cargo(&arguments, &[]);
+    (!more.is_empty() || schedules(&[])) && passed
+}
+
+/// Crates whose locks, signals and atomics come from `foundation::sync`.
+const SCHEDULED: [&str; 4] =
+    ["thermocline", "thermocline-log", "thermocline-table", "thermocline-device"];
+
+/// The tests of schedules: under the scheduler of shuttle, and what is atomic only under loom. Each
+/// is a build of its own, told apart by a compiler flag (docs/decisions/0024-schedules.md).
+fn schedules(names: &[String]) -> bool {
+    let chosen: Vec<&str> = names.iter().map(String::as_str).collect();
+    let chosen = if chosen.is_empty() { vec!["schedules::"] } else { chosen };
+    let packages = SCHEDULED.iter().flat_map(|package| ["--package", package]);
+    let shuttle = flagged("shuttle", packages.collect(), &chosen);
+    flagged("loom", vec!["--package", "thermocline-foundation"], &chosen) && shuttle
+}
+
+/// Runs the chosen library tests of `packages` compiled with `--cfg flag`.
+fn flagged(flag: &str, packages: Vec<&str>, chosen: &[&str]) -> bool {
+    let variable = |name: &str| std::env::var(name).ok();
+    let flags = format!("{} --cfg {flag}", variable("RUSTFLAGS").unwrap_or_default());
+    // Beside the ordinary build, or each would throw the other away.
+    let target = variable("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let target = target.join(flag).display().to_string();
+    let mut arguments = vec!["test", "--profile", "schedules", "--lib"];
+    arguments.extend(packages);
+    arguments.push("--");
+    arguments.extend(chosen);
+    cargo(&arguments, &[("RUSTFLAGS", flags.trim()), ("CARGO_TARGET_DIR", &target)])
 }
 
 /// Runs the tidy checks and prints what they found.
@@ -140,6 +172,7 @@ fn main() -> ExitCode {
     let passed = match command.as_str() {
         "ci" => ci(),
         "test" => test(more),
+        "schedules" => schedules(more),
         "tidy" => run_tidy(),
         "wrap" => wrap(),
         "golden" => golden(),

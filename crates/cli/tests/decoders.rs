@@ -34,7 +34,7 @@ fn assert_reaches_inside((accepted, runs): (u64, u64)) {
 #[test]
 fn tab_separated_lines_are_refused_or_read_back() {
     let seeds = [b"key\tvalue\n\t\nk\\tk\\\\\t\\x00\\xfF\ttab\r\nlast\t1".to_vec()];
-    assert_reaches_inside(check("tsv", &seeds, ALLOWANCE, properties::tsv));
+    assert_reaches_inside(check("load tsv", &seeds, ALLOWANCE, properties::tsv));
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn json_lines_are_refused_or_read_back() {
         "{\"value_base64\": \"AAEC\", \"key\": \"water\"}",
     ];
     let seeds = seeds.map(|text| text.as_bytes().to_vec());
-    assert_reaches_inside(check("jsonl", &seeds, ALLOWANCE, properties::jsonl));
+    assert_reaches_inside(check("load jsonl", &seeds, ALLOWANCE, properties::jsonl));
 }
 
 #[test]
@@ -52,5 +52,5 @@ fn package_indexes_are_refused_or_read_back() {
     let index = "Package: zstd\nVersion: 1.5\nArchitecture: amd64\nDescription: fast\n on\n\t.\n\n\
                  # a comment\nversion: 2\nPACKAGE: a\n\n\nPackage: last\nVersion: 1:2-3";
     let seeds = [index.as_bytes().to_vec()];
-    assert_reaches_inside(check("deb822", &seeds, ALLOWANCE, properties::deb822));
+    assert_reaches_inside(check("load deb822", &seeds, ALLOWANCE, properties::deb822));
 }

@@ -38,3 +38,7 @@ pub use journal::{Journal, JournalEnd};
 pub use placement::{ByLevel, FileInfo, FillFirst, Placement, TierState};
 pub use tier::{Tier, TierIndex, TierSpec, TrafficTotals};
 pub use tiered_files::{Devices, MemoryDevices, SystemDevices, TierUsage, TieredFiles};
+
+#[cfg(all(test, shuttle))]
+#[path = "../tests/schedules/mod.rs"]
+mod schedules;

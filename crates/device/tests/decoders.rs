@@ -64,9 +64,9 @@ fn a_map_that_reserves_numbers_beyond_all_is_damage_and_the_last_ones_run_out() 
 fn damaged_identities_are_refused_or_repaired() {
     let seeds = [golden("tier-identity-v1.bin")];
     // The other copy answers where one is damaged.
-    assert_reaches_inside(check("identity", &seeds, FILES, properties::tier_identity));
+    assert_reaches_inside(check("tier identity", &seeds, FILES, properties::tier_identity));
     let sealed = properties::sealed_tier_identity;
-    assert_reaches_inside(check("sealed identity", &seeds, FILES, sealed));
+    assert_reaches_inside(check("sealed tier identity", &seeds, FILES, sealed));
 }
 
 #[test]

@@ -75,3 +75,7 @@ pub use stats::{
 };
 pub use thermocline_foundation::{ByteSize, Duration, Sequence};
 pub use verify::{Problem, VerifyReport};
+
+#[cfg(all(test, shuttle))]
+#[path = "../tests/schedules/mod.rs"]
+mod schedules;

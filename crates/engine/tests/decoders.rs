@@ -3,12 +3,14 @@
 #![allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "decoders/database.rs"]
+mod database;
 #[path = "../../foundation/tests/decoders/mutation.rs"]
 mod mutation;
 #[path = "decoders/properties.rs"]
 mod properties;
 
-use mutation::{Allowance, check};
+use mutation::{Allowance, check, check_times};
 use std::path::{Path, PathBuf};
 use thermocline::{ByteSize, Settings, Tier, WriteBatch, decoders};
 
@@ -90,4 +92,17 @@ fn tiers_read_back_as_they_are_spelled_out() {
     let seeds = ["/mnt/fast:10GiB:direct", "slow:64M", "a:b:1.5 TB:emulated-gp3"];
     let seeds = seeds.map(|text| text.as_bytes().to_vec());
     assert_reaches_inside(check("tier", &seeds, TEXTS, properties::tier));
+}
+
+#[test]
+fn histories_of_a_whole_database_are_those_of_its_model() {
+    // Two memtables and logs, level 0, a reopening, a snapshot across a compaction, an ingest.
+    let history = [
+        &[0, 5, 20, 0, 6, 254, 0, 7, 254, 9, 12, 5, 5, 6, 3, 5, 9, 90, 4, 6, 255, 10, 12][..],
+        &[14, 7, 11, 15, 5, 6, 7, 90, 13, 60, 9, 9, 0, 61, 1, 9, 14, 7, 12, 8, 0, 255, 1, 10, 7, 6],
+    ];
+    let seeds = [history.concat(), vec![9, 10, 11, 12, 13]];
+    // The devices are the database's memory, and a log takes a mebibyte at once.
+    let allowance = Allowance { fixed_bytes: 96 << 20, per_byte: 1 << 20 };
+    check_times(120, "database", &seeds, allowance, database::database);
 }

@@ -24,3 +24,7 @@ pub use counter::Counter;
 pub use ids::{DatabaseId, FileNumber, Sequence};
 pub use planted::{Planted, planted};
 pub use units::{ByteSize, Duration};
+
+#[cfg(all(test, loom))]
+#[path = "../tests/schedules/mod.rs"]
+mod schedules;

@@ -1,5 +1,6 @@
 //! The door for randomness: a small seeded generator, and the entropy to seed it with.
 
+#[cfg(not(shuttle))]
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Entropy from the operating system, for identities and first seeds. Everything else draws from a

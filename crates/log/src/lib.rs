@@ -18,6 +18,8 @@
 //! [`File`](thermocline_device::File), names it and publishes it.
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod decoders;
 pub mod format;
 mod page_buffer;
 mod reader;
@@ -27,3 +29,7 @@ mod writer;
 pub use format::{LogHeader, PAYLOAD_BYTES_MAX};
 pub use reader::{LogReader, RecordSink, ReplayEnd, ReplaySummary};
 pub use writer::{Durability, LogPosition, LogSettings, LogWriter};
+
+#[cfg(all(test, shuttle))]
+#[path = "../tests/schedules/mod.rs"]
+mod schedules;

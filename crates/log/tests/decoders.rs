@@ -31,3 +31,11 @@ fn wrong_bytes_under_right_checksums_are_refused_or_read_in_order() {
     let (accepted, runs) = check("sealed log", &[sealed], ALLOWANCE, properties::sealed_log);
     assert!(accepted >= runs / 20, "{accepted} of {runs}: the mutations say nothing of the inside");
 }
+
+#[test]
+fn headers_are_written_as_they_were_read() {
+    let [sealed, _] = golden();
+    let seed = sealed[4096..4096 + 64].to_vec();
+    let (accepted, runs) = check("log headers", &[seed], ALLOWANCE, properties::log_headers);
+    assert!(accepted >= runs / 20, "{accepted} of {runs}: the mutations say nothing of the inside");
+}

@@ -1,13 +1,16 @@
 //! A way in for the tests of decoders: right checksums on wrong bytes.
 //!
 //! Mutations of a table rarely get past its checksums. [`seal`] makes them right again, as far as
-//! the bytes lead, so that what is behind them is tested too (`tests/decoders.rs` and `fuzz/`). Not
-//! part of the documented interface. Any thread.
+//! the bytes lead, so that what is behind them is tested too (`tests/decoders.rs` and `fuzz/`). The
+//! other functions read one part of a table by itself, with no table around it. Not part of the
+//! documented interface. Any thread.
 
 use crate::block::{Block, Cursor};
+use crate::filter;
 use crate::format::{BLOCK_TRAILER_BYTES, BlockAddress, Footer, PAGE};
 use crate::index::{data_address, partition_addresses};
 use bytes::Bytes;
+use thermocline_device::buffer::PAGE_BYTES;
 use thermocline_foundation::{Place, checksum};
 
 /// Puts right checksums on the footer of the table in `bytes` and on every block that can be
@@ -69,4 +72,72 @@ fn values(bytes: &[u8], address: BlockAddress) -> Vec<Bytes> {
         moved = cursor.step();
     }
     values
+}
+
+/// An entry of a raw block: its key and the word behind it.
+pub type RawEntry = (Vec<u8>, u64);
+
+/// The entries of a raw block, of which there may be `most`: walked from the front, which must find
+/// them again from the back where the restarts are good; each key is searched for, too. None where
+/// the block is refused.
+pub fn walk_block(raw: &[u8], most: usize) -> Option<Vec<RawEntry>> {
+    let block = Block::parse(Bytes::copy_from_slice(raw), 0).ok()?;
+    let mut cursor = Cursor::new(block.clone());
+    let mut forward: Vec<RawEntry> = Vec::new();
+    let mut moved = cursor.seek_first();
+    while moved.is_ok() && cursor.valid() && forward.len() < most {
+        forward.push((cursor.key().to_vec(), cursor.word()));
+        moved = cursor.step();
+    }
+    for (key, word) in forward.iter().take(50) {
+        // What a search says of a block in disorder is no matter; it must end.
+        let _ = block.find(key, *word);
+        let _ = block.index_value(key, *word);
+        let _ = cursor.seek(key, *word);
+    }
+    if moved.is_err() || block.check_restarts(false).is_err() || forward.len() == most {
+        return None;
+    }
+    let mut backward = Vec::new();
+    let mut moved = cursor.seek_last();
+    while moved.is_ok() && cursor.valid() && backward.len() < most {
+        backward.push((cursor.key().to_vec(), cursor.word()));
+        moved = cursor.step_back();
+    }
+    assert!(moved.is_ok(), "good restarts, and {moved:?} on the way back");
+    backward.reverse();
+    assert_eq!(forward, backward, "the two ways see different entries");
+    Some(forward)
+}
+
+/// The footer in the last page of a table that ends at `place`, as this version writes it, with its
+/// checksum made right before it is read; none where it is refused.
+pub fn rewrite_footer(page: &[u8], place: &Place) -> Option<Vec<u8>> {
+    let mut page: [u8; PAGE_BYTES] = page.try_into().ok()?;
+    let sum = checksum(place, &page[..PAGE_BYTES - 4]);
+    page[PAGE_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
+    let footer = Footer::decode(&page, place, &String::new).ok()?;
+    let written = footer.encode(place);
+    let again = Footer::decode(&written, place, &String::new);
+    assert_eq!(again.ok(), Some(footer), "a footer is not what was written");
+    Some(written.to_vec())
+}
+
+/// The addresses in the value of an index entry, written again; none where there are none.
+pub fn rewrite_addresses(value: &[u8]) -> Option<Vec<u8>> {
+    let mut written = Vec::new();
+    let first = data_address(value).ok()?;
+    first.put(&mut written);
+    if let Ok((index, filter)) = partition_addresses(value) {
+        assert_eq!(index, first);
+        filter.put(&mut written);
+    }
+    Some(written)
+}
+
+/// A filter made of `hashes` lets each of them pass; `foreign` bytes as a filter answer something.
+pub fn probe_filter(hashes: &[u64], bits_per_key: u8, foreign: &[u8]) -> bool {
+    let own = filter::build(hashes, bits_per_key);
+    assert!(hashes.iter().all(|hash| filter::may_contain(&own, *hash)), "a key was left out");
+    hashes.iter().any(|hash| filter::may_contain(foreign, *hash))
 }

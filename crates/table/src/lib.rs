@@ -46,3 +46,7 @@ pub use read_ahead::ReadAhead;
 pub use reader::{Probe, TableReader};
 pub use verify::VerifySummary;
 pub use writer::{TableOptions, TableSummary, TableWriter};
+
+#[cfg(all(test, shuttle))]
+#[path = "../tests/schedules/mod.rs"]
+mod schedules;

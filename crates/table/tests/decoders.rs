@@ -34,3 +34,35 @@ fn wrong_bytes_under_right_checksums_are_refused_or_read_consistently() {
     let (accepted, runs) = check("sealed table", &golden(), ALLOWANCE, properties::sealed_table);
     assert!(accepted >= runs / 50, "{accepted} of {runs}: the mutations say nothing of the inside");
 }
+
+#[test]
+fn blocks_by_themselves_read_the_same_from_both_ends() {
+    // Entries, of which one shares a prefix, restarts, their counts; and a block of none.
+    let entry = |shared: u8, key: &[u8], value: &[u8]| {
+        let head = [shared, key.len() as u8, value.len() as u8];
+        [&head[..], key, &1u64.to_le_bytes(), value].concat()
+    };
+    let entries = [entry(0, b"warm", b"water"), entry(3, b"p", b""), entry(0, b"wet", b"7")];
+    let restarts = [0, entries[0].len() + entries[1].len()].map(|at| (at as u32).to_le_bytes());
+    let two = [entries.concat(), restarts.concat(), vec![2, 0, 0, 0, 0, 0]].concat();
+    let seeds = [two, vec![0; 6]];
+    let (accepted, runs) = check("block", &seeds, ALLOWANCE, properties::block);
+    assert!(accepted >= runs / 100, "{accepted} of {runs}: nothing of the inside");
+}
+
+#[test]
+fn footers_and_addresses_read_back_what_they_say() {
+    let [plain, ..] = golden();
+    let footer = plain[plain.len() - 4096..].to_vec();
+    check("footer", &[footer], ALLOWANCE, properties::footer);
+    let values = [vec![5, 7], vec![0x80, 0x40, 0x90, 1, 9, 9]];
+    let (accepted, runs) = check("index entry", &values, ALLOWANCE, properties::index_entry);
+    assert!(accepted >= runs / 20, "{accepted} of {runs}: nothing of the inside");
+}
+
+#[test]
+fn filters_pass_what_was_added_whatever_the_hashes() {
+    let mut seed = vec![10];
+    (0..40u64).for_each(|n| seed.extend(n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes()));
+    check("filter", &[seed], ALLOWANCE, properties::filter);
+}

@@ -21,6 +21,8 @@
 
 #[cfg(shuttle)]
 mod scheduled;
+#[cfg(shuttle)]
+pub mod schedules;
 
 #[cfg(not(shuttle))]
 mod ordinary {

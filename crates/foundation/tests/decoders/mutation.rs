@@ -6,16 +6,19 @@
 //!
 //! 1. Every run has its own seed, and the same seed makes the same bytes. A failure names it;
 //!    `THERMOCLINE_FUZZ_SEED=<seed> THERMOCLINE_FUZZ_RUNS=1` repeats that run.
-//! 2. `THERMOCLINE_FUZZ_RUNS` is the number of runs of each property; by default there are about
+//! 2. The inputs of `fuzz/corpus/NAME`, where libFuzzer once found something new, run too.
+//! 3. `THERMOCLINE_FUZZ_RUNS` is the number of runs of each property; by default there are about
 //!    20,000 in the whole workspace.
-//! 3. A run may hold no more memory at once than its [`Allowance`], which grows with the input and
+//! 4. A run may hold no more memory at once than its [`Allowance`], which grows with the input and
 //!    with nothing that the input claims.
 //!
 //! Threads: a property runs on the thread that calls [`check`], and only its allocations count.
 #![allow(dead_code, reason = "each test file uses a part")]
+#![allow(clippy::disallowed_methods, reason = "the corpus is the tests' own")]
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use thermocline_foundation::random::{Random, mix};
 
 /// Runs of each property by default; there are 20-odd properties.
@@ -38,10 +41,37 @@ pub fn check(
     allowance: Allowance,
     property: impl Fn(&[u8]) -> bool,
 ) -> (u64, u64) {
+    check_times(RUNS, name, seeds, allowance, property)
+}
+
+/// As [`check`], with another number of runs by default: for properties that take long.
+pub fn check_times(
+    runs: u64,
+    name: &str,
+    seeds: &[Vec<u8>],
+    allowance: Allowance,
+    property: impl Fn(&[u8]) -> bool,
+) -> (u64, u64) {
+    run_corpus(name, allowance, &property);
     let start = name.bytes().fold(0, |sum, byte| mix(sum ^ u64::from(byte)));
     let start = number("THERMOCLINE_FUZZ_SEED").unwrap_or(start);
-    let runs = number("THERMOCLINE_FUZZ_RUNS").unwrap_or(RUNS);
+    let runs = number("THERMOCLINE_FUZZ_RUNS").unwrap_or(runs);
     check_from(start..start.saturating_add(runs), name, seeds, allowance, property)
+}
+
+/// Runs `property` on every input of its folder in `fuzz/corpus`. None of them must be accepted.
+fn run_corpus(name: &str, allowance: Allowance, property: &impl Fn(&[u8]) -> bool) {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a crate has a folder");
+    let folder = crates.with_file_name("fuzz").join("corpus").join(name.replace(' ', "_"));
+    let entries = std::fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}; run fuzz/seed.sh", folder.display()));
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("a folder's entry").path()).collect();
+    assert!(!paths.is_empty(), "{} is empty; run fuzz/seed.sh", folder.display());
+    paths.sort();
+    for path in paths {
+        let bytes = std::fs::read(&path).expect("an input of the corpus");
+        run(&format!("{}", path.display()), &bytes, allowance, property);
+    }
 }
 
 /// As [`check`], with these seeds of runs.

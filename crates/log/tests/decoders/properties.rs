@@ -11,7 +11,7 @@ use thermocline_foundation::{DatabaseId, FileNumber, Place, Sequence};
 use thermocline_log::format::{
     PAGE_HEADER_BYTES, PAGE_STREAM_BYTES, RECORD_HEADER_BYTES, SECTOR_BODY_BYTES, SECTOR_BYTES,
 };
-use thermocline_log::{LogReader, ReplayEnd};
+use thermocline_log::{LogReader, ReplayEnd, decoders};
 
 const DATABASE: DatabaseId = DatabaseId([0x5a; 16]);
 const PAGE_BYTES: usize = 4096;
@@ -27,6 +27,13 @@ fn file_of(data: &[u8]) -> File {
     let operation = Operation::Write { offset: 0, buffer: Buffer::copy_of(data) };
     driver.execute(&handle, operation).result.expect("memory takes it");
     File::new(DATABASE, number_of(data), FileKind::Log, TierIndex(0), driver, handle)
+}
+
+/// The headers of a page and of a record: what is read is written the same.
+pub fn log_headers(data: &[u8]) -> bool {
+    let written = decoders::rewrite_headers(data);
+    assert!(written.as_ref().is_none_or(|written| data.starts_with(written)), "{written:?}");
+    written.is_some()
 }
 
 /// A log: sequences grow, what the summary says is what was given out, and a second replay says

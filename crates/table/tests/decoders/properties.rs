@@ -82,3 +82,36 @@ pub fn sealed_table(data: &[u8]) -> bool {
     decoders::seal(&mut bytes, &Place { database: DATABASE, file: NUMBER, offset: 0 });
     table(&bytes)
 }
+
+/// A raw block: read from both ends.
+pub fn block(data: &[u8]) -> bool {
+    decoders::walk_block(data, STEPS_MAX).is_some()
+}
+
+/// The last page of a table that ends after four pages.
+pub fn footer(data: &[u8]) -> bool {
+    let place = Place { database: DATABASE, file: NUMBER, offset: 3 * 4096 };
+    decoders::rewrite_footer(data, &place).is_some()
+}
+
+/// The value of an index entry: written again it says the same.
+pub fn index_entry(data: &[u8]) -> bool {
+    let Some(written) = decoders::rewrite_addresses(data) else {
+        return false;
+    };
+    assert_eq!(decoders::rewrite_addresses(&written), Some(written.clone()));
+    true
+}
+
+/// A filter partition: bits per key in the first byte, then hashes of keys; all of it is also taken
+/// for a filter.
+pub fn filter(data: &[u8]) -> bool {
+    let Some((bits, hashes)) = data.split_first() else {
+        return false;
+    };
+    let hashes = hashes.chunks_exact(8);
+    let hashes: Vec<u64> =
+        hashes.map(|hash| u64::from_le_bytes(hash.try_into().expect("eight bytes"))).collect();
+    decoders::probe_filter(&hashes, bits % 33, data);
+    true
+}

@@ -1,0 +1,330 @@
+//! The whole store with a few threads that each do a few operations, and a model of what they may
+//! find.
+
+use super::support::*;
+use crate::{Db, Durability, ErrorKind, WriteBatch};
+use std::path::Path;
+use std::sync::Arc;
+use thermocline_device::Devices;
+use thermocline_foundation::random::entropy;
+use thermocline_foundation::sync::Mutex;
+
+fn key(writer: u64, name: &str) -> Vec<u8> {
+    format!("{name}{writer}").into_bytes()
+}
+
+/// A batch that writes `number` under two keys of `writer`.
+fn twins(writer: u64, number: u64, len: usize) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    batch.put(key(writer, "left"), value(number, len));
+    batch.put(key(writer, "right"), value(number, len));
+    batch
+}
+
+/// The number under both keys of `writer`, 0 for none.
+fn twins_of(db: &Db, writer: u64) -> u64 {
+    let found = db.multi_get(&[key(writer, "left"), key(writer, "right")]).unwrap();
+    let numbers: Vec<_> = found.iter().map(|v| v.as_ref().map_or(0, |v| number(v))).collect();
+    assert_eq!(numbers[0], numbers[1], "a batch is whole");
+    numbers[0]
+}
+
+/// What was promised at the moment of a loss of power, and what that left.
+type Crash = ([u64; 3], Arc<FragileDevices>);
+
+#[test]
+fn a_write_is_read_by_its_writer_and_a_sync_outlives_loss_of_power() {
+    check(500, || {
+        let devices = Arc::new(FragileDevices::default());
+        let db = create(&devices);
+        let (synced, crash) = (Arc::new(Mutex::new([0; 3])), Arc::new(Mutex::new(None)));
+        // The power goes right after one of the acknowledgements.
+        let last = (1 + entropy() % 2, 1 + entropy() % 2);
+        let writers = (0..3).map(|writer| {
+            let (db, devices) = (db.clone(), Arc::clone(&devices));
+            let (synced, crash) = (Arc::clone(&synced), Arc::clone(&crash));
+            spawn(move || {
+                for number in 1..=2 {
+                    let durability =
+                        if writer == 0 { Durability::Buffered } else { Durability::Sync };
+                    db.write_with(twins(writer, number, 8), durability).unwrap();
+                    if durability == Durability::Sync {
+                        synced.lock()[writer as usize] = number;
+                    }
+                    if (writer, number) == last {
+                        let promised = *synced.lock();
+                        let left: Crash = (promised, devices.after_crash());
+                        *crash.lock() = Some(left);
+                    }
+                    assert_eq!(twins_of(&db, writer), number, "what was acknowledged is read");
+                }
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        join(writers);
+        assert_eq!((0..3).map(|writer| twins_of(&db, writer)).collect::<Vec<_>>(), [2, 2, 2]);
+        drop(db);
+        let (promised, crashed) = crash.lock().take().unwrap();
+        let db = open(&crashed);
+        for writer in 0..3 {
+            let (found, promised) = (twins_of(&db, writer), promised[writer as usize]);
+            assert!(found >= promised, "writer {writer} was promised {promised}, has {found}");
+        }
+    });
+}
+
+#[test]
+fn readers_see_moments_that_only_go_forward() {
+    check(300, || {
+        let db = create(&Arc::default());
+        let writer = {
+            let db = db.clone();
+            spawn(move || {
+                for number in 1..=4 {
+                    db.write_with(twins(0, number, BIG / 2), Durability::Buffered).unwrap();
+                    if number == 2 {
+                        db.flush().unwrap();
+                    }
+                }
+            })
+        };
+        let readers = (0..2).map(|reader| {
+            let db = db.clone();
+            spawn(move || {
+                let mut last = 0;
+                for _ in 0..4 {
+                    let seen = match reader {
+                        0 => {
+                            let snapshot = db.snapshot();
+                            let look = || snapshot.get(key(0, "left")).unwrap();
+                            let first = look();
+                            yield_now();
+                            assert!(first == look(), "a snapshot does not change");
+                            twins_of(&db, 0).max(first.map_or(0, |value| number(&value)))
+                        }
+                        _ => {
+                            let records: Vec<_> =
+                                db.scan().into_iter().map(|r| number(&r.unwrap().1)).collect();
+                            assert!(records.is_empty() || records.len() == 2, "{records:?}");
+                            assert!(records.windows(2).all(|pair| pair[0] == pair[1]));
+                            records.first().copied().unwrap_or(0)
+                        }
+                    };
+                    assert!(seen >= last, "{seen} after {last}");
+                    last = seen;
+                }
+            })
+        });
+        let readers: Vec<_> = readers.collect();
+        join(readers);
+        join([writer]);
+        assert_eq!(twins_of(&db, 0), 4);
+    });
+}
+
+#[test]
+fn rotation_flush_and_background_sync_lose_nothing() {
+    check(200, || {
+        let devices = Arc::new(FragileDevices::default());
+        let db = create(&devices);
+        let last = 1 + entropy() % 3;
+        let writers = (0..2).map(|writer| {
+            let (db, devices) = (db.clone(), Arc::clone(&devices));
+            spawn(move || {
+                let mut crashed = None;
+                for number in 1..=3 {
+                    db.write_with(twins(writer, number, BIG), Durability::Buffered).unwrap();
+                    if writer == 0 && number == last {
+                        db.sync().unwrap();
+                        crashed = Some(devices.after_crash());
+                    }
+                }
+                crashed
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        db.flush().unwrap();
+        let crashed = join(writers).into_iter().flatten().next().unwrap();
+        for writer in 0..2 {
+            assert_eq!(twins_of(&db, writer), 3);
+        }
+        db.close().unwrap();
+        let db = open(&devices);
+        for writer in 0..2 {
+            assert_eq!(twins_of(&db, writer), 3, "closing keeps everything");
+        }
+        drop(db);
+        let db = open(&crashed);
+        assert!(twins_of(&db, 0) >= last, "synced {last}, has {}", twins_of(&db, 0));
+        twins_of(&db, 1);
+    });
+}
+
+/// Names in the tiers that end in `end`.
+fn files(devices: &FragileDevices, end: &str) -> Vec<String> {
+    let drivers = TIERS.iter().map(|tier| devices.home(Path::new(tier)).unwrap());
+    let entries = drivers.flat_map(|driver| driver.list().unwrap());
+    entries.map(|entry| entry.name).filter(|name| name.ends_with(end)).collect()
+}
+
+#[test]
+fn a_snapshot_and_its_tables_stay_until_the_last_reader_is_gone() {
+    check(200, || {
+        let devices = Arc::new(FragileDevices::default());
+        let db = create(&devices);
+        for name in ["a", "b", "c"] {
+            db.put(name, value(1, 3000)).unwrap();
+        }
+        db.flush().unwrap();
+        let reader = {
+            let db = db.clone();
+            spawn(move || {
+                let snapshot = db.snapshot();
+                let mut moments = Vec::new();
+                for _ in 0..2 {
+                    let mut seen = Vec::new();
+                    for record in snapshot.scan() {
+                        seen.push(number(&record.unwrap().1));
+                        yield_now();
+                    }
+                    moments.push(seen);
+                    let got = snapshot.get("b").unwrap().map(|value| number(&value));
+                    assert_eq!(got.unwrap_or(0), moments[0].get(1).copied().unwrap_or(0));
+                }
+                assert_eq!(moments[0], moments[1], "a snapshot does not change");
+                assert!(moments[0].iter().all(|number| *number == moments[0][0]));
+            })
+        };
+        let compactor = {
+            let db = db.clone();
+            spawn(move || db.compact_range(None, None, &mut |_| ()).unwrap())
+        };
+        let mut batch = WriteBatch::new();
+        for name in ["a", "b", "c"] {
+            batch.put(name, value(2, 3000));
+        }
+        db.write(batch).unwrap();
+        db.flush().unwrap();
+        join([reader, compactor]);
+        db.settle();
+        let live: usize = db.stats().levels.iter().map(|level| level.tables).sum();
+        let tables = files(&devices, ".table");
+        assert_eq!(tables.len(), live, "{tables:?}");
+        assert_eq!(db.get("b").unwrap().map(|value| number(&value)), Some(2));
+    });
+}
+
+#[test]
+fn closing_sends_everybody_away_and_keeps_what_was_acknowledged() {
+    check(300, || {
+        let devices = Arc::new(FragileDevices::default());
+        let db = create(&devices);
+        let writers = (0..2).map(|writer| {
+            let db = db.clone();
+            spawn(move || {
+                let mut last = 0;
+                for number in 1..=3 {
+                    match db.write_with(twins(writer, number, BIG), Durability::Buffered) {
+                        Ok(()) => last = number,
+                        Err(error) => {
+                            assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+                            break;
+                        }
+                    }
+                }
+                last
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        let flusher = {
+            let db = db.clone();
+            spawn(move || {
+                if let Err(error) = db.flush() {
+                    assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+                }
+            })
+        };
+        db.close().unwrap();
+        let acknowledged = join(writers);
+        join([flusher]);
+        let db = open(&devices);
+        for (writer, last) in acknowledged.into_iter().enumerate() {
+            let found = twins_of(&db, writer as u64);
+            assert!(found >= last, "writer {writer} had {last} acknowledged, finds {found}");
+        }
+    });
+}
+
+#[test]
+fn a_failed_sync_reaches_everybody_it_should_have_covered_and_all_who_come_later() {
+    check(400, || {
+        let devices = Arc::new(FragileDevices::default());
+        let db = create(&devices);
+        *devices.fail_sync_after.lock() = Some(1);
+        let writers = (0..3).map(|writer| {
+            let db = db.clone();
+            spawn(move || {
+                let mut last = 0;
+                for number in 1..=2 {
+                    match db.write_with(twins(writer, number, 8), Durability::Sync) {
+                        Ok(()) => last = number,
+                        Err(error) => {
+                            let kinds = [ErrorKind::Io, ErrorKind::ReadOnly];
+                            assert!(kinds.contains(&error.kind()), "{error}");
+                            let again = db.write(twins(writer, 9, 8)).unwrap_err();
+                            assert_eq!(again.kind(), ErrorKind::ReadOnly, "{again}");
+                            return last;
+                        }
+                    }
+                }
+                last
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        let acknowledged = join(writers);
+        assert!(acknowledged.iter().sum::<u64>() < 6, "one sync cannot serve six writes");
+        drop(db);
+        let db = open(&devices.after_crash());
+        for (writer, last) in acknowledged.into_iter().enumerate() {
+            let found = twins_of(&db, writer as u64);
+            assert!(found >= last, "writer {writer} had {last} acknowledged, finds {found}");
+            assert!(found < 9, "a refused write was written");
+        }
+    });
+}
+
+#[test]
+fn an_ingest_is_seen_whole_and_in_its_place() {
+    check(200, || {
+        let devices = Arc::new(FragileDevices::default());
+        let db = create(&devices);
+        let ingester = {
+            let db = db.clone();
+            spawn(move || {
+                let mut ingest = db.ingest();
+                for name in ["left0", "right0"] {
+                    ingest.add(name, value(7, 8)).unwrap();
+                }
+                ingest.finish().unwrap();
+                assert!(twins_of(&db, 0) >= 7, "what was ingested is read");
+            })
+        };
+        let writer = {
+            let db = db.clone();
+            spawn(move || {
+                db.write(twins(1, 1, 8)).unwrap();
+                let before = twins_of(&db, 0);
+                assert!(before == 0 || before == 7);
+                db.write(twins(0, 8 + before, 8)).unwrap();
+                before
+            })
+        };
+        twins_of(&db, 0);
+        join([ingester]);
+        let before = join([writer])[0];
+        let last = twins_of(&db, 0);
+        assert!(last == 7 && before == 0 || last == 8 + before, "{last} after {before}");
+        db.close().unwrap();
+        assert_eq!(twins_of(&open(&devices), 0), last, "the order outlives the process");
+    });
+}

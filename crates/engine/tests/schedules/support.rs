@@ -1,0 +1,310 @@
+//! A small store on devices that can lose power, and values that tell which write they are from.
+
+use crate::{ByteSize, Compression, Db, Environment, Settings, Tier, Workers};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use thermocline_device::driver::{DirectoryLock, Entry, Space};
+use thermocline_device::{
+    Buffer, Completion, Devices, Driver, DriverFile, Error, ErrorKind, Handle, MemoryDevices,
+    Operation, Queue, Request, Result, TierSpec,
+};
+use thermocline_foundation::SystemClock;
+use thermocline_foundation::sync::Mutex;
+pub use thermocline_foundation::sync::schedules::{check, yield_now};
+use thermocline_foundation::threads::{self, JoinHandle};
+
+pub const HOME: &str = "/home";
+pub const TIERS: [&str; 2] = ["/fast", "/slow"];
+
+/// Starts a thread of the test.
+pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    threads::spawn("test", body).expect("the scheduler always has a thread")
+}
+
+/// Joins threads; one that panicked has failed the schedule.
+pub fn join<T>(threads: impl IntoIterator<Item = JoinHandle<T>>) -> Vec<T> {
+    threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
+}
+
+/// Two small tiers, one bulk worker; three values of [`BIG`] bytes fill a memtable.
+pub fn settings() -> Settings {
+    Settings {
+        tiers: vec![
+            Tier::new(TIERS[0], ByteSize::mib(16)).driver("memory"),
+            Tier::new(TIERS[1], ByteSize::mib(64)).driver("memory"),
+        ],
+        memory: ByteSize::mib(8),
+        table_size: ByteSize::kib(64),
+        background_sync_bytes: ByteSize::kib(64),
+        background_threads: 1,
+        level0_tables: 1,
+        level0_slowdown: 2,
+        level0_stop: 3,
+        compression: vec![Compression::None],
+        ..Settings::default()
+    }
+}
+
+/// A value so long that three of them fill a memtable.
+pub const BIG: usize = 250 << 10;
+
+/// The value of write `number`, at least eight bytes long.
+pub fn value(number: u64, len: usize) -> Vec<u8> {
+    let mut value = vec![number as u8; len.max(8)];
+    value[..8].copy_from_slice(&number.to_le_bytes());
+    value
+}
+
+/// Which write a value is from; checks the rest of it.
+pub fn number(value: &[u8]) -> u64 {
+    let number = u64::from_le_bytes(value[..8].try_into().unwrap());
+    assert!(value[8..].iter().all(|byte| *byte == number as u8), "a value is whole");
+    number
+}
+
+pub fn environment(devices: &Arc<FragileDevices>) -> Environment {
+    Environment {
+        devices: Arc::clone(devices) as Arc<dyn Devices>,
+        clock: Arc::new(SystemClock::new()),
+        workers: Workers::Threads,
+    }
+}
+
+pub fn create(devices: &Arc<FragileDevices>) -> Db {
+    environment(devices).create(Path::new(HOME), &settings()).unwrap()
+}
+
+pub fn open(devices: &Arc<FragileDevices>) -> Db {
+    environment(devices).open(Path::new(HOME)).unwrap()
+}
+
+/// Directories in memory of which only what was synced can be kept: a file's bytes as of its last
+/// sync. Names are kept at once; what a crash makes of those is for the simulation.
+#[derive(Debug, Default)]
+pub struct FragileDevices {
+    memory: MemoryDevices,
+    kept: Arc<Mutex<Kept>>,
+    /// Syncs of logs after which one fails; none fails where there is no number.
+    pub fail_sync_after: Arc<Mutex<Option<u32>>>,
+}
+
+/// What loss of power leaves.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Which file has a name in a directory.
+    names: BTreeMap<(String, String), usize>,
+    /// The bytes of each file as of its last sync.
+    synced: BTreeMap<usize, Vec<u8>>,
+    files: usize,
+}
+
+fn failure() -> Error {
+    Error::new(ErrorKind::Io, "the device failed")
+}
+
+impl FragileDevices {
+    /// The devices after loss of power now.
+    pub fn after_crash(&self) -> Arc<Self> {
+        let after = Self::default();
+        let kept = self.kept.lock();
+        for directory in [HOME, TIERS[0], TIERS[1]] {
+            after.memory.create_directory(Path::new(directory)).unwrap();
+            let driver = after.memory.directory(Path::new(directory)).unwrap();
+            for ((_, name), id) in kept.names.iter().filter(|((at, _), _)| at == directory) {
+                let file = driver.create(name).unwrap();
+                let bytes = kept.synced.get(id).cloned().unwrap_or_default();
+                let operation = Operation::Write { offset: 0, buffer: Buffer::copy_of(&bytes) };
+                driver.execute(&file, operation).result.unwrap();
+            }
+        }
+        drop(kept);
+        Arc::new(after)
+    }
+
+    fn wrap(&self, path: &Path, inner: Arc<dyn Driver>) -> Arc<dyn Driver> {
+        Arc::new(FragileDriver {
+            inner,
+            directory: path.to_str().unwrap().to_owned(),
+            kept: Arc::clone(&self.kept),
+            fail_sync_after: Arc::clone(&self.fail_sync_after),
+        })
+    }
+}
+
+impl Devices for FragileDevices {
+    fn home(&self, path: &Path) -> Result<Arc<dyn Driver>> {
+        Ok(self.wrap(path, self.memory.home(path)?))
+    }
+
+    fn tier(&self, spec: &TierSpec) -> Result<Arc<dyn Driver>> {
+        Ok(self.wrap(&spec.path, self.memory.tier(spec)?))
+    }
+
+    fn create_directory(&self, path: &Path) -> Result<bool> {
+        self.memory.create_directory(path)
+    }
+
+    fn remove_directory_if_empty(&self, path: &Path) -> Result<()> {
+        self.memory.remove_directory_if_empty(path)
+    }
+}
+
+#[derive(Debug)]
+struct FragileDriver {
+    inner: Arc<dyn Driver>,
+    directory: String,
+    kept: Arc<Mutex<Kept>>,
+    fail_sync_after: Arc<Mutex<Option<u32>>>,
+}
+
+#[derive(Debug)]
+struct FragileFile {
+    inner: Handle,
+    id: usize,
+    is_log: bool,
+}
+
+impl FragileDriver {
+    fn file(&self, name: &str, inner: Handle) -> Handle {
+        let mut kept = self.kept.lock();
+        kept.files += 1;
+        let next = kept.files;
+        let id = *kept.names.entry((self.directory.clone(), name.to_owned())).or_insert(next);
+        Arc::new(FragileFile { inner, id, is_log: name.ends_with(".log") })
+    }
+
+    fn sync(&self, file: &FragileFile) -> Result<usize> {
+        if file.is_log
+            && let Some(left) = &mut *self.fail_sync_after.lock()
+        {
+            if *left == 0 {
+                return Err(failure());
+            }
+            *left -= 1;
+        }
+        let len = file.inner.len()? as usize;
+        let buffer = Buffer::zeroed(len);
+        let read = self.inner.execute(&file.inner, Operation::Read { offset: 0, buffer });
+        self.kept.lock().synced.insert(file.id, read.buffer[..read.result?].to_vec());
+        Ok(0)
+    }
+}
+
+impl DriverFile for FragileFile {
+    fn len(&self) -> Result<u64> {
+        self.inner.len()
+    }
+
+    fn allocate(&self, len: u64) -> Result<()> {
+        self.inner.allocate(len)
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.inner.truncate(len)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Driver for FragileDriver {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn describe(&self) -> String {
+        self.directory.clone()
+    }
+
+    fn alignment(&self) -> usize {
+        self.inner.alignment()
+    }
+
+    fn create(&self, name: &str) -> Result<Handle> {
+        let inner = self.inner.create(name)?;
+        Ok(self.file(name, inner))
+    }
+
+    fn open(&self, name: &str) -> Result<Handle> {
+        let inner = self.inner.open(name)?;
+        Ok(self.file(name, inner))
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        self.inner.delete(name)?;
+        self.kept.lock().names.remove(&(self.directory.clone(), name.to_owned()));
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.inner.rename(from, to)?;
+        let name = |name: &str| (self.directory.clone(), name.to_owned());
+        let mut kept = self.kept.lock();
+        if let Some(id) = kept.names.remove(&name(from)) {
+            kept.names.insert(name(to), id);
+        }
+        Ok(())
+    }
+
+    fn list(&self) -> Result<Vec<Entry>> {
+        self.inner.list()
+    }
+
+    fn sync_directory(&self) -> Result<()> {
+        self.inner.sync_directory()
+    }
+
+    fn space(&self) -> Result<Space> {
+        self.inner.space()
+    }
+
+    fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
+        self.inner.lock(name)
+    }
+
+    fn queue(&self, _depth: usize) -> Result<Box<dyn Queue>> {
+        Ok(Box::new(LateQueue { inner: Arc::clone(&self.inner), finished: Vec::new() }))
+    }
+
+    fn execute(&self, file: &Handle, operation: Operation) -> Completion {
+        let file = file.as_any().downcast_ref::<FragileFile>().expect("a file of this driver");
+        match operation {
+            Operation::Sync => {
+                let result = self.sync(file);
+                Completion { tag: 0, result, buffer: Buffer::default() }
+            }
+            operation => self.inner.execute(&file.inner, operation),
+        }
+    }
+}
+
+/// Carries requests out when they are submitted.
+#[derive(Debug)]
+struct LateQueue {
+    inner: Arc<dyn Driver>,
+    finished: Vec<Completion>,
+}
+
+impl Queue for LateQueue {
+    fn submit(&mut self, requests: &mut Vec<Request>) {
+        for Request { tag, file, operation } in requests.drain(..) {
+            let file = file.as_any().downcast_ref::<FragileFile>().expect("a file of this driver");
+            let completion = self.inner.execute(&file.inner, operation);
+            self.finished.push(Completion { tag, ..completion });
+        }
+    }
+
+    fn reap(&mut self, at_least: usize, completions: &mut Vec<Completion>) -> usize {
+        assert!(at_least <= self.finished.len(), "reaping more than is in flight");
+        let count = self.finished.len();
+        completions.append(&mut self.finished);
+        count
+    }
+
+    fn in_flight(&self) -> usize {
+        self.finished.len()
+    }
+}
