@@ -24,10 +24,13 @@ const USAGE: &str = "\
 Usage: cargo xtask COMMAND
 
   ci      everything continuous integration runs: fmt, tidy, clippy, test
-  test    all tests of the workspace, then `schedules`; arguments after it go to cargo test
+  test    all tests of the workspace, `schedules`, the planted bugs, and `simulate` in its quick
+          form; with arguments only the tests of the workspace, by cargo test with them
   schedules
           the tests that choose the order of threads, in a build of their own; names after it
           choose among them; THERMOCLINE_SCHEDULES=N runs N times as many
+  simulate
+          the whole engine on simulated machines; --seeds N, --hours H, --seed S, --help for more
   tidy    the house rules as checks (see STYLE.md)
   wrap    wraps comments at 100 columns, in place
   golden  writes the golden files anew from the present formats; review the difference
@@ -60,7 +63,30 @@ fn test(more: &[String]) -> bool {
     let mut arguments = vec!["test", "--workspace", "--no-fail-fast"];
     arguments.extend(more.iter().map(String::as_str));
     let passed = cargo(&arguments, &[]);
-    (!more.is_empty() || schedules(&[])) && passed
+    if !more.is_empty() {
+        return passed;
+    }
+    let steps: [&dyn Fn() -> bool; 3] = [&|| schedules(&[]), &planted, &|| simulate(&[])];
+    steps.iter().fold(passed, |passed, step| step() && passed)
+}
+
+/// The simulation in its quick form, or as its own arguments say.
+fn simulate(more: &[String]) -> bool {
+    let package = ["--profile", "simulation", "--package", "thermocline-simulation"];
+    let mut arguments = vec!["run", "--quiet"];
+    arguments.extend(package);
+    arguments.push("--");
+    arguments.extend(more.iter().map(String::as_str));
+    cargo(&arguments, &[])
+}
+
+/// The tests' test: bugs that are planted in the engine, in a build of its own, must be found.
+fn planted() -> bool {
+    let package = ["--profile", "simulation", "--package", "thermocline-simulation"];
+    let mut arguments = vec!["test"];
+    arguments.extend(package);
+    arguments.extend(["--features", "planted-bugs", "--test", "planted"]);
+    cargo(&arguments, &[])
 }
 
 /// Crates whose locks, signals and atomics come from `foundation::sync`.
@@ -173,6 +199,7 @@ fn main() -> ExitCode {
         "ci" => ci(),
         "test" => test(more),
         "schedules" => schedules(more),
+        "simulate" => simulate(more),
         "tidy" => run_tidy(),
         "wrap" => wrap(),
         "golden" => golden(),

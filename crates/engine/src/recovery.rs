@@ -136,8 +136,8 @@ pub(crate) fn require_durable(found: Sequence, durable: Sequence) -> Result<()> 
         return Ok(());
     }
     Err(Error::corrupt(format!(
-        "the logs end at sequence {}, but {} was durable when the database was closed: the end of a \
-         log is lost; restore the database from a checkpoint",
+        "the logs end at sequence {}, but {} was durable when the database was closed: the end of \
+         a log is lost; restore the database from a checkpoint",
         found.0, durable.0
     )))
 }
@@ -306,8 +306,8 @@ impl Replaying {
         } else if let Some(reserved) = self.reserved {
             // Writers wait until the load is in the manifest, or has failed, which is there too.
             let text = format!(
-                "{} follows a bulk load of sequence {reserved} that the manifest does not know: the \
-                 end of the manifest is lost; restore the database from a checkpoint",
+                "{} follows a bulk load of sequence {reserved} that the manifest does not know: \
+                 the end of the manifest is lost; restore the database from a checkpoint",
                 what()
             );
             return Err(DeviceError::new(DeviceErrorKind::Corrupt, text));

@@ -300,7 +300,7 @@ pub fn plan(first: u64, seeds: u64) -> Vec<Task> {
                 1,
                 if nth % 200 == 7 {
                     1
-                } else if nth % 20 == 0 {
+                } else if nth.is_multiple_of(20) {
                     2
                 } else {
                     3

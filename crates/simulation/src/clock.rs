@@ -1,7 +1,7 @@
 //! Simulated time: it passes when somebody sleeps or a device stalls, and jumps when told to.
 //!
-//! A caller that sleeps lets background work have a step, because in a real store it would. One that
-//! sleeps on and on although there is no work waits for ever, and is told so by a panic.
+//! A caller that sleeps lets background work have a step, because in a real store it would. One
+//! that sleeps on and on although there is no work waits for ever, and is told so by a panic.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

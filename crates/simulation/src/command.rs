@@ -18,11 +18,11 @@ use thermocline_simulation::campaign::{Failure, SUITES, Suite, Tally, Task, plan
 #[command(
     name = "simulate",
     after_help = "Examples:\n  \
-        cargo xtask simulate                        the quick form, as continuous integration runs it\n  \
-        cargo xtask simulate --seeds 2000           the long form\n  \
-        cargo xtask simulate --hours 8              until morning, from a first seed of the clock's\n  \
-        cargo xtask simulate --suite crash --seed 7 one seed of one suite\n  \
-        cargo xtask simulate --suite errors --seed 3 --item 412   one fault of it"
+        cargo xtask simulate                              the quick form, as in CI\n  \
+        cargo xtask simulate --seeds 2000                 the long form\n  \
+        cargo xtask simulate --hours 8 --first 1000000    until morning, on other seeds\n  \
+        cargo xtask simulate --suite crash --seed 7       one seed of one suite\n  \
+        cargo xtask simulate --suite errors --seed 3 --item 412"
 )]
 struct Arguments {
     /// Seeds to run, each through the suites that fall on it.

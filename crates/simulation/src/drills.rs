@@ -91,7 +91,7 @@ fn put(life: &Life, known: &RwLock<Known>, number: usize) -> thermocline::Result
     known.write().submit(&[(key.clone(), Some(value.clone()))]);
     let mut batch = thermocline::WriteBatch::new();
     batch.put(&key, &value);
-    let durability = if number % 3 == 0 { Durability::Sync } else { Durability::Buffered };
+    let durability = if number.is_multiple_of(3) { Durability::Sync } else { Durability::Buffered };
     life.db().write_with(batch, durability)?;
     known.write().acknowledge(durability == Durability::Sync);
     Ok(())

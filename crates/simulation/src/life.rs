@@ -371,7 +371,8 @@ impl Life {
         let least = {
             let mut known = self.known.write();
             if !killed {
-                // What was only buffered is gone, or is not; a kill during recovery can lose it too.
+                // What was only buffered is gone, or is not; a kill during recovery can lose it
+                // too.
                 known.acknowledged = known.durable;
             }
             known.acknowledged

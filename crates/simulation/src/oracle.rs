@@ -9,7 +9,7 @@
 //! ```text
 //!   1 acknowledged durable writes are there   2 a prefix, batches whole   3 no invented bytes
 //!   4 recovery is idempotent, cut or not      5 get = scan = model        6 caches change nothing
-//!   7 no leaked file, one copy of each        8 writes resume             9 errors, not wrong answers
+//!   7 no leaked file, one copy of each        8 writes resume             9 errors, not lies
 //! ```
 
 use crate::history::{HOME, TIERS, Write, is_genuine, key};

@@ -59,8 +59,8 @@ pub enum Outcome {
 }
 
 impl Fixture {
-    /// The fixture of `seed`: a history, killed at its end where the seed is 2 modulo 3, else closed
-    /// in good order.
+    /// The fixture of `seed`: a history, killed at its end where the seed is 2 modulo 3, else
+    /// closed in good order.
     pub fn new(seed: u64) -> Result<Self, Violation> {
         let known = Arc::new(RwLock::new(Known::new(SHAPE.keys)));
         let mut life = Life::new(seed, &SHAPE, Arc::clone(&known));

@@ -63,7 +63,7 @@ impl TieredFiles {
         let mut taken = Vec::new();
         let made = take_all(devices, &home_path, &tiers, &mut taken).and_then(|locks| {
             let instance = InstanceId::drawn(|| devices.entropy());
-            let home = Home { database, instance, generation: 1, tiers };
+            let home = Home { database, instance, generation: 1, tiers, map: None };
             make(home, home_path, &taken, locks, fill)
         });
         match made {

@@ -41,6 +41,17 @@ pub struct Home {
     pub generation: u64,
     /// The tiers, fastest first, with complete paths.
     pub tiers: Vec<TierSpec>,
+    /// How far the file map went at the last closing.
+    pub map: Option<MapEnd>,
+}
+
+/// How far a file map goes: maps are numbered upwards, and a map only grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct MapEnd {
+    /// The map's file number.
+    pub number: u64,
+    /// Bytes of it that hold frames.
+    pub bytes: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -49,6 +60,8 @@ struct Text {
     database: String,
     instance: String,
     generation: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    map: Option<MapEnd>,
     tier: Vec<TierText>,
 }
 
@@ -95,6 +108,7 @@ impl Home {
             database: self.database.to_string(),
             instance: self.instance.to_string(),
             generation: self.generation,
+            map: self.map,
             tier: tier.collect::<Result<_>>()?,
         };
         let body = toml::to_string(&text).map_err(|error| {
@@ -137,6 +151,7 @@ impl Home {
             instance: instance.ok_or_else(|| damage(0, "the instance identity is not one"))?,
             generation: text.generation,
             tiers,
+            map: text.map,
         })
     }
 }

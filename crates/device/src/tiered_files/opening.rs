@@ -20,7 +20,7 @@
 //! Threads: the opening thread alone.
 
 use super::devices::Devices;
-use super::home::{self, Home};
+use super::home::{self, Home, MapEnd};
 use super::{Entry, TieredFiles, file_name};
 use crate::context::FileKind;
 use crate::driver::{DirectoryLock, Driver};
@@ -99,6 +99,7 @@ impl TieredFiles {
         let tiers: Vec<_> = found.iter().map(|found| Arc::clone(&found.tier)).collect();
         let listings = tiers.iter().map(list).collect::<Result<Vec<_>>>()?;
         let mut map = open_map(&home, &tiers, &listings, false)?;
+        check_end(&home, &map, &tiers[0])?;
         check_files(map.state(), &tiers, &listings)?;
         if !read_only {
             // A killed process may have left a DATABASE whose name is not durable yet; the tiers
@@ -157,12 +158,13 @@ impl TieredFiles {
             return Ok(());
         }
         // Whoever is changing the map has finished when the lock is ours.
-        let _map = self.map.lock();
+        let map = self.map.lock();
         let home = Home {
             database: self.database,
             instance: self.instance,
             generation: self.generation.load(Relaxed) + 1,
             tiers: self.tiers.iter().map(|tier| tier.spec().clone()).collect(),
+            map: Some(end_of(&map)),
         };
         write_generation(&home, &self.home, &*self.home_driver, &self.tiers)?;
         self.generation.store(home.generation, Relaxed);
@@ -370,6 +372,28 @@ fn open_map(
     let maps = listings[0].keys().filter(|(_, extension)| *extension == map);
     let maps = maps.map(|(number, _)| *number).collect();
     FileMap::open(home.database, &tiers[0], tiers.len(), maps, repair)
+}
+
+fn end_of(map: &FileMap) -> MapEnd {
+    MapEnd { number: map.number().0, bytes: map.len_bytes() }
+}
+
+/// The map goes as far as at the last closing. One that lost its end would be taken for that of an
+/// earlier moment, and everything newer for leftovers.
+fn check_end(home: &Home, map: &FileMap, tier: &Tier) -> Result<()> {
+    match home.map {
+        Some(closed) if end_of(map) < closed => {
+            let what = format!("{} ({})", map_name(map.number()), tier.describe());
+            let why = format!(
+                "it ends here, but when the database was closed {} went to {}; restore from a \
+                 checkpoint",
+                map_name(FileNumber(closed.number)),
+                closed.bytes
+            );
+            Err(Error::corrupt(what, map.len_bytes(), why))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The tiers hold what the map lists, and nothing newer than the map.

@@ -74,7 +74,7 @@ fn database_home_is_as_documented() {
     let mut tiers = specs(2);
     tiers[0].path = "/db/tier-0".into();
     tiers[1].path = "/mnt/a \"quoted\" name".into();
-    let home = Home { database: DATABASE, instance: INSTANCE, generation: 12, tiers };
+    let home = Home { database: DATABASE, instance: INSTANCE, generation: 12, tiers, map: None };
     let text = home.text(Path::new("/db")).unwrap();
     let golden = assert_golden("database-home-v1.toml", text.as_bytes());
     let text = String::from_utf8(golden).unwrap();

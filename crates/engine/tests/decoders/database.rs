@@ -156,7 +156,7 @@ impl Pair {
         let range = self.model.range(from.clone()..to.clone());
         let mut expected: Vec<_> = range.map(|(k, v)| (k.clone(), v.clone())).collect();
         let scan = self.db().scan().from(from).to(to);
-        let found = if bytes.next() % 2 == 0 {
+        let found = if bytes.next().is_multiple_of(2) {
             pairs(scan)
         } else {
             expected.reverse();

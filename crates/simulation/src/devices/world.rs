@@ -206,8 +206,8 @@ impl World {
         Self { entropy: seed, ..Self::default() }
     }
 
-    /// A file whose name is a number must have a new one, whatever crashes there were: checksums are
-    /// bound to it.
+    /// A file whose name is a number must have a new one, whatever crashes there were: checksums
+    /// are bound to it.
     pub(super) fn require_new(&mut self, directory: &Path, name: &str) {
         if name.starts_with(|first: char| first.is_ascii_digit()) {
             let is_new = Arc::make_mut(&mut self.numbered).insert((directory.into(), name.into()));
@@ -304,6 +304,20 @@ impl World {
         let content = self.content_mut(directory, name);
         for image in [&mut content.live, &mut content.durable] {
             image.write(offset, bytes);
+        }
+    }
+
+    /// Makes a file behind the store's back, durably.
+    pub fn put(&mut self, directory: &Path, name: &str, bytes: &[u8]) {
+        self.next_file += 1;
+        let id = self.next_file;
+        let mut live = Sparse::default();
+        live.write(0, bytes);
+        let durable = live.clone();
+        self.files.insert(id, Content { live, durable, pending: Vec::new() });
+        let directory = self.directories.entry(directory.to_owned()).or_default();
+        for names in [&mut directory.live, &mut directory.durable] {
+            names.insert(name.to_owned(), id);
         }
     }
 
