@@ -116,7 +116,8 @@ fn files_made_moved_and_reclassified_by_many_are_all_accounted_for_and_found_aga
     check(300, || {
         let devices = MemoryDevices::new();
         let files = create(&devices);
-        let first = add(&files, TABLE).number();
+        let held = add(&files, TABLE);
+        let first = held.number();
         let makers = (0..2).map(|maker| {
             let files = Arc::clone(&files);
             spawn(move || {
@@ -138,7 +139,8 @@ fn files_made_moved_and_reclassified_by_many_are_all_accounted_for_and_found_aga
         assert!(used(0) + used(1) <= most + LEN as u64, "a file on the move counts twice at most");
         let mut numbers = join(makers);
         numbers.push(first);
-        assert_eq!(files.open_file(first).unwrap().tier(), TierIndex(1));
+        assert_eq!(held.tier(), TierIndex(1), "who has the file open reads the new copy");
+        drop(held);
         assert_accounts(&devices, &files);
         files.close().unwrap();
         drop(files);

@@ -73,7 +73,11 @@ pub fn environment(devices: &Arc<FragileDevices>) -> Environment {
 }
 
 pub fn create(devices: &Arc<FragileDevices>) -> Db {
-    environment(devices).create(Path::new(HOME), &settings()).unwrap()
+    create_with(devices, &settings())
+}
+
+pub fn create_with(devices: &Arc<FragileDevices>, settings: &Settings) -> Db {
+    environment(devices).create(Path::new(HOME), settings).unwrap()
 }
 
 pub fn open(devices: &Arc<FragileDevices>) -> Db {
