@@ -72,7 +72,9 @@ fn built(folder: &str, name: &str, more: &[&str]) -> Option<PathBuf> {
     arguments.extend(more);
     let status = Command::new(cargo).args(arguments).current_dir(&workspace).status();
     match status {
-        Ok(status) if status.success() => Some(output_folder(&workspace).join("release").join(name)),
+        Ok(status) if status.success() => {
+            Some(output_folder(&workspace).join("release").join(name))
+        }
         Ok(_) => {
             eprintln!("xtask: cannot build {name} in {}: see above", workspace.display());
             None

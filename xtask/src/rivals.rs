@@ -28,15 +28,17 @@ const MEMBER: &str = "librocksdbjni-linux64.so";
 const LIBRARY_SHA256: &str = "265c656af5c6502cb8d71db1a74858509f706cc47f1a5b6f603c736d11ce677d";
 
 /// Debian's packages: what for, the file that shows it is there, and its name.
-const PACKAGES: [(&str, &[&str], &str); 2] = [
+const PACKAGES: [(&str, &[&str], &str); 3] = [
     ("LevelDB", &["libleveldb.so"], "libleveldb-dev"),
     ("the bindings of RocksDB", &["libclang.so", "libclang-14.so.1"], "libclang1-14"),
+    ("the headers those need", &["14/include/stdbool.h"], "libclang-common-14-dev"),
 ];
 
 /// Where the linker looks for libraries of the system.
-const LIBRARY_FOLDERS: [&str; 6] = [
+const LIBRARY_FOLDERS: [&str; 7] = [
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/llvm-14/lib",
+    "/usr/lib/clang",
     "/usr/lib64",
     "/usr/lib",
     "/usr/local/lib",
@@ -56,7 +58,7 @@ impl Found {
     /// Looks without fetching.
     pub fn look() -> Self {
         let installed = |index: usize| PACKAGES[index].1.iter().any(|file| in_system(file));
-        Self { rocksdb: library().exists() && installed(1), leveldb: installed(0) }
+        Self { rocksdb: library().exists() && installed(1) && installed(2), leveldb: installed(0) }
     }
 
     /// Cargo features of the rivals' workspace that can be built.
