@@ -23,8 +23,11 @@
 
 pub mod command;
 pub mod engines;
+pub mod keys;
 pub mod results;
 pub mod store;
+pub mod values;
+pub mod versions;
 
 /// What went wrong, in one line for the person who reads it.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
