@@ -28,6 +28,7 @@ pub mod results;
 pub mod store;
 pub mod values;
 pub mod versions;
+pub mod workloads;
 
 /// What went wrong, in one line for the person who reads it.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
