@@ -23,8 +23,12 @@
 
 pub mod command;
 pub mod engines;
+pub mod keys;
 pub mod results;
 pub mod store;
+pub mod values;
+pub mod versions;
+pub mod workloads;
 
 /// What went wrong, in one line for the person who reads it.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;

@@ -1,4 +1,4 @@
-//! `thermocline-db_bench`: the db_bench set of workloads on a Thermocline store, every value checked.
+//! `thermocline-db_bench`: the db_bench workloads on one Thermocline store, every value checked.
 //!
 //! ```text
 //!   main ── arguments    what was asked
