@@ -10,6 +10,7 @@
 //!     state        the loaded state, copied for each cell
 //!   bound          what the best possible placement would reach
 //!   results        results.json; report: tables of it
+//!   rig            two block devices and a memory limit, for any program
 //! ```
 //! A binary is one line: `thermocline_bench::command::main(&[&engine, ...])`. The workspace of
 //! rivals does the same with more engines.
@@ -25,6 +26,7 @@ pub mod command;
 pub mod engines;
 pub mod keys;
 pub mod results;
+pub mod rig;
 pub mod store;
 pub mod values;
 pub mod versions;
