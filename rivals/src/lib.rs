@@ -3,7 +3,7 @@
 //! ```text
 //!   rocksdb   11.8, one or two tiers (feature rocksdb)     leveldb   1.23 (feature leveldb)
 //!   lmdb  redb  fjall  sled   one tier                     absent    named, with the reason
-//!   foreign   the only `unsafe` code                       conformance  the test all pass
+//!   foreign   the only `unsafe` code                       (all: tests/conformance.rs)
 //! ```
 //! An engine here is given memory, durability and directories, and turns them into its own options
 //! the way its authors recommend; what it cannot do as asked is said in `describe`.
@@ -20,9 +20,6 @@ pub mod redb;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
 pub mod sled;
-
-#[cfg(test)]
-mod conformance;
 
 use thermocline_bench::store::EngineKind;
 

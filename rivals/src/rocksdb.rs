@@ -10,10 +10,10 @@
 //! jobs, direct reads and direct writes of flushes and compactions where the scenario is direct.
 //!
 //! With several paths RocksDB ignores dynamic level sizes. It fills the first path with the levels
-//! whose planned sizes still fit, and takes level 0 to be as large as level 1. With `levels=default`
-//! that is its 256 MB a level; with `levels=tuned` the base is chosen so that levels 0, 1 and 2
-//! together (1 + 1 + 10 bases) fill nine tenths of the fast capacity: the last tenth is for the
-//! log and for compactions, whose outputs exist beside their inputs.
+//! whose planned sizes still fit, and takes level 0 to be as large as level 1. With
+//! `levels=default` that is its 256 MB a level; with `levels=tuned` the base is chosen so that
+//! levels 0, 1 and 2 together (1 + 1 + 10 bases) fill nine tenths of the fast capacity: the last
+//! tenth is for the log and for compactions, whose outputs exist beside their inputs.
 //!
 //! Invariant: write buffers, block cache and row cache together are the memory that was given.
 
@@ -308,15 +308,26 @@ impl Store for Open {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformance::options;
 
     fn plan(texts: &[(&str, &str)], tiers: usize) -> Outcome<Plan> {
-        let folder = tempfile::tempdir()?;
-        let mut options = options(folder.path(), tiers);
-        for (name, value) in texts {
-            options.options.insert((*name).to_owned(), (*value).to_owned());
-        }
-        Plan::new(&options)
+        let tier = |name: &&str| TierSpace {
+            name: (*name).to_owned(),
+            path: name.into(),
+            capacity: ByteSize(256 << 20),
+        };
+        let pairs = texts.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Plan::new(&OpenOptions {
+            tiers: ["fast", "slow"][..tiers].iter().map(tier).collect(),
+            memory: ByteSize(64 << 20),
+            durability: Durability::Buffered,
+            direct: false,
+            threads: 2,
+            key_bytes: 24,
+            value_bytes: 100,
+            records: 1000,
+            loading: false,
+            options: pairs.collect(),
+        })
     }
 
     #[test]

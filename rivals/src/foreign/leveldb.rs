@@ -1,7 +1,8 @@
 //! LevelDB's C interface, as far as it is needed.
 //!
 //! Ownership: [`Database`] owns the database and every object its options refer to, and destroys
-//! them in the opposite order. LevelDB is safe to use from many threads; an iterator belongs to one.
+//! them in the opposite order. LevelDB is safe to use from many threads; an iterator belongs to
+//! one.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
 use std::path::Path;
@@ -103,8 +104,8 @@ pub struct Database {
     sync_write: Pointer,
 }
 
-// SAFETY: leveldb::DB, its cache and its filter policy are documented as safe for use by many threads
-// without synchronisation; the option objects are not changed after `open`.
+// SAFETY: leveldb::DB, its cache and its filter policy are documented as safe for use by many
+// threads without synchronisation; the option objects are not changed after `open`.
 unsafe impl Send for Database {}
 // SAFETY: as above.
 unsafe impl Sync for Database {}
@@ -168,7 +169,8 @@ impl Database {
             unsafe { leveldb_get(self.db, read, at, key.len(), &raw mut len, &raw mut error) };
         outcome(error)?;
         let Some(found) = NonNull::new(found) else { return Ok(false) };
-        // SAFETY: the library returned `len` bytes at `found`, which stay until they are freed here.
+        // SAFETY: the library returned `len` bytes at `found`, which stay until they are freed
+        // here.
         unsafe {
             value.extend_from_slice(std::slice::from_raw_parts(found.as_ptr(), len));
             leveldb_free(found.as_ptr().cast());
@@ -258,8 +260,8 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // SAFETY: made in `open`, destroyed once, the database before what its options refer to. After a
-        // failed open `db` is null and is not closed.
+        // SAFETY: made in `open`, destroyed once, the database before what its options refer to.
+        // After a failed open `db` is null and is not closed.
         unsafe {
             if !self.db.is_null() {
                 leveldb_close(self.db);

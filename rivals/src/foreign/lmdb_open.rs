@@ -11,8 +11,8 @@ pub fn open(path: &Path, map_bytes: usize, readers: u32, sync: bool) -> heed::Re
     // No read-ahead: look-ups are random and the data is larger than memory.
     let flags =
         if sync { EnvFlags::NO_READ_AHEAD } else { EnvFlags::NO_READ_AHEAD | EnvFlags::NO_SYNC };
-    // SAFETY: NO_SYNC and NO_READ_AHEAD do not weaken what a reader in this process may rely on; the
-    // harness opens a directory in one process once, on a file system with working locks and maps,
-    // and nothing else writes the file.
+    // SAFETY: NO_SYNC and NO_READ_AHEAD do not weaken what a reader in this process may rely on;
+    // the harness opens a directory in one process once, on a file system with working locks and
+    // maps, and nothing else writes the file.
     unsafe { options.flags(flags).open(path) }
 }

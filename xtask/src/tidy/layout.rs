@@ -26,7 +26,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
 ];
 
 /// Crates that may depend on all others and that none may depend on.
-const ONLOOKERS: [&str; 3] = ["simulation", "bench", "fuzz"];
+const ONLOOKERS: [&str; 4] = ["simulation", "bench", "fuzz", "rivals"];
 
 /// Crates that rules already speak of and that later work brings.
 const UNBUILT: [&str; 2] = ["crates/pmem", "crates/capi"];

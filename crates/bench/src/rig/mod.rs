@@ -193,8 +193,8 @@ impl Rig {
             .map(|slot| self.devices.get(slot).map_or_else(String::new, |d| d.name.clone()))
     }
 
-    /// Switches the slow device's limits off, to copy a loaded state, or on again. Where cgroups are
-    /// of version 2 only cells are limited, and there is nothing to switch.
+    /// Switches the slow device's limits off, to copy a loaded state, or on again. Where cgroups
+    /// are of version 2 only cells are limited, and there is nothing to switch.
     pub fn throttle(&mut self, on: bool) -> Outcome<()> {
         let steps = self.design.throttle(&self.groups, on);
         system::carry_out(&*self.system, &steps, &mut self.devices)
@@ -209,13 +209,19 @@ impl Rig {
     /// A limit of `memory` for one run, page cache included.
     pub fn cell(&mut self, memory: ByteSize) -> Outcome<Cell<'_>> {
         let (group, steps) = self.design.group(&self.groups, memory);
-        // Left by a cell that was killed.
-        let left = [Step::Kill(group.clone()), Step::RemoveGroup(group.clone())];
-        if self.system.read(&group.join("cgroup.procs")).is_some() {
-            let failures = system::carry_out_all(&*self.system, &left);
-            if let Some(failure) = failures.into_iter().next() {
-                return Err(failure.into());
+        if let Some(processes) = self.system.read(&group.join("cgroup.procs")) {
+            let processes: Vec<_> = processes.split_whitespace().collect();
+            if !processes.is_empty() {
+                let (name, processes) = (&self.design.name, processes.join(" "));
+                return Err(format!(
+                    "rig '{name}' is in use by processes {processes}; wait for them, or say rig \
+                     down --name {name}"
+                )
+                .into());
             }
+            // Left by a run that was killed.
+            let left = [Step::RemoveGroup(group.clone())];
+            system::carry_out(&*self.system, &left, &mut self.devices)?;
         }
         let mut devices = self.devices.clone();
         system::carry_out(&*self.system, &steps, &mut devices)?;

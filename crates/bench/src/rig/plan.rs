@@ -210,7 +210,8 @@ impl Leftovers {
     /// The steps that remove all of it.
     pub fn steps(&self, groups: Option<&Groups>) -> Vec<Step> {
         let mut steps: Vec<Step> = self.groups.iter().cloned().map(Step::Kill).collect();
-        // tmpfs holds the image of a loop device: first the file systems, then the devices, then it.
+        // tmpfs holds the image of a loop device: first the file systems, then the devices, then
+        // it.
         let (ram, devices): (Vec<_>, Vec<_>) =
             self.mounts.iter().rev().partition(|mount| mount.ends_with("ram"));
         steps.extend(devices.into_iter().map(|mount| run(["umount", &text(mount)])));

@@ -14,6 +14,8 @@ struct Machine {
     mounts: Vec<PathBuf>,
     loops: BTreeMap<String, PathBuf>,
     groups: BTreeSet<PathBuf>,
+    /// In every cgroup.
+    processes: String,
     /// Calls that change something, and which of them fails.
     calls: usize,
     failing: Option<usize>,
@@ -110,7 +112,7 @@ impl System for Fake {
             "/proc/meminfo" => "MemAvailable: 99999999 kB\n".to_owned(),
             _ if text.ends_with("cgroup.procs") => {
                 machine.groups.get(path.parent()?)?;
-                String::new()
+                machine.processes.clone()
             }
             _ => machine.files.get(path)?.clone(),
         })
@@ -186,6 +188,21 @@ fn a_rig_comes_up_and_goes_without_a_trace() {
     rig.down().unwrap();
     assert!(fake.clean(), "{fake:?}");
     assert_eq!(rule(&fake), "7:1 0");
+}
+
+#[test]
+fn a_rig_that_is_in_use_is_not_given_to_a_second_run() {
+    let fake = Fake::new();
+    let mut rig = make(&fake).unwrap();
+    std::mem::forget(rig.cell(ByteSize(1 << 30)).unwrap());
+    // An empty group is a leftover and in nobody's way.
+    std::mem::forget(rig.cell(ByteSize(1 << 30)).unwrap());
+    fake.0.borrow_mut().processes = "41 42".to_owned();
+    let failure = rig.cell(ByteSize(1 << 30)).err().unwrap().to_string();
+    assert!(failure.contains("in use by processes 41 42"), "{failure}");
+    fake.0.borrow_mut().processes.clear();
+    rig.down().unwrap();
+    assert!(fake.clean(), "{fake:?}");
 }
 
 #[test]

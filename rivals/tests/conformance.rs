@@ -1,6 +1,8 @@
 //! One small test that every engine must pass, ours and theirs: what is read is what a model says,
 //! before and after the store was closed, and also in a copy at another path.
 
+#![allow(clippy::disallowed_methods, reason = "the test copies directories")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -14,7 +16,7 @@ const KEYS: u64 = 500;
 const OPERATIONS: u64 = 6000;
 
 /// Options over `tiers` new directories below `folder`.
-pub fn options(folder: &Path, tiers: usize) -> OpenOptions {
+fn options(folder: &Path, tiers: usize) -> OpenOptions {
     let names = ["fast", "slow"];
     let spaces = names[..tiers].iter().map(|name| {
         let path = folder.join(name);
@@ -131,7 +133,7 @@ fn conform(kind: &dyn EngineKind, layout: Layout, durability: Durability, more: 
 
 #[test]
 fn every_engine_answers_as_the_model_does_and_lives_in_its_directories() {
-    for kind in crate::all().into_iter().filter(|kind| kind.name() != "null") {
+    for kind in thermocline_bench_rivals::all().into_iter().filter(|kind| kind.name() != "null") {
         for layout in [Layout::Fast, Layout::Tiers] {
             if kind.needs().allow(layout) {
                 conform(kind, layout, Durability::Buffered, &[]);
@@ -144,7 +146,8 @@ fn every_engine_answers_as_the_model_does_and_lives_in_its_directories() {
 #[test]
 fn what_is_missing_is_named_with_a_reason() {
     for name in ["hotrap", "prismdb"] {
-        let kind = crate::all().into_iter().find(|kind| kind.name() == name).unwrap();
+        let kind =
+            thermocline_bench_rivals::all().into_iter().find(|kind| kind.name() == name).unwrap();
         assert!(kind.unavailable().unwrap().contains("docs/rivals.md"));
     }
 }
@@ -153,5 +156,10 @@ fn what_is_missing_is_named_with_a_reason() {
 #[test]
 fn rocksdb_conforms_as_it_is_tuned_for_two_tiers() {
     let tuned = [("levels", "tuned"), ("row-cache", "8MiB"), ("cache", "lru")];
-    conform(&crate::rocksdb::RocksDb, Layout::Tiers, Durability::Buffered, &tuned);
+    conform(
+        &thermocline_bench_rivals::rocksdb::RocksDb,
+        Layout::Tiers,
+        Durability::Buffered,
+        &tuned,
+    );
 }
