@@ -14,6 +14,8 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 const KEYS: u64 = 500;
 const OPERATIONS: u64 = 6000;
+/// Where each of them waits for a disk.
+const SYNCED_OPERATIONS: u64 = 300;
 
 /// Options over `tiers` new directories below `folder`.
 fn options(folder: &Path, tiers: usize) -> OpenOptions {
@@ -42,9 +44,13 @@ fn key(number: u64) -> Vec<u8> {
 }
 
 /// Writes and removes at random, in the store and in the model.
-fn change(store: &dyn Store, model: &mut Model, seed: u64) {
+fn change(store: &dyn Store, model: &mut Model, seed: u64, durability: Durability) {
     let mut random = Random::new(seed);
-    for operation in 0..OPERATIONS {
+    let operations = match durability {
+        Durability::Buffered => OPERATIONS,
+        Durability::Sync => SYNCED_OPERATIONS,
+    };
+    for operation in 0..operations {
         let key = key(random.below(KEYS));
         if random.below(4) == 0 {
             store.delete(&key).unwrap();
@@ -109,11 +115,11 @@ fn conform(kind: &dyn EngineKind, layout: Layout, durability: Durability, more: 
     let mut model = Model::new();
     let store = kind.open(&first).unwrap();
     compare(&*store, &model);
-    change(&*store, &mut model, 1);
+    change(&*store, &mut model, 1, durability);
     compare(&*store, &model);
     store.settle().unwrap();
     compare(&*store, &model);
-    change(&*store, &mut model, 2);
+    change(&*store, &mut model, 2, durability);
     store.sync().unwrap();
     store.close().unwrap();
     let store = kind.open(&first).unwrap();
@@ -126,7 +132,7 @@ fn conform(kind: &dyn EngineKind, layout: Layout, durability: Durability, more: 
     (second.durability, second.options) = (durability, first.options.clone());
     let store = kind.open(&second).unwrap();
     compare(&*store, &model);
-    change(&*store, &mut model, 3);
+    change(&*store, &mut model, 3, durability);
     compare(&*store, &model);
     store.close().unwrap();
 }
