@@ -1,0 +1,3 @@
+//! Results for people: tables for a terminal.
+
+pub mod table;
