@@ -199,6 +199,12 @@ impl Keys {
         key[..8].copy_from_slice(&word.to_be_bytes());
     }
 
+    /// The position of a key, and whether an insert has it; none for a key that is too short.
+    pub fn place(key: &[u8]) -> Option<(u64, bool)> {
+        let word = u64::from_be_bytes(*key.first_chunk::<8>()?);
+        Some((word >> INSERT_BITS, word & INSERT_MASK != 0))
+    }
+
     /// The number that has `key`; none where no number has.
     pub fn number(&self, key: &[u8]) -> Option<u64> {
         let (head, tail) = key.split_first_chunk::<8>()?;

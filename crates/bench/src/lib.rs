@@ -22,12 +22,22 @@
 //! 3. A cell begins with a byte-for-byte copy of the loaded state and runs in its own process.
 #![forbid(unsafe_code)]
 
+pub mod bound;
+pub mod cell;
 pub mod command;
 pub mod engines;
+pub mod files;
 pub mod keys;
+pub mod measure;
+pub mod plan;
+pub mod quick;
+pub mod report;
 pub mod results;
 pub mod rig;
+pub mod scenarios;
+pub mod state;
 pub mod store;
+pub mod summary;
 pub mod values;
 pub mod versions;
 pub mod workloads;

@@ -316,6 +316,32 @@ impl Results {
         Ok(host_files::write_text(path, &serde_json::to_string_pretty(self)?)?)
     }
 
+    /// Takes in the rows of another file: further rounds, engines or workloads of this scenario.
+    /// Rounds go on counting where an engine and workload is in both.
+    pub fn join(&mut self, other: Self) {
+        let before = self.rows.clone();
+        for mut row in other.rows {
+            let same = |old: &&Row| {
+                (&old.engine, &old.workload, old.durability)
+                    == (&row.engine, &row.workload, row.durability)
+            };
+            let rounds = before.iter().filter(same).map(|old| old.round).max().unwrap_or(0);
+            row.round += rounds;
+            self.rows.push(row);
+        }
+        for engine in other.engines {
+            if !self.engines.iter().any(|known| known.label == engine.label) {
+                self.engines.push(engine);
+            }
+        }
+        for skipped in other.skipped {
+            if !self.skipped.contains(&skipped) {
+                self.skipped.push(skipped);
+            }
+        }
+        self.scenario.rounds += other.scenario.rounds;
+    }
+
     /// Bytes of all records loaded.
     pub fn data_bytes(&self) -> ByteSize {
         let record = u64::from(self.scenario.key_bytes) + u64::from(self.scenario.value_bytes);

@@ -166,10 +166,14 @@ impl Values {
     }
 
     /// Makes `value` the value of `number` at `version`; `given` is its length where only the
-    /// operation knows it.
+    /// operation knows it; 0: that of loading.
     #[inline]
     pub fn make(&self, number: u64, version: u16, given: u32, value: &mut Vec<u8>) {
-        let len = self.sizes.bytes(number, version).unwrap_or(given) as usize;
+        let len = match (&self.sizes, given) {
+            // Loading a trace's records.
+            (Sizes::Given(all), 0) => all.get(number as usize).copied().unwrap_or(VALUE_BYTES_MIN),
+            (sizes, given) => sizes.bytes(number, version).unwrap_or(given),
+        } as usize;
         let (head, piece) = self.parts(number, version, len);
         value.clear();
         value.extend_from_slice(&head[..len.min(HEAD_BYTES)]);

@@ -106,6 +106,13 @@ pub struct Window {
     absent: bool,
 }
 
+impl Window {
+    /// The same for a look-up whose moment is not known: any version up to the newest.
+    pub fn of_any_age(self) -> Self {
+        Self { back: None, ..self }
+    }
+}
+
 /// The versions of all loaded records.
 #[derive(Debug)]
 pub struct Versions {

@@ -5,7 +5,6 @@ use super::profile::Profile;
 use super::system::{Kernel, System};
 use super::{Rig, guard, machine, remove};
 use crate::Outcome;
-use clap::Parser;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -86,18 +85,9 @@ impl DesignArguments {
     }
 }
 
-/// Two block devices and a memory limit, for any program (docs/rig.md).
-#[derive(Debug, Parser)]
-#[command(name = "rig", bin_name = "cargo xtask rig")]
-struct Words {
-    #[command(subcommand)]
-    command: RigCommand,
-}
-
-/// Runs the words after `rig` on this process's command line.
-pub fn main() -> ExitCode {
-    let words = Words::parse_from(std::env::args_os().skip(1));
-    run(&words.command).unwrap_or_else(|failure| {
+/// Does it, and says what went wrong.
+pub fn main(command: &RigCommand) -> ExitCode {
+    run(command).unwrap_or_else(|failure| {
         // There is nobody left to tell where standard error is gone too.
         let _ = writeln!(std::io::stderr(), "rig: {failure}");
         ExitCode::FAILURE

@@ -11,6 +11,7 @@
 //!   profile   limits by name          machine   what the machine offers; what is left of rigs
 //!   plan      steps as values         system    the door that carries them out
 //!   command   rig up | run | down | status
+//!   launcher  cells of a benchmark inside it
 //! ```
 //! A program sees two ordinary directories, so rivals and we meet the same hardware unmodified.
 //!
@@ -24,6 +25,7 @@
 //! Threads: one; a rig belongs to who made it.
 
 pub mod command;
+pub mod launcher;
 pub mod machine;
 pub mod plan;
 pub mod profile;
@@ -37,6 +39,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 use system::{Kernel, System};
 use thermocline_foundation::ByteSize;
 
@@ -53,7 +56,7 @@ pub struct Rig {
     guard: Option<Guard>,
     /// Stays up when this goes out of scope.
     keep: bool,
-    system: Box<dyn System>,
+    system: Rc<dyn System>,
 }
 
 /// What is written down about a rig.
@@ -108,7 +111,7 @@ impl State {
 impl Rig {
     /// Makes a rig that stays until it is taken down.
     pub fn up(design: Design) -> Outcome<Self> {
-        let mut rig = Self::make(design, Box::new(Kernel), None)?;
+        let mut rig = Self::make(design, Rc::new(Kernel), None)?;
         rig.keep = true;
         Ok(rig)
     }
@@ -116,7 +119,7 @@ impl Rig {
     /// Makes a rig for this process: it is removed when the value or the process goes.
     pub fn for_this_run(design: Design) -> Outcome<Self> {
         let guard = Guard::start(&design.name)?;
-        Self::make(design, Box::new(Kernel), Some(guard))
+        Self::make(design, Rc::new(Kernel), Some(guard))
     }
 
     /// The rig called `name`, if one is up.
@@ -128,7 +131,7 @@ impl Rig {
         let devices: Devices = state.devices.iter().map(device).collect();
         let (design, groups) = (state.design()?, machine::groups(&Kernel)?);
         let rig =
-            Self { design, groups, devices, guard: None, keep: true, system: Box::new(Kernel) };
+            Self { design, groups, devices, guard: None, keep: true, system: Rc::new(Kernel) };
         let whole = ["fast", "slow"].iter().all(|slot| rig.devices.contains_key(*slot));
         if !whole || !rig.is_mounted() {
             let text =
@@ -143,7 +146,7 @@ impl Rig {
         ["fast", "slow"].iter().all(|slot| left.mounts.contains(&self.design.mount(slot)))
     }
 
-    fn make(design: Design, system: Box<dyn System>, guard: Option<Guard>) -> Outcome<Self> {
+    fn make(design: Design, system: Rc<dyn System>, guard: Option<Guard>) -> Outcome<Self> {
         machine::check(&*system, &design)?;
         let groups = machine::groups(&*system)?;
         let name = design.name.clone();
@@ -207,7 +210,7 @@ impl Rig {
     }
 
     /// A limit of `memory` for one run, page cache included.
-    pub fn cell(&mut self, memory: ByteSize) -> Outcome<Cell<'_>> {
+    pub fn cell(&mut self, memory: ByteSize) -> Outcome<Cell> {
         let (group, steps) = self.design.group(&self.groups, memory);
         if let Some(processes) = self.system.read(&group.join("cgroup.procs")) {
             let processes: Vec<_> = processes.split_whitespace().collect();
@@ -225,7 +228,7 @@ impl Rig {
         }
         let mut devices = self.devices.clone();
         system::carry_out(&*self.system, &steps, &mut devices)?;
-        Ok(Cell { group, system: &*self.system })
+        Ok(Cell { group, system: Rc::clone(&self.system) })
     }
 
     /// Removes it, and says what could not be removed.
@@ -288,9 +291,9 @@ pub fn remove(system: &dyn System, name: Option<&str>) -> Outcome<usize> {
 
 /// A memory limit for the processes of one run.
 #[derive(Debug)]
-pub struct Cell<'a> {
+pub struct Cell {
     group: PathBuf,
-    system: &'a dyn System,
+    system: Rc<dyn System>,
 }
 
 /// What a cell used.
@@ -300,7 +303,7 @@ pub struct CellUsage {
     pub peak_bytes: Option<u64>,
 }
 
-impl Cell<'_> {
+impl Cell {
     /// A command that runs `program` inside the cell, without a process between.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("sh");
@@ -317,11 +320,11 @@ impl Cell<'_> {
     }
 }
 
-impl Drop for Cell<'_> {
+impl Drop for Cell {
     fn drop(&mut self) {
         let steps = [Step::Kill(self.group.clone()), Step::RemoveGroup(self.group.clone())];
         // What is left is found by the next cell and by `rig down`.
-        let _ = system::carry_out_all(self.system, &steps);
+        let _ = system::carry_out_all(&*self.system, &steps);
     }
 }
 

@@ -4,7 +4,6 @@ use super::plan::tests::design;
 use super::*;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 
 /// A machine of loop devices, mounts, cgroups and files, just enough to be cleaned up.
 #[derive(Debug, Default)]
@@ -161,7 +160,7 @@ impl System for Fake {
 }
 
 fn make(fake: &Fake) -> Outcome<Rig> {
-    Rig::make(design(), Box::new(fake.clone()), None)
+    Rig::make(design(), Rc::new(fake.clone()), None)
 }
 
 #[test]
@@ -260,7 +259,7 @@ fn what_the_machine_cannot_carry_is_refused_before_anything_is_made() {
     let refused = |change: &dyn Fn(&Fake, &mut Design)| {
         let (fake, mut design) = (Fake::new(), design());
         change(&fake, &mut design);
-        let failure = Rig::make(design, Box::new(fake.clone()), None).err().unwrap();
+        let failure = Rig::make(design, Rc::new(fake.clone()), None).err().unwrap();
         assert!(fake.clean() && fake.0.borrow().calls == 0);
         failure.to_string()
     };

@@ -175,7 +175,12 @@ impl Stream {
             let rank = chooser.draw(random);
             let group = match (&plan.ranks, chooser.distribution()) {
                 (Some(ranks), _) => ranks.apply(rank),
-                (None, Distribution::Latest { .. }) => inserted.by_age(rank),
+                // Only reads follow the newest inserts: what changes a record keeps to loaded ones,
+                // whose versions are kept track of.
+                (None, Distribution::Latest { .. }) if !share.kind.changes() && plan.group == 1 => {
+                    inserted.by_age(rank)
+                }
+                (None, Distribution::Latest { .. }) => plan.records / plan.group - 1 - rank,
                 (None, _) => rank,
             };
             match share.slot {

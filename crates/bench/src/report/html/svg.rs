@@ -1,7 +1,7 @@
 //! Plots as text: bars, lines and points, inline in the page, without a library.
 //!
-//! Colours are classes (`c0` to `c7`) whose values the style sheet has for light and for dark. Every
-//! mark carries a `<title>`, which browsers show under the pointer.
+//! Colours are classes (`c0` to `c7`) whose values the style sheet has for light and for dark.
+//! Every mark carries a `<title>`, which browsers show under the pointer.
 //!
 //! Invariant: what comes from outside passes through [`escaped`].
 
@@ -44,7 +44,8 @@ pub fn short(value: f64) -> String {
         _ => (2.0 - size.log10().floor()).min(6.0) as usize,
     };
     let text = format!("{value:.digits$}");
-    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    let text =
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     format!("{text}{unit}")
 }
 
@@ -66,7 +67,7 @@ pub struct Bar {
 }
 
 const BAR_WIDTH: f64 = 420.0;
-const BAR_TEXT: f64 = 96.0;
+const BAR_TEXT: f64 = 124.0;
 const BAR_STEP: f64 = 32.0;
 
 /// Horizontal bars under each other, all from zero on one scale.
@@ -252,7 +253,9 @@ pub fn plot(label: &str, x: &Axis, y: &Axis, series: &[Series], joined: bool) ->
         let colour = one.colour % COLOURS;
         let name = escaped(&one.name);
         let good = |point: &&(f64, f64)| {
-            point.0.is_finite() && point.1.is_finite() && (y.scale == Scale::Linear || point.1 > 0.0)
+            point.0.is_finite()
+                && point.1.is_finite()
+                && (y.scale == Scale::Linear || point.1 > 0.0)
         };
         let points: Vec<_> = one.points.iter().filter(good).collect();
         if joined && points.len() > 1 {
@@ -263,7 +266,8 @@ pub fn plot(label: &str, x: &Axis, y: &Axis, series: &[Series], joined: bool) ->
                     format!("{}{:.1} {:.1}", if n == 0 { "M" } else { "L" }, px(p.0), py(p.1))
                 })
                 .collect();
-            let _ = write!(svg, "<path d='{path}' class='line l{colour}'><title>{name}</title></path>");
+            let _ =
+                write!(svg, "<path d='{path}' class='line l{colour}'><title>{name}</title></path>");
         }
         // Every second of a long timeline would hide its own line.
         if !joined || points.len() <= 12 {
@@ -275,7 +279,7 @@ pub fn plot(label: &str, x: &Axis, y: &Axis, series: &[Series], joined: bool) ->
                      <title>{name}: {}, {}</title></circle>",
                     px(point.0),
                     py(point.1),
-                    escaped(&at(x, point.0)),
+                    escaped(&value_name(x, point.0)),
                     short(point.1)
                 );
             }
@@ -286,7 +290,7 @@ pub fn plot(label: &str, x: &Axis, y: &Axis, series: &[Series], joined: bool) ->
 }
 
 /// What an axis calls a value.
-fn at(axis: &Axis, value: f64) -> String {
+fn value_name(axis: &Axis, value: f64) -> String {
     axis.names.get(value as usize).cloned().unwrap_or_else(|| short(value))
 }
 
@@ -307,7 +311,7 @@ fn grid(svg: &mut String, (x, across, px): Placed<'_>, (y, up, py): Placed<'_>) 
     }
     let named: Vec<f64> = (0..x.names.len()).map(|n| n as f64).collect();
     for tick in if named.is_empty() { across.ticks() } else { named } {
-        let text = escaped(&self::at(x, tick));
+        let text = escaped(&value_name(x, tick));
         let _ = write!(
             svg,
             "<text x='{:.1}' y='{:.1}' class='tick middle'>{text}</text>",
@@ -329,10 +333,7 @@ fn grid(svg: &mut String, (x, across, px): Placed<'_>, (y, up, py): Placed<'_>) 
 }
 
 fn opened(label: &str, width: f64, height: f64) -> String {
-    format!(
-        "<svg viewBox='0 0 {width} {height}' role='img' aria-label='{}'>",
-        escaped(label)
-    )
+    format!("<svg viewBox='0 0 {width} {height}' role='img' aria-label='{}'>", escaped(label))
 }
 
 #[cfg(test)]
@@ -396,7 +397,7 @@ mod tests {
             text: String::new(),
         };
         let svg = bars("", &[bar(50.0), bar(100.0)]);
-        assert!(svg.contains("width='324.0'") && svg.contains("width='162.0'"), "{svg}");
+        assert!(svg.contains("width='296.0'") && svg.contains("width='148.0'"), "{svg}");
     }
 
     #[test]
