@@ -203,9 +203,12 @@ impl Rig {
         system::carry_out(&*self.system, &steps, &mut self.devices)
     }
 
-    /// Forgets what the page cache holds that is on a disk already.
+    /// Writes out what the page cache holds for the two devices, and empties it.
     pub fn drop_caches(&self) -> Outcome<()> {
-        self.system.run(&["sync".to_owned()])?;
+        for mount in [self.fast(), self.slow()] {
+            let words = ["sync", "-f", &mount.display().to_string()].map(str::to_owned);
+            self.system.run(&words)?;
+        }
         self.system.write(Path::new("/proc/sys/vm/drop_caches"), "1")
     }
 
