@@ -4,7 +4,7 @@
 //!   for each round:                      engines alternate; every second round turns their order
 //!     for each workload:
 //!       for each engine:
-//!         copy of the loaded state (made by a cell of its own the first time), or empty directories
+//!         copy of the loaded state (made by a cell of its own the first time), or nothing
 //!         the cell's process, in whatever the launcher puts around it
 //!         one row, whether it was measured or failed
 //! ```
