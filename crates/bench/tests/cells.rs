@@ -127,9 +127,11 @@ fn a_cell_that_dies_is_a_failed_row_and_the_run_goes_on() {
 fn bad_input_is_refused_before_anything_runs() {
     let scratch = tempfile::tempdir().unwrap();
     let refused = |engine: &str, workload: &str, more: &[&str]| {
-        let mut arguments =
-            vec!["run", "--engine", engine, "--workload", workload, "--records", "100"];
+        let mut arguments = vec!["run", "--engine", engine, "--workload", workload];
         arguments.extend(more);
+        if !more.contains(&"--records") {
+            arguments.extend(["--records", "100"]);
+        }
         let output = bench(scratch.path(), &arguments);
         assert!(!output.status.success(), "{arguments:?}");
         assert!(!scratch.path().join("results.json").exists(), "{arguments:?}");
