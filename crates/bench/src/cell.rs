@@ -309,12 +309,12 @@ fn work(
     }
     let traffic = meter.read(&*runner.subject().store).since(&before);
     measured.peak_rss_bytes = process::peak_rss_bytes();
-    fill_in(measured, sum, runner.subject().plan.workload(), traffic)
+    fill_in(measured, &sum, runner.subject().plan.workload(), traffic)
 }
 
 fn fill_in(
     measured: &mut Measured,
-    sum: Sum,
+    sum: &Sum,
     workload: &Workload,
     traffic: Traffic,
 ) -> Outcome<()> {

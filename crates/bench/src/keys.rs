@@ -271,11 +271,10 @@ mod tests {
                 assert_eq!(keys.number(&key), Some(number), "{order:?}");
                 assert!(all.insert(key.clone(), number).is_none());
             }
-            let mut position = 0;
-            for number in all.values().filter(|number| **number < 80) {
+            let loaded = all.values().filter(|number| **number < 80);
+            for (position, number) in (0..).zip(loaded) {
                 assert_eq!(keys.position(*number), position);
                 assert_eq!(keys.at_position(position), *number);
-                position += 1;
             }
             keys.absent_key(5, &mut key);
             assert!(!all.contains_key(&key) && keys.number(&key).is_none());

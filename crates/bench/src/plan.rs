@@ -4,7 +4,7 @@
 //!   for each round:                      engines alternate; every second round turns their order
 //!     for each workload:
 //!       for each engine:
-//!         copy of the loaded state (made by a cell of its own the first time), or empty directories
+//!         copy of the loaded state (made by a cell of its own the first time), or nothing
 //!         the cell's process, in whatever the launcher puts around it
 //!         one row, whether it was measured or failed
 //! ```
@@ -17,7 +17,7 @@
 //! Threads: one, and one more while a cell's standard error is read.
 
 use crate::cell::{Cell, MARK, Message, Prepared, Purpose};
-use crate::measure::process;
+use crate::measure::{Meter, process};
 use crate::results::{Engine, Machine, Measured, Results, Row, Scenario, Skipped};
 use crate::state::{Image, Images, Shape, empty};
 use crate::store::{EngineKind, Layout, TierSpace};
@@ -193,6 +193,9 @@ impl Run {
         if self.rounds == 0 {
             return Err("0 rounds measure nothing; name 1 or more".into());
         }
+        let named = [&self.fast, &self.slow].into_iter().flatten();
+        let devices: Vec<_> = named.filter_map(|space| space.device.clone()).collect();
+        Meter::new(&devices)?;
         let (mut cells, mut described, mut skipped) =
             (Vec::new(), Vec::<Engine>::new(), Vec::new());
         for workload in &self.workloads {

@@ -1,7 +1,7 @@
 //! The loaded state: made once for each engine and shape of data, copied for every cell.
 //!
 //! ```text
-//!   IMAGES/0123456789abcdef/image.json     what it is; written last, so without it there is no image
+//!   IMAGES/0123456789abcdef/image.json     what it is; written last: without it, no image
 //!   IMAGES/0123456789abcdef/fast|slow/     copies of the tiers' directories
 //! ```
 //! A copy is a plain copy of each tier's directory, so it works for any engine that keeps its bytes

@@ -1,6 +1,7 @@
 //! The streams of operations are what their sources say: shares of the kinds, popularity, lengths,
 //! fresh and disjoint inserts. Deviations allowed are five standard ones, so that a wrong parameter
 //! fails and chance does not (all seeds are fixed).
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

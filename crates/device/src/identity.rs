@@ -40,9 +40,9 @@ const COVERED_BYTES: usize = RECORD_BYTES - 4;
 pub struct InstanceId(pub [u8; 16]);
 
 impl InstanceId {
-    /// A new identity from the operating system's entropy.
-    pub fn random() -> Self {
-        Self(DatabaseId::random().0)
+    /// A new identity from two words of `entropy`.
+    pub fn drawn(entropy: impl FnMut() -> u64) -> Self {
+        Self(DatabaseId::drawn(entropy).0)
     }
 
     /// Parses the 32 hexadecimal digits that `Display` writes.

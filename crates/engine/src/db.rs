@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Latch, Result};
 use crate::front::memtable::Memtable;
 use crate::ingest::Ingest;
 use crate::iterator::{Cursor, Records, ScanRange};
-use crate::jobs::{Jobs, Planner};
+use crate::jobs::{Jobs, Planner, Workers};
 use crate::manifest::{Edit, Manifest};
 use crate::recovery::{Replay, Replayed, Restored, numbers_of, reconcile, require_floor, restore};
 use crate::settings::{Durability, Settings};
@@ -62,13 +62,16 @@ pub struct Environment {
     pub devices: Arc<dyn Devices>,
     /// Time.
     pub clock: Arc<dyn Clock>,
+    /// Who does the background work.
+    pub workers: Workers,
 }
 
 impl Default for Environment {
     /// This machine.
     fn default() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        Self { devices: Arc::new(SystemDevices::new(Arc::clone(&clock))), clock }
+        let devices = Arc::new(SystemDevices::new(Arc::clone(&clock)));
+        Self { devices, clock, workers: Workers::Threads }
     }
 }
 
@@ -173,7 +176,7 @@ impl Environment {
             files: Arc::clone(files),
             cache,
             graveyard: Graveyard::default(),
-            jobs: Arc::new(Jobs::default()),
+            jobs: Arc::new(Jobs::new(&self.workers)),
         });
         let restored = match restore(&store)? {
             Some(restored) => restored,
@@ -589,8 +592,8 @@ mod tests {
     /// their own, with a higher number; the prepared one then comes late.
     #[test]
     fn a_log_that_was_prepared_too_late_is_not_written_after_a_newer_one() {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let environment = Environment { devices: Arc::new(MemoryDevices::new()), clock };
+        let environment =
+            Environment { devices: Arc::new(MemoryDevices::new()), ..Environment::default() };
         let tier = crate::Tier::new("/tier", ByteSize::mib(256)).driver("memory");
         let settings =
             Settings { tiers: vec![tier], memory: ByteSize::mib(8), ..Default::default() };

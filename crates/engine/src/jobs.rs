@@ -5,14 +5,20 @@
 //! thread. Nobody queues jobs: a worker that is free asks the [`Planner`], which knows the state of
 //! the store, so no queue can go stale.
 //!
+//! Who runs the steps is said by [`Workers`]: threads of the store, or, in a simulation, the caller,
+//! one step at a time by a [`Stepper`]. Where a caller has to wait for background work it calls
+//! [`Jobs::wait`], which then steps instead of sleeping.
+//!
 //! There are three lanes. Flushes have a worker of their own, and so has the upkeep of logs (syncs,
 //! the next log): writers wait for both, so neither a compaction nor the other is in front of them.
 
 use crate::error::{Error, Result};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
+use thermocline_foundation::random::Random;
 use thermocline_foundation::threads;
 
 /// Whether a job has more to do.
@@ -65,18 +71,132 @@ impl State {
     }
 }
 
+/// Who carries out the background work of a store.
+#[derive(Clone, Debug, Default)]
+pub enum Workers {
+    /// Threads of its own.
+    #[default]
+    Threads,
+    /// Whoever calls [`Stepper::step`], and callers that have to wait: for simulations.
+    Stepped(Arc<Stepper>),
+}
+
+/// Background work of stores, one step at a time on the calling thread, in an order drawn from a
+/// seed: the same calls give the same history.
+#[derive(Debug)]
+pub struct Stepper {
+    random: Mutex<Random>,
+    /// A step runs; it cannot be interrupted by another.
+    stepping: AtomicBool,
+    stores: Mutex<Vec<Arc<Lanes>>>,
+}
+
+/// The stepped work of one store: a place for each worker that it would have.
+#[derive(Debug)]
+struct Lanes {
+    planner: Weak<dyn Planner>,
+    jobs: Arc<Jobs>,
+    places: Mutex<Vec<Place>>,
+}
+
+/// A worker that is none: its lane, and the job it is at.
+#[derive(Debug)]
+struct Place {
+    lane: Lane,
+    running: Option<Box<dyn Job>>,
+}
+
+impl Lanes {
+    /// One step of the work at `place`, which is begun where there is none; false if nothing is
+    /// worth doing there.
+    fn step(&self, place: usize) -> bool {
+        let (lane, running) = {
+            let mut places = self.places.lock();
+            (places[place].lane, places[place].running.take())
+        };
+        let planned = || self.planner.upgrade().and_then(|planner| planner.plan(lane));
+        let Some(mut job) = running.or_else(planned) else { return false };
+        if self.jobs.step(&self.planner, &mut *job) == Step::More {
+            self.places.lock()[place].running = Some(job);
+        }
+        true
+    }
+}
+
+impl Stepper {
+    /// A stepper whose order follows from `seed`.
+    pub fn new(seed: u64) -> Self {
+        let random = Mutex::new(Random::new(seed));
+        Self { random, stepping: AtomicBool::new(false), stores: Mutex::default() }
+    }
+
+    /// Does one step of some background work; false if there is none, or if the call comes from
+    /// within a step.
+    pub fn step(&self) -> bool {
+        if self.stepping.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        let stores = self.stores.lock().clone();
+        let sizes = stores.iter().map(|lanes| lanes.places.lock().len());
+        let mut choices: Vec<_> = std::iter::zip(&stores, sizes)
+            .flat_map(|(lanes, size)| (0..size).map(move |place| (lanes, place)))
+            .collect();
+        let mut stepped = false;
+        while !stepped && !choices.is_empty() {
+            let choice = self.random.lock().below(choices.len() as u64) as usize;
+            let (lanes, place) = choices.swap_remove(choice);
+            stepped = lanes.step(place);
+        }
+        self.stepping.store(false, Ordering::Release);
+        stepped
+    }
+
+    fn add(&self, planner: &Arc<dyn Planner>, jobs: &Arc<Jobs>, lanes: Vec<Lane>) {
+        let places = lanes.into_iter().map(|lane| Place { lane, running: None }).collect();
+        let lanes = Lanes {
+            planner: Arc::downgrade(planner),
+            jobs: Arc::clone(jobs),
+            places: Mutex::new(places),
+        };
+        self.stores.lock().push(Arc::new(lanes));
+    }
+
+    /// Ends the work of a store, in the middle of its jobs where need be.
+    fn remove(&self, jobs: &Jobs) {
+        let mut stores = self.stores.lock();
+        let found = stores.iter().position(|lanes| std::ptr::eq(&*lanes.jobs, jobs));
+        let removed = found.map(|index| stores.swap_remove(index));
+        drop(stores);
+        drop(removed);
+    }
+}
+
 /// The workers and their signal.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     state: Mutex<State>,
     changed: Condvar,
     workers: Mutex<Vec<JoinHandle<()>>>,
+    stepper: Option<Arc<Stepper>>,
 }
 
 impl Jobs {
+    /// No work yet.
+    pub fn new(workers: &Workers) -> Self {
+        let stepper = match workers {
+            Workers::Threads => None,
+            Workers::Stepped(stepper) => Some(Arc::clone(stepper)),
+        };
+        Self { stepper, ..Self::default() }
+    }
+
     /// Starts a worker for each lane that writers wait for, and `bulk` others.
     pub fn start(self: &Arc<Self>, planner: &Arc<dyn Planner>, bulk: u32) -> Result<()> {
         let lanes = [Lane::Flush, Lane::Upkeep].into_iter().chain((0..bulk).map(|_| Lane::Bulk));
+        if let Some(stepper) = &self.stepper {
+            stepper.add(planner, self, lanes.collect());
+            return Ok(());
+        }
         for (index, lane) in lanes.enumerate() {
             let (jobs, planner) = (Arc::clone(self), Arc::downgrade(planner));
             let worker = threads::spawn(&format!("thermocline-{index}"), move || {
@@ -104,6 +224,9 @@ impl Jobs {
     pub fn stop(&self) {
         self.state.lock().stopping = true;
         self.changed.notify_all();
+        if let Some(stepper) = &self.stepper {
+            stepper.remove(self);
+        }
         for worker in self.workers.lock().drain(..) {
             // A worker that panicked has already printed why.
             drop(worker.join());
@@ -112,9 +235,24 @@ impl Jobs {
 
     /// Waits until every worker has found nothing to do.
     pub fn wait_idle(&self) {
+        if let Some(stepper) = &self.stepper {
+            while stepper.step() {}
+            return;
+        }
         let mut state = self.state.lock();
         while !state.stopping && state.idle < state.started {
             self.changed.wait(&mut state);
+        }
+    }
+
+    /// Waits for `changed`, which background work signals; `guard` is free meanwhile.
+    pub fn wait<T>(&self, changed: &Condvar, guard: &mut MutexGuard<'_, T>) {
+        match &self.stepper {
+            None => changed.wait(guard),
+            Some(stepper) => {
+                let stepped = MutexGuard::unlocked(guard, || stepper.step());
+                assert!(stepped, "a caller waits for background work, and there is none");
+            }
         }
     }
 
@@ -151,18 +289,20 @@ impl Jobs {
     }
 
     fn run(&self, planner: &Weak<dyn Planner>, mut job: Box<dyn Job>) {
-        loop {
-            match job.step() {
-                Ok(Step::More) if self.state.lock().stopping => return,
-                Ok(Step::More) => {}
-                Ok(Step::Done) => return,
-                Err(error) => {
-                    if let Some(planner) = planner.upgrade() {
-                        planner.failed(job.name(), &error);
-                    }
-                    return;
-                }
+        while self.step(planner, &mut *job) == Step::More {
+            if self.state.lock().stopping {
+                return;
             }
         }
+    }
+
+    /// A step of a job; one that fails is done.
+    fn step(&self, planner: &Weak<dyn Planner>, job: &mut dyn Job) -> Step {
+        job.step().unwrap_or_else(|error| {
+            if let Some(planner) = planner.upgrade() {
+                planner.failed(job.name(), &error);
+            }
+            Step::Done
+        })
     }
 }

@@ -65,6 +65,7 @@ pub use db::{Db, Environment, Scan, Snapshot};
 pub use error::{Error, ErrorKind, Result};
 pub use ingest::Ingest;
 pub use iterator::{Cursor, Records};
+pub use jobs::{Stepper, Workers};
 pub use settings::{
     BATCH_BYTES_MAX, Compression, Durability, KEY_BYTES_MAX, Preset, Settings, Tier,
     VALUE_BYTES_MAX,

@@ -245,7 +245,7 @@ impl Engine {
         let mut switching = self.switching.lock();
         while full(self) {
             self.latch.check()?;
-            self.room.wait(&mut switching);
+            self.jobs.wait(&self.room, &mut switching);
         }
         self.metrics.stalled_ns.add(self.clock.now_ns() - start);
         Ok(())
@@ -302,7 +302,7 @@ impl Engine {
         let mut switching = self.switching.lock();
         while waits() {
             self.latch.check()?;
-            self.room.wait(&mut switching);
+            self.jobs.wait(&self.room, &mut switching);
         }
         Ok(())
     }

@@ -6,7 +6,9 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use thermocline::{ByteSize, Db, Durability, Environment, Settings, Snapshot, Tier, WriteBatch};
+use thermocline::{
+    ByteSize, Db, Durability, Environment, Settings, Snapshot, Tier, Workers, WriteBatch,
+};
 use thermocline_device::MemoryDevices;
 use thermocline_foundation::SystemClock;
 
@@ -15,7 +17,11 @@ const HOME: &str = "/home";
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn environment() -> Environment {
-    Environment { devices: Arc::new(MemoryDevices::new()), clock: Arc::new(SystemClock::new()) }
+    Environment {
+        devices: Arc::new(MemoryDevices::new()),
+        clock: Arc::new(SystemClock::new()),
+        workers: Workers::Threads,
+    }
 }
 
 /// So small that a few hundred records pass through every level.

@@ -12,9 +12,14 @@ pub struct DatabaseId(pub [u8; 16]);
 impl DatabaseId {
     /// A new identity from the operating system's entropy.
     pub fn random() -> Self {
+        Self::drawn(random::entropy)
+    }
+
+    /// A new identity from two words of `entropy`.
+    pub fn drawn(mut entropy: impl FnMut() -> u64) -> Self {
         let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&random::entropy().to_le_bytes());
-        bytes[8..].copy_from_slice(&random::entropy().to_le_bytes());
+        bytes[..8].copy_from_slice(&entropy().to_le_bytes());
+        bytes[8..].copy_from_slice(&entropy().to_le_bytes());
         Self(bytes)
     }
 

@@ -287,8 +287,8 @@ pub fn slow_device(profile: &str) -> Outcome<SlowDevice> {
 }
 
 impl RunArguments {
-    /// The run that the arguments describe.
-    pub fn run(self) -> Outcome<Run> {
+    /// Refuses what cannot be, naming option, value and range.
+    fn check(&self) -> Outcome<()> {
         let positive = |name: &str, value: Option<f64>| match value {
             Some(value) if !(value > 0.0 && value.is_finite()) => {
                 Err(format!("--{name} {value} is out of range; it must be above 0"))
@@ -304,23 +304,12 @@ impl RunArguments {
                 format!("--compression-ratio {ratio} is out of range; it must be 0 to 1").into()
             );
         }
-        let named = workloads::parse_list(&self.workload)?;
-        let with = |space: Option<Space>, device: Option<String>| {
-            space.map(|space| Space { device, ..space })
-        };
-        let (fast, slow) = (with(self.fast, self.fast_device), with(self.slow, self.slow_device));
-        let beside = slow.as_ref().or(fast.as_ref()).map(|space| space.path.clone());
-        let images = match (self.images, beside) {
-            (Some(images), _) => images,
-            (None, Some(path)) => path.join("thermocline-bench-images"),
-            (None, None) => return Err("name a directory with --fast DIR or --slow DIR".into()),
-        };
-        let slow_device = self.slow_profile.as_deref().map(slow_device).transpose()?;
-        let cell = Cell {
-            purpose: Purpose::Run,
-            engine: String::new(),
-            workload: String::new(),
-            round: 1,
+        Ok(())
+    }
+
+    /// What all cells have in common.
+    fn cell(&self) -> Outcome<Cell> {
+        Ok(Cell {
             seed: self.seed,
             records: self.records,
             key_bytes: self.key_size,
@@ -337,9 +326,26 @@ impl RunArguments {
             warm_up_operations: self.warm_up_operations,
             warm_up_seconds: self.warm_up_seconds,
             rate: self.rate,
-            devices: Vec::new(),
-            slow_device,
+            slow_device: self.slow_profile.as_deref().map(slow_device).transpose()?,
             settle: self.settle,
+            ..example_cell()
+        })
+    }
+
+    /// The run that the arguments describe.
+    pub fn run(self) -> Outcome<Run> {
+        self.check()?;
+        let cell = self.cell()?;
+        let named = workloads::parse_list(&self.workload)?;
+        let with = |space: Option<Space>, device: Option<String>| {
+            space.map(|space| Space { device, ..space })
+        };
+        let (fast, slow) = (with(self.fast, self.fast_device), with(self.slow, self.slow_device));
+        let beside = slow.as_ref().or(fast.as_ref()).map(|space| space.path.clone());
+        let images = match (self.images, beside) {
+            (Some(images), _) => images,
+            (None, Some(path)) => path.join("thermocline-bench-images"),
+            (None, None) => return Err("name a directory with --fast DIR or --slow DIR".into()),
         };
         let mut notes: BTreeMap<String, String> = self.note.into_iter().collect();
         if let Some(profile) = self.slow_profile {

@@ -242,7 +242,10 @@ impl Chooser {
 
     /// The share of draws that the `top` most popular records take, as exactly as it can be known.
     pub fn mass(&self, top: u64) -> f64 {
-        let (top, records) = (top.min(self.records), self.records as f64);
+        if top == 0 || top >= self.records {
+            return f64::from(u8::from(top > 0));
+        }
+        let records = self.records as f64;
         match &self.distribution {
             Distribution::Uniform => top as f64 / records,
             Distribution::Zipf { alpha } | Distribution::Latest { alpha } => {
@@ -281,11 +284,11 @@ impl Chooser {
         let last = (1.0 / a).powf(1.0 / b);
         let mut inside = vec![0.0; size as usize];
         let share = |x: f64| (a * x.powf(b)).min(1.0);
-        let mut seed = 0u64;
-        while (seed as f64) < last {
-            let x = seed as f64;
-            inside[(mix(seed) % size) as usize] += share(x + 1.0) - share(x);
-            seed += 1;
+        let mut before = 0.0;
+        for seed in 0..last.ceil() as u64 {
+            let up_to = share((seed + 1) as f64);
+            inside[(mix(seed) % size) as usize] += up_to - before;
+            before = up_to;
         }
         let mut weights = vec![0.0; self.records as usize];
         let (mut begin, whole) = (0, self.ranges.last().map_or(1, |(end, _)| *end) as f64);

@@ -1,4 +1,4 @@
-//! HotRAP's set (Qiu et al., USENIX ATC 2025, section 4): read-only, read-write, write-heavy and
+//! HotRAP's set (Qiu et al., USENIX ATC 2025): read-only, read-write, write-heavy and
 //! update-heavy mixes, and a run whose hot set grows, shrinks and moves.
 //!
 //! The mixes use Zipf 0.99 unless a modifier says `/hotspot-5` or `/uniform`. The dynamic run has
@@ -8,7 +8,7 @@
 
 use super::{Distribution, Kind, Phase, Workload, ZIPF};
 
-const SOURCE: &str = "HotRAP (ATC 2025), section 4";
+const SOURCE: &str = "HotRAP (ATC 2025)";
 
 /// Size of the hot set in per cent and its begin, phase by phase after the uniform one.
 const PHASES: [(f64, f64); 8] = [

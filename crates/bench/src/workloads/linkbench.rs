@@ -1,4 +1,4 @@
-//! LinkBench's mix over keys (Armstrong et al., SIGMOD 2013, table 2).
+//! LinkBench's mix over keys (Armstrong et al., SIGMOD 2013).
 //!
 //! ```text
 //!   group of a node = node, 128 B | count, 8 B | six links, 8 B each       neighbours in key order
@@ -23,7 +23,7 @@ pub fn mix() -> Workload {
     let share = |label, kind, weight, slot| Share { label, kind, weight, slot: Some(slot) };
     let mut workload = Workload::new(
         "linkbench",
-        "LinkBench (SIGMOD 2013), table 2, over keys",
+        "LinkBench (SIGMOD 2013), over keys",
         &[],
         Distribution::Zipf { alpha: 0.8 },
     );

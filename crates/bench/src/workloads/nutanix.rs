@@ -1,4 +1,4 @@
-//! Nutanix's metadata store, as KVell (Lepers et al., SOSP 2019, section 6) gives it: 58 % writes,
+//! Nutanix's metadata store, as KVell (Lepers et al., SOSP 2019) gives it: 58 % writes,
 //! 40 % reads, 2 % scans of 1 to 99 records, and four lengths of values.
 //!
 //! Its popularity is not published; uniform here, the harder case.

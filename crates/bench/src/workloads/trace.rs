@@ -92,8 +92,11 @@ impl Trace {
     }
 }
 
+/// Seconds, kind, key and size.
+type Fields<'a> = (f64, Kind, &'a [u8], u32);
+
 /// The fields of a line; none for an empty one and for a header.
-fn parse(line: &[u8]) -> Result<Option<(f64, Kind, &[u8], u32)>, String> {
+fn parse(line: &[u8]) -> Result<Option<Fields<'_>>, String> {
     let line = line.trim_ascii();
     if line.is_empty() || line.starts_with(b"#") {
         return Ok(None);

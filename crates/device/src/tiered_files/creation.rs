@@ -45,7 +45,8 @@ impl TieredFiles {
         placement: Arc<dyn Placement>,
     ) -> Result<Self> {
         let fill = |_: &[Arc<Tier>]| Ok(MapState::default());
-        Self::create_filled(devices, home, tiers, placement, DatabaseId::random(), &fill)
+        let database = DatabaseId::drawn(|| devices.entropy());
+        Self::create_filled(devices, home, tiers, placement, database, &fill)
     }
 
     pub(super) fn create_filled(
@@ -61,7 +62,8 @@ impl TieredFiles {
         require_distinct(&home_path, &tiers)?;
         let mut taken = Vec::new();
         let made = take_all(devices, &home_path, &tiers, &mut taken).and_then(|locks| {
-            let home = Home { database, instance: InstanceId::random(), generation: 1, tiers };
+            let instance = InstanceId::drawn(|| devices.entropy());
+            let home = Home { database, instance, generation: 1, tiers };
             make(home, home_path, &taken, locks, fill)
         });
         match made {

@@ -28,6 +28,11 @@ pub trait Devices: Send + Sync + Debug {
 
     /// Removes a directory if it is empty; otherwise, or where there is none, does nothing.
     fn remove_directory_if_empty(&self, path: &Path) -> Result<()>;
+
+    /// What new identities are drawn from.
+    fn entropy(&self) -> u64 {
+        thermocline_foundation::random::entropy()
+    }
 }
 
 /// Directories in memory, for tests. Clones share them, which is how a test reopens a database.

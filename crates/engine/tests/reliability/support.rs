@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thermocline::{ByteSize, Db, Environment, Error, Settings, Tier};
+use thermocline::{ByteSize, Db, Environment, Error, Settings, Tier, Workers};
 use thermocline_device::Devices;
 use thermocline_foundation::{Clock, SystemClock};
 
@@ -13,7 +13,11 @@ pub fn home() -> PathBuf {
 pub const TIERS: [&str; 2] = ["/fast", "/slow"];
 
 pub fn environment(devices: impl Devices + 'static) -> Environment {
-    Environment { devices: Arc::new(devices), clock: Arc::new(SystemClock::new()) }
+    Environment {
+        devices: Arc::new(devices),
+        clock: Arc::new(SystemClock::new()),
+        workers: Workers::Threads,
+    }
 }
 
 /// So small that a few hundred records pass through several levels and both tiers.
