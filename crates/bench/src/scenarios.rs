@@ -397,6 +397,31 @@ mod tests {
     }
 
     #[test]
+    fn without_a_rig_our_engine_runs_emulated_and_the_others_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.json");
+        let arguments = arguments(&[]);
+        let part = &Scenario::Tiers.parts(&arguments)[0];
+        let (profile, sizes) = (Profile::find("gp3").unwrap(), sizes(1000));
+        let mut run = described(part, &arguments, &path, &profile, sizes).unwrap();
+        emulated(&mut run, folder.path(), sizes);
+        assert_eq!(run.engines, ["thermocline-leveled@tiers+slow-driver=emulated-gp3"]);
+        assert_eq!((run.baseline.clone(), run.cell.memory_limit), (None, None));
+        let results = Results::new("", Default::default(), Default::default(), 0);
+        let results = finished(results, &run, part, BTreeMap::new(), "no root").unwrap();
+        assert_eq!(results.skipped.len(), part.engines.len() - 1);
+        assert!(results.skipped.iter().all(|skipped| skipped.reason == "no root"));
+        assert_eq!(Results::read(&path).unwrap(), results);
+    }
+
+    #[test]
+    fn a_row_cache_without_a_size_gets_half_of_the_memory() {
+        let label = with_row_cache("rocksdb@tiers+row-cache", ByteSize(122 << 20));
+        assert_eq!(label, "rocksdb@tiers+row-cache=61MiB");
+        assert_eq!(with_row_cache("a+row-cache=1MiB", ByteSize(1)), "a+row-cache=1MiB");
+    }
+
+    #[test]
     fn other_engines_have_no_baseline_that_does_not_run() {
         let arguments = arguments(&["--engine", "null", "--workload", "ycsb-c"]);
         let part = &Scenario::Tiers.parts(&arguments)[0];

@@ -269,3 +269,43 @@ fn what_the_machine_cannot_carry_is_refused_before_anything_is_made() {
     assert!(refused(&|_, design| design.slow = ByteSize(1 << 20)).contains("too small"));
     assert!(refused(&|_, design| design.name = "a/b".to_owned()).contains("cannot name a rig"));
 }
+
+#[test]
+fn cells_run_inside_their_limit_and_only_what_is_measured_is_throttled() {
+    use crate::cell::Purpose;
+    use crate::command::arguments::example_cell;
+    use crate::plan::Launcher;
+    use std::ffi::OsStr;
+
+    let fake = Fake::new();
+    let launcher = launcher::InRig::new(make(&fake).unwrap());
+    let rule = || {
+        let path = Path::new("/cg/blkio/blkio.throttle.read_iops_device");
+        fake.0.borrow().files[path].clone()
+    };
+    let mut cell = example_cell();
+    let program = Path::new("/bin/x");
+    assert!(launcher.command(program, &[], &cell).is_err(), "there is no limit");
+    cell.memory_limit = Some(ByteSize(1 << 26));
+    cell.tiers.clear();
+    for (purpose, expected) in [(Purpose::Load, "7:1 0"), (Purpose::Run, "7:1 10000")] {
+        cell.purpose = purpose;
+        let command = launcher.command(program, &["cell".to_owned()], &cell).unwrap();
+        assert_eq!(rule(), expected);
+        let words: Vec<&OsStr> = command.get_args().collect();
+        let group = "/cg/memory/thermocline-rig-a-cell";
+        assert_eq!(words[2..], [&*format!("{group}/cgroup.procs"), "/bin/x", "cell"]);
+        let limit = format!("{group}/memory.limit_in_bytes");
+        assert_eq!(fake.0.borrow().files[Path::new(&limit)], "67108864");
+        let peak = format!("{group}/memory.max_usage_in_bytes");
+        fake.0.borrow_mut().files.insert(peak.into(), "33554432".to_owned());
+        launcher.ended(&cell).unwrap();
+        assert_eq!(rule(), "7:1 0");
+        assert!(fake.0.borrow().groups.is_empty());
+    }
+    let findings: Vec<_> = launcher.findings().into_values().collect();
+    assert_eq!(findings, ["32 MiB of memory, 0 B of fast tier"]);
+    assert!(launcher.notes()["slow profile"].contains("riops=10000"));
+    launcher.down().unwrap();
+    assert!(fake.clean(), "{fake:?}");
+}
