@@ -258,7 +258,9 @@ pub fn run(
         (allocated > 0).then(|| allocated as f64 / (live * prepared.record_bytes()));
     if let Some(device) = cell.slow_device.filter(|_| prepared.layout != Layout::Fast) {
         let fast = cell.tiers.iter().filter(|tier| tier.name == "fast");
-        let resident = cell.memory.0 + fast.map(|tier| tier.capacity.0).sum::<u64>();
+        // Within a limit the page cache counts too.
+        let memory = cell.memory_limit.unwrap_or(cell.memory);
+        let resident = memory.0 + fast.map(|tier| tier.capacity.0).sum::<u64>();
         let reached = measured.ops_per_s;
         measured.bound = bound(&subject.plan, prepared.record_bytes(), resident, &device, reached);
     }
