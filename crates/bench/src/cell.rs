@@ -279,7 +279,7 @@ fn work(
     let ends = runner.subject().plan.workload().ends();
     let records = runner.subject().plan.records();
     let warms = cell.warm_up_operations.is_some() || cell.warm_up_seconds.is_some();
-    if warms && !ends {
+    if warms && !ends && cell.purpose == Purpose::Run {
         let length = Length {
             operations: cell.warm_up_operations,
             seconds: cell.warm_up_seconds,
@@ -288,13 +288,11 @@ fn work(
         measured.preparation_s.warm_up =
             runner.run(length, &mut teller("warm-up", length, None, say))?.seconds;
     }
-    let length = Length {
-        operations: match (cell.operations, cell.seconds) {
-            (None, None) if !ends => Some(records),
-            (operations, _) => operations,
-        },
-        seconds: cell.seconds,
-        rate: cell.rate,
+    let length = match (cell.purpose, cell.operations, cell.seconds) {
+        // Every record has to be there, however long that takes.
+        (Purpose::Load, ..) => Length::default(),
+        (_, None, None) if !ends => Length { operations: Some(records), ..Length::default() },
+        (_, operations, seconds) => Length { operations, seconds, rate: cell.rate },
     };
     let whole = runner.subject().plan.operations();
     let name = if cell.purpose == Purpose::Load { "load" } else { "run" };

@@ -91,6 +91,33 @@ fn a_run_leaves_results_with_every_row_and_no_directories() {
     assert!(report.status.success() && text(&report.stdout).contains("4 rounds"));
 }
 
+/// The loaded state is whole whatever the limits of the measured part.
+#[test]
+fn limits_of_a_row_do_not_cut_its_loaded_state() {
+    let scratch = tempfile::tempdir().unwrap();
+    let output = bench(
+        scratch.path(),
+        &[
+            "run",
+            "--engine",
+            "thermocline-leveled@fast",
+            "--workload",
+            "ycsb-c/uniform,readseq",
+            "--fast",
+            "f",
+            "--records",
+            "20k",
+            "--operations",
+            "100",
+            "--seconds",
+            "0.01",
+            "--memory",
+            "16MiB",
+        ],
+    );
+    assert!(output.status.success(), "{}\n{}", text(&output.stderr), text(&output.stdout));
+}
+
 #[test]
 fn a_cell_that_dies_is_a_failed_row_and_the_run_goes_on() {
     let scratch = tempfile::tempdir().unwrap();

@@ -286,9 +286,7 @@ impl Worker {
                 if pace.is_some() {
                     self.wait_until(due_ns as u64);
                 }
-                let begun = self.clock.now_ns();
-                let (ended, took, operations) =
-                    self.execute(operation, begun, &mut hands, &mut seen)?;
+                let (ended, took, operations) = self.execute(operation, &mut hands, &mut seen)?;
                 now = ended;
                 if operation.kind != Kind::Walk {
                     seen.took(operation.share, took);
@@ -325,7 +323,6 @@ impl Worker {
     fn execute(
         &self,
         operation: Operation,
-        begun: u64,
         hands: &mut Hands,
         seen: &mut Seen,
     ) -> Outcome<(u64, u64, u64)> {
@@ -370,7 +367,7 @@ impl Worker {
                 seen.absent += 1;
                 Ok((ended, ended - start, 1))
             }
-            Kind::Scan | Kind::Walk => self.scan(operation, begun, hands, seen),
+            Kind::Scan | Kind::Walk => self.scan(operation, hands, seen),
         }
     }
 
@@ -471,14 +468,13 @@ impl Worker {
     fn scan(
         &self,
         operation: Operation,
-        begun: u64,
         hands: &mut Hands,
         seen: &mut Seen,
     ) -> Outcome<(u64, u64, u64)> {
         let subject = &*self.subject;
         let walk = operation.kind == Kind::Walk;
         if walk && operation.count == 0 {
-            return Ok((begun, 0, 0));
+            return Ok((self.clock.now_ns(), 0, 0));
         }
         subject.keys.key(operation.begins_at(&subject.keys), &mut hands.key);
         let mut check = ScanCheck::new(subject, &hands.key);
