@@ -291,7 +291,9 @@ fn work(
     let length = match (cell.purpose, cell.operations, cell.seconds) {
         // Every record has to be there, however long that takes.
         (Purpose::Load, ..) => Length::default(),
-        (_, None, None) if !ends => Length { operations: Some(records), ..Length::default() },
+        (_, None, None) if !ends => {
+            Length { operations: Some(records), seconds: None, rate: cell.rate }
+        }
         (_, operations, seconds) => Length { operations, seconds, rate: cell.rate },
     };
     let whole = runner.subject().plan.operations();
