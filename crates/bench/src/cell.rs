@@ -258,7 +258,9 @@ pub fn run(
         (allocated > 0).then(|| allocated as f64 / (live * prepared.record_bytes()));
     if let Some(device) = cell.slow_device.filter(|_| prepared.layout != Layout::Fast) {
         let fast = cell.tiers.iter().filter(|tier| tier.name == "fast");
-        let resident = cell.memory.0 + fast.map(|tier| tier.capacity.0).sum::<u64>();
+        // Within a limit the page cache counts too.
+        let memory = cell.memory_limit.unwrap_or(cell.memory);
+        let resident = memory.0 + fast.map(|tier| tier.capacity.0).sum::<u64>();
         let reached = measured.ops_per_s;
         measured.bound = bound(&subject.plan, prepared.record_bytes(), resident, &device, reached);
     }
@@ -277,7 +279,7 @@ fn work(
     let ends = runner.subject().plan.workload().ends();
     let records = runner.subject().plan.records();
     let warms = cell.warm_up_operations.is_some() || cell.warm_up_seconds.is_some();
-    if warms && !ends {
+    if warms && !ends && cell.purpose == Purpose::Run {
         let length = Length {
             operations: cell.warm_up_operations,
             seconds: cell.warm_up_seconds,
@@ -286,13 +288,13 @@ fn work(
         measured.preparation_s.warm_up =
             runner.run(length, &mut teller("warm-up", length, None, say))?.seconds;
     }
-    let length = Length {
-        operations: match (cell.operations, cell.seconds) {
-            (None, None) if !ends => Some(records),
-            (operations, _) => operations,
-        },
-        seconds: cell.seconds,
-        rate: cell.rate,
+    let length = match (cell.purpose, cell.operations, cell.seconds) {
+        // Every record has to be there, however long that takes.
+        (Purpose::Load, ..) => Length::default(),
+        (_, None, None) if !ends => {
+            Length { operations: Some(records), seconds: None, rate: cell.rate }
+        }
+        (_, operations, seconds) => Length { operations, seconds, rate: cell.rate },
     };
     let whole = runner.subject().plan.operations();
     let name = if cell.purpose == Purpose::Load { "load" } else { "run" };

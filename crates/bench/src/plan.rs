@@ -56,7 +56,9 @@ pub trait Launcher {
 }
 
 /// Nothing around it, or one command in front, such as `nice -n -10` or a tool that enters cgroups.
-/// The command finds `FAST`, `SLOW` and `MEMORY_LIMIT` (bytes) in its environment where they exist.
+/// The command finds `FAST`, `SLOW` and `MEMORY_LIMIT` (bytes) in its environment where they exist,
+/// and in `PURPOSE` whether the process only makes the loaded state (`load`) or is measured
+/// (`run`).
 #[derive(Clone, Debug, Default)]
 pub struct InFront {
     /// The command's words; none: nothing.
@@ -80,6 +82,8 @@ impl Launcher for InFront {
         if let Some(limit) = cell.memory_limit {
             command.env("MEMORY_LIMIT", limit.0.to_string());
         }
+        let purpose = if cell.purpose == Purpose::Load { "load" } else { "run" };
+        command.env("PURPOSE", purpose);
         Ok(command)
     }
 

@@ -125,10 +125,10 @@ pub fn lines(results: &Results) -> Vec<String> {
         }
     }
     for workload in ["ycsb-a", "ycsb-c"] {
-        if let Some(ops_per_s) = of(NULL, workload) {
-            let threads = f64::from(results.scenario.threads);
-            let us = threads * 1e6 / ops_per_s;
-            lines.push(format!("generator {workload} {us:.3} us an operation and thread"));
+        let null = found.iter().find(|s| s.engine == NULL && s.workload == workload);
+        let cost = null.and_then(|null| null.spread(|measured| Some(measured.cpu_us_per_op)));
+        if let Some(cost) = cost {
+            lines.push(format!("generator {workload} {:.3} us an operation", cost.median));
         }
     }
     lines
@@ -143,7 +143,6 @@ mod tests {
     #[test]
     fn ratios_are_printed_for_what_was_measured() {
         let mut results = Results::new("", Scenario::default(), Machine::default(), 0);
-        results.scenario.threads = 2;
         for (engine, ops_per_s) in [(TIERS, 30.0), (ALL_SLOW, 10.0), (NULL, 10e6)] {
             results.rows.push(Row {
                 engine: engine.to_owned(),
@@ -152,16 +151,13 @@ mod tests {
                 seed: 1,
                 durability: Durability::Buffered,
                 tiers: Vec::new(),
-                measured: Some(Measured { ops_per_s, ..Measured::default() }),
+                measured: Some(Measured { ops_per_s, cpu_us_per_op: 0.2, ..Measured::default() }),
                 failure: None,
             });
         }
         assert_eq!(
             lines(&results),
-            [
-                "ratio ycsb-c/tiers:all-slow 3.000",
-                "generator ycsb-c 0.200 us an operation and thread"
-            ]
+            ["ratio ycsb-c/tiers:all-slow 3.000", "generator ycsb-c 0.200 us an operation"]
         );
     }
 }

@@ -353,32 +353,88 @@ impl Results {
 mod tests {
     use super::*;
 
-    #[test]
-    fn results_read_back_and_other_files_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("results.json");
-        let mut results = Results::new("a test", Scenario::default(), Machine::default(), 7);
+    /// Results with something in every field.
+    fn full() -> Results {
+        let tier = TierTraffic { reads: 1, read_bytes: 4096, writes: 2, written_bytes: 8192 };
+        let latency = Latency { count: 3, mean_us: 1.5, p999_us: 9.25, ..Latency::default() };
         let measured = Measured {
-            ops_per_s: 0.1,
-            latency: BTreeMap::from([("read".to_owned(), Latency::default())]),
-            traffic: Traffic { source: TrafficSource::Engine, tiers: vec![TierTraffic::default()] },
+            operations: 3,
+            seconds: 0.5,
+            ops_per_s: 6.0,
+            latency: BTreeMap::from([("all".to_owned(), latency), ("read".to_owned(), latency)]),
+            latency_from_due: BTreeMap::from([("all".to_owned(), latency)]),
+            rate_per_s: Some(10.0),
+            timeline: vec![3],
+            engine_memory_bytes: Some(1 << 20),
+            traffic: Traffic { source: TrafficSource::Engine, tiers: vec![tier, tier] },
             write_amplification: Some(1.5),
+            space_amplification: Some(1.25),
+            fast_read_share: Some(0.5),
+            slow_reads_per_op: Some(0.25),
+            bound: Some(Bound { resident_share: 0.24, share: 0.5, ..Bound::default() }),
             ..Measured::default()
         };
-        results.rows.push(Row {
+        let device = SlowDevice { read_iops: Some(10_000.0), ..SlowDevice::default() };
+        let scenario = Scenario {
+            memory_limit_bytes: Some(1 << 30),
+            slow_device: Some(device),
+            notes: BTreeMap::from([("rig".to_owned(), "gp3".to_owned())]),
+            ..Scenario::default()
+        };
+        let mut results = Results::new("a test", scenario, Machine::default(), 7);
+        results.command.push("thermocline-bench".to_owned());
+        results.baseline = Some("null".to_owned());
+        results.engines.push(Engine {
+            label: "null".to_owned(),
+            about: "nothing".to_owned(),
+            layout: Layout::Tiers,
+            options: vec![("a".to_owned(), "b".to_owned())],
+        });
+        let tiers = vec![TierSpace {
+            name: "fast".to_owned(),
+            path: "fast".into(),
+            capacity: ByteSize::gib(1),
+        }];
+        let row = Row {
             engine: "null".to_owned(),
             workload: "ycsb-a".to_owned(),
             round: 1,
             seed: 9,
             durability: Durability::Sync,
-            tiers: Vec::new(),
+            tiers,
             measured: Some(measured),
             failure: None,
-        });
-        results.write(&path).unwrap();
-        assert_eq!(Results::read(&path).unwrap(), results);
-        let newer =
-            serde_json::to_string(&results).unwrap().replace("\"version\":1", "\"version\":2");
+        };
+        let failure = Some("it broke".to_owned());
+        results.rows = vec![row.clone(), Row { measured: None, failure, ..row }];
+        let (engine, reason) = ("other".to_owned(), "not fetched".to_owned());
+        results.skipped.push(Skipped { engine, workload: None, reason });
+        results
+    }
+
+    /// A file of version 1 stays readable, and version 1 stays what is written.
+    #[test]
+    fn the_golden_file_is_what_is_written_and_reads_back() {
+        let path: std::path::PathBuf =
+            [env!("CARGO_MANIFEST_DIR"), "tests", "golden", "results-v1.json"].iter().collect();
+        if std::env::var_os("THERMOCLINE_BLESS").is_some() {
+            crate::files::make(path.parent().unwrap()).unwrap();
+            full().write(&path).unwrap();
+        }
+        assert_eq!(Results::read(&path).unwrap(), full());
+        let golden = host_files::read(&path, FILE_BYTES_MAX).unwrap();
+        assert_eq!(
+            String::from_utf8(golden).unwrap(),
+            serde_json::to_string_pretty(&full()).unwrap()
+        );
+    }
+
+    #[test]
+    fn files_that_are_no_results_of_this_version_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.json");
+        let newer = serde_json::to_string(&full()).unwrap();
+        let newer = newer.replace("\"version\":1", "\"version\":2");
         for (text, reason) in
             [("{", "not JSON"), ("{\"version\":1}", "no results"), (&newer, "has version 2")]
         {

@@ -91,6 +91,84 @@ fn a_run_leaves_results_with_every_row_and_no_directories() {
     assert!(report.status.success() && text(&report.stdout).contains("4 rounds"));
 }
 
+/// The loaded state is whole whatever the limits of the measured part.
+#[test]
+fn limits_of_a_row_do_not_cut_its_loaded_state() {
+    let scratch = tempfile::tempdir().unwrap();
+    let output = bench(
+        scratch.path(),
+        &[
+            "run",
+            "--engine",
+            "thermocline-leveled@fast",
+            "--workload",
+            "ycsb-c/uniform,readseq",
+            "--fast",
+            "f",
+            "--records",
+            "20k",
+            "--operations",
+            "100",
+            "--seconds",
+            "0.01",
+            "--memory",
+            "16MiB",
+        ],
+    );
+    assert!(output.status.success(), "{}\n{}", text(&output.stderr), text(&output.stdout));
+}
+
+#[test]
+fn a_run_that_is_killed_keeps_its_finished_rows_and_leaves_no_process() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("results.json");
+    let mut run = Command::new(env!("CARGO_BIN_EXE_thermocline-bench"))
+        .args(["run", "--engine", "null@fast", "--workload", "ycsb-c,ycsb-c/uniform"])
+        .args(["--fast", "f", "--records", "1k", "--rounds", "1000"])
+        .current_dir(scratch.path())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let rows = || Results::read(&path).map_or(0, |results| results.rows.len());
+    while rows() < 3 {
+        assert!(run.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let kept = rows();
+    assert!(kept >= 3);
+    assert!(Results::read(&path).unwrap().rows.iter().all(|row| row.measured.is_some()));
+    // The cell under way dies with its parent; nobody goes on to write.
+    let below = scratch.path().canonicalize().unwrap();
+    let cells = || {
+        let processes = Path::new("/proc").read_dir().unwrap().flatten();
+        let own = |path: &Path| path.join("cwd").read_link().is_ok_and(|cwd| cwd == below);
+        processes.filter(|entry| own(&entry.path())).count()
+    };
+    while cells() > 0 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(rows(), kept);
+    let again = bench(
+        scratch.path(),
+        &[
+            "run",
+            "--engine",
+            "null",
+            "--workload",
+            "ycsb-c",
+            "--fast",
+            "f:1MiB",
+            "--slow",
+            "s",
+            "--records",
+            "1k",
+        ],
+    );
+    assert!(again.status.success(), "what was left is replaced: {}", text(&again.stderr));
+}
+
 #[test]
 fn a_cell_that_dies_is_a_failed_row_and_the_run_goes_on() {
     let scratch = tempfile::tempdir().unwrap();

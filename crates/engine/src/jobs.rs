@@ -5,9 +5,9 @@
 //! thread. Nobody queues jobs: a worker that is free asks the [`Planner`], which knows the state of
 //! the store, so no queue can go stale.
 //!
-//! Who runs the steps is said by [`Workers`]: threads of the store, or, in a simulation, the caller,
-//! one step at a time by a [`Stepper`]. Where a caller has to wait for background work it calls
-//! [`Jobs::wait`], which then steps instead of sleeping.
+//! Who runs the steps is said by [`Workers`]: threads of the store, or, in a simulation, the
+//! caller, one step at a time by a [`Stepper`]. Where a caller has to wait for background work it
+//! calls [`Jobs::wait`], which then steps instead of sleeping.
 //!
 //! There are three lanes. Flushes have a worker of their own, and so has the upkeep of logs (syncs,
 //! the next log): writers wait for both, so neither a compaction nor the other is in front of them.

@@ -120,7 +120,8 @@ pub struct RunArguments {
     /// Memory for each engine: caches, write buffers and indexes
     #[arg(long, default_value = "256MiB")]
     pub memory: ByteSize,
-    /// Limit of the whole process; given to the command in front as MEMORY_LIMIT
+    /// Limit of the whole process, page cache included; given to the command in front as
+    /// MEMORY_LIMIT and what the bound counts as memory
     #[arg(long)]
     pub memory_limit: Option<ByteSize>,
     /// When a write counts as done

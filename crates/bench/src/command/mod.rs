@@ -131,6 +131,8 @@ fn show(arguments: &ReportArguments) -> Outcome<()> {
 fn run_cell(json: &str, engines: &[&dyn EngineKind]) -> Outcome<bool> {
     let cell: Cell = serde_json::from_str(json)
         .map_err(|error| -> Failure { format!("--json is not a cell: {error}").into() })?;
+    // Nobody would read what it says, and its directories may be given to another.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let mut gone = None;
     let mut say = |message: Message| {
         if let Err(error) = tell(&message) {

@@ -79,11 +79,19 @@ struct Part {
     end_ns: u64,
     /// The last tenth of a run of fixed length begins.
     tenth_ns: u64,
-    /// Operations taken.
-    claimed: AtomicU64,
     /// When nine tenths of the operations were taken; 0: not yet.
     nine_tenths_ns: AtomicU64,
     over: AtomicBool,
+    counts: Counts,
+}
+
+/// What all threads write, apart from what they only read.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Counts {
+    /// Operations taken.
+    claimed: AtomicU64,
+    /// Operations done, for the progress.
     done: AtomicU64,
 }
 
@@ -145,10 +153,9 @@ impl Runner {
             begin_ns,
             end_ns: length.seconds.map_or(u64::MAX, ns),
             tenth_ns: length.seconds.map_or(u64::MAX, |seconds| ns(seconds * 0.9)),
-            claimed: AtomicU64::new(0),
             nine_tenths_ns: AtomicU64::new(0),
             over: AtomicBool::new(false),
-            done: AtomicU64::new(0),
+            counts: Counts::default(),
         });
         let counted = self.subject.plan.threads() as usize;
         let mut handles = Vec::new();
@@ -161,7 +168,7 @@ impl Runner {
         }
         while handles[..counted].iter().any(|handle| !handle.is_finished()) {
             self.clock.sleep(Duration::from_millis(TELL_MS));
-            tell(part.done.load(Relaxed), (self.clock.now_ns() - begin_ns) as f64 / 1e9);
+            tell(part.counts.done.load(Relaxed), (self.clock.now_ns() - begin_ns) as f64 / 1e9);
         }
         let (mut sum, mut failure) = (None::<Seen>, None);
         let mut end_ns = begin_ns;
@@ -216,7 +223,7 @@ impl Part {
 
     /// Takes the next chunk; none at the end of the run.
     fn claim(&self, clock: &SystemClock) -> Option<(u64, u64)> {
-        let first = self.claimed.fetch_add(CHUNK, Relaxed);
+        let first = self.counts.claimed.fetch_add(CHUNK, Relaxed);
         let Some(total) = self.length.operations else { return Some((first, CHUNK)) };
         if first + CHUNK > total - total / 10 && self.nine_tenths_ns.load(Relaxed) == 0 {
             let now = clock.now_ns().max(1);
@@ -279,9 +286,7 @@ impl Worker {
                 if pace.is_some() {
                     self.wait_until(due_ns as u64);
                 }
-                let begun = self.clock.now_ns();
-                let (ended, took, operations) =
-                    self.execute(operation, begun, &mut hands, &mut seen)?;
+                let (ended, took, operations) = self.execute(operation, &mut hands, &mut seen)?;
                 now = ended;
                 if operation.kind != Kind::Walk {
                     seen.took(operation.share, took);
@@ -294,7 +299,7 @@ impl Worker {
                 seen.in_last_tenth += if ended >= part.tenth_ns { operations } else { 0 };
             }
             if counted {
-                part.done.fetch_add(seen.operations - before, Relaxed);
+                part.counts.done.fetch_add(seen.operations - before, Relaxed);
             }
         }
     }
@@ -318,7 +323,6 @@ impl Worker {
     fn execute(
         &self,
         operation: Operation,
-        begun: u64,
         hands: &mut Hands,
         seen: &mut Seen,
     ) -> Outcome<(u64, u64, u64)> {
@@ -363,7 +367,7 @@ impl Worker {
                 seen.absent += 1;
                 Ok((ended, ended - start, 1))
             }
-            Kind::Scan | Kind::Walk => self.scan(operation, begun, hands, seen),
+            Kind::Scan | Kind::Walk => self.scan(operation, hands, seen),
         }
     }
 
@@ -464,14 +468,13 @@ impl Worker {
     fn scan(
         &self,
         operation: Operation,
-        begun: u64,
         hands: &mut Hands,
         seen: &mut Seen,
     ) -> Outcome<(u64, u64, u64)> {
         let subject = &*self.subject;
         let walk = operation.kind == Kind::Walk;
         if walk && operation.count == 0 {
-            return Ok((begun, 0, 0));
+            return Ok((self.clock.now_ns(), 0, 0));
         }
         subject.keys.key(operation.begins_at(&subject.keys), &mut hands.key);
         let mut check = ScanCheck::new(subject, &hands.key);
@@ -484,7 +487,7 @@ impl Worker {
             // A walk is one call; its seconds are told apart here.
             if walk && visited - told == 1024 {
                 seen.ended(clock.now_ns() - begin_ns, visited - told);
-                self.part.done.fetch_add(visited - told, Relaxed);
+                self.part.counts.done.fetch_add(visited - told, Relaxed);
                 told = visited;
             }
         })?;

@@ -194,4 +194,32 @@ mod tests {
             assert!(error.contains(reason) && error.contains("t.csv"), "{error}");
         }
     }
+
+    #[test]
+    fn any_bytes_are_a_line_or_an_error() {
+        use thermocline_foundation::random::Random;
+        let alphabet = b"0123456789.,-einfagetsdlc\"\xff \t#";
+        let mut random = Random::new(17);
+        let (mut lines, mut errors) = (0, 0);
+        for _ in 0..200_000 {
+            let length = random.below(24) as usize;
+            let mut byte = || alphabet[random.below(alphabet.len() as u64) as usize];
+            let mut line: Vec<u8> = (0..length).map(|_| byte()).collect();
+            if length % 2 == 0 {
+                line = [b"1.5,set,", line.as_slice(), b",9"].concat();
+            }
+            match parse(&line) {
+                Ok(Some((seconds, _, _, size))) => {
+                    lines += 1;
+                    assert!(seconds >= 0.0 && size <= VALUE_BYTES_MAX);
+                }
+                Ok(None) => {}
+                Err(what) => {
+                    errors += 1;
+                    assert!(what.contains("expected") || what.contains("there are"), "{what}");
+                }
+            }
+        }
+        assert!(lines > 1000 && errors > 1000, "{lines} {errors}");
+    }
 }
