@@ -130,6 +130,7 @@ impl Plan {
         all.set_max_bytes_for_level_base(self.level_base);
         all.set_max_bytes_for_level_multiplier(MULTIPLIER);
         all.set_target_file_size_base(self.file_size());
+        all.set_compaction_readahead_size(self.readahead() as usize);
         all.set_use_direct_reads(self.direct);
         all.set_use_direct_io_for_flush_and_compaction(self.direct);
         let paths: Vec<DBPath> = self
@@ -157,6 +158,11 @@ impl Plan {
             all.set_row_cache(&Cache::new_lru_cache(self.row_cache as usize));
         }
         Ok(all)
+    }
+
+    /// Its own 2 MiB for each input of a compaction, less where memory is small: there may be dozens.
+    fn readahead(&self) -> u64 {
+        (self.write_buffer / 8).clamp(256 << 10, 2 << 20)
     }
 
     /// Tables of 64 MiB, smaller where a level would be a handful of them.
@@ -217,6 +223,7 @@ impl EngineKind for RocksDb {
             ("max_bytes_for_level_base", size(plan.level_base)),
             ("level_compaction_dynamic_level_bytes", plan.paths.is_empty().to_string()),
             ("target_file_size_base", size(plan.file_size())),
+            ("compaction_readahead_size", size(plan.readahead())),
             ("max_background_jobs", plan.jobs.to_string()),
             ("max_subcompactions", "2".to_owned()),
             ("use_direct_reads", plan.direct.to_string()),

@@ -16,6 +16,9 @@ use std::path::Path;
 use std::process::Command;
 use thermocline_foundation::ByteSize;
 
+/// The limit of a process that loads, over that of one that is measured.
+const LOADING: u64 = 4;
+
 /// Puts cells into a rig.
 #[derive(Debug)]
 pub struct InRig {
@@ -57,14 +60,16 @@ impl InRig {
 impl Launcher for InRig {
     fn command(&self, program: &Path, arguments: &[String], cell: &Cell) -> Outcome<Command> {
         let memory = cell.memory_limit.ok_or("a cell in a rig needs a limit of its memory")?;
+        let measured = cell.purpose == Purpose::Run;
+        let memory = if measured { memory } else { ByteSize(memory.0 * LOADING) };
         let mut rig = self.rig.borrow_mut();
-        rig.throttle(cell.purpose == Purpose::Run)?;
+        rig.throttle(measured)?;
         rig.drop_caches()?;
         // Whatever is left of the cell before goes first.
         self.limit.take();
         let limit = rig.cell(memory)?;
         let mut command = limit.command(program);
-        command.args(arguments);
+        command.args(arguments).env("MIMALLOC_ALLOW_THP", "0");
         *self.limit.borrow_mut() = Some(limit);
         Ok(command)
     }
@@ -73,7 +78,20 @@ impl Launcher for InRig {
         if let Some(limit) = self.limit.take() {
             let mut all = self.used.borrow_mut();
             let used = all.entry(cell.engine.clone()).or_default();
-            used.memory = used.memory.max(limit.usage().peak_bytes.unwrap_or(0));
+            let usage = limit.usage();
+            if cell.purpose == Purpose::Run {
+                used.memory = used.memory.max(usage.peak_bytes.unwrap_or(0));
+            }
+            if usage.killed > 0 {
+                self.rig.borrow_mut().throttle(false)?;
+                let limit = cell.memory_limit.unwrap_or(ByteSize(0));
+                return Err(format!(
+                    "the kernel ended the process: it went over its limit of {limit}, of which the \
+                     engine was told to use {}",
+                    cell.memory
+                )
+                .into());
+            }
             let fast = cell.tiers.iter().find(|tier| tier.name == "fast");
             if let Some(tier) = fast.filter(|_| cell.purpose == Purpose::Run) {
                 used.fast = used.fast.max(files::allocated_bytes(&tier.path)?);

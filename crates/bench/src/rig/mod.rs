@@ -304,6 +304,8 @@ pub struct Cell {
 pub struct CellUsage {
     /// Most memory at once, page cache included, in bytes.
     pub peak_bytes: Option<u64>,
+    /// Processes that the kernel ended because the limit was reached.
+    pub killed: u64,
 }
 
 impl Cell {
@@ -319,7 +321,14 @@ impl Cell {
     pub fn usage(&self) -> CellUsage {
         let names = ["memory.max_usage_in_bytes", "memory.peak"];
         let text = names.iter().find_map(|name| self.system.read(&self.group.join(name)));
-        CellUsage { peak_bytes: text.and_then(|text| text.trim().parse().ok()) }
+        let names = ["memory.oom_control", "memory.events"];
+        let events = names.iter().find_map(|name| self.system.read(&self.group.join(name)));
+        let events = events.unwrap_or_default();
+        let killed = events.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok());
+        CellUsage {
+            peak_bytes: text.and_then(|text| text.trim().parse().ok()),
+            killed: killed.unwrap_or(0),
+        }
     }
 }
 

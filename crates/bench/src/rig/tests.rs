@@ -288,7 +288,9 @@ fn cells_run_inside_their_limit_and_only_what_is_measured_is_throttled() {
     assert!(launcher.command(program, &[], &cell).is_err(), "there is no limit");
     cell.memory_limit = Some(ByteSize(1 << 26));
     cell.tiers.clear();
-    for (purpose, expected) in [(Purpose::Load, "7:1 0"), (Purpose::Run, "7:1 10000")] {
+    for (purpose, expected, bytes) in
+        [(Purpose::Load, "7:1 0", "268435456"), (Purpose::Run, "7:1 10000", "67108864")]
+    {
         cell.purpose = purpose;
         let command = launcher.command(program, &["cell".to_owned()], &cell).unwrap();
         assert_eq!(rule(), expected);
@@ -296,13 +298,19 @@ fn cells_run_inside_their_limit_and_only_what_is_measured_is_throttled() {
         let group = "/cg/memory/thermocline-rig-a-cell";
         assert_eq!(words[2..], [&*format!("{group}/cgroup.procs"), "/bin/x", "cell"]);
         let limit = format!("{group}/memory.limit_in_bytes");
-        assert_eq!(fake.0.borrow().files[Path::new(&limit)], "67108864");
+        assert_eq!(fake.0.borrow().files[Path::new(&limit)], bytes);
         let peak = format!("{group}/memory.max_usage_in_bytes");
         fake.0.borrow_mut().files.insert(peak.into(), "33554432".to_owned());
         launcher.ended(&cell).unwrap();
         assert_eq!(rule(), "7:1 0");
         assert!(fake.0.borrow().groups.is_empty());
     }
+    launcher.command(program, &[], &cell).unwrap();
+    let events = "/cg/memory/thermocline-rig-a-cell/memory.oom_control";
+    let text = "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n".to_owned();
+    fake.0.borrow_mut().files.insert(events.into(), text);
+    let failure = launcher.ended(&cell).unwrap_err().to_string();
+    assert!(failure.contains("over its limit of 64 MiB"), "{failure}");
     let findings: Vec<_> = launcher.findings().into_values().collect();
     assert_eq!(findings, ["32 MiB of memory, 0 B of fast tier"]);
     assert!(launcher.notes()["slow profile"].contains("riops=10000"));
