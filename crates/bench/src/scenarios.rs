@@ -92,6 +92,10 @@ pub struct ScenarioArguments {
     /// A directory on the disk that carries the slow device and the loaded states
     #[arg(long, default_value = "/var/tmp", value_name = "DIR")]
     pub disk: PathBuf,
+    /// Priority of each run, -20 (first) to 19: for a machine that does other things too
+    #[arg(long, default_value_t = 0, allow_hyphen_values = true,
+        value_parser = clap::value_parser!(i8).range(-20..=19))]
+    pub nice: i8,
     /// The rig's name, where several are up at once
     #[arg(long, default_value = "bench")]
     pub rig: String,
@@ -173,9 +177,9 @@ impl Scenario {
 
 /// A label whose row cache has no size gets half of the memory that engines are given.
 fn with_row_cache(label: &str, memory: ByteSize) -> String {
-    let size = ByteSize(memory.0 / 2 >> 20 << 20);
+    let mebibytes = memory.0 / 2 / (1 << 20);
     match label.strip_suffix("+row-cache") {
-        Some(rest) => format!("{rest}+row-cache={}MiB", size.0 >> 20),
+        Some(rest) => format!("{rest}+row-cache={mebibytes}MiB"),
         None => label.to_owned(),
     }
 }
@@ -270,7 +274,7 @@ fn run_part(
     run.fast = Some(Space { path: rig.fast(), capacity: Some(sizes.fast), device: Some(fast) });
     run.slow = Some(Space { path: rig.slow(), capacity: Some(sizes.room), device: Some(slow) });
     run.images = rig.design().folder().join("images");
-    let launcher = InRig::new(rig);
+    let launcher = InRig::new(rig, arguments.nice);
     let results = run.execute(engines, program, &launcher, started_s, say)?;
     let findings = launcher.findings();
     launcher.down()?;

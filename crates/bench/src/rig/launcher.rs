@@ -23,6 +23,7 @@ const LOADING: u64 = 4;
 #[derive(Debug)]
 pub struct InRig {
     rig: RefCell<Rig>,
+    nice: i8,
     limit: RefCell<Option<Limit>>,
     used: RefCell<BTreeMap<String, Used>>,
 }
@@ -35,10 +36,10 @@ struct Used {
 }
 
 impl InRig {
-    /// Of `rig`, which goes when this goes.
-    pub fn new(rig: Rig) -> Self {
+    /// Of `rig`, which goes when this goes, with this priority for its processes.
+    pub fn new(rig: Rig, nice: i8) -> Self {
         let (limit, used) = (RefCell::default(), RefCell::default());
-        Self { rig: RefCell::new(rig), limit, used }
+        Self { rig: RefCell::new(rig), nice, limit, used }
     }
 
     /// What engines used at most, for the report.
@@ -68,7 +69,13 @@ impl Launcher for InRig {
         // Whatever is left of the cell before goes first.
         self.limit.take();
         let limit = rig.cell(memory)?;
-        let mut command = limit.command(program);
+        let mut command = if self.nice == 0 {
+            limit.command(program)
+        } else {
+            let mut command = limit.command(Path::new("nice"));
+            command.args(["-n", &self.nice.to_string()]).arg(program);
+            command
+        };
         command.args(arguments).env("MIMALLOC_ALLOW_THP", "0");
         *self.limit.borrow_mut() = Some(limit);
         Ok(command)
@@ -108,6 +115,7 @@ impl Launcher for InRig {
             ("rig".to_owned(), "two loop devices with ext4, memory by cgroup".to_owned()),
             ("slow profile".to_owned(), format!("{}: {profile}", design.profile.name)),
             ("fast device".to_owned(), format!("{} on tmpfs", design.fast)),
+            ("priority".to_owned(), format!("nice {}", self.nice)),
         ])
     }
 }

@@ -155,7 +155,9 @@ impl Rig {
             || !machine::leftovers(&*system, Some(&name), folder).is_empty()
         {
             // The guard must not remove what somebody else has made.
-            guard.map(Guard::dismiss);
+            if let Some(guard) = guard {
+                guard.dismiss();
+            }
             return Err(
                 format!("rig '{name}' is up or was left; say rig down --name {name}").into()
             );
@@ -242,7 +244,9 @@ impl Rig {
 
     fn remove(&mut self) -> Outcome<()> {
         let outcome = remove(&*self.system, Some(&self.design.name)).map(drop);
-        self.guard.take().map(Guard::dismiss);
+        if let Some(guard) = self.guard.take() {
+            guard.dismiss();
+        }
         outcome
     }
 }

@@ -278,7 +278,7 @@ fn cells_run_inside_their_limit_and_only_what_is_measured_is_throttled() {
     use std::ffi::OsStr;
 
     let fake = Fake::new();
-    let launcher = launcher::InRig::new(make(&fake).unwrap());
+    let launcher = launcher::InRig::new(make(&fake).unwrap(), 0);
     let rule = || {
         let path = Path::new("/cg/blkio/blkio.throttle.read_iops_device");
         fake.0.borrow().files[path].clone()

@@ -84,7 +84,10 @@ pub fn results() -> Results {
             label: label.to_owned(),
             about: "an engine".to_owned(),
             layout,
-            options: vec![("block_size".to_owned(), "4 KiB".to_owned())],
+            options: vec![
+                ("block_size".to_owned(), "4 KiB".to_owned()),
+                ("path".to_owned(), "/a-very-long-name".repeat(20)),
+            ],
         });
     }
     for round in 1..=2 {
@@ -99,7 +102,8 @@ pub fn results() -> Results {
                     durability: Durability::Buffered,
                     tiers: tiers(layout),
                     measured: (!failed).then(|| measured(speed, round, layout)),
-                    failure: failed.then(|| "no space left <on> device".to_owned()),
+                    failure: failed
+                        .then(|| format!("no space left <on> device{}", "/x".repeat(300))),
                 });
             }
         }
