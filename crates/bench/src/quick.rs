@@ -60,7 +60,9 @@ pub fn run(
     }
     let cell = Cell {
         records: arguments.records,
-        memory: ByteSize((data / 4).max(16 << 20)),
+        // Enough to wait for the emulated device, not for the processors.
+        threads: 8,
+        memory: ByteSize((data / 8).max(8 << 20)),
         seconds: Some(arguments.seconds),
         warm_up_seconds: Some(arguments.seconds / 2.0),
         slow_device: Some(slow_device(PROFILE)?),
@@ -74,8 +76,8 @@ pub fn run(
         engines: labels,
         workloads: WORKLOADS.map(str::to_owned).to_vec(),
         rounds: 1,
-        // The least that holds logs and upper levels of so small a store.
-        fast: Some(space("fast", Some(ByteSize((data / 5).max(64 << 20))))),
+        // A third, because logs take more of so small a tier than of a real one.
+        fast: Some(space("fast", Some(ByteSize((data / 3).max(16 << 20))))),
         slow: Some(space("slow", None)),
         images: place.join("images"),
         keep_images: false,
