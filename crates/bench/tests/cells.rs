@@ -470,6 +470,30 @@ fn a_paced_run_keeps_its_rate_and_counts_from_when_operations_were_due() {
 }
 
 #[test]
+fn warming_up_is_not_counted_and_a_run_by_seconds_has_a_last_tenth() {
+    let scratch = tempfile::tempdir().unwrap();
+    let cell = example_cell();
+    let tiers = vec![TierSpace { path: scratch.path().to_owned(), ..cell.tiers[0].clone() }];
+    let by_count = Cell { tiers, warm_up_operations: Some(5_000), operations: Some(1_000), ..cell };
+    let mut parts = Vec::new();
+    let measured = cell::run(&by_count, &engines::ALL, &mut |message| {
+        if let cell::Message::Progress { part, .. } = message {
+            parts.push(part);
+        }
+    });
+    let measured = measured.unwrap();
+    assert_eq!((measured.operations, measured.latency["read"].count), (1_000, 1_000));
+    assert!(measured.preparation_s.warm_up > 0.0 && measured.last_tenth_ops_per_s > 0.0);
+    assert_eq!(parts.first().map(String::as_str), Some("warm-up"));
+    assert_eq!(parts.last().map(String::as_str), Some("run"));
+    let by_time = Cell { operations: None, seconds: Some(0.2), ..by_count };
+    let measured = cell::run(&by_time, &engines::ALL, &mut |_| {}).unwrap();
+    assert!(measured.seconds >= 0.2 && measured.operations > 0);
+    assert!(measured.last_tenth_ops_per_s > 0.0);
+    assert_eq!(measured.timeline.iter().sum::<u64>(), measured.operations);
+}
+
+#[test]
 fn a_trace_is_loaded_and_replayed() {
     let scratch = tempfile::tempdir().unwrap();
     let mut lines = "time,op,key,size\n".to_owned();
