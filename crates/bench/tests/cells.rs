@@ -187,6 +187,8 @@ fn a_cell_that_dies_is_a_failed_row_and_the_run_goes_on() {
                 "100",
                 "--in-front",
                 in_front,
+                "--silence-seconds",
+                "0.5",
             ],
         )
     };
@@ -197,6 +199,12 @@ fn a_cell_that_dies_is_a_failed_row_and_the_run_goes_on() {
     assert_eq!(failures.len(), 2);
     assert!(failures[0].contains("exit status: 1"), "{failures:?}");
     assert!(failures[1].contains("loading"), "{failures:?}");
+    let hangs = scratch.path().join("hangs");
+    std::fs::write(&hangs, "#!/bin/sh\necho about to hang\nexec sleep 1000\n").unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&hangs, executable).unwrap();
+    let failures = text(&run("./hangs").stdout);
+    assert!(failures.contains("no sign of life for 0.5 s"), "{failures}");
     let failures = text(&run("no-such-command-here").stdout);
     assert!(failures.contains("cannot start no-such-command-here"), "{failures}");
 }
