@@ -22,7 +22,9 @@ use crate::store::{EngineKind, Layout};
 use crate::summary::summaries;
 use std::collections::BTreeMap;
 use std::path::Path;
-use thermocline_foundation::ByteSize;
+use std::sync::Arc;
+use thermocline_device::DriverSpec;
+use thermocline_foundation::{ByteSize, SystemClock};
 
 const TIERS: &str = "thermocline-leveled@tiers+slow-driver=emulated-gp3";
 const ALL_SLOW: &str = "thermocline-leveled@slow+driver=emulated-gp3";
@@ -49,10 +51,16 @@ pub fn run(
     if arguments.dir.is_some() && place.exists() {
         return Err(format!("{} exists; name a new directory", place.display()).into());
     }
+    empty(&place)?;
     let data = arguments.records * RECORD_BYTES;
     let mut labels = Vec::new();
     if engines.iter().any(|engine| engine.name() == "thermocline-leveled") {
-        labels.extend([TIERS, ALL_SLOW, ALL_FAST, DIRECT].map(str::to_owned));
+        labels.extend([TIERS, ALL_SLOW, ALL_FAST].map(str::to_owned));
+        // Some file systems in memory have no direct I/O.
+        match DriverSpec::Direct.open(&place, Arc::new(SystemClock::new())) {
+            Ok(_) => labels.push(DIRECT.to_owned()),
+            Err(error) => say(&format!("without {DIRECT}: {error}")),
+        }
     }
     labels.extend(rivals(engines));
     if engines.iter().any(|engine| engine.name() == "null") {
@@ -85,7 +93,6 @@ pub fn run(
         results: arguments.results.clone(),
         notes: BTreeMap::from([("slow profile".to_owned(), format!("emulated {PROFILE}"))]),
     };
-    empty(&place)?;
     let outcome = run.execute(engines, program, &InFront::default(), started_s, say);
     crate::files::remove(&place)?;
     outcome
