@@ -86,7 +86,12 @@ pub struct Cell {
     pub slow_device: Option<SlowDevice>,
     /// Wait for background work after the measured part, and count it in the traffic.
     pub settle: bool,
+    /// Seconds that the process may say nothing before it is ended.
+    pub silence_s: f64,
 }
+
+/// Opening, settling and closing a large store say nothing.
+pub const SILENCE_S: f64 = 900.0;
 
 /// A line of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -14,7 +14,7 @@
 //! 2. A cell that fails, or crashes, is a failed row; the run goes on.
 //! 3. The results on disk always hold all finished rows.
 //!
-//! Threads: one, and one more while a cell's standard error is read.
+//! Threads: one, and two more that read what a cell writes.
 
 use crate::cell::{Cell, MARK, Message, Prepared, Purpose};
 use crate::measure::{Meter, process};
@@ -27,7 +27,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 use thermocline_foundation::{ByteSize, threads};
 
 /// Bytes on disk for each byte of data while a store is loaded or compacted.
@@ -503,12 +505,45 @@ impl Stage<'_> {
             let program = command.get_program().to_string_lossy();
             format!("cannot start {program}: {error}").into()
         })?;
+        let heard = self.listen(&mut child, cell);
+        if heard.is_err() {
+            // It may have ended by itself by now.
+            let _ = child.kill();
+        }
+        let status = child.wait()?;
+        self.launcher.ended(cell)?;
+        let (last, tail) = heard?;
+        match last {
+            Some(Message::Measured(measured)) if status.success() => Ok(*measured),
+            Some(Message::Failed(reason)) => Err(reason.into()),
+            _ => Err(format!("the process ended with {status}: {}", one_line(&tail)).into()),
+        }
+    }
+
+    /// Hears a cell until it closes its output: its last message, and the end of its errors.
+    fn listen(&self, child: &mut Child, cell: &Cell) -> Outcome<(Option<Message>, String)> {
         let errors = child.stderr.take().ok_or("the cell has no standard error")?;
         let tail = threads::spawn("bench-errors", move || tail_of(errors))?;
         let output = child.stdout.take().ok_or("the cell has no standard output")?;
+        let (sender, lines) = mpsc::channel();
+        threads::spawn("bench-output", move || {
+            let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+            lines.try_for_each(|line| sender.send(line))
+        })?;
+        let silence = Duration::try_from_secs_f64(cell.silence_s).unwrap_or(Duration::MAX);
         let mut last = None;
-        for line in BufReader::new(output).lines() {
-            let Ok(line) = line else { break };
+        loop {
+            let line = match lines.recv_timeout(silence) {
+                Ok(line) => line,
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    let seconds = cell.silence_s;
+                    return Err(format!(
+                        "no sign of life for {seconds} s; the process was ended (--silence-seconds)"
+                    )
+                    .into());
+                }
+            };
             let Some(json) = line.strip_prefix(MARK) else { continue };
             match serde_json::from_str(json) {
                 Ok(Message::Progress { part, done, share, ops_per_s }) => {
@@ -522,14 +557,8 @@ impl Stage<'_> {
                 Err(error) => return Err(format!("the cell said '{json}': {error}").into()),
             }
         }
-        let status = child.wait()?;
         let tail = tail.join().map_err(|_| "the reader of standard error broke off")?;
-        self.launcher.ended(cell)?;
-        match last {
-            Some(Message::Measured(measured)) if status.success() => Ok(*measured),
-            Some(Message::Failed(reason)) => Err(reason.into()),
-            _ => Err(format!("the process ended with {status}: {}", one_line(&tail)).into()),
-        }
+        Ok((last, tail))
     }
 }
 

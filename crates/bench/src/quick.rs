@@ -22,7 +22,9 @@ use crate::store::{EngineKind, Layout};
 use crate::summary::summaries;
 use std::collections::BTreeMap;
 use std::path::Path;
-use thermocline_foundation::ByteSize;
+use std::sync::Arc;
+use thermocline_device::DriverSpec;
+use thermocline_foundation::{ByteSize, SystemClock};
 
 const TIERS: &str = "thermocline-leveled@tiers+slow-driver=emulated-gp3";
 const ALL_SLOW: &str = "thermocline-leveled@slow+driver=emulated-gp3";
@@ -49,10 +51,16 @@ pub fn run(
     if arguments.dir.is_some() && place.exists() {
         return Err(format!("{} exists; name a new directory", place.display()).into());
     }
+    empty(&place)?;
     let data = arguments.records * RECORD_BYTES;
     let mut labels = Vec::new();
     if engines.iter().any(|engine| engine.name() == "thermocline-leveled") {
-        labels.extend([TIERS, ALL_SLOW, ALL_FAST, DIRECT].map(str::to_owned));
+        labels.extend([TIERS, ALL_SLOW, ALL_FAST].map(str::to_owned));
+        // Some file systems in memory have no direct I/O.
+        match DriverSpec::Direct.open(&place, Arc::new(SystemClock::new())) {
+            Ok(_) => labels.push(DIRECT.to_owned()),
+            Err(error) => say(&format!("without {DIRECT}: {error}")),
+        }
     }
     labels.extend(rivals(engines));
     if engines.iter().any(|engine| engine.name() == "null") {
@@ -60,7 +68,9 @@ pub fn run(
     }
     let cell = Cell {
         records: arguments.records,
-        memory: ByteSize((data / 4).max(16 << 20)),
+        // Enough to wait for the emulated device, not for the processors.
+        threads: 8,
+        memory: ByteSize((data / 8).max(8 << 20)),
         seconds: Some(arguments.seconds),
         warm_up_seconds: Some(arguments.seconds / 2.0),
         slow_device: Some(slow_device(PROFILE)?),
@@ -74,8 +84,8 @@ pub fn run(
         engines: labels,
         workloads: WORKLOADS.map(str::to_owned).to_vec(),
         rounds: 1,
-        // The least that holds logs and upper levels of so small a store.
-        fast: Some(space("fast", Some(ByteSize((data / 5).max(64 << 20))))),
+        // A third, because logs take more of so small a tier than of a real one.
+        fast: Some(space("fast", Some(ByteSize((data / 3).max(16 << 20))))),
         slow: Some(space("slow", None)),
         images: place.join("images"),
         keep_images: false,
@@ -83,7 +93,6 @@ pub fn run(
         results: arguments.results.clone(),
         notes: BTreeMap::from([("slow profile".to_owned(), format!("emulated {PROFILE}"))]),
     };
-    empty(&place)?;
     let outcome = run.execute(engines, program, &InFront::default(), started_s, say);
     crate::files::remove(&place)?;
     outcome

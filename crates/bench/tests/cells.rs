@@ -187,6 +187,8 @@ fn a_cell_that_dies_is_a_failed_row_and_the_run_goes_on() {
                 "100",
                 "--in-front",
                 in_front,
+                "--silence-seconds",
+                "0.5",
             ],
         )
     };
@@ -197,6 +199,12 @@ fn a_cell_that_dies_is_a_failed_row_and_the_run_goes_on() {
     assert_eq!(failures.len(), 2);
     assert!(failures[0].contains("exit status: 1"), "{failures:?}");
     assert!(failures[1].contains("loading"), "{failures:?}");
+    let hangs = scratch.path().join("hangs");
+    std::fs::write(&hangs, "#!/bin/sh\necho about to hang\nexec sleep 1000\n").unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&hangs, executable).unwrap();
+    let failures = text(&run("./hangs").stdout);
+    assert!(failures.contains("no sign of life for 0.5 s"), "{failures}");
     let failures = text(&run("no-such-command-here").stdout);
     assert!(failures.contains("cannot start no-such-command-here"), "{failures}");
 }
@@ -312,11 +320,14 @@ struct CheatingStore {
 }
 
 impl CheatingStore {
-    /// True once in a while.
+    /// True every fiftieth time that the store could cheat so.
     fn now(&self, cheat: Cheat) -> bool {
+        if self.cheat != cheat {
+            return false;
+        }
         let mut count = self.count.lock().unwrap();
         *count += 1;
-        self.cheat == cheat && *count % 50 == 49
+        *count % 50 == 49
     }
 }
 
@@ -467,6 +478,30 @@ fn a_paced_run_keeps_its_rate_and_counts_from_when_operations_were_due() {
     assert!(measured.seconds > 0.45, "{}", measured.seconds);
     assert_eq!(measured.latency_from_due["all"].count, 1_000);
     assert!(measured.latency_from_due["all"].max_us >= measured.latency["all"].max_us);
+}
+
+#[test]
+fn warming_up_is_not_counted_and_a_run_by_seconds_has_a_last_tenth() {
+    let scratch = tempfile::tempdir().unwrap();
+    let cell = example_cell();
+    let tiers = vec![TierSpace { path: scratch.path().to_owned(), ..cell.tiers[0].clone() }];
+    let by_count = Cell { tiers, warm_up_operations: Some(5_000), operations: Some(1_000), ..cell };
+    let mut parts = Vec::new();
+    let measured = cell::run(&by_count, &engines::ALL, &mut |message| {
+        if let cell::Message::Progress { part, .. } = message {
+            parts.push(part);
+        }
+    });
+    let measured = measured.unwrap();
+    assert_eq!((measured.operations, measured.latency["read"].count), (1_000, 1_000));
+    assert!(measured.preparation_s.warm_up > 0.0 && measured.last_tenth_ops_per_s > 0.0);
+    assert_eq!(parts.first().map(String::as_str), Some("warm-up"));
+    assert_eq!(parts.last().map(String::as_str), Some("run"));
+    let by_time = Cell { operations: None, seconds: Some(0.2), ..by_count };
+    let measured = cell::run(&by_time, &engines::ALL, &mut |_| {}).unwrap();
+    assert!(measured.seconds >= 0.2 && measured.operations > 0);
+    assert!(measured.last_tenth_ops_per_s > 0.0);
+    assert_eq!(measured.timeline.iter().sum::<u64>(), measured.operations);
 }
 
 #[test]

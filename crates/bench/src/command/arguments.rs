@@ -1,6 +1,6 @@
 //! The command line, taken apart.
 
-use crate::cell::{Cell, Purpose};
+use crate::cell::{Cell, Purpose, SILENCE_S};
 use crate::plan::{Run, Space};
 use crate::results::SlowDevice;
 use crate::rig::command::RigCommand;
@@ -166,6 +166,9 @@ pub struct RunArguments {
     /// A fact for the report, NAME=VALUE; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_note)]
     pub note: Vec<(String, String)>,
+    /// Seconds without a sign of life after which a row's process is ended and the row fails
+    #[arg(long, default_value_t = SILENCE_S)]
+    pub silence_seconds: f64,
     /// A command put in front of each cell's process, such as 'nice -n -10'
     #[arg(long, value_name = "COMMAND")]
     pub in_front: Option<String>,
@@ -299,6 +302,7 @@ impl RunArguments {
         positive("seconds", self.seconds)?;
         positive("warm-up-seconds", self.warm_up_seconds)?;
         positive("rate", self.rate)?;
+        positive("silence-seconds", Some(self.silence_seconds))?;
         if !(0.0..=1.0).contains(&self.compression_ratio) {
             let ratio = self.compression_ratio;
             return Err(
@@ -329,6 +333,7 @@ impl RunArguments {
             rate: self.rate,
             slow_device: self.slow_profile.as_deref().map(slow_device).transpose()?,
             settle: self.settle,
+            silence_s: self.silence_seconds,
             ..example_cell()
         })
     }
@@ -399,6 +404,7 @@ pub fn example_cell() -> Cell {
         devices: Vec::new(),
         slow_device: None,
         settle: false,
+        silence_s: SILENCE_S,
     }
 }
 

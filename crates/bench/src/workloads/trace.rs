@@ -205,7 +205,7 @@ mod tests {
             let length = random.below(24) as usize;
             let mut byte = || alphabet[random.below(alphabet.len() as u64) as usize];
             let mut line: Vec<u8> = (0..length).map(|_| byte()).collect();
-            if length % 2 == 0 {
+            if length.is_multiple_of(2) {
                 line = [b"1.5,set,", line.as_slice(), b",9"].concat();
             }
             match parse(&line) {
