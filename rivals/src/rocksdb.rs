@@ -160,7 +160,8 @@ impl Plan {
         Ok(all)
     }
 
-    /// Its own 2 MiB for each input of a compaction, less where memory is small: there may be dozens.
+    /// Its own 2 MiB for each input of a compaction, less where memory is small: there may be
+    /// dozens.
     fn readahead(&self) -> u64 {
         (self.write_buffer / 8).clamp(256 << 10, 2 << 20)
     }

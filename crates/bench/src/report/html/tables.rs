@@ -109,7 +109,8 @@ pub fn engines(subject: &Subject<'_>) -> String {
         let (label, about) = (escaped(&engine.label), escaped(&engine.about));
         let _ = write!(
             text,
-            "<div class='card'><h3>{label}</h3><p>{about}; layout {}</p>\n<table class='options'>\n",
+            "<div class='card'><h3>{label}</h3><p>{about}; layout {}</p>\n\
+             <table class='options'>\n",
             engine.layout
         );
         for (name, value) in &engine.options {
