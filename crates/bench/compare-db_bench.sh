@@ -14,7 +14,7 @@ num=${NUM:-1000000} value=${VALUE:-1000} threads=${THREADS:-2} memory=${MEMORY:-
 rounds=${ROUNDS:-3} durability=${DURABILITY:-buffered} compression=${COMPRESSION:-none}
 reads=${READS:-$num}
 benchmarks=${BENCHMARKS:-fillrandom,overwrite,waitforcompaction,readrandom,seekrandom}
-bench=${BENCH:-${CARGO_TARGET_DIR:-target}/release/thermocline-bench}
+bench=${BENCH:-${CARGO_TARGET_DIR:-target}/release/thermocline-db_bench}
 work=$dir/compare-$$
 results=$(mktemp -d)
 trap 'rm -rf "$work" "$results"' EXIT

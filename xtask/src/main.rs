@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask ci|test|schedules|simulate|torture|tidy|wrap|golden`.
+//! The project's own chores; `cargo xtask` alone lists them.
 //!
 //! What they are for: one command is exactly what continuous integration runs, so that nobody finds
 //! out about a rule from a server. The chores start `cargo` as a person would, print its output as
@@ -15,6 +15,8 @@
     reason = "a chore of the workspace reads its sources and prints; nothing links it"
 )]
 
+mod bench;
+mod rivals;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -34,7 +36,10 @@ Usage: cargo xtask COMMAND
   tidy    the house rules as checks (see STYLE.md)
   wrap    wraps comments at 100 columns, in place
   golden  writes the golden files anew from the present formats; review the difference
-  torture kills and power cuts on the real kernel: torture kill|power|clean, --help for more";
+  torture kills and power cuts on the real kernel: torture kill|power|clean, --help for more
+  bench   quick|tiers|single|full: the benchmark's scenarios (docs/benchmarks.md)
+  rig     up|run|down: two block devices and a memory limit for benchmarks (docs/rig.md)
+  rivals  fetch: what the engines to compare with need (docs/rivals.md)";
 
 /// The root of the workspace: the folder above this crate.
 fn root() -> PathBuf {
@@ -204,6 +209,9 @@ fn main() -> ExitCode {
         "wrap" => wrap(),
         "golden" => golden(),
         "torture" => torture(more),
+        "bench" => bench::bench(more),
+        "rig" => bench::rig(more),
+        "rivals" => rivals::run(more),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

@@ -27,7 +27,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
 ];
 
 /// Crates that may depend on all others and that none may depend on.
-const ONLOOKERS: [&str; 4] = ["simulation", "bench", "torture", "fuzz"];
+const ONLOOKERS: [&str; 5] = ["simulation", "bench", "torture", "fuzz", "rivals"];
 
 /// Crates that rules already speak of and that later work brings.
 const UNBUILT: [&str; 2] = ["crates/pmem", "crates/capi"];

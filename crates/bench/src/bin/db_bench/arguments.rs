@@ -7,7 +7,7 @@ use thermocline::{ByteSize, Tier};
 
 /// Runs the db_bench workloads on a Thermocline store and checks every value it reads.
 #[derive(Debug, Parser)]
-#[command(name = "thermocline-bench", version)]
+#[command(name = "thermocline-db_bench", version)]
 pub struct Arguments {
     /// What to run, in order, on one store
     #[arg(

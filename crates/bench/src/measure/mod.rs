@@ -1,0 +1,17 @@
+//! Measuring one workload on one open store.
+//!
+//! ```text
+//!   runner     threads, operations, checks          latency    histograms and timeline of a thread
+//!   scan_check what a scan hands over
+//!   traffic    bytes by tier, from whom they are    process    processor time, memory, kernel
+//! ```
+
+pub mod latency;
+pub mod process;
+pub mod runner;
+mod scan_check;
+pub mod traffic;
+
+pub use latency::Seen;
+pub use runner::{Length, Runner, Subject};
+pub use traffic::Meter;

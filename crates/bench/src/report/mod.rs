@@ -1,0 +1,4 @@
+//! Results for people: a table for a terminal, a page with plots for a browser.
+
+pub mod html;
+pub mod table;

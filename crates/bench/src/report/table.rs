@@ -1,0 +1,166 @@
+//! Results as a table for a terminal.
+//!
+//! Throughput is the median of the rounds; a spread above 5 % is shown, and so is everything that
+//! failed or was skipped. `of bound` is the share of what the best placement would reach.
+
+use crate::results::Results;
+use crate::summary::{Spread, Summary, baseline, summaries};
+use std::fmt::Write;
+use thermocline_foundation::ByteSize;
+
+/// A spread that is worth showing.
+const SPREAD_SHOWN: f64 = 0.05;
+
+/// The table of `results`.
+pub fn table(results: &Results) -> String {
+    let found = summaries(results);
+    let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
+    let mut last = "";
+    for summary in &found {
+        let workload = if summary.workload == last { "" } else { summary.workload };
+        last = summary.workload;
+        rows.push(cells(workload, summary));
+    }
+    let mut text = heading(results);
+    text.push_str(&align(&rows));
+    for summary in found.iter().filter(|summary| summary.failure.is_some()) {
+        let failure = summary.failure.unwrap_or_default();
+        let _ = writeln!(text, "failed: {} on {}: {failure}", summary.engine, summary.workload);
+    }
+    for skipped in &results.skipped {
+        let workload = skipped.workload.as_deref().unwrap_or("all workloads");
+        let _ = writeln!(text, "skipped: {} on {workload}: {}", skipped.engine, skipped.reason);
+    }
+    text
+}
+
+const HEAD: [&str; 11] = [
+    "workload",
+    "engine",
+    "op/s",
+    "ratio",
+    "p50 us",
+    "p99 us",
+    "p99.9 us",
+    "cpu us",
+    "w-amp",
+    "slow r/op",
+    "of bound",
+];
+
+fn heading(results: &Results) -> String {
+    let scenario = &results.scenario;
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{}: {} records of {} + {} B ({}), {} threads, {} memory, {:?}{}, {} rounds",
+        results.title,
+        scenario.records,
+        scenario.key_bytes,
+        scenario.value_bytes,
+        results.data_bytes(),
+        scenario.threads,
+        ByteSize(scenario.memory_bytes),
+        scenario.durability,
+        if scenario.direct { ", direct" } else { "" },
+        scenario.rounds,
+    );
+    if let Some(baseline) = baseline(results) {
+        let _ = writeln!(text, "ratios are throughput against {baseline}; medians of the rounds");
+    }
+    text
+}
+
+fn cells(workload: &str, summary: &Summary<'_>) -> Vec<String> {
+    let text = |spread: Option<Spread>, digits: usize| {
+        spread.map_or_else(|| "-".to_owned(), |spread| format!("{:.digits$}", spread.median))
+    };
+    let with_spread = |spread: Option<Spread>, digits: usize| match spread {
+        None => "-".to_owned(),
+        Some(Spread { median, min, max }) if max - min > SPREAD_SHOWN * median => {
+            format!("{median:.digits$} ({min:.digits$}..{max:.digits$})")
+        }
+        Some(spread) => format!("{:.digits$}", spread.median),
+    };
+    let throughput = match (summary.ops_per_s(), summary.failure) {
+        (None, Some(_)) => "failed".to_owned(),
+        (spread, _) => with_spread(spread, 0),
+    };
+    let share = summary.spread(|measured| measured.bound.map(|bound| 100.0 * bound.share));
+    vec![
+        workload.to_owned(),
+        summary.engine.to_owned(),
+        throughput,
+        with_spread(summary.ratio, 2),
+        text(summary.latency_us(|latency| latency.p50_us), 1),
+        text(summary.latency_us(|latency| latency.p99_us), 0),
+        text(summary.latency_us(|latency| latency.p999_us), 0),
+        text(summary.spread(|measured| Some(measured.cpu_us_per_op)), 2),
+        text(summary.spread(|measured| measured.write_amplification), 2),
+        text(summary.spread(|measured| measured.slow_reads_per_op), 3),
+        share.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share.median)),
+    ]
+}
+
+/// Columns as wide as they need; the first two to the left, numbers to the right.
+fn align(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths[column];
+            let _ = if column < 2 {
+                write!(line, "{cell:<width$}  ")
+            } else {
+                write!(line, "{cell:>width$}  ")
+            };
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::{Bound, Machine, Measured, Row, Scenario, Skipped};
+    use crate::store::Durability;
+
+    #[test]
+    fn rows_failures_and_what_was_skipped_are_all_in_the_table() {
+        let mut results = Results::new("a run", Scenario::default(), Machine::default(), 0);
+        for (round, ops_per_s) in [(1, 1000.0), (2, 2000.0)] {
+            let bound = Some(Bound { share: 0.5, ..Bound::default() });
+            results.rows.push(Row {
+                engine: "ours".to_owned(),
+                workload: "ycsb-a".to_owned(),
+                round,
+                seed: 1,
+                durability: Durability::Buffered,
+                tiers: Vec::new(),
+                measured: Some(Measured { ops_per_s, bound, ..Measured::default() }),
+                failure: None,
+            });
+        }
+        let mut broken = results.rows[0].clone();
+        broken.engine = "theirs".to_owned();
+        (broken.measured, broken.failure) = (None, Some("no space".to_owned()));
+        results.rows.push(broken);
+        let reason = "not fetched".to_owned();
+        results.skipped.push(Skipped { engine: "other".to_owned(), workload: None, reason });
+        let text = table(&results);
+        for part in [
+            "1500 (1000..2000)",
+            "50 %",
+            "failed: theirs on ycsb-a: no space",
+            "skipped: other on all workloads: not fetched",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! The comparisons that people run by name: what is compared, how large, on which devices.
+//!
+//! ```text
+//!   tiers    data 10x memory, a fast tier of 20 %, slow device gp3, 8 threads: every way to use
+//!            two tiers, and all-fast and all-slow as its ends; ten rows in under 40 minutes
+//!   single   leveled against RocksDB on the fast device, data 10x memory, buffered and synced
+//!   full     tiers with every workload on both profiles, and single with every engine
+//! ```
+//! All run on the rig. Where there is none to be had, `tiers` says why and runs what it can: our
+//! engine on the emulated device, and nobody else.
+//!
+//! Invariant: sizes follow from the number of records and the shares below, never from the engine.
+
+use crate::cell::Cell;
+use crate::command::arguments::{example_cell, parse_count};
+use crate::plan::{InFront, Run, Space};
+use crate::results::{Results, Skipped};
+use crate::rig::launcher::InRig;
+use crate::rig::plan::Design;
+use crate::rig::profile::Profile;
+use crate::rig::{Rig, command::possible};
+use crate::store::EngineKind;
+use crate::{Outcome, workloads};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use thermocline_foundation::ByteSize;
+
+/// Bytes of a record with its key.
+const RECORD_BYTES: u64 = 1024;
+/// Data over the memory of a process, without what the harness takes.
+const DATA_OVER_MEMORY: u64 = 10;
+/// What the harness takes besides: the program with every engine's code, histograms of each thread,
+/// versions of records. The null engine's process has 45 MB resident; RocksDB's library adds 17.
+const HARNESS_BYTES: u64 = 64 << 20;
+/// The fast tier's share of the data, in percent.
+const FAST_PERCENT: u64 = 20;
+/// What an engine may divide among its caches and buffers, in percent of that memory. The rest is
+/// for what its options do not count, the allocator and the page cache.
+const ENGINE_PERCENT: u64 = 60;
+/// Device bytes for each byte of data where all of it lies on one device, in percent: a store that
+/// is compacting exists twice in part.
+const ROOM_PERCENT: u64 = 260;
+
+const OURS: &str = "thermocline-leveled@tiers";
+const TUNED: &str = "rocksdb@tiers+levels=tuned";
+const BASELINE: &str = TUNED;
+
+/// A comparison by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scenario {
+    /// Two tiers.
+    Tiers,
+    /// One fast device.
+    Single,
+    /// Everything.
+    Full,
+}
+
+/// What can be changed about a comparison.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ScenarioArguments {
+    /// Records of 1 KB; memory and tiers follow from it
+    #[arg(long, default_value = "2M", value_parser = parse_count)]
+    pub records: u64,
+    /// Repetitions
+    #[arg(long, default_value_t = 2)]
+    pub rounds: u32,
+    /// Seconds of each row
+    #[arg(long, default_value_t = 8.0)]
+    pub seconds: f64,
+    /// Seconds before that which are not measured
+    #[arg(long, default_value_t = 5.0)]
+    pub warm_up_seconds: f64,
+    /// Threads
+    #[arg(long, default_value_t = 8)]
+    pub threads: u32,
+    /// Seed of the first round
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Other engines than the scenario's
+    #[arg(long, value_delimiter = ',')]
+    pub engine: Vec<String>,
+    /// Other workloads than the scenario's
+    #[arg(long)]
+    pub workload: Option<String>,
+    /// The engine that ratios are against; else RocksDB
+    #[arg(long, value_name = "ENGINE")]
+    pub baseline: Option<String>,
+    /// What the slow device can do: gp3 or qlc
+    #[arg(long, default_value = "gp3")]
+    pub profile: String,
+    /// A directory on the disk that carries the slow device and the loaded states
+    #[arg(long, default_value = "/var/tmp", value_name = "DIR")]
+    pub disk: PathBuf,
+    /// Priority of each run, -20 (first) to 19: for a machine that does other things too
+    #[arg(long, default_value_t = 0, allow_hyphen_values = true,
+        value_parser = clap::value_parser!(i8).range(-20..=19))]
+    pub nice: i8,
+    /// The rig's name, where several are up at once
+    #[arg(long, default_value = "bench")]
+    pub rig: String,
+    /// Where the results go; the page lies beside it
+    #[arg(long, default_value = "results.json", value_name = "FILE")]
+    pub results: PathBuf,
+}
+
+/// One run of a scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    name: &'static str,
+    title: String,
+    engines: Vec<String>,
+    workloads: &'static str,
+    profile: String,
+    /// Whether anything lies on the slow device.
+    tiered: bool,
+}
+
+const TIERS_ENGINES: [&str; 6] = [
+    OURS,
+    "rocksdb@tiers",
+    TUNED,
+    "rocksdb@tiers+levels=tuned+row-cache",
+    "rocksdb@fast",
+    "rocksdb@slow",
+];
+/// Ten rows.
+const TIERS_WORKLOADS: &str = "load,ycsb-c,ycsb-b,ycsb-a,ycsb-f,ycsb-d,ycsb-e,\
+                               ycsb-c/uniform,hotrap-ro/hotspot-5,ycsb-a/sync";
+const SINGLE_WORKLOADS: &str = "fillrandom,fillrandom/sync,overwrite,overwrite/sync,readrandom,\
+                                readseq,seekrandom,readwhilewriting,readwhilewriting/sync";
+const FULL_WORKLOADS: &str = "load,ycsb,hotrap,twitter,prefix_dist,nutanix,linkbench,\
+                              ycsb-c/uniform,ycsb-a/sync";
+
+impl Scenario {
+    fn parts(self, arguments: &ScenarioArguments) -> Vec<Part> {
+        let memory = sizes(arguments.records).memory;
+        let tiers = |name, profile: &str, workloads, engines: &[&str]| Part {
+            name,
+            title: format!("two tiers, slow device {profile}"),
+            engines: engines.iter().map(|label| with_row_cache(label, memory)).collect(),
+            workloads,
+            profile: profile.to_owned(),
+            tiered: true,
+        };
+        let single = |engines: &[&str]| Part {
+            name: "single",
+            title: "one fast device".to_owned(),
+            engines: engines.iter().map(|label| (*label).to_owned()).collect(),
+            workloads: SINGLE_WORKLOADS,
+            profile: arguments.profile.clone(),
+            tiered: false,
+        };
+        let all_single = [
+            "thermocline-leveled@fast",
+            "rocksdb@fast",
+            "leveldb@fast",
+            "lmdb@fast",
+            "redb@fast",
+            "fjall@fast",
+            "sled@fast",
+        ];
+        let with_absent = [&TIERS_ENGINES[..], &["hotrap", "prismdb"]].concat();
+        match self {
+            Self::Tiers => {
+                vec![tiers("tiers", &arguments.profile, TIERS_WORKLOADS, &TIERS_ENGINES)]
+            }
+            Self::Single => vec![single(&all_single[..2])],
+            Self::Full => vec![
+                tiers("gp3", "gp3", FULL_WORKLOADS, &with_absent),
+                tiers("qlc", "qlc", FULL_WORKLOADS, &with_absent),
+                single(&all_single),
+            ],
+        }
+    }
+}
+
+/// A label whose row cache has no size gets half of the memory that engines are given.
+fn with_row_cache(label: &str, memory: ByteSize) -> String {
+    let mebibytes = memory.0 / 2 / (1 << 20);
+    match label.strip_suffix("+row-cache") {
+        Some(rest) => format!("{rest}+row-cache={mebibytes}MiB"),
+        None => label.to_owned(),
+    }
+}
+
+/// What follows from the number of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sizes {
+    data: ByteSize,
+    /// Of the whole process, the harness included.
+    limit: ByteSize,
+    /// Of the engine.
+    memory: ByteSize,
+    /// Capacity of the fast tier in layout `tiers`.
+    fast: ByteSize,
+    /// Of a device that holds everything.
+    room: ByteSize,
+}
+
+fn sizes(records: u64) -> Sizes {
+    let data = records.saturating_mul(RECORD_BYTES);
+    let memory = data / DATA_OVER_MEMORY;
+    let percent = |of: u64, percent: u64| ByteSize(of / 100 * percent);
+    Sizes {
+        data: ByteSize(data),
+        limit: ByteSize(memory + HARNESS_BYTES),
+        memory: percent(memory, ENGINE_PERCENT),
+        fast: percent(data, FAST_PERCENT),
+        room: ByteSize((data / 100 * ROOM_PERCENT).max(128 << 20)),
+    }
+}
+
+/// Runs all parts of a scenario; returns where the results of each are, and the results.
+pub fn run(
+    scenario: Scenario,
+    arguments: &ScenarioArguments,
+    engines: &[&dyn EngineKind],
+    program: &Path,
+    started_s: u64,
+    say: &mut dyn FnMut(&str),
+) -> Outcome<Vec<(PathBuf, Results)>> {
+    let parts = scenario.parts(arguments);
+    let several = parts.len() > 1;
+    let mut all = Vec::new();
+    for part in parts {
+        let path = if several {
+            let stem = arguments.results.file_stem().unwrap_or_default().to_string_lossy();
+            arguments.results.with_file_name(format!("{stem}-{}.json", part.name))
+        } else {
+            arguments.results.clone()
+        };
+        say(&format!("{}: {}", part.name, part.title));
+        let results = run_part(&part, arguments, &path, (engines, program, started_s), say)?;
+        all.push((path, results));
+    }
+    Ok(all)
+}
+
+type Context<'a> = (&'a [&'a dyn EngineKind], &'a Path, u64);
+
+fn run_part(
+    part: &Part,
+    arguments: &ScenarioArguments,
+    path: &Path,
+    (engines, program, started_s): Context<'_>,
+    say: &mut dyn FnMut(&str),
+) -> Outcome<Results> {
+    let sizes = sizes(arguments.records);
+    let profile = Profile::find(&part.profile)?;
+    let design = Design {
+        name: arguments.rig.clone(),
+        disk: arguments.disk.clone(),
+        fast: sizes.room,
+        slow: if part.tiered { sizes.room } else { ByteSize(64 << 20) },
+        profile,
+    };
+    let mut run = described(part, arguments, path, &profile, sizes)?;
+    if let Err(reason) = possible(&design) {
+        say(&format!("no rig: {reason}"));
+        say("instead: this engine on an emulated slow device; the others are skipped");
+        let place = arguments.disk.join(format!("thermocline-bench-{}", std::process::id()));
+        emulated(&mut run, &place, sizes);
+        let results = run.execute(engines, program, &InFront::default(), started_s, say);
+        crate::files::remove(&place)?;
+        return finished(results?, &run, part, BTreeMap::new(), &reason.to_string());
+    }
+    // Everything that can be wrong with the labels is found before a device is made.
+    for label in &run.engines {
+        crate::store::find(engines, &label.parse()?)?;
+    }
+    let rig = Rig::for_this_run(design)?;
+    let [fast, slow] = rig.device_names();
+    run.fast = Some(Space { path: rig.fast(), capacity: Some(sizes.fast), device: Some(fast) });
+    run.slow = Some(Space { path: rig.slow(), capacity: Some(sizes.room), device: Some(slow) });
+    run.images = rig.design().folder().join("images");
+    let launcher = InRig::new(rig, arguments.nice);
+    let results = run.execute(engines, program, &launcher, started_s, say)?;
+    let findings = launcher.findings();
+    launcher.down()?;
+    finished(results, &run, part, findings, "")
+}
+
+fn described(
+    part: &Part,
+    arguments: &ScenarioArguments,
+    path: &Path,
+    profile: &Profile,
+    sizes: Sizes,
+) -> Outcome<Run> {
+    let list = arguments.workload.as_deref().unwrap_or(part.workloads);
+    let chosen = !arguments.engine.is_empty();
+    let engines = if chosen { arguments.engine.clone() } else { part.engines.clone() };
+    let usual = if part.tiered { BASELINE } else { "rocksdb@fast" };
+    let baseline = arguments
+        .baseline
+        .clone()
+        .or_else(|| engines.iter().any(|engine| engine == usual).then(|| usual.to_owned()));
+    let cell = Cell {
+        records: arguments.records,
+        key_bytes: 24,
+        value_bytes: 1000,
+        seed: arguments.seed,
+        threads: arguments.threads,
+        memory: sizes.memory,
+        memory_limit: Some(sizes.limit),
+        direct: true,
+        seconds: Some(arguments.seconds),
+        warm_up_seconds: Some(arguments.warm_up_seconds),
+        slow_device: part.tiered.then(|| profile.slow_device()),
+        tiers: Vec::new(),
+        ..example_cell()
+    };
+    Ok(Run {
+        title: part.title.clone(),
+        cell,
+        engines,
+        workloads: workloads::parse_list(list)?.into_iter().map(|workload| workload.name).collect(),
+        rounds: arguments.rounds,
+        fast: None,
+        slow: None,
+        images: PathBuf::new(),
+        keep_images: false,
+        baseline,
+        results: path.to_owned(),
+        notes: BTreeMap::from([("data".to_owned(), sizes.data.to_string())]),
+    })
+}
+
+/// Plain directories, and the slow device emulated by our own driver.
+fn emulated(run: &mut Run, place: &Path, sizes: Sizes) {
+    let profile = run.cell.slow_device;
+    run.engines = vec![format!("{OURS}+slow-driver=emulated-gp3")];
+    run.baseline = None;
+    run.cell.slow_device = profile;
+    run.cell.memory_limit = None;
+    let space = |name: &str| Space {
+        path: place.join(name),
+        capacity: Some(if name == "fast" { sizes.fast } else { sizes.room }),
+        device: None,
+    };
+    (run.fast, run.slow) = (Some(space("fast")), Some(space("slow")));
+    run.images = place.join("images");
+}
+
+/// Adds what is known at the end, and writes the results again.
+fn finished(
+    mut results: Results,
+    run: &Run,
+    part: &Part,
+    findings: BTreeMap<String, String>,
+    no_rig: &str,
+) -> Outcome<Results> {
+    results.scenario.notes.extend(findings);
+    if !no_rig.is_empty() {
+        results.scenario.notes.insert("rig".to_owned(), format!("none: {no_rig}"));
+        results.skipped.extend(part.engines.iter().filter(|engine| *engine != OURS).map(
+            |engine| Skipped { engine: engine.clone(), workload: None, reason: no_rig.to_owned() },
+        ));
+    }
+    results.write(&run.results)?;
+    Ok(results)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: ScenarioArguments,
+    }
+
+    fn arguments(words: &[&str]) -> ScenarioArguments {
+        Line::parse_from([&["x"], words].concat()).arguments
+    }
+
+    #[test]
+    fn sizes_follow_from_the_records() {
+        let sizes = sizes(1_000_000);
+        assert_eq!(sizes.data, ByteSize(1_024_000_000));
+        assert_eq!(sizes.limit.0, sizes.data.0 / 10 + (64 << 20));
+        assert_eq!(sizes.fast.0, sizes.data.0 / 5);
+        assert_eq!(sizes.memory.0, sizes.data.0 / 1000 * 60);
+        assert!(sizes.room.0 > 2 * sizes.data.0);
+    }
+
+    #[test]
+    fn every_scenario_names_workloads_that_exist_and_a_baseline_that_runs() {
+        let arguments = arguments(&[]);
+        for scenario in [Scenario::Tiers, Scenario::Single, Scenario::Full] {
+            for part in scenario.parts(&arguments) {
+                let profile = Profile::find(&part.profile).unwrap();
+                let sizes = sizes(arguments.records);
+                let path = Path::new("results.json");
+                let run = described(&part, &arguments, path, &profile, sizes).unwrap();
+                assert!(run.engines.contains(run.baseline.as_ref().unwrap()));
+                assert!(run.workloads.len() >= 9, "{}", run.workloads.len());
+                assert!(run.engines.iter().all(|label| !label.ends_with("row-cache")));
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_rig_our_engine_runs_emulated_and_the_others_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.json");
+        let arguments = arguments(&[]);
+        let part = &Scenario::Tiers.parts(&arguments)[0];
+        let (profile, sizes) = (Profile::find("gp3").unwrap(), sizes(1000));
+        let mut run = described(part, &arguments, &path, &profile, sizes).unwrap();
+        emulated(&mut run, folder.path(), sizes);
+        assert_eq!(run.engines, ["thermocline-leveled@tiers+slow-driver=emulated-gp3"]);
+        assert_eq!((run.baseline.clone(), run.cell.memory_limit), (None, None));
+        let results = Results::new("", Default::default(), Default::default(), 0);
+        let results = finished(results, &run, part, BTreeMap::new(), "no root").unwrap();
+        assert_eq!(results.skipped.len(), part.engines.len() - 1);
+        assert!(results.skipped.iter().all(|skipped| skipped.reason == "no root"));
+        assert_eq!(Results::read(&path).unwrap(), results);
+    }
+
+    #[test]
+    fn a_row_cache_without_a_size_gets_half_of_the_memory() {
+        let label = with_row_cache("rocksdb@tiers+row-cache", ByteSize(122 << 20));
+        assert_eq!(label, "rocksdb@tiers+row-cache=61MiB");
+        assert_eq!(with_row_cache("a+row-cache=1MiB", ByteSize(1)), "a+row-cache=1MiB");
+    }
+
+    #[test]
+    fn other_engines_have_no_baseline_that_does_not_run() {
+        let arguments = arguments(&["--engine", "null", "--workload", "ycsb-c"]);
+        let part = &Scenario::Tiers.parts(&arguments)[0];
+        let profile = Profile::find("gp3").unwrap();
+        let run = described(part, &arguments, Path::new("r"), &profile, sizes(1000)).unwrap();
+        assert_eq!((run.engines, run.baseline), (vec!["null".to_owned()], None));
+        assert_eq!(run.workloads, ["ycsb-c"]);
+    }
+}

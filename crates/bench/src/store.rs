@@ -1,0 +1,358 @@
+//! What an engine must offer to be measured: [`EngineKind`] opens, [`Store`] is open.
+//!
+//! The traits are as small as the workloads allow, so that an engine is one short file and nothing
+//! of the harness shows in its figures. An engine's label in commands and results is
+//!
+//! ```text
+//!   NAME[@LAYOUT][+OPTION=VALUE]...      rocksdb@tiers+levels=tuned+row-cache=480MiB
+//! ```
+//! where the layout says which directories it gets: `fast`, `slow`, or `tiers` for both.
+//!
+//! Invariants:
+//! 1. A store keeps every durable byte below the paths of its tiers, so that copies of these
+//!    directories are copies of the store, also at other paths.
+//! 2. After `open` on such a copy everything acknowledged before `close` is there.
+//! 3. All methods of [`Store`] may be called from many threads at once.
+
+use crate::{Failure, Outcome};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use thermocline_foundation::ByteSize;
+
+/// Which layouts an engine can use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// One directory: `fast` or `slow`.
+    OneTier,
+    /// One or two.
+    OneOrMore,
+    /// Both: the engine places data itself.
+    Tiers,
+}
+
+/// Which directories an engine gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// The fast one alone, with room for everything.
+    Fast,
+    /// The slow one alone.
+    Slow,
+    /// The fast one with its capacity and the slow one.
+    Tiers,
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Fast => "fast",
+            Self::Slow => "slow",
+            Self::Tiers => "tiers",
+        })
+    }
+}
+
+impl FromStr for Layout {
+    type Err = Failure;
+
+    fn from_str(text: &str) -> Outcome<Self> {
+        match text {
+            "fast" => Ok(Self::Fast),
+            "slow" => Ok(Self::Slow),
+            "tiers" => Ok(Self::Tiers),
+            _ => Err(format!("'{text}' is not a layout; there are fast, slow and tiers").into()),
+        }
+    }
+}
+
+impl Needs {
+    /// Whether an engine that needs this can use `layout`.
+    pub fn allow(self, layout: Layout) -> bool {
+        match self {
+            Self::OneTier => layout != Layout::Tiers,
+            Self::OneOrMore => true,
+            Self::Tiers => layout == Layout::Tiers,
+        }
+    }
+
+    /// The layout where none is named.
+    pub fn usual(self) -> Layout {
+        if self == Self::OneTier { Layout::Fast } else { Layout::Tiers }
+    }
+}
+
+/// When a write counts as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// Survives the process.
+    #[default]
+    Buffered,
+    /// Survives loss of power: synced before it is acknowledged.
+    Sync,
+}
+
+/// A directory on one tier.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TierSpace {
+    /// `fast` or `slow`.
+    pub name: String,
+    /// The directory; exists and is the engine's alone.
+    pub path: PathBuf,
+    /// Bytes that the engine may use there.
+    pub capacity: ByteSize,
+}
+
+/// Everything an engine is told when it is opened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenOptions {
+    /// The directories, fastest first: one or two.
+    pub tiers: Vec<TierSpace>,
+    /// Memory for caches, write buffers and indexes together.
+    pub memory: ByteSize,
+    /// Of every write.
+    pub durability: Durability,
+    /// Past the page cache, where the engine can.
+    pub direct: bool,
+    /// Threads that will call the store.
+    pub threads: u32,
+    /// Bytes of a key.
+    pub key_bytes: u32,
+    /// Bytes of a value, on average.
+    pub value_bytes: u32,
+    /// Records that are or will be loaded.
+    pub records: u64,
+    /// The store is being loaded: options for loading may be used, what is on disk stays the same.
+    pub loading: bool,
+    /// `+NAME=VALUE` of the engine's label.
+    pub options: BTreeMap<String, String>,
+}
+
+impl OpenOptions {
+    /// The value of an option of the label.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        self.options.get(name).map(String::as_str)
+    }
+
+    /// The value of an option as `T`; an error that names option and value where it is none.
+    pub fn parsed<T: FromStr>(&self, name: &str) -> Outcome<Option<T>>
+    where
+        T::Err: fmt::Display,
+    {
+        let Some(text) = self.option(name) else { return Ok(None) };
+        match text.parse() {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => Err(format!("option {name}={text}: {error}").into()),
+        }
+    }
+}
+
+/// A kind of engine: what can be named on the command line.
+pub trait EngineKind: Send + Sync {
+    /// The name in labels; lower case, digits and `-`.
+    fn name(&self) -> &str;
+
+    /// What it is and its version, in one line.
+    fn about(&self) -> String;
+
+    /// Which layouts it can use.
+    fn needs(&self) -> Needs;
+
+    /// Options that its label may carry, each with its values and what they mean.
+    fn options(&self) -> &[(&str, &str)] {
+        &[]
+    }
+
+    /// Why it cannot be used here, with the way out; none where it can.
+    fn unavailable(&self) -> Option<String> {
+        None
+    }
+
+    /// What would be in force with `options`, in the engine's own words, for the report. Fails
+    /// where an option's value is wrong: that is found before anything runs.
+    fn describe(&self, options: &OpenOptions) -> Outcome<Vec<(String, String)>>;
+
+    /// Opens the store in the directories, making it where they are empty.
+    fn open(&self, options: &OpenOptions) -> Outcome<Box<dyn Store>>;
+}
+
+/// What went to and came from one tier since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TierTraffic {
+    /// Read requests.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Write requests.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+}
+
+impl TierTraffic {
+    /// What was added since `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            reads: self.reads.saturating_sub(before.reads),
+            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
+            writes: self.writes.saturating_sub(before.writes),
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+        }
+    }
+}
+
+/// What a scan hands over, record by record.
+pub type Visitor<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
+
+/// An open store.
+pub trait Store: Send + Sync {
+    /// Puts the value of `key` into `value`, replacing what it holds; false where there is none.
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Outcome<bool>;
+
+    /// Sets `key` to `value` with the durability of the options.
+    fn put(&self, key: &[u8], value: &[u8]) -> Outcome<()>;
+
+    /// Removes `key`, whether it is there or not, with the durability of the options.
+    fn delete(&self, key: &[u8]) -> Outcome<()>;
+
+    /// Up to `count` records in key order from the first one at or after `from`; returns how many.
+    fn scan(&self, from: &[u8], count: u64, visit: &mut Visitor<'_>) -> Outcome<u64>;
+
+    /// Makes everything acknowledged so far durable.
+    fn sync(&self) -> Outcome<()>;
+
+    /// Writes out what is in memory and waits until background work has nothing left to do.
+    fn settle(&self) -> Outcome<()>;
+
+    /// The engine's own counts for each tier, in the order of the options; none where it has none.
+    fn tier_traffic(&self) -> Option<Vec<TierTraffic>> {
+        None
+    }
+
+    /// Memory that the engine says it uses, in bytes; none where it does not tell.
+    fn memory_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether it keeps what it is given. The null engine does not, so its answers are not checked.
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    /// Closes the store and says whether all went well.
+    fn close(self: Box<Self>) -> Outcome<()>;
+}
+
+/// An engine as it is named: kind, layout and options.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Label {
+    /// The name of the kind.
+    pub name: String,
+    /// The layout, if one is named.
+    pub layout: Option<Layout>,
+    /// Options in the order of their names.
+    pub options: BTreeMap<String, String>,
+}
+
+impl FromStr for Label {
+    type Err = Failure;
+
+    fn from_str(text: &str) -> Outcome<Self> {
+        let form = || -> Failure {
+            format!("'{text}' is not an engine; write NAME[@fast|slow|tiers][+OPTION=VALUE]...")
+                .into()
+        };
+        let mut parts = text.split('+');
+        let head = parts.next().unwrap_or_default();
+        let (name, layout) = match head.split_once('@') {
+            Some((name, layout)) => (name, Some(layout.parse()?)),
+            None => (head, None),
+        };
+        if name.is_empty() {
+            return Err(form());
+        }
+        let mut options = BTreeMap::new();
+        for part in parts {
+            let (option, value) = part.split_once('=').ok_or_else(form)?;
+            if options.insert(option.to_owned(), value.to_owned()).is_some() {
+                return Err(format!("'{text}' names option {option} twice").into());
+            }
+        }
+        Ok(Self { name: name.to_owned(), layout, options })
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if let Some(layout) = self.layout {
+            write!(f, "@{layout}")?;
+        }
+        self.options.iter().try_for_each(|(name, value)| write!(f, "+{name}={value}"))
+    }
+}
+
+/// The kind that `label` names, with the layout it gets; says what is valid where something is not.
+pub fn find<'a>(
+    engines: &[&'a dyn EngineKind],
+    label: &Label,
+) -> Outcome<(&'a dyn EngineKind, Layout)> {
+    let Some(kind) = engines.iter().find(|kind| kind.name() == label.name) else {
+        let names: Vec<_> = engines.iter().map(|kind| kind.name()).collect();
+        return Err(
+            format!("there is no engine '{}'; there are {}", label.name, names.join(", ")).into()
+        );
+    };
+    let layout = label.layout.unwrap_or(kind.needs().usual());
+    if !kind.needs().allow(layout) {
+        let can = match kind.needs() {
+            Needs::OneTier => "fast or slow",
+            Needs::OneOrMore => "fast, slow or tiers",
+            Needs::Tiers => "tiers",
+        };
+        return Err(
+            format!("{} cannot use layout '{layout}'; it can use {can}", kind.name()).into()
+        );
+    }
+    for option in label.options.keys() {
+        if !kind.options().iter().any(|(name, _)| name == option) {
+            let names: Vec<_> = kind.options().iter().map(|(name, _)| *name).collect();
+            let valid = match names.as_slice() {
+                [] => "it has none".to_owned(),
+                names => format!("it has {}", names.join(", ")),
+            };
+            return Err(format!("{} has no option '{option}'; {valid}", kind.name()).into());
+        }
+    }
+    Ok((*kind, layout))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engines::NULL;
+
+    #[test]
+    fn labels_read_back_as_they_are_written() {
+        for text in ["null", "rocksdb@tiers", "a@fast+b=1+c=x:y"] {
+            assert_eq!(text.parse::<Label>().unwrap().to_string(), text);
+        }
+        for wrong in ["", "@fast", "a@warm", "a+b", "a+b=1+b=2"] {
+            assert!(wrong.parse::<Label>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_exist_is_answered_with_what_does() {
+        let refused = |text: &str| {
+            let label = text.parse().unwrap();
+            find(&[&NULL], &label).err().unwrap().to_string()
+        };
+        assert!(refused("nul").contains("there are null"), "{}", refused("nul"));
+        assert!(refused("null+cache=1").contains("no option 'cache'"));
+        assert!(find(&[&NULL], &"null@fast".parse().unwrap()).is_ok());
+    }
+}

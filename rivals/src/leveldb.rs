@@ -1,0 +1,117 @@
+//! LevelDB 1.23, Debian's library, in one directory.
+//!
+//! It has no direct I/O and one background thread; its memory is two memtables (a quarter of what
+//! is given, an eighth each) and a block cache (the rest). Tables are mapped, so the page cache
+//! serves it beside its own.
+
+use crate::foreign::leveldb::{Configuration, Database};
+use std::time::Duration;
+use thermocline_bench::Outcome;
+use thermocline_bench::store::{Durability, EngineKind, Needs, OpenOptions, Store, Visitor};
+use thermocline_foundation::{ByteSize, Clock, SystemClock};
+
+/// LevelDB as an engine.
+#[derive(Clone, Copy, Debug)]
+pub struct LevelDb;
+
+/// Looks at the tables until this many find the same.
+const QUIET_LOOKS: u32 = 5;
+
+fn configuration(options: &OpenOptions) -> Outcome<Configuration> {
+    let memory = options.memory.0 as usize;
+    Ok(Configuration {
+        write_buffer: memory / 8,
+        cache: memory / 4 * 3,
+        block: options.parsed("block-size")?.unwrap_or(ByteSize(4096)).0 as usize,
+        sync: options.durability == Durability::Sync,
+    })
+}
+
+impl EngineKind for LevelDb {
+    fn name(&self) -> &str {
+        "leveldb"
+    }
+
+    fn about(&self) -> String {
+        "LevelDB 1.23 (Debian's library, C interface)".to_owned()
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::OneTier
+    }
+
+    fn options(&self) -> &[(&str, &str)] {
+        &[("block-size", "bytes of a data block; default 4KiB")]
+    }
+
+    fn describe(&self, options: &OpenOptions) -> Outcome<Vec<(String, String)>> {
+        let configuration = configuration(options)?;
+        let size = |bytes: usize| ByteSize(bytes as u64).to_string();
+        let pairs = [
+            ("write_buffer_size", size(configuration.write_buffer)),
+            ("block_cache", size(configuration.cache)),
+            ("block_size", size(configuration.block)),
+            ("filter_policy", "bloom 10 bits".to_owned()),
+            ("compression", "none".to_owned()),
+            ("max_open_files", "50000".to_owned()),
+            ("direct", "not possible".to_owned()),
+            ("sync", configuration.sync.to_string()),
+        ];
+        Ok(pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
+    fn open(&self, options: &OpenOptions) -> Outcome<Box<dyn Store>> {
+        let first = options.tiers.first().ok_or("LevelDB needs a directory")?;
+        let database = Database::open(&first.path.join("db"), configuration(options)?)?;
+        Ok(Box::new(Open { database }))
+    }
+}
+
+struct Open {
+    database: Database,
+}
+
+impl Store for Open {
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Outcome<bool> {
+        Ok(self.database.get(key, value)?)
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Outcome<()> {
+        Ok(self.database.put(key, value)?)
+    }
+
+    fn delete(&self, key: &[u8]) -> Outcome<()> {
+        Ok(self.database.delete(key)?)
+    }
+
+    fn scan(&self, from: &[u8], count: u64, visit: &mut Visitor<'_>) -> Outcome<u64> {
+        Ok(self.database.scan(from, count, visit)?)
+    }
+
+    fn sync(&self) -> Outcome<()> {
+        Ok(self.database.sync()?)
+    }
+
+    /// LevelDB does not tell whether it compacts: it is taken to be done when its tables and the
+    /// bytes its compactions have moved stay the same for a second.
+    fn settle(&self) -> Outcome<()> {
+        self.database.flush();
+        let clock = SystemClock::new();
+        let (mut last, mut same) = (None, 0);
+        while same < QUIET_LOOKS {
+            clock.sleep(Duration::from_millis(200));
+            let now = self.database.property(c"leveldb.stats");
+            same = if now == last { same + 1 } else { 0 };
+            last = now;
+        }
+        Ok(())
+    }
+
+    fn memory_bytes(&self) -> Option<u64> {
+        self.database.property(c"leveldb.approximate-memory-usage")?.parse().ok()
+    }
+
+    fn close(self: Box<Self>) -> Outcome<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,365 @@
+//! RocksDB 11.8, over one directory or, by `db_paths`, over two.
+//!
+//! ```text
+//! @fast, @slow   TIER/db                            all of it
+//! @tiers         FAST/db   log, manifest            FAST/tables  up to the fast capacity
+//!                                                   SLOW/tables  everything below
+//! ```
+//! Tuning is what RocksDB's own guide recommends: Bloom filters of 10 bits, index and filter
+//! blocks in the block cache with those of level 0 pinned, dynamic level sizes, several background
+//! jobs, direct reads and direct writes of flushes and compactions where the scenario is direct.
+//!
+//! With several paths RocksDB ignores dynamic level sizes. It fills the first path with the levels
+//! whose planned sizes still fit, and takes level 0 to be as large as level 1. With
+//! `levels=default` that is its 256 MB a level; with `levels=tuned` the base is chosen so that
+//! levels 0, 1 and 2 together (1 + 1 + 10 bases) fill nine tenths of the fast capacity: the last
+//! tenth is for the log and for compactions, whose outputs exist beside their inputs.
+//!
+//! Invariant: write buffers, block cache and row cache together are the memory that was given.
+
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompressionType, DBPath, Options, ReadOptions,
+    WaitForCompactOptions, WriteOptions,
+};
+use thermocline_bench::Outcome;
+use thermocline_bench::store::{
+    Durability, EngineKind, Needs, OpenOptions, Store, TierSpace, Visitor,
+};
+use thermocline_foundation::ByteSize;
+
+/// RocksDB as an engine.
+#[derive(Clone, Copy, Debug)]
+pub struct RocksDb;
+
+/// Levels 0 and 1 of one base each, level 2 of ten.
+const BASES_ON_FAST: u64 = 12;
+const MULTIPLIER: f64 = 10.0;
+const WRITE_BUFFERS: u64 = 3;
+/// RocksDB's own default.
+const LEVEL_BASE: u64 = 256 << 20;
+
+const OPTIONS: [(&str, &str); 6] = [
+    ("levels", "with two tiers: default, or tuned so that the upper levels fill the fast one"),
+    ("row-cache", "part of the memory for whole rows, such as 64MiB; default 0"),
+    ("cache", "hyper (default) or lru: the kind of block cache"),
+    ("block-size", "bytes of a data block; default 4KiB"),
+    ("jobs", "threads for flushes and compactions; default 4"),
+    ("compression", "none (default), lz4 or zstd"),
+];
+
+/// What the label and the scenario come to.
+#[derive(Clone, Debug)]
+struct Plan {
+    write_buffer: u64,
+    block_cache: u64,
+    row_cache: u64,
+    hyper: bool,
+    block_size: u64,
+    jobs: i32,
+    compression: DBCompressionType,
+    level_base: u64,
+    /// Path and target size.
+    paths: Vec<(String, u64)>,
+    db: String,
+    direct: bool,
+}
+
+impl Plan {
+    fn new(options: &OpenOptions) -> Outcome<Self> {
+        let [first, others @ ..] = options.tiers.as_slice() else {
+            return Err("RocksDB needs at least one directory".into());
+        };
+        let row_cache = options.parsed::<ByteSize>("row-cache")?.unwrap_or(ByteSize(0)).0;
+        let memory = options.memory.0;
+        let write_buffer = memory / 4 / WRITE_BUFFERS;
+        let caches = memory - write_buffer * WRITE_BUFFERS;
+        let block_cache =
+            caches.checked_sub(row_cache).filter(|left| *left > 0).ok_or_else(|| {
+                let (row, caches) = (ByteSize(row_cache), ByteSize(caches));
+                format!(
+                    "option row-cache={row}: of {} there are {caches} for caches",
+                    options.memory
+                )
+            })?;
+        let level_base = level_base(options.option("levels"), first, !others.is_empty())?;
+        let paths = if others.is_empty() {
+            Vec::new()
+        } else {
+            let path = |tier: &TierSpace| tier.path.join("tables").display().to_string();
+            options.tiers.iter().map(|tier| (path(tier), tier.capacity.0)).collect()
+        };
+        Ok(Self {
+            write_buffer,
+            block_cache,
+            row_cache,
+            hyper: choice(options, "cache", &[("hyper", true), ("lru", false)])?,
+            block_size: options.parsed("block-size")?.unwrap_or(ByteSize(4096)).0,
+            jobs: options.parsed("jobs")?.unwrap_or(4),
+            compression: choice(
+                options,
+                "compression",
+                &[
+                    ("none", DBCompressionType::None),
+                    ("lz4", DBCompressionType::Lz4),
+                    ("zstd", DBCompressionType::Zstd),
+                ],
+            )?,
+            level_base,
+            paths,
+            db: first.path.join("db").display().to_string(),
+            direct: options.direct,
+        })
+    }
+
+    /// The options, and the caches they refer to.
+    fn options(&self) -> Outcome<Options> {
+        let mut all = Options::default();
+        all.create_if_missing(true);
+        all.set_write_buffer_size(self.write_buffer as usize);
+        all.set_max_write_buffer_number(WRITE_BUFFERS as i32);
+        all.set_max_background_jobs(self.jobs);
+        all.set_max_subcompactions(2);
+        all.set_bytes_per_sync(1 << 20);
+        all.set_max_open_files(-1);
+        all.set_keep_log_file_num(1);
+        all.set_log_level(rocksdb::LogLevel::Warn);
+        all.set_stats_dump_period_sec(0);
+        all.set_stats_persist_period_sec(0);
+        all.set_compression_type(self.compression);
+        all.set_level_compaction_dynamic_level_bytes(self.paths.is_empty());
+        all.set_max_bytes_for_level_base(self.level_base);
+        all.set_max_bytes_for_level_multiplier(MULTIPLIER);
+        all.set_target_file_size_base(self.file_size());
+        all.set_compaction_readahead_size(self.readahead() as usize);
+        all.set_use_direct_reads(self.direct);
+        all.set_use_direct_io_for_flush_and_compaction(self.direct);
+        let paths: Vec<DBPath> = self
+            .paths
+            .iter()
+            .map(|(path, target)| DBPath::new(path, *target))
+            .collect::<Result<_, _>>()?;
+        if !paths.is_empty() {
+            all.set_db_paths(&paths);
+        }
+        let bytes = self.block_cache as usize;
+        let cache = if self.hyper {
+            Cache::new_hyper_clock_cache(bytes, 0)
+        } else {
+            Cache::new_lru_cache(bytes)
+        };
+        let mut table = BlockBasedOptions::default();
+        table.set_block_cache(&cache);
+        table.set_block_size(self.block_size as usize);
+        table.set_bloom_filter(10.0, false);
+        table.set_cache_index_and_filter_blocks(true);
+        table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        all.set_block_based_table_factory(&table);
+        if self.row_cache > 0 {
+            all.set_row_cache(&Cache::new_lru_cache(self.row_cache as usize));
+        }
+        Ok(all)
+    }
+
+    /// Its own 2 MiB for each input of a compaction, less where memory is small: there may be
+    /// dozens.
+    fn readahead(&self) -> u64 {
+        (self.write_buffer / 8).clamp(256 << 10, 2 << 20)
+    }
+
+    /// Tables of 64 MiB, smaller where a level would be a handful of them.
+    fn file_size(&self) -> u64 {
+        (self.level_base / 4).clamp(4 << 20, 64 << 20)
+    }
+}
+
+/// The value of an option out of a list whose first one is the default.
+fn choice<T: Copy>(options: &OpenOptions, name: &str, values: &[(&str, T)]) -> Outcome<T> {
+    let text = options.option(name).unwrap_or(values[0].0);
+    let found = values.iter().find(|(value, _)| *value == text).map(|(_, value)| *value);
+    found.ok_or_else(|| {
+        let valid: Vec<_> = values.iter().map(|(value, _)| *value).collect();
+        format!("option {name}={text}: it is one of {}", valid.join(", ")).into()
+    })
+}
+
+/// Bytes of level 1.
+fn level_base(levels: Option<&str>, first: &TierSpace, tiered: bool) -> Outcome<u64> {
+    match levels {
+        None | Some("default") => Ok(LEVEL_BASE),
+        Some("tuned") if tiered => Ok(first.capacity.0 / 10 * 9 / BASES_ON_FAST),
+        Some("tuned") => Err("option levels=tuned needs two tiers: rocksdb@tiers".into()),
+        Some(other) => Err(format!("option levels={other}: it is default or tuned").into()),
+    }
+}
+
+impl EngineKind for RocksDb {
+    fn name(&self) -> &str {
+        "rocksdb"
+    }
+
+    fn about(&self) -> String {
+        "RocksDB 11.8.1 (library of rocksdbjni, C interface)".to_owned()
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::OneOrMore
+    }
+
+    fn options(&self) -> &[(&str, &str)] {
+        &OPTIONS
+    }
+
+    fn describe(&self, options: &OpenOptions) -> Outcome<Vec<(String, String)>> {
+        let plan = Plan::new(options)?;
+        let size = |bytes: u64| ByteSize(bytes).to_string();
+        let mut pairs = vec![
+            ("write_buffer_size", size(plan.write_buffer)),
+            ("max_write_buffer_number", WRITE_BUFFERS.to_string()),
+            ("block_cache", format!("{} {}", size(plan.block_cache), cache_name(plan.hyper))),
+            ("row_cache", size(plan.row_cache)),
+            ("block_size", size(plan.block_size)),
+            ("filter_policy", "bloom 10 bits".to_owned()),
+            ("cache_index_and_filter_blocks", "true, level 0 pinned".to_owned()),
+            ("compression", format!("{:?}", plan.compression).to_lowercase()),
+            ("max_bytes_for_level_base", size(plan.level_base)),
+            ("level_compaction_dynamic_level_bytes", plan.paths.is_empty().to_string()),
+            ("target_file_size_base", size(plan.file_size())),
+            ("compaction_readahead_size", size(plan.readahead())),
+            ("max_background_jobs", plan.jobs.to_string()),
+            ("max_subcompactions", "2".to_owned()),
+            ("use_direct_reads", plan.direct.to_string()),
+            ("use_direct_io_for_flush_and_compaction", plan.direct.to_string()),
+            ("bytes_per_sync", size(1 << 20)),
+            ("sync", (options.durability == Durability::Sync).to_string()),
+        ];
+        for (tier, (_, target)) in options.tiers.iter().zip(&plan.paths) {
+            pairs.push(("db_paths", format!("{} with target {}", tier.name, size(*target))));
+        }
+        Ok(pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
+    fn open(&self, options: &OpenOptions) -> Outcome<Box<dyn Store>> {
+        let plan = Plan::new(options)?;
+        let db = DB::open(&plan.options()?, &plan.db)?;
+        let mut write = WriteOptions::default();
+        write.set_sync(options.durability == Durability::Sync);
+        Ok(Box::new(Open { db, write }))
+    }
+}
+
+fn cache_name(hyper: bool) -> &'static str {
+    if hyper { "HyperClockCache" } else { "LRUCache" }
+}
+
+struct Open {
+    db: DB,
+    write: WriteOptions,
+}
+
+impl Store for Open {
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Outcome<bool> {
+        value.clear();
+        let Some(found) = self.db.get_pinned(key)? else { return Ok(false) };
+        value.extend_from_slice(&found);
+        Ok(true)
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Outcome<()> {
+        Ok(self.db.put_opt(key, value, &self.write)?)
+    }
+
+    fn delete(&self, key: &[u8]) -> Outcome<()> {
+        Ok(self.db.delete_opt(key, &self.write)?)
+    }
+
+    fn scan(&self, from: &[u8], count: u64, visit: &mut Visitor<'_>) -> Outcome<u64> {
+        let mut cursor = self.db.raw_iterator_opt(ReadOptions::default());
+        cursor.seek(from);
+        let mut found = 0;
+        while found < count && cursor.valid() {
+            if let (Some(key), Some(value)) = (cursor.key(), cursor.value()) {
+                visit(key, value);
+            }
+            found += 1;
+            if found < count {
+                cursor.next();
+            }
+        }
+        cursor.status()?;
+        Ok(found)
+    }
+
+    fn sync(&self) -> Outcome<()> {
+        Ok(self.db.flush_wal(true)?)
+    }
+
+    fn settle(&self) -> Outcome<()> {
+        self.db.flush()?;
+        Ok(self.db.wait_for_compact(&WaitForCompactOptions::default())?)
+    }
+
+    fn memory_bytes(&self) -> Option<u64> {
+        let names = [
+            "rocksdb.block-cache-usage",
+            "rocksdb.cur-size-all-mem-tables",
+            "rocksdb.estimate-table-readers-mem",
+        ];
+        names.iter().map(|name| self.db.property_int_value(*name).ok().flatten()).sum()
+    }
+
+    fn close(self: Box<Self>) -> Outcome<()> {
+        self.db.cancel_all_background_work(true);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(texts: &[(&str, &str)], tiers: usize) -> Outcome<Plan> {
+        let tier = |name: &&str| TierSpace {
+            name: (*name).to_owned(),
+            path: name.into(),
+            capacity: ByteSize(256 << 20),
+        };
+        let pairs = texts.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Plan::new(&OpenOptions {
+            tiers: ["fast", "slow"][..tiers].iter().map(tier).collect(),
+            memory: ByteSize(64 << 20),
+            durability: Durability::Buffered,
+            direct: false,
+            threads: 2,
+            key_bytes: 24,
+            value_bytes: 100,
+            records: 1000,
+            loading: false,
+            options: pairs.collect(),
+        })
+    }
+
+    #[test]
+    fn memory_is_divided_without_rest_or_excess() {
+        let plan = plan(&[("row-cache", "8MiB")], 2).unwrap();
+        let sum = plan.write_buffer * WRITE_BUFFERS + plan.block_cache + plan.row_cache;
+        assert_eq!(sum, 64 << 20);
+        assert_eq!(plan.row_cache, 8 << 20);
+    }
+
+    #[test]
+    fn tuned_levels_fill_nine_tenths_of_the_fast_tier() {
+        let plan = plan(&[("levels", "tuned")], 2).unwrap();
+        let filled = plan.level_base * BASES_ON_FAST;
+        let fast = plan.paths[0].1;
+        assert!(filled <= fast && filled > fast / 10 * 8, "{filled} of {fast}");
+    }
+
+    #[test]
+    fn wrong_options_are_refused_with_what_is_valid() {
+        let refused = |name, value, tiers| plan(&[(name, value)], tiers).unwrap_err().to_string();
+        assert!(refused("levels", "many", 2).contains("default or tuned"));
+        assert!(refused("levels", "tuned", 1).contains("rocksdb@tiers"));
+        assert!(refused("row-cache", "64MiB", 1).contains("for caches"));
+        assert!(refused("cache", "none", 1).contains("hyper, lru"));
+    }
+}

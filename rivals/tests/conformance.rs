@@ -1,0 +1,171 @@
+//! One small test that every engine must pass, ours and theirs: what is read is what a model says,
+//! before and after the store was closed, and also in a copy at another path.
+
+#![allow(clippy::disallowed_methods, reason = "the test copies directories")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use thermocline_bench::store::{Durability, EngineKind, Layout, OpenOptions, Store, TierSpace};
+use thermocline_foundation::ByteSize;
+use thermocline_foundation::random::Random;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const KEYS: u64 = 500;
+const OPERATIONS: u64 = 6000;
+/// Where each of them waits for a disk.
+const SYNCED_OPERATIONS: u64 = 300;
+
+/// Options over `tiers` new directories below `folder`.
+fn options(folder: &Path, tiers: usize) -> OpenOptions {
+    let names = ["fast", "slow"];
+    let spaces = names[..tiers].iter().map(|name| {
+        let path = folder.join(name);
+        fs::create_dir_all(&path).unwrap();
+        TierSpace { name: (*name).to_owned(), path, capacity: ByteSize(256 << 20) }
+    });
+    OpenOptions {
+        tiers: spaces.collect(),
+        memory: ByteSize(64 << 20),
+        durability: Durability::Buffered,
+        direct: false,
+        threads: 2,
+        key_bytes: 24,
+        value_bytes: 100,
+        records: KEYS,
+        loading: false,
+        options: BTreeMap::new(),
+    }
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key-{number:020}").into_bytes()
+}
+
+/// Writes and removes at random, in the store and in the model.
+fn change(store: &dyn Store, model: &mut Model, seed: u64, durability: Durability) {
+    let mut random = Random::new(seed);
+    let operations = match durability {
+        Durability::Buffered => OPERATIONS,
+        Durability::Sync => SYNCED_OPERATIONS,
+    };
+    for operation in 0..operations {
+        let key = key(random.below(KEYS));
+        if random.below(4) == 0 {
+            store.delete(&key).unwrap();
+            model.remove(&key);
+        } else {
+            let value = vec![operation as u8; random.below(400) as usize];
+            store.put(&key, &value).unwrap();
+            model.insert(key, value);
+        }
+    }
+}
+
+fn compare(store: &dyn Store, model: &Model) {
+    let mut value = vec![1, 2, 3];
+    for number in 0..=KEYS {
+        let key = key(number);
+        let found = store.get(&key, &mut value).unwrap();
+        assert_eq!(found.then_some(&value), model.get(&key), "key {number}");
+    }
+    for (from, count) in [(0, 1), (0, KEYS), (100, 10), (KEYS - 3, 50), (KEYS, 1), (7, 0)] {
+        let start = key(from);
+        let mut found = Vec::new();
+        let visit = &mut |key: &[u8], value: &[u8]| found.push((key.to_vec(), value.to_vec()));
+        let returned = store.scan(&start, count, visit).unwrap();
+        let expected: Vec<_> = model
+            .range(start..)
+            .take(count as usize)
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        assert_eq!(found, expected, "scan of {count} from {from}");
+        assert_eq!(returned as usize, expected.len());
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+fn conform(kind: &dyn EngineKind, layout: Layout, durability: Durability, more: &[(&str, &str)]) {
+    if let Some(reason) = kind.unavailable() {
+        assert!(kind.open(&options(Path::new("."), 0)).is_err(), "{reason}");
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let tiers = if layout == Layout::Tiers { 2 } else { 1 };
+    let mut first = options(&home.path().join("one"), tiers);
+    first.durability = durability;
+    for (name, value) in more {
+        assert!(kind.options().iter().any(|(known, _)| known == name), "{name}");
+        first.options.insert((*name).to_owned(), (*value).to_owned());
+    }
+    assert!(!kind.describe(&first).unwrap().is_empty());
+    let mut model = Model::new();
+    let store = kind.open(&first).unwrap();
+    compare(&*store, &model);
+    change(&*store, &mut model, 1, durability);
+    compare(&*store, &model);
+    store.settle().unwrap();
+    compare(&*store, &model);
+    change(&*store, &mut model, 2, durability);
+    store.sync().unwrap();
+    store.close().unwrap();
+    let store = kind.open(&first).unwrap();
+    compare(&*store, &model);
+    store.close().unwrap();
+
+    copy(&home.path().join("one"), &home.path().join("two"));
+    fs::remove_dir_all(home.path().join("one")).unwrap();
+    let mut second = options(&home.path().join("two"), tiers);
+    (second.durability, second.options) = (durability, first.options.clone());
+    let store = kind.open(&second).unwrap();
+    compare(&*store, &model);
+    change(&*store, &mut model, 3, durability);
+    compare(&*store, &model);
+    store.close().unwrap();
+}
+
+#[test]
+fn every_engine_answers_as_the_model_does_and_lives_in_its_directories() {
+    for kind in thermocline_bench_rivals::all().into_iter().filter(|kind| kind.name() != "null") {
+        for layout in [Layout::Fast, Layout::Tiers] {
+            if kind.needs().allow(layout) {
+                conform(kind, layout, Durability::Buffered, &[]);
+            }
+        }
+        conform(kind, kind.needs().usual(), Durability::Sync, &[]);
+    }
+}
+
+#[test]
+fn what_is_missing_is_named_with_a_reason() {
+    for name in ["hotrap", "prismdb"] {
+        let kind =
+            thermocline_bench_rivals::all().into_iter().find(|kind| kind.name() == name).unwrap();
+        assert!(kind.unavailable().unwrap().contains("docs/rivals.md"));
+    }
+}
+
+#[cfg(feature = "rocksdb")]
+#[test]
+fn rocksdb_conforms_as_it_is_tuned_for_two_tiers() {
+    let tuned = [("levels", "tuned"), ("row-cache", "8MiB"), ("cache", "lru")];
+    conform(
+        &thermocline_bench_rivals::rocksdb::RocksDb,
+        Layout::Tiers,
+        Durability::Buffered,
+        &tuned,
+    );
+}

@@ -1,0 +1,246 @@
+//! `cargo xtask rivals fetch`: what the rivals' workspace needs and Cargo does not bring.
+//!
+//! RocksDB takes half an hour to compile, and its Java package already holds a library that exports
+//! the whole C interface. This chore takes that library out of the package, checks both against
+//! known digests, and puts it where `rivals/.cargo/config.toml` tells the build to look. Nothing
+//! is fetched unless somebody asks: an ordinary build knows nothing of rivals.
+//!
+//! ```text
+//! org.rocksdb:rocksdbjni:11.8.1 (jar) --unzip--> librocksdbjni-linux64.so
+//!                                                 = rivals/.fetched/lib/librocksdb.so
+//! ```
+//!
+//! Invariants:
+//! 1. A library whose digest is not the one below is never left in place.
+//! 2. What is there already, and right, is not fetched again.
+//! 3. No address of a repository is written here: Maven knows its own, or the environment
+//!    variable `THERMOCLINE_MAVEN_REPOSITORY` gives the base of one.
+
+use crate::root;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const GROUP_PATH: &str = "org/rocksdb/rocksdbjni";
+const VERSION: &str = "11.8.1";
+const JAR_SHA256: &str = "628ed387887f4a431df480857954df2a28b4389bfe24858ccdec611cabf65dbf";
+const MEMBER: &str = "librocksdbjni-linux64.so";
+const LIBRARY_SHA256: &str = "265c656af5c6502cb8d71db1a74858509f706cc47f1a5b6f603c736d11ce677d";
+
+/// Debian's packages: what for, the file that shows it is there, and its name.
+const PACKAGES: [(&str, &[&str], &str); 3] = [
+    ("LevelDB", &["libleveldb.so"], "libleveldb-dev"),
+    ("the bindings of RocksDB", &["libclang.so", "libclang-14.so.1"], "libclang1-14"),
+    ("the headers those need", &["14/include/stdbool.h"], "libclang-common-14-dev"),
+];
+
+/// Where the linker looks for libraries of the system.
+const LIBRARY_FOLDERS: [&str; 7] = [
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/llvm-14/lib",
+    "/usr/lib/clang",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/local/lib",
+    "/lib/x86_64-linux-gnu",
+];
+
+/// What is there to build the rivals with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// RocksDB's library, fetched and checked, and what its bindings need.
+    pub rocksdb: bool,
+    /// LevelDB's library, installed.
+    pub leveldb: bool,
+}
+
+impl Found {
+    /// Looks without fetching.
+    pub fn look() -> Self {
+        let installed = |index: usize| PACKAGES[index].1.iter().any(|file| in_system(file));
+        Self { rocksdb: library().exists() && installed(1) && installed(2), leveldb: installed(0) }
+    }
+
+    /// Cargo features of the rivals' workspace that can be built.
+    pub fn features(self) -> String {
+        let pairs = [(self.rocksdb, "rocksdb"), (self.leveldb, "leveldb")];
+        let names: Vec<&str> =
+            pairs.iter().filter(|(there, _)| *there).map(|(_, name)| *name).collect();
+        names.join(",")
+    }
+}
+
+fn in_system(file: &str) -> bool {
+    LIBRARY_FOLDERS.iter().any(|folder| Path::new(folder).join(file).exists())
+}
+
+fn folder() -> PathBuf {
+    root().join("rivals/.fetched")
+}
+
+fn library() -> PathBuf {
+    folder().join("lib/librocksdb.so")
+}
+
+/// `cargo xtask rivals ...`: true where everything asked for is there.
+pub fn run(arguments: &[String]) -> bool {
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["fetch"] => {
+            let fetched = report("RocksDB", fetch());
+            report("Debian's packages", packages()) && fetched
+        }
+        ["status"] => {
+            println!("{:?}", Found::look());
+            true
+        }
+        _ => {
+            eprintln!(
+                "xtask: say `cargo xtask rivals fetch` (gets RocksDB {VERSION} and what LevelDB \
+                 needs) or `cargo xtask rivals status`"
+            );
+            false
+        }
+    }
+}
+
+fn report(name: &str, outcome: Result<String, String>) -> bool {
+    match outcome {
+        Ok(text) => println!("rivals: {name}: {text}"),
+        Err(text) => {
+            eprintln!("rivals: {name}: {text}");
+            return false;
+        }
+    }
+    true
+}
+
+/// Runs a program; its output is shown only where it fails.
+fn output_of(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let run = Command::new(program).args(arguments).current_dir(root()).output();
+    let output = run.map_err(|error| format!("cannot start {program}: {error}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    let said = [text(&output.stdout), text(&output.stderr)].join("\n");
+    Err(format!("{program} failed: {}", said.lines().last().unwrap_or("it did not say why")))
+}
+
+fn sha256(path: &Path) -> Result<String, String> {
+    let text = output_of("sha256sum", &["--binary", &path.display().to_string()])?;
+    Ok(text.split_whitespace().next().unwrap_or_default().to_owned())
+}
+
+/// Checks that `path` has the digest; removes it where it has not.
+fn checked(path: &Path, expected: &str) -> Result<(), String> {
+    let found = sha256(path)?;
+    if found == expected {
+        return Ok(());
+    }
+    let shown = path.display();
+    fs::remove_file(path).map_err(|error| format!("cannot remove {shown}: {error}"))?;
+    Err(format!(
+        "{shown} has the SHA-256 {found} and not {expected}; it was removed: fetch it again, and \
+         from a repository you trust"
+    ))
+}
+
+fn fetch() -> Result<String, String> {
+    let library = library();
+    if library.exists() && checked(&library, LIBRARY_SHA256).is_ok() {
+        return Ok(format!("{VERSION} is there: {}", library.display()));
+    }
+    let folder = folder();
+    let lib = folder.join("lib");
+    fs::create_dir_all(&lib).map_err(|error| format!("cannot make {}: {error}", lib.display()))?;
+    let jar = folder.join(format!("rocksdbjni-{VERSION}.jar"));
+    download(&jar)?;
+    checked(&jar, JAR_SHA256)?;
+    let (jar_text, lib_text) = (jar.display().to_string(), lib.display().to_string());
+    output_of("unzip", &["-o", "-j", "-q", &jar_text, MEMBER, "-d", &lib_text])
+        .map_err(|error| format!("{error}; unzip is Debian's package unzip"))?;
+    let unpacked = lib.join(MEMBER);
+    checked(&unpacked, LIBRARY_SHA256)?;
+    let moved = fs::rename(&unpacked, &library).and_then(|()| fs::remove_file(&jar));
+    moved.map_err(|error| format!("cannot put {} in place: {error}", library.display()))?;
+    Ok(format!("fetched {VERSION}: {}", library.display()))
+}
+
+/// Gets the package, by the repository the environment names or by Maven's own settings.
+fn download(jar: &Path) -> Result<(), String> {
+    let target = jar.display().to_string();
+    if let Ok(base) = std::env::var("THERMOCLINE_MAVEN_REPOSITORY") {
+        let from = address(&base);
+        return output_of("curl", &["-fsSL", "--retry", "3", "-o", &target, &from]).map(drop);
+    }
+    let artifact = format!("-Dartifact=org.rocksdb:rocksdbjni:{VERSION}");
+    let into = format!("-DoutputDirectory={}", folder().display());
+    output_of("mvn", &["-B", "-q", "dependency:copy", &artifact, &into]).map(drop).map_err(|error| {
+        format!(
+            "{error}; install Debian's package maven, or set THERMOCLINE_MAVEN_REPOSITORY to the \
+             base address of a Maven repository"
+        )
+    })
+}
+
+fn address(base: &str) -> String {
+    format!("{}/{GROUP_PATH}/{VERSION}/rocksdbjni-{VERSION}.jar", base.trim_end_matches('/'))
+}
+
+/// Installs what is missing of Debian's packages where this is root, and says what to install
+/// otherwise.
+fn packages() -> Result<String, String> {
+    let missing: Vec<_> =
+        PACKAGES.iter().filter(|(_, files, _)| !files.iter().any(|file| in_system(file))).collect();
+    if missing.is_empty() {
+        return Ok("LevelDB and libclang are there".to_owned());
+    }
+    let names: Vec<&str> = missing.iter().map(|(_, _, package)| *package).collect();
+    let why: Vec<&str> = missing.iter().map(|(reason, _, _)| *reason).collect();
+    let root_user = output_of("id", &["-u"])? == "0";
+    let mut install = vec!["install", "-y", "-q"];
+    install.extend(&names);
+    if !root_user {
+        let names = names.join(" ");
+        return Err(format!("missing for {}: apt-get install {names}", why.join(" and ")));
+    }
+    output_of("apt-get", &["update", "-q"])?;
+    output_of("apt-get", &install)?;
+    Ok(format!("installed {}", names.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_with_another_digest_is_refused_and_removed() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("library.so");
+        fs::write(&path, "abc").unwrap();
+        let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        checked(&path, digest).unwrap();
+        let error = checked(&path, JAR_SHA256).unwrap_err();
+        assert!(error.contains(digest) && error.contains("removed"), "{error}");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_base_of_a_repository_may_end_in_a_slash() {
+        let expected = "x://y/org/rocksdb/rocksdbjni/11.8.1/rocksdbjni-11.8.1.jar";
+        assert_eq!([address("x://y"), address("x://y/")], [expected, expected]);
+    }
+
+    #[test]
+    fn only_what_is_there_is_built() {
+        assert_eq!(Found { rocksdb: true, leveldb: true }.features(), "rocksdb,leveldb");
+        assert_eq!(Found { rocksdb: false, leveldb: true }.features(), "leveldb");
+        assert_eq!(Found { rocksdb: false, leveldb: false }.features(), "");
+    }
+
+    #[test]
+    fn a_program_that_fails_or_is_not_there_is_named() {
+        assert!(output_of("no-such-program", &[]).unwrap_err().contains("no-such-program"));
+        assert!(output_of("false", &[]).unwrap_err().contains("false failed"));
+    }
+}
