@@ -91,8 +91,8 @@ fn a_file_map_cut_after_closing_is_noticed() {
     life.step(&Step::Flush).unwrap();
     life.close().unwrap();
     let world = life.machine.devices.world();
-    let maps = world.list(Path::new("/fast")).into_iter();
-    let (map, len) = maps.filter(|(name, _)| name.ends_with(".map")).next_back().unwrap();
+    let mut files = world.list(Path::new("/fast")).into_iter();
+    let (map, len) = files.rfind(|(name, _)| name.ends_with(".map")).unwrap();
     for cut in (0..len).step_by(512) {
         let mut world = world.clone();
         world.cut(Path::new("/fast"), &map, cut);
