@@ -5,7 +5,7 @@
 //! compared by a digest of all records (an exclusive or of one hash a record), so that a state that
 //! is right costs no model; only for a wrong one is the model built, to say what is wrong with it.
 //!
-//! The oracle's checks, by their numbers in `docs/decisions/0040-simulation.md`:
+//! The oracle's checks, by their numbers in `docs/decisions/0041-simulation.md`:
 //! ```text
 //!   1 acknowledged durable writes are there   2 a prefix, batches whole   3 no invented bytes
 //!   4 recovery is idempotent, cut or not      5 get = scan = model        6 caches change nothing

@@ -9,7 +9,7 @@ use thermocline_simulation::campaign::Task;
 use thermocline_simulation::planted::{attempt, parse_line};
 
 /// Bugs that no task is known to find yet: the suites lack what they need. Torture on the real
-/// kernel finds the first five (docs/decisions/0040-simulation.md).
+/// kernel finds the first five (docs/decisions/0041-simulation.md).
 const NOT_FOUND_YET: [Planted; 9] = [
     Planted::FrozenReadOldestFirst,
     Planted::HoleReplayedOver,
