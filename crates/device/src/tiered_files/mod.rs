@@ -29,7 +29,7 @@ mod opening;
 mod system;
 
 pub use devices::{Devices, MemoryDevices};
-pub use home::{FILE_NAME as HOME_FILE_NAME, Home};
+pub use home::{FILE_NAME as HOME_FILE_NAME, Home, MapEnd};
 pub use system::SystemDevices;
 
 use crate::buffer::PAGE_BYTES;

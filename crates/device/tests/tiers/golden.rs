@@ -8,7 +8,7 @@ use std::sync::Arc;
 use thermocline_device::drivers::MemoryDriver;
 use thermocline_device::file_map::{FileMap, MapChange, MapEntry, MapState};
 use thermocline_device::identity::{Identity, InstanceId};
-use thermocline_device::tiered_files::Home;
+use thermocline_device::tiered_files::{Home, MapEnd};
 use thermocline_device::{Driver, FileKind, Journal, Operation, Tier, TierIndex};
 use thermocline_foundation::{DatabaseId, FileNumber};
 
@@ -81,6 +81,12 @@ fn database_home_is_as_documented() {
     assert_eq!(Home::parse(&text, Path::new("/db"), "DATABASE").unwrap(), home);
     let moved = Home::parse(&text, Path::new("/elsewhere"), "DATABASE").unwrap();
     assert_eq!(moved.tiers[0].path, Path::new("/elsewhere/tier-0"), "paths below home move along");
+    // As closing leaves it.
+    let closed = Home { map: Some(MapEnd { number: 7, bytes: 8192 }), ..home };
+    let text = closed.text(Path::new("/db")).unwrap();
+    let golden = assert_golden("database-home-closed-v1.toml", text.as_bytes());
+    let text = String::from_utf8(golden).unwrap();
+    assert_eq!(Home::parse(&text, Path::new("/db"), "DATABASE").unwrap(), closed);
 }
 
 fn tier(driver: &MemoryDriver) -> Arc<Tier> {

@@ -169,10 +169,6 @@ impl Devices {
                 let error = io::Error::from_raw_os_error(number);
                 Err(Error::io(format!("{kind:?}"), path.join(name), &error))
             }
-            Some(FaultKind::Stall(ns)) => {
-                self.stall(ns);
-                Ok(None)
-            }
             other => Ok(other),
         }
     }

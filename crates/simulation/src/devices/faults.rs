@@ -57,8 +57,6 @@ pub enum FaultKind {
     Stale,
     /// A bit is flipped on the way.
     Flip(u64),
-    /// The call takes so many simulated nanoseconds.
-    Stall(u64),
 }
 
 /// A fault and its moment.
@@ -103,7 +101,7 @@ fn applies(fault: FaultKind, call: CallKind) -> bool {
         FaultKind::Error(number) if number == rustix::io::Errno::ROFS.raw_os_error() => {
             call.changes()
         }
-        FaultKind::Error(_) | FaultKind::Stall(_) => true,
+        FaultKind::Error(_) => true,
         FaultKind::Short | FaultKind::Misdirected(_) | FaultKind::Flip(_) => {
             matches!(call, CallKind::Read | CallKind::Write)
         }
