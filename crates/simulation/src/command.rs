@@ -37,7 +37,7 @@ struct Arguments {
     /// Only this seed, with everything that a suite can try on it.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Only these suites: crash, errors, lies, drills, rot.
+    /// Only these suites: crash, errors, lies, drills, rot, steady.
     #[arg(long, value_delimiter = ',', value_parser = parse_suite, value_name = "NAMES")]
     suite: Vec<Suite>,
     /// Only the fault, lie, drill or damage of this number; needs --seed and one suite.
@@ -269,6 +269,9 @@ fn print_table(report: &Report) {
     println!("failing calls           {:>10}", tally.errors);
     println!("falsified transfers     {:>10}", tally.lies);
     println!("tier drills             {:>10}", tally.drills);
+    println!("calls that stalled      {:>10}", tally.stalls);
+    println!("jumps of clocks         {:>10}", tally.clock_jumps);
+    println!("pairs of caches         {:>10}", tally.cache_pairs);
     println!("damages reported        {:>10}", tally.damages_reported);
     println!("damages harmless        {:>10}", tally.damages_harmless);
     let per_core = tally.all_images() as f64 / report.seconds / report.threads as f64;

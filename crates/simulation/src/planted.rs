@@ -30,6 +30,7 @@ fn candidates() -> impl Iterator<Item = Task> {
             .chain(of(Suite::Errors, 16).take(2))
             .chain(of(Suite::Lies, 8).take(2))
             .chain(of(Suite::Rot, 64).take(2))
+            .chain(of(Suite::Steady, 16).take(2))
     };
     (0..6).flat_map(round)
 }

@@ -163,8 +163,22 @@ impl Devices {
             let slow_ns = directory.slow_ns;
             drop(state);
             self.stall(slow_ns);
+        } else {
+            drop(state);
         }
         match met {
+            Some(FaultKind::Stall(ns)) => {
+                self.stall(ns);
+                Ok(None)
+            }
+            Some(FaultKind::Jump(ns)) => {
+                self.shared.clock.jump(ns);
+                Ok(None)
+            }
+            Some(FaultKind::SetWall(ns)) => {
+                self.shared.clock.set_wall(ns);
+                Ok(None)
+            }
             Some(FaultKind::Error(number)) => {
                 let error = io::Error::from_raw_os_error(number);
                 Err(Error::io(format!("{kind:?}"), path.join(name), &error))
