@@ -291,8 +291,14 @@ impl Task {
             let blocks = fixture.block_damages(&place.0, &place.1, len).into_iter();
             damages.extend(blocks.map(|damage| (Arc::clone(&place), damage)));
         }
+        damages.extend(fixture.exchanges());
+        let alike = self.prepare(|| Fixture::alike(self.seed))?;
+        let swaps = self.prepare(|| alike.swaps_of_blocks())?;
+        let damages = damages.into_iter().map(|(place, damage)| (&fixture, place, damage));
+        let swaps = swaps.into_iter().map(|(place, damage)| (&alike, place, damage));
+        let damages: Vec<_> = damages.chain(swaps).collect();
         let mut reported = 0;
-        let count = self.each(&damages, |(place, damage)| {
+        let count = self.each(&damages, |(fixture, place, damage)| {
             let outcome = fixture
                 .try_damage(&place.0, &place.1, damage)
                 .map_err(|why| format!("{damage:?} of {}/{}: {why}", place.0.display(), place.1))?;

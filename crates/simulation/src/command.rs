@@ -60,13 +60,13 @@ struct Arguments {
 
 /// Prints a task that finds each planted bug.
 #[cfg(feature = "planted-bugs")]
-fn find_planted(name: &str) -> ExitCode {
+fn find_planted(name: &str, suites: &[Suite]) -> ExitCode {
     use thermocline_foundation::Planted;
     use thermocline_simulation::planted::{find, line};
     let mut all_found = true;
     let is_wanted = |bug: &Planted| name == "all" || name.split(',').any(|n| n == bug.name());
     for bug in Planted::ALL.iter().filter(|bug| is_wanted(bug)) {
-        match find(*bug) {
+        match find(*bug, suites) {
             Some(found) => {
                 println!("{}", line(*bug, found.task));
                 eprintln!("  {}", found.text.lines().collect::<Vec<_>>().join("\n  "));
@@ -191,7 +191,7 @@ pub fn run() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {}));
     #[cfg(feature = "planted-bugs")]
     if let Some(name) = &arguments.find_planted {
-        return find_planted(name);
+        return find_planted(name, &arguments.suite);
     }
     let mut report = Report {
         first_seed: arguments.seed.unwrap_or(arguments.first),
