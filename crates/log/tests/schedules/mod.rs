@@ -156,7 +156,7 @@ fn replay(file: &File) -> (Vec<u64>, ReplayEnd) {
 
 #[test]
 fn committed_records_are_as_durable_as_asked_and_all_are_found_in_order() {
-    check(1500, || {
+    check(5000, || {
         let (driver, file, writer) = log(0);
         let next = Arc::new(Mutex::new(1));
         let committers = (0..3).map(|committer| {
@@ -190,7 +190,7 @@ fn committed_records_are_as_durable_as_asked_and_all_are_found_in_order() {
 
 #[test]
 fn sealing_while_others_commit_loses_nothing_and_marks_the_end() {
-    check(1500, || {
+    check(5000, || {
         let (_, file, writer) = log(0);
         let append = |sequence| writer.append(Sequence(sequence), 1, &payload(sequence)).unwrap();
         let positions: Vec<_> = (1..=4).map(append).collect();
@@ -214,7 +214,7 @@ fn sealing_while_others_commit_loses_nothing_and_marks_the_end() {
 
 #[test]
 fn a_failed_sync_reaches_every_thread_and_nobody_waits_for_ever() {
-    check(1500, || {
+    check(5000, || {
         // The first sync is of the log's header.
         let (driver, _, writer) = log(2);
         let next = Arc::new(Mutex::new(1));
@@ -266,7 +266,7 @@ fn promises_outlive_loss_of_power() {
 
 #[test]
 fn a_sync_promises_only_what_was_written_before_it_began() {
-    check(1500, promises_outlive_loss_of_power);
+    check(5000, promises_outlive_loss_of_power);
 }
 
 /// The tester tested: the schedules above find a writer that promises more.
@@ -277,6 +277,6 @@ fn schedules_find_a_sync_that_counts_what_was_written_while_it_ran() {
     use thermocline_foundation::planted::with;
     let bug = Planted::SyncCountsLaterWrites;
     let found =
-        std::panic::catch_unwind(|| with(bug, || check(1500, promises_outlive_loss_of_power)));
-    assert!(found.is_err(), "1500 schedules do not show it");
+        std::panic::catch_unwind(|| with(bug, || check(5000, promises_outlive_loss_of_power)));
+    assert!(found.is_err(), "5000 schedules do not show it");
 }
