@@ -104,6 +104,10 @@ bugs! {
     /// acknowledged as durable is lost, or opening refused · buffered writes, rotation, a `Sync`
     /// write before the flush, power cut.
     OlderLogsNotSynced,
+    /// Acknowledged before the flush · a sync of the log counts what was written while it was under
+    /// way · a second thread that writes during a sync and then asks for one: only schedules of
+    /// threads show it (`crates/log/tests/schedules`).
+    SyncCountsLaterWrites,
     /// Edit order · a flushed log is deleted before the edit that makes it superfluous is durable ·
     /// power cut or failed append between the two.
     LogRetiredBeforeEdit,
@@ -171,6 +175,9 @@ bugs! {
     /// sectors of a recycled log look like its own, blocks of other tables and offsets are served ·
     /// crash with a recycled log; a misdirected read or write; two blocks of equal length swapped.
     ChecksumNotBound,
+    /// Misplaced or misdirected block · checksums of a table's blocks are of the bytes alone · two
+    /// blocks of equal length swapped, in one table or between two.
+    BlockNotBound,
     /// Bit rot served · the checksum of a table's blocks is not compared · any flipped bit of a
     /// data block.
     BlockNotChecked,
