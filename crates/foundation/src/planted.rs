@@ -127,6 +127,10 @@ bugs! {
     /// erased; sectors of two attempts mix: refused at opening · power cut in an append that keeps
     /// some sectors, reopening, power cut in the first append there.
     TornFrameNotErased,
+    /// A sync that failed taken for harmless later · the last frame of a journal stays in the page
+    /// cache, marked as clean, and another is appended behind it: a gap, refused at opening · an
+    /// error once in a sync of the file map, reopening, a flush, power cut.
+    LastFrameNotRewritten,
     /// Out of space damages the manifest · a journal forgets that an append failed and goes on
     /// behind it: a gap, refused at opening · out of space once in an append of the file map during
     /// `compact_range` (elsewhere the store latches), then a flush, reopening.
