@@ -37,6 +37,9 @@ impl std::fmt::Debug for Fixture {
     }
 }
 
+/// A directory and the name of a file there.
+pub type Place = Arc<(PathBuf, String)>;
+
 /// Something wrong with a file.
 #[derive(Clone, Debug)]
 pub enum Damage {
@@ -51,7 +54,7 @@ pub enum Damage {
     /// A block of this length is what it was some time ago.
     Older(u64, usize),
     /// Blocks of this length, here and in another file, have changed places.
-    Exchange(u64, Arc<(PathBuf, String)>, u64, usize),
+    Exchange(u64, Place, u64, usize),
 }
 
 /// What was damaged, and what came of it.
@@ -154,7 +157,7 @@ impl Fixture {
 
     /// Blocks at the same place of two files that change places, for each file and the next; those
     /// of the same kind are next to each other.
-    pub fn exchanges(&self) -> Vec<(Arc<(PathBuf, String)>, Damage)> {
+    pub fn exchanges(&self) -> Vec<(Place, Damage)> {
         let mut files = self.files();
         if self.log_end.is_some() {
             files.clear();
@@ -205,7 +208,7 @@ impl Fixture {
 
     /// Pairs of blocks of the same length, of one table or two, that change places. Which blocks
     /// there are is seen by what the store reads as a whole.
-    pub fn swaps_of_blocks(&self) -> Result<Vec<(Arc<(PathBuf, String)>, Damage)>, Violation> {
+    pub fn swaps_of_blocks(&self) -> Result<Vec<(Place, Damage)>, Violation> {
         let machine = Machine::new(self.world.clone(), self.seed);
         machine.devices.record_reads();
         let db = machine.open().map_err(|error| format!("before any damage: {error}"))?;
