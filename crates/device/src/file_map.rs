@@ -300,11 +300,6 @@ impl FileMap {
         &self.journal
     }
 
-    /// The map's file.
-    pub fn file(&self) -> &File {
-        self.journal.file()
-    }
-
     /// Bytes of the map's file.
     pub fn len_bytes(&self) -> u64 {
         self.journal.len_bytes()

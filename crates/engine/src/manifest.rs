@@ -4,8 +4,8 @@
 //! A journal of [`Edit`]s; its first frame is an edit that makes the whole state. Appending a frame
 //! is durable and atomic, so a flush or compaction takes effect as a whole. When the journal has
 //! outgrown its state many times it is written afresh to a new file: the new file is published,
-//! then the old one deleted, and at open the newest published manifest is the one. See
-//! `docs/formats/manifest.md`.
+//! then the old one deleted, and at open the newest published manifest is the one. After a clean
+//! close it is held to how far it went then. See `docs/formats/manifest.md`.
 //!
 //! ```text
 //!   frame payload = version u8 = 1 | item*      item: tag u8 | length varint | body

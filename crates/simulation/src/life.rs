@@ -5,12 +5,12 @@
 //! devices, from within the calls of the store (`crash.rs`).
 
 use crate::devices::{Loss, Watcher};
-use crate::history::{HOME, Shape, Step, Write, history, settings};
+use crate::history::{Shape, Step, Write, history, settings};
 use crate::machine::Machine;
 use crate::oracle::{Known, Model, Violation, Wrong, check_bytes, check_error, check_files};
 use crate::trace;
 use parking_lot::RwLock;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use thermocline::{Cursor, Db, Durability, Error, Settings, Snapshot, WriteBatch};
 use thermocline_foundation::random::{Random, mix};
@@ -117,8 +117,7 @@ impl Life {
 
     /// Makes the database.
     pub fn create(&mut self) -> Result<(), Stop> {
-        let home = Path::new(HOME);
-        self.db = Some(self.machine.environment.create(home, &self.settings)?);
+        self.db = Some(self.machine.create(&self.settings)?);
         self.known.write().created = true;
         Ok(())
     }

@@ -2,10 +2,10 @@
 
 use crate::clock::SimulatedClock;
 use crate::devices::{Devices, World};
-use crate::history::{HOME, TIERS, settings};
+use crate::history::{HOME, TIERS};
 use std::path::Path;
 use std::sync::Arc;
-use thermocline::{Db, Environment, Result, Stepper, Workers};
+use thermocline::{Db, Environment, Result, Settings, Stepper, Workers};
 use thermocline_foundation::Clock;
 use thermocline_foundation::random::{Random, mix};
 
@@ -47,9 +47,9 @@ impl Machine {
         machine
     }
 
-    /// Makes the database of `seed`.
-    pub fn create(&self, seed: u64) -> Result<Db> {
-        self.environment.create(Path::new(HOME), &settings(seed))
+    /// Makes the database.
+    pub fn create(&self, settings: &Settings) -> Result<Db> {
+        self.environment.create(Path::new(HOME), settings)
     }
 
     /// Opens the database.

@@ -8,7 +8,7 @@ use thermocline::{Durability, ErrorKind};
 use thermocline_foundation::Clock;
 use thermocline_simulation::campaign::{SUITES, Suite, Task, plan};
 use thermocline_simulation::devices::{CallKind, Fault, FaultKind, Loss, Watcher};
-use thermocline_simulation::history::{HOME, Shape, Step, key, value};
+use thermocline_simulation::history::{HOME, Shape, Step, key, settings, value};
 use thermocline_simulation::life::Life;
 use thermocline_simulation::machine::Machine;
 use thermocline_simulation::oracle::Known;
@@ -131,14 +131,14 @@ fn machines_with_a_journal_cut(extension: &str) -> Vec<(u64, Machine, u64)> {
 fn a_creation_that_cannot_be_undone_leaves_all_or_no_database() {
     let calls = {
         let machine = Machine::empty(1);
-        machine.create(1).unwrap();
+        machine.create(&settings(1)).unwrap();
         machine.devices.calls()
     };
     for at in 0..calls {
         let machine = Machine::empty(1);
         let kind = FaultKind::Error(5);
         machine.devices.arm(Some(Fault { at, sticky: true, kind }));
-        drop(machine.create(1));
+        drop(machine.create(&settings(1)));
         let world = machine.devices.look(|world| world.after(Loss::None));
         match Machine::new(world, 1).open() {
             Ok(db) => db.close().unwrap(),

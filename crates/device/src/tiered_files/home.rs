@@ -6,6 +6,8 @@
 //! 2. Its last line is a checksum of everything before it, so an edit by hand is found and not half
 //!    obeyed.
 //! 3. Paths below the home are stored relative to it, so that a whole database can be moved.
+//! 4. Closing records how far the journals went: one that lost its end looks like that of an
+//!    earlier moment, and only another file can tell.
 //!
 //! Threads: the owner of the home's lock.
 

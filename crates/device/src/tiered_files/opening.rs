@@ -5,6 +5,7 @@
 //! refused   no directory (missing) · no TIER (unmounted) · another instance (foreign)
 //!           another index (swapped) · an older generation (clone)
 //!           a file that the map lists missing or short · numbers beyond the map's
+//!           a journal that ends before where it did when the database was closed
 //! accepted  generations g .. g, g+1 .. g+1 from tier 0 on with DATABASE at g:
 //!           a crash while they went up
 //! ```
