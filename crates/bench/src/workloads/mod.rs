@@ -22,6 +22,7 @@ pub mod stream;
 pub mod trace;
 pub mod twitter;
 pub mod ycsb;
+mod zipf;
 
 pub use distribution::{Chooser, Distribution};
 pub use stream::{Operation, Plan, Stream};
