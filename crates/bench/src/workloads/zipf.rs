@@ -40,8 +40,7 @@ impl Zipf {
     /// Over `n` ranks, 1 or more.
     pub fn new(n: u64, exponent: f64) -> Self {
         let head = n.min(COLUMNS as u64 - 1);
-        let mut weights: Vec<f64> =
-            (1..=head).map(|rank| (rank as f64).powf(-exponent)).collect();
+        let mut weights: Vec<f64> = (1..=head).map(|rank| (rank as f64).powf(-exponent)).collect();
         if head < n {
             weights.push(power_sum(n, exponent) - power_sum(head, exponent));
         }
@@ -56,7 +55,8 @@ impl Zipf {
         let word = random.next_u64();
         let column = word & COLUMN_MASK;
         let entry = self.table[column as usize];
-        let found = if word >> COLUMN_BITS < entry >> COLUMN_BITS { column } else { entry & COLUMN_MASK };
+        let found =
+            if word >> COLUMN_BITS < entry >> COLUMN_BITS { column } else { entry & COLUMN_MASK };
         if found == self.rest { self.tail.draw(random) } else { found }
     }
 }
@@ -68,7 +68,8 @@ fn alias_table(weights: &[f64]) -> Box<[u64]> {
         weights.iter().map(|weight| weight / whole * COLUMNS as f64).collect();
     let (mut small, mut large): (Vec<usize>, Vec<usize>) =
         (0..COLUMNS).partition(|column| shares[*column] < 1.0);
-    let mut table: Vec<u64> = (0..COLUMNS as u64).map(|column| u64::MAX << COLUMN_BITS | column).collect();
+    let mut table: Vec<u64> =
+        (0..COLUMNS as u64).map(|column| u64::MAX << COLUMN_BITS | column).collect();
     while let (Some(low), Some(high)) = (small.pop(), large.pop()) {
         let kept = (shares[low] * FRACTION_ONE) as u64;
         table[low] = kept << COLUMN_BITS | high as u64;
