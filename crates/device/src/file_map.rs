@@ -295,6 +295,11 @@ impl FileMap {
         self.journal.file().number()
     }
 
+    /// The journal that the map is.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
     /// The map's file.
     pub fn file(&self) -> &File {
         self.journal.file()

@@ -27,6 +27,7 @@
 use crate::buffer::{Buffer, PAGE_BYTES};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use thermocline_foundation::checksum::{checksum, checksum_parts};
 use thermocline_foundation::coding::{DecodeError, Decoder, is_zero};
@@ -92,6 +93,16 @@ impl Journal {
         Scan::new(file)?.run(visit)
     }
 
+    /// Passes every payload to `visit` again, and says so if frames that were appended are lost.
+    pub fn reread(&self, visit: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let end = Self::read(&self.file, visit)?;
+        if end.len_bytes < self.len_bytes {
+            let why = format!("it ends here, but frames up to {} were appended", self.len_bytes);
+            return Err(Error::corrupt(self.file.describe(), end.len_bytes, why));
+        }
+        Ok(())
+    }
+
     /// Appends `payload` durably.
     pub fn append(&mut self, payload: &[u8]) -> Result<()> {
         if let Some(error) = &self.failed {
@@ -132,6 +143,11 @@ impl Journal {
         self.len_bytes
     }
 
+    /// How far it goes.
+    pub fn extent(&self) -> Extent {
+        Extent { number: self.file.number().0, bytes: self.len_bytes }
+    }
+
     /// How many frames there are.
     pub fn frames(&self) -> u64 {
         self.frames
@@ -141,6 +157,16 @@ impl Journal {
     pub fn file(&self) -> &Arc<File> {
         &self.file
     }
+}
+
+/// How far a journal goes. Journals of a kind are numbered upwards and each only grows, so the
+/// later of two extents is the larger one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Extent {
+    /// The journal's file number.
+    pub number: u64,
+    /// Bytes of it that hold frames.
+    pub bytes: u64,
 }
 
 /// What [`Journal::read`] found at the end.

@@ -34,7 +34,7 @@ pub use driver::{Completion, Driver, DriverFile, Handle, Operation, Queue, Reque
 pub use drivers::DriverSpec;
 pub use error::{Error, ErrorKind, Result};
 pub use file::{File, PendingRead, ReadAt, WriteStream, read_batch};
-pub use journal::{Journal, JournalEnd};
+pub use journal::{Extent, Journal, JournalEnd};
 pub use placement::{ByLevel, FileInfo, FillFirst, Placement, TierState};
 pub use tier::{Tier, TierIndex, TierSpec, TrafficTotals};
 pub use tiered_files::{Devices, MemoryDevices, SystemDevices, TierUsage, TieredFiles};

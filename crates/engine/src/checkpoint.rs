@@ -10,7 +10,7 @@ use crate::manifest::Manifest;
 use crate::state::{Engine, full_state};
 use std::path::Path;
 use std::sync::Arc;
-use thermocline_device::{Devices, Origin, TieredFiles};
+use thermocline_device::{Devices, FileKind, Origin, TieredFiles};
 use thermocline_foundation::FileNumber;
 
 impl Engine {
@@ -30,9 +30,9 @@ impl Engine {
             state.levels.tables().map(|(_, table)| table.meta.largest_sequence).max();
         let edit = full_state(&state.levels, FileNumber(0), last_sequence.unwrap_or_default());
         let made = (|| {
-            Manifest::create(&files, &edit, Origin::Foreground)?;
+            let manifest = Manifest::create(&files, &edit, Origin::Foreground)?;
             files.write_home_file(SETTINGS_NAME, &self.settings.to_kept_toml()?)?;
-            Ok(files.close()?)
+            Ok(files.close(&[(FileKind::Manifest, manifest.extent())])?)
         })();
         made.inspect_err(|_| {
             if let Err(error) = files.abandon(devices) {

@@ -473,7 +473,8 @@ impl Open {
         engine.fail(&Error::new(ErrorKind::ReadOnly, "the database is closed"));
         engine.jobs.stop();
         let sealed = kept.and_then(|()| engine.seal_logs());
-        engine.files.close()?;
+        let manifest = engine.tables.lock().manifest.extent();
+        engine.files.close(&[(FileKind::Manifest, manifest)])?;
         sealed
     }
 }

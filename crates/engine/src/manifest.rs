@@ -18,8 +18,8 @@ use crate::stats::Totals;
 use crate::table_set::table::TableMeta;
 use std::sync::Arc;
 use thermocline_device::{
-    Error as DeviceError, ErrorKind as DeviceErrorKind, FileContext, FileKind, Journal, Origin,
-    TieredFiles,
+    Error as DeviceError, ErrorKind as DeviceErrorKind, Extent, FileContext, FileKind, Journal,
+    Origin, TieredFiles,
 };
 use thermocline_foundation::coding::{DecodeError, Decoder, put_bytes, put_varint};
 use thermocline_foundation::{FileNumber, Sequence};
@@ -218,18 +218,28 @@ impl Manifest {
                 "{what} is empty; it was published with a first frame"
             )));
         }
+        files.check_extent(FileKind::Manifest, &journal)?;
         Ok(Self { files: Arc::clone(files), journal, number, rewrite_bytes: REWRITE_BYTES_MIN })
     }
 
-    /// Reads the manifest `number`, which may be in use, and reports what is wrong with it.
-    pub fn check(files: &TieredFiles, number: FileNumber) -> Result<()> {
-        let file = files.open_file(number)?;
-        Journal::read(&file, |payload| {
+    /// How far it goes.
+    pub fn extent(&self) -> Extent {
+        self.journal.extent()
+    }
+
+    /// Its file.
+    pub fn number(&self) -> FileNumber {
+        self.number
+    }
+
+    /// Reads everything again and reports what is wrong with it.
+    pub fn verify(&self) -> Result<()> {
+        Ok(self.journal.reread(|payload| {
             Edit::decode(payload).map(drop).map_err(|error| {
-                DeviceError::new(DeviceErrorKind::Corrupt, format!("{}: {error}", file.describe()))
+                let text = format!("{}: {error}", self.journal.file().describe());
+                DeviceError::new(DeviceErrorKind::Corrupt, text)
             })
-        })?;
-        Ok(())
+        })?)
     }
 
     /// Makes `edit` durable. `state` is asked for the whole state after it when a fresh manifest is

@@ -163,8 +163,8 @@ impl Task {
                 run.map_err(|text| (None, text))?;
             }
             Suite::Errors => {
-                let faults = self.prepare(|| errors::kinds_of(self.seed, &errors::SHAPE))?;
-                let faults = errors::faults(&faults);
+                let kinds = self.prepare(|| errors::kinds_of(self.seed, &errors::SHAPE))?;
+                let faults = errors::faults(&kinds);
                 tally.errors = self.each(&faults, |fault| {
                     errors::run_with_fault(self.seed, fault)
                         .map_err(|why| format!("{fault:?}: {why}"))

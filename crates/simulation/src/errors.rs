@@ -24,7 +24,7 @@ const READ_ERRORS: [Errno; 6] =
 
 /// The histories of the sweep: short, because each call of theirs is made to fail twelve times.
 pub const SHAPE: Shape =
-    Shape { steps: 24, keys: 16, crashes: false, reopens: true, large_values: false };
+    Shape { steps: 24, keys: 16, crashes: true, reopens: true, large_values: false };
 
 /// The kinds of calls that the history of `seed` makes when nothing fails.
 pub fn kinds_of(seed: u64, shape: &Shape) -> Result<Vec<CallKind>, Violation> {

@@ -116,6 +116,8 @@ impl Author<'_> {
 
     fn value(&mut self, key: &[u8], step: usize) -> Vec<u8> {
         let len = match self.random.below(24) {
+            // About four of these fill a memtable.
+            0..=9 if self.shape.large_values => self.random.below(40_000),
             0 => 0,
             1..=15 => self.random.below(300),
             16..=21 => self.random.below(3_000),
@@ -195,10 +197,12 @@ pub const TIERS: [&str; 3] = ["/fast", "/slow", "/slower"];
 pub fn settings(seed: u64) -> Settings {
     let mut random = Random::new(mix(seed ^ 0x5E77_1265));
     let count = 1 + random.below(3).max(random.below(3)) as usize;
+    let small = [1, 2, 4][random.below(3) as usize];
     // Logs get a thirty-second of the first tier: small ones are soon read by a recovery.
     let capacity = |index| match (index, count) {
         (0, 1) => ByteSize::mib(16),
-        (0, _) => ByteSize::mib(4),
+        // Some of the data fits, or most of it: tables move.
+        (0, _) => ByteSize::mib(small),
         _ => ByteSize::mib(256),
     };
     let tier = |index: usize| Tier::new(TIERS[index], capacity(index)).driver("memory");

@@ -367,7 +367,9 @@ impl Life {
     /// Another machine opens what `world` holds, after a kill or a power cut.
     pub fn restart(&mut self, world: crate::devices::World, killed: bool) -> Result<(), Stop> {
         self.kill();
-        self.machine = Machine::new(world, mix(self.seed ^ self.machine.devices.calls()));
+        let machine = Machine::new(world, mix(self.seed ^ self.machine.devices.calls()));
+        machine.devices.succeed(&self.machine.devices);
+        self.machine = machine;
         let least = {
             let mut known = self.known.write();
             if !killed {
@@ -378,9 +380,8 @@ impl Life {
             known.acknowledged
         };
         self.machine.devices.watch(self.watcher.clone());
-        let db = self.machine.open().map_err(|error| format!("it does not open: {error}"))?;
-        let checked = self.known.read_recursive().check_state(&db, least);
-        let count = checked.map_err(Violation::from)?;
+        let db = self.machine.open()?;
+        let count = self.known.read_recursive().check_state(&db, least)?;
         self.known.write().settle_at(count);
         self.db = Some(db);
         Ok(())

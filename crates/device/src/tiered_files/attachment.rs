@@ -14,7 +14,6 @@ use super::opening::absolute;
 use crate::driver::Driver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::Identity;
-use crate::journal::Journal;
 use crate::small_file;
 use crate::tier::TierIndex;
 use std::path::Path;
@@ -90,7 +89,7 @@ impl TieredFiles {
             }
         }
         let map = self.map.lock();
-        if let Err(error) = Journal::read(map.file(), |_| Ok(())) {
+        if let Err(error) = map.journal().reread(|_| Ok(())) {
             problems.push((TierIndex(0), error));
         }
         problems

@@ -17,6 +17,7 @@ use crate::file_map::{FileMap, MapState};
 use crate::identity::{self, Identity, InstanceId};
 use crate::placement::Placement;
 use crate::tier::{Tier, TierIndex, TierSpec};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_foundation::DatabaseId;
@@ -63,7 +64,7 @@ impl TieredFiles {
         let mut taken = Vec::new();
         let made = take_all(devices, &home_path, &tiers, &mut taken).and_then(|locks| {
             let instance = InstanceId::drawn(|| devices.entropy());
-            let home = Home { database, instance, generation: 1, tiers, map: None };
+            let home = Home { database, instance, generation: 1, tiers, closed: BTreeMap::new() };
             make(home, home_path, &taken, locks, fill)
         });
         match made {

@@ -12,9 +12,11 @@
 use crate::driver::Driver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::InstanceId;
+use crate::journal::Extent;
 use crate::small_file;
 use crate::tier::TierSpec;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 use thermocline_foundation::checksum::checksum;
 use thermocline_foundation::{ByteSize, DatabaseId, FileNumber, Place};
@@ -41,17 +43,8 @@ pub struct Home {
     pub generation: u64,
     /// The tiers, fastest first, with complete paths.
     pub tiers: Vec<TierSpec>,
-    /// How far the file map went at the last closing.
-    pub map: Option<MapEnd>,
-}
-
-/// How far a file map goes: maps are numbered upwards, and a map only grows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct MapEnd {
-    /// The map's file number.
-    pub number: u64,
-    /// Bytes of it that hold frames.
-    pub bytes: u64,
+    /// How far each kind of journal went at the last closing, by the extension of its files.
+    pub closed: BTreeMap<String, Extent>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -60,8 +53,8 @@ struct Text {
     database: String,
     instance: String,
     generation: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    map: Option<MapEnd>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    closed: BTreeMap<String, Extent>,
     tier: Vec<TierText>,
 }
 
@@ -108,7 +101,7 @@ impl Home {
             database: self.database.to_string(),
             instance: self.instance.to_string(),
             generation: self.generation,
-            map: self.map,
+            closed: self.closed.clone(),
             tier: tier.collect::<Result<_>>()?,
         };
         let body = toml::to_string(&text).map_err(|error| {
@@ -151,7 +144,7 @@ impl Home {
             instance: instance.ok_or_else(|| damage(0, "the instance identity is not one"))?,
             generation: text.generation,
             tiers,
-            map: text.map,
+            closed: text.closed,
         })
     }
 }

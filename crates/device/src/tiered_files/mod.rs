@@ -29,7 +29,7 @@ mod opening;
 mod system;
 
 pub use devices::{Devices, MemoryDevices};
-pub use home::{FILE_NAME as HOME_FILE_NAME, Home, MapEnd};
+pub use home::{FILE_NAME as HOME_FILE_NAME, Home};
 pub use system::SystemDevices;
 
 use crate::buffer::PAGE_BYTES;
@@ -39,6 +39,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::file::{File, Location};
 use crate::file_map::{FileMap, MapChange, MapEntry};
 use crate::identity::InstanceId;
+use crate::journal::Extent;
 use crate::placement::{FileInfo, Placement, TierState};
 use crate::tier::{Tier, TierIndex, TierSpec, TrafficTotals};
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,6 +63,8 @@ pub struct TieredFiles {
     /// Bytes of the map's file, which lies on tier 0 and in no entry.
     map_bytes: AtomicU64,
     generation: AtomicU64,
+    /// How far the journals went when the database was last closed.
+    closed_extents: BTreeMap<String, Extent>,
     read_only: bool,
     closed: AtomicBool,
     /// Hold the directories until the namespace is dropped.

@@ -20,13 +20,14 @@
 //! Threads: the opening thread alone.
 
 use super::devices::Devices;
-use super::home::{self, Home, MapEnd};
+use super::home::{self, Home};
 use super::{Entry, TieredFiles, file_name};
 use crate::context::FileKind;
 use crate::driver::{DirectoryLock, Driver};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_map::{FileMap, MapState, map_name};
 use crate::identity::{self, Identity};
+use crate::journal::{Extent, Journal};
 use crate::placement::Placement;
 use crate::small_file;
 use crate::tier::{Tier, TierIndex, TierSpec};
@@ -99,7 +100,7 @@ impl TieredFiles {
         let tiers: Vec<_> = found.iter().map(|found| Arc::clone(&found.tier)).collect();
         let listings = tiers.iter().map(list).collect::<Result<Vec<_>>>()?;
         let mut map = open_map(&home, &tiers, &listings, false)?;
-        check_end(&home, &map, &tiers[0])?;
+        check_extent(&home.closed, FileKind::Map, map.journal())?;
         check_files(map.state(), &tiers, &listings)?;
         if !read_only {
             // A killed process may have left a DATABASE whose name is not durable yet; the tiers
@@ -131,6 +132,7 @@ impl TieredFiles {
             database: home.database,
             instance: home.instance,
             generation: AtomicU64::new(home.generation),
+            closed_extents: home.closed,
             home: home_path,
             home_driver,
             tiers,
@@ -150,25 +152,37 @@ impl TieredFiles {
         Ok(Self::assemble(parts, &listings, placement, false))
     }
 
-    /// Marks the tiers as closed together. Files that were never published are removed at the next
-    /// opening. Later changes are refused; the directories stay locked until the namespace is
-    /// dropped.
-    pub fn close(&self) -> Result<()> {
+    /// Marks the tiers as closed together, and records how far the file map and the caller's
+    /// `journals`, one of a kind, go: see [`TieredFiles::check_extent`]. Files that were never
+    /// published are removed at the next opening. Later changes are refused; the directories stay
+    /// locked until the namespace is dropped.
+    pub fn close(&self, journals: &[(FileKind, Extent)]) -> Result<()> {
         if self.read_only || self.closed.swap(true, Relaxed) {
             return Ok(());
         }
         // Whoever is changing the map has finished when the lock is ours.
         let map = self.map.lock();
+        let mut closed = self.closed_extents.clone();
+        for (kind, extent) in journals.iter().chain(&[(FileKind::Map, map.journal().extent())]) {
+            closed.insert(kind.extension().to_owned(), *extent);
+        }
         let home = Home {
             database: self.database,
             instance: self.instance,
             generation: self.generation.load(Relaxed) + 1,
             tiers: self.tiers.iter().map(|tier| tier.spec().clone()).collect(),
-            map: Some(end_of(&map)),
+            closed,
         };
         write_generation(&home, &self.home, &*self.home_driver, &self.tiers)?;
         self.generation.store(home.generation, Relaxed);
         Ok(())
+    }
+
+    /// Refuses `journal`, the newest of `kind`, if it goes less far than such a journal did when
+    /// the database was last closed: it has lost its end, which by itself cannot be told from that
+    /// of an earlier moment.
+    pub fn check_extent(&self, kind: FileKind, journal: &Journal) -> Result<()> {
+        check_extent(&self.closed_extents, kind, journal)
     }
 }
 
@@ -374,23 +388,22 @@ fn open_map(
     FileMap::open(home.database, &tiers[0], tiers.len(), maps, repair)
 }
 
-fn end_of(map: &FileMap) -> MapEnd {
-    MapEnd { number: map.number().0, bytes: map.len_bytes() }
-}
-
-/// The map goes as far as at the last closing. One that lost its end would be taken for that of an
-/// earlier moment, and everything newer for leftovers.
-fn check_end(home: &Home, map: &FileMap, tier: &Tier) -> Result<()> {
-    match home.map {
-        Some(closed) if end_of(map) < closed => {
-            let what = format!("{} ({})", map_name(map.number()), tier.describe());
+/// See [`TieredFiles::check_extent`].
+fn check_extent(
+    closed: &BTreeMap<String, Extent>,
+    kind: FileKind,
+    journal: &Journal,
+) -> Result<()> {
+    let extent = journal.extent();
+    match closed.get(kind.extension()) {
+        Some(closed) if extent < *closed => {
             let why = format!(
                 "it ends here, but when the database was closed {} went to {}; restore from a \
                  checkpoint",
-                map_name(FileNumber(closed.number)),
+                file_name(FileNumber(closed.number), kind),
                 closed.bytes
             );
-            Err(Error::corrupt(what, map.len_bytes(), why))
+            Err(Error::corrupt(journal.file().describe(), extent.bytes, why))
         }
         _ => Ok(()),
     }

@@ -142,7 +142,7 @@ fn files_made_moved_and_reclassified_by_many_are_all_accounted_for_and_found_aga
         assert_eq!(held.tier(), TierIndex(1), "who has the file open reads the new copy");
         drop(held);
         assert_accounts(&devices, &files);
-        files.close().unwrap();
+        files.close(&[]).unwrap();
         drop(files);
         let policy = Arc::new(FillFirst);
         let files = TieredFiles::open(&devices, Path::new("/db"), None, policy, false).unwrap();

@@ -25,7 +25,7 @@ fn check(devices: &dyn Devices, home: &std::path::Path, specs: &[TierSpec]) {
     files.delete_files(&tables).unwrap();
     let fresh = add(&copy, TABLE, 100).unwrap();
     assert!(fresh > log, "numbers go on after the original's");
-    copy.close().unwrap();
+    copy.close(&[]).unwrap();
     drop(copy);
     let copy = TieredFiles::open(devices, &target, None, policy(), false).unwrap();
     assert_content(&copy, tables[0], 5000);

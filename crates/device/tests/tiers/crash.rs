@@ -59,7 +59,7 @@ impl Acknowledged {
 /// A life, up to the failure.
 fn live(devices: &SimulatedDevices, known: &mut Acknowledged) -> Result<()> {
     if !known.created {
-        create(devices, 2)?.close()?;
+        create(devices, 2)?.close(&[])?;
         known.created = true;
     }
     let files = open(devices)?;
@@ -82,7 +82,7 @@ fn live(devices: &SimulatedDevices, known: &mut Acknowledged) -> Result<()> {
     files.publish(&[recycled.number()])?;
     known.settle(recycled.number(), Some(FileKind::Log));
     files.migrate(tables[0], TierIndex(0), &mut |_| {})?;
-    files.close()
+    files.close(&[])
 }
 
 /// Opens and compares; twice, because opening must not change what is there.

@@ -3,12 +3,14 @@
 
 use crate::journal::{file_on, frames_of};
 use crate::support::{specs, tier_path};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use thermocline_device::Extent;
 use thermocline_device::drivers::MemoryDriver;
 use thermocline_device::file_map::{FileMap, MapChange, MapEntry, MapState};
 use thermocline_device::identity::{Identity, InstanceId};
-use thermocline_device::tiered_files::{Home, MapEnd};
+use thermocline_device::tiered_files::Home;
 use thermocline_device::{Driver, FileKind, Journal, Operation, Tier, TierIndex};
 use thermocline_foundation::{DatabaseId, FileNumber};
 
@@ -74,7 +76,8 @@ fn database_home_is_as_documented() {
     let mut tiers = specs(2);
     tiers[0].path = "/db/tier-0".into();
     tiers[1].path = "/mnt/a \"quoted\" name".into();
-    let home = Home { database: DATABASE, instance: INSTANCE, generation: 12, tiers, map: None };
+    let closed = BTreeMap::new();
+    let home = Home { database: DATABASE, instance: INSTANCE, generation: 12, tiers, closed };
     let text = home.text(Path::new("/db")).unwrap();
     let golden = assert_golden("database-home-v1.toml", text.as_bytes());
     let text = String::from_utf8(golden).unwrap();
@@ -82,7 +85,9 @@ fn database_home_is_as_documented() {
     let moved = Home::parse(&text, Path::new("/elsewhere"), "DATABASE").unwrap();
     assert_eq!(moved.tiers[0].path, Path::new("/elsewhere/tier-0"), "paths below home move along");
     // As closing leaves it.
-    let closed = Home { map: Some(MapEnd { number: 7, bytes: 8192 }), ..home };
+    let extents = [("map", 7, 8192), ("manifest", 9, 4096)]
+        .map(|(kind, number, bytes)| (kind.to_owned(), Extent { number, bytes }));
+    let closed = Home { closed: extents.into(), ..home };
     let text = closed.text(Path::new("/db")).unwrap();
     let golden = assert_golden("database-home-closed-v1.toml", text.as_bytes());
     let text = String::from_utf8(golden).unwrap();

@@ -15,7 +15,7 @@ fn published_files_survive_and_unpublished_ones_are_removed() {
     let kept = add(&files, TABLE, 9000).unwrap();
     let log = add(&files, LOG, 4096).unwrap();
     let lost = files.create_file(TABLE, 100).unwrap().number();
-    files.close().unwrap();
+    files.close(&[]).unwrap();
     assert_eq!(files.create_file(TABLE, 0).unwrap_err().kind(), ErrorKind::Invalid);
     drop(files);
     let files = open(&devices).unwrap();
@@ -153,7 +153,7 @@ fn full_tiers_are_named_when_nothing_fits() {
 #[test]
 fn numbers_are_never_used_twice() {
     let devices = MemoryDevices::new();
-    create(&devices, 1).unwrap().close().unwrap();
+    create(&devices, 1).unwrap().close(&[]).unwrap();
     let mut last = 0;
     for _ in 0..4 {
         let files = open(&devices).unwrap();
@@ -194,7 +194,7 @@ fn reading_only_changes_nothing_and_refuses_changes() {
     assert_content(&files, number, 100);
     let error = files.delete_files(&[number]).unwrap_err();
     assert_says(&error, &["/db", "for reading only"]);
-    files.close().unwrap();
+    files.close(&[]).unwrap();
     assert_eq!(names(&devices, &tier_path(0)), before);
 }
 

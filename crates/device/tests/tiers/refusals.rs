@@ -28,7 +28,7 @@ fn database() -> MemoryDevices {
     add(&files, TABLE, 1000).unwrap();
     let slow = add(&files, TABLE, 1000).unwrap();
     files.migrate(slow, thermocline_device::TierIndex(1), &mut |_| {}).unwrap();
-    files.close().unwrap();
+    files.close(&[]).unwrap();
     devices
 }
 
@@ -79,8 +79,8 @@ fn tier_of_a_checkpoint_is_foreign() {
     let devices = database();
     let files = open(&devices).unwrap();
     let target = std::path::Path::new("/copy");
-    files.create_checkpoint(&devices, target, &[]).unwrap().close().unwrap();
-    files.close().unwrap();
+    files.create_checkpoint(&devices, target, &[]).unwrap().close(&[]).unwrap();
+    files.close(&[]).unwrap();
     drop(files);
     devices.mount(&tier_path(0), devices.directory(&target.join("tier-0")).unwrap());
     refused(&devices, ErrorKind::Tier, &["tier 0 at /mnt/0", "another copy of this database"]);
@@ -104,7 +104,7 @@ fn older_clone_of_any_directory_is_refused() {
     ] {
         let devices = database();
         let clone = image(&devices, &path);
-        open(&devices).unwrap().close().unwrap();
+        open(&devices).unwrap().close(&[]).unwrap();
         devices.mount(&path, clone);
         refused(&devices, ErrorKind::Tier, &says);
     }
@@ -194,7 +194,7 @@ fn creation_refuses_what_is_not_empty_and_leaves_it_alone() {
     let error = TieredFiles::create(&devices, elsewhere, &specs(2), policy()).unwrap_err();
     assert_says(&error, &["/mnt/0 already is a tier", "tier 0 of database"]);
     assert!(devices.directory(elsewhere).is_none(), "what the failed creation made is gone");
-    open(&devices).unwrap().close().unwrap();
+    open(&devices).unwrap().close(&[]).unwrap();
 
     let devices = MemoryDevices::new();
     devices.create_directory(&tier_path(1)).unwrap();
@@ -247,7 +247,7 @@ fn half_raised_generations_are_repaired_and_other_mixes_refused() {
     for ahead in [&[1][..], &[0, 1]] {
         let devices = database();
         ahead.iter().for_each(|index| raise(&devices, *index, 1));
-        open(&devices).unwrap().close().unwrap();
+        open(&devices).unwrap().close(&[]).unwrap();
         open(&devices).unwrap();
     }
     let devices = database();

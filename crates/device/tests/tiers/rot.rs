@@ -13,7 +13,7 @@ fn database() -> (MemoryDevices, Vec<FileInfo>) {
     files.migrate(numbers[0], TierIndex(1), &mut |_| {}).unwrap();
     files.delete_files(&numbers[1..2]).unwrap();
     let all = files.files();
-    files.close().unwrap();
+    files.close(&[]).unwrap();
     (devices, all)
 }
 

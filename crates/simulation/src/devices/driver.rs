@@ -69,6 +69,17 @@ impl Devices {
         self.state().armed = fault.map(|fault| Armed { fault, struck: None });
     }
 
+    /// Goes on where the devices of an earlier machine stopped: with its count of calls, and with
+    /// the fault that is armed or goes on there.
+    pub fn succeed(&self, earlier: &Self) {
+        let (calls, armed, kinds) = {
+            let earlier = earlier.state();
+            (earlier.calls, earlier.armed.clone(), earlier.kinds.clone())
+        };
+        let mut state = self.state();
+        (state.calls, state.armed, state.kinds) = (calls, armed, kinds);
+    }
+
     /// The armed fault has happened.
     pub fn has_struck(&self) -> bool {
         self.state().armed.as_ref().is_some_and(|armed| armed.struck.is_some())

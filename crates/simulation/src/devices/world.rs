@@ -207,9 +207,12 @@ impl World {
     }
 
     /// A file whose name is a number must have a new one, whatever crashes there were: checksums
-    /// are bound to it.
+    /// are bound to it. Not so a table's copy on another tier, which may be made again and again.
     pub(super) fn require_new(&mut self, directory: &Path, name: &str) {
-        if name.starts_with(|first: char| first.is_ascii_digit()) {
+        let others = self.directories.iter().filter(|(path, _)| *path != directory);
+        let is_copy = name.ends_with(".table")
+            && others.map(|(_, other)| other).any(|other| other.live.contains_key(name));
+        if name.starts_with(|first: char| first.is_ascii_digit()) && !is_copy {
             let is_new = Arc::make_mut(&mut self.numbered).insert((directory.into(), name.into()));
             assert!(is_new, "the number of {name} in {} is used twice", directory.display());
         }
