@@ -208,7 +208,7 @@ pub struct GeneratorArguments {
     #[arg(long, default_value = "2M", value_parser = parse_count)]
     pub operations: u64,
     /// Repetitions, of which the cheapest counts
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 3)]
     pub rounds: u32,
 }
 
