@@ -184,7 +184,7 @@ fn fetch() -> Result<String, String> {
 }
 
 /// RocksDB's own benchmark: its source, which the crate of the bindings carries, with the library
-/// that the engine uses too. Built once.
+/// that the engine uses too and the allocator that the harness has. Built once.
 pub fn db_bench() -> Result<PathBuf, String> {
     let program = folder().join("db_bench");
     if program.exists() {
@@ -197,29 +197,51 @@ pub fn db_bench() -> Result<PathBuf, String> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let words = ["metadata", "--format-version=1", "--features=rocksdb", "--manifest-path"];
     let metadata = output_of(&cargo, &[&words[..], &[&manifest]].concat())?;
-    let source = source_of(&metadata, "librocksdb-sys").ok_or("cargo knows no librocksdb-sys")?;
-    let source = source.join("rocksdb");
+    let source = |package: &str, folder: &str| {
+        let found = source_of(&metadata, package).map(|path| path.join(folder));
+        found.ok_or_else(|| format!("Cargo knows no source of {package}"))
+    };
+    let rocksdb = source("librocksdb-sys", "rocksdb")?;
+    let mimalloc = source("libmimalloc-sys", "c_src/mimalloc/v3")?;
     let objects = folder().join("objects");
     fs::create_dir_all(&objects).map_err(|error| format!("{}: {error}", objects.display()))?;
-    let path = |path: PathBuf| path.display().to_string();
-    let lib = path(folder().join("lib"));
-    let mut linked = vec!["-o".to_owned(), path(program.clone())];
+    let lib = folder().join("lib").display().to_string();
+    // `-rdynamic`: the library takes its memory from the program's allocator too.
+    let mut linked = vec!["-rdynamic".to_owned(), "-o".to_owned(), program.display().to_string()];
     for name in DB_BENCH_SOURCES {
-        let object = path(objects.join(name.replace('/', "-") + ".o"));
-        let include = format!("-I{}", source.join("include").display());
-        let text = path(source.join(format!("{name}.cc")));
-        let own = format!("-I{}", source.display());
-        let flags = "-std=c++20 -O2 -w -fno-rtti -DNDEBUG -DOS_LINUX -DGFLAGS=gflags \
-                     -DROCKSDB_PLATFORM_POSIX -DROCKSDB_LIB_IO_POSIX -c";
-        let mut words: Vec<&str> = flags.split_whitespace().collect();
-        words.extend([own.as_str(), &include, &text, "-o", &object]);
-        output_of("g++", &words)?;
-        linked.push(object);
+        let object = objects.join(name.replace('/', "-") + ".o");
+        compile("g++", DB_BENCH_FLAGS, &rocksdb, &format!("{name}.cc"), &object)?;
+        linked.push(object.display().to_string());
     }
+    let object = objects.join("mimalloc.o");
+    compile("gcc", MIMALLOC_FLAGS, &mimalloc, "src/static.c", &object)?;
     let (search, run) = (format!("-L{lib}"), format!("-Wl,-rpath,{lib}"));
-    linked.extend([search, run].into_iter().chain(["-lrocksdb", "-lgflags"].map(str::to_owned)));
+    linked.extend([object.display().to_string(), search, run]);
+    linked.extend(["-lrocksdb", "-lgflags"].map(str::to_owned));
     output_of("g++", &linked.iter().map(String::as_str).collect::<Vec<_>>())?;
     Ok(program)
+}
+
+const DB_BENCH_FLAGS: &str = "-std=c++20 -O2 -w -fno-rtti -DNDEBUG -DOS_LINUX -DGFLAGS=gflags \
+                              -DROCKSDB_PLATFORM_POSIX -DROCKSDB_LIB_IO_POSIX";
+const MIMALLOC_FLAGS: &str = "-O3 -w -DMI_MALLOC_OVERRIDE -DMI_DEBUG=0 -DMI_BUILD_RELEASE \
+                              -DNDEBUG -fno-builtin-malloc -ftls-model=initial-exec";
+
+/// Compiles `file` of the source in `folder` to `object`.
+fn compile(
+    compiler: &str,
+    flags: &str,
+    folder: &Path,
+    file: &str,
+    object: &Path,
+) -> Result<(), String> {
+    let includes =
+        [folder.to_path_buf(), folder.join("include")].map(|path| format!("-I{}", path.display()));
+    let (source, object) = (folder.join(file).display().to_string(), object.display().to_string());
+    let mut words: Vec<&str> = flags.split_whitespace().collect();
+    words.extend(includes.iter().map(String::as_str));
+    words.extend(["-c", &source, "-o", &object]);
+    output_of(compiler, &words).map(drop)
 }
 
 /// Where Cargo has the source of `package`, out of what `cargo metadata` says.

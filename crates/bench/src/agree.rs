@@ -1,7 +1,8 @@
 //! `agree`: RocksDB in this harness against RocksDB's own `db_bench`, to show that the harness is
 //! not what slows an engine.
 //!
-//! Both use the same library, options, directory, threads, keys and values, and take turns:
+//! Both use the same library, options, allocator, directory, threads, keys and values, and take
+//! turns:
 //!
 //! ```text
 //!                 fillrandom                       readrandom
@@ -182,6 +183,9 @@ fn flags(arguments: &AgreeArguments, described: &[(String, String)]) -> Outcome<
         "--pin_l0_filter_and_index_blocks_in_cache=true",
         "--open_files=-1",
         "--histogram=1",
+        // What RocksDB's options are where nobody sets them; db_bench has others.
+        "--enable_pipelined_write=false",
+        "--delayed_write_rate=16777216",
     ];
     flags.extend(fixed.map(str::to_owned));
     for name in [

@@ -60,16 +60,16 @@ pub enum Scenario {
 #[derive(Clone, Debug, clap::Args)]
 pub struct ScenarioArguments {
     /// Records of 1 KB; memory and tiers follow from it
-    #[arg(long, default_value = "2M", value_parser = parse_count)]
+    #[arg(long, default_value = "1500k", value_parser = parse_count)]
     pub records: u64,
     /// Repetitions
     #[arg(long, default_value_t = 2)]
     pub rounds: u32,
     /// Seconds of each row
-    #[arg(long, default_value_t = 8.0)]
+    #[arg(long, default_value_t = 6.0)]
     pub seconds: f64,
     /// Seconds before that which are not measured
-    #[arg(long, default_value_t = 5.0)]
+    #[arg(long, default_value_t = 3.0)]
     pub warm_up_seconds: f64,
     /// Threads
     #[arg(long, default_value_t = 8)]
