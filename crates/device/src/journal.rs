@@ -18,7 +18,8 @@
 //! 3. Every sector carries the number of its frame: a gap with a later frame behind it was not
 //!    torn, it is damage.
 //! 4. A torn frame was never acknowledged. It is erased, durably, before anything is appended in
-//!    its place, so that sectors of two attempts never mix.
+//!    its place, so that sectors of two attempts never mix. The last whole frame is written once
+//!    more, because a sync that failed may have left it in the page cache alone, marked as clean.
 //! 5. After a failed append nothing is known of the file's end; the journal refuses further
 //!    appends.
 //!
@@ -71,11 +72,15 @@ impl Journal {
     /// process had written and not synced must not be acted upon (files deleted) and lost later.
     pub fn open(file: Arc<File>, visit: impl FnMut(&[u8]) -> Result<()>) -> Result<Self> {
         let end = Self::read(&file, visit)?;
+        // After the process was killed, or ended because a sync failed, the last frame may be in
+        // the page cache alone. A frame appended behind it could then reach the device first, and a
+        // power cut leave a gap.
+        if !planted(Planted::LastFrameNotRewritten) {
+            rewrite(&file, end.last_frame, end.len_bytes)?;
+        }
         if end.torn && !planted(Planted::TornFrameNotErased) {
             erase(&file, end.len_bytes)?;
         } else {
-            // After the process was killed the last frame may be in the page cache alone. A frame
-            // appended behind it could then reach the device first, and a power cut leave a gap.
             file.sync()?;
         }
         Ok(Self { file, len_bytes: end.len_bytes, frames: end.frames, failed: None })
@@ -176,6 +181,8 @@ pub struct JournalEnd {
     pub frames: u64,
     /// Their bytes.
     pub len_bytes: u64,
+    /// Where the last of them begins.
+    pub last_frame: u64,
     /// Sectors of a frame that was never acknowledged follow.
     pub torn: bool,
 }
@@ -211,6 +218,18 @@ fn encode(file: &File, offset: u64, frame: u64, payload: &[u8]) -> Buffer {
         sector[BODY_BYTES + 4..].copy_from_slice(&crc.to_le_bytes());
     }
     buffer
+}
+
+/// Writes the same bytes once more. After a failed sync the system may take pages for clean that
+/// never reached the device; the next sync covers them only if they are written again.
+fn rewrite(file: &File, from: u64, to: u64) -> Result<()> {
+    let mut at = from;
+    while at < to {
+        let len = (to - at).min(CHUNK_BYTES as u64);
+        file.write(at, file.read(at, len as usize)?).1?;
+        at += len;
+    }
+    Ok(())
 }
 
 /// Zeroes the file from `offset` to its end, durably.
@@ -255,13 +274,14 @@ impl<'a> Scan<'a> {
     }
 
     fn run(mut self, mut visit: impl FnMut(&[u8]) -> Result<()>) -> Result<JournalEnd> {
-        let mut end = JournalEnd { frames: 0, len_bytes: 0, torn: false };
+        let mut end = JournalEnd { frames: 0, len_bytes: 0, last_frame: 0, torn: false };
         let mut payload = Vec::new();
         while end.len_bytes < self.file_len {
             match self.frame(end.len_bytes, end.frames, &mut payload)? {
                 Found::Frame { pages } => {
                     visit(&payload)?;
                     end.frames += 1;
+                    end.last_frame = end.len_bytes;
                     end.len_bytes += pages * PAGE_BYTES as u64;
                 }
                 Found::Gap => {

@@ -89,6 +89,9 @@ fn plan_deletion(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
 
 fn plan_compaction(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
     let mut tables = engine.tables.lock();
+    if tables.claimants > 0 {
+        return None;
+    }
     let levels = Arc::clone(&engine.read_state.load().levels);
     let pick = leveled::pick(&levels, &tables.claims, &engine.settings)?;
     pick.claim_tables();
@@ -425,6 +428,16 @@ impl Job for Migration {
     }
 }
 
+/// A caller waits for tables that running compactions hold; none is begun before it has them.
+struct InLine<'a>(&'a Engine);
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        self.0.tables.lock().claimants -= 1;
+        self.0.jobs.wake();
+    }
+}
+
 /// Done and total bytes of long work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -468,7 +481,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Claims what `choose` picks, waiting while a running compaction is in its way.
+    /// Claims what `choose` picks, waiting while a running compaction is in its way. Meanwhile no
+    /// worker begins another: where writers keep all of them busy, a worker that has finished one
+    /// would take the next before the caller looks again, and so for ever.
     fn claim(
         &self,
         choose: impl Fn(
@@ -476,6 +491,7 @@ impl Engine {
             &[leveled::Claim],
         ) -> Result<Option<Pick>, leveled::Busy>,
     ) -> Result<Option<Pick>> {
+        let mut in_line = None;
         loop {
             self.latch.check()?;
             {
@@ -487,6 +503,10 @@ impl Engine {
                         tables.claims.push(pick.claim.clone());
                     }
                     return Ok(chosen);
+                }
+                if in_line.is_none() {
+                    tables.claimants += 1;
+                    in_line = Some(InLine(self));
                 }
             }
             self.clock.sleep(std::time::Duration::from_millis(2));
@@ -523,5 +543,72 @@ impl Engine {
             .sum();
         progress(Progress { done_bytes: *done_bytes, total_bytes: *done_bytes + left });
         Ok(())
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::jobs::{Stepper, Workers};
+    use crate::{ByteSize, Db, Environment, Tier};
+    use leveled::Busy;
+    use std::path::Path;
+    use std::time::Duration;
+    use thermocline_device::MemoryDevices;
+    use thermocline_foundation::Clock;
+    use thermocline_foundation::sync::Mutex;
+
+    /// A clock whose sleepers look at what a worker would do meanwhile.
+    #[derive(Debug, Default)]
+    struct LookingClock {
+        engine: Mutex<Option<Arc<Engine>>>,
+        seen: Mutex<Vec<Option<&'static str>>>,
+    }
+
+    fn bulk_work(engine: &Arc<Engine>) -> Option<&'static str> {
+        // A job that is dropped gives back what it claimed.
+        Background(Arc::clone(engine)).plan(Lane::Bulk).map(|job| job.name())
+    }
+
+    impl Clock for LookingClock {
+        fn now_ns(&self) -> u64 {
+            0
+        }
+        fn wall_s(&self) -> u64 {
+            0
+        }
+        fn sleep(&self, _: Duration) {
+            if let Some(engine) = &*self.engine.lock() {
+                self.seen.lock().push(bulk_work(engine));
+            }
+        }
+    }
+
+    #[test]
+    fn no_worker_begins_a_compaction_while_a_caller_waits_for_tables() {
+        let clock = Arc::new(LookingClock::default());
+        let environment = Environment {
+            devices: Arc::new(MemoryDevices::default()),
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            workers: Workers::Stepped(Arc::new(Stepper::new(1))),
+        };
+        let tiers = vec![Tier::new("/tier", ByteSize::mib(64)).driver("memory")];
+        let settings = Settings { tiers, level0_tables: 1, ..Settings::default() };
+        let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
+        let engine = Arc::clone(db.engine());
+        while bulk_work(&engine) != Some("compaction") {
+            db.put("key", "value").unwrap();
+            db.flush().unwrap();
+        }
+        *clock.engine.lock() = Some(Arc::clone(&engine));
+        let looks = std::cell::Cell::new(0);
+        let choose = |_: &crate::table_set::levels::Levels, _: &[leveled::Claim]| {
+            looks.set(looks.get() + 1);
+            if looks.get() < 4 { Err(Busy) } else { Ok(None) }
+        };
+        assert!(engine.claim(choose).unwrap().is_none());
+        assert_eq!(*clock.seen.lock(), [None, None, None], "workers wait for the caller");
+        assert_eq!(bulk_work(&engine), Some("compaction"), "and no longer");
+        *clock.engine.lock() = None;
     }
 }

@@ -273,6 +273,7 @@ impl Environment {
             tables: Mutex::new(TableState {
                 manifest: restored.manifest,
                 claims: Vec::new(),
+                claimants: 0,
                 log_floor: restored.log_floor,
                 last_sequence,
                 durable_sequence: restored.durable_sequence,
@@ -336,7 +337,7 @@ impl Db {
         Environment::default().open_or_create(home.as_ref(), settings)
     }
 
-    fn engine(&self) -> &Arc<Engine> {
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.inner.engine
     }
 

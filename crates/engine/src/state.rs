@@ -94,6 +94,8 @@ pub(crate) struct TableState {
     pub manifest: Manifest,
     /// Outputs of running compactions and ingests.
     pub claims: Vec<Claim>,
+    /// Callers that wait for tables which running compactions hold.
+    pub claimants: usize,
     pub log_floor: FileNumber,
     pub last_sequence: Sequence,
     /// What the manifest says was durable at the last closing.

@@ -104,6 +104,10 @@ bugs! {
     /// acknowledged as durable is lost, or opening refused · buffered writes, rotation, a `Sync`
     /// write before the flush, power cut.
     OlderLogsNotSynced,
+    /// Acknowledged before the flush · a sync of the log counts what was written while it was under
+    /// way · a second thread that writes during a sync and then asks for one: only schedules of
+    /// threads show it (`crates/log/tests/schedules`).
+    SyncCountsLaterWrites,
     /// Edit order · a flushed log is deleted before the edit that makes it superfluous is durable ·
     /// power cut or failed append between the two.
     LogRetiredBeforeEdit,
@@ -123,6 +127,10 @@ bugs! {
     /// erased; sectors of two attempts mix: refused at opening · power cut in an append that keeps
     /// some sectors, reopening, power cut in the first append there.
     TornFrameNotErased,
+    /// A sync that failed taken for harmless later · the last frame of a journal stays in the page
+    /// cache, marked as clean, and another is appended behind it: a gap, refused at opening · an
+    /// error once in a sync of the file map, reopening, a flush, power cut.
+    LastFrameNotRewritten,
     /// Out of space damages the manifest · a journal forgets that an append failed and goes on
     /// behind it: a gap, refused at opening · out of space once in an append of the file map during
     /// `compact_range` (elsewhere the store latches), then a flush, reopening.
@@ -167,6 +175,9 @@ bugs! {
     /// sectors of a recycled log look like its own, blocks of other tables and offsets are served ·
     /// crash with a recycled log; a misdirected read or write; two blocks of equal length swapped.
     ChecksumNotBound,
+    /// Misplaced or misdirected block · checksums of a table's blocks are of the bytes alone · two
+    /// blocks of equal length swapped, in one table or between two.
+    BlockNotBound,
     /// Bit rot served · the checksum of a table's blocks is not compared · any flipped bit of a
     /// data block.
     BlockNotChecked,

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use thermocline_device::buffer::PAGE_BYTES;
 use thermocline_device::{Buffer, Error, ErrorKind, File, Result};
 use thermocline_foundation::sync::{Condvar, Mutex, MutexGuard};
-use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 
 /// What a committed record survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -384,6 +384,9 @@ impl LogWriter {
         let (written, sequence) = (state.written, state.written_sequence);
         let outcome = MutexGuard::unlocked(state, || self.file.sync());
         state.syncing = false;
+        let later = planted(Planted::SyncCountsLaterWrites);
+        let (written, sequence) =
+            if later { (state.written, state.written_sequence) } else { (written, sequence) };
         match outcome {
             Ok(()) => (state.synced, state.synced_sequence) = (written, sequence),
             Err(error) => state.fail(error),

@@ -6,17 +6,20 @@
 //!   lies     every transfer is lost, torn, flipped, misdirected ...  lies.rs
 //!   drills   wrong, full, slow and vanishing tiers                   drills.rs
 //!   rot      every byte of every kind of file                        rot.rs
+//!   steady   stalls, clocks that jump, caches: nothing changes       steady.rs
 //! ```
 //! A task is a suite and a seed; it runs on one thread and depends on nothing else, so tasks run on
 //! as many threads as there are and a failing one is repeated alone.
 
 use crate::crash::{CrashPoints, Effort, Tally as CrashTally, text_of};
+use crate::devices::{Fault, FaultKind};
 use crate::drills::{DRILLS, PHASES};
 use crate::history::Shape;
 use crate::life::{Life, Stop};
 use crate::oracle::{Known, Violation};
 use crate::rot::{Damage, Fixture, Outcome};
-use crate::{drills, errors, lies, trace};
+use crate::steady::Item;
+use crate::{drills, errors, lies, steady, trace};
 use parking_lot::RwLock;
 use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,16 +36,17 @@ pub enum Suite {
     Lies,
     Drills,
     Rot,
+    Steady,
 }
 
 /// All suites.
-pub const SUITES: [Suite; 5] =
-    [Suite::Crash, Suite::Errors, Suite::Lies, Suite::Drills, Suite::Rot];
+pub const SUITES: [Suite; 6] =
+    [Suite::Crash, Suite::Errors, Suite::Lies, Suite::Drills, Suite::Rot, Suite::Steady];
 
 impl Suite {
     /// The suite's name.
     pub fn name(self) -> &'static str {
-        ["crash", "errors", "lies", "drills", "rot"][self as usize]
+        ["crash", "errors", "lies", "drills", "rot", "steady"][self as usize]
     }
 }
 
@@ -73,6 +77,12 @@ pub struct Tally {
     pub lies: u64,
     /// Tiers that were exchanged or disturbed.
     pub drills: u64,
+    /// Calls that stalled.
+    pub stalls: u64,
+    /// Jumps of the clock, and settings of the wall clock.
+    pub clock_jumps: u64,
+    /// Histories with the smallest cache and with one for everything.
+    pub cache_pairs: u64,
     /// Damages to files that somebody reported.
     pub damages_reported: u64,
     /// Damages that make no difference.
@@ -89,6 +99,9 @@ impl Tally {
         self.errors += other.errors;
         self.lies += other.lies;
         self.drills += other.drills;
+        self.stalls += other.stalls;
+        self.clock_jumps += other.clock_jumps;
+        self.cache_pairs += other.cache_pairs;
         self.damages_reported += other.damages_reported;
         self.damages_harmless += other.damages_harmless;
     }
@@ -98,9 +111,10 @@ impl Tally {
         self.crash_images.iter().sum()
     }
 
-    /// Errors, lies, drills and damages.
+    /// Errors, lies, drills, stalls, jumps and damages.
     pub fn all_faults(&self) -> u64 {
-        self.errors + self.lies + self.drills + self.damages_reported + self.damages_harmless
+        let damages = self.damages_reported + self.damages_harmless;
+        self.errors + self.lies + self.drills + self.stalls + self.clock_jumps + damages
     }
 }
 
@@ -188,6 +202,7 @@ impl Task {
                 })?;
             }
             Suite::Rot => self.rot(&mut tally)?,
+            Suite::Steady => self.steady(&mut tally)?,
         }
         Ok(tally)
     }
@@ -247,6 +262,20 @@ impl Task {
         }
     }
 
+    fn steady(&self, tally: &mut Tally) -> Result<(), (Option<u64>, Violation)> {
+        let kinds = self.prepare(|| steady::kinds_of(self.seed))?;
+        self.each(&steady::items(self.seed, &kinds), |item| {
+            match item {
+                Item::At(Fault { kind: FaultKind::Stall(_), .. })
+                | Item::Paced(FaultKind::Stall(_)) => tally.stalls += 1,
+                Item::At(_) | Item::Paced(_) => tally.clock_jumps += 1,
+                Item::Caches => tally.cache_pairs += 1,
+            }
+            steady::run(self.seed, item).map_err(|why| format!("{item:?}: {why}"))
+        })?;
+        Ok(())
+    }
+
     fn rot(&self, tally: &mut Tally) -> Result<(), (Option<u64>, Violation)> {
         let fixture = self.prepare(|| Fixture::new(self.seed))?;
         let mut damages = Vec::new();
@@ -262,8 +291,14 @@ impl Task {
             let blocks = fixture.block_damages(&place.0, &place.1, len).into_iter();
             damages.extend(blocks.map(|damage| (Arc::clone(&place), damage)));
         }
+        damages.extend(fixture.exchanges());
+        let alike = self.prepare(|| Fixture::alike(self.seed))?;
+        let swaps = self.prepare(|| alike.swaps_of_blocks())?;
+        let damages = damages.into_iter().map(|(place, damage)| (&fixture, place, damage));
+        let swaps = swaps.into_iter().map(|(place, damage)| (&alike, place, damage));
+        let damages: Vec<_> = damages.chain(swaps).collect();
         let mut reported = 0;
-        let count = self.each(&damages, |(place, damage)| {
+        let count = self.each(&damages, |(fixture, place, damage)| {
             let outcome = fixture
                 .try_damage(&place.0, &place.1, damage)
                 .map_err(|why| format!("{damage:?} of {}/{}: {why}", place.0.display(), place.1))?;
@@ -309,12 +344,14 @@ pub fn plan(first: u64, seeds: u64) -> Vec<Task> {
             add(Suite::Errors, 100, 1);
             add(Suite::Lies, 100, 1);
             add(Suite::Drills, 10, 1);
+            add(Suite::Steady, 100, 1);
             add(Suite::Rot, 1_000, 1);
         } else {
             add(Suite::Crash, 1, if nth % 40 == 7 { 1 } else { 2 });
             add(Suite::Errors, 10, 1);
             add(Suite::Lies, 10, 1);
             add(Suite::Drills, 5, 1);
+            add(Suite::Steady, 10, 2);
             add(Suite::Rot, 40, 8);
         }
     }

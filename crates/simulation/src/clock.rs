@@ -4,7 +4,7 @@
 //! that sleeps on and on although there is no work waits for ever, and is told so by a panic.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use thermocline::Stepper;
 use thermocline_foundation::Clock;
@@ -13,8 +13,10 @@ use thermocline_foundation::Clock;
 #[derive(Debug)]
 pub struct SimulatedClock {
     now_ns: AtomicU64,
-    /// How far the wall clock was set back, in nanoseconds.
-    set_back_ns: AtomicU64,
+    /// How much of that nobody lived through: the clock jumped.
+    jumped_ns: AtomicU64,
+    /// How far the wall clock was set forward, in nanoseconds; negative: back.
+    wall_set_ns: AtomicI64,
     /// Sleeps in a row without any background work.
     vain_sleeps: AtomicU64,
     stepper: Arc<Stepper>,
@@ -30,7 +32,8 @@ impl SimulatedClock {
     /// A clock whose sleepers give `stepper`'s work a turn.
     pub fn new(stepper: Arc<Stepper>) -> Self {
         let (now_ns, zero) = (AtomicU64::new(START_NS), AtomicU64::default);
-        Self { now_ns, set_back_ns: zero(), vain_sleeps: zero(), stepper }
+        let wall_set_ns = AtomicI64::default();
+        Self { now_ns, jumped_ns: zero(), wall_set_ns, vain_sleeps: zero(), stepper }
     }
 
     /// Lets `ns` pass.
@@ -38,14 +41,25 @@ impl SimulatedClock {
         self.now_ns.fetch_add(ns, Relaxed);
     }
 
-    /// Sets the wall clock back by `ns`, as its owner may.
-    pub fn set_back(&self, ns: u64) {
-        self.set_back_ns.fetch_add(ns, Relaxed);
+    /// The clock jumps forward by `ns`, as when a machine was suspended; both clocks do.
+    pub fn jump(&self, ns: u64) {
+        self.advance(ns);
+        self.jumped_ns.fetch_add(ns, Relaxed);
+    }
+
+    /// Sets the wall clock forward by `ns`, or back where it is negative, as its owner may.
+    pub fn set_wall(&self, ns: i64) {
+        self.wall_set_ns.fetch_add(ns, Relaxed);
     }
 
     /// What time it is, without any passing.
     pub fn peek_ns(&self) -> u64 {
         self.now_ns.load(Relaxed)
+    }
+
+    /// Nanoseconds by which the clock jumped so far.
+    pub fn jumped_ns(&self) -> u64 {
+        self.jumped_ns.load(Relaxed)
     }
 }
 
@@ -56,7 +70,7 @@ impl Clock for SimulatedClock {
     }
 
     fn wall_s(&self) -> u64 {
-        self.peek_ns().saturating_sub(self.set_back_ns.load(Relaxed)) / 1_000_000_000
+        self.peek_ns().saturating_add_signed(self.wall_set_ns.load(Relaxed)) / 1_000_000_000
     }
 
     fn sleep(&self, duration: Duration) {

@@ -37,7 +37,7 @@ struct Arguments {
     /// Only this seed, with everything that a suite can try on it.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Only these suites: crash, errors, lies, drills, rot.
+    /// Only these suites: crash, errors, lies, drills, rot, steady.
     #[arg(long, value_delimiter = ',', value_parser = parse_suite, value_name = "NAMES")]
     suite: Vec<Suite>,
     /// Only the fault, lie, drill or damage of this number; needs --seed and one suite.
@@ -60,13 +60,13 @@ struct Arguments {
 
 /// Prints a task that finds each planted bug.
 #[cfg(feature = "planted-bugs")]
-fn find_planted(name: &str) -> ExitCode {
+fn find_planted(name: &str, suites: &[Suite]) -> ExitCode {
     use thermocline_foundation::Planted;
     use thermocline_simulation::planted::{find, line};
     let mut all_found = true;
     let is_wanted = |bug: &Planted| name == "all" || name.split(',').any(|n| n == bug.name());
     for bug in Planted::ALL.iter().filter(|bug| is_wanted(bug)) {
-        match find(*bug) {
+        match find(*bug, suites) {
             Some(found) => {
                 println!("{}", line(*bug, found.task));
                 eprintln!("  {}", found.text.lines().collect::<Vec<_>>().join("\n  "));
@@ -191,7 +191,7 @@ pub fn run() -> ExitCode {
     std::panic::set_hook(Box::new(|_| {}));
     #[cfg(feature = "planted-bugs")]
     if let Some(name) = &arguments.find_planted {
-        return find_planted(name);
+        return find_planted(name, &arguments.suite);
     }
     let mut report = Report {
         first_seed: arguments.seed.unwrap_or(arguments.first),
@@ -269,6 +269,9 @@ fn print_table(report: &Report) {
     println!("failing calls           {:>10}", tally.errors);
     println!("falsified transfers     {:>10}", tally.lies);
     println!("tier drills             {:>10}", tally.drills);
+    println!("calls that stalled      {:>10}", tally.stalls);
+    println!("jumps of clocks         {:>10}", tally.clock_jumps);
+    println!("pairs of caches         {:>10}", tally.cache_pairs);
     println!("damages reported        {:>10}", tally.damages_reported);
     println!("damages harmless        {:>10}", tally.damages_harmless);
     let per_core = tally.all_images() as f64 / report.seconds / report.threads as f64;

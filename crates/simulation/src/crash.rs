@@ -11,7 +11,10 @@
 //! ```
 //! 1. An image is checked with what the oracle knows at that very moment: a write whose call has
 //!    not returned may be there or not.
-//! 2. What recovery of an image shows is what it shows again after the power is cut once more, at
+//! 2. Images with a torn write, of which some sectors survived and others did not, are opened once
+//!    more and written to, and the next write to the same file is torn too (`check_torn_again`):
+//!    what two attempts left there must not be taken for one.
+//! 3. What recovery of an image shows is what it shows again after the power is cut once more, at
 //!    any point of the recovery or after it (`check_image`, idempotence).
 
 use crate::devices::{CallKind, Devices, Loss, Unit, Watcher, World};
@@ -41,6 +44,8 @@ pub struct Effort {
     pub nested_samples: usize,
     /// Recoveries within recoveries.
     pub depth: u32,
+    /// Of the images with a torn write, one in so many is torn again.
+    pub torn_one_in: u64,
 }
 
 impl Effort {
@@ -52,6 +57,7 @@ impl Effort {
         nested_points_one_in: 6,
         nested_samples: 3,
         depth: 3,
+        torn_one_in: 16,
     };
     /// For many seeds.
     pub const SAMPLED: Self = Self { all_units: 3, samples: 6, nested_one_in: 32, ..Self::FULL };
@@ -90,6 +96,8 @@ pub struct CrashPoints {
     depth: u32,
     /// What must be there at least, inside a recovery; none: what the oracle says.
     least: Option<Least>,
+    /// Only writes to this file are looked at, each of them torn.
+    torn: Option<u64>,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -110,7 +118,14 @@ impl CrashPoints {
     pub fn new(seed: u64, known: Arc<RwLock<Known>>, effort: Effort) -> Self {
         let random = Random::new(mix(seed ^ 0xC4A5));
         let shared = Shared { random, tally: Tally::default(), violation: None };
-        Self { known, effort, depth: 0, least: None, shared: Arc::new(Mutex::new(shared)) }
+        Self {
+            known,
+            effort,
+            depth: 0,
+            least: None,
+            torn: None,
+            shared: Arc::new(Mutex::new(shared)),
+        }
     }
 
     /// What was tried so far.
@@ -121,6 +136,13 @@ impl CrashPoints {
     /// The first broken promise.
     pub fn violation(&self) -> Option<Violation> {
         self.shared.lock().violation.clone()
+    }
+
+    fn note(&self, tried: Result<(), Violation>) {
+        if let Err(violation) = tried {
+            trace::freeze();
+            self.shared.lock().violation.get_or_insert(violation);
+        }
     }
 
     fn draw(&self, bound: u64) -> u64 {
@@ -145,6 +167,12 @@ impl CrashPoints {
             let least = Least { after_kill: least.after_power_cut, ..least };
             let explain = |why| format!("{what}; {}:\n{why}", describe(world, &units, kept));
             self.check_image(&image, least).map_err(explain)?;
+            if self.depth == 0
+                && let Some(file) = torn_file(&units, kept)
+                && self.draw(self.effort.torn_one_in) == 0
+            {
+                self.check_torn_again(&image, least, file).map_err(explain)?;
+            }
         }
         let few = self.effort.samples < 4;
         if self.depth < 2 && !(few && self.draw(4) > 0) {
@@ -177,6 +205,7 @@ impl CrashPoints {
                 effort: self.effort,
                 depth: self.depth + 1,
                 least: Some(least),
+                torn: None,
                 shared: Arc::clone(&self.shared),
             })));
         }
@@ -195,6 +224,44 @@ impl CrashPoints {
         let checked = self.check_further(&known, &machine, &db, count);
         machine.kill(Some(db));
         checked
+    }
+
+    /// Opens an image in which the last write to `file` is torn, lets the store append to its
+    /// journals, and tears what is written to the file then.
+    fn check_torn_again(&self, world: &World, least: Least, file: u64) -> Result<(), Violation> {
+        let machine = Machine::new(world.clone(), self.draw(u64::MAX));
+        machine.devices.watch(Some(Arc::new(Self {
+            known: Arc::clone(&self.known),
+            effort: self.effort,
+            depth: self.depth + 1,
+            least: Some(least),
+            torn: Some(file),
+            shared: Arc::clone(&self.shared),
+        })));
+        // Whether it opens is said by `check_image`.
+        let db = machine.open().ok();
+        let compacted = db.as_ref().map(|db| db.compact_range(None, None, &mut |_| {}));
+        machine.kill(db);
+        if let Some(violation) = self.violation() {
+            return Err(violation);
+        }
+        compacted.unwrap_or(Ok(())).map_err(|error| format!("it cannot be compacted: {error}"))
+    }
+
+    /// The images of `world` in which the last write to `file`, made by `call`, is torn.
+    fn try_torn(&self, world: &World, file: u64, call: u64, what: &str) -> Result<(), Violation> {
+        let units = world.units();
+        let is_torn = |unit: &Unit| unit.file == Some(file) && unit.call == call;
+        let Some(least) = self.least.filter(|_| units.iter().any(is_torn)) else { return Ok(()) };
+        let mut random = Random::new(self.draw(u64::MAX));
+        for others in [true, true, true, false] {
+            let keep = |unit: &Unit| if is_torn(unit) { random.below(2) == 0 } else { others };
+            let kept: Vec<_> = units.iter().map(keep).collect();
+            let image = world.after(Loss::Kept(&kept));
+            let explain = |why| format!("{what}; {}:\n{why}", describe(world, &units, &kept));
+            self.check_image(&image, least).map_err(explain)?;
+        }
+        Ok(())
     }
 
     /// One of the dearer checks, in turn.
@@ -267,6 +334,13 @@ impl Watcher for CrashPoints {
         if self.violation().is_some() {
             return;
         }
+        if let Some(file) = self.torn {
+            if kind == CallKind::Write {
+                let what = format!("the next write to a torn file, call {call}, is torn too");
+                self.note(self.try_torn(&devices.world(), file, call, &what));
+            }
+            return;
+        }
         if self.depth > 0 && self.draw(self.effort.nested_points_one_in) > 0 {
             return;
         }
@@ -276,11 +350,21 @@ impl Watcher for CrashPoints {
         let world = devices.world();
         let where_ = if self.depth == 0 { "" } else { " of a recovery" };
         let what = format!("crash after call {call} ({kind:?}){where_}");
-        if let Err(violation) = self.try_point(&world, &what) {
-            trace::freeze();
-            self.shared.lock().violation.get_or_insert(violation);
-        }
+        self.note(self.try_point(&world, &what));
     }
+}
+
+/// A file of which the last write survived in part; none if there is none.
+fn torn_file(units: &[Unit], kept: &[bool]) -> Option<u64> {
+    let flags = units.iter().zip(kept);
+    let last = |file| units.iter().filter(|unit| unit.file == file).map(|unit| unit.call).max();
+    let mut partly = flags
+        .clone()
+        .filter(|(unit, kept)| unit.file.is_some() && **kept && Some(unit.call) == last(unit.file));
+    let lost = |of: &Unit| {
+        flags.clone().any(|(unit, kept)| !kept && (unit.file, unit.call) == (of.file, of.call))
+    };
+    partly.find(|(unit, _)| lost(unit)).and_then(|(unit, _)| unit.file)
 }
 
 /// Subsets of `units` to try: all of them where there are few, otherwise those that past bugs have

@@ -111,7 +111,12 @@ fn reopen_while_broken(life: &Life, fault: &Fault, known: &Known) -> Result<(), 
 }
 
 /// The store after a restart: all that must be there is, writes resume, nothing is left over.
-fn check_after(world: &World, known: &Known, least: usize, seed: u64) -> Result<(), Violation> {
+pub(crate) fn check_after(
+    world: &World,
+    known: &Known,
+    least: usize,
+    seed: u64,
+) -> Result<(), Violation> {
     let machine = Machine::new(world.clone(), seed);
     let db = match machine.open() {
         Ok(db) => db,

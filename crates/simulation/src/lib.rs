@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   campaign.rs   suites over seeds ── command.rs, main.rs: cargo xtask simulate
-//!   crash.rs errors.rs lies.rs drills.rs rot.rs      what is tried       planted.rs  and whether
-//!   life.rs       a history on machines, checked at every step                      it finds bugs
+//!   crash.rs errors.rs lies.rs drills.rs rot.rs steady.rs      what is tried
+//!   planted.rs    and whether it finds bugs
+//!   life.rs       a history on machines, checked at every step
 //!   history.rs    what happens, from a seed          oracle.rs           what is right
 //!   machine.rs    devices/ + clock.rs + the engine's Stepper: one machine, one thread
 //!   trace.rs      what a failing seed did
@@ -44,4 +45,5 @@ pub mod oracle;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod rot;
+pub mod steady;
 pub mod trace;

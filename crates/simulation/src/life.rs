@@ -5,14 +5,14 @@
 //! devices, from within the calls of the store (`crash.rs`).
 
 use crate::devices::{Loss, Watcher};
-use crate::history::{Shape, Step, Write, history};
+use crate::history::{HOME, Shape, Step, Write, history, settings};
 use crate::machine::Machine;
 use crate::oracle::{Known, Model, Violation, Wrong, check_bytes, check_error, check_files};
 use crate::trace;
 use parking_lot::RwLock;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thermocline::{Cursor, Db, Durability, Error, Snapshot, WriteBatch};
+use thermocline::{Cursor, Db, Durability, Error, Settings, Snapshot, WriteBatch};
 use thermocline_foundation::random::{Random, mix};
 
 /// Why a life ended before its history did.
@@ -45,7 +45,7 @@ impl From<Violation> for Stop {
     }
 }
 
-/// The longest that a write may take where no device stalls, in simulated time.
+/// The longest that a write may take, in simulated time: [`Machine::waited_ns`].
 const WRITE_NS_MAX: u64 = 30_000_000_000;
 
 /// A cursor and what it has still to show.
@@ -68,6 +68,10 @@ pub struct Life {
     snapshot: Option<(Snapshot, Model)>,
     cursor: Option<HeldCursor>,
     checkpoints: usize,
+    /// What the database is made with.
+    pub settings: Settings,
+    /// The longest that a write may take, in nanoseconds that the machine's callers waited.
+    pub write_ns_max: u64,
 }
 
 impl std::fmt::Debug for Life {
@@ -90,6 +94,8 @@ impl Life {
             snapshot: None,
             cursor: None,
             checkpoints: 0,
+            settings: settings(seed),
+            write_ns_max: WRITE_NS_MAX,
         }
     }
 
@@ -111,7 +117,8 @@ impl Life {
 
     /// Makes the database.
     pub fn create(&mut self) -> Result<(), Stop> {
-        self.db = Some(self.machine.create(self.seed)?);
+        let home = Path::new(HOME);
+        self.db = Some(self.machine.environment.create(home, &self.settings)?);
         self.known.write().created = true;
         Ok(())
     }
@@ -219,7 +226,7 @@ impl Life {
                 self.crash(Loss::Kept(&kept))
             }
             Step::ClockBack(ns) => {
-                self.machine.clock.set_back(*ns);
+                self.machine.clock.set_wall(-(*ns as i64));
                 Ok(())
             }
         }
@@ -234,12 +241,13 @@ impl Life {
             };
         }
         self.known.write().submit(writes);
-        let start_ns = self.machine.clock.peek_ns();
+        let start_ns = self.machine.waited_ns();
         self.db().write_with(batch, durability)?;
         self.known.write().acknowledge(durability == Durability::Sync);
-        let waited_ns = self.machine.clock.peek_ns() - start_ns;
-        if waited_ns > WRITE_NS_MAX + self.machine.devices.stalled_ns() {
-            return Err(format!("a write took {} ms", waited_ns / 1_000_000).into());
+        let waited_ns = self.machine.waited_ns() - start_ns;
+        if waited_ns > self.write_ns_max {
+            let (waited_us, most_us) = (waited_ns / 1_000, self.write_ns_max / 1_000);
+            return Err(format!("a write waited for {waited_us} µs, at most {most_us}").into());
         }
         Ok(())
     }

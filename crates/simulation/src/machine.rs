@@ -57,6 +57,12 @@ impl Machine {
         self.environment.open(Path::new(HOME))
     }
 
+    /// Nanoseconds that have passed for callers: the clock's without its jumps, and without those
+    /// that calls took because devices were slow or stalled.
+    pub fn waited_ns(&self) -> u64 {
+        self.clock.peek_ns() - self.clock.jumped_ns() - self.devices.stalled_ns()
+    }
+
     /// Ends the process that has `db` open: nothing it still does has an effect.
     pub fn kill(&self, db: Option<Db>) {
         self.devices.watch(None);

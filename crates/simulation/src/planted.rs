@@ -30,13 +30,15 @@ fn candidates() -> impl Iterator<Item = Task> {
             .chain(of(Suite::Errors, 16).take(2))
             .chain(of(Suite::Lies, 8).take(2))
             .chain(of(Suite::Rot, 64).take(2))
+            .chain(of(Suite::Steady, 16).take(2))
     };
     (0..6).flat_map(round)
 }
 
-/// The first task that finds `bug`; none if none of many does.
-pub fn find(bug: Planted) -> Option<Found> {
-    candidates().find_map(|task| {
+/// The first task of `suites` (all, if there are none) that finds `bug`; none if none of many does.
+pub fn find(bug: Planted, suites: &[Suite]) -> Option<Found> {
+    let mut tasks = candidates().filter(|task| suites.is_empty() || suites.contains(&task.suite));
+    tasks.find_map(|task| {
         let found = with(bug, || task.attempt().err())?;
         let (only, text) = found;
         Some(Found { task: Task { only, ..task }, text })

@@ -1,18 +1,21 @@
 //! Rot: every byte of every kind of file is flipped, and blocks are zeroed, cut off, swapped and
 //! replaced by older ones, in a database that was closed in good order; and in the log of one whose
-//! process was killed, before records that were durable.
+//! process was killed, before records that were durable. Blocks change places with those of other
+//! files, and blocks of tables with others of the same length, which only their checksum's binding
+//! to the place tells apart.
 //!
 //! Each damage is found and reported (by the opening, a read, or `verify`), or it is harmless: then
 //! every answer is right and all bytes verify.
 
-use crate::devices::{Loss, World};
-use crate::history::{HOME, Shape, TIERS};
+use crate::devices::{Loss, ReadPlace, World};
+use crate::history::{HOME, Shape, Step, TIERS, key, value};
 use crate::life::Life;
 use crate::machine::Machine;
 use crate::oracle::{Known, Violation, check_error};
 use parking_lot::RwLock;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use thermocline::Durability;
 use thermocline_foundation::random::{Random, mix};
 
 const SHAPE: Shape =
@@ -47,6 +50,8 @@ pub enum Damage {
     Swap(u64, u64, usize),
     /// A block of this length is what it was some time ago.
     Older(u64, usize),
+    /// Blocks of this length, here and in another file, have changed places.
+    Exchange(u64, Arc<(PathBuf, String)>, u64, usize),
 }
 
 /// What was damaged, and what came of it.
@@ -68,7 +73,7 @@ impl Fixture {
         let earlier = life.machine.devices.world();
         let killed = seed % 3 == 2;
         let mut log_end = None;
-        let more = |number: usize| crate::history::value(b"key000", 700_000 + number, 900, false);
+        let more = |number: usize| value(b"key000", 700_000 + number, 900, false);
         for number in 0..3 {
             let write = (b"key000".to_vec(), Some(more(number)));
             known.write().submit(std::slice::from_ref(&write));
@@ -147,6 +152,87 @@ impl Fixture {
         damages
     }
 
+    /// Blocks at the same place of two files that change places, for each file and the next; those
+    /// of the same kind are next to each other.
+    pub fn exchanges(&self) -> Vec<(Arc<(PathBuf, String)>, Damage)> {
+        let mut files = self.files();
+        if self.log_end.is_some() {
+            files.clear();
+        }
+        let end = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+        files.sort_by_key(|(_, name, _)| end(name));
+        let mut damages = Vec::new();
+        for pair in files.windows(2) {
+            let [one, other] = [0, 1].map(|i| Arc::new((pair[i].0.clone(), pair[i].1.clone())));
+            for size in [512u64, 4096] {
+                for block in 0..(pair[0].2.min(pair[1].2) / size).min(32) {
+                    let (at, other) = (block * size, Arc::clone(&other));
+                    let damage = Damage::Exchange(at, other, at, size as usize);
+                    damages.push((Arc::clone(&one), damage));
+                }
+            }
+        }
+        damages
+    }
+
+    /// A database of tables whose blocks are alike in length: each holds one record, and all are of
+    /// the same size. Whoever misplaces one puts it where another fits.
+    pub fn alike(seed: u64) -> Result<Self, Violation> {
+        let known = Arc::new(RwLock::new(Known::new(SHAPE.keys)));
+        let mut life = Life::new(seed, &SHAPE, Arc::clone(&known));
+        for tier in TIERS {
+            // What is read is then a block, and not the pages around it.
+            life.machine.devices.set_alignment(Path::new(tier), 1);
+        }
+        let failed = |stop| format!("before any damage: {stop:?}");
+        life.create().map_err(failed)?;
+        let block_bytes = life.settings.block_size.0 as usize;
+        for round in 0..6 {
+            for number in (0..SHAPE.keys).step_by(4) {
+                let key = key(number);
+                // Incompressible, or blocks would differ in length again.
+                let value = value(&key, 900_000 + round, block_bytes, false);
+                let write = Step::Write(vec![(key, Some(value))], Durability::Buffered);
+                life.step(&write).map_err(failed)?;
+            }
+            life.step(&Step::Flush).map_err(failed)?;
+        }
+        life.close().map_err(failed)?;
+        let world = life.machine.devices.look(|world| world.after(Loss::None));
+        let known = known.read_recursive().clone();
+        Ok(Self { seed, earlier: world.clone(), world, known, log_end: None })
+    }
+
+    /// Pairs of blocks of the same length, of one table or two, that change places. Which blocks
+    /// there are is seen by what the store reads as a whole.
+    pub fn swaps_of_blocks(&self) -> Result<Vec<(Arc<(PathBuf, String)>, Damage)>, Violation> {
+        let machine = Machine::new(self.world.clone(), self.seed);
+        machine.devices.record_reads();
+        let db = machine.open().map_err(|error| format!("before any damage: {error}"))?;
+        self.known.check_reads(&db, self.known.count())?;
+        machine.kill(Some(db));
+        let is_table = |place: &ReadPlace| place.name.ends_with(".table");
+        let blocks: Vec<_> = machine.devices.reads().into_iter().filter(is_table).collect();
+        let mut damages = Vec::new();
+        for alike in blocks.chunk_by(|a, b| a.len == b.len) {
+            for far in [1, 2, 5, 11] {
+                for (a, b) in alike.iter().zip(alike.iter().skip(far)).take(40) {
+                    let apart = (a.offset + a.len as u64 <= b.offset)
+                        || (&a.directory, &a.name) != (&b.directory, &b.name);
+                    if apart {
+                        let place = |of: &ReadPlace| (of.directory.clone(), of.name.clone());
+                        let damage = Damage::Exchange(a.offset, place(b).into(), b.offset, a.len);
+                        damages.push((Arc::new(place(a)), damage));
+                    }
+                }
+            }
+        }
+        if damages.is_empty() {
+            return Err("no two blocks have the same length: nothing was tried".to_owned());
+        }
+        Ok(damages)
+    }
+
     fn damaged(&self, directory: &Path, name: &str, damage: &Damage) -> Option<World> {
         let mut world = self.world.clone();
         let bytes = self.world.bytes(directory, name);
@@ -165,6 +251,12 @@ impl Fixture {
             Damage::Older(at, len) => {
                 let old = self.earlier.bytes(directory, name);
                 world.damage(directory, name, at, old.get(at as usize..at as usize + len)?);
+            }
+            Damage::Exchange(at, ref other, other_at, len) => {
+                let others = self.world.bytes(&other.0, &other.1);
+                let theirs = others.get(other_at as usize..other_at as usize + len)?;
+                world.damage(&other.0, &other.1, other_at, block(at, len)?);
+                world.damage(directory, name, at, theirs);
             }
         }
         Some(world)

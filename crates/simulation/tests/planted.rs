@@ -10,17 +10,18 @@ use thermocline_simulation::planted::{attempt, parse_line};
 
 /// Bugs that no task is known to find yet: the suites lack what they need. Torture on the real
 /// kernel finds the first five (docs/decisions/0041-simulation.md).
-const NOT_FOUND_YET: [Planted; 9] = [
+const NOT_FOUND_YET: [Planted; 6] = [
     Planted::FrozenReadOldestFirst,
     Planted::HoleReplayedOver,
     Planted::OlderLogsNotSynced,
     Planted::MigrationDeletesFirst,
     Planted::MigrationSwitchesUnsynced,
     Planted::LogReadErrorTakenForEnd,
-    Planted::TornFrameNotErased,
-    Planted::ChecksumNotBound,
-    Planted::PacingReadsWallClock,
 ];
+
+/// Bugs that one thread cannot show. Schedules of several find them (`cargo xtask schedules`), and
+/// a test there says so.
+const FOUND_BY_SCHEDULES: [Planted; 1] = [Planted::SyncCountsLaterWrites];
 
 fn list() -> Vec<(Planted, Task)> {
     let lines = include_str!("planted-bugs.txt").lines();
@@ -32,7 +33,8 @@ fn every_planted_bug_is_found() {
     std::panic::set_hook(Box::new(|_| {}));
     let list = list();
     let listed: BTreeSet<_> = list.iter().map(|(bug, _)| *bug).collect();
-    let is_known = |bug: &&Planted| listed.contains(bug) || NOT_FOUND_YET.contains(bug);
+    let elsewhere: BTreeSet<_> = NOT_FOUND_YET.into_iter().chain(FOUND_BY_SCHEDULES).collect();
+    let is_known = |bug: &&Planted| listed.contains(bug) || elsewhere.contains(bug);
     let missing: Vec<_> = Planted::ALL.iter().filter(|bug| !is_known(bug)).collect();
     assert!(missing.is_empty(), "no task is known that finds {missing:?}");
     assert!(list.len() >= 30);

@@ -26,8 +26,14 @@ use thermocline_foundation::{Clock, SystemClock, threads};
 
 /// Rounds of an epoch.
 pub const EPOCH_ROUNDS: u64 = 20;
-/// How long a child may take to come to the phase that is waited for.
-const PHASE_WAIT: Duration = Duration::from_secs(20);
+/// How long a child may say nothing at all.
+const SILENCE: Duration = Duration::from_secs(20);
+/// How long a child may take to come to the phase that is waited for, whatever else it says
+/// meanwhile: writers that go on must not hide that flushes or compactions do not.
+const PHASE_WAIT: Duration = Duration::from_secs(120);
+
+/// So often a phase may be over before the parent has looked; then it kills anyway.
+const MISSED_MAX: u64 = 5;
 
 /// What the parent knows of the child.
 #[derive(Clone, Debug)]
@@ -38,6 +44,9 @@ pub struct Heard {
     pub promised: Vec<u64>,
     opened: bool,
     phase: Phase,
+    /// How often each phase was begun. On a busy machine a phase can be over before anybody who
+    /// waits for it has looked.
+    begun: [u64; 3],
     ended: bool,
     failure: Option<String>,
 }
@@ -51,7 +60,10 @@ impl Heard {
         };
         match (tag, stamp()) {
             ("o", _) => self.opened = true,
-            ("p", _) => self.phase = Phase::parse(rest),
+            ("p", _) => {
+                self.phase = Phase::parse(rest);
+                self.begun[self.phase as usize] += 1;
+            }
             ("d", _) => {
                 let stamps = rest.split(' ').filter_map(|stamp| stamp.parse::<u64>().ok());
                 for (promised, stamp) in self.promised.iter_mut().zip(stamps) {
@@ -86,12 +98,15 @@ impl Ear {
         self.changed.notify_all();
     }
 
-    /// Waits until `is_there` or the child's end; false after too long.
+    /// Waits until `is_there` or the child's end; false after too long. Each line of the child
+    /// wakes the waiter, so that the longest wait is measured by the clock.
     fn wait(&self, is_there: impl Fn(&Heard) -> bool) -> bool {
+        let clock = SystemClock::new();
         let mut heard = self.heard.lock();
         while !is_there(&heard) && !heard.ended {
-            if self.changed.wait_for(&mut heard, PHASE_WAIT).timed_out() {
-                return false;
+            let silent = self.changed.wait_for(&mut heard, SILENCE).timed_out();
+            if silent || clock.now_ns() > PHASE_WAIT.as_nanos() as u64 {
+                return is_there(&heard);
             }
         }
         true
@@ -178,6 +193,7 @@ pub fn run_child(
         promised: stamps.to_vec(),
         opened: false,
         phase: Phase::Other,
+        begun: [0; 3],
         ended: false,
         failure: None,
     };
@@ -196,7 +212,9 @@ pub fn run_child(
             // Not always the first of its kind.
             let opened = ear.wait(|heard| heard.opened);
             clock.sleep(Duration::from_millis(log_uniform(random, 8)));
-            let came = opened && ear.wait(|heard| heard.phase == phase);
+            let begun = |heard: &Heard| heard.begun[phase as usize];
+            let missed = begun(&ear.heard.lock()) + MISSED_MAX;
+            let came = opened && ear.wait(|heard| heard.phase == phase || begun(heard) > missed);
             clock.sleep(Duration::from_micros(log_uniform(random, 14)));
             came
         }
@@ -225,7 +243,8 @@ pub fn run_child(
             Err(format!("the child ended by itself, {status}: {output}"))
         }
         None if !in_time => {
-            Err(format!("no {aim:?} within {} s: the store hangs", PHASE_WAIT.as_secs()))
+            let (silence, wait) = (SILENCE.as_secs(), PHASE_WAIT.as_secs());
+            Err(format!("nothing heard for {silence} s, or no {aim:?} for {wait} s: a hang"))
         }
         None => Ok(heard),
     }

@@ -69,7 +69,7 @@ fn assert_accounts(devices: &MemoryDevices, files: &TieredFiles) {
 
 #[test]
 fn a_file_that_is_read_moved_and_deleted_at_once_is_whole_until_it_is_gone() {
-    check(600, || {
+    check(2000, || {
         let devices = MemoryDevices::new();
         let files = create(&devices);
         let number = add(&files, TABLE).number();
@@ -113,7 +113,7 @@ fn a_file_that_is_read_moved_and_deleted_at_once_is_whole_until_it_is_gone() {
 
 #[test]
 fn files_made_moved_and_reclassified_by_many_are_all_accounted_for_and_found_again() {
-    check(300, || {
+    check(2000, || {
         let devices = MemoryDevices::new();
         let files = create(&devices);
         let held = add(&files, TABLE);
@@ -156,7 +156,7 @@ fn files_made_moved_and_reclassified_by_many_are_all_accounted_for_and_found_aga
 
 #[test]
 fn a_recycled_log_has_one_new_name_and_nobody_loses_bytes() {
-    check(300, || {
+    check(2000, || {
         let devices = MemoryDevices::new();
         let files = create(&devices);
         let old = add(&files, LOG).number();
@@ -184,7 +184,7 @@ fn a_recycled_log_has_one_new_name_and_nobody_loses_bytes() {
 
 #[test]
 fn batches_and_streams_of_many_threads_share_the_queues_of_a_tier() {
-    check(300, || {
+    check(2000, || {
         let devices = MemoryDevices::new();
         let files = create(&devices);
         let written: Vec<_> = (0..2).map(|_| add(&files, TABLE)).collect();
@@ -218,7 +218,7 @@ fn batches_and_streams_of_many_threads_share_the_queues_of_a_tier() {
 fn every_request_of_a_pooled_queue_completes_once_and_its_threads_end() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().to_owned();
-    check(600, move || {
+    check(2000, move || {
         let driver = Arc::new(PosixDriver::open(&path).unwrap());
         let users = (0..2u8).map(|user| {
             let driver = Arc::clone(&driver);

@@ -34,7 +34,7 @@ type Crash = ([u64; 3], Arc<FragileDevices>);
 
 #[test]
 fn a_write_is_read_by_its_writer_and_a_sync_outlives_loss_of_power() {
-    check(500, || {
+    check(2000, || {
         let devices = Arc::new(FragileDevices::default());
         let db = create(&devices);
         let (synced, crash) = (Arc::new(Mutex::new([0; 3])), Arc::new(Mutex::new(None)));
@@ -82,7 +82,7 @@ fn a_write_is_read_by_its_writer_and_a_sync_outlives_loss_of_power() {
 
 #[test]
 fn readers_see_moments_that_only_go_forward() {
-    check(300, || {
+    check(2000, || {
         let db = create(&Arc::default());
         let writer = {
             let db = db.clone();
@@ -131,7 +131,7 @@ fn readers_see_moments_that_only_go_forward() {
 
 #[test]
 fn rotation_flush_and_background_sync_lose_nothing() {
-    check(120, || {
+    check(2000, || {
         let devices = Arc::new(FragileDevices::default());
         // Every write past the bound of what may be lost, or none: then only `sync` covers them,
         // and the logs before a rotation with them.
@@ -180,7 +180,7 @@ fn files(devices: &FragileDevices, end: &str) -> Vec<String> {
 
 #[test]
 fn a_snapshot_and_its_tables_stay_until_the_last_reader_is_gone() {
-    check(200, || {
+    check(2000, || {
         let devices = Arc::new(FragileDevices::default());
         let db = create(&devices);
         for name in ["a", "b", "c"] {
@@ -227,7 +227,7 @@ fn a_snapshot_and_its_tables_stay_until_the_last_reader_is_gone() {
 
 #[test]
 fn closing_sends_everybody_away_and_keeps_what_was_acknowledged() {
-    check(300, || {
+    check(2000, || {
         let devices = Arc::new(FragileDevices::default());
         let db = create(&devices);
         let writers = (0..2).map(|writer| {
@@ -268,7 +268,7 @@ fn closing_sends_everybody_away_and_keeps_what_was_acknowledged() {
 
 #[test]
 fn a_failed_sync_reaches_everybody_it_should_have_covered_and_all_who_come_later() {
-    check(400, || {
+    check(2000, || {
         let devices = Arc::new(FragileDevices::default());
         let db = create(&devices);
         *devices.fail_sync_after.lock() = Some(1);
@@ -306,7 +306,7 @@ fn a_failed_sync_reaches_everybody_it_should_have_covered_and_all_who_come_later
 
 #[test]
 fn an_ingest_is_seen_whole_and_in_its_place() {
-    check(200, || {
+    check(2000, || {
         let devices = Arc::new(FragileDevices::default());
         let db = create(&devices);
         let ingester = {

@@ -78,7 +78,7 @@ fn announce(ledger: &Ledger, jobs: &Jobs, lane: Lane) {
 
 #[test]
 fn announced_work_is_done_before_the_workers_are_idle() {
-    check(2000, || {
+    check(5000, || {
         let (ledger, jobs, planner) = start();
         let announcers = [Lane::Flush, Lane::Bulk].map(|lane| {
             let (ledger, jobs) = (Arc::clone(&ledger), Arc::clone(&jobs));
@@ -98,7 +98,7 @@ fn announced_work_is_done_before_the_workers_are_idle() {
 
 #[test]
 fn stopping_joins_every_worker_whatever_it_is_at() {
-    check(2000, || {
+    check(5000, || {
         let (ledger, jobs, planner) = start();
         let announcer = {
             let (ledger, jobs) = (Arc::clone(&ledger), Arc::clone(&jobs));

@@ -35,7 +35,7 @@ pub fn settings() -> Settings {
             Tier::new(TIERS[0], ByteSize::mib(16)).driver("memory"),
             Tier::new(TIERS[1], ByteSize::mib(64)).driver("memory"),
         ],
-        memory: ByteSize::mib(8),
+        memory: ByteSize::mib(1),
         table_size: ByteSize::kib(64),
         background_sync_bytes: ByteSize::kib(64),
         background_threads: 1,
@@ -47,8 +47,9 @@ pub fn settings() -> Settings {
     }
 }
 
-/// A value so long that three of them fill a memtable.
-pub const BIG: usize = 250 << 10;
+/// A value so long that three of them fill a memtable, and two are past the least bound of a
+/// background sync. No longer: bytes cost time and give no choices.
+pub const BIG: usize = 33 << 10;
 
 /// The value of write `number`, at least eight bytes long.
 pub fn value(number: u64, len: usize) -> Vec<u8> {

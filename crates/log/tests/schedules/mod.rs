@@ -8,7 +8,7 @@ use thermocline_device::driver::{
     Completion, DirectoryLock, Driver, Entry, Handle, Operation, Queue, Space,
 };
 use thermocline_device::drivers::MemoryDriver;
-use thermocline_device::{Error, ErrorKind, File, FileKind, Result, TierIndex};
+use thermocline_device::{Buffer, Error, ErrorKind, File, FileKind, Result, TierIndex};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::schedules::check;
 use thermocline_foundation::threads::{self, JoinHandle};
@@ -21,6 +21,16 @@ struct CountingDriver {
     /// Begun, ended, and the number of the one that fails.
     syncs: Mutex<(u32, u32)>,
     failing: u32,
+    /// What loss of power would leave of the log: its bytes when the last sync began that ended.
+    kept: Mutex<Vec<u8>>,
+}
+
+impl CountingDriver {
+    fn bytes_of(&self, file: &Handle) -> Vec<u8> {
+        let buffer = Buffer::zeroed(file.len().unwrap() as usize);
+        let read = self.inner.execute(file, Operation::Read { offset: 0, buffer });
+        read.buffer[..read.result.unwrap()].to_vec()
+    }
 }
 
 impl Driver for CountingDriver {
@@ -77,6 +87,7 @@ impl Driver for CountingDriver {
             return self.inner.execute(file, operation);
         }
         self.syncs.lock().0 += 1;
+        let bytes = self.bytes_of(file);
         let mut syncs = self.syncs.lock();
         syncs.1 += 1;
         let failed = syncs.1 == self.failing;
@@ -86,18 +97,32 @@ impl Driver for CountingDriver {
             let error = Error::new(ErrorKind::Io, "the device failed");
             return Completion { result: Err(error), ..done };
         }
+        *self.kept.lock() = bytes;
         done
     }
+}
+
+fn log_file(driver: Arc<dyn Driver>, handle: Handle) -> Arc<File> {
+    let (database, number) = (DatabaseId([7; 16]), FileNumber(1));
+    Arc::new(File::new(database, number, FileKind::Log, TierIndex(0), driver, handle))
+}
+
+/// The log that loss of power would leave now.
+fn after_power_cut(driver: &CountingDriver) -> Arc<File> {
+    let left = MemoryDriver::new();
+    let handle = left.create("log").unwrap();
+    let buffer = Buffer::copy_of(&driver.kept.lock());
+    left.execute(&handle, Operation::Write { offset: 0, buffer }).result.unwrap();
+    log_file(Arc::new(left), handle)
 }
 
 /// A log on a device whose sync number `failing` fails; 0 for none.
 fn log(failing: u32) -> (Arc<CountingDriver>, Arc<File>, Arc<LogWriter>) {
     let inner = MemoryDriver::new();
-    let driver = Arc::new(CountingDriver { inner, syncs: Mutex::new((0, 0)), failing });
+    let (syncs, kept) = (Mutex::new((0, 0)), Mutex::default());
+    let driver = Arc::new(CountingDriver { inner, syncs, failing, kept });
     let handle = driver.create("log").unwrap();
-    let (database, number) = (DatabaseId([7; 16]), FileNumber(1));
-    let driver_ = Arc::clone(&driver) as Arc<dyn Driver>;
-    let file = Arc::new(File::new(database, number, FileKind::Log, TierIndex(0), driver_, handle));
+    let file = log_file(Arc::clone(&driver) as Arc<dyn Driver>, handle);
     let header = LogHeader { stream: 0, previous: None, first_sequence: Sequence(1) };
     let settings = LogSettings { segment_bytes: 0, growth_bytes: 4096, buffer_bytes: 4096 };
     let writer = LogWriter::create(Arc::clone(&file), header, settings).unwrap();
@@ -131,7 +156,7 @@ fn replay(file: &File) -> (Vec<u64>, ReplayEnd) {
 
 #[test]
 fn committed_records_are_as_durable_as_asked_and_all_are_found_in_order() {
-    check(1500, || {
+    check(5000, || {
         let (driver, file, writer) = log(0);
         let next = Arc::new(Mutex::new(1));
         let committers = (0..3).map(|committer| {
@@ -165,7 +190,7 @@ fn committed_records_are_as_durable_as_asked_and_all_are_found_in_order() {
 
 #[test]
 fn sealing_while_others_commit_loses_nothing_and_marks_the_end() {
-    check(1500, || {
+    check(5000, || {
         let (_, file, writer) = log(0);
         let append = |sequence| writer.append(Sequence(sequence), 1, &payload(sequence)).unwrap();
         let positions: Vec<_> = (1..=4).map(append).collect();
@@ -189,7 +214,7 @@ fn sealing_while_others_commit_loses_nothing_and_marks_the_end() {
 
 #[test]
 fn a_failed_sync_reaches_every_thread_and_nobody_waits_for_ever() {
-    check(1500, || {
+    check(5000, || {
         // The first sync is of the log's header.
         let (driver, _, writer) = log(2);
         let next = Arc::new(Mutex::new(1));
@@ -212,4 +237,46 @@ fn a_failed_sync_reaches_every_thread_and_nobody_waits_for_ever() {
         assert_eq!(driver.syncs.lock().1, 2, "a failed sync is not tried again");
         assert_eq!(writer.durable_sequence(), Sequence::ZERO);
     });
+}
+
+/// Three records of different threads, of which two are written during a sync of the first, perhaps.
+fn promises_outlive_loss_of_power() {
+    let (driver, _, writer) = log(0);
+    let next = Arc::new(Mutex::new(1));
+    let committers = (0..3).map(|committer| {
+        let (driver, writer) = (Arc::clone(&driver), Arc::clone(&writer));
+        let next = Arc::clone(&next);
+        spawn(move || {
+            let mut next = next.lock();
+            let sequence = *next;
+            *next += 1;
+            let position = writer.append(Sequence(sequence), 1, &payload(sequence)).unwrap();
+            drop(next);
+            if committer > 0 {
+                writer.commit(position, Durability::Buffered).unwrap();
+            }
+            writer.commit(position, Durability::Sync).unwrap();
+            let (found, _) = replay(&after_power_cut(&driver));
+            assert!(found.contains(&sequence), "{sequence} was promised, {found:?} are left");
+        })
+    });
+    let committers: Vec<_> = committers.collect();
+    join(committers);
+}
+
+#[test]
+fn a_sync_promises_only_what_was_written_before_it_began() {
+    check(5000, promises_outlive_loss_of_power);
+}
+
+/// The tester tested: the schedules above find a writer that promises more.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn schedules_find_a_sync_that_counts_what_was_written_while_it_ran() {
+    use thermocline_foundation::Planted;
+    use thermocline_foundation::planted::with;
+    let bug = Planted::SyncCountsLaterWrites;
+    let found =
+        std::panic::catch_unwind(|| with(bug, || check(5000, promises_outlive_loss_of_power)));
+    assert!(found.is_err(), "5000 schedules do not show it");
 }

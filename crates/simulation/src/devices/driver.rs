@@ -6,6 +6,7 @@ use crate::clock::SimulatedClock;
 use crate::trace;
 use parking_lot::{Mutex, MutexGuard};
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::fmt::{self, Debug};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,19 @@ use thermocline_foundation::random::Random;
 pub trait Watcher: Send + Sync {
     /// The devices after call number `call` of `kind`. No lock is held.
     fn changed(&self, devices: &Devices, call: u64, kind: CallKind);
+}
+
+/// Bytes that were read as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReadPlace {
+    /// How many.
+    pub len: usize,
+    /// The directory of the file.
+    pub directory: PathBuf,
+    /// Its name.
+    pub name: String,
+    /// Where they begin.
+    pub offset: u64,
 }
 
 /// Simulated devices; clones are the same.
@@ -39,6 +53,7 @@ struct State {
     world: World,
     calls: u64,
     kinds: Option<Vec<CallKind>>,
+    reads: Option<BTreeSet<ReadPlace>>,
     armed: Option<Armed>,
     /// The process is gone: nothing it still does has an effect.
     dead: bool,
@@ -54,7 +69,15 @@ impl Debug for Devices {
 impl Devices {
     /// Devices that hold `world`.
     pub fn new(world: World, clock: Arc<SimulatedClock>) -> Self {
-        let state = State { world, calls: 0, kinds: None, armed: None, dead: false, stalled_ns: 0 };
+        let state = State {
+            world,
+            calls: 0,
+            kinds: None,
+            reads: None,
+            armed: None,
+            dead: false,
+            stalled_ns: 0,
+        };
         let shared = Shared { state: Mutex::new(state), watcher: Mutex::new(None), clock };
         Self { shared: Arc::new(shared) }
     }
@@ -93,6 +116,16 @@ impl Devices {
     /// The kinds of calls that were kept.
     pub fn kinds(&self) -> Vec<CallKind> {
         self.state().kinds.clone().unwrap_or_default()
+    }
+
+    /// Keeps the places of all reads from now on.
+    pub fn record_reads(&self) {
+        self.state().reads = Some(BTreeSet::new());
+    }
+
+    /// The places of reads that were kept, by their length.
+    pub fn reads(&self) -> BTreeSet<ReadPlace> {
+        self.state().reads.clone().unwrap_or_default()
     }
 
     /// Calls so far.
@@ -174,8 +207,22 @@ impl Devices {
             let slow_ns = directory.slow_ns;
             drop(state);
             self.stall(slow_ns);
+        } else {
+            drop(state);
         }
         match met {
+            Some(FaultKind::Stall(ns)) => {
+                self.stall(ns);
+                Ok(None)
+            }
+            Some(FaultKind::Jump(ns)) => {
+                self.shared.clock.jump(ns);
+                Ok(None)
+            }
+            Some(FaultKind::SetWall(ns)) => {
+                self.shared.clock.set_wall(ns);
+                Ok(None)
+            }
             Some(FaultKind::Error(number)) => {
                 let error = io::Error::from_raw_os_error(number);
                 Err(Error::io(format!("{kind:?}"), path.join(name), &error))
@@ -480,6 +527,10 @@ impl File {
         self.check_aligned(offset, view.len());
         let devices = &self.directory.devices;
         let fault = devices.enter(CallKind::Read, &self.directory.path, &self.name)?;
+        if let Some(reads) = &mut devices.state().reads {
+            let (directory, name) = (self.directory.path.clone(), self.name.clone());
+            reads.insert(ReadPlace { len: view.len(), directory, name, offset });
+        }
         let mut from = (self.id, offset);
         if let Some(FaultKind::Misdirected(choice)) = fault {
             from = self.stray(choice, offset);

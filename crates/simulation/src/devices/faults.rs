@@ -57,6 +57,12 @@ pub enum FaultKind {
     Stale,
     /// A bit is flipped on the way.
     Flip(u64),
+    /// The call takes so many nanoseconds longer.
+    Stall(u64),
+    /// While the call is under way the clock jumps forward by so many nanoseconds.
+    Jump(u64),
+    /// While the call is under way the wall clock is set forward by so many nanoseconds, or back.
+    SetWall(i64),
 }
 
 /// A fault and its moment.
@@ -101,7 +107,9 @@ fn applies(fault: FaultKind, call: CallKind) -> bool {
         FaultKind::Error(number) if number == rustix::io::Errno::ROFS.raw_os_error() => {
             call.changes()
         }
-        FaultKind::Error(_) => true,
+        FaultKind::Error(_) | FaultKind::Stall(_) | FaultKind::Jump(_) | FaultKind::SetWall(_) => {
+            true
+        }
         FaultKind::Short | FaultKind::Misdirected(_) | FaultKind::Flip(_) => {
             matches!(call, CallKind::Read | CallKind::Write)
         }

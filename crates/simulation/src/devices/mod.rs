@@ -20,6 +20,6 @@ mod faults;
 mod sparse;
 mod world;
 
-pub use driver::{Devices, Watcher};
+pub use driver::{Devices, ReadPlace, Watcher};
 pub use faults::{CallKind, Fault, FaultKind};
 pub use world::{Loss, Unit, World};

@@ -53,7 +53,7 @@ fn table(number: u64, cache: &Arc<BlockCache>) -> Arc<TableReader> {
 
 #[test]
 fn blocks_are_the_tables_own_while_others_insert_evict_and_shrink() {
-    check(400, || {
+    check(5000, || {
         let cache = Arc::new(BlockCache::new(8 << 10));
         let tables = [table(1, &cache), table(2, &cache)];
         let readers = (0..2u64).map(|reader| {
