@@ -1,4 +1,4 @@
-//! The command line of `thermocline-db_bench`, as a person uses it: what it prints, what it refuses.
+//! The command line of `thermocline-db_bench` as a person uses it: what it prints and refuses.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use serde_json::Value;

@@ -188,7 +188,7 @@ pub struct QuickArguments {
     #[arg(long, default_value = "results.json", value_name = "FILE")]
     pub results: PathBuf,
     /// Seconds of each row
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, default_value_t = 1.0)]
     pub seconds: f64,
     /// Records
     #[arg(long, default_value = "60k", value_parser = parse_count)]

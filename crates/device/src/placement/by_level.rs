@@ -11,9 +11,9 @@
 //! 2. A full tier passes new files on to the next slower one with room, then to a faster one.
 //! 3. Moves: a table on a tier slower than its level's goes up while the tier stays below
 //!    [`PROMOTE_PERCENT`]; a guest for whom its host's own levels leave no room goes down.
-//! 4. Guests are placed when they are made, and fetched only while nothing else is to be done: after
-//!    a load the room that its backlog took would stay empty otherwise. Fetching leaves a margin,
-//!    so that a small change of the levels sends no guest back.
+//! 4. Guests are placed when they are made, and fetched only while nothing else is to be done:
+//!    after a load the room that its backlog took would stay empty otherwise. Fetching leaves a
+//!    margin, so that a small change of the levels sends no guest back.
 
 use super::{FileInfo, Placement, TierState, WATERMARK_PERCENT, first_with_room, share};
 use crate::context::{FileContext, FileKind};
