@@ -38,8 +38,10 @@ const FAST_PERCENT: u64 = 20;
 /// for what its options do not count, the allocator and the page cache.
 const ENGINE_PERCENT: u64 = 60;
 /// Device bytes for each byte of data where all of it lies on one device, in percent: a store that
-/// is compacting exists twice in part.
-const ROOM_PERCENT: u64 = 260;
+/// is compacting exists twice in part, and redb grows by doubling.
+const ROOM_PERCENT: u64 = 300;
+/// Besides that: logs, and what stores reserve for files that they begin.
+const ROOM_BYTES: u64 = 256 << 20;
 
 const OURS: &str = "thermocline-leveled@tiers";
 const TUNED: &str = "rocksdb@tiers+levels=tuned";
@@ -207,7 +209,7 @@ fn sizes(records: u64) -> Sizes {
         limit: ByteSize(memory + HARNESS_BYTES),
         memory: percent(memory, ENGINE_PERCENT),
         fast: percent(data, FAST_PERCENT),
-        room: ByteSize((data / 100 * ROOM_PERCENT).max(128 << 20)),
+        room: ByteSize(data / 100 * ROOM_PERCENT + ROOM_BYTES),
     }
 }
 

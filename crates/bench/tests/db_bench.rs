@@ -67,10 +67,10 @@ fn what_cannot_be_is_refused_before_a_store_is_made() {
     let folder = tempfile::tempdir().unwrap();
     for (words, reason) in [
         (&["--benchmarks", "fillrandom,fillslow"][..], "fillslow"),
-        (&["--key-size", "4"], "8..=65536"),
+        (&["--key-size", "4"], "8..=65535"),
         (&["--value-size", "8"], "16..=1048576"),
         (&["--threads", "0"], "1..=1024"),
-        (&["--memory", "lots"], "lots"),
+        (&["--background-sync", "lots"], "lots"),
         (&["--tier", "nowhere"], "nowhere"),
         (&["--durability", "maybe"], "sync, buffered"),
     ] {
