@@ -30,7 +30,7 @@ Usage: cargo xtask COMMAND
           form; with arguments only the tests of the workspace, by cargo test with them
   schedules
           the tests that choose the order of threads, in a build of their own; names after it
-          choose among them; THERMOCLINE_SCHEDULES=N runs N times as many
+          choose among them; --times N runs N times as many schedules
   simulate
           the whole engine on simulated machines; --seeds N, --hours H, --seed S, --help for more
   tidy    the house rules as checks (see STYLE.md)
@@ -101,15 +101,24 @@ const SCHEDULED: [&str; 4] =
 /// The tests of schedules: under the scheduler of shuttle, and what is atomic only under loom. Each
 /// is a build of its own, told apart by a compiler flag (docs/decisions/0024-schedules.md).
 fn schedules(names: &[String]) -> bool {
-    let chosen: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut chosen: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut times = std::env::var("THERMOCLINE_SCHEDULES").unwrap_or_else(|_| "1".to_owned());
+    if let Some(at) = chosen.iter().position(|name| *name == "--times") {
+        let Some(Ok(count)) = chosen.get(at + 1).map(|count| count.parse::<u32>()) else {
+            eprintln!("xtask: --times needs a number: cargo xtask schedules --times 10");
+            return false;
+        };
+        times = count.to_string();
+        chosen.drain(at..at + 2);
+    }
     let chosen = if chosen.is_empty() { vec!["schedules::"] } else { chosen };
     let packages = SCHEDULED.iter().flat_map(|package| ["--package", package]);
-    let shuttle = flagged("shuttle", packages.collect(), &chosen);
-    flagged("loom", vec!["--package", "thermocline-foundation"], &chosen) && shuttle
+    let shuttle = flagged("shuttle", packages.collect(), &chosen, &times);
+    flagged("loom", vec!["--package", "thermocline-foundation"], &chosen, &times) && shuttle
 }
 
 /// Runs the chosen library tests of `packages` compiled with `--cfg flag`.
-fn flagged(flag: &str, packages: Vec<&str>, chosen: &[&str]) -> bool {
+fn flagged(flag: &str, packages: Vec<&str>, chosen: &[&str], times: &str) -> bool {
     let variable = |name: &str| std::env::var(name).ok();
     let flags = format!("{} --cfg {flag}", variable("RUSTFLAGS").unwrap_or_default());
     // Beside the ordinary build, or each would throw the other away.
@@ -124,7 +133,12 @@ fn flagged(flag: &str, packages: Vec<&str>, chosen: &[&str]) -> bool {
     }
     arguments.push("--");
     arguments.extend(chosen);
-    cargo(&arguments, &[("RUSTFLAGS", flags.trim()), ("CARGO_TARGET_DIR", &target)])
+    let environment = [
+        ("RUSTFLAGS", flags.trim()),
+        ("CARGO_TARGET_DIR", &target),
+        ("THERMOCLINE_SCHEDULES", times),
+    ];
+    cargo(&arguments, &environment)
 }
 
 /// Runs the tidy checks and prints what they found.

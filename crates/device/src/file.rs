@@ -148,9 +148,6 @@ impl File {
 
     /// What a checksum of bytes at `offset` is bound to.
     pub fn place(&self, offset: u64) -> Place {
-        if planted(Planted::BlockNotBound) && matches!(self.kind(), FileKind::Table { .. }) {
-            return Place { database: self.database, file: FileNumber(0), offset: 0 };
-        }
         Place { database: self.database, file: self.number, offset }
     }
 

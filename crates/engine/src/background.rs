@@ -546,7 +546,7 @@ impl Engine {
     }
 }
 
-#[cfg(all(test, not(shuttle)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::jobs::{Stepper, Workers};

@@ -23,7 +23,7 @@
 use thermocline_device::buffer::PAGE_BYTES;
 use thermocline_device::{Error, ErrorKind, Result};
 use thermocline_foundation::coding::{DecodeError, Decoder, put_varint};
-use thermocline_foundation::{Place, checksum};
+use thermocline_foundation::{FileNumber, Place, Planted, checksum, planted};
 
 /// Longest user key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
@@ -37,6 +37,14 @@ pub const BLOCK_TRAILER_BYTES: usize = 9;
 /// Longest block before compression: the largest entry, its three lengths, trailer word and the
 /// block's tail. Index partitions and the top index stay far below it.
 pub const RAW_BLOCK_BYTES_MAX: usize = VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX + 1024;
+
+/// What the checksum of a block at `place` is bound to: the place, but for a planted bug.
+pub(crate) fn bound_to(place: Place) -> Place {
+    if planted(Planted::BlockNotBound) {
+        return Place { file: FileNumber(0), offset: 0, ..place };
+    }
+    place
+}
 
 /// The page, as a file offset.
 pub const PAGE: u64 = PAGE_BYTES as u64;

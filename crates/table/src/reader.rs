@@ -18,7 +18,9 @@ use crate::block::{Block, Broken, Lookup};
 use crate::block_cache::{BlockCache, BlockClass};
 use crate::compression::{PLAIN, decompress};
 use crate::filter::{key_hash, may_contain};
-use crate::format::{BLOCK_TRAILER_BYTES, BlockAddress, Footer, PAGE, RAW_BLOCK_BYTES_MAX};
+use crate::format::{
+    BLOCK_TRAILER_BYTES, BlockAddress, Footer, PAGE, RAW_BLOCK_BYTES_MAX, bound_to,
+};
 use crate::index::{data_address, partition_addresses};
 use crate::iterator::TableIterator;
 use crate::key::{Trailer, seek_word};
@@ -306,7 +308,7 @@ fn check_block(file: &File, address: BlockAddress, stored: &[u8]) -> Result<(u8,
     if stored.len() != address.len as usize || body.len() < BLOCK_TRAILER_BYTES - 4 {
         return Err(corrupt("a block is not as long as its index says"));
     }
-    let sound = checksum(&file.place(address.offset), body) == u32::from_le_bytes(*sum);
+    let sound = checksum(&bound_to(file.place(address.offset)), body) == u32::from_le_bytes(*sum);
     if !sound && !planted(Planted::BlockNotChecked) {
         return Err(corrupt(
             "a block's checksum does not match; restore the file from a checkpoint",

@@ -17,7 +17,8 @@ use crate::builder::{BlockBuilder, SINGLE_ENTRY_TAIL};
 use crate::compression::{Compression, Compressor, PLAIN};
 use crate::filter::key_hash;
 use crate::format::{
-    BLOCK_TRAILER_BYTES, BlockAddress, Footer, KEY_BYTES_MAX, PAGE, VALUE_BYTES_MAX, place_block,
+    BLOCK_TRAILER_BYTES, BlockAddress, Footer, KEY_BYTES_MAX, PAGE, VALUE_BYTES_MAX, bound_to,
+    place_block,
 };
 use crate::index::{IndexBuilder, separator};
 use crate::key::{RecordKind, Trailer, compare_words};
@@ -420,7 +421,7 @@ impl Sink {
         let mut trailer = [0; BLOCK_TRAILER_BYTES];
         trailer[0] = kind;
         trailer[1..5].copy_from_slice(&(raw_len as u32).to_le_bytes());
-        let place = self.place();
+        let place = bound_to(self.place());
         let sum = match *parts {
             [part] => checksum_parts(&place, &[part, &trailer[..5]]),
             [head, value, tail] => checksum_parts(&place, &[head, value, tail, &trailer[..5]]),

@@ -52,6 +52,12 @@ pub struct Heard {
 }
 
 impl Heard {
+    /// Nothing yet.
+    fn new(bounds: Vec<Bounds>, promised: Vec<u64>) -> Self {
+        let (phase, begun) = (Phase::Other, [0; 3]);
+        Self { bounds, promised, opened: false, phase, begun, ended: false, failure: None }
+    }
+
     fn take(&mut self, line: &str) {
         let (tag, rest) = line.split_once(' ').unwrap_or((line, ""));
         let stamp = || {
@@ -188,16 +194,9 @@ pub fn run_child(
     let life = random.next_u64();
     let mut child = start(directory, epoch.seed, life).map_err(|e| e.to_string())?;
     let at = |stamp: &u64| Bounds { at_least: *stamp, at_most: *stamp };
-    let heard = Heard {
-        bounds: stamps.iter().map(at).collect(),
-        promised: stamps.to_vec(),
-        opened: false,
-        phase: Phase::Other,
-        begun: [0; 3],
-        ended: false,
-        failure: None,
-    };
-    let ear = Arc::new(Ear { heard: Mutex::new(heard), changed: Condvar::new() });
+    let bounds = stamps.iter().map(at).collect();
+    let heard = Mutex::new(Heard::new(bounds, stamps.to_vec()));
+    let ear = Arc::new(Ear { heard, changed: Condvar::new() });
     let stdout = child.stdout.take().ok_or("the child has no output")?;
     let listener = Arc::clone(&ear);
     let listening = threads::spawn("ear", move || listener.listen(stdout));

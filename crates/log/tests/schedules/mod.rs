@@ -239,7 +239,7 @@ fn a_failed_sync_reaches_every_thread_and_nobody_waits_for_ever() {
     });
 }
 
-/// Three records of different threads, of which two are written during a sync of the first, perhaps.
+/// Three records of three threads; two are perhaps written during a sync of the first.
 fn promises_outlive_loss_of_power() {
     let (driver, _, writer) = log(0);
     let next = Arc::new(Mutex::new(1));

@@ -1,7 +1,10 @@
 //! The device layer's contract over a [`World`]: counts calls, lets faults happen, tells a watcher.
 
 use super::faults::{Armed, CallKind, Fault, FaultKind};
-use super::world::{Change, Content, Directory as DirectoryState, FileId, NameChange, World};
+use super::queue::SimulatedQueue;
+use super::world::{
+    Change, Content, Directory as DirectoryState, FileId, NameChange, ReadPlace, World,
+};
 use crate::clock::SimulatedClock;
 use crate::trace;
 use parking_lot::{Mutex, MutexGuard};
@@ -13,28 +16,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_device::driver::{DirectoryLock, Entry, Space};
 use thermocline_device::{
-    Buffer, Completion, Driver, DriverFile, Error, ErrorKind, Handle, Operation, Queue, Request,
-    Result, TierSpec,
+    Buffer, Completion, Driver, DriverFile, Error, ErrorKind, Handle, Operation, Queue, Result,
+    TierSpec,
 };
-use thermocline_foundation::random::Random;
 
 /// Is told after each call that changed something.
 pub trait Watcher: Send + Sync {
     /// The devices after call number `call` of `kind`. No lock is held.
     fn changed(&self, devices: &Devices, call: u64, kind: CallKind);
-}
-
-/// Bytes that were read as a whole.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ReadPlace {
-    /// How many.
-    pub len: usize,
-    /// The directory of the file.
-    pub directory: PathBuf,
-    /// Its name.
-    pub name: String,
-    /// Where they begin.
-    pub offset: u64,
 }
 
 /// Simulated devices; clones are the same.
@@ -445,38 +434,6 @@ impl Driver for Directory {
     }
 }
 
-/// Carries requests out when they are reaped, in an order of its own.
-#[derive(Debug, Default)]
-struct SimulatedQueue {
-    waiting: Vec<Request>,
-    reaped: u64,
-}
-
-impl Queue for SimulatedQueue {
-    fn submit(&mut self, requests: &mut Vec<Request>) {
-        self.waiting.append(requests);
-    }
-
-    fn reap(&mut self, at_least: usize, completions: &mut Vec<Completion>) -> usize {
-        assert!(at_least <= self.waiting.len(), "reaping more than is in flight");
-        self.reaped += 1;
-        let mut random = Random::new(self.reaped);
-        let spare = self.waiting.len() - at_least;
-        let count = at_least + if spare > 0 { random.below(spare as u64 + 1) as usize } else { 0 };
-        for _ in 0..count {
-            let index = random.below(self.waiting.len() as u64) as usize;
-            let request = self.waiting.swap_remove(index);
-            let completion = execute(&request.file, request.operation);
-            completions.push(Completion { tag: request.tag, ..completion });
-        }
-        count
-    }
-
-    fn in_flight(&self) -> usize {
-        self.waiting.len()
-    }
-}
-
 #[derive(Debug)]
 struct File {
     directory: Directory,
@@ -484,7 +441,7 @@ struct File {
     id: FileId,
 }
 
-fn execute(file: &Handle, operation: Operation) -> Completion {
+pub(super) fn execute(file: &Handle, operation: Operation) -> Completion {
     let file = file.as_any().downcast_ref::<File>().expect("a file of this driver");
     let (result, buffer) = match operation {
         Operation::Read { offset, mut buffer } => (file.read(offset, &mut buffer), buffer),

@@ -4,6 +4,7 @@
 //!   sparse.rs   bytes of a file, shared between copies
 //!   world.rs    all directories and files at one moment; what of them survives a power cut
 //!   driver.rs   the device layer's contract over a world
+//!   queue.rs    batches, in an order of their own
 //!   faults.rs   what can go wrong with one call
 //! ```
 //! The persistence model: since a file's last sync every 512-byte sector that was written, and
@@ -17,9 +18,10 @@
 
 mod driver;
 mod faults;
+mod queue;
 mod sparse;
 mod world;
 
-pub use driver::{Devices, ReadPlace, Watcher};
+pub use driver::{Devices, Watcher};
 pub use faults::{CallKind, Fault, FaultKind};
-pub use world::{Loss, Unit, World};
+pub use world::{Loss, ReadPlace, Unit, World};

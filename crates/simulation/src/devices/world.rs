@@ -177,6 +177,19 @@ pub struct Unit {
     pub call: u64,
 }
 
+/// Bytes that were read as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReadPlace {
+    /// How many.
+    pub len: usize,
+    /// The directory of the file.
+    pub directory: PathBuf,
+    /// Its name.
+    pub name: String,
+    /// Where they begin.
+    pub offset: u64,
+}
+
 /// Which units of a directory a power cut spares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss<'a> {
