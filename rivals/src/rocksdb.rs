@@ -41,7 +41,7 @@ const LEVEL_BASE: u64 = 256 << 20;
 const OPTIONS: [(&str, &str); 6] = [
     ("levels", "with two tiers: default, or tuned so that the upper levels fill the fast one"),
     ("row-cache", "part of the memory for whole rows, such as 64MiB; default 0"),
-    ("cache", "hyper (default) or lru: the kind of block cache"),
+    ("cache", "lru (default) or hyper: the kind of block cache"),
     ("block-size", "bytes of a data block; default 4KiB"),
     ("jobs", "threads for flushes and compactions; default 4"),
     ("compression", "none (default), lz4 or zstd"),
@@ -92,7 +92,7 @@ impl Plan {
             write_buffer,
             block_cache,
             row_cache,
-            hyper: choice(options, "cache", &[("hyper", true), ("lru", false)])?,
+            hyper: choice(options, "cache", &[("lru", false), ("hyper", true)])?,
             block_size: options.parsed("block-size")?.unwrap_or(ByteSize(4096)).0,
             jobs: options.parsed("jobs")?.unwrap_or(4),
             compression: choice(
@@ -360,6 +360,6 @@ mod tests {
         assert!(refused("levels", "many", 2).contains("default or tuned"));
         assert!(refused("levels", "tuned", 1).contains("rocksdb@tiers"));
         assert!(refused("row-cache", "64MiB", 1).contains("for caches"));
-        assert!(refused("cache", "none", 1).contains("hyper, lru"));
+        assert!(refused("cache", "none", 1).contains("lru, hyper"));
     }
 }

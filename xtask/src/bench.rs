@@ -17,11 +17,13 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// What `cargo xtask bench` knows, each with what it is.
-const SCENARIOS: [(&str, &str); 4] = [
+const SCENARIOS: [(&str, &str); 6] = [
     ("quick", "every engine that is there, no root, under 3 minutes"),
     ("tiers", "the comparison over two tiers on the rig, under 40 minutes; needs root"),
     ("single", "leveled against RocksDB on one fast device; needs root"),
     ("full", "everything, hours; needs root"),
+    ("generator", "what the harness itself costs, by an engine that does nothing"),
+    ("agree", "RocksDB in the harness against RocksDB's own db_bench: agree --dir DIR"),
 ];
 
 /// `cargo xtask bench ...`.
@@ -31,7 +33,7 @@ pub fn bench(arguments: &[String]) -> bool {
         let asked = arguments.first().map_or("nothing", String::as_str);
         eprintln!("xtask: '{asked}' is not a benchmark; say one of");
         for (name, what) in SCENARIOS {
-            eprintln!("  cargo xtask bench {name:<7} {what}");
+            eprintln!("  cargo xtask bench {name:<9} {what}");
         }
         return false;
     };
@@ -40,6 +42,17 @@ pub fn bench(arguments: &[String]) -> bool {
         eprintln!("rivals are left out: RocksDB is not there (cargo xtask rivals fetch)");
     }
     let mut command = vec![scenario.as_str()];
+    let db_bench;
+    if scenario == "agree" {
+        db_bench = match crate::rivals::db_bench() {
+            Ok(path) => path.display().to_string(),
+            Err(reason) => {
+                eprintln!("xtask: cannot build db_bench: {reason}");
+                return false;
+            }
+        };
+        command.extend(["--db-bench", &db_bench]);
+    }
     command.extend(more.iter().map(String::as_str));
     program(found).is_some_and(|program| started(&program, &command))
 }

@@ -8,6 +8,7 @@
 //! ```text
 //! org.rocksdb:rocksdbjni:11.8.1 (jar) --unzip--> librocksdbjni-linux64.so
 //!                                                 = rivals/.fetched/lib/librocksdb.so
+//! crate librocksdb-sys: rocksdb/tools/db_bench* --g++, that library--> rivals/.fetched/db_bench
 //! ```
 //!
 //! Invariants:
@@ -28,10 +29,21 @@ const MEMBER: &str = "librocksdbjni-linux64.so";
 const LIBRARY_SHA256: &str = "265c656af5c6502cb8d71db1a74858509f706cc47f1a5b6f603c736d11ce677d";
 
 /// Debian's packages: what for, the file that shows it is there, and its name.
-const PACKAGES: [(&str, &[&str], &str); 3] = [
+const PACKAGES: [(&str, &[&str], &str); 4] = [
     ("LevelDB", &["libleveldb.so"], "libleveldb-dev"),
     ("the bindings of RocksDB", &["libclang.so", "libclang-14.so.1"], "libclang1-14"),
     ("the headers those need", &["14/include/stdbool.h"], "libclang-common-14-dev"),
+    ("RocksDB's db_bench", &["libgflags.so"], "libgflags-dev"),
+];
+
+/// Sources of RocksDB's own benchmark that its library does not hold.
+const DB_BENCH_SOURCES: [&str; 6] = [
+    "tools/db_bench",
+    "tools/db_bench_tool",
+    "tools/tool_hooks",
+    "tools/simulated_hybrid_file_system",
+    "test_util/testutil",
+    "test_util/transaction_test_util",
 ];
 
 /// Where the linker looks for libraries of the system.
@@ -89,6 +101,10 @@ pub fn run(arguments: &[String]) -> bool {
             let fetched = report("RocksDB", fetch());
             report("Debian's packages", packages()) && fetched
         }
+        ["db_bench"] => {
+            let built = db_bench().map(|path| format!("built {}", path.display()));
+            report("db_bench", built)
+        }
         ["status"] => {
             println!("{:?}", Found::look());
             true
@@ -96,7 +112,8 @@ pub fn run(arguments: &[String]) -> bool {
         _ => {
             eprintln!(
                 "xtask: say `cargo xtask rivals fetch` (gets RocksDB {VERSION} and what LevelDB \
-                 needs) or `cargo xtask rivals status`"
+                 needs), `cargo xtask rivals db_bench` (builds RocksDB's own benchmark) or \
+                 `cargo xtask rivals status`"
             );
             false
         }
@@ -166,6 +183,79 @@ fn fetch() -> Result<String, String> {
     Ok(format!("fetched {VERSION}: {}", library.display()))
 }
 
+/// RocksDB's own benchmark: its source, which the crate of the bindings carries, with the library
+/// that the engine uses too and the allocator that the harness has. Built once.
+pub fn db_bench() -> Result<PathBuf, String> {
+    let program = folder().join("db_bench");
+    if program.exists() {
+        return Ok(program);
+    }
+    if !library().exists() {
+        return Err("RocksDB is not there: cargo xtask rivals fetch".to_owned());
+    }
+    let manifest = root().join("rivals/Cargo.toml").display().to_string();
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let words = ["metadata", "--format-version=1", "--features=rocksdb", "--manifest-path"];
+    let metadata = output_of(&cargo, &[&words[..], &[&manifest]].concat())?;
+    let source = |package: &str, folder: &str| {
+        let found = source_of(&metadata, package).map(|path| path.join(folder));
+        found.ok_or_else(|| format!("Cargo knows no source of {package}"))
+    };
+    let rocksdb = source("librocksdb-sys", "rocksdb")?;
+    let mimalloc = source("libmimalloc-sys", "c_src/mimalloc/v3")?;
+    let objects = folder().join("objects");
+    fs::create_dir_all(&objects).map_err(|error| format!("{}: {error}", objects.display()))?;
+    let lib = folder().join("lib").display().to_string();
+    // `-rdynamic`: the library takes its memory from the program's allocator too.
+    let mut linked = vec!["-rdynamic".to_owned(), "-o".to_owned(), program.display().to_string()];
+    for name in DB_BENCH_SOURCES {
+        let object = objects.join(name.replace('/', "-") + ".o");
+        compile("g++", DB_BENCH_FLAGS, &rocksdb, &format!("{name}.cc"), &object)?;
+        linked.push(object.display().to_string());
+    }
+    let object = objects.join("mimalloc.o");
+    compile("gcc", MIMALLOC_FLAGS, &mimalloc, "src/static.c", &object)?;
+    let (search, run) = (format!("-L{lib}"), format!("-Wl,-rpath,{lib}"));
+    linked.extend([object.display().to_string(), search, run]);
+    linked.extend(["-lrocksdb", "-lgflags"].map(str::to_owned));
+    output_of("g++", &linked.iter().map(String::as_str).collect::<Vec<_>>())?;
+    Ok(program)
+}
+
+const DB_BENCH_FLAGS: &str = "-std=c++20 -O2 -w -fno-rtti -DNDEBUG -DOS_LINUX -DGFLAGS=gflags \
+                              -DROCKSDB_PLATFORM_POSIX -DROCKSDB_LIB_IO_POSIX";
+const MIMALLOC_FLAGS: &str = "-O3 -w -DMI_MALLOC_OVERRIDE -DMI_DEBUG=0 -DMI_BUILD_RELEASE \
+                              -DNDEBUG -fno-builtin-malloc -ftls-model=initial-exec";
+
+/// Compiles `file` of the source in `folder` to `object`.
+fn compile(
+    compiler: &str,
+    flags: &str,
+    folder: &Path,
+    file: &str,
+    object: &Path,
+) -> Result<(), String> {
+    let includes =
+        [folder.to_path_buf(), folder.join("include")].map(|path| format!("-I{}", path.display()));
+    let (source, object) = (folder.join(file).display().to_string(), object.display().to_string());
+    let mut words: Vec<&str> = flags.split_whitespace().collect();
+    words.extend(includes.iter().map(String::as_str));
+    words.extend(["-c", &source, "-o", &object]);
+    output_of(compiler, &words).map(drop)
+}
+
+/// Where Cargo has the source of `package`, out of what `cargo metadata` says.
+fn source_of(metadata: &str, package: &str) -> Option<PathBuf> {
+    let manifests = metadata.split("\"manifest_path\":\"").skip(1);
+    let mut paths = manifests.filter_map(|rest| rest.split('"').next()).map(Path::new);
+    let wanted = format!("{package}-");
+    let found = paths.find(|path| {
+        let folder = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+        folder.is_some_and(|name| name.starts_with(&wanted))
+    });
+    Some(found?.parent()?.to_path_buf())
+}
+
 /// Gets the package, by the repository the environment names or by Maven's own settings.
 fn download(jar: &Path) -> Result<(), String> {
     let target = jar.display().to_string();
@@ -229,6 +319,15 @@ mod tests {
     fn the_base_of_a_repository_may_end_in_a_slash() {
         let expected = "x://y/org/rocksdb/rocksdbjni/11.8.1/rocksdbjni-11.8.1.jar";
         assert_eq!([address("x://y"), address("x://y/")], [expected, expected]);
+    }
+
+    #[test]
+    fn the_source_of_a_package_is_found_by_its_folder() {
+        let text = "{\"manifest_path\":\"/r/rocksdb-0.1/Cargo.toml\"},\
+                    {\"manifest_path\":\"/r/librocksdb-sys-0.1+2/Cargo.toml\",\"x\":1}";
+        let expected = Some(PathBuf::from("/r/librocksdb-sys-0.1+2"));
+        assert_eq!(source_of(text, "librocksdb-sys"), expected);
+        assert_eq!(source_of(text, "sled"), None);
     }
 
     #[test]

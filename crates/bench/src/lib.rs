@@ -9,6 +9,7 @@
 //!     measure      threads, latencies, timeline, traffic
 //!     state        the loaded state, copied for each cell
 //!   bound          what the best possible placement would reach
+//!   generator      what the harness costs               agree: it against RocksDB's own program
 //!   results        results.json; report: tables of it
 //!   rig            two block devices and a memory limit, for any program
 //! ```
@@ -22,11 +23,13 @@
 //! 3. A cell begins with a byte-for-byte copy of the loaded state and runs in its own process.
 #![forbid(unsafe_code)]
 
+pub mod agree;
 pub mod bound;
 pub mod cell;
 pub mod command;
 pub mod engines;
 pub mod files;
+pub mod generator;
 pub mod keys;
 pub mod measure;
 pub mod plan;

@@ -26,10 +26,13 @@ use std::sync::Arc;
 use thermocline_device::DriverSpec;
 use thermocline_foundation::{ByteSize, SystemClock};
 
-const TIERS: &str = "thermocline-leveled@tiers+slow-driver=emulated-gp3";
-const ALL_SLOW: &str = "thermocline-leveled@slow+driver=emulated-gp3";
-const ALL_FAST: &str = "thermocline-leveled@fast";
-const DIRECT: &str = "thermocline-leveled@fast+driver=direct";
+// Tables of the usual size would be larger than the room that so small a fast tier has for them.
+const TIERS: &str = "thermocline-leveled@tiers+slow-driver=emulated-gp3+table-size=2MiB";
+const ALL_SLOW: &str = "thermocline-leveled@slow+driver=emulated-gp3+table-size=2MiB";
+const ALL_FAST: &str = "thermocline-leveled@fast+table-size=2MiB";
+const DIRECT: &str = "thermocline-leveled@fast+driver=direct+table-size=2MiB";
+/// Warming up, as a share of what is measured.
+const WARM_UP_SHARE: f64 = 0.3;
 const NULL: &str = "null@fast";
 const WORKLOADS: [&str; 5] = ["fillrandom", "ycsb-a", "ycsb-b", "ycsb-c", "seekrandom"];
 const PROFILE: &str = "gp3";
@@ -72,7 +75,7 @@ pub fn run(
         threads: 8,
         memory: ByteSize((data / 8).max(8 << 20)),
         seconds: Some(arguments.seconds),
-        warm_up_seconds: Some(arguments.seconds / 2.0),
+        warm_up_seconds: Some(arguments.seconds * WARM_UP_SHARE),
         slow_device: Some(slow_device(PROFILE)?),
         tiers: Vec::new(),
         ..example_cell()

@@ -38,8 +38,10 @@ const FAST_PERCENT: u64 = 20;
 /// for what its options do not count, the allocator and the page cache.
 const ENGINE_PERCENT: u64 = 60;
 /// Device bytes for each byte of data where all of it lies on one device, in percent: a store that
-/// is compacting exists twice in part.
-const ROOM_PERCENT: u64 = 260;
+/// is compacting exists twice in part, and redb grows by doubling.
+const ROOM_PERCENT: u64 = 300;
+/// Besides that: logs, and what stores reserve for files that they begin.
+const ROOM_BYTES: u64 = 256 << 20;
 
 const OURS: &str = "thermocline-leveled@tiers";
 const TUNED: &str = "rocksdb@tiers+levels=tuned";
@@ -60,16 +62,16 @@ pub enum Scenario {
 #[derive(Clone, Debug, clap::Args)]
 pub struct ScenarioArguments {
     /// Records of 1 KB; memory and tiers follow from it
-    #[arg(long, default_value = "2M", value_parser = parse_count)]
+    #[arg(long, default_value = "1500k", value_parser = parse_count)]
     pub records: u64,
     /// Repetitions
     #[arg(long, default_value_t = 2)]
     pub rounds: u32,
     /// Seconds of each row
-    #[arg(long, default_value_t = 8.0)]
+    #[arg(long, default_value_t = 6.0)]
     pub seconds: f64,
     /// Seconds before that which are not measured
-    #[arg(long, default_value_t = 5.0)]
+    #[arg(long, default_value_t = 3.0)]
     pub warm_up_seconds: f64,
     /// Threads
     #[arg(long, default_value_t = 8)]
@@ -207,7 +209,7 @@ fn sizes(records: u64) -> Sizes {
         limit: ByteSize(memory + HARNESS_BYTES),
         memory: percent(memory, ENGINE_PERCENT),
         fast: percent(data, FAST_PERCENT),
-        room: ByteSize((data / 100 * ROOM_PERCENT).max(128 << 20)),
+        room: ByteSize(data / 100 * ROOM_PERCENT + ROOM_BYTES),
     }
 }
 

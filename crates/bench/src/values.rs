@@ -14,8 +14,8 @@
 
 use thermocline_foundation::random::{Random, mix};
 
-/// Bytes of the pool besides the longest piece.
-const POOL_BYTES: usize = 1 << 20;
+/// Bytes of the pool besides the longest piece: so few that they stay in a processor's cache.
+const POOL_BYTES: usize = 1 << 18;
 /// Bytes of a run in the pool that compresses alike.
 const RUN_BYTES: usize = 100;
 const HEAD_BYTES: usize = 8;

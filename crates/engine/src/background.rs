@@ -104,7 +104,8 @@ fn plan_migration(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
         return None;
     }
     engine.placement_changed.store(false, Relaxed);
-    match engine.files.misplaced().into_iter().next() {
+    let next = engine.files.misplaced().into_iter().next();
+    match next.or_else(|| fetch(engine)) {
         Some((number, tier)) => {
             Some(Box::new(Migration { engine: Arc::clone(engine), number, tier }))
         }
@@ -113,6 +114,22 @@ fn plan_migration(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
             None
         }
     }
+}
+
+/// A table to bring to a faster tier while nothing is written: the room that a backlog needs would
+/// be filled and emptied again and again otherwise.
+fn fetch(engine: &Engine) -> Option<(FileNumber, TierIndex)> {
+    let state = engine.read_state.load();
+    if !state.frozen.is_empty() || !engine.tables.lock().claims.is_empty() {
+        // What runs tells of its own change before it is off the list.
+        engine.placement_changed.store(true, Relaxed);
+        return None;
+    }
+    // Records in it are a flush to come, after which this is asked again.
+    if state.active.count() > 0 {
+        return None;
+    }
+    engine.files.worth_fetching().into_iter().next()
 }
 
 /// How tables of `level` are laid out.

@@ -263,7 +263,9 @@ impl Engine {
         for (level, target) in targets.iter_mut().enumerate() {
             *target = (*target).max(levels.level_bytes(level));
         }
-        targets[0] = targets[0].max(self.settings.division().memtable_bytes * 2);
+        // What level 0 holds before it is compacted: room for it must not come and go.
+        let memtable = self.settings.division().memtable_bytes;
+        targets[0] = targets[0].max(memtable * u64::from(self.settings.level0_tables));
         self.placement.set_level_targets(&targets);
     }
 

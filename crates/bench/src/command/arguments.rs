@@ -45,6 +45,10 @@ pub enum Task {
     Run(Box<RunArguments>),
     /// A small comparison in under three minutes, without root; prints `ratio NAME VALUE` lines
     Quick(QuickArguments),
+    /// Show what the harness itself costs, by the engine that does nothing
+    Generator(GeneratorArguments),
+    /// Compare RocksDB in this harness with RocksDB's own db_bench
+    Agree(AgreeArguments),
     /// Name the engines with their options, and the workloads
     List,
     /// Compute what the best possible placement would reach
@@ -184,11 +188,54 @@ pub struct QuickArguments {
     #[arg(long, default_value = "results.json", value_name = "FILE")]
     pub results: PathBuf,
     /// Seconds of each row
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, default_value_t = 1.0)]
     pub seconds: f64,
     /// Records
     #[arg(long, default_value = "60k", value_parser = parse_count)]
     pub records: u64,
+}
+
+/// `generator`.
+#[derive(Debug, Args)]
+pub struct GeneratorArguments {
+    /// Workloads and sets of them
+    #[arg(long, default_value = "all")]
+    pub workload: String,
+    /// Records
+    #[arg(long, default_value = "1M", value_parser = parse_count)]
+    pub records: u64,
+    /// Operations of each row
+    #[arg(long, default_value = "2M", value_parser = parse_count)]
+    pub operations: u64,
+    /// Repetitions, of which the cheapest counts
+    #[arg(long, default_value_t = 3)]
+    pub rounds: u32,
+}
+
+/// `agree`.
+#[derive(Debug, Args)]
+pub struct AgreeArguments {
+    /// RocksDB's own benchmark (cargo xtask rivals db_bench)
+    #[arg(long, value_name = "PROGRAM")]
+    pub db_bench: PathBuf,
+    /// A directory on the device to measure on; made and removed
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Records
+    #[arg(long, default_value = "500k", value_parser = parse_count)]
+    pub records: u64,
+    /// Threads
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub threads: u32,
+    /// Memory for RocksDB
+    #[arg(long, default_value = "128MiB")]
+    pub memory: ByteSize,
+    /// Past the page cache
+    #[arg(long)]
+    pub direct: bool,
+    /// Repetitions; the median counts
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub rounds: u32,
 }
 
 /// `bound`.

@@ -6,6 +6,7 @@
 //!   cell     one cell, started by the two above               (cell)
 //!   tiers, single, full   comparisons on the rig              (scenarios)
 //!   rig      two block devices and a memory limit             (rig)
+//!   generator, agree      what the harness costs              (generator, agree)
 //!   list, bound, report
 //! ```
 //! Tables and `ratio` lines go to standard output, everything else to standard error.
@@ -20,7 +21,7 @@ use crate::results::Results;
 use crate::scenarios::{self, Scenario, ScenarioArguments};
 use crate::store::EngineKind;
 use crate::workloads::{self, Plan, SETS};
-use crate::{Failure, Outcome, bound, cell, quick, rig};
+use crate::{Failure, Outcome, agree, bound, cell, generator, quick, rig};
 use arguments::{Arguments, BoundArguments, ReportArguments, RunArguments, Task};
 use clap::Parser;
 use std::io::Write;
@@ -64,6 +65,13 @@ fn run(arguments: Arguments, engines: &[&dyn EngineKind]) -> Outcome<bool> {
             quick::lines(&results).iter().try_for_each(|line| print(&format!("{line}\n")))?;
             Ok(all_finished(&results))
         }
+        Task::Generator(arguments) => {
+            say_all(generator::run(&arguments, engines, &program()?, started_s(), &mut |_| {})?)
+        }
+        Task::Agree(arguments) => {
+            let mut say = |line: &str| complain(line);
+            say_all(agree::run(&arguments, engines, &program()?, started_s(), &mut say)?)
+        }
         Task::List => list(engines).map(|()| true),
         Task::Bound(arguments) => print_bound(&arguments).map(|()| true),
         Task::Report(arguments) => show(&arguments).map(|()| true),
@@ -73,6 +81,12 @@ fn run(arguments: Arguments, engines: &[&dyn EngineKind]) -> Outcome<bool> {
         Task::Rig { command } => rig::command::run(&command).map(|_| true),
         Task::Cell { json } => run_cell(&json, engines),
     }
+}
+
+/// Prints lines and passes on whether what they say is right.
+fn say_all((lines, right): (Vec<String>, bool)) -> Outcome<bool> {
+    lines.iter().try_for_each(|line| print(&format!("{line}\n")))?;
+    Ok(right)
 }
 
 fn program() -> Outcome<PathBuf> {

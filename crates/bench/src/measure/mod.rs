@@ -4,12 +4,14 @@
 //!   runner     threads, operations, checks          latency    histograms and timeline of a thread
 //!   scan_check what a scan hands over
 //!   traffic    bytes by tier, from whom they are    process    processor time, memory, kernel
+//!   ticks      the clock of operations
 //! ```
 
 pub mod latency;
 pub mod process;
 pub mod runner;
 mod scan_check;
+pub mod ticks;
 pub mod traffic;
 
 pub use latency::Seen;

@@ -16,6 +16,7 @@
 
 use super::latency::Seen;
 use super::scan_check::{ScanCheck, hex};
+use super::ticks::Ticks;
 use crate::keys::Keys;
 use crate::store::Store;
 use crate::values::Values;
@@ -26,7 +27,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use thermocline_foundation::{Clock, SystemClock, threads};
+use thermocline_foundation::threads;
 
 /// Operations that a thread takes at once.
 const CHUNK: u64 = 64;
@@ -109,7 +110,7 @@ pub struct Sum {
 /// Runs parts one after the other; the streams go on where they were.
 pub struct Runner {
     subject: Arc<Subject>,
-    clock: Arc<SystemClock>,
+    clock: Arc<Ticks>,
     streams: Vec<Stream>,
 }
 
@@ -136,7 +137,7 @@ impl Runner {
         if plan.workload().writer_beside {
             streams.push(Stream::beside(Arc::clone(plan)));
         }
-        Self { subject: Arc::new(subject), clock: Arc::new(SystemClock::new()), streams }
+        Self { subject: Arc::new(subject), clock: Arc::new(Ticks::new()), streams }
     }
 
     /// The store and its records.
@@ -222,7 +223,7 @@ impl Part {
     }
 
     /// Takes the next chunk; none at the end of the run.
-    fn claim(&self, clock: &SystemClock) -> Option<(u64, u64)> {
+    fn claim(&self, clock: &Ticks) -> Option<(u64, u64)> {
         let first = self.counts.claimed.fetch_add(CHUNK, Relaxed);
         let Some(total) = self.length.operations else { return Some((first, CHUNK)) };
         if first + CHUNK > total - total / 10 && self.nine_tenths_ns.load(Relaxed) == 0 {
@@ -236,7 +237,7 @@ impl Part {
     fn progress(&self, first: u64, now_ns: u64) -> f64 {
         match (self.length.operations, self.length.seconds) {
             (Some(total), _) => first as f64 / total as f64,
-            (None, Some(seconds)) => (now_ns - self.begin_ns) as f64 / 1e9 / seconds,
+            (None, Some(seconds)) => now_ns.saturating_sub(self.begin_ns) as f64 / 1e9 / seconds,
             (None, None) => 0.0,
         }
     }
@@ -246,7 +247,7 @@ impl Part {
 struct Worker {
     subject: Arc<Subject>,
     part: Arc<Part>,
-    clock: Arc<SystemClock>,
+    clock: Arc<Ticks>,
     thread: u32,
 }
 
@@ -295,7 +296,7 @@ impl Worker {
                     seen.late(operation.share, ended.saturating_sub(due_ns as u64));
                     due_ns += gap_ns;
                 }
-                seen.ended(ended - part.begin_ns, operations);
+                seen.ended(ended.saturating_sub(part.begin_ns), operations);
                 seen.in_last_tenth += if ended >= part.tenth_ns { operations } else { 0 };
             }
             if counted {

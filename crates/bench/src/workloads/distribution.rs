@@ -5,11 +5,12 @@
 //! lie anywhere among the keys. The one exception is `zipf-ycsb`, YCSB's own generator, which
 //! hashes 10^10 ranks onto the records and is there to compare with published figures.
 //!
-//! Sources: Zipf by rejection-inversion (Hoermann and Derflinger 1996), exact for every exponent;
-//! prefix_dist as in RocksDB's `db_bench` (mixgraph; Cao et al., FAST 2020).
+//! Sources: Zipf as `zipf` draws it, exact for every exponent; prefix_dist as in RocksDB's
+//! `db_bench` (mixgraph; Cao et al., FAST 2020).
 //!
 //! Threads: a prepared [`Chooser`] is read-only and shared.
 
+use super::zipf::Zipf;
 use crate::Failure;
 use std::fmt;
 use std::str::FromStr;
@@ -104,61 +105,6 @@ impl FromStr for Distribution {
             )
             .into()
         })
-    }
-}
-
-/// Zipf over `1..=n` by rejection-inversion.
-#[derive(Clone, Debug)]
-struct Zipf {
-    exponent: f64,
-    n: f64,
-    at_first: f64,
-    at_last: f64,
-    shift: f64,
-}
-
-/// (exp(x) - 1) / x, also near 0.
-fn exp_ratio(x: f64) -> f64 {
-    if x.abs() > 1e-8 { x.exp_m1() / x } else { 1.0 + x / 2.0 }
-}
-
-/// ln(1 + x) / x, also near 0.
-fn ln_ratio(x: f64) -> f64 {
-    if x.abs() > 1e-8 { x.ln_1p() / x } else { 1.0 - x / 2.0 }
-}
-
-impl Zipf {
-    fn new(n: u64, exponent: f64) -> Self {
-        let mut zipf = Self { exponent, n: n as f64, at_first: 0.0, at_last: 0.0, shift: 0.0 };
-        zipf.at_first = zipf.integral(1.5) - 1.0;
-        zipf.at_last = zipf.integral(n as f64 + 0.5);
-        zipf.shift = 2.0 - zipf.integral_inverse(zipf.integral(2.5) - zipf.density(2.0));
-        zipf
-    }
-
-    fn density(&self, x: f64) -> f64 {
-        (-self.exponent * x.ln()).exp()
-    }
-
-    fn integral(&self, x: f64) -> f64 {
-        let log = x.ln();
-        exp_ratio((1.0 - self.exponent) * log) * log
-    }
-
-    fn integral_inverse(&self, x: f64) -> f64 {
-        let t = (x * (1.0 - self.exponent)).max(-1.0);
-        (ln_ratio(t) * x).exp()
-    }
-
-    fn draw(&self, random: &mut Random) -> u64 {
-        loop {
-            let u = self.at_last + random.unit() * (self.at_first - self.at_last);
-            let x = self.integral_inverse(u);
-            let rank = (x + 0.5).floor().clamp(1.0, self.n);
-            if rank - x <= self.shift || u >= self.integral(rank + 0.5) - self.density(rank) {
-                return rank as u64 - 1;
-            }
-        }
     }
 }
 

@@ -22,6 +22,7 @@ pub mod stream;
 pub mod trace;
 pub mod twitter;
 pub mod ycsb;
+mod zipf;
 
 pub use distribution::{Chooser, Distribution};
 pub use stream::{Operation, Plan, Stream};
@@ -225,9 +226,12 @@ impl Workload {
 
     /// Whether each thread does a fixed part of it, which ends.
     pub fn ends(&self) -> bool {
-        self.fill.is_some()
-            || self.trace.is_some()
-            || self.mix.iter().any(|share| share.kind == Kind::Walk)
+        self.fill.is_some() || self.trace.is_some() || self.walks()
+    }
+
+    /// Whether it reads all records in one call.
+    pub fn walks(&self) -> bool {
+        self.mix.iter().any(|share| share.kind == Kind::Walk)
     }
 
     /// The number of records where `wanted` are: whole groups, or those of the trace.

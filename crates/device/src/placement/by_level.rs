@@ -6,13 +6,14 @@
 //! that fit; and so on. The last tier takes the rest. The room that a tier has left over takes
 //! tables of the first level below its own.
 //!
-//! 1. Guests (tables of the level below) never take room that the tier's own levels are meant to
-//!    fill.
+//! 1. Guests (tables of levels below) never take room that the tier's own levels are meant to fill,
+//!    nor do deeper guests keep out those of the level just below.
 //! 2. A full tier passes new files on to the next slower one with room, then to a faster one.
 //! 3. Moves: a table on a tier slower than its level's goes up while the tier stays below
-//!    [`PROMOTE_PERCENT`]; a guest for whom its host's own levels leave no room goes down. Nothing
-//!    else moves: a guest is never fetched, only placed when it is made, so no table goes back and
-//!    forth.
+//!    [`PROMOTE_PERCENT`]; a guest for whom its host's own levels leave no room goes down.
+//! 4. Guests are placed when they are made, and fetched only while nothing else is to be done:
+//!    after a load the room that its backlog took would stay empty otherwise. Fetching leaves a
+//!    margin, so that a small change of the levels sends no guest back.
 
 use super::{FileInfo, Placement, TierState, WATERMARK_PERCENT, first_with_room, share};
 use crate::context::{FileContext, FileKind};
@@ -26,6 +27,9 @@ const PROMOTE_PERCENT: u64 = 90;
 
 /// The reserve takes at most this share of tier 0, so that small tiers hold tables too.
 const RESERVE_PERCENT_MAX: u64 = 25;
+
+/// Share of what tables may take of a tier, in percent, that fetching guests leaves free.
+const FETCH_MARGIN_PERCENT: u64 = 5;
 
 /// Settings of [`ByLevel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +93,9 @@ impl Plan {
         known.copied().unwrap_or(0)
     }
 
-    /// Bytes of tables on `tier` whose level belongs to a slower tier.
-    fn guest_bytes(&self, tier: usize, state: &TierState) -> u64 {
-        let levels = state.level_bytes.iter().enumerate();
+    /// Bytes of tables on `tier` whose level belongs to a slower tier, down to level `deepest`.
+    fn guest_bytes(&self, tier: usize, state: &TierState, deepest: u8) -> u64 {
+        let levels = state.level_bytes.iter().enumerate().take(usize::from(deepest) + 1);
         levels.filter(|(level, _)| self.home(*level as u8) > tier).map(|(_, bytes)| bytes).sum()
     }
 
@@ -113,9 +117,9 @@ impl Plan {
         (above < home).then(|| home - 1)
     }
 
-    /// Guests of `tier`, `more_bytes` included, fit beside its own levels.
-    fn guests_fit(&self, tier: usize, state: &TierState, more_bytes: u64) -> bool {
-        let guests = self.guest_bytes(tier, state).saturating_add(more_bytes);
+    /// Guests of `tier` down to level `deepest`, `more_bytes` included, fit beside its own levels.
+    fn guests_fit(&self, tier: usize, state: &TierState, deepest: u8, more_bytes: u64) -> bool {
+        let guests = self.guest_bytes(tier, state, deepest).saturating_add(more_bytes);
         self.claimed_bytes(tier, state).saturating_add(guests) <= self.budgets[tier]
     }
 }
@@ -152,8 +156,9 @@ impl Placement for ByLevel {
             FileKind::Table { level } => {
                 let plan = self.plan(tiers);
                 let host = plan.host(level);
-                let host =
-                    host.filter(|host| plan.guests_fit(*host, &tiers[*host], expected_bytes));
+                let fits =
+                    |host: &usize| plan.guests_fit(*host, &tiers[*host], level, expected_bytes);
+                let host = host.filter(fits);
                 host.unwrap_or_else(|| plan.home(level))
             }
         };
@@ -185,7 +190,9 @@ impl Placement for ByLevel {
                 at if at > home => PROMOTE_PERCENT,
                 // A guest of its host stays while it fits, and so does what overflowed upwards:
                 // only a tier whose own levels are short of room sends tables down.
-                at if at < home && !plan.guests_fit(at, &tiers[at], 0) => WATERMARK_PERCENT,
+                at if at < home && !plan.guests_fit(at, &tiers[at], u8::MAX, 0) => {
+                    WATERMARK_PERCENT
+                }
                 _ => continue,
             };
             let room = share(tiers[home].capacity_bytes, percent);
@@ -195,6 +202,46 @@ impl Placement for ByLevel {
             tiers[at].remove(file.kind, file.bytes);
             tiers[home].add(file.kind, file.bytes);
             moves.push((file.number, TierIndex(home as u8)));
+        }
+        moves
+    }
+
+    fn worth_fetching(
+        &self,
+        files: &[FileInfo],
+        tiers: &[TierState],
+    ) -> Vec<(FileNumber, TierIndex)> {
+        if self.targets.read().is_empty() {
+            return Vec::new();
+        }
+        let plan = self.plan(tiers);
+        let mut tiers = tiers.to_vec();
+        let published = files.iter().filter(|file| file.published);
+        let mut tables: Vec<_> = published
+            .filter_map(|file| match file.kind {
+                FileKind::Table { level } => Some((level, file)),
+                _ => None,
+            })
+            .collect();
+        // Upper levels first, which hold what was written last; of a level the newest, which
+        // compactions will leave alone for the longest.
+        tables.sort_by_key(|(level, file)| (*level, std::cmp::Reverse(file.number)));
+        let mut moves = Vec::new();
+        for (level, file) in tables {
+            let (home, at) = (plan.home(level), file.tier.position());
+            let Some(host) = home.checked_sub(1).filter(|host| *host < at && at == home) else {
+                continue;
+            };
+            let margin = share(plan.budgets[host], FETCH_MARGIN_PERCENT);
+            let more = file.bytes.saturating_add(margin);
+            let room = share(tiers[host].capacity_bytes, PROMOTE_PERCENT);
+            if plan.guests_fit(host, &tiers[host], u8::MAX, more)
+                && tiers[host].used_bytes.saturating_add(file.bytes) <= room
+            {
+                tiers[at].remove(file.kind, file.bytes);
+                tiers[host].add(file.kind, file.bytes);
+                moves.push((file.number, TierIndex(host as u8)));
+            }
         }
         moves
     }
@@ -248,6 +295,41 @@ mod tests {
         tiers[0].add(FileKind::Table { level: 2 }, 6 * GB);
         assert_eq!(place(&policy, 2, 1, &tiers), Some(1), "the rest is kept for levels 0 and 1");
         assert_eq!(place(&policy, 1, 1, &tiers), Some(0));
+    }
+
+    fn on(tier: u8, level: u8, numbers: std::ops::Range<u64>) -> impl Iterator<Item = FileInfo> {
+        numbers.map(move |number| FileInfo {
+            number: FileNumber(number),
+            kind: FileKind::Table { level },
+            tier: TierIndex(tier),
+            bytes: GB,
+            published: true,
+        })
+    }
+
+    #[test]
+    fn room_that_a_load_left_empty_is_filled_with_guests_which_then_stay() {
+        let policy = policy(&[1, 2, 20, 200]);
+        let mut tiers = tiers(&[10, 1000]);
+        let mut files: Vec<FileInfo> = on(1, 2, 0..3).chain(on(1, 3, 3..100)).collect();
+        files.iter().for_each(|file| tiers[1].add(file.kind, file.bytes));
+        assert_eq!(policy.misplaced(&files, &tiers), [], "nothing is fetched while there is work");
+        // 9.25 GB for tables, of which 3 are kept for levels 0 and 1.
+        let moves = policy.worth_fetching(&files, &tiers);
+        let numbers: Vec<u64> = moves.iter().map(|(number, _)| number.0).collect();
+        assert_eq!(numbers, [2, 1, 0, 99, 98], "all of level 2, then the newest of level 3");
+        for (number, to) in moves {
+            let file = &mut files[number.0 as usize];
+            tiers[1].remove(file.kind, file.bytes);
+            tiers[to.position()].add(file.kind, file.bytes);
+            file.tier = to;
+        }
+        assert_eq!(policy.worth_fetching(&files, &tiers), []);
+        assert_eq!(policy.misplaced(&files, &tiers), [], "what was fetched stays");
+        // A new table of level 2 comes in place of guests from deeper down.
+        assert_eq!(place(&policy, 2, 2, &tiers), Some(0));
+        tiers[0].add(FileKind::Table { level: 2 }, 2 * GB);
+        assert_eq!(policy.misplaced(&files, &tiers), [(FileNumber(98), TierIndex(1))]);
     }
 
     #[test]

@@ -96,6 +96,16 @@ pub trait Placement: Send + Sync + Debug {
 
     /// Moves worth making, in the order to make them.
     fn misplaced(&self, files: &[FileInfo], tiers: &[TierState]) -> Vec<(FileNumber, TierIndex)>;
+
+    /// Moves to faster tiers that are worth making only while nothing else is to be done, in the
+    /// order to make them. [`Placement::misplaced`] does not name the reverse of one afterwards.
+    fn worth_fetching(
+        &self,
+        _files: &[FileInfo],
+        _tiers: &[TierState],
+    ) -> Vec<(FileNumber, TierIndex)> {
+        Vec::new()
+    }
 }
 
 /// Fill share of a tier, in percent, at which it stops taking new tables.

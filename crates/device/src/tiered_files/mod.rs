@@ -486,6 +486,18 @@ impl TieredFiles {
     /// Moves that the placement policy finds worth making now; files that are being moved are left
     /// out.
     pub fn misplaced(&self) -> Vec<(FileNumber, TierIndex)> {
+        self.moves(|files, tiers| self.placement.misplaced(files, tiers))
+    }
+
+    /// Moves to faster tiers that it finds worth making while nothing else is to be done.
+    pub fn worth_fetching(&self) -> Vec<(FileNumber, TierIndex)> {
+        self.moves(|files, tiers| self.placement.worth_fetching(files, tiers))
+    }
+
+    fn moves(
+        &self,
+        choose: impl FnOnce(&[FileInfo], &[TierState]) -> Vec<(FileNumber, TierIndex)>,
+    ) -> Vec<(FileNumber, TierIndex)> {
         if self.tiers.len() == 1 {
             return Vec::new();
         }
@@ -496,7 +508,7 @@ impl TieredFiles {
         };
         let mut files = self.files();
         files.retain(|file| !moving.contains(&file.number));
-        self.placement.misplaced(&files, &tiers)
+        choose(&files, &tiers)
     }
 
     /// How full the tiers are; a file on the move counts on both.

@@ -32,7 +32,7 @@ pub struct Arguments {
     #[arg(long)]
     pub reads: Option<u64>,
     /// Bytes of a key, 8 or more
-    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u16).range(8..=65536))]
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u16).range(8..=65535))]
     pub key_size: u16,
     /// Bytes of a value, 16 or more
     #[arg(
