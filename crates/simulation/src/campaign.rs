@@ -83,6 +83,8 @@ pub struct Tally {
     pub clock_jumps: u64,
     /// Histories with the smallest cache and with one for everything.
     pub cache_pairs: u64,
+    /// Histories whose background work lagged behind.
+    pub backlogs: u64,
     /// Damages to files that somebody reported.
     pub damages_reported: u64,
     /// Damages that make no difference.
@@ -102,6 +104,7 @@ impl Tally {
         self.stalls += other.stalls;
         self.clock_jumps += other.clock_jumps;
         self.cache_pairs += other.cache_pairs;
+        self.backlogs += other.backlogs;
         self.damages_reported += other.damages_reported;
         self.damages_harmless += other.damages_harmless;
     }
@@ -247,7 +250,7 @@ impl Task {
         let mut life = Life::new(self.seed, &shape, Arc::clone(&known));
         let points = Arc::new(CrashPoints::new(self.seed, known, effort));
         life.watch(Arc::clone(&points) as Arc<_>);
-        let result = life.run(&shape);
+        let result = life.run(&shape).and_then(|()| life.rest(shape.steps));
         let violation = points.violation();
         life.kill();
         let CrashTally { points, images } = points.tally();
@@ -270,6 +273,7 @@ impl Task {
                 | Item::Paced(FaultKind::Stall(_)) => tally.stalls += 1,
                 Item::At(_) | Item::Paced(_) => tally.clock_jumps += 1,
                 Item::Caches => tally.cache_pairs += 1,
+                Item::Behind => tally.backlogs += 1,
             }
             steady::run(self.seed, item).map_err(|why| format!("{item:?}: {why}"))
         })?;

@@ -132,6 +132,16 @@ impl Life {
         Ok(())
     }
 
+    /// Brings everything to where it belongs, as after a load: tables move only when nothing else
+    /// is to be done. `index` numbers the first step.
+    pub fn rest(&mut self, index: usize) -> Result<(), (usize, Stop)> {
+        for (nth, step) in [Step::Flush, Step::Compact, Step::Settle].iter().enumerate() {
+            trace::line(|| format!("{:4} {}", index + nth, name_of(step)));
+            self.step(step).map_err(|stop| (index + nth, stop))?;
+        }
+        Ok(())
+    }
+
     /// As [`Life::run`] with devices that fail: goes on after a step that failed, unless it is
     /// uncertain what the store holds then or writing has stopped. Gives the first error.
     pub fn run_through(&mut self, shape: &Shape) -> Result<Option<Error>, (usize, Violation)> {

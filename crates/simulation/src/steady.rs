@@ -6,6 +6,7 @@
 //!   the wall clock is set, hours either way ────┘
 //!   the same while writers are paced ───────────── each waits for its turn and no longer
 //!   a cache of 128 KiB, and one for everything ─── the same answers, the same tables
+//!   nothing is flushed until writers wait for it ── full memtables lie over each other
 //! ```
 //! 1. No answer changes, no call fails, nothing acknowledged is lost.
 //! 2. A write waits for no longer than the pacing makes it: what the write before it cost at the
@@ -54,12 +55,14 @@ pub enum Item {
     Paced(FaultKind),
     /// Caches as small as allowed and as large as everything.
     Caches,
+    /// Background work gets no step that writers do not wait for.
+    Behind,
 }
 
 /// All items over calls of these kinds: at each call a stall and a jump, drawn from `seed`.
 pub fn items(seed: u64, kinds: &[CallKind]) -> Vec<Item> {
     let mut random = Random::new(mix(seed ^ 0x57A1));
-    let mut items = vec![Item::Caches];
+    let mut items = vec![Item::Caches, Item::Behind];
     for _ in 0..4 {
         items.extend([stall(&mut random), jump(&mut random)].map(Item::Paced));
     }
@@ -157,6 +160,7 @@ pub fn run(seed: u64, item: &Item) -> Result<(), Violation> {
         Item::At(fault) => disturbed(seed, fault),
         Item::Paced(what) => paced(seed, *what),
         Item::Caches => caches(seed),
+        Item::Behind => behind(seed),
     }
 }
 
@@ -241,6 +245,27 @@ fn paced(seed: u64, what: FaultKind) -> Result<(), Violation> {
     }
     if life.db().stats().operations.delayed_s == 0.0 {
         return Err("no writer was paced: nothing was tried".to_owned());
+    }
+    finish(life, &known)
+}
+
+/// Large values of few keys, and no background work but what writers wait for: as many memtables as
+/// there may be are full and hold the same keys. Every read is compared after every write.
+fn behind(seed: u64) -> Result<(), Violation> {
+    const BEHIND: Shape =
+        Shape { steps: 40, keys: 6, crashes: false, reopens: false, large_values: true };
+    let known = Arc::new(RwLock::new(Known::new(BEHIND.keys)));
+    let mut life = Life::new(seed, &BEHIND, Arc::clone(&known));
+    life.settings.memory = ByteSize::mib(1);
+    let steps = history(seed, &BEHIND).into_iter();
+    let steps = steps.filter(|step| {
+        matches!(step, Step::Write(..) | Step::Snapshot | Step::ReleaseSnapshot | Step::Get(_))
+    });
+    let said = |index: usize, stop| format!("step {index}: {stop:?}");
+    life.create().map_err(|stop| said(0, stop))?;
+    for (index, step) in steps.enumerate() {
+        life.step(&step).map_err(|stop| said(index, stop))?;
+        life.check_all().map_err(|stop| said(index, stop))?;
     }
     finish(life, &known)
 }
