@@ -12,7 +12,7 @@ use crate::trace;
 use parking_lot::RwLock;
 use std::path::PathBuf;
 use std::sync::Arc;
-use thermocline::{Cursor, Db, Durability, Error, Settings, Snapshot, WriteBatch};
+use thermocline::{ByteSize, Cursor, Db, Durability, Error, Settings, Snapshot, WriteBatch};
 use thermocline_foundation::random::{Random, mix};
 
 /// Why a life ended before its history did.
@@ -132,14 +132,28 @@ impl Life {
         Ok(())
     }
 
-    /// Brings everything to where it belongs, as after a load: tables move only when nothing else
-    /// is to be done. `index` numbers the first step.
+    /// Lets everything come to rest, then gives the first tier room for everything, then what it
+    /// had at first: tables move up and down again. `index` numbers the first step.
     pub fn rest(&mut self, index: usize) -> Result<(), (usize, Stop)> {
         for (nth, step) in [Step::Flush, Step::Compact, Step::Settle].iter().enumerate() {
             trace::line(|| format!("{:4} {}", index + nth, name_of(step)));
             self.step(step).map_err(|stop| (index + nth, stop))?;
         }
+        let small = self.settings.tiers[0].capacity;
+        for (nth, capacity) in [ByteSize(small.0 * 8), small].into_iter().enumerate() {
+            trace::line(|| format!("{:4} the first tier gets {capacity}", index + 3 + nth));
+            self.resize(capacity).map_err(|stop| (index + 3 + nth, stop))?;
+        }
         Ok(())
+    }
+
+    /// Reopens the database with so much room on its first tier, and lets tables move.
+    fn resize(&mut self, capacity: ByteSize) -> Result<(), Stop> {
+        self.close()?;
+        self.settings.tiers[0].capacity = capacity;
+        self.db = Some(self.machine.open_with(&self.settings)?);
+        self.db().settle();
+        self.check_all()
     }
 
     /// As [`Life::run`] with devices that fail: goes on after a step that failed, unless it is

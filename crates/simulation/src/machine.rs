@@ -57,6 +57,11 @@ impl Machine {
         self.environment.open(Path::new(HOME))
     }
 
+    /// Opens the database with other settings.
+    pub fn open_with(&self, settings: &Settings) -> Result<Db> {
+        self.environment.open_with(Path::new(HOME), settings)
+    }
+
     /// Nanoseconds that have passed for callers: the clock's without its jumps, and without those
     /// that calls took because devices were slow or stalled.
     pub fn waited_ns(&self) -> u64 {
