@@ -250,7 +250,10 @@ impl Task {
         let mut life = Life::new(self.seed, &shape, Arc::clone(&known));
         let points = Arc::new(CrashPoints::new(self.seed, known, effort));
         life.watch(Arc::clone(&points) as Arc<_>);
-        let result = life.run(&shape).and_then(|()| life.rest(shape.steps));
+        let result = life.run(&shape).and_then(|()| {
+            life.watch(Arc::new(points.sampled()));
+            life.rest(shape.steps)
+        });
         let violation = points.violation();
         life.kill();
         let CrashTally { points, images } = points.tally();

@@ -114,6 +114,17 @@ impl std::fmt::Debug for CrashPoints {
 }
 
 impl CrashPoints {
+    /// The same, going on with no more effort than samples: where a history makes so many calls at
+    /// once that all their subsets are too many.
+    pub fn sampled(&self) -> Self {
+        let effort = match self.effort.samples > Effort::SAMPLED.samples {
+            true => Effort::SAMPLED,
+            false => self.effort,
+        };
+        let (known, shared) = (Arc::clone(&self.known), Arc::clone(&self.shared));
+        Self { known, effort, depth: 0, least: None, torn: None, shared }
+    }
+
     /// Crash points of a life of which `known` is known.
     pub fn new(seed: u64, known: Arc<RwLock<Known>>, effort: Effort) -> Self {
         let random = Random::new(mix(seed ^ 0xC4A5));
