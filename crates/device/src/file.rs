@@ -20,7 +20,7 @@ use crate::driver::{Completion, Driver, Handle, Operation};
 use crate::error::{Error, Result};
 use crate::tier::{Tier, TierIndex};
 use std::sync::Arc;
-use thermocline_foundation::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::sync::{ArcSwap, ArcSwapGuard};
 use thermocline_foundation::{DatabaseId, FileNumber, Place, Planted, planted};
 
@@ -81,6 +81,8 @@ pub struct File {
     number: FileNumber,
     kind: AtomicU16,
     location: ArcSwap<Location>,
+    /// The page cache serves the file, whatever the driver does with others.
+    cached: AtomicBool,
     /// Bytes that the file takes, for the capacity account; shared with the namespace.
     extent: Arc<AtomicU64>,
 }
@@ -112,6 +114,7 @@ impl File {
             number,
             kind: AtomicU16::new(u16::from_le_bytes(kind.code())),
             location: ArcSwap::from_pointee(location),
+            cached: AtomicBool::new(false),
             extent,
         }
     }
@@ -231,7 +234,7 @@ impl File {
 
     /// Notes a write that is about to be submitted.
     pub(crate) fn count_write(&self, location: &Location, offset: u64, buffer: &Buffer) {
-        let alignment = location.tier.driver().alignment();
+        let alignment = self.alignment();
         debug_assert!(PAGE_BYTES.is_multiple_of(alignment));
         debug_assert!(offset.is_multiple_of(alignment as u64), "an unaligned write");
         debug_assert!(buffer.len().is_multiple_of(alignment), "an unaligned write");
@@ -278,8 +281,20 @@ impl File {
         Ok(())
     }
 
+    /// See [`crate::DriverFile::use_page_cache`]. Only for a file that will not migrate.
+    pub fn use_page_cache(&self) -> Result<()> {
+        let location = self.location.load();
+        let cached = location.handle.use_page_cache();
+        let cached = cached.map_err(|e| self.explain(&location, "change the writing of", &e))?;
+        self.cached.store(cached, Relaxed);
+        Ok(())
+    }
+
     /// What offsets and lengths of writes must be multiples of.
     pub fn alignment(&self) -> usize {
+        if self.cached.load(Relaxed) {
+            return 1;
+        }
         self.location.load().tier.driver().alignment()
     }
 }

@@ -7,7 +7,7 @@ use crate::front::memtable::MemtableCursor;
 use crate::jobs::{Job, Lane, Planner, Step};
 use crate::manifest::Edit;
 use crate::merge::{LevelCursor, Merge, Source, Tables};
-use crate::settings::{Compression, Settings};
+use crate::settings::{Compression, Settings, WINDOWS_SHARE};
 use crate::state::{Engine, Frozen};
 use crate::table_set::levels::{LEVELS, may_overlap};
 use std::sync::Arc;
@@ -19,8 +19,6 @@ use thermocline_table::{Compression as TableCompression, ReadAhead, TableOptions
 /// Bytes a compaction reads at a time from each input, at most and at least.
 const WINDOW_BYTES_MAX: u64 = 512 << 10;
 const WINDOW_BYTES_MIN: u64 = 32 << 10;
-/// Share of the memory budget that the inputs of all running compactions may take together.
-const WINDOWS_SHARE: u64 = 8;
 
 /// Bytes to read at a time from each of `inputs`. An input holds up to three windows: the one in
 /// use, the one before it while a block reaches across, and the one being read.
@@ -92,8 +90,9 @@ fn plan_compaction(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
     if tables.claimants > 0 {
         return None;
     }
-    let levels = Arc::clone(&engine.read_state.load().levels);
-    let pick = leveled::pick(&levels, &tables.claims, &engine.settings)?;
+    let state = engine.read_state.load();
+    let calm = state.frozen.is_empty() && state.active.count() == 0;
+    let pick = leveled::pick(&state.levels, &tables.claims, &engine.settings, calm)?;
     pick.claim_tables();
     tables.claims.push(pick.claim.clone());
     Some(Box::new(Compaction::new(engine, pick)))
@@ -317,7 +316,7 @@ impl Compaction {
             }
         }
         self.engine.commit(&mut self.engine.tables.lock(), edit, None)?;
-        if may_overlap(self.pick.level) {
+        if may_overlap(self.pick.level) && !may_overlap(self.pick.output_level) {
             let bytes = self.pick.upper.iter().map(|table| table.meta.bytes).sum();
             let elapsed_ns = self.engine.clock.now_ns() - self.started_ns;
             self.engine.pacing.drained(bytes, elapsed_ns);
@@ -351,11 +350,16 @@ fn rewrite_of(engine: &Arc<Engine>, pick: &Pick) -> Rewrite {
         }
     }
     let levels = Arc::clone(&engine.read_state.load().levels);
-    let below = Some((levels, pick.output_level));
+    // One table for level 0, which is counted in tables.
+    let table_bytes = match pick.output_level {
+        level if may_overlap(level) => u64::MAX,
+        level => leveled::table_bytes(&levels, &engine.settings, level),
+    };
+    // What a tombstone hides may lie in an older table of level 0.
+    let below = (!may_overlap(pick.output_level)).then_some((levels, pick.output_level));
     let retention = Retention::new(engine.snapshots.list(|| engine.visible()), below);
     let kind = FileKind::Table { level: pick.output_level as u8 };
     let origin = Origin::Compaction { from: pick.level as u8, to: pick.output_level as u8 };
-    let table_bytes = engine.settings.table_size.0;
     let output = Output {
         context: FileContext { kind, origin },
         options: table_options(engine, pick.output_level),
@@ -610,5 +614,63 @@ mod tests {
         assert_eq!(*clock.seen.lock(), [None, None, None], "workers wait for the caller");
         assert_eq!(bulk_work(&engine), Some("compaction"), "and no longer");
         *clock.engine.lock() = None;
+    }
+
+    /// Flushes a table of `value` under `key` without letting a compaction begin.
+    fn flush_one(db: &Db, key: &str, value: Option<&str>) {
+        db.engine().tables.lock().claimants += 1;
+        match value {
+            Some(value) => db.put(key, value).unwrap(),
+            None => db.delete(key).unwrap(),
+        }
+        db.flush().unwrap();
+        db.engine().tables.lock().claimants -= 1;
+    }
+
+    #[test]
+    fn new_tables_of_a_full_level_0_are_merged_with_each_other_while_its_way_down_is_taken() {
+        let environment = Environment {
+            devices: Arc::new(MemoryDevices::default()),
+            workers: Workers::Stepped(Arc::new(Stepper::new(1))),
+            ..Environment::default()
+        };
+        let tiers = vec![Tier::new("/tier", ByteSize::mib(64)).driver("memory")];
+        let settings =
+            Settings { tiers, level0_tables: 2, level0_slowdown: 6, ..Settings::default() };
+        let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
+        let engine = Arc::clone(db.engine());
+        let pick = || {
+            let tables = engine.tables.lock();
+            let levels = Arc::clone(&engine.read_state.load().levels);
+            leveled::pick(&levels, &tables.claims, &settings, false)
+        };
+        for (key, value) in [("a", "1"), ("b", "1"), ("c", "1")] {
+            flush_one(&db, key, Some(value));
+        }
+        let down = pick().unwrap();
+        assert_eq!((down.level, down.upper.len()), (0, 3));
+        assert!(down.output_level > 0, "an empty way down is taken whole");
+        down.claim_tables();
+        engine.tables.lock().claims.push(down.claim.clone());
+        flush_one(&db, "a", None);
+        assert!(pick().is_none(), "one new table has nobody to be merged with");
+        flush_one(&db, "b", Some("2"));
+        let newest = pick().unwrap();
+        assert_eq!((newest.level, newest.output_level, newest.upper.len()), (0, 0, 2));
+        newest.claim_tables();
+        engine.tables.lock().claims.push(newest.claim.clone());
+        let mut merge = Compaction::new(&engine, newest);
+        while merge.step().unwrap() == Step::More {}
+        drop(merge);
+        assert_eq!(engine.read_state.load().levels.level(0).len(), 4);
+        let get = |key: &str| db.get(key).unwrap().map(|value| value.to_vec());
+        let expected = [None, Some(b"2".to_vec()), Some(b"1".to_vec())];
+        assert_eq!(["a", "b", "c"].map(get), expected, "the delete hides what is below it still");
+        // The way down is free again; what was older goes down first.
+        let mut merge = Compaction::new(&engine, down);
+        while merge.step().unwrap() == Step::More {}
+        drop(merge);
+        assert_eq!(["a", "b", "c"].map(get), expected);
+        db.close().unwrap();
     }
 }

@@ -300,7 +300,7 @@ fn specs(settings: &Settings) -> Vec<TierSpec> {
 
 fn placement(settings: &Settings) -> Arc<dyn Placement> {
     // Logs of all memtables, one being made and the retired ones stay on the fastest tier.
-    let log_reserve = ByteSize(settings.division().memtable_bytes * 6);
+    let log_reserve = ByteSize(settings.log_reserve_bytes());
     Arc::new(ByLevel::new(ByLevelSettings { log_reserve }))
 }
 

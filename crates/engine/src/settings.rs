@@ -5,6 +5,7 @@
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use thermocline_device::placement::WATERMARK_PERCENT;
 use thermocline_foundation::{ByteSize, Duration};
 
 /// Longest key, in bytes.
@@ -135,9 +136,9 @@ pub struct Settings {
     pub level_ratio: u32,
     /// Flushed tables that start a compaction out of level 0, 1 to 64; default 4.
     pub level0_tables: u32,
-    /// Tables in level 0 at which writers are slowed down; default 12.
+    /// Tables in level 0 at which writers are slowed down; default 20.
     pub level0_slowdown: u32,
-    /// Tables in level 0 at which writers wait; default 32.
+    /// Tables in level 0 at which writers wait; default 36.
     pub level0_stop: u32,
     /// How often a delayed writer looks whether it still has to wait; default 20 ms.
     pub delay_max: Duration,
@@ -158,8 +159,8 @@ impl Default for Settings {
             compression: vec![Compression::None, Compression::None, Compression::Lz4],
             level_ratio: 10,
             level0_tables: 4,
-            level0_slowdown: 12,
-            level0_stop: 32,
+            level0_slowdown: 20,
+            level0_stop: 36,
             delay_max: Duration::ms(20),
         }
     }
@@ -231,18 +232,56 @@ impl Settings {
         // Each worker that writes a table holds the table's write buffer, the partitions of its
         // index and filter, and a block being compressed.
         let writers_bytes = (u64::from(self.background_threads) + 1) * (2 << 20);
+        let left = memory - memory / 4 - memory / WINDOWS_SHARE;
         MemoryDivision {
             memtable_bytes: memory / 4 / MEMTABLES,
-            cache_bytes: (memory / 2).saturating_sub(writers_bytes).max(memory / 8),
+            cache_bytes: left.saturating_sub(writers_bytes).max(memory / 8),
         }
     }
+
+    /// There is a fast tier and a slow one.
+    pub(crate) fn is_tiered(&self) -> bool {
+        self.tiers.len() > 1
+    }
+
+    /// Bytes reserved for a log. A memtable's overhead is not in the log, nor are a log's checksums
+    /// in the memtable; a full memtable's log fits. A small fast tier gives the logs in use, of which
+    /// there are up to [`LOGS`], at most a fifth of itself; a log grows where its reserve is not
+    /// enough.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        let tier_bytes = self.tiers.first().map_or(u64::MAX, |tier| tier.capacity.0);
+        let memtable_bytes = self.division().memtable_bytes;
+        // Checksums and page headers add 2 %, the last batch may be large.
+        let full_bytes = (memtable_bytes + memtable_bytes / 16).next_multiple_of(1 << 20);
+        full_bytes.min((tier_bytes / 32).next_multiple_of(64 << 10))
+    }
+
+    /// What the logs take of the fast tier, of which placement leaves them a quarter at most.
+    pub(crate) fn log_reserve_bytes(&self) -> u64 {
+        self.division().memtable_bytes * LOGS
+    }
+
+    /// What tables may take of the fast tier without pushing anything out; none where its size is
+    /// that of its disk.
+    pub(crate) fn fast_table_bytes(&self) -> Option<u64> {
+        let capacity = self.tiers.first()?.capacity.0;
+        let logs = self.log_reserve_bytes().min(capacity / 4);
+        Some((capacity / 100 * WATERMARK_PERCENT).saturating_sub(logs))
+    }
 }
+
+/// Logs that there are at once: the one written, those of frozen memtables, the next, and retired
+/// ones kept for use as logs again.
+const LOGS: u64 = 6;
+
+/// Share of the memory budget that the inputs of all running compactions may take together.
+pub(crate) const WINDOWS_SHARE: u64 = 16;
 
 /// Memtables the budget has room for: the active one and those being flushed.
 pub(crate) const MEMTABLES: u64 = 3;
 
-/// Shares of the memory budget, in bytes. Five sixteenths of it stay for tables' pinned indexes and
-/// for the buffers of background work; pinned indexes beyond that shrink the cache.
+/// Shares of the memory budget, in bytes. What is in neither is for the buffers of background work;
+/// pinned indexes of tables shrink the cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryDivision {
     /// One memtable, its overhead included.

@@ -27,7 +27,7 @@ use crate::error::{Latch, Result};
 use crate::front::memtable::Memtable;
 use crate::jobs::Jobs;
 use crate::manifest::{Edit, Manifest};
-use crate::settings::Settings;
+use crate::settings::{Durability, Settings};
 use crate::snapshot::Snapshots;
 use crate::stats::{Metrics, Totals};
 use crate::table_set::levels::Levels;
@@ -259,13 +259,17 @@ impl Engine {
         self.pacing.set_backlog(levels.level(0).len());
         self.placement_changed.store(true, Ordering::Relaxed);
         self.fit_cache(levels);
-        let mut targets = leveled::targets(levels, &self.settings).bytes;
+        let leveled::Targets { base, bytes: mut targets } =
+            leveled::targets(levels, &self.settings);
         for (level, target) in targets.iter_mut().enumerate() {
-            *target = (*target).max(levels.level_bytes(level));
+            // Room that a level does not use is for guests; the base comes and goes like level 0.
+            if level != base || *target == 0 {
+                let bytes = levels.level_bytes(level);
+                *target = if *target == 0 { bytes } else { bytes.min(*target) };
+            }
         }
         // What level 0 holds before it is compacted: room for it must not come and go.
-        let memtable = self.settings.division().memtable_bytes;
-        targets[0] = targets[0].max(memtable * u64::from(self.settings.level0_tables));
+        targets[0] = targets[0].max(leveled::batch_bytes(&self.settings));
         self.placement.set_level_targets(&targets);
     }
 
@@ -310,18 +314,11 @@ impl Engine {
     }
 }
 
-/// Bytes reserved for a log. A memtable's overhead is not in the log, nor are a log's checksums in
-/// the memtable; a full memtable's log fits. A small fast tier gives the logs in use, of which
-/// there are up to six, at most a fifth of itself; a log grows where its reserve is not enough.
 fn log_settings(settings: &Settings) -> LogSettings {
-    let tier_bytes = settings.tiers.first().map_or(u64::MAX, |tier| tier.capacity.0);
-    let memtable_bytes = settings.division().memtable_bytes;
-    // Checksums and page headers add 2 %, the last batch may be large.
-    let full_bytes = (memtable_bytes + memtable_bytes / 16).next_multiple_of(1 << 20);
-    let segment_bytes = full_bytes.min((tier_bytes / 32).next_multiple_of(64 << 10));
+    let segment_bytes = settings.log_bytes();
     let growth_bytes = (segment_bytes / 4).clamp(64 << 10, 16 << 20);
-    let buffer_bytes = (memtable_bytes / 16).clamp(64 << 10, 512 << 10) as usize;
-    LogSettings { segment_bytes, growth_bytes, buffer_bytes }
+    let buffer_bytes = (settings.division().memtable_bytes / 16).clamp(64 << 10, 512 << 10);
+    LogSettings { segment_bytes, growth_bytes, buffer_bytes: buffer_bytes as usize }
 }
 
 /// Makes a log whose header is durable and which the namespace knows.
@@ -337,6 +334,11 @@ pub(crate) fn make_log(
         Some(number) => files.recycle(number, context)?,
         None => files.create_file(context, log_settings.segment_bytes)?,
     };
+    // A write that is not to be synced needs no device: a page each time would be written for it,
+    // and waited for.
+    if settings.durability == Durability::Buffered {
+        file.use_page_cache()?;
+    }
     let number = file.number();
     // The next log is made before anybody knows which record it will begin with.
     let first_sequence = Sequence::ZERO.next();

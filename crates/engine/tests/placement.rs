@@ -37,15 +37,14 @@ fn what_a_load_leaves_free_on_the_fast_tier_is_filled_when_writing_ends() {
     db.settle();
     let on_fast = tables_on(&db, 0);
     assert!(tables_on(&db, 1) > fast.0, "the rest is on the slow tier");
-    // Logs and the levels to come keep their room; the rest is filled by whole tables.
-    assert!(on_fast > fast.0 / 5, "{} of {fast} are used", ByteSize(on_fast));
-    // Nothing goes back; a reopened store, with fewer logs, may find room for one more.
+    assert!(on_fast > fast.0 / 3, "{} of {fast} are used", ByteSize(on_fast));
+    // Nothing that was moved is moved again.
     let writes = db.stats().tiers[1].written_bytes;
     db.settle();
     db.close().unwrap();
     let db = Db::open(home.path().join("db")).unwrap();
     db.settle();
-    assert!(tables_on(&db, 0) >= on_fast);
+    assert_eq!(tables_on(&db, 0), on_fast);
     assert_eq!(db.stats().tiers[1].written_bytes, writes, "nothing went back down");
     let found = (0..RECORDS).filter(|key| db.get(key.to_be_bytes()).unwrap().is_some()).count();
     assert!((found as f64 / RECORDS as f64 - 0.632).abs() < 0.02, "{found}");

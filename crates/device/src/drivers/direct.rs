@@ -7,7 +7,9 @@
 //!
 //! Completion of a direct write is not durability: the device's own cache still holds it until a
 //! sync, and the file's new length is only in memory. Mixing with buffered access to the same file
-//! is allowed (the kernel keeps the two coherent) but slow.
+//! is allowed (the kernel keeps the two coherent) but slow; a file that is written in small pieces
+//! and read back only after a crash can change to the page cache
+//! ([`use_page_cache`](crate::DriverFile::use_page_cache)).
 //!
 //! Threads: shared freely; see the contract in `driver.rs`.
 
@@ -166,5 +168,35 @@ impl Driver for DirectDriver {
 
     fn try_link(&self, name: &str, into: &dyn Driver) -> Result<bool> {
         into.host_directory().map_or(Ok(false), |directory| self.disk.try_link(name, directory))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done(driver: &DirectDriver, file: &Handle, operation: Operation) -> Completion {
+        driver.execute(file, operation)
+    }
+
+    #[test]
+    fn a_file_changed_to_the_page_cache_takes_any_length_and_is_read_directly() {
+        let home = tempfile::tempdir().unwrap();
+        let Ok(driver) = DirectDriver::open(home.path(), Batches::Threads) else {
+            // No direct I/O here, which `open` says; another file system runs this test.
+            return;
+        };
+        let file = driver.create("log").unwrap();
+        let write = || Operation::Write { offset: 3, buffer: Buffer::copy_of(b"seven b") };
+        let error = done(&driver, &file, write()).result.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(file.use_page_cache().unwrap());
+        assert_eq!(done(&driver, &file, write()).result.unwrap(), 7);
+        let direct = driver.open("log").unwrap();
+        let read = Operation::Read { offset: 0, buffer: Buffer::zeroed(PAGE_BYTES) };
+        let read = done(&driver, &direct, read);
+        assert_eq!(read.result.unwrap(), 10);
+        assert_eq!(&read.buffer[..10], b"\0\0\0seven b");
+        assert_eq!(done(&driver, &file, Operation::Sync).result.unwrap(), 0);
     }
 }

@@ -23,7 +23,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
+use thermocline_foundation::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Owner reads and writes, others read, as far as the process's mask allows.
 const MODE: Mode = Mode::from_bits_retain(0o644);
@@ -43,7 +43,8 @@ pub(crate) struct DiskFile {
     descriptor: OwnedFd,
     directory: Arc<Path>,
     name: String,
-    alignment: usize,
+    /// Goes down to 1 where the file changes to the page cache.
+    alignment: AtomicUsize,
     sync_failed: AtomicBool,
 }
 
@@ -118,7 +119,7 @@ impl Disk {
             descriptor,
             directory: Arc::clone(&self.path),
             name: name.to_owned(),
-            alignment: self.alignment,
+            alignment: AtomicUsize::new(self.alignment),
             sync_failed: AtomicBool::new(false),
         }))
     }
@@ -243,13 +244,14 @@ impl DiskFile {
 
     /// The request keeps to the device's alignment (invariant 7 of the contract).
     pub(crate) fn check_aligned(&self, verb: &str, offset: u64, view: &[u8]) -> Result<()> {
-        let mask = self.alignment - 1;
+        let unit = self.alignment.load(Ordering::Relaxed);
+        let mask = unit - 1;
         let address = view.as_ptr().addr();
         if (offset as usize | view.len() | address) & mask == 0 {
             return Ok(());
         }
         let path = self.directory.join(&self.name);
-        let (len, path, unit) = (view.len(), path.display(), self.alignment);
+        let (len, path) = (view.len(), path.display());
         let text = format!("cannot {verb} {len} bytes at {offset} of {path}: not whole {unit}s");
         Err(Error::new(ErrorKind::Invalid, text))
     }
@@ -257,8 +259,9 @@ impl DiskFile {
     /// Fills `view` from `offset`, of which `done` bytes are there already; returns how many
     /// are there at last.
     pub(crate) fn read(&self, offset: u64, view: &mut [u8], mut done: usize) -> Result<usize> {
+        let unit = self.alignment.load(Ordering::Relaxed);
         // Direct reads stop inside a block only where the file ends, and could not go on.
-        while done < view.len() && done.is_multiple_of(self.alignment) {
+        while done < view.len() && done.is_multiple_of(unit) {
             let at = offset + done as u64;
             match rustix::io::pread(&self.descriptor, &mut view[done..], at) {
                 Ok(0) => break,
@@ -343,6 +346,14 @@ impl DriverFile for DiskFile {
     fn truncate(&self, len: u64) -> Result<()> {
         retry_on_intr(|| rustix::fs::ftruncate(&self.descriptor, len))
             .map_err(|errno| self.failure(&format!("set the length to {len} of"), errno))
+    }
+
+    fn use_page_cache(&self) -> Result<bool> {
+        let changed = rustix::fs::fcntl_getfl(&self.descriptor)
+            .and_then(|flags| rustix::fs::fcntl_setfl(&self.descriptor, flags - OFlags::DIRECT));
+        changed.map_err(|errno| self.failure("change to the page cache for", errno))?;
+        self.alignment.store(1, Ordering::Relaxed);
+        Ok(true)
     }
 
     fn as_any(&self) -> &dyn Any {

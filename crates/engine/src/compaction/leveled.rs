@@ -1,14 +1,22 @@
 //! Leveled compaction: which tables to merge next (LevelDB; RocksDB's dynamic level sizes).
 //!
-//! Sizes are counted from the bottom: the deepest level holds most of the data, and the levels
-//! above it are sized so that each is the same factor smaller, down to about the size of a full
-//! level 0. With two levels below level 0 and 29 times its size at the bottom, the factor is 5.4
-//! twice, not 10 and 2.9, which costs less rewriting. Data enters at the *base* level, the first
-//! below 0 that is used; an empty store has its base at the bottom.
+//! Sizes are counted from the bottom: the deepest level holds most of the data, and each level above
+//! is the same factor smaller, the last step being the one into level 0 as it is while writes press
+//! ([`batch_bytes`]). The factor is `level_ratio` at most: 20 times such a level 0 at the bottom makes
+//! one level between them and two steps of 4.5, not 10 and 2. Data enters at the *base* level, the
+//! first below 0 that is used; an empty store has its base at the bottom.
 //!
 //! A level's score is its size over its target (level 0: tables over `level0_tables`); the highest
 //! score above 1 is worked on. Within a level the table goes that overlaps least below, in bytes of
 //! overlap per byte of its own.
+//!
+//! Merging level 0 rewrites all of the base level, so while there are writes it waits until it is a
+//! share of the base ([`LAZY`]) or half of what slows writers down; once nothing is written,
+//! `level0_tables` are enough, for the sake of scans. Levels below may meanwhile grow to
+//! [`PRESSED_SCORE`] times their target. With several tiers neither is done: the upper levels are to
+//! fit the fast one, whose room also decides the size of one of them. Where level 0 is that full and cannot be merged down, because
+//! its way is taken, its newest tables are merged with each other: one rewrite of little, for which
+//! writers and readers have fewer tables to wait for and to ask.
 //!
 //! A pick is refused while it shares a table with a running compaction, or while its output could
 //! overlap the output of one ([`Claim`]).
@@ -21,6 +29,17 @@ use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 use thermocline_foundation::{Planted, planted};
 
 const BOTTOM: usize = LEVELS - 1;
+
+/// While there are writes level 0 is merged when it is one in so many of the base level's bytes.
+const LAZY: u64 = 4;
+
+/// Score at which a level below 0 is worked on while level 0 has work too.
+const PRESSED_SCORE: f64 = 1.5;
+
+/// A level has about this many tables at least, so that a compaction takes a part of it.
+const TABLES_PER_LEVEL: u64 = 8;
+/// But no table is planned to be smaller than this, in bytes.
+const TABLE_BYTES_MIN: u64 = 1 << 20;
 
 /// Size targets of the levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,53 +98,139 @@ impl Pick {
     }
 }
 
-/// See [`Targets`].
-pub(crate) fn targets(levels: &Levels, settings: &Settings) -> Targets {
-    let memtable = settings.division().memtable_bytes;
-    let floor = (u64::from(settings.level0_tables) * memtable).max(settings.table_size.0);
-    let largest = (1..LEVELS).map(|level| levels.level_bytes(level)).max().unwrap_or(0);
-    let mut bytes = [0; LEVELS];
-    bytes[BOTTOM] = largest.max(floor);
-    let growth = bytes[BOTTOM] as f64 / floor as f64;
-    let wanted = growth.ln() / f64::from(settings.level_ratio).ln();
-    let between = (wanted.ceil() as usize).min(BOTTOM - 1);
-    if between > 0 {
-        let factor = growth.powf(1.0 / between as f64);
-        for up in 1..=between {
-            bytes[BOTTOM - up] = (bytes[BOTTOM] as f64 / factor.powi(up as i32)) as u64;
-        }
-    }
-    Targets { base: BOTTOM - between, bytes }
+/// Tables that level 0 collects while writes press: half of what slows writers down.
+fn batch_tables(settings: &Settings) -> u32 {
+    settings.level0_tables.max(settings.level0_slowdown / 2)
 }
 
-/// The most useful compaction that can start now.
-pub(crate) fn pick(levels: &Levels, claims: &[Claim], settings: &Settings) -> Option<Pick> {
+/// Bytes of level 0 when it is merged while writes press. Where a fast tier has to hold the upper
+/// levels and what a merge of them makes beside them, level 0 does not wait to grow.
+pub(crate) fn batch_bytes(settings: &Settings) -> u64 {
+    let tables = if settings.is_tiered() { settings.level0_tables } else { batch_tables(settings) };
+    settings.division().memtable_bytes * u64::from(tables)
+}
+
+/// See [`Targets`].
+pub(crate) fn targets(levels: &Levels, settings: &Settings) -> Targets {
+    let largest = (1..LEVELS).map(|level| levels.level_bytes(level)).max();
+    targets_over(largest.unwrap_or(0), settings)
+}
+
+/// The targets over a largest level of so many bytes.
+fn targets_over(largest: u64, settings: &Settings) -> Targets {
+    let batch = batch_bytes(settings);
+    let mut bytes = [0; LEVELS];
+    bytes[BOTTOM] = largest.max(batch);
+    let growth = bytes[BOTTOM] as f64 / batch as f64;
+    let steps = growth.ln() / f64::from(settings.level_ratio).ln();
+    // One more level, as large as level 0, where a merge of level 0 must stay small.
+    let more = usize::from(settings.is_tiered());
+    let steps = (steps.ceil() as usize).clamp(1, BOTTOM - more);
+    let factor = growth.powf(1.0 / steps as f64);
+    for up in 1..steps + more {
+        bytes[BOTTOM - up] = (bytes[BOTTOM] as f64 / factor.powi(up as i32)) as u64;
+    }
+    let base = BOTTOM + 1 - steps - more;
+    fit_fast_tier(&mut bytes, base, batch, settings);
+    Targets { base, bytes }
+}
+
+/// Changes the deepest level that can be made to fit so that whole levels fill the fast tier. A level
+/// half as large costs more merging, and one twice as large saves some; more than that is not worth
+/// it.
+fn fit_fast_tier(bytes: &mut [u64; LEVELS], base: usize, batch: u64, settings: &Settings) {
+    let Some(room) = settings.fast_table_bytes().filter(|_| settings.is_tiered()) else { return };
+    for level in (base + 1..BOTTOM).rev() {
+        // Level 0, and what a merge of it into the base makes while both are still there.
+        let above: u64 = bytes[base..level].iter().sum::<u64>() + 2 * batch;
+        let left = room.saturating_sub(above);
+        if left >= bytes[level] / 2 {
+            bytes[level] = left.min(2 * bytes[level]);
+            return;
+        }
+    }
+}
+
+/// Bytes after which a table of `level` is closed.
+pub(crate) fn table_bytes(levels: &Levels, settings: &Settings, level: usize) -> u64 {
+    let share = targets(levels, settings).bytes[level] / TABLES_PER_LEVEL;
+    share.max(TABLE_BYTES_MIN).min(settings.table_size.0)
+}
+
+/// The most useful compaction that can start now. `calm`: nothing is being written.
+pub(crate) fn pick(
+    levels: &Levels,
+    claims: &[Claim],
+    settings: &Settings,
+    calm: bool,
+) -> Option<Pick> {
     let targets = targets(levels, settings);
-    let mut scored: Vec<(f64, usize)> = (0..BOTTOM)
-        .map(|level| (score(levels, level, &targets, settings), level))
-        .filter(|(score, _)| *score >= 1.0)
-        .collect();
+    let level0 = score_level0(levels, &targets, settings, calm);
+    let pressed = level0.is_some() && !calm && !settings.is_tiered();
+    let least = if pressed { PRESSED_SCORE } else { 1.0 };
+    let deeper = (1..BOTTOM)
+        .map(|level| (score(levels, level, &targets), level))
+        .filter(|(score, _)| *score >= least);
+    let mut scored: Vec<(f64, usize)> =
+        level0.into_iter().map(|score| (score, 0)).chain(deeper).collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
     scored.into_iter().find_map(|(_, level)| {
         if level == 0 {
-            return pick_level0(levels, claims, targets.base);
+            return pick_level0(levels, claims, targets.base)
+                .or_else(|| pick_newest(levels, settings));
         }
         pick_deeper(levels, claims, level, level + 1)
     })
 }
 
-fn score(levels: &Levels, level: usize, targets: &Targets, settings: &Settings) -> f64 {
-    let free = || levels.level(level).iter().filter(|table| !table.claimed.load(Relaxed));
-    if level == 0 {
-        return free().count() as f64 / f64::from(settings.level0_tables);
-    }
-    let bytes: u64 = free().map(|table| table.meta.bytes).sum();
+/// The score of level 0 where it is worth merging.
+fn score_level0(
+    levels: &Levels,
+    targets: &Targets,
+    settings: &Settings,
+    calm: bool,
+) -> Option<f64> {
+    let free = levels.level(0).iter().filter(|table| !table.claimed.load(Relaxed));
+    let (count, bytes) =
+        free.fold((0, 0), |(count, bytes), table| (count + 1, bytes + table.meta.bytes));
+    let enough =
+        calm || count >= batch_tables(settings) || bytes * LAZY >= levels.level_bytes(targets.base);
+    (enough && count >= settings.level0_tables)
+        .then(|| f64::from(count) / f64::from(settings.level0_tables))
+}
+
+fn score(levels: &Levels, level: usize, targets: &Targets) -> f64 {
+    let free = levels.level(level).iter().filter(|table| !table.claimed.load(Relaxed));
+    let bytes: u64 = free.map(|table| table.meta.bytes).sum();
     match targets.bytes[level] {
         // A level that should be empty is drained, but nobody waits for it.
-        0 if bytes > 0 => 1.5,
+        0 if bytes > 0 => PRESSED_SCORE,
         0 => 0.0,
         target => bytes as f64 / target as f64,
     }
+}
+
+/// The newest tables of a level 0 that is half way to slowing writers down, into one that stays
+/// there. Only tables as flushes make them: each byte is rewritten once by this.
+fn pick_newest(levels: &Levels, settings: &Settings) -> Option<Pick> {
+    let level0 = levels.level(0);
+    if level0.len() < batch_tables(settings) as usize {
+        return None;
+    }
+    let flushed = settings.division().memtable_bytes / 2 * 3;
+    // Neighbours in the order of level 0, or what lies between would change places with them.
+    let upper: Vec<_> = level0
+        .iter()
+        .take_while(|table| !table.claimed.load(Relaxed) && table.meta.bytes <= flushed)
+        .cloned()
+        .collect();
+    if upper.len() < settings.level0_tables.max(2) as usize {
+        return None;
+    }
+    let from = upper.iter().map(|table| &table.meta.smallest_key).min()?.clone();
+    let to = upper.iter().map(|table| &table.meta.largest_key).max()?.clone();
+    let claim = Claim { output_level: 0, from, to };
+    Some(Pick { level: 0, output_level: 0, upper, lower: Vec::new(), claim })
 }
 
 /// All of level 0 into the base level. One at a time: two would both have to cover the same keys.
@@ -255,3 +360,58 @@ pub(crate) fn pick_bottom(
 /// A running compaction holds what is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Busy;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ByteSize, Tier};
+
+    const MIB: u64 = 1 << 20;
+
+    fn settings(tiers_mib: &[u64]) -> Settings {
+        let tier = |mib: &u64| Tier::new("/tier", ByteSize::mib(*mib));
+        let tiers = tiers_mib.iter().map(tier).collect();
+        Settings { tiers, memory: ByteSize::mib(96), ..Settings::default() }
+    }
+
+    /// Bytes of the level above, level 0 as it is when it is merged, for each level from the base.
+    fn factors(targets: &Targets, settings: &Settings) -> Vec<f64> {
+        let sizes = std::iter::once(batch_bytes(settings))
+            .chain(targets.bytes[targets.base..].iter().copied())
+            .collect::<Vec<_>>();
+        sizes.windows(2).map(|pair| pair[1] as f64 / pair[0] as f64).collect()
+    }
+
+    #[test]
+    fn as_few_equal_steps_as_the_ratio_allows_lead_from_level_0_to_the_bottom() {
+        let settings = settings(&[1 << 20]);
+        for (times, steps) in [(1, 1), (9, 1), (11, 2), (99, 2), (101, 3), (100_000, 5)] {
+            let targets = targets_over(batch_bytes(&settings) * times, &settings);
+            let factors = factors(&targets, &settings);
+            assert_eq!(factors.len(), steps, "{times} times level 0: {factors:?}");
+            let equal = (times as f64).powf(1.0 / steps as f64);
+            assert!(factors.iter().all(|factor| (factor / equal - 1.0).abs() < 0.01));
+        }
+        assert_eq!(targets_over(0, &settings).base, BOTTOM, "an empty store begins at the bottom");
+    }
+
+    #[test]
+    fn the_upper_levels_fill_the_fast_tier_and_leave_room_for_merging_level_0() {
+        let data = 1500 * MIB;
+        for fast in [280, 300, 400, 500] {
+            let settings = settings(&[fast, 1 << 20]);
+            let targets = targets_over(data, &settings);
+            let batch = batch_bytes(&settings);
+            let upper: u64 = targets.bytes[..BOTTOM].iter().sum();
+            let room = settings.fast_table_bytes().unwrap();
+            assert_eq!(upper + 2 * batch, room, "{fast} MiB");
+            let factors = factors(&targets, &settings);
+            assert!((factors[0] - 1.0).abs() < 0.01, "the base is as large as level 0");
+            assert_eq!(targets.bytes[BOTTOM], data);
+        }
+        // Too small for the level above the bottom: that is not cut to a fraction for it.
+        let small = targets_over(data, &settings(&[150, 1 << 20]));
+        let large = targets_over(data, &settings(&[1 << 20, 1 << 20]));
+        assert!(small.bytes[BOTTOM - 1] >= large.bytes[BOTTOM - 1] / 2);
+    }
+}
