@@ -53,9 +53,10 @@ pub trait DriverFile: Any + Send + Sync + Debug {
     /// Cuts or extends the file to `len` bytes.
     fn truncate(&self, len: u64) -> Result<()>;
 
-    /// Asks that the file be served by the system's page cache from here on, although the driver goes
-    /// past it, and says whether it is: writes need no alignment then, and end when they are copied.
-    /// For small writes that nobody wants durable one by one. Before any other use of the handle.
+    /// Asks that the file be served by the system's page cache from here on, although the driver
+    /// goes past it, and says whether it is: writes need no alignment then, and end when they are
+    /// copied. For small writes that nobody wants durable one by one. Before any other use of the
+    /// handle.
     fn use_page_cache(&self) -> Result<bool> {
         Ok(false)
     }

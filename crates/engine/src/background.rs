@@ -251,6 +251,7 @@ impl Job for Upkeep {
             }
             Task::DeleteTables => {
                 self.engine.files.delete_files(&self.engine.store.graveyard.take())?;
+                self.engine.room_freed();
             }
         }
         Ok(Step::Done)
@@ -614,6 +615,29 @@ mod tests {
         assert_eq!(*clock.seen.lock(), [None, None, None], "workers wait for the caller");
         assert_eq!(bulk_work(&engine), Some("compaction"), "and no longer");
         *clock.engine.lock() = None;
+    }
+
+    #[test]
+    fn placement_is_asked_again_once_deleted_tables_have_left_room() {
+        let environment = Environment {
+            devices: Arc::new(MemoryDevices::default()),
+            workers: Workers::Stepped(Arc::new(Stepper::new(1))),
+            ..Environment::default()
+        };
+        let tiers = vec![Tier::new("/tier", ByteSize::mib(64)).driver("memory")];
+        let settings = Settings { tiers, ..Settings::default() };
+        let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
+        flush_one(&db, "key", Some("1"));
+        flush_one(&db, "key", Some("2"));
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        let engine = db.engine();
+        engine.placement_changed.store(false, Relaxed);
+        let mut job = Background(Arc::clone(engine)).plan(Lane::Bulk).unwrap();
+        assert_eq!(job.name(), "deletion of tables");
+        assert_eq!(job.step().unwrap(), Step::Done);
+        assert!(engine.placement_changed.load(Relaxed));
+        drop(job);
+        db.close().unwrap();
     }
 
     /// Flushes a table of `value` under `key` without letting a compaction begin.

@@ -28,7 +28,7 @@ use bytes::Bytes;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
-use thermocline_device::placement::{ByLevel, ByLevelSettings};
+use thermocline_device::placement::ByLevel;
 use thermocline_device::{
     Devices, FileKind, Origin, Placement, SystemDevices, TierSpec, TieredFiles,
 };
@@ -299,9 +299,7 @@ fn specs(settings: &Settings) -> Vec<TierSpec> {
 }
 
 fn placement(settings: &Settings) -> Arc<dyn Placement> {
-    // Logs of all memtables, one being made and the retired ones stay on the fastest tier.
-    let log_reserve = ByteSize(settings.log_reserve_bytes());
-    Arc::new(ByLevel::new(ByLevelSettings { log_reserve }))
+    Arc::new(ByLevel::new(settings.by_level()))
 }
 
 impl Db {

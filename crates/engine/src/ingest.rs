@@ -144,10 +144,17 @@ fn deepest_free(levels: &Levels, claims: &[Claim], meta: &TableMeta) -> u8 {
 impl Drop for Ingest {
     fn drop(&mut self) {
         self.writer = None;
-        if !self.unowned.is_empty()
-            && let Err(error) = self.engine.files.delete_files(&self.unowned)
-        {
-            tracing::warn!(%error, "files of an unfinished bulk load stay until the next open");
+        if self.unowned.is_empty() {
+            return;
+        }
+        match self.engine.files.delete_files(&self.unowned) {
+            Ok(()) => {
+                self.engine.room_freed();
+                self.engine.jobs.wake();
+            }
+            Err(error) => {
+                tracing::warn!(%error, "files of an unfinished bulk load stay until the next open");
+            }
         }
     }
 }

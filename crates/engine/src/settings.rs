@@ -5,7 +5,7 @@
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use thermocline_device::placement::WATERMARK_PERCENT;
+use thermocline_device::placement::ByLevelSettings;
 use thermocline_foundation::{ByteSize, Duration};
 
 /// Longest key, in bytes.
@@ -245,9 +245,9 @@ impl Settings {
     }
 
     /// Bytes reserved for a log. A memtable's overhead is not in the log, nor are a log's checksums
-    /// in the memtable; a full memtable's log fits. A small fast tier gives the logs in use, of which
-    /// there are up to [`LOGS`], at most a fifth of itself; a log grows where its reserve is not
-    /// enough.
+    /// in the memtable; a full memtable's log fits. A small fast tier gives the logs in use, of
+    /// which there are up to [`LOGS`], at most a fifth of itself; a log grows where its reserve is
+    /// not enough.
     pub(crate) fn log_bytes(&self) -> u64 {
         let tier_bytes = self.tiers.first().map_or(u64::MAX, |tier| tier.capacity.0);
         let memtable_bytes = self.division().memtable_bytes;
@@ -256,17 +256,16 @@ impl Settings {
         full_bytes.min((tier_bytes / 32).next_multiple_of(64 << 10))
     }
 
-    /// What the logs take of the fast tier, of which placement leaves them a quarter at most.
-    pub(crate) fn log_reserve_bytes(&self) -> u64 {
-        self.division().memtable_bytes * LOGS
+    /// How levels are placed. Logs are on the fast tier; what those of full memtables grow beyond
+    /// their reserve on a small one, the watermark leaves free.
+    pub(crate) fn by_level(&self) -> ByLevelSettings {
+        ByLevelSettings { log_reserve: ByteSize(self.log_bytes() * LOGS) }
     }
 
     /// What tables may take of the fast tier without pushing anything out; none where its size is
     /// that of its disk.
     pub(crate) fn fast_table_bytes(&self) -> Option<u64> {
-        let capacity = self.tiers.first()?.capacity.0;
-        let logs = self.log_reserve_bytes().min(capacity / 4);
-        Some((capacity / 100 * WATERMARK_PERCENT).saturating_sub(logs))
+        Some(self.by_level().table_bytes(self.tiers.first()?.capacity.0))
     }
 }
 

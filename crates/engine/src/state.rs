@@ -310,7 +310,15 @@ impl Engine {
                 return Ok(());
             }
         }
-        Ok(self.files.delete_files(&[log.number])?)
+        self.files.delete_files(&[log.number])?;
+        self.room_freed();
+        Ok(())
+    }
+
+    /// A file is gone, which placement counted until now: there may be room for what it would
+    /// rather have elsewhere.
+    pub fn room_freed(&self) {
+        self.placement_changed.store(true, Ordering::Relaxed);
     }
 }
 

@@ -25,8 +25,9 @@ use thermocline_foundation::{ByteSize, FileNumber};
 /// that moving does not push out what is newly written.
 const PROMOTE_PERCENT: u64 = 90;
 
-/// The reserve takes at most this share of tier 0, so that small tiers hold tables too.
-const RESERVE_PERCENT_MAX: u64 = 25;
+/// The reserve takes at most this share of tier 0, so that small tiers hold tables too: six logs of
+/// a thirty-second each.
+const RESERVE_PERCENT_MAX: u64 = 19;
 
 /// Share of what tables may take of a tier, in percent, that fetching guests leaves free.
 const FETCH_MARGIN_PERCENT: u64 = 5;
@@ -34,9 +35,18 @@ const FETCH_MARGIN_PERCENT: u64 = 5;
 /// Settings of [`ByLevel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByLevelSettings {
-    /// Bytes of tier 0 that are left for logs when levels are handed out; at most a quarter of the
-    /// tier. Default 256 MiB: four logs of 64 MiB.
+    /// Bytes of tier 0 that are left for logs when levels are handed out; at most 19 % of the tier.
+    /// Default 256 MiB: four logs of 64 MiB.
     pub log_reserve: ByteSize,
+}
+
+impl ByLevelSettings {
+    /// Bytes that tables may take of a tier 0 of so many.
+    pub fn table_bytes(&self, capacity_bytes: u64) -> u64 {
+        let most = share(capacity_bytes, RESERVE_PERCENT_MAX);
+        let logs = self.log_reserve.0.min(most);
+        share(capacity_bytes, WATERMARK_PERCENT).saturating_sub(logs)
+    }
 }
 
 impl Default for ByLevelSettings {
@@ -67,8 +77,7 @@ impl Plan {
         let mut budgets: Vec<u64> =
             tiers.iter().map(|tier| share(tier.capacity_bytes, WATERMARK_PERCENT)).collect();
         if let (Some(budget), Some(tier)) = (budgets.first_mut(), tiers.first()) {
-            let most = share(tier.capacity_bytes, RESERVE_PERCENT_MAX);
-            *budget = budget.saturating_sub(settings.log_reserve.0.min(most));
+            *budget = settings.table_bytes(tier.capacity_bytes);
         }
         let mut own_bytes = vec![0u64; tiers.len()];
         let mut homes = Vec::with_capacity(targets.len());

@@ -1,10 +1,10 @@
 //! Leveled compaction: which tables to merge next (LevelDB; RocksDB's dynamic level sizes).
 //!
-//! Sizes are counted from the bottom: the deepest level holds most of the data, and each level above
-//! is the same factor smaller, the last step being the one into level 0 as it is while writes press
-//! ([`batch_bytes`]). The factor is `level_ratio` at most: 20 times such a level 0 at the bottom makes
-//! one level between them and two steps of 4.5, not 10 and 2. Data enters at the *base* level, the
-//! first below 0 that is used; an empty store has its base at the bottom.
+//! Sizes are counted from the bottom: the deepest level holds most of the data, and each level
+//! above is the same factor smaller, the last step being the one into level 0 as it is while writes
+//! press ([`batch_bytes`]). The factor is `level_ratio` at most: 20 times such a level 0 at the
+//! bottom makes one level between them and two steps of 4.5, not 10 and 2. Data enters at the
+//! *base* level, the first below 0 that is used; an empty store has its base at the bottom.
 //!
 //! A level's score is its size over its target (level 0: tables over `level0_tables`); the highest
 //! score above 1 is worked on. Within a level the table goes that overlaps least below, in bytes of
@@ -13,10 +13,11 @@
 //! Merging level 0 rewrites all of the base level, so while there are writes it waits until it is a
 //! share of the base ([`LAZY`]) or half of what slows writers down; once nothing is written,
 //! `level0_tables` are enough, for the sake of scans. Levels below may meanwhile grow to
-//! [`PRESSED_SCORE`] times their target. With several tiers neither is done: the upper levels are to
-//! fit the fast one, whose room also decides the size of one of them. Where level 0 is that full and cannot be merged down, because
-//! its way is taken, its newest tables are merged with each other: one rewrite of little, for which
-//! writers and readers have fewer tables to wait for and to ask.
+//! [`PRESSED_SCORE`] times their target. With several tiers neither is done: the upper levels are
+//! to fit the fast one, whose room also decides the size of one of them. Where level 0 is that full
+//! and cannot be merged down, because its way is taken, its newest tables are merged with each
+//! other: one rewrite of little, for which writers and readers have fewer tables to wait for and to
+//! ask.
 //!
 //! A pick is refused while it shares a table with a running compaction, or while its output could
 //! overlap the output of one ([`Claim`]).
@@ -135,9 +136,9 @@ fn targets_over(largest: u64, settings: &Settings) -> Targets {
     Targets { base, bytes }
 }
 
-/// Changes the deepest level that can be made to fit so that whole levels fill the fast tier. A level
-/// half as large costs more merging, and one twice as large saves some; more than that is not worth
-/// it.
+/// Changes the deepest level that can be made to fit so that whole levels fill the fast tier. A
+/// level half as large costs more merging, and one twice as large saves some; more than that is not
+/// worth it.
 fn fit_fast_tier(bytes: &mut [u64; LEVELS], base: usize, batch: u64, settings: &Settings) {
     let Some(room) = settings.fast_table_bytes().filter(|_| settings.is_tiered()) else { return };
     for level in (base + 1..BOTTOM).rev() {
