@@ -335,12 +335,15 @@ fn fill_in(
     measured.latency_from_due = seen.latency_from_due(workload)?;
     measured.timeline = seen.timeline().to_vec();
     measured.cpu_us_per_op = measured.cpu_s * 1e6 / operations;
-    measured.user_written_bytes = seen.user_written_bytes;
+    let beside = sum.beside.as_ref();
+    measured.beside_ops_per_s = beside.map(|seen| seen.operations as f64 / sum.seconds.max(1e-9));
+    measured.user_written_bytes =
+        seen.user_written_bytes + beside.map_or(0, |seen| seen.user_written_bytes);
     measured.absent = seen.absent;
     measured.checked = seen.checked;
-    let written = traffic.written_bytes().filter(|_| seen.user_written_bytes > 0);
+    let written = traffic.written_bytes().filter(|_| measured.user_written_bytes > 0);
     measured.write_amplification =
-        written.map(|written| written as f64 / seen.user_written_bytes as f64);
+        written.map(|written| written as f64 / measured.user_written_bytes as f64);
     measured.fast_read_share = traffic.fast_read_share();
     let slow = traffic.tiers.last().filter(|_| traffic.tiers.len() > 1);
     measured.slow_reads_per_op = slow.map(|tier| tier.reads as f64 / operations);

@@ -164,6 +164,9 @@ pub struct Measured {
     pub ops_per_s: f64,
     /// The same over the last tenth of the operations (HotRAP's figure).
     pub last_tenth_ops_per_s: f64,
+    /// Operations a second of the writer beside the others, which are not in `operations`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside_ops_per_s: Option<f64>,
     /// By kind of operation, and `all`; from call to return.
     pub latency: BTreeMap<String, Latency>,
     /// With `--rate`: the same from the moment the operation was due (free of coordinated

@@ -446,6 +446,9 @@ fn an_honest_engine_passes_every_workload() {
         assert_eq!(measured.operations, operations, "{workload}");
         assert!(measured.checked + measured.absent > 0 || workload == "deleterandom");
         assert_eq!(measured.traffic.source, TrafficSource::Process);
+        let has_writer = workload == "readwhilewriting";
+        assert_eq!(measured.beside_ops_per_s.is_some_and(|rate| rate > 0.0), has_writer);
+        assert!(measured.user_written_bytes > 0 || !has_writer);
     }
 }
 

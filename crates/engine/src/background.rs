@@ -1,7 +1,8 @@
 //! The engine's background jobs, and the plan that chooses among them.
 
 use crate::compaction::leveled::{self, Pick};
-use crate::compaction::rewrite::{Output, Retention, Rewrite};
+use crate::compaction::rewrite::{Output, Retention, Rewrite, STEP_BYTES};
+use crate::compaction::tempo::Hurry;
 use crate::error::{Error, Result};
 use crate::front::memtable::MemtableCursor;
 use crate::jobs::{Job, Lane, Planner, Step};
@@ -91,7 +92,7 @@ fn plan_compaction(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
         return None;
     }
     let state = engine.read_state.load();
-    let calm = state.frozen.is_empty() && state.active.count() == 0;
+    let calm = state.is_calm();
     let pick = leveled::pick(&state.levels, &tables.claims, &engine.settings, calm)?;
     pick.claim_tables();
     tables.claims.push(pick.claim.clone());
@@ -181,6 +182,7 @@ impl Flush {
         let added = self.rewrite.publish()?;
         let bytes: u64 = added.iter().map(|meta| meta.bytes).sum();
         self.engine.metrics.flushed_bytes.add(bytes);
+        self.engine.tempo.flushed(bytes);
         if planted(Planted::LogRetiredBeforeEdit) {
             self.engine.files.delete_files(&[self.frozen.log.number])?;
         }
@@ -376,10 +378,14 @@ impl Job for Compaction {
     }
 
     fn step(&mut self) -> Result<Step> {
-        if let Work::Rewrite(rewrite) = &mut self.work
-            && rewrite.step()? == Step::More
-        {
-            return Ok(Step::More);
+        if let Work::Rewrite(rewrite) = &mut self.work {
+            let waits = !may_overlap(self.pick.level) && !self.engine.read_state.load().is_calm();
+            if waits && !self.engine.tempo.admit(STEP_BYTES.min(self.pick.bytes())) {
+                return Ok(Step::More);
+            }
+            if rewrite.step()? == Step::More {
+                return Ok(Step::More);
+            }
         }
         self.finish()?;
         Ok(Step::Done)
@@ -434,12 +440,15 @@ impl Job for Migration {
 }
 
 /// A caller waits for tables that running compactions hold; none is begun before it has them.
-struct InLine<'a>(&'a Engine);
+struct InLine<'a> {
+    engine: &'a Engine,
+    _hurry: Hurry<'a>,
+}
 
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
-        self.0.tables.lock().claimants -= 1;
-        self.0.jobs.wake();
+        self.engine.tables.lock().claimants -= 1;
+        self.engine.jobs.wake();
     }
 }
 
@@ -453,6 +462,12 @@ pub struct Progress {
 }
 
 impl Engine {
+    /// Waits until background work has nothing left to do.
+    pub fn settle(&self) {
+        let _hurry = self.tempo.hurry();
+        self.jobs.wait_idle();
+    }
+
     /// Brings all records of `from..=to` to the deepest level in use, dropping what nobody can see.
     /// Runs on the calling thread, beside the workers.
     pub fn compact_range(
@@ -511,7 +526,7 @@ impl Engine {
                 }
                 if in_line.is_none() {
                     tables.claimants += 1;
-                    in_line = Some(InLine(self));
+                    in_line = Some(InLine { engine: self, _hurry: self.tempo.hurry() });
                 }
             }
             self.clock.sleep(std::time::Duration::from_millis(2));
@@ -526,6 +541,7 @@ impl Engine {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<()> {
         let bytes = pick.bytes();
+        let _hurry = self.tempo.hurry();
         let mut compaction = Compaction::new(self, pick);
         let run = (|| {
             while compaction.step()? == Step::More {

@@ -7,6 +7,7 @@ use crate::background::{Background, Progress, table_options_of};
 use crate::batch::{WriteBatch, check_sizes};
 use crate::builder::Builder;
 use crate::compaction::pacing::Pacing;
+use crate::compaction::tempo::Tempo;
 use crate::error::{Error, ErrorKind, Latch, Result};
 use crate::front::memtable::Memtable;
 use crate::ingest::Ingest;
@@ -264,6 +265,7 @@ impl Environment {
             latch: Latch::default(),
             jobs,
             pacing,
+            tempo: Tempo::new(Arc::clone(&self.clock)),
             metrics: Metrics::default(),
             totals_before: restored.totals,
             queue: WriteQueue::default(),
@@ -424,7 +426,7 @@ impl Db {
 
     /// Waits until background work has nothing left to do: for measurements.
     pub fn settle(&self) {
-        self.engine().jobs.wait_idle();
+        self.engine().settle();
     }
 
     /// Makes `dir` a database of its own with the records of now. Tables are linked where `dir` is

@@ -23,6 +23,7 @@
 
 use crate::compaction::leveled::{self, Claim};
 use crate::compaction::pacing::Pacing;
+use crate::compaction::tempo::Tempo;
 use crate::error::{Latch, Result};
 use crate::front::memtable::Memtable;
 use crate::jobs::Jobs;
@@ -47,6 +48,13 @@ pub(crate) struct ReadState {
     /// Newest first.
     pub frozen: Vec<Arc<Frozen>>,
     pub levels: Arc<Levels>,
+}
+
+impl ReadState {
+    /// Nothing has been written since everything was flushed.
+    pub fn is_calm(&self) -> bool {
+        self.frozen.is_empty() && self.active.count() == 0
+    }
 }
 
 /// A full memtable on its way to a table.
@@ -129,6 +137,7 @@ pub(crate) struct Engine {
     pub latch: Latch,
     pub jobs: Arc<Jobs>,
     pub pacing: Pacing,
+    pub tempo: Tempo,
     pub metrics: Metrics,
     /// What was counted before this opening.
     pub totals_before: Totals,
@@ -259,8 +268,10 @@ impl Engine {
         self.pacing.set_backlog(levels.level(0).len());
         self.placement_changed.store(true, Ordering::Relaxed);
         self.fit_cache(levels);
-        let leveled::Targets { base, bytes: mut targets } =
-            leveled::targets(levels, &self.settings);
+        let targets = leveled::targets(levels, &self.settings);
+        let behind = leveled::have_fallen_behind(levels, &targets, &self.settings);
+        self.tempo.set_levels(targets.work(), behind);
+        let leveled::Targets { base, bytes: mut targets } = targets;
         for (level, target) in targets.iter_mut().enumerate() {
             // Room that a level does not use is for guests; the base comes and goes like level 0.
             if level != base || *target == 0 {

@@ -101,6 +101,8 @@ struct Counts {
 pub struct Sum {
     /// All threads together.
     pub seen: Seen,
+    /// The writer beside them.
+    pub beside: Option<Seen>,
     /// From the begin to the end of the last operation.
     pub seconds: f64,
     /// Throughput of the last tenth.
@@ -171,7 +173,7 @@ impl Runner {
             self.clock.sleep(Duration::from_millis(TELL_MS));
             tell(part.counts.done.load(Relaxed), (self.clock.now_ns() - begin_ns) as f64 / 1e9);
         }
-        let (mut sum, mut failure) = (None::<Seen>, None);
+        let (mut sum, mut beside, mut failure) = (None::<Seen>, None, None);
         let mut end_ns = begin_ns;
         for (index, handle) in handles.into_iter().enumerate() {
             if index == counted {
@@ -182,7 +184,7 @@ impl Runner {
             self.streams.push(stream);
             match outcome {
                 Err(error) => failure = failure.or(Some(error)),
-                Ok(_) if index >= counted => {}
+                Ok(seen) if index >= counted => beside = Some(seen),
                 Ok(seen) => {
                     end_ns = end_ns.max(ended);
                     match &mut sum {
@@ -200,6 +202,7 @@ impl Runner {
             seconds: (end_ns - begin_ns) as f64 / 1e9,
             last_tenth_ops_per_s: part.last_tenth(&seen, end_ns),
             seen,
+            beside,
         })
     }
 

@@ -37,6 +37,10 @@ const LAZY: u64 = 4;
 /// Score at which a level below 0 is worked on while level 0 has work too.
 const PRESSED_SCORE: f64 = 1.5;
 
+/// Score at which a level below 0 is worked on at full speed. A merge of level 0 can double the
+/// base.
+const BEHIND_SCORE: f64 = 3.0;
+
 /// A level has about this many tables at least, so that a compaction takes a part of it.
 const TABLES_PER_LEVEL: u64 = 8;
 /// But no table is planned to be smaller than this, in bytes.
@@ -49,6 +53,15 @@ pub(crate) struct Targets {
     pub base: usize,
     /// Bytes; 0 for levels that should be empty.
     pub bytes: [u64; LEVELS],
+}
+
+impl Targets {
+    /// Bytes that compactions below level 0 move for each byte that comes into the base level,
+    /// where the levels are as large as they should be.
+    pub fn work(&self) -> f64 {
+        let steps = self.bytes[self.base..].windows(2).filter(|pair| pair[0] > 0);
+        steps.map(|pair| 1.0 + pair[1] as f64 / pair[0] as f64).sum()
+    }
 }
 
 /// The key range and level that a running compaction writes.
@@ -115,6 +128,15 @@ pub(crate) fn batch_bytes(settings: &Settings) -> u64 {
 pub(crate) fn targets(levels: &Levels, settings: &Settings) -> Targets {
     let largest = (1..LEVELS).map(|level| levels.level_bytes(level)).max();
     targets_over(largest.unwrap_or(0), settings)
+}
+
+/// Compactions are behind: level 0 waits for a second merge, or a level is too large to let
+/// it grow on.
+pub(crate) fn have_fallen_behind(levels: &Levels, targets: &Targets, settings: &Settings) -> bool {
+    let batch = if settings.is_tiered() { settings.level0_tables } else { batch_tables(settings) };
+    let most = (2 * batch).min(settings.level0_slowdown / 4 * 3);
+    levels.level(0).len() >= most as usize
+        || (1..BOTTOM).any(|level| score(levels, level, targets) >= BEHIND_SCORE)
 }
 
 /// The targets over a largest level of so many bytes.

@@ -1,8 +1,11 @@
 //! Compaction: what is rewritten next, how, and how fast writers may go meanwhile.
 //!
-//! `leveled` chooses the work, `rewrite` does it (flushes too), `pacing` slows writers smoothly
-//! when it falls behind.
+//! `leveled` chooses the work, `rewrite` does it (flushes too). `tempo` keeps it from taking more
+//! of the devices than it needs, `pacing` slows writers smoothly when it falls behind.
 
 pub(crate) mod leveled;
 pub(crate) mod pacing;
 pub(crate) mod rewrite;
+#[cfg(test)]
+pub(crate) mod still_clock;
+pub(crate) mod tempo;

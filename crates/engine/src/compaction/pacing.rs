@@ -112,22 +112,7 @@ impl Pacing {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A clock that only sleeping moves.
-    #[derive(Debug, Default)]
-    struct StillClock(AtomicU64);
-
-    impl Clock for StillClock {
-        fn now_ns(&self) -> u64 {
-            self.0.load(Relaxed)
-        }
-        fn wall_s(&self) -> u64 {
-            0
-        }
-        fn sleep(&self, duration: Duration) {
-            self.0.fetch_add(duration.as_nanos() as u64, Relaxed);
-        }
-    }
+    use crate::compaction::still_clock::StillClock;
 
     #[test]
     fn the_rate_falls_smoothly_with_the_backlog() {

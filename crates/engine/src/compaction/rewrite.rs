@@ -19,7 +19,7 @@ use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_table::{RecordKind, TableOptions, TableWriter, Trailer};
 
 /// Bytes of keys and values that a step moves.
-const STEP_BYTES: u64 = 1 << 20;
+pub(crate) const STEP_BYTES: u64 = 1 << 20;
 
 /// Decides which versions survive. Entries must come in merge order.
 #[derive(Debug)]
