@@ -586,6 +586,21 @@ mod tests {
         seen: Mutex<Vec<Option<&'static str>>>,
     }
 
+    fn one_tier() -> Settings {
+        let tiers = vec![Tier::new("/tier", ByteSize::mib(64)).driver("memory")];
+        Settings { tiers, ..Settings::default() }
+    }
+
+    /// A store whose background work waits to be stepped.
+    fn stepped(settings: &Settings) -> Db {
+        let environment = Environment {
+            devices: Arc::new(MemoryDevices::default()),
+            workers: Workers::Stepped(Arc::new(Stepper::new(1))),
+            ..Environment::default()
+        };
+        environment.create(Path::new("/home"), settings).unwrap()
+    }
+
     fn bulk_work(engine: &Arc<Engine>) -> Option<&'static str> {
         // A job that is dropped gives back what it claimed.
         Background(Arc::clone(engine)).plan(Lane::Bulk).map(|job| job.name())
@@ -613,8 +628,7 @@ mod tests {
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             workers: Workers::Stepped(Arc::new(Stepper::new(1))),
         };
-        let tiers = vec![Tier::new("/tier", ByteSize::mib(64)).driver("memory")];
-        let settings = Settings { tiers, level0_tables: 1, ..Settings::default() };
+        let settings = Settings { level0_tables: 1, ..one_tier() };
         let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
         let engine = Arc::clone(db.engine());
         while bulk_work(&engine) != Some("compaction") {
@@ -635,14 +649,7 @@ mod tests {
 
     #[test]
     fn placement_is_asked_again_once_deleted_tables_have_left_room() {
-        let environment = Environment {
-            devices: Arc::new(MemoryDevices::default()),
-            workers: Workers::Stepped(Arc::new(Stepper::new(1))),
-            ..Environment::default()
-        };
-        let tiers = vec![Tier::new("/tier", ByteSize::mib(64)).driver("memory")];
-        let settings = Settings { tiers, ..Settings::default() };
-        let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
+        let db = stepped(&one_tier());
         flush_one(&db, "key", Some("1"));
         flush_one(&db, "key", Some("2"));
         db.compact_range(None, None, &mut |_| {}).unwrap();
@@ -669,15 +676,8 @@ mod tests {
 
     #[test]
     fn new_tables_of_a_full_level_0_are_merged_with_each_other_while_its_way_down_is_taken() {
-        let environment = Environment {
-            devices: Arc::new(MemoryDevices::default()),
-            workers: Workers::Stepped(Arc::new(Stepper::new(1))),
-            ..Environment::default()
-        };
-        let tiers = vec![Tier::new("/tier", ByteSize::mib(64)).driver("memory")];
-        let settings =
-            Settings { tiers, level0_tables: 2, level0_slowdown: 6, ..Settings::default() };
-        let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
+        let settings = Settings { level0_tables: 2, level0_slowdown: 6, ..one_tier() };
+        let db = stepped(&settings);
         let engine = Arc::clone(db.engine());
         let pick = || {
             let tables = engine.tables.lock();

@@ -419,6 +419,14 @@ mod tests {
     }
 
     #[test]
+    fn work_is_what_the_steps_from_the_base_down_move_for_each_byte() {
+        let mut bytes = [0; LEVELS];
+        (bytes[BOTTOM - 2], bytes[BOTTOM - 1], bytes[BOTTOM]) = (10 * MIB, 50 * MIB, 500 * MIB);
+        assert_eq!(Targets { base: BOTTOM - 2, bytes }.work(), (1.0 + 5.0) + (1.0 + 10.0));
+        assert_eq!(Targets { base: BOTTOM, bytes }.work(), 0.0, "nothing is below the base");
+    }
+
+    #[test]
     fn the_upper_levels_fill_the_fast_tier_and_leave_room_for_merging_level_0() {
         let data = 1500 * MIB;
         for fast in [280, 300, 400, 500] {
