@@ -425,6 +425,13 @@ impl Job for Migration {
             Ok(()) => self.engine.metrics.migrations.add(1),
             // Compacted away meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
+            // Writers were faster to take the room, or the disk is fuller than the tier. The table
+            // is where it was; whatever changes next asks again.
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+                tracing::info!(%error, "a table stays on its tier for now");
+                self.engine.migrating.store(false, Relaxed);
+                return Ok(Step::Done);
+            }
             Err(error) => {
                 // The file is where it was and nothing is lost, so writing goes on; only migrations
                 // end.
@@ -660,6 +667,28 @@ mod tests {
         assert_eq!(job.step().unwrap(), Step::Done);
         assert!(engine.placement_changed.load(Relaxed));
         drop(job);
+        db.close().unwrap();
+    }
+
+    #[test]
+    fn a_move_that_finds_no_room_ends_no_others() {
+        let slow = Tier::new("/slow", ByteSize::mib(1)).driver("memory");
+        let mut settings = one_tier();
+        settings.tiers.push(slow);
+        let db = stepped(&settings);
+        let engine = db.engine();
+        flush_one(&db, "key", Some(&"large".repeat(1 << 18)));
+        let table = Arc::clone(&engine.read_state.load().levels.level(0)[0]);
+        assert!(table.meta.bytes > 1 << 20, "more than the other tier has");
+        let number = table.meta.number;
+        let to = TierIndex(1);
+        assert!(!engine.migrating.swap(true, Relaxed));
+        let mut job = Migration { engine: Arc::clone(engine), number, tier: to };
+        engine.placement_changed.store(false, Relaxed);
+        assert_eq!(job.step().unwrap(), Step::Done);
+        assert!(!engine.placement_changed.load(Relaxed), "nothing has changed by it");
+        assert!(!engine.migrating.load(Relaxed), "others may move");
+        assert_eq!(engine.metrics.migrations.get(), 0);
         db.close().unwrap();
     }
 

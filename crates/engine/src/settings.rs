@@ -244,22 +244,29 @@ impl Settings {
         self.tiers.len() > 1
     }
 
-    /// Bytes reserved for a log. A memtable's overhead is not in the log, nor are a log's checksums
-    /// in the memtable; a full memtable's log fits. A small fast tier gives the logs in use, of
+    /// Bytes of a log that holds a full memtable. A memtable's overhead is not in the log, nor are
+    /// a log's checksums in the memtable; those and page headers add 2 %, and the last batch may be
+    /// large.
+    fn full_log_bytes(&self) -> u64 {
+        let memtable_bytes = self.division().memtable_bytes;
+        (memtable_bytes + memtable_bytes / 16).next_multiple_of(1 << 20)
+    }
+
+    /// Bytes reserved for a log: a full memtable's. A small fast tier gives the logs in use, of
     /// which there are up to [`LOGS`], at most a fifth of itself; a log grows where its reserve is
     /// not enough.
     pub(crate) fn log_bytes(&self) -> u64 {
         let tier_bytes = self.tiers.first().map_or(u64::MAX, |tier| tier.capacity.0);
-        let memtable_bytes = self.division().memtable_bytes;
-        // Checksums and page headers add 2 %, the last batch may be large.
-        let full_bytes = (memtable_bytes + memtable_bytes / 16).next_multiple_of(1 << 20);
-        full_bytes.min((tier_bytes / 32).next_multiple_of(64 << 10))
+        self.full_log_bytes().min((tier_bytes / 32).next_multiple_of(64 << 10))
     }
 
     /// How levels are placed. Logs are on the fast tier; what those of full memtables grow beyond
     /// their reserve on a small one, the watermark leaves free.
+    ///
+    /// Does not look at `tiers`: at an opening it is wanted before they are known, and what it
+    /// decides must not change by it. The policy knows how small tier 0 is.
     pub(crate) fn by_level(&self) -> ByLevelSettings {
-        ByLevelSettings { log_reserve: ByteSize(self.log_bytes() * LOGS) }
+        ByLevelSettings { log_reserve: ByteSize(self.full_log_bytes() * LOGS) }
     }
 
     /// What tables may take of the fast tier without pushing anything out; none where its size is
@@ -306,6 +313,19 @@ mod tests {
         assert!(error.to_string().contains("memroy"), "{error}");
         let error = Settings::from_toml("level_ratio = 1", origin).unwrap_err();
         assert!(error.to_string().contains("level_ratio = 1 is out of range"), "{error}");
+    }
+
+    #[test]
+    fn placement_is_the_same_whether_or_not_the_tiers_are_known_yet() {
+        let tiers = [8 << 20, 16 << 20, 1 << 30, 1 << 40].map(ByteSize);
+        for (capacity, memory) in tiers.into_iter().zip([4, 8, 64, 1024].map(ByteSize::mib)) {
+            let tiers = vec![Tier::new("/fast", capacity), Tier::new("/slow", ByteSize::gib(1))];
+            let made = Settings { tiers, memory, ..Settings::default() };
+            let opened = Settings { tiers: Vec::new(), ..made.clone() };
+            assert_eq!(made.by_level(), opened.by_level());
+            let logs = made.log_bytes() * LOGS;
+            assert!(made.fast_table_bytes().unwrap() + logs <= capacity.0, "{capacity}");
+        }
     }
 
     #[allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
