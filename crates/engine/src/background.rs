@@ -577,6 +577,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compaction::still_clock::StillClock;
     use crate::jobs::{Stepper, Workers};
     use crate::{ByteSize, Db, Environment, Tier};
     use leveled::Busy;
@@ -584,6 +585,7 @@ mod tests {
     use std::time::Duration;
     use thermocline_device::MemoryDevices;
     use thermocline_foundation::Clock;
+    use thermocline_foundation::random::Random;
     use thermocline_foundation::sync::Mutex;
 
     /// A clock whose sleepers look at what a worker would do meanwhile.
@@ -652,6 +654,112 @@ mod tests {
         assert_eq!(*clock.seen.lock(), [None, None, None], "workers wait for the caller");
         assert_eq!(bulk_work(&engine), Some("compaction"), "and no longer");
         *clock.engine.lock() = None;
+    }
+
+    /// A compaction of a level below 0 that rewrites something, once there is one.
+    fn deep_pick(db: &Db, settings: &Settings, random: &mut Random) -> Pick {
+        let engine = db.engine();
+        let mut value = vec![0; 1000];
+        for _ in 0..60_000 {
+            random.fill(&mut value);
+            db.put(random.next_u64().to_be_bytes(), &value).unwrap();
+            let tables = engine.tables.lock();
+            let levels = Arc::clone(&engine.read_state.load().levels);
+            let is_deep = |pick: &Pick| pick.level > 0 && !pick.lower.is_empty();
+            if let Some(pick) = leveled::pick(&levels, &tables.claims, settings, false)
+                .filter(|pick| is_deep(pick) && pick.bytes() >= 3 * STEP_BYTES)
+            {
+                return pick;
+            }
+        }
+        panic!("no level below 0 was ever too large");
+    }
+
+    /// Nanoseconds that a compaction naps until it is done.
+    fn naps(clock: &StillClock, compaction: &mut Compaction) -> u64 {
+        let start_ns = clock.now_ns();
+        while compaction.step().unwrap() == Step::More {}
+        clock.now_ns() - start_ns
+    }
+
+    /// A store with a compaction below level 0 to be done, while flushes bring 1 MiB a second and the
+    /// levels are not behind.
+    fn with_deep_compaction() -> (Db, Arc<StillClock>, Compaction) {
+        let clock = Arc::new(StillClock::default());
+        let environment = Environment {
+            devices: Arc::new(MemoryDevices::default()),
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            workers: Workers::Stepped(Arc::new(Stepper::new(1))),
+        };
+        let settings = Settings {
+            memory: ByteSize::mib(4),
+            table_size: ByteSize::mib(1),
+            level_ratio: 3,
+            tiers: vec![Tier::new("/tier", ByteSize::gib(1)).driver("memory")],
+            ..Settings::default()
+        };
+        let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
+        let pick = deep_pick(&db, &settings, &mut Random::new(1));
+        pick.claim_tables();
+        db.engine().tables.lock().claims.push(pick.claim.clone());
+        let compaction = Compaction::new(db.engine(), pick);
+        let tempo = &db.engine().tempo;
+        // What was flushed to come here took no time.
+        for _ in 0..300 {
+            clock.sleep(Duration::from_secs(1));
+            tempo.flushed(1 << 20);
+        }
+        tempo.set_levels(20.0, false);
+        assert_eq!(tempo.rate(), Some(30 << 20));
+        (db, clock, compaction)
+    }
+
+    #[test]
+    fn a_compaction_below_level_0_keeps_to_the_tempo_unless_somebody_waits_for_it() {
+        let (_db, clock, mut compaction) = with_deep_compaction();
+        let steps = compaction.pick.bytes() / STEP_BYTES;
+        let ns = naps(&clock, &mut compaction);
+        let least_ns = (steps - 1) * 1_000_000_000 / 30;
+        assert!(ns >= least_ns, "{ns} ns for {steps} steps, {least_ns} are due");
+
+        let (db, clock, mut compaction) = with_deep_compaction();
+        let hurry = db.engine().tempo.hurry();
+        assert_eq!(naps(&clock, &mut compaction), 0, "somebody waits");
+        drop(hurry);
+
+        let (db, clock, mut compaction) = with_deep_compaction();
+        db.flush().unwrap();
+        assert_eq!(naps(&clock, &mut compaction), 0, "nothing is being written");
+    }
+
+    #[test]
+    fn upper_levels_on_a_fast_tier_have_room_once_nothing_is_written() {
+        let tier = |path, mib| Tier::new(path, ByteSize::mib(mib)).driver("memory");
+        let settings = Settings {
+            memory: ByteSize::mib(4),
+            table_size: ByteSize::mib(1),
+            tiers: vec![tier("/fast", 12), tier("/slow", 1 << 10)],
+            ..Settings::default()
+        };
+        let db = stepped(&settings);
+        let (mut random, mut value) = (Random::new(3), vec![0; 1000]);
+        for _ in 0..40_000 {
+            random.fill(&mut value);
+            db.put(random.next_u64().to_be_bytes(), &value).unwrap();
+        }
+        db.flush().unwrap();
+        db.settle();
+        let levels = Arc::clone(&db.engine().read_state.load().levels);
+        let targets = leveled::targets(&levels, &settings);
+        let base = targets.base;
+        let upper = base..LEVELS - 1;
+        assert!(upper.len() >= 2, "several levels: {:?}", targets);
+        assert!(levels.level_bytes(0) * 4 <= levels.level_bytes(base));
+        for level in upper {
+            let (bytes, target) = (levels.level_bytes(level), targets.bytes[level]);
+            assert!(bytes * 4 < target * 3, "level {level} has {bytes} of {target} bytes");
+        }
+        db.close().unwrap();
     }
 
     #[test]

@@ -17,7 +17,8 @@
 //! to fit the fast one, whose room also decides the size of one of them. Where level 0 is that full
 //! and cannot be merged down, because its way is taken, its newest tables are merged with each
 //! other: one rewrite of little, for which writers and readers have fewer tables to wait for and to
-//! ask.
+//! ask. While nothing is written, levels of a store with a fast tier are brought below their targets
+//! ([`CALM_SCORE`]), and level 0 is emptied, so that what comes next finds room.
 //!
 //! A pick is refused while it shares a table with a running compaction, or while its output could
 //! overlap the output of one ([`Claim`]).
@@ -40,6 +41,10 @@ const PRESSED_SCORE: f64 = 1.5;
 /// Score at which a level below 0 is worked on at full speed. A merge of level 0 can double the
 /// base.
 const BEHIND_SCORE: f64 = 3.0;
+
+/// Score to which levels are brought while nothing is written and the fast tier is to take what comes
+/// next: with levels that are nearly full, each flush would be followed by work for all of them.
+const CALM_SCORE: f64 = 0.75;
 
 /// A level has about this many tables at least, so that a compaction takes a part of it.
 const TABLES_PER_LEVEL: u64 = 8;
@@ -190,7 +195,11 @@ pub(crate) fn pick(
     let targets = targets(levels, settings);
     let level0 = score_level0(levels, &targets, settings, calm);
     let pressed = level0.is_some() && !calm && !settings.is_tiered();
-    let least = if pressed { PRESSED_SCORE } else { 1.0 };
+    let least = match calm && settings.is_tiered() {
+        true => CALM_SCORE,
+        false if pressed => PRESSED_SCORE,
+        false => 1.0,
+    };
     let deeper = (1..BOTTOM)
         .map(|level| (score(levels, level, &targets), level))
         .filter(|(score, _)| *score >= least);
@@ -216,9 +225,11 @@ fn score_level0(
     let free = levels.level(0).iter().filter(|table| !table.claimed.load(Relaxed));
     let (count, bytes) =
         free.fold((0, 0), |(count, bytes), table| (count + 1, bytes + table.meta.bytes));
-    let enough =
-        calm || count >= batch_tables(settings) || bytes * LAZY >= levels.level_bytes(targets.base);
-    (enough && count >= settings.level0_tables)
+    let is_share = bytes * LAZY >= levels.level_bytes(targets.base);
+    let enough = calm || count >= batch_tables(settings) || is_share;
+    // What is left there would be the first to be in the way of what comes next.
+    let is_left = calm && settings.is_tiered() && is_share && count > 0;
+    (enough && count >= settings.level0_tables || is_left)
         .then(|| f64::from(count) / f64::from(settings.level0_tables))
 }
 
