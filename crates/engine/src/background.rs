@@ -682,8 +682,8 @@ mod tests {
         clock.now_ns() - start_ns
     }
 
-    /// A store with a compaction below level 0 to be done, while flushes bring 1 MiB a second and the
-    /// levels are not behind.
+    /// A store with a compaction below level 0 to be done, while flushes bring 1 MiB a second and
+    /// the levels are not behind.
     fn with_deep_compaction() -> (Db, Arc<StillClock>, Compaction) {
         let clock = Arc::new(StillClock::default());
         let environment = Environment {

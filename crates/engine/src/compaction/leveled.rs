@@ -17,8 +17,8 @@
 //! to fit the fast one, whose room also decides the size of one of them. Where level 0 is that full
 //! and cannot be merged down, because its way is taken, its newest tables are merged with each
 //! other: one rewrite of little, for which writers and readers have fewer tables to wait for and to
-//! ask. While nothing is written, levels of a store with a fast tier are brought below their targets
-//! ([`CALM_SCORE`]), and level 0 is emptied, so that what comes next finds room.
+//! ask. While nothing is written, levels of a store with a fast tier are brought below their
+//! targets ([`CALM_SCORE`]), and level 0 is emptied, so that what comes next finds room.
 //!
 //! A pick is refused while it shares a table with a running compaction, or while its output could
 //! overlap the output of one ([`Claim`]).
@@ -42,8 +42,9 @@ const PRESSED_SCORE: f64 = 1.5;
 /// base.
 const BEHIND_SCORE: f64 = 3.0;
 
-/// Score to which levels are brought while nothing is written and the fast tier is to take what comes
-/// next: with levels that are nearly full, each flush would be followed by work for all of them.
+/// Score to which levels are brought while nothing is written and the fast tier is to take what
+/// comes next: with levels that are nearly full, each flush would be followed by work for all of
+/// them.
 const CALM_SCORE: f64 = 0.75;
 
 /// A level has about this many tables at least, so that a compaction takes a part of it.
