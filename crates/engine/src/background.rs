@@ -1,6 +1,6 @@
 //! The engine's background jobs, and the plan that chooses among them.
 
-use crate::compaction::leveled::{self, Pick};
+use crate::compaction::leveled::{self, Pick, Writing};
 use crate::compaction::rewrite::{Output, Retention, Rewrite, STEP_BYTES};
 use crate::compaction::tempo::Hurry;
 use crate::error::{Error, Result};
@@ -92,8 +92,12 @@ fn plan_compaction(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
         return None;
     }
     let state = engine.read_state.load();
-    let calm = state.is_calm();
-    let pick = leveled::pick(&state.levels, &tables.claims, &engine.settings, calm)?;
+    let writing = match state.is_calm() {
+        false => Writing::GoesOn,
+        true if engine.metrics.writes.get() == 0 => Writing::NotBegun,
+        true => Writing::Over,
+    };
+    let pick = leveled::pick(&state.levels, &tables.claims, &engine.settings, writing)?;
     pick.claim_tables();
     tables.claims.push(pick.claim.clone());
     Some(Box::new(Compaction::new(engine, pick)))
@@ -666,7 +670,7 @@ mod tests {
             let tables = engine.tables.lock();
             let levels = Arc::clone(&engine.read_state.load().levels);
             let is_deep = |pick: &Pick| pick.level > 0 && !pick.lower.is_empty();
-            if let Some(pick) = leveled::pick(&levels, &tables.claims, settings, false)
+            if let Some(pick) = leveled::pick(&levels, &tables.claims, settings, Writing::GoesOn)
                 .filter(|pick| is_deep(pick) && pick.bytes() >= 3 * STEP_BYTES)
             {
                 return pick;
@@ -819,7 +823,7 @@ mod tests {
         let pick = || {
             let tables = engine.tables.lock();
             let levels = Arc::clone(&engine.read_state.load().levels);
-            leveled::pick(&levels, &tables.claims, &settings, false)
+            leveled::pick(&levels, &tables.claims, &settings, Writing::GoesOn)
         };
         for (key, value) in [("a", "1"), ("b", "1"), ("c", "1")] {
             flush_one(&db, key, Some(value));

@@ -17,7 +17,7 @@
 //! to fit the fast one, whose room also decides the size of one of them. Where level 0 is that full
 //! and cannot be merged down, because its way is taken, its newest tables are merged with each
 //! other: one rewrite of little, for which writers and readers have fewer tables to wait for and to
-//! ask. While nothing is written, levels of a store with a fast tier are brought below their
+//! ask. Once writing is over, levels of a store with a fast tier are brought below their
 //! targets ([`CALM_SCORE`]), and level 0 is emptied, so that what comes next finds room.
 //!
 //! A pick is refused while it shares a table with a running compaction, or while its output could
@@ -42,7 +42,7 @@ const PRESSED_SCORE: f64 = 1.5;
 /// base.
 const BEHIND_SCORE: f64 = 3.0;
 
-/// Score to which levels are brought while nothing is written and the fast tier is to take what
+/// Score to which levels are brought once writing is over and the fast tier is to take what
 /// comes next: with levels that are nearly full, each flush would be followed by work for all of
 /// them.
 const CALM_SCORE: f64 = 0.75;
@@ -186,17 +186,28 @@ pub(crate) fn table_bytes(levels: &Levels, settings: &Settings, level: usize) ->
     share.max(TABLE_BYTES_MIN).min(settings.table_size.0)
 }
 
-/// The most useful compaction that can start now. `calm`: nothing is being written.
+/// What writers do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writing {
+    /// Memory has records.
+    GoesOn,
+    /// Nothing has been written since the store was opened.
+    NotBegun,
+    /// All that was written is in tables.
+    Over,
+}
+
+/// The most useful compaction that can start now.
 pub(crate) fn pick(
     levels: &Levels,
     claims: &[Claim],
     settings: &Settings,
-    calm: bool,
+    writing: Writing,
 ) -> Option<Pick> {
     let targets = targets(levels, settings);
-    let level0 = score_level0(levels, &targets, settings, calm);
-    let pressed = level0.is_some() && !calm && !settings.is_tiered();
-    let least = match calm && settings.is_tiered() {
+    let level0 = score_level0(levels, &targets, settings, writing);
+    let pressed = level0.is_some() && writing == Writing::GoesOn && !settings.is_tiered();
+    let least = match writing == Writing::Over && settings.is_tiered() {
         true => CALM_SCORE,
         false if pressed => PRESSED_SCORE,
         false => 1.0,
@@ -221,15 +232,15 @@ fn score_level0(
     levels: &Levels,
     targets: &Targets,
     settings: &Settings,
-    calm: bool,
+    writing: Writing,
 ) -> Option<f64> {
     let free = levels.level(0).iter().filter(|table| !table.claimed.load(Relaxed));
     let (count, bytes) =
         free.fold((0, 0), |(count, bytes), table| (count + 1, bytes + table.meta.bytes));
     let is_share = bytes * LAZY >= levels.level_bytes(targets.base);
-    let enough = calm || count >= batch_tables(settings) || is_share;
-    // What is left there would be the first to be in the way of what comes next.
-    let is_left = calm && settings.is_tiered() && is_share && count > 0;
+    let enough = writing != Writing::GoesOn || count >= batch_tables(settings) || is_share;
+    // With the next flush it would be merged, and the base would overflow into what lies below.
+    let is_left = writing == Writing::Over && settings.is_tiered() && is_share && count > 0;
     (enough && count >= settings.level0_tables || is_left)
         .then(|| f64::from(count) / f64::from(settings.level0_tables))
 }
