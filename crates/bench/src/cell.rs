@@ -290,6 +290,7 @@ fn work(
             seconds: cell.warm_up_seconds,
             rate: None,
         };
+        say(beginning("warm-up"));
         measured.preparation_s.warm_up =
             runner.run(length, &mut teller("warm-up", length, None, say))?.seconds;
     }
@@ -305,11 +306,12 @@ fn work(
     let name = if cell.purpose == Purpose::Load { "load" } else { "run" };
     process::reset_peak_rss();
     let before = meter.read(&*runner.subject().store);
+    say(beginning(name));
     let cpu_s = process::cpu_s();
     let sum = runner.run(length, &mut teller(name, length, whole, say))?;
     measured.cpu_s = process::cpu_s() - cpu_s;
     if cell.settle || cell.purpose == Purpose::Load {
-        say(Message::Progress { part: "settle".to_owned(), done: 0, share: None, ops_per_s: 0.0 });
+        say(beginning("settle"));
         let begin = clock.now_ns();
         runner.subject().store.settle()?;
         measured.preparation_s.settle = (clock.now_ns() - begin) as f64 / 1e9;
@@ -349,6 +351,11 @@ fn fill_in(
     measured.slow_reads_per_op = slow.map(|tier| tier.reads as f64 / operations);
     measured.traffic = traffic;
     Ok(())
+}
+
+/// Says that a part begins: a short one is over before there is progress to tell of.
+fn beginning(part: &str) -> Message {
+    Message::Progress { part: part.to_owned(), done: 0, share: None, ops_per_s: 0.0 }
 }
 
 /// Turns progress into messages.
