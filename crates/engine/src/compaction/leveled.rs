@@ -17,8 +17,9 @@
 //! to fit the fast one, whose room also decides the size of one of them. Where level 0 is that full
 //! and cannot be merged down, because its way is taken, its newest tables are merged with each
 //! other: one rewrite of little, for which writers and readers have fewer tables to wait for and to
-//! ask. Once writing is over, levels of a store with a fast tier are brought below their
-//! targets ([`CALM_SCORE`]), and level 0 is emptied, so that what comes next finds room.
+//! ask. Once writing is over ([`Writing`]), levels of a store with a fast tier are brought below
+//! their targets ([`CALM_SCORE`]), and a level 0 that is a share of the base is merged however few
+//! tables it has, so that what comes next finds room.
 //!
 //! A pick is refused while it shares a table with a running compaction, or while its output could
 //! overlap the output of one ([`Claim`]).
@@ -191,7 +192,7 @@ pub(crate) fn table_bytes(levels: &Levels, settings: &Settings, level: usize) ->
 pub(crate) enum Writing {
     /// Memory has records.
     GoesOn,
-    /// Nothing has been written since the store was opened.
+    /// Nothing has been written since the store was opened, bulk loads aside.
     NotBegun,
     /// All that was written is in tables.
     Over,
