@@ -107,6 +107,9 @@ impl TieredFiles {
             // A killed process may have left a DATABASE whose name is not durable yet; the tiers
             // must not go a generation further than the one that a power cut would bring back.
             home_driver.sync_directory()?;
+            // Nor may the name of the map be: what is recorded in it, and the map before it that is
+            // removed, would be gone with it.
+            tiers[0].driver().sync_directory()?;
             raise_after_crash(&mut home, &home_path, &*home_driver, &found)?;
             write_generation(&home, &home_path, &*home_driver, &tiers)?;
             map = open_map(&home, &tiers, &listings, true)?;

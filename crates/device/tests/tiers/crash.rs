@@ -155,6 +155,28 @@ fn power_cut_at_every_operation_keeps_what_was_acknowledged() {
     }
 }
 
+/// A killed process leaves names and bytes that the next one sees and a power cut may take away.
+#[test]
+fn what_is_opened_after_a_kill_survives_a_power_cut() {
+    let all = SimulatedDevices::new(Fault::None);
+    live(&all, &mut Acknowledged::default()).unwrap();
+    for after in 0..all.changes() {
+        let devices = SimulatedDevices::new(Fault::PowerCut(after));
+        let mut known = Acknowledged::default();
+        live(&devices, &mut known).unwrap_err();
+        if !known.created {
+            continue;
+        }
+        let killed = devices.after_kill();
+        drop(open(&killed).unwrap());
+        for fate in fates(after * 16) {
+            let what = format!("kill after {after}, opened, cut, {fate:?}");
+            let restarted = killed.after_power_cut(fate);
+            check(&restarted, &known, &what).unwrap_or_else(|e| panic!("{what}: {e}"));
+        }
+    }
+}
+
 #[test]
 fn power_cuts_during_recovery_are_recovered_from() {
     let all = SimulatedDevices::new(Fault::None);
