@@ -157,7 +157,7 @@ fn power_cut_at_every_operation_keeps_what_was_acknowledged() {
 
 /// A killed process leaves names and bytes that the next one sees and a power cut may take away.
 #[test]
-fn what_is_opened_after_a_kill_survives_a_power_cut() {
+fn power_cuts_while_opening_after_a_kill_and_after_it_are_recovered_from() {
     let all = SimulatedDevices::new(Fault::None);
     live(&all, &mut Acknowledged::default()).unwrap();
     for after in 0..all.changes() {
@@ -167,12 +167,19 @@ fn what_is_opened_after_a_kill_survives_a_power_cut() {
         if !known.created {
             continue;
         }
-        let killed = devices.after_kill();
-        drop(open(&killed).unwrap());
-        for fate in fates(after * 16) {
-            let what = format!("kill after {after}, opened, cut, {fate:?}");
-            let restarted = killed.after_power_cut(fate);
-            check(&restarted, &known, &what).unwrap_or_else(|e| panic!("{what}: {e}"));
+        // The cut comes at every operation of the opening, and after it.
+        for again in 0.. {
+            let killed = devices.after_kill();
+            killed.set_fault(Fault::PowerCut(again));
+            let opened = open(&killed).is_ok();
+            for fate in fates(after * 16 + again) {
+                let what = format!("kill after {after}, cut after {again}, {fate:?}");
+                let restarted = killed.after_power_cut(fate);
+                check(&restarted, &known, &what).unwrap_or_else(|e| panic!("{what}: {e}"));
+            }
+            if opened && !killed.is_dead() {
+                break;
+            }
         }
     }
 }

@@ -111,7 +111,6 @@ impl SimulatedDevices {
 
     /// The directories as a process finds them that starts after this one was killed: all that was
     /// written is there, and what was not synced can still be lost.
-    #[allow(dead_code, reason = "the engine's tests kill processes")]
     pub fn after_kill(&self) -> Self {
         let next = Self::new(Fault::None);
         for (path, directory) in self.directories.lock().iter() {
