@@ -225,7 +225,7 @@ impl FileMap {
         let number = state.reserved.max(FileNumber(1));
         state.reserved = FileNumber(number.0 + NUMBERS_PER_BATCH);
         let journal = write_snapshot(database, tier, number, &state)?;
-        tier.driver().sync_directory()?;
+        tier.sync_directory()?;
         let snapshot_bytes = journal.len_bytes();
         Ok(Self {
             database,
@@ -362,7 +362,7 @@ impl FileMap {
         let number = self.allocate_number()?;
         let driver = Arc::clone(self.tier.driver());
         let switched = write_snapshot(self.database, &self.tier, number, &self.state)
-            .and_then(|journal| driver.sync_directory().map(|()| journal));
+            .and_then(|journal| self.tier.sync_directory().map(|()| journal));
         match switched {
             Ok(journal) => {
                 let old = map_name(self.number());
@@ -374,7 +374,8 @@ impl FileMap {
                 Ok(())
             }
             Err(error) => {
-                let gone = driver.delete(&map_name(number)).and_then(|()| driver.sync_directory());
+                let gone =
+                    driver.delete(&map_name(number)).and_then(|()| self.tier.sync_directory());
                 if let Err(also) = gone {
                     let text = format!(
                         "the file map on {} takes no more changes since one failed; reopen: \

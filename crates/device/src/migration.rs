@@ -44,7 +44,7 @@ impl TieredFiles {
         let target = &self.tiers()[to.position()];
         let copied = self.open_file(number).and_then(|file| {
             let handle = copy(&file, target, &file_name(number, kind), progress)?;
-            target.driver().sync_directory()?;
+            target.sync_directory()?;
             Ok(handle)
         });
         let handle = match copied {

@@ -12,7 +12,7 @@
 
 use crate::context::FileKind;
 use crate::driver::{Driver, Queue};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -113,6 +113,8 @@ pub struct Tier {
     driver: Arc<dyn Driver>,
     idle: Mutex<Vec<Box<dyn Queue>>>,
     traffic: [TrafficCounters; 4],
+    /// Why names made here may never be durable.
+    names_failed: Mutex<Option<Error>>,
 }
 
 /// A kind without its level, the grain of [`TrafficTotals`].
@@ -123,7 +125,36 @@ fn class(kind: FileKind) -> usize {
 impl Tier {
     /// The tier `index` that `driver` serves.
     pub fn new(index: TierIndex, spec: TierSpec, driver: Arc<dyn Driver>) -> Self {
-        Self { index, spec, driver, idle: Mutex::default(), traffic: Default::default() }
+        Self {
+            index,
+            spec,
+            driver,
+            idle: Mutex::default(),
+            traffic: Default::default(),
+            names_failed: Mutex::default(),
+        }
+    }
+
+    /// Makes the names durable that were made, changed and removed in the directory. A failure is
+    /// final, as it is for a file: the operating system reports it once, and a later sync that
+    /// succeeds would not cover those names.
+    ///
+    /// Errors: the driver's, and again after the first until the tier is opened anew.
+    pub fn sync_directory(&self) -> Result<()> {
+        let mut failed = self.names_failed.lock();
+        if let Some(error) = &*failed {
+            return Err(error.clone());
+        }
+        let synced = self.driver.sync_directory();
+        if let Err(error) = &synced {
+            let text = format!(
+                "names on {} may not be durable since a sync of its directory failed; reopen: \
+                 {error}",
+                self.describe()
+            );
+            *failed = Some(Error::new(error.kind(), text));
+        }
+        synced
     }
 
     /// A tier that belongs to no namespace: for files opened by themselves.

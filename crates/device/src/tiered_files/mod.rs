@@ -263,7 +263,7 @@ impl TieredFiles {
         }
         for tier in tiers.into_iter().filter(|_| !planted(Planted::PublishSkipsDirectorySync)) {
             let tier = &self.tiers[tier.position()];
-            tier.driver().sync_directory().map_err(|error| {
+            tier.sync_directory().map_err(|error| {
                 let text = format!("cannot sync the directory of {}: {error}", tier.describe());
                 Error::new(error.kind(), text)
             })?;

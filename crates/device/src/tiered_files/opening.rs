@@ -109,7 +109,7 @@ impl TieredFiles {
             home_driver.sync_directory()?;
             // Nor may the name of the map be: what is recorded in it, and the map before it that is
             // removed, would be gone with it.
-            tiers[0].driver().sync_directory()?;
+            tiers[0].sync_directory()?;
             raise_after_crash(&mut home, &home_path, &*home_driver, &found)?;
             write_generation(&home, &home_path, &*home_driver, &tiers)?;
             map = open_map(&home, &tiers, &listings, true)?;
