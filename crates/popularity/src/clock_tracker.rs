@@ -1,0 +1,148 @@
+//! The paper's tracker: a multi-bit clock over the most recently accessed keys (§4.3, §6).
+//!
+//! The first access gives a key the value 0, every later one 3. A full tracker moves the clock hand
+//! over its entries, decrementing, until it meets a 0, which it evicts. That is close to LRU, with
+//! two bits instead of a list, and forgets quickly. `frequency_tracker.rs` remembers longer.
+//!
+//! The tracker is divided into shards by hash, each a `ring.rs` under a lock of its own: a read
+//! that misses the processor's cache once is all that a touch costs.
+//!
+//! Invariants:
+//! 1. `len() <= capacity()`; each shard has its part of the capacity, so uneven hashes leave a
+//!    tracker of small shards a few per cent short of it.
+//! 2. A key costs 10 bytes at most after [`ClockTracker::new`], 11.25 after growth, plus 128 to 192
+//!    bytes a shard.
+
+use crate::Popularity;
+use crate::histogram::{Counts, Histogram};
+use crate::ring::{Entry, Ring, limit_of};
+use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::atomic::{AtomicUsize, Ordering};
+
+/// The value of a key accessed more than once.
+const VALUE_MAX: u8 = 3;
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Shard {
+    ring: Mutex<Ring>,
+    counts: Counts,
+}
+
+/// See the header.
+#[derive(Debug)]
+pub struct ClockTracker {
+    shards: Box<[Shard]>,
+    capacity: AtomicUsize,
+}
+
+impl ClockTracker {
+    /// A tracker of `capacity` keys; `shards` is a power of two, [`SHARDS`](crate::SHARDS) unless
+    /// the capacity is small.
+    pub fn new(capacity: usize, shards: usize) -> Self {
+        assert!(shards.is_power_of_two(), "the low bits of a hash choose its shard");
+        let shard = |index| Shard {
+            ring: Mutex::new(Ring::new(limit_of(capacity, shards, index))),
+            counts: Counts::default(),
+        };
+        Self { shards: (0..shards).map(shard).collect(), capacity: AtomicUsize::new(capacity) }
+    }
+
+    fn shard(&self, key_hash: u64) -> &Shard {
+        &self.shards[key_hash as usize & (self.shards.len() - 1)]
+    }
+}
+
+impl Shard {
+    fn insert(&self, ring: &mut Ring, key_hash: u64, on_fast: bool) -> Option<u8> {
+        if ring.limit() == 0 {
+            return None;
+        }
+        if ring.is_full() {
+            ring.evict(&self.counts);
+        }
+        ring.insert(Entry::new(key_hash, 0, on_fast), &self.counts);
+        Some(0)
+    }
+}
+
+impl Popularity for ClockTracker {
+    fn touch(&self, key_hash: u64, on_fast: bool) -> Option<u8> {
+        let shard = self.shard(key_hash);
+        let mut ring = shard.ring.lock();
+        let Some(slot) = ring.find(key_hash) else {
+            return shard.insert(&mut ring, key_hash, on_fast);
+        };
+        ring.set(slot, VALUE_MAX, on_fast, &shard.counts);
+        Some(VALUE_MAX)
+    }
+
+    fn touch_write(&self, key_hash: u64, on_fast: bool) -> Option<u8> {
+        let shard = self.shard(key_hash);
+        let mut ring = shard.ring.lock();
+        let Some(slot) = ring.find(key_hash) else {
+            return if on_fast { shard.insert(&mut ring, key_hash, true) } else { None };
+        };
+        let was_on_fast = ring.at(slot).is_some_and(Entry::on_fast);
+        ring.set(slot, VALUE_MAX, on_fast || was_on_fast, &shard.counts);
+        Some(VALUE_MAX)
+    }
+
+    fn value(&self, key_hash: u64) -> Option<u8> {
+        let ring = self.shard(key_hash).ring.lock();
+        ring.find(key_hash).and_then(|slot| ring.at(slot)).map(Entry::value)
+    }
+
+    fn value_max(&self) -> u8 {
+        VALUE_MAX
+    }
+
+    fn on_fast(&self, key_hash: u64) -> Option<bool> {
+        let ring = self.shard(key_hash).ring.lock();
+        ring.find(key_hash).and_then(|slot| ring.at(slot)).map(Entry::on_fast)
+    }
+
+    fn set_location(&self, key_hash: u64, on_fast: bool) {
+        let shard = self.shard(key_hash);
+        let mut ring = shard.ring.lock();
+        if let Some(slot) = ring.find(key_hash) {
+            let value = ring.at(slot).map_or(0, Entry::value);
+            ring.set(slot, value, on_fast, &shard.counts);
+        }
+    }
+
+    fn forget(&self, key_hash: u64) {
+        let shard = self.shard(key_hash);
+        let mut ring = shard.ring.lock();
+        if let Some(slot) = ring.find(key_hash) {
+            ring.remove(slot, &shard.counts);
+        }
+    }
+
+    fn histogram(&self) -> Histogram {
+        let mut histogram = Histogram::default();
+        self.shards.iter().for_each(|shard| shard.counts.add_to(&mut histogram));
+        histogram
+    }
+
+    fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.ring.lock().len()).sum()
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    fn set_capacity(&self, capacity: usize) {
+        self.capacity.store(capacity, Ordering::Relaxed);
+        for (index, shard) in self.shards.iter().enumerate() {
+            let limit = limit_of(capacity, self.shards.len(), index);
+            shard.ring.lock().set_limit(limit, &shard.counts);
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let slots: usize = self.shards.iter().map(|shard| shard.ring.lock().bytes()).sum();
+        slots + size_of_val(&*self.shards)
+    }
+}

@@ -1,0 +1,195 @@
+//! Which key range to demote: the cost-benefit score of multi-tiered storage compaction (§5.2).
+//!
+//! Records on the fast tier are demoted by ranges; a range is what `i` consecutive tables of the
+//! slow tier span. The score of a range is benefit over cost (equation 1):
+//!
+//! ```text
+//!                 Σ coldness(j)              coldness(j) = 1 / (value(j) + 1); 1 if not tracked
+//!   MSC = ─────────────────────────────      F = slow bytes / fast bytes     the fanout
+//!          F · (2 − o) / (1 − p)  +  1       p = popular (pinned) share of the fast bytes
+//!                                            o = share of the slow bytes that fast ones replace
+//! ```
+//!
+//! The sum is over all objects of the range on the fast tier. The cost is slow-tier I/O for each
+//! byte that moves down: with `t_n` fast bytes and `t_f` slow ones, `t_f` are read and
+//! `(1-p) t_n + (1-o) t_f` written, for `(1-p) t_n` that move. All shares are by bytes, because
+//! objects differ in size.
+//!
+//! **Several sorted runs.** The paper keeps one run a range, so every demotion rewrites all slow
+//! bytes of it. If runs may overlap, a demotion may rewrite some of them, or none and begin another
+//! run. The formula stays; `t_f` and `o` are those of the runs that *are* rewritten, so a demotion
+//! into a new run costs 1 a byte. [`best_merge`] finds the cheapest choice within a number of runs.
+//!
+//! Invariants:
+//! 1. A score is finite and not negative; 0 when nothing would move.
+//! 2. More slow bytes never raise a score; more cold objects of the same bytes never lower it.
+//! 3. With one run and all of it rewritten, [`best_merge`] scores as [`score`].
+
+use thermocline_foundation::random::Random;
+
+/// Candidates that the power of k choices looks at by default (§5.3).
+pub const CANDIDATES: usize = 8;
+
+/// What is known of a candidate range, exact or estimated. Fractions of objects are estimates.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RangeStatistics {
+    /// Objects on the fast tier, `t_n`; clean copies of slow ones do not count.
+    pub fast_objects: f64,
+    pub fast_bytes: f64,
+    /// Objects on the slow tier, in all runs, `t_f`.
+    pub slow_objects: f64,
+    pub slow_bytes: f64,
+    /// Slow bytes of keys that are on the fast tier, too: `o` times `slow_bytes`.
+    pub overlap_bytes: f64,
+    /// Sum of the coldness of the fast objects, each in `(0, 1]`.
+    pub coldness: f64,
+    /// Fast bytes that stay because they are pinned: `p` times `fast_bytes`.
+    pub pinned_bytes: f64,
+    /// Slow bytes that the tracker would pin: what a promotion could bring up.
+    pub popular_slow_bytes: f64,
+}
+
+impl RangeStatistics {
+    /// `p`, the popular share of the fast bytes.
+    pub fn pinned_share(&self) -> f64 {
+        share(self.pinned_bytes, self.fast_bytes)
+    }
+
+    /// `o`, the share of the slow bytes that newer ones replace.
+    pub fn overlap_share(&self) -> f64 {
+        share(self.overlap_bytes, self.slow_bytes)
+    }
+
+    /// Bytes that a demotion moves down, `(1 - p) t_n`.
+    pub fn moved_bytes(&self) -> f64 {
+        self.fast_bytes * (1.0 - self.pinned_share())
+    }
+
+    /// Bytes read from and written to the slow tier if all its runs are rewritten.
+    pub fn io_bytes(&self) -> f64 {
+        self.slow_bytes * (2.0 - self.overlap_share()) + self.moved_bytes()
+    }
+
+    /// Of those, bytes written: what wears the slow tier out.
+    pub fn written_bytes(&self) -> f64 {
+        self.slow_bytes * (1.0 - self.overlap_share()) + self.moved_bytes()
+    }
+
+    /// Adds the statistics of a neighbouring range.
+    pub fn add(&mut self, other: &Self) {
+        self.fast_objects += other.fast_objects;
+        self.fast_bytes += other.fast_bytes;
+        self.slow_objects += other.slow_objects;
+        self.slow_bytes += other.slow_bytes;
+        self.overlap_bytes += other.overlap_bytes;
+        self.coldness += other.coldness;
+        self.pinned_bytes += other.pinned_bytes;
+        self.popular_slow_bytes += other.popular_slow_bytes;
+    }
+}
+
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 0.0 }
+}
+
+/// How cold a key of this value is, in `(0, 1]`; 1 if it is not tracked (§5.2).
+pub fn coldness(value: Option<u8>) -> f64 {
+    1.0 / (f64::from(value.unwrap_or(0)) + 1.0)
+}
+
+/// Equation 1; see the header.
+pub fn score(range: &RangeStatistics) -> f64 {
+    let moved = range.moved_bytes();
+    if moved <= 0.0 { 0.0 } else { range.coldness * moved / range.io_bytes() }
+}
+
+/// One sorted run of the slow tier within a range.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Run {
+    pub bytes: f64,
+    /// Of these, bytes that a newer version on the fast tier or in a newer run replaces.
+    pub overlap_bytes: f64,
+}
+
+/// Which runs a demotion should rewrite.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Merge {
+    /// So many of the newest runs; 0 begins another run.
+    pub runs: usize,
+    pub score: f64,
+    /// Bytes written to the slow tier.
+    pub written_bytes: f64,
+}
+
+/// The best choice of newest runs to rewrite so that at most `runs_max` remain.
+///
+/// `runs` is ordered from the newest to the oldest; only a prefix may be merged, or an old version
+/// would come to lie above a newer one. With `runs_max` 1 all are merged, as in the paper. Ties go
+/// to the merge of more runs, which costs the same and leaves less to search.
+pub fn best_merge(range: &RangeStatistics, runs: &[Run], runs_max: usize) -> Merge {
+    // A merge of n runs leaves all but n, and itself.
+    let merged_min = (runs.len() + 1).saturating_sub(runs_max.max(1));
+    let mut merged = RangeStatistics { slow_bytes: 0.0, overlap_bytes: 0.0, ..*range };
+    let mut best = None;
+    for count in 0..=runs.len() {
+        if let Some(run) = count.checked_sub(1).and_then(|index| runs.get(index)) {
+            merged.slow_bytes += run.bytes;
+            merged.overlap_bytes += run.overlap_bytes;
+        }
+        let merge =
+            Merge { runs: count, score: score(&merged), written_bytes: merged.written_bytes() };
+        let better = best.is_none_or(|best: Merge| merge.score >= best.score);
+        if count >= merged_min && better {
+            best = Some(merge);
+        }
+    }
+    best.unwrap_or(Merge { runs: runs.len(), score: 0.0, written_bytes: 0.0 })
+}
+
+/// How the range is chosen (§5.3). The paper measures 2.5 times the slow-tier writes for `Random`,
+/// and fifteen times the processor's time for `Precise`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// Statistics counted object by object.
+    Precise,
+    /// Statistics estimated from buckets.
+    #[default]
+    Approximate,
+    /// Any range, without statistics: the baseline.
+    Random,
+}
+
+/// Draws `k` different candidates; fewer if there are no more. A candidate is the number of the
+/// first of `width` consecutive tables out of `tables` (§5.2: `width` is 1 by default).
+pub fn power_of_k(tables: usize, width: usize, k: usize, random: &mut Random) -> Vec<usize> {
+    let candidates = (tables + 1).saturating_sub(width.max(1)).max(usize::from(tables > 0));
+    let mut drawn = Vec::with_capacity(k.min(candidates));
+    // Floyd's sample without replacement: k draws, whatever the number of candidates.
+    for last in candidates - k.min(candidates)..candidates {
+        let draw = random.below(last as u64 + 1) as usize;
+        drawn.push(if drawn.contains(&draw) { last } else { draw });
+    }
+    drawn
+}
+
+/// The candidate to demote: the one of the highest score, the first of equals; with `Random` any.
+/// `None` when no candidate has anything to move.
+pub fn choose(
+    policy: Policy,
+    candidates: &[usize],
+    random: &mut Random,
+    mut score_of: impl FnMut(usize) -> f64,
+) -> Option<usize> {
+    if policy == Policy::Random {
+        let count = candidates.len() as u64;
+        return (count > 0).then(|| candidates[random.below(count) as usize]);
+    }
+    let mut best: Option<(usize, f64)> = None;
+    for &candidate in candidates {
+        let score = score_of(candidate);
+        if score > best.map_or(0.0, |(_, score)| score) {
+            best = Some((candidate, score));
+        }
+    }
+    best.map(|(candidate, _)| candidate)
+}

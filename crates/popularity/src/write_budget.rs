@@ -1,0 +1,85 @@
+//! How much may be written to a tier that wears out.
+//!
+//! Endurance is rated in drive writes per day (DWPD): how often a day the whole capacity may be
+//! written for the rated life. Dense flash stands 0.1 to 0.3; the paper's third goal is to live
+//! with that (§3). The budget is a token bucket: bytes flow in at `capacity * dwpd` a day, up to a
+//! burst, and background writes wait until there are enough.
+//!
+//! Invariants:
+//! 1. Over any time `t`, what was allowed is at most `burst + rate * t`, and the last amount.
+//! 2. An amount above the burst is allowed when the bucket is full, and leaves a debt.
+//! 3. A clock that stands still or goes back adds nothing.
+//!
+//! It is for background work that can wait. Writes of clients are paced elsewhere: a full fast tier
+//! and no budget must slow them down, not refuse them.
+
+const DAY_NS: f64 = 86_400e9;
+
+/// See the header. One owner; time is handed in.
+#[derive(Clone, Debug)]
+pub struct WriteBudget {
+    bytes_per_ns: f64,
+    burst_bytes: f64,
+    tokens: f64,
+    filled_at_ns: u64,
+}
+
+impl WriteBudget {
+    /// A budget of `write_budget_dwpd` drive writes a day for a tier of `capacity_bytes`, full at
+    /// first. The burst is what flows in an hour.
+    pub fn new(capacity_bytes: u64, write_budget_dwpd: f64, now_ns: u64) -> Self {
+        let bytes_per_day = capacity_bytes as f64 * write_budget_dwpd.max(0.0);
+        Self::with_burst(capacity_bytes, write_budget_dwpd, bytes_per_day / 24.0, now_ns)
+    }
+
+    /// The same with another burst, in bytes.
+    pub fn with_burst(
+        capacity_bytes: u64,
+        write_budget_dwpd: f64,
+        burst_bytes: f64,
+        now_ns: u64,
+    ) -> Self {
+        let bytes_per_ns = capacity_bytes as f64 * write_budget_dwpd.max(0.0) / DAY_NS;
+        let burst_bytes = burst_bytes.max(0.0);
+        Self { bytes_per_ns, burst_bytes, tokens: burst_bytes, filled_at_ns: now_ns }
+    }
+
+    /// Whether `bytes` may be written now.
+    pub fn allows(&self, bytes: u64, now_ns: u64) -> bool {
+        self.tokens_at(now_ns) >= self.needed(bytes)
+    }
+
+    /// How long to wait until `bytes` may be written; 0 now, `None` never.
+    pub fn wait_ns(&self, bytes: u64, now_ns: u64) -> Option<u64> {
+        let missing = self.needed(bytes) - self.tokens_at(now_ns);
+        if missing <= 0.0 {
+            return Some(0);
+        }
+        (self.bytes_per_ns > 0.0).then(|| (missing / self.bytes_per_ns).ceil() as u64)
+    }
+
+    /// Bytes were written, allowed or not.
+    pub fn spend(&mut self, bytes: u64, now_ns: u64) {
+        self.tokens = self.tokens_at(now_ns) - bytes as f64;
+        self.filled_at_ns = self.filled_at_ns.max(now_ns);
+    }
+
+    /// Bytes that may be written now; below 0 a debt.
+    pub fn tokens_at(&self, now_ns: u64) -> f64 {
+        let passed = now_ns.saturating_sub(self.filled_at_ns) as f64;
+        (self.tokens + passed * self.bytes_per_ns).min(self.burst_bytes)
+    }
+
+    fn needed(&self, bytes: u64) -> f64 {
+        (bytes as f64).min(self.burst_bytes)
+    }
+}
+
+/// The life to expect of a tier rated for `rated_bytes` of writes in all, if it goes on being
+/// written as in the `elapsed_ns` in which `written_bytes` were. From now on; `None` if nothing was
+/// written, and 0 if the rating is used up.
+pub fn lifetime_ns(written_bytes: u64, elapsed_ns: u64, rated_bytes: u64) -> Option<u64> {
+    let left = u128::from(rated_bytes.saturating_sub(written_bytes));
+    let lifetime = (left * u128::from(elapsed_ns)).checked_div(u128::from(written_bytes))?;
+    Some(u64::try_from(lifetime).unwrap_or(u64::MAX))
+}
