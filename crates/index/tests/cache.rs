@@ -1,0 +1,115 @@
+//! What the cache of records keeps, gives back and forgets.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use thermocline_foundation::Sequence;
+use thermocline_foundation::random::Random;
+use thermocline_index::RecordCache;
+
+fn key(n: u64) -> Vec<u8> {
+    format!("user{n:020}").into_bytes()
+}
+
+/// A value that says whose it is.
+fn value(n: u64, sequence: u64) -> Vec<u8> {
+    format!("{n}/{sequence}/").repeat(n as usize % 40 + 1).into_bytes()
+}
+
+#[test]
+fn a_hit_is_the_value_of_exactly_that_key_and_sequence() {
+    let cache = RecordCache::new(8 << 20);
+    for n in 0..1000 {
+        // One batch of writes has one sequence for several keys.
+        cache.insert(&key(n), Sequence(n / 10), &value(n, n / 10));
+    }
+    for n in 0..1000 {
+        assert_eq!(cache.get(&key(n), Sequence(n / 10)).unwrap(), value(n, n / 10));
+        assert_eq!(cache.get(&key(n), Sequence(n / 10 + 1)), None);
+        assert_eq!(cache.get(&key(n)[1..], Sequence(n / 10)), None);
+    }
+    assert_eq!((cache.hits(), cache.misses(), cache.len()), (1000, 2000, 1000));
+}
+
+#[test]
+fn an_empty_value_and_an_empty_key_are_kept_like_others() {
+    let cache = RecordCache::new(1 << 20);
+    cache.insert(b"", Sequence(1), b"value");
+    cache.insert(b"key", Sequence(2), b"");
+    assert_eq!(cache.get(b"", Sequence(1)).unwrap(), "value");
+    assert_eq!(cache.get(b"key", Sequence(2)).unwrap(), "");
+}
+
+#[test]
+fn the_capacity_holds_while_it_fills_and_when_it_shrinks() {
+    let cache = RecordCache::new(4 << 20);
+    for n in 0..50_000 {
+        cache.insert(&key(n), Sequence(n), &value(n, n));
+        assert!(cache.bytes() <= 4 << 20);
+    }
+    assert!(cache.bytes() > 3 << 20, "a full cache holds {}", cache.bytes());
+    cache.set_capacity_bytes(1 << 20);
+    assert!(cache.bytes() <= 1 << 20 && !cache.is_empty());
+    assert_eq!(cache.capacity_bytes(), 1 << 20);
+    cache.set_capacity_bytes(8 << 20);
+    (0..50_000).for_each(|n| cache.insert(&key(n), Sequence(n), &value(n, n)));
+    assert!(cache.bytes() > 6 << 20);
+    cache.clear();
+    assert_eq!((cache.bytes(), cache.len()), (0, 0));
+}
+
+#[test]
+fn forgetting_frees_the_memory_of_one_version_only() {
+    let cache = RecordCache::new(1 << 20);
+    cache.insert(b"key", Sequence(1), b"old");
+    let one = cache.bytes();
+    cache.insert(b"key", Sequence(2), b"new");
+    cache.forget(b"key", Sequence(1));
+    cache.forget(b"other", Sequence(2));
+    assert_eq!(cache.bytes(), one);
+    assert_eq!(cache.get(b"key", Sequence(1)), None);
+    assert_eq!(cache.get(b"key", Sequence(2)).unwrap(), "new");
+}
+
+#[test]
+fn a_value_outlives_its_place_in_the_cache() {
+    let cache = RecordCache::new(1 << 20);
+    cache.insert(b"key", Sequence(1), b"value");
+    let value = cache.get(b"key", Sequence(1)).unwrap();
+    cache.forget(b"key", Sequence(1));
+    drop(cache);
+    assert_eq!(value, "value");
+}
+
+#[test]
+fn a_scan_does_not_flush_what_is_asked_for_often() {
+    let cache = RecordCache::new(2 << 20);
+    for _ in 0..5 {
+        for n in 0..500 {
+            if cache.get(&key(n), Sequence(n)).is_none() {
+                cache.insert(&key(n), Sequence(n), &value(n, n));
+            }
+        }
+    }
+    (1000..50_000).for_each(|n| cache.insert(&key(n), Sequence(n), &value(n, n)));
+    let kept = (0..500).filter(|n| cache.get(&key(*n), Sequence(*n)).is_some()).count();
+    assert!(kept > 450, "{kept} of 500 are left");
+}
+
+#[test]
+fn the_same_calls_leave_the_same_records() {
+    let run = || {
+        let cache = RecordCache::new(4 << 20);
+        let mut random = Random::new(5);
+        for _ in 0..60_000 {
+            let n = random.below(200) * random.below(200);
+            if cache.get(&key(n), Sequence(n)).is_none() {
+                cache.insert(&key(n), Sequence(n), &value(n, n));
+            }
+        }
+        let present = |n: &u64| cache.get(&key(*n), Sequence(*n)).is_some();
+        let kept: Vec<u64> = (0..40_000).filter(present).collect();
+        (kept, cache.hits(), cache.bytes())
+    };
+    let first = run();
+    assert!(first.0.len() > 1000 && first.1 > 1000);
+    assert_eq!(first, run());
+}

@@ -1,0 +1,154 @@
+//! The index under chosen schedules: see `thermocline_foundation::sync::schedules`. Leaves of two
+//! entries, so that nearly every insertion splits and nearly every removal joins.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use crate::{Entry, EntryKind, FastIndex, IndexBatch, IndexLimits};
+use std::ops::Bound::Unbounded;
+use std::sync::Arc;
+use thermocline_foundation::Sequence;
+use thermocline_foundation::sync::schedules::check;
+use thermocline_foundation::threads::{self, JoinHandle};
+
+fn index() -> Arc<FastIndex> {
+    Arc::new(FastIndex::with_limits(IndexLimits { leaf_entries: 2, branch_leaves: 4 }))
+}
+
+fn entry(sequence: u64) -> Entry {
+    let sequence = Sequence(sequence);
+    Entry { slot: sequence.0, sequence, kind: EntryKind::Put, clean: false, record_bytes: 1 }
+}
+
+fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    threads::spawn("test", body).unwrap()
+}
+
+fn join<T>(threads: Vec<JoinHandle<T>>) -> Vec<T> {
+    threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
+}
+
+fn keys(batch: &IndexBatch) -> Vec<u8> {
+    batch.iter().map(|(key, _)| key[0]).collect()
+}
+
+#[test]
+fn writers_of_neighbouring_keys_lose_nothing_through_splits_and_joins() {
+    check(3000, || {
+        let index = index();
+        (0..12).for_each(|key| assert!(index.insert(&[key], entry(1)).is_none()));
+        let writers = (0..3u8).map(|writer| {
+            let index = Arc::clone(&index);
+            spawn(move || {
+                for key in (writer..12).step_by(3) {
+                    assert!(index.insert(&[key, 0], entry(2)).is_none());
+                    assert_eq!(index.remove(&[key], Sequence(1)), Some(entry(1)));
+                    assert_eq!(index.get(&[key, 0]), Some(entry(2)));
+                    assert_eq!(index.get(&[key]), None);
+                }
+            })
+        });
+        join(writers.collect());
+        index.check();
+        let mut batch = IndexBatch::new();
+        index.ascend(Unbounded, Unbounded, 100, &mut batch);
+        assert_eq!(keys(&batch), (0..12).collect::<Vec<_>>());
+        assert_eq!((index.len(), index.record_bytes()), (12, 12));
+    });
+}
+
+#[test]
+fn traversals_see_every_key_that_stays_once_whatever_is_split_and_joined() {
+    check(3000, || {
+        let index = index();
+        // Even keys stay, odd ones come and go.
+        (0..10).for_each(|key| assert!(index.insert(&[key * 2], entry(1)).is_none()));
+        let writer = Arc::clone(&index);
+        let writer = spawn(move || {
+            let odd: Vec<[u8; 1]> = (0..10).map(|key| [key * 2 + 1]).collect();
+            let records: Vec<_> = odd.iter().map(|key| (key, entry(2))).collect();
+            writer.insert_many(&records, |_, _| panic!("nothing is replaced"));
+            let versions: Vec<_> = odd.iter().map(|key| (key, Sequence(2))).collect();
+            let mut removed = 0;
+            writer.remove_many(&versions, |_, _| removed += 1);
+            assert_eq!(removed, 10);
+        });
+        let reader = Arc::clone(&index);
+        let reader = spawn(move || {
+            let mut batch = IndexBatch::new();
+            reader.ascend(Unbounded, Unbounded, 100, &mut batch);
+            let up = keys(&batch);
+            reader.descend(Unbounded, Unbounded, 100, &mut batch);
+            let mut down = keys(&batch);
+            down.reverse();
+            for found in [up, down] {
+                assert!(found.is_sorted_by(|a, b| a < b), "{found:?}");
+                let stayed = found.iter().filter(|key| *key % 2 == 0).count();
+                assert_eq!(stayed, 10, "{found:?}");
+            }
+        });
+        join(vec![writer, reader]);
+        index.check();
+        assert_eq!(index.len(), 10);
+    });
+}
+
+#[test]
+fn a_replaced_version_is_never_seen_missing_and_updates_are_not_lost() {
+    check(3000, || {
+        let index = index();
+        (0..5).for_each(|key| assert!(index.insert(&[key], entry(1)).is_none()));
+        let bumpers = (0..2).map(|_| {
+            let index = Arc::clone(&index);
+            spawn(move || {
+                for key in 0..5 {
+                    assert!(index.update(&[key], Sequence(1), |entry| entry.slot += 1));
+                }
+            })
+        });
+        let mut threads: Vec<_> = bumpers.collect();
+        let writer = Arc::clone(&index);
+        threads.push(spawn(move || {
+            for key in 0..5 {
+                assert!(writer.insert(&[key], entry(2)).is_none());
+            }
+        }));
+        let reader = Arc::clone(&index);
+        threads.push(spawn(move || {
+            for key in [4, 2, 0] {
+                assert!(reader.get(&[key]).is_some(), "{key} is missing");
+                assert_eq!(reader.get_at(&[key], Sequence(1)).unwrap().sequence, Sequence(1));
+            }
+        }));
+        join(threads);
+        for key in 0..5 {
+            assert_eq!(index.get_at(&[key], Sequence(1)).unwrap().slot, 3);
+        }
+        index.check();
+    });
+}
+
+#[test]
+fn a_record_that_departs_is_found_in_the_index_or_the_departure_is_noticed() {
+    check(3000, || {
+        let index = index();
+        (0..6).for_each(|key| assert!(index.insert(&[key], entry(1)).is_none()));
+        let departing = Arc::clone(&index);
+        let departing = spawn(move || {
+            let versions: Vec<_> = (1..5).map(|key| ([key], Sequence(1))).collect();
+            departing.remove_departed(&versions, |_, _| ());
+        });
+        let reader = Arc::clone(&index);
+        let reader = spawn(move || {
+            let before = reader.departures();
+            let mut batch = IndexBatch::new();
+            reader.ascend(Unbounded, Unbounded, 100, &mut batch);
+            let missing = batch.len() < 6 || reader.get(&[3]).is_none();
+            if before == 0 && missing {
+                assert_ne!(reader.departures(), before, "a departure unnoticed");
+            }
+        });
+        join(vec![departing, reader]);
+        assert_eq!((index.len(), index.departures()), (2, 1));
+        index.check();
+    });
+}
