@@ -31,6 +31,10 @@ seed file_map $crates/device/tests/golden/file-map-v1.bin
 seed tier_identity $crates/device/tests/golden/tier-identity-v1.bin
 seed home $crates/device/tests/golden/database-home-v1.toml
 seed log $crates/log/tests/golden/sealed.log $crates/log/tests/golden/recycled.log
+seed slab_header $crates/slab/tests/golden/slab-header-v1.bin
+seed slab_slot $crates/slab/tests/golden/slot-v1.bin
+seed slab_change $crates/slab/tests/golden/slab-change-v1.bin
+seed live_slots $crates/slab/tests/golden/live-slots-v1.bin
 seed table $crates/table/tests/golden/*.table
 seed batch $crates/engine/tests/golden/batch-v1.bin
 seed manifest_edit $crates/engine/tests/golden/manifest-edit-v1.bin

@@ -15,6 +15,9 @@ pub mod device;
 #[path = "../../crates/log/tests/decoders/properties.rs"]
 pub mod log;
 
+#[path = "../../crates/slab/tests/decoders/properties.rs"]
+pub mod slab;
+
 #[path = "../../crates/table/tests/decoders/properties.rs"]
 pub mod table;
 

@@ -90,13 +90,19 @@ fn planted() -> bool {
     let package = ["--profile", "simulation", "--package", "thermocline-simulation"];
     let mut arguments = vec!["test"];
     arguments.extend(package);
-    arguments.extend(["--features", "planted-bugs", "--test", "planted"]);
+    arguments.extend(["--features", "planted-bugs", "--test", "planted", "--test", "slots"]);
     cargo(&arguments, &[])
 }
 
 /// Crates whose locks, signals and atomics come from `foundation::sync`.
-const SCHEDULED: [&str; 4] =
-    ["thermocline", "thermocline-log", "thermocline-table", "thermocline-device"];
+const SCHEDULED: [&str; 6] = [
+    "thermocline",
+    "thermocline-log",
+    "thermocline-table",
+    "thermocline-slab",
+    "thermocline-index",
+    "thermocline-device",
+];
 
 /// The tests of schedules: under the scheduler of shuttle, and what is atomic only under loom. Each
 /// is a build of its own, told apart by a compiler flag (docs/decisions/0024-schedules.md).

@@ -19,6 +19,8 @@ pub enum FileKind {
     },
     /// The file map itself; only the namespace makes one.
     Map,
+    /// Slots of one size, rewritten in place; on the fastest tier, and it stays there.
+    Slab,
 }
 
 impl FileKind {
@@ -29,12 +31,13 @@ impl FileKind {
             Self::Manifest => "manifest",
             Self::Table { .. } => "table",
             Self::Map => "map",
+            Self::Slab => "slab",
         }
     }
 
     /// The kind that files with this extension have; tables come out as level 0.
     pub fn from_extension(extension: &str) -> Option<Self> {
-        [Self::Log, Self::Manifest, Self::Table { level: 0 }, Self::Map]
+        [Self::Log, Self::Manifest, Self::Table { level: 0 }, Self::Map, Self::Slab]
             .into_iter()
             .find(|kind| kind.extension() == extension)
     }
@@ -46,6 +49,7 @@ impl FileKind {
             Self::Manifest => [2, 0],
             Self::Table { level } => [3, level],
             Self::Map => [4, 0],
+            Self::Slab => [5, 0],
         }
     }
 
@@ -56,6 +60,7 @@ impl FileKind {
             [2, 0] => Some(Self::Manifest),
             [3, level] => Some(Self::Table { level }),
             [4, 0] => Some(Self::Map),
+            [5, 0] => Some(Self::Slab),
             _ => None,
         }
     }

@@ -24,7 +24,7 @@ use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ord
 use thermocline_foundation::sync::{ArcSwap, ArcSwapGuard};
 use thermocline_foundation::{DatabaseId, FileNumber, Place, Planted, planted};
 
-pub use crate::file_queue::{PendingRead, ReadAt, WriteStream, read_batch};
+pub use crate::file_queue::{PendingRead, ReadAt, WriteStream, read_batch, sync_batch};
 
 /// A read longer than this is checked against the file's length before its buffer is made.
 const UNCHECKED_READ_BYTES_MAX: usize = 1 << 20;

@@ -8,8 +8,8 @@
 //! 2. The location found at the start serves the whole request; a migration meanwhile does not
 //!    disturb it.
 //!
-//! Threads: [`read_batch`] from any; a [`PendingRead`] or [`WriteStream`] belongs to one thread at
-//! a time.
+//! Threads: [`read_batch`] and [`sync_batch`] from any; a [`PendingRead`] or [`WriteStream`]
+//! belongs to one thread at a time.
 
 use crate::buffer::Buffer;
 use crate::driver::{Completion, Operation, Queue, Request};
@@ -100,6 +100,45 @@ pub fn read_batch(reads: &[ReadAt<'_>]) -> Vec<Result<Buffer>> {
         let ReadAt { file, offset, len } = &reads[tag];
         let whole = location.finish_read(file.label(), span, completion);
         results[tag] = Some(whole.and_then(|buffer| file.require(*offset, *len, buffer)));
+    }
+    results.into_iter().map(|result| result.expect("every request completed")).collect()
+}
+
+/// Makes every completed write of each file durable, as parallel as the devices like: one after the
+/// other they would take a flush of the device each. All are tried; results in the order of
+/// `files`, which must differ.
+pub fn sync_batch(files: &[&File]) -> Vec<Result<()>> {
+    if let [file] = files {
+        return vec![file.sync()];
+    }
+    let mut results: Vec<Option<Result<()>>> = files.iter().map(|_| None).collect();
+    let mut locations = Vec::with_capacity(files.len());
+    let mut lanes: Vec<(Lane, Vec<Request>)> = Vec::new();
+    for (tag, file) in files.iter().enumerate() {
+        let location = Arc::clone(&file.location());
+        match lane_of(&mut lanes, &location.tier) {
+            Ok(lane) => {
+                location.tier.counters(file.kind()).count_sync();
+                let handle = Arc::clone(&location.handle);
+                let operation = Operation::Sync;
+                lanes[lane].1.push(Request { tag: tag as u64, file: handle, operation });
+            }
+            Err(error) => results[tag] = Some(Err(error)),
+        }
+        locations.push(location);
+    }
+    for (lane, requests) in &mut lanes {
+        lane.queue().submit(requests);
+    }
+    let mut completions = Vec::with_capacity(files.len());
+    for (lane, _) in &mut lanes {
+        let in_flight = lane.queue().in_flight();
+        lane.queue().reap(in_flight, &mut completions);
+    }
+    for completion in completions {
+        let tag = completion.tag as usize;
+        let explain = |error| locations[tag].explain(files[tag].label(), "sync", &error);
+        results[tag] = Some(completion.result.map(drop).map_err(explain));
     }
     results.into_iter().map(|result| result.expect("every request completed")).collect()
 }

@@ -33,7 +33,7 @@ pub use context::{FileContext, FileKind, Origin};
 pub use driver::{Completion, Driver, DriverFile, Handle, Operation, Queue, Request};
 pub use drivers::DriverSpec;
 pub use error::{Error, ErrorKind, Result};
-pub use file::{File, PendingRead, ReadAt, WriteStream, read_batch};
+pub use file::{File, PendingRead, ReadAt, WriteStream, read_batch, sync_batch};
 pub use journal::{Extent, Journal, JournalEnd};
 pub use placement::{ByLevel, FileInfo, FillFirst, Placement, TierState};
 pub use tier::{Tier, TierIndex, TierSpec, TrafficTotals};

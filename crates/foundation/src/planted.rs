@@ -210,6 +210,43 @@ bugs! {
     /// Iterator skips · at the end of a table a cursor goes to the table after the next · scan or
     /// compaction over three tables of a level.
     NextTableSkipped,
+    /// Bit rot served · the checksum of a slab's slot is not compared · any flipped bit of a live
+    /// slot.
+    SlotChecksumNotChecked,
+    /// Neighbour damaged · a page that slots share is written without what the others hold · a
+    /// flush into the free slots of a page with live ones, direct I/O.
+    SlotNeighboursNotKept,
+    /// Acknowledged before the flush · of the slabs that a batch touched the last is not synced ·
+    /// flush into several slabs, power cut.
+    SlotSyncSkipsLastSlab,
+    /// Lost write not seen · a slab's sum of its live slots is not compared when it is scanned: an
+    /// older intact record of the slot is taken for the live one · lost or misdirected write of a
+    /// slot that was in use before, reopening.
+    SlotSumsNotCompared,
+    /// Freed too early · the slots of demoted records are given away before the edit that frees
+    /// them is durable · demotion, flush into those slots, power cut before the edit.
+    SlotsFreedBeforeEdit,
+    /// Snapshot loses a version · a flush frees every older version in slots · snapshot, overwrite,
+    /// flush, read by the snapshot.
+    SlotReusedUnderSnapshot,
+    /// Older version served · a demotion takes the newest version and leaves the older ones in
+    /// their slots · snapshot, overwrite, snapshot dropped, demotion.
+    OlderVersionStays,
+    /// Log floor raised too early · the first piece of a flush raises it · a memtable of several
+    /// pieces, crash between them.
+    FloorRaisedByFirstPiece,
+    /// Bulk load hidden · a look-up takes what a slot has without comparing it with newer bulk
+    /// loads · flush, bulk load of the same key, read.
+    IngestHiddenBySlot,
+    /// Deleted value back · a promotion is not held to what tables and index have by now · a slow
+    /// reader, delete, demotion of the tombstone, promotion.
+    StalePromotion,
+    /// Scan with a gap · a cursor does not notice that records left for tables · a scan under way,
+    /// demotion of what lies before it.
+    CursorMissesDepartures,
+    /// Slot lost · a record that was moved for the sake of other sizes keeps its old slot, too ·
+    /// values of changing sizes on a full fast tier.
+    MovedSlotNotFreed,
 }
 
 /// `bug` is on in this thread.

@@ -12,13 +12,16 @@ const EMPTY_NAMES: [&str; 10] = [
 /// What each crate may depend on, besides crates from outside (ARCHITECTURE.md, the arrows). A new
 /// edge needs a page in docs/decisions. `simulation`, `bench`, `torture` and
 /// `fuzz` see everything.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("foundation", &[]),
     ("device", &["foundation"]),
     ("log", &["foundation", "device"]),
     ("table", &["foundation", "device"]),
     ("pmem", &["foundation", "device"]),
-    ("engine", &["foundation", "device", "log", "table", "pmem"]),
+    ("popularity", &["foundation"]),
+    ("index", &["foundation"]),
+    ("slab", &["foundation", "device"]),
+    ("engine", &["foundation", "device", "log", "table", "slab", "index", "pmem", "popularity"]),
     ("capi", &["foundation", "device", "engine"]),
     ("python", &["foundation", "device", "engine"]),
     ("server", &["foundation", "device", "engine"]),

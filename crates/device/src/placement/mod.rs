@@ -11,9 +11,11 @@
 //!
 //! Threads: called from any, briefly, under the namespace's lock.
 
+mod below_first;
 mod by_level;
 mod fill_first;
 
+pub use below_first::BelowFirst;
 pub use by_level::{ByLevel, ByLevelSettings};
 pub use fill_first::FillFirst;
 
@@ -122,8 +124,9 @@ fn overflow_order(home: usize, tiers: usize) -> impl Iterator<Item = usize> {
     (home..tiers).chain((0..home).rev())
 }
 
-/// The first tier of the overflow order with room. Tables keep below the watermark; what is left
-/// above it is for logs and metadata, without which nothing can be written at all.
+/// The first tier of the overflow order with room. Tables and slabs keep below the watermark; what
+/// is left above it is for logs and metadata, without which nothing can be written at all. Slabs do
+/// not overflow: they are worth having on their own tier only.
 fn first_with_room(
     kind: FileKind,
     home: usize,
@@ -131,13 +134,15 @@ fn first_with_room(
     tiers: &[TierState],
 ) -> Option<TierIndex> {
     let percent = match kind {
-        FileKind::Table { .. } => WATERMARK_PERCENT,
+        FileKind::Table { .. } | FileKind::Slab => WATERMARK_PERCENT,
         FileKind::Log | FileKind::Manifest | FileKind::Map => 100,
     };
     let has_room = |tier: &TierState| {
         tier.used_bytes.saturating_add(expected_bytes) <= share(tier.capacity_bytes, percent)
     };
+    let tiers_tried = if kind == FileKind::Slab { 1 } else { tiers.len() };
     overflow_order(home, tiers.len())
+        .take(tiers_tried)
         .find(|index| has_room(&tiers[*index]))
         .map(|index| TierIndex(index as u8))
 }

@@ -3,8 +3,9 @@
 //! 1. The copy keeps the database's identity, because the checksums in its files are bound to it,
 //!    and gets an instance identity of its own, so that its tiers are never taken for the
 //!    original's.
-//! 2. Only tables are taken: they never change again, so a hard link is as good as a copy where the
-//!    file system can share a file. Other files are copied and verified.
+//! 2. Only tables and slabs are taken. Tables never change again, so a hard link is as good as a
+//!    copy where the file system can share a file; slabs do change, so they are copied. Every copy
+//!    is verified.
 //! 3. Its file numbers go on after the original's.
 //!
 //! Threads: any; the original stays in use. The caller keeps the files from being deleted
@@ -23,8 +24,8 @@ use thermocline_foundation::FileNumber;
 
 impl TieredFiles {
     /// Makes a database at `target_home`, with one tier below it (`tier-0`, `tier-1` ...) for each
-    /// tier here, that has the published tables `numbers`; everything else is the caller's to add.
-    /// Both may be used at once.
+    /// tier here, that has the published tables and slabs `numbers`; everything else is the
+    /// caller's to add. Both may be used at once.
     pub fn create_checkpoint(
         &self,
         devices: &dyn Devices,
@@ -56,8 +57,9 @@ impl TieredFiles {
             let entry = state.get(&number).ok_or_else(|| unknown(number))?;
             (entry.kind, entry.published)
         };
-        if !published || !matches!(kind, FileKind::Table { .. }) {
-            let text = format!("cannot take file {number} along: only published tables are");
+        let is_table = matches!(kind, FileKind::Table { .. });
+        if !published || !is_table && kind != FileKind::Slab {
+            let text = format!("cannot take file {number} along: only tables and slabs are");
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         let file = self.open_file(number)?;
@@ -66,7 +68,8 @@ impl TieredFiles {
         let target = &tiers[source.index().position()];
         // The file may be moving away: then there is no name to link, and the copy reads it where
         // it is.
-        let linked = source.driver().try_link(&name, &**target.driver()).unwrap_or(false);
+        let linked =
+            is_table && source.driver().try_link(&name, &**target.driver()).unwrap_or(false);
         if !linked {
             migration::copy(&file, target, &name, &mut |_| {})?;
         }

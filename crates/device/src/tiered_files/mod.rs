@@ -254,7 +254,7 @@ impl TieredFiles {
         for number in numbers {
             let (file, kind, tier) = self.unpublished(*number)?;
             let len = file.len()?;
-            // Tables never change again; logs and manifests do, but keep their first page.
+            // Tables never change again; the others do, but keep their first page.
             let is_table = matches!(kind, FileKind::Table { .. });
             let bytes = if is_table { len } else { len.min(PAGE_BYTES as u64) };
             changes.push(MapChange::Add(*number, MapEntry { kind, tier, bytes }));
@@ -468,8 +468,8 @@ impl TieredFiles {
             if tier.index() == TierIndex(0) {
                 used_by_kind.insert(FileKind::Map, self.map_bytes.load(Relaxed));
             }
-            let kinds =
-                [FileKind::Log, FileKind::Manifest, FileKind::Table { level: 0 }, FileKind::Map];
+            let table = FileKind::Table { level: 0 };
+            let kinds = [FileKind::Log, FileKind::Manifest, table, FileKind::Map, FileKind::Slab];
             TierUsage {
                 tier: tier.index(),
                 spec: tier.spec().clone(),

@@ -11,4 +11,5 @@ mod namespace;
 mod refusals;
 mod rot;
 mod simulated;
+mod slabs;
 mod support;

@@ -2,7 +2,8 @@
 //!
 //! Every operation that changes something is counted; at a chosen one the power goes. Then each
 //! 512-byte sector written since the file's last sync, and each change of a name since the
-//! directory's last sync, is kept or lost.
+//! directory's last sync, is kept or lost. Whatever alignment is asked of reads and writes, power
+//! cuts go between sectors.
 
 use parking_lot::Mutex;
 use std::any::Any;
@@ -34,6 +35,9 @@ pub enum Fault {
     PowerCut(u64),
     /// The change after so many fails, the others do not.
     Once(u64),
+    /// After so many changes there is no space for more: files neither come nor grow.
+    #[allow(dead_code, reason = "not every crate that includes this file fills devices")]
+    Full(u64),
 }
 
 #[derive(Debug)]
@@ -76,24 +80,32 @@ struct Names {
 struct Directory {
     names: Arc<Mutex<Names>>,
     power: Arc<Mutex<Power>>,
+    alignment: usize,
 }
 
 #[derive(Debug)]
 struct OpenFile {
     inode: Inode,
     power: Arc<Mutex<Power>>,
+    alignment: usize,
 }
 
 #[derive(Clone, Debug)]
 pub struct SimulatedDevices {
     directories: Arc<Mutex<BTreeMap<PathBuf, Directory>>>,
     power: Arc<Mutex<Power>>,
+    alignment: usize,
 }
 
 impl SimulatedDevices {
     pub fn new(fault: Fault) -> Self {
+        Self::aligned(fault, SECTOR_BYTES)
+    }
+
+    /// Directories that want reads and writes aligned to so many bytes.
+    pub fn aligned(fault: Fault, alignment: usize) -> Self {
         let power = Arc::new(Mutex::new(Power { fault, changes: 0, dead: false }));
-        Self { directories: Arc::default(), power }
+        Self { directories: Arc::default(), power, alignment }
     }
 
     /// From now on, counting from zero.
@@ -112,7 +124,7 @@ impl SimulatedDevices {
     /// The directories as a process finds them that starts after this one was killed: all that was
     /// written is there, and what was not synced can still be lost.
     pub fn after_kill(&self) -> Self {
-        let next = Self::new(Fault::None);
+        let next = Self::aligned(Fault::None, self.alignment);
         for (path, directory) in self.directories.lock().iter() {
             let names = directory.names.lock();
             let mut copies: BTreeMap<*const Mutex<Content>, Inode> = BTreeMap::new();
@@ -132,7 +144,8 @@ impl SimulatedDevices {
             });
             let pending = pending.collect();
             let names = Arc::new(Mutex::new(Names { live, durable, pending }));
-            let directory = Directory { names, power: Arc::clone(&next.power) };
+            let directory =
+                Directory { names, power: Arc::clone(&next.power), ..directory.clone() };
             next.directories.lock().insert(path.clone(), directory);
         }
         next
@@ -140,7 +153,7 @@ impl SimulatedDevices {
 
     /// The directories after the power comes back.
     pub fn after_power_cut(&self, fate: Fate) -> Self {
-        let next = Self::new(Fault::None);
+        let next = Self::aligned(Fault::None, self.alignment);
         let mut random = Random::new(if let Fate::Any(seed) = fate { seed } else { 0 });
         let mut keep = move || match fate {
             Fate::Kept => true,
@@ -161,7 +174,8 @@ impl SimulatedDevices {
             let survivors: BTreeMap<_, _> = survivors.collect();
             let names = Names { live: survivors.clone(), durable: survivors, pending: Vec::new() };
             let names = Arc::new(Mutex::new(names));
-            let directory = Directory { names, power: Arc::clone(&next.power) };
+            let directory =
+                Directory { names, power: Arc::clone(&next.power), ..directory.clone() };
             next.directories.lock().insert(path.clone(), directory);
         }
         next
@@ -230,6 +244,17 @@ fn change(power: &Mutex<Power>) -> Result<bool> {
     }
 }
 
+/// Refuses what needs space where there is none.
+fn grow(power: &Mutex<Power>) -> Result<()> {
+    let power = power.lock();
+    match power.fault {
+        Fault::Full(after) if power.changes >= after => {
+            Err(Error::new(ErrorKind::OutOfSpace, "the simulated device is full"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn look(power: &Mutex<Power>) -> Result<()> {
     let power = power.lock();
     if power.dead { Err(power.failure()) } else { Ok(()) }
@@ -252,8 +277,8 @@ impl Devices for SimulatedDevices {
         look(&self.power)?;
         let mut directories = self.directories.lock();
         let is_new = !directories.contains_key(path);
-        let power = Arc::clone(&self.power);
-        let directory = || Directory { names: Arc::default(), power };
+        let (power, alignment) = (Arc::clone(&self.power), self.alignment);
+        let directory = || Directory { names: Arc::default(), power, alignment };
         directories.entry(path.to_owned()).or_insert_with(directory);
         Ok(is_new)
     }
@@ -283,6 +308,10 @@ impl Directory {
         if half { Err(self.power.lock().failure()) } else { Ok(()) }
     }
 
+    fn open_file(&self, inode: Inode) -> Handle {
+        Arc::new(OpenFile { inode, power: Arc::clone(&self.power), alignment: self.alignment })
+    }
+
     fn find(&self, name: &str) -> Result<Inode> {
         let text = format!("no file {name}");
         let found = self.names.lock().live.get(name).cloned();
@@ -300,7 +329,7 @@ impl Driver for Directory {
     }
 
     fn alignment(&self) -> usize {
-        512
+        self.alignment
     }
 
     fn create(&self, name: &str) -> Result<Handle> {
@@ -308,14 +337,15 @@ impl Driver for Directory {
         if self.find(name).is_ok() {
             return Err(Error::new(ErrorKind::AlreadyExists, format!("{name} exists")));
         }
+        grow(&self.power)?;
         let inode = Inode::default();
         self.rename_names(NameChange::Put(name.to_owned(), Arc::clone(&inode)))?;
-        Ok(Arc::new(OpenFile { inode, power: Arc::clone(&self.power) }))
+        Ok(self.open_file(inode))
     }
 
     fn open(&self, name: &str) -> Result<Handle> {
         look(&self.power)?;
-        Ok(Arc::new(OpenFile { inode: self.find(name)?, power: Arc::clone(&self.power) }))
+        Ok(self.open_file(self.find(name)?))
     }
 
     fn delete(&self, name: &str) -> Result<()> {
@@ -408,6 +438,7 @@ fn execute(file: &Handle, operation: Operation) -> Completion {
 impl OpenFile {
     fn read(&self, offset: u64, view: &mut [u8]) -> Result<usize> {
         look(&self.power)?;
+        self.assert_aligned(offset, view.len());
         let content = self.inode.lock();
         let start = content.live.len().min(offset as usize);
         let len = view.len().min(content.live.len() - start);
@@ -415,7 +446,22 @@ impl OpenFile {
         Ok(len)
     }
 
+    fn assert_aligned(&self, offset: u64, len: usize) {
+        let fits = offset.is_multiple_of(self.alignment as u64);
+        assert!(fits && len.is_multiple_of(self.alignment), "{len} bytes at {offset}");
+    }
+
     fn change(&self, how: Change) -> Result<()> {
+        let end = match &how {
+            Change::Write(offset, bytes) => {
+                self.assert_aligned(*offset, bytes.len());
+                *offset + bytes.len() as u64
+            }
+            Change::Len(len) => *len,
+        };
+        if end > self.inode.lock().live.len() as u64 {
+            grow(&self.power)?;
+        }
         let half = change(&self.power)?;
         let mut content = self.inode.lock();
         match &how {

@@ -1,0 +1,108 @@
+//! Tables below the first tier: the fast tier is for records, logs and metadata, tables are for
+//! what is slower (PrismDB, section 4: slabs on the fast device, the sorted log on the slow one).
+//!
+//! 1. A table goes to tier 1 and overflows to slower tiers, to tier 0 only where all are full.
+//! 2. Everything else goes to tier 0 and overflows downwards. Slabs do so only where somebody must
+//!    have room, a flush or an opening: a copy of a hot record on a slow tier is of no use.
+//! 3. A table on tier 0 is moved down as soon as there is room; nothing is ever moved up.
+
+use super::{FileInfo, Placement, TierState, WATERMARK_PERCENT, first_with_room, share};
+use crate::context::{FileContext, FileKind, Origin};
+use crate::tier::TierIndex;
+use thermocline_foundation::FileNumber;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BelowFirst;
+
+impl Placement for BelowFirst {
+    fn name(&self) -> &'static str {
+        "below_first"
+    }
+
+    fn place(
+        &self,
+        context: FileContext,
+        expected_bytes: u64,
+        tiers: &[TierState],
+    ) -> Option<TierIndex> {
+        let is_table = matches!(context.kind, FileKind::Table { .. });
+        let home = usize::from(is_table && tiers.len() > 1);
+        let must_go = matches!(context.origin, Origin::Flush | Origin::Recovery);
+        let kind = match context.kind {
+            // As a table: below the watermark, on any tier.
+            FileKind::Slab if must_go => FileKind::Table { level: 0 },
+            kind => kind,
+        };
+        first_with_room(kind, home, expected_bytes, tiers)
+    }
+
+    fn misplaced(&self, files: &[FileInfo], tiers: &[TierState]) -> Vec<(FileNumber, TierIndex)> {
+        let mut left: Vec<u64> = tiers
+            .iter()
+            .map(|tier| {
+                share(tier.capacity_bytes, WATERMARK_PERCENT).saturating_sub(tier.used_bytes)
+            })
+            .collect();
+        let mut moves = Vec::new();
+        let tables = files.iter().filter(|info| matches!(info.kind, FileKind::Table { .. }));
+        for info in tables.filter(|info| info.published && info.tier == TierIndex(0)) {
+            let room = left.iter_mut().enumerate().skip(1).find(|(_, left)| **left >= info.bytes);
+            if let Some((tier, left)) = room {
+                *left -= info.bytes;
+                moves.push((info.number, TierIndex(tier as u8)));
+            }
+        }
+        moves
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: FileKind = FileKind::Table { level: 6 };
+
+    fn tier(capacity_bytes: u64, used_bytes: u64) -> TierState {
+        TierState { capacity_bytes, used_bytes, level_bytes: Vec::new() }
+    }
+
+    fn place(kind: FileKind, tiers: &[TierState]) -> Option<TierIndex> {
+        BelowFirst.place(FileContext { kind, origin: Origin::Flush }, 10, tiers)
+    }
+
+    #[test]
+    fn tables_go_below_the_first_tier_and_the_rest_onto_it() {
+        let tiers = [tier(1000, 0), tier(1000, 0), tier(1000, 0)];
+        assert_eq!(place(TABLE, &tiers), Some(TierIndex(1)));
+        assert_eq!(place(FileKind::Log, &tiers), Some(TierIndex(0)));
+        let full = [tier(1000, 0), tier(1000, 945), tier(1000, 0)];
+        assert_eq!(place(TABLE, &full), Some(TierIndex(2)));
+        let all_but_first = [tier(1000, 0), tier(1000, 945), tier(1000, 945)];
+        assert_eq!(place(TABLE, &all_but_first), Some(TierIndex(0)));
+        let slab = |origin| {
+            let full = [tier(1000, 945), tier(1000, 0)];
+            BelowFirst.place(FileContext { kind: FileKind::Slab, origin }, 10, &full)
+        };
+        assert_eq!(slab(Origin::Flush), Some(TierIndex(1)));
+        assert_eq!(slab(Origin::Migration), None, "a copy of a hot record");
+        assert_eq!(place(TABLE, &tiers[..1]), Some(TierIndex(0)), "there is no other");
+    }
+
+    #[test]
+    fn a_table_that_overflowed_upwards_goes_down_once_there_is_room_and_stays() {
+        let table = |number, tier, bytes| FileInfo {
+            number: FileNumber(number),
+            kind: TABLE,
+            tier: TierIndex(tier),
+            bytes,
+            published: true,
+        };
+        let files = [table(1, 0, 300), table(2, 0, 300), table(3, 1, 300)];
+        let tiers = [tier(1000, 600), tier(1000, 500)];
+        assert_eq!(BelowFirst.misplaced(&files, &tiers), [(FileNumber(1), TierIndex(1))]);
+        let after = [table(1, 1, 300), table(3, 1, 300)];
+        assert_eq!(BelowFirst.misplaced(&after, &tiers), []);
+        assert_eq!(BelowFirst.worth_fetching(&after, &tiers), []);
+    }
+}

@@ -1,0 +1,553 @@
+//! Which slots can be given out, and to whom they were given.
+//!
+//! ```text
+//!            allocate            commit              free
+//!     free ------------> reserved -------> live ------------> free, or while anybody holds frees:
+//!      ^                    |                          held ----(last hold dropped)----> free
+//!      +------- dropped ----+
+//!
+//!     slab:  private (made for a reservation) --commit--> open <--put_back-- retired --remove-->
+//!                                                             --take_empty->
+//!                                                         open <-----close/drop----> closed
+//!            private (of one record)          --commit--> single, then the same; never closed
+//! ```
+//! 1. A slot is given out once until it is free again.
+//! 2. A class gives out slots of the slab with most free ones first, in ascending position, to
+//!    records in the order of their keys: neighbours share pages, and writes are long.
+//! 3. A slab that was made for a reservation serves that reservation alone until it is committed:
+//!    nobody else can make a slot live in a slab that the manifest does not know.
+//! 4. The lock is never held during I/O.
+//!
+//! Order decides what ends up where, so everything here is in the order of ids and positions: the
+//! same calls give the same slots.
+
+use crate::address::{SlabId, SlotAddress};
+use crate::bitmap::SlotBitmap;
+use crate::live::SlabShape;
+use crate::size_class::SizeClass;
+use crate::slab::Slab;
+use crate::slabs::Slabs;
+use crate::stats::{ClassStats, SlabStats};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use thermocline_device::{ErrorKind, File, Origin, Result};
+use thermocline_foundation::FileNumber;
+
+/// Who may have slots of a slab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// The reservation that it was made for.
+    Private,
+    Open,
+    /// Nobody: its one slot is as large as the record that it was made for.
+    Single,
+    /// Nobody: so many are emptying it.
+    Closed(u32),
+    /// Nobody: it is being taken out.
+    Retired,
+}
+
+/// The slots of a slab.
+#[derive(Debug)]
+pub(crate) struct SlabSlots {
+    pub file: FileNumber,
+    pub class: SizeClass,
+    pub shape: SlabShape,
+    pub access: Access,
+    pub free: SlotBitmap,
+    pub live: SlotBitmap,
+    held: u32,
+}
+
+impl SlabSlots {
+    /// Every slot is free or has a record.
+    pub fn is_settled(&self) -> bool {
+        self.free.count() + self.live.count() == self.shape.slots
+    }
+
+    /// Who may have slots of it when nobody has a reason to keep others out.
+    pub fn settled_access(&self) -> Access {
+        if self.shape.is_single() { Access::Single } else { Access::Open }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.free.count() == self.shape.slots
+    }
+
+    /// Takes up to `count` free slots, ascending.
+    fn take(&mut self, count: usize) -> Vec<u32> {
+        let slots: Vec<u32> = self.free.iter().take(count).collect();
+        for slot in &slots {
+            self.free.remove(*slot);
+        }
+        slots
+    }
+}
+
+/// Records of a class that were seen, for the mean of their sizes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    records: u64,
+    bytes: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Allocation {
+    pub slabs: BTreeMap<SlabId, SlabSlots>,
+    pub by_file: BTreeMap<FileNumber, SlabId>,
+    next_id: u32,
+    pub limit_bytes: u64,
+    /// Files of all slabs, those being made included.
+    pub file_bytes: u64,
+    pub holds: u32,
+    held: Vec<SlotAddress>,
+    /// Slabs to be removed when nobody holds frees any more.
+    pub leaving: Vec<SlabId>,
+    seen: Vec<Seen>,
+}
+
+impl Allocation {
+    pub fn new(classes: usize) -> Self {
+        Self {
+            slabs: BTreeMap::new(),
+            by_file: BTreeMap::new(),
+            next_id: 0,
+            limit_bytes: 0,
+            file_bytes: 0,
+            holds: 0,
+            held: Vec::new(),
+            leaving: Vec::new(),
+            seen: vec![Seen::default(); classes],
+        }
+    }
+
+    /// Adds a slab of which `live` slots are live, for everybody.
+    pub fn add_open(
+        &mut self,
+        file: FileNumber,
+        class: SizeClass,
+        shape: SlabShape,
+        live: &SlotBitmap,
+    ) -> SlabId {
+        self.file_bytes += shape.file_bytes();
+        let access = if shape.is_single() { Access::Single } else { Access::Open };
+        let id = self.add(file, class, shape, access);
+        if let Some(slab) = self.slabs.get_mut(&id) {
+            slab.live = live.clone();
+            for slot in live.iter() {
+                slab.free.remove(slot);
+            }
+        }
+        id
+    }
+
+    fn add(
+        &mut self,
+        file: FileNumber,
+        class: SizeClass,
+        shape: SlabShape,
+        access: Access,
+    ) -> SlabId {
+        let id = SlabId(self.next_id);
+        self.next_id += 1;
+        let (free, live) = (SlotBitmap::full(shape.slots), SlotBitmap::new(shape.slots));
+        let slab = SlabSlots { file, class, shape, access, free, live, held: 0 };
+        self.slabs.insert(id, slab);
+        self.by_file.insert(file, id);
+        id
+    }
+
+    /// The slot is free: what it holds need not be kept.
+    pub fn is_free(&self, address: SlotAddress) -> bool {
+        let slab = self.slabs.get(&address.slab);
+        slab.is_none_or(|slab| slab.free.contains(address.slot))
+    }
+
+    /// Up to `count` free slots of a class, by slab and position.
+    fn take(&mut self, class: SizeClass, count: usize) -> Vec<SlotAddress> {
+        let open = self.slabs.iter().filter(|(_, slab)| {
+            slab.class == class && slab.access == Access::Open && slab.free.count() > 0
+        });
+        let mut order: Vec<_> = open.map(|(id, slab)| (Reverse(slab.free.count()), *id)).collect();
+        order.sort_unstable();
+        let mut taken = Vec::new();
+        for (_, id) in order {
+            if taken.len() == count {
+                break;
+            }
+            if let Some(slab) = self.slabs.get_mut(&id) {
+                let slots = slab.take(count - taken.len());
+                taken.extend(slots.into_iter().map(|slot| SlotAddress { slab: id, slot }));
+            }
+        }
+        taken
+    }
+
+    /// Gives slots back that were never live.
+    fn give_back(&mut self, slots: impl Iterator<Item = SlotAddress>) {
+        for SlotAddress { slab, slot } in slots {
+            if let Some(slab) = self.slabs.get_mut(&slab) {
+                slab.free.insert(slot);
+            }
+        }
+    }
+
+    fn free(&mut self, slots: &[SlotAddress]) {
+        for address in slots {
+            let Some(slab) = self.slabs.get_mut(&address.slab) else {
+                debug_assert!(false, "{address} is freed and its slab is gone");
+                continue;
+            };
+            if !slab.live.remove(address.slot) {
+                debug_assert!(false, "{address} is freed and was not live");
+            } else if self.holds > 0 {
+                slab.held += 1;
+                self.held.push(*address);
+            } else {
+                slab.free.insert(address.slot);
+            }
+        }
+    }
+
+    /// The slabs whose removal waited for this hold.
+    pub fn release_hold(&mut self) -> Vec<SlabId> {
+        self.holds -= 1;
+        if self.holds > 0 {
+            return Vec::new();
+        }
+        for address in std::mem::take(&mut self.held) {
+            if let Some(slab) = self.slabs.get_mut(&address.slab) {
+                slab.held -= 1;
+                slab.free.insert(address.slot);
+            }
+        }
+        std::mem::take(&mut self.leaving)
+    }
+
+    /// Counts records of a slab, if it is still there, for the mean of its class. Records that have
+    /// a slab of their own are all of one class and as different as can be: they have no mean.
+    pub fn count_seen(&mut self, id: SlabId, records: u64, bytes: u64) {
+        let slab = self.slabs.get(&id).filter(|slab| !slab.shape.is_single());
+        if let Some(slab) = slab {
+            let seen = &mut self.seen[usize::from(slab.class.0)];
+            seen.records += records;
+            seen.bytes += bytes;
+        }
+    }
+
+    pub fn stats(&self) -> SlabStats {
+        let mut by_class: BTreeMap<(SizeClass, u32), ClassStats> = BTreeMap::new();
+        for slab in self.slabs.values() {
+            let slot_bytes = slab.shape.slot_bytes;
+            let is_single = slab.shape.is_single();
+            let seen = self.seen[usize::from(slab.class.0)];
+            let seen = if is_single { Seen::default() } else { seen };
+            let mean = seen.bytes.checked_div(seen.records).unwrap_or(u64::from(slot_bytes));
+            let stats = by_class.entry((slab.class, slot_bytes)).or_insert(ClassStats {
+                class: slab.class,
+                slot_bytes,
+                slabs: 0,
+                slots: 0,
+                live: 0,
+                free: 0,
+                reserved: 0,
+                held: 0,
+                empty_slabs: 0,
+                file_bytes: 0,
+                record_bytes_mean: mean,
+            });
+            let (slots, held) = (u64::from(slab.shape.slots), u64::from(slab.held));
+            let (live, free) = (u64::from(slab.live.count()), u64::from(slab.free.count()));
+            stats.slabs += 1;
+            stats.slots += slots;
+            stats.live += live;
+            stats.free += free;
+            stats.held += held;
+            stats.reserved += slots - live - free - held;
+            stats.empty_slabs += u64::from(slab.is_empty());
+            stats.file_bytes += slab.shape.file_bytes();
+        }
+        SlabStats {
+            classes: by_class.into_values().collect(),
+            file_bytes: self.file_bytes,
+            limit_bytes: self.limit_bytes,
+            are_frees_held: self.holds > 0,
+        }
+    }
+}
+
+/// Records, by their place in a batch, that no free slot serves.
+struct Missing {
+    by_class: Vec<(SizeClass, Vec<usize>)>,
+    single: Vec<usize>,
+}
+
+/// Slots for the records of one batch. Dropped, it gives them back and removes the slabs that were
+/// made for it; [`Reservation::commit`] makes them live.
+#[derive(Debug)]
+pub struct Reservation {
+    slabs: Arc<Slabs>,
+    slots: Vec<Option<SlotAddress>>,
+    record_bytes: Vec<u32>,
+    new: Vec<SlabId>,
+    settled: bool,
+}
+
+impl Reservation {
+    /// The slot of each record, in the order of the sizes asked for; none where the record is
+    /// larger than any slot or there was no room.
+    pub fn slots(&self) -> &[Option<SlotAddress>] {
+        &self.slots
+    }
+
+    /// Slabs made for this reservation: the caller publishes their files and lists them in the edit
+    /// that makes the slots live.
+    pub fn new_slabs(&self) -> Vec<(FileNumber, SlabShape)> {
+        let slabs = self.new.iter().filter_map(|id| self.slabs.slab(*id).ok());
+        slabs.map(|slab| (slab.file.number(), slab.shape)).collect()
+    }
+
+    /// The edit that makes the slots live is durable. From now on they are live until they are
+    /// freed, and the new slabs serve everybody.
+    pub fn commit(mut self) {
+        self.settled = true;
+        let mut allocation = self.slabs.allocation.lock();
+        for (address, bytes) in self.slots.iter().zip(&self.record_bytes) {
+            let Some(address) = address else {
+                continue;
+            };
+            if let Some(slab) = allocation.slabs.get_mut(&address.slab) {
+                slab.live.insert(address.slot);
+            }
+            allocation.count_seen(address.slab, 1, u64::from(*bytes));
+        }
+        for id in &self.new {
+            if let Some(slab) = allocation.slabs.get_mut(id) {
+                slab.access = slab.settled_access();
+            }
+        }
+    }
+
+    /// It is not known whether the edit is durable: neither live nor given back, until the store is
+    /// opened again.
+    pub fn abandon(mut self) {
+        self.settled = true;
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.settled {
+            return;
+        }
+        self.slabs.allocation.lock().give_back(self.slots.iter().flatten().copied());
+        self.slabs.discard_unpublished(&self.new);
+    }
+}
+
+impl Slabs {
+    /// Slots for records of so many bytes each ([`crate::record_bytes`]), which are in the order of
+    /// their keys. Slots that are free come first, then new slabs while the limit and the tier
+    /// allow, before that somewhat larger slots where they do not; records that find no room get
+    /// none. A record that is larger than any slot gets a slab of its own.
+    ///
+    /// # Errors
+    /// Those of making a slab, but `OutOfSpace`, which only ends the making.
+    pub fn allocate(self: &Arc<Self>, record_bytes: &[u32], origin: Origin) -> Result<Reservation> {
+        let (mut reservation, missing) = self.reserve(record_bytes);
+        self.make_missing(&mut reservation, missing, origin)?;
+        Ok(reservation)
+    }
+
+    /// As [`Slabs::allocate`], but all records get slots or none does: where the limit does not let
+    /// all the slabs be made that it takes, none is.
+    pub fn allocate_all(
+        self: &Arc<Self>,
+        record_bytes: &[u32],
+        origin: Origin,
+    ) -> Result<Option<Reservation>> {
+        let (mut reservation, missing) = self.reserve(record_bytes);
+        let new_bytes = self.new_bytes(&missing, record_bytes);
+        let fits = {
+            let allocation = self.allocation.lock();
+            allocation.file_bytes.saturating_add(new_bytes) <= allocation.limit_bytes
+        };
+        if fits || new_bytes == 0 {
+            self.make_missing(&mut reservation, missing, origin)?;
+        }
+        let is_whole = reservation.slots.iter().all(Option::is_some);
+        Ok(is_whole.then_some(reservation))
+    }
+
+    /// Takes what is free; the rest wants new slabs.
+    fn reserve(self: &Arc<Self>, record_bytes: &[u32]) -> (Reservation, Missing) {
+        let mut wanted: BTreeMap<SizeClass, Vec<usize>> = BTreeMap::new();
+        let mut single = Vec::new();
+        for (index, bytes) in record_bytes.iter().enumerate() {
+            match self.classes.class_of(u64::from(*bytes)) {
+                Some(class) => wanted.entry(class).or_default().push(index),
+                None => single.push(index),
+            }
+        }
+        // From here on, whatever fails gives back what was taken.
+        let mut reservation = Reservation {
+            slabs: Arc::clone(self),
+            slots: vec![None; record_bytes.len()],
+            record_bytes: record_bytes.to_vec(),
+            new: Vec::new(),
+            settled: false,
+        };
+        let by_class = self.take_free(wanted, &mut reservation);
+        (reservation, Missing { by_class, single })
+    }
+
+    /// Bytes of the slabs that `missing` wants.
+    fn new_bytes(&self, missing: &Missing, record_bytes: &[u32]) -> u64 {
+        let single = missing.single.iter().map(|index| {
+            let shape = SlabShape::single(u64::from(record_bytes[*index]));
+            shape.map_or(u64::MAX, SlabShape::file_bytes)
+        });
+        let by_class = self.bytes_for(&missing.by_class);
+        single.fold(by_class, u64::saturating_add)
+    }
+
+    fn bytes_for(&self, by_class: &[(SizeClass, Vec<usize>)]) -> u64 {
+        let bytes = |(class, indexes): &(SizeClass, Vec<usize>)| {
+            let shape = self.shape_of(*class);
+            (indexes.len() as u64).div_ceil(u64::from(shape.slots)) * shape.file_bytes()
+        };
+        by_class.iter().map(bytes).sum()
+    }
+
+    /// Makes the slabs that `missing` wants, as far as there is room.
+    fn make_missing(
+        self: &Arc<Self>,
+        reservation: &mut Reservation,
+        missing: Missing,
+        origin: Origin,
+    ) -> Result<()> {
+        'classes: for (class, indexes) in missing.by_class {
+            let shape = self.shape_of(class);
+            let mut rest = &indexes[..];
+            while !rest.is_empty() {
+                // Where one finds no room, no other does: all are about as long.
+                let Some(id) = self.make_slab(class, shape, origin)? else { break 'classes };
+                reservation.new.push(id);
+                let taken = self.take_private(id, rest.len());
+                for (index, address) in rest.iter().zip(&taken) {
+                    reservation.slots[*index] = Some(*address);
+                }
+                rest = &rest[taken.len()..];
+            }
+        }
+        for index in missing.single {
+            let shape = SlabShape::single(u64::from(reservation.record_bytes[index]));
+            let class = self.classes.largest();
+            let made = shape.map(|shape| self.make_slab(class, shape, origin)).transpose()?;
+            // A smaller one may still have room.
+            let Some(id) = made.flatten() else { continue };
+            reservation.new.push(id);
+            reservation.slots[index] = self.take_private(id, 1).first().copied();
+        }
+        Ok(())
+    }
+
+    /// Takes free slots of the classes wanted; gives back what new slabs are needed for. Where
+    /// these would take more than there may be, slots of larger classes serve, up to twice the
+    /// size.
+    fn take_free(
+        &self,
+        wanted: BTreeMap<SizeClass, Vec<usize>>,
+        reservation: &mut Reservation,
+    ) -> Vec<(SizeClass, Vec<usize>)> {
+        let mut missing: Vec<(SizeClass, Vec<usize>)> = Vec::new();
+        let mut allocation = self.allocation.lock();
+        let mut assign = |indexes: &[usize], taken: &[SlotAddress]| {
+            for (index, address) in indexes.iter().zip(taken) {
+                reservation.slots[*index] = Some(*address);
+            }
+            indexes[taken.len()..].to_vec()
+        };
+        for (class, indexes) in wanted {
+            let taken = allocation.take(class, indexes.len());
+            missing.push((class, assign(&indexes, &taken)));
+        }
+        missing.retain(|(_, indexes)| !indexes.is_empty());
+        let new_bytes = self.bytes_for(&missing);
+        if allocation.file_bytes.saturating_add(new_bytes) <= allocation.limit_bytes {
+            return missing;
+        }
+        for (class, indexes) in &mut missing {
+            let most = 2 * self.classes.slot_bytes(*class);
+            let larger = class.0 + 1..self.classes.len() as u8;
+            for larger in larger.map(SizeClass) {
+                if indexes.is_empty() || self.classes.slot_bytes(larger) > most {
+                    break;
+                }
+                let taken = allocation.take(larger, indexes.len());
+                *indexes = assign(indexes, &taken);
+            }
+        }
+        missing.retain(|(_, indexes)| !indexes.is_empty());
+        missing
+    }
+
+    /// How a new slab of a class is divided.
+    fn shape_of(&self, class: SizeClass) -> SlabShape {
+        SlabShape::filling(self.classes.slab_bytes(), self.classes.slot_bytes(class))
+    }
+
+    fn take_private(&self, id: SlabId, count: usize) -> Vec<SlotAddress> {
+        let mut allocation = self.allocation.lock();
+        let slots = allocation.slabs.get_mut(&id).map(|slab| slab.take(count));
+        slots.into_iter().flatten().map(|slot| SlotAddress { slab: id, slot }).collect()
+    }
+
+    /// A new slab that only its maker uses; none where there is no room for one.
+    fn make_slab(
+        &self,
+        class: SizeClass,
+        shape: SlabShape,
+        origin: Origin,
+    ) -> Result<Option<SlabId>> {
+        let bytes = shape.file_bytes();
+        {
+            let mut allocation = self.allocation.lock();
+            if allocation.file_bytes.saturating_add(bytes) > allocation.limit_bytes {
+                return Ok(None);
+            }
+            allocation.file_bytes += bytes;
+        }
+        let file = match Slab::create_file(&self.files, shape, origin) {
+            Ok(file) => file,
+            Err(error) => {
+                self.allocation.lock().file_bytes -= bytes;
+                let is_full = error.kind() == ErrorKind::OutOfSpace;
+                return if is_full { Ok(None) } else { Err(error) };
+            }
+        };
+        Ok(Some(self.add_private(class, shape, file)))
+    }
+
+    fn add_private(&self, class: SizeClass, shape: SlabShape, file: Arc<File>) -> SlabId {
+        let mut allocation = self.allocation.lock();
+        let id = allocation.add(file.number(), class, shape, Access::Private);
+        let mut table = self.open.load().to_vec();
+        table.resize(id.0 as usize, None);
+        table.push(Some(Arc::new(Slab::new(id, file, shape))));
+        self.open.store(Arc::new(table));
+        id
+    }
+
+    /// Slots whose death is durable can be given out again. Each was live.
+    pub fn free(&self, slots: &[SlotAddress]) {
+        self.allocation.lock().free(slots);
+    }
+
+    /// Slots were freed that nobody gets yet, since somebody holds frees.
+    pub fn has_held_frees(&self) -> bool {
+        !self.allocation.lock().held.is_empty()
+    }
+}

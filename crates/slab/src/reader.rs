@@ -1,0 +1,210 @@
+//! Reads slots: one, a batch in one submission, or all live ones of a slab.
+//!
+//! Readers hold nothing. While one reads, its slot may die and be given to another record; what it
+//! gets then has another key or sequence, or is damaged because half of it was written. So who
+//! finds a wrong record or `Corrupt` asks the index again. Only if the index still leads to the
+//! same address with the same sequence, the slot is damaged.
+//!
+//! 1. A record is given out only after its checksum, bound to the slot's place, matched.
+//! 2. A scan looks at live slots only, and compares the slab's sum at its end: a slot whose last
+//!    write was lost holds an older intact record, which no checksum finds.
+//! 3. Slots share the memory that they were read into.
+//!
+//! Threads: any; several scans side by side.
+
+use crate::address::{SlabId, SlotAddress};
+use crate::format::Slot;
+use crate::live::{LiveSlots, SlabLive, SlotSum};
+use crate::removal::FreesHeld;
+use crate::slab::{Decoded, Slab};
+use crate::slabs::Slabs;
+use bytes::Bytes;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use thermocline_device::{Buffer, Error, ErrorKind, ReadAt, Result, read_batch};
+use thermocline_foundation::{FileNumber, Planted, planted};
+
+/// A scan reads up to so many bytes at once.
+const SCAN_BYTES: u64 = 1 << 20;
+
+impl Slabs {
+    /// The record in a slot, with one read of about `record_bytes_hint` bytes; 0 reads the whole
+    /// slot. A hint that is too small costs a second read.
+    ///
+    /// # Errors
+    /// `NotFound` where the slab was removed, `Corrupt` where the slot holds no intact record: ask
+    /// the index again in both cases. `Io`.
+    pub fn read(&self, address: SlotAddress, record_bytes_hint: u32) -> Result<Slot> {
+        let slab = self.slab_of(address)?;
+        let len = slab.read_bytes(record_bytes_hint);
+        let buffer = slab.file.read(slab.shape.offset(address.slot), len)?;
+        finish(&slab, address.slot, buffer)
+    }
+
+    /// The records in slots, each with its hint as in [`Slabs::read`], in one submission; results
+    /// in the order of the addresses.
+    pub fn read_batch(&self, addresses: &[(SlotAddress, u32)]) -> Vec<Result<Slot>> {
+        let slabs: Vec<Result<Arc<Slab>>> =
+            addresses.iter().map(|(address, _)| self.slab_of(*address)).collect();
+        let mut reads = Vec::with_capacity(addresses.len());
+        for ((address, hint), slab) in addresses.iter().zip(&slabs) {
+            if let Ok(slab) = slab {
+                let (offset, len) = (slab.shape.offset(address.slot), slab.read_bytes(*hint));
+                reads.push(ReadAt { file: &slab.file, offset, len });
+            }
+        }
+        let mut buffers = read_batch(&reads).into_iter();
+        let finished = addresses.iter().zip(&slabs).map(|((address, _), slab)| {
+            let slab = slab.as_ref().map_err(Error::clone)?;
+            let buffer = buffers.next().unwrap_or_else(|| Ok(Buffer::default()))?;
+            finish(slab, address.slot, buffer)
+        });
+        finished.collect()
+    }
+
+    /// Reads a slab from end to end and gives every slot of `live` to `visit`, ascending. For
+    /// opening, before anything is written, or under a guard of [`Slabs::hold_frees`] that was
+    /// taken before `live` was copied.
+    ///
+    /// # Errors
+    /// `Corrupt` at the first live slot without an intact record, or where the slab's sum says that
+    /// a slot holds an older one. What `visit` was given until then is sound by its checksum.
+    pub fn scan(
+        &self,
+        id: SlabId,
+        live: &SlabLive,
+        visit: &mut dyn FnMut(SlotAddress, &Slot),
+    ) -> Result<()> {
+        let slab = self.slab(id)?;
+        let (mut records, mut bytes) = (0, 0);
+        walk(&slab, live, &mut |slot, found| {
+            let found = found?;
+            (records, bytes) = (records + 1, bytes + found.record_bytes());
+            visit(SlotAddress { slab: id, slot }, &found);
+            Ok(())
+        })?;
+        self.allocation.lock().count_seen(id, records, bytes);
+        Ok(())
+    }
+
+    /// Reads every slot of `live` in all slabs and reports everything that is wrong, by file.
+    /// `progress` is told the bytes of each slab that was read. The guard was taken before `live`
+    /// was copied.
+    pub fn verify(
+        &self,
+        _held: &FreesHeld,
+        live: &LiveSlots,
+        progress: &mut dyn FnMut(u64),
+    ) -> Vec<(FileNumber, Error)> {
+        let mut problems = Vec::new();
+        for (file, expected) in live.iter() {
+            let Some(slab) = self.id_of(file).and_then(|id| self.slab(id).ok()) else {
+                let text = format!("slab {file} is in the manifest and not open");
+                problems.push((file, Error::new(ErrorKind::NotFound, text)));
+                continue;
+            };
+            let mut damaged = false;
+            let walked = walk(&slab, expected, &mut |_, found| {
+                if let Err(error) = found {
+                    damaged = true;
+                    problems.push((file, error));
+                }
+                Ok(())
+            });
+            // Where slots are damaged, a sum that differs is no news.
+            if let Err(error) = walked
+                && !damaged
+            {
+                problems.push((file, error));
+            }
+            progress(slab.shape.file_bytes());
+        }
+        problems
+    }
+}
+
+/// The record that was read into `buffer`, reading again where it is longer.
+fn finish(slab: &Slab, slot: u32, buffer: Buffer) -> Result<Slot> {
+    if let Decoded::Whole(found) = decode(slab, slot, buffer)? {
+        return Ok(found);
+    }
+    let whole = slab.shape.slot_bytes as usize;
+    match decode(slab, slot, slab.file.read(slab.shape.offset(slot), whole)?)? {
+        Decoded::Whole(found) => Ok(found),
+        Decoded::Longer => Err(slab.corrupt(slot, "its lengths are beyond its slot")),
+    }
+}
+
+fn decode(slab: &Slab, slot: u32, buffer: Buffer) -> Result<Decoded> {
+    let memory_bytes = buffer.capacity();
+    slab.decode(slot, &Bytes::from_owner(buffer), memory_bytes)
+}
+
+/// What becomes of a live slot, or of the lot.
+type Visit<'a> = &'a mut dyn FnMut(u32, Result<Slot>) -> Result<()>;
+
+/// Gives each live slot, or what is wrong with it, to `visit`, until that fails; then compares the
+/// sum.
+fn walk(slab: &Slab, live: &SlabLive, visit: Visit<'_>) -> Result<()> {
+    if live.shape != slab.shape {
+        return Err(Error::corrupt(slab.file.describe(), 0, "it is divided otherwise"));
+    }
+    let start = |span: &RangeInclusive<u32>| {
+        let (first, last) = (slab.shape.offset(*span.start()), slab.shape.offset(span.end() + 1));
+        slab.file.start_read(first, (last - first) as usize)
+    };
+    let mut sum = SlotSum::default();
+    let mut span = next_span(live, 0);
+    let mut pending = span.as_ref().map(&start);
+    while let (Some(current), Some(read)) = (span, pending) {
+        span = next_span(live, current.end() + 1);
+        pending = span.as_ref().map(&start);
+        let (buffer, failure) = match read.wait() {
+            Ok(buffer) => (buffer, None),
+            Err(error) => (Buffer::default(), Some(error)),
+        };
+        let memory_bytes = buffer.capacity();
+        let bytes = Bytes::from_owner(buffer);
+        for slot in current.clone().filter(|slot| live.slots.contains(*slot)) {
+            let found = match &failure {
+                Some(error) => Err(error.clone()),
+                None => cut(slab, *current.start(), slot, &bytes, memory_bytes),
+            };
+            if let Ok(found) = &found {
+                sum = sum.plus(slot, found.sequence());
+            }
+            visit(slot, found)?;
+            if failure.is_some() {
+                // One report for one failed read.
+                break;
+            }
+        }
+    }
+    if sum != live.sum && !planted(Planted::SlotSumsNotCompared) {
+        let why = "the sum of its live slots differs: a slot holds an older record than it should \
+                   (a write was lost or went elsewhere); restore from a checkpoint";
+        return Err(Error::corrupt(slab.file.describe(), 0, why));
+    }
+    Ok(())
+}
+
+/// The record of `slot` in bytes that begin with slot `first`.
+fn cut(slab: &Slab, first: u32, slot: u32, bytes: &Bytes, memory_bytes: usize) -> Result<Slot> {
+    let slot_bytes = slab.shape.slot_bytes as usize;
+    let start = ((slot - first) as usize * slot_bytes).min(bytes.len());
+    let end = (start + slot_bytes).min(bytes.len());
+    match slab.decode(slot, &bytes.slice(start..end), memory_bytes)? {
+        Decoded::Whole(found) => Ok(found),
+        Decoded::Longer => Err(slab.corrupt(slot, "the file ends in its slot")),
+    }
+}
+
+/// The next slots to read at once, from a live one to a live one.
+fn next_span(live: &SlabLive, from: u32) -> Option<RangeInclusive<u32>> {
+    let first = live.slots.first_from(from)?;
+    let count = (SCAN_BYTES / u64::from(live.shape.slot_bytes)).max(1) as u32;
+    let last = (first..first.saturating_add(count).min(live.shape.slots))
+        .rev()
+        .find(|slot| live.slots.contains(*slot));
+    Some(first..=last.unwrap_or(first))
+}

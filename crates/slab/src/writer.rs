@@ -1,0 +1,206 @@
+//! Writes many records into their slots: long writes in order of position, several in flight.
+//!
+//! ```text
+//!   slots to write      |  A  |  B  |(live)|  C  |                    by position
+//!   aligned windows   [ page 1 ][ page 2 ][ page 3 ]                  touching ones become one run
+//!   chunks            [ at most 1 MiB, cut at the alignment    ]      one write each
+//! ```
+//! Direct I/O moves whole pages, and slots do not end where pages do. A page that a live slot
+//! shares with one being written is read, changed and written back. What that rests on: the device
+//! writes a sector of 512 bytes whole or not at all (docs/media.md). The neighbour's bytes are the
+//! same before and after, so each sector of it is the same whichever version survives a power cut.
+//!
+//! 1. The bytes of a slot that is not free (live, reserved by another, held) and not written here
+//!    are never changed. Free slots may become zeros.
+//! 2. Reading, changing and writing a slab happens under its `writing` lock: two writers of one
+//!    page do not lose each other's bytes.
+//! 3. Chunks of a run do not overlap, so their order on the device does not matter.
+//! 4. A completed call is not durable: [`Slabs::sync`] makes it so.
+//!
+//! Threads: any.
+
+use crate::address::{SlabId, SlotAddress};
+use crate::format::Record;
+use crate::slab::Slab;
+use crate::slabs::Slabs;
+use std::ops::Range;
+use thermocline_device::{Buffer, Error, ErrorKind, ReadAt, Result, read_batch};
+use thermocline_foundation::{Planted, planted};
+
+/// Most bytes of one write.
+const CHUNK_BYTES: u64 = 1 << 20;
+/// Chunks whose shared pages are read in one batch, which bounds the memory of a call.
+const CHUNKS_AT_ONCE: usize = 16;
+/// Writes in flight.
+const DEPTH: usize = 8;
+
+/// One write: a window of the file and which of the records reach into it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Chunk {
+    window: Range<u64>,
+    records: Range<usize>,
+}
+
+/// A record and its slot in the slab at hand.
+type Placed<'a, 'b> = (u32, &'a Record<'b>);
+
+impl Slabs {
+    /// Writes records into slots that the caller reserved, each slot once, in any order; returns
+    /// the slabs to [`Slabs::sync`].
+    ///
+    /// # Errors
+    /// `Invalid` where a record is larger than its slot; the device's. After a failure any of the
+    /// slots may hold anything; other slots are as they were.
+    pub fn write(&self, records: &[(SlotAddress, Record<'_>)]) -> Result<Vec<SlabId>> {
+        let mut order: Vec<&(SlotAddress, Record<'_>)> = records.iter().collect();
+        order.sort_unstable_by_key(|(address, _)| *address);
+        assert!(order.is_sorted_by(|a, b| a.0 < b.0), "a slot is written once in a call");
+        let mut touched = Vec::new();
+        for group in order.chunk_by(|a, b| a.0.slab == b.0.slab) {
+            let mut placed = Vec::with_capacity(group.len());
+            for (address, record) in group {
+                let slab = self.slab_of(*address)?;
+                if record.bytes() > u64::from(slab.shape.slot_bytes) {
+                    let text = format!("a record of {} bytes is too large for {address}", {
+                        record.bytes()
+                    });
+                    return Err(Error::new(ErrorKind::Invalid, text));
+                }
+                placed.push((address.slot, record));
+            }
+            if let Some((address, _)) = group.first() {
+                self.write_slab(&*self.slab(address.slab)?, &placed)?;
+                touched.push(address.slab);
+            }
+        }
+        Ok(touched)
+    }
+
+    fn write_slab(&self, slab: &Slab, placed: &[Placed<'_, '_>]) -> Result<()> {
+        let alignment = slab.file.alignment() as u64;
+        let chunks = plan(slab, placed, alignment);
+        let _writing = slab.writing.lock();
+        let mut stream = slab.file.start_writes(DEPTH)?;
+        for batch in chunks.chunks(CHUNKS_AT_ONCE) {
+            let shared: Vec<Vec<Range<u64>>> =
+                batch.iter().map(|chunk| self.shared(slab, placed, chunk, alignment)).collect();
+            let reads = shared.iter().flatten().map(|range| ReadAt {
+                file: &slab.file,
+                offset: range.start,
+                len: (range.end - range.start) as usize,
+            });
+            let reads: Vec<_> = reads.collect();
+            let mut kept = read_batch(&reads).into_iter();
+            for (chunk, shared) in batch.iter().zip(&shared) {
+                let start = chunk.window.start;
+                let mut buffer = Buffer::zeroed((chunk.window.end - start) as usize);
+                for (range, bytes) in shared.iter().zip(&mut kept) {
+                    let at = (range.start - start) as usize..(range.end - start) as usize;
+                    buffer[at].copy_from_slice(&bytes?);
+                }
+                fill(slab, &placed[chunk.records.clone()], start, &mut buffer);
+                stream.write(start, buffer)?;
+            }
+        }
+        stream.finish()
+    }
+
+    /// Aligned ranges of a chunk that hold bytes of slots to keep: neither free nor written here.
+    fn shared(
+        &self,
+        slab: &Slab,
+        placed: &[Placed<'_, '_>],
+        chunk: &Chunk,
+        alignment: u64,
+    ) -> Vec<Range<u64>> {
+        if planted(Planted::SlotNeighboursNotKept) {
+            return Vec::new();
+        }
+        let slot_at = |offset: u64| {
+            let slots = offset.saturating_sub(slab.shape.offset(0));
+            (slots / u64::from(slab.shape.slot_bytes)).min(u64::from(slab.shape.slots)) as u32
+        };
+        let Range { start, end } = chunk.window;
+        let last = slot_at(end - 1).min(slab.shape.slots.saturating_sub(1));
+        let mut written = placed[chunk.records.clone()].iter().map(|(slot, _)| *slot).peekable();
+        let mut shared: Vec<Range<u64>> = Vec::new();
+        let allocation = self.allocation.lock();
+        for slot in slot_at(start)..=last {
+            if written.next_if_eq(&slot).is_some() {
+                continue;
+            }
+            if allocation.is_free(SlotAddress { slab: slab.id, slot }) {
+                continue;
+            }
+            let from = slab.shape.offset(slot).max(start) / alignment * alignment;
+            let to = slab.shape.offset(slot + 1).min(end).next_multiple_of(alignment);
+            match shared.last_mut() {
+                Some(range) if range.end >= from => range.end = range.end.max(to),
+                _ => shared.push(from..to),
+            }
+        }
+        shared
+    }
+}
+
+/// Where a record lies in its slab.
+fn span(slab: &Slab, (slot, record): Placed<'_, '_>) -> Range<u64> {
+    let start = slab.shape.offset(slot);
+    start..start + record.bytes()
+}
+
+/// The chunks that hold all records, ascending and apart.
+fn plan(slab: &Slab, placed: &[Placed<'_, '_>], alignment: u64) -> Vec<Chunk> {
+    let mut runs: Vec<Chunk> = Vec::new();
+    for (index, record) in placed.iter().enumerate() {
+        let span = span(slab, *record);
+        let start = span.start / alignment * alignment;
+        let end = span.end.next_multiple_of(alignment);
+        match runs.last_mut() {
+            // Neighbours are one run although the first does not fill its slot: what is between is
+            // nobody's.
+            Some(run) if run.window.end >= start || placed[index - 1].0 + 1 == record.0 => {
+                run.window.end = run.window.end.max(end);
+                run.records.end = index + 1;
+            }
+            _ => runs.push(Chunk { window: start..end, records: index..index + 1 }),
+        }
+    }
+    runs.into_iter().flat_map(|run| cut(slab, placed, &run)).collect()
+}
+
+/// A run in pieces of at most [`CHUNK_BYTES`].
+fn cut(slab: &Slab, placed: &[Placed<'_, '_>], run: &Chunk) -> Vec<Chunk> {
+    let mut chunks = Vec::new();
+    let mut start = run.window.start;
+    let mut first = run.records.start;
+    while start < run.window.end {
+        let end = (start + CHUNK_BYTES).min(run.window.end);
+        while first < run.records.end && span(slab, placed[first]).end <= start {
+            first += 1;
+        }
+        let rest = &placed[first..run.records.end];
+        let count = rest.partition_point(|record| span(slab, *record).start < end);
+        chunks.push(Chunk { window: start..end, records: first..first + count });
+        start = end;
+    }
+    chunks
+}
+
+/// Encodes records into a buffer that begins at `start` of the file, as far as they reach into it.
+fn fill(slab: &Slab, placed: &[Placed<'_, '_>], start: u64, buffer: &mut [u8]) {
+    let end = start + buffer.len() as u64;
+    for (slot, record) in placed {
+        let span = span(slab, (*slot, *record));
+        let place = slab.file.place(span.start);
+        if span.start >= start && span.end <= end {
+            record.encode(&place, &mut buffer[(span.start - start) as usize..]);
+            continue;
+        }
+        let mut whole = vec![0; (span.end - span.start) as usize];
+        record.encode(&place, &mut whole);
+        let (from, to) = (span.start.max(start), span.end.min(end));
+        let part = &whole[(from - span.start) as usize..(to - span.start) as usize];
+        buffer[(from - start) as usize..(to - start) as usize].copy_from_slice(part);
+    }
+}

@@ -1,0 +1,194 @@
+//! Room: slots of larger classes at the limit, emptying, taking out and putting back, figures.
+
+use crate::support::{SLAB_BYTES, Store, reopen, scan_all};
+use thermocline_device::{ErrorKind, MemoryDevices, Origin};
+use thermocline_slab::{SlabChange, SlabId, SlotAddress};
+
+/// Slots of 1088 bytes in a slab.
+const SLOTS: usize = (SLAB_BYTES as usize - 4096) / 1088;
+
+fn store() -> Store {
+    Store::new(&MemoryDevices::default())
+}
+
+fn kill(store: &mut Store, slots: &[SlotAddress], at: &[usize]) {
+    let dead: Vec<_> = at.iter().map(|at| (slots[*at], *at as u64 + 1)).collect();
+    store.kill(&dead);
+}
+
+#[test]
+fn larger_slots_serve_where_the_limit_allows_no_new_slab_up_to_twice_the_size() {
+    let mut store = store();
+    let slots = store.flush(1, &[1024; 10]);
+    kill(&mut store, &slots, &[2, 5]);
+    let record = |bytes: usize| bytes - 31;
+    let reservation = store.reserve(&[record(600)]);
+    assert_eq!(reservation.new_slabs().len(), 1, "while there may be, a slab of their own");
+    drop(reservation);
+    store.slabs.set_limit_bytes(SLAB_BYTES);
+    assert_eq!(store.slabs.stats().bytes_free(), (SLOTS as u64 - 8) * 1088);
+    let reservation = store.reserve(&[record(600), record(512), record(1088), record(1089)]);
+    let slots_given = reservation.slots();
+    // Records of the class come first; half a slot is too large for the smallest.
+    assert_eq!(slots_given[2], Some(slots[2]));
+    assert_eq!(slots_given[0], Some(slots[5]));
+    assert_eq!((slots_given[1], slots_given[3]), (None, None));
+    drop(reservation);
+    let given = store.flush(101, &[record(600)]);
+    assert_eq!(given, [slots[2]]);
+    assert_eq!(store.slabs.read(slots[2], 600).unwrap().record_bytes(), 600);
+    assert_eq!(scan_all(&store.slabs, &store.live).unwrap().len(), 9);
+}
+
+#[test]
+fn the_sparsest_slab_is_one_whose_records_fit_into_free_slots_of_others() {
+    let mut store = store();
+    assert_eq!(store.slabs.sparsest(), None);
+    let slots = store.flush(1, &vec![1024; 2 * SLOTS]);
+    assert_eq!(store.slabs.sparsest(), None, "both are full");
+    // Slab 1 keeps 3 records, slab 0 has 2 gaps.
+    kill(&mut store, &slots, &[7, 9]);
+    let most: Vec<usize> = (SLOTS..2 * SLOTS - 3).collect();
+    kill(&mut store, &slots, &most);
+    assert_eq!(store.slabs.sparsest(), None, "three records do not fit into two gaps");
+    kill(&mut store, &slots, &[11]);
+    assert_eq!(store.slabs.sparsest(), Some(SlabId(1)));
+    let some = store.reserve(&[1024]);
+    assert_eq!(some.slots()[0].unwrap().slab, SlabId(1));
+    assert_eq!(store.slabs.sparsest(), None, "not while somebody writes into it");
+    drop(some);
+    let hold = store.slabs.hold_frees();
+    kill(&mut store, &slots, &[2 * SLOTS - 1]);
+    assert_ne!(store.slabs.sparsest(), Some(SlabId(1)), "nor while a slot of it is held");
+    drop(hold);
+    assert_eq!(store.slabs.sparsest(), Some(SlabId(1)));
+    kill(&mut store, &slots, &[2 * SLOTS - 2, 2 * SLOTS - 3]);
+    assert_ne!(store.slabs.sparsest(), Some(SlabId(1)), "one without a record is taken out");
+    assert_eq!(store.slabs.take_empty(None, 9).len(), 1);
+}
+
+#[test]
+fn a_closed_slab_gives_out_no_slots_until_everybody_who_closed_it_is_done() {
+    let mut store = store();
+    let slots = store.flush(1, &vec![1024; 2 * SLOTS]);
+    let most: Vec<usize> = (SLOTS..2 * SLOTS - 1).collect();
+    kill(&mut store, &slots, &most);
+    kill(&mut store, &slots, &[3]);
+    store.slabs.set_limit_bytes(0);
+    let closed = store.slabs.close(SlabId(1));
+    assert_eq!(store.reserve(&[1024; 2]).slots(), [Some(slots[3]), None]);
+    assert_eq!(store.slabs.sparsest(), None, "it is being emptied already");
+    let again = store.slabs.close(SlabId(1));
+    drop(closed);
+    assert_eq!(store.reserve(&[1024; 2]).slots(), [Some(slots[3]), None]);
+    // Its one record moves, and the slab is empty.
+    let moved = store.flush(1001, &[1024]);
+    assert_eq!(moved, [slots[3]]);
+    kill(&mut store, &slots, &[2 * SLOTS - 1]);
+    assert!(store.slabs.take_empty(None, 9).is_empty(), "not before it is done");
+    drop(again);
+    let taken = store.slabs.take_empty(None, 9);
+    assert_eq!(taken.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [SlabId(1)]);
+    drop(store.slabs.close(SlabId(1)));
+    assert!(store.reserve(&[1024]).slots()[0].is_none(), "closing does not put it back");
+}
+
+#[test]
+fn slabs_that_were_taken_out_serve_again_once_they_are_put_back() {
+    let mut store = store();
+    let slots = store.flush(1, &vec![1024; 2 * SLOTS]);
+    let class = store.slabs.stats().classes[0].class;
+    kill(&mut store, &slots, &(0..2 * SLOTS).collect::<Vec<_>>());
+    store.slabs.set_limit_bytes(0);
+    let hold = store.slabs.hold_frees();
+    assert!(store.slabs.take_empty(None, 9).is_empty(), "frees are held");
+    drop(hold);
+    let other = thermocline_slab::SizeClass(class.0 + 1);
+    assert!(store.slabs.take_empty(Some(other), 9).is_empty());
+    let taken = store.slabs.take_empty(Some(class), 1);
+    assert_eq!(taken.len(), 1, "as many as were asked for");
+    let kept = SlabId(1 - taken[0].0.0);
+    let all = store.reserve(&vec![1024; 2 * SLOTS]);
+    assert!(all.slots().iter().flatten().all(|slot| slot.slab == kept));
+    assert_eq!(all.slots().iter().flatten().count(), SLOTS);
+    drop(all);
+    store.slabs.put_back(&[taken[0].0, kept]);
+    assert!(store.reserve(&vec![1024; 2 * SLOTS]).slots().iter().all(Option::is_some));
+    assert_eq!(store.remove_empty(), 2);
+    assert!(store.live.is_empty() && store.files.files().is_empty());
+    assert_eq!(store.slabs.stats().file_bytes, 0);
+}
+
+#[test]
+fn a_slab_that_was_taken_out_keeps_its_file_for_whoever_holds_frees_since_before_its_edit() {
+    let mut store = store();
+    let slots = store.flush(1, &[1024]);
+    kill(&mut store, &slots, &[0]);
+    let taken = store.slabs.take_empty(None, 9);
+    let holds = [store.slabs.hold_frees(), store.slabs.hold_frees()];
+    let live = store.live.clone();
+    store.live.apply(&SlabChange::removal(taken[0].1)).unwrap();
+    store.slabs.remove(&[taken[0].0]).unwrap();
+    assert!(store.slabs.verify(&holds[0], &live, &mut |_| {}).is_empty());
+    assert!(store.files.open_file(taken[0].1).is_ok(), "it can be copied");
+    let [first, second] = holds;
+    drop(first);
+    assert!(store.files.open_file(taken[0].1).is_ok());
+    drop(second);
+    assert_eq!(store.files.open_file(taken[0].1).unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(store.slabs.ids().is_empty() && store.slabs.stats().file_bytes == 0);
+}
+
+#[test]
+fn slabs_that_were_made_with_another_length_go_on_as_they_are() {
+    let devices = MemoryDevices::default();
+    let mut store = Store::with(&devices, 1 << 20, 1 << 30);
+    let slots = store.flush(1, &[100_000, 100_000, 1000]);
+    store.kill(&[(slots[1], 2)]);
+    let (live, class) = (store.live.clone(), store.slabs.stats().classes[1]);
+    drop(store);
+    let slabs = reopen(&devices, &live);
+    assert_eq!(scan_all(&slabs, &live).unwrap(), [1, 3]);
+    assert_eq!(slabs.stats().classes[1], class);
+    let sizes = [1031, 100_031];
+    let reservation = slabs.allocate(&sizes, Origin::Flush).unwrap();
+    let shapes: Vec<_> = reservation.new_slabs().iter().map(|(_, shape)| *shape).collect();
+    assert!(matches!(shapes[..], [shape] if shape.is_single()), "too large for the new length");
+    assert_eq!(reservation.slots()[0].map(|slot| slot.slab), Some(slots[2].slab));
+}
+
+#[test]
+fn figures_add_up_through_the_life_of_slots() {
+    let mut store = store();
+    let limit = 5 * SLAB_BYTES + 100;
+    store.slabs.set_limit_bytes(limit);
+    assert_eq!(store.slabs.bytes_to_come(), 5 * SLAB_BYTES, "whole slabs");
+    let slots = store.flush(1, &[1024; 10]);
+    let hold = store.slabs.hold_frees();
+    kill(&mut store, &slots, &[4]);
+    let reserved = store.reserve(&[1000, 1024]);
+    let stats = store.slabs.stats();
+    let [class] = stats.classes[..] else { panic!("one class in {stats:?}") };
+    let figures = (class.slabs, class.slots, class.live, class.free, class.reserved, class.held);
+    let count = SLOTS as u64;
+    assert_eq!(figures, (1, count, 9, count - 12, 2, 1));
+    assert_eq!((class.slot_bytes, class.empty_slabs, class.record_bytes_mean), (1088, 0, 1055));
+    assert_eq!(stats.bytes_capacity(), count * 1088);
+    assert_eq!(stats.bytes_live(), 9 * 1088);
+    assert_eq!(stats.bytes_free(), (count - 12) * 1088);
+    assert_eq!(stats.waste_bytes(), 9 * 33);
+    assert_eq!((stats.file_bytes, stats.limit_bytes), (class.file_bytes, limit));
+    assert_eq!(store.slabs.bytes_to_come(), (limit - stats.file_bytes) / SLAB_BYTES * SLAB_BYTES);
+    drop((reserved, hold));
+    let class = store.slabs.stats().classes[0];
+    assert_eq!((class.live, class.free, class.reserved, class.held), (9, count - 9, 0, 0));
+    store.flush(101, &[5000]);
+    let stats = store.slabs.stats();
+    assert_eq!(
+        stats.classes.iter().map(|class| class.slot_bytes).collect::<Vec<_>>(),
+        [1088, 5120]
+    );
+    assert_eq!(stats.file_bytes, stats.classes.iter().map(|class| class.file_bytes).sum::<u64>());
+    store.slabs.set_limit_bytes(SLAB_BYTES);
+    assert_eq!(store.slabs.bytes_to_come(), 0, "more is there than there may be");
+}

@@ -1,0 +1,6 @@
+//! The live slots of all slabs.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    thermocline_fuzz::slab::live_slots(data);
+});
