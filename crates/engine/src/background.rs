@@ -5,6 +5,8 @@ use crate::compaction::rewrite::{Output, Retention, Rewrite, STEP_BYTES};
 use crate::compaction::tempo::Hurry;
 use crate::error::{Error, Result};
 use crate::front::memtable::MemtableCursor;
+use crate::front::slabs::flush::SlotFlush;
+use crate::front::slabs::plan::plan_fast_tier;
 use crate::jobs::{Job, Lane, Planner, Step};
 use crate::manifest::Edit;
 use crate::merge::{LevelCursor, Merge, Source, Tables};
@@ -23,7 +25,7 @@ const WINDOW_BYTES_MIN: u64 = 32 << 10;
 
 /// Bytes to read at a time from each of `inputs`. An input holds up to three windows: the one in
 /// use, the one before it while a block reaches across, and the one being read.
-fn window_bytes(settings: &Settings, inputs: usize) -> u32 {
+pub(crate) fn window_bytes(settings: &Settings, inputs: usize) -> u32 {
     let windows = 3 * inputs.max(1) as u64 * u64::from(settings.background_threads);
     let share = settings.memory.0 / WINDOWS_SHARE / windows;
     let bytes = share.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
@@ -43,7 +45,10 @@ impl Planner for Background {
             // A log is made in a moment, and writers wait for it when it is missing.
             Lane::Upkeep => plan_upkeep(engine),
             Lane::Bulk => plan_deletion(engine)
-                .or_else(|| plan_compaction(engine))
+                .or_else(|| match &engine.fast {
+                    Some(fast) => plan_fast_tier(engine, fast),
+                    None => plan_compaction(engine),
+                })
                 .or_else(|| plan_migration(engine)),
         }
     }
@@ -61,7 +66,10 @@ fn plan_flush(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
     if frozen.claimed.swap(true, Relaxed) {
         return None;
     }
-    Some(Box::new(Flush::new(engine, Arc::clone(frozen))))
+    Some(match &engine.fast {
+        Some(_) => Box::new(SlotFlush::new(engine, Arc::clone(frozen))),
+        None => Box::new(Flush::new(engine, Arc::clone(frozen))),
+    })
 }
 
 fn upkeep(engine: &Arc<Engine>, task: Task) -> Option<Box<dyn Job>> {
@@ -487,6 +495,9 @@ impl Engine {
         to: Option<&[u8]>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<()> {
+        if self.fast.is_some() {
+            return self.demote_range(from, to, progress);
+        }
         self.flush()?;
         let mut done_bytes = 0;
         for level in 0..LEVELS - 1 {

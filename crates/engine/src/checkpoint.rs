@@ -1,19 +1,62 @@
 //! Checkpoints: a second database that has the records of now.
 //!
 //! Everything in memory is flushed; the tables of that moment are linked (or copied, to another
-//! file system) into a new namespace of the same lineage, and a fresh manifest there names them.
-//! Writers go on meanwhile.
+//! file system), and slabs copied, into a new namespace of the same lineage, and a fresh manifest
+//! there names them. Writers go on meanwhile.
 
 use crate::db::SETTINGS_NAME;
 use crate::error::{Error, ErrorKind, Result};
-use crate::manifest::Manifest;
-use crate::state::{Engine, full_state};
+use crate::manifest::{Manifest, broken_slots};
+use crate::state::{Engine, ReadState, full_state};
 use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::{Devices, FileKind, Origin, TieredFiles};
-use thermocline_foundation::FileNumber;
+use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_slab::{FreesHeld, LiveSlots, SlabChange, SlabLive};
+
+/// What there is at one moment, with nothing half in memory.
+struct Moment {
+    /// Holding it holds its tables: none is deleted while it is being linked.
+    state: Arc<ReadState>,
+    slots: LiveSlots,
+    last_sequence: Sequence,
+    /// Slots that are freed from here on keep their records until they are copied.
+    _held: Option<FreesHeld>,
+}
 
 impl Engine {
+    /// A moment at which no memtable is partly in slots: what is in tables and slots is then all
+    /// that was written up to some point, and no batch is cut.
+    fn moment(&self) -> Result<Moment> {
+        let Some(fast) = &self.fast else {
+            self.flush()?;
+            let state = self.read_state.load_full();
+            let newest = state.levels.tables().map(|(_, table)| table.meta.largest_sequence).max();
+            let last_sequence = newest.unwrap_or_default();
+            let slots = LiveSlots::default();
+            return Ok(Moment { state, slots, last_sequence, _held: None });
+        };
+        // Flushes of what is written from here on begin once the moment is taken.
+        let _flushes = {
+            let mut leader = self.leader.lock();
+            self.latch.check()?;
+            self.freeze(&mut leader)?;
+            fast.flushes.hold_from(leader.log.number)
+        };
+        self.wait_until_flushed(|frozen| fast.flushes.is_held(frozen))?;
+        let tables = self.tables.lock();
+        // Held from the moment on, and not while flushes are waited for: they may need the room.
+        let _held = Some(fast.slabs.hold_frees());
+        let (state, mut slots) = (self.read_state.load_full(), tables.slots.clone());
+        // A slab without records may be on its way out, and is of no use to the copy.
+        let is_empty =
+            |(file, slab): (FileNumber, &SlabLive)| (slab.slots.count() == 0).then_some(file);
+        for file in tables.slots.iter().filter_map(is_empty) {
+            slots.apply(&SlabChange::removal(file)).map_err(broken_slots)?;
+        }
+        Ok(Moment { state, slots, last_sequence: tables.last_sequence, _held })
+    }
+
     /// See the module's header. A failed checkpoint leaves nothing at `home`.
     pub fn checkpoint(&self, devices: &dyn Devices, home: &Path) -> Result<()> {
         if TieredFiles::exists(devices, home)? {
@@ -21,14 +64,11 @@ impl Engine {
                 format!("there is a database at {} already; choose another place", home.display());
             return Err(Error::new(ErrorKind::AlreadyExists, text));
         }
-        self.flush()?;
-        // Holding the state holds its tables: none is deleted while it is being linked.
-        let state = self.read_state.load_full();
-        let numbers: Vec<_> = state.levels.tables().map(|(_, table)| table.meta.number).collect();
+        let Moment { state, slots, last_sequence, _held } = self.moment()?;
+        let tables = state.levels.tables().map(|(_, table)| table.meta.number);
+        let numbers: Vec<_> = tables.chain(slots.iter().map(|(slab, _)| slab)).collect();
         let files = Arc::new(self.files.create_checkpoint(devices, home, &numbers)?);
-        let last_sequence =
-            state.levels.tables().map(|(_, table)| table.meta.largest_sequence).max();
-        let edit = full_state(&state.levels, FileNumber(0), last_sequence.unwrap_or_default());
+        let edit = full_state(&state.levels, &slots, FileNumber(0), last_sequence);
         let made = (|| {
             let manifest = Manifest::create(&files, &edit, Origin::Foreground)?;
             files.write_home_file(SETTINGS_NAME, &self.settings.to_kept_toml()?)?;

@@ -10,6 +10,7 @@ use crate::compaction::pacing::Pacing;
 use crate::compaction::tempo::Tempo;
 use crate::error::{Error, ErrorKind, Latch, Result};
 use crate::front::memtable::Memtable;
+use crate::front::slabs::FastTier;
 use crate::ingest::Ingest;
 use crate::iterator::{Cursor, Records, ScanRange};
 use crate::jobs::{Jobs, Planner, Workers};
@@ -17,7 +18,7 @@ use crate::manifest::{Edit, Manifest};
 use crate::recovery::{
     Replay, Replayed, Restored, numbers_of, reconcile, require_durable, require_floor, restore,
 };
-use crate::settings::{Durability, Settings};
+use crate::settings::{Durability, Preset, Settings};
 use crate::snapshot::{Snapshot as RegisteredSnapshot, Snapshots};
 use crate::state::{Engine, LogPool, ReadState, TableState, full_state};
 use crate::stats::{Metrics, Stats, Totals};
@@ -29,7 +30,6 @@ use bytes::Bytes;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
-use thermocline_device::placement::ByLevel;
 use thermocline_device::{
     Devices, FileKind, Origin, Placement, SystemDevices, TierSpec, TieredFiles,
 };
@@ -38,6 +38,7 @@ use thermocline_foundation::sync::{ArcSwap, Condvar, Mutex};
 use thermocline_foundation::{
     ByteSize, Clock, FileNumber, Planted, Sequence, SystemClock, planted,
 };
+use thermocline_slab::LiveSlots;
 use thermocline_table::BlockCache;
 
 /// The file of settings in a database's home.
@@ -90,7 +91,7 @@ impl Environment {
         settings.check()?;
         let mut settings = settings.clone();
         let tiers = self.tiers(home, &mut settings)?;
-        let placement = placement(&settings);
+        let placement = settings.placement();
         let files = TieredFiles::create(&*self.devices, home, &tiers, Arc::clone(&placement))?;
         let files = Arc::new(files);
         let made = files
@@ -130,9 +131,9 @@ impl Environment {
         }
         let mut settings = change(kept.clone());
         settings.check()?;
-        let moved = (!settings.tiers.is_empty()).then(|| specs(&settings));
+        let moved = (!settings.tiers.is_empty()).then(|| settings.tier_specs());
         settings.tiers.clear();
-        let placement = placement(&settings);
+        let placement = settings.placement();
         let files = TieredFiles::open(
             &*self.devices,
             home,
@@ -165,7 +166,7 @@ impl Environment {
             let capacity = ByteSize(1 << 60);
             settings.tiers = vec![crate::Tier::new(home.join("tier-0"), capacity)];
         }
-        Ok(specs(settings))
+        Ok(settings.tier_specs())
     }
 
     /// From an open namespace to a running engine.
@@ -182,13 +183,15 @@ impl Environment {
             graveyard: Graveyard::default(),
             jobs: Arc::new(Jobs::new(&self.workers)),
         });
-        let restored = match restore(&store)? {
+        let mut restored = match restore(&store)? {
             Some(restored) => restored,
             None => {
-                let state = full_state(&Levels::default(), FileNumber(0), Sequence::ZERO);
+                let (levels, slots) = (Levels::default(), LiveSlots::default());
+                let state = full_state(&levels, &slots, FileNumber(0), Sequence::ZERO);
                 Restored {
                     manifest: Manifest::create(files, &state, Origin::Foreground)?,
-                    levels: Levels::default(),
+                    levels,
+                    slots,
                     log_floor: FileNumber(0),
                     last_sequence: Sequence::ZERO,
                     totals: Totals::default(),
@@ -196,7 +199,14 @@ impl Environment {
                 }
             }
         };
-        reconcile(&store, &restored.levels)?;
+        if settings.preset == Preset::Hybrid {
+            let journal_bytes = settings.journal_bytes();
+            restored.manifest.set_rewrite_bytes_min(journal_bytes);
+            files.set_map_compact_bytes_min(journal_bytes);
+        }
+        reconcile(&store, &restored.levels, &restored.slots)?;
+        let (clock, workers) = (&*self.clock, &self.workers);
+        let fast = FastTier::of_preset(files, &settings, &restored.slots, clock, workers)?;
         let logs = numbers_of(files, |kind| kind == FileKind::Log);
         require_floor(&logs, restored.log_floor)?;
         let live: Vec<_> =
@@ -204,21 +214,21 @@ impl Environment {
         let replay = Replay {
             files,
             options: table_options_of(&settings, 0),
-            memtable_bytes: settings.division().memtable_bytes,
+            memtable_bytes: fast.is_none().then(|| settings.division().memtable_bytes),
         };
-        let replayed = replay.run(&live, restored.last_sequence)?;
+        let mut replayed = replay.run(&live, restored.last_sequence)?;
         require_durable(replayed.last_sequence, restored.durable_sequence)?;
-        let engine = self.assemble(store, settings, placement, restored, &replayed)?;
+        let engine = self.assemble(store, fast, settings, placement, restored, &replayed)?;
         let engine = Arc::new(engine);
         let edit = Edit {
-            added: replayed.added.into_iter().map(|meta| (0, meta)).collect(),
+            added: std::mem::take(&mut replayed.added).into_iter().map(|meta| (0, meta)).collect(),
             log_floor: Some(engine.leader.lock().log.number),
             ..Edit::default()
         };
         if planted(Planted::RecoveryDeletesLogsFirst) {
             files.delete_files(&logs)?;
         }
-        engine.commit(&mut engine.tables.lock(), edit, None)?;
+        engine.settle_replayed(replayed.memtable.take().unwrap_or_default(), edit)?;
         if !planted(Planted::RecoveryDeletesLogsFirst) {
             files.delete_files(&logs)?;
         }
@@ -232,6 +242,7 @@ impl Environment {
     fn assemble(
         &self,
         store: Arc<TableStore>,
+        fast: Option<FastTier>,
         settings: Settings,
         placement: Arc<dyn Placement>,
         restored: Restored,
@@ -257,6 +268,7 @@ impl Environment {
             clock: Arc::clone(&self.clock),
             files,
             store,
+            fast,
             placement,
             read_state: ArcSwap::from_pointee(read_state),
             switching: Mutex::new(()),
@@ -275,6 +287,8 @@ impl Environment {
             tables: Mutex::new(TableState {
                 manifest: restored.manifest,
                 claims: Vec::new(),
+                slots: restored.slots,
+                ranges: Vec::new(),
                 claimants: 0,
                 log_floor: restored.log_floor,
                 last_sequence,
@@ -289,19 +303,6 @@ impl Environment {
         engine.levels_changed(&levels);
         Ok(engine)
     }
-}
-
-fn specs(settings: &Settings) -> Vec<TierSpec> {
-    let spec = |tier: &crate::Tier| TierSpec {
-        path: tier.path.clone(),
-        capacity: tier.capacity,
-        driver: tier.driver.clone(),
-    };
-    settings.tiers.iter().map(spec).collect()
-}
-
-fn placement(settings: &Settings) -> Arc<dyn Placement> {
-    Arc::new(ByLevel::new(settings.by_level()))
 }
 
 impl Db {

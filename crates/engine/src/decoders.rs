@@ -10,6 +10,7 @@ use crate::table_set::table::TableMeta;
 use bytes::Bytes;
 use thermocline_foundation::coding::Decoder;
 use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_slab::{LiveSlots, SlabChange, SlabShape};
 use thermocline_table::RecordKind;
 
 /// A manifest edit as this version writes it.
@@ -35,11 +36,19 @@ pub fn sample_edit() -> Vec<u8> {
     };
     let ingested = TableMeta { ingested_at: Some(Sequence(7)), ..meta.clone() };
     let counts = Totals::decode(Decoder::new(&[1, 2, 0x80, 1, 0])).ok();
+    let shape = SlabShape { slot_bytes: 64, slots: 1000 };
+    let mut live = LiveSlots::default();
+    let change =
+        live.change(FileNumber(20), Some(shape), &[(3, Sequence(8)), (4, Sequence(9))], &[]);
+    // What was made a moment ago follows from nothing.
+    let _ = live.apply(&change);
     let edit = Edit {
         added: vec![(0, meta), (6, ingested)],
         removed: vec![(3, FileNumber(9))],
         log_floor: Some(FileNumber(11)),
         last_sequence: Some(Sequence(1 << 50)),
+        slabs: vec![change, SlabChange::removal(FileNumber(19))],
+        live_slots: Some(live),
         totals: counts,
         durable_sequence: Some(Sequence(1 << 49)),
     };

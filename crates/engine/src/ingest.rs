@@ -118,7 +118,11 @@ impl Ingest {
             meta.ingested_at = Some(sequence);
             meta.smallest_sequence = sequence;
             meta.largest_sequence = sequence;
-            let level = deepest_free(&levels, &tables.claims, &meta);
+            let level = match tables.ranges.iter().any(|range| range.has_key_of(&meta)) {
+                // What a demotion is about to write there is older.
+                true => 0,
+                false => deepest_free(&levels, &tables.claims, &meta),
+            };
             self.engine.files.reclassify(meta.number, FileKind::Table { level })?;
             edit.added.push((level, meta));
         }

@@ -3,12 +3,16 @@
 //!
 //! Both hold the memtables and tables of their moment, so flushes and compactions take nothing from
 //! under them, and a registered snapshot, so that versions they still need are not merged away.
+//! Records on a fast tier are not held: a cursor that meets a gap there begins again from where it
+//! stands, with the tables of now.
 
 use crate::error::Result;
 use crate::merge::{Merge, Target};
 use crate::snapshot::Snapshot;
+use crate::state::Engine;
 use bytes::Bytes;
 use std::ops::Bound;
+use std::sync::Arc;
 use thermocline_table::RecordKind;
 
 /// A position among the visible records of one moment. Not shared between threads; make one for
@@ -16,6 +20,8 @@ use thermocline_table::RecordKind;
 #[derive(Debug)]
 pub struct Cursor {
     merge: Merge,
+    /// How the merge is made anew, where records can leave a source of it.
+    renewal: Option<Box<Renewal>>,
     /// Keeps the moment alive.
     snapshot: Snapshot,
     /// The current record, if the cursor stands on one.
@@ -24,9 +30,18 @@ pub struct Cursor {
     valid: bool,
 }
 
+/// What a cursor over a fast tier was made from.
+#[derive(Debug)]
+pub(crate) struct Renewal {
+    pub engine: Arc<Engine>,
+    pub range: ScanRange,
+    pub expected_bytes: u32,
+}
+
 impl Cursor {
-    pub(crate) fn new(merge: Merge, snapshot: Snapshot) -> Self {
-        Self { merge, snapshot, key: Vec::new(), value: Bytes::new(), valid: false }
+    pub(crate) fn new(merge: Merge, snapshot: Snapshot, renewal: Option<Box<Renewal>>) -> Self {
+        let (key, value) = (Vec::new(), Bytes::new());
+        Self { merge, renewal, snapshot, key, value, valid: false }
     }
 
     /// The cursor stands on a record.
@@ -70,7 +85,18 @@ impl Cursor {
         if !self.valid {
             return Ok(());
         }
-        if !self.merge.is_forward() {
+        let origin = self.origin();
+        self.go_on()?;
+        while self.renew() {
+            self.key.clone_from(&origin);
+            self.valid = true;
+            self.go_on()?;
+        }
+        Ok(())
+    }
+
+    fn go_on(&mut self) -> Result<()> {
+        if !self.merge.is_forward() || self.merge.is_unpositioned() {
             // The sources stand before the current key, whose versions are passed over below.
             self.guarded(|cursor| cursor.merge.position(Target::From(&cursor.key)))?;
         }
@@ -82,18 +108,51 @@ impl Cursor {
         if !self.valid {
             return Ok(());
         }
-        if self.merge.is_forward() {
+        let origin = self.origin();
+        self.go_back()?;
+        while self.renew() {
+            self.key.clone_from(&origin);
+            self.valid = true;
+            self.go_back()?;
+        }
+        Ok(())
+    }
+
+    fn go_back(&mut self) -> Result<()> {
+        if self.merge.is_forward() || self.merge.is_unpositioned() {
             self.guarded(|cursor| cursor.merge.position(Target::Before(&cursor.key)))?;
         }
         self.guarded(Self::find_prev)
     }
 
     fn place(&mut self, to: Target<'_>) -> Result<()> {
-        self.valid = false;
-        self.guarded(|cursor| {
-            cursor.merge.position(to)?;
-            if cursor.merge.is_forward() { cursor.find_next() } else { cursor.find_prev() }
-        })
+        loop {
+            self.valid = false;
+            self.guarded(|cursor| {
+                cursor.merge.position(to)?;
+                if cursor.merge.is_forward() { cursor.find_next() } else { cursor.find_prev() }
+            })?;
+            if !self.renew() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Where a movement began, if it may have to begin again.
+    fn origin(&self) -> Vec<u8> {
+        if self.renewal.is_some() { self.key.clone() } else { Vec::new() }
+    }
+
+    /// Makes the merge anew where records have left a source for tables that it does not have; the
+    /// movement that met it is void then.
+    fn renew(&mut self) -> bool {
+        let Some(renewal) = self.renewal.as_ref().filter(|_| self.merge.is_stale()) else {
+            return false;
+        };
+        let Renewal { engine, range, expected_bytes } = &**renewal;
+        let sources = engine.sources(range, self.snapshot.sequence(), *expected_bytes);
+        self.merge = Merge::unpositioned(sources);
+        true
     }
 
     /// Runs a movement; after an error the cursor stands nowhere.

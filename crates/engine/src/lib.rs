@@ -43,6 +43,7 @@ mod db;
 pub mod decoders;
 mod error;
 mod front;
+mod hybrid_settings;
 mod ingest;
 mod iterator;
 mod jobs;
@@ -63,6 +64,7 @@ pub use batch::WriteBatch;
 pub use builder::Builder;
 pub use db::{Db, Environment, Scan, Snapshot};
 pub use error::{Error, ErrorKind, Result};
+pub use hybrid_settings::{DemotionPolicy, HybridSettings, Pinning, PopularityKind, Promotion};
 pub use ingest::Ingest;
 pub use iterator::{Cursor, Records};
 pub use jobs::{Stepper, Workers};
@@ -71,7 +73,8 @@ pub use settings::{
     VALUE_BYTES_MAX,
 };
 pub use stats::{
-    Amplification, CacheStats, HitStats, LevelStats, MemoryStats, OperationStats, Stats, TierStats,
+    Amplification, CacheStats, FastTierStats, HitStats, LevelStats, MemoryStats, OperationStats,
+    SlotStats, Stats, TierStats,
 };
 pub use thermocline_foundation::{ByteSize, Duration, Sequence};
 pub use verify::{Problem, VerifyReport};

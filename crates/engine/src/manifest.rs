@@ -23,12 +23,15 @@ use thermocline_device::{
 };
 use thermocline_foundation::coding::{DecodeError, Decoder, put_bytes, put_varint};
 use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_slab::{LiveError, LiveSlots, SlabChange};
 
 const VERSION: u8 = 1;
 const TAG_ADD: u8 = 1;
 const TAG_REMOVE: u8 = 2;
 const TAG_LOG_FLOOR: u8 = 3;
 const TAG_LAST_SEQUENCE: u8 = 4;
+const TAG_SLAB: u8 = 5;
+const TAG_LIVE_SLOTS: u8 = 6;
 const TAG_TOTALS: u8 = 128;
 const TAG_DURABLE_SEQUENCE: u8 = 129;
 
@@ -44,6 +47,10 @@ pub(crate) struct Edit {
     pub log_floor: Option<FileNumber>,
     /// No record in tables has a larger sequence.
     pub last_sequence: Option<Sequence>,
+    /// Slots that are live from now on, or no longer.
+    pub slabs: Vec<SlabChange>,
+    /// All live slots, where the edit makes a whole state.
+    pub live_slots: Option<LiveSlots>,
     /// What was counted so far.
     pub totals: Option<Totals>,
     /// All records up to this sequence were durable, in tables or logs: if fewer are found, a log
@@ -79,6 +86,12 @@ impl Edit {
         }
         if let Some(sequence) = self.last_sequence {
             item(TAG_LAST_SEQUENCE, &mut |body| put_varint(body, sequence.0));
+        }
+        for change in &self.slabs {
+            item(TAG_SLAB, &mut |body| change.encode(body));
+        }
+        if let Some(live) = &self.live_slots {
+            item(TAG_LIVE_SLOTS, &mut |body| live.encode(body));
         }
         if let Some(totals) = &self.totals {
             item(TAG_TOTALS, &mut |body| totals.encode(body));
@@ -120,6 +133,10 @@ impl Edit {
             }
             TAG_LAST_SEQUENCE => {
                 self.last_sequence = Some(Sequence(body.varint().map_err(damaged)?));
+            }
+            TAG_SLAB => self.slabs.push(SlabChange::decode(&mut body).map_err(broken_slots)?),
+            TAG_LIVE_SLOTS => {
+                self.live_slots = Some(LiveSlots::decode(&mut body).map_err(broken_slots)?);
             }
             TAG_TOTALS => self.totals = Some(Totals::decode(body).map_err(damaged)?),
             TAG_DURABLE_SEQUENCE => {
@@ -165,6 +182,11 @@ fn newer(what: &str) -> Error {
     )
 }
 
+/// The error for slots that no slab can have.
+pub(crate) fn broken_slots(error: LiveError) -> Error {
+    Error::corrupt(format!("the live slots of the manifest are malformed: {error}"))
+}
+
 fn damaged(error: DecodeError) -> Error {
     Error::corrupt(format!("a manifest edit is malformed: {error}"))
 }
@@ -176,6 +198,7 @@ pub(crate) struct Manifest {
     journal: Journal,
     number: FileNumber,
     rewrite_bytes: u64,
+    rewrite_bytes_min: u64,
 }
 
 impl Manifest {
@@ -189,7 +212,8 @@ impl Manifest {
         journal.append(&payload)?;
         files.publish(&[number])?;
         let rewrite_bytes = REWRITE_BYTES_MIN.max(8 * journal.len_bytes());
-        Ok(Self { files: Arc::clone(files), journal, number, rewrite_bytes })
+        let (files, rewrite_bytes_min) = (Arc::clone(files), REWRITE_BYTES_MIN);
+        Ok(Self { files, journal, number, rewrite_bytes, rewrite_bytes_min })
     }
 
     /// Reads the manifest `number`, giving each edit to `apply`.
@@ -219,7 +243,15 @@ impl Manifest {
             )));
         }
         files.check_extent(FileKind::Manifest, &journal)?;
-        Ok(Self { files: Arc::clone(files), journal, number, rewrite_bytes: REWRITE_BYTES_MIN })
+        let (files, rewrite_bytes_min) = (Arc::clone(files), REWRITE_BYTES_MIN);
+        Ok(Self { files, journal, number, rewrite_bytes: rewrite_bytes_min, rewrite_bytes_min })
+    }
+
+    /// No fresh manifest is written before the journal has so many bytes. For a fast tier so small
+    /// that the manifest would take a share of it that records could use.
+    pub fn set_rewrite_bytes_min(&mut self, bytes: u64) {
+        self.rewrite_bytes_min = bytes.min(REWRITE_BYTES_MIN);
+        self.rewrite_bytes = self.rewrite_bytes_min;
     }
 
     /// How far it goes.
@@ -247,7 +279,9 @@ impl Manifest {
     pub fn commit(&mut self, edit: &Edit, state: impl FnOnce() -> Edit) -> Result<()> {
         self.journal.append(&edit.encode())?;
         if self.journal.len_bytes() > self.rewrite_bytes {
-            let fresh = Self::create(&self.files, &state(), Origin::Foreground)?;
+            let mut fresh = Self::create(&self.files, &state(), Origin::Foreground)?;
+            fresh.rewrite_bytes_min = self.rewrite_bytes_min;
+            fresh.rewrite_bytes = self.rewrite_bytes_min.max(8 * fresh.journal.len_bytes());
             let old = std::mem::replace(self, fresh).number;
             self.files.delete_files(&[old])?;
         }
@@ -279,6 +313,7 @@ mod tests {
             last_sequence: Some(Sequence(1 << 50)),
             totals: Some(Totals::default()),
             durable_sequence: Some(Sequence(1 << 50)),
+            ..Edit::default()
         }
     }
 

@@ -5,8 +5,10 @@
 //! scans, either way, and compactions. Errors of a source surface at the step that met them and end
 //! the merge: a read error must never look like the end of the data.
 
+use crate::compaction::demotion::LeavingCursor;
 use crate::error::Result;
 use crate::front::memtable::MemtableCursor;
+use crate::front::slabs::cursor::SlotCursor;
 use crate::table_set::levels::Levels;
 use crate::table_set::table::Table;
 use bytes::Bytes;
@@ -19,6 +21,10 @@ use thermocline_table::{ReadAhead, TableIterator, Trailer, compare};
 #[derive(Debug)]
 pub(crate) enum Source {
     Memtable(MemtableCursor),
+    /// Records on the fast tier that a snapshot sees.
+    Slots(Box<SlotCursor>),
+    /// Records of the fast tier on their way down.
+    Leaving(Box<LeavingCursor>),
     /// Boxed: an open table iterator is large, and a scan has as many sources as there are tables
     /// in level 0.
     Level(Box<LevelCursor>),
@@ -28,6 +34,8 @@ impl Source {
     fn current(&self) -> Option<(&[u8], Trailer)> {
         match self {
             Self::Memtable(cursor) => cursor.entry().map(|entry| (entry.key(), entry.trailer())),
+            Self::Slots(cursor) => cursor.current(),
+            Self::Leaving(cursor) => cursor.current(),
             Self::Level(cursor) => cursor.current(),
         }
     }
@@ -35,6 +43,8 @@ impl Source {
     fn value(&self) -> Bytes {
         match self {
             Self::Memtable(cursor) => cursor.entry().map(|entry| entry.value()).unwrap_or_default(),
+            Self::Slots(cursor) => cursor.value(),
+            Self::Leaving(cursor) => Bytes::copy_from_slice(cursor.value_slice()),
             Self::Level(cursor) => {
                 cursor.open.as_ref().map(TableIterator::value).unwrap_or_default()
             }
@@ -44,6 +54,8 @@ impl Source {
     fn value_slice(&self) -> &[u8] {
         match self {
             Self::Memtable(cursor) => cursor.entry().map_or(&[], |entry| entry.value_slice()),
+            Self::Slots(cursor) => cursor.value_slice(),
+            Self::Leaving(cursor) => cursor.value_slice(),
             Self::Level(cursor) => cursor.open.as_ref().map_or(&[], TableIterator::value_slice),
         }
     }
@@ -54,6 +66,8 @@ impl Source {
                 let positioned = cursor.position(to);
                 return cursor.after_move(positioned);
             }
+            Self::Slots(cursor) => return cursor.position(to),
+            Self::Leaving(cursor) => return cursor.begin(),
             Self::Memtable(cursor) => match to {
                 Target::First => cursor.seek_to_first(),
                 Target::Last => cursor.seek_to_last(),
@@ -69,6 +83,8 @@ impl Source {
         match self {
             Self::Memtable(cursor) if forward => cursor.next(),
             Self::Memtable(cursor) => cursor.prev(),
+            Self::Slots(cursor) => return cursor.step(forward),
+            Self::Leaving(cursor) => return cursor.step(),
             Self::Level(cursor) => {
                 let stepped = cursor.step(forward);
                 return cursor.after_move(stepped);
@@ -222,11 +238,18 @@ pub(crate) struct Merge {
     /// Indexes of the sources that have a current entry; a binary heap by `before`.
     heap: Vec<usize>,
     forward: bool,
+    /// It was put somewhere since it was made for a movement that was under way.
+    positioned: bool,
 }
 
 impl Merge {
     pub fn new(sources: Vec<Source>) -> Self {
-        Self { heap: Vec::with_capacity(sources.len()), sources, forward: true }
+        Self { heap: Vec::with_capacity(sources.len()), sources, forward: true, positioned: true }
+    }
+
+    /// A merge that belongs to a movement which positions it, whichever way it goes.
+    pub fn unpositioned(sources: Vec<Source>) -> Self {
+        Self { positioned: false, ..Self::new(sources) }
     }
 
     /// The entry at the current position.
@@ -248,6 +271,7 @@ impl Merge {
     pub fn position(&mut self, to: Target<'_>) -> Result<()> {
         self.heap.clear();
         self.forward = to.is_forward();
+        self.positioned = true;
         for index in 0..self.sources.len() {
             self.sources[index].position(to)?;
             if self.sources[index].current().is_some() {
@@ -274,9 +298,20 @@ impl Merge {
         Ok(())
     }
 
+    /// Records have left a source for tables that the merge does not have; it must begin again.
+    pub fn is_stale(&self) -> bool {
+        let stale = |source: &Source| matches!(source, Source::Slots(slots) if slots.is_stale());
+        self.sources.iter().any(stale)
+    }
+
     /// Steps go towards larger keys.
     pub fn is_forward(&self) -> bool {
         self.forward
+    }
+
+    /// It must be positioned before it is stepped.
+    pub fn is_unpositioned(&self) -> bool {
+        !self.positioned
     }
 
     fn before(&self, a: usize, b: usize) -> bool {

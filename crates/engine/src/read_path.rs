@@ -7,11 +7,14 @@
 
 use crate::error::Result;
 use crate::front::memtable::MemtableCursor;
-use crate::iterator::{Cursor, ScanRange};
+use crate::front::slabs::FastTier;
+use crate::front::slabs::cursor::SlotCursor;
+use crate::front::slabs::lookup::trailer_of;
+use crate::iterator::{Cursor, Renewal, ScanRange};
 use crate::merge::{LevelCursor, Merge, Source, Tables};
 use crate::snapshot::Snapshot;
 use crate::state::{Engine, ReadState};
-use crate::table_set::levels::{LEVELS, may_overlap, settles};
+use crate::table_set::levels::{LEVELS, Located, may_overlap, settles};
 use crate::table_set::table::Table;
 use bytes::Bytes;
 use std::ops::Bound;
@@ -21,6 +24,9 @@ use thermocline_foundation::{Planted, Sequence, planted};
 use thermocline_table::{
     Block, BlockAddress, Lookup, Probe, ReadAhead, RecordKind, Trailer, key_hash,
 };
+
+/// Bytes that a record is taken to have when an expected number of bytes is turned into keys.
+const RECORD_BYTES_GUESS: u64 = 1 << 10;
 
 /// What a look-up found: an entry, or nothing of the key.
 type Found = Option<(Trailer, Bytes)>;
@@ -44,6 +50,9 @@ impl ReadState {
 impl Engine {
     /// The value of `key` at `snapshot`, or now.
     pub fn get(&self, key: &[u8], snapshot: Option<Sequence>) -> Result<Option<Bytes>> {
+        if let Some(fast) = &self.fast {
+            return self.get_hybrid(fast, key, snapshot);
+        }
         let state = self.read_state.load();
         let snapshot = snapshot.unwrap_or_else(|| self.visible());
         self.metrics.gets.add(1);
@@ -54,26 +63,88 @@ impl Engine {
         Ok(live(state.levels.get(key, snapshot)?))
     }
 
+    /// As [`Engine::get`], where records are on a fast tier too.
+    fn get_hybrid(
+        &self,
+        fast: &FastTier,
+        key: &[u8],
+        snapshot: Option<Sequence>,
+    ) -> Result<Option<Bytes>> {
+        self.metrics.gets.add(1);
+        let hash = key_hash(key);
+        {
+            let state = self.read_state.load();
+            let snapshot = snapshot.unwrap_or_else(|| self.visible());
+            if let Some(found) = state.get_in_memory(key, snapshot) {
+                self.metrics.memtable_hits.add(1);
+                self.metrics.fast_reads.add(1);
+                fast.popularity.touch(hash, true);
+                return Ok(live(Some(found)));
+            }
+        }
+        let found = fast.get(key, snapshot)?;
+        // What was demoted since is in the tables of now. They may have dropped what only the
+        // moment above would see, so without a registered snapshot that moment is now too.
+        let state = self.read_state.load();
+        let newest_ingest = match planted(Planted::IngestHiddenBySlot) {
+            true => Sequence::ZERO,
+            false => state.levels.newest_ingest_of_all(),
+        };
+        let below = match &found {
+            Some((trailer, _)) if newest_ingest <= trailer.sequence() => None,
+            _ => {
+                let snapshot = snapshot.unwrap_or_else(|| self.visible());
+                state.levels.find_newest(key, snapshot)?
+            }
+        };
+        match below {
+            Some(below) if found.as_ref().is_none_or(|(above, _)| below.trailer > *above) => {
+                let Located { trailer, value, table } = below;
+                self.metrics.slow_reads.add(1);
+                if snapshot.is_none() {
+                    self.consider_promotion(key, hash, (trailer, &value), table);
+                }
+                Ok(live(Some((trailer, value))))
+            }
+            _ => {
+                if found.is_some() {
+                    self.metrics.fast_reads.add(1);
+                    fast.popularity.touch(hash, true);
+                }
+                Ok(live(found))
+            }
+        }
+    }
+
     /// The values of `keys`, in their order.
     pub fn multi_get(
         &self,
         keys: &[&[u8]],
         snapshot: Option<Sequence>,
     ) -> Result<Vec<Option<Bytes>>> {
-        let state = self.read_state.load_full();
-        let snapshot = snapshot.unwrap_or_else(|| self.visible());
+        // Held to the end, so that no version is dropped for which the keys' moment is too late.
+        let registered = (self.fast.is_some() && snapshot.is_none()).then(|| self.snapshot());
+        let mut state = self.read_state.load_full();
+        let registered = registered.as_ref().map(Snapshot::sequence);
+        let snapshot = snapshot.or(registered).unwrap_or_else(|| self.visible());
         self.metrics.gets.add(keys.len() as u64);
         let mut results = vec![None; keys.len()];
-        let mut searches = Vec::new();
+        let mut left = Vec::new();
         for (index, key) in keys.iter().enumerate() {
             match state.get_in_memory(key, snapshot) {
                 Some(found) => {
                     self.metrics.memtable_hits.add(1);
                     results[index] = live(Some(found));
                 }
-                None => searches.push(Search::new(index, key, snapshot, &state)),
+                None => left.push(index),
             }
         }
+        if let Some(fast) = &self.fast {
+            self.get_in_slots(fast, keys, snapshot, &mut left, &mut results)?;
+            state = self.read_state.load_full();
+        }
+        let mut searches: Vec<_> =
+            left.iter().map(|index| Search::new(*index, keys[*index], snapshot, &state)).collect();
         while !searches.is_empty() {
             let mut wanted = Vec::new();
             for mut search in std::mem::take(&mut searches) {
@@ -87,6 +158,51 @@ impl Engine {
         Ok(results)
     }
 
+    /// Answers those of `left` whose records are on the fast tier, in one batch of reads, and takes
+    /// them off the list.
+    fn get_in_slots(
+        &self,
+        fast: &FastTier,
+        keys: &[&[u8]],
+        snapshot: Sequence,
+        left: &mut Vec<usize>,
+        results: &mut [Option<Bytes>],
+    ) -> Result<()> {
+        let newest_ingest = self.read_state.load().levels.newest_ingest_of_all();
+        let known = |index: &usize| {
+            let entry = fast.entry(keys[*index], Some(snapshot))?;
+            Some((*index, entry)).filter(|(_, entry)| newest_ingest <= entry.sequence)
+        };
+        let found: Vec<_> = left.iter().filter_map(known).collect();
+        let wanted: Vec<_> = found.iter().map(|(index, entry)| (keys[*index], *entry)).collect();
+        let values = fast.values(&wanted);
+        let mut answered = vec![false; keys.len()];
+        for ((index, entry), value) in found.into_iter().zip(values) {
+            let found = match value {
+                Some(value) => Some((trailer_of(&entry), value)),
+                None => fast.get(keys[index], Some(snapshot))?,
+            };
+            if let Some(found) = found {
+                fast.popularity.touch(key_hash(keys[index]), true);
+                results[index] = live(Some(found));
+                answered[index] = true;
+            }
+        }
+        left.retain(|index| !answered[*index]);
+        // A bulk load newer than a record in a slot: rare enough for the plain way.
+        if newest_ingest > Sequence::ZERO {
+            for index in std::mem::take(left) {
+                match fast.entry(keys[index], Some(snapshot)) {
+                    Some(_) => {
+                        results[index] = self.get_hybrid(fast, keys[index], Some(snapshot))?
+                    }
+                    None => left.push(index),
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// A snapshot of now.
     pub fn snapshot(&self) -> Snapshot {
         self.snapshots.take(|| self.visible())
@@ -94,14 +210,44 @@ impl Engine {
 
     /// A cursor over the records of `range` at `snapshot`. `expected_bytes` sizes the first read of
     /// each table.
-    pub fn cursor(&self, range: &ScanRange, snapshot: Snapshot, expected_bytes: u32) -> Cursor {
+    pub fn cursor(
+        self: &Arc<Self>,
+        range: &ScanRange,
+        snapshot: Snapshot,
+        expected_bytes: u32,
+    ) -> Cursor {
+        self.metrics.scans.add(1);
+        let sources = self.sources(range, snapshot.sequence(), expected_bytes);
+        let renewal = self.fast.is_some().then(|| {
+            let (engine, range) = (Arc::clone(self), range.clone());
+            Box::new(Renewal { engine, range, expected_bytes })
+        });
+        Cursor::new(Merge::new(sources), snapshot, renewal)
+    }
+
+    /// Everything that has records of `range` for `snapshot`.
+    pub fn sources(
+        self: &Arc<Self>,
+        range: &ScanRange,
+        snapshot: Sequence,
+        expected_bytes: u32,
+    ) -> Vec<Source> {
+        // Before the state: what leaves the fast tier from here on is missed by its cursor.
+        let departures = self.fast.as_ref().map(FastTier::departures);
         let state = self.read_state.load_full();
         let memtables = std::iter::once(&state.active)
             .chain(state.frozen.iter().map(|frozen| &frozen.memtable))
             .filter(|memtable| memtable.count() > 0);
-        let mut sources: Vec<_> = memtables
-            .map(|table| Source::Memtable(MemtableCursor::new(Arc::clone(table))))
-            .collect();
+        let mut sources = Vec::new();
+        if let Some(departures) = departures {
+            // First of all: the sooner it is positioned, the less can have left since.
+            let keys = (u64::from(expected_bytes) / RECORD_BYTES_GUESS) as usize;
+            let cursor = SlotCursor::new(self, snapshot, departures, keys);
+            sources.push(Source::Slots(Box::new(cursor)));
+        }
+        sources.extend(
+            memtables.map(|table| Source::Memtable(MemtableCursor::new(Arc::clone(table)))),
+        );
         let bound = |bound: &Bound<Vec<u8>>| match bound {
             Bound::Included(key) | Bound::Excluded(key) => Some(key.clone()),
             Bound::Unbounded => None,
@@ -115,7 +261,7 @@ impl Engine {
             // serves as it is.
             let whole = !may_overlap(level)
                 && to.is_none()
-                && state.levels.newest_ingest(level) <= snapshot.sequence();
+                && state.levels.newest_ingest(level) <= snapshot;
             if whole {
                 if !state.levels.level(level).is_empty() {
                     let tables = Tables::Level(Arc::clone(&state.levels), level);
@@ -124,7 +270,7 @@ impl Engine {
                 continue;
             }
             let mut tables = state.levels.overlapping(level, from.as_deref(), to.as_deref());
-            tables.retain(|table| table.stored_snapshot(snapshot.sequence()).is_some());
+            tables.retain(|table| table.stored_snapshot(snapshot).is_some());
             if may_overlap(level) {
                 sources.extend(tables.into_iter().map(|table| {
                     Source::Level(Box::new(LevelCursor::new(
@@ -137,8 +283,7 @@ impl Engine {
                 sources.push(Source::Level(Box::new(LevelCursor::new(tables, read_ahead))));
             }
         }
-        self.metrics.scans.add(1);
-        Cursor::new(Merge::new(sources), snapshot)
+        sources
     }
 }
 

@@ -1,8 +1,9 @@
 //! Opening: from durable files to a running engine.
 //!
 //! ```text
-//!   namespace opened (tiers checked) -> newest manifest read -> logs from its floor on replayed,
-//!   in order, into memtables -> these written to level 0
+//!   namespace opened (tiers checked) -> newest manifest read -> slots of the fast tier read
+//!   -> logs from the floor on replayed, in order, into memtables
+//!   -> these written to level 0, or to slots
 //!   -> one edit: tables added, floor = the new log -> leftovers deleted
 //! ```
 //! Replay stops at the first hole in the sequences. A torn log tail is what a crash leaves; a hole
@@ -15,7 +16,7 @@ use crate::compaction::rewrite::{Output, Retention, Rewrite};
 use crate::error::{Error, ErrorKind, Result};
 use crate::front::memtable::{ENTRY_OVERHEAD_BYTES, Memtable, MemtableCursor};
 use crate::jobs::Step;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, broken_slots};
 use crate::merge::{Merge, Source};
 use crate::stats::Totals;
 use crate::table_set::levels::Levels;
@@ -27,6 +28,7 @@ use thermocline_device::{
 };
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_log::{LogReader, ReplayEnd};
+use thermocline_slab::LiveSlots;
 use thermocline_table::TableOptions;
 
 /// What the manifest says.
@@ -34,6 +36,7 @@ use thermocline_table::TableOptions;
 pub(crate) struct Restored {
     pub manifest: Manifest,
     pub levels: Levels,
+    pub slots: LiveSlots,
     pub log_floor: FileNumber,
     pub last_sequence: Sequence,
     pub totals: Totals,
@@ -45,16 +48,17 @@ pub(crate) struct Restored {
 pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
     let mut manifests = numbers_of(&store.files, |kind| kind == FileKind::Manifest);
     let Some(newest) = manifests.pop() else {
-        let tables = numbers_of(&store.files, |kind| matches!(kind, FileKind::Table { .. }));
-        if tables.is_empty() {
+        let holds_records = |kind| matches!(kind, FileKind::Table { .. } | FileKind::Slab);
+        let files = numbers_of(&store.files, holds_records);
+        if files.is_empty() {
             return Ok(None);
         }
-        // A checkpoint gets its tables first and its manifest last.
+        // A checkpoint gets its tables and slabs first and its manifest last.
         let home = store.files.home().display();
         return Err(Error::corrupt(format!(
-            "{home} has {} tables and no manifest: it is a checkpoint that was not finished; \
-             delete it and make it again",
-            tables.len()
+            "{home} has {} tables and slabs and no manifest: it is a checkpoint that was not \
+             finished; delete it and make it again",
+            files.len()
         )));
     };
     let mut edits = Vec::new();
@@ -65,7 +69,12 @@ pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
     let mut levels = Levels::default();
     let (mut log_floor, mut last_sequence) = (FileNumber(0), Sequence::ZERO);
     let (mut totals, mut durable_sequence) = (Totals::default(), Sequence::ZERO);
+    let mut slots = LiveSlots::default();
     for edit in edits {
+        slots = edit.live_slots.clone().unwrap_or(slots);
+        for change in &edit.slabs {
+            slots.apply(change).map_err(broken_slots)?;
+        }
         levels = levels.apply(&edit, store)?;
         log_floor = edit.log_floor.unwrap_or(log_floor);
         last_sequence = last_sequence.max(edit.last_sequence.unwrap_or_default());
@@ -74,7 +83,7 @@ pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
     }
     store.files.delete_files(&manifests)?;
     let restored =
-        Restored { manifest, levels, log_floor, last_sequence, totals, durable_sequence };
+        Restored { manifest, levels, slots, log_floor, last_sequence, totals, durable_sequence };
     Ok(Some(restored))
 }
 
@@ -86,9 +95,9 @@ pub(crate) fn numbers_of(files: &TieredFiles, want: impl Fn(FileKind) -> bool) -
     numbers
 }
 
-/// Refuses a namespace that lacks a table of the manifest, and deletes tables that the manifest
-/// does not know.
-pub(crate) fn reconcile(store: &TableStore, levels: &Levels) -> Result<()> {
+/// Refuses a namespace that lacks a table or slab of the manifest, and deletes those that the
+/// manifest does not know.
+pub(crate) fn reconcile(store: &TableStore, levels: &Levels, slots: &LiveSlots) -> Result<()> {
     let files: Vec<FileInfo> = store.files.files();
     for (level, table) in levels.tables() {
         let number = table.meta.number;
@@ -113,6 +122,17 @@ pub(crate) fn reconcile(store: &TableStore, levels: &Levels) -> Result<()> {
     if planted(Planted::UnknownTablesKept) {
         return Ok(());
     }
+    for (number, _) in slots.iter() {
+        if !files.iter().any(|info| info.number == number && info.kind == FileKind::Slab) {
+            return Err(Error::corrupt(format!(
+                "slab {number} is in the manifest but in no tier; restore the database from a \
+                 checkpoint"
+            )));
+        }
+    }
+    let mut leftovers = leftovers;
+    let slabs = numbers_of(&store.files, |kind| kind == FileKind::Slab);
+    leftovers.extend(slabs.into_iter().filter(|number| slots.get(*number).is_none()));
     Ok(store.files.delete_files(&leftovers)?)
 }
 
@@ -147,6 +167,8 @@ pub(crate) fn require_durable(found: Sequence, durable: Sequence) -> Result<()> 
 pub(crate) struct Replayed {
     /// Tables written to level 0 from the logs' records.
     pub added: Vec<TableMeta>,
+    /// Records that were not written to tables.
+    pub memtable: Option<Memtable>,
     pub last_sequence: Sequence,
     pub records: u64,
 }
@@ -155,8 +177,9 @@ pub(crate) struct Replayed {
 pub(crate) struct Replay<'a> {
     pub files: &'a Arc<TieredFiles>,
     pub options: TableOptions,
-    /// A memtable is written out at this size.
-    pub memtable_bytes: u64,
+    /// A memtable is written out at this size; none: all stays in one, which is given back. The
+    /// logs are of the memtables that there may be at once, so it is no larger than those.
+    pub memtable_bytes: Option<u64>,
 }
 
 impl Replay<'_> {
@@ -204,6 +227,9 @@ impl Replay<'_> {
                 }
             }
         }
+        if self.memtable_bytes.is_none() {
+            return Ok(Replayed { memtable: Some(state.memtable), ..state.replayed });
+        }
         self.write_out(state.memtable, &mut state.replayed.added)?;
         Ok(state.replayed)
     }
@@ -211,10 +237,11 @@ impl Replay<'_> {
     /// Writes the memtable out where another payload would make it too large.
     fn make_room(&self, state: &mut Replaying, payload_bytes: usize) -> Result<()> {
         let added = state.memtable.bytes() + payload_bytes as u64 + ENTRY_OVERHEAD_BYTES;
-        if added <= self.memtable_bytes || state.memtable.count() == 0 {
+        let fits = self.memtable_bytes.is_none_or(|most| added <= most);
+        if fits || state.memtable.count() == 0 {
             return Ok(());
         }
-        let full = std::mem::replace(&mut state.memtable, Memtable::new());
+        let full = std::mem::take(&mut state.memtable);
         self.write_out(full, &mut state.replayed.added)
     }
 
@@ -258,7 +285,7 @@ impl Replaying {
         let back = u64::from(planted(Planted::SequenceGoesBack));
         let last_sequence = Sequence(flushed.0.saturating_sub(back));
         Self {
-            replayed: Replayed { added: Vec::new(), last_sequence, records: 0 },
+            replayed: Replayed { added: Vec::new(), memtable: None, last_sequence, records: 0 },
             memtable: Memtable::new(),
             flushed,
             expected: None,

@@ -3,9 +3,12 @@
 //! `settings.toml` in a database's home keeps those it was created with.
 
 use crate::error::{Error, Result};
+use crate::hybrid_settings::HybridSettings;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use thermocline_device::placement::ByLevelSettings;
+use std::sync::Arc;
+use thermocline_device::placement::{BelowFirst, ByLevel, ByLevelSettings};
+use thermocline_device::{Placement, TierSpec};
 use thermocline_foundation::{ByteSize, Duration};
 
 /// Longest key, in bytes.
@@ -47,6 +50,9 @@ pub enum Preset {
     /// Memtable and log over leveled tables.
     #[default]
     Leveled,
+    /// Records in slabs on the fast tier, cold ones in sorted tables on the slow tier (PrismDB).
+    /// Wants two tiers or more.
+    Hybrid,
 }
 
 /// One storage tier.
@@ -142,6 +148,8 @@ pub struct Settings {
     pub level0_stop: u32,
     /// How often a delayed writer looks whether it still has to wait; default 20 ms.
     pub delay_max: Duration,
+    /// What only the preset `hybrid` looks at.
+    pub hybrid: HybridSettings,
 }
 
 impl Default for Settings {
@@ -162,6 +170,7 @@ impl Default for Settings {
             level0_slowdown: 20,
             level0_stop: 36,
             delay_max: Duration::ms(20),
+            hybrid: HybridSettings::default(),
         }
     }
 }
@@ -214,6 +223,7 @@ impl Settings {
         range("delay_max", self.delay_max.0.as_millis() as u64, 1, 10_000, " ms")?;
         range("compression levels", self.compression.len() as u64, 1, 7, "")?;
         range("number of tiers", self.tiers.len() as u64, 0, 16, "")?;
+        self.hybrid.check()?;
         for (index, tier) in self.tiers.iter().enumerate() {
             range(&format!("capacity of tier {index}"), tier.capacity.0, 1 << 20, 1 << 60, " B")?;
         }
@@ -236,6 +246,24 @@ impl Settings {
         MemoryDivision {
             memtable_bytes: memory / 4 / MEMTABLES,
             cache_bytes: left.saturating_sub(writers_bytes).max(memory / 8),
+        }
+    }
+
+    /// The tiers, as the device layer takes them.
+    pub(crate) fn tier_specs(&self) -> Vec<TierSpec> {
+        let spec = |tier: &Tier| TierSpec {
+            path: tier.path.clone(),
+            capacity: tier.capacity,
+            driver: tier.driver.clone(),
+        };
+        self.tiers.iter().map(spec).collect()
+    }
+
+    /// Which tier a file goes to.
+    pub(crate) fn placement(&self) -> Arc<dyn Placement> {
+        match self.preset {
+            Preset::Leveled => Arc::new(ByLevel::new(self.by_level())),
+            Preset::Hybrid => Arc::new(BelowFirst),
         }
     }
 
@@ -269,6 +297,13 @@ impl Settings {
         ByLevelSettings { log_reserve: ByteSize(self.full_log_bytes() * LOGS) }
     }
 
+    /// Bytes to which manifest and file map may grow before they are written afresh, where records
+    /// want the fast tier: edits of slots are many, and what the journals take, records cannot.
+    pub(crate) fn journal_bytes(&self) -> u64 {
+        let tier_bytes = self.tiers.first().map_or(u64::MAX, |tier| tier.capacity.0);
+        (tier_bytes / JOURNAL_SHARE).max(JOURNAL_BYTES_MIN)
+    }
+
     /// What tables may take of the fast tier without pushing anything out; none where its size is
     /// that of its disk.
     pub(crate) fn fast_table_bytes(&self) -> Option<u64> {
@@ -279,6 +314,10 @@ impl Settings {
 /// Logs that there are at once: the one written, those of frozen memtables, the next, and retired
 /// ones kept for use as logs again.
 const LOGS: u64 = 6;
+
+/// Share of the fast tier that each journal may grow to, and bytes that it may at least.
+const JOURNAL_SHARE: u64 = 64;
+const JOURNAL_BYTES_MIN: u64 = 64 << 10;
 
 /// Share of the memory budget that the inputs of all running compactions may take together.
 pub(crate) const WINDOWS_SHARE: u64 = 16;

@@ -21,13 +21,15 @@
 //! 3. `visible` is the sequence of the newest record that readers see; all records up to it are in
 //!    memtables or tables. A reader loads the read state before `visible`.
 
+use crate::compaction::cost_benefit::KeyRange;
 use crate::compaction::leveled::{self, Claim};
 use crate::compaction::pacing::Pacing;
 use crate::compaction::tempo::Tempo;
 use crate::error::{Latch, Result};
 use crate::front::memtable::Memtable;
+use crate::front::slabs::{FastTier, SlotEdit};
 use crate::jobs::Jobs;
-use crate::manifest::{Edit, Manifest};
+use crate::manifest::{Edit, Manifest, broken_slots};
 use crate::settings::{Durability, Settings};
 use crate::snapshot::Snapshots;
 use crate::stats::{Metrics, Totals};
@@ -40,6 +42,7 @@ use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thermocline_foundation::sync::{ArcSwap, Condvar, Mutex};
 use thermocline_foundation::{Clock, FileNumber, Planted, Sequence, planted};
 use thermocline_log::{LogHeader, LogSettings, LogWriter};
+use thermocline_slab::LiveSlots;
 
 /// What a reader needs, at one moment.
 #[derive(Debug)]
@@ -51,6 +54,17 @@ pub(crate) struct ReadState {
 }
 
 impl ReadState {
+    /// The state with other levels, which have what was in `flushed`.
+    fn with_levels(&self, levels: &Arc<Levels>, flushed: Option<&Arc<Frozen>>) -> Self {
+        let is_left =
+            |frozen: &&Arc<Frozen>| !flushed.is_some_and(|flushed| Arc::ptr_eq(frozen, flushed));
+        Self {
+            active: Arc::clone(&self.active),
+            frozen: self.frozen.iter().filter(is_left).cloned().collect(),
+            levels: Arc::clone(levels),
+        }
+    }
+
     /// Nothing has been written since everything was flushed.
     pub fn is_calm(&self) -> bool {
         self.frozen.is_empty() && self.active.count() == 0
@@ -102,6 +116,10 @@ pub(crate) struct TableState {
     pub manifest: Manifest,
     /// Outputs of running compactions and ingests.
     pub claims: Vec<Claim>,
+    /// The slots of the fast tier that hold records.
+    pub slots: LiveSlots,
+    /// Ranges of running demotions.
+    pub ranges: Vec<KeyRange>,
     /// Callers that wait for tables which running compactions hold.
     pub claimants: usize,
     pub log_floor: FileNumber,
@@ -129,6 +147,8 @@ pub(crate) struct Engine {
     pub clock: Arc<dyn Clock>,
     pub files: Arc<TieredFiles>,
     pub store: Arc<TableStore>,
+    /// Records on the fast tier; none but with the preset `hybrid`.
+    pub fast: Option<FastTier>,
     pub placement: Arc<dyn Placement>,
     pub read_state: ArcSwap<ReadState>,
     pub switching: Mutex<()>,
@@ -183,12 +203,24 @@ impl Engine {
     pub fn commit(
         &self,
         tables: &mut TableState,
+        edit: Edit,
+        flushed: Option<&Arc<Frozen>>,
+    ) -> Result<()> {
+        self.commit_slots(tables, edit, &SlotEdit::default(), flushed)
+    }
+
+    /// As [`Engine::commit`], with what changes on the fast tier: all of it or nothing.
+    pub fn commit_slots(
+        &self,
+        tables: &mut TableState,
         mut edit: Edit,
+        slots: &SlotEdit,
         flushed: Option<&Arc<Frozen>>,
     ) -> Result<()> {
         self.latch.check()?;
         let newest = edit.added.iter().map(|(_, meta)| meta.largest_sequence).max();
-        let newest = newest.max(edit.last_sequence);
+        let born = slots.born.iter().map(|new| new.entry.sequence).max();
+        let newest = newest.max(edit.last_sequence).max(born);
         tables.last_sequence = tables.last_sequence.max(newest.unwrap_or_default());
         edit.last_sequence = Some(tables.last_sequence);
         edit.totals = Some(self.totals());
@@ -197,14 +229,24 @@ impl Engine {
         }
         let before = Arc::clone(&self.read_state.load().levels);
         let after = Arc::new(before.apply(&edit, &self.store)?);
+        if let Some(fast) = &self.fast {
+            edit.slabs = fast.changes(&tables.slots, slots);
+            for change in &edit.slabs {
+                tables.slots.apply(change).map_err(broken_slots).inspect_err(|e| self.fail(e))?;
+            }
+        }
         if let Some(sequence) = edit.durable_sequence {
             tables.durable_sequence = sequence;
         }
         let (log_floor, last_sequence) = (tables.log_floor, tables.last_sequence);
+        let live = &tables.slots;
         let totals = edit.totals.clone();
         let durable_sequence = Some(tables.durable_sequence);
-        let whole =
-            || Edit { totals, durable_sequence, ..full_state(&after, log_floor, last_sequence) };
+        let whole = || Edit {
+            totals,
+            durable_sequence,
+            ..full_state(&after, live, log_floor, last_sequence)
+        };
         let kept = |number| edit.added.iter().any(|(_, meta)| meta.number == number);
         let early = planted(Planted::InputsDeletedBeforeEdit);
         if early {
@@ -218,16 +260,10 @@ impl Engine {
         if planted(Planted::EditBeforeTables) {
             self.files.publish(&self.unpublished_of(&edit))?;
         }
-        self.switch(|state| ReadState {
-            active: Arc::clone(&state.active),
-            frozen: state
-                .frozen
-                .iter()
-                .filter(|frozen| !flushed.is_some_and(|flushed| Arc::ptr_eq(frozen, flushed)))
-                .cloned()
-                .collect(),
-            levels: Arc::clone(&after),
-        });
+        if let Some(fast) = &self.fast {
+            fast.arrive(slots);
+        }
+        self.switch(|state| state.with_levels(&after, flushed));
         for (level, number) in &edit.removed {
             if !early
                 && !kept(*number)
@@ -235,6 +271,9 @@ impl Engine {
             {
                 table.doom();
             }
+        }
+        if let Some(fast) = &self.fast {
+            fast.depart(slots);
         }
         self.levels_changed(&after);
         self.jobs.wake();
@@ -265,8 +304,12 @@ impl Engine {
 
     /// Tells pacing and placement about the sizes of the levels.
     pub fn levels_changed(&self, levels: &Levels) {
-        self.pacing.set_backlog(levels.level(0).len());
         self.placement_changed.store(true, Ordering::Relaxed);
+        if let Some(fast) = &self.fast {
+            fast.levels_changed(self, levels);
+            return;
+        }
+        self.pacing.set_backlog(levels.level(0).len());
         self.fit_cache(levels);
         let targets = leveled::targets(levels, &self.settings);
         let behind = leveled::have_fallen_behind(levels, &targets, &self.settings);
@@ -368,10 +411,17 @@ pub(crate) fn make_log(
 }
 
 /// The edit that makes a whole state out of nothing.
-pub(crate) fn full_state(levels: &Levels, log_floor: FileNumber, last_sequence: Sequence) -> Edit {
+pub(crate) fn full_state(
+    levels: &Levels,
+    live: &LiveSlots,
+    log_floor: FileNumber,
+    last_sequence: Sequence,
+) -> Edit {
     Edit {
         added: levels.snapshot(),
         removed: Vec::new(),
+        slabs: Vec::new(),
+        live_slots: (!live.is_empty()).then(|| live.clone()),
         log_floor: Some(log_floor),
         last_sequence: Some(last_sequence),
         totals: None,

@@ -4,6 +4,7 @@
 //! Counters go on over closing and opening: each edit of the manifest, and a clean close, keeps the
 //! [`Totals`] so far. A crash loses what was counted since.
 
+use crate::front::slabs::FastTier;
 use crate::state::Engine;
 use crate::table_set::levels::LEVELS;
 use serde::Serialize;
@@ -31,6 +32,12 @@ pub(crate) struct Metrics {
     pub moves: Counter,
     /// Tables that changed tier.
     pub migrations: Counter,
+    /// Look-ups that the fast tier answered, memory above it included.
+    pub fast_reads: Counter,
+    /// Look-ups that a table answered.
+    pub slow_reads: Counter,
+    /// Records that left the fast tier, clean copies included.
+    pub demoted_records: Counter,
     /// Time writers waited for memory, in nanoseconds.
     pub stalled_ns: Counter,
 }
@@ -101,6 +108,8 @@ pub struct Stats {
     pub tiers: Vec<TierStats>,
     /// The levels of tables, newest first; empty ones are left out.
     pub levels: Vec<LevelStats>,
+    /// Records on the fast tier; none but with the preset `hybrid`.
+    pub fast_tier: Option<FastTierStats>,
     /// The block cache.
     pub cache: CacheStats,
     /// Where the memory budget is.
@@ -157,6 +166,62 @@ pub struct LevelStats {
     pub deletes: u64,
     /// Bytes on each tier.
     pub bytes_by_tier: Vec<u64>,
+}
+
+/// Records in slots on the fast tier, and what moved between the tiers since opening.
+#[derive(Clone, Debug, Serialize)]
+pub struct FastTierStats {
+    /// Versions of records in slots.
+    pub records: u64,
+    /// Of these, copies of what a table has.
+    pub clean_records: u64,
+    /// What slots may take of the tier, in bytes.
+    pub limit_bytes: u64,
+    /// Files of slabs, in bytes.
+    pub slab_bytes: u64,
+    /// Slots with a record, in bytes.
+    pub live_bytes: u64,
+    /// Of these, bytes that no record uses; an estimate.
+    pub waste_bytes: u64,
+    /// Slots by their size.
+    pub classes: Vec<SlotStats>,
+    /// Index of the slots, in memory, in bytes.
+    pub index_bytes: u64,
+    /// Records in memory, in bytes.
+    pub cached_bytes: u64,
+    /// Reads of records on the fast tier that memory answered, and that it did not.
+    pub cache: HitStats,
+    /// Keys of which it is known how often they are asked for.
+    pub tracked_keys: u64,
+    /// Of these, how many have each popularity, least first.
+    pub histogram: Vec<u64>,
+    /// Look-ups that the fast tier answered, memory above it included.
+    pub fast_reads: u64,
+    /// Look-ups that a table answered.
+    pub slow_reads: u64,
+    /// Share of the tracked keys that stay on the fast tier, in percent.
+    pub pinning_percent: f64,
+    /// Records that moved up as copies.
+    pub promoted_records: u64,
+    /// Records that left in demotions.
+    pub demoted_records: u64,
+    /// Copies that were dropped without writing anything.
+    pub dropped_records: u64,
+    /// Records that moved to another slot for the sake of other sizes.
+    pub moved_records: u64,
+}
+
+/// Slots of one size.
+#[derive(Clone, Debug, Serialize)]
+pub struct SlotStats {
+    /// Bytes of a slot.
+    pub slot_bytes: u32,
+    /// Files of such slots.
+    pub slabs: u64,
+    /// Slots in them.
+    pub slots: u64,
+    /// Slots with a record.
+    pub live: u64,
 }
 
 /// The block cache in memory.
@@ -270,6 +335,7 @@ impl Engine {
             database: self.files.database().to_string(),
             amplification: amplification(&totals, &tiers, &levels),
             tiers,
+            fast_tier: self.fast.as_ref().map(|fast| fast.stats(self)),
             cache: self.cache_stats(&totals),
             memory: MemoryStats {
                 budget_bytes: self.settings.memory.0,
@@ -324,6 +390,40 @@ impl Engine {
             capacity_bytes: self.store.cache.capacity_bytes(),
             used_bytes: self.store.cache.memory_bytes(),
             classes: classes.collect(),
+        }
+    }
+}
+
+impl FastTier {
+    fn stats(&self, engine: &Engine) -> FastTierStats {
+        let slabs = self.slabs.stats();
+        let (hits, misses) = (self.cache.hits(), self.cache.misses());
+        let classes = slabs.classes.iter().map(|class| SlotStats {
+            slot_bytes: class.slot_bytes,
+            slabs: class.slabs,
+            slots: class.slots,
+            live: class.live,
+        });
+        FastTierStats {
+            records: self.index.len(),
+            clean_records: self.index.clean_records(),
+            limit_bytes: self.room.limit_bytes,
+            slab_bytes: slabs.file_bytes,
+            live_bytes: slabs.bytes_live(),
+            waste_bytes: slabs.waste_bytes(),
+            classes: classes.collect(),
+            index_bytes: self.index.memory_bytes(),
+            cached_bytes: self.cache.bytes(),
+            cache: HitStats { hits, misses, hit_ratio: ratio(hits, hits + misses) },
+            tracked_keys: self.popularity.len() as u64,
+            histogram: self.popularity.histogram().by_value(),
+            fast_reads: engine.metrics.fast_reads.get(),
+            slow_reads: engine.metrics.slow_reads.get(),
+            pinning_percent: 100.0 * self.regulation.threshold().share(),
+            promoted_records: self.promotions.records.get(),
+            demoted_records: engine.metrics.demoted_records.get(),
+            dropped_records: self.room.dropped.get(),
+            moved_records: self.room.moved.get(),
         }
     }
 }

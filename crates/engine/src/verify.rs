@@ -1,5 +1,6 @@
-//! Checking a whole database: every byte of every table, log and manifest is read and compared with
-//! its checksum, and what one file says of another is compared with the other.
+//! Checking a whole database: every byte of every table, log and manifest and every live slot is
+//! read and compared with its checksum, and what one file says of another is compared with the
+//! other.
 
 use crate::background::Progress;
 use crate::error::{ErrorKind, Result};
@@ -92,9 +93,15 @@ impl Engine {
                 text: error.to_string(),
             });
         }
+        self.verify_slots(&files, &mut report, &mut |bytes| {
+            done_bytes += bytes;
+            progress(Progress { done_bytes: done_bytes.min(total_bytes), total_bytes });
+        });
         for info in others {
             self.verify_other(info, &mut report);
-            done_bytes += info.bytes;
+            if info.kind != FileKind::Slab {
+                done_bytes += info.bytes;
+            }
             progress(Progress { done_bytes: done_bytes.min(total_bytes), total_bytes });
         }
         for (tier, problem) in self.files.verify_metadata() {
@@ -106,6 +113,28 @@ impl Engine {
             });
         }
         Ok(report)
+    }
+
+    /// All live slots of the fast tier. None of them is given to another record meanwhile.
+    fn verify_slots(
+        &self,
+        files: &[FileInfo],
+        report: &mut VerifyReport,
+        read: &mut dyn FnMut(u64),
+    ) {
+        let Some(fast) = &self.fast else { return };
+        let held = fast.slabs.hold_frees();
+        let live = self.tables.lock().slots.clone();
+        report.entries += live.iter().map(|(_, slab)| u64::from(slab.slots.count())).sum::<u64>();
+        for (number, problem) in fast.slabs.verify(&held, &live, read) {
+            let info = files.iter().find(|info| info.number == number);
+            report.problems.push(Problem {
+                file: format!("{number}.slab"),
+                tier: info.map_or(0, |info| info.tier.0),
+                kind: crate::Error::from(problem.clone()).kind(),
+                text: problem.to_string(),
+            });
+        }
     }
 
     /// Logs and manifests. They are in use, so who writes them is kept out while they are read.
@@ -122,7 +151,7 @@ impl Engine {
                 let in_use = tables.manifest.number() == info.number;
                 if in_use { tables.manifest.verify() } else { Ok(()) }
             }
-            FileKind::Table { .. } | FileKind::Map => Ok(()),
+            FileKind::Table { .. } | FileKind::Slab | FileKind::Map => Ok(()),
         };
         report.files += 1;
         report.bytes += info.bytes;

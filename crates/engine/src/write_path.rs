@@ -290,25 +290,35 @@ impl Engine {
         {
             let mut leader = self.leader.lock();
             self.latch.check()?;
-            if leader.memtable.count() > 0 {
-                self.wait_for_room()?;
-                self.rotate(&mut leader)?;
-            }
+            self.freeze(&mut leader)?;
         }
         self.wait_for_flushes()
     }
 
-    /// Waits until the newest memtable that is frozen now is in a table. Flushes go oldest first.
-    fn wait_for_flushes(&self) -> Result<()> {
-        let Some(newest) = self.read_state.load().frozen.first().cloned() else { return Ok(()) };
-        let waits =
-            || self.read_state.load().frozen.iter().any(|frozen| Arc::ptr_eq(frozen, &newest));
+    /// Freezes the active memtable unless it is empty.
+    pub fn freeze(&self, leader: &mut Leader) -> Result<()> {
+        if leader.memtable.count() > 0 {
+            self.wait_for_room()?;
+            self.rotate(leader)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every frozen memtable is flushed, but for those that `is_excepted`.
+    pub fn wait_until_flushed(&self, is_excepted: impl Fn(&Frozen) -> bool) -> Result<()> {
+        let waits = || !self.read_state.load().frozen.iter().all(|frozen| is_excepted(frozen));
         let mut switching = self.switching.lock();
         while waits() {
             self.latch.check()?;
             self.jobs.wait(&self.room, &mut switching);
         }
         Ok(())
+    }
+
+    /// Waits until the newest memtable that is frozen now is in a table. Flushes go oldest first.
+    fn wait_for_flushes(&self) -> Result<()> {
+        let Some(newest) = self.read_state.load().frozen.first().cloned() else { return Ok(()) };
+        self.wait_until_flushed(|frozen| !std::ptr::eq(frozen, &*newest))
     }
 
     /// Makes everything acknowledged so far durable.
@@ -334,10 +344,7 @@ impl Engine {
     pub fn with_writers_stopped<T>(&self, body: impl FnOnce(Sequence) -> Result<T>) -> Result<T> {
         let mut leader = self.leader.lock();
         self.latch.check()?;
-        if leader.memtable.count() > 0 {
-            self.wait_for_room()?;
-            self.rotate(&mut leader)?;
-        }
+        self.freeze(&mut leader)?;
         self.wait_for_flushes()?;
         let sequence = leader.last_sequence.next();
         // The log must have the sequence too, or recovery would take the next record for one after

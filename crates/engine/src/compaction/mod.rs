@@ -1,8 +1,11 @@
 //! Compaction: what is rewritten next, how, and how fast writers may go meanwhile.
 //!
-//! `leveled` chooses the work, `rewrite` does it (flushes too). `tempo` keeps it from taking more
-//! of the devices than it needs, `pacing` slows writers smoothly when it falls behind.
+//! `leveled` chooses the work, and `cost_benefit` what leaves a fast tier by a `demotion`;
+//! `rewrite` does it (flushes too). `tempo` keeps it from taking more of the devices than it needs,
+//! `pacing` slows writers smoothly when it falls behind.
 
+pub(crate) mod cost_benefit;
+pub(crate) mod demotion;
 pub(crate) mod leveled;
 pub(crate) mod pacing;
 pub(crate) mod rewrite;

@@ -59,6 +59,17 @@ impl Pacing {
         self.backlog.store(tables as u32, Relaxed);
     }
 
+    /// The fast tier is so far on the way from its high watermark (0) to its end (1). Writers are
+    /// slowed down, never stopped: the memory for what they write ends before the tier does.
+    pub fn set_fullness(&self, share: f64) {
+        if share <= 0.0 {
+            return self.set_backlog(0);
+        }
+        let span = f64::from((self.stop - self.slowdown).saturating_sub(1));
+        let backlog = self.slowdown as usize + (share.min(1.0) * span) as usize;
+        self.set_backlog(backlog.min(self.stop as usize - 1));
+    }
+
     /// A compaction took `bytes` out of level 0 in `elapsed_ns`.
     pub fn drained(&self, bytes: u64, elapsed_ns: u64) {
         let rate = (bytes as f64 / (elapsed_ns.max(1) as f64 / 1e9)) as u64;

@@ -74,6 +74,17 @@ pub(crate) struct Output {
     pub expected_bytes: u64,
 }
 
+/// See [`Rewrite::observed`].
+pub(crate) type Observe = Box<dyn FnMut(&[u8], Trailer, &[u8], FileNumber) + Send>;
+
+struct Observer(Observe);
+
+impl std::fmt::Debug for Observer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Observer")
+    }
+}
+
 /// A rewrite under way.
 #[derive(Debug)]
 pub(crate) struct Rewrite {
@@ -84,6 +95,8 @@ pub(crate) struct Rewrite {
     output: Output,
     writer: Option<(FileNumber, TableWriter)>,
     finished: Vec<TableMeta>,
+    /// Sees every entry that survives as the newest of its key, with the file it goes to.
+    observer: Option<Observer>,
     /// Files made and not yet handed over; deleted if the rewrite is dropped.
     unowned: Vec<FileNumber>,
 }
@@ -103,8 +116,16 @@ impl Rewrite {
             output,
             writer: None,
             finished: Vec::new(),
+            observer: None,
             unowned: Vec::new(),
         }
+    }
+
+    /// Lets `observe` see key, trailer, value and file of every entry that is kept as the newest of
+    /// its key.
+    pub fn observed(mut self, observe: Observe) -> Self {
+        self.observer = Some(Observer(observe));
+        self
     }
 
     /// Moves about [`STEP_BYTES`]; `Done` when all tables are written and synced.
@@ -137,12 +158,15 @@ impl Rewrite {
                 if self.writer.is_none() {
                     self.open_table()?;
                 }
-                if let (Some((_, writer)), Some((key, trailer))) =
+                if let (Some((number, writer)), Some((key, trailer))) =
                     (&mut self.writer, self.merge.current())
                 {
                     let value = self.merge.value_slice();
                     moved += value.len() as u64;
                     writer.add(key, trailer, value)?;
+                    if let Some(Observer(observe)) = self.observer.as_mut().filter(|_| first) {
+                        observe(key, trailer, value, *number);
+                    }
                 }
             }
             self.merge.step()?;

@@ -50,6 +50,11 @@ impl Entry {
         &self.bytes[..self.key_len as usize]
     }
 
+    /// The key, sharing the entry's memory.
+    pub fn key_bytes(&self) -> Bytes {
+        self.bytes.slice(..self.key_len as usize)
+    }
+
     pub fn trailer(&self) -> Trailer {
         self.trailer
     }
@@ -142,6 +147,12 @@ pub(crate) struct Memtable {
     chunk: Mutex<BytesMut>,
     bytes: AtomicU64,
     count: AtomicU64,
+}
+
+impl Default for Memtable {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Memtable {

@@ -1,4 +1,5 @@
-//! The front: where a write lands and becomes durable. One choice so far, the memtable before a
-//! write-ahead log.
+//! The front: where a write lands and becomes durable. A memtable before a write-ahead log, always;
+//! what a full memtable goes to is tables, or slots on the fast tier.
 
 pub(crate) mod memtable;
+pub(crate) mod slabs;

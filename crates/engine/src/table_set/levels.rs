@@ -28,6 +28,14 @@ pub(crate) fn may_overlap(level: usize) -> bool {
     level == 0
 }
 
+/// An entry and the table it was found in.
+#[derive(Clone, Debug)]
+pub(crate) struct Located {
+    pub trailer: Trailer,
+    pub value: Bytes,
+    pub table: FileNumber,
+}
+
 /// One state of all tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Levels {
@@ -54,6 +62,11 @@ impl Levels {
     /// ingested ones hide what is too new by themselves.)
     pub fn newest_ingest(&self, level: usize) -> Sequence {
         self.ingested[level]
+    }
+
+    /// The sequence of the newest ingested table; zero where there is none.
+    pub fn newest_ingest_of_all(&self) -> Sequence {
+        self.ingested.iter().copied().max().unwrap_or(Sequence::ZERO)
     }
 
     /// Bytes of `level`.
@@ -194,15 +207,20 @@ impl Levels {
 
     /// The newest version of `key` at or before `snapshot`.
     pub fn get(&self, key: &[u8], snapshot: Sequence) -> Result<Option<(Trailer, Bytes)>> {
-        let mut newest: Option<(Trailer, Bytes)> = None;
+        Ok(self.find_newest(key, snapshot)?.map(|found| (found.trailer, found.value)))
+    }
+
+    /// As [`Levels::get`], with the table that has it.
+    pub fn find_newest(&self, key: &[u8], snapshot: Sequence) -> Result<Option<Located>> {
+        let mut newest: Option<Located> = None;
         for (level, table) in self.candidates(key) {
-            if newest.as_ref().is_some_and(|(best, _)| settles(*best, level, table)) {
+            if newest.as_ref().is_some_and(|best| settles(best.trailer, level, table)) {
                 break;
             }
-            if let Some(found) = table.get(key, snapshot)?
-                && newest.as_ref().is_none_or(|(best, _)| found.0 > *best)
+            if let Some((trailer, value)) = table.get(key, snapshot)?
+                && newest.as_ref().is_none_or(|best| trailer > best.trailer)
             {
-                newest = Some(found);
+                newest = Some(Located { trailer, value, table: table.meta.number });
             }
         }
         Ok(newest)

@@ -1,0 +1,385 @@
+//! Which records leave the fast tier next (PrismDB, sections 5.1 to 5.3): the choice of a range, of
+//! the runs that are merged in it, and the claim that keeps two demotions apart.
+//!
+//! A range is what consecutive tables of the oldest run span. Of a few drawn at random the one with
+//! the best score is taken; what is known of its records is counted, or estimated from buckets. The
+//! score and the policies are those of the crate `popularity`.
+
+use crate::background::Progress;
+use crate::compaction::demotion::Demotion;
+use crate::error::Result;
+use crate::front::slabs::FastTier;
+use crate::front::slabs::room::draw_of;
+use crate::hybrid_settings::DemotionPolicy;
+use crate::state::Engine;
+use crate::table_set::levels::{LEVELS, Levels, may_overlap};
+use crate::table_set::table::{Table, TableMeta};
+use std::ops::Bound;
+use std::sync::Arc;
+use thermocline_foundation::Sequence;
+use thermocline_foundation::random::Random;
+use thermocline_foundation::sync::atomic::Ordering::Relaxed;
+use thermocline_index::EntryKind;
+use thermocline_popularity::{
+    Buckets, Merge as RunMerge, Policy, RangeStatistics, Run, best_merge, choose, coldness,
+    power_of_k,
+};
+use thermocline_table::key_hash;
+
+const BOTTOM: usize = LEVELS - 1;
+
+/// Bytes of records that one demotion takes, in tables: more would only hold the range for longer.
+const TABLES_PER_DEMOTION: u64 = 1;
+
+/// Keys from here (inclusive) up to there (exclusive); none is an open end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeyRange {
+    pub from: Option<Vec<u8>>,
+    pub to: Option<Vec<u8>>,
+}
+
+impl KeyRange {
+    fn overlaps(&self, other: &Self) -> bool {
+        let before = |to: &Option<Vec<u8>>, from: &Option<Vec<u8>>| match (to, from) {
+            (Some(to), Some(from)) => to <= from,
+            _ => false,
+        };
+        !before(&self.to, &other.from) && !before(&other.to, &self.from)
+    }
+
+    pub fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        let from = self.from.as_deref().map_or(Bound::Unbounded, Bound::Included);
+        let to = self.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        (from, to)
+    }
+
+    /// Some key of the table's span is in the range.
+    pub fn has_key_of(&self, meta: &TableMeta) -> bool {
+        self.to.as_ref().is_none_or(|to| meta.smallest_key < *to)
+            && self.from.as_ref().is_none_or(|from| meta.largest_key >= *from)
+    }
+
+    fn touches(&self, table: &Table) -> bool {
+        self.has_key_of(&table.meta)
+    }
+
+    /// Widens the range so that it has all keys of the table.
+    fn include(&mut self, table: &Table) {
+        if self.from.as_ref().is_some_and(|from| table.meta.smallest_key < *from) {
+            self.from = Some(table.meta.smallest_key.clone());
+        }
+        if self.to.as_ref().is_some_and(|to| table.meta.largest_key >= *to) {
+            // The smallest key after the table's largest.
+            self.to = Some([&table.meta.largest_key[..], &[0]].concat());
+        }
+    }
+}
+
+/// A range and what is merged in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Pick {
+    pub range: KeyRange,
+    pub inputs: Vec<(usize, Arc<Table>)>,
+    pub output_level: usize,
+    /// Everything leaves, hot or not.
+    pub everything: bool,
+    /// Tables are merged also where no record leaves.
+    pub merges_anyway: bool,
+    /// Bytes of records after which no more are taken along.
+    pub bytes_max: u64,
+    /// Records up to this sequence leave, hot or not.
+    pub ingested: Sequence,
+}
+
+impl Pick {
+    /// Bytes of the tables that are merged.
+    pub fn bytes(&self) -> u64 {
+        self.inputs.iter().map(|(_, table)| table.meta.bytes).sum()
+    }
+}
+
+/// The runs of a range, from the newest: each is a level's tables that touch it.
+fn runs_of(levels: &Levels, range: &KeyRange) -> Vec<(usize, Vec<Arc<Table>>)> {
+    let tables_of = |level: usize| {
+        let tables = levels.level(level).iter().filter(|table| range.touches(table));
+        (level, tables.cloned().collect::<Vec<_>>())
+    };
+    (0..LEVELS).map(tables_of).filter(|(_, tables)| !tables.is_empty()).collect()
+}
+
+/// The sequence of the newest bulk load that a table of the range is from; zero where none is.
+fn newest_ingest(levels: &Levels, range: &KeyRange) -> Sequence {
+    let tables = levels.tables().filter(|(_, table)| range.touches(table));
+    tables.filter_map(|(_, table)| table.meta.ingested_at).max().unwrap_or(Sequence::ZERO)
+}
+
+/// What merging the `merged` newest runs of `range` comes to; the range grows until no table that
+/// is merged, and none above it, reaches out of it. Where it comes upon a bulk load, all runs of
+/// what it has grown to are merged.
+fn pick_runs(levels: &Levels, mut range: KeyRange, merged: usize, runs_max: usize) -> Pick {
+    let top = LEVELS - runs_max;
+    loop {
+        let runs = runs_of(levels, &range);
+        let ingested = newest_ingest(levels, &range);
+        let merged = if ingested > Sequence::ZERO { runs.len() } else { merged.min(runs.len()) };
+        let above = runs.first().map_or(LEVELS, |(level, _)| *level);
+        let output_level = match merged {
+            0 if above > top => above - 1,
+            // Level 0 has what bulk loads and other presets left there.
+            merged => runs.get(merged.max(1) - 1).map_or(BOTTOM, |(level, _)| (*level).max(top)),
+        };
+        let before = range.clone();
+        let mut inputs: Vec<(usize, Arc<Table>)> = Vec::new();
+        for (level, tables) in runs.into_iter().filter(|(level, _)| *level <= output_level) {
+            tables.iter().for_each(|table| range.include(table));
+            inputs.extend(tables.into_iter().map(|table| (level, table)));
+        }
+        if range == before {
+            return Pick {
+                range,
+                inputs,
+                output_level,
+                everything: false,
+                merges_anyway: true,
+                bytes_max: u64::MAX,
+                ingested,
+            };
+        }
+    }
+}
+
+/// The ranges to choose among: what `width` consecutive tables of the oldest run span, and what
+/// lies behind the last of them, where nothing need be rewritten.
+fn ranges(levels: &Levels, width: usize) -> Vec<KeyRange> {
+    let tables = levels.level(levels.deepest());
+    let Some(last) = tables.last().filter(|_| !may_overlap(levels.deepest())) else {
+        return vec![KeyRange::default()];
+    };
+    let behind = [&last.meta.largest_key[..], &[0]].concat();
+    let count = (tables.len() + 1).saturating_sub(width).max(1);
+    let start = |index: usize| {
+        let table = tables.get(index).map(|table| table.meta.smallest_key.clone());
+        table.unwrap_or_else(|| behind.clone())
+    };
+    let range = |first: usize| KeyRange {
+        from: (first > 0).then(|| start(first)),
+        to: Some(start(first + width)),
+    };
+    let mut ranges: Vec<_> = (0..count).map(range).collect();
+    ranges.push(KeyRange { from: Some(behind), to: None });
+    ranges
+}
+
+impl FastTier {
+    /// Where estimates serve instead of counting.
+    fn estimates(&self, engine: &Engine) -> Option<&Buckets> {
+        let wanted = engine.settings.hybrid.policy == DemotionPolicy::Approximate;
+        self.regulation.buckets.as_ref().filter(|_| wanted)
+    }
+
+    /// What is known of the records in slots of a range, counted one by one or estimated.
+    fn statistics(&self, engine: &Engine, range: &KeyRange) -> RangeStatistics {
+        let pinning = self.pinning();
+        if let Some(buckets) = self.estimates(engine) {
+            let from = range.from.as_deref().unwrap_or_default();
+            buckets.refresh(from, range.to.as_deref(), &*self.popularity);
+            return buckets.estimate(from, range.to.as_deref(), &pinning);
+        }
+        let mut statistics = RangeStatistics::default();
+        let (from, to) = range.bounds();
+        self.index.for_each(from, to, |key, entry| {
+            // A copy of what a table has is dropped for nothing.
+            if entry.clean {
+                return;
+            }
+            let hash = key_hash(key);
+            let value = self.popularity.value(hash);
+            let bytes = f64::from(entry.record_bytes);
+            statistics.fast_objects += 1.0;
+            statistics.fast_bytes += bytes;
+            statistics.coldness += coldness(value);
+            if entry.kind == EntryKind::Put && pinning.decide(value, draw_of(hash)) {
+                statistics.pinned_bytes += bytes;
+            }
+        });
+        statistics
+    }
+}
+
+impl Engine {
+    /// The demotion that is most worth its writes, claimed; none where nothing can leave.
+    pub fn plan_demotion(self: &Arc<Self>) -> Option<Demotion> {
+        let fast = self.fast.as_ref()?;
+        if !fast.regulation.allows_writes(self.demotion_bytes(), self.clock.now_ns()) {
+            return None;
+        }
+        let levels = Arc::clone(&self.read_state.load().levels);
+        let claims = self.tables.lock().ranges.clone();
+        let hybrid = &self.settings.hybrid;
+        let free: Vec<_> = ranges(&levels, hybrid.range_tables as usize)
+            .into_iter()
+            .filter(|range| !claims.iter().any(|claim| claim.overlaps(range)))
+            .collect();
+        let candidates = {
+            let mut random = fast.room.random.lock();
+            let count = hybrid.candidates as usize;
+            power_of_k(free.len(), 1, count, &mut random)
+        };
+        let merge_of = |candidate: usize| self.best_merge_of(fast, &levels, &free[candidate]);
+        let policy = match hybrid.policy {
+            DemotionPolicy::Random => Policy::Random,
+            DemotionPolicy::Precise => Policy::Precise,
+            DemotionPolicy::Approximate => Policy::Approximate,
+        };
+        let chosen = {
+            let mut random = Random::new(fast.room.random.lock().next_u64());
+            choose(policy, &candidates, &mut random, |candidate| merge_of(candidate).score)
+        };
+        // Where all is pinned something must leave all the same: the range with the most records.
+        let chosen = chosen.filter(|_| !fast.room.was_futile.swap(false, Relaxed));
+        let (chosen, everything) = match chosen {
+            Some(chosen) => (chosen, false),
+            None => {
+                let bytes = |range: &KeyRange| {
+                    let (from, to) = range.bounds();
+                    fast.index.bytes(from, to)
+                };
+                let most = (0..free.len()).max_by_key(|at| bytes(&free[*at]))?;
+                if bytes(&free[most]) == 0 {
+                    return None;
+                }
+                (most, true)
+            }
+        };
+        let runs = if hybrid.runs == 1 { usize::MAX } else { merge_of(chosen).runs };
+        let pick = pick_runs(&levels, free[chosen].clone(), runs, self.runs_max());
+        let bytes_max = self.demotion_bytes();
+        self.claim_demotion(Pick { everything, merges_anyway: false, bytes_max, ..pick })
+    }
+
+    /// How many of the newest runs of a range are best merged, and what that is worth.
+    fn best_merge_of(&self, fast: &FastTier, levels: &Levels, range: &KeyRange) -> RunMerge {
+        let mut statistics = fast.statistics(self, range);
+        let runs: Vec<_> = runs_of(levels, range)
+            .iter()
+            .map(|(_, tables)| Run {
+                bytes: tables.iter().map(|table| table.meta.bytes as f64).sum(),
+                overlap_bytes: 0.0,
+            })
+            .collect();
+        statistics.slow_bytes = runs.iter().map(|run| run.bytes).sum();
+        best_merge(&statistics, &runs, self.runs_max())
+    }
+
+    /// The merge of the range whose tables have the most records that are asked for, so that these
+    /// move up (PrismDB, section 5.3); none where no range has any.
+    pub fn plan_read_triggered(self: &Arc<Self>) -> Option<Demotion> {
+        let fast = self.fast.as_ref()?;
+        let bytes_max = self.demotion_bytes();
+        if !fast.regulation.allows_writes(bytes_max, self.clock.now_ns()) {
+            return None;
+        }
+        let buckets = fast.regulation.buckets.as_ref()?;
+        let levels = Arc::clone(&self.read_state.load().levels);
+        let pinning = fast.pinning();
+        let popular = |range: &KeyRange| {
+            let (from, to) = (range.from.as_deref().unwrap_or_default(), range.to.as_deref());
+            buckets.refresh(from, to, &*fast.popularity);
+            buckets.estimate(from, to, &pinning).popular_slow_bytes
+        };
+        let ranges = ranges(&levels, self.settings.hybrid.range_tables as usize);
+        let candidates = {
+            let mut random = fast.room.random.lock();
+            power_of_k(ranges.len(), 1, self.settings.hybrid.candidates as usize, &mut random)
+        };
+        let scored = candidates.into_iter().map(|at| (popular(&ranges[at]), at));
+        let best = scored.filter(|(bytes, _)| *bytes > 0.0).max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let pick = pick_runs(&levels, ranges[best.1].clone(), usize::MAX, self.runs_max());
+        self.claim_demotion(Pick { bytes_max, ..pick })
+    }
+
+    /// Bytes of records that one demotion takes along, about.
+    fn demotion_bytes(&self) -> u64 {
+        TABLES_PER_DEMOTION * self.settings.table_size.0
+    }
+
+    /// Takes the range of a pick for itself, unless another demotion has keys of it.
+    fn claim_demotion(self: &Arc<Self>, pick: Pick) -> Option<Demotion> {
+        let mut tables = self.tables.lock();
+        if tables.ranges.iter().any(|claim| claim.overlaps(&pick.range)) {
+            return None;
+        }
+        // What was picked from may have changed before it was claimed.
+        let levels = Arc::clone(&self.read_state.load().levels);
+        let is_live =
+            |(level, table): &(usize, Arc<Table>)| levels.find(*level, table.meta.number).is_some();
+        let above: usize =
+            (0..=pick.output_level).map(|level| count_touching(&levels, level, &pick.range)).sum();
+        let loaded = newest_ingest(&levels, &pick.range) > pick.ingested;
+        if loaded || !pick.inputs.iter().all(is_live) || above != pick.inputs.len() {
+            return None;
+        }
+        tables.ranges.push(pick.range.clone());
+        Some(Demotion::new(self, pick))
+    }
+}
+
+fn count_touching(levels: &Levels, level: usize, range: &KeyRange) -> usize {
+    levels.level(level).iter().filter(|table| range.touches(table)).count()
+}
+
+impl Engine {
+    /// [`Db::compact_range`](crate::Db::compact_range), where records are on a fast tier: all of
+    /// the range's records go down, and its runs become one.
+    pub fn demote_range(
+        self: &Arc<Self>,
+        from: Option<&[u8]>,
+        to: Option<&[u8]>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        self.flush()?;
+        let (mut at, mut done_bytes) = (from.map(<[u8]>::to_vec), 0);
+        loop {
+            let levels = Arc::clone(&self.read_state.load().levels);
+            let reaches = |range: &KeyRange| match (&range.to, &at) {
+                (Some(to), Some(at)) => to > at,
+                _ => true,
+            };
+            let Some(range) = ranges(&levels, 1).into_iter().find(reaches) else { return Ok(()) };
+            let pick = pick_runs(&levels, range.clone(), usize::MAX, self.runs_max());
+            let input_bytes = pick.bytes();
+            let bytes_max = 4 * self.demotion_bytes();
+            let pick = Pick { everything: true, bytes_max, ..pick };
+            let Some(mut demotion) = self.claim_demotion(pick) else {
+                self.latch.check()?;
+                self.clock.sleep(std::time::Duration::from_millis(2));
+                continue;
+            };
+            demotion.run()?;
+            let cut_after = demotion.cut_after.take();
+            drop(demotion);
+            done_bytes += input_bytes;
+            let left_bytes = levels.tables().map(|(_, table)| table.meta.bytes).sum::<u64>();
+            let total_bytes = left_bytes.max(done_bytes);
+            progress(Progress { done_bytes, total_bytes });
+            let is_last = match (&range.to, to) {
+                (Some(end), Some(to)) => end.as_slice() > to,
+                (None, _) => true,
+                (Some(_), None) => false,
+            };
+            if let Some(key) = cut_after {
+                at = Some([&key[..], &[0]].concat());
+                continue;
+            }
+            if is_last {
+                progress(Progress { done_bytes: total_bytes, total_bytes });
+                return Ok(());
+            }
+            at = range.to;
+        }
+    }
+
+    fn runs_max(&self) -> usize {
+        self.settings.hybrid.runs as usize
+    }
+}

@@ -1,0 +1,401 @@
+//! Demotion: cold records of a key range leave the fast tier and are merged into the sorted tables
+//! below it (PrismDB, sections 5 and 6).
+//!
+//! ```text
+//!   fast tier     h . h . . h .     h stays (pinned), . leaves
+//!                   \   \ \   \
+//!   newest run      ================      runs of the range that are merged, none at the least:
+//!   ...             ================      then the records begin a run of their own
+//!   oldest run      ================      tombstones end here
+//! ```
+//! 1. No two demotions are at work on keys of the same range, whatever levels they touch.
+//! 2. What is merged has every table of the range down to the output's level, level 0 included, so
+//!    the tables that stay above it have newer records only, and those below older ones.
+//! 3. Of a key either all versions leave or all but the newest; so what stays is newer.
+//! 4. A record that is replaced meanwhile stays replaced: its slot is freed by who replaced it, and
+//!    the table gets a version that nobody will find first.
+//! 5. Where a bulk load is newer than a record in a slot, the record leaves, pinned or not, and the
+//!    range becomes one run.
+
+use crate::background::{table_options, window_bytes};
+use crate::compaction::cost_benefit::{KeyRange, Pick};
+use crate::compaction::rewrite::{Observe, Output, Retention, Rewrite};
+use crate::error::{Error, ErrorKind, Result};
+use crate::front::slabs::lookup::trailer_of;
+use crate::front::slabs::promotion::{Offer, WAITING_BYTES_MAX};
+use crate::front::slabs::room::draw_of;
+use crate::front::slabs::{Died, FastTier, SlotEdit};
+use crate::hybrid_settings::Promotion;
+use crate::jobs::{Job, Step};
+use crate::manifest::Edit;
+use crate::merge::{LevelCursor, Merge, Source, Tables};
+use crate::state::Engine;
+use crate::table_set::levels::{LEVELS, may_overlap};
+use bytes::Bytes;
+use std::ops::Bound;
+use std::sync::Arc;
+use thermocline_device::{FileContext, FileKind, Origin};
+use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::atomic::Ordering::Relaxed;
+use thermocline_foundation::{Planted, Sequence, planted};
+use thermocline_index::{Entry, EntryKind, IndexBatch};
+use thermocline_slab::SlotAddress;
+use thermocline_table::{ReadAhead, RecordKind, Trailer, key_hash};
+
+/// Keys of the index that are looked at under one lock.
+const BATCH_KEYS: usize = 1024;
+/// Bytes of records that a merge reads from slots at a time, and how many at most.
+const READ_BYTES: usize = 512 << 10;
+const READ_RECORDS: usize = 256;
+/// Versions that leave, in merge order.
+#[derive(Debug, Default)]
+struct Leaving {
+    keys: Vec<u8>,
+    /// Where each one's key ends, and what the index said of it.
+    records: Vec<(usize, usize, Entry)>,
+}
+
+impl Leaving {
+    fn push(&mut self, key: &[u8], entries: impl Iterator<Item = Entry>) {
+        let start = self.keys.len();
+        self.keys.extend_from_slice(key);
+        let end = self.keys.len();
+        self.records.extend(entries.map(|entry| (start, end, entry)));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    fn key(&self, at: usize) -> &[u8] {
+        let (start, end, _) = self.records[at];
+        &self.keys[start..end]
+    }
+}
+
+/// The records that leave, as a source of a merge: those that a table has already are passed over.
+#[derive(Debug)]
+pub(crate) struct LeavingCursor {
+    engine: Arc<Engine>,
+    leaving: Arc<Leaving>,
+    /// The next record to read.
+    next: usize,
+    run: Vec<(usize, Bytes)>,
+    at: usize,
+}
+
+impl LeavingCursor {
+    pub fn current(&self) -> Option<(&[u8], Trailer)> {
+        let (at, _) = self.run.get(self.at)?;
+        Some((self.leaving.key(*at), trailer_of(&self.leaving.records[*at].2)))
+    }
+
+    pub fn value_slice(&self) -> &[u8] {
+        self.run.get(self.at).map_or(&[], |(_, value)| value)
+    }
+
+    /// To the first record.
+    pub fn begin(&mut self) -> Result<()> {
+        self.next = 0;
+        self.load()
+    }
+
+    pub fn step(&mut self) -> Result<()> {
+        self.at += 1;
+        if self.at < self.run.len() { Ok(()) } else { self.load() }
+    }
+
+    fn load(&mut self) -> Result<()> {
+        self.run.clear();
+        self.at = 0;
+        let Some(fast) = &self.engine.fast else { return Ok(()) };
+        let records = &self.leaving.records;
+        while self.run.is_empty() && self.next < records.len() {
+            let (mut wanted, mut bytes) = (Vec::new(), 0);
+            while bytes < READ_BYTES && wanted.len() < READ_RECORDS && self.next < records.len() {
+                let entry = records[self.next].2;
+                if !entry.clean {
+                    bytes += entry.record_bytes as usize;
+                    wanted.push((self.next, entry));
+                }
+                self.next += 1;
+            }
+            let reads: Vec<_> =
+                wanted.iter().map(|(at, entry)| (self.leaving.key(*at), *entry)).collect();
+            let values = fast.fetch(&reads)?;
+            let found =
+                wanted.iter().zip(values).filter_map(|((at, _), value)| Some((*at, value?)));
+            self.run.extend(found);
+        }
+        Ok(())
+    }
+}
+
+/// A demotion under way.
+#[derive(Debug)]
+pub(crate) struct Demotion {
+    engine: Arc<Engine>,
+    pick: Pick,
+    /// The range as it was claimed.
+    claim: KeyRange,
+    leaving: Arc<Leaving>,
+    /// Hot records of tables that were merged.
+    met: Arc<Mutex<Vec<Offer>>>,
+    /// None where only clean copies leave and no table is merged.
+    rewrite: Option<Rewrite>,
+    chosen: bool,
+    /// The last key that was looked at, where that was enough and there may be more.
+    pub cut_after: Option<Vec<u8>>,
+    /// The slots were freed before their time: a planted bug.
+    freed: bool,
+    started_ns: u64,
+}
+
+impl Demotion {
+    /// The range of the pick must be claimed; the demotion gives the claim back when it ends.
+    pub fn new(engine: &Arc<Engine>, pick: Pick) -> Self {
+        Self {
+            engine: Arc::clone(engine),
+            claim: pick.range.clone(),
+            pick,
+            leaving: Arc::default(),
+            met: Arc::default(),
+            rewrite: None,
+            chosen: false,
+            cut_after: None,
+            freed: false,
+            started_ns: engine.clock.now_ns(),
+        }
+    }
+
+    /// Chooses what leaves; the range ends early where that is enough for one demotion.
+    fn choose_leaving(&mut self, fast: &FastTier) {
+        let pinning = fast.pinning();
+        let mut leaving = Leaving::default();
+        let mut bytes = 0;
+        let mut batch = IndexBatch::new();
+        let (mut from, to) = self.pick.range.bounds();
+        let mut last;
+        loop {
+            batch.clear();
+            fast.index.ascend(from, to, BATCH_KEYS, &mut batch);
+            for (key, versions) in batch.iter() {
+                let Some(newest) = versions.first() else { continue };
+                let stays = newest.kind == EntryKind::Put
+                    && !self.pick.everything
+                    && newest.sequence > self.pick.ingested
+                    && fast.is_pinned(&pinning, key);
+                let count = match planted(Planted::OlderVersionStays) {
+                    true => 1,
+                    false => versions.len(),
+                };
+                let leaves = || versions[..count].iter().skip(usize::from(stays)).copied();
+                bytes += leaves().map(|entry| u64::from(entry.record_bytes)).sum::<u64>();
+                leaving.push(key, leaves());
+            }
+            let Some(key) = batch.last_key() else { break };
+            let enough = bytes >= self.pick.bytes_max && self.pick.ingested == Sequence::ZERO;
+            if batch.is_end() {
+                break;
+            }
+            if enough {
+                self.cut_after = Some(key.to_vec());
+                break;
+            }
+            last = key.to_vec();
+            from = Bound::Excluded(&last);
+        }
+        self.leaving = Arc::new(leaving);
+        self.chosen = true;
+    }
+
+    fn rewrite(&self) -> Rewrite {
+        let engine = &self.engine;
+        let window_bytes = window_bytes(&engine.settings, self.pick.inputs.len().min(LEVELS) + 1);
+        let read_ahead = ReadAhead::Stream { window_bytes };
+        let mut sources = vec![Source::Leaving(Box::new(LeavingCursor {
+            engine: Arc::clone(engine),
+            leaving: Arc::clone(&self.leaving),
+            next: 0,
+            run: Vec::new(),
+            at: 0,
+        }))];
+        for level in 0..LEVELS {
+            let of_level = self.pick.inputs.iter().filter(|(of, _)| *of == level);
+            let tables: Vec<_> = of_level.map(|(_, table)| Arc::clone(table)).collect();
+            let cursors = match may_overlap(level) {
+                true => tables.into_iter().map(|table| vec![table]).collect(),
+                false if tables.is_empty() => Vec::new(),
+                false => vec![tables],
+            };
+            sources.extend(cursors.into_iter().map(|tables| {
+                let cursor = LevelCursor::new(Tables::Listed(tables), read_ahead);
+                Source::Level(Box::new(cursor))
+            }));
+        }
+        let levels = Arc::clone(&engine.read_state.load().levels);
+        let level = self.pick.output_level;
+        let below = Some((levels, level));
+        let retention = Retention::new(engine.snapshots.list(|| engine.visible()), below);
+        let table_bytes = engine.settings.table_size.0;
+        let kind = FileKind::Table { level: level as u8 };
+        let origin = Origin::Compaction { from: 0, to: level as u8 };
+        let output = Output {
+            context: FileContext { kind, origin },
+            options: table_options(engine, level),
+            table_bytes,
+            expected_bytes: table_bytes,
+        };
+        let rewrite =
+            Rewrite::new(Arc::clone(&engine.files), Merge::new(sources), retention, output);
+        match self.pick.everything {
+            true => rewrite,
+            false => rewrite.observed(self.met_on_the_way()),
+        }
+    }
+
+    /// Gathers hot records of the tables that are merged, to move up (PrismDB, section 5.1).
+    fn met_on_the_way(&self) -> Observe {
+        let (engine, met) = (Arc::clone(&self.engine), Arc::clone(&self.met));
+        let pinning = engine.fast.as_ref().map(FastTier::pinning).unwrap_or_default();
+        let promotes = engine.settings.hybrid.promotion != Promotion::None;
+        let mut met_bytes = 0;
+        Box::new(move |key, trailer, value, table| {
+            let Some(fast) = &engine.fast else { return };
+            let hash = key_hash(key);
+            if let Some(buckets) = &fast.regulation.buckets {
+                buckets.insert_slow(key, hash, (key.len() + value.len()) as u32);
+            }
+            let hot = promotes
+                && trailer.kind() == RecordKind::Put
+                && pinning.decide(fast.popularity.value(hash), draw_of(hash))
+                && fast.index.get(key).is_none();
+            let bytes = (key.len() + value.len()) as u64;
+            if hot && met_bytes + bytes <= WAITING_BYTES_MAX {
+                met_bytes += bytes;
+                let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+                met.lock().push(Offer { key, trailer, value, table });
+            }
+        })
+    }
+
+    /// The whole of it, on the calling thread.
+    pub fn run(&mut self) -> Result<()> {
+        let run = (|| {
+            while self.step()? == Step::More {
+                self.engine.latch.check()?;
+            }
+            Ok(())
+        })();
+        run.inspect_err(|error: &Error| {
+            // No room for the output, or an input that cannot be read: nothing was changed.
+            if !matches!(error.kind(), ErrorKind::OutOfSpace | ErrorKind::Corrupt) {
+                self.engine.fail(error);
+            }
+        })
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let Some(fast) = &self.engine.fast else { return Ok(()) };
+        let output = self.pick.output_level as u8;
+        let added = match &mut self.rewrite {
+            Some(rewrite) => rewrite.publish()?,
+            None => Vec::new(),
+        };
+        let metrics = &self.engine.metrics;
+        metrics.compactions.add(1);
+        metrics.compacted_in_bytes.add(self.pick.bytes());
+        let written_bytes = added.iter().map(|meta| meta.bytes).sum();
+        metrics.compacted_out_bytes.add(written_bytes);
+        let removed = self.pick.inputs.iter().filter(|_| self.rewrite.is_some());
+        let edit = Edit {
+            removed: removed.map(|(level, table)| (*level as u8, table.meta.number)).collect(),
+            added: added.into_iter().map(|meta| (output, meta)).collect(),
+            ..Edit::default()
+        };
+        let mut tables = self.engine.tables.lock();
+        let mut slots = SlotEdit { departs: true, ..SlotEdit::default() };
+        let mut bytes = 0;
+        for (at, (_, _, entry)) in self.leaving.records.iter().enumerate() {
+            let key = self.leaving.key(at);
+            // Freed by who replaced it, where it was replaced; in another slot, where it was moved.
+            if let Some(now) = fast.same_record(key, entry) {
+                bytes += u64::from(entry.record_bytes);
+                slots.died.push(Died {
+                    key: Bytes::copy_from_slice(key),
+                    sequence: entry.sequence,
+                    slot: SlotAddress::unpack(now.slot),
+                });
+            }
+        }
+        self.engine.commit_slots(&mut tables, edit, &slots, None)?;
+        drop(tables);
+        let now_ns = self.engine.clock.now_ns();
+        fast.regulation.wrote(written_bytes, now_ns);
+        for offer in std::mem::take(&mut *self.met.lock()) {
+            if !fast.promotions.add(offer) && fast.promotions.is_full() {
+                break;
+            }
+        }
+        metrics.demoted_records.add(slots.died.len() as u64);
+        slots.died.iter().for_each(|old| fast.popularity.set_location(key_hash(&old.key), false));
+        fast.room_was_made();
+        fast.room.few_clean.store(false, Relaxed);
+        let elapsed_ns = self.engine.clock.now_ns() - self.started_ns;
+        if bytes > 0 {
+            self.engine.pacing.drained(bytes, elapsed_ns);
+        }
+        Ok(())
+    }
+}
+
+impl Job for Demotion {
+    fn name(&self) -> &'static str {
+        "demotion"
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        if !self.chosen {
+            let engine = Arc::clone(&self.engine);
+            if let Some(fast) = &engine.fast {
+                self.choose_leaving(fast);
+            }
+            let merges = self.leaving.records.iter().any(|(_, _, entry)| !entry.clean)
+                || self.pick.merges_anyway && !self.pick.inputs.is_empty();
+            if merges {
+                self.rewrite = Some(self.rewrite());
+            } else if let Some(fast) = engine.fast.as_ref().filter(|_| self.leaving.is_empty()) {
+                fast.room.was_futile.store(true, Relaxed);
+                return Ok(Step::Done);
+            }
+            return Ok(Step::More);
+        }
+        if let Some(rewrite) = &mut self.rewrite
+            && rewrite.step()? == Step::More
+        {
+            return Ok(Step::More);
+        }
+        if planted(Planted::SlotsFreedBeforeEdit) && !std::mem::replace(&mut self.freed, true) {
+            // All of them have been read.
+            let slots = self.leaving.records.iter().map(|of| SlotAddress::unpack(of.2.slot));
+            self.engine
+                .fast
+                .iter()
+                .for_each(|fast| fast.slabs.free(&slots.clone().collect::<Vec<_>>()));
+            return Ok(Step::More);
+        }
+        self.finish()?;
+        Ok(Step::Done)
+    }
+}
+
+impl Drop for Demotion {
+    fn drop(&mut self) {
+        let mut tables = self.engine.tables.lock();
+        if let Some(index) = tables.ranges.iter().position(|range| *range == self.claim) {
+            tables.ranges.swap_remove(index);
+        }
+        drop(tables);
+        self.engine.jobs.wake();
+    }
+}

@@ -1,0 +1,293 @@
+//! Flush of a memtable into slots.
+//!
+//! Records go piece by piece, in key order: slots are found, written and synced, then one edit
+//! makes them live and frees the slots of the versions that they replace. The last piece's edit
+//! also raises the log floor; until then the log has all of them, and recovery finds a record in
+//! both places with the same sequence. So the log is made durable before the first piece is. A
+//! piece for which there is no room waits for demotions.
+
+use super::{Arrival, Born, Died, Placed, SlotEdit};
+use crate::compaction::rewrite::Retention;
+use crate::error::{Error, ErrorKind, Result};
+use crate::front::memtable::MemtableCursor;
+use crate::jobs::{Job, Step};
+use crate::manifest::Edit;
+use crate::state::{Engine, Frozen, TableState};
+use std::sync::Arc;
+use std::time::Duration;
+use thermocline_device::Origin;
+use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::sync::{Mutex, MutexGuard};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
+use thermocline_index::Entry;
+use thermocline_slab::SlotAddress;
+use thermocline_table::key_hash;
+
+/// Bytes of keys and values of a piece: a share of the slots' room, so that a piece of a small tier
+/// finds its slots soon.
+const PIECE_SHARE: u64 = 32;
+const PIECE_BYTES_MIN: u64 = 16 << 10;
+const PIECE_BYTES_MAX: u64 = 4 << 20;
+
+/// How long a flush that found no slot waits before it looks again.
+const WAIT: Duration = Duration::from_micros(500);
+
+/// So many looks in a row without room, and without anything that could make any, are for ever.
+const STARVED_MAX: u32 = 200;
+
+/// Which memtables may be flushed: all, but while somebody wants a moment at which none is partly
+/// in slots those only that were full before.
+#[derive(Debug)]
+pub(crate) struct FlushGate {
+    /// Logs from this number on are held back.
+    held_from: AtomicU64,
+    /// Held by who holds flushes back.
+    holder: Mutex<()>,
+}
+
+/// Flushes go on when it is dropped.
+#[derive(Debug)]
+pub(crate) struct FlushesHeld<'a> {
+    gate: &'a FlushGate,
+    _holder: MutexGuard<'a, ()>,
+}
+
+impl Default for FlushGate {
+    fn default() -> Self {
+        Self { held_from: AtomicU64::new(u64::MAX), holder: Mutex::new(()) }
+    }
+}
+
+impl FlushGate {
+    /// Holds back the memtables whose log is `log` or a later one. Waits for another who does.
+    pub fn hold_from(&self, log: FileNumber) -> FlushesHeld<'_> {
+        let holder = self.holder.lock();
+        self.held_from.store(log.0, Relaxed);
+        FlushesHeld { gate: self, _holder: holder }
+    }
+
+    /// The memtable must wait.
+    pub fn is_held(&self, frozen: &Frozen) -> bool {
+        frozen.log.number.0 >= self.held_from.load(Relaxed)
+    }
+}
+
+impl Drop for FlushesHeld<'_> {
+    fn drop(&mut self) {
+        self.gate.held_from.store(u64::MAX, Relaxed);
+    }
+}
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct SlotFlush {
+    engine: Arc<Engine>,
+    frozen: Arc<Frozen>,
+    cursor: MemtableCursor,
+    started: bool,
+    retention: Retention,
+    /// Records that wait for slots.
+    piece: Vec<Arrival>,
+    flushed_bytes: u64,
+    /// Looks in a row at which there was no room, not even beyond the slots' share of the tier, and
+    /// nothing that could make any.
+    starved: u32,
+}
+
+impl SlotFlush {
+    pub fn new(engine: &Arc<Engine>, frozen: Arc<Frozen>) -> Self {
+        let retention = Retention::new(engine.snapshots.list(|| engine.visible()), None);
+        Self {
+            engine: Arc::clone(engine),
+            cursor: MemtableCursor::new(Arc::clone(&frozen.memtable)),
+            frozen,
+            started: false,
+            retention,
+            piece: Vec::new(),
+            flushed_bytes: 0,
+            starved: 0,
+        }
+    }
+
+    /// There was no room; `for_ever` where waiting will not make any, as it looks. An error once it
+    /// has looked so for long: the tier's disk is full of what is not ours.
+    fn note_no_room(&mut self, for_ever: bool) -> Result<()> {
+        self.starved = if for_ever { self.starved + 1 } else { 0 };
+        if self.starved < STARVED_MAX {
+            return Ok(());
+        }
+        let text = "the fast tier has no room for new records, and nothing more can leave it; free \
+                    space there, or raise its capacity";
+        Err(Error::new(ErrorKind::OutOfSpace, text))
+    }
+
+    /// Takes the next piece from the memtable; false where there is none.
+    fn fill(&mut self, bytes_max: u64) -> bool {
+        if !std::mem::replace(&mut self.started, true) {
+            self.cursor.seek_to_first();
+        }
+        let mut bytes = 0;
+        while (bytes as u64) < bytes_max
+            && let Some(entry) = self.cursor.entry()
+        {
+            if self.retention.judge(entry.key(), entry.trailer()).0 {
+                let (key, value) = (entry.key_bytes(), entry.value());
+                bytes += key.len() + value.len();
+                let trailer = entry.trailer();
+                self.piece.push(Arrival { key, trailer, value, clean: false });
+            }
+            self.cursor.next();
+        }
+        self.flushed_bytes += bytes as u64;
+        !self.piece.is_empty()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let engine = &self.engine;
+        engine.metrics.flushed_bytes.add(self.flushed_bytes);
+        engine.tempo.flushed(self.flushed_bytes);
+        if planted(Planted::LogRetiredBeforeEdit) {
+            engine.files.delete_files(&[self.frozen.log.number])?;
+        }
+        let edit = Edit { log_floor: Some(self.frozen.next_log), ..Edit::default() };
+        engine.commit(&mut engine.tables.lock(), edit, Some(&self.frozen))?;
+        if planted(Planted::LogRetiredBeforeEdit) {
+            return Ok(());
+        }
+        engine.retire_log(&self.frozen.log)
+    }
+}
+
+impl Job for SlotFlush {
+    fn name(&self) -> &'static str {
+        "flush"
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        let engine = Arc::clone(&self.engine);
+        let Some(fast) = &engine.fast else { return Ok(Step::Done) };
+        if !self.started && fast.flushes.is_held(&self.frozen) {
+            engine.clock.sleep(WAIT);
+            return Ok(Step::More);
+        }
+        if !self.started {
+            // A piece makes records durable that come after others in the log, so the log must be
+            // durable first: what recovery finds is a prefix of what was written, in whole batches.
+            self.frozen.log.seal()?;
+        }
+        let room_bytes = fast.room.limit_bytes / PIECE_SHARE;
+        let piece_bytes = room_bytes.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
+        if self.piece.is_empty() && !self.fill(piece_bytes) {
+            self.finish()?;
+            return Ok(Step::Done);
+        }
+        let is_stuck = fast.room.is_stuck();
+        let settled = engine.settle_in(&self.piece, Origin::Flush)?
+            || is_stuck && fast.overdraw(|| engine.settle_in(&self.piece, Origin::Flush))?;
+        if settled {
+            self.piece.clear();
+            self.starved = 0;
+            if planted(Planted::FloorRaisedByFirstPiece) {
+                let log_floor = Some(self.frozen.next_log);
+                let edit = Edit { log_floor, ..Edit::default() };
+                engine.commit(&mut engine.tables.lock(), edit, None)?;
+            }
+        } else {
+            engine.latch.check()?;
+            self.note_no_room(is_stuck && !fast.slabs.has_held_frees())?;
+            fast.room.want(self.piece.iter().map(Arrival::bytes).sum());
+            engine.jobs.wake();
+            engine.clock.sleep(WAIT);
+        }
+        Ok(Step::More)
+    }
+}
+
+impl Drop for SlotFlush {
+    fn drop(&mut self) {
+        self.frozen.claimed.store(false, Relaxed);
+    }
+}
+
+impl Engine {
+    /// Writes records into slots and makes them live, and with it frees the slots of the versions
+    /// that nobody can see any more. Says no, with nothing changed, where there is no room.
+    pub fn settle_in(&self, records: &[Arrival], origin: Origin) -> Result<bool> {
+        let Some(fast) = &self.fast else { return Ok(true) };
+        let Some(placed) = fast.write(records, origin)? else { return Ok(false) };
+        let snapshots = self.snapshots.list(|| self.visible());
+        let mut tables = self.tables.lock();
+        let died = fast.replaced_by(&placed.born, &snapshots);
+        let was_here: Vec<bool> = {
+            let known = |record: &Arrival| fast.index.get(&record.key).is_some();
+            records.iter().map(known).collect()
+        };
+        self.commit_placed(&mut tables, Edit::default(), placed, died)?;
+        drop(tables);
+        fast.room.found();
+        for (record, was_here) in records.iter().zip(was_here) {
+            fast.popularity.touch_write(key_hash(&record.key), was_here);
+        }
+        Ok(true)
+    }
+
+    /// Makes what was written into slots live, and frees those of `died`.
+    pub fn commit_placed(
+        &self,
+        tables: &mut TableState,
+        edit: Edit,
+        placed: Placed,
+        died: Vec<Died>,
+    ) -> Result<()> {
+        let Placed { born, reservation } = placed;
+        let new_slabs = reservation.new_slabs();
+        let numbers: Vec<_> = new_slabs.iter().map(|(number, _)| *number).collect();
+        self.files.publish(&numbers)?;
+        let slots = SlotEdit { born, died, new_slabs, ..SlotEdit::default() };
+        match self.commit_slots(tables, edit, &slots, None) {
+            Ok(()) => {
+                reservation.commit();
+                Ok(())
+            }
+            Err(error) => {
+                // The manifest may or may not have the edit.
+                reservation.abandon();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl super::FastTier {
+    /// The versions in slots that nobody can see once `born`, in key order and of a key the newest
+    /// first, are there. Each is replaced by the oldest of the born that is newer.
+    pub(super) fn replaced_by(&self, born: &[Born], snapshots: &[Sequence]) -> Vec<Died> {
+        let mut died = Vec::new();
+        let mut versions = Vec::new();
+        for (at, new) in born.iter().enumerate() {
+            versions.clear();
+            self.index.versions(&new.key, &mut versions);
+            let newest = new.entry.sequence;
+            let mut newer = newest;
+            let next = born.get(at + 1).filter(|next| next.key == new.key);
+            let is_replaced = |old: &&Entry| {
+                old.sequence <= newest && next.is_none_or(|next| old.sequence > next.entry.sequence)
+            };
+            for old in versions.iter().filter(is_replaced) {
+                // The same record, which recovery found in a slot and in the log.
+                let same = old.sequence == new.entry.sequence;
+                let seen = |snapshot: &Sequence| (old.sequence..newer).contains(snapshot);
+                if same || planted(Planted::SlotReusedUnderSnapshot) || !snapshots.iter().any(seen)
+                {
+                    died.push(Died {
+                        key: new.key.clone(),
+                        sequence: old.sequence,
+                        slot: SlotAddress::unpack(old.slot),
+                    });
+                }
+                newer = old.sequence;
+            }
+        }
+        died
+    }
+}

@@ -1,0 +1,157 @@
+//! Looking keys up on the fast tier.
+//!
+//! The index says where a record is; the cache or the slot has it. No pin is taken: a slot that was
+//! given to another record meanwhile holds another key or sequence, or does not verify while it is
+//! being written. Then the index is asked again, and only if it still says the same the slot is
+//! damaged.
+
+use super::FastTier;
+use crate::error::{Error, Result};
+use bytes::Bytes;
+use thermocline_foundation::Sequence;
+use thermocline_index::{Entry, EntryKind};
+use thermocline_slab::{RecordKind as SlotKind, Slot, SlotAddress};
+use thermocline_table::{RecordKind, Trailer};
+
+/// The trailer that the record of an entry has in memtables and tables.
+pub(crate) fn trailer_of(entry: &Entry) -> Trailer {
+    let kind = match entry.kind {
+        EntryKind::Put => RecordKind::Put,
+        EntryKind::Delete => RecordKind::Delete,
+    };
+    Trailer::new(entry.sequence, kind)
+}
+
+/// The kind of a slot's record, as memtables and tables have it.
+pub(crate) fn kind_of(slot: &Slot) -> RecordKind {
+    match slot.kind() {
+        SlotKind::Put => RecordKind::Put,
+        SlotKind::Delete => RecordKind::Delete,
+    }
+}
+
+/// What a slot holds is what the index said, under the key that was asked for.
+fn is_record(slot: &Slot, key: &[u8], entry: &Entry) -> bool {
+    slot.key() == key && slot.sequence() == entry.sequence
+}
+
+impl FastTier {
+    /// What the index says of `key`: its newest version, or the newest at or before `snapshot`.
+    pub fn entry(&self, key: &[u8], snapshot: Option<Sequence>) -> Option<Entry> {
+        match snapshot {
+            Some(snapshot) => self.index.get_at(key, snapshot),
+            None => self.index.get(key),
+        }
+    }
+
+    /// The newest version of `key` on the fast tier, at or before `snapshot` where there is one.
+    pub fn get(&self, key: &[u8], snapshot: Option<Sequence>) -> Result<Option<(Trailer, Bytes)>> {
+        let mut doubted = None;
+        loop {
+            let Some(entry) = self.entry(key, snapshot) else { return Ok(None) };
+            let trailer = trailer_of(&entry);
+            if let Some(value) = self.value_at_hand(key, &entry) {
+                return Ok(Some((trailer, value)));
+            }
+            let read = self.slabs.read(SlotAddress::unpack(entry.slot), entry.record_bytes);
+            match read {
+                Ok(slot) if is_record(&slot, key, &entry) => {
+                    return Ok(Some((trailer, self.keep(key, &entry, &slot))));
+                }
+                read if doubted == Some(entry) => return Err(self.damage(&entry, read.err())),
+                _ => doubted = Some(entry),
+            }
+        }
+    }
+
+    /// The value, where no slot must be read for it.
+    pub fn value_at_hand(&self, key: &[u8], entry: &Entry) -> Option<Bytes> {
+        match entry.kind {
+            EntryKind::Delete => Some(Bytes::new()),
+            EntryKind::Put => self.cache.get(key, entry.sequence),
+        }
+    }
+
+    /// Values of records, read in one batch where they are not at hand; none where a slot does not
+    /// hold what the index said, which is for the caller to ask again ([`FastTier::get`]).
+    pub fn values(&self, wanted: &[(&[u8], Entry)]) -> Vec<Option<Bytes>> {
+        let mut values: Vec<_> =
+            wanted.iter().map(|(key, entry)| self.value_at_hand(key, entry)).collect();
+        let missing: Vec<_> = (0..wanted.len()).filter(|at| values[*at].is_none()).collect();
+        if missing.is_empty() {
+            return values;
+        }
+        let reads: Vec<_> = missing
+            .iter()
+            .map(|at| (SlotAddress::unpack(wanted[*at].1.slot), wanted[*at].1.record_bytes))
+            .collect();
+        for (at, read) in missing.into_iter().zip(self.slabs.read_batch(&reads)) {
+            let (key, entry) = &wanted[at];
+            let slot = read.ok().filter(|slot| is_record(slot, key, entry));
+            values[at] = slot.map(|slot| self.keep(key, entry, &slot));
+        }
+        values
+    }
+
+    /// The entry of the same record as `entry`, wherever its slot is now; none where it left.
+    pub fn same_record(&self, key: &[u8], entry: &Entry) -> Option<Entry> {
+        self.index.get_at(key, entry.sequence).filter(|now| now.sequence == entry.sequence)
+    }
+
+    /// Values of records for a merge, which goes once through many and keeps none in memory; none
+    /// where a record left the index meanwhile.
+    pub fn fetch(&self, wanted: &[(&[u8], Entry)]) -> Result<Vec<Option<Bytes>>> {
+        let reads: Vec<_> = wanted
+            .iter()
+            .map(|(_, entry)| (SlotAddress::unpack(entry.slot), entry.record_bytes))
+            .collect();
+        let fetched = self.slabs.read_batch(&reads);
+        let values = wanted.iter().zip(fetched).map(|((key, entry), read)| match read {
+            Ok(slot) if is_record(&slot, key, entry) => Ok(Some(slot.shared_value())),
+            read => self.fetch_again(key, *entry, read),
+        });
+        values.collect()
+    }
+
+    /// The slot had something else: the record was replaced, or moved to another slot.
+    fn fetch_again(
+        &self,
+        key: &[u8],
+        mut entry: Entry,
+        mut read: thermocline_device::Result<Slot>,
+    ) -> Result<Option<Bytes>> {
+        loop {
+            match (self.same_record(key, &entry), read) {
+                (None, _) => return Ok(None),
+                (Some(now), read) if now == entry => {
+                    return match read {
+                        Ok(slot) if is_record(&slot, key, &now) => Ok(Some(slot.shared_value())),
+                        read => Err(self.damage(&entry, read.err())),
+                    };
+                }
+                (Some(now), _) => {
+                    entry = now;
+                    read = self.slabs.read(SlotAddress::unpack(now.slot), now.record_bytes);
+                }
+            }
+        }
+    }
+
+    fn keep(&self, key: &[u8], entry: &Entry, slot: &Slot) -> Bytes {
+        self.cache.insert(key, entry.sequence, slot.value());
+        slot.shared_value()
+    }
+
+    fn damage(&self, entry: &Entry, error: Option<thermocline_device::Error>) -> Error {
+        let address = SlotAddress::unpack(entry.slot);
+        let place = self.slabs.describe(address);
+        match error {
+            Some(error) => error.into(),
+            None => Error::corrupt(format!(
+                "{place} holds another record than that of sequence {}, which the index knows \
+                 there; restore the database from a checkpoint",
+                entry.sequence
+            )),
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The fast tier of the preset `hybrid`: records in slots, the index that finds them, and what is
+//! known of how hot they are (PrismDB, section 4).
+//!
+//! ```text
+//!   memtable ──flush.rs──> slots ──compaction/demotion.rs──> tables
+//!                            ^                                  │
+//!                            └──────────promotion.rs────────────┘  clean copies
+//!   lookup.rs   memtables, index and slots, tables       cursor.rs   the same, in key order
+//!   room.rs     when the tier is full, and what leaves first; regulation.rs the rules for it
+//! ```
+//! A write is in log and memtable first, as in every preset, so that many updates of a hot record
+//! cost one write of a slot.
+//!
+//! Invariants:
+//! 1. Of two versions of a key, one in a slot and one in a table, the slot has the newer, or both
+//!    are the same record (then the slot is a *clean* copy). The exception are bulk loads: a table
+//!    with an `ingested_at` may be newer than a slot, which look-ups compare and demotions end.
+//! 2. Which slots are live is said by the manifest, in the same edit that adds and removes tables;
+//!    bytes of other slots are never looked at. So a record is in exactly one place that counts.
+//! 3. The index changes only under the engine's `tables` lock, after the edit is durable: records
+//!    that are born enter before the memtable goes, records that are demoted leave after readers
+//!    can see the tables.
+//! 4. A slot is given to another record only after the edit that freed it is durable. Readers hold
+//!    no pins: who reads a slot that was given away meanwhile sees that key or sequence do not fit
+//!    and asks the index again.
+
+pub(crate) mod cursor;
+pub(crate) mod flush;
+pub(crate) mod lookup;
+pub(crate) mod plan;
+pub(crate) mod promotion;
+pub(crate) mod recovery;
+pub(crate) mod regulation;
+pub(crate) mod room;
+
+use crate::error::Result;
+use crate::state::Engine;
+use crate::table_set::levels::Levels;
+use bytes::Bytes;
+use flush::FlushGate;
+use promotion::Promotions;
+use regulation::Regulation;
+use room::Room;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use thermocline_device::Origin;
+use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_index::{Entry, EntryKind, FastIndex, RecordCache};
+use thermocline_popularity::Popularity;
+use thermocline_slab::{
+    LiveSlots, Record, RecordKind as SlotKind, Reservation, SlabChange, SlabShape, Slabs,
+    SlotAddress, record_bytes,
+};
+use thermocline_table::{RecordKind, Trailer, key_hash};
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct FastTier {
+    pub slabs: Arc<Slabs>,
+    pub index: Arc<FastIndex>,
+    /// Records in memory: of slots, and of tables on their way up.
+    pub cache: RecordCache,
+    pub popularity: Box<dyn Popularity>,
+    pub promotions: Promotions,
+    pub regulation: Regulation,
+    pub flushes: FlushGate,
+    pub room: Room,
+}
+
+/// A record on its way into a slot.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrival {
+    pub key: Bytes,
+    pub trailer: Trailer,
+    pub value: Bytes,
+    /// A table has the same record.
+    pub clean: bool,
+}
+
+/// A record of which the index is to know.
+#[derive(Clone, Debug)]
+pub(crate) struct Born {
+    pub key: Bytes,
+    pub entry: Entry,
+}
+
+/// A record whose slot is free once the edit is durable.
+#[derive(Clone, Debug)]
+pub(crate) struct Died {
+    pub key: Bytes,
+    pub sequence: Sequence,
+    pub slot: SlotAddress,
+}
+
+/// What an edit changes on the fast tier.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SlotEdit {
+    pub born: Vec<Born>,
+    pub died: Vec<Died>,
+    /// The dead are in tables now: readers must look there once they are gone from the index.
+    pub departs: bool,
+    /// Slabs made for the born.
+    pub new_slabs: Vec<(FileNumber, SlabShape)>,
+    /// Slabs without a live slot, to be deleted.
+    pub dropped: Vec<FileNumber>,
+}
+
+/// Memory of index and filter partitions for a data block and a key of a table, in bytes: what the
+/// block cache needs so that a look-up in a table reads one block.
+const INDEX_BYTES_PER_BLOCK: u64 = 48;
+
+impl FastTier {
+    /// Divides memory anew between records, blocks of tables and what is known of keys.
+    pub fn levels_changed(&self, engine: &Engine, levels: &Levels) {
+        let settings = &engine.settings;
+        let share = settings.division().cache_bytes;
+        let (mut entries, mut partition_bytes, mut pinned_bytes) = (0, 0, 0);
+        for (_, table) in levels.tables() {
+            let meta = &table.meta;
+            entries += meta.entries;
+            pinned_bytes += table.pinned_bytes();
+            partition_bytes += meta.entries * u64::from(settings.filter_bits_per_key) / 8
+                + meta.bytes / settings.block_size.0 * INDEX_BYTES_PER_BLOCK;
+        }
+        let keys = self.index.len() + entries;
+        let tracked = (keys * u64::from(settings.hybrid.tracker_percent) / 100).max(1 << 10);
+        let capacity = self.popularity.capacity() as u64;
+        if tracked > capacity + capacity / 8 || tracked < capacity / 2 {
+            self.popularity.set_capacity(tracked as usize);
+        }
+        let known_bytes = self.index.memory_bytes() + self.popularity.bytes() as u64;
+        let left = share.saturating_sub(pinned_bytes + known_bytes).max(share / 8);
+        let blocks = (partition_bytes + partition_bytes / 4 + left / 16).min(left / 2);
+        engine.store.cache.set_capacity(blocks);
+        self.cache.set_capacity_bytes(left - blocks);
+    }
+}
+
+/// Records that were written into slots, before an edit makes them live.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub born: Vec<Born>,
+    pub reservation: Reservation,
+}
+
+impl FastTier {
+    /// Writes records, in key order, into free slots and makes them durable there, still dead. None
+    /// where there is no room for all of them.
+    pub fn write(&self, records: &[Arrival], origin: Origin) -> Result<Option<Placed>> {
+        let sizes: Vec<u32> = records.iter().map(|record| record.bytes() as u32).collect();
+        let Some(reservation) = self.slabs.allocate_all(&sizes, origin)? else { return Ok(None) };
+        let slots: Vec<SlotAddress> = reservation.slots().iter().flatten().copied().collect();
+        let to_write: Vec<_> =
+            slots.iter().zip(records).map(|(slot, record)| (*slot, record.as_record())).collect();
+        let touched = self.slabs.write(&to_write)?;
+        self.slabs.sync(&touched)?;
+        let born = records.iter().zip(&slots).zip(&sizes).map(|((record, slot), bytes)| Born {
+            key: record.key.clone(),
+            entry: record.entry(*slot, *bytes),
+        });
+        Ok(Some(Placed { born: born.collect(), reservation }))
+    }
+
+    /// The changes of the slabs that `edit` makes, by file.
+    pub fn changes(&self, live: &LiveSlots, edit: &SlotEdit) -> Vec<SlabChange> {
+        type Slots = Vec<(u32, Sequence)>;
+        let mut by_file: BTreeMap<FileNumber, (Slots, Slots)> = BTreeMap::new();
+        // A new slab serves everybody from now on, also where no record of it was needed after all.
+        for (file, _) in &edit.new_slabs {
+            by_file.entry(*file).or_default();
+        }
+        let file = |slot: SlotAddress| self.slabs.file_number(slot.slab).unwrap_or_default();
+        for new in &edit.born {
+            let slot = SlotAddress::unpack(new.entry.slot);
+            by_file.entry(file(slot)).or_default().0.push((slot.slot, new.entry.sequence));
+        }
+        for old in &edit.died {
+            by_file.entry(file(old.slot)).or_default().1.push((old.slot.slot, old.sequence));
+        }
+        let shape = |file| edit.new_slabs.iter().find(|(new, _)| *new == file);
+        let changes = by_file.iter().map(|(file, (born, died))| {
+            live.change(*file, shape(*file).map(|(_, shape)| *shape), born, died)
+        });
+        changes.chain(edit.dropped.iter().map(|file| SlabChange::removal(*file))).collect()
+    }
+
+    /// The edit is durable: lets the records that were born be found. Call before readers lose what
+    /// had them.
+    pub fn arrive(&self, edit: &SlotEdit) {
+        let records: Vec<_> = edit.born.iter().map(|new| (&new.key, new.entry)).collect();
+        self.index.insert_many(&records, |_, _| {});
+        if let Some(buckets) = &self.regulation.buckets {
+            for new in edit.born.iter().filter(|new| !new.entry.clean) {
+                buckets.insert_fast(&new.key, key_hash(&new.key), new.entry.record_bytes);
+            }
+        }
+    }
+
+    /// Takes the dead from the index and gives their slots away. Call after readers can see what
+    /// has them now.
+    pub fn depart(&self, edit: &SlotEdit) {
+        if edit.died.is_empty() {
+            return;
+        }
+        let is_born = |old: &Died| {
+            // The same record was written once more: its entry has the new slot already.
+            let place = |new: &Born| {
+                new.key.cmp(&old.key).then_with(|| old.sequence.cmp(&new.entry.sequence))
+            };
+            edit.born.binary_search_by(place).is_ok()
+        };
+        let gone: Vec<_> = edit
+            .died
+            .iter()
+            .filter(|old| !is_born(old))
+            .map(|old| (&old.key, old.sequence))
+            .collect();
+        if edit.departs {
+            self.index.remove_departed(&gone, |_, _| {});
+        } else {
+            self.index.remove_many(&gone, |_, _| {});
+        }
+        for old in &edit.died {
+            self.cache.forget(&old.key, old.sequence);
+        }
+        if let Some(buckets) = self.regulation.buckets.as_ref().filter(|_| edit.departs) {
+            for old in edit.died.iter().filter(|old| self.index.get(&old.key).is_none()) {
+                buckets.remove_fast(&old.key, key_hash(&old.key));
+            }
+        }
+        let slots: Vec<_> = edit.died.iter().map(|old| old.slot).collect();
+        self.slabs.free(&slots);
+    }
+}
+
+impl Arrival {
+    /// Bytes that it takes of its slot.
+    pub fn bytes(&self) -> u64 {
+        record_bytes(self.key.len(), self.value.len())
+    }
+
+    fn as_record(&self) -> Record<'_> {
+        let kind = match self.trailer.kind() {
+            RecordKind::Put => SlotKind::Put,
+            RecordKind::Delete => SlotKind::Delete,
+        };
+        let (key, value) = (&self.key[..], &self.value[..]);
+        Record { key, value, sequence: self.trailer.sequence(), kind, clean: self.clean }
+    }
+
+    fn entry(&self, slot: SlotAddress, record_bytes: u32) -> Entry {
+        let kind = match self.trailer.kind() {
+            RecordKind::Put => EntryKind::Put,
+            RecordKind::Delete => EntryKind::Delete,
+        };
+        let (sequence, clean) = (self.trailer.sequence(), self.clean);
+        Entry { slot: slot.pack(), sequence, kind, clean, record_bytes }
+    }
+}

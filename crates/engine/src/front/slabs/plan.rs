@@ -1,0 +1,37 @@
+//! The plan of what moves between the tiers: room for what comes first, then what is wanted on the
+//! fast tier, then what reads ask for.
+
+use super::FastTier;
+use super::promotion::PromotionJob;
+use super::room::{Need, Resize, Sweep};
+use crate::jobs::Job;
+use crate::state::Engine;
+use std::sync::Arc;
+use thermocline_foundation::sync::atomic::Ordering::Relaxed;
+
+/// The most useful job that can begin now.
+pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Box<dyn Job>> {
+    let need = engine.look_at_room(fast);
+    let room: Option<Box<dyn Job>> = match need {
+        Need::Nothing => None,
+        Need::OtherSizes => Resize::begin(engine).map(|job| Box::new(job) as _),
+        Need::Room => Sweep::begin(engine)
+            .map(|job| Box::new(job) as _)
+            .or_else(|| engine.plan_demotion().map(|job| Box::new(job) as _)),
+    };
+    // Who waits for the slow tier's wear waits; that is not the end of the room.
+    let is_worn =
+        !fast.regulation.allows_writes(engine.settings.table_size.0, engine.clock.now_ns());
+    let demoting = || is_worn || !engine.tables.lock().ranges.is_empty();
+    fast.room.planned(need, room.is_some() || fast.room.is_at_work() || demoting());
+    room.or_else(|| {
+        let promotions = &fast.promotions;
+        let begin = promotions.are_due() && !promotions.running.swap(true, Relaxed);
+        begin.then(|| Box::new(PromotionJob::new(engine)) as _)
+    })
+    .or_else(|| {
+        let asked = engine.regulate(fast) && need == Need::Nothing;
+        let job = asked.then(|| engine.plan_read_triggered()).flatten()?;
+        Some(Box::new(job) as _)
+    })
+}

@@ -1,0 +1,205 @@
+//! Opening the fast tier: the index is made again from the slots that the manifest says are live
+//! (PrismDB, section 6).
+//!
+//! Slabs are read whole, several at a time. A live slot that is not intact, or that holds an older
+//! record than the manifest's sum says, is damage; bytes of other slots are never looked at, so
+//! nothing that was freed can come back. Logs are replayed afterwards into memory, and from there
+//! written to slots like any flush, before the store is open.
+
+use super::flush::FlushGate;
+use super::lookup::kind_of;
+use super::promotion::Promotions;
+use super::regulation::Regulation;
+use super::room::Room;
+use super::{Arrival, FastTier};
+use crate::compaction::rewrite::Retention;
+use crate::error::{Error, ErrorKind, Result};
+use crate::front::memtable::{Memtable, MemtableCursor};
+use crate::hybrid_settings::PopularityKind;
+use crate::jobs::Workers;
+use crate::manifest::Edit;
+use crate::settings::{Preset, Settings};
+use crate::state::Engine;
+use std::ops::Bound;
+use std::sync::Arc;
+use thermocline_device::{Origin, TieredFiles};
+use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use thermocline_foundation::threads;
+use thermocline_foundation::{Clock, Sequence};
+use thermocline_index::{Entry, EntryKind, FastIndex, RecordCache};
+use thermocline_popularity::{
+    ClockTracker, FrequencySettings, FrequencyTracker, Popularity, SHARDS,
+};
+use thermocline_slab::{LiveSlots, SLAB_BYTES_MAX, SLAB_BYTES_MIN, SlabId, SlabLive, Slabs};
+use thermocline_table::{RecordKind, key_hash};
+
+/// Slabs that a fast tier is divided into, about.
+const SLABS: u64 = 64;
+
+/// Most threads that read slabs.
+const SCANS_MAX: usize = 8;
+
+impl FastTier {
+    /// The fast tier of the preset `hybrid`; none for another one, which records in slots must not
+    /// be left to.
+    pub fn of_preset(
+        files: &Arc<TieredFiles>,
+        settings: &Settings,
+        slots: &LiveSlots,
+        clock: &dyn Clock,
+        workers: &Workers,
+    ) -> Result<Option<Self>> {
+        match settings.preset {
+            Preset::Hybrid if files.tiers().len() < 2 => Err(Error::invalid(
+                "the preset hybrid wants a fast tier and a slow one; name two tiers, or choose the \
+                 preset leveled",
+            )),
+            Preset::Hybrid => Ok(Some(Self::open(files, settings, slots, clock, workers)?)),
+            Preset::Leveled if slots.iter().any(|(_, slab)| slab.slots.count() > 0) => {
+                Err(Error::invalid(
+                    "records of this database are in slabs, which the preset leveled of \
+                     settings.toml does not read; open it with the preset hybrid, and compact all \
+                     of it before changing the preset",
+                ))
+            }
+            Preset::Leveled => Ok(None),
+        }
+    }
+
+    /// Opens the slabs and reads what is live in them.
+    fn open(
+        files: &Arc<TieredFiles>,
+        settings: &Settings,
+        live: &LiveSlots,
+        clock: &dyn Clock,
+        workers: &Workers,
+    ) -> Result<Self> {
+        let limit_bytes = settings.fast_table_bytes().unwrap_or(0);
+        let slab_bytes = (limit_bytes / SLABS).clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
+        let slabs = Slabs::open(Arc::clone(files), slab_bytes, live)?;
+        slabs.set_limit_bytes(limit_bytes);
+        let popularity: Box<dyn Popularity> = match settings.hybrid.popularity {
+            PopularityKind::Clock => Box::new(ClockTracker::new(1 << 10, SHARDS)),
+            PopularityKind::Frequency => {
+                Box::new(FrequencyTracker::new(1 << 10, SHARDS, FrequencySettings::default()))
+            }
+        };
+        let index = Arc::new(FastIndex::new());
+        let found = live.iter().filter_map(|(file, slab)| Some((slabs.id_of(file)?, slab.clone())));
+        let scan = Scan {
+            live: found.collect(),
+            slabs: Arc::clone(&slabs),
+            index: Arc::clone(&index),
+            next: AtomicUsize::new(0),
+            failed: Mutex::new(None),
+        };
+        scan.run(workers)?;
+        let regulation = Regulation::new(settings, clock);
+        if let Some(buckets) = &regulation.buckets {
+            index.for_each(Bound::Unbounded, Bound::Unbounded, |key, entry| {
+                if !entry.clean {
+                    buckets.insert_fast(key, key_hash(key), entry.record_bytes);
+                }
+            });
+        }
+        Ok(Self {
+            slabs,
+            index,
+            cache: RecordCache::new(settings.division().cache_bytes / 2),
+            popularity,
+            promotions: Promotions::default(),
+            regulation,
+            flushes: FlushGate::default(),
+            room: Room::new(settings, limit_bytes),
+        })
+    }
+}
+
+/// The reading of all slabs at opening.
+#[derive(Debug)]
+struct Scan {
+    slabs: Arc<Slabs>,
+    live: Vec<(SlabId, SlabLive)>,
+    index: Arc<FastIndex>,
+    /// The next slab to read.
+    next: AtomicUsize,
+    failed: Mutex<Option<Error>>,
+}
+
+impl Scan {
+    fn run(self, workers: &Workers) -> Result<()> {
+        let more = match workers {
+            Workers::Threads => threads::available().min(SCANS_MAX).min(self.live.len()),
+            Workers::Stepped(_) => 0,
+        };
+        let shared = Arc::new(self);
+        let spawn = |_| {
+            let scan = Arc::clone(&shared);
+            threads::spawn("thermocline-scan", move || scan.work())
+        };
+        let helpers: Vec<_> = (1..more).map(spawn).filter_map(std::result::Result::ok).collect();
+        shared.work();
+        for helper in helpers {
+            if helper.join().is_err() {
+                return Err(Error::new(ErrorKind::Io, "a thread that read slabs panicked"));
+            }
+        }
+        shared.failed.lock().take().map_or(Ok(()), Err)
+    }
+
+    /// Reads slabs until none is left or one failed.
+    fn work(&self) {
+        while let Some((id, slab)) = self.live.get(self.next.fetch_add(1, Relaxed)) {
+            let scanned = self.slabs.scan(*id, slab, &mut |address, slot| {
+                let kind = match kind_of(slot) {
+                    RecordKind::Put => EntryKind::Put,
+                    RecordKind::Delete => EntryKind::Delete,
+                };
+                let entry = Entry {
+                    slot: address.pack(),
+                    sequence: slot.sequence(),
+                    kind,
+                    clean: slot.is_clean(),
+                    record_bytes: slot.record_bytes() as u32,
+                };
+                self.index.insert(slot.key(), entry);
+            });
+            if let Err(error) = scanned {
+                self.failed.lock().get_or_insert(error.into());
+                return;
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Writes what the logs had into slots and makes it live with `edit`, which raises the log
+    /// floor. The slots may take more than their share until demotions have made room: nobody waits
+    /// for them yet.
+    pub fn settle_replayed(&self, memtable: Memtable, edit: Edit) -> Result<()> {
+        let Some(fast) = self.fast.as_ref().filter(|_| memtable.count() > 0) else {
+            return self.commit(&mut self.tables.lock(), edit, None);
+        };
+        // No snapshot survives a restart, so of each key only the newest version matters.
+        let mut retention = Retention::new(vec![Sequence::MAX], None);
+        let mut cursor = MemtableCursor::new(Arc::new(memtable));
+        cursor.seek_to_first();
+        let mut arrivals = Vec::new();
+        while let Some(entry) = cursor.entry() {
+            if retention.judge(entry.key(), entry.trailer()).0 {
+                let (key, trailer, value) = (entry.key_bytes(), entry.trailer(), entry.value());
+                arrivals.push(Arrival { key, trailer, value, clean: false });
+            }
+            cursor.next();
+        }
+        let placed = fast.overdraw(|| fast.write(&arrivals, Origin::Recovery))?;
+        let placed = placed.ok_or_else(|| {
+            let text = "no tier has room for the records of the logs; raise a capacity";
+            Error::new(ErrorKind::OutOfSpace, text)
+        })?;
+        let mut tables = self.tables.lock();
+        let died = fast.replaced_by(&placed.born, &[]);
+        self.commit_placed(&mut tables, edit, placed, died)
+    }
+}

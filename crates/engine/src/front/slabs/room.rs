@@ -1,0 +1,403 @@
+//! Room on the fast tier: when it runs out, and what leaves first.
+//!
+//! The slots may take what the tier has beside logs and metadata. Work begins at the high watermark
+//! and ends at the low one (PrismDB, section 6); both are counted with the records that are about
+//! to come, the memtables, so that a flush finds its slots free. What leaves:
+//! 1. Clean copies that nobody asks for: dropping one is an edit and no write.
+//! 2. Ranges of cold records, merged into tables (`compaction/demotion.rs`).
+//! 3. Where free slots have the wrong size: slabs without records go, and the emptiest slab of
+//!    another size is emptied by moving its records, so that its room can be divided anew.
+//!
+//! Writers are slowed down between the watermarks and the end of the room, so that they come to
+//! about the rate at which records leave.
+
+use super::{Arrival, Died, FastTier, SlotEdit};
+use crate::error::Result;
+use crate::jobs::{Job, Step};
+use crate::manifest::Edit;
+use crate::settings::Settings;
+use crate::state::Engine;
+use std::ops::Bound;
+use std::sync::Arc;
+use thermocline_foundation::random::Random;
+use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::{Counter, Planted, planted};
+use thermocline_index::IndexBatch;
+use thermocline_popularity::Pinning;
+use thermocline_slab::SlotAddress;
+use thermocline_table::key_hash;
+
+/// Keys that a sweep for clean copies looks at in a step.
+const SWEEP_KEYS: usize = 2048;
+/// A sweep gives way to demotions unless it finds one copy to drop in so many keys.
+const SWEEP_YIELD: usize = 8;
+
+/// What may be taken and what is taken.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// Bytes that files of slabs may take.
+    pub limit_bytes: u64,
+    high_bytes: u64,
+    low_bytes: u64,
+    /// Bytes of records that found no slot.
+    wanted_bytes: AtomicU64,
+    /// Records that were to move up found no slot.
+    wanted_for_promotion: AtomicBool,
+    /// Work has begun at the high watermark and has not come to the low one.
+    is_draining: AtomicBool,
+    /// A sweep for clean copies is under way.
+    sweeping: AtomicBool,
+    /// Nothing that is under way or could begin makes room.
+    stuck: AtomicBool,
+    /// The last demotion found nothing that it might take.
+    pub was_futile: AtomicBool,
+    /// No slab could be emptied since records last left.
+    sizes_stuck: AtomicBool,
+    /// The last sweeps found few of them.
+    pub few_clean: AtomicBool,
+    /// Where the next sweep goes on.
+    hand: Mutex<Vec<u8>>,
+    pub random: Mutex<Random>,
+    /// Clean copies that were dropped.
+    pub dropped: Counter,
+    /// Records that were moved so that a slab can go.
+    pub moved: Counter,
+}
+
+impl Room {
+    /// The room of a tier with these settings, for whose slots `limit_bytes` are left.
+    pub fn new(settings: &Settings, limit_bytes: u64) -> Self {
+        let percent = |percent: u32| limit_bytes / 100 * u64::from(percent);
+        Self {
+            limit_bytes,
+            high_bytes: percent(settings.hybrid.high_watermark_percent),
+            low_bytes: percent(settings.hybrid.low_watermark_percent),
+            wanted_bytes: AtomicU64::new(0),
+            wanted_for_promotion: AtomicBool::new(false),
+            is_draining: AtomicBool::new(false),
+            sweeping: AtomicBool::new(false),
+            stuck: AtomicBool::new(false),
+            was_futile: AtomicBool::new(false),
+            sizes_stuck: AtomicBool::new(false),
+            few_clean: AtomicBool::new(false),
+            hand: Mutex::default(),
+            random: Mutex::new(Random::new(limit_bytes)),
+            dropped: Counter::default(),
+            moved: Counter::default(),
+        }
+    }
+
+    /// Records of so many bytes found no slot.
+    pub fn want(&self, bytes: u64) {
+        self.wanted_bytes.fetch_max(bytes.min(self.limit_bytes / 4), Relaxed);
+    }
+
+    /// Records found slots.
+    pub fn found(&self) {
+        self.wanted_bytes.store(0, Relaxed);
+    }
+
+    /// Records that were to move up found no slot; they will be read again.
+    pub fn want_for_promotion(&self) {
+        self.wanted_for_promotion.store(true, Relaxed);
+        self.is_draining.store(true, Relaxed);
+    }
+
+    /// No room will be made by waiting.
+    pub fn is_stuck(&self) -> bool {
+        self.stuck.load(Relaxed)
+    }
+
+    /// The plan found something to do for `need`, or found that something is under way, or neither.
+    pub fn planned(&self, need: Need, is_at_it: bool) {
+        self.stuck.store(need != Need::Nothing && !is_at_it, Relaxed);
+    }
+
+    /// A sweep or a change of sizes is under way.
+    pub fn is_at_work(&self) -> bool {
+        self.sweeping.load(Relaxed)
+    }
+}
+
+/// What should be done for more room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    Nothing,
+    /// Slabs are there whose slots have the wrong size.
+    OtherSizes,
+    /// Records must leave.
+    Room,
+}
+
+impl Engine {
+    /// Bytes of records in memtables, which are about to want slots.
+    fn coming_bytes(&self) -> u64 {
+        let state = self.read_state.load();
+        let frozen: u64 = state.frozen.iter().map(|frozen| frozen.memtable.bytes()).sum();
+        frozen + state.active.bytes()
+    }
+
+    /// Looks how full the fast tier is and tells writers.
+    pub fn look_at_room(&self, fast: &FastTier) -> Need {
+        let room = &fast.room;
+        let stats = fast.slabs.stats();
+        // Not what is live: a rest of room that is no whole slab is of no use.
+        let free_bytes = stats.bytes_free() + fast.slabs.bytes_to_come();
+        let wanted_bytes = room.wanted_bytes.load(Relaxed);
+        let coming_bytes = self.coming_bytes().max(wanted_bytes).min(room.limit_bytes / 4);
+        let used_bytes = room.limit_bytes.saturating_sub(free_bytes) + coming_bytes;
+        if used_bytes >= room.high_bytes {
+            room.is_draining.store(true, Relaxed);
+        } else if used_bytes < room.low_bytes {
+            room.is_draining.store(false, Relaxed);
+        }
+        let over = used_bytes.saturating_sub(room.high_bytes) as f64;
+        self.pacing.set_fullness(over / (room.limit_bytes - room.high_bytes).max(1) as f64);
+        if stats.are_frees_held {
+            // What leaves now makes no room before they are let go.
+            return Need::Nothing;
+        }
+        if room.is_draining.load(Relaxed) {
+            return Need::Room;
+        }
+        let sizes = wanted_bytes > 0
+            || room.wanted_for_promotion.load(Relaxed)
+            || stats.file_bytes > room.limit_bytes;
+        match room.sizes_stuck.load(Relaxed) {
+            false if sizes => Need::OtherSizes,
+            true if wanted_bytes > 0 => Need::Room,
+            _ => Need::Nothing,
+        }
+    }
+}
+
+/// A number in 0..1 that is always the same for a key.
+pub(crate) fn draw_of(hash: u64) -> f64 {
+    (hash >> 11) as f64 / (1u64 << 53) as f64
+}
+
+impl FastTier {
+    /// Records have left, or slabs: what found no room may look again.
+    pub fn room_was_made(&self) {
+        self.room.sizes_stuck.store(false, Relaxed);
+        self.promotions.unblock();
+    }
+
+    /// Runs `body` while the slots may take more than their share of the tier.
+    pub fn overdraw<T>(&self, body: impl FnOnce() -> T) -> T {
+        self.slabs.set_limit_bytes(u64::MAX);
+        let result = body();
+        self.slabs.set_limit_bytes(self.room.limit_bytes);
+        result
+    }
+
+    /// Which records stay on the fast tier, as of now.
+    pub fn pinning(&self) -> Pinning {
+        self.regulation.threshold().pinning(&self.popularity.histogram())
+    }
+
+    /// The key is one of those that stay.
+    pub fn is_pinned(&self, pinning: &Pinning, key: &[u8]) -> bool {
+        let hash = key_hash(key);
+        pinning.decide(self.popularity.value(hash), draw_of(hash))
+    }
+}
+
+/// Drops clean copies that nobody asks for.
+#[derive(Debug)]
+pub(crate) struct Sweep {
+    engine: Arc<Engine>,
+    looked: usize,
+    dropped: usize,
+}
+
+impl Sweep {
+    /// A sweep, unless one is under way or there is nothing to find.
+    pub fn begin(engine: &Arc<Engine>) -> Option<Self> {
+        let room = &engine.fast.as_ref()?.room;
+        if room.few_clean.load(Relaxed) || room.sweeping.swap(true, Relaxed) {
+            return None;
+        }
+        Some(Self { engine: Arc::clone(engine), looked: 0, dropped: 0 })
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let Some(fast) = &self.engine.fast else { return Ok(()) };
+        let pinning = fast.pinning();
+        let mut batch = IndexBatch::new();
+        let from = fast.room.hand.lock().clone();
+        let above = if from.is_empty() { Bound::Unbounded } else { Bound::Excluded(&from[..]) };
+        fast.index.ascend(above, Bound::Unbounded, SWEEP_KEYS, &mut batch);
+        let hand = if batch.is_end() { None } else { batch.last_key() };
+        *fast.room.hand.lock() = hand.unwrap_or_default().to_vec();
+        let mut tables = self.engine.tables.lock();
+        let mut died = Vec::new();
+        for (key, versions) in batch.iter() {
+            let [entry] = versions else { continue };
+            // It may have been replaced since the batch was taken.
+            if entry.clean
+                && !fast.is_pinned(&pinning, key)
+                && fast.index.get_at(key, entry.sequence) == Some(*entry)
+            {
+                let key = bytes::Bytes::copy_from_slice(key);
+                let slot = SlotAddress::unpack(entry.slot);
+                died.push(Died { key, sequence: entry.sequence, slot });
+            }
+        }
+        self.looked += batch.len();
+        self.dropped += died.len();
+        fast.room.dropped.add(died.len() as u64);
+        let hashes: Vec<_> = died.iter().map(|old| key_hash(&old.key)).collect();
+        if !died.is_empty() {
+            let slots = SlotEdit { died, departs: true, ..SlotEdit::default() };
+            self.engine.commit_slots(&mut tables, Edit::default(), &slots, None)?;
+        }
+        drop(tables);
+        fast.room_was_made();
+        hashes.into_iter().for_each(|hash| fast.popularity.set_location(hash, false));
+        Ok(())
+    }
+}
+
+impl Job for Sweep {
+    fn name(&self) -> &'static str {
+        "sweep for clean copies"
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        self.run()?;
+        let Some(fast) = &self.engine.fast else { return Ok(Step::Done) };
+        let few = self.dropped * SWEEP_YIELD < self.looked || self.looked == 0;
+        fast.room.few_clean.store(few, Relaxed);
+        let more = !few && self.engine.look_at_room(fast) == Need::Room;
+        Ok(if more { Step::More } else { Step::Done })
+    }
+}
+
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        if let Some(fast) = &self.engine.fast {
+            fast.room.sweeping.store(false, Relaxed);
+        }
+        self.engine.jobs.wake();
+    }
+}
+
+/// Gives the room of slabs to other sizes of slots: slabs without records are deleted, and where
+/// there are none the emptiest is emptied into others of its size.
+#[derive(Debug)]
+pub(crate) struct Resize {
+    engine: Arc<Engine>,
+}
+
+impl Resize {
+    /// The change of sizes; none while another is under way.
+    pub fn begin(engine: &Arc<Engine>) -> Option<Self> {
+        let room = &engine.fast.as_ref()?.room;
+        (!room.sweeping.swap(true, Relaxed)).then(|| Self { engine: Arc::clone(engine) })
+    }
+
+    fn run(&self) -> Result<()> {
+        let Some(fast) = &self.engine.fast else { return Ok(()) };
+        fast.room.wanted_for_promotion.store(false, Relaxed);
+        if self.delete_empty(fast)? || (self.empty_one(fast)? && self.delete_empty(fast)?) {
+            fast.room.wanted_bytes.store(0, Relaxed);
+            return Ok(());
+        }
+        // No slab can go as things are: fewer records are the only way.
+        fast.room.sizes_stuck.store(true, Relaxed);
+        if fast.room.wanted_bytes.load(Relaxed) > 0 {
+            fast.room.is_draining.store(true, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Deletes slabs without records; false where there are none.
+    fn delete_empty(&self, fast: &FastTier) -> Result<bool> {
+        // Under the lock, so that who copies the live slots holds them before or sees them go.
+        let mut tables = self.engine.tables.lock();
+        let empty = fast.slabs.take_empty(None, usize::MAX);
+        if empty.is_empty() {
+            return Ok(false);
+        }
+        let ids: Vec<_> = empty.iter().map(|(id, _)| *id).collect();
+        // A slab that was made and never had a record is not in the manifest.
+        let known = |file: &thermocline_foundation::FileNumber| tables.slots.get(*file).is_some();
+        let dropped: Vec<_> = empty.iter().map(|(_, file)| *file).filter(known).collect();
+        let slots = SlotEdit { dropped, ..SlotEdit::default() };
+        self.engine.commit_slots(&mut tables, Edit::default(), &slots, None)?;
+        drop(tables);
+        fast.slabs.remove(&ids)?;
+        self.engine.room_freed();
+        fast.room_was_made();
+        Ok(true)
+    }
+
+    /// Moves the records of the slab with the fewest, of those whose size has free slots enough
+    /// elsewhere; false where there is none.
+    fn empty_one(&self, fast: &FastTier) -> Result<bool> {
+        let Some(id) = fast.slabs.sparsest() else { return Ok(false) };
+        let Some(file) = fast.slabs.file_number(id) else { return Ok(false) };
+        // First held, then asked: what is live by that is not written over while it is read.
+        let held = fast.slabs.hold_frees();
+        let Some(live) = self.engine.tables.lock().slots.get(file).cloned() else {
+            return Ok(false);
+        };
+        let mut moving = Vec::new();
+        fast.slabs.scan(id, &live, &mut |address, slot| {
+            let kind = crate::front::slabs::lookup::kind_of(slot);
+            let trailer = thermocline_table::Trailer::new(slot.sequence(), kind);
+            let (key, value) = (bytes::Bytes::copy_from_slice(slot.key()), slot.shared_value());
+            moving.push((address, Arrival { key, trailer, value, clean: slot.is_clean() }));
+        })?;
+        drop(held);
+        moving.sort_by(|(_, a), (_, b)| (&a.key, b.trailer).cmp(&(&b.key, a.trailer)));
+        let arrivals: Vec<_> = moving.iter().map(|(_, arrival)| arrival.clone()).collect();
+        let _closed = fast.slabs.close(id);
+        let Some(mut placed) = fast.write(&arrivals, thermocline_device::Origin::Migration)? else {
+            return Ok(false);
+        };
+        let mut tables = self.engine.tables.lock();
+        let (mut died, mut unused) = (Vec::new(), Vec::new());
+        let mut born = Vec::with_capacity(placed.born.len());
+        for ((slot, arrival), new) in moving.into_iter().zip(std::mem::take(&mut placed.born)) {
+            let sequence = arrival.trailer.sequence();
+            let now = fast.index.get_at(&arrival.key, sequence);
+            if now.is_some_and(|now| now.slot == slot.pack()) {
+                if !planted(Planted::MovedSlotNotFreed) {
+                    died.push(Died { key: arrival.key, sequence, slot });
+                }
+                born.push(new);
+            } else {
+                unused.push(SlotAddress::unpack(new.entry.slot));
+            }
+        }
+        fast.room.moved.add(born.len() as u64);
+        placed.born = born;
+        self.engine.commit_placed(&mut tables, Edit::default(), placed, died)?;
+        drop(tables);
+        fast.slabs.free(&unused);
+        Ok(true)
+    }
+}
+
+impl Job for Resize {
+    fn name(&self) -> &'static str {
+        "change of slot sizes"
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        self.run()?;
+        Ok(Step::Done)
+    }
+}
+
+impl Drop for Resize {
+    fn drop(&mut self) {
+        if let Some(fast) = &self.engine.fast {
+            fast.room.sweeping.store(false, Relaxed);
+        }
+        self.engine.jobs.wake();
+    }
+}

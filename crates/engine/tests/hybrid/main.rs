@@ -1,0 +1,6 @@
+//! The preset `hybrid` as its users see it: data several times the size of the fast tier, compared
+//! with a model.
+#![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
+
+mod model;
+mod scenes;
