@@ -14,7 +14,7 @@
 use crate::crash::{CrashPoints, Effort, Tally as CrashTally, text_of};
 use crate::devices::{Fault, FaultKind};
 use crate::drills::{DRILLS, PHASES};
-use crate::history::Shape;
+use crate::history::{Shape, is_hybrid};
 use crate::life::{Life, Stop};
 use crate::oracle::{Known, Violation};
 use crate::rot::{Damage, Fixture, Outcome};
@@ -147,12 +147,14 @@ impl Failure {
 
 /// The shape of a seed's history for the crash suite.
 pub fn crash_shape(seed: u64) -> Shape {
+    // A fast tier fills up later than level 0.
+    let more = if is_hybrid(seed) { 30 } else { 0 };
     Shape {
-        steps: 30 + (mix(seed) % 30) as usize,
+        steps: 30 + more + (mix(seed) % 30) as usize,
         keys: if seed.is_multiple_of(3) { 12 } else { 40 },
-        crashes: !seed.is_multiple_of(4),
+        crashes: !seed.is_multiple_of(8),
         reopens: true,
-        large_values: seed % 4 == 1,
+        large_values: seed % 4 == 1 || seed % 16 == 12,
     }
 }
 
@@ -354,12 +356,25 @@ pub fn plan(first: u64, seeds: u64) -> Vec<Task> {
             add(Suite::Steady, 100, 1);
             add(Suite::Rot, 1_000, 1);
         } else {
-            add(Suite::Crash, 1, if nth % 40 == 7 { 1 } else { 2 });
-            add(Suite::Errors, 10, 1);
-            add(Suite::Lies, 10, 1);
+            // Histories of the preset `hybrid` are longer, so less is taken of each.
+            let crash = match nth % 40 {
+                6 => 1,
+                _ if is_hybrid(seed) => 3,
+                _ => 2,
+            };
+            add(Suite::Crash, 1, crash);
             add(Suite::Drills, 5, 1);
-            add(Suite::Steady, 10, 2);
-            add(Suite::Rot, 40, 8);
+            if is_hybrid(seed) {
+                add(Suite::Errors, 1, 64);
+                add(Suite::Lies, 1, 32);
+                add(Suite::Steady, 1, 64);
+                add(Suite::Rot, 1, 4096);
+            } else {
+                add(Suite::Errors, 10, 1);
+                add(Suite::Lies, 10, 1);
+                add(Suite::Steady, 10, 2);
+                add(Suite::Rot, 40, 8);
+            }
         }
     }
     tasks

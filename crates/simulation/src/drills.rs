@@ -5,7 +5,7 @@
 //! the right tier is back.
 
 use crate::devices::{Loss, World};
-use crate::history::{HOME, Shape, TIERS, key, value};
+use crate::history::{HOME, Shape, TIERS, is_hybrid, key, settings, value};
 use crate::life::Life;
 use crate::machine::Machine;
 use crate::oracle::{Known, Violation, check_error, check_files};
@@ -165,9 +165,9 @@ fn refused(
 
 /// The world of another database.
 fn foreign(seed: u64) -> Result<World, Violation> {
-    // Of as many tiers: settings follow from the seed, so another with the same ones is looked for.
-    let tiers = crate::history::settings(seed).tiers.len();
-    let other = (seed + 1..).find(|s| crate::history::settings(*s).tiers.len() == tiers);
+    // Of the same preset and as many tiers, so that only its owner tells it from the right one.
+    let kind = |seed| (is_hybrid(seed), settings(seed).tiers.len());
+    let other = (seed + 1..).find(|other| kind(*other) == kind(seed));
     let other = other.expect("seeds do not end");
     let (mut life, _) = life_at(other, Phase::Idle)?;
     life.close().map_err(|stop| format!("{stop:?}"))?;

@@ -5,7 +5,10 @@
 //! that bytes that nobody wrote are found out.
 
 use std::collections::BTreeMap;
-use thermocline::{ByteSize, Compression, Durability, Settings, Tier};
+use thermocline::{
+    ByteSize, Compression, DemotionPolicy, Durability, HybridSettings, Pinning, PopularityKind,
+    Preset, Promotion, Settings, Tier,
+};
 use thermocline_foundation::random::{Random, mix};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -107,7 +110,16 @@ pub fn is_genuine(key: &[u8], value: &[u8]) -> bool {
 struct Author<'a> {
     random: Random,
     shape: &'a Shape,
+    /// The preset is `hybrid`.
+    hybrid: bool,
 }
+
+/// Lengths of values that follow each other in histories of the preset `hybrid`: few of the large
+/// ones fit into a slab, so slabs of one size come to be in the way of the next.
+const LENGTHS: [u64; 5] = [6_800, 3_000, 5_000, 700, 9_000];
+
+/// Steps after which the next length is used.
+const STEPS_OF_LENGTH: usize = 12;
 
 impl Author<'_> {
     fn key(&mut self) -> Vec<u8> {
@@ -131,8 +143,44 @@ impl Author<'_> {
 
     fn write(&mut self, step: usize) -> Write {
         let key = self.key();
-        let value = (self.random.below(4) > 0).then(|| self.value(&key, step));
+        let value = (self.random.below(4) > 0).then(|| match self.hybrid {
+            true => self.value_of_a_size(&key, step),
+            false => self.value(&key, step),
+        });
         (key, value)
+    }
+
+    /// Values that share slabs: most are about as long as their neighbours in time.
+    fn value_of_a_size(&mut self, at: &[u8], step: usize) -> Vec<u8> {
+        if self.random.below(5) == 0 {
+            return self.value(at, step);
+        }
+        let len = LENGTHS[step / STEPS_OF_LENGTH % LENGTHS.len()];
+        let len = len + self.random.below(len / 32);
+        value(at, step, len as usize, self.random.below(2) == 0)
+    }
+
+    /// A key that is asked for often, mostly.
+    fn hot_key(&mut self) -> Vec<u8> {
+        match self.random.below(3) {
+            0 => self.key(),
+            _ => key(self.random.below(4) * 3 % self.shape.keys),
+        }
+    }
+
+    /// What the preset `hybrid` needs more of: large batches, and reads of the same keys.
+    fn hybrid_step(&mut self, step: usize) -> Step {
+        match self.random.below(100) {
+            0..=13 => {
+                let count = 8 + self.random.below(16);
+                let writes = (0..count).map(|_| self.write(step)).collect();
+                Step::Write(writes, self.durability())
+            }
+            14..=20 => Step::MultiGet((0..6).map(|_| self.hot_key()).collect()),
+            21..=32 => Step::Get(self.hot_key()),
+            33..=35 => Step::Scan(self.hot_key(), self.random.below(2) == 0),
+            _ => self.any_step(step),
+        }
     }
 
     fn durability(&mut self) -> Durability {
@@ -150,6 +198,10 @@ impl Author<'_> {
     }
 
     fn step(&mut self, step: usize) -> Step {
+        if self.hybrid { self.hybrid_step(step) } else { self.any_step(step) }
+    }
+
+    fn any_step(&mut self, step: usize) -> Step {
         match self.random.below(100) {
             0..=27 => Step::Write(vec![self.write(step)], self.durability()),
             28..=39 => {
@@ -183,7 +235,7 @@ impl Author<'_> {
 
 /// The steps of `seed`.
 pub fn history(seed: u64, shape: &Shape) -> Vec<Step> {
-    let mut author = Author { random: Random::new(seed), shape };
+    let mut author = Author { random: Random::new(seed), shape, hybrid: is_hybrid(seed) };
     (0..shape.steps).map(|step| author.step(step)).collect()
 }
 
@@ -192,9 +244,52 @@ pub const HOME: &str = "/home";
 /// See [`HOME`].
 pub const TIERS: [&str; 3] = ["/fast", "/slow", "/slower"];
 
+/// Histories of this seed are of the preset `hybrid`: one in four.
+pub fn is_hybrid(seed: u64) -> bool {
+    seed.is_multiple_of(4)
+}
+
 /// Settings that follow from `seed`, so small that a few hundred records pass through several
 /// levels and tiers.
 pub fn settings(seed: u64) -> Settings {
+    let leveled = leveled_settings(seed);
+    if is_hybrid(seed) { hybrid_settings(seed, leveled) } else { leveled }
+}
+
+/// Records in slots of a small fast tier, tables below. What is drawn here comes from a generator
+/// of its own, so that it moves nothing in the histories of other seeds.
+fn hybrid_settings(seed: u64, leveled: Settings) -> Settings {
+    let mut random = Random::new(mix(seed ^ 0x51AB_0001));
+    let fast = ByteSize::mib([1, 1, 1, 1, 2, 4][random.below(6) as usize]);
+    let tier = |index: usize, capacity| Tier::new(TIERS[index], capacity).driver("memory");
+    let policies = [DemotionPolicy::Precise, DemotionPolicy::Approximate, DemotionPolicy::Random];
+    let promotions = [Promotion::Read, Promotion::Read, Promotion::Demotion, Promotion::None];
+    // Where a few hundred KiB must cause demotions the watermarks are low.
+    let watermarks = [(98, 95), (98, 95), (98, 95), (40, 20), (15, 8)];
+    let (high_watermark_percent, low_watermark_percent) = watermarks[random.below(5) as usize];
+    let hybrid = HybridSettings {
+        policy: policies[random.below(3) as usize],
+        candidates: 1 + random.below(8) as u32,
+        range_tables: 1 + random.below(3) as u32,
+        runs: 1 + random.below(6) as u32,
+        high_watermark_percent,
+        low_watermark_percent,
+        popularity: [PopularityKind::Clock, PopularityKind::Frequency][random.below(2) as usize],
+        tracker_percent: [20, 20, 100][random.below(3) as usize],
+        pinning_percent: [70, 70, 0, 100][random.below(4) as usize],
+        pinning: [Pinning::Fixed, Pinning::Fixed, Pinning::Auto][random.below(3) as usize],
+        promotion: promotions[random.below(4) as usize],
+        ..HybridSettings::default()
+    };
+    Settings {
+        preset: Preset::Hybrid,
+        tiers: vec![tier(0, fast), tier(1, ByteSize::mib(256))],
+        hybrid,
+        ..leveled
+    }
+}
+
+fn leveled_settings(seed: u64) -> Settings {
     let mut random = Random::new(mix(seed ^ 0x5E77_1265));
     let count = 1 + random.below(3).max(random.below(3)) as usize;
     let small = [1, 2, 4][random.below(3) as usize];

@@ -293,6 +293,13 @@ pub fn scan(db: &Db) -> thermocline::Result<Model> {
     db.scan().into_iter().map(|record| record.map(|(k, v)| (k.to_vec(), v.to_vec()))).collect()
 }
 
+/// Files of slabs that the store has open.
+fn slabs_of(db: &Db) -> usize {
+    let fast = db.stats().fast_tier;
+    let classes = fast.iter().flat_map(|fast| &fast.classes);
+    classes.map(|class| class.slabs).sum::<u64>() as usize
+}
+
 /// Files that nobody needs, that are there twice, or that are missing, once background work is
 /// done.
 pub fn check_files(db: &Db, list: impl Fn(&Path) -> Vec<(String, u64)>) -> Result<(), Violation> {
@@ -306,13 +313,24 @@ pub fn check_files(db: &Db, list: impl Fn(&Path) -> Vec<(String, u64)>) -> Resul
     twice.retain(|name| name != "TIER" && name != "LOCK");
     twice.sort();
     let is_twice = twice.windows(2).any(|pair| pair[0] == pair[1]);
+    // A slab without records is kept for the next ones of its size.
+    let slabs = slabs_of(db);
     let is_leak = count(".table") != tables
+        || count(".slab") != slabs
         || count(".manifest") != 1
         || count(".map") != 1
         || count(".log") > 5
         || names.iter().chain(&home).any(|name| name.ends_with(".new"));
+    let fast = db.stats().fast_tier;
+    let live: u64 = fast.iter().flat_map(|fast| &fast.classes).map(|class| class.live).sum();
+    let records = fast.map_or(0, |fast| fast.records);
+    if live != records {
+        return Err(format!("{live} slots are live, of {records} records"));
+    }
     if is_leak || is_twice {
-        return Err(format!("{tables} tables are live, the tiers hold {names:?}, home {home:?}"));
+        return Err(format!(
+            "{tables} tables and {slabs} slabs are live, the tiers hold {names:?}, home {home:?}"
+        ));
     }
     Ok(())
 }

@@ -17,7 +17,7 @@
 
 use crate::devices::{CallKind, Fault, FaultKind, Loss, World};
 use crate::errors::check_after;
-use crate::history::{HOME, Shape, Step, Write, history, key, settings, value};
+use crate::history::{HOME, Shape, Step, Write, history, is_hybrid, key, settings, value};
 use crate::life::{Life, Stop, name_of};
 use crate::machine::Machine;
 use crate::oracle::{Known, Violation, check_bytes};
@@ -45,6 +45,9 @@ const RATE_MIN: u64 = 1 << 20;
 
 /// The longest that a read may wait, in simulated time: looking at the clock takes 100 ns.
 const READ_NS_MAX: u64 = MS;
+
+/// A value that alone is more than the fast tier is to take of `paced`.
+const FILLING_BYTES: u64 = 30_000;
 
 /// One thing to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,33 +194,59 @@ fn finish(mut life: Life, known: &RwLock<Known>) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Tables are piled up in level 0 until writers are slowed down; `what` happens between writes.
-fn paced(seed: u64, what: FaultKind) -> Result<(), Violation> {
-    let (mut life, known) = paced_life(seed, &[]);
-    let mut random = Random::new(mix(seed ^ 0x9ACE));
-    let step = |life: &mut Life, step| {
-        life.step(&step).map_err(|stop| match stop {
-            Stop::Violated(why) => why,
-            Stop::Failed(error) => format!("it fails although no call did: {error}"),
-        })
-    };
-    life.create().map_err(|stop| format!("{stop:?}"))?;
+/// Piles tables up in level 0 until writers are slowed down, and `more`.
+fn pile_up(
+    life: &mut Life,
+    more: usize,
+    put: impl Fn(usize, u64) -> Step,
+) -> Result<(), Violation> {
     let (first, last) = (key(0), key(SHAPE.keys - 1));
     let slowdown = life.settings.level0_slowdown as usize;
-    let more = 2 + random.below(4) as usize;
     // Loads go to level 0 at once where one of its tables overlaps them, without background work.
+    step(life, &put(0, 100))?;
+    step(life, &put(SHAPE.keys as usize - 1, 100))?;
+    step(life, &Step::Flush)?;
+    for number in 0..slowdown + more {
+        let record = |key: &Vec<u8>| (key.clone(), value(key, 810_000 + number, 2_000, false));
+        step(life, &Step::Ingest([&first, &last].map(record).to_vec()))?;
+    }
+    Ok(())
+}
+
+/// A step to which nothing was done: it must succeed.
+fn step(life: &mut Life, step: &Step) -> Result<(), Violation> {
+    life.step(step).map_err(|stop| match stop {
+        Stop::Violated(why) => why,
+        Stop::Failed(error) => format!("it fails although no call did: {error}"),
+    })
+}
+
+/// Tables are piled up in level 0 until writers are slowed down, or the fast tier is over its
+/// watermark; `what` happens between writes.
+fn paced(seed: u64, what: FaultKind) -> Result<(), Violation> {
+    let (mut life, known) = paced_life(seed, &[]);
+    if is_hybrid(seed) {
+        let hybrid = &mut life.settings.hybrid;
+        (hybrid.high_watermark_percent, hybrid.low_watermark_percent) = (2, 1);
+        life.settings.tiers[0].capacity = ByteSize::mib(1);
+    }
+    let mut random = Random::new(mix(seed ^ 0x9ACE));
+    life.create().map_err(|stop| format!("{stop:?}"))?;
+    let more = 2 + random.below(4) as usize;
     let put = |number: usize, len: u64| {
         let key = key(number as u64 % SHAPE.keys);
         let value = value(&key, 800_000 + number, len as usize, false);
         Step::Write(vec![(key, Some(value))], thermocline::Durability::Buffered)
     };
-    step(&mut life, put(0, 100))?;
-    step(&mut life, put(SHAPE.keys as usize - 1, 100))?;
-    step(&mut life, Step::Flush)?;
-    for number in 0..slowdown + more {
-        let record = |key: &Vec<u8>| (key.clone(), value(key, 810_000 + number, 2_000, false));
-        step(&mut life, Step::Ingest([&first, &last].map(record).to_vec()))?;
+    if is_hybrid(seed) {
+        // What is in memory counts as coming, so writing goes on beyond the high watermark.
+        life.write_ns_max = write_ns_max(FILLING_BYTES as usize + 200);
+        step(&mut life, &put(0, FILLING_BYTES))?;
+        step(&mut life, &Step::Background(12))?;
+    } else {
+        pile_up(&mut life, more, put)?;
     }
+    let delayed_before_s = life.db().stats().operations.delayed_s;
     life.write_ns_max = write_ns_max(0);
     let moment = 1 + random.below(3);
     for number in 0..12u64 {
@@ -238,12 +267,12 @@ fn paced(seed: u64, what: FaultKind) -> Result<(), Violation> {
         let write = put(number as usize, len);
         let Step::Write(writes, _) = &write else { continue };
         let bytes = batch_bytes(writes);
-        step(&mut life, write).map_err(|why| format!("write {number}: {why}"))?;
+        step(&mut life, &write).map_err(|why| format!("write {number}: {why}"))?;
         // The next waits for what this one cost.
         life.write_ns_max = write_ns_max(bytes);
-        step(&mut life, Step::Get(key(random.below(SHAPE.keys))))?;
+        step(&mut life, &Step::Get(key(random.below(SHAPE.keys))))?;
     }
-    if life.db().stats().operations.delayed_s == 0.0 {
+    if life.db().stats().operations.delayed_s == delayed_before_s {
         return Err("no writer was paced: nothing was tried".to_owned());
     }
     finish(life, &known)

@@ -1,0 +1,251 @@
+//! Golden scripts of the preset `hybrid`: what the simulation has found of records in slots, as
+//! short histories that show it.
+#![allow(clippy::unwrap_used)]
+
+use parking_lot::RwLock;
+use std::sync::Arc;
+use thermocline::Durability;
+#[cfg(feature = "planted-bugs")]
+use thermocline_foundation::{Planted, planted::with};
+use thermocline_simulation::devices::{CallKind, Fault, FaultKind, Loss};
+use thermocline_simulation::history::{Shape, Step, is_hybrid, key, value};
+use thermocline_simulation::life::{Life, Stop};
+use thermocline_simulation::machine::Machine;
+use thermocline_simulation::oracle::Known;
+
+const SHAPE: Shape =
+    Shape { steps: 0, keys: 64, crashes: false, reopens: false, large_values: false };
+
+/// A database of `seed` that begins to demote at these watermarks.
+fn life(seed: u64, (high, low): (u32, u32)) -> Life {
+    assert!(is_hybrid(seed));
+    let mut life = Life::new(seed, &SHAPE, Arc::new(RwLock::new(Known::new(SHAPE.keys))));
+    life.settings.tiers[0].capacity = thermocline::ByteSize::mib(1);
+    life.settings.memory = thermocline::ByteSize::mib(1);
+    life.settings.hybrid.high_watermark_percent = high;
+    life.settings.hybrid.low_watermark_percent = low;
+    life.create().unwrap();
+    life
+}
+
+fn put(number: u64, step: usize, len: usize) -> Step {
+    let key = key(number);
+    let value = value(&key, step, len, false);
+    Step::Write(vec![(key, Some(value))], Durability::Buffered)
+}
+
+/// A record in a slab of each of many sizes, until there is no room for another slab.
+fn fill(life: &mut Life) {
+    for number in 0..SHAPE.keys {
+        let fast = life.db().stats().fast_tier.unwrap();
+        if fast.slab_bytes + (64 << 10) > fast.limit_bytes {
+            return;
+        }
+        life.step(&put(number, 1, 40 << (number % 7))).unwrap();
+        life.step(&put(number, 2, 30 << (number % 7))).unwrap();
+        life.step(&Step::Flush).unwrap();
+    }
+}
+
+/// A checkpoint kept all slots from being given away while it still waited for a flush, which
+/// waited for a slot: for ever.
+#[test]
+fn a_checkpoint_on_a_full_fast_tier_ends() {
+    for seed in [4, 8, 12, 16] {
+        let mut life = life(seed, (98, 95));
+        fill(&mut life);
+        for number in 0..4 {
+            life.step(&put(number, 3, 60_000)).unwrap();
+            life.step(&Step::Checkpoint).unwrap();
+            life.check_all().unwrap();
+        }
+    }
+}
+
+/// Where nothing could leave, demotions of nothing went on for ever, and a flush that waited for
+/// room never heard that there would be none.
+#[test]
+fn a_flush_goes_on_where_nothing_can_leave() {
+    for seed in [4, 8, 12, 16] {
+        let mut life = life(seed, (15, 8));
+        for number in 0..40 {
+            life.step(&put(number, 1, 40 * number as usize)).unwrap();
+        }
+        life.step(&Step::Compact).unwrap();
+        life.step(&put(2, 2, 30_000)).unwrap();
+        life.step(&Step::Flush).unwrap();
+        life.check_all().unwrap();
+    }
+}
+
+/// A memtable had two versions of a key, for a snapshot; the snapshot went while the flush waited
+/// for room; then the version in a slot was freed twice, once for each.
+#[test]
+fn a_version_that_two_others_replace_is_freed_once() {
+    for steps in 0..24 {
+        let mut life = life(12, (98, 95));
+        life.step(&put(63, 1, 500)).unwrap();
+        fill(&mut life);
+        (0..20).for_each(|_| life.step(&Step::Get(key(63))).unwrap());
+        life.step(&put(63, 2, 500)).unwrap();
+        life.step(&Step::Snapshot).unwrap();
+        life.step(&put(63, 3, 500)).unwrap();
+        for number in 40..47 {
+            life.step(&put(number, 3, 13_000)).unwrap();
+        }
+        life.step(&Step::Background(steps)).unwrap();
+        life.step(&Step::ReleaseSnapshot).unwrap();
+        life.step(&Step::Flush).unwrap();
+        life.check_all().unwrap();
+    }
+}
+
+/// Errors, seed 8, item 1868: a piece of a memtable was durable in slots before the log's tail was;
+/// a power cut left some of the later records and not all of the earlier ones.
+#[test]
+fn a_piece_of_a_flush_is_durable_after_its_log() {
+    for steps in 0..24 {
+        let mut life = life(12, (98, 95));
+        // Neither the order of the keys nor the opposite is that of the writes.
+        for number in 0..16 {
+            life.step(&put(number * 7 % 16, 1, 6_000)).unwrap();
+        }
+        life.step(&Step::Background(steps)).unwrap();
+        let world = life.machine.devices.look(|world| world.after(Loss::All));
+        life.restart(world, false).unwrap_or_else(|stop| panic!("after {steps} steps: {stop:?}"));
+    }
+}
+
+/// A cursor is at the beginning of many records when they leave for tables.
+fn cursor_over_departures() -> Result<(), Stop> {
+    let mut life = life(12, (98, 95));
+    for number in 0..SHAPE.keys {
+        life.step(&put(number, 1, 100))?;
+    }
+    life.step(&Step::Flush)?;
+    life.step(&Step::Cursor)?;
+    life.step(&Step::Advance(2))?;
+    life.step(&Step::Compact)?;
+    life.step(&Step::Advance(SHAPE.keys as u32))
+}
+
+/// A slot is used again and the write of the new record is lost: the older one there is intact.
+fn lost_write_of_a_used_slot() -> Result<(), Stop> {
+    let before = |life: &mut Life| {
+        for step in 1..3 {
+            life.step(&put(1, step, 700))?;
+            life.step(&Step::Flush)?;
+        }
+        life.step(&put(1, 3, 700))
+    };
+    let mut first = life(12, (98, 95));
+    before(&mut first)?;
+    first.machine.devices.record_kinds();
+    let start = first.machine.devices.calls();
+    first.step(&Step::Flush)?;
+    let kinds = first.machine.devices.kinds();
+    let writes = (0..kinds.len()).filter(|at| kinds[*at] == CallKind::Write);
+    for at in writes {
+        let mut life = life(12, (98, 95));
+        before(&mut life)?;
+        let fault = Fault { at: start + at as u64, sticky: false, kind: FaultKind::Lost };
+        life.machine.devices.arm(Some(fault));
+        life.step(&Step::Flush)?;
+        let world = life.machine.devices.look(|world| world.after(Loss::None));
+        let known = life.known.read().clone();
+        life.kill();
+        // It is refused, or all is there.
+        if let Ok(db) = Machine::new(world, 1).open() {
+            known.check_some_prefix(&db, known.acknowledged)?;
+        }
+    }
+    Ok(())
+}
+
+/// Slabs of one size are nearly empty when another size wants their room: records move.
+fn records_that_moved() -> Result<(), Stop> {
+    let mut life = life(12, (98, 95));
+    for number in 0..SHAPE.keys {
+        life.step(&put(number, 1, 6_800))?;
+    }
+    life.step(&Step::Flush)?;
+    // Of each slab one record stays.
+    for number in (0..SHAPE.keys).filter(|number| number % 8 != 3) {
+        life.step(&put(number, 2, 40))?;
+    }
+    life.step(&Step::Flush)?;
+    for number in (0..SHAPE.keys).filter(|number| number % 8 != 3) {
+        life.step(&put(number, 3, 3_000 + 40 * number as usize))?;
+    }
+    life.step(&Step::Flush)?;
+    life.step(&Step::Settle)?;
+    assert!(life.db().stats().fast_tier.unwrap().moved_records > 0);
+    life.check_tidy()?;
+    for step in 4..6 {
+        life.step(&Step::Reopen)?;
+        for number in 0..SHAPE.keys {
+            life.step(&put(number, step, 500))?;
+        }
+        life.step(&Step::Compact)?;
+    }
+    life.step(&Step::Reopen)?;
+    life.check_tidy()
+}
+
+/// A record was read from a table and offered; before it moves up it is deleted, and the tombstone
+/// merged away with it. In some order of background work the copy comes last.
+fn deleted_while_offered() -> Result<(), Stop> {
+    for seed in (4..200).step_by(4) {
+        let mut life = life(seed, (98, 95));
+        for number in 0..8 {
+            life.step(&put(number, 1, 300))?;
+        }
+        life.step(&Step::Compact)?;
+        for number in (0..8).chain(0..8) {
+            life.step(&Step::Get(key(number)))?;
+        }
+        let deletes = (0..8).map(|number| (key(number), None)).collect();
+        life.step(&Step::Write(deletes, Durability::Buffered))?;
+        life.step(&Step::Compact)?;
+        life.step(&Step::Settle)?;
+        life.check_all()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_record_that_is_deleted_while_it_waits_to_move_up_does_not_come_back() {
+    deleted_while_offered().unwrap();
+}
+
+#[test]
+fn a_cursor_sees_all_although_records_leave() {
+    cursor_over_departures().unwrap();
+}
+
+#[test]
+fn a_lost_write_of_a_used_slot_is_noticed() {
+    lost_write_of_a_used_slot().unwrap();
+}
+
+#[test]
+fn records_that_moved_are_in_one_place() {
+    records_that_moved().unwrap();
+}
+
+/// `tests/planted.rs` lists these as found here.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn the_scripts_find_what_is_planted() {
+    type Script = fn() -> Result<(), Stop>;
+    let scripts: [(Planted, Script); 4] = [
+        (Planted::StalePromotion, deleted_while_offered),
+        (Planted::CursorMissesDepartures, cursor_over_departures),
+        (Planted::SlotSumsNotCompared, lost_write_of_a_used_slot),
+        (Planted::MovedSlotNotFreed, records_that_moved),
+    ];
+    for (bug, script) in scripts {
+        let found = with(bug, || std::panic::catch_unwind(script));
+        assert!(!matches!(found, Ok(Ok(()))), "{bug:?} is not found");
+    }
+}
