@@ -144,16 +144,16 @@ impl Cell {
         if let Sizes::Grouped { records: loaded, .. } = &mut sizes {
             *loaded = records;
         }
-        if self.threads == 0 || self.threads >= THREADS_MAX {
+        let loading = self.purpose == Purpose::Load;
+        // Loaded states are the same whatever runs on them.
+        let threads = workload.threads.filter(|_| !loading).unwrap_or(self.threads);
+        if threads == 0 || threads >= THREADS_MAX {
             let most = THREADS_MAX - 1;
-            return Err(
-                format!("{} threads are not possible; 1 to {most} are", self.threads).into()
-            );
+            return Err(format!("{threads} threads are not possible; 1 to {most} are").into());
         }
         if records == 0 || records > crate::keys::RECORDS_MAX {
             return Err(format!("{records} records are not possible; 1 to 2^40 are").into());
         }
-        let loading = self.purpose == Purpose::Load;
         let durability = match (loading, workload.durability) {
             (true, _) => Durability::Buffered,
             (false, own) => own.unwrap_or(self.durability),
@@ -166,7 +166,7 @@ impl Cell {
             memory: self.memory,
             durability,
             direct: self.direct,
-            threads: self.threads,
+            threads,
             key_bytes,
             value_bytes: sizes.mean().round() as u32,
             records,
@@ -236,7 +236,7 @@ pub fn run(
     let mut measured = Measured { rate_per_s: cell.rate, ..Measured::default() };
     measured.preparation_s.open = clock.now_ns() as f64 / 1e9;
     let workload = prepared.workload.clone();
-    let (records, threads) = (prepared.records, cell.threads);
+    let (records, threads) = (prepared.records, prepared.options.threads);
     let plan = Arc::new(Plan::new(workload, records, threads, cell.seed));
     let loaded = plan.workload().start == Start::Loaded;
     let subject = Subject {

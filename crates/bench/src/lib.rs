@@ -11,6 +11,7 @@
 //!   bound          what the best possible placement would reach
 //!   generator      what the harness costs               agree: it against RocksDB's own program
 //!   results        results.json; report: tables of it
+//!   scenarios      comparisons by name                     figures: those of the PrismDB paper
 //!   rig            two block devices and a memory limit, for any program
 //! ```
 //! A binary is one line: `thermocline_bench::command::main(&[&engine, ...])`. The workspace of
@@ -28,6 +29,7 @@ pub mod bound;
 pub mod cell;
 pub mod command;
 pub mod engines;
+pub mod figures;
 pub mod files;
 pub mod generator;
 pub mod keys;

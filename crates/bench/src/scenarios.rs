@@ -1,13 +1,14 @@
 //! The comparisons that people run by name: what is compared, how large, on which devices.
 //!
 //! ```text
-//!   tiers    data 10x memory, a fast tier of 20 %, slow device gp3, 8 threads: every way to use
-//!            two tiers, and all-fast and all-slow as its ends; ten rows in under 40 minutes
+//!   tiers    data 10x memory (--data-over-memory), a fast tier of 20 %, slow device gp3,
+//!            8 threads: every way to use two tiers, and all-fast and all-slow as its ends; ten
+//!            rows, about 7 minutes for each engine
 //!   single   leveled against RocksDB on the fast device, data 10x memory, buffered and synced
 //!   full     tiers with every workload on both profiles, and single with every engine
 //! ```
 //! All run on the rig. Where there is none to be had, `tiers` says why and runs what it can: our
-//! engine on the emulated device, and nobody else.
+//! engines on the emulated device, and nobody else.
 //!
 //! Invariant: sizes follow from the number of records and the shares below, never from the engine.
 
@@ -27,8 +28,6 @@ use thermocline_foundation::ByteSize;
 
 /// Bytes of a record with its key.
 const RECORD_BYTES: u64 = 1024;
-/// Data over the memory of a process, without what the harness takes.
-const DATA_OVER_MEMORY: u64 = 10;
 /// What the harness takes besides: the program with every engine's code, histograms of each thread,
 /// versions of records. The null engine's process has 45 MB resident; RocksDB's library adds 17.
 const HARNESS_BYTES: u64 = 64 << 20;
@@ -43,8 +42,9 @@ const ROOM_PERCENT: u64 = 300;
 /// Besides that: logs, and what stores reserve for files that they begin.
 const ROOM_BYTES: u64 = 256 << 20;
 
-const OURS: &str = "thermocline-leveled@tiers";
-const TUNED: &str = "rocksdb@tiers+levels=tuned";
+pub(crate) const OURS: &str = "thermocline-leveled@tiers";
+pub(crate) const HYBRID: &str = "thermocline-hybrid@tiers";
+pub(crate) const TUNED: &str = "rocksdb@tiers+levels=tuned";
 const BASELINE: &str = TUNED;
 
 /// A comparison by name.
@@ -64,6 +64,10 @@ pub struct ScenarioArguments {
     /// Records of 1 KB; memory and tiers follow from it
     #[arg(long, default_value = "1500k", value_parser = parse_count)]
     pub records: u64,
+    /// Bytes of data for each byte of memory that a process may use, the harness apart
+    #[arg(long, value_name = "N", default_value_t = 10,
+        value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub data_over_memory: u64,
     /// Repetitions
     #[arg(long, default_value_t = 2)]
     pub rounds: u32,
@@ -108,18 +112,26 @@ pub struct ScenarioArguments {
 
 /// One run of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Part {
-    name: &'static str,
-    title: String,
-    engines: Vec<String>,
-    workloads: &'static str,
-    profile: String,
+pub(crate) struct Part {
+    /// Of its file of results, where there are several.
+    pub name: String,
+    /// A heading.
+    pub title: String,
+    /// Labels.
+    pub engines: Vec<String>,
+    /// A list of them.
+    pub workloads: &'static str,
+    /// Of the slow device.
+    pub profile: String,
     /// Whether anything lies on the slow device.
-    tiered: bool,
+    pub tiered: bool,
+    /// Facts for the report.
+    pub notes: BTreeMap<String, String>,
 }
 
-const TIERS_ENGINES: [&str; 6] = [
+const TIERS_ENGINES: [&str; 7] = [
     OURS,
+    HYBRID,
     "rocksdb@tiers",
     TUNED,
     "rocksdb@tiers+levels=tuned+row-cache",
@@ -134,24 +146,32 @@ const SINGLE_WORKLOADS: &str = "fillrandom,fillrandom/sync,overwrite,overwrite/s
 const FULL_WORKLOADS: &str = "load,ycsb,hotrap,twitter,prefix_dist,nutanix,linkbench,\
                               ycsb-c/uniform,ycsb-a/sync";
 
+impl ScenarioArguments {
+    fn sizes(&self) -> Sizes {
+        sizes(self.records, self.data_over_memory)
+    }
+}
+
 impl Scenario {
     fn parts(self, arguments: &ScenarioArguments) -> Vec<Part> {
-        let memory = sizes(arguments.records).memory;
-        let tiers = |name, profile: &str, workloads, engines: &[&str]| Part {
-            name,
+        let memory = arguments.sizes().memory;
+        let tiers = |name: &str, profile: &str, workloads, engines: &[&str]| Part {
+            name: name.to_owned(),
             title: format!("two tiers, slow device {profile}"),
             engines: engines.iter().map(|label| with_row_cache(label, memory)).collect(),
             workloads,
             profile: profile.to_owned(),
             tiered: true,
+            notes: BTreeMap::new(),
         };
         let single = |engines: &[&str]| Part {
-            name: "single",
+            name: "single".to_owned(),
             title: "one fast device".to_owned(),
             engines: engines.iter().map(|label| (*label).to_owned()).collect(),
             workloads: SINGLE_WORKLOADS,
             profile: arguments.profile.clone(),
             tiered: false,
+            notes: BTreeMap::new(),
         };
         let all_single = [
             "thermocline-leveled@fast",
@@ -200,9 +220,9 @@ struct Sizes {
     room: ByteSize,
 }
 
-fn sizes(records: u64) -> Sizes {
+fn sizes(records: u64, data_over_memory: u64) -> Sizes {
     let data = records.saturating_mul(RECORD_BYTES);
-    let memory = data / DATA_OVER_MEMORY;
+    let memory = data / data_over_memory;
     let percent = |of: u64, percent: u64| ByteSize(of / 100 * percent);
     Sizes {
         data: ByteSize(data),
@@ -222,7 +242,16 @@ pub fn run(
     started_s: u64,
     say: &mut dyn FnMut(&str),
 ) -> Outcome<Vec<(PathBuf, Results)>> {
-    let parts = scenario.parts(arguments);
+    run_parts(scenario.parts(arguments), arguments, (engines, program, started_s), say)
+}
+
+/// Runs `parts`, each into a file of its own where there are several.
+pub(crate) fn run_parts(
+    parts: Vec<Part>,
+    arguments: &ScenarioArguments,
+    context: Context<'_>,
+    say: &mut dyn FnMut(&str),
+) -> Outcome<Vec<(PathBuf, Results)>> {
     let several = parts.len() > 1;
     let mut all = Vec::new();
     for part in parts {
@@ -233,13 +262,14 @@ pub fn run(
             arguments.results.clone()
         };
         say(&format!("{}: {}", part.name, part.title));
-        let results = run_part(&part, arguments, &path, (engines, program, started_s), say)?;
+        let results = run_part(&part, arguments, &path, context, say)?;
         all.push((path, results));
     }
     Ok(all)
 }
 
-type Context<'a> = (&'a [&'a dyn EngineKind], &'a Path, u64);
+/// Engines, the program that has them, and when it began.
+pub(crate) type Context<'a> = (&'a [&'a dyn EngineKind], &'a Path, u64);
 
 fn run_part(
     part: &Part,
@@ -248,7 +278,7 @@ fn run_part(
     (engines, program, started_s): Context<'_>,
     say: &mut dyn FnMut(&str),
 ) -> Outcome<Results> {
-    let sizes = sizes(arguments.records);
+    let sizes = arguments.sizes();
     let profile = Profile::find(&part.profile)?;
     let design = Design {
         name: arguments.rig.clone(),
@@ -260,7 +290,7 @@ fn run_part(
     let mut run = described(part, arguments, path, &profile, sizes)?;
     if let Err(reason) = possible(&design) {
         say(&format!("no rig: {reason}"));
-        say("instead: this engine on an emulated slow device; the others are skipped");
+        say("instead: this store on an emulated slow device; the others are skipped");
         let place = arguments.disk.join(format!("thermocline-bench-{}", std::process::id()));
         emulated(&mut run, &place, sizes);
         let results = run.execute(engines, program, &InFront::default(), started_s, say);
@@ -313,6 +343,8 @@ fn described(
         tiers: Vec::new(),
         ..example_cell()
     };
+    let mut notes = part.notes.clone();
+    notes.insert("data".to_owned(), sizes.data.to_string());
     Ok(Run {
         title: part.title.clone(),
         cell,
@@ -325,14 +357,25 @@ fn described(
         keep_images: false,
         baseline,
         results: path.to_owned(),
-        notes: BTreeMap::from([("data".to_owned(), sizes.data.to_string())]),
+        notes,
     })
+}
+
+/// Whether the engine of `label` has a driver that is as slow as a device that is not there.
+fn can_be_emulated(label: &str) -> bool {
+    label.starts_with("thermocline-") && !label.contains("slow-driver=")
 }
 
 /// Plain directories, and the slow device emulated by our own driver.
 fn emulated(run: &mut Run, place: &Path, sizes: Sizes) {
     let profile = run.cell.slow_device;
-    run.engines = vec![format!("{OURS}+slow-driver=emulated-gp3")];
+    run.engines.retain(|label| can_be_emulated(label));
+    if run.engines.is_empty() {
+        run.engines.push(OURS.to_owned());
+    }
+    for label in &mut run.engines {
+        label.push_str("+slow-driver=emulated-gp3");
+    }
     run.baseline = None;
     run.cell.slow_device = profile;
     run.cell.memory_limit = None;
@@ -356,7 +399,7 @@ fn finished(
     results.scenario.notes.extend(findings);
     if !no_rig.is_empty() {
         results.scenario.notes.insert("rig".to_owned(), format!("none: {no_rig}"));
-        results.skipped.extend(part.engines.iter().filter(|engine| *engine != OURS).map(
+        results.skipped.extend(part.engines.iter().filter(|label| !can_be_emulated(label)).map(
             |engine| Skipped { engine: engine.clone(), workload: None, reason: no_rig.to_owned() },
         ));
     }
@@ -381,7 +424,7 @@ mod tests {
 
     #[test]
     fn sizes_follow_from_the_records() {
-        let sizes = sizes(1_000_000);
+        let sizes = sizes(1_000_000, 10);
         assert_eq!(sizes.data, ByteSize(1_024_000_000));
         assert_eq!(sizes.limit.0, sizes.data.0 / 10 + (64 << 20));
         assert_eq!(sizes.fast.0, sizes.data.0 / 5);
@@ -395,7 +438,7 @@ mod tests {
         for scenario in [Scenario::Tiers, Scenario::Single, Scenario::Full] {
             for part in scenario.parts(&arguments) {
                 let profile = Profile::find(&part.profile).unwrap();
-                let sizes = sizes(arguments.records);
+                let sizes = arguments.sizes();
                 let path = Path::new("results.json");
                 let run = described(&part, &arguments, path, &profile, sizes).unwrap();
                 assert!(run.engines.contains(run.baseline.as_ref().unwrap()));
@@ -406,19 +449,20 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rig_our_engine_runs_emulated_and_the_others_are_named() {
+    fn without_a_rig_our_engines_run_emulated_and_the_others_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results.json");
         let arguments = arguments(&[]);
         let part = &Scenario::Tiers.parts(&arguments)[0];
-        let (profile, sizes) = (Profile::find("gp3").unwrap(), sizes(1000));
+        let (profile, sizes) = (Profile::find("gp3").unwrap(), sizes(1000, 10));
         let mut run = described(part, &arguments, &path, &profile, sizes).unwrap();
         emulated(&mut run, folder.path(), sizes);
-        assert_eq!(run.engines, ["thermocline-leveled@tiers+slow-driver=emulated-gp3"]);
+        let emulated = [OURS, HYBRID].map(|label| format!("{label}+slow-driver=emulated-gp3"));
+        assert_eq!(run.engines, emulated);
         assert_eq!((run.baseline.clone(), run.cell.memory_limit), (None, None));
         let results = Results::new("", Default::default(), Default::default(), 0);
         let results = finished(results, &run, part, BTreeMap::new(), "no root").unwrap();
-        assert_eq!(results.skipped.len(), part.engines.len() - 1);
+        assert_eq!(results.skipped.len(), part.engines.len() - 2);
         assert!(results.skipped.iter().all(|skipped| skipped.reason == "no root"));
         assert_eq!(Results::read(&path).unwrap(), results);
     }
@@ -435,7 +479,7 @@ mod tests {
         let arguments = arguments(&["--engine", "null", "--workload", "ycsb-c"]);
         let part = &Scenario::Tiers.parts(&arguments)[0];
         let profile = Profile::find("gp3").unwrap();
-        let run = described(part, &arguments, Path::new("r"), &profile, sizes(1000)).unwrap();
+        let run = described(part, &arguments, Path::new("r"), &profile, sizes(1000, 10)).unwrap();
         assert_eq!((run.engines, run.baseline), (vec!["null".to_owned()], None));
         assert_eq!(run.workloads, ["ycsb-c"]);
     }

@@ -91,6 +91,50 @@ fn a_run_leaves_results_with_every_row_and_no_directories() {
     assert!(report.status.success() && text(&report.stdout).contains("4 rounds"));
 }
 
+/// More data than the fast tier has room for, so records move both ways while they are checked.
+#[test]
+fn every_value_of_the_preset_hybrid_is_right_on_both_tiers() {
+    let scratch = tempfile::tempdir().unwrap();
+    let engines = "thermocline-hybrid+runs=2+pinning=50,\
+                   thermocline-hybrid+policy=approximate+popularity=frequency+promotion=demotion";
+    let output = bench(
+        scratch.path(),
+        &[
+            "run",
+            "--engine",
+            engines,
+            "--workload",
+            "ycsb-a,ycsb-e/threads-1,ycsb-d",
+            "--fast",
+            "fast:8MiB",
+            "--slow",
+            "slow",
+            "--records",
+            "20k",
+            "--operations",
+            "6k",
+            "--threads",
+            "3",
+            "--memory",
+            "8MiB",
+            "--settle",
+        ],
+    );
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let results = Results::read(&scratch.path().join("results.json")).unwrap();
+    assert_eq!(results.rows.len(), 6);
+    for row in &results.rows {
+        let measured = row.measured.as_ref().unwrap();
+        assert_eq!(measured.operations, 6000, "{}", row.workload);
+        assert!(measured.checked > 0 && measured.absent == 0, "{measured:?}");
+        let slow = &measured.traffic.tiers[1];
+        assert!(slow.read_bytes > 0, "{} on {}: {slow:?}", row.workload, row.engine);
+    }
+    let options = &results.engines[1].options;
+    let told = |name: &str, value: &str| options.contains(&(name.to_owned(), value.to_owned()));
+    assert!(told("hybrid.policy", "approximate") && told("hybrid.promotion", "demotion"));
+}
+
 /// The loaded state is whole whatever the limits of the measured part.
 #[test]
 fn limits_of_a_row_do_not_cut_its_loaded_state() {
@@ -249,6 +293,9 @@ fn bad_input_is_refused_before_anything_runs() {
         ("null@fast", "ycsb-a", &["--fast", "f", "--fast-device", "zz9"], "no block device 'zz9'"),
         ("thermocline-leveled@fast+driver=floppy", "ycsb-a", &fast, "floppy"),
         ("thermocline-leveled@fast+block-size=1", "ycsb-a", &fast, "block_size"),
+        ("thermocline-hybrid@fast", "ycsb-a", &fast, "it can use tiers"),
+        ("thermocline-hybrid+cache=1", "ycsb-a", &fast, "it has driver, slow-driver"),
+        ("null@fast", "ycsb-a/threads-64", &fast, "1 to 62 are"),
     ] {
         let more: Vec<&str> = more.to_vec();
         let lines = refused(engine, workload, &more);
@@ -260,7 +307,16 @@ fn bad_input_is_refused_before_anything_runs() {
 fn what_exists_is_listed_and_bounds_are_computed_without_a_store() {
     let scratch = tempfile::tempdir().unwrap();
     let listed = text(&bench(scratch.path(), &["list"]).stdout);
-    for name in ["thermocline-leveled", "+driver", "ycsb-f", "linkbench", "hotrap"] {
+    for name in [
+        "thermocline-leveled",
+        "thermocline-hybrid",
+        "+driver",
+        "+policy: how",
+        "ycsb-f",
+        "linkbench",
+        "hotrap",
+        "threads-N",
+    ] {
         assert!(listed.contains(name), "{name} in {listed}");
     }
     let bound = bench(scratch.path(), &["bound", "--workload", "ycsb-c", "--resident", "24%"]);

@@ -5,7 +5,7 @@ use crate::output::Output;
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use thermocline::Tier;
+use thermocline::{Preset, Tier};
 use thermocline_foundation::ByteSize;
 
 const EXAMPLES: &str = "\
@@ -13,6 +13,7 @@ Examples:
   thermocline try                                     see it work on this machine's own files
   thermocline load --files /usr/share                 store every file under its path
   thermocline --db /srv/store --tier /mnt/nvme:40GiB --tier /mnt/hdd:2TiB load --tsv dump.tsv
+  thermocline --preset hybrid --tier /mnt/nvme:40GiB --tier /mnt/hdd:2TiB load --tsv dump.tsv
   apt-cache dumpavail | thermocline load --deb822 -   store a package index
   thermocline get /usr/share/common-licenses/MPL-2.0
   thermocline scan --prefix /usr/share/doc/ --limit 5 --keys-only
@@ -41,13 +42,27 @@ pub struct Database {
     /// default), direct, or emulated-PROFILE (emulated-gp3).
     #[arg(long, global = true, value_name = "PATH:CAPACITY[:DRIVER]", value_parser = parse_tier)]
     pub tier: Vec<Tier>,
-    /// Settings in TOML, kept by the database; --tier replaces its tiers
+    /// How a new database keeps its records: leveled (the default) or hybrid
+    ///
+    /// leveled: sorted tables, the upper levels on the fast tier. hybrid: popular records in slots
+    /// on the fast tier, the others in sorted tables on the slow one; needs two tiers.
+    #[arg(long, global = true, value_name = "PRESET", value_parser = parse_preset)]
+    pub preset: Option<Preset>,
+    /// Settings in TOML, kept by the database; --tier and --preset replace its own
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
 
 fn parse_tier(text: &str) -> Result<Tier, String> {
     Tier::parse(text).map_err(|error| error.to_string())
+}
+
+fn parse_preset(text: &str) -> Result<Preset, String> {
+    match text {
+        "leveled" => Ok(Preset::Leveled),
+        "hybrid" => Ok(Preset::Hybrid),
+        _ => Err("there are leveled and hybrid".to_owned()),
+    }
 }
 
 /// The commands.
@@ -292,6 +307,7 @@ mod tests {
             ("thermocline load x", "--tsv"),
             ("thermocline scan --limit many", "'many'"),
             ("thermocline --tier nowhere stats", "PATH:CAPACITY"),
+            ("thermocline --preset best stats", "there are leveled and hybrid"),
         ] {
             let error = Arguments::try_parse_from(line.split(' ')).unwrap_err();
             let failure = refuse(&error).unwrap_err();

@@ -3,7 +3,7 @@
 use crate::arguments::Database;
 use crate::failure::{Failure, Result};
 use std::path::{Path, PathBuf};
-use thermocline::{Db, Settings};
+use thermocline::{Db, Preset, Settings};
 use thermocline_device::drivers::host_files;
 
 /// Longest configuration file that is read, in bytes.
@@ -22,10 +22,13 @@ fn read_settings(path: &Path) -> Result<Settings> {
     Ok(Settings::from_toml(&text, path)?)
 }
 
-/// `settings` with the tiers of the command line, if it names any.
-fn with_tiers(mut settings: Settings, arguments: &Database) -> Result<Settings> {
+/// `settings` with the tiers and the preset of the command line, if it names any.
+fn with_named(mut settings: Settings, arguments: &Database) -> Result<Settings> {
     if !arguments.tier.is_empty() {
         settings.tiers.clone_from(&arguments.tier);
+    }
+    if let Some(preset) = arguments.preset {
+        settings.preset = preset;
     }
     // A database outlives the directory its maker stood in.
     for tier in &mut settings.tiers {
@@ -64,15 +67,24 @@ pub fn open_or_create(arguments: &Database) -> Result<Db> {
         Some(path) => read_settings(path)?,
         None => Settings::default(),
     };
-    Ok(Db::create(&home, &with_tiers(settings, arguments)?)?)
+    let settings = with_named(settings, arguments)?;
+    // Before anything is made; an existing database knows its tiers.
+    if settings.preset == Preset::Hybrid && settings.tiers.len() < 2 {
+        return Err(Failure::Usage(
+            "the preset hybrid wants a fast tier and a slow one; name both with --tier".to_owned(),
+        ));
+    }
+    Ok(Db::create(&home, &settings)?)
 }
 
 /// An existing database knows its tiers and settings; what the arguments name replaces them.
 fn open_existing(home: &Path, arguments: &Database) -> Result<Db> {
     let settings = match &arguments.config {
         Some(path) => read_settings(path)?,
-        None if arguments.tier.is_empty() => return Ok(Db::open(home)?),
+        None if arguments.tier.is_empty() && arguments.preset.is_none() => {
+            return Ok(Db::open(home)?);
+        }
         None => read_settings(&home.join(SETTINGS_NAME))?,
     };
-    Ok(Db::open_with(home, &with_tiers(settings, arguments)?)?)
+    Ok(Db::open_with(home, &with_named(settings, arguments)?)?)
 }

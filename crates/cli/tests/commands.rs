@@ -142,6 +142,50 @@ fn tables_for_people_show_tiers_levels_and_ratios() {
 }
 
 #[test]
+fn the_preset_hybrid_shows_what_lies_in_slots_and_leveled_has_no_such_part() {
+    let scratch = Scratch::new();
+    let create = ["--preset", "hybrid", "--tier", "fast:64MiB", "--tier", "slow:1GiB"];
+    let lines: String = (0..500).map(|n| format!("{n:05}\t{}\n", "v".repeat(300))).collect();
+    scratch.ok_with(&[&create[..], &["load", "--tsv"]].concat(), lines.as_bytes());
+    assert_eq!(scratch.ok(&["get", "00007"]), "v".repeat(300).as_bytes(), "the preset is kept");
+    let report: serde_json::Value =
+        serde_json::from_slice(&scratch.ok(&["stats", "--json"])).unwrap();
+    let fast = &report["fast_tier"];
+    assert_eq!(fast["records"], 500, "{fast}");
+    let live: u64 =
+        fast["classes"].as_array().unwrap().iter().map(|c| c["live"].as_u64().unwrap()).sum();
+    assert_eq!(live, 500, "{fast}");
+    let shown = text(&scratch.ok(&["stats"]));
+    let row = |name: &str| {
+        let line = shown.lines().find(|line| line.trim_start().starts_with(name));
+        line.unwrap_or_else(|| panic!("{name} is not in {shown}")).to_owned()
+    };
+    assert!(row("records ").ends_with("500"), "{shown}");
+    for part in ["of these copies", "free", "reads that memory", "pinned at most", "promoted"] {
+        row(part);
+    }
+    scratch.ok(&["verify"]);
+    scratch.ok(&["put", "--db", "plain", "k", "v"]);
+    assert!(!text(&scratch.ok(&["stats", "--db", "plain"])).contains("Slots"));
+}
+
+#[test]
+fn a_preset_that_cannot_be_is_refused_before_anything_is_made() {
+    let scratch = Scratch::new();
+    let one_tier = ["--preset", "hybrid", "--tier", "only:1GiB", "put", "k", "v"];
+    let error = scratch.fails(&one_tier, 2);
+    assert!(error.contains("name both with --tier"), "{error}");
+    assert!(!scratch.path("thermocline-data").exists() && !scratch.path("only").exists());
+    let two = ["--preset", "hybrid", "--tier", "fast:64MiB", "--tier", "slow:1GiB"];
+    scratch.ok_with(&[&two[..], &["load", "--tsv"]].concat(), b"k\tv\n");
+    // What the log still has goes into slots when the database is opened.
+    scratch.ok(&["get", "k"]);
+    let error = scratch.fails(&["--preset", "leveled", "get", "k"], 1);
+    assert!(error.contains("open it with the preset hybrid"), "{error}");
+    assert_eq!(scratch.ok(&["--preset", "hybrid", "get", "k"]), b"v");
+}
+
+#[test]
 fn a_checkpoint_is_a_database_of_its_own() {
     let scratch = Scratch::new();
     scratch.ok_with(&["load", "--tsv"], b"a\t1\nb\t2\n");
@@ -237,6 +281,10 @@ fn a_trial_loads_serves_checks_and_replaces_only_itself() {
     assert_eq!(report["checked"], 200, "{report}");
     assert!(report["operations"][0]["count"].as_u64().unwrap() > 0, "{report}");
     assert_eq!(report["stats"]["tiers"].as_array().unwrap().len(), 2);
+    let hybrid = [&again[..], &["--preset", "hybrid"]].concat();
+    let report: serde_json::Value = serde_json::from_slice(&scratch.ok(&hybrid)).unwrap();
+    assert_eq!(report["checked"], 200, "{report}");
+    assert!(report["stats"]["fast_tier"]["records"].as_u64().unwrap() > 0, "{report}");
 
     scratch.file("thermocline-data/slow/mine.txt", b"keep");
     let error = scratch.fails(&run, 1);

@@ -1,6 +1,7 @@
 //! The command line, taken apart.
 
 use crate::cell::{Cell, Purpose, SILENCE_S};
+use crate::figures::FigureArguments;
 use crate::plan::{Run, Space};
 use crate::results::SlowDevice;
 use crate::rig::command::RigCommand;
@@ -25,6 +26,8 @@ Examples:
   thermocline-bench bound --workload ycsb-c --records 6M --resident 24% --slow-profile gp3
   thermocline-bench report results.json --html results.html
   thermocline-bench tiers --rounds 2
+  thermocline-bench tiers --engine thermocline-hybrid@tiers+runs=6+pinning=50,rocksdb@tiers
+  thermocline-bench prismdb --figure 6
 
 An engine is NAME[@fast|slow|tiers][+OPTION=VALUE]..., a workload NAME[/MODIFIER]...:
 ycsb-c/uniform, ycsb-a/zipf-0.8/value-4KiB/sync, hotrap-ro/hotspot-5, trace:FILE.";
@@ -61,6 +64,8 @@ pub enum Task {
     Single(ScenarioArguments),
     /// Every engine on every workload, over two tiers and one; hours, needs root
     Full(ScenarioArguments),
+    /// The figures of PrismDB's evaluation with the preset hybrid; minutes each, needs root
+    Prismdb(FigureArguments),
     /// Two block devices and a memory limit, for any program
     Rig {
         /// What to do with it

@@ -5,6 +5,7 @@
 //!   quick    a small run that needs nothing                   (quick)
 //!   cell     one cell, started by the two above               (cell)
 //!   tiers, single, full   comparisons on the rig              (scenarios)
+//!   prismdb  the paper's figures on the rig                   (figures)
 //!   rig      two block devices and a memory limit             (rig)
 //!   generator, agree      what the harness costs              (generator, agree)
 //!   list, bound, report
@@ -21,7 +22,7 @@ use crate::results::Results;
 use crate::scenarios::{self, Scenario, ScenarioArguments};
 use crate::store::EngineKind;
 use crate::workloads::{self, Plan, SETS};
-use crate::{Failure, Outcome, agree, bound, cell, generator, quick, rig};
+use crate::{Failure, Outcome, agree, bound, cell, figures, generator, quick, rig};
 use arguments::{Arguments, BoundArguments, ReportArguments, RunArguments, Task};
 use clap::Parser;
 use std::io::Write;
@@ -78,6 +79,9 @@ fn run(arguments: Arguments, engines: &[&dyn EngineKind]) -> Outcome<bool> {
         Task::Tiers(arguments) => compare(Scenario::Tiers, &arguments, engines),
         Task::Single(arguments) => compare(Scenario::Single, &arguments, engines),
         Task::Full(arguments) => compare(Scenario::Full, &arguments, engines),
+        Task::Prismdb(arguments) => {
+            show_parts(&figures::run(&arguments, engines, &program()?, started_s(), &mut complain)?)
+        }
         Task::Rig { command } => rig::command::run(&command).map(|_| true),
         Task::Cell { json } => run_cell(&json, engines),
     }
@@ -112,16 +116,20 @@ fn measure(arguments: RunArguments, engines: &[&dyn EngineKind]) -> Outcome<bool
     Ok(all_finished(&results))
 }
 
-/// A scenario on the rig: its tables, and a page for each of its parts.
+/// A scenario on the rig.
 fn compare(
     scenario: Scenario,
     arguments: &ScenarioArguments,
     engines: &[&dyn EngineKind],
 ) -> Outcome<bool> {
     let mut say = |line: &str| complain(line);
-    let parts = scenarios::run(scenario, arguments, engines, &program()?, started_s(), &mut say)?;
+    show_parts(&scenarios::run(scenario, arguments, engines, &program()?, started_s(), &mut say)?)
+}
+
+/// The tables of a scenario, and a page for each of its parts; false where a row failed.
+fn show_parts(parts: &[(PathBuf, Results)]) -> Outcome<bool> {
     let mut finished = true;
-    for (path, results) in &parts {
+    for (path, results) in parts {
         print(&table(results))?;
         let page = path.with_extension("html");
         html::write(results, &Prices::default(), &page)?;
@@ -183,7 +191,7 @@ fn list(engines: &[&dyn EngineKind]) -> Outcome<()> {
     }
     text.push_str(
         "\nWorkloads: NAME[/MODIFIER]..., modifiers uniform, zipf-ALPHA, zipf-ycsb, \
-                   hotspot-PERCENT, latest,\nvalue-SIZE, key-SIZE, sync, buffered\n",
+                   hotspot-PERCENT, latest,\nvalue-SIZE, key-SIZE, threads-N, sync, buffered\n",
     );
     for workload in workloads::all() {
         let mix: Vec<_> =

@@ -3,9 +3,10 @@
 //! ```text
 //!   FAST/home  FAST/data  SLOW/data      the database's home lies with its first tier
 //! ```
-//! Options of the label are settings by their own names, so nothing has to be added here for a new
-//! setting that is worth a comparison.
+//! Options of the label are settings by their own names. A preset has those that all share, and its
+//! own, which lie in a file of their own (`hybrid`).
 
+use super::hybrid;
 use crate::Outcome;
 use crate::store::{Durability, EngineKind, Needs, OpenOptions, Store, TierTraffic, Visitor};
 use thermocline::{ByteSize, Compression, Db, Preset, Settings, Tier};
@@ -21,8 +22,11 @@ pub struct Thermocline {
 pub static LEVELED: Thermocline =
     Thermocline { name: "thermocline-leveled", preset: Preset::Leveled };
 
-/// What a label may set.
-const OPTIONS: [(&str, &str); 8] = [
+/// The preset `hybrid`: records in slots on the fast tier, tables on the slow one.
+pub static HYBRID: Thermocline = Thermocline { name: "thermocline-hybrid", preset: Preset::Hybrid };
+
+/// What every preset's label may set.
+const OPTIONS: [(&str, &str); SHARED] = [
     ("driver", "posix, direct or emulated-PROFILE for all tiers; else by --direct"),
     ("slow-driver", "the same for the slow tier alone"),
     ("background-threads", "threads for flushes and compactions, 1 to 64"),
@@ -32,6 +36,20 @@ const OPTIONS: [(&str, &str); 8] = [
     ("compression", "none, lz4 or zstd on all levels; default none"),
     ("background-sync", "unsynced log bytes that start a sync, such as 8MiB"),
 ];
+
+/// How many options all presets share.
+const SHARED: usize = 8;
+
+/// The shared options and those of the preset `hybrid`.
+const HYBRID_OPTIONS: [(&str, &str); SHARED + hybrid::OPTIONS.len()] = {
+    let mut all = [("", ""); SHARED + hybrid::OPTIONS.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = if at < SHARED { OPTIONS[at] } else { hybrid::OPTIONS[at - SHARED] };
+        at += 1;
+    }
+    all
+};
 
 impl Thermocline {
     fn settings(&self, options: &OpenOptions) -> Outcome<Settings> {
@@ -79,6 +97,9 @@ impl Thermocline {
         if let Some(size) = options.parsed::<ByteSize>("background-sync")? {
             settings.background_sync_bytes = size;
         }
+        if self.preset == Preset::Hybrid {
+            settings.hybrid = hybrid::settings(options)?;
+        }
         settings.check()?;
         Ok(settings)
     }
@@ -95,11 +116,18 @@ impl EngineKind for Thermocline {
     }
 
     fn needs(&self) -> Needs {
-        Needs::OneOrMore
+        match self.preset {
+            Preset::Leveled => Needs::OneOrMore,
+            // On one tier there is nothing to demote to.
+            Preset::Hybrid => Needs::Tiers,
+        }
     }
 
     fn options(&self) -> &[(&str, &str)] {
-        &OPTIONS
+        match self.preset {
+            Preset::Leveled => &OPTIONS,
+            Preset::Hybrid => &HYBRID_OPTIONS,
+        }
     }
 
     fn describe(&self, options: &OpenOptions) -> Outcome<Vec<(String, String)>> {
@@ -110,9 +138,16 @@ impl EngineKind for Thermocline {
             pairs.push(("tier".to_owned(), text));
         }
         let kept = Settings { tiers: Vec::new(), ..settings };
+        let mut section = "";
         for line in kept.to_toml()?.lines() {
-            if let Some((name, value)) = line.split_once(" = ") {
-                pairs.push((name.to_owned(), value.trim_matches('"').to_owned()));
+            if let Some(name) = line.strip_prefix('[') {
+                section = name.trim_end_matches(']');
+            }
+            // What the preset does not look at is not in force.
+            let read = section != "hybrid" || self.preset == Preset::Hybrid;
+            if let Some((name, value)) = line.split_once(" = ").filter(|_| read) {
+                let prefix = if section == "hybrid" { "hybrid." } else { "" };
+                pairs.push((format!("{prefix}{name}"), value.trim_matches('"').to_owned()));
             }
         }
         Ok(pairs)
@@ -179,11 +214,112 @@ impl Store for Open {
     }
 
     fn memory_bytes(&self) -> Option<u64> {
-        let memory = self.db.stats().memory;
-        Some(memory.memtable_bytes + memory.cache_bytes + memory.pinned_bytes)
+        let stats = self.db.stats();
+        let memory = &stats.memory;
+        let fast = stats.fast_tier.map_or(0, |fast| fast.index_bytes + fast.cached_bytes);
+        Some(memory.memtable_bytes + memory.cache_bytes + memory.pinned_bytes + fast)
     }
 
     fn close(self: Box<Self>) -> Outcome<()> {
         Ok(self.db.close()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Label, Layout, TierSpace, find};
+    use thermocline::{DemotionPolicy, Pinning, PopularityKind, Promotion};
+
+    /// What a label comes to, on two tiers.
+    fn settings(label: &str) -> Outcome<Settings> {
+        let label: Label = label.parse()?;
+        let engines: [&dyn EngineKind; 2] = [&LEVELED, &HYBRID];
+        find(&engines, &label)?;
+        let tier = |name: &str| TierSpace {
+            name: name.to_owned(),
+            path: name.into(),
+            capacity: ByteSize::gib(1),
+        };
+        let options = OpenOptions {
+            tiers: vec![tier("fast"), tier("slow")],
+            memory: ByteSize::mib(64),
+            durability: Durability::Buffered,
+            direct: false,
+            threads: 1,
+            key_bytes: 24,
+            value_bytes: 1000,
+            records: 1000,
+            loading: false,
+            options: label.options,
+        };
+        if label.name == HYBRID.name { &HYBRID } else { &LEVELED }.settings(&options)
+    }
+
+    #[test]
+    fn options_of_a_hybrid_label_become_its_settings() {
+        let label = "thermocline-hybrid@tiers+runs=6+policy=approximate+popularity=frequency\
+                     +promotion=none+pinning=50+tracker=40+block-size=8KiB";
+        let settings = settings(label).unwrap();
+        let hybrid = settings.hybrid;
+        assert_eq!(settings.preset, Preset::Hybrid);
+        assert_eq!(settings.block_size, ByteSize::kib(8));
+        assert_eq!(hybrid.policy, DemotionPolicy::Approximate);
+        assert_eq!(hybrid.popularity, PopularityKind::Frequency);
+        assert_eq!(hybrid.promotion, Promotion::None);
+        assert_eq!((hybrid.runs, hybrid.pinning_percent, hybrid.tracker_percent), (6, 50, 40));
+        assert_eq!(hybrid.pinning, Pinning::Fixed);
+    }
+
+    #[test]
+    fn a_wrong_option_of_a_hybrid_label_is_answered_with_what_is_right() {
+        for (label, part) in [
+            ("thermocline-hybrid+policy=best", "random, precise or approximate"),
+            ("thermocline-hybrid+popularity=lru", "clock or frequency"),
+            ("thermocline-hybrid+promotion=always", "none, demotion or read"),
+            ("thermocline-hybrid+pinning=most", "0 to 100 or auto"),
+            ("thermocline-hybrid+read-triggered=1", "on or off"),
+            ("thermocline-hybrid+runs=9", "hybrid.runs = 9 is out of range"),
+            ("thermocline-hybrid+runs=x", "option runs=x"),
+            ("thermocline-hybrid+cache=1", "it has driver, slow-driver"),
+            ("thermocline-leveled+runs=2", "no option 'runs'"),
+            ("thermocline-hybrid@fast", "it can use tiers"),
+        ] {
+            let refused = settings(label).unwrap_err().to_string();
+            assert!(refused.contains(part), "{label}: {refused}");
+        }
+    }
+
+    #[test]
+    fn only_the_preset_that_reads_them_describes_settings_of_its_own() {
+        let label: Label = "thermocline-hybrid+pinning=auto".parse().unwrap();
+        assert_eq!(find(&[&HYBRID as &dyn EngineKind], &label).unwrap().1, Layout::Tiers);
+        assert_eq!(
+            settings("thermocline-hybrid+pinning=auto").unwrap().hybrid.pinning,
+            Pinning::Auto
+        );
+        let of = |kind: &Thermocline| {
+            let tier =
+                TierSpace { name: "fast".to_owned(), path: "f".into(), capacity: ByteSize::gib(1) };
+            let options = OpenOptions {
+                tiers: vec![
+                    tier.clone(),
+                    TierSpace { name: "slow".to_owned(), path: "s".into(), ..tier },
+                ],
+                memory: ByteSize::mib(64),
+                durability: Durability::Buffered,
+                direct: false,
+                threads: 1,
+                key_bytes: 24,
+                value_bytes: 1000,
+                records: 1000,
+                loading: false,
+                options: Default::default(),
+            };
+            let pairs = kind.describe(&options).unwrap();
+            pairs.into_iter().filter(|(name, _)| name.starts_with("hybrid.")).count()
+        };
+        assert_eq!(of(&LEVELED), 0);
+        assert!(of(&HYBRID) >= 10, "{}", of(&HYBRID));
     }
 }

@@ -3,6 +3,7 @@
 //! Throughput is the median of the rounds; a spread above 5 % is shown, and so is everything that
 //! failed or was skipped. `of bound` is the share of what the best placement would reach.
 
+use crate::figures::Drawing;
 use crate::results::Results;
 use crate::summary::{Spread, Summary, baseline, summaries};
 use std::fmt::Write;
@@ -31,7 +32,38 @@ pub fn table(results: &Results) -> String {
         let workload = skipped.workload.as_deref().unwrap_or("all workloads");
         let _ = writeln!(text, "skipped: {} on {workload}: {}", skipped.engine, skipped.reason);
     }
+    if let Some(drawing) = Drawing::of(results) {
+        text.push_str(&figure(&drawing));
+    }
     text
+}
+
+/// A paper's figure: a row for each value of what it varies, in each series.
+fn figure(drawing: &Drawing) -> String {
+    let mut head = vec![drawing.figure.axis.to_owned(), "of".to_owned()];
+    head.extend(drawing.measures().iter().map(|measure| measure.name.to_owned()));
+    let mut rows = vec![head];
+    for series in &drawing.series {
+        for (value, point) in drawing.values.iter().zip(&series.points) {
+            let mut row = vec![value.clone(), series.name.clone()];
+            let cell = |spread: &Option<Spread>| spread.map_or("-".to_owned(), with_spread);
+            row.extend(point.iter().map(cell));
+            rows.push(row);
+        }
+    }
+    let (name, title) = (drawing.figure.name, drawing.figure.title);
+    format!("\nfigure {name} of the PrismDB paper: {title}\n{}", align(&rows))
+}
+
+/// A median, and the spread where it is worth showing.
+fn with_spread(spread: Spread) -> String {
+    let Spread { median, min, max } = spread;
+    let digits = if median >= 100.0 { 0 } else { 2 };
+    if max - min > SPREAD_SHOWN * median {
+        format!("{median:.digits$} ({min:.digits$}..{max:.digits$})")
+    } else {
+        format!("{median:.digits$}")
+    }
 }
 
 const HEAD: [&str; 11] = [
@@ -130,6 +162,32 @@ mod tests {
     use super::*;
     use crate::results::{Bound, Machine, Measured, Row, Scenario, Skipped};
     use crate::store::Durability;
+
+    #[test]
+    fn results_of_a_figure_have_its_table_too() {
+        let mut results = Results::new("a run", Scenario::default(), Machine::default(), 0);
+        let note = ("figure of the PrismDB paper".to_owned(), "14d".to_owned());
+        results.scenario.notes.extend([note]);
+        for (threads, ops_per_s) in [(8, 4000.0), (1, 1000.0)] {
+            results.rows.push(Row {
+                engine: "ours".to_owned(),
+                workload: format!("ycsb-a/threads-{threads}"),
+                round: 1,
+                seed: 1,
+                durability: Durability::Buffered,
+                tiers: Vec::new(),
+                measured: Some(Measured { ops_per_s, cpu_us_per_op: 7.25, ..Measured::default() }),
+                failure: None,
+            });
+        }
+        let text = table(&results);
+        let figure = text.split("figure 14d of the PrismDB paper: Threads\n").nth(1).unwrap();
+        let rows: Vec<Vec<&str>> =
+            figure.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[0], ["threads", "of", "op/s", "processor", "us/op"]);
+        assert_eq!(rows[1], ["1", "ycsb-a", "1000", "7.25"]);
+        assert_eq!(rows[2], ["8", "ycsb-a", "4000", "7.25"]);
+    }
 
     #[test]
     fn rows_failures_and_what_was_skipped_are_all_in_the_table() {

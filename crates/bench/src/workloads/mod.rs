@@ -163,6 +163,8 @@ pub struct Workload {
     pub writer_beside: bool,
     /// Of its writes; none: as the scenario says.
     pub durability: Option<Durability>,
+    /// Threads that operate; none: as the scenario says.
+    pub threads: Option<u32>,
     /// Operations of a file instead of the mix.
     pub trace: Option<Arc<trace::Trace>>,
 }
@@ -197,6 +199,7 @@ impl Workload {
             fill: None,
             writer_beside: false,
             durability: None,
+            threads: None,
             trace: None,
         }
     }
@@ -256,6 +259,10 @@ impl Workload {
                 self.sizes = Some(Sizes::Fixed(size(text, VALUE_BYTES_MIN, VALUE_BYTES_MAX)?));
             }
             Some(("key", text)) => self.key_bytes = Some(size(text, KEY_BYTES_MIN, 1024)?),
+            Some(("threads", text)) => {
+                let threads = text.parse().map_err(|_| format!("'{modifier}' is not threads-N"))?;
+                self.threads = Some(threads);
+            }
             _ if modifier == "sync" => self.durability = Some(Durability::Sync),
             _ if modifier == "buffered" => self.durability = Some(Durability::Buffered),
             _ => {
@@ -263,7 +270,10 @@ impl Workload {
                     return Err(format!("{} takes no distribution", self.name).into());
                 }
                 let distribution = modifier.parse().map_err(|error| {
-                    format!("{error}; other modifiers are value-SIZE, key-SIZE, sync and buffered")
+                    format!(
+                        "{error}; other modifiers are value-SIZE, key-SIZE, threads-N, sync and \
+                         buffered"
+                    )
                 })?;
                 self.phases = vec![Phase { weight: 1.0, distribution }];
             }
@@ -362,12 +372,14 @@ mod tests {
         assert_eq!(workload.phases[0].distribution, Distribution::Uniform);
         assert_eq!(workload.sizes, Some(Sizes::Fixed(100)));
         assert_eq!((workload.key_bytes, workload.durability), (Some(16), Some(Durability::Sync)));
+        assert_eq!(parse("ycsb-a/threads-4").unwrap().threads, Some(4));
         assert_eq!(parse_list("ycsb,fillseq").unwrap().len(), 7);
         for (wrong, reason) in [
             ("ycsb-g", "there are load, ycsb-a"),
             ("ycsb-a/gauss", "there are uniform"),
             ("ycsb-a/value-2GiB", "out of range"),
             ("ycsb-a/key-4", "out of range"),
+            ("ycsb-a/threads-all", "is not threads-N"),
             ("fillseq/uniform", "takes no distribution"),
             ("trace:/nowhere/t.csv", "nowhere"),
         ] {

@@ -3,6 +3,7 @@
 mod checkpoint;
 mod compact;
 mod delete;
+pub mod fast_tier;
 mod get;
 mod put;
 mod scan;

@@ -1,7 +1,7 @@
 //! `stats`: what the database holds, how it is arranged, and what its work has cost.
 
 use crate::arguments::{Database, Stats as Arguments};
-use crate::commands::tiers;
+use crate::commands::{fast_tier, tiers};
 use crate::failure::Result;
 use crate::output::Output;
 use crate::table::Table;
@@ -35,6 +35,9 @@ fn print(stats: &Stats, output: &mut Output) -> Result<()> {
     output.line("")?;
     levels(stats).print("Levels", output)?;
     tiers::table(stats).print("Tiers", output)?;
+    if let Some(fast) = &stats.fast_tier {
+        fast_tier::print(fast, output)?;
+    }
     caches(stats).print("Block cache, since the database was made", output)?;
     memory(stats).print("Memory", output)?;
     amplification(stats).print("Cost, since the database was made", output)
@@ -74,15 +77,19 @@ pub fn caches(stats: &Stats) -> Table {
 
 fn memory(stats: &Stats) -> Table {
     let memory = &stats.memory;
-    let used = memory.memtable_bytes + memory.cache_bytes + memory.pinned_bytes;
-    let mut table = Table::new(&["part", ">bytes", ">of budget"]);
-    for (part, bytes) in [
+    let mut parts = vec![
         ("memtables", memory.memtable_bytes),
         ("block cache", memory.cache_bytes),
         ("table indexes", memory.pinned_bytes),
-        ("used", used),
-        ("budget", memory.budget_bytes),
-    ] {
+    ];
+    if let Some(fast) = &stats.fast_tier {
+        parts.push(("index of slots", fast.index_bytes));
+        parts.push(("records of the fast tier", fast.cached_bytes));
+    }
+    let used = parts.iter().map(|(_, bytes)| bytes).sum();
+    parts.extend([("used", used), ("budget", memory.budget_bytes)]);
+    let mut table = Table::new(&["part", ">bytes", ">of budget"]);
+    for (part, bytes) in parts {
         let share = text::share(bytes, memory.budget_bytes);
         table.row([part.to_owned(), ByteSize(bytes).to_string(), share]);
     }

@@ -19,7 +19,7 @@ mod workload;
 mod zipf;
 
 use crate::arguments::{Database, Try};
-use crate::commands::{stats, tiers};
+use crate::commands::{fast_tier, stats, tiers};
 use crate::failure::{Failure, Result};
 use crate::load::Loader;
 use crate::output::{Output, note};
@@ -65,7 +65,8 @@ pub fn run(database: &Database, arguments: &Try) -> Result<()> {
     let home = store::absolute(&database.db)?;
     let mut corpus = Corpus::find(&arguments.from, arguments.bytes.0)?;
     place::clear(&home)?;
-    let settings = settings(&home, corpus.bytes());
+    let preset = database.preset.unwrap_or_default();
+    let settings = Settings { preset, ..settings(&home, corpus.bytes()) };
     note(format!(
         "{} of {} from {}; the fast tier may hold {}",
         text::counted(corpus.len() as u64, "file"),
@@ -167,6 +168,9 @@ fn print(outcome: &Outcome, database: &Database, output: &mut Output) -> Result<
     stats::levels(&outcome.stats).print("Where the data lies", output)?;
     tiers::served(&outcome.stats).print("What each tier served", output)?;
     stats::caches(&outcome.stats).print("Block cache", output)?;
+    if let Some(fast) = &outcome.stats.fast_tier {
+        fast_tier::print(fast, output)?;
+    }
     stats::amplification(&outcome.stats).print("What it cost", output)?;
     output.line(format!(
         "Closed, reopened in {}, and compared {} with their files in {}: all equal.",

@@ -23,7 +23,7 @@ const HOME_NAMES: [&str; 4] = [MARK_NAME, "DATABASE", "settings.toml", "LOCK"];
 /// Files of a tier besides its numbered ones.
 const TIER_NAMES: [&str; 2] = ["TIER", "LOCK"];
 /// Endings of a tier's numbered files.
-const NUMBERED: [&str; 4] = ["log", "manifest", "table", "map"];
+const NUMBERED: [&str; 5] = ["log", "manifest", "table", "map", "slab"];
 
 /// Marks the store at `home` as a trial's.
 pub fn mark(home: &Path) -> Result<()> {

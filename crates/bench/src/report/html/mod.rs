@@ -5,6 +5,7 @@
 //!   timelines    operations in each second               traffic    bytes by tier and direction
 //!   cost         dollars of storage against throughput   lifetime   years of the slow device
 //!   numbers      everything as a table                   engines    the options of each
+//!   figure       where results are of one of a paper's figures: what it varies across
 //! ```
 //! A plot for each workload; an engine has one colour throughout. `svg` draws, `cost` computes the
 //! projections, `sections` says what is drawn.
@@ -15,6 +16,7 @@
 //! 3. What comes from results passes through `svg::escaped`.
 
 pub mod cost;
+mod figure;
 mod sections;
 pub mod svg;
 mod tables;
@@ -83,6 +85,7 @@ impl<'a> Subject<'a> {
 pub fn page(results: &Results, prices: &Prices) -> String {
     let subject = Subject::new(results, prices);
     let sections = [
+        ("figure", "Figure", figure::figure(results)),
         ("throughput", "Throughput", sections::throughput(&subject)),
         ("latency", "Latency", sections::latency(&subject)),
         ("timelines", "Timelines", sections::timelines(&subject)),

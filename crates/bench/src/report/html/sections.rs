@@ -9,11 +9,12 @@ use crate::summary::Summary;
 use std::fmt::Write;
 
 /// A plot in its frame.
-fn card(title: &str, plot: &str) -> String {
+pub fn card(title: &str, plot: &str) -> String {
     format!("<div class='card'><h3>{}</h3>{plot}</div>\n", escaped(title))
 }
 
-fn section(text: &str, cards: &[String]) -> String {
+/// Cards under a sentence that says how to read them; nothing where there are none.
+pub fn section(text: &str, cards: &[String]) -> String {
     if cards.is_empty() {
         return String::new();
     }

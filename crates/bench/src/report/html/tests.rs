@@ -148,6 +148,35 @@ fn the_page_has_every_section_and_names_what_is_missing() {
 }
 
 #[test]
+fn results_of_a_figure_begin_with_it_and_others_have_none() {
+    let mut results = results();
+    assert!(!page(&results, &Prices::default()).contains("<section id='figure'>"));
+    let note = ("figure of the PrismDB paper".to_owned(), "6".to_owned());
+    results.scenario.notes.extend([note]);
+    for (row, policy) in results.rows.iter_mut().zip(["random", "precise", "approximate"]) {
+        row.engine = format!("thermocline-hybrid@tiers+policy={policy}");
+    }
+    let bars = page(&results, &Prices::default());
+    let section = bars.split("<section id='figure'>").nth(1).unwrap();
+    let section = section.split("</section>").next().unwrap();
+    assert_eq!(section.matches("<svg").count(), 3, "op/s, slow bytes, processor");
+    for policy in ["random", "precise", "approximate"] {
+        assert!(section.contains(&format!("class='name'>{policy}</text>")), "{policy}");
+    }
+    let note = ("figure of the PrismDB paper".to_owned(), "11".to_owned());
+    results.scenario.notes.extend([note]);
+    for (row, skew) in results.rows.iter_mut().zip(["0.4", "0.99", "1.4"]) {
+        row.engine = "<hybrid>".to_owned();
+        row.workload = format!("ycsb-a/zipf-{skew}");
+    }
+    let lines = page(&results, &Prices::default());
+    let section = lines.split("<section id='figure'>").nth(1).unwrap();
+    let section = section.split("</section>").next().unwrap();
+    assert_eq!(section.matches("<path").count(), 2, "op/s and p99");
+    assert!(section.contains("Zipf exponent") && !section.contains("<hybrid>"));
+}
+
+#[test]
 fn the_page_loads_nothing() {
     let page = page(&results(), &Prices::default());
     for outside in ["http:", "https:", "src=", "@import", "url(", "<script"] {

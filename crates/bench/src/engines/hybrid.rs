@@ -1,0 +1,94 @@
+//! What a label of the preset `hybrid` may set besides what all presets share.
+//!
+//! ```text
+//!   thermocline-hybrid@tiers+runs=6+policy=approximate+popularity=frequency+promotion=none
+//!                           +pinning=50+tracker=40
+//! ```
+//! They are the parameters that PrismDB's evaluation varies (its section 7), so that each of its
+//! figures is a list of labels.
+//!
+//! Invariants:
+//! 1. An option that a label does not name has the engine's own default.
+//! 2. A word that means nothing is answered with the words that do; numbers are checked by the
+//!    engine's own ranges.
+
+use crate::Outcome;
+use crate::store::OpenOptions;
+use thermocline::{DemotionPolicy, HybridSettings, Pinning, PopularityKind, Promotion};
+
+/// Names and meanings.
+pub(super) const OPTIONS: [(&str, &str); 12] = [
+    ("policy", "how a range to demote is chosen: random, precise or approximate; default precise"),
+    ("candidates", "ranges that a choice looks at, 1 to 64; default 8"),
+    ("range-tables", "consecutive tables of a range, 1 to 64; default 1"),
+    ("runs", "sorted runs over each other in a range of the slow tier, 1 to 6; default 1"),
+    ("popularity", "what is remembered of keys: clock or frequency; default clock"),
+    ("tracker", "keys that are remembered, in percent of all, 1 to 100; default 20"),
+    ("pinning", "percent of these that stay on the fast tier, 0 to 100 or auto; default 70"),
+    ("promotion", "when records move up: none, demotion or read; default read"),
+    ("read-triggered", "demotions for the sake of reads: on or off; default on"),
+    ("high-watermark", "percent of the fast tier at which demotions begin, 2 to 99; default 98"),
+    ("low-watermark", "percent at which they end; default 95"),
+    ("write-budget", "capacities of the slow tier written a day, 0 for no bound; default 0"),
+];
+
+/// The settings that the options come to. Numbers out of their ranges pass; the engine's check
+/// refuses them.
+pub(super) fn settings(options: &OpenOptions) -> Outcome<HybridSettings> {
+    let mut hybrid = HybridSettings::default();
+    let policies = [
+        ("random", DemotionPolicy::Random),
+        ("precise", DemotionPolicy::Precise),
+        ("approximate", DemotionPolicy::Approximate),
+    ];
+    choose(options, "policy", &policies, &mut hybrid.policy)?;
+    let kinds = [("clock", PopularityKind::Clock), ("frequency", PopularityKind::Frequency)];
+    choose(options, "popularity", &kinds, &mut hybrid.popularity)?;
+    let promotions =
+        [("none", Promotion::None), ("demotion", Promotion::Demotion), ("read", Promotion::Read)];
+    choose(options, "promotion", &promotions, &mut hybrid.promotion)?;
+    choose(options, "read-triggered", &[("on", true), ("off", false)], &mut hybrid.read_triggered)?;
+    match options.option("pinning") {
+        None => {}
+        Some("auto") => hybrid.pinning = Pinning::Auto,
+        Some(percent) => {
+            hybrid.pinning_percent = percent
+                .parse()
+                .map_err(|_| format!("option pinning={percent}: it is 0 to 100 or auto"))?;
+        }
+    }
+    let numbers = [
+        ("candidates", &mut hybrid.candidates),
+        ("range-tables", &mut hybrid.range_tables),
+        ("runs", &mut hybrid.runs),
+        ("tracker", &mut hybrid.tracker_percent),
+        ("high-watermark", &mut hybrid.high_watermark_percent),
+        ("low-watermark", &mut hybrid.low_watermark_percent),
+    ];
+    for (name, number) in numbers {
+        if let Some(named) = options.parsed(name)? {
+            *number = named;
+        }
+    }
+    if let Some(budget) = options.parsed("write-budget")? {
+        hybrid.write_budget_dwpd = budget;
+    }
+    Ok(hybrid)
+}
+
+/// Sets `to` to what the option's word means.
+fn choose<T: Copy>(
+    options: &OpenOptions,
+    name: &str,
+    words: &[(&str, T)],
+    to: &mut T,
+) -> Outcome<()> {
+    let Some(word) = options.option(name) else { return Ok(()) };
+    let Some((_, meaning)) = words.iter().find(|(known, _)| *known == word) else {
+        let known: Vec<_> = words.iter().map(|(known, _)| *known).collect();
+        let (last, first) = known.split_last().ok_or("an option without values")?;
+        return Err(format!("option {name}={word}: it is {} or {last}", first.join(", ")).into());
+    };
+    *to = *meaning;
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! The part of `stats` that only the preset `hybrid` has: what lies in slots on the fast tier, how
+//! popular it is, and what moved between the tiers.
+
+use crate::failure::Result;
+use crate::output::Output;
+use crate::table::Table;
+use crate::text;
+use thermocline::FastTierStats;
+use thermocline_foundation::ByteSize;
+
+/// Prints its tables.
+pub fn print(stats: &FastTierStats, output: &mut Output) -> Result<()> {
+    summary(stats).print("Records on the fast tier", output)?;
+    slots(stats).print("Slots by their size", output)?;
+    popularity(stats).print("Keys by how often they are asked for, least first", output)?;
+    movement(stats).print("Moved between the tiers, since opening", output)
+}
+
+/// Records and the room that they take.
+fn summary(stats: &FastTierStats) -> Table {
+    let mut table = Table::new(&["what", ">amount", ">share"]);
+    let limit = stats.limit_bytes;
+    let free = limit.saturating_sub(stats.live_bytes);
+    let bytes = |bytes| ByteSize(bytes).to_string();
+    let (hits, misses) = (stats.cache.hits, stats.cache.misses);
+    for (what, amount, share) in [
+        ("records", text::count(stats.records), String::new()),
+        (
+            "  of these copies of what a table has",
+            text::count(stats.clean_records),
+            text::share(stats.clean_records, stats.records),
+        ),
+        ("room for slots", bytes(limit), String::new()),
+        ("  with a record", bytes(stats.live_bytes), text::share(stats.live_bytes, limit)),
+        (
+            "    of these bytes that no record uses",
+            bytes(stats.waste_bytes),
+            text::share(stats.waste_bytes, stats.live_bytes),
+        ),
+        ("  free", bytes(free), text::share(free, limit)),
+        ("files of slots", bytes(stats.slab_bytes), text::share(stats.slab_bytes, limit)),
+        ("index in memory", bytes(stats.index_bytes), String::new()),
+        ("records in memory", bytes(stats.cached_bytes), String::new()),
+        ("reads that memory answered", text::count(hits), text::share(hits, hits + misses)),
+    ] {
+        table.row([what.to_owned(), amount, share]);
+    }
+    table
+}
+
+/// One row for each size of slot that is in use.
+fn slots(stats: &FastTierStats) -> Table {
+    let mut table = Table::new(&[">slot", ">files", ">slots", ">with a record", ">share"]);
+    for class in stats.classes.iter().filter(|class| class.slabs > 0) {
+        table.row([
+            ByteSize(class.slot_bytes.into()).to_string(),
+            text::count(class.slabs),
+            text::count(class.slots),
+            text::count(class.live),
+            text::share(class.live, class.slots),
+        ]);
+    }
+    table
+}
+
+/// One row for each popularity, and how much of them stays.
+fn popularity(stats: &FastTierStats) -> Table {
+    let mut table = Table::new(&["popularity", ">keys", ">of those known"]);
+    for (value, keys) in stats.histogram.iter().enumerate() {
+        let share = text::share(*keys, stats.tracked_keys);
+        table.row([value.to_string(), text::count(*keys), share]);
+    }
+    table.row(["all".to_owned(), text::count(stats.tracked_keys), String::new()]);
+    table.row(["pinned at most".to_owned(), String::new(), pinned(stats)]);
+    table
+}
+
+fn pinned(stats: &FastTierStats) -> String {
+    format!("{:.1} %", stats.pinning_percent)
+}
+
+fn movement(stats: &FastTierStats) -> Table {
+    let mut table = Table::new(&["records", ">amount"]);
+    for (what, amount) in [
+        ("promoted as copies", stats.promoted_records),
+        ("demoted", stats.demoted_records),
+        ("copies dropped without a write", stats.dropped_records),
+        ("moved to another slot", stats.moved_records),
+    ] {
+        table.row([what.to_owned(), text::count(amount)]);
+    }
+    table
+}
