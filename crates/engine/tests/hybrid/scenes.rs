@@ -209,6 +209,27 @@ fn compacting_everything_leaves_nothing_in_slots() {
 }
 
 #[test]
+fn a_database_of_the_preset_leveled_goes_on_as_hybrid() {
+    let leveled = Settings { preset: Preset::Leveled, ..settings(HybridSettings::default()) };
+    let mut twin = Twin::new(leveled, 13);
+    twin.write(12_000, 20_000, 1000);
+    twin.db.take().unwrap().close().unwrap();
+    let hybrid = Settings { preset: Preset::Hybrid, tiers: Vec::new(), ..twin.settings.clone() };
+    twin.db = Some(Db::open_with(twin.path("db"), &hybrid).unwrap());
+    twin.compare();
+    for _ in 0..2 {
+        twin.write(12_000, 20_000, 1000);
+        twin.compare();
+        twin.reopen();
+        twin.compare();
+    }
+    twin.db().compact_range(None, None, &mut |_| {}).unwrap();
+    assert_eq!(twin.db().stats().levels.len(), 1, "one run, and nothing left in level 0");
+    twin.compare();
+    twin.verify();
+}
+
+#[test]
 fn a_range_that_is_compacted_leaves_the_rest_alone() {
     let mut twin = Twin::new(settings(HybridSettings::default()), 10);
     twin.write(20_000, 30_000, 1000);
