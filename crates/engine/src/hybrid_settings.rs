@@ -82,7 +82,8 @@ pub struct HybridSettings {
     /// When records move up; default `read`.
     pub promotion: Promotion,
     /// Merging ranges that are mostly read from the slow tier although nothing is written
-    /// (section 5.3); default on.
+    /// (section 5.3); default off: with
+    /// `promotion = read` what is asked for moves up without them.
     pub read_triggered: bool,
     /// Bytes that may be written to the slow tier a day, in capacities of it; 0 (the default) for
     /// no bound.
@@ -103,7 +104,7 @@ impl Default for HybridSettings {
             pinning_percent: 70,
             pinning: Pinning::default(),
             promotion: Promotion::default(),
-            read_triggered: true,
+            read_triggered: false,
             write_budget_dwpd: 0.0,
         }
     }

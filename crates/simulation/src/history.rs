@@ -270,6 +270,7 @@ fn hybrid_settings(seed: u64, leveled: Settings) -> Settings {
     let hybrid = HybridSettings {
         policy: policies[random.below(3) as usize],
         candidates: 1 + random.below(8) as u32,
+        read_triggered: true,
         range_tables: 1 + random.below(3) as u32,
         runs: 1 + random.below(6) as u32,
         high_watermark_percent,
