@@ -25,10 +25,11 @@
 //! that go together:
 //!
 //! ```text
-//!   front        front/         where a write lands: memtable before a log
-//!   table set    table_set/     how sorted tables are arranged: levels
-//!   locator      table_set/     how a key is found among them: per level, by ranges and filters
-//!   compaction   compaction/    what is rewritten next: leveled
+//!   front        front/         where a write lands: memtable before a log, then tables or slots
+//!   table set    table_set/     how sorted tables are arranged: levels, which serve as runs too
+//!   locator      table_set/     how a key is found among them: per level, by ranges and filters;
+//!                               in slots by the index of the fast tier (crate `index`)
+//!   compaction   compaction/    what is rewritten next: leveled, or by cost and benefit
 //! ```
 //! `db.rs` wires the parts; `state.rs` says what is shared and which lock guards what.
 #![forbid(unsafe_code)]

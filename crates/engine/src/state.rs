@@ -14,10 +14,10 @@
 //! `leader`, because its holder may be waiting for one of them.
 //!
 //! Invariants:
-//! 1. Every acknowledged record is in the active memtable, a frozen one, or a table of the current
-//!    levels.
-//! 2. A record is in a log with a number at or above the manifest's log floor until its table is
-//!    committed.
+//! 1. Every acknowledged record is in the active memtable, a frozen one, a live slot that the index
+//!    of the fast tier knows, or a table of the current levels.
+//! 2. A record is in a log with a number at or above the manifest's log floor until its table, or
+//!    the last slot of its memtable, is committed.
 //! 3. `visible` is the sequence of the newest record that readers see; all records up to it are in
 //!    memtables or tables. A reader loads the read state before `visible`.
 

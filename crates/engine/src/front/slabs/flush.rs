@@ -1,8 +1,8 @@
 //! Flush of a memtable into slots.
 //!
 //! Records go piece by piece, in key order: slots are found, written and synced, then one edit
-//! makes them live and frees the slots of the versions that they replace. The last piece's edit
-//! also raises the log floor; until then the log has all of them, and recovery finds a record in
+//! makes them live and frees the slots of the versions that they replace. After the last piece an
+//! edit raises the log floor; until then the log has all of them, and recovery finds a record in
 //! both places with the same sequence. So the log is made durable before the first piece is. A
 //! piece for which there is no room waits for demotions.
 
@@ -215,13 +215,11 @@ impl Engine {
     pub fn settle_in(&self, records: &[Arrival], origin: Origin) -> Result<bool> {
         let Some(fast) = &self.fast else { return Ok(true) };
         let Some(placed) = fast.write(records, origin)? else { return Ok(false) };
+        let is_here = |record: &Arrival| fast.index.get(&record.key).is_some();
+        let was_here: Vec<bool> = records.iter().map(is_here).collect();
         let snapshots = self.snapshots.list(|| self.visible());
         let mut tables = self.tables.lock();
         let died = fast.replaced_by(&placed.born, &snapshots);
-        let was_here: Vec<bool> = {
-            let known = |record: &Arrival| fast.index.get(&record.key).is_some();
-            records.iter().map(known).collect()
-        };
         self.commit_placed(&mut tables, Edit::default(), placed, died)?;
         drop(tables);
         fast.room.found();
