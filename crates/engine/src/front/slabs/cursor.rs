@@ -4,7 +4,8 @@
 //! read-ahead does. It holds nothing of the index between runs, so two things can have happened
 //! when it comes for the next one:
 //! 1. Records have been replaced. What the cursor's snapshot sees of them is still there, for it is
-//!    registered; only slots changed.
+//!    registered, or came in since from a memtable that the merge has too: another slot, and where
+//!    it came in another version, which may be a tombstone.
 //! 2. Records have been demoted. They are in tables that the merge does not have: the source is
 //!    *stale*, says so, and whoever drives the merge begins again with the tables of now.
 
@@ -35,7 +36,7 @@ pub(crate) struct SlotCursor {
     stale: bool,
     batch: IndexBatch,
     /// The visible version of each key of the batch that has one, in the order of the walk.
-    run: Vec<(usize, Entry, Bytes)>,
+    run: Vec<(usize, Trailer, Bytes)>,
     at: usize,
     next_keys: usize,
     forward: bool,
@@ -63,8 +64,8 @@ impl SlotCursor {
     }
 
     pub fn current(&self) -> Option<(&[u8], Trailer)> {
-        let (at, entry, _) = self.run.get(self.at)?;
-        Some((self.batch.key(*at), trailer_of(entry)))
+        let (at, trailer, _) = self.run.get(self.at)?;
+        Some((self.batch.key(*at), *trailer))
     }
 
     pub fn value(&self) -> Bytes {
@@ -132,6 +133,12 @@ impl SlotCursor {
     fn load_batch(&mut self, from: Bound<&[u8]>) -> Result<()> {
         let engine = Arc::clone(&self.engine);
         let Some(fast) = &engine.fast else { return Ok(()) };
+        self.copy_keys(fast, from);
+        if self.stale { Ok(()) } else { self.read_slots(fast) }
+    }
+
+    /// Copies the next keys out of the index.
+    fn copy_keys(&mut self, fast: &FastTier, from: Bound<&[u8]>) {
         let keys = self.next_keys;
         self.next_keys = (2 * keys).min(RUN_MAX);
         self.batch.clear();
@@ -143,10 +150,10 @@ impl SlotCursor {
         // Asked after the run was copied: what left earlier is missing from it.
         self.stale =
             fast.index.departures() != self.departures && !planted(Planted::CursorMissesDepartures);
-        if self.stale {
-            self.run.clear();
-            return Ok(());
-        }
+    }
+
+    /// Reads what the snapshot sees of the keys that were copied.
+    fn read_slots(&mut self, fast: &FastTier) -> Result<()> {
         let visible = |versions: &[Entry]| {
             versions.iter().find(|entry| entry.sequence <= self.snapshot).copied()
         };
@@ -156,22 +163,18 @@ impl SlotCursor {
         let wanted: Vec<_> = seen.iter().map(|(at, entry)| (self.batch.key(*at), *entry)).collect();
         let values = fast.values(&wanted);
         for ((at, entry), value) in seen.into_iter().zip(values) {
-            match value {
-                Some(value) => self.run.push((at, entry, value)),
-                // The record moved while the slots were read: look again, one by one. Where it was
-                // demoted meanwhile, the run is stale.
-                None => match fast.get(self.batch.key(at), Some(self.snapshot))? {
-                    Some((trailer, value)) => {
-                        let moved = Entry { sequence: trailer.sequence(), ..entry };
-                        self.run.push((at, moved, value));
-                    }
-                    None => {
-                        self.stale = true;
-                        self.run.clear();
-                        return Ok(());
-                    }
-                },
-            }
+            let found = match value {
+                Some(value) => Some((trailer_of(&entry), value)),
+                // The slot was given away since the keys were copied: ask for what is there now.
+                None => fast.get(self.batch.key(at), Some(self.snapshot))?,
+            };
+            let Some((trailer, value)) = found else {
+                // It left for tables.
+                self.stale = true;
+                self.run.clear();
+                return Ok(());
+            };
+            self.run.push((at, trailer, value));
         }
         Ok(())
     }
@@ -181,5 +184,66 @@ impl FastTier {
     /// To be asked before the tables of a merge are chosen; see [`SlotCursor::new`].
     pub fn departures(&self) -> u64 {
         self.index.departures()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jobs::{Stepper, Workers};
+    use crate::{ByteSize, Db, Environment, Preset, Settings, Tier};
+    use std::path::Path;
+    use thermocline_device::MemoryDevices;
+    use thermocline_table::RecordKind;
+
+    fn store() -> Db {
+        let tier = |path, mib| Tier::new(path, ByteSize::mib(mib)).driver("memory");
+        let settings = Settings {
+            preset: Preset::Hybrid,
+            tiers: vec![tier("/fast", 16), tier("/slow", 64)],
+            ..Settings::default()
+        };
+        let environment = Environment {
+            devices: Arc::new(MemoryDevices::default()),
+            workers: Workers::Stepped(Arc::new(Stepper::new(1))),
+            ..Environment::default()
+        };
+        environment.create(Path::new("/home"), &settings).unwrap()
+    }
+
+    fn cursor(db: &Db) -> SlotCursor {
+        let engine = Arc::clone(db.engine());
+        let departures = engine.fast.as_ref().unwrap().departures();
+        SlotCursor::new(&engine, engine.visible(), departures, RUN_MIN)
+    }
+
+    /// A flush replaces records between a cursor's look at the index and its reads, and their slots
+    /// hold others already: what is found then is the tombstone, not a record that has its sequence
+    /// and nothing in it.
+    #[test]
+    fn a_record_that_was_deleted_while_its_slot_was_to_be_read_is_a_tombstone() {
+        let db = store();
+        let fast = db.engine().fast.as_ref().unwrap();
+        let keys = || (0..64).map(|number| format!("key {number:03}"));
+        keys().for_each(|key| db.put(key, "a value").unwrap());
+        db.flush().unwrap();
+        keys().for_each(|key| db.delete(key).unwrap());
+        let mut cursor = cursor(&db);
+        cursor.copy_keys(fast, Bound::Unbounded);
+        db.flush().unwrap();
+        keys().for_each(|key| db.put(format!("a{key}"), "another").unwrap());
+        db.flush().unwrap();
+        let mut given_away = 0;
+        for at in 0..cursor.batch.len() {
+            let key = cursor.batch.key(at);
+            let entry = cursor.batch.versions(at)[0];
+            given_away += usize::from(fast.values(&[(key, entry)])[0].is_none());
+        }
+        assert!(given_away > 0, "no slot holds another record");
+        cursor.read_slots(fast).unwrap();
+        assert_eq!(cursor.run.len(), cursor.batch.len());
+        let tombstones =
+            cursor.run.iter().filter(|(_, trailer, _)| trailer.kind() == RecordKind::Delete);
+        assert_eq!(tombstones.count(), given_away);
     }
 }
