@@ -242,9 +242,14 @@ impl Settings {
         // Each worker that writes a table holds the table's write buffer, the partitions of its
         // index and filter, and a block being compressed.
         let writers_bytes = (u64::from(self.background_threads) + 1) * (2 << 20);
-        let left = memory - memory / 4 - memory / WINDOWS_SHARE;
+        let memtables_bytes = match self.preset {
+            Preset::Leveled => memory / 4,
+            // What memtables hold, slots could; and their logs take room of the fast tier.
+            Preset::Hybrid => memory / 8,
+        };
+        let left = memory - memtables_bytes - memory / WINDOWS_SHARE;
         MemoryDivision {
-            memtable_bytes: memory / 4 / MEMTABLES,
+            memtable_bytes: memtables_bytes / MEMTABLES,
             cache_bytes: left.saturating_sub(writers_bytes).max(memory / 8),
         }
     }
@@ -309,7 +314,31 @@ impl Settings {
     pub(crate) fn fast_table_bytes(&self) -> Option<u64> {
         Some(self.by_level().table_bytes(self.tiers.first()?.capacity.0))
     }
+
+    /// Retired logs that are kept for use as logs again. What they take, records cannot where these
+    /// want the fast tier.
+    pub(crate) fn retired_logs_max(&self) -> u64 {
+        match self.preset {
+            Preset::Leveled => 2,
+            Preset::Hybrid => 1,
+        }
+    }
+
+    /// What slabs may take of the fast tier: all but what logs and journals may come to, each of the
+    /// journals twice while it is written afresh.
+    pub(crate) fn slab_bytes_max(&self) -> u64 {
+        let capacity_bytes = self.tiers.first().map_or(0, |tier| tier.capacity.0);
+        // The one written, those of frozen memtables, the next.
+        let logs = 1 + (MEMTABLES - 1) + 1 + self.retired_logs_max();
+        let log_bytes = logs * self.log_bytes();
+        let journals_bytes = 2 * self.journal_bytes();
+        let spare_bytes = capacity_bytes / SPARE_SHARE;
+        capacity_bytes.saturating_sub(log_bytes + journals_bytes + spare_bytes)
+    }
 }
+
+/// Share of the fast tier that slabs leave free beside logs and journals.
+const SPARE_SHARE: u64 = 50;
 
 /// Logs that there are at once: the one written, those of frozen memtables, the next, and retired
 /// ones kept for use as logs again.

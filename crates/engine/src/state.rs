@@ -137,9 +137,6 @@ pub(crate) struct LogPool {
     pub preparing: bool,
 }
 
-/// Retired logs that are kept for reuse.
-const RETIRED_MAX: usize = 2;
-
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -359,7 +356,7 @@ impl Engine {
         let reusable = log.writer.bytes() <= 2 * log_settings(&self.settings).segment_bytes;
         {
             let mut logs = self.logs.lock();
-            if reusable && logs.retired.len() < RETIRED_MAX {
+            if reusable && (logs.retired.len() as u64) < self.settings.retired_logs_max() {
                 logs.retired.push(log.number);
                 return Ok(());
             }

@@ -45,7 +45,13 @@ impl PinningThreshold {
     /// The decision for every value, from the distribution of values now. A demotion takes one and
     /// uses it for its whole range.
     pub fn pinning(self, histogram: &Histogram) -> Pinning {
-        Pinning::of_keys(histogram, self.share * histogram.total() as f64)
+        self.pinning_within(histogram, f64::INFINITY)
+    }
+
+    /// As [`PinningThreshold::pinning`], and not more than `keys_max` keys: what a fast tier that
+    /// is small beside the tracker has room for.
+    pub fn pinning_within(self, histogram: &Histogram, keys_max: f64) -> Pinning {
+        Pinning::of_keys(histogram, keys_max.min(self.share * histogram.total() as f64))
     }
 }
 
@@ -56,8 +62,7 @@ pub struct Pinning {
 }
 
 impl Pinning {
-    /// Pins so that about `keys` of the keys in the histogram are pinned: for an engine that knows
-    /// how many records its fast tier holds.
+    /// Pins so that about `keys` of the keys in the histogram are pinned.
     pub fn of_keys(histogram: &Histogram, keys: f64) -> Self {
         let mut shares = [0.0; VALUES];
         let mut left = keys.max(0.0);

@@ -18,7 +18,14 @@
 //! **Several sorted runs.** The paper keeps one run a range, so every demotion rewrites all slow
 //! bytes of it. If runs may overlap, a demotion may rewrite some of them, or none and begin another
 //! run. The formula stays; `t_f` and `o` are those of the runs that *are* rewritten, so a demotion
-//! into a new run costs 1 a byte. [`best_merge`] finds the cheapest choice within a number of runs.
+//! into a new run costs 1 a byte. What is cheapest now is dear later: if each demotion merged the
+//! newest run alone once all are there, that run would take everything in, and be rewritten every
+//! time. A merge of more runs pays for the demotions after it, which may begin runs again, so
+//! [`best_merge`] takes the mean over those: with `n` runs made room for beside its own, it costs
+//!
+//! ```text
+//!   (cost of the merge + n · cost of a demotion into a new run) / (1 + n)
+//! ```
 //!
 //! Invariants:
 //! 1. A score is finite and not negative; 0 when nothing would move.
@@ -124,11 +131,11 @@ pub struct Merge {
 /// The best choice of newest runs to rewrite so that at most `runs_max` remain.
 ///
 /// `runs` is ordered from the newest to the oldest; only a prefix may be merged, or an old version
-/// would come to lie above a newer one. With `runs_max` 1 all are merged, as in the paper. Ties go
-/// to the merge of more runs, which costs the same and leaves less to search.
+/// would come to lie above a newer one. With `runs_max` 1 all are merged, as in the paper. Its cost
+/// is the mean of this demotion and those that may begin a run after it (see the header); ties go
+/// to the merge of more runs, which leaves less to search.
 pub fn best_merge(range: &RangeStatistics, runs: &[Run], runs_max: usize) -> Merge {
-    // A merge of n runs leaves all but n, and itself.
-    let merged_min = (runs.len() + 1).saturating_sub(runs_max.max(1));
+    let runs_max = runs_max.max(1);
     let mut merged = RangeStatistics { slow_bytes: 0.0, overlap_bytes: 0.0, ..*range };
     let mut best = None;
     for count in 0..=runs.len() {
@@ -136,10 +143,14 @@ pub fn best_merge(range: &RangeStatistics, runs: &[Run], runs_max: usize) -> Mer
             merged.slow_bytes += run.bytes;
             merged.overlap_bytes += run.overlap_bytes;
         }
-        let merge =
-            Merge { runs: count, score: score(&merged), written_bytes: merged.written_bytes() };
-        let better = best.is_none_or(|best: Merge| merge.score >= best.score);
-        if count >= merged_min && better {
+        // It leaves all runs but these, and its own.
+        let left = runs.len() - count + 1;
+        let Some(room) = runs_max.checked_sub(left) else { continue };
+        let (room, moved) = (room as f64, merged.moved_bytes());
+        let mean_bytes = (merged.io_bytes() + room * moved) / (1.0 + room);
+        let score = if moved <= 0.0 { 0.0 } else { merged.coldness * moved / mean_bytes };
+        let merge = Merge { runs: count, score, written_bytes: merged.written_bytes() };
+        if best.is_none_or(|best: Merge| merge.score >= best.score) {
             best = Some(merge);
         }
     }

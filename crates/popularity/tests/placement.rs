@@ -140,6 +140,35 @@ fn merge_takes_the_newest_runs_until_few_enough_remain() {
     assert_eq!(best_merge(&range(), &[], 1).runs, 0);
 }
 
+/// Bytes written for each byte that is demoted, while a range of 24 units takes in 120 more, one at
+/// a time.
+fn written_a_byte(runs_max: usize) -> f64 {
+    let range = RangeStatistics {
+        fast_objects: 1.0,
+        fast_bytes: 1.0,
+        coldness: 1.0,
+        ..RangeStatistics::default()
+    };
+    let mut runs = vec![Run { bytes: 24.0, overlap_bytes: 0.0 }];
+    let mut written = 0.0;
+    for _ in 0..120 {
+        let merge = best_merge(&range, &runs, runs_max);
+        let merged: f64 = runs.drain(..merge.runs).map(|run| run.bytes).sum();
+        runs.insert(0, Run { bytes: 1.0 + merged, overlap_bytes: 0.0 });
+        assert!(runs.len() <= runs_max);
+        written += merge.written_bytes;
+    }
+    written / 120.0
+}
+
+#[test]
+fn more_runs_are_less_to_write_and_a_merge_pays_for_those_after_it() {
+    let written: Vec<f64> = (1..=6).map(written_a_byte).collect();
+    assert!(written.is_sorted_by(|fewer, more| more < fewer), "{written:?}");
+    // Merging the newest run alone, once all are there, would rewrite half of 120 each time.
+    assert!(written[5] < 8.0, "{written:?}");
+}
+
 #[test]
 fn power_of_k_draws_different_candidates_and_all_equally_often() {
     let mut random = Random::new(3);

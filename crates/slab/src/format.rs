@@ -101,14 +101,23 @@ impl Record<'_> {
     }
 }
 
-/// A record that was read from a slot and verified. It shares the memory that it was read into.
-#[derive(Clone, PartialEq, Eq)]
+/// A record that was read from a slot and verified. It shares the memory that it was read into,
+/// which does not count when two are compared.
+#[derive(Clone)]
 pub struct Slot {
     bytes: Bytes,
     key_bytes: u32,
     /// Bytes of the buffer behind `bytes`.
     memory_bytes: usize,
 }
+
+impl PartialEq for Slot {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for Slot {}
 
 impl Slot {
     /// The key.

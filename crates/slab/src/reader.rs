@@ -8,7 +8,8 @@
 //! 1. A record is given out only after its checksum, bound to the slot's place, matched.
 //! 2. A scan looks at live slots only, and compares the slab's sum at its end: a slot whose last
 //!    write was lost holds an older intact record, which no checksum finds.
-//! 3. Slots share the memory that they were read into.
+//! 3. Slots share the memory that they were read into, and in a batch with their neighbours:
+//!    [`Slot::compact_value`] is for who keeps one.
 //!
 //! Threads: any; several scans side by side.
 
@@ -27,6 +28,12 @@ use thermocline_foundation::{FileNumber, Planted, planted};
 /// A scan reads up to so many bytes at once.
 const SCAN_BYTES: u64 = 1 << 20;
 
+/// Slots of a batch are one read where no more than so many bytes lie between them: a fast device
+/// moves these in the time that another request would take.
+const GAP_BYTES: u64 = 8 << 10;
+/// Bytes of such a read, at most.
+const SPAN_BYTES: u64 = 128 << 10;
+
 impl Slabs {
     /// The record in a slot, with one read of about `record_bytes_hint` bytes; 0 reads the whole
     /// slot. A hint that is too small costs a second read.
@@ -38,28 +45,52 @@ impl Slabs {
         let slab = self.slab_of(address)?;
         let len = slab.read_bytes(record_bytes_hint);
         let buffer = slab.file.read(slab.shape.offset(address.slot), len)?;
-        finish(&slab, address.slot, buffer)
+        let memory_bytes = buffer.capacity();
+        finish(&slab, address.slot, &Bytes::from_owner(buffer), memory_bytes)
     }
 
     /// The records in slots, each with its hint as in [`Slabs::read`], in one submission; results
-    /// in the order of the addresses.
+    /// in the order of the addresses. Slots that lie close together are one read.
     pub fn read_batch(&self, addresses: &[(SlotAddress, u32)]) -> Vec<Result<Slot>> {
-        let slabs: Vec<Result<Arc<Slab>>> =
-            addresses.iter().map(|(address, _)| self.slab_of(*address)).collect();
-        let mut reads = Vec::with_capacity(addresses.len());
-        for ((address, hint), slab) in addresses.iter().zip(&slabs) {
-            if let Ok(slab) = slab {
-                let (offset, len) = (slab.shape.offset(address.slot), slab.read_bytes(*hint));
-                reads.push(ReadAt { file: &slab.file, offset, len });
+        if let [(address, hint)] = addresses {
+            return vec![self.read(*address, *hint)];
+        }
+        let mut order: Vec<usize> = (0..addresses.len()).collect();
+        order.sort_unstable_by_key(|index| addresses[*index].0);
+        let mut found: Vec<Option<Result<Slot>>> = addresses.iter().map(|_| None).collect();
+        let mut spans: Vec<Span> = Vec::new();
+        for index in order {
+            let (address, hint) = addresses[index];
+            if spans.last_mut().is_some_and(|span| span.takes(address, hint, index)) {
+                continue;
+            }
+            match self.slab_of(address) {
+                Ok(slab) => spans.push(Span::new(slab, address.slot, hint, index)),
+                Err(error) => found[index] = Some(Err(error)),
             }
         }
-        let mut buffers = read_batch(&reads).into_iter();
-        let finished = addresses.iter().zip(&slabs).map(|((address, _), slab)| {
-            let slab = slab.as_ref().map_err(Error::clone)?;
-            let buffer = buffers.next().unwrap_or_else(|| Ok(Buffer::default()))?;
-            finish(slab, address.slot, buffer)
-        });
-        finished.collect()
+        let reads: Vec<_> = spans.iter().map(Span::read).collect();
+        for (span, buffer) in spans.iter().zip(read_batch(&reads)) {
+            let buffer = match buffer {
+                // One of several that cannot be read must not take the others with it.
+                Err(_) if span.members.len() > 1 => {
+                    for index in &span.members {
+                        let (address, hint) = addresses[*index];
+                        found[*index] = Some(self.read(address, hint));
+                    }
+                    continue;
+                }
+                buffer => buffer.map(|buffer| (buffer.capacity(), Bytes::from_owner(buffer))),
+            };
+            for index in &span.members {
+                let (address, hint) = addresses[*index];
+                found[*index] = Some(buffer.clone().and_then(|(memory_bytes, bytes)| {
+                    let bytes = span.cut(&bytes, address.slot, hint);
+                    finish(&span.slab, address.slot, &bytes, memory_bytes)
+                }));
+            }
+        }
+        found.into_iter().flatten().collect()
     }
 
     /// Reads a slab from end to end and gives every slot of `live` to `visit`, ascending. For
@@ -123,21 +154,60 @@ impl Slabs {
     }
 }
 
-/// The record that was read into `buffer`, reading again where it is longer.
-fn finish(slab: &Slab, slot: u32, buffer: Buffer) -> Result<Slot> {
-    if let Decoded::Whole(found) = decode(slab, slot, buffer)? {
-        return Ok(found);
+/// Slots of a slab that are read at once.
+struct Span {
+    slab: Arc<Slab>,
+    start: u64,
+    end: u64,
+    /// Which of the addresses asked for, ascending by slot.
+    members: Vec<usize>,
+}
+
+impl Span {
+    fn new(slab: Arc<Slab>, slot: u32, hint: u32, index: usize) -> Self {
+        let start = slab.shape.offset(slot);
+        let end = start + slab.read_bytes(hint) as u64;
+        Self { slab, start, end, members: vec![index] }
     }
-    let whole = slab.shape.slot_bytes as usize;
-    match decode(slab, slot, slab.file.read(slab.shape.offset(slot), whole)?)? {
-        Decoded::Whole(found) => Ok(found),
-        Decoded::Longer => Err(slab.corrupt(slot, "its lengths are beyond its slot")),
+
+    /// Takes a slot behind its last one along, where that costs less than another read.
+    fn takes(&mut self, address: SlotAddress, hint: u32, index: usize) -> bool {
+        if address.slab != self.slab.id || address.slot >= self.slab.shape.slots {
+            return false;
+        }
+        let from = self.slab.shape.offset(address.slot);
+        let end = (from + self.slab.read_bytes(hint) as u64).max(self.end);
+        let near = from <= self.end + GAP_BYTES && end - self.start <= SPAN_BYTES;
+        if near {
+            self.end = end;
+            self.members.push(index);
+        }
+        near
+    }
+
+    fn read(&self) -> ReadAt<'_> {
+        ReadAt { file: &self.slab.file, offset: self.start, len: (self.end - self.start) as usize }
+    }
+
+    /// What was read of a slot.
+    fn cut(&self, bytes: &Bytes, slot: u32, hint: u32) -> Bytes {
+        let from = ((self.slab.shape.offset(slot) - self.start) as usize).min(bytes.len());
+        let to = (from + self.slab.read_bytes(hint)).min(bytes.len());
+        bytes.slice(from..to)
     }
 }
 
-fn decode(slab: &Slab, slot: u32, buffer: Buffer) -> Result<Decoded> {
-    let memory_bytes = buffer.capacity();
-    slab.decode(slot, &Bytes::from_owner(buffer), memory_bytes)
+/// The record that begins with `bytes`, reading again where it is longer.
+fn finish(slab: &Slab, slot: u32, bytes: &Bytes, memory_bytes: usize) -> Result<Slot> {
+    if let Decoded::Whole(found) = slab.decode(slot, bytes, memory_bytes)? {
+        return Ok(found);
+    }
+    let whole = slab.file.read(slab.shape.offset(slot), slab.shape.slot_bytes as usize)?;
+    let memory_bytes = whole.capacity();
+    match slab.decode(slot, &Bytes::from_owner(whole), memory_bytes)? {
+        Decoded::Whole(found) => Ok(found),
+        Decoded::Longer => Err(slab.corrupt(slot, "its lengths are beyond its slot")),
+    }
 }
 
 /// What becomes of a live slot, or of the lot.

@@ -139,7 +139,8 @@ impl FastTier {
 
     fn keep(&self, key: &[u8], entry: &Entry, slot: &Slot) -> Bytes {
         self.cache.insert(key, entry.sequence, slot.value());
-        slot.shared_value()
+        // Callers may keep it: not with the slots around it.
+        slot.compact_value()
     }
 
     fn damage(&self, entry: &Entry, error: Option<thermocline_device::Error>) -> Error {

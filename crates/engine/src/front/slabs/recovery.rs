@@ -75,7 +75,7 @@ impl FastTier {
         clock: &dyn Clock,
         workers: &Workers,
     ) -> Result<Self> {
-        let limit_bytes = settings.fast_table_bytes().unwrap_or(0);
+        let limit_bytes = settings.slab_bytes_max();
         let slab_bytes = (limit_bytes / SLABS).clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
         let slabs = Slabs::open(Arc::clone(files), slab_bytes, live)?;
         slabs.set_limit_bytes(limit_bytes);

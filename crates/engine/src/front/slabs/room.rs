@@ -30,6 +30,8 @@ use thermocline_table::key_hash;
 
 /// Keys that a sweep for clean copies looks at in a step.
 const SWEEP_KEYS: usize = 2048;
+/// Share of the records that fit the fast tier which may be pinned: the rest come and go.
+const PINNED_SHARE_MAX: f64 = 0.9;
 /// A sweep gives way to demotions unless it finds one copy to drop in so many keys.
 const SWEEP_YIELD: usize = 8;
 
@@ -192,9 +194,16 @@ impl FastTier {
         result
     }
 
-    /// Which records stay on the fast tier, as of now.
+    /// Which records stay on the fast tier, as of now: what the threshold says, as far as these
+    /// leave room for others.
     pub fn pinning(&self) -> Pinning {
-        self.regulation.threshold().pinning(&self.popularity.histogram())
+        let live_bytes = self.slabs.stats().bytes_live();
+        let records = match live_bytes {
+            0 => f64::INFINITY,
+            bytes => self.index.len() as f64 * self.room.limit_bytes as f64 / bytes as f64,
+        };
+        let histogram = self.popularity.histogram();
+        self.regulation.threshold().pinning_within(&histogram, PINNED_SHARE_MAX * records)
     }
 
     /// The key is one of those that stay.
