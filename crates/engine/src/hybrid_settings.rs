@@ -64,7 +64,8 @@ pub struct HybridSettings {
     /// Consecutive tables of a range, 1 to 64; default 1 (section 5.1: i).
     pub range_tables: u32,
     /// Sorted runs that may lie over each other in a range of the slow tier before they become one,
-    /// 1 (the paper) to 6. More of them mean fewer bytes written and more filters asked.
+    /// 1 (the paper) to 6; default 3. More of them mean fewer bytes written, and more reads for a
+    /// scan.
     pub runs: u32,
     /// Share of the fast tier's room at which demotions begin, in percent; default 98.
     pub high_watermark_percent: u32,
@@ -96,7 +97,7 @@ impl Default for HybridSettings {
             policy: DemotionPolicy::default(),
             candidates: 8,
             range_tables: 1,
-            runs: 1,
+            runs: 3,
             high_watermark_percent: 98,
             low_watermark_percent: 95,
             popularity: PopularityKind::default(),

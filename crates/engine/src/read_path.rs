@@ -14,7 +14,7 @@ use crate::iterator::{Cursor, Renewal, ScanRange};
 use crate::merge::{LevelCursor, Merge, Source, Tables};
 use crate::snapshot::Snapshot;
 use crate::state::{Engine, ReadState};
-use crate::table_set::levels::{LEVELS, Located, may_overlap, settles};
+use crate::table_set::levels::{LEVELS, Levels, Located, may_overlap, settles};
 use crate::table_set::table::Table;
 use bytes::Bytes;
 use std::ops::Bound;
@@ -27,6 +27,9 @@ use thermocline_table::{
 
 /// Bytes that a record is taken to have when an expected number of bytes is turned into keys.
 const RECORD_BYTES_GUESS: u64 = 1 << 10;
+
+/// Bytes that a scan's first read of a place has beside the part of the scan that lies there.
+const SHARE_SPARE_BYTES: u32 = 4096;
 
 /// What a look-up found: an entry, or nothing of the key.
 type Found = Option<(Trailer, Bytes)>;
@@ -239,10 +242,11 @@ impl Engine {
             .chain(state.frozen.iter().map(|frozen| &frozen.memtable))
             .filter(|memtable| memtable.count() > 0);
         let mut sources = Vec::new();
+        let share = Shares::of(self, &state.levels);
         if let Some(departures) = departures {
             // First of all: the sooner it is positioned, the less can have left since.
-            let keys = (u64::from(expected_bytes) / RECORD_BYTES_GUESS) as usize;
-            let cursor = SlotCursor::new(self, snapshot, departures, keys);
+            let keys = u64::from(share.of_slots(expected_bytes)) / RECORD_BYTES_GUESS;
+            let cursor = SlotCursor::new(self, snapshot, departures, keys as usize);
             sources.push(Source::Slots(Box::new(cursor)));
         }
         sources.extend(
@@ -255,8 +259,9 @@ impl Engine {
         let (from, to) = (bound(&range.from), bound(&range.to));
         let window_bytes_max =
             scan_window_bytes(self.settings.memory.0, state.levels.level(0).len());
-        let read_ahead = ReadAhead::Adaptive { first_bytes: expected_bytes, window_bytes_max };
         for level in 0..LEVELS {
+            let first_bytes = share.of_level(level, expected_bytes);
+            let read_ahead = ReadAhead::Adaptive { first_bytes, window_bytes_max };
             // Without an end to stop at, and with nothing in it that must not be seen, the level
             // serves as it is.
             let whole = !may_overlap(level)
@@ -284,6 +289,40 @@ impl Engine {
             }
         }
         sources
+    }
+}
+
+/// How a scan's records are spread over slots and levels, where they are in several places of about
+/// the same weight: what a scan expects to read, it expects to find there by these shares. Without
+/// slots most is in the deepest level, and every level is read as if it had all.
+struct Shares<'a> {
+    levels: &'a Levels,
+    slots: u64,
+    /// Entries of all; none where levels are not weighed.
+    total: Option<u64>,
+}
+
+impl<'a> Shares<'a> {
+    fn of(engine: &Engine, levels: &'a Levels) -> Self {
+        let slots = engine.fast.as_ref().map(|fast| fast.index.len());
+        let total = slots.map(|slots| slots + levels.entries().iter().sum::<u64>());
+        Self { levels, slots: slots.unwrap_or(0), total }
+    }
+
+    fn of_slots(&self, bytes: u32) -> u32 {
+        self.part(self.slots, bytes)
+    }
+
+    fn of_level(&self, level: usize, bytes: u32) -> u32 {
+        self.part(self.levels.entries()[level], bytes)
+    }
+
+    /// The part of `bytes` that lies where `entries` are, and half as much again with a page: a
+    /// second read is dearer than what a somewhat longer one reads in vain.
+    fn part(&self, entries: u64, bytes: u32) -> u32 {
+        let Some(total) = self.total.filter(|total| *total > 0) else { return bytes };
+        let part = u128::from(bytes) * u128::from(entries) * 3 / 2 / u128::from(total);
+        (part as u32).saturating_add(SHARE_SPARE_BYTES).min(bytes)
     }
 }
 

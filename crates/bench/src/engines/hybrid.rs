@@ -18,15 +18,15 @@ use thermocline::{DemotionPolicy, HybridSettings, Pinning, PopularityKind, Promo
 
 /// Names and meanings.
 pub(super) const OPTIONS: [(&str, &str); 12] = [
-    ("policy", "how a range to demote is chosen: random, precise or approximate; default precise"),
+    ("policy", "how a range to demote is chosen: random, precise or approximate; default approximate"),
     ("candidates", "ranges that a choice looks at, 1 to 64; default 8"),
     ("range-tables", "consecutive tables of a range, 1 to 64; default 1"),
-    ("runs", "sorted runs over each other in a range of the slow tier, 1 to 6; default 1"),
+    ("runs", "sorted runs over each other in a range of the slow tier, 1 to 6; default 3"),
     ("popularity", "what is remembered of keys: clock or frequency; default clock"),
     ("tracker", "keys that are remembered, in percent of all, 1 to 100; default 20"),
     ("pinning", "percent of these that stay on the fast tier, 0 to 100 or auto; default 70"),
     ("promotion", "when records move up: none, demotion or read; default read"),
-    ("read-triggered", "demotions for the sake of reads: on or off; default on"),
+    ("read-triggered", "demotions for the sake of reads: on or off; default off"),
     ("high-watermark", "percent of the fast tier at which demotions begin, 2 to 99; default 98"),
     ("low-watermark", "percent at which they end; default 95"),
     ("write-budget", "capacities of the slow tier written a day, 0 for no bound; default 0"),

@@ -42,6 +42,8 @@ pub(crate) struct Levels {
     levels: [Vec<Arc<Table>>; LEVELS],
     /// The sequence of each level's newest ingested table; zero where there is none.
     ingested: [Sequence; LEVELS],
+    /// Entries of each level.
+    entries: [u64; LEVELS],
 }
 
 impl Levels {
@@ -67,6 +69,11 @@ impl Levels {
     /// The sequence of the newest ingested table; zero where there is none.
     pub fn newest_ingest_of_all(&self) -> Sequence {
         self.ingested.iter().copied().max().unwrap_or(Sequence::ZERO)
+    }
+
+    /// Entries of each level.
+    pub fn entries(&self) -> &[u64; LEVELS] {
+        &self.entries
     }
 
     /// Bytes of `level`.
@@ -113,9 +120,10 @@ impl Levels {
             }
             next.check_level(level)?;
         }
-        for (newest, tables) in next.ingested.iter_mut().zip(&next.levels) {
+        for (level, tables) in next.levels.iter().enumerate() {
             let ingested = tables.iter().filter_map(|table| table.meta.ingested_at);
-            *newest = ingested.max().unwrap_or(Sequence::ZERO);
+            next.ingested[level] = ingested.max().unwrap_or(Sequence::ZERO);
+            next.entries[level] = tables.iter().map(|table| table.meta.entries).sum();
         }
         Ok(next)
     }

@@ -22,8 +22,8 @@ use thermocline_foundation::{Planted, planted};
 use thermocline_index::{Entry, IndexBatch};
 use thermocline_table::Trailer;
 
-/// Keys of the first run, where nothing says how many are wanted, and of any.
-const RUN_MIN: usize = 16;
+/// Keys of the first run at the least, and of any at the most.
+const RUN_MIN: usize = 4;
 const RUN_MAX: usize = 512;
 
 /// See the module's header.
