@@ -425,9 +425,9 @@ impl Db {
         self.engine().compact_range(from, to, progress)
     }
 
-    /// Waits until background work has nothing left to do: for measurements.
-    pub fn settle(&self) {
-        self.engine().settle();
+    /// Waits until background work has nothing left to do; an error where it ended before that.
+    pub fn settle(&self) -> Result<()> {
+        self.engine().settle()
     }
 
     /// Makes `dir` a database of its own with the records of now. Tables are linked where `dir` is

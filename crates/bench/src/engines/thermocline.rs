@@ -198,8 +198,7 @@ impl Store for Open {
 
     fn settle(&self) -> Outcome<()> {
         self.db.flush()?;
-        self.db.settle();
-        Ok(())
+        Ok(self.db.settle()?)
     }
 
     fn tier_traffic(&self) -> Option<Vec<TierTraffic>> {

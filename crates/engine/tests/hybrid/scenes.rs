@@ -101,7 +101,7 @@ fn records_that_are_read_again_and_again_move_up_and_are_dropped_for_nothing() {
         twin.put(key(number), value);
     }
     twin.db().flush().unwrap();
-    twin.db().settle();
+    twin.db().settle().unwrap();
     let slow_reads = |twin: &Twin| twin.db().stats().tiers[1].reads;
     let read = |twin: &mut Twin, from: u64| {
         for _ in 0..6 {
@@ -109,7 +109,7 @@ fn records_that_are_read_again_and_again_move_up_and_are_dropped_for_nothing() {
                 let found = twin.db().get(key(number)).unwrap();
                 assert_eq!(found.as_deref(), twin.model.get(&key(number)).map(Vec::as_slice));
             }
-            twin.db().settle();
+            twin.db().settle().unwrap();
         }
     };
     read(&mut twin, 1000);
@@ -141,7 +141,7 @@ fn without_promotion_nothing_moves_up() {
     let mut twin = Twin::new(settings(hybrid), 6);
     twin.write(20_000, 30_000, 1000);
     twin.compare();
-    twin.db().settle();
+    twin.db().settle().unwrap();
     assert_eq!(twin.db().stats().fast_tier.unwrap().promoted_records, 0);
 }
 
