@@ -5,7 +5,7 @@
 //! [`Totals`] so far. A crash loses what was counted since.
 
 use crate::front::slabs::FastTier;
-use crate::state::Engine;
+use crate::state::{Engine, ReadState};
 use crate::table_set::levels::LEVELS;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -185,10 +185,6 @@ pub struct FastTierStats {
     pub waste_bytes: u64,
     /// Slots by their size.
     pub classes: Vec<SlotStats>,
-    /// Index of the slots, in memory, in bytes.
-    pub index_bytes: u64,
-    /// Records in memory, in bytes.
-    pub cached_bytes: u64,
     /// Reads of records on the fast tier that memory answered, and that it did not.
     pub cache: HitStats,
     /// Keys of which it is known how often they are asked for.
@@ -257,6 +253,14 @@ pub struct MemoryStats {
     pub cache_bytes: u64,
     /// Top indexes of open tables.
     pub pinned_bytes: u64,
+    /// Index of the slots of the fast tier; 0 without one, as are the next two.
+    pub slot_index_bytes: u64,
+    /// Records of the fast tier.
+    pub record_cache_bytes: u64,
+    /// What is known of how often keys are asked for.
+    pub popularity_bytes: u64,
+    /// All of these.
+    pub used_bytes: u64,
 }
 
 /// What was asked.
@@ -330,19 +334,13 @@ impl Engine {
             .enumerate()
             .map(|(index, usage)| tier_stats(usage, &totals, ENGINE_COUNTS + index * TIER_COUNTS))
             .collect();
-        let frozen = state.frozen.iter().map(|frozen| frozen.memtable.bytes()).sum::<u64>();
         Stats {
             database: self.files.database().to_string(),
             amplification: amplification(&totals, &tiers, &levels),
             tiers,
             fast_tier: self.fast.as_ref().map(|fast| fast.stats(self)),
             cache: self.cache_stats(&totals),
-            memory: MemoryStats {
-                budget_bytes: self.settings.memory.0,
-                memtable_bytes: state.active.bytes() + frozen,
-                cache_bytes: self.store.cache.memory_bytes(),
-                pinned_bytes: state.levels.tables().map(|(_, table)| table.pinned_bytes()).sum(),
-            },
+            memory: self.memory_stats(&state),
             operations: operation_stats(&totals),
             levels,
             sequence: self.visible().0,
@@ -379,6 +377,28 @@ impl Engine {
         self.totals_before.plus(&counts)
     }
 
+    fn memory_stats(&self, state: &ReadState) -> MemoryStats {
+        let frozen = state.frozen.iter().map(|frozen| frozen.memtable.bytes()).sum::<u64>();
+        let memtable_bytes = state.active.bytes() + frozen;
+        let cache_bytes = self.store.cache.memory_bytes();
+        let pinned_bytes = state.levels.tables().map(|(_, table)| table.pinned_bytes()).sum();
+        let fast = self.fast.as_ref();
+        let slot_index_bytes = fast.map_or(0, |fast| fast.index.memory_bytes());
+        let record_cache_bytes = fast.map_or(0, |fast| fast.cache.bytes());
+        let popularity_bytes = fast.map_or(0, |fast| fast.popularity.bytes() as u64);
+        let of_fast = slot_index_bytes + record_cache_bytes + popularity_bytes;
+        MemoryStats {
+            budget_bytes: self.settings.memory.0,
+            memtable_bytes,
+            cache_bytes,
+            pinned_bytes,
+            slot_index_bytes,
+            record_cache_bytes,
+            popularity_bytes,
+            used_bytes: memtable_bytes + cache_bytes + pinned_bytes + of_fast,
+        }
+    }
+
     fn cache_stats(&self, totals: &Totals) -> CacheStats {
         let classes = BLOCK_CLASSES.iter().enumerate().map(|(index, (name, _))| {
             let at = ENGINE_COUNTS - 2 * BLOCK_CLASSES.len() + 2 * index;
@@ -412,8 +432,6 @@ impl FastTier {
             live_bytes: slabs.bytes_live(),
             waste_bytes: slabs.waste_bytes(),
             classes: classes.collect(),
-            index_bytes: self.index.memory_bytes(),
-            cached_bytes: self.cache.bytes(),
             cache: HitStats { hits, misses, hit_ratio: ratio(hits, hits + misses) },
             tracked_keys: self.popularity.len() as u64,
             histogram: self.popularity.histogram().by_value(),
