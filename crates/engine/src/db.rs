@@ -278,7 +278,7 @@ impl Environment {
             jobs,
             pacing,
             tempo: Tempo::new(Arc::clone(&self.clock)),
-            metrics: Metrics::default(),
+            metrics: Metrics::opened_at(self.clock.now_ns()),
             totals_before: restored.totals,
             queue: WriteQueue::default(),
             leader: Mutex::new(Leader { last_sequence, memtable, log }),

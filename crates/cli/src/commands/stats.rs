@@ -35,6 +35,7 @@ fn print(stats: &Stats, output: &mut Output) -> Result<()> {
     output.line("")?;
     levels(stats).print("Levels", output)?;
     tiers::table(stats).print("Tiers", output)?;
+    tiers::print_wear(stats, output)?;
     if let Some(fast) = &stats.fast_tier {
         fast_tier::print(fast, output)?;
     }
