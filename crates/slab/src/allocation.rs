@@ -6,8 +6,7 @@
 //!      ^                    |                          held ----(last hold dropped)----> free
 //!      +------- dropped ----+
 //!
-//!     slab:  private (made for a reservation) --commit--> open <--put_back-- retired --remove-->
-//!                                                             --take_empty->
+//!     slab:  private (made for a reservation) --commit--> open --take_empty--> retired --remove-->
 //!                                                         open <-----close/drop----> closed
 //!            private (of one record)          --commit--> single, then the same; never closed
 //! ```
