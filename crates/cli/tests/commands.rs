@@ -155,13 +155,27 @@ fn the_preset_hybrid_shows_what_lies_in_slots_and_leveled_has_no_such_part() {
     let live: u64 =
         fast["classes"].as_array().unwrap().iter().map(|c| c["live"].as_u64().unwrap()).sum();
     assert_eq!(live, 500, "{fast}");
+    let memory = report["memory"].as_object().unwrap();
+    let bytes = |part: &str| memory[part].as_u64().unwrap();
+    assert!(bytes("slot_index_bytes") > 0 && bytes("popularity_bytes") > 0, "{memory:?}");
+    let is_part = |name: &&String| !["used_bytes", "budget_bytes"].contains(&name.as_str());
+    let parts: u64 = memory.keys().filter(is_part).map(|part| bytes(part)).sum();
+    assert_eq!(parts, bytes("used_bytes"), "{memory:?}");
     let shown = text(&scratch.ok(&["stats"]));
     let row = |name: &str| {
         let line = shown.lines().find(|line| line.trim_start().starts_with(name));
         line.unwrap_or_else(|| panic!("{name} is not in {shown}")).to_owned()
     };
     assert!(row("records ").ends_with("500"), "{shown}");
-    for part in ["of these copies", "free", "reads that memory", "pinned at most", "promoted"] {
+    for part in [
+        "of these copies",
+        "free",
+        "reads that memory",
+        "pinned at most",
+        "promoted",
+        "index of slots",
+        "popularity of keys",
+    ] {
         row(part);
     }
     scratch.ok(&["verify"]);

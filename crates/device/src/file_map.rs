@@ -22,6 +22,7 @@ use crate::tier::{Tier, TierIndex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thermocline_foundation::coding::{DecodeError, Decoder, put_varint};
+use thermocline_foundation::threads::catch_panic;
 use thermocline_foundation::{DatabaseId, FileNumber, Planted, planted};
 
 const VERSION: u64 = 1;
@@ -361,8 +362,19 @@ impl FileMap {
     pub fn compact(&mut self) -> Result<()> {
         let number = self.allocate_number()?;
         let driver = Arc::clone(self.tier.driver());
-        let switched = write_snapshot(self.database, &self.tier, number, &self.state)
-            .and_then(|journal| self.tier.sync_directory().map(|()| journal));
+        let switched = catch_panic(|| {
+            write_snapshot(self.database, &self.tier, number, &self.state)
+                .and_then(|journal| self.tier.sync_directory().map(|()| journal))
+        });
+        // A snapshot that is there and does not count would be the map at the next opening.
+        let switched = switched.unwrap_or_else(|panic| {
+            let tier = self.tier.describe();
+            let text = format!(
+                "the file map on {tier} takes no more changes since one panicked; reopen: {panic}"
+            );
+            self.failed = Some(Error::new(ErrorKind::Io, text));
+            panic.resume()
+        });
         match switched {
             Ok(journal) => {
                 let old = map_name(self.number());

@@ -20,8 +20,8 @@
 //! 4. A torn frame was never acknowledged. It is erased, durably, before anything is appended in
 //!    its place, so that sectors of two attempts never mix. The last whole frame is written once
 //!    more, because a sync that failed may have left it in the page cache alone, marked as clean.
-//! 5. After a failed append nothing is known of the file's end; the journal refuses further
-//!    appends.
+//! 5. After an append that failed or panicked nothing is known of the file's end; the journal
+//!    refuses further appends.
 //!
 //! Threads: a journal belongs to one thread at a time; its owner locks.
 
@@ -32,6 +32,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use thermocline_foundation::checksum::{checksum, checksum_parts};
 use thermocline_foundation::coding::{DecodeError, Decoder, is_zero};
+use thermocline_foundation::threads::catch_panic;
 use thermocline_foundation::{Planted, planted};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"TJNL");
@@ -125,10 +126,17 @@ impl Journal {
         }
         let buffer = encode(&self.file, self.len_bytes, self.frames, payload);
         let frame_bytes = buffer.len() as u64;
-        let (_, written) = self.file.write(self.len_bytes, buffer);
         let unsynced = planted(Planted::JournalNotSynced);
-        if let Err(error) = written.and_then(|()| if unsynced { Ok(()) } else { self.file.sync() })
-        {
+        let appended = catch_panic(|| {
+            let (_, written) = self.file.write(self.len_bytes, buffer);
+            written.and_then(|()| if unsynced { Ok(()) } else { self.file.sync() })
+        });
+        let appended = appended.unwrap_or_else(|panic| {
+            let text = format!("a change panicked, reopen the database: {panic}");
+            self.failed = Some(Error::new(ErrorKind::Io, text));
+            panic.resume()
+        });
+        if let Err(error) = appended {
             if planted(Planted::FailedAppendForgotten) {
                 self.len_bytes += frame_bytes;
                 self.frames += 1;

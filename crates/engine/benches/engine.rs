@@ -37,7 +37,7 @@ fn fill(db: &Db) {
     let value = [7; VALUE_BYTES];
     (0..RECORDS).for_each(|number| db.put(key(number), value).expect("the bench has room"));
     db.flush().expect("the bench has room");
-    db.settle();
+    db.settle().expect("the bench has room");
 }
 
 fn put(c: &mut Criterion) {

@@ -57,6 +57,10 @@ impl Planner for Background {
         let text = format!("{job} failed: {error}");
         self.0.fail(&Error::new(error.kind(), text));
     }
+
+    fn panicked(&self, job: &'static str, text: &str) {
+        self.0.fail_by_panic(job, text);
+    }
 }
 
 fn plan_flush(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
@@ -481,10 +485,11 @@ pub struct Progress {
 }
 
 impl Engine {
-    /// Waits until background work has nothing left to do.
-    pub fn settle(&self) {
+    /// Waits until background work has nothing left to do, or has ended for good.
+    pub fn settle(&self) -> Result<()> {
         let _hurry = self.tempo.hurry();
         self.jobs.wait_idle();
+        self.latch.check()
     }
 
     /// Brings all records of `from..=to` to the deepest level in use, dropping what nobody can see.
@@ -763,7 +768,7 @@ mod tests {
             db.put(random.next_u64().to_be_bytes(), &value).unwrap();
         }
         db.flush().unwrap();
-        db.settle();
+        db.settle().unwrap();
         let levels = Arc::clone(&db.engine().read_state.load().levels);
         let targets = leveled::targets(&levels, &settings);
         let base = targets.base;

@@ -97,7 +97,7 @@ impl Environment {
         let made = files
             .write_home_file(SETTINGS_NAME, &settings.to_kept_toml()?)
             .map_err(Error::from)
-            .and_then(|()| self.start(&files, settings, placement));
+            .and_then(|()| self.start(&files, settings, placement, None));
         made.inspect_err(|_| {
             // The namespace exists but holds nothing; a second attempt must find a clean place.
             if let Err(error) = files.abandon(&*self.devices) {
@@ -141,14 +141,12 @@ impl Environment {
             Arc::clone(&placement),
             false,
         )?;
-        if settings != kept {
-            files.write_home_file(SETTINGS_NAME, &settings.to_kept_toml()?)?;
-        }
+        let changed = (settings != kept).then(|| settings.to_kept_toml()).transpose()?;
         let specs = files.tiers().iter().map(|tier| tier.spec());
         settings.tiers = specs
             .map(|spec| crate::Tier::new(&spec.path, spec.capacity).driver(&spec.driver))
             .collect();
-        self.start(&Arc::new(files), settings, placement)
+        self.start(&Arc::new(files), settings, placement, changed)
     }
 
     /// Opens the database at `home`, making it where there is none.
@@ -169,12 +167,13 @@ impl Environment {
         Ok(settings.tier_specs())
     }
 
-    /// From an open namespace to a running engine.
+    /// From an open namespace to a running engine; `changed` settings are kept unless refused.
     fn start(
         &self,
         files: &Arc<TieredFiles>,
         settings: Settings,
         placement: Arc<dyn Placement>,
+        changed: Option<String>,
     ) -> Result<Db> {
         let cache = Arc::new(BlockCache::new(settings.division().cache_bytes));
         let store = Arc::new(TableStore {
@@ -207,6 +206,7 @@ impl Environment {
         reconcile(&store, &restored.levels, &restored.slots)?;
         let (clock, workers) = (&*self.clock, &self.workers);
         let fast = FastTier::of_preset(files, &settings, &restored.slots, clock, workers)?;
+        changed.map_or(Ok(()), |text| files.write_home_file(SETTINGS_NAME, &text))?;
         let logs = numbers_of(files, |kind| kind == FileKind::Log);
         require_floor(&logs, restored.log_floor)?;
         let live: Vec<_> =
@@ -278,7 +278,7 @@ impl Environment {
             jobs,
             pacing,
             tempo: Tempo::new(Arc::clone(&self.clock)),
-            metrics: Metrics::default(),
+            metrics: Metrics::opened_at(self.clock.now_ns()),
             totals_before: restored.totals,
             queue: WriteQueue::default(),
             leader: Mutex::new(Leader { last_sequence, memtable, log }),
@@ -425,9 +425,9 @@ impl Db {
         self.engine().compact_range(from, to, progress)
     }
 
-    /// Waits until background work has nothing left to do: for measurements.
-    pub fn settle(&self) {
-        self.engine().settle();
+    /// Waits until background work has nothing left to do; an error where it ended before that.
+    pub fn settle(&self) -> Result<()> {
+        self.engine().settle()
     }
 
     /// Makes `dir` a database of its own with the records of now. Tables are linked where `dir` is

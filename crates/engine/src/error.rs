@@ -3,6 +3,8 @@
 
 use thermocline_device::{Error as DeviceError, ErrorKind as DeviceErrorKind};
 use thermocline_foundation::sync::OnceLock;
+use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
+use thermocline_foundation::threads::is_panicking;
 use thiserror::Error;
 
 /// The crate's result.
@@ -29,7 +31,7 @@ pub enum ErrorKind {
     /// The call or the settings cannot be carried out as given: fix them.
     Invalid,
     /// The store stopped writing after an earlier failure, which the text repeats: remove the cause
-    /// and reopen.
+    /// and reopen; where it is a panic there is no cause to remove.
     ReadOnly,
     /// A device failed: see the system's log.
     Io,
@@ -80,37 +82,114 @@ impl From<DeviceError> for Error {
     }
 }
 
-/// Remembers the first failed write or sync. From then on the store is read-only: what later writes
-/// would build on may be lost, and trying a failed sync again proves nothing (see `docs/media.md`).
+/// Why the store stopped writing.
+#[derive(Debug)]
+struct Failure {
+    error: Error,
+    way_out: &'static str,
+}
+
+/// Remembers the first failed write or sync, or the first panic of a background job. From then on
+/// the store is read-only: what later writes would build on may be lost or half changed, and trying
+/// a failed sync again proves nothing (see `docs/media.md`).
 #[derive(Debug, Default)]
 pub(crate) struct Latch {
-    first: OnceLock<Error>,
+    first: OnceLock<Failure>,
+    /// A panic has passed a [`PanicGuard`]. What it said is known once it is caught, which is
+    /// after others could take the locks that it let go.
+    panicked: AtomicBool,
+}
+
+/// Sets the latch where a panic passes it. For what must not be half done when the next one gets
+/// the lock, as the manifest without the memory that goes with it.
+#[derive(Debug)]
+pub(crate) struct PanicGuard<'a>(&'a Latch);
+
+impl Drop for PanicGuard<'_> {
+    fn drop(&mut self) {
+        if is_panicking() {
+            self.0.panicked.store(true, Ordering::Release);
+        }
+    }
 }
 
 impl Latch {
     /// Keeps `error` unless an earlier one is kept.
     pub fn set(&self, error: &Error) {
-        if self.first.set(error.clone()).is_ok() {
+        // What only follows from a panic would stand for it.
+        if error.kind() == ErrorKind::ReadOnly && self.panicked.load(Ordering::Acquire) {
+            return;
+        }
+        self.keep(Failure { error: error.clone(), way_out: "remove the cause and reopen it" });
+    }
+
+    /// A background job panicked and said `text`.
+    pub fn set_panic(&self, job: &str, text: &str) {
+        let text = format!("the background job '{job}' panicked: {text}");
+        let way_out = "this is a fault of the store, not of its devices: open it again";
+        self.keep(Failure { error: Error::new(ErrorKind::ReadOnly, text), way_out });
+    }
+
+    fn keep(&self, failure: Failure) {
+        let error = failure.error.clone();
+        if self.first.set(failure).is_ok() {
             tracing::error!(%error, "the store is read-only from here on");
         }
     }
 
+    /// While it lives, a panic of the calling thread sets the latch.
+    pub fn guard(&self) -> PanicGuard<'_> {
+        PanicGuard(self)
+    }
+
     /// The error every later write gets.
     pub fn check(&self) -> Result<()> {
-        match self.first.get() {
-            None => Ok(()),
-            Some(first) => Err(Error::new(
-                ErrorKind::ReadOnly,
-                format!(
-                    "the store is read-only since an earlier failure: {first}; \
-                     remove the cause and reopen it"
-                ),
-            )),
-        }
+        let text = match self.first.get() {
+            Some(Failure { error, way_out }) => {
+                format!("the store is read-only since an earlier failure: {error}; {way_out}")
+            }
+            None if self.panicked.load(Ordering::Acquire) => {
+                format!("the store is read-only since {PANIC_TEXT}; open it again")
+            }
+            None => return Ok(()),
+        };
+        Err(Error::new(ErrorKind::ReadOnly, text))
     }
 
     /// The failure, for statistics.
     pub fn reason(&self) -> Option<String> {
-        self.first.get().map(Error::to_string)
+        let panicked = || self.panicked.load(Ordering::Acquire).then(|| PANIC_TEXT.to_owned());
+        self.first.get().map(|first| first.error.to_string()).or_else(panicked)
+    }
+}
+
+/// What there is to say of a panic that nobody has caught.
+const PANIC_TEXT: &str = "a thread panicked while it changed the database";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thermocline_foundation::threads::catch_panic;
+
+    #[test]
+    fn a_panic_that_passes_the_guard_latches_before_it_is_caught() {
+        let latch = Latch::default();
+        drop(latch.guard());
+        assert!(latch.check().is_ok(), "nothing happened");
+        let caught = catch_panic(|| {
+            let _guard = latch.guard();
+            panic!("a number is odd");
+        });
+        let early = latch.check().unwrap_err();
+        assert_eq!(early.kind(), ErrorKind::ReadOnly);
+        assert!(early.to_string().contains("panicked"), "{early}");
+        assert!(latch.reason().is_some());
+        // Somebody else fails for it meanwhile.
+        latch.set(&early);
+        latch.set_panic("flush", &caught.unwrap_err().to_string());
+        let text = latch.check().unwrap_err().to_string();
+        let said = "the background job 'flush' panicked: a number is odd";
+        assert!(text.contains(said) && text.ends_with("open it again"), "{text}");
+        assert_eq!(latch.reason().as_deref(), Some(said));
     }
 }

@@ -11,6 +11,9 @@
 //!
 //! There are three lanes. Flushes have a worker of their own, and so has the upkeep of logs (syncs,
 //! the next log): writers wait for both, so neither a compaction nor the other is in front of them.
+//!
+//! A job that panics on a thread of the store stops all writing, as one that fails does, and the
+//! worker lives on: who waits for it is sent away. Nothing catches a panic where the caller steps.
 
 use crate::error::{Error, Result};
 use std::fmt::Debug;
@@ -52,7 +55,14 @@ pub(crate) trait Planner: Send + Sync + Debug {
 
     /// A job failed; writing must stop.
     fn failed(&self, job: &'static str, error: &Error);
+
+    /// A job panicked and said `text`; writing must stop. What the job has claimed is given back
+    /// only afterwards.
+    fn panicked(&self, job: &'static str, text: &str);
 }
+
+/// The name of what comes before a job.
+const PLANNING: &str = "planning";
 
 #[derive(Debug, Default)]
 struct State {
@@ -228,7 +238,7 @@ impl Jobs {
             stepper.remove(self);
         }
         for worker in self.workers.lock().drain(..) {
-            // A worker that panicked has already printed why.
+            // Workers catch what panics in them, so this finds nothing to tell.
             drop(worker.join());
         }
     }
@@ -265,7 +275,8 @@ impl Jobs {
                 }
                 state.generation
             };
-            match planner.upgrade().and_then(|planner| planner.plan(lane)) {
+            let plan = || planner.upgrade().and_then(|planner| planner.plan(lane));
+            match caught(planner, PLANNING, plan).flatten() {
                 Some(job) => {
                     self.run(planner, job);
                     // What is done may make something else worth doing.
@@ -289,11 +300,13 @@ impl Jobs {
     }
 
     fn run(&self, planner: &Weak<dyn Planner>, mut job: Box<dyn Job>) {
-        while self.step(planner, &mut *job) == Step::More {
+        let name = job.name();
+        while caught(planner, name, || self.step(planner, &mut *job)) == Some(Step::More) {
             if self.state.lock().stopping {
-                return;
+                break;
             }
         }
+        caught(planner, name, || drop(job));
     }
 
     /// A step of a job; one that fails is done.
@@ -304,5 +317,106 @@ impl Jobs {
             }
             Step::Done
         })
+    }
+}
+
+/// What `body`, a part of `job`, gives; none where it panics, which the planner is told.
+fn caught<T>(
+    planner: &Weak<dyn Planner>,
+    job: &'static str,
+    body: impl FnOnce() -> T,
+) -> Option<T> {
+    let told = |panic: threads::Panic| {
+        if let Some(planner) = planner.upgrade() {
+            planner.panicked(job, &panic.to_string());
+        }
+    };
+    threads::catch_panic(body).map_err(told).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thermocline_foundation::sync::atomic::AtomicUsize;
+
+    /// Gives out one job that panics where it says, and none after that was told.
+    #[derive(Debug, Default)]
+    struct Plan {
+        at: Option<At>,
+        given: AtomicBool,
+        told: Arc<Mutex<Vec<String>>>,
+        dropped: Arc<AtomicUsize>,
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum At {
+        Planning,
+        Step,
+        Drop,
+    }
+
+    #[derive(Debug)]
+    struct Faulty {
+        at: Option<At>,
+        told: Arc<Mutex<Vec<String>>>,
+        dropped: Arc<AtomicUsize>,
+    }
+
+    impl Planner for Plan {
+        fn plan(&self, lane: Lane) -> Option<Box<dyn Job>> {
+            if lane != Lane::Bulk || self.given.swap(true, Ordering::AcqRel) {
+                return None;
+            }
+            assert!(self.at != Some(At::Planning), "the plan is broken");
+            let (told, dropped) = (Arc::clone(&self.told), Arc::clone(&self.dropped));
+            Some(Box::new(Faulty { at: self.at, told, dropped }))
+        }
+
+        fn failed(&self, job: &'static str, error: &Error) {
+            self.told.lock().push(format!("{job} failed: {error}"));
+        }
+
+        fn panicked(&self, job: &'static str, text: &str) {
+            self.told.lock().push(format!("{job} panicked: {text}"));
+        }
+    }
+
+    impl Job for Faulty {
+        fn name(&self) -> &'static str {
+            "the faulty job"
+        }
+
+        fn step(&mut self) -> Result<Step> {
+            assert!(self.at != Some(At::Step), "a step is broken");
+            Ok(Step::Done)
+        }
+    }
+
+    impl Drop for Faulty {
+        fn drop(&mut self) {
+            self.dropped.fetch_add(1, Ordering::AcqRel);
+            if self.at == Some(At::Step) {
+                assert_eq!(self.told.lock().len(), 1, "told before claims are given back");
+            }
+            assert!(self.at != Some(At::Drop), "the end is broken");
+        }
+    }
+
+    #[test]
+    fn a_worker_lives_on_after_a_panic_and_the_planner_is_told_before_the_job_goes() {
+        for (at, said) in [
+            (At::Planning, "planning panicked: the plan is broken"),
+            (At::Step, "the faulty job panicked: a step is broken"),
+            (At::Drop, "the faulty job panicked: the end is broken"),
+        ] {
+            let plan = Arc::new(Plan { at: Some(at), ..Plan::default() });
+            let planner: Arc<dyn Planner> = Arc::clone(&plan) as Arc<dyn Planner>;
+            let jobs = Arc::new(Jobs::default());
+            jobs.start(&planner, 1).unwrap();
+            jobs.wait_idle();
+            assert_eq!(*plan.told.lock(), [said]);
+            assert_eq!(plan.dropped.load(Ordering::Acquire), usize::from(at != At::Planning));
+            jobs.stop();
+        }
     }
 }

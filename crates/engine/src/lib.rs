@@ -58,6 +58,7 @@ mod state;
 mod stats;
 mod table_set;
 mod verify;
+mod wear;
 mod write_path;
 
 pub use background::Progress;
@@ -79,6 +80,7 @@ pub use stats::{
 };
 pub use thermocline_foundation::{ByteSize, Duration, Sequence};
 pub use verify::{Problem, VerifyReport};
+pub use wear::WearStats;
 
 #[cfg(all(test, shuttle))]
 #[path = "../tests/schedules/mod.rs"]

@@ -191,6 +191,16 @@ impl Engine {
     /// Stops all writing because of `error`, and wakes whoever waits for room.
     pub fn fail(&self, error: &crate::Error) {
         self.latch.set(error);
+        self.send_away();
+    }
+
+    /// As [`Engine::fail`], because a background job panicked and said `text`.
+    pub fn fail_by_panic(&self, job: &str, text: &str) {
+        self.latch.set_panic(job, text);
+        self.send_away();
+    }
+
+    fn send_away(&self) {
         let _switching = self.switching.lock();
         self.room.notify_all();
     }
@@ -215,6 +225,7 @@ impl Engine {
         flushed: Option<&Arc<Frozen>>,
     ) -> Result<()> {
         self.latch.check()?;
+        let _guard = self.latch.guard();
         let newest = edit.added.iter().map(|(_, meta)| meta.largest_sequence).max();
         let born = slots.born.iter().map(|new| new.entry.sequence).max();
         let newest = newest.max(edit.last_sequence).max(born);

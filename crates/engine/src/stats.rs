@@ -5,8 +5,9 @@
 //! [`Totals`] so far. A crash loses what was counted since.
 
 use crate::front::slabs::FastTier;
-use crate::state::Engine;
+use crate::state::{Engine, ReadState};
 use crate::table_set::levels::LEVELS;
+use crate::wear::{WearStats, Written};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use thermocline_device::{FileKind, TierIndex, TierUsage, TrafficTotals};
@@ -40,6 +41,15 @@ pub(crate) struct Metrics {
     pub demoted_records: Counter,
     /// Time writers waited for memory, in nanoseconds.
     pub stalled_ns: Counter,
+    /// When the database was opened, in the clock's nanoseconds.
+    opened_ns: u64,
+}
+
+impl Metrics {
+    /// Nothing counted, at the time of opening.
+    pub fn opened_at(opened_ns: u64) -> Self {
+        Self { opened_ns, ..Self::default() }
+    }
 }
 
 /// All that is counted, since the database was made.
@@ -54,10 +64,14 @@ impl Default for Totals {
     }
 }
 
-/// Counts before those of the tiers: operations, then hits and misses of three classes of block.
-const ENGINE_COUNTS: usize = 17;
+/// Counts before those of the tiers: operations, then hits and misses of three classes of block,
+/// then the time that the database was open, in nanoseconds.
+const ENGINE_COUNTS: usize = 18;
+const CACHE_COUNTS_AT: usize = 11;
+const OPEN_NS_AT: usize = 17;
 /// Counts of each tier: reads, read bytes, writes, written bytes, syncs.
 const TIER_COUNTS: usize = 5;
+const WRITTEN_BYTES: usize = 3;
 
 impl Totals {
     /// How many counts the engine has, then these, then those of the tiers, all as variable-length
@@ -149,6 +163,8 @@ pub struct TierStats {
     pub written_bytes: u64,
     /// Syncs.
     pub syncs: u64,
+    /// How fast it is written to; none where that is not known yet.
+    pub wear: Option<WearStats>,
 }
 
 /// One level.
@@ -185,10 +201,6 @@ pub struct FastTierStats {
     pub waste_bytes: u64,
     /// Slots by their size.
     pub classes: Vec<SlotStats>,
-    /// Index of the slots, in memory, in bytes.
-    pub index_bytes: u64,
-    /// Records in memory, in bytes.
-    pub cached_bytes: u64,
     /// Reads of records on the fast tier that memory answered, and that it did not.
     pub cache: HitStats,
     /// Keys of which it is known how often they are asked for.
@@ -257,6 +269,14 @@ pub struct MemoryStats {
     pub cache_bytes: u64,
     /// Top indexes of open tables.
     pub pinned_bytes: u64,
+    /// Index of the slots of the fast tier; 0 without one, as are the next two.
+    pub slot_index_bytes: u64,
+    /// Records of the fast tier.
+    pub record_cache_bytes: u64,
+    /// What is known of how often keys are asked for.
+    pub popularity_bytes: u64,
+    /// All of these.
+    pub used_bytes: u64,
 }
 
 /// What was asked.
@@ -325,24 +345,15 @@ impl Engine {
             }
         }
         let totals = self.totals();
-        let tiers: Vec<_> = usage
-            .iter()
-            .enumerate()
-            .map(|(index, usage)| tier_stats(usage, &totals, ENGINE_COUNTS + index * TIER_COUNTS))
-            .collect();
-        let frozen = state.frozen.iter().map(|frozen| frozen.memtable.bytes()).sum::<u64>();
+        let tier = |usage| tier_stats(usage, &totals, self.wear_of(usage, &totals));
+        let tiers: Vec<_> = usage.iter().map(tier).collect();
         Stats {
             database: self.files.database().to_string(),
             amplification: amplification(&totals, &tiers, &levels),
             tiers,
             fast_tier: self.fast.as_ref().map(|fast| fast.stats(self)),
             cache: self.cache_stats(&totals),
-            memory: MemoryStats {
-                budget_bytes: self.settings.memory.0,
-                memtable_bytes: state.active.bytes() + frozen,
-                cache_bytes: self.store.cache.memory_bytes(),
-                pinned_bytes: state.levels.tables().map(|(_, table)| table.pinned_bytes()).sum(),
-            },
+            memory: self.memory_stats(&state),
             operations: operation_stats(&totals),
             levels,
             sequence: self.visible().0,
@@ -370,6 +381,7 @@ impl Engine {
             let CacheCounts { hits, misses } = self.store.cache.counts(class);
             counts.extend([hits, misses]);
         }
+        counts.push(self.open_ns());
         debug_assert_eq!(counts.len(), ENGINE_COUNTS);
         for tier in self.files.tiers() {
             let TrafficTotals { reads, read_bytes, writes, written_bytes, syncs } =
@@ -379,9 +391,47 @@ impl Engine {
         self.totals_before.plus(&counts)
     }
 
+    /// Nanoseconds since opening.
+    fn open_ns(&self) -> u64 {
+        self.clock.now_ns().saturating_sub(self.metrics.opened_ns)
+    }
+
+    fn wear_of(&self, usage: &TierUsage, totals: &Totals) -> Option<WearStats> {
+        let all_bytes = totals.at(tier_counts_at(usage.tier) + WRITTEN_BYTES);
+        let before_bytes = self.totals_before.at(tier_counts_at(usage.tier) + WRITTEN_BYTES);
+        let since_opening = Written { bytes: all_bytes - before_bytes, elapsed_ns: self.open_ns() };
+        let all = Written { bytes: all_bytes, elapsed_ns: totals.at(OPEN_NS_AT) };
+        // The budget is of the tier that demotions write to.
+        let budget = self.settings.hybrid.write_budget_dwpd;
+        let has_budget = self.fast.is_some() && usage.tier == TierIndex(1) && budget > 0.0;
+        WearStats::of(usage.capacity_bytes, since_opening, all, has_budget.then_some(budget))
+    }
+
+    fn memory_stats(&self, state: &ReadState) -> MemoryStats {
+        let frozen = state.frozen.iter().map(|frozen| frozen.memtable.bytes()).sum::<u64>();
+        let memtable_bytes = state.active.bytes() + frozen;
+        let cache_bytes = self.store.cache.memory_bytes();
+        let pinned_bytes = state.levels.tables().map(|(_, table)| table.pinned_bytes()).sum();
+        let fast = self.fast.as_ref();
+        let slot_index_bytes = fast.map_or(0, |fast| fast.index.memory_bytes());
+        let record_cache_bytes = fast.map_or(0, |fast| fast.cache.bytes());
+        let popularity_bytes = fast.map_or(0, |fast| fast.popularity.bytes() as u64);
+        let of_fast = slot_index_bytes + record_cache_bytes + popularity_bytes;
+        MemoryStats {
+            budget_bytes: self.settings.memory.0,
+            memtable_bytes,
+            cache_bytes,
+            pinned_bytes,
+            slot_index_bytes,
+            record_cache_bytes,
+            popularity_bytes,
+            used_bytes: memtable_bytes + cache_bytes + pinned_bytes + of_fast,
+        }
+    }
+
     fn cache_stats(&self, totals: &Totals) -> CacheStats {
         let classes = BLOCK_CLASSES.iter().enumerate().map(|(index, (name, _))| {
-            let at = ENGINE_COUNTS - 2 * BLOCK_CLASSES.len() + 2 * index;
+            let at = CACHE_COUNTS_AT + 2 * index;
             let (hits, misses) = (totals.at(at), totals.at(at + 1));
             let hit_ratio = ratio(hits, hits + misses);
             ((*name).to_owned(), HitStats { hits, misses, hit_ratio })
@@ -412,8 +462,6 @@ impl FastTier {
             live_bytes: slabs.bytes_live(),
             waste_bytes: slabs.waste_bytes(),
             classes: classes.collect(),
-            index_bytes: self.index.memory_bytes(),
-            cached_bytes: self.cache.bytes(),
             cache: HitStats { hits, misses, hit_ratio: ratio(hits, hits + misses) },
             tracked_keys: self.popularity.len() as u64,
             histogram: self.popularity.histogram().by_value(),
@@ -463,7 +511,13 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-fn tier_stats(usage: &TierUsage, totals: &Totals, at: usize) -> TierStats {
+/// Where the counts of a tier begin.
+fn tier_counts_at(tier: TierIndex) -> usize {
+    ENGINE_COUNTS + tier.position() * TIER_COUNTS
+}
+
+fn tier_stats(usage: &TierUsage, totals: &Totals, wear: Option<WearStats>) -> TierStats {
+    let at = tier_counts_at(usage.tier);
     let name = |kind: &FileKind| match kind {
         FileKind::Table { level } => format!("level {level}"),
         other => other.extension().to_owned(),
@@ -482,7 +536,26 @@ fn tier_stats(usage: &TierUsage, totals: &Totals, at: usize) -> TierStats {
         reads: totals.at(at),
         read_bytes: totals.at(at + 1),
         writes: totals.at(at + 2),
-        written_bytes: totals.at(at + 3),
+        written_bytes: totals.at(at + WRITTEN_BYTES),
         syncs: totals.at(at + 4),
+        wear,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_with_fewer_or_more_counts_than_ours_keep_those_of_the_tiers() {
+        for engine_counts in [17u8, 18, 20] {
+            let tier = [1, 2, 3, 4, 5];
+            let body = [vec![engine_counts], vec![9; engine_counts.into()], tier.to_vec()].concat();
+            let totals = Totals::decode(Decoder::new(&body)).unwrap();
+            assert_eq!(totals.at(CACHE_COUNTS_AT), 9);
+            assert_eq!(totals.at(OPEN_NS_AT), if engine_counts == 17 { 0 } else { 9 });
+            let at = tier_counts_at(TierIndex(0));
+            assert_eq!((at..at + TIER_COUNTS).map(|at| totals.at(at)).sum::<u64>(), 15);
+        }
     }
 }

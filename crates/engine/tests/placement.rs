@@ -34,16 +34,16 @@ fn what_a_load_leaves_free_on_the_fast_tier_is_filled_when_writing_ends() {
     }
     // One level with everything, made while the levels above still claimed the room.
     db.compact_range(None, None, &mut |_| {}).unwrap();
-    db.settle();
+    db.settle().unwrap();
     let on_fast = tables_on(&db, 0);
     assert!(tables_on(&db, 1) > fast.0, "the rest is on the slow tier");
     assert!(on_fast > fast.0 / 3, "{} of {fast} are used", ByteSize(on_fast));
     // Nothing that was moved is moved again.
     let writes = db.stats().tiers[1].written_bytes;
-    db.settle();
+    db.settle().unwrap();
     db.close().unwrap();
     let db = Db::open(home.path().join("db")).unwrap();
-    db.settle();
+    db.settle().unwrap();
     assert_eq!(tables_on(&db, 0), on_fast);
     assert_eq!(db.stats().tiers[1].written_bytes, writes, "nothing went back down");
     let found = (0..RECORDS).filter(|key| db.get(key.to_be_bytes()).unwrap().is_some()).count();

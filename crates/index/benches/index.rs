@@ -3,7 +3,7 @@
 //! Keys are drawn evenly, which is the worst case: nearly every look-up finds its leaf in main
 //! memory and not in a cache of the processor.
 
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::ops::Bound::{Included, Unbounded};
 use thermocline_foundation::Sequence;
@@ -34,12 +34,6 @@ fn filled() -> FastIndex {
     index
 }
 
-fn sorted_keys(random: &mut Random) -> Vec<[u8; 24]> {
-    let mut keys: Vec<_> = (0..BATCH).map(|_| key(random.below(RECORDS))).collect();
-    keys.sort_unstable();
-    keys
-}
-
 fn lookups(criterion: &mut Criterion) {
     let index = filled();
     let mut random = Random::new(1);
@@ -51,15 +45,6 @@ fn lookups(criterion: &mut Criterion) {
         bencher.iter(|| index.get(&key(black_box(RECORDS + random.below(RECORDS)))));
     });
     group.throughput(Throughput::Elements(BATCH as u64));
-    let mut found = Vec::new();
-    group.bench_function("get a thousand in order", |bencher| {
-        let keys = |random: &mut Random| sorted_keys(random);
-        bencher.iter_batched(
-            || keys(&mut random),
-            |keys| index.get_many(&keys, Sequence::MAX, &mut found),
-            BatchSize::SmallInput,
-        );
-    });
     let mut batch = IndexBatch::new();
     group.bench_function("copy a thousand keys", |bencher| {
         bencher.iter(|| {
@@ -84,12 +69,6 @@ fn changes(criterion: &mut Criterion) {
             let n = RECORDS + random.below(RECORDS);
             index.insert(&key(n), entry(n));
             index.remove(&key(n), Sequence(n))
-        });
-    });
-    group.bench_function("update a key", |bencher| {
-        bencher.iter(|| {
-            let n = random.below(RECORDS);
-            index.update(&key(n), Sequence(n), |entry| entry.slot += 1)
         });
     });
     let mut next = 3 * RECORDS;

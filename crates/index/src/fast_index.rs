@@ -43,7 +43,6 @@ use crate::entry::Entry;
 use crate::top::{Top, leaf_overhead_bytes};
 use std::sync::Arc;
 use thermocline_foundation::Sequence;
-use thermocline_foundation::random::Random;
 use thermocline_foundation::sync::RwLock;
 use thermocline_foundation::sync::atomic::{AtomicU64, Ordering};
 
@@ -168,32 +167,6 @@ impl FastIndex {
         });
     }
 
-    /// For each of `keys`, which ascend, the newest version at or below `sequence`, in `found` in
-    /// their order.
-    pub fn get_many<K: AsRef<[u8]>>(
-        &self,
-        keys: &[K],
-        sequence: Sequence,
-        found: &mut Vec<Option<Entry>>,
-    ) {
-        debug_assert!(keys.is_sorted_by(|a, b| a.as_ref() <= b.as_ref()), "keys ascend");
-        found.clear();
-        while found.len() < keys.len() {
-            let rest = &keys[found.len()..];
-            let top = self.top.read();
-            let spot = top.covering(rest[0].as_ref());
-            let count = covered(rest.len(), top.high_end(spot), |at| rest[at].as_ref());
-            let leaf = Arc::clone(top.leaf(spot));
-            let block = leaf.read();
-            drop(top);
-            found.extend(
-                rest[..count]
-                    .iter()
-                    .map(|key| Some(block.entry(block.newest_at(key.as_ref(), sequence)?))),
-            );
-        }
-    }
-
     /// Puts a version of `key` in. The one with the same sequence, if there is one, is replaced and
     /// returned; other versions stay.
     pub fn insert(&self, key: &[u8], entry: Entry) -> Option<Entry> {
@@ -264,61 +237,6 @@ impl FastIndex {
     /// Batches of departures so far, counted before they leave (see the header).
     pub fn departures(&self) -> u64 {
         self.departures.load(Ordering::Acquire)
-    }
-
-    /// Changes the entry of one version in place; false where there is none. The sequence must
-    /// stay. The closure sees the entry as it is, so it may also decide to leave it.
-    pub fn update(&self, key: &[u8], sequence: Sequence, change: impl FnOnce(&mut Entry)) -> bool {
-        let mut change = Some(change);
-        let mut found = false;
-        self.update_many(&[(key, sequence)], |_, entry| {
-            found = true;
-            if let Some(change) = change.take() {
-                change(entry);
-            }
-        });
-        found
-    }
-
-    /// As [`FastIndex::update`] for each of `versions`, whose keys ascend. `change` gets the number
-    /// of a version that was there and its entry.
-    pub fn update_many<K: AsRef<[u8]>>(
-        &self,
-        versions: &[(K, Sequence)],
-        mut change: impl FnMut(usize, &mut Entry),
-    ) {
-        self.in_leaves(
-            versions.len(),
-            |at| versions[at].0.as_ref(),
-            |at, block| {
-                let (key, sequence) = &versions[at];
-                if let Some(place) = block.exact(key.as_ref(), *sequence) {
-                    let mut entry = block.entry(place);
-                    change(at, &mut entry);
-                    block.replace(place, &entry);
-                }
-            },
-        );
-    }
-
-    /// A key drawn nearly evenly: a leaf evenly, and one of its versions evenly. As leaves differ
-    /// in how full they are, a key's chance differs from the mean by a factor of about two at most
-    /// (more only after removals that left small leaves). None where the index is empty.
-    pub fn sample_key(&self, random: &mut Random) -> Option<Vec<u8>> {
-        let number = random.next_u64();
-        let top = self.top.read();
-        let count = top.leaves();
-        let first = ((u128::from(number) * count as u128) >> 64) as usize;
-        let draw = random.next_u64();
-        // Nearly always the first one: empty leaves do not stay.
-        for leaf in (first..count).chain(0..first) {
-            let block = top.leaf(top.numbered(leaf)).read();
-            if !block.is_empty() {
-                let at = (u128::from(draw) * block.len() as u128) >> 64;
-                return Some(block.key(at as usize).to_vec());
-            }
-        }
-        None
     }
 
     /// Versions in the index.

@@ -19,7 +19,6 @@ enum Step {
     Depart(Vec<(Vec<u8>, Sequence)>),
     /// All versions between the keys, so that leaves empty.
     Sweep(Edge, Edge),
-    Update(Vec<u8>, Sequence, u64),
     Look(Vec<u8>, Sequence),
     Range(Edge, Edge, usize),
 }
@@ -65,8 +64,6 @@ fn step() -> impl Strategy<Value = Step> {
             Step::Depart(versions)
         }),
         1 => (edge(), edge()).prop_map(|(from, to)| Step::Sweep(from, to)),
-        2 => (key(), sequence(), any::<u64>())
-            .prop_map(|(key, at, slot)| Step::Update(key, at, slot)),
         4 => (key(), sequence()).prop_map(|(key, at)| Step::Look(key, at)),
         4 => (edge(), edge(), 1usize..20)
             .prop_map(|(from, to, limit)| Step::Range(from, to, limit)),
@@ -156,13 +153,6 @@ fn look(index: &FastIndex, model: &Model, key: &[u8], at: Sequence) {
     assert_eq!(index.get(key), versions.first().copied());
     let visible = |at| versions.iter().find(|entry| entry.sequence <= at).copied();
     assert_eq!(index.get_at(key, at), visible(at));
-    let mut keys: Vec<&Vec<u8>> = model.keys().map(|(key, _)| key).collect();
-    keys.dedup();
-    let mut many = Vec::new();
-    index.get_many(&keys, at, &mut many);
-    for (key, found) in keys.into_iter().zip(many) {
-        assert_eq!(found, index.get_at(key, at));
-    }
 }
 
 fn apply(index: &FastIndex, model: &mut Model, step: Step) {
@@ -180,17 +170,6 @@ fn apply(index: &FastIndex, model: &mut Model, step: Step) {
             let inside = model.keys().filter(|(key, _)| contains(&from, &to, key));
             let versions: Vec<_> = inside.map(|(key, at)| (key.clone(), at.0)).collect();
             remove(index, model, &versions, false);
-        }
-        Step::Update(key, at, slot) => {
-            let updated = index.update(&key, at, |entry| {
-                (entry.slot, entry.clean, entry.record_bytes) = (slot, !entry.clean, slot as u32);
-            });
-            let expected = model.get_mut(&(key.clone(), Reverse(at)));
-            assert_eq!(updated, expected.is_some());
-            if let Some(entry) = expected {
-                (entry.slot, entry.clean, entry.record_bytes) = (slot, !entry.clean, slot as u32);
-            }
-            look(index, model, &key, at);
         }
         Step::Look(key, at) => look(index, model, &key, at),
         Step::Range(from, to, limit) => range(index, model, &from, &to, limit),
@@ -297,22 +276,4 @@ fn many_versions_of_one_key_stay_together_beyond_the_size_of_a_leaf() {
         look(&index, &model, b"b", Sequence(n + 5));
     }
     check(&index, &model);
-}
-
-#[test]
-fn drawn_keys_reach_every_key_about_equally() {
-    let index = FastIndex::new();
-    let mut random = Random::new(3);
-    assert_eq!(index.sample_key(&mut random), None);
-    for n in 0..2000u64 {
-        let (sequence, kind) = (Sequence(1), EntryKind::Put);
-        let entry = Entry { slot: 0, sequence, kind, clean: false, record_bytes: 0 };
-        index.insert(format!("{:05}", random.below(1 << 40) ^ n).as_bytes(), entry);
-    }
-    let mut drawn: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
-    for _ in 0..200_000 {
-        *drawn.entry(index.sample_key(&mut random).unwrap()).or_default() += 1;
-    }
-    assert_eq!(drawn.len() as u64, index.len());
-    assert!(drawn.values().all(|count| (30..300).contains(count)), "100 are expected of each");
 }

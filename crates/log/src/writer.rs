@@ -29,6 +29,7 @@ use std::sync::Arc;
 use thermocline_device::buffer::PAGE_BYTES;
 use thermocline_device::{Buffer, Error, ErrorKind, File, Result};
 use thermocline_foundation::sync::{Condvar, Mutex, MutexGuard};
+use thermocline_foundation::threads::{Panic, catch_panic};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 
 /// What a committed record survives.
@@ -342,9 +343,10 @@ impl LogWriter {
         let (spare, sequence) = (state.spare.take(), state.last);
         let batch = state.pages.take(spare);
         let (end, stop, allocated) = (batch.end, batch.stop, state.allocated);
-        let outcome = MutexGuard::unlocked(state, || self.write_batch(batch, allocated));
+        let outcome =
+            MutexGuard::unlocked(state, || catch_panic(|| self.write_batch(batch, allocated)));
         state.writing = false;
-        match outcome {
+        match self.outcome_of(state, outcome) {
             Ok(buffer) => {
                 state.spare = Some(buffer);
                 state.written = end;
@@ -354,6 +356,17 @@ impl LogWriter {
             Err(error) => state.fail(error),
         }
         self.wake(state);
+    }
+
+    /// What I/O came to. A panic in it ends the log before it goes on, or those who wait would
+    /// wait for ever.
+    fn outcome_of<T>(&self, state: &mut State, outcome: Result<Result<T>, Panic>) -> Result<T> {
+        outcome.unwrap_or_else(|panic| {
+            let text = format!("writing to {} panicked: {panic}", self.file.describe());
+            state.fail(Error::new(ErrorKind::Io, text));
+            self.wake(state);
+            panic.resume()
+        })
     }
 
     fn write_batch(&self, mut batch: Batch, allocated: u64) -> Result<Buffer> {
@@ -382,8 +395,9 @@ impl LogWriter {
         debug_assert!(!state.syncing && state.failed.is_none());
         state.syncing = true;
         let (written, sequence) = (state.written, state.written_sequence);
-        let outcome = MutexGuard::unlocked(state, || self.file.sync());
+        let outcome = MutexGuard::unlocked(state, || catch_panic(|| self.file.sync()));
         state.syncing = false;
+        let outcome = self.outcome_of(state, outcome);
         let later = planted(Planted::SyncCountsLaterWrites);
         let (written, sequence) =
             if later { (state.written, state.written_sequence) } else { (written, sequence) };

@@ -166,21 +166,9 @@ fn bucket_of(buckets: &[Bucket], key: &[u8]) -> usize {
 }
 
 impl Buckets {
-    /// One bucket for all keys; boundaries come with [`learn`](Self::learn), or by themselves.
+    /// One bucket for all keys; boundaries come as it is filled.
     pub fn new(settings: BucketSettings) -> Self {
         Self { settings, buckets: Mutex::new(vec![Bucket::default()]) }
-    }
-
-    /// Makes these keys boundaries: first keys of tables, or splits that the engine knows.
-    pub fn learn<'a>(&self, boundaries: impl IntoIterator<Item = &'a [u8]>) {
-        let mut buckets = self.buckets.lock();
-        for boundary in boundaries {
-            let index = bucket_of(&buckets, boundary);
-            if *buckets[index].start != *boundary {
-                let upper = buckets[index].split(boundary);
-                buckets.insert(index + 1, upper);
-            }
-        }
     }
 
     /// Buckets now.

@@ -49,15 +49,6 @@ impl WriteBudget {
         self.tokens_at(now_ns) >= self.needed(bytes)
     }
 
-    /// How long to wait until `bytes` may be written; 0 now, `None` never.
-    pub fn wait_ns(&self, bytes: u64, now_ns: u64) -> Option<u64> {
-        let missing = self.needed(bytes) - self.tokens_at(now_ns);
-        if missing <= 0.0 {
-            return Some(0);
-        }
-        (self.bytes_per_ns > 0.0).then(|| (missing / self.bytes_per_ns).ceil() as u64)
-    }
-
     /// Bytes were written, allowed or not.
     pub fn spend(&mut self, bytes: u64, now_ns: u64) {
         self.tokens = self.tokens_at(now_ns) - bytes as f64;

@@ -351,19 +351,6 @@ fn bucket_follows_removals_and_forgets_keys_of_neither_tier() {
 }
 
 #[test]
-fn boundaries_learnt_from_tables_change_no_estimate() {
-    let (records, pinning) = (records(2000, 5), example_pinning());
-    let buckets = Buckets::new(BucketSettings { bucket_keys: 1 << 20, sample_shift: 0 });
-    fill(&buckets, &records);
-    let before = buckets.estimate(&records[70].key, Some(&records[1500].key), &pinning);
-    assert_eq!(buckets.len(), 1);
-    buckets.learn([&records[500].key[..], b"user00001000", b"zzz", b"user00001000", b""]);
-    assert_eq!(buckets.len(), 4, "the same boundary again, and the least, add none");
-    let after = buckets.estimate(&records[70].key, Some(&records[1500].key), &pinning);
-    assert_close(&after, &before, 1e-9);
-}
-
-#[test]
 fn refresh_takes_values_from_the_tracker_and_cools_what_it_evicted() {
     let tracker = ClockTracker::new(100, 1);
     let buckets = Buckets::new(BucketSettings { bucket_keys: 1000, sample_shift: 0 });

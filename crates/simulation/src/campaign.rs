@@ -11,7 +11,7 @@
 //! A task is a suite and a seed; it runs on one thread and depends on nothing else, so tasks run on
 //! as many threads as there are and a failing one is repeated alone.
 
-use crate::crash::{CrashPoints, Effort, Tally as CrashTally, text_of};
+use crate::crash::{CrashPoints, Effort, Tally as CrashTally};
 use crate::devices::{Fault, FaultKind};
 use crate::drills::{DRILLS, PHASES};
 use crate::history::{Shape, is_hybrid};
@@ -22,9 +22,9 @@ use crate::steady::Item;
 use crate::{drills, errors, lies, steady, trace};
 use parking_lot::RwLock;
 use serde::Serialize;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use thermocline_foundation::random::mix;
+use thermocline_foundation::threads::catch_panic;
 
 /// A way of trying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -322,8 +322,7 @@ impl Task {
 
 /// A panic is a broken promise too.
 fn guarded<T>(body: impl FnOnce() -> Result<T, Violation>) -> Result<T, Violation> {
-    catch_unwind(AssertUnwindSafe(body))
-        .unwrap_or_else(|panic| Err(format!("it panics: {}", text_of(&*panic))))
+    catch_panic(body).unwrap_or_else(|said| Err(format!("it panics: {said}")))
 }
 
 /// The tasks of a run over `seeds` seeds from `first` on: the dear ones on few of them, and of many

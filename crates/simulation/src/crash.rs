@@ -24,10 +24,10 @@ use crate::oracle::{Known, Violation, check_bytes, check_files};
 use crate::trace;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use thermocline::{Db, ErrorKind};
 use thermocline_foundation::random::{Random, mix};
+use thermocline_foundation::threads::catch_panic;
 
 /// How much is tried at each crash point.
 #[derive(Clone, Copy, Debug)]
@@ -198,9 +198,8 @@ impl CrashPoints {
     fn check_image(&self, world: &World, least: Least) -> Result<(), Violation> {
         self.shared.lock().tally.images[self.depth as usize] += 1;
         trace::enter_image();
-        let checked = catch_unwind(AssertUnwindSafe(|| self.check_image_inner(world, least)));
-        let checked =
-            checked.unwrap_or_else(|panic| Err(format!("it panics: {}", text_of(&*panic))));
+        let checked = catch_panic(|| self.check_image_inner(world, least));
+        let checked = checked.unwrap_or_else(|said| Err(format!("it panics: {said}")));
         if checked.is_ok() {
             trace::leave_image();
         }
@@ -438,11 +437,4 @@ fn describe(world: &World, units: &[Unit], kept: &[bool]) -> String {
         }
     }
     lines.join("\n")
-}
-
-/// What a panic says.
-pub fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("no text").to_owned()
 }

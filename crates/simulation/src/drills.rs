@@ -61,7 +61,7 @@ fn life_at(seed: u64, phase: Phase) -> Result<(Life, Arc<RwLock<Known>>), Violat
     let said = |(step, stop)| format!("step {step}, before the drill: {stop:?}");
     life.run(&SHAPE).map_err(said)?;
     match phase {
-        Phase::Idle => life.db().settle(),
+        Phase::Idle => life.db().settle().map_err(|error| error.to_string())?,
         Phase::Loaded => load(&mut life, &known, 40)?,
         Phase::Compacting => {
             load(&mut life, &known, 40)?;

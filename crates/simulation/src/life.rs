@@ -152,7 +152,7 @@ impl Life {
         self.close()?;
         self.settings.tiers[0].capacity = capacity;
         self.db = Some(self.machine.open_with(&self.settings)?);
-        self.db().settle();
+        self.db().settle()?;
         self.check_all()
     }
 
@@ -218,10 +218,7 @@ impl Life {
                 }
                 Ok(())
             }
-            Step::Settle => {
-                self.db().settle();
-                Ok(())
-            }
+            Step::Settle => Ok(self.db().settle()?),
             Step::Get(key) => self.get(key),
             Step::MultiGet(keys) => self.multi_get(keys),
             Step::Scan(from, reverse) => self.scan(from, *reverse),

@@ -303,7 +303,7 @@ fn slabs_of(db: &Db) -> usize {
 /// Files that nobody needs, that are there twice, or that are missing, once background work is
 /// done.
 pub fn check_files(db: &Db, list: impl Fn(&Path) -> Vec<(String, u64)>) -> Result<(), Violation> {
-    db.settle();
+    db.settle().map_err(|error| error.to_string())?;
     let files = TIERS.iter().flat_map(|tier| list(Path::new(tier)));
     let names: Vec<_> = files.map(|(name, _)| name).collect();
     let home: Vec<_> = list(Path::new(HOME)).into_iter().map(|(name, _)| name).collect();

@@ -87,7 +87,7 @@ impl Fixture {
             }
             if number == 0 && !seed.is_multiple_of(2) {
                 life.db().flush().map_err(|error| error.to_string())?;
-                life.db().settle();
+                life.db().settle().map_err(|error| error.to_string())?;
             }
         }
         if !killed {

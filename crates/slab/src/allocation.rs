@@ -6,8 +6,7 @@
 //!      ^                    |                          held ----(last hold dropped)----> free
 //!      +------- dropped ----+
 //!
-//!     slab:  private (made for a reservation) --commit--> open <--put_back-- retired --remove-->
-//!                                                             --take_empty->
+//!     slab:  private (made for a reservation) --commit--> open --take_empty--> retired --remove-->
 //!                                                         open <-----close/drop----> closed
 //!            private (of one record)          --commit--> single, then the same; never closed
 //! ```
@@ -32,7 +31,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thermocline_device::{ErrorKind, File, Origin, Result};
-use thermocline_foundation::FileNumber;
+use thermocline_foundation::{FileNumber, threads};
 
 /// Who may have slots of a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -339,7 +338,8 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if self.settled {
+        // In a panic it is not known whether an edit made the slots live, as in `abandon`.
+        if self.settled || threads::is_panicking() {
             return;
         }
         self.slabs.allocation.lock().give_back(self.slots.iter().flatten().copied());

@@ -45,16 +45,6 @@ impl SlabChange {
         self.file
     }
 
-    /// Its shape, where this change brings it.
-    pub fn new_shape(&self) -> Option<SlabShape> {
-        self.new
-    }
-
-    /// The slab goes.
-    pub fn is_removal(&self) -> bool {
-        self.removed
-    }
-
     /// Slots that become live, ascending.
     pub fn born(&self) -> impl Iterator<Item = u32> + '_ {
         self.born.iter().flat_map(Range::clone)
@@ -63,11 +53,6 @@ impl SlabChange {
     /// Slots that die, ascending.
     pub fn died(&self) -> impl Iterator<Item = u32> + '_ {
         self.died.iter().flat_map(Range::clone)
-    }
-
-    /// The slab's sum afterwards.
-    pub fn sum_after(&self) -> SlotSum {
-        self.sum
     }
 
     /// Appends the change.

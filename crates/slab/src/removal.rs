@@ -2,7 +2,7 @@
 //! keep what lived at one moment as it was.
 //!
 //! ```text
-//!   take_empty --> (the engine's edit) --> remove      or put_back, had the edit come to nothing
+//!   take_empty --> (the engine's edit) --> remove
 //! ```
 //! 1. While anybody holds frees, nothing that lived when the hold began changes: no slot that was
 //!    freed is given out, no file of a slab is deleted.
@@ -46,8 +46,9 @@ impl Slabs {
     }
 
     /// Takes up to `slabs_max` slabs without any record out, of `class` or of any: nobody gets a
-    /// slot of them. The caller removes them by an edit and calls [`Slabs::remove`], or
-    /// [`Slabs::put_back`] where that came to nothing. None while frees are held.
+    /// slot of them. The caller removes them by an edit and calls [`Slabs::remove`].
+    /// Where the edit comes to nothing they stay taken out until the next opening. None while frees
+    /// are held.
     pub fn take_empty(
         &self,
         class: Option<SizeClass>,
@@ -67,18 +68,6 @@ impl Slabs {
             (*id, slab.file)
         };
         empty.take(slabs_max).map(take).collect()
-    }
-
-    /// Slabs that [`Slabs::take_empty`] took serve again.
-    pub fn put_back(&self, ids: &[SlabId]) {
-        let mut allocation = self.allocation.lock();
-        for id in ids {
-            if let Some(slab) = allocation.slabs.get_mut(id)
-                && slab.access == Access::Retired
-            {
-                slab.access = slab.settled_access();
-            }
-        }
     }
 
     /// Forgets slabs that were taken out and whose removal is durable, and deletes their files:

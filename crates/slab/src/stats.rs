@@ -52,11 +52,6 @@ pub struct SlabStats {
 }
 
 impl SlabStats {
-    /// Bytes of all slots.
-    pub fn bytes_capacity(&self) -> u64 {
-        self.sum(|class| class.slots * u64::from(class.slot_bytes))
-    }
-
     /// Bytes of slots with a live record.
     pub fn bytes_live(&self) -> u64 {
         self.sum(|class| class.live * u64::from(class.slot_bytes))

@@ -113,11 +113,8 @@ fn files(directories: &[&Path]) -> Result<BTreeMap<String, usize>, String> {
 
 /// Waits for the background, then looks for files that nobody needs.
 pub fn check_tidy(db: &Db, fast: &Path, slow: &Path) -> Result<(), String> {
-    db.settle();
+    db.settle().map_err(|error| error.to_string())?;
     let stats = db.stats();
-    if let Some(why) = stats.read_only {
-        return Err(format!("the store is read-only after reopening: {why}"));
-    }
     let tables: usize = stats.levels.iter().map(|level| level.tables).sum();
     let directories = [&fast.join("home"), &fast.join("tier"), &slow.join("tier")];
     let counts = files(&directories.map(|path| path.as_path()))?;

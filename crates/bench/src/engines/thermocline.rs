@@ -198,8 +198,7 @@ impl Store for Open {
 
     fn settle(&self) -> Outcome<()> {
         self.db.flush()?;
-        self.db.settle();
-        Ok(())
+        Ok(self.db.settle()?)
     }
 
     fn tier_traffic(&self) -> Option<Vec<TierTraffic>> {
@@ -214,10 +213,7 @@ impl Store for Open {
     }
 
     fn memory_bytes(&self) -> Option<u64> {
-        let stats = self.db.stats();
-        let memory = &stats.memory;
-        let fast = stats.fast_tier.map_or(0, |fast| fast.index_bytes + fast.cached_bytes);
-        Some(memory.memtable_bytes + memory.cache_bytes + memory.pinned_bytes + fast)
+        Some(self.db.stats().memory.used_bytes)
     }
 
     fn close(self: Box<Self>) -> Outcome<()> {

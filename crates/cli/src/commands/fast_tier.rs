@@ -39,8 +39,6 @@ fn summary(stats: &FastTierStats) -> Table {
         ),
         ("  free", bytes(free), text::share(free, limit)),
         ("files of slots", bytes(stats.slab_bytes), text::share(stats.slab_bytes, limit)),
-        ("index in memory", bytes(stats.index_bytes), String::new()),
-        ("records in memory", bytes(stats.cached_bytes), String::new()),
         ("reads that memory answered", text::count(hits), text::share(hits, hits + misses)),
     ] {
         table.row([what.to_owned(), amount, share]);

@@ -35,6 +35,7 @@ fn print(stats: &Stats, output: &mut Output) -> Result<()> {
     output.line("")?;
     levels(stats).print("Levels", output)?;
     tiers::table(stats).print("Tiers", output)?;
+    tiers::print_wear(stats, output)?;
     if let Some(fast) = &stats.fast_tier {
         fast_tier::print(fast, output)?;
     }
@@ -82,12 +83,14 @@ fn memory(stats: &Stats) -> Table {
         ("block cache", memory.cache_bytes),
         ("table indexes", memory.pinned_bytes),
     ];
-    if let Some(fast) = &stats.fast_tier {
-        parts.push(("index of slots", fast.index_bytes));
-        parts.push(("records of the fast tier", fast.cached_bytes));
+    if stats.fast_tier.is_some() {
+        parts.extend([
+            ("index of slots", memory.slot_index_bytes),
+            ("records of the fast tier", memory.record_cache_bytes),
+            ("popularity of keys", memory.popularity_bytes),
+        ]);
     }
-    let used = parts.iter().map(|(_, bytes)| bytes).sum();
-    parts.extend([("used", used), ("budget", memory.budget_bytes)]);
+    parts.extend([("used", memory.used_bytes), ("budget", memory.budget_bytes)]);
     let mut table = Table::new(&["part", ">bytes", ">of budget"]);
     for (part, bytes) in parts {
         let share = text::share(bytes, memory.budget_bytes);

@@ -6,7 +6,8 @@ use crate::output::Output;
 use crate::table::Table;
 use crate::{store, text};
 use std::collections::BTreeSet;
-use thermocline::Stats;
+use std::time::Duration;
+use thermocline::{Stats, TierStats, WearStats};
 use thermocline_foundation::ByteSize;
 
 /// Capacities from here on stand for "as large as the device".
@@ -24,6 +25,7 @@ pub fn run(database: &Database, arguments: &Arguments) -> Result<()> {
         table(&stats).print("Tiers, fastest first", &mut output)?;
         kinds(&stats).print("Bytes by kind", &mut output)?;
         served(&stats).print("Served, since the database was made", &mut output)?;
+        print_wear(&stats, &mut output)?;
     }
     output.finish()
 }
@@ -63,7 +65,7 @@ pub fn kinds(stats: &Stats) -> Table {
     let kinds: BTreeSet<&String> =
         stats.tiers.iter().flat_map(|tier| tier.bytes_by_kind.keys()).collect();
     for kind in kinds {
-        let bytes = |tier: &thermocline::TierStats| tier.bytes_by_kind.get(kind).copied();
+        let bytes = |tier: &TierStats| tier.bytes_by_kind.get(kind).copied();
         let cells = stats.tiers.iter().map(|tier| size(bytes(tier).unwrap_or(0)));
         table.row([kind.clone()].into_iter().chain(cells));
     }
@@ -87,4 +89,60 @@ pub fn served(stats: &Stats) -> Table {
         ]);
     }
     table
+}
+
+/// Prints how fast each tier is written to, where that is known. Of a tier as large as its device
+/// nobody has said what a drive write is.
+pub fn print_wear(stats: &Stats, output: &mut Output) -> Result<()> {
+    let is_known = |tier: &&TierStats| tier.capacity_bytes < UNLIMITED_BYTES;
+    let known: Vec<_> = (stats.tiers.iter().enumerate())
+        .filter_map(|(index, tier)| Some(tier).filter(is_known)?.wear.as_ref().map(|w| (index, w)))
+        .collect();
+    match known.is_empty() {
+        true => Ok(()),
+        false => wear(&known).print("Wear, as the tiers are written now", output),
+    }
+}
+
+fn wear(tiers: &[(usize, &WearStats)]) -> Table {
+    let mut table =
+        Table::new(&[">tier", ">measured over", ">drive writes a day", ">of budget", ">lifetime"]);
+    let dash = || "-".to_owned();
+    for (index, wear) in tiers {
+        table.row([
+            index.to_string(),
+            text::span(Duration::from_secs_f64(wear.measured_s)),
+            format!("{:.3}", wear.drive_writes_per_day),
+            wear.budget_used_percent.map_or_else(dash, |percent| format!("{percent:.1} %")),
+            wear.lifetime_years.map_or_else(dash, lifetime),
+        ]);
+    }
+    table
+}
+
+/// Beyond a century a figure only looks exact.
+fn lifetime(years: f64) -> String {
+    if years > 100.0 { "over 100 years".to_owned() } else { format!("{years:.1} years") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wear_shows_what_is_known_and_dashes() {
+        let bounded = WearStats {
+            measured_s: 7200.0,
+            drive_writes_per_day: 0.25,
+            budget_used_percent: Some(83.3),
+            lifetime_years: Some(6.0),
+        };
+        let free = WearStats { budget_used_percent: None, lifetime_years: None, ..bounded.clone() };
+        let shown = wear(&[(0, &free), (1, &bounded)]).lines();
+        let words: Vec<Vec<_>> =
+            shown.iter().skip(2).map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(words[0], ["0", "7200", "s", "0.250", "-", "-"]);
+        assert_eq!(words[1], ["1", "7200", "s", "0.250", "83.3", "%", "6.0", "years"]);
+        assert_eq!(lifetime(101.0), "over 100 years");
+    }
 }

@@ -47,6 +47,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::threads::catch_panic;
 use thermocline_foundation::{ByteSize, DatabaseId, FileNumber, Planted, planted};
 
 /// The namespace. See the module.
@@ -276,20 +277,21 @@ impl TieredFiles {
                     entry.kind = kind;
                 }
             }
-            let committed = map.commit(&changes);
+            let committed = catch_panic(|| map.commit(&changes));
             let mut state = self.state.lock();
             for (number, len) in numbers.iter().zip(lens) {
                 if let Some(entry) = state.get_mut(number) {
-                    // After a failed commit the map may or may not list the files. They count as
-                    // published, so that deleting them asks the map, which refuses: the next
-                    // opening decides.
+                    // After a failed commit, or a panic in it, the map may or may not list the
+                    // files. They count as published, so that deleting them asks the map, which
+                    // refuses: the next opening decides.
                     entry.published = true;
                     entry.unpublished = None;
                     entry.expected_bytes = 0;
                     entry.extent.store(len, Relaxed);
                 }
             }
-            committed
+            drop(state);
+            committed.unwrap_or_else(|panic| panic.resume())
         })
     }
 

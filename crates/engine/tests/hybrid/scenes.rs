@@ -101,7 +101,7 @@ fn records_that_are_read_again_and_again_move_up_and_are_dropped_for_nothing() {
         twin.put(key(number), value);
     }
     twin.db().flush().unwrap();
-    twin.db().settle();
+    twin.db().settle().unwrap();
     let slow_reads = |twin: &Twin| twin.db().stats().tiers[1].reads;
     let read = |twin: &mut Twin, from: u64| {
         for _ in 0..6 {
@@ -109,7 +109,7 @@ fn records_that_are_read_again_and_again_move_up_and_are_dropped_for_nothing() {
                 let found = twin.db().get(key(number)).unwrap();
                 assert_eq!(found.as_deref(), twin.model.get(&key(number)).map(Vec::as_slice));
             }
-            twin.db().settle();
+            twin.db().settle().unwrap();
         }
     };
     read(&mut twin, 1000);
@@ -141,7 +141,7 @@ fn without_promotion_nothing_moves_up() {
     let mut twin = Twin::new(settings(hybrid), 6);
     twin.write(20_000, 30_000, 1000);
     twin.compare();
-    twin.db().settle();
+    twin.db().settle().unwrap();
     assert_eq!(twin.db().stats().fast_tier.unwrap().promoted_records, 0);
 }
 
@@ -278,6 +278,52 @@ fn one_tier_is_refused_and_so_is_another_preset_over_slots() {
     let leveled = Settings { preset: Preset::Leveled, tiers: Vec::new(), ..twin.settings.clone() };
     let error = Db::open_with(twin.path("db"), &leveled).unwrap_err();
     assert!(error.to_string().contains("compact all of it"), "{error}");
-    twin.db = Some(Db::open_with(twin.path("db"), &twin.settings).unwrap());
+    twin.db = Some(Db::open(twin.path("db")).unwrap());
+    assert_eq!(twin.db().settings().preset, Preset::Hybrid, "what was refused is not kept");
     twin.compare();
+}
+
+#[test]
+fn settings_that_are_refused_are_not_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = Tier::new(dir.path().join("one"), ByteSize::mib(64));
+    let leveled = Settings { tiers: vec![one], ..Settings::default() };
+    let db = Db::create(dir.path().join("db"), &leveled).unwrap();
+    db.put("key", "value").unwrap();
+    db.close().unwrap();
+    let hybrid = Settings { preset: Preset::Hybrid, ..leveled };
+    let error = Db::open_with(dir.path().join("db"), &hybrid).unwrap_err();
+    assert!(error.to_string().contains("wants a fast tier and a slow one"), "{error}");
+    let db = Db::open(dir.path().join("db")).unwrap();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+/// Logs are the same in all presets, and what is in a log is newer than every table: while no slot
+/// has a record, either preset opens what the other wrote.
+#[test]
+fn records_that_are_only_in_the_log_are_found_by_the_other_preset_and_back_again() {
+    let mut twin = Twin::new(settings(HybridSettings::default()), 14);
+    let hybrid = Settings { tiers: Vec::new(), ..twin.settings.clone() };
+    let leveled = Settings { preset: Preset::Leveled, ..hybrid.clone() };
+    twin.write(300, 400, 100);
+    assert_eq!(twin.db().stats().fast_tier.unwrap().slab_bytes, 0, "nothing is in slots");
+    let change = |twin: &mut Twin, settings: &Settings| {
+        twin.db.take().unwrap().close().unwrap();
+        twin.db = Some(Db::open_with(twin.path("db"), settings).unwrap());
+        twin.compare();
+    };
+    change(&mut twin, &leveled);
+    assert!(twin.db().stats().levels.iter().any(|level| level.level == 0), "they are in a table");
+    twin.write(300, 400, 100);
+    change(&mut twin, &hybrid);
+    assert!(twin.db().stats().fast_tier.unwrap().records > 0, "now they are in slots");
+    // Over tables, after all slots were emptied: what the log has is newer, tombstones too.
+    twin.db().compact_range(None, None, &mut |_| {}).unwrap();
+    assert_eq!(twin.db().stats().fast_tier.unwrap().records, 0);
+    twin.write(300, 400, 100);
+    change(&mut twin, &leveled);
+    twin.write(300, 400, 100);
+    twin.db().compact_range(None, None, &mut |_| {}).unwrap();
+    change(&mut twin, &hybrid);
+    twin.verify();
 }

@@ -181,7 +181,7 @@ fn background_failures_latch_with_their_reason_and_reads_go_on() {
         let (devices, on) = failing(&memory, call, end);
         let db = environment(devices).create(&home(), &settings()).unwrap();
         db.put("before", "safe").unwrap();
-        db.settle();
+        db.settle().unwrap();
         on.store(1, SeqCst);
         let error = write_until_error(&db);
         assert_says(&error, &["simulated", end]);

@@ -194,10 +194,7 @@ pub fn run(
                 }
                 Err(error) => return Err((index, error)),
             },
-            Step::Settle => {
-                db.settle();
-                Ok(())
-            }
+            Step::Settle => db.settle(),
         };
         result.map_err(|error| (index, error))?;
     }

@@ -9,6 +9,7 @@ mod crash;
 mod faults;
 mod history;
 mod hooked;
+mod panics;
 mod refusals;
 mod rot;
 #[allow(dead_code, reason = "shared with the tests of the device crate")]

@@ -72,11 +72,11 @@ fn fixture() -> (Image, Image, Model) {
     let has_level0 = || db.stats().levels.iter().any(|level| level.level == 0);
     for round in (2..100).take_while(|_| !has_level0()) {
         put(&db, 100..200, round);
-        db.settle();
+        db.settle().unwrap();
     }
     assert!(has_level0(), "memory holds more than a hundred rounds");
     db.delete("key0005").unwrap();
-    db.settle();
+    db.settle().unwrap();
     let model = scan(&db).unwrap();
     assert_eq!(leaks(&devices, &db), None);
     (take(&devices), earlier, model)

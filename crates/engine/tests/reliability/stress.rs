@@ -211,7 +211,7 @@ fn readers_answer_while_writers_are_stalled_in_the_log() {
     }
     db.flush().unwrap();
     db.put("key001", "in memory").unwrap();
-    db.settle();
+    db.settle().unwrap();
     *gate.0.lock() = true;
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..3).map(|_| scope.spawn(|| db.put("key000", "after"))).collect();

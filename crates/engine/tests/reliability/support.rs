@@ -65,7 +65,7 @@ pub fn leaks(devices: &dyn Devices, db: &Db) -> Option<String> {
     let mut leak = None;
     // Background work may begin after it was looked for; a leak stays.
     for _ in 0..100 {
-        db.settle();
+        db.settle().unwrap();
         leak = leak_now(devices, db);
         if leak.is_none() {
             break;

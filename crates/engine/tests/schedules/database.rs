@@ -217,7 +217,7 @@ fn a_snapshot_and_its_tables_stay_until_the_last_reader_is_gone() {
         db.write(batch).unwrap();
         db.flush().unwrap();
         join([reader, compactor]);
-        db.settle();
+        db.settle().unwrap();
         let live: usize = db.stats().levels.iter().map(|level| level.tables).sum();
         let tables = files(&devices, ".table");
         assert_eq!(tables.len(), live, "{tables:?}");

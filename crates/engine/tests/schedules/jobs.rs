@@ -40,6 +40,10 @@ impl Planner for Plan {
     fn failed(&self, job: &'static str, error: &Error) {
         panic!("{job}: {error}");
     }
+
+    fn panicked(&self, job: &'static str, text: &str) {
+        panic!("{job}: {text}");
+    }
 }
 
 impl Job for Piece {

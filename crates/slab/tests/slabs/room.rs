@@ -94,7 +94,7 @@ fn a_closed_slab_gives_out_no_slots_until_everybody_who_closed_it_is_done() {
 }
 
 #[test]
-fn slabs_that_were_taken_out_serve_again_once_they_are_put_back() {
+fn a_slab_that_was_taken_out_gives_out_no_slot() {
     let mut store = store();
     let slots = store.flush(1, &vec![1024; 2 * SLOTS]);
     let class = store.slabs.stats().classes[0].class;
@@ -112,11 +112,8 @@ fn slabs_that_were_taken_out_serve_again_once_they_are_put_back() {
     assert!(all.slots().iter().flatten().all(|slot| slot.slab == kept));
     assert_eq!(all.slots().iter().flatten().count(), SLOTS);
     drop(all);
-    store.slabs.put_back(&[taken[0].0, kept]);
-    assert!(store.reserve(&vec![1024; 2 * SLOTS]).slots().iter().all(Option::is_some));
-    assert_eq!(store.remove_empty(), 2);
-    assert!(store.live.is_empty() && store.files.files().is_empty());
-    assert_eq!(store.slabs.stats().file_bytes, 0);
+    assert_eq!(store.remove_empty(), 1, "the other one");
+    assert_eq!(store.slabs.ids(), [taken[0].0]);
 }
 
 #[test]
@@ -173,7 +170,6 @@ fn figures_add_up_through_the_life_of_slots() {
     let count = SLOTS as u64;
     assert_eq!(figures, (1, count, 9, count - 12, 2, 1));
     assert_eq!((class.slot_bytes, class.empty_slabs, class.record_bytes_mean), (1088, 0, 1055));
-    assert_eq!(stats.bytes_capacity(), count * 1088);
     assert_eq!(stats.bytes_live(), 9 * 1088);
     assert_eq!(stats.bytes_free(), (count - 12) * 1088);
     assert_eq!(stats.waste_bytes(), 9 * 33);

@@ -157,7 +157,7 @@ impl Shared {
             Name::SeekRandom => self.seek(share, &mut seen, random),
             Name::WaitForCompaction => {
                 let start = self.clock.now_ns();
-                self.db.settle();
+                self.db.settle()?;
                 self.time(start, &mut seen)
             }
         }?;
