@@ -324,8 +324,8 @@ impl Settings {
         }
     }
 
-    /// What slabs may take of the fast tier: all but what logs and journals may come to, each of the
-    /// journals twice while it is written afresh.
+    /// What slabs may take of the fast tier: all but what logs and journals may come to, and some
+    /// for a journal that is written afresh.
     pub(crate) fn slab_bytes_max(&self) -> u64 {
         let capacity_bytes = self.tiers.first().map_or(0, |tier| tier.capacity.0);
         // The one written, those of frozen memtables, the next.

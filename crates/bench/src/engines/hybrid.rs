@@ -18,7 +18,7 @@ use thermocline::{DemotionPolicy, HybridSettings, Pinning, PopularityKind, Promo
 
 /// Names and meanings.
 pub(super) const OPTIONS: [(&str, &str); 12] = [
-    ("policy", "how a range to demote is chosen: random, precise or approximate; default approximate"),
+    ("policy", "choice of a range to demote: random, precise or approximate; default approximate"),
     ("candidates", "ranges that a choice looks at, 1 to 64; default 8"),
     ("range-tables", "consecutive tables of a range, 1 to 64; default 1"),
     ("runs", "sorted runs over each other in a range of the slow tier, 1 to 6; default 3"),
