@@ -17,10 +17,15 @@ const SHAPE: Shape =
     Shape { steps: 0, keys: 64, crashes: false, reopens: false, large_values: false };
 
 /// A database of `seed` that begins to demote at these watermarks.
-fn life(seed: u64, (high, low): (u32, u32)) -> Life {
+fn life(seed: u64, watermarks: (u32, u32)) -> Life {
+    life_on(thermocline::ByteSize::mib(1), seed, watermarks)
+}
+
+/// A life on a fast tier of so many bytes.
+fn life_on(capacity: thermocline::ByteSize, seed: u64, (high, low): (u32, u32)) -> Life {
     assert!(is_hybrid(seed));
     let mut life = Life::new(seed, &SHAPE, Arc::new(RwLock::new(Known::new(SHAPE.keys))));
-    life.settings.tiers[0].capacity = thermocline::ByteSize::mib(1);
+    life.settings.tiers[0].capacity = capacity;
     life.settings.memory = thermocline::ByteSize::mib(1);
     life.settings.hybrid.high_watermark_percent = high;
     life.settings.hybrid.low_watermark_percent = low;
@@ -164,7 +169,7 @@ fn lost_write_of_a_used_slot() -> Result<(), Stop> {
 
 /// Slabs of one size are nearly empty when another size wants their room: records move.
 fn records_that_moved() -> Result<(), Stop> {
-    let mut life = life(12, (98, 95));
+    let mut life = life_on(thermocline::ByteSize::kib(1280), 12, (98, 95));
     for number in 0..SHAPE.keys {
         life.step(&put(number, 1, 6_800))?;
     }
