@@ -311,7 +311,7 @@ fn what_exists_is_listed_and_bounds_are_computed_without_a_store() {
         "thermocline-leveled",
         "thermocline-hybrid",
         "+driver",
-        "+policy: how",
+        "+policy: choice",
         "ycsb-f",
         "linkbench",
         "hotrap",
