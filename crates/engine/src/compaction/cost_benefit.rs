@@ -47,6 +47,11 @@ impl KeyRange {
         !before(&self.to, &other.from) && !before(&other.to, &self.from)
     }
 
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.from.as_deref().is_none_or(|from| from <= key)
+            && self.to.as_deref().is_none_or(|to| key < to)
+    }
+
     pub fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         let from = self.from.as_deref().map_or(Bound::Unbounded, Bound::Included);
         let to = self.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
@@ -115,7 +120,8 @@ fn newest_ingest(levels: &Levels, range: &KeyRange) -> Sequence {
 
 /// What merging the `merged` newest runs of `range` comes to; the range grows until no table that
 /// is merged, and none above it, reaches out of it. Where it comes upon a bulk load, all runs of
-/// what it has grown to are merged.
+/// what it has grown to are merged. All of them together go to the bottom, also where the oldest
+/// lies higher: behind the last table of the bottom's run others may have more.
 fn pick_runs(levels: &Levels, mut range: KeyRange, merged: usize, runs_max: usize) -> Pick {
     let top = LEVELS - runs_max;
     loop {
@@ -125,6 +131,7 @@ fn pick_runs(levels: &Levels, mut range: KeyRange, merged: usize, runs_max: usiz
         let above = runs.first().map_or(LEVELS, |(level, _)| *level);
         let output_level = match merged {
             0 if above > top => above - 1,
+            merged if merged == runs.len() => BOTTOM,
             // Level 0 has what bulk loads and other presets left there.
             merged => runs.get(merged.max(1) - 1).map_or(BOTTOM, |(level, _)| (*level).max(top)),
         };
@@ -381,5 +388,93 @@ impl Engine {
 
     fn runs_max(&self) -> usize {
         self.settings.hybrid.runs as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::Edit;
+    use crate::{ByteSize, Environment, Settings, Tier};
+    use std::path::Path;
+    use thermocline_device::MemoryDevices;
+    use thermocline_foundation::FileNumber;
+
+    /// Tables of one level each, by first and last key; none of them is opened.
+    fn levels(tables: &[(usize, &str, &str)]) -> Levels {
+        let tiers = vec![Tier::new("/tier", ByteSize::mib(64)).driver("memory")];
+        let settings = Settings { tiers, ..Settings::default() };
+        let devices = Arc::new(MemoryDevices::default());
+        let environment = Environment { devices, ..Environment::default() };
+        let db = environment.create(Path::new("/home"), &settings).unwrap();
+        let added = tables.iter().zip(1..).map(|((level, smallest, largest), number)| {
+            let meta = TableMeta {
+                number: FileNumber(number),
+                bytes: 1 << 20,
+                entries: 1000,
+                deletes: 0,
+                smallest_key: smallest.as_bytes().to_vec(),
+                largest_key: largest.as_bytes().to_vec(),
+                smallest_sequence: Sequence(1),
+                largest_sequence: Sequence(1000),
+                ingested_at: None,
+            };
+            (*level as u8, meta)
+        });
+        let edit = Edit { added: added.collect(), ..Edit::default() };
+        Levels::default().apply(&edit, &db.engine().store).unwrap()
+    }
+
+    fn range(from: Option<&str>, to: Option<&str>) -> KeyRange {
+        let owned = |key: Option<&str>| key.map(|key| key.as_bytes().to_vec());
+        KeyRange { from: owned(from), to: owned(to) }
+    }
+
+    /// The numbers of the tables that merging the newest `merged` runs of a range takes in, and the
+    /// level they go to.
+    fn merge(levels: &Levels, of: &KeyRange, merged: usize) -> (Vec<u64>, usize) {
+        let pick = pick_runs(levels, of.clone(), merged, 3);
+        let mut numbers: Vec<_> =
+            pick.inputs.iter().map(|(_, table)| table.meta.number.0).collect();
+        numbers.sort_unstable();
+        (numbers, pick.output_level)
+    }
+
+    #[test]
+    fn the_newest_runs_stay_above_the_oldest_and_all_together_go_to_the_bottom() {
+        let levels = levels(&[(BOTTOM, "a", "f"), (BOTTOM - 1, "b", "e"), (BOTTOM, "g", "k")]);
+        let first = range(None, Some("g"));
+        assert_eq!(merge(&levels, &first, 0), (vec![], BOTTOM - 2), "a run of its own");
+        assert_eq!(merge(&levels, &first, 1), (vec![2], BOTTOM - 1));
+        assert_eq!(merge(&levels, &first, 2), (vec![1, 2], BOTTOM));
+        assert_eq!(merge(&levels, &first, usize::MAX), (vec![1, 2], BOTTOM));
+    }
+
+    /// What lies behind the bottom's last table has its oldest run higher up: left there, the levels
+    /// would stay two however often all of it is compacted.
+    #[test]
+    fn a_run_behind_the_bottoms_last_table_goes_to_the_bottom_too() {
+        let levels = levels(&[(BOTTOM, "a", "f"), (BOTTOM - 1, "h", "k")]);
+        let behind = ranges(&levels, 1).pop().unwrap();
+        assert_eq!(behind, range(Some("f\0"), None));
+        assert_eq!(merge(&levels, &behind, usize::MAX), (vec![2], BOTTOM));
+        assert_eq!(merge(&levels, &behind, 0), (vec![], BOTTOM - 2));
+    }
+
+    #[test]
+    fn a_range_grows_to_the_whole_of_what_is_merged_and_takes_in_what_it_grows_to() {
+        let levels = levels(&[
+            (BOTTOM, "a", "c"),
+            (BOTTOM, "d", "f"),
+            (BOTTOM, "g", "i"),
+            (BOTTOM - 1, "b", "e"),
+        ]);
+        let first = range(None, Some("d"));
+        assert_eq!(merge(&levels, &first, 1), (vec![4], BOTTOM - 1));
+        assert_eq!(merge(&levels, &first, 2), (vec![1, 2, 4], BOTTOM));
+        let grown = pick_runs(&levels, first, 2, 3).range;
+        assert_eq!(grown, range(None, Some("f\0")));
+        assert!(grown.contains(b"f") && !grown.contains(b"g"));
+        assert!(range(Some("b"), None).contains(b"b") && !range(Some("b"), None).contains(b"a"));
     }
 }

@@ -193,9 +193,7 @@ fn a_bulk_load_is_newer_than_what_slots_have_of_its_keys() {
 
 #[test]
 fn compacting_everything_leaves_nothing_in_slots() {
-    // A copy that moves up while its range is merged would stay.
-    let hybrid = HybridSettings { runs: 4, promotion: Promotion::None, ..Default::default() };
-    let mut twin = Twin::new(settings(hybrid), 9);
+    let mut twin = Twin::new(settings(HybridSettings { runs: 4, ..Default::default() }), 9);
     twin.write(20_000, 30_000, 1000);
     twin.db().compact_range(None, None, &mut |_| {}).unwrap();
     let stats = twin.db().stats();
@@ -212,8 +210,7 @@ fn compacting_everything_leaves_nothing_in_slots() {
 
 #[test]
 fn a_database_of_the_preset_leveled_goes_on_as_hybrid() {
-    let hybrid = HybridSettings { runs: 1, ..Default::default() };
-    let leveled = Settings { preset: Preset::Leveled, ..settings(hybrid) };
+    let leveled = Settings { preset: Preset::Leveled, ..settings(HybridSettings::default()) };
     let mut twin = Twin::new(leveled, 13);
     twin.write(12_000, 20_000, 1000);
     twin.db.take().unwrap().close().unwrap();

@@ -5,8 +5,10 @@
 //! A reader offers what it read; a job writes the offers of the moment into slots. Between the read
 //! and the edit the key may have been written, deleted, and both merged away, so under the lock of
 //! the tables the offer is held to what is there now:
-//! 1. the index knows nothing of the key, and
-//! 2. the table that the record was read from is live, and no newer table may have the key.
+//! 1. the index knows nothing of the key,
+//! 2. the table that the record was read from is live, and no newer table may have the key, and
+//! 3. no demotion is at work on a range that has the key: it has looked at the index already, and
+//!    where it is to leave nothing in slots (`compact_range`) a copy would stay behind.
 //!
 //! Tables never change, so the record is then the newest below the memtables. A newer version in a
 //! memtable does no harm: it is found first, and replaces the copy when it is flushed.
@@ -196,8 +198,9 @@ impl PromotionJob {
         let mut born = Vec::with_capacity(offers.len());
         let placed_offers = offers.iter().zip(std::mem::take(&mut placed.born));
         for ((offer, new), is_newest) in placed_offers.zip(newest) {
-            if planted(Planted::StalePromotion) || fast.index.get(&offer.key).is_none() && is_newest
-            {
+            let is_claimed = tables.ranges.iter().any(|range| range.contains(&offer.key));
+            let fits = is_newest && !is_claimed && fast.index.get(&offer.key).is_none();
+            if planted(Planted::StalePromotion) || fits {
                 fast.cache.insert(&new.key, new.entry.sequence, &offer.value);
                 born.push(new);
             } else {
@@ -261,6 +264,7 @@ impl Drop for PromotionJob {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compaction::cost_benefit::KeyRange;
     use crate::jobs::{Stepper, Workers};
     use crate::{ByteSize, Db, Environment, Preset, Settings, Tier};
     use std::path::Path;
@@ -347,5 +351,18 @@ mod tests {
         let fast = db.stats().fast_tier.unwrap();
         assert_eq!((fast.records, fast.clean_records), (1, 0), "the copy's slot is free");
         assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"new"[..]));
+    }
+
+    #[test]
+    fn a_record_whose_range_is_being_demoted_does_not_move_up_behind_the_demotions_back() {
+        let (db, job) = with_offer();
+        db.engine().tables.lock().ranges.push(KeyRange::default());
+        job.run().unwrap();
+        assert_eq!(promoted(&db), 0);
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"old"[..]));
+        db.engine().tables.lock().ranges.clear();
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"old"[..]));
+        job.run().unwrap();
+        assert_eq!(promoted(&db), 1, "offered again by the next read");
     }
 }
