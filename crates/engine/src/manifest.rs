@@ -49,7 +49,7 @@ pub(crate) struct Edit {
     pub last_sequence: Option<Sequence>,
     /// Slots that are live from now on, or no longer.
     pub slabs: Vec<SlabChange>,
-    /// All live slots, where the edit makes a whole state.
+    /// All live slots, where the edit makes a whole state, or none are left at once.
     pub live_slots: Option<LiveSlots>,
     /// What was counted so far.
     pub totals: Option<Totals>,

@@ -283,6 +283,34 @@ fn one_tier_is_refused_and_so_is_another_preset_over_slots() {
     twin.compare();
 }
 
+/// Copies move up whenever somebody reads: they must not make the way to the other preset a matter
+/// of luck.
+#[test]
+fn clean_copies_do_not_keep_a_database_from_the_other_preset() {
+    let mut twin = Twin::new(settings(HybridSettings::default()), 17);
+    twin.write(6_000, 9_000, 1000);
+    twin.db().compact_range(None, None, &mut |_| {}).unwrap();
+    for _ in 0..3 {
+        for number in 0..9_000 {
+            let found = twin.db().get(key(number)).unwrap();
+            assert_eq!(found.as_deref(), twin.model.get(&key(number)).map(Vec::as_slice));
+        }
+        twin.db().settle().unwrap();
+    }
+    let fast = twin.db().stats().fast_tier.unwrap();
+    assert!(fast.clean_records > 0 && fast.clean_records == fast.records, "{fast:?}");
+    twin.db.take().unwrap().close().unwrap();
+    let leveled = Settings { preset: Preset::Leveled, tiers: Vec::new(), ..twin.settings.clone() };
+    twin.db = Some(Db::open_with(twin.path("db"), &leveled).unwrap());
+    twin.compare();
+    twin.verify();
+    twin.write(3_000, 9_000, 1000);
+    twin.db.take().unwrap().close().unwrap();
+    twin.db = Some(Db::open_with(twin.path("db"), &twin.settings).unwrap());
+    twin.compare();
+    twin.verify();
+}
+
 #[test]
 fn settings_that_are_refused_are_not_kept() {
     let dir = tempfile::tempdir().unwrap();

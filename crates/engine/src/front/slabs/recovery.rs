@@ -18,8 +18,9 @@ use crate::front::memtable::{Memtable, MemtableCursor};
 use crate::hybrid_settings::PopularityKind;
 use crate::jobs::Workers;
 use crate::manifest::Edit;
+use crate::recovery::Restored;
 use crate::settings::{Preset, Settings};
-use crate::state::Engine;
+use crate::state::{Engine, full_state};
 use std::ops::Bound;
 use std::sync::Arc;
 use thermocline_device::{Origin, TieredFiles};
@@ -46,7 +47,7 @@ impl FastTier {
     pub fn of_preset(
         files: &Arc<TieredFiles>,
         settings: &Settings,
-        slots: &LiveSlots,
+        restored: &mut Restored,
         clock: &dyn Clock,
         workers: &Workers,
     ) -> Result<Option<Self>> {
@@ -55,15 +56,13 @@ impl FastTier {
                 "the preset hybrid wants a fast tier and a slow one; name two tiers, or choose the \
                  preset leveled",
             )),
-            Preset::Hybrid => Ok(Some(Self::open(files, settings, slots, clock, workers)?)),
-            Preset::Leveled if slots.iter().any(|(_, slab)| slab.slots.count() > 0) => {
-                Err(Error::invalid(
-                    "records of this database are in slabs, which the preset leveled of \
-                     settings.toml does not read; open it with the preset hybrid, and compact all \
-                     of it before changing the preset",
-                ))
+            Preset::Hybrid => {
+                Ok(Some(Self::open(files, settings, &restored.slots, clock, workers)?))
             }
-            Preset::Leveled => Ok(None),
+            Preset::Leveled => {
+                drop_copies(files, settings, restored, workers)?;
+                Ok(None)
+            }
         }
     }
 
@@ -75,9 +74,8 @@ impl FastTier {
         clock: &dyn Clock,
         workers: &Workers,
     ) -> Result<Self> {
+        let (slabs, index) = read_slabs(files, settings, live, workers)?;
         let limit_bytes = settings.slab_bytes_max();
-        let slab_bytes = (limit_bytes / SLABS).clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
-        let slabs = Slabs::open(Arc::clone(files), slab_bytes, live)?;
         slabs.set_limit_bytes(limit_bytes);
         let popularity: Box<dyn Popularity> = match settings.hybrid.popularity {
             PopularityKind::Clock => Box::new(ClockTracker::new(1 << 10, SHARDS)),
@@ -85,16 +83,6 @@ impl FastTier {
                 Box::new(FrequencyTracker::new(1 << 10, SHARDS, FrequencySettings::default()))
             }
         };
-        let index = Arc::new(FastIndex::new());
-        let found = live.iter().filter_map(|(file, slab)| Some((slabs.id_of(file)?, slab.clone())));
-        let scan = Scan {
-            live: found.collect(),
-            slabs: Arc::clone(&slabs),
-            index: Arc::clone(&index),
-            next: AtomicUsize::new(0),
-            failed: Mutex::new(None),
-        };
-        scan.run(workers)?;
         let regulation = Regulation::new(settings, clock);
         if let Some(buckets) = &regulation.buckets {
             index.for_each(Bound::Unbounded, Bound::Unbounded, |key, entry| {
@@ -114,6 +102,62 @@ impl FastTier {
             room: Room::new(settings, limit_bytes),
         })
     }
+}
+
+/// Opens the slabs and reads what is live in them.
+fn read_slabs(
+    files: &Arc<TieredFiles>,
+    settings: &Settings,
+    live: &LiveSlots,
+    workers: &Workers,
+) -> Result<(Arc<Slabs>, Arc<FastIndex>)> {
+    let slab_bytes = (settings.slab_bytes_max() / SLABS).clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
+    let slabs = Slabs::open(Arc::clone(files), slab_bytes, live)?;
+    let index = Arc::new(FastIndex::new());
+    let found = live.iter().filter_map(|(file, slab)| Some((slabs.id_of(file)?, slab.clone())));
+    let scan = Scan {
+        live: found.collect(),
+        slabs: Arc::clone(&slabs),
+        index: Arc::clone(&index),
+        next: AtomicUsize::new(0),
+        failed: Mutex::new(None),
+    };
+    scan.run(workers)?;
+    Ok((slabs, index))
+}
+
+/// Gives a database to the preset `leveled`: clean copies in slots are dropped, for tables have
+/// these records too. Refused where a slot has a record that no table has.
+fn drop_copies(
+    files: &Arc<TieredFiles>,
+    settings: &Settings,
+    restored: &mut Restored,
+    workers: &Workers,
+) -> Result<()> {
+    let Restored { manifest, levels, slots, log_floor, last_sequence, totals, durable_sequence } =
+        restored;
+    if slots.is_empty() {
+        return Ok(());
+    }
+    let (_, index) = read_slabs(files, settings, slots, workers)?;
+    let only_here = index.len() - index.clean_records();
+    if only_here > 0 {
+        return Err(Error::invalid(format!(
+            "{only_here} records of this database are in slabs, which the preset leveled of \
+             settings.toml does not read; open it with the preset hybrid, and compact all of it \
+             before changing the preset"
+        )));
+    }
+    let numbers: Vec<_> = slots.iter().map(|(number, _)| number).collect();
+    *slots = LiveSlots::default();
+    let whole = || Edit {
+        totals: Some(totals.clone()),
+        durable_sequence: Some(*durable_sequence),
+        ..full_state(levels, slots, *log_floor, *last_sequence)
+    };
+    let edit = Edit { live_slots: Some(LiveSlots::default()), ..Edit::default() };
+    manifest.commit(&edit, whole)?;
+    Ok(files.delete_files(&numbers)?)
 }
 
 /// The reading of all slabs at opening.
