@@ -14,7 +14,7 @@
 //! 1. Keys ascend; versions of one key descend by sequence; no key and sequence is there twice.
 //! 2. All versions of a key are in one block: a block is split between keys only. A block of one
 //!    key may therefore be larger than its limit.
-//! 3. `record_bytes` and `clean` are the sums over the entries.
+//! 3. `sums` are those over the entries.
 //! 4. Arrays grow to the next size that an allocator has and no further, and are cut back when a
 //!    fifth is free: memory is what bounds the fast tier.
 //! 5. Prints are those of all entries while there are at most `PRINTS`. Beyond, which only versions
@@ -40,14 +40,41 @@ pub(crate) const LEAF_ENTRIES_MAX: usize = 128;
 
 const _: () = assert!(PRINTS.is_multiple_of(LANES) && LEAF_ENTRIES_MAX < PRINTS);
 
+/// What entries come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
+    pub record_bytes: u64,
+    pub clean: u32,
+    pub in_memory: u32,
+}
+
+impl Sums {
+    fn of<'a>(entries: impl IntoIterator<Item = &'a Packed>) -> Self {
+        let mut sums = Self::default();
+        entries.into_iter().for_each(|packed| sums.add(&packed.entry()));
+        sums
+    }
+
+    fn add(&mut self, entry: &Entry) {
+        self.record_bytes += u64::from(entry.record_bytes);
+        self.clean += u32::from(entry.clean);
+        self.in_memory += u32::from(!entry.has_slot());
+    }
+
+    fn sub(&mut self, entry: &Entry) {
+        self.record_bytes -= u64::from(entry.record_bytes);
+        self.clean -= u32::from(entry.clean);
+        self.in_memory -= u32::from(!entry.has_slot());
+    }
+}
+
 /// Entries of a leaf.
 #[derive(Debug)]
 pub(crate) struct Block {
     prints: [u8; PRINTS],
     keys: Vec<u8>,
     entries: Vec<Packed>,
-    record_bytes: u64,
-    clean: u32,
+    sums: Sums,
     /// The last insertion was at the end: keys probably arrive in order.
     appended: bool,
 }
@@ -55,7 +82,7 @@ pub(crate) struct Block {
 impl Default for Block {
     fn default() -> Self {
         let (keys, entries) = (Vec::new(), Vec::new());
-        Self { prints: [0; PRINTS], keys, entries, record_bytes: 0, clean: 0, appended: false }
+        Self { prints: [0; PRINTS], keys, entries, sums: Sums::default(), appended: false }
     }
 }
 
@@ -105,12 +132,8 @@ impl Block {
         self.keys.len()
     }
 
-    pub fn record_bytes(&self) -> u64 {
-        self.record_bytes
-    }
-
-    pub fn clean_records(&self) -> u32 {
-        self.clean
+    pub fn sums(&self) -> Sums {
+        self.sums
     }
 
     /// Bytes allocated for the arrays.
@@ -250,8 +273,7 @@ impl Block {
             self.prints.copy_within(at..len, at + 1);
             self.prints[at] = print_of(key);
         }
-        self.record_bytes += u64::from(entry.record_bytes);
-        self.clean += u32::from(entry.clean);
+        self.sums.add(entry);
         None
     }
 
@@ -260,10 +282,8 @@ impl Block {
         let before = self.entry(at);
         assert!(before.sequence == entry.sequence, "a version keeps its sequence");
         self.entries[at] = Packed::new(entry, self.entries[at].key_end);
-        self.record_bytes += u64::from(entry.record_bytes);
-        self.record_bytes -= u64::from(before.record_bytes);
-        self.clean += u32::from(entry.clean);
-        self.clean -= u32::from(before.clean);
+        self.sums.add(entry);
+        self.sums.sub(&before);
         before
     }
 
@@ -279,8 +299,7 @@ impl Block {
         } else {
             self.take_prints();
         }
-        self.record_bytes -= u64::from(entry.record_bytes);
-        self.clean -= u32::from(entry.clean);
+        self.sums.sub(&entry);
         cut(&mut self.keys);
         cut(&mut self.entries);
         entry
@@ -306,12 +325,10 @@ impl Block {
         let keys = cut_off(&mut self.keys, start);
         let mut entries = cut_off(&mut self.entries, at);
         entries.iter_mut().for_each(|entry| entry.key_end -= start as u32);
-        let record_bytes = entries.iter().map(|entry| u64::from(entry.record_bytes())).sum();
-        let clean = entries.iter().filter(|entry| entry.is_clean()).count() as u32;
-        self.record_bytes -= record_bytes;
-        self.clean -= clean;
+        let sums = Sums::of(&entries);
+        entries.iter().for_each(|gone| self.sums.sub(&gone.entry()));
         let appended = std::mem::take(&mut self.appended);
-        let mut right = Self { keys, entries, record_bytes, clean, appended, ..Self::default() };
+        let mut right = Self { keys, entries, sums, appended, ..Self::default() };
         if at + right.len() <= PRINTS {
             right.prints[..PRINTS - at].copy_from_slice(&self.prints[at..]);
         } else {
@@ -331,10 +348,11 @@ impl Block {
             self.prints[left..both].copy_from_slice(&right.prints[..both - left]);
         }
         self.keys.append(&mut right.keys);
-        let moved = right.entries.drain(..);
-        self.entries.extend(moved.map(|entry| entry.moved_by(start)));
-        self.record_bytes += std::mem::take(&mut right.record_bytes);
-        self.clean += std::mem::take(&mut right.clean);
+        right.sums = Sums::default();
+        for moved in right.entries.drain(..) {
+            self.sums.add(&moved.entry());
+            self.entries.push(moved.moved_by(start));
+        }
     }
 
     /// The shortest key that is after the last one here and at or before the first one of `right`.
@@ -354,8 +372,6 @@ impl Block {
         let printed = if self.len() <= PRINTS { self.len() } else { 0 };
         assert!((0..printed).all(|at| self.prints[at] == print_of(self.key(at))), "prints");
         assert_eq!(self.entries.last().map_or(0, |last| last.key_end as usize), self.keys.len());
-        let bytes: u64 = self.entries.iter().map(|entry| u64::from(entry.record_bytes())).sum();
-        let clean = self.entries.iter().filter(|entry| entry.is_clean()).count();
-        assert_eq!((bytes, clean), (self.record_bytes, self.clean as usize), "sums");
+        assert_eq!(Sums::of(&self.entries), self.sums, "sums");
     }
 }

@@ -18,10 +18,10 @@ pub enum EntryKind {
     Put = 1,
 }
 
-/// One version of a key on the fast tier.
+/// One version of a key on the fast tier, or in memory above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// Where the record is: an address that only the slabs understand.
+    /// Where the record is: an address that only the slabs understand, or [`Entry::NO_SLOT`].
     pub slot: u64,
     /// When it was written.
     pub sequence: Sequence,
@@ -31,6 +31,22 @@ pub struct Entry {
     pub clean: bool,
     /// Bytes of the record as its slot stores it, without the slot's padding.
     pub record_bytes: u32,
+}
+
+impl Entry {
+    /// The address of a record that has no slot.
+    pub const NO_SLOT: u64 = u64::MAX;
+
+    /// A clean record that is kept in memory and has no slot.
+    pub fn in_memory(sequence: Sequence) -> Self {
+        let (slot, kind) = (Self::NO_SLOT, EntryKind::Put);
+        Self { slot, sequence, kind, clean: true, record_bytes: 0 }
+    }
+
+    /// The record is in a slot.
+    pub fn has_slot(&self) -> bool {
+        self.slot != Self::NO_SLOT
+    }
 }
 
 /// An entry in a leaf.
@@ -74,12 +90,8 @@ impl Packed {
         Sequence(self.word >> 8)
     }
 
-    pub fn is_clean(&self) -> bool {
+    fn is_clean(&self) -> bool {
         self.word & CLEAN != 0
-    }
-
-    pub fn record_bytes(&self) -> u32 {
-        self.record_bytes
     }
 }
 
@@ -99,7 +111,11 @@ mod tests {
                 let entry =
                     Entry { slot: u64::MAX - 5, sequence, kind, clean, record_bytes: u32::MAX };
                 assert_eq!(Packed::new(&entry, 9).entry(), entry);
+                assert!(entry.has_slot());
             }
         }
+        let entry = Entry::in_memory(Sequence(77));
+        assert_eq!(Packed::new(&entry, 9).entry(), entry);
+        assert!(!entry.has_slot());
     }
 }

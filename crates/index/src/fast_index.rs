@@ -76,6 +76,7 @@ struct Totals {
     records: AtomicU64,
     record_bytes: AtomicU64,
     clean_records: AtomicU64,
+    memory_records: AtomicU64,
     leaf_bytes: AtomicU64,
 }
 
@@ -85,15 +86,18 @@ struct Share {
     records: u64,
     record_bytes: u64,
     clean_records: u64,
+    memory_records: u64,
     leaf_bytes: u64,
 }
 
 impl Share {
     fn of(block: &Block) -> Self {
+        let sums = block.sums();
         Self {
             records: block.len() as u64,
-            record_bytes: block.record_bytes(),
-            clean_records: u64::from(block.clean_records()),
+            record_bytes: sums.record_bytes,
+            clean_records: u64::from(sums.clean),
+            memory_records: u64::from(sums.in_memory),
             leaf_bytes: block.memory_bytes() as u64,
         }
     }
@@ -110,6 +114,7 @@ impl Totals {
         add(&self.records, before.records, after.records);
         add(&self.record_bytes, before.record_bytes, after.record_bytes);
         add(&self.clean_records, before.clean_records, after.clean_records);
+        add(&self.memory_records, before.memory_records, after.memory_records);
         add(&self.leaf_bytes, before.leaf_bytes, after.leaf_bytes);
     }
 
@@ -259,6 +264,16 @@ impl FastIndex {
         self.totals.clean_records.load(Ordering::Relaxed)
     }
 
+    /// Of these, the ones that have no slot ([`Entry::in_memory`]).
+    pub fn memory_records(&self) -> u64 {
+        self.totals.memory_records.load(Ordering::Relaxed)
+    }
+
+    /// Versions in slots.
+    pub fn slot_records(&self) -> u64 {
+        self.len().saturating_sub(self.memory_records())
+    }
+
     /// Bytes of memory, as an allocator rounds them. Takes the top's lock for a moment.
     pub fn memory_bytes(&self) -> u64 {
         self.top.read().memory_bytes() as u64 + self.totals.leaf_bytes.load(Ordering::Relaxed)
@@ -269,17 +284,20 @@ impl FastIndex {
     pub fn check(&self) {
         let top = self.top.read();
         top.check(self.limits.branch_leaves);
-        let mut sums = Share { records: 0, record_bytes: 0, clean_records: 0, leaf_bytes: 0 };
+        let mut sums = Share::of(&Block::default());
+        sums.leaf_bytes = 0;
         for number in 0..top.leaves() {
             let share = Share::of(&top.leaf(top.numbered(number)).read());
             sums.records += share.records;
             sums.record_bytes += share.record_bytes;
             sums.clean_records += share.clean_records;
+            sums.memory_records += share.memory_records;
             sums.leaf_bytes += share.leaf_bytes + leaf_overhead_bytes() as u64;
         }
         assert_eq!(self.len(), sums.records);
         assert_eq!(self.record_bytes(), sums.record_bytes);
         assert_eq!(self.clean_records(), sums.clean_records);
+        assert_eq!(self.memory_records(), sums.memory_records);
         assert_eq!(self.totals.leaf_bytes.load(Ordering::Relaxed), sums.leaf_bytes);
     }
 

@@ -32,7 +32,7 @@ mod traversal;
 pub use entry::{Entry, EntryKind};
 pub use fast_index::{FastIndex, IndexLimits};
 pub use index_batch::IndexBatch;
-pub use record_cache::RecordCache;
+pub use record_cache::{Evicted, RecordCache};
 pub use traversal::RangeTotals;
 
 #[cfg(all(test, shuttle))]

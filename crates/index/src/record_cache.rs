@@ -18,13 +18,15 @@
 //!    tables included. Only what is remembered of evicted records is not in them, which is some
 //!    five hundredths of the capacity.
 //! 5. The same calls of one thread leave the same records, on every machine.
+//! 6. What an insertion pushes out is given to who inserts ([`Evicted`]): the record may be nowhere
+//!    else that is fast. What a smaller capacity pushes out is not.
 //!
 //! Shared between threads.
 
 use crate::key_hash::{allocated_bytes, key_hash};
 use bytes::Bytes;
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{OptionsBuilder, Weighter};
+use quick_cache::sync::Cache;
+use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use std::hash::{BuildHasherDefault, Hasher};
 use thermocline_foundation::random::mix;
 use thermocline_foundation::{Counter, Sequence};
@@ -32,7 +34,7 @@ use thermocline_foundation::{Counter, Sequence};
 /// Values by key and sequence, up to a number of bytes.
 #[derive(Debug)]
 pub struct RecordCache {
-    records: Cache<u64, Record, Weight, BuildHasherDefault<IdentityHasher>>,
+    records: Cache<u64, Record, Weight, BuildHasherDefault<IdentityHasher>, Gather>,
     hits: Counter,
     misses: Counter,
 }
@@ -65,6 +67,50 @@ impl Record {
     fn value_bytes(&self, key: &[u8], sequence: Sequence) -> Option<usize> {
         let rest = self.0.strip_suffix(&trailer(key, sequence))?;
         Some(rest.strip_suffix(key)?.len())
+    }
+
+    /// Key, sequence and value, which share their memory.
+    fn into_parts(self) -> (Bytes, Sequence, Bytes) {
+        let mut value = self.0;
+        let trailer = value.split_off(value.len() - TRAILER_BYTES);
+        let sequence = u64::from_le_bytes(std::array::from_fn(|at| trailer[at]));
+        let key_bytes = u32::from_le_bytes(std::array::from_fn(|at| trailer[8 + at]));
+        let key = value.split_off(value.len() - key_bytes as usize);
+        (key, Sequence(sequence), value)
+    }
+}
+
+/// Records that an insertion pushed out.
+#[derive(Debug, Default)]
+pub struct Evicted {
+    /// Nearly always there is one at most: no allocation for it.
+    first: Option<Record>,
+    more: Vec<Record>,
+}
+
+impl Evicted {
+    /// Each record's key, sequence and value.
+    pub fn into_records(self) -> impl Iterator<Item = (Bytes, Sequence, Bytes)> {
+        self.first.into_iter().chain(self.more).map(Record::into_parts)
+    }
+}
+
+/// Gathers what the cache evicts, outside its locks.
+#[derive(Clone, Debug)]
+struct Gather;
+
+impl Lifecycle<u64, Record> for Gather {
+    type RequestState = Evicted;
+
+    fn begin_request(&self) -> Evicted {
+        Evicted::default()
+    }
+
+    fn on_evict(&self, evicted: &mut Evicted, _: u64, record: Record) {
+        match &evicted.first {
+            None => evicted.first = Some(record),
+            Some(_) => evicted.more.push(record),
+        }
     }
 }
 
@@ -129,9 +175,8 @@ impl RecordCache {
             .weight_capacity(capacity_bytes)
             .build()
             .expect("both capacities are given");
-        let (hasher, lifecycle) = (BuildHasherDefault::default(), DefaultLifecycle::default());
         Self {
-            records: Cache::with_options(options, Weight, hasher, lifecycle),
+            records: Cache::with_options(options, Weight, BuildHasherDefault::default(), Gather),
             hits: Counter::default(),
             misses: Counter::default(),
         }
@@ -148,9 +193,16 @@ impl RecordCache {
         found
     }
 
-    /// Keeps a copy of a value.
-    pub fn insert(&self, key: &[u8], sequence: Sequence, value: &[u8]) {
-        self.records.insert(identity(key, sequence), Record::new(key, sequence, value));
+    /// Keeps a copy of a value, and gives what it pushed out; that may be the copy itself.
+    pub fn insert(&self, key: &[u8], sequence: Sequence, value: &[u8]) -> Evicted {
+        let record = Record::new(key, sequence, value);
+        self.records.insert_with_lifecycle(identity(key, sequence), record)
+    }
+
+    /// Whether the value is there; no look-up as far as counters and eviction are concerned.
+    pub fn contains(&self, key: &[u8], sequence: Sequence) -> bool {
+        let record = self.records.peek(&identity(key, sequence));
+        record.is_some_and(|record| record.value_bytes(key, sequence).is_some())
     }
 
     /// Frees the memory of a record that nobody will ask for again.

@@ -98,7 +98,7 @@ impl FastIndex {
         self.walk_up(from, to, &mut Fences::default(), |block, range| {
             totals.records += range.len() as u64;
             totals.record_bytes += if range.len() == block.len() {
-                block.record_bytes()
+                block.sums().record_bytes
             } else {
                 range.map(|at| u64::from(block.entry(at).record_bytes)).sum()
             };

@@ -50,7 +50,7 @@ fn the_capacity_holds_while_it_fills_and_when_it_shrinks() {
     assert!(cache.bytes() <= 1 << 20 && !cache.is_empty());
     assert_eq!(cache.capacity_bytes(), 1 << 20);
     cache.set_capacity_bytes(8 << 20);
-    (0..50_000).for_each(|n| cache.insert(&key(n), Sequence(n), &value(n, n)));
+    (0..50_000).for_each(|n| drop(cache.insert(&key(n), Sequence(n), &value(n, n))));
     assert!(cache.bytes() > 6 << 20);
     cache.clear();
     assert_eq!((cache.bytes(), cache.len()), (0, 0));
@@ -89,7 +89,7 @@ fn a_scan_does_not_flush_what_is_asked_for_often() {
             }
         }
     }
-    (1000..50_000).for_each(|n| cache.insert(&key(n), Sequence(n), &value(n, n)));
+    (1000..50_000).for_each(|n| drop(cache.insert(&key(n), Sequence(n), &value(n, n))));
     let kept = (0..500).filter(|n| cache.get(&key(*n), Sequence(*n)).is_some()).count();
     assert!(kept > 450, "{kept} of 500 are left");
 }
@@ -112,4 +112,36 @@ fn the_same_calls_leave_the_same_records() {
     let first = run();
     assert!(first.0.len() > 1000 && first.1 > 1000);
     assert_eq!(first, run());
+}
+
+#[test]
+fn what_an_insertion_pushes_out_is_given_back_whole() {
+    let cache = RecordCache::new(1 << 20);
+    let mut gone = std::collections::BTreeSet::new();
+    for n in 0..5000 {
+        for (found, sequence, bytes) in
+            cache.insert(&key(n), Sequence(n), &value(n, n)).into_records()
+        {
+            assert_eq!(found, key(sequence.0));
+            assert_eq!(bytes, value(sequence.0, sequence.0));
+            assert!(!cache.contains(&found, sequence));
+            assert!(gone.insert(sequence.0), "{sequence} went twice");
+        }
+    }
+    assert!(gone.len() > 1000);
+    let (hits, misses) = (cache.hits(), cache.misses());
+    for n in 0..5000 {
+        assert_eq!(cache.contains(&key(n), Sequence(n)), !gone.contains(&n));
+    }
+    assert!(!cache.contains(&key(4999), Sequence(1)));
+    assert_eq!((cache.hits(), cache.misses()), (hits, misses), "nothing was looked up");
+}
+
+#[test]
+fn a_record_that_is_too_large_is_given_back_at_once() {
+    let cache = RecordCache::new(1 << 20);
+    let large = vec![7; 2 << 20];
+    let evicted: Vec<_> = cache.insert(b"", Sequence(9), &large).into_records().collect();
+    assert_eq!(evicted, [(Default::default(), Sequence(9), large.into())]);
+    assert!(cache.is_empty());
 }

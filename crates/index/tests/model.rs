@@ -35,12 +35,13 @@ fn sequence() -> impl Strategy<Value = Sequence> {
 }
 
 fn entry() -> impl Strategy<Value = Entry> {
-    (any::<u64>(), sequence(), any::<bool>(), any::<bool>(), any::<u32>()).prop_map(
+    let in_slot = (any::<u64>(), sequence(), any::<bool>(), any::<bool>(), any::<u32>()).prop_map(
         |(slot, sequence, put, clean, record_bytes)| {
             let kind = if put { EntryKind::Put } else { EntryKind::Delete };
             Entry { slot, sequence, kind, clean, record_bytes }
         },
-    )
+    );
+    prop_oneof![4 => in_slot, 1 => sequence().prop_map(Entry::in_memory)]
 }
 
 fn edge() -> impl Strategy<Value = Edge> {
@@ -197,6 +198,8 @@ fn check(index: &FastIndex, model: &Model) {
     let bytes = model.values().map(|entry| u64::from(entry.record_bytes)).sum::<u64>();
     assert_eq!(index.record_bytes(), bytes);
     assert_eq!(index.clean_records(), model.values().filter(|entry| entry.clean).count() as u64);
+    let in_slots = model.values().filter(|entry| entry.has_slot()).count() as u64;
+    assert_eq!((index.slot_records(), index.memory_records()), (in_slots, index.len() - in_slots));
 }
 
 proptest! {
