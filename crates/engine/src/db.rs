@@ -205,7 +205,7 @@ impl Environment {
         }
         reconcile(&store, &restored.levels, &restored.slots)?;
         let (clock, workers) = (&*self.clock, &self.workers);
-        let fast = FastTier::of_preset(files, &settings, &mut restored, clock, workers)?;
+        let fast = FastTier::of_preset(&store, &settings, &mut restored, clock, workers)?;
         changed.map_or(Ok(()), |text| files.write_home_file(SETTINGS_NAME, &text))?;
         let logs = numbers_of(files, |kind| kind == FileKind::Log);
         require_floor(&logs, restored.log_floor)?;

@@ -304,7 +304,7 @@ struct Shares<'a> {
 
 impl<'a> Shares<'a> {
     fn of(engine: &Engine, levels: &'a Levels) -> Self {
-        let slots = engine.fast.as_ref().map(|fast| fast.index.len());
+        let slots = engine.fast.as_ref().map(|fast| fast.index.slot_records());
         let total = slots.map(|slots| slots + levels.entries().iter().sum::<u64>());
         Self { levels, slots: slots.unwrap_or(0), total }
     }

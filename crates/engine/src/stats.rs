@@ -191,6 +191,8 @@ pub struct FastTierStats {
     pub records: u64,
     /// Of these, copies of what a table has.
     pub clean_records: u64,
+    /// Copies that are in memory only.
+    pub memory_records: u64,
     /// What slots may take of the tier, in bytes.
     pub limit_bytes: u64,
     /// Files of slabs, in bytes.
@@ -219,6 +221,8 @@ pub struct FastTierStats {
     pub demoted_records: u64,
     /// Copies that were dropped without writing anything.
     pub dropped_records: u64,
+    /// Copies that gave up their slot because memory has them.
+    pub lifted_records: u64,
     /// Records that moved to another slot for the sake of other sizes.
     pub moved_records: u64,
 }
@@ -455,8 +459,9 @@ impl FastTier {
             live: class.live,
         });
         FastTierStats {
-            records: self.index.len(),
-            clean_records: self.index.clean_records(),
+            records: self.index.slot_records(),
+            clean_records: self.index.clean_records() - self.index.memory_records(),
+            memory_records: self.index.memory_records(),
             limit_bytes: self.room.limit_bytes,
             slab_bytes: slabs.file_bytes,
             live_bytes: slabs.bytes_live(),
@@ -471,6 +476,7 @@ impl FastTier {
             promoted_records: self.promotions.records.get(),
             demoted_records: engine.metrics.demoted_records.get(),
             dropped_records: self.room.dropped.get(),
+            lifted_records: self.room.lifted.get(),
             moved_records: self.room.moved.get(),
         }
     }

@@ -24,7 +24,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::front::slabs::lookup::trailer_of;
 use crate::front::slabs::promotion::{Offer, WAITING_BYTES_MAX};
 use crate::front::slabs::room::draw_of;
-use crate::front::slabs::{Died, FastTier, SlotEdit};
+use crate::front::slabs::{Died, FastTier, SlotEdit, slot_of};
 use crate::hybrid_settings::Promotion;
 use crate::jobs::{Job, Step};
 use crate::manifest::Edit;
@@ -39,7 +39,6 @@ use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 use thermocline_foundation::{Planted, Sequence, planted};
 use thermocline_index::{Entry, EntryKind, IndexBatch};
-use thermocline_slab::SlotAddress;
 use thermocline_table::{ReadAhead, RecordKind, Trailer, key_hash};
 
 /// Keys of the index that are looked at under one lock.
@@ -184,7 +183,7 @@ impl Demotion {
                 let stays = newest.kind == EntryKind::Put
                     && !self.pick.everything
                     && newest.sequence > self.pick.ingested
-                    && fast.is_pinned(&pinning, key);
+                    && (!newest.has_slot() || fast.is_pinned(&pinning, key));
                 let count = match planted(Planted::OlderVersionStays) {
                     true => 1,
                     false => versions.len(),
@@ -321,11 +320,7 @@ impl Demotion {
             // Freed by who replaced it, where it was replaced; in another slot, where it was moved.
             if let Some(now) = fast.same_record(key, entry) {
                 bytes += u64::from(entry.record_bytes);
-                slots.died.push(Died {
-                    key: Bytes::copy_from_slice(key),
-                    sequence: entry.sequence,
-                    slot: SlotAddress::unpack(now.slot),
-                });
+                slots.died.push(Died::new(Bytes::copy_from_slice(key), &now));
             }
         }
         self.engine.commit_slots(&mut tables, edit, &slots, None)?;
@@ -377,11 +372,9 @@ impl Job for Demotion {
         }
         if planted(Planted::SlotsFreedBeforeEdit) && !std::mem::replace(&mut self.freed, true) {
             // All of them have been read.
-            let slots = self.leaving.records.iter().map(|of| SlotAddress::unpack(of.2.slot));
-            self.engine
-                .fast
-                .iter()
-                .for_each(|fast| fast.slabs.free(&slots.clone().collect::<Vec<_>>()));
+            let slots = self.leaving.records.iter().filter_map(|(_, _, entry)| slot_of(entry));
+            let slots: Vec<_> = slots.collect();
+            self.engine.fast.iter().for_each(|fast| fast.slabs.free(&slots));
             return Ok(Step::More);
         }
         self.finish()?;

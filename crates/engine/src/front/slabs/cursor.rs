@@ -154,8 +154,10 @@ impl SlotCursor {
 
     /// Reads what the snapshot sees of the keys that were copied.
     fn read_slots(&mut self, fast: &FastTier) -> Result<()> {
+        // What is in memory only is in the merge's tables too.
         let visible = |versions: &[Entry]| {
-            versions.iter().find(|entry| entry.sequence <= self.snapshot).copied()
+            let newest = versions.iter().find(|entry| entry.sequence <= self.snapshot);
+            newest.filter(|entry| entry.has_slot()).copied()
         };
         let seen: Vec<_> = (0..self.batch.len())
             .filter_map(|at| Some((at, visible(self.batch.versions(at))?)))

@@ -20,7 +20,6 @@ use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::sync::{Mutex, MutexGuard};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_index::Entry;
-use thermocline_slab::SlotAddress;
 use thermocline_table::key_hash;
 
 /// Bytes of keys and values of a piece: a share of the slots' room, so that a piece of a small tier
@@ -277,11 +276,7 @@ impl super::FastTier {
                 let seen = |snapshot: &Sequence| (old.sequence..newer).contains(snapshot);
                 if same || planted(Planted::SlotReusedUnderSnapshot) || !snapshots.iter().any(seen)
                 {
-                    died.push(Died {
-                        key: new.key.clone(),
-                        sequence: old.sequence,
-                        slot: SlotAddress::unpack(old.slot),
-                    });
+                    died.push(Died::new(new.key.clone(), old));
                 }
                 newer = old.sequence;
             }

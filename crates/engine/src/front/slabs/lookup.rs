@@ -3,9 +3,10 @@
 //! The index says where a record is; the cache or the slot has it. No pin is taken: a slot that was
 //! given to another record meanwhile holds another key or sequence, or does not verify while it is
 //! being written. Then the index is asked again, and only if it still says the same the slot is
-//! damaged.
+//! damaged. A record that is in memory only and was given up there is for the tables to find, as
+//! one that the index does not know.
 
-use super::FastTier;
+use super::{FastTier, slot_of};
 use crate::error::{Error, Result};
 use bytes::Bytes;
 use thermocline_foundation::Sequence;
@@ -28,6 +29,11 @@ pub(crate) fn kind_of(slot: &Slot) -> RecordKind {
         SlotKind::Put => RecordKind::Put,
         SlotKind::Delete => RecordKind::Delete,
     }
+}
+
+/// What is read for an entry that names a slot.
+fn read_of(entry: &Entry) -> (SlotAddress, u32) {
+    (SlotAddress::unpack(entry.slot), entry.record_bytes)
 }
 
 /// What a slot holds is what the index said, under the key that was asked for.
@@ -53,8 +59,8 @@ impl FastTier {
             if let Some(value) = self.value_at_hand(key, &entry) {
                 return Ok(Some((trailer, value)));
             }
-            let read = self.slabs.read(SlotAddress::unpack(entry.slot), entry.record_bytes);
-            match read {
+            let Some(slot) = slot_of(&entry) else { return Ok(None) };
+            match self.slabs.read(slot, entry.record_bytes) {
                 Ok(slot) if is_record(&slot, key, &entry) => {
                     return Ok(Some((trailer, self.keep(key, &entry, &slot))));
                 }
@@ -77,14 +83,14 @@ impl FastTier {
     pub fn values(&self, wanted: &[(&[u8], Entry)]) -> Vec<Option<Bytes>> {
         let mut values: Vec<_> =
             wanted.iter().map(|(key, entry)| self.value_at_hand(key, entry)).collect();
-        let missing: Vec<_> = (0..wanted.len()).filter(|at| values[*at].is_none()).collect();
+        let missing: Vec<_> = (0..wanted.len())
+            .filter(|at| values[*at].is_none() && wanted[*at].1.has_slot())
+            .collect();
         if missing.is_empty() {
             return values;
         }
-        let reads: Vec<_> = missing
-            .iter()
-            .map(|at| (SlotAddress::unpack(wanted[*at].1.slot), wanted[*at].1.record_bytes))
-            .collect();
+        let read = |at: &usize| read_of(&wanted[*at].1);
+        let reads: Vec<_> = missing.iter().map(read).collect();
         for (at, read) in missing.into_iter().zip(self.slabs.read_batch(&reads)) {
             let (key, entry) = &wanted[at];
             let slot = read.ok().filter(|slot| is_record(slot, key, entry));
@@ -101,10 +107,7 @@ impl FastTier {
     /// Values of records for a merge, which goes once through many and keeps none in memory; none
     /// where a record left the index meanwhile.
     pub fn fetch(&self, wanted: &[(&[u8], Entry)]) -> Result<Vec<Option<Bytes>>> {
-        let reads: Vec<_> = wanted
-            .iter()
-            .map(|(_, entry)| (SlotAddress::unpack(entry.slot), entry.record_bytes))
-            .collect();
+        let reads: Vec<_> = wanted.iter().map(|(_, entry)| read_of(entry)).collect();
         let fetched = self.slabs.read_batch(&reads);
         let values = wanted.iter().zip(fetched).map(|((key, entry), read)| match read {
             Ok(slot) if is_record(&slot, key, entry) => Ok(Some(slot.shared_value())),
@@ -131,14 +134,15 @@ impl FastTier {
                 }
                 (Some(now), _) => {
                     entry = now;
-                    read = self.slabs.read(SlotAddress::unpack(now.slot), now.record_bytes);
+                    let (slot, bytes) = read_of(&now);
+                    read = self.slabs.read(slot, bytes);
                 }
             }
         }
     }
 
     fn keep(&self, key: &[u8], entry: &Entry, slot: &Slot) -> Bytes {
-        self.cache.insert(key, entry.sequence, slot.value());
+        self.remember(key, entry.sequence, slot.value());
         // Callers may keep it: not with the slots around it.
         slot.compact_value()
     }

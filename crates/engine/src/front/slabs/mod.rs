@@ -7,7 +7,11 @@
 //!                            └──────────promotion.rs────────────┘  clean copies
 //!   lookup.rs   memtables, index and slots, tables       cursor.rs   the same, in key order
 //!   room.rs     when the tier is full, and what leaves first; regulation.rs the rules for it
+//!   spill.rs    copies that memory gives up get slots, or are forgotten
 //! ```
+//! Memory holds records too (`cache`). A copy that is there needs no slot: it has an entry in the
+//! index that names none, so that memory and slots together hold more than either.
+//!
 //! A write is in log and memtable first, as in every preset, so that many updates of a hot record
 //! cost one write of a slot.
 //!
@@ -19,7 +23,8 @@
 //!    bytes of other slots are never looked at. So a record is in exactly one place that counts.
 //! 3. The index changes only under the engine's `tables` lock, after the edit is durable: records
 //!    that are born enter before the memtable goes, records that are demoted leave after readers
-//!    can see the tables.
+//!    can see the tables. Entries without a slot are of clean copies only; where memory has given
+//!    such a record up, tables are asked for it as if there were no entry.
 //! 4. A slot is given to another record only after the edit that freed it is durable. Readers hold
 //!    no pins: who reads a slot that was given away meanwhile sees that key or sequence do not fit
 //!    and asks the index again.
@@ -32,6 +37,7 @@ pub(crate) mod promotion;
 pub(crate) mod recovery;
 pub(crate) mod regulation;
 pub(crate) mod room;
+pub(crate) mod spill;
 
 use crate::error::Result;
 use crate::state::Engine;
@@ -41,6 +47,7 @@ use flush::FlushGate;
 use promotion::Promotions;
 use regulation::Regulation;
 use room::Room;
+use spill::Spill;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thermocline_device::Origin;
@@ -58,8 +65,9 @@ use thermocline_table::{RecordKind, Trailer, key_hash};
 pub(crate) struct FastTier {
     pub slabs: Arc<Slabs>,
     pub index: Arc<FastIndex>,
-    /// Records in memory: of slots, and of tables on their way up.
+    /// Records in memory: of slots, and copies of what tables have.
     pub cache: RecordCache,
+    pub spill: Spill,
     pub popularity: Box<dyn Popularity>,
     pub promotions: Promotions,
     pub regulation: Regulation,
@@ -89,7 +97,20 @@ pub(crate) struct Born {
 pub(crate) struct Died {
     pub key: Bytes,
     pub sequence: Sequence,
-    pub slot: SlotAddress,
+    /// None where the record was in memory only.
+    pub slot: Option<SlotAddress>,
+}
+
+impl Died {
+    /// The record that `entry` speaks of.
+    pub fn new(key: Bytes, entry: &Entry) -> Self {
+        Self { key, sequence: entry.sequence, slot: slot_of(entry) }
+    }
+}
+
+/// Where the record of an entry is; none where it is in memory only.
+pub(crate) fn slot_of(entry: &Entry) -> Option<SlotAddress> {
+    entry.has_slot().then(|| SlotAddress::unpack(entry.slot))
 }
 
 /// What an edit changes on the fast tier.
@@ -171,11 +192,12 @@ impl FastTier {
         }
         let file = |slot: SlotAddress| self.slabs.file_number(slot.slab).unwrap_or_default();
         for new in &edit.born {
-            let slot = SlotAddress::unpack(new.entry.slot);
+            let Some(slot) = slot_of(&new.entry) else { continue };
             by_file.entry(file(slot)).or_default().0.push((slot.slot, new.entry.sequence));
         }
         for old in &edit.died {
-            by_file.entry(file(old.slot)).or_default().1.push((old.slot.slot, old.sequence));
+            let Some(slot) = old.slot else { continue };
+            by_file.entry(file(slot)).or_default().1.push((slot.slot, old.sequence));
         }
         let shape = |file| edit.new_slabs.iter().find(|(new, _)| *new == file);
         let changes = by_file.iter().map(|(file, (born, died))| {
@@ -202,33 +224,29 @@ impl FastTier {
         if edit.died.is_empty() {
             return;
         }
-        let is_born = |old: &Died| {
-            // The same record was written once more: its entry has the new slot already.
+        let is_born = |old: &&Died| {
+            // The same record has another place: its entry names that already.
             let place = |new: &Born| {
                 new.key.cmp(&old.key).then_with(|| old.sequence.cmp(&new.entry.sequence))
             };
             edit.born.binary_search_by(place).is_ok()
         };
-        let gone: Vec<_> = edit
-            .died
-            .iter()
-            .filter(|old| !is_born(old))
-            .map(|old| (&old.key, old.sequence))
-            .collect();
+        let gone = edit.died.iter().filter(|old| !is_born(old));
+        let gone: Vec<_> = gone.map(|old| (&old.key, old.sequence)).collect();
         if edit.departs {
             self.index.remove_departed(&gone, |_, _| {});
         } else {
             self.index.remove_many(&gone, |_, _| {});
         }
-        for old in &edit.died {
-            self.cache.forget(&old.key, old.sequence);
+        for (key, sequence) in &gone {
+            self.cache.forget(key, *sequence);
         }
         if let Some(buckets) = self.regulation.buckets.as_ref().filter(|_| edit.departs) {
             for old in edit.died.iter().filter(|old| self.index.get(&old.key).is_none()) {
                 buckets.remove_fast(&old.key, key_hash(&old.key));
             }
         }
-        let slots: Vec<_> = edit.died.iter().map(|old| old.slot).collect();
+        let slots: Vec<_> = edit.died.iter().filter_map(|old| old.slot).collect();
         self.slabs.free(&slots);
     }
 }

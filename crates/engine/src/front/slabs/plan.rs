@@ -4,6 +4,7 @@
 use super::FastTier;
 use super::promotion::PromotionJob;
 use super::room::{Need, Resize, Sweep};
+use super::spill::SpillJob;
 use crate::jobs::Job;
 use crate::state::Engine;
 use std::sync::Arc;
@@ -28,6 +29,10 @@ pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Bo
         let promotions = &fast.promotions;
         let begin = promotions.are_due() && !promotions.running.swap(true, Relaxed);
         begin.then(|| Box::new(PromotionJob::new(engine)) as _)
+    })
+    .or_else(|| {
+        let begin = fast.spill.is_due() && !fast.spill.running.swap(true, Relaxed);
+        begin.then(|| Box::new(SpillJob::new(engine)) as _)
     })
     .or_else(|| {
         let asked = engine.regulate(fast) && need == Need::Nothing;

@@ -2,40 +2,35 @@
 //! copies, without waiting for a compaction (beyond PrismDB, which promotes only when it merges;
 //! HotRAP shows what that is worth).
 //!
-//! A reader offers what it read; a job writes the offers of the moment into slots. Between the read
-//! and the edit the key may have been written, deleted, and both merged away, so under the lock of
-//! the tables the offer is held to what is there now:
-//! 1. the index knows nothing of the key,
-//! 2. the table that the record was read from is live, and no newer table may have the key, and
-//! 3. no demotion is at work on a range that has the key: it has looked at the index already, and
-//!    where it is to leave nothing in slots (`compact_range`) a copy would stay behind.
+//! A reader offers what it read; a job takes the offers of the moment into memory, and what memory
+//! gives up may get a slot (`spill.rs`). Between the read and the job the key may have been
+//! written, deleted, and both merged away, so under the lock of the tables the offer is held to
+//! what is there now:
+//! 1. the index knows nothing of the key, or the very record, and
+//! 2. the table that the record was read from is live, and no newer table may have the key.
 //!
 //! Tables never change, so the record is then the newest below the memtables. A newer version in a
-//! memtable does no harm: it is found first, and replaces the copy when it is flushed.
+//! memtable does no harm: it is found first, and replaces the copy when it is flushed. Nothing
+//! durable changes: after a restart the copy is where it was before, in tables.
 
-use super::Arrival;
 use crate::error::Result;
 use crate::hybrid_settings::Promotion;
 use crate::jobs::{Job, Step};
-use crate::manifest::Edit;
 use crate::state::Engine;
 use crate::table_set::levels::Levels;
 use crate::table_set::table::Table;
 use bytes::Bytes;
 use std::sync::Arc;
-use thermocline_device::Origin;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::{Counter, FileNumber, Planted, planted};
-use thermocline_slab::SlotAddress;
+use thermocline_index::Entry;
 use thermocline_table::{Probe, RecordKind, Trailer, key_hash};
 
 /// Bytes of offers that wait, at most: more is only read again.
 pub(crate) const WAITING_BYTES_MAX: u64 = 8 << 20;
-/// Bytes that a job moves up with one edit.
+/// Bytes that a job takes up under one lock.
 const BATCH_BYTES: u64 = 1 << 20;
-/// Share of the fast tier's room that a job takes at most: less than what is kept free.
-const BATCH_SHARE: u64 = 64;
 /// Bytes that wake a worker.
 const WAKE_BYTES: u64 = 128 << 10;
 
@@ -65,8 +60,6 @@ pub(crate) struct Promotions {
     waiting_bytes: AtomicU64,
     /// A job is at it.
     pub running: AtomicBool,
-    /// There was no room, and nothing has left since.
-    blocked: AtomicBool,
     /// The first read is reason enough.
     pub at_first_read: AtomicBool,
     /// Records that moved up.
@@ -74,19 +67,14 @@ pub(crate) struct Promotions {
 }
 
 impl Promotions {
-    /// Something waits, and not for room.
+    /// Something waits.
     pub fn are_due(&self) -> bool {
-        self.waiting_bytes.load(Relaxed) > 0 && !self.blocked.load(Relaxed)
+        self.waiting_bytes.load(Relaxed) > 0
     }
 
     /// No more offers are taken for now.
     pub fn is_full(&self) -> bool {
         self.waiting_bytes.load(Relaxed) + BATCH_BYTES > WAITING_BYTES_MAX
-    }
-
-    /// Records have left: there may be room.
-    pub fn unblock(&self) {
-        self.blocked.store(false, Relaxed);
     }
 
     /// Takes an offer unless too many wait; true where a worker should be told.
@@ -161,60 +149,35 @@ impl PromotionJob {
     fn run(&self) -> Result<()> {
         let Some(fast) = &self.engine.fast else { return Ok(()) };
         fast.promotions.at_first_read.store(fast.is_mostly_unasked(), Relaxed);
-        let mut offers = fast.promotions.take(BATCH_BYTES.min(fast.room.limit_bytes / BATCH_SHARE));
-        offers.retain(|offer| fast.index.get(&offer.key).is_none());
+        let mut offers = fast.promotions.take(BATCH_BYTES);
+        offers.retain(|offer| fast.may_take(offer));
         if offers.is_empty() {
             return Ok(());
         }
-        let arrivals: Vec<_> = offers
-            .iter()
-            .map(|offer| Arrival {
-                key: offer.key.clone(),
-                trailer: offer.trailer,
-                value: offer.value.clone(),
-                clean: true,
-            })
-            .collect();
-        let Some(mut placed) = fast.write(&arrivals, Origin::Migration)? else {
-            fast.promotions.blocked.store(true, Relaxed);
-            fast.room.want_for_promotion();
-            for offer in offers {
-                // Nobody need be told: they wait for room.
-                let _ = fast.promotions.add(offer);
-            }
-            return Ok(());
-        };
-        let engine = &self.engine;
         // Asking filters may read from the slow tier: not while edits wait for the lock.
-        let asked = Arc::clone(&engine.read_state.load().levels);
+        let asked = Arc::clone(&self.engine.read_state.load().levels);
         let newest: Vec<_> = offers.iter().map(|offer| is_newest(&asked, offer)).collect();
-        let mut tables = engine.tables.lock();
-        let levels = Arc::clone(&engine.read_state.load().levels);
+        let tables = self.engine.tables.lock();
+        let levels = Arc::clone(&self.engine.read_state.load().levels);
         let newest = match Arc::ptr_eq(&levels, &asked) {
             true => newest,
             false => offers.iter().map(|offer| is_newest(&levels, offer)).collect(),
         };
-        let mut stale = Vec::new();
-        let mut born = Vec::with_capacity(offers.len());
-        let placed_offers = offers.iter().zip(std::mem::take(&mut placed.born));
-        for ((offer, new), is_newest) in placed_offers.zip(newest) {
-            let is_claimed = tables.ranges.iter().any(|range| range.contains(&offer.key));
-            let fits = is_newest && !is_claimed && fast.index.get(&offer.key).is_none();
-            if planted(Planted::StalePromotion) || fits {
-                fast.cache.insert(&new.key, new.entry.sequence, &offer.value);
-                born.push(new);
-            } else {
-                stale.push(SlotAddress::unpack(new.entry.slot));
-            }
-        }
-        fast.promotions.records.add(born.len() as u64);
-        let hashes: Vec<_> = born.iter().map(|new| key_hash(&new.key)).collect();
-        placed.born = born;
-        engine.commit_placed(&mut tables, Edit::default(), placed, Vec::new())?;
+        let taken = offers.iter().zip(newest).filter(|(offer, is_newest)| {
+            planted(Planted::StalePromotion) || *is_newest && fast.may_take(offer)
+        });
+        let taken: Vec<_> = taken.map(|(offer, _)| offer).collect();
+        let entries: Vec<_> = taken
+            .iter()
+            .map(|offer| (&offer.key, Entry::in_memory(offer.trailer.sequence())))
+            .collect();
+        fast.index.insert_many(&entries, |_, _| {});
         drop(tables);
-        // Reserved with the others, and never live.
-        fast.slabs.free(&stale);
-        hashes.into_iter().for_each(|hash| fast.popularity.set_location(hash, true));
+        for offer in &taken {
+            fast.remember(&offer.key, offer.trailer.sequence(), &offer.value);
+            fast.popularity.set_location(key_hash(&offer.key), true);
+        }
+        fast.promotions.records.add(taken.len() as u64);
         Ok(())
     }
 }
@@ -234,6 +197,14 @@ fn is_newest(levels: &Levels, offer: &Offer) -> bool {
 }
 
 impl super::FastTier {
+    /// Nothing is known of the key up here, or the same record, which memory has given up.
+    fn may_take(&self, offer: &Offer) -> bool {
+        let sequence = offer.trailer.sequence();
+        self.index.get(&offer.key).is_none_or(|entry| {
+            entry == Entry::in_memory(sequence) && !self.cache.contains(&offer.key, sequence)
+        })
+    }
+
     /// So many of the records here have never been asked for that any read is a better reason to be
     /// here.
     fn is_mostly_unasked(&self) -> bool {
@@ -264,7 +235,6 @@ impl Drop for PromotionJob {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::cost_benefit::KeyRange;
     use crate::jobs::{Stepper, Workers};
     use crate::{ByteSize, Db, Environment, Preset, Settings, Tier};
     use std::path::Path;
@@ -307,7 +277,7 @@ mod tests {
         let (db, job) = with_offer();
         job.run().unwrap();
         let fast = db.stats().fast_tier.unwrap();
-        assert_eq!((fast.promoted_records, fast.records, fast.clean_records), (1, 1, 1));
+        assert_eq!((fast.promoted_records, fast.records, fast.memory_records), (1, 0, 1));
         assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"old"[..]));
         let slow_reads = db.stats().tiers[1].reads;
         assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"old"[..]));
@@ -349,20 +319,7 @@ mod tests {
         assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"new"[..]));
         db.flush().unwrap();
         let fast = db.stats().fast_tier.unwrap();
-        assert_eq!((fast.records, fast.clean_records), (1, 0), "the copy's slot is free");
+        assert_eq!((fast.records, fast.memory_records), (1, 0), "no copy is left");
         assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"new"[..]));
-    }
-
-    #[test]
-    fn a_record_whose_range_is_being_demoted_does_not_move_up_behind_the_demotions_back() {
-        let (db, job) = with_offer();
-        db.engine().tables.lock().ranges.push(KeyRange::default());
-        job.run().unwrap();
-        assert_eq!(promoted(&db), 0);
-        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"old"[..]));
-        db.engine().tables.lock().ranges.clear();
-        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"old"[..]));
-        job.run().unwrap();
-        assert_eq!(promoted(&db), 1, "offered again by the next read");
     }
 }

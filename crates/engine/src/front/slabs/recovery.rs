@@ -11,6 +11,7 @@ use super::lookup::kind_of;
 use super::promotion::Promotions;
 use super::regulation::Regulation;
 use super::room::Room;
+use super::spill::Spill;
 use super::{Arrival, FastTier};
 use crate::compaction::rewrite::Retention;
 use crate::error::{Error, ErrorKind, Result};
@@ -21,6 +22,7 @@ use crate::manifest::Edit;
 use crate::recovery::Restored;
 use crate::settings::{Preset, Settings};
 use crate::state::{Engine, full_state};
+use crate::table_set::table::TableStore;
 use std::ops::Bound;
 use std::sync::Arc;
 use thermocline_device::{Origin, TieredFiles};
@@ -45,19 +47,20 @@ impl FastTier {
     /// The fast tier of the preset `hybrid`; none for another one, which records in slots must not
     /// be left to.
     pub fn of_preset(
-        files: &Arc<TieredFiles>,
+        store: &TableStore,
         settings: &Settings,
         restored: &mut Restored,
         clock: &dyn Clock,
         workers: &Workers,
     ) -> Result<Option<Self>> {
+        let files = &store.files;
         match settings.preset {
             Preset::Hybrid if files.tiers().len() < 2 => Err(Error::invalid(
                 "the preset hybrid wants a fast tier and a slow one; name two tiers, or choose the \
                  preset leveled",
             )),
             Preset::Hybrid => {
-                Ok(Some(Self::open(files, settings, &restored.slots, clock, workers)?))
+                Ok(Some(Self::open(store, settings, &restored.slots, clock, workers)?))
             }
             Preset::Leveled => {
                 drop_copies(files, settings, restored, workers)?;
@@ -68,13 +71,13 @@ impl FastTier {
 
     /// Opens the slabs and reads what is live in them.
     fn open(
-        files: &Arc<TieredFiles>,
+        store: &TableStore,
         settings: &Settings,
         live: &LiveSlots,
         clock: &dyn Clock,
         workers: &Workers,
     ) -> Result<Self> {
-        let (slabs, index) = read_slabs(files, settings, live, workers)?;
+        let (slabs, index) = read_slabs(&store.files, settings, live, workers)?;
         let limit_bytes = settings.slab_bytes_max();
         slabs.set_limit_bytes(limit_bytes);
         let popularity: Box<dyn Popularity> = match settings.hybrid.popularity {
@@ -95,6 +98,7 @@ impl FastTier {
             slabs,
             index,
             cache: RecordCache::new(settings.division().cache_bytes / 2),
+            spill: Spill::new(&store.jobs),
             popularity,
             promotions: Promotions::default(),
             regulation,

@@ -3,7 +3,8 @@
 //! The slots may take what the tier has beside logs and metadata. Work begins at the high watermark
 //! and ends at the low one (PrismDB, section 6); both are counted with the records that are about
 //! to come, the memtables, so that a flush finds its slots free. What leaves:
-//! 1. Clean copies that nobody asks for: dropping one is an edit and no write.
+//! 1. Clean copies that are in memory too, or that nobody asks for: an edit and no write. The
+//!    former are in memory only from then on.
 //! 2. Ranges of cold records, merged into tables (`compaction/demotion.rs`).
 //! 3. Where free slots have the wrong size: slabs without records go, and the emptiest slab of
 //!    another size is emptied by moving its records, so that its room can be divided anew.
@@ -11,7 +12,7 @@
 //! Writers are slowed down between the watermarks and the end of the room, so that they come to
 //! about the rate at which records leave.
 
-use super::{Arrival, Died, FastTier, SlotEdit};
+use super::{Arrival, Born, Died, FastTier, SlotEdit};
 use crate::error::Result;
 use crate::jobs::{Job, Step};
 use crate::manifest::Edit;
@@ -23,7 +24,7 @@ use thermocline_foundation::random::Random;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::{Counter, Planted, planted};
-use thermocline_index::IndexBatch;
+use thermocline_index::{Entry, IndexBatch};
 use thermocline_popularity::Pinning;
 use thermocline_slab::SlotAddress;
 use thermocline_table::key_hash;
@@ -32,7 +33,7 @@ use thermocline_table::key_hash;
 const SWEEP_KEYS: usize = 2048;
 /// Share of the records that fit the fast tier which may be pinned: the rest come and go.
 const PINNED_SHARE_MAX: f64 = 0.9;
-/// A sweep gives way to demotions unless it finds one copy to drop in so many keys.
+/// A sweep gives way to demotions unless it frees the slot of one in so many keys.
 const SWEEP_YIELD: usize = 8;
 
 /// What may be taken and what is taken.
@@ -63,6 +64,8 @@ pub(crate) struct Room {
     pub random: Mutex<Random>,
     /// Clean copies that were dropped.
     pub dropped: Counter,
+    /// Clean copies that are in memory only since.
+    pub lifted: Counter,
     /// Records that were moved so that a slab can go.
     pub moved: Counter,
 }
@@ -86,6 +89,7 @@ impl Room {
             hand: Mutex::default(),
             random: Mutex::new(Random::new(limit_bytes)),
             dropped: Counter::default(),
+            lifted: Counter::default(),
             moved: Counter::default(),
         }
     }
@@ -183,7 +187,7 @@ impl FastTier {
     /// Records have left, or slabs: what found no room may look again.
     pub fn room_was_made(&self) {
         self.room.sizes_stuck.store(false, Relaxed);
-        self.promotions.unblock();
+        self.spill.unblock();
     }
 
     /// Runs `body` while the slots may take more than their share of the tier.
@@ -195,13 +199,15 @@ impl FastTier {
     }
 
     /// Which records stay on the fast tier, as of now: what the threshold says, as far as these
-    /// leave room for others.
+    /// leave room for others. Those in memory only take no room.
     pub fn pinning(&self) -> Pinning {
         let live_bytes = self.slabs.stats().bytes_live();
+        let in_slots = self.index.slot_records() as f64;
         let records = match live_bytes {
             0 => f64::INFINITY,
-            bytes => self.index.len() as f64 * self.room.limit_bytes as f64 / bytes as f64,
+            bytes => in_slots * self.room.limit_bytes as f64 / bytes as f64,
         };
+        let records = records + self.index.memory_records() as f64;
         let histogram = self.popularity.histogram();
         self.regulation.threshold().pinning_within(&histogram, PINNED_SHARE_MAX * records)
     }
@@ -213,12 +219,12 @@ impl FastTier {
     }
 }
 
-/// Drops clean copies that nobody asks for.
+/// Takes slots from clean copies that memory has too or that nobody asks for.
 #[derive(Debug)]
 pub(crate) struct Sweep {
     engine: Arc<Engine>,
     looked: usize,
-    dropped: usize,
+    freed: usize,
 }
 
 impl Sweep {
@@ -228,7 +234,7 @@ impl Sweep {
         if room.few_clean.load(Relaxed) || room.sweeping.swap(true, Relaxed) {
             return None;
         }
-        Some(Self { engine: Arc::clone(engine), looked: 0, dropped: 0 })
+        Some(Self { engine: Arc::clone(engine), looked: 0, freed: 0 })
     }
 
     fn run(&mut self) -> Result<()> {
@@ -241,25 +247,35 @@ impl Sweep {
         let hand = if batch.is_end() { None } else { batch.last_key() };
         *fast.room.hand.lock() = hand.unwrap_or_default().to_vec();
         let mut tables = self.engine.tables.lock();
-        let mut died = Vec::new();
+        // Memory is about to give these up, or has done so: spilling decides.
+        let spills = !fast.spill.is_empty();
+        let (mut died, mut lifted, mut hashes) = (Vec::new(), Vec::new(), Vec::new());
         for (key, versions) in batch.iter() {
             let [entry] = versions else { continue };
+            let in_memory = fast.cache.contains(key, entry.sequence);
+            let goes = match entry.has_slot() {
+                true => in_memory || !fast.is_pinned(&pinning, key),
+                false => !in_memory && !spills,
+            };
             // It may have been replaced since the batch was taken.
-            if entry.clean
-                && !fast.is_pinned(&pinning, key)
-                && fast.index.get_at(key, entry.sequence) == Some(*entry)
-            {
-                let key = bytes::Bytes::copy_from_slice(key);
-                let slot = SlotAddress::unpack(entry.slot);
-                died.push(Died { key, sequence: entry.sequence, slot });
+            if !entry.clean || !goes || fast.index.get_at(key, entry.sequence) != Some(*entry) {
+                continue;
             }
+            self.freed += usize::from(entry.has_slot());
+            let key = bytes::Bytes::copy_from_slice(key);
+            if in_memory {
+                let entry = Entry::in_memory(entry.sequence);
+                lifted.push(Born { key: key.clone(), entry });
+            } else {
+                hashes.push(key_hash(&key));
+            }
+            died.push(Died::new(key, entry));
         }
         self.looked += batch.len();
-        self.dropped += died.len();
-        fast.room.dropped.add(died.len() as u64);
-        let hashes: Vec<_> = died.iter().map(|old| key_hash(&old.key)).collect();
+        fast.room.dropped.add(hashes.len() as u64);
+        fast.room.lifted.add(lifted.len() as u64);
         if !died.is_empty() {
-            let slots = SlotEdit { died, departs: true, ..SlotEdit::default() };
+            let slots = SlotEdit { born: lifted, died, departs: true, ..SlotEdit::default() };
             self.engine.commit_slots(&mut tables, Edit::default(), &slots, None)?;
         }
         drop(tables);
@@ -277,7 +293,7 @@ impl Job for Sweep {
     fn step(&mut self) -> Result<Step> {
         self.run()?;
         let Some(fast) = &self.engine.fast else { return Ok(Step::Done) };
-        let few = self.dropped * SWEEP_YIELD < self.looked || self.looked == 0;
+        let few = self.freed * SWEEP_YIELD < self.looked || self.looked == 0;
         fast.room.few_clean.store(few, Relaxed);
         let more = !few && self.engine.look_at_room(fast) == Need::Room;
         Ok(if more { Step::More } else { Step::Done })
@@ -375,7 +391,7 @@ impl Resize {
             let now = fast.index.get_at(&arrival.key, sequence);
             if now.is_some_and(|now| now.slot == slot.pack()) {
                 if !planted(Planted::MovedSlotNotFreed) {
-                    died.push(Died { key: arrival.key, sequence, slot });
+                    died.push(Died { key: arrival.key, sequence, slot: Some(slot) });
                 }
                 born.push(new);
             } else {

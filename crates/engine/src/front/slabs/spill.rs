@@ -1,0 +1,431 @@
+//! Copies that memory gives up: those that should stay up get slots, the others are forgotten.
+//!
+//! ```text
+//!   tables ──promotion.rs──> memory only ──evicted──> spill ──hot──> slot, a clean copy
+//!                               ^                       └────cold──> forgotten: tables have it
+//!                               └────── room.rs, where a slot is wanted and memory has the record
+//! ```
+//! A record that was evicted waits here with its value. Its entry in the index still names no slot;
+//! while it does, the record is what the entry says, and a slot may have it. That is looked at
+//! under the lock of the tables, after the slot was written.
+
+use super::{Arrival, Born, FastTier};
+use crate::error::Result;
+use crate::jobs::{Job, Jobs, Step};
+use crate::manifest::Edit;
+use crate::state::Engine;
+use bytes::Bytes;
+use std::sync::Arc;
+use thermocline_device::Origin;
+use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::{Counter, Sequence};
+use thermocline_index::Entry;
+use thermocline_slab::SlotAddress;
+use thermocline_table::{RecordKind, Trailer, key_hash};
+
+/// Bytes that wait, at most: what comes then loses its value and can only be forgotten.
+const WAITING_BYTES_MAX: u64 = 8 << 20;
+/// Bytes that a job writes with one edit.
+const BATCH_BYTES: u64 = 1 << 20;
+/// Share of the fast tier's room that a job takes at most: less than what is kept free.
+const BATCH_SHARE: u64 = 64;
+/// Bytes that wake a worker.
+const WAKE_BYTES: u64 = 128 << 10;
+/// What a record costs while it waits, beside its bytes.
+const RECORD_OVERHEAD_BYTES: u64 = 96;
+
+/// A record that memory gave up.
+#[derive(Debug)]
+struct Spilled {
+    key: Bytes,
+    sequence: Sequence,
+    /// None where too much waits.
+    value: Option<Bytes>,
+}
+
+impl Spilled {
+    fn bytes(&self) -> u64 {
+        let value = self.value.as_ref().map_or(0, Bytes::len);
+        (self.key.len() + value) as u64 + RECORD_OVERHEAD_BYTES
+    }
+
+    fn arrival(&self, value: &Bytes) -> Arrival {
+        let trailer = Trailer::new(self.sequence, RecordKind::Put);
+        Arrival { key: self.key.clone(), trailer, value: value.clone(), clean: true }
+    }
+}
+
+/// What waits for a slot, or to be forgotten.
+#[derive(Debug)]
+pub(crate) struct Spill {
+    jobs: Arc<Jobs>,
+    waiting: Mutex<Vec<Spilled>>,
+    waiting_bytes: AtomicU64,
+    /// A job is at it.
+    pub running: AtomicBool,
+    /// There was no room, and nothing has left since.
+    blocked: AtomicBool,
+    /// Copies that got slots.
+    pub records: Counter,
+}
+
+impl Spill {
+    /// Nothing waits.
+    pub fn new(jobs: &Arc<Jobs>) -> Self {
+        Self {
+            jobs: Arc::clone(jobs),
+            waiting: Mutex::default(),
+            waiting_bytes: AtomicU64::new(0),
+            running: AtomicBool::new(false),
+            blocked: AtomicBool::new(false),
+            records: Counter::default(),
+        }
+    }
+
+    /// Something waits, and not for room.
+    pub fn is_due(&self) -> bool {
+        !self.is_empty() && !self.blocked.load(Relaxed)
+    }
+
+    /// Nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting_bytes.load(Relaxed) == 0
+    }
+
+    /// Records have left: there may be room.
+    pub fn unblock(&self) {
+        self.blocked.store(false, Relaxed);
+    }
+
+    fn add(&self, mut spilled: Spilled) {
+        if self.waiting_bytes.load(Relaxed) + spilled.bytes() > WAITING_BYTES_MAX {
+            // Key and value share their memory.
+            spilled.key = Bytes::copy_from_slice(&spilled.key);
+            spilled.value = None;
+        }
+        let bytes = spilled.bytes();
+        let mut waiting = self.waiting.lock();
+        waiting.push(spilled);
+        // Counted under the lock, as it is taken off: the sum is never below what waits.
+        let before = self.waiting_bytes.fetch_add(bytes, Relaxed);
+        drop(waiting);
+        if before < WAKE_BYTES && before + bytes >= WAKE_BYTES {
+            self.jobs.wake();
+        }
+    }
+
+    /// The oldest records up to `bytes_max`, in key order, each once.
+    fn take(&self, bytes_max: u64) -> Vec<Spilled> {
+        let mut waiting = self.waiting.lock();
+        let mut bytes = 0;
+        let fits = waiting.iter().take_while(|spilled| {
+            bytes += spilled.bytes();
+            bytes <= bytes_max
+        });
+        let count = fits.count().max(1).min(waiting.len());
+        let mut batch: Vec<_> = waiting.drain(..count).collect();
+        self.waiting_bytes.fetch_sub(batch.iter().map(Spilled::bytes).sum(), Relaxed);
+        drop(waiting);
+        // Of the same record the one with a value first.
+        batch.sort_by(|a, b| {
+            let versions =
+                b.sequence.cmp(&a.sequence).then(b.value.is_some().cmp(&a.value.is_some()));
+            a.key.cmp(&b.key).then(versions)
+        });
+        batch.dedup_by(|a, b| (&a.key, a.sequence) == (&b.key, b.sequence));
+        batch
+    }
+}
+
+impl FastTier {
+    /// Keeps a copy of a record in memory. What memory gives up for it, and has no slot, waits for
+    /// one.
+    pub fn remember(&self, key: &[u8], sequence: Sequence, value: &[u8]) {
+        for (key, sequence, value) in self.cache.insert(key, sequence, value).into_records() {
+            if self.is_in_memory_only(&key, sequence) {
+                self.spill.add(Spilled { key, sequence, value: Some(value) });
+            }
+        }
+    }
+
+    /// The index has the record, and no slot for it.
+    fn is_in_memory_only(&self, key: &[u8], sequence: Sequence) -> bool {
+        self.index.get_at(key, sequence) == Some(Entry::in_memory(sequence))
+    }
+}
+
+/// Gives slots to one batch of what memory gave up.
+#[derive(Debug)]
+pub(crate) struct SpillJob {
+    engine: Arc<Engine>,
+}
+
+impl SpillJob {
+    /// The caller has set `running`.
+    pub fn new(engine: &Arc<Engine>) -> Self {
+        Self { engine: Arc::clone(engine) }
+    }
+
+    fn run(&self) -> Result<()> {
+        let Some(fast) = &self.engine.fast else { return Ok(()) };
+        let mut batch = fast.spill.take(BATCH_BYTES.min(fast.room.limit_bytes / BATCH_SHARE));
+        // Some were replaced meanwhile, or asked for and brought back.
+        batch.retain(|spilled| {
+            fast.is_in_memory_only(&spilled.key, spilled.sequence)
+                && !fast.cache.contains(&spilled.key, spilled.sequence)
+        });
+        let pinning = fast.pinning();
+        let first_read = fast.promotions.at_first_read.load(Relaxed);
+        let (stay, go): (Vec<_>, Vec<_>) = batch.into_iter().partition(|spilled| {
+            spilled.value.is_some() && (first_read || fast.is_pinned(&pinning, &spilled.key))
+        });
+        self.forget(fast, &go);
+        if stay.is_empty() { Ok(()) } else { self.place(fast, stay) }
+    }
+
+    /// Takes records that are nowhere but in tables from the index.
+    fn forget(&self, fast: &FastTier, spilled: &[Spilled]) {
+        let _tables = self.engine.tables.lock();
+        let gone: Vec<_> = spilled
+            .iter()
+            .filter(|spilled| fast.is_in_memory_only(&spilled.key, spilled.sequence))
+            .map(|spilled| (&spilled.key, spilled.sequence))
+            .collect();
+        // Nobody takes these from the index but for their values, so nothing departs.
+        fast.index.remove_many(&gone, |_, _| {});
+        for (key, _) in gone {
+            fast.popularity.set_location(key_hash(key), false);
+        }
+    }
+
+    /// Writes records into slots and lets the index say so.
+    fn place(&self, fast: &FastTier, spilled: Vec<Spilled>) -> Result<()> {
+        let with_value = |spilled: &Spilled| Some(spilled.arrival(spilled.value.as_ref()?));
+        let arrivals: Vec<_> = spilled.iter().filter_map(with_value).collect();
+        let Some(mut placed) = fast.write(&arrivals, Origin::Migration)? else {
+            fast.spill.blocked.store(true, Relaxed);
+            fast.room.want_for_promotion();
+            spilled.into_iter().for_each(|spilled| fast.spill.add(spilled));
+            return Ok(());
+        };
+        let mut tables = self.engine.tables.lock();
+        let claims = tables.ranges.clone();
+        let is_wanted = |new: &Born| {
+            // A demotion that has looked at the index leaves nothing behind in the range.
+            fast.is_in_memory_only(&new.key, new.entry.sequence)
+                && !claims.iter().any(|range| range.contains(&new.key))
+        };
+        let (born, stale): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut placed.born).into_iter().partition(is_wanted);
+        fast.spill.records.add(born.len() as u64);
+        placed.born = born;
+        self.engine.commit_placed(&mut tables, Edit::default(), placed, Vec::new())?;
+        drop(tables);
+        // Reserved with the others, and never live.
+        let slots = stale.iter().map(|new| SlotAddress::unpack(new.entry.slot));
+        fast.slabs.free(&slots.collect::<Vec<_>>());
+        let is_stale = |spilled: &Spilled| {
+            stale
+                .iter()
+                .any(|new| (&new.key, new.entry.sequence) == (&spilled.key, spilled.sequence))
+        };
+        let go: Vec<_> = spilled.into_iter().filter(is_stale).collect();
+        self.forget(fast, &go);
+        Ok(())
+    }
+}
+
+impl Job for SpillJob {
+    fn name(&self) -> &'static str {
+        "spill"
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        self.run()?;
+        Ok(Step::Done)
+    }
+}
+
+impl Drop for SpillJob {
+    fn drop(&mut self) {
+        if let Some(fast) = &self.engine.fast {
+            fast.spill.running.store(false, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compaction::cost_benefit::KeyRange;
+    use crate::front::slabs::promotion::PromotionJob;
+    use crate::front::slabs::room::Sweep;
+    use crate::jobs::{Stepper, Workers};
+    use crate::{ByteSize, Db, Environment, Preset, Settings, Tier};
+    use std::path::Path;
+    use thermocline_device::MemoryDevices;
+
+    /// A store with a record in a table and a copy of it in memory, and no job but the test's own.
+    fn with_copy() -> Db {
+        let tier = |path, mib| Tier::new(path, ByteSize::mib(mib)).driver("memory");
+        let settings = Settings {
+            preset: Preset::Hybrid,
+            tiers: vec![tier("/fast", 16), tier("/slow", 64)],
+            ..Settings::default()
+        };
+        let environment = Environment {
+            devices: Arc::new(MemoryDevices::default()),
+            workers: Workers::Stepped(Arc::new(Stepper::new(1))),
+            ..Environment::default()
+        };
+        let db = environment.create(Path::new("/home"), &settings).unwrap();
+        db.put("key", "value").unwrap();
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        let fast = fast(&db);
+        fast.promotions.running.store(true, Relaxed);
+        fast.spill.running.store(true, Relaxed);
+        // Some that are colder: the hottest seven tenths of what is tracked are to stay.
+        for other in 0..9 {
+            fast.popularity.touch(other, false);
+        }
+        (0..2).for_each(|_| assert_eq!(get(&db), "value"));
+        PromotionJob::new(db.engine()).step().unwrap();
+        assert_eq!(copies(&db), (0, 1));
+        db
+    }
+
+    fn fast(db: &Db) -> &FastTier {
+        db.engine().fast.as_ref().unwrap()
+    }
+
+    fn get(db: &Db) -> Bytes {
+        db.get("key").unwrap().unwrap()
+    }
+
+    /// Reads of the slow tier for a look-up of the key, which finds `value`.
+    fn slow_reads(db: &Db, value: &str) -> u64 {
+        let before = db.stats().fast_tier.unwrap().slow_reads;
+        assert_eq!(get(db), value);
+        db.stats().fast_tier.unwrap().slow_reads - before
+    }
+
+    /// Records in slots and in memory only.
+    fn copies(db: &Db) -> (u64, u64) {
+        let stats = db.stats().fast_tier.unwrap();
+        (stats.records, stats.memory_records)
+    }
+
+    /// Takes the record out of memory, as other records would push it out.
+    fn evict(db: &Db) {
+        let sequence = fast(db).index.get(b"key").unwrap().sequence;
+        let value = fast(db).cache.get(b"key", sequence);
+        fast(db).cache.forget(b"key", sequence);
+        fast(db).spill.add(Spilled { key: Bytes::from("key"), sequence, value });
+    }
+
+    fn spill(db: &Db) {
+        fast(db).promotions.at_first_read.store(false, Relaxed);
+        SpillJob::new(db.engine()).step().unwrap();
+        fast(db).index.check();
+    }
+
+    #[test]
+    fn a_hot_record_that_memory_gives_up_gets_a_slot_and_loses_it_when_memory_has_it_again() {
+        let db = with_copy();
+        evict(&db);
+        spill(&db);
+        assert_eq!(copies(&db), (1, 0));
+        assert_eq!(db.stats().fast_tier.unwrap().clean_records, 1);
+        assert_eq!(slow_reads(&db, "value"), 0);
+        // The read has put it into memory.
+        Sweep::begin(db.engine()).unwrap().step().unwrap();
+        assert_eq!(copies(&db), (0, 1));
+        let stats = db.stats().fast_tier.unwrap();
+        assert_eq!((stats.lifted_records, stats.dropped_records, stats.live_bytes), (1, 0, 0));
+        assert_eq!(slow_reads(&db, "value"), 0);
+        let scanned: Vec<_> = db.scan().into_iter().map(Result::unwrap).collect();
+        assert_eq!(scanned, [(Bytes::from("key"), Bytes::from("value"))]);
+    }
+
+    #[test]
+    fn a_cold_record_that_memory_gives_up_is_forgotten_and_found_in_its_table() {
+        let db = with_copy();
+        fast(&db).popularity.forget(key_hash(b"key"));
+        evict(&db);
+        spill(&db);
+        assert_eq!(copies(&db), (0, 0));
+        assert_eq!(slow_reads(&db, "value"), 1);
+    }
+
+    #[test]
+    fn a_record_that_waits_is_found_in_its_table_and_may_come_back_to_memory() {
+        let db = with_copy();
+        evict(&db);
+        assert_eq!(slow_reads(&db, "value"), 1);
+        PromotionJob::new(db.engine()).step().unwrap();
+        assert_eq!(slow_reads(&db, "value"), 0);
+        spill(&db);
+        assert_eq!(copies(&db), (0, 1), "memory has it: no slot for it");
+    }
+
+    #[test]
+    fn a_record_that_was_replaced_while_it_waited_gets_no_slot() {
+        let db = with_copy();
+        let snapshot = db.snapshot();
+        evict(&db);
+        db.put("key", "new").unwrap();
+        db.flush().unwrap();
+        spill(&db);
+        assert_eq!(slow_reads(&db, "new"), 0);
+        assert_eq!(snapshot.get("key").unwrap().unwrap(), "value");
+        drop(snapshot);
+        db.delete("key").unwrap();
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        assert_eq!(db.get("key").unwrap(), None);
+        assert_eq!(copies(&db), (0, 0));
+    }
+
+    #[test]
+    fn a_record_whose_value_had_no_room_to_wait_is_forgotten() {
+        let db = with_copy();
+        let sequence = fast(&db).index.get(b"key").unwrap().sequence;
+        fast(&db).cache.forget(b"key", sequence);
+        let large = Some(vec![7; WAITING_BYTES_MAX as usize].into());
+        fast(&db).spill.add(Spilled { key: Bytes::from("key"), sequence, value: large });
+        assert!(fast(&db).spill.waiting.lock()[0].value.is_none());
+        spill(&db);
+        assert_eq!(copies(&db), (0, 0));
+        assert!(fast(&db).spill.is_empty());
+    }
+
+    #[test]
+    fn a_record_whose_range_is_being_demoted_gets_no_slot_behind_the_demotions_back() {
+        let db = with_copy();
+        evict(&db);
+        db.engine().tables.lock().ranges.push(KeyRange::default());
+        spill(&db);
+        assert_eq!(copies(&db), (0, 0));
+        assert_eq!(db.stats().fast_tier.unwrap().live_bytes, 0);
+        db.engine().tables.lock().ranges.clear();
+        assert_eq!(slow_reads(&db, "value"), 1);
+    }
+
+    #[test]
+    fn an_entry_whose_record_memory_has_lost_without_a_word_is_swept_away() {
+        let db = with_copy();
+        fast(&db).cache.clear();
+        assert_eq!(slow_reads(&db, "value"), 1);
+        Sweep::begin(db.engine()).unwrap().step().unwrap();
+        assert_eq!(copies(&db), (0, 0));
+        assert_eq!(slow_reads(&db, "value"), 1);
+    }
+
+    #[test]
+    fn compacting_everything_leaves_nothing_in_memory_only() {
+        let db = with_copy();
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        assert_eq!(copies(&db), (0, 0));
+        assert_eq!(slow_reads(&db, "value"), 1);
+    }
+}
