@@ -59,7 +59,7 @@ impl Planner for Background {
     }
 
     fn panicked(&self, job: &'static str, text: &str) {
-        self.0.fail_by_panic(job, text);
+        self.0.fail_by_panic(&format!("the background job '{job}'"), text);
     }
 }
 

@@ -194,9 +194,9 @@ impl Engine {
         self.send_away();
     }
 
-    /// As [`Engine::fail`], because a background job panicked and said `text`.
-    pub fn fail_by_panic(&self, job: &str, text: &str) {
-        self.latch.set_panic(job, text);
+    /// As [`Engine::fail`], because `who` panicked and said `text`.
+    pub fn fail_by_panic(&self, who: &str, text: &str) {
+        self.latch.set_panic(who, text);
         self.send_away();
     }
 
