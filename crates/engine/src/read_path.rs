@@ -493,8 +493,8 @@ mod tests {
     const KEYS: [&str; 6] =
         ["table", "slot", "deleted in table", "deleted in slot", "memory", "nowhere"];
 
-    /// What is counted of look-ups: all, answered by memory, by it or the fast tier, by tables; keys
-    /// that are tracked, by popularity; records that moved up.
+    /// What is counted of look-ups: all, answered by memory, by it or the fast tier, by tables;
+    /// keys that are tracked, by popularity; records that moved up.
     fn counts(db: &Db) -> ([u64; 6], Vec<u64>) {
         db.settle().unwrap();
         let stats = db.stats();

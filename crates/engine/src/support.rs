@@ -32,5 +32,5 @@ pub(crate) fn stepped_environment() -> Environment {
 
 /// A new store whose background work waits to be stepped.
 pub(crate) fn stepped(settings: &Settings) -> Db {
-    stepped_environment().create(Path::new("/home"), settings).unwrap()
+    stepped_environment().create(Path::new("/home"), settings).expect("memory holds any store")
 }

@@ -177,8 +177,8 @@ impl Engine {
         led.unwrap_or_else(|panic| panic.resume())
     }
 
-    /// As [`Engine::lead`]; where it panics, the panic, which is for the caller to let go on. Writing
-    /// has stopped then.
+    /// As [`Engine::lead`]; where it panics, the panic, which is for the caller to let go on.
+    /// Writing has stopped then.
     fn lead_caught(&self, group: &[Submission]) -> Result<Result<()>, Panic> {
         let led = catch_panic(|| self.lead(group));
         led.inspect_err(|panic| self.fail_by_panic("a writer", &panic.to_string()))
