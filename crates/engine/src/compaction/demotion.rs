@@ -20,7 +20,7 @@
 use crate::background::{table_options, window_bytes};
 use crate::compaction::cost_benefit::{KeyRange, Pick};
 use crate::compaction::rewrite::{Fate, Observe, Output, Retention, Rewrite};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::front::slabs::lookup::trailer_of;
 use crate::front::slabs::promotion::{Offer, WAITING_BYTES_MAX};
 use crate::front::slabs::room::draw_of;
@@ -278,22 +278,6 @@ impl Demotion {
                 met_bytes += bytes;
                 let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
                 met.lock().push(Offer { key, trailer, value, table });
-            }
-        })
-    }
-
-    /// The whole of it, on the calling thread.
-    pub fn run(&mut self) -> Result<()> {
-        let run = (|| {
-            while self.step()? == Step::More {
-                self.engine.latch.check()?;
-            }
-            Ok(())
-        })();
-        run.inspect_err(|error: &Error| {
-            // No room for the output, or an input that cannot be read: nothing was changed.
-            if !matches!(error.kind(), ErrorKind::OutOfSpace | ErrorKind::Corrupt) {
-                self.engine.fail(error);
             }
         })
     }

@@ -101,6 +101,16 @@ fn check(db: &Db, written: u64, what: &str) {
     }
 }
 
+fn verify(db: &Db, what: &str) {
+    let report = db.verify(&mut |_| {}).unwrap();
+    assert!(report.is_ok(), "{what}: {:?}", report.problems);
+}
+
+fn reopen(memory: &MemoryDevices, what: &str) -> Db {
+    let db = environment(memory.clone()).open(&home());
+    db.unwrap_or_else(|error| panic!("{what}: {error}"))
+}
+
 /// A store in which the call `at` of background threads panics, if there are so many.
 fn run_with_panic(settings: &Settings, at: u64) -> bool {
     let what = format!("{:?}, a panic at call {at}", settings.preset);
@@ -141,11 +151,9 @@ fn run_with_panic(settings: &Settings, at: u64) -> bool {
         assert!(error.is_none(), "{what}: {error:?}");
         db.close().unwrap();
     }
-    let db = environment(memory.clone()).open(&home());
-    let db = db.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let db = reopen(&memory, &what);
     check(&db, written, &what);
-    let report = db.verify(&mut |_| {}).unwrap();
-    assert!(report.is_ok(), "{what}: {:?}", report.problems);
+    verify(&db, &what);
     db.put("x", "writes resume").unwrap();
     db.flush().unwrap();
     if let Some(leak) = leaks(&memory, &db) {
@@ -278,14 +286,12 @@ fn run_with_panicking_writer(settings: &Settings, at: u64) -> bool {
     } else {
         db.close().unwrap();
     }
-    let db = environment(memory.clone()).open(&home());
-    let db = db.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let db = reopen(&memory, &what);
     for writer in 0..WRITERS {
         let (found, least) = (pairs(&db, writer), acknowledged[writer as usize]);
         assert!((least..=least + 1).contains(&found), "{what}: {found} of {least}");
     }
-    let report = db.verify(&mut |_| {}).unwrap();
-    assert!(report.is_ok(), "{what}: {:?}", report.problems);
+    verify(&db, &what);
     db.put("x", "writes resume").unwrap();
     db.close().unwrap();
     struck
@@ -328,13 +334,11 @@ fn run_with_panicking_load(settings: &Settings, at: i64) -> bool {
     }
     let closed = db.close();
     assert_eq!(closed.is_ok(), after.is_ok(), "{what}: {closed:?}");
-    let db = environment(memory.clone()).open(&home());
-    let db = db.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let db = reopen(&memory, &what);
     assert!(db.get("before").unwrap().is_some(), "{what}");
     assert!(db.get("after").unwrap().is_some() || after.is_err(), "{what}");
     assert!(db.get("loaded").unwrap().is_some() || struck, "{what}");
-    let report = db.verify(&mut |_| {}).unwrap();
-    assert!(report.is_ok(), "{what}: {:?}", report.problems);
+    verify(&db, &what);
     db.close().unwrap();
     struck
 }
