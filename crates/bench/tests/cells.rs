@@ -30,10 +30,18 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// A run that must succeed: what it shows, and its results.
+fn run(directory: &Path, arguments: &[&str]) -> (String, Results) {
+    let output = bench(directory, arguments);
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{}\n{shown}", text(&output.stderr));
+    (shown, Results::read(&directory.join("results.json")).unwrap())
+}
+
 #[test]
 fn a_run_leaves_results_with_every_row_and_no_directories() {
     let scratch = tempfile::tempdir().unwrap();
-    let output = bench(
+    let (shown, results) = run(
         scratch.path(),
         &[
             "run",
@@ -62,10 +70,7 @@ fn a_run_leaves_results_with_every_row_and_no_directories() {
             "--settle",
         ],
     );
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let shown = text(&output.stdout);
     assert!(shown.contains("ycsb-a") && shown.contains("ratio"), "{shown}");
-    let results = Results::read(&scratch.path().join("results.json")).unwrap();
     assert_eq!(results.rows.len(), 12);
     let order: Vec<_> = results.rows.iter().map(|row| (row.round, row.engine.as_str())).collect();
     assert_eq!(order[0], (1, "thermocline-leveled@tiers"));
@@ -97,7 +102,7 @@ fn every_value_of_the_preset_hybrid_is_right_on_both_tiers() {
     let scratch = tempfile::tempdir().unwrap();
     let engines = "thermocline-hybrid+runs=2+pinning=50,\
                    thermocline-hybrid+policy=approximate+popularity=frequency+promotion=demotion";
-    let output = bench(
+    let (_, results) = run(
         scratch.path(),
         &[
             "run",
@@ -120,8 +125,6 @@ fn every_value_of_the_preset_hybrid_is_right_on_both_tiers() {
             "--settle",
         ],
     );
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let results = Results::read(&scratch.path().join("results.json")).unwrap();
     assert_eq!(results.rows.len(), 6);
     for row in &results.rows {
         let measured = row.measured.as_ref().unwrap();
@@ -139,7 +142,7 @@ fn every_value_of_the_preset_hybrid_is_right_on_both_tiers() {
 #[test]
 fn limits_of_a_row_do_not_cut_its_loaded_state() {
     let scratch = tempfile::tempdir().unwrap();
-    let output = bench(
+    run(
         scratch.path(),
         &[
             "run",
@@ -159,7 +162,6 @@ fn limits_of_a_row_do_not_cut_its_loaded_state() {
             "16MiB",
         ],
     );
-    assert!(output.status.success(), "{}\n{}", text(&output.stderr), text(&output.stdout));
 }
 
 #[test]
@@ -573,7 +575,7 @@ fn a_trace_is_loaded_and_replayed() {
         lines.push_str(&format!("{index},{op},user:{},{size}\n", index * 31 % 400));
     }
     std::fs::write(scratch.path().join("t.csv"), lines).unwrap();
-    let output = bench(
+    let (_, results) = run(
         scratch.path(),
         &[
             "run",
@@ -589,8 +591,6 @@ fn a_trace_is_loaded_and_replayed() {
             "16MiB",
         ],
     );
-    assert!(output.status.success(), "{}\n{}", text(&output.stderr), text(&output.stdout));
-    let results = Results::read(&scratch.path().join("results.json")).unwrap();
     let measured = results.rows[0].measured.as_ref().unwrap();
     assert_eq!(measured.operations, 2_000);
     assert_eq!(measured.latency.len(), 5, "{:?}", measured.latency.keys());

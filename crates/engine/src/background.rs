@@ -59,7 +59,7 @@ impl Planner for Background {
     }
 
     fn panicked(&self, job: &'static str, text: &str) {
-        self.0.fail_by_panic(job, text);
+        self.0.fail_by_panic(&format!("the background job '{job}'"), text);
     }
 }
 
@@ -570,18 +570,7 @@ impl Engine {
         let bytes = pick.bytes();
         let _hurry = self.tempo.hurry();
         let mut compaction = Compaction::new(self, pick);
-        let run = (|| {
-            while compaction.step()? == Step::More {
-                self.latch.check()?;
-            }
-            Ok(())
-        })();
-        run.inspect_err(|error: &Error| {
-            // No room for the output, or an input that cannot be read: nothing was changed.
-            if !matches!(error.kind(), crate::ErrorKind::OutOfSpace | crate::ErrorKind::Corrupt) {
-                self.fail(error);
-            }
-        })?;
+        self.carry_out(&mut compaction)?;
         *done_bytes += bytes;
         let levels = Arc::clone(&self.read_state.load().levels);
         let deepest = levels.deepest();
@@ -598,12 +587,11 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::compaction::still_clock::StillClock;
-    use crate::jobs::{Stepper, Workers};
-    use crate::{ByteSize, Db, Environment, Tier};
+    use crate::support::{one_tier, stepped, stepped_environment, tier};
+    use crate::{ByteSize, Db, Environment};
     use leveled::Busy;
     use std::path::Path;
     use std::time::Duration;
-    use thermocline_device::MemoryDevices;
     use thermocline_foundation::Clock;
     use thermocline_foundation::random::Random;
     use thermocline_foundation::sync::Mutex;
@@ -613,21 +601,6 @@ mod tests {
     struct LookingClock {
         engine: Mutex<Option<Arc<Engine>>>,
         seen: Mutex<Vec<Option<&'static str>>>,
-    }
-
-    fn one_tier() -> Settings {
-        let tiers = vec![Tier::new("/tier", ByteSize::mib(64)).driver("memory")];
-        Settings { tiers, ..Settings::default() }
-    }
-
-    /// A store whose background work waits to be stepped.
-    fn stepped(settings: &Settings) -> Db {
-        let environment = Environment {
-            devices: Arc::new(MemoryDevices::default()),
-            workers: Workers::Stepped(Arc::new(Stepper::new(1))),
-            ..Environment::default()
-        };
-        environment.create(Path::new("/home"), settings).unwrap()
     }
 
     fn bulk_work(engine: &Arc<Engine>) -> Option<&'static str> {
@@ -652,11 +625,7 @@ mod tests {
     #[test]
     fn no_worker_begins_a_compaction_while_a_caller_waits_for_tables() {
         let clock = Arc::new(LookingClock::default());
-        let environment = Environment {
-            devices: Arc::new(MemoryDevices::default()),
-            clock: Arc::clone(&clock) as Arc<dyn Clock>,
-            workers: Workers::Stepped(Arc::new(Stepper::new(1))),
-        };
+        let environment = Environment { clock: clock.clone(), ..stepped_environment() };
         let settings = Settings { level0_tables: 1, ..one_tier() };
         let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
         let engine = Arc::clone(db.engine());
@@ -706,16 +675,12 @@ mod tests {
     /// the levels are not behind.
     fn with_deep_compaction() -> (Db, Arc<StillClock>, Compaction) {
         let clock = Arc::new(StillClock::default());
-        let environment = Environment {
-            devices: Arc::new(MemoryDevices::default()),
-            clock: Arc::clone(&clock) as Arc<dyn Clock>,
-            workers: Workers::Stepped(Arc::new(Stepper::new(1))),
-        };
+        let environment = Environment { clock: clock.clone(), ..stepped_environment() };
         let settings = Settings {
             memory: ByteSize::mib(4),
             table_size: ByteSize::mib(1),
             level_ratio: 3,
-            tiers: vec![Tier::new("/tier", ByteSize::gib(1)).driver("memory")],
+            tiers: vec![tier("/tier", 1 << 10)],
             ..Settings::default()
         };
         let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
@@ -754,7 +719,6 @@ mod tests {
 
     #[test]
     fn upper_levels_on_a_fast_tier_have_room_once_nothing_is_written() {
-        let tier = |path, mib| Tier::new(path, ByteSize::mib(mib)).driver("memory");
         let settings = Settings {
             memory: ByteSize::mib(4),
             table_size: ByteSize::mib(1),
@@ -800,9 +764,8 @@ mod tests {
 
     #[test]
     fn a_move_that_finds_no_room_ends_no_others() {
-        let slow = Tier::new("/slow", ByteSize::mib(1)).driver("memory");
         let mut settings = one_tier();
-        settings.tiers.push(slow);
+        settings.tiers.push(tier("/slow", 1));
         let db = stepped(&settings);
         let engine = db.engine();
         flush_one(&db, "key", Some(&"large".repeat(1 << 18)));

@@ -212,19 +212,7 @@ impl Iterator for BatchReader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
-    fn golden(name: &str, written: &[u8]) -> Vec<u8> {
-        let path: std::path::PathBuf =
-            [env!("CARGO_MANIFEST_DIR"), "tests", "golden", name].iter().collect();
-        if std::env::var_os("THERMOCLINE_BLESS").is_some() {
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(&path, written).unwrap();
-        }
-        let golden = std::fs::read(&path).unwrap();
-        assert!(golden == written, "{name} is not written as it was");
-        golden
-    }
+    use crate::support::golden;
 
     #[test]
     fn batches_are_as_documented() {

@@ -89,9 +89,9 @@ struct Failure {
     way_out: &'static str,
 }
 
-/// Remembers the first failed write or sync, or the first panic of a background job. From then on
-/// the store is read-only: what later writes would build on may be lost or half changed, and trying
-/// a failed sync again proves nothing (see `docs/media.md`).
+/// Remembers the first failed write or sync, or the first panic of a background job or of a writer
+/// that leads others. From then on the store is read-only: what later writes would build on may be
+/// lost or half changed, and trying a failed sync again proves nothing (see `docs/media.md`).
 #[derive(Debug, Default)]
 pub(crate) struct Latch {
     first: OnceLock<Failure>,
@@ -123,9 +123,9 @@ impl Latch {
         self.keep(Failure { error: error.clone(), way_out: "remove the cause and reopen it" });
     }
 
-    /// A background job panicked and said `text`.
-    pub fn set_panic(&self, job: &str, text: &str) {
-        let text = format!("the background job '{job}' panicked: {text}");
+    /// A background job or a writer, as `who` says, panicked and said `text`.
+    pub fn set_panic(&self, who: &str, text: &str) {
+        let text = format!("{who} panicked: {text}");
         let way_out = "this is a fault of the store, not of its devices: open it again";
         self.keep(Failure { error: Error::new(ErrorKind::ReadOnly, text), way_out });
     }
@@ -186,7 +186,7 @@ mod tests {
         assert!(latch.reason().is_some());
         // Somebody else fails for it meanwhile.
         latch.set(&early);
-        latch.set_panic("flush", &caught.unwrap_err().to_string());
+        latch.set_panic("the background job 'flush'", &caught.unwrap_err().to_string());
         let text = latch.check().unwrap_err().to_string();
         let said = "the background job 'flush' panicked: a number is odd";
         assert!(text.contains(said) && text.ends_with("open it again"), "{text}");

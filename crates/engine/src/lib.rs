@@ -56,6 +56,8 @@ mod settings;
 mod snapshot;
 mod state;
 mod stats;
+#[cfg(test)]
+mod support;
 mod table_set;
 mod verify;
 mod wear;

@@ -292,6 +292,7 @@ impl Manifest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::support::golden;
 
     fn sample() -> Edit {
         let meta = TableMeta {
@@ -315,19 +316,6 @@ mod tests {
             durable_sequence: Some(Sequence(1 << 50)),
             ..Edit::default()
         }
-    }
-
-    #[allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
-    fn golden(name: &str, written: &[u8]) -> Vec<u8> {
-        let path: std::path::PathBuf =
-            [env!("CARGO_MANIFEST_DIR"), "tests", "golden", name].iter().collect();
-        if std::env::var_os("THERMOCLINE_BLESS").is_some() {
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(&path, written).unwrap();
-        }
-        let golden = std::fs::read(&path).unwrap();
-        assert!(golden == written, "{name} is not written as it was");
-        golden
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! A look-up takes the read state, then the visible sequence (in this order: an edit may drop
 //! versions that an older sequence would need), and touches no lock. `multi_get` goes in rounds:
 //! each round asks every unanswered key's next tables until it needs a block that is not cached,
-//! then reads all those blocks, on all tiers, as one batch.
+//! then reads all those blocks, on all tiers, as one batch. It counts, and moves records up, as
+//! that many look-ups do.
 
 use crate::error::Result;
 use crate::front::memtable::MemtableCursor;
@@ -127,32 +128,50 @@ impl Engine {
     ) -> Result<Vec<Option<Bytes>>> {
         // Held to the end, so that no version is dropped for which the keys' moment is too late.
         let registered = (self.fast.is_some() && snapshot.is_none()).then(|| self.snapshot());
-        let mut state = self.read_state.load_full();
-        let registered = registered.as_ref().map(Snapshot::sequence);
-        let snapshot = snapshot.or(registered).unwrap_or_else(|| self.visible());
-        self.metrics.gets.add(keys.len() as u64);
+        let state = self.read_state.load_full();
+        let moment = snapshot.or_else(|| registered.as_ref().map(Snapshot::sequence));
+        let moment = moment.unwrap_or_else(|| self.visible());
+        self.multi_get_at(keys, moment, state, snapshot.is_none())
+    }
+
+    /// As [`Engine::multi_get`]; `is_now` where nobody asked for the moment of `snapshot`.
+    fn multi_get_at(
+        &self,
+        keys: &[&[u8]],
+        snapshot: Sequence,
+        mut state: Arc<ReadState>,
+        is_now: bool,
+    ) -> Result<Vec<Option<Bytes>>> {
         let mut results = vec![None; keys.len()];
         let mut left = Vec::new();
         for (index, key) in keys.iter().enumerate() {
             match state.get_in_memory(key, snapshot) {
                 Some(found) => {
                     self.metrics.memtable_hits.add(1);
+                    if let Some(fast) = &self.fast {
+                        self.answered_above(fast, key_hash(key));
+                    }
                     results[index] = live(Some(found));
                 }
                 None => left.push(index),
             }
         }
+        let mut counted = 0;
         if let Some(fast) = &self.fast {
-            self.get_in_slots(fast, keys, snapshot, &mut left, &mut results)?;
+            counted = self.get_in_slots(fast, keys, snapshot, &mut left, &mut results)?;
             state = self.read_state.load_full();
         }
+        self.metrics.gets.add((keys.len() - counted) as u64);
         let mut searches: Vec<_> =
             left.iter().map(|index| Search::new(*index, keys[*index], snapshot, &state)).collect();
         while !searches.is_empty() {
             let mut wanted = Vec::new();
             for mut search in std::mem::take(&mut searches) {
                 match search.advance()? {
-                    None => results[search.index] = live(search.newest),
+                    None => {
+                        let index = search.index;
+                        results[index] = live(self.answered_below(search, is_now));
+                    }
                     Some(address) => wanted.push((search, address)),
                 }
             }
@@ -161,8 +180,30 @@ impl Engine {
         Ok(results)
     }
 
+    /// Counts a look-up that memory above the fast tier, or the tier, has answered.
+    fn answered_above(&self, fast: &FastTier, hash: u64) {
+        self.metrics.fast_reads.add(1);
+        fast.popularity.touch(hash, true);
+    }
+
+    /// What a search of the tables found, counted and offered for promotion where there is a fast
+    /// tier.
+    fn answered_below(&self, search: Search<'_>, is_now: bool) -> Found {
+        let Search { key, hash, snapshot, newest, .. } = search;
+        let (found, table) = newest?;
+        if self.fast.is_some() {
+            self.metrics.slow_reads.add(1);
+            // What the table has of a later moment may be the same key's, and newer: in a slot, the
+            // version that was found would stand for it.
+            if is_now && table.meta.largest_sequence <= snapshot {
+                self.consider_promotion(key, hash, (found.0, &found.1), table.meta.number);
+            }
+        }
+        Some(found)
+    }
+
     /// Answers those of `left` whose records are on the fast tier, in one batch of reads, and takes
-    /// them off the list.
+    /// them off the list. Says how many look-ups it has counted as such.
     fn get_in_slots(
         &self,
         fast: &FastTier,
@@ -170,7 +211,7 @@ impl Engine {
         snapshot: Sequence,
         left: &mut Vec<usize>,
         results: &mut [Option<Bytes>],
-    ) -> Result<()> {
+    ) -> Result<usize> {
         let newest_ingest = self.read_state.load().levels.newest_ingest_of_all();
         let known = |index: &usize| {
             let entry = fast.entry(keys[*index], Some(snapshot))?;
@@ -186,24 +227,26 @@ impl Engine {
                 None => fast.get(keys[index], Some(snapshot))?,
             };
             if let Some(found) = found {
-                fast.popularity.touch(key_hash(keys[index]), true);
+                self.answered_above(fast, key_hash(keys[index]));
                 results[index] = live(Some(found));
                 answered[index] = true;
             }
         }
         left.retain(|index| !answered[*index]);
+        let mut counted = 0;
         // A bulk load newer than a record in a slot: rare enough for the plain way.
         if newest_ingest > Sequence::ZERO {
             for index in std::mem::take(left) {
                 match fast.entry(keys[index], Some(snapshot)) {
                     Some(_) => {
-                        results[index] = self.get_hybrid(fast, keys[index], Some(snapshot))?
+                        results[index] = self.get_hybrid(fast, keys[index], Some(snapshot))?;
+                        counted += 1;
                     }
                     None => left.push(index),
                 }
             }
         }
-        Ok(())
+        Ok(counted)
     }
 
     /// A snapshot of now.
@@ -342,7 +385,8 @@ struct Search<'a> {
     candidates: std::vec::IntoIter<(usize, Arc<Table>)>,
     /// The table whose block is being fetched.
     table: Option<Arc<Table>>,
-    newest: Found,
+    /// The newest version so far, and the table that has it.
+    newest: Option<((Trailer, Bytes), Arc<Table>)>,
 }
 
 impl<'a> Search<'a> {
@@ -364,7 +408,7 @@ impl<'a> Search<'a> {
     /// Goes through tables until the answer is known (none) or a block must be read.
     fn advance(&mut self) -> Result<Option<BlockAddress>> {
         while let Some((level, table)) = self.candidates.next() {
-            if self.newest.as_ref().is_some_and(|(best, _)| settles(*best, level, &table)) {
+            if self.newest.as_ref().is_some_and(|((best, _), _)| settles(*best, level, &table)) {
                 break;
             }
             if table.stored_snapshot(self.snapshot).is_none() {
@@ -382,7 +426,7 @@ impl<'a> Search<'a> {
         Ok(None)
     }
 
-    fn look(&mut self, table: &Table, block: &Block) -> Result<()> {
+    fn look(&mut self, table: &Arc<Table>, block: &Block) -> Result<()> {
         let Some(snapshot) = table.stored_snapshot(self.snapshot) else { return Ok(()) };
         let found = match table.reader()?.get_in(block, self.key, snapshot)? {
             Lookup::Found(trailer, value) => Some((table.trailer(trailer), value)),
@@ -392,9 +436,9 @@ impl<'a> Search<'a> {
             Lookup::NextBlock => table.get(self.key, self.snapshot)?,
         };
         if let Some(found) = found
-            && self.newest.as_ref().is_none_or(|(best, _)| found.0 > *best)
+            && self.newest.as_ref().is_none_or(|((best, _), _)| found.0 > *best)
         {
-            self.newest = Some(found);
+            self.newest = Some((found, Arc::clone(table)));
         }
         Ok(())
     }
@@ -420,4 +464,107 @@ fn fetch(wanted: Vec<(Search<'_>, BlockAddress)>) -> Result<Vec<Search<'_>>> {
         searches.push(search);
     }
     Ok(searches)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Db;
+    use crate::support::{hybrid, stepped};
+
+    /// A store with a record in a table, one in a slot, a tombstone in each, and one in memory.
+    fn spread() -> Db {
+        let db = stepped(&hybrid());
+        // A snapshot keeps the tombstones and what they hide.
+        let put = |key| db.put(key, "value").unwrap();
+        put("deleted in table");
+        let kept = db.snapshot();
+        db.delete("deleted in table").unwrap();
+        put("table");
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        put("slot");
+        put("deleted in slot");
+        db.delete("deleted in slot").unwrap();
+        db.flush().unwrap();
+        put("memory");
+        drop(kept);
+        db
+    }
+
+    const KEYS: [&str; 6] =
+        ["table", "slot", "deleted in table", "deleted in slot", "memory", "nowhere"];
+
+    /// What is counted of look-ups: all, answered by memory, by it or the fast tier, by tables;
+    /// keys that are tracked, by popularity; records that moved up.
+    fn counts(db: &Db) -> ([u64; 6], Vec<u64>) {
+        db.settle().unwrap();
+        let stats = db.stats();
+        let fast = stats.fast_tier.unwrap();
+        let counts = [
+            stats.operations.gets,
+            db.engine().metrics.memtable_hits.get(),
+            fast.fast_reads,
+            fast.slow_reads,
+            fast.tracked_keys,
+            fast.promoted_records,
+        ];
+        (counts, fast.histogram)
+    }
+
+    #[test]
+    fn look_ups_in_a_batch_count_and_move_records_up_as_single_ones_do() {
+        let (single, batched) = (spread(), spread());
+        for round in 0..3 {
+            let one_by_one: Vec<_> = KEYS.iter().map(|key| single.get(key).unwrap()).collect();
+            let values = batched.multi_get(&KEYS).unwrap();
+            assert_eq!(values, one_by_one);
+            assert_eq!(values.iter().flatten().count(), 3);
+            assert_eq!(counts(&batched), counts(&single), "round {round}");
+        }
+        let ([gets, in_memory, fast_reads, slow_reads, tracked, promoted], _) = counts(&batched);
+        // The third time the record of the table is in a slot.
+        assert_eq!([gets, in_memory, fast_reads, slow_reads], [18, 3, 10, 5]);
+        assert_eq!((tracked, promoted), (5, 1));
+    }
+
+    #[test]
+    fn look_ups_of_a_snapshot_move_nothing_up() {
+        let db = spread();
+        let snapshot = db.snapshot();
+        for _ in 0..3 {
+            snapshot.multi_get(&KEYS).unwrap();
+        }
+        let ([gets, .., promoted], _) = counts(&db);
+        assert_eq!((gets, promoted), (18, 0));
+    }
+
+    /// Another version came to the table between the moment of the look-ups and their search.
+    #[test]
+    fn a_version_that_the_table_has_a_newer_one_of_does_not_move_up() {
+        let db = stepped(&hybrid());
+        db.put("key", "old").unwrap();
+        let moment = db.engine().snapshot();
+        db.put("key", "new").unwrap();
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        for _ in 0..2 {
+            let state = db.engine().read_state.load_full();
+            let found = db.engine().multi_get_at(&[b"key"], moment.sequence(), state, true);
+            assert_eq!(found.unwrap()[0].as_deref(), Some(&b"old"[..]));
+        }
+        assert_eq!(counts(&db).0[5], 0);
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"new"[..]));
+    }
+
+    #[test]
+    fn a_record_that_a_bulk_load_replaced_is_counted_once() {
+        let db = spread();
+        let mut ingest = db.ingest();
+        ingest.add("slot", "loaded").unwrap();
+        ingest.finish().unwrap();
+        let before = counts(&db).0;
+        let found = db.multi_get(&["slot", "memory"]).unwrap();
+        assert_eq!(found[0].as_deref(), Some(&b"loaded"[..]));
+        let after = counts(&db).0;
+        let counted: Vec<_> = std::iter::zip(after, before).map(|(a, b)| a - b).collect();
+        assert_eq!(counted[..4], [2, 0, 1, 1], "writing stops for a load, memory is flushed");
+    }
 }

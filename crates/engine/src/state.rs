@@ -25,10 +25,10 @@ use crate::compaction::cost_benefit::KeyRange;
 use crate::compaction::leveled::{self, Claim};
 use crate::compaction::pacing::Pacing;
 use crate::compaction::tempo::Tempo;
-use crate::error::{Latch, Result};
+use crate::error::{Error, ErrorKind, Latch, Result};
 use crate::front::memtable::Memtable;
 use crate::front::slabs::{FastTier, SlotEdit};
-use crate::jobs::Jobs;
+use crate::jobs::{Job, Jobs, Step};
 use crate::manifest::{Edit, Manifest, broken_slots};
 use crate::settings::{Durability, Settings};
 use crate::snapshot::Snapshots;
@@ -189,20 +189,36 @@ impl Engine {
     }
 
     /// Stops all writing because of `error`, and wakes whoever waits for room.
-    pub fn fail(&self, error: &crate::Error) {
+    pub fn fail(&self, error: &Error) {
         self.latch.set(error);
         self.send_away();
     }
 
-    /// As [`Engine::fail`], because a background job panicked and said `text`.
-    pub fn fail_by_panic(&self, job: &str, text: &str) {
-        self.latch.set_panic(job, text);
+    /// As [`Engine::fail`], because `who` panicked and said `text`.
+    pub fn fail_by_panic(&self, who: &str, text: &str) {
+        self.latch.set_panic(who, text);
         self.send_away();
     }
 
     fn send_away(&self) {
         let _switching = self.switching.lock();
         self.room.notify_all();
+    }
+
+    /// The whole of a compaction or demotion, on the calling thread.
+    pub fn carry_out(&self, job: &mut dyn Job) -> Result<()> {
+        let run = (|| {
+            while job.step()? == Step::More {
+                self.latch.check()?;
+            }
+            Ok(())
+        })();
+        run.inspect_err(|error: &Error| {
+            // No room for the output, or an input that cannot be read: nothing was changed.
+            if !matches!(error.kind(), ErrorKind::OutOfSpace | ErrorKind::Corrupt) {
+                self.fail(error);
+            }
+        })
     }
 
     /// Makes `edit` durable and shows it to readers; `flushed` is the memtable that it makes

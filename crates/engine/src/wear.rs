@@ -73,12 +73,11 @@ impl WearStats {
 mod tests {
     use super::*;
     use crate::compaction::still_clock::StillClock;
-    use crate::jobs::{Stepper, Workers};
-    use crate::{ByteSize, Db, Environment, HybridSettings, Preset, Settings, Stats, Tier};
+    use crate::support::{hybrid, stepped_environment};
+    use crate::{ByteSize, Db, Environment, HybridSettings, Settings, Stats};
     use std::path::Path;
     use std::sync::Arc;
     use std::time::Duration;
-    use thermocline_device::MemoryDevices;
     use thermocline_foundation::Clock;
     use thermocline_foundation::random::Random;
 
@@ -119,18 +118,11 @@ mod tests {
     #[test]
     fn the_slow_tier_is_told_against_its_budget_also_in_the_first_minute_of_another_opening() {
         let clock = Arc::new(StillClock::default());
-        let environment = Environment {
-            devices: Arc::new(MemoryDevices::default()),
-            clock: Arc::clone(&clock) as Arc<dyn Clock>,
-            workers: Workers::Stepped(Arc::new(Stepper::new(1))),
-        };
-        let tier = |path, mib| Tier::new(path, ByteSize::mib(mib)).driver("memory");
+        let environment = Environment { clock: clock.clone(), ..stepped_environment() };
         let settings = Settings {
-            preset: Preset::Hybrid,
             memory: ByteSize::mib(8),
-            tiers: vec![tier("/fast", 16), tier("/slow", 64)],
             hybrid: HybridSettings { write_budget_dwpd: 2.0, ..HybridSettings::default() },
-            ..Settings::default()
+            ..hybrid()
         };
         let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
         let (mut random, mut value) = (Random::new(1), [0; 1000]);

@@ -12,6 +12,8 @@
 //! ```
 //! A failed append or sync latches the store: the batches get the error and are not inserted. They
 //! may still be found by a later recovery, as with any write whose acknowledgement was never seen.
+//! A leader that panics latches the store too, and hands over before its panic goes on: those whose
+//! batches it had taken and those who line up behind it get the error.
 
 use crate::error::Result;
 use crate::front::memtable::Memtable;
@@ -23,6 +25,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
 use thermocline_foundation::sync::{Condvar, Mutex};
+use thermocline_foundation::threads::{Panic, catch_panic};
 use thermocline_foundation::{Planted, Sequence, planted};
 use thermocline_log::{Durability as LogDurability, LogPosition};
 
@@ -139,9 +142,9 @@ impl Engine {
             } else {
                 line.led = true;
                 drop(line);
-                let result = self.lead(std::slice::from_ref(&submission));
+                let led = self.lead_caught(std::slice::from_ref(&submission));
                 self.hand_over();
-                return result;
+                return led.unwrap_or_else(|panic| panic.resume());
             }
         };
         match follower.wait() {
@@ -165,12 +168,20 @@ impl Engine {
             }
         }
         let group: Vec<_> = followers.iter().map(|follower| follower.submission.clone()).collect();
-        let result = self.lead(&group);
+        let led = self.lead_caught(&group);
         self.hand_over();
+        let result = led.as_ref().map_or_else(|_| self.latch.check(), Clone::clone);
         for follower in &followers[1..] {
             follower.set(Turn::Done(result.clone()));
         }
-        result
+        led.unwrap_or_else(|panic| panic.resume())
+    }
+
+    /// As [`Engine::lead`]; where it panics, the panic, which is for the caller to let go on.
+    /// Writing has stopped then.
+    fn lead_caught(&self, group: &[Submission]) -> Result<Result<()>, Panic> {
+        let led = catch_panic(|| self.lead(group));
+        led.inspect_err(|panic| self.fail_by_panic("a writer", &panic.to_string()))
     }
 
     fn hand_over(&self) {
@@ -184,6 +195,8 @@ impl Engine {
     fn lead(&self, group: &[Submission]) -> Result<()> {
         let mut leader = self.leader.lock();
         self.latch.check()?;
+        // Who gets the lock after a panic must not make a table of half a batch.
+        let _guard = self.latch.guard();
         let bytes = group.iter().map(|submission| submission.encoded.len() as u64).sum();
         self.make_room(&mut leader, bytes)?;
         let first = leader.last_sequence.next();
@@ -344,6 +357,8 @@ impl Engine {
     pub fn with_writers_stopped<T>(&self, body: impl FnOnce(Sequence) -> Result<T>) -> Result<T> {
         let mut leader = self.leader.lock();
         self.latch.check()?;
+        // The log is about to have a sequence that the manifest must have before any later one.
+        let _guard = self.latch.guard();
         self.freeze(&mut leader)?;
         self.wait_for_flushes()?;
         let sequence = leader.last_sequence.next();

@@ -3,7 +3,8 @@
 //! The store keeps hot records on the fast tier and lets cold ones sink. This crate holds every
 //! decision of that kind as arithmetic over numbers that the engine hands in: it opens no file,
 //! reads no clock and starts no thread, so each rule can be tested alone and replayed from a seed.
-//! The ideas are those of PrismDB (Raina, Lu, Cidon and Freedman, 2022); sections below are its.
+//! The ideas are those of PrismDB (Raina, Lu, Cidon and Freedman, ASPLOS 2023); sections below are
+//! its.
 //!
 //! ```text
 //!   reads, writes ──> Popularity            who is hot             §4.3

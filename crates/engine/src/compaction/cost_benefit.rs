@@ -362,7 +362,7 @@ impl Engine {
                 self.clock.sleep(std::time::Duration::from_millis(2));
                 continue;
             };
-            demotion.run()?;
+            self.carry_out(&mut demotion)?;
             let cut_after = demotion.cut_after.take();
             drop(demotion);
             done_bytes += input_bytes;

@@ -19,8 +19,8 @@
 
 use crate::background::{table_options, window_bytes};
 use crate::compaction::cost_benefit::{KeyRange, Pick};
-use crate::compaction::rewrite::{Observe, Output, Retention, Rewrite};
-use crate::error::{Error, ErrorKind, Result};
+use crate::compaction::rewrite::{Fate, Observe, Output, Retention, Rewrite};
+use crate::error::Result;
 use crate::front::slabs::lookup::trailer_of;
 use crate::front::slabs::promotion::{Offer, WAITING_BYTES_MAX};
 use crate::front::slabs::room::draw_of;
@@ -245,23 +245,26 @@ impl Demotion {
             table_bytes,
             expected_bytes: table_bytes,
         };
-        let rewrite =
-            Rewrite::new(Arc::clone(&engine.files), Merge::new(sources), retention, output);
-        match self.pick.everything {
-            true => rewrite,
-            false => rewrite.observed(self.met_on_the_way()),
-        }
+        Rewrite::new(Arc::clone(&engine.files), Merge::new(sources), retention, output)
+            .observed(self.met_on_the_way())
     }
 
-    /// Gathers hot records of the tables that are merged, to move up (PrismDB, section 5.1).
+    /// Tells the buckets what tables have from now on, and gathers hot records of the tables that
+    /// are merged, to move up (PrismDB, section 5.1), unless everything is to leave.
     fn met_on_the_way(&self) -> Observe {
         let (engine, met) = (Arc::clone(&self.engine), Arc::clone(&self.met));
         let pinning = engine.fast.as_ref().map(FastTier::pinning).unwrap_or_default();
-        let promotes = engine.settings.hybrid.promotion != Promotion::None;
+        let promotes = engine.settings.hybrid.promotion != Promotion::None && !self.pick.everything;
         let mut met_bytes = 0;
-        Box::new(move |key, trailer, value, table| {
+        Box::new(move |key, fate| {
             let Some(fast) = &engine.fast else { return };
             let hash = key_hash(key);
+            let Fate::Kept { trailer, value, table } = fate else {
+                if let Some(buckets) = &fast.regulation.buckets {
+                    buckets.remove_slow(key, hash);
+                }
+                return;
+            };
             if let Some(buckets) = &fast.regulation.buckets {
                 buckets.insert_slow(key, hash, (key.len() + value.len()) as u32);
             }
@@ -274,22 +277,6 @@ impl Demotion {
                 met_bytes += bytes;
                 let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
                 met.lock().push(Offer { key, trailer, value, table });
-            }
-        })
-    }
-
-    /// The whole of it, on the calling thread.
-    pub fn run(&mut self) -> Result<()> {
-        let run = (|| {
-            while self.step()? == Step::More {
-                self.engine.latch.check()?;
-            }
-            Ok(())
-        })();
-        run.inspect_err(|error: &Error| {
-            // No room for the output, or an input that cannot be read: nothing was changed.
-            if !matches!(error.kind(), ErrorKind::OutOfSpace | ErrorKind::Corrupt) {
-                self.engine.fail(error);
             }
         })
     }
@@ -390,5 +377,33 @@ impl Drop for Demotion {
         }
         drop(tables);
         self.engine.jobs.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::support::{hybrid, stepped};
+    use thermocline_popularity::Pinning;
+
+    #[test]
+    fn of_a_key_that_no_table_has_any_more_the_buckets_know_nothing() {
+        let db = stepped(&hybrid());
+        let buckets = db.engine().fast.as_ref().unwrap().regulation.buckets.as_ref().unwrap();
+        let slow = || buckets.estimate(&[], None, &Pinning::default()).slow_objects;
+        let demote = || db.compact_range(None, None, &mut |_| {}).unwrap();
+        // Enough of them that some are sampled.
+        let keys = || (0..1000).map(|number| format!("key {number:04}"));
+        keys().for_each(|key| db.put(key, "value").unwrap());
+        demote();
+        let all = slow();
+        assert!(all > 0.0, "none is sampled");
+        let kept = db.snapshot();
+        keys().for_each(|key| db.delete(key).unwrap());
+        demote();
+        assert_eq!(slow(), all, "the tombstones hide what the snapshot sees");
+        drop(kept);
+        demote();
+        assert_eq!(db.stats().levels.iter().map(|level| level.tables).sum::<usize>(), 0);
+        assert!(buckets.is_empty(), "{} of {all} records", slow());
     }
 }

@@ -74,8 +74,18 @@ pub(crate) struct Output {
     pub expected_bytes: u64,
 }
 
+/// What becomes of a key's newest entry in a rewrite.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fate<'a> {
+    /// It goes to the table.
+    Kept { trailer: Trailer, value: &'a [u8], table: FileNumber },
+    /// It was a tombstone with nothing left to hide: neither the tables that are made nor any below
+    /// them have the key.
+    Ended,
+}
+
 /// See [`Rewrite::observed`].
-pub(crate) type Observe = Box<dyn FnMut(&[u8], Trailer, &[u8], FileNumber) + Send>;
+pub(crate) type Observe = Box<dyn FnMut(&[u8], Fate<'_>) + Send>;
 
 struct Observer(Observe);
 
@@ -95,7 +105,7 @@ pub(crate) struct Rewrite {
     output: Output,
     writer: Option<(FileNumber, TableWriter)>,
     finished: Vec<TableMeta>,
-    /// Sees every entry that survives as the newest of its key, with the file it goes to.
+    /// Sees what becomes of every key.
     observer: Option<Observer>,
     /// Files made and not yet handed over; deleted if the rewrite is dropped.
     unowned: Vec<FileNumber>,
@@ -121,8 +131,7 @@ impl Rewrite {
         }
     }
 
-    /// Lets `observe` see key, trailer, value and file of every entry that is kept as the newest of
-    /// its key.
+    /// Lets `observe` see every key, and what becomes of its newest entry.
     pub fn observed(mut self, observe: Observe) -> Self {
         self.observer = Some(Observer(observe));
         self
@@ -165,9 +174,12 @@ impl Rewrite {
                     moved += value.len() as u64;
                     writer.add(key, trailer, value)?;
                     if let Some(Observer(observe)) = self.observer.as_mut().filter(|_| first) {
-                        observe(key, trailer, value, *number);
+                        observe(key, Fate::Kept { trailer, value, table: *number });
                     }
                 }
+            } else if let Some(Observer(observe)) = self.observer.as_mut().filter(|_| first) {
+                // What it hid goes with it: all of that is in the same stripe, the oldest.
+                observe(key, Fate::Ended);
             }
             self.merge.step()?;
         }

@@ -1,15 +1,17 @@
-//! A panic at every device call of a background thread: writing stops and says why, nobody waits
-//! for ever, reads go on, and reopening finds all that was acknowledged.
+//! A panic at a device call of a background thread, or of a writer: writing stops and says why,
+//! nobody waits for ever, reads go on, and reopening finds all that was acknowledged.
 
 use crate::history::scan;
 use crate::hooked::{Call, Hook, HookedDevices};
 use crate::support::*;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 use thermocline::{Db, Durability, ErrorKind, Preset, Settings, WriteBatch};
 use thermocline_device::MemoryDevices;
 use thermocline_foundation::random::{Random, mix};
 use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::threads::{Panic, catch_panic, spawn};
 
 /// Background work as the error names it.
 const JOBS: [&str; 11] = [
@@ -26,24 +28,30 @@ const JOBS: [&str; 11] = [
     "change of slot sizes",
 ];
 
-/// Devices that panic at one call of a background thread, and what they panicked at.
+/// Names of the threads that panic begin so.
+const BACKGROUND: &str = "thermocline-";
+const WRITER: &str = "writer-";
+
+/// Devices that panic at one call of some threads, and what they panicked at.
 struct Panics {
+    /// The beginning of those threads' names.
+    threads: &'static str,
     /// Calls before it; negative once it is over, and before it begins.
     left: AtomicI64,
     said: Mutex<Option<String>>,
 }
 
 impl Panics {
-    fn new() -> Arc<Self> {
-        Arc::new(Self { left: AtomicI64::new(-1), said: Mutex::new(None) })
+    fn of(threads: &'static str) -> Arc<Self> {
+        Arc::new(Self { threads, left: AtomicI64::new(-1), said: Mutex::new(None) })
     }
 
     fn devices(self: &Arc<Self>, memory: &MemoryDevices) -> HookedDevices {
         let panics = Arc::clone(self);
         let hook: Hook = Arc::new(move |call: Call, _, name| {
             let thread = std::thread::current();
-            let is_worker = thread.name().is_some_and(|name| name.starts_with("thermocline-"));
-            if is_worker && panics.left.load(SeqCst) >= 0 && panics.left.fetch_sub(1, SeqCst) == 0 {
+            let is_meant = thread.name().is_some_and(|name| name.starts_with(panics.threads));
+            if is_meant && panics.left.load(SeqCst) >= 0 && panics.left.fetch_sub(1, SeqCst) == 0 {
                 let text = format!("no more at {call:?} of '{name}'");
                 *panics.said.lock() = Some(text.clone());
                 panic!("{text}");
@@ -93,10 +101,20 @@ fn check(db: &Db, written: u64, what: &str) {
     }
 }
 
+fn verify(db: &Db, what: &str) {
+    let report = db.verify(&mut |_| {}).unwrap();
+    assert!(report.is_ok(), "{what}: {:?}", report.problems);
+}
+
+fn reopen(memory: &MemoryDevices, what: &str) -> Db {
+    let db = environment(memory.clone()).open(&home());
+    db.unwrap_or_else(|error| panic!("{what}: {error}"))
+}
+
 /// A store in which the call `at` of background threads panics, if there are so many.
 fn run_with_panic(settings: &Settings, at: u64) -> bool {
     let what = format!("{:?}, a panic at call {at}", settings.preset);
-    let (memory, panics) = (MemoryDevices::new(), Panics::new());
+    let (memory, panics) = (MemoryDevices::new(), Panics::of(BACKGROUND));
     let db = environment(panics.devices(&memory)).create(&home(), settings).unwrap();
     let (mut random, mut written) = (Random::new(at), 0);
     panics.left.store(at as i64, SeqCst);
@@ -133,11 +151,9 @@ fn run_with_panic(settings: &Settings, at: u64) -> bool {
         assert!(error.is_none(), "{what}: {error:?}");
         db.close().unwrap();
     }
-    let db = environment(memory.clone()).open(&home());
-    let db = db.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let db = reopen(&memory, &what);
     check(&db, written, &what);
-    let report = db.verify(&mut |_| {}).unwrap();
-    assert!(report.is_ok(), "{what}: {:?}", report.problems);
+    verify(&db, &what);
     db.put("x", "writes resume").unwrap();
     db.flush().unwrap();
     if let Some(leak) = leaks(&memory, &db) {
@@ -165,4 +181,173 @@ fn a_panic_of_a_background_job_stops_writing_and_nothing_else() {
 #[test]
 fn a_panic_of_a_background_job_stops_writing_and_nothing_else_with_a_fast_tier() {
     sweep(&Settings { preset: Preset::Hybrid, ..settings() });
+}
+
+const WRITERS: u64 = 4;
+const WRITES: u64 = 120;
+
+/// How long a writer may take, on however slow a machine, before it counts as waiting for ever.
+const FOR_EVER: Duration = Duration::from_secs(120);
+
+/// A writer, how many of its writes were acknowledged, and how it ended.
+type Ending = (u64, u64, Result<Option<thermocline::Error>, Panic>);
+
+fn twins(writer: u64, number: u64) -> [String; 2] {
+    ["left", "right"].map(|twin| format!("{writer} {number:05} {twin}"))
+}
+
+/// Starts a thread that writes pairs of records and tells how that ended.
+fn start_writer(db: &Db, writer: u64, tell: mpsc::Sender<Ending>) {
+    let db = db.clone();
+    let write = move |acknowledged: &mut u64| {
+        // Some only wait for the log, some for the device too.
+        let durability = if writer == 0 { Durability::Buffered } else { Durability::Sync };
+        for number in 1..=WRITES {
+            let mut batch = WriteBatch::new();
+            for key in twins(writer, number) {
+                batch.put(key, [writer as u8; 3000]);
+            }
+            if let Err(error) = db.write_with(batch, durability) {
+                return Some(error);
+            }
+            *acknowledged = number;
+        }
+        None
+    };
+    let thread = spawn(&format!("{WRITER}{writer}"), move || {
+        let mut acknowledged = 0;
+        let ended = catch_panic(|| write(&mut acknowledged));
+        drop(write);
+        tell.send((writer, acknowledged, ended)).unwrap();
+    });
+    drop(thread.unwrap());
+}
+
+/// Pairs of `writer` that the store has: the first so many of those it wrote, whole.
+fn pairs(db: &Db, writer: u64) -> u64 {
+    let scan = db.scan().prefix(format!("{writer} ")).into_iter();
+    let found: Vec<String> =
+        scan.map(|record| String::from_utf8_lossy(&record.unwrap().0).into()).collect();
+    let count = found.len() as u64 / 2;
+    let expected: Vec<String> = (1..=count).flat_map(|number| twins(writer, number)).collect();
+    assert_eq!(found, expected);
+    count
+}
+
+/// Several writers, of which the one that makes the device call `at` panics; false if there are not
+/// so many calls.
+fn run_with_panicking_writer(settings: &Settings, at: u64) -> bool {
+    let what = format!("{:?}, a panic at call {at} of writers", settings.preset);
+    let (memory, panics) = (MemoryDevices::new(), Panics::of(WRITER));
+    let db = environment(panics.devices(&memory)).create(&home(), settings).unwrap();
+    panics.left.store(at as i64, SeqCst);
+    let (tell, told) = mpsc::channel();
+    (0..WRITERS).for_each(|writer| start_writer(&db, writer, tell.clone()));
+    let endings: Vec<_> = (0..WRITERS)
+        .map(|_| told.recv_timeout(FOR_EVER))
+        .collect::<Result<_, _>>()
+        .unwrap_or_else(|_| panic!("{what}: somebody waits for ever"));
+    let struck = panics.left.swap(-1, SeqCst) < 0;
+    let said = panics.said.lock().clone().unwrap_or_default();
+    let (mut panicked, mut acknowledged) = (0, [0; WRITERS as usize]);
+    for (writer, count, ended) in endings {
+        acknowledged[writer as usize] = count;
+        match ended {
+            Err(panic) => {
+                assert_eq!(panic.to_string(), said, "{what}");
+                panicked += 1;
+            }
+            Ok(Some(error)) => {
+                assert_eq!(error.kind(), ErrorKind::ReadOnly, "{what}: {error}");
+                // Who comes between the panic and its end hears less.
+                assert_says(&error, &["panicked", "open it"]);
+            }
+            Ok(None) => assert_eq!(count, WRITES, "{what}"),
+        }
+    }
+    assert_eq!(
+        panicked,
+        u64::from(struck),
+        "{what}: a panic goes on to who called, and to nobody else"
+    );
+    for writer in 0..WRITERS {
+        assert_eq!(pairs(&db, writer), acknowledged[writer as usize], "{what}: reads go on");
+    }
+    if struck {
+        for error in [
+            db.put("x", "y").unwrap_err(),
+            db.flush().unwrap_err(),
+            db.sync().unwrap_err(),
+            db.close().unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::ReadOnly, "{what}: {error}");
+            assert_says(&error, &["panicked", &said, "open it"]);
+        }
+    } else {
+        db.close().unwrap();
+    }
+    let db = reopen(&memory, &what);
+    for writer in 0..WRITERS {
+        let (found, least) = (pairs(&db, writer), acknowledged[writer as usize]);
+        assert!((least..=least + 1).contains(&found), "{what}: {found} of {least}");
+    }
+    verify(&db, &what);
+    db.put("x", "writes resume").unwrap();
+    db.close().unwrap();
+    struck
+}
+
+#[test]
+fn a_panic_of_a_writer_sends_away_those_who_wait_behind_it_and_all_who_come_later() {
+    let mut struck = 0;
+    for seed in first_seed()..first_seed() + rounds(20) {
+        // The first writer leads alone, later ones with those who lined up meanwhile.
+        let at = if seed.is_multiple_of(4) { seed / 4 } else { Random::new(seed).below(300) };
+        let preset = if seed.is_multiple_of(2) { Preset::Hybrid } else { Preset::Leveled };
+        struck += u64::from(run_with_panicking_writer(&Settings { preset, ..settings() }, at));
+    }
+    assert!(struck >= rounds(12), "only {struck} panicked");
+}
+
+/// A bulk load that panics at its call `at` to finish; false if it has not so many.
+fn run_with_panicking_load(settings: &Settings, at: i64) -> bool {
+    let what = format!("{:?}, a panic at call {at} of a load", settings.preset);
+    let (memory, panics) = (MemoryDevices::new(), Panics::of(WRITER));
+    let db = environment(panics.devices(&memory)).create(&home(), settings).unwrap();
+    db.put("before", "a load").unwrap();
+    let load = {
+        let (db, panics) = (db.clone(), Arc::clone(&panics));
+        move || {
+            let mut ingest = db.ingest();
+            ingest.add("loaded", "a value").unwrap();
+            panics.left.store(at, SeqCst);
+            catch_panic(|| ingest.finish())
+        }
+    };
+    let loaded = spawn(&format!("{WRITER}0"), load).unwrap().join().unwrap();
+    let struck = panics.left.swap(-1, SeqCst) < 0;
+    assert_eq!(loaded.is_err(), struck, "{what}");
+    let after = db.put("after", "a load");
+    if let Err(error) = &after {
+        assert!(struck && error.kind() == ErrorKind::ReadOnly, "{what}: {error}");
+        assert_says(error, &["panicked", "open it"]);
+    }
+    let closed = db.close();
+    assert_eq!(closed.is_ok(), after.is_ok(), "{what}: {closed:?}");
+    let db = reopen(&memory, &what);
+    assert!(db.get("before").unwrap().is_some(), "{what}");
+    assert!(db.get("after").unwrap().is_some() || after.is_err(), "{what}");
+    assert!(db.get("loaded").unwrap().is_some() || struck, "{what}");
+    verify(&db, &what);
+    db.close().unwrap();
+    struck
+}
+
+#[test]
+fn a_panic_of_a_bulk_load_leaves_a_database_that_opens() {
+    for preset in [Preset::Leveled, Preset::Hybrid] {
+        let settings = Settings { preset, ..settings() };
+        let calls = (0..).take_while(|at| run_with_panicking_load(&settings, *at)).count();
+        assert!(calls > 5, "{preset:?}: {calls} calls");
+    }
 }

@@ -26,14 +26,6 @@ fn opens(environment: &Environment) {
     db.close().unwrap();
 }
 
-fn write_file(devices: &MemoryDevices, path: &Path, name: &str, bytes: &[u8]) {
-    let driver = devices.home(path).unwrap();
-    drop(driver.delete(name));
-    let file = driver.create(name).unwrap();
-    let buffer = Buffer::copy_of(bytes);
-    driver.execute(&file, Operation::Write { offset: 0, buffer }).result.unwrap();
-}
-
 #[test]
 fn missing_unmounted_foreign_and_swapped_tiers_are_refused_and_the_right_ones_open() {
     let (devices, environment) = created();

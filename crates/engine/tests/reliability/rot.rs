@@ -35,10 +35,7 @@ fn restore(image: &Image) -> MemoryDevices {
         devices.create_directory(&path).unwrap();
     }
     for (path, name, bytes) in image {
-        let driver = devices.home(path).unwrap();
-        let file = driver.create(name).unwrap();
-        let buffer = Buffer::copy_of(bytes);
-        driver.execute(&file, Operation::Write { offset: 0, buffer }).result.unwrap();
+        write_file(&devices, path, name, bytes);
     }
     devices
 }

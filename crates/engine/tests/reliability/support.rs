@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline::{ByteSize, Db, Environment, Error, Settings, Tier, Workers};
-use thermocline_device::Devices;
+use thermocline_device::{Buffer, Devices, Operation};
 use thermocline_foundation::{Clock, SystemClock};
 
 pub fn home() -> PathBuf {
@@ -56,6 +56,15 @@ pub fn names(devices: &dyn Devices, path: &Path) -> Vec<String> {
     let mut names: Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
     names.sort();
     names
+}
+
+/// Makes the file `name` of a directory anew.
+pub fn write_file(devices: &dyn Devices, path: &Path, name: &str, bytes: &[u8]) {
+    let driver = devices.home(path).unwrap();
+    drop(driver.delete(name));
+    let file = driver.create(name).unwrap();
+    let buffer = Buffer::copy_of(bytes);
+    driver.execute(&file, Operation::Write { offset: 0, buffer }).result.unwrap();
 }
 
 /// Files that nobody needs, or that are missing, by what the directories hold once background work

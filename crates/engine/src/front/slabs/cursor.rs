@@ -192,26 +192,9 @@ impl FastTier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jobs::{Stepper, Workers};
-    use crate::{ByteSize, Db, Environment, Preset, Settings, Tier};
-    use std::path::Path;
-    use thermocline_device::MemoryDevices;
+    use crate::Db;
+    use crate::support::{hybrid, stepped};
     use thermocline_table::RecordKind;
-
-    fn store() -> Db {
-        let tier = |path, mib| Tier::new(path, ByteSize::mib(mib)).driver("memory");
-        let settings = Settings {
-            preset: Preset::Hybrid,
-            tiers: vec![tier("/fast", 16), tier("/slow", 64)],
-            ..Settings::default()
-        };
-        let environment = Environment {
-            devices: Arc::new(MemoryDevices::default()),
-            workers: Workers::Stepped(Arc::new(Stepper::new(1))),
-            ..Environment::default()
-        };
-        environment.create(Path::new("/home"), &settings).unwrap()
-    }
 
     fn cursor(db: &Db) -> SlotCursor {
         let engine = Arc::clone(db.engine());
@@ -224,7 +207,7 @@ mod tests {
     /// and nothing in it.
     #[test]
     fn a_record_that_was_deleted_while_its_slot_was_to_be_read_is_a_tombstone() {
-        let db = store();
+        let db = stepped(&hybrid());
         let fast = db.engine().fast.as_ref().unwrap();
         let keys = || (0..64).map(|number| format!("key {number:03}"));
         keys().for_each(|key| db.put(key, "a value").unwrap());

@@ -20,7 +20,7 @@ use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::sync::{Mutex, MutexGuard};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_index::Entry;
-use thermocline_table::key_hash;
+use thermocline_table::{RecordKind, key_hash};
 
 /// Bytes of keys and values of a piece: a share of the slots' room, so that a piece of a small tier
 /// finds its slots soon.
@@ -225,6 +225,7 @@ impl Engine {
         for (record, was_here) in records.iter().zip(was_here) {
             fast.popularity.touch_write(key_hash(&record.key), was_here);
         }
+        fast.forget_deleted(records);
         Ok(true)
     }
 
@@ -256,6 +257,18 @@ impl Engine {
 }
 
 impl super::FastTier {
+    /// Tracks no longer the keys that `records`, which are in slots now, leave deleted.
+    fn forget_deleted(&self, records: &[Arrival]) {
+        let is_delete = |record: &&Arrival| record.trailer.kind() == RecordKind::Delete;
+        for record in records.iter().filter(is_delete) {
+            // A newer version may have come along, which is what will be asked for.
+            let newest = self.index.get(&record.key);
+            if newest.is_some_and(|newest| newest.sequence == record.trailer.sequence()) {
+                self.popularity.forget(key_hash(&record.key));
+            }
+        }
+    }
+
     /// The versions in slots that nobody can see once `born`, in key order and of a key the newest
     /// first, are there. Each is replaced by the oldest of the born that is newer.
     pub(super) fn replaced_by(&self, born: &[Born], snapshots: &[Sequence]) -> Vec<Died> {
@@ -282,5 +295,33 @@ impl super::FastTier {
             }
         }
         died
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::support::{hybrid, stepped};
+
+    #[test]
+    fn a_key_is_tracked_until_its_tombstone_is_flushed() {
+        let db = stepped(&hybrid());
+        let keys = ["deleted", "deleted and written again"];
+        let tracked = || {
+            let fast = db.engine().fast.as_ref().unwrap();
+            keys.map(|key| fast.popularity.value(key_hash(key.as_bytes())).is_some())
+        };
+        keys.iter().for_each(|key| db.put(key, "value").unwrap());
+        db.flush().unwrap();
+        keys.iter().for_each(|key| drop(db.get(key).unwrap()));
+        keys.iter().for_each(|key| db.delete(key).unwrap());
+        // Keeps the tombstone before the record, so that both are flushed.
+        let between = db.snapshot();
+        db.put(keys[1], "another").unwrap();
+        assert_eq!(tracked(), [true, true]);
+        db.flush().unwrap();
+        assert_eq!(tracked(), [false, true]);
+        assert_eq!(db.stats().fast_tier.unwrap().records, 3, "both versions were flushed");
+        drop(between);
     }
 }

@@ -23,6 +23,14 @@ pub(crate) fn trailer_of(entry: &Entry) -> Trailer {
     Trailer::new(entry.sequence, kind)
 }
 
+/// The kind of a record, as the index has it.
+pub(crate) fn entry_kind(kind: RecordKind) -> EntryKind {
+    match kind {
+        RecordKind::Put => EntryKind::Put,
+        RecordKind::Delete => EntryKind::Delete,
+    }
+}
+
 /// The kind of a slot's record, as memtables and tables have it.
 pub(crate) fn kind_of(slot: &Slot) -> RecordKind {
     match slot.kind() {

@@ -44,6 +44,7 @@ use crate::state::Engine;
 use crate::table_set::levels::Levels;
 use bytes::Bytes;
 use flush::FlushGate;
+use lookup::entry_kind;
 use promotion::Promotions;
 use regulation::Regulation;
 use room::Room;
@@ -52,7 +53,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use thermocline_device::Origin;
 use thermocline_foundation::{FileNumber, Sequence};
-use thermocline_index::{Entry, EntryKind, FastIndex, RecordCache};
+use thermocline_index::{Entry, FastIndex, RecordCache};
 use thermocline_popularity::Popularity;
 use thermocline_slab::{
     LiveSlots, Record, RecordKind as SlotKind, Reservation, SlabChange, SlabShape, Slabs,
@@ -267,10 +268,7 @@ impl Arrival {
     }
 
     fn entry(&self, slot: SlotAddress, record_bytes: u32) -> Entry {
-        let kind = match self.trailer.kind() {
-            RecordKind::Put => EntryKind::Put,
-            RecordKind::Delete => EntryKind::Delete,
-        };
+        let kind = entry_kind(self.trailer.kind());
         let (sequence, clean) = (self.trailer.sequence(), self.clean);
         Entry { slot: slot.pack(), sequence, kind, clean, record_bytes }
     }

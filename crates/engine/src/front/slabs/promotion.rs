@@ -235,26 +235,13 @@ impl Drop for PromotionJob {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jobs::{Stepper, Workers};
-    use crate::{ByteSize, Db, Environment, Preset, Settings, Tier};
-    use std::path::Path;
-    use thermocline_device::MemoryDevices;
+    use crate::Db;
+    use crate::support::{hybrid, stepped};
 
     /// A store with one record in a table, which was read often enough to be offered, and no job
     /// that moves it up but the test's own.
     fn with_offer() -> (Db, PromotionJob) {
-        let tier = |path, mib| Tier::new(path, ByteSize::mib(mib)).driver("memory");
-        let settings = Settings {
-            preset: Preset::Hybrid,
-            tiers: vec![tier("/fast", 16), tier("/slow", 64)],
-            ..Settings::default()
-        };
-        let environment = Environment {
-            devices: Arc::new(MemoryDevices::default()),
-            workers: Workers::Stepped(Arc::new(Stepper::new(1))),
-            ..Environment::default()
-        };
-        let db = environment.create(Path::new("/home"), &settings).unwrap();
+        let db = stepped(&hybrid());
         db.put("key", "old").unwrap();
         db.compact_range(None, None, &mut |_| {}).unwrap();
         let engine = Arc::clone(db.engine());

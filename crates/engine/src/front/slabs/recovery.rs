@@ -7,7 +7,7 @@
 //! written to slots like any flush, before the store is open.
 
 use super::flush::FlushGate;
-use super::lookup::kind_of;
+use super::lookup::{entry_kind, kind_of};
 use super::promotion::Promotions;
 use super::regulation::Regulation;
 use super::room::Room;
@@ -30,12 +30,12 @@ use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use thermocline_foundation::threads;
 use thermocline_foundation::{Clock, Sequence};
-use thermocline_index::{Entry, EntryKind, FastIndex, RecordCache};
+use thermocline_index::{Entry, FastIndex, RecordCache};
 use thermocline_popularity::{
     ClockTracker, FrequencySettings, FrequencyTracker, Popularity, SHARDS,
 };
 use thermocline_slab::{LiveSlots, SLAB_BYTES_MAX, SLAB_BYTES_MIN, SlabId, SlabLive, Slabs};
-use thermocline_table::{RecordKind, key_hash};
+use thermocline_table::key_hash;
 
 /// Slabs that a fast tier is divided into, about.
 const SLABS: u64 = 64;
@@ -200,10 +200,7 @@ impl Scan {
     fn work(&self) {
         while let Some((id, slab)) = self.live.get(self.next.fetch_add(1, Relaxed)) {
             let scanned = self.slabs.scan(*id, slab, &mut |address, slot| {
-                let kind = match kind_of(slot) {
-                    RecordKind::Put => EntryKind::Put,
-                    RecordKind::Delete => EntryKind::Delete,
-                };
+                let kind = entry_kind(kind_of(slot));
                 let entry = Entry {
                     slot: address.pack(),
                     sequence: slot.sequence(),

@@ -1,0 +1,57 @@
+//! What tests of the engine's inside share: stores on devices in memory whose background work waits
+//! to be stepped, so that a test says what happens, and when; and golden files.
+
+use crate::jobs::{Stepper, Workers};
+use crate::{ByteSize, Db, Environment, Preset, Settings, Tier};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thermocline_device::MemoryDevices;
+
+/// A tier in memory.
+pub(crate) fn tier(path: &str, mib: u64) -> Tier {
+    Tier::new(path, ByteSize::mib(mib)).driver("memory")
+}
+
+/// Settings of a store on one small tier.
+pub(crate) fn one_tier() -> Settings {
+    Settings { tiers: vec![tier("/tier", 64)], ..Settings::default() }
+}
+
+/// Settings of the preset `hybrid` over two small tiers.
+pub(crate) fn hybrid() -> Settings {
+    Settings {
+        preset: Preset::Hybrid,
+        tiers: vec![tier("/fast", 16), tier("/slow", 64)],
+        ..Settings::default()
+    }
+}
+
+/// Empty devices, and nobody who does background work but those who have to wait for it.
+pub(crate) fn stepped_environment() -> Environment {
+    Environment {
+        devices: Arc::new(MemoryDevices::default()),
+        workers: Workers::Stepped(Arc::new(Stepper::new(1))),
+        ..Environment::default()
+    }
+}
+
+/// A new store whose background work waits to be stepped.
+pub(crate) fn stepped(settings: &Settings) -> Db {
+    stepped_environment().create(Path::new("/home"), settings).expect("memory holds any store")
+}
+
+/// The golden file `name`, which must be what is `written` now. `THERMOCLINE_BLESS=1` writes it
+/// anew.
+#[allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
+pub(crate) fn golden(name: &str, written: &[u8]) -> Vec<u8> {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "golden", name].iter().collect();
+    let read = || {
+        if std::env::var_os("THERMOCLINE_BLESS").is_some() {
+            std::fs::write(&path, written)?;
+        }
+        std::fs::read(&path)
+    };
+    let golden = read().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert!(golden == written, "{name} is not written as it was");
+    golden
+}
