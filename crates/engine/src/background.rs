@@ -599,7 +599,7 @@ mod tests {
     use super::*;
     use crate::compaction::still_clock::StillClock;
     use crate::jobs::{Stepper, Workers};
-    use crate::{ByteSize, Db, Environment, Tier};
+    use crate::{ByteSize, Db, Environment, Preset, Tier};
     use leveled::Busy;
     use std::path::Path;
     use std::time::Duration;
@@ -758,6 +758,7 @@ mod tests {
         let settings = Settings {
             memory: ByteSize::mib(4),
             table_size: ByteSize::mib(1),
+            preset: Some(Preset::Leveled),
             tiers: vec![tier("/fast", 12), tier("/slow", 1 << 10)],
             ..Settings::default()
         };
@@ -801,7 +802,7 @@ mod tests {
     #[test]
     fn a_move_that_finds_no_room_ends_no_others() {
         let slow = Tier::new("/slow", ByteSize::mib(1)).driver("memory");
-        let mut settings = one_tier();
+        let mut settings = Settings { preset: Some(Preset::Leveled), ..one_tier() };
         settings.tiers.push(slow);
         let db = stepped(&settings);
         let engine = db.engine();

@@ -91,6 +91,7 @@ impl Environment {
         settings.check()?;
         let mut settings = settings.clone();
         let tiers = self.tiers(home, &mut settings)?;
+        settings.preset = Some(settings.preset());
         let placement = settings.placement();
         let files = TieredFiles::create(&*self.devices, home, &tiers, Arc::clone(&placement))?;
         let files = Arc::new(files);
@@ -112,7 +113,8 @@ impl Environment {
     }
 
     /// Opens the database at `home` with other settings, which are kept from then on. Empty `tiers`
-    /// mean the known ones; others must be the same tiers, perhaps at other paths.
+    /// mean the known ones; others must be the same tiers, perhaps at other paths. No `preset` means
+    /// the one that the database has.
     pub fn open_with(&self, home: &Path, settings: &Settings) -> Result<Db> {
         self.open_changed(home, |_| settings.clone())
     }
@@ -130,6 +132,9 @@ impl Environment {
             tracing::warn!(%file, "the tiers in it are ignored; name tiers when opening");
         }
         let mut settings = change(kept.clone());
+        // Every database is kept with its preset by name. One without was made, or its file
+        // written, before there was another default than this.
+        settings.preset = settings.preset.or(kept.preset).or(Some(Preset::Leveled));
         settings.check()?;
         let moved = (!settings.tiers.is_empty()).then(|| settings.tier_specs());
         settings.tiers.clear();
@@ -198,7 +203,7 @@ impl Environment {
                 }
             }
         };
-        if settings.preset == Preset::Hybrid {
+        if settings.preset() == Preset::Hybrid {
             let journal_bytes = settings.journal_bytes();
             restored.manifest.set_rewrite_bytes_min(journal_bytes);
             files.set_map_compact_bytes_min(journal_bytes);
@@ -328,7 +333,7 @@ impl Db {
     }
 
     /// As [`Db::open`] with other settings. Tiers may be left empty, or name the same tiers at
-    /// other paths.
+    /// other paths; where no preset is named, the database goes on with its own.
     pub fn open_with(home: impl AsRef<Path>, settings: &Settings) -> Result<Self> {
         Environment::default().open_with(home.as_ref(), settings)
     }

@@ -126,7 +126,7 @@ mod tests {
         };
         let tier = |path, mib| Tier::new(path, ByteSize::mib(mib)).driver("memory");
         let settings = Settings {
-            preset: Preset::Hybrid,
+            preset: Some(Preset::Hybrid),
             memory: ByteSize::mib(8),
             tiers: vec![tier("/fast", 16), tier("/slow", 64)],
             hybrid: HybridSettings { write_budget_dwpd: 2.0, ..HybridSettings::default() },

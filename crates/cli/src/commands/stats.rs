@@ -25,8 +25,9 @@ pub fn run(database: &Database, arguments: &Arguments) -> Result<()> {
 
 fn print(stats: &Stats, output: &mut Output) -> Result<()> {
     output.line(format!(
-        "Database {}, sequence {}",
+        "Database {}, preset {}, sequence {}",
         stats.database,
+        stats.preset.name(),
         text::count(stats.sequence)
     ))?;
     if let Some(reason) = &stats.read_only {

@@ -65,8 +65,7 @@ pub fn run(database: &Database, arguments: &Try) -> Result<()> {
     let home = store::absolute(&database.db)?;
     let mut corpus = Corpus::find(&arguments.from, arguments.bytes.0)?;
     place::clear(&home)?;
-    let preset = database.preset.unwrap_or_default();
-    let settings = Settings { preset, ..settings(&home, corpus.bytes()) };
+    let settings = Settings { preset: database.preset, ..settings(&home, corpus.bytes()) };
     note(format!(
         "{} of {} from {}; the fast tier may hold {}",
         text::counted(corpus.len() as u64, "file"),

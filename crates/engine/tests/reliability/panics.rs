@@ -164,5 +164,5 @@ fn a_panic_of_a_background_job_stops_writing_and_nothing_else() {
 
 #[test]
 fn a_panic_of_a_background_job_stops_writing_and_nothing_else_with_a_fast_tier() {
-    sweep(&Settings { preset: Preset::Hybrid, ..settings() });
+    sweep(&Settings { preset: Some(Preset::Hybrid), ..settings() });
 }

@@ -199,7 +199,7 @@ mod tests {
     fn store() -> Db {
         let tier = |path, mib| Tier::new(path, ByteSize::mib(mib)).driver("memory");
         let settings = Settings {
-            preset: Preset::Hybrid,
+            preset: Some(Preset::Hybrid),
             tiers: vec![tier("/fast", 16), tier("/slow", 64)],
             ..Settings::default()
         };

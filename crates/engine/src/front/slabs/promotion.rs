@@ -271,7 +271,7 @@ mod tests {
     fn with_offer() -> (Db, PromotionJob) {
         let tier = |path, mib| Tier::new(path, ByteSize::mib(mib)).driver("memory");
         let settings = Settings {
-            preset: Preset::Hybrid,
+            preset: Some(Preset::Hybrid),
             tiers: vec![tier("/fast", 16), tier("/slow", 64)],
             ..Settings::default()
         };

@@ -50,7 +50,7 @@ impl FastTier {
         clock: &dyn Clock,
         workers: &Workers,
     ) -> Result<Option<Self>> {
-        match settings.preset {
+        match settings.preset() {
             Preset::Hybrid if files.tiers().len() < 2 => Err(Error::invalid(
                 "the preset hybrid wants a fast tier and a slow one; name two tiers, or choose the \
                  preset leveled",
