@@ -103,7 +103,7 @@ pub struct Try {
     /// Where the files come from
     #[arg(value_name = "DIR", default_value = "/usr/share")]
     pub from: PathBuf,
-    /// Load at most this many bytes of files
+    /// Load at most this many bytes of files, none of them above 1 MiB
     #[arg(long, value_name = "SIZE", default_value = "256MB")]
     pub bytes: ByteSize,
     /// How long to read, update and scan

@@ -323,6 +323,22 @@ fn a_trial_loads_serves_checks_and_replaces_only_itself() {
     for part in ["Loaded 200 files", "What each tier served", "p99", "compared 200 values"] {
         assert!(first.contains(part), "{part} is not in {first}");
     }
+    // Where the records are, and what moved them there; the rest of that is for `stats`.
+    let amount = |name: &str, column: usize| {
+        let line = first.lines().find(|line| line.trim_start().starts_with(name));
+        let line = line.unwrap_or_else(|| panic!("{name} is not in {first}"));
+        let cell = line.trim_start()[name.len()..].split_whitespace().nth(column).unwrap();
+        cell.replace(',', "").parse::<u64>().unwrap()
+    };
+    assert!((1..=200).contains(&amount("slots ", 1)), "the records of the slots: {first}");
+    for part in ["promoted: copied up into slots", "demoted: merged into tables below"] {
+        amount(part, 0);
+    }
+    let answers = ["a memtable", "slots, or memory above them", "tables, or cached blocks of them"];
+    let answered: u64 = answers.iter().map(|part| amount(part, 0)).sum();
+    assert_eq!(amount("nothing: there is no such key", 0), 0, "{first}");
+    assert_eq!(answered, amount("records looked up", 0), "{first}");
+    assert!(answered > 0 && !first.contains("Slots by their size"), "{first}");
     scratch.ok(&["verify"]);
     let again = [&run[..], &["--json"]].concat();
     let report: serde_json::Value = serde_json::from_slice(&scratch.ok(&again)).unwrap();
