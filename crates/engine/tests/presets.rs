@@ -5,8 +5,10 @@
 #![allow(clippy::disallowed_methods, reason = "the file of settings is the tests' own")]
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tempfile::TempDir;
-use thermocline::{ByteSize, Db, Durability, Preset, Settings, Tier};
+use thermocline::{ByteSize, Db, Durability, Environment, Preset, Settings, Tier};
+use thermocline_device::MemoryDevices;
 
 /// A directory for a store and its tiers.
 struct Place(TempDir);
@@ -165,11 +167,13 @@ fn an_old_store_without_a_preset_in_its_file_stays_leveled_and_is_named_so() {
 /// are larger than it: the default must do for every two tiers.
 #[test]
 fn the_smallest_fast_tier_works_with_the_default_preset_and_memory() {
-    let place = Place::new();
-    let mut tiers = place.tiers(2);
-    tiers[0].capacity = ByteSize::mib(1);
+    let environment =
+        Environment { devices: Arc::new(MemoryDevices::new()), ..Environment::default() };
+    let tier = |path, mib| Tier::new(path, ByteSize::mib(mib)).driver("memory");
+    let tiers = vec![tier("/fast", 1), tier("/slow", 256)];
+    let home = Path::new("/home");
     let settings = Settings { tiers, durability: Durability::Buffered, ..Settings::default() };
-    let db = Db::create(place.home(), &settings).unwrap();
+    let db = environment.create(home, &settings).unwrap();
     assert_eq!(preset_of(&db), Preset::Hybrid);
     let value = |number: u64| vec![number as u8; if number % 1000 == 999 { 3 << 20 } else { 2000 }];
     for number in 0..8000u64 {
@@ -180,7 +184,7 @@ fn the_smallest_fast_tier_works_with_the_default_preset_and_memory() {
     assert!(stats.fast_tier.unwrap().demoted_records > 4000);
     assert!(stats.tiers[0].used_bytes <= stats.tiers[0].capacity_bytes, "{:?}", stats.tiers[0]);
     db.close().unwrap();
-    let db = Db::open(place.home()).unwrap();
+    let db = environment.open(home).unwrap();
     for number in 0..8000u64 {
         let found = db.get(number.to_be_bytes()).unwrap();
         assert!(found.is_some_and(|found| found[..] == value(number)[..]), "{number}");
