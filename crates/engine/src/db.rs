@@ -112,9 +112,7 @@ impl Environment {
         self.open_changed(home, |settings| settings)
     }
 
-    /// Opens the database at `home` with other settings, which are kept from then on. Empty `tiers`
-    /// mean the known ones; others must be the same tiers, perhaps at other paths. No `preset` means
-    /// the one that the database has.
+    /// As [`Db::open_with`]: with other settings, which are kept from then on.
     pub fn open_with(&self, home: &Path, settings: &Settings) -> Result<Db> {
         self.open_changed(home, |_| settings.clone())
     }
@@ -132,9 +130,7 @@ impl Environment {
             tracing::warn!(%file, "the tiers in it are ignored; name tiers when opening");
         }
         let mut settings = change(kept.clone());
-        // Every database is kept with its preset by name. One without was made, or its file
-        // written, before there was another default than this.
-        settings.preset = settings.preset.or(kept.preset).or(Some(Preset::Leveled));
+        settings.preset = Some(settings.preset_over(&kept));
         settings.check()?;
         let moved = (!settings.tiers.is_empty()).then(|| settings.tier_specs());
         settings.tiers.clear();
@@ -166,8 +162,7 @@ impl Environment {
     /// The tiers asked for, or one in the home that may fill its disk.
     fn tiers(&self, home: &Path, settings: &mut Settings) -> Result<Vec<TierSpec>> {
         if settings.tiers.is_empty() {
-            let capacity = ByteSize(1 << 60);
-            settings.tiers = vec![crate::Tier::new(home.join("tier-0"), capacity)];
+            settings.tiers = vec![crate::Tier::new(home.join("tier-0"), ByteSize(1 << 60))];
         }
         Ok(settings.tier_specs())
     }

@@ -259,6 +259,12 @@ impl Settings {
         self.preset.unwrap_or_else(|| Preset::of_new(self.tiers.len()))
     }
 
+    /// The preset named, or else what a database has that keeps `kept`. One that keeps no name was
+    /// made, or its file written, before there was another default than `leveled`.
+    pub(crate) fn preset_over(&self, kept: &Self) -> Preset {
+        self.preset.or(kept.preset).unwrap_or(Preset::Leveled)
+    }
+
     /// Compression of `level`.
     pub(crate) fn compression_of(&self, level: usize) -> Compression {
         let last = self.compression.last().copied().unwrap_or(Compression::None);

@@ -108,12 +108,14 @@ fn a_preset_that_is_named_is_the_stores() {
     assert_eq!(place.kept_preset().as_deref(), Some("leveled"));
 }
 
+type Open<'a> = &'a dyn Fn(&Path) -> thermocline::Result<Db>;
+
 /// Whoever opens a store in a program has settings without a preset, and tiers that would mean the
 /// other one for a new store.
 fn open_in_every_way(place: &Place, preset: Preset) {
     let unnamed = place.settings(2);
     let without_tiers = Settings { tiers: Vec::new(), ..unnamed.clone() };
-    let ways: [&dyn Fn(&Path) -> thermocline::Result<Db>; 4] = [
+    let ways: [Open<'_>; 4] = [
         &|home| Db::open(home),
         &|home| Db::open_with(home, &without_tiers),
         &|home| Db::open_with(home, &unnamed),
