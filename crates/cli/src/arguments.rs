@@ -13,7 +13,7 @@ Examples:
   thermocline try                                     see it work on this machine's own files
   thermocline load --files /usr/share                 store every file under its path
   thermocline --db /srv/store --tier /mnt/nvme:40GiB --tier /mnt/hdd:2TiB load --tsv dump.tsv
-  thermocline --preset hybrid --tier /mnt/nvme:40GiB --tier /mnt/hdd:2TiB load --tsv dump.tsv
+  thermocline --preset leveled --tier /mnt/nvme:40GiB --tier /mnt/hdd:2TiB load --tsv dump.tsv
   apt-cache dumpavail | thermocline load --deb822 -   store a package index
   thermocline get /usr/share/common-licenses/MPL-2.0
   thermocline scan --prefix /usr/share/doc/ --limit 5 --keys-only
@@ -42,10 +42,12 @@ pub struct Database {
     /// default), direct, or emulated-PROFILE (emulated-gp3).
     #[arg(long, global = true, value_name = "PATH:CAPACITY[:DRIVER]", value_parser = parse_tier)]
     pub tier: Vec<Tier>,
-    /// How a new database keeps its records: leveled (the default) or hybrid
+    /// How a database keeps its records: hybrid or leveled
     ///
-    /// leveled: sorted tables, the upper levels on the fast tier. hybrid: popular records in slots
-    /// on the fast tier, the others in sorted tables on the slow one; needs two tiers.
+    /// hybrid: popular records in slots on the fast tier, the others in sorted tables on the slow
+    /// one; the default of a new database with two tiers or more, which it needs. leveled: sorted
+    /// tables, the upper levels on the fast tier; the default with one tier. An existing database
+    /// goes on with what it has where nothing is said.
     #[arg(long, global = true, value_name = "PRESET", value_parser = parse_preset)]
     pub preset: Option<Preset>,
     /// Settings in TOML, kept by the database; --tier and --preset replace its own
@@ -101,7 +103,7 @@ pub struct Try {
     /// Where the files come from
     #[arg(value_name = "DIR", default_value = "/usr/share")]
     pub from: PathBuf,
-    /// Load at most this many bytes of files
+    /// Load at most this many bytes of files, none of them above 1 MiB
     #[arg(long, value_name = "SIZE", default_value = "256MB")]
     pub bytes: ByteSize,
     /// How long to read, update and scan

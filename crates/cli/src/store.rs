@@ -27,9 +27,7 @@ fn with_named(mut settings: Settings, arguments: &Database) -> Result<Settings> 
     if !arguments.tier.is_empty() {
         settings.tiers.clone_from(&arguments.tier);
     }
-    if let Some(preset) = arguments.preset {
-        settings.preset = preset;
-    }
+    settings.preset = arguments.preset.or(settings.preset);
     // A database outlives the directory its maker stood in.
     for tier in &mut settings.tiers {
         tier.path = absolute(&tier.path)?;
@@ -69,7 +67,7 @@ pub fn open_or_create(arguments: &Database) -> Result<Db> {
     };
     let settings = with_named(settings, arguments)?;
     // Before anything is made; an existing database knows its tiers.
-    if settings.preset == Preset::Hybrid && settings.tiers.len() < 2 {
+    if settings.preset == Some(Preset::Hybrid) && settings.tiers.len() < 2 {
         return Err(Failure::Usage(
             "the preset hybrid wants a fast tier and a slow one; name both with --tier".to_owned(),
         ));

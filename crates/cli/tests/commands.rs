@@ -127,7 +127,7 @@ fn every_table_has_a_json_form() {
 #[test]
 fn tables_for_people_show_tiers_levels_and_ratios() {
     let scratch = Scratch::new();
-    let tiers = ["--tier", "fast:64MiB", "--tier", "slow:1GiB"];
+    let tiers = ["--preset", "leveled", "--tier", "fast:64MiB", "--tier", "slow:1GiB"];
     let load = [&tiers[..], &["load", "--tsv"]].concat();
     scratch.ok_with(&load, b"a\t1\nb\t2\n");
     scratch.ok(&["compact"]);
@@ -197,6 +197,40 @@ fn a_preset_that_cannot_be_is_refused_before_anything_is_made() {
     let error = scratch.fails(&["--preset", "leveled", "get", "k"], 1);
     assert!(error.contains("open it with the preset hybrid"), "{error}");
     assert_eq!(scratch.ok(&["--preset", "hybrid", "get", "k"]), b"v");
+}
+
+#[test]
+fn two_tiers_make_a_hybrid_store_and_one_that_is_leveled_stays_so() {
+    let scratch = Scratch::new();
+    let tiers = |db| ["--db", db, "--tier", "fast:64MiB", "--tier", "slow:1GiB"].map(str::to_owned);
+    let with = |words: &[String], more: &[&str]| {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        scratch.ok(&[&words[..], more].concat())
+    };
+    let preset = |db: &str| {
+        let report: serde_json::Value =
+            serde_json::from_slice(&scratch.ok(&["--db", db, "stats", "--json"])).unwrap();
+        let shown = text(&scratch.ok(&["--db", db, "stats"]));
+        let preset = report["preset"].as_str().unwrap().to_owned();
+        assert!(shown.lines().next().unwrap().contains(&format!("preset {preset}")), "{shown}");
+        preset
+    };
+    with(&tiers("new"), &["put", "k", "v"]);
+    assert_eq!(preset("new"), "hybrid");
+    let elsewhere = |word: &String| word.replace("fast:", "fast-2:").replace("slow:", "slow-2:");
+    let second: Vec<String> = tiers("named").iter().map(elsewhere).collect();
+    with(&second, &["--preset", "leveled", "put", "k", "v"]);
+    assert_eq!(preset("named"), "leveled");
+    // Naming the tiers again, or other settings, is not naming a preset.
+    with(&second, &["put", "k", "w"]);
+    assert_eq!(preset("named"), "leveled");
+    scratch.file("store.toml", b"memory = '16 MiB'\n");
+    assert_eq!(scratch.ok(&["--db", "named", "--config", "store.toml", "get", "k"]), b"w");
+    assert_eq!(preset("named"), "leveled");
+    assert_eq!(scratch.ok(&["--db", "new", "--config", "store.toml", "get", "k"]), b"v");
+    assert_eq!(preset("new"), "hybrid");
+    scratch.ok(&["--db", "one", "put", "k", "v"]);
+    assert_eq!(preset("one"), "leveled");
 }
 
 #[test]
@@ -289,16 +323,35 @@ fn a_trial_loads_serves_checks_and_replaces_only_itself() {
     for part in ["Loaded 200 files", "What each tier served", "p99", "compared 200 values"] {
         assert!(first.contains(part), "{part} is not in {first}");
     }
+    // Where the records are, and what moved them there; the rest of that is for `stats`.
+    let amount = |name: &str, column: usize| {
+        let line = first.lines().find(|line| line.trim_start().starts_with(name));
+        let line = line.unwrap_or_else(|| panic!("{name} is not in {first}"));
+        let cell = line.trim_start()[name.len()..].split_whitespace().nth(column).unwrap();
+        cell.replace(',', "").parse::<u64>().unwrap()
+    };
+    assert!((1..=200).contains(&amount("slots ", 1)), "the records of the slots: {first}");
+    for part in ["promoted: copied up into slots", "demoted: merged into tables below"] {
+        amount(part, 0);
+    }
+    let answers = ["a memtable", "slots, or memory above them", "tables, or cached blocks of them"];
+    let answered: u64 = answers.iter().map(|part| amount(part, 0)).sum();
+    assert_eq!(amount("nothing: there is no such key", 0), 0, "{first}");
+    assert_eq!(answered, amount("records looked up", 0), "{first}");
+    assert!(answered > 0 && !first.contains("Slots by their size"), "{first}");
     scratch.ok(&["verify"]);
     let again = [&run[..], &["--json"]].concat();
     let report: serde_json::Value = serde_json::from_slice(&scratch.ok(&again)).unwrap();
     assert_eq!(report["checked"], 200, "{report}");
     assert!(report["operations"][0]["count"].as_u64().unwrap() > 0, "{report}");
     assert_eq!(report["stats"]["tiers"].as_array().unwrap().len(), 2);
-    let hybrid = [&again[..], &["--preset", "hybrid"]].concat();
-    let report: serde_json::Value = serde_json::from_slice(&scratch.ok(&hybrid)).unwrap();
-    assert_eq!(report["checked"], 200, "{report}");
+    assert_eq!(report["stats"]["preset"], "hybrid", "{report}");
     assert!(report["stats"]["fast_tier"]["records"].as_u64().unwrap() > 0, "{report}");
+    let leveled = [&again[..], &["--preset", "leveled"]].concat();
+    let report: serde_json::Value = serde_json::from_slice(&scratch.ok(&leveled)).unwrap();
+    assert_eq!(report["checked"], 200, "{report}");
+    assert_eq!(report["stats"]["preset"], "leveled", "{report}");
+    assert!(report["stats"]["fast_tier"].is_null(), "{report}");
 
     scratch.file("thermocline-data/slow/mine.txt", b"keep");
     let error = scratch.fails(&run, 1);

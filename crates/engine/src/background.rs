@@ -588,7 +588,7 @@ mod tests {
     use super::*;
     use crate::compaction::still_clock::StillClock;
     use crate::support::{one_tier, stepped, stepped_environment, tier};
-    use crate::{ByteSize, Db, Environment};
+    use crate::{ByteSize, Db, Environment, Preset};
     use leveled::Busy;
     use std::path::Path;
     use std::time::Duration;
@@ -722,6 +722,7 @@ mod tests {
         let settings = Settings {
             memory: ByteSize::mib(4),
             table_size: ByteSize::mib(1),
+            preset: Some(Preset::Leveled),
             tiers: vec![tier("/fast", 12), tier("/slow", 1 << 10)],
             ..Settings::default()
         };
@@ -764,7 +765,7 @@ mod tests {
 
     #[test]
     fn a_move_that_finds_no_room_ends_no_others() {
-        let mut settings = one_tier();
+        let mut settings = Settings { preset: Some(Preset::Leveled), ..one_tier() };
         settings.tiers.push(tier("/slow", 1));
         let db = stepped(&settings);
         let engine = db.engine();

@@ -6,7 +6,7 @@
 
 use crate::db::{Db, Environment};
 use crate::error::Result;
-use crate::settings::{Compression, Durability, Settings, Tier};
+use crate::settings::{Compression, Durability, Preset, Settings, Tier};
 use std::path::Path;
 use thermocline_foundation::ByteSize;
 
@@ -27,6 +27,12 @@ impl Builder {
     /// Adds a tier behind (slower than) those added before.
     pub fn tier(mut self, tier: Tier) -> Self {
         self.settings.tiers.push(tier);
+        self
+    }
+
+    /// Names the preset, which otherwise is the database's own, or follows from a new one's tiers.
+    pub fn preset(mut self, preset: Preset) -> Self {
+        self.settings.preset = Some(preset);
         self
     }
 

@@ -91,6 +91,7 @@ impl Environment {
         settings.check()?;
         let mut settings = settings.clone();
         let tiers = self.tiers(home, &mut settings)?;
+        settings.preset = Some(settings.preset());
         let placement = settings.placement();
         let files = TieredFiles::create(&*self.devices, home, &tiers, Arc::clone(&placement))?;
         let files = Arc::new(files);
@@ -111,8 +112,7 @@ impl Environment {
         self.open_changed(home, |settings| settings)
     }
 
-    /// Opens the database at `home` with other settings, which are kept from then on. Empty `tiers`
-    /// mean the known ones; others must be the same tiers, perhaps at other paths.
+    /// As [`Db::open_with`]: with other settings, which are kept from then on.
     pub fn open_with(&self, home: &Path, settings: &Settings) -> Result<Db> {
         self.open_changed(home, |_| settings.clone())
     }
@@ -130,6 +130,7 @@ impl Environment {
             tracing::warn!(%file, "the tiers in it are ignored; name tiers when opening");
         }
         let mut settings = change(kept.clone());
+        settings.preset = Some(settings.preset_over(&kept));
         settings.check()?;
         let moved = (!settings.tiers.is_empty()).then(|| settings.tier_specs());
         settings.tiers.clear();
@@ -161,8 +162,7 @@ impl Environment {
     /// The tiers asked for, or one in the home that may fill its disk.
     fn tiers(&self, home: &Path, settings: &mut Settings) -> Result<Vec<TierSpec>> {
         if settings.tiers.is_empty() {
-            let capacity = ByteSize(1 << 60);
-            settings.tiers = vec![crate::Tier::new(home.join("tier-0"), capacity)];
+            settings.tiers = vec![crate::Tier::new(home.join("tier-0"), ByteSize(1 << 60))];
         }
         Ok(settings.tier_specs())
     }
@@ -198,7 +198,7 @@ impl Environment {
                 }
             }
         };
-        if settings.preset == Preset::Hybrid {
+        if settings.preset() == Preset::Hybrid {
             let journal_bytes = settings.journal_bytes();
             restored.manifest.set_rewrite_bytes_min(journal_bytes);
             files.set_map_compact_bytes_min(journal_bytes);
@@ -328,7 +328,7 @@ impl Db {
     }
 
     /// As [`Db::open`] with other settings. Tiers may be left empty, or name the same tiers at
-    /// other paths.
+    /// other paths; where no preset is named, the database goes on with its own.
     pub fn open_with(home: impl AsRef<Path>, settings: &Settings) -> Result<Self> {
         Environment::default().open_with(home.as_ref(), settings)
     }

@@ -9,6 +9,7 @@
 //!         Tier::new("/mnt/fast/db", ByteSize::gib(10)).driver("direct"),
 //!         Tier::new("/mnt/slow/db", ByteSize::gib(100)),
 //!     ],
+//!     memory: ByteSize::gib(1),
 //!     ..Settings::default()
 //! };
 //! let db = Db::open_or_create("/var/lib/db", &settings)?;

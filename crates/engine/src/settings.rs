@@ -1,6 +1,10 @@
 //! Settings: plain values with units, a default and a range each. They come from a builder or from
 //! TOML; the file
 //! `settings.toml` in a database's home keeps those it was created with.
+//!
+//! One of them has no default of its own: where no preset is named, a new database gets the one
+//! that fits its tiers, and an old one goes on with what it has. From then on the database has it
+//! by name, so that another default, or another number of tiers, changes nothing in it.
 
 use crate::error::{Error, Result};
 use crate::hybrid_settings::HybridSettings;
@@ -44,15 +48,31 @@ pub enum Compression {
 }
 
 /// Which choices at the engine's seams are used together (see ARCHITECTURE.md).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Preset {
-    /// Memtable and log over leveled tables.
-    #[default]
+    /// Memtable and log over leveled tables: what a new database with one tier gets.
     Leveled,
-    /// Records in slabs on the fast tier, cold ones in sorted tables on the slow tier (PrismDB).
-    /// Wants two tiers or more.
+    /// Records in slabs on the fast tier, cold ones in sorted tables on the slow tier (PrismDB):
+    /// what a new database with two tiers or more gets. With one it is refused. Each record on the
+    /// fast tier takes about 33 bytes and its key of `memory`, and more than the budget if it is
+    /// less than they take together.
     Hybrid,
+}
+
+impl Preset {
+    /// What a new database with so many tiers gets where none is named.
+    pub fn of_new(tiers: usize) -> Self {
+        if tiers > 1 { Self::Hybrid } else { Self::Leveled }
+    }
+
+    /// Its name, as settings and command lines have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Leveled => "leveled",
+            Self::Hybrid => "hybrid",
+        }
+    }
 }
 
 /// One storage tier.
@@ -116,8 +136,10 @@ pub struct Settings {
     /// The tiers, fastest first. None: one tier in the database's home, as large as its disk.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<Tier>,
-    /// The set of choices; default `leveled`.
-    pub preset: Preset,
+    /// The set of choices. None, the default: what an existing database has; for a new one `hybrid`
+    /// with two tiers or more, `leveled` with one. An open database always has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preset: Option<Preset>,
     /// Memory for everything: memtables, block cache, indexes, buffers. 1 MiB and up; default
     /// 256 MiB. Below 64 MiB the buffers of background work, about 16 MiB, do not fit into it.
     pub memory: ByteSize,
@@ -156,7 +178,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             tiers: Vec::new(),
-            preset: Preset::default(),
+            preset: None,
             memory: ByteSize::mib(256),
             durability: Durability::default(),
             background_sync_bytes: ByteSize::mib(8),
@@ -194,8 +216,10 @@ impl Settings {
         toml::to_string(self).map_err(|error| Error::invalid(format!("settings: {error}")))
     }
 
-    /// The settings as a database keeps them: without the tiers, which `DATABASE` has.
+    /// The settings as a database keeps them: without the tiers, which `DATABASE` has, and with the
+    /// preset by name.
     pub(crate) fn to_kept_toml(&self) -> Result<String> {
+        debug_assert!(self.preset.is_some(), "a database knows its preset by name");
         Self { tiers: Vec::new(), ..self.clone() }.to_toml()
     }
 
@@ -230,6 +254,17 @@ impl Settings {
         Ok(())
     }
 
+    /// The preset named, or else what a new database with these tiers gets.
+    pub(crate) fn preset(&self) -> Preset {
+        self.preset.unwrap_or_else(|| Preset::of_new(self.tiers.len()))
+    }
+
+    /// The preset named, or else what a database has that keeps `kept`. One that keeps no name was
+    /// made, or its file written, before there was another default than `leveled`.
+    pub(crate) fn preset_over(&self, kept: &Self) -> Preset {
+        self.preset.or(kept.preset).unwrap_or(Preset::Leveled)
+    }
+
     /// Compression of `level`.
     pub(crate) fn compression_of(&self, level: usize) -> Compression {
         let last = self.compression.last().copied().unwrap_or(Compression::None);
@@ -242,7 +277,7 @@ impl Settings {
         // Each worker that writes a table holds the table's write buffer, the partitions of its
         // index and filter, and a block being compressed.
         let writers_bytes = (u64::from(self.background_threads) + 1) * (2 << 20);
-        let memtables_bytes = match self.preset {
+        let memtables_bytes = match self.preset() {
             Preset::Leveled => memory / 4,
             // What memtables hold, slots could; and their logs take room of the fast tier.
             Preset::Hybrid => memory / 8,
@@ -266,7 +301,7 @@ impl Settings {
 
     /// Which tier a file goes to.
     pub(crate) fn placement(&self) -> Arc<dyn Placement> {
-        match self.preset {
+        match self.preset() {
             Preset::Leveled => Arc::new(ByLevel::new(self.by_level())),
             Preset::Hybrid => Arc::new(BelowFirst),
         }
@@ -318,7 +353,7 @@ impl Settings {
     /// Retired logs that are kept for use as logs again. What they take, records cannot where these
     /// want the fast tier.
     pub(crate) fn retired_logs_max(&self) -> u64 {
-        match self.preset {
+        match self.preset() {
             Preset::Leveled => 2,
             Preset::Hybrid => 1,
         }
@@ -388,7 +423,8 @@ mod tests {
         let tiers = [8 << 20, 16 << 20, 1 << 30, 1 << 40].map(ByteSize);
         for (capacity, memory) in tiers.into_iter().zip([4, 8, 64, 1024].map(ByteSize::mib)) {
             let tiers = vec![Tier::new("/fast", capacity), Tier::new("/slow", ByteSize::gib(1))];
-            let made = Settings { tiers, memory, ..Settings::default() };
+            let preset = Some(Preset::Leveled);
+            let made = Settings { tiers, preset, memory, ..Settings::default() };
             let opened = Settings { tiers: Vec::new(), ..made.clone() };
             assert_eq!(made.by_level(), opened.by_level());
             let logs = made.log_bytes() * LOGS;
@@ -399,7 +435,8 @@ mod tests {
     #[allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
     #[test]
     fn settings_are_as_documented() {
-        let settings = Settings { background_threads: 2, ..Settings::default() };
+        let preset = Some(Preset::Leveled);
+        let settings = Settings { preset, background_threads: 2, ..Settings::default() };
         let written = settings.to_kept_toml().unwrap();
         let path: PathBuf =
             [env!("CARGO_MANIFEST_DIR"), "tests", "golden", "settings-defaults-v1.toml"]
@@ -412,6 +449,11 @@ mod tests {
         let golden = std::fs::read_to_string(&path).unwrap();
         assert_eq!(golden, written);
         assert_eq!(Settings::from_toml(&golden, &path).unwrap(), settings);
+        for preset in [Preset::Leveled, Preset::Hybrid] {
+            let settings = Settings { preset: Some(preset), ..Settings::default() };
+            let name = format!("preset = \"{}\"", preset.name());
+            assert!(settings.to_kept_toml().unwrap().contains(&name));
+        }
         // What a release wrote that had fewer settings.
         let few = Settings::from_toml("memory = '64 MiB'", &path).unwrap();
         assert_eq!(few, Settings { memory: ByteSize::mib(64), ..Settings::default() });

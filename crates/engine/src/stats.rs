@@ -5,6 +5,7 @@
 //! [`Totals`] so far. A crash loses what was counted since.
 
 use crate::front::slabs::FastTier;
+use crate::settings::Preset;
 use crate::state::{Engine, ReadState};
 use crate::table_set::levels::LEVELS;
 use crate::wear::{WearStats, Written};
@@ -118,6 +119,8 @@ impl Totals {
 pub struct Stats {
     /// The lineage of the database; all its checksums are bound to it.
     pub database: String,
+    /// The preset in force.
+    pub preset: Preset,
     /// The tiers, fastest first.
     pub tiers: Vec<TierStats>,
     /// The levels of tables, newest first; empty ones are left out.
@@ -353,6 +356,7 @@ impl Engine {
         let tiers: Vec<_> = usage.iter().map(tier).collect();
         Stats {
             database: self.files.database().to_string(),
+            preset: self.settings.preset(),
             amplification: amplification(&totals, &tiers, &levels),
             tiers,
             fast_tier: self.fast.as_ref().map(|fast| fast.stats(self)),

@@ -20,7 +20,7 @@ pub(crate) fn one_tier() -> Settings {
 /// Settings of the preset `hybrid` over two small tiers.
 pub(crate) fn hybrid() -> Settings {
     Settings {
-        preset: Preset::Hybrid,
+        preset: Some(Preset::Hybrid),
         tiers: vec![tier("/fast", 16), tier("/slow", 64)],
         ..Settings::default()
     }

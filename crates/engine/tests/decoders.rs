@@ -12,7 +12,7 @@ mod properties;
 
 use mutation::{Allowance, check, check_times};
 use std::path::{Path, PathBuf};
-use thermocline::{ByteSize, Settings, Tier, WriteBatch, decoders};
+use thermocline::{ByteSize, Preset, Settings, Tier, WriteBatch, decoders};
 
 /// A record of two bytes is an entry of the memtable.
 const BYTES: Allowance = Allowance { fixed_bytes: 64 << 10, per_byte: 256 };
@@ -41,7 +41,8 @@ fn sample_settings() -> String {
         Tier::new("/mnt/fast", ByteSize::gib(1)).driver("direct"),
         Tier::new("/mnt/slow", ByteSize(5_000_000_001)),
     ];
-    Settings { tiers, background_threads: 2, ..Settings::default() }.to_toml().unwrap()
+    let preset = Some(Preset::Leveled);
+    Settings { tiers, preset, background_threads: 2, ..Settings::default() }.to_toml().unwrap()
 }
 
 fn assert_reaches_inside((accepted, runs): (u64, u64)) {

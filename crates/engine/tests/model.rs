@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use thermocline::{
-    ByteSize, Db, Durability, Environment, Settings, Snapshot, Tier, Workers, WriteBatch,
+    ByteSize, Db, Durability, Environment, Preset, Settings, Snapshot, Tier, Workers, WriteBatch,
 };
 use thermocline_device::MemoryDevices;
 use thermocline_foundation::SystemClock;
@@ -27,6 +27,7 @@ fn environment() -> Environment {
 /// So small that a few hundred records pass through every level.
 fn settings() -> Settings {
     Settings {
+        preset: Some(Preset::Leveled),
         tiers: vec![
             Tier::new("/fast", ByteSize::mib(64)).driver("memory"),
             Tier::new("/slow", ByteSize::mib(256)).driver("memory"),

@@ -1,7 +1,7 @@
 //! Where records come to lie on two tiers, seen from outside: by the store's own statistics.
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
-use thermocline::{ByteSize, Db, Durability, Settings, Tier};
+use thermocline::{ByteSize, Db, Durability, Preset, Settings, Tier};
 use thermocline_foundation::random::Random;
 
 const RECORDS: u64 = 40_000;
@@ -13,6 +13,7 @@ fn what_a_load_leaves_free_on_the_fast_tier_is_filled_when_writing_ends() {
     let home = tempfile::tempdir().unwrap();
     let fast = ByteSize::mib(16);
     let settings = Settings {
+        preset: Some(Preset::Leveled),
         tiers: vec![
             Tier::new(home.path().join("fast"), fast),
             Tier::new(home.path().join("slow"), ByteSize::gib(1)),

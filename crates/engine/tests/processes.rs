@@ -8,11 +8,12 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use thermocline::{ByteSize, Db, Durability, Settings, Tier, WriteBatch};
+use thermocline::{ByteSize, Db, Durability, Preset, Settings, Tier, WriteBatch};
 use thermocline_foundation::random::Random;
 
 fn settings(home: &Path, memory_mib: u64) -> Settings {
     Settings {
+        preset: Some(Preset::Leveled),
         tiers: vec![
             Tier::new(home.join("fast"), ByteSize::mib(16 * memory_mib)),
             Tier::new(home.join("slow"), ByteSize::gib(4)),

@@ -283,7 +283,7 @@ fn hybrid_settings(seed: u64, leveled: Settings) -> Settings {
         ..HybridSettings::default()
     };
     Settings {
-        preset: Preset::Hybrid,
+        preset: Some(Preset::Hybrid),
         tiers: vec![tier(0, fast), tier(1, ByteSize::mib(256))],
         hybrid,
         ..leveled
@@ -305,6 +305,7 @@ fn leveled_settings(seed: u64) -> Settings {
     let compressions = [Compression::None, Compression::Lz4, Compression::Zstd];
     let compression = (0..2).map(|_| compressions[random.below(3) as usize]).collect();
     Settings {
+        preset: Some(Preset::Leveled),
         tiers: (0..count).map(tier).collect(),
         // Memtables of 85 KiB, so that a few hundred KiB reach several levels.
         memory: ByteSize::mib([1, 1, 1, 8][random.below(4) as usize]),

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
-use thermocline::{ByteSize, Db, Durability, Error, Settings, Tier};
+use thermocline::{ByteSize, Db, Durability, Error, Preset, Settings, Tier};
 use thermocline_foundation::random::{Random, mix};
 use thermocline_foundation::{Clock, SystemClock};
 
@@ -47,6 +47,7 @@ impl Epoch {
         let tier =
             |path: &Path, mib| Tier::new(path.join("tier"), ByteSize::mib(mib)).driver(self.driver);
         Settings {
+            preset: Some(Preset::Leveled),
             tiers: vec![tier(fast, self.fast_mib), tier(slow, 64)],
             memory: ByteSize::mib(8),
             table_size: ByteSize::kib(self.table_kib),

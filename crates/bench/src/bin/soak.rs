@@ -5,7 +5,8 @@
 //! no memory: each batch also sets the key `progress`. The parent starts itself again as a child,
 //! kills it at random moments and starts the next; each child first checks that nothing the one
 //! before acknowledged is missing and that a sample of keys is what the model says, and goes on.
-//! At the end all records are compared, forwards and backwards, and every byte is verified.
+//! At the end all records are compared, forwards and backwards, and every byte is verified. The
+//! preset is `leveled`, over two tiers.
 //!
 //! ```text
 //!   soak --db DIR [--num 5000000] [--kills 10] [--memory 512MiB] [--seed 1]
@@ -18,7 +19,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use thermocline::{ByteSize, Db, Durability, Settings, Tier, WriteBatch};
+use thermocline::{ByteSize, Db, Durability, Preset, Settings, Tier, WriteBatch};
 use thermocline_foundation::random::{Random, mix};
 
 #[global_allocator]
@@ -100,6 +101,7 @@ fn operations(num: u64) -> u64 {
 fn open(arguments: &Arguments) -> Outcome<Db> {
     let data = ByteSize(arguments.num * 1100);
     let settings = Settings {
+        preset: Some(Preset::Leveled),
         tiers: vec![
             Tier::new(arguments.db.join("fast"), ByteSize(data.0 / 5 + (256 << 20))),
             Tier::new(arguments.db.join("slow"), ByteSize(data.0 * 4 + (1 << 30))),

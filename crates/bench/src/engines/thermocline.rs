@@ -54,7 +54,7 @@ const HYBRID_OPTIONS: [(&str, &str); SHARED + hybrid::OPTIONS.len()] = {
 impl Thermocline {
     fn settings(&self, options: &OpenOptions) -> Outcome<Settings> {
         let mut settings = Settings {
-            preset: self.preset,
+            preset: Some(self.preset),
             memory: options.memory,
             durability: match options.durability {
                 Durability::Buffered => thermocline::Durability::Buffered,
@@ -258,7 +258,7 @@ mod tests {
                      +promotion=none+pinning=50+tracker=40+block-size=8KiB";
         let settings = settings(label).unwrap();
         let hybrid = settings.hybrid;
-        assert_eq!(settings.preset, Preset::Hybrid);
+        assert_eq!(settings.preset, Some(Preset::Hybrid));
         assert_eq!(settings.block_size, ByteSize::kib(8));
         assert_eq!(hybrid.policy, DemotionPolicy::Approximate);
         assert_eq!(hybrid.popularity, PopularityKind::Frequency);

@@ -1,19 +1,46 @@
-//! The part of `stats` that only the preset `hybrid` has: what lies in slots on the fast tier, how
-//! popular it is, and what moved between the tiers.
+//! What only the preset `hybrid` has to show: what lies in slots on the fast tier, how popular it
+//! is, what moved between the tiers, and which of them answered.
+//!
+//! `stats` prints all but the last, which says nothing of a database that was just opened; `try`
+//! those that fit a page.
 
 use crate::failure::Result;
 use crate::output::Output;
 use crate::table::Table;
 use crate::text;
-use thermocline::FastTierStats;
+use thermocline::{FastTierStats, Stats};
 use thermocline_foundation::ByteSize;
 
-/// Prints its tables.
+/// Prints the tables of `stats`.
 pub fn print(stats: &FastTierStats, output: &mut Output) -> Result<()> {
     summary(stats).print("Records on the fast tier", output)?;
     slots(stats).print("Slots by their size", output)?;
     popularity(stats).print("Keys by how often they are asked for, least first", output)?;
     movement(stats).print("Moved between the tiers, since opening", output)
+}
+
+/// Prints the tables of `try`, in which the database was made and has served.
+pub fn print_trial(stats: &Stats, fast: &FastTierStats, output: &mut Output) -> Result<()> {
+    answers(stats, fast).print("What answered the look-ups", output)?;
+    movement(fast).print("Moved between the tiers", output)?;
+    summary(fast).print("Records on the fast tier", output)
+}
+
+/// Where look-ups found their record. Counts what was asked since the database was made beside what
+/// was answered since it was opened, which must be the same time.
+fn answers(stats: &Stats, fast: &FastTierStats) -> Table {
+    let mut table = Table::new(&["look-ups answered by", ">amount", ">share"]);
+    let (asked, in_memtables) = (stats.operations.gets, stats.operations.memtable_hits);
+    let found = fast.fast_reads + fast.slow_reads;
+    for (what, amount) in [
+        ("a memtable", in_memtables),
+        ("slots, or memory above them", fast.fast_reads.saturating_sub(in_memtables)),
+        ("tables, or cached blocks of them", fast.slow_reads),
+        ("nothing: there is no such key", asked.saturating_sub(found)),
+    ] {
+        table.row([what.to_owned(), text::count(amount), text::share(amount, asked)]);
+    }
+    table
 }
 
 /// Records and the room that they take.
@@ -80,10 +107,10 @@ fn pinned(stats: &FastTierStats) -> String {
 fn movement(stats: &FastTierStats) -> Table {
     let mut table = Table::new(&["records", ">amount"]);
     for (what, amount) in [
-        ("promoted as copies", stats.promoted_records),
-        ("demoted", stats.demoted_records),
-        ("copies dropped without a write", stats.dropped_records),
-        ("moved to another slot", stats.moved_records),
+        ("promoted: copied up into slots", stats.promoted_records),
+        ("demoted: merged into tables below", stats.demoted_records),
+        ("copies dropped, which needs no write", stats.dropped_records),
+        ("moved to another slot of the fast tier", stats.moved_records),
     ] {
         table.row([what.to_owned(), text::count(amount)]);
     }

@@ -6,7 +6,7 @@ use crate::failure::Result;
 use crate::output::Output;
 use crate::table::Table;
 use crate::{store, text};
-use thermocline::Stats;
+use thermocline::{Stats, TierStats};
 use thermocline_foundation::ByteSize;
 
 /// Prints the statistics.
@@ -25,8 +25,9 @@ pub fn run(database: &Database, arguments: &Arguments) -> Result<()> {
 
 fn print(stats: &Stats, output: &mut Output) -> Result<()> {
     output.line(format!(
-        "Database {}, sequence {}",
+        "Database {}, preset {}, sequence {}",
         stats.database,
+        stats.preset.name(),
         text::count(stats.sequence)
     ))?;
     if let Some(reason) = &stats.read_only {
@@ -44,13 +45,22 @@ fn print(stats: &Stats, output: &mut Output) -> Result<()> {
     amplification(stats).print("Cost, since the database was made", output)
 }
 
-/// One row for each level, with a column for each tier.
+/// One row for each level, with a column for each tier; above them one for records in slots, where
+/// there are any, and the files that these are in.
 pub fn levels(stats: &Stats) -> Table {
     let on_tier = |tier: usize| format!(">on tier {tier}");
     let tier_columns: Vec<String> = (0..stats.tiers.len()).map(on_tier).collect();
-    let mut headings = vec![">level", ">tables", ">records", ">tombstones", ">bytes"];
+    let mut headings = vec![">level", ">files", ">records", ">tombstones", ">bytes"];
     headings.extend(tier_columns.iter().map(String::as_str));
     let mut table = Table::new(&headings);
+    if let Some(fast) = &stats.fast_tier {
+        let files: u64 = fast.classes.iter().map(|class| class.slabs).sum();
+        let (records, bytes) = (text::count(fast.records), tiers::size(fast.slab_bytes));
+        let counts = ["slots".to_owned(), text::count(files), records, "-".to_owned(), bytes];
+        let on_tier = |tier: &TierStats| tier.bytes_by_kind.get("slab").copied().unwrap_or(0);
+        let tiers = stats.tiers.iter().map(|tier| tiers::size(on_tier(tier)));
+        table.row(counts.into_iter().chain(tiers));
+    }
     for level in &stats.levels {
         let counts = [
             level.level.to_string(),

@@ -10,8 +10,9 @@ use thermocline_foundation::random::Random;
 
 /// The order in which files are chosen follows from this, so that two trials choose the same.
 const SEED: u64 = 0x7E12;
-/// Larger files are left to `load`: one of them would be most of a trial.
-const FILE_BYTES_MAX: u64 = 32 << 20;
+/// Larger files are left to `load`: a few of them that are asked for often would be all that the
+/// fast tier of a trial holds.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A file of the trial.
 #[derive(Debug)]

@@ -395,18 +395,12 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::manifest::Edit;
-    use crate::{ByteSize, Environment, Settings, Tier};
-    use std::path::Path;
-    use thermocline_device::MemoryDevices;
+    use crate::support::{one_tier, stepped};
     use thermocline_foundation::FileNumber;
 
     /// Tables of one level each, by first and last key; none of them is opened.
     fn levels(tables: &[(usize, &str, &str)]) -> Levels {
-        let tiers = vec![Tier::new("/tier", ByteSize::mib(64)).driver("memory")];
-        let settings = Settings { tiers, ..Settings::default() };
-        let devices = Arc::new(MemoryDevices::default());
-        let environment = Environment { devices, ..Environment::default() };
-        let db = environment.create(Path::new("/home"), &settings).unwrap();
+        let db = stepped(&one_tier());
         let added = tables.iter().zip(1..).map(|((level, smallest, largest), number)| {
             let meta = TableMeta {
                 number: FileNumber(number),

@@ -411,14 +411,19 @@ pub(crate) struct Busy;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ByteSize, Tier};
+    use crate::{ByteSize, Preset, Tier};
 
     const MIB: u64 = 1 << 20;
 
     fn settings(tiers_mib: &[u64]) -> Settings {
         let tier = |mib: &u64| Tier::new("/tier", ByteSize::mib(*mib));
         let tiers = tiers_mib.iter().map(tier).collect();
-        Settings { tiers, memory: ByteSize::mib(96), ..Settings::default() }
+        Settings {
+            preset: Some(Preset::Leveled),
+            tiers,
+            memory: ByteSize::mib(96),
+            ..Settings::default()
+        }
     }
 
     /// Bytes of the level above, level 0 as it is when it is merged, for each level from the base.

@@ -17,8 +17,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thermocline::{
-    ByteSize, Compression, Db, Durability, Environment, Settings, Snapshot, Stepper, Tier, Workers,
-    WriteBatch,
+    ByteSize, Compression, Db, Durability, Environment, Preset, Settings, Snapshot, Stepper, Tier,
+    Workers, WriteBatch,
 };
 use thermocline_device::MemoryDevices;
 use thermocline_foundation::Clock;
@@ -49,6 +49,7 @@ impl Clock for TickClock {
 
 fn settings() -> Settings {
     Settings {
+        preset: Some(Preset::Leveled),
         tiers: vec![
             Tier::new("/fast", ByteSize::mib(16)).driver("memory"),
             Tier::new("/slow", ByteSize::mib(64)).driver("memory"),

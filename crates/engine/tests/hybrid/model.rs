@@ -22,7 +22,7 @@ pub struct Twin {
 /// Settings for a fast tier of 8 MiB.
 pub fn settings(hybrid: HybridSettings) -> Settings {
     Settings {
-        preset: Preset::Hybrid,
+        preset: Some(Preset::Hybrid),
         memory: ByteSize::mib(8),
         table_size: ByteSize::kib(512),
         durability: Durability::Buffered,

@@ -203,18 +203,21 @@ fn compacting_everything_leaves_nothing_in_slots() {
     twin.compare();
     // Then the preset may change.
     twin.db.take().unwrap().close().unwrap();
-    let leveled = Settings { preset: Preset::Leveled, tiers: Vec::new(), ..twin.settings.clone() };
+    let leveled =
+        Settings { preset: Some(Preset::Leveled), tiers: Vec::new(), ..twin.settings.clone() };
     twin.db = Some(Db::open_with(twin.path("db"), &leveled).unwrap());
     twin.compare();
 }
 
 #[test]
 fn a_database_of_the_preset_leveled_goes_on_as_hybrid() {
-    let leveled = Settings { preset: Preset::Leveled, ..settings(HybridSettings::default()) };
+    let hybrid = HybridSettings::default();
+    let leveled = Settings { preset: Some(Preset::Leveled), ..settings(hybrid) };
     let mut twin = Twin::new(leveled, 13);
     twin.write(12_000, 20_000, 1000);
     twin.db.take().unwrap().close().unwrap();
-    let hybrid = Settings { preset: Preset::Hybrid, tiers: Vec::new(), ..twin.settings.clone() };
+    let hybrid =
+        Settings { preset: Some(Preset::Hybrid), tiers: Vec::new(), ..twin.settings.clone() };
     twin.db = Some(Db::open_with(twin.path("db"), &hybrid).unwrap());
     twin.compare();
     for _ in 0..2 {
@@ -263,7 +266,7 @@ fn a_checkpoint_has_the_records_of_its_moment_and_both_go_on() {
 fn one_tier_is_refused_and_so_is_another_preset_over_slots() {
     let dir = tempfile::tempdir().unwrap();
     let one = Settings {
-        preset: Preset::Hybrid,
+        preset: Some(Preset::Hybrid),
         tiers: vec![Tier::new(dir.path().join("one"), ByteSize::mib(64))],
         ..Settings::default()
     };
@@ -275,11 +278,12 @@ fn one_tier_is_refused_and_so_is_another_preset_over_slots() {
     twin.write(1000, 1000, 100);
     twin.db().flush().unwrap();
     twin.db.take().unwrap().close().unwrap();
-    let leveled = Settings { preset: Preset::Leveled, tiers: Vec::new(), ..twin.settings.clone() };
+    let leveled =
+        Settings { preset: Some(Preset::Leveled), tiers: Vec::new(), ..twin.settings.clone() };
     let error = Db::open_with(twin.path("db"), &leveled).unwrap_err();
     assert!(error.to_string().contains("compact all of it"), "{error}");
     twin.db = Some(Db::open(twin.path("db")).unwrap());
-    assert_eq!(twin.db().settings().preset, Preset::Hybrid, "what was refused is not kept");
+    assert_eq!(twin.db().settings().preset, Some(Preset::Hybrid), "what was refused is not kept");
     twin.compare();
 }
 
@@ -301,7 +305,8 @@ fn clean_copies_do_not_keep_a_database_from_the_other_preset() {
     let fast = twin.db().stats().fast_tier.unwrap();
     assert!(fast.clean_records > 0 && fast.clean_records == fast.records, "{fast:?}");
     twin.db.take().unwrap().close().unwrap();
-    let leveled = Settings { preset: Preset::Leveled, tiers: Vec::new(), ..twin.settings.clone() };
+    let leveled =
+        Settings { preset: Some(Preset::Leveled), tiers: Vec::new(), ..twin.settings.clone() };
     twin.db = Some(Db::open_with(twin.path("db"), &leveled).unwrap());
     twin.compare();
     twin.verify();
@@ -320,7 +325,7 @@ fn settings_that_are_refused_are_not_kept() {
     let db = Db::create(dir.path().join("db"), &leveled).unwrap();
     db.put("key", "value").unwrap();
     db.close().unwrap();
-    let hybrid = Settings { preset: Preset::Hybrid, ..leveled };
+    let hybrid = Settings { preset: Some(Preset::Hybrid), ..leveled };
     let error = Db::open_with(dir.path().join("db"), &hybrid).unwrap_err();
     assert!(error.to_string().contains("wants a fast tier and a slow one"), "{error}");
     let db = Db::open(dir.path().join("db")).unwrap();
@@ -333,7 +338,7 @@ fn settings_that_are_refused_are_not_kept() {
 fn records_that_are_only_in_the_log_are_found_by_the_other_preset_and_back_again() {
     let mut twin = Twin::new(settings(HybridSettings::default()), 14);
     let hybrid = Settings { tiers: Vec::new(), ..twin.settings.clone() };
-    let leveled = Settings { preset: Preset::Leveled, ..hybrid.clone() };
+    let leveled = Settings { preset: Some(Preset::Leveled), ..hybrid.clone() };
     twin.write(300, 400, 100);
     assert_eq!(twin.db().stats().fast_tier.unwrap().slab_bytes, 0, "nothing is in slots");
     let change = |twin: &mut Twin, settings: &Settings| {

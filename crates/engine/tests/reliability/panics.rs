@@ -180,7 +180,7 @@ fn a_panic_of_a_background_job_stops_writing_and_nothing_else() {
 
 #[test]
 fn a_panic_of_a_background_job_stops_writing_and_nothing_else_with_a_fast_tier() {
-    sweep(&Settings { preset: Preset::Hybrid, ..settings() });
+    sweep(&Settings { preset: Some(Preset::Hybrid), ..settings() });
 }
 
 const WRITERS: u64 = 4;
@@ -304,7 +304,10 @@ fn a_panic_of_a_writer_sends_away_those_who_wait_behind_it_and_all_who_come_late
         // The first writer leads alone, later ones with those who lined up meanwhile.
         let at = if seed.is_multiple_of(4) { seed / 4 } else { Random::new(seed).below(300) };
         let preset = if seed.is_multiple_of(2) { Preset::Hybrid } else { Preset::Leveled };
-        struck += u64::from(run_with_panicking_writer(&Settings { preset, ..settings() }, at));
+        struck += u64::from(run_with_panicking_writer(
+            &Settings { preset: Some(preset), ..settings() },
+            at,
+        ));
     }
     assert!(struck >= rounds(12), "only {struck} panicked");
 }
@@ -346,7 +349,7 @@ fn run_with_panicking_load(settings: &Settings, at: i64) -> bool {
 #[test]
 fn a_panic_of_a_bulk_load_leaves_a_database_that_opens() {
     for preset in [Preset::Leveled, Preset::Hybrid] {
-        let settings = Settings { preset, ..settings() };
+        let settings = Settings { preset: Some(preset), ..settings() };
         let calls = (0..).take_while(|at| run_with_panicking_load(&settings, *at)).count();
         assert!(calls > 5, "{preset:?}: {calls} calls");
     }

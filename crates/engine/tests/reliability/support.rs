@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thermocline::{ByteSize, Db, Environment, Error, Settings, Tier, Workers};
+use thermocline::{ByteSize, Db, Environment, Error, Preset, Settings, Tier, Workers};
 use thermocline_device::{Buffer, Devices, Operation};
 use thermocline_foundation::{Clock, SystemClock};
 
@@ -23,6 +23,7 @@ pub fn environment(devices: impl Devices + 'static) -> Environment {
 /// So small that a few hundred records pass through several levels and both tiers.
 pub fn settings() -> Settings {
     Settings {
+        preset: Some(Preset::Leveled),
         tiers: vec![
             Tier::new(TIERS[0], ByteSize::mib(16)).driver("memory"),
             Tier::new(TIERS[1], ByteSize::mib(256)).driver("memory"),

@@ -1,6 +1,6 @@
 //! A small store on devices that can lose power, and values that tell which write they are from.
 
-use crate::{ByteSize, Compression, Db, Environment, Settings, Tier, Workers};
+use crate::{ByteSize, Compression, Db, Environment, Preset, Settings, Tier, Workers};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,6 +31,7 @@ pub fn join<T>(threads: impl IntoIterator<Item = JoinHandle<T>>) -> Vec<T> {
 /// Two small tiers, one bulk worker; three values of [`BIG`] bytes fill a memtable.
 pub fn settings() -> Settings {
     Settings {
+        preset: Some(Preset::Leveled),
         tiers: vec![
             Tier::new(TIERS[0], ByteSize::mib(16)).driver("memory"),
             Tier::new(TIERS[1], ByteSize::mib(64)).driver("memory"),

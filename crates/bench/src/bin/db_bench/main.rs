@@ -28,7 +28,7 @@ use arguments::Arguments;
 use clap::Parser;
 use std::io::Write;
 use std::process::ExitCode;
-use thermocline::{Compression, Db, Durability, Settings, Tier};
+use thermocline::{Compression, Db, Durability, Preset, Settings, Tier};
 use thermocline_device::drivers::host_files;
 use workload::Bench;
 
@@ -84,6 +84,8 @@ fn settings(arguments: &Arguments) -> Settings {
         arguments::Packing::Lz4 => vec![Compression::Lz4],
     };
     let mut settings = Settings {
+        // The preset that is compared with RocksDB; a store that is there has one.
+        preset: (!arguments.existing).then_some(Preset::Leveled),
         tiers,
         memory: arguments.memory,
         durability: match arguments.durability {

@@ -54,7 +54,7 @@ impl FastTier {
         workers: &Workers,
     ) -> Result<Option<Self>> {
         let files = &store.files;
-        match settings.preset {
+        match settings.preset() {
             Preset::Hybrid if files.tiers().len() < 2 => Err(Error::invalid(
                 "the preset hybrid wants a fast tier and a slow one; name two tiers, or choose the \
                  preset leveled",

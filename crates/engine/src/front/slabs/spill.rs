@@ -258,28 +258,15 @@ impl Drop for SpillJob {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Db;
     use crate::compaction::cost_benefit::KeyRange;
     use crate::front::slabs::promotion::PromotionJob;
     use crate::front::slabs::room::Sweep;
-    use crate::jobs::{Stepper, Workers};
-    use crate::{ByteSize, Db, Environment, Preset, Settings, Tier};
-    use std::path::Path;
-    use thermocline_device::MemoryDevices;
+    use crate::support::{hybrid, stepped};
 
     /// A store with a record in a table and a copy of it in memory, and no job but the test's own.
     fn with_copy() -> Db {
-        let tier = |path, mib| Tier::new(path, ByteSize::mib(mib)).driver("memory");
-        let settings = Settings {
-            preset: Preset::Hybrid,
-            tiers: vec![tier("/fast", 16), tier("/slow", 64)],
-            ..Settings::default()
-        };
-        let environment = Environment {
-            devices: Arc::new(MemoryDevices::default()),
-            workers: Workers::Stepped(Arc::new(Stepper::new(1))),
-            ..Environment::default()
-        };
-        let db = environment.create(Path::new("/home"), &settings).unwrap();
+        let db = stepped(&hybrid());
         db.put("key", "value").unwrap();
         db.compact_range(None, None, &mut |_| {}).unwrap();
         let fast = fast(&db);
