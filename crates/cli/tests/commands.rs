@@ -331,7 +331,7 @@ fn a_trial_loads_serves_checks_and_replaces_only_itself() {
         cell.replace(',', "").parse::<u64>().unwrap()
     };
     assert!((1..=200).contains(&amount("slots ", 1)), "the records of the slots: {first}");
-    for part in ["promoted: copied up into slots", "demoted: merged into tables below"] {
+    for part in ["promoted: copied up into memory", "demoted: merged into tables below"] {
         amount(part, 0);
     }
     let answers = ["a memtable", "slots, or memory above them", "tables, or cached blocks of them"];

@@ -224,6 +224,8 @@ pub struct FastTierStats {
     pub demoted_records: u64,
     /// Copies that were dropped without writing anything.
     pub dropped_records: u64,
+    /// Copies that got a slot when memory gave them up.
+    pub spilled_records: u64,
     /// Copies that gave up their slot because memory has them.
     pub lifted_records: u64,
     /// Records that moved to another slot for the sake of other sizes.
@@ -480,6 +482,7 @@ impl FastTier {
             promoted_records: self.promotions.records.get(),
             demoted_records: engine.metrics.demoted_records.get(),
             dropped_records: self.room.dropped.get(),
+            spilled_records: self.spill.records.get(),
             lifted_records: self.room.lifted.get(),
             moved_records: self.room.moved.get(),
         }

@@ -57,6 +57,7 @@ fn summary(stats: &FastTierStats) -> Table {
             text::count(stats.clean_records),
             text::share(stats.clean_records, stats.records),
         ),
+        ("copies in memory only", text::count(stats.memory_records), String::new()),
         ("room for slots", bytes(limit), String::new()),
         ("  with a record", bytes(stats.live_bytes), text::share(stats.live_bytes, limit)),
         (
@@ -107,7 +108,9 @@ fn pinned(stats: &FastTierStats) -> String {
 fn movement(stats: &FastTierStats) -> Table {
     let mut table = Table::new(&["records", ">amount"]);
     for (what, amount) in [
-        ("promoted: copied up into slots", stats.promoted_records),
+        ("promoted: copied up into memory", stats.promoted_records),
+        ("copies that memory gave up and that got slots", stats.spilled_records),
+        ("copies that gave up slots, for memory has them", stats.lifted_records),
         ("demoted: merged into tables below", stats.demoted_records),
         ("copies dropped, which needs no write", stats.dropped_records),
         ("moved to another slot of the fast tier", stats.moved_records),
