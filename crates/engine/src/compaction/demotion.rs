@@ -22,8 +22,9 @@ use crate::compaction::cost_benefit::{KeyRange, Pick};
 use crate::compaction::rewrite::{Fate, Observe, Output, Retention, Rewrite};
 use crate::error::Result;
 use crate::front::slabs::lookup::trailer_of;
-use crate::front::slabs::promotion::{Offer, WAITING_BYTES_MAX};
+use crate::front::slabs::promotion::Offer;
 use crate::front::slabs::room::draw_of;
+use crate::front::slabs::waiting::Added;
 use crate::front::slabs::{Died, FastTier, SlotEdit, slot_of};
 use crate::hybrid_settings::Promotion;
 use crate::jobs::{Job, Step};
@@ -273,7 +274,7 @@ impl Demotion {
                 && pinning.decide(fast.popularity.value(hash), draw_of(hash))
                 && fast.index.get(key).is_none();
             let bytes = (key.len() + value.len()) as u64;
-            if hot && met_bytes + bytes <= WAITING_BYTES_MAX {
+            if hot && met_bytes + bytes <= fast.promotions.offers.bytes_max() {
                 met_bytes += bytes;
                 let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
                 met.lock().push(Offer { key, trailer, value, table });
@@ -315,7 +316,10 @@ impl Demotion {
         let now_ns = self.engine.clock.now_ns();
         fast.regulation.wrote(written_bytes, now_ns);
         for offer in std::mem::take(&mut *self.met.lock()) {
-            if !fast.promotions.add(offer) && fast.promotions.is_full() {
+            // Workers are told when the demotion ends.
+            if fast.promotions.offers.add(offer) == Added::Refused
+                && fast.promotions.offers.is_full()
+            {
                 break;
             }
         }

@@ -38,6 +38,7 @@ pub(crate) mod recovery;
 pub(crate) mod regulation;
 pub(crate) mod room;
 pub(crate) mod spill;
+pub(crate) mod waiting;
 
 use crate::error::Result;
 use crate::state::Engine;

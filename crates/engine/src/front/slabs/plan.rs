@@ -27,7 +27,7 @@ pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Bo
     fast.room.planned(need, room.is_some() || fast.room.is_at_work() || demoting());
     room.or_else(|| {
         let promotions = &fast.promotions;
-        let begin = promotions.are_due() && !promotions.running.swap(true, Relaxed);
+        let begin = !promotions.offers.is_empty() && !promotions.running.swap(true, Relaxed);
         begin.then(|| Box::new(PromotionJob::new(engine)) as _)
     })
     .or_else(|| {

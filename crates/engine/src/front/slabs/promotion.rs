@@ -13,6 +13,7 @@
 //! memtable does no harm: it is found first, and replaces the copy when it is flushed. Nothing
 //! durable changes: after a restart the copy is where it was before, in tables.
 
+use super::waiting::{Added, Waiting, Waits};
 use crate::error::Result;
 use crate::hybrid_settings::Promotion;
 use crate::jobs::{Job, Step};
@@ -21,18 +22,13 @@ use crate::table_set::levels::Levels;
 use crate::table_set::table::Table;
 use bytes::Bytes;
 use std::sync::Arc;
-use thermocline_foundation::sync::Mutex;
-use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use thermocline_foundation::{Counter, FileNumber, Planted, planted};
 use thermocline_index::Entry;
 use thermocline_table::{Probe, RecordKind, Trailer, key_hash};
 
-/// Bytes of offers that wait, at most: more is only read again.
-pub(crate) const WAITING_BYTES_MAX: u64 = 8 << 20;
 /// Bytes that a job takes up under one lock.
 const BATCH_BYTES: u64 = 1 << 20;
-/// Bytes that wake a worker.
-const WAKE_BYTES: u64 = 128 << 10;
 
 /// While more than one in so many records of the fast tier has not been asked for, the first read
 /// moves a record up; afterwards the second.
@@ -47,17 +43,17 @@ pub(crate) struct Offer {
     pub table: FileNumber,
 }
 
-impl Offer {
+impl Waits for Offer {
     fn bytes(&self) -> u64 {
         (self.key.len() + self.value.len()) as u64
     }
 }
 
 /// What waits to move up.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Promotions {
-    offers: Mutex<Vec<Offer>>,
-    waiting_bytes: AtomicU64,
+    /// What is too much is only read again.
+    pub offers: Waiting<Offer>,
     /// A job is at it.
     pub running: AtomicBool,
     /// The first read is reason enough.
@@ -67,41 +63,19 @@ pub(crate) struct Promotions {
 }
 
 impl Promotions {
-    /// Something waits.
-    pub fn are_due(&self) -> bool {
-        self.waiting_bytes.load(Relaxed) > 0
-    }
-
-    /// No more offers are taken for now.
-    pub fn is_full(&self) -> bool {
-        self.waiting_bytes.load(Relaxed) + BATCH_BYTES > WAITING_BYTES_MAX
-    }
-
-    /// Takes an offer unless too many wait; true where a worker should be told.
-    pub fn add(&self, offer: Offer) -> bool {
-        let bytes = offer.bytes();
-        if self.waiting_bytes.load(Relaxed) + bytes > WAITING_BYTES_MAX {
-            return false;
+    /// Nothing waits; memory has `memory_bytes`.
+    pub fn new(memory_bytes: u64) -> Self {
+        Self {
+            offers: Waiting::new(memory_bytes),
+            running: AtomicBool::new(false),
+            at_first_read: AtomicBool::new(false),
+            records: Counter::default(),
         }
-        let mut offers = self.offers.lock();
-        offers.push(offer);
-        // Counted under the lock, as it is taken off: the sum is never below what waits.
-        let before = self.waiting_bytes.fetch_add(bytes, Relaxed);
-        before < WAKE_BYTES && before + bytes >= WAKE_BYTES
     }
 
-    /// The oldest offers up to `bytes_max`, in key order, one a key.
-    fn take(&self, bytes_max: u64) -> Vec<Offer> {
-        let mut offers = self.offers.lock();
-        let mut bytes = 0;
-        let fits = offers.iter().take_while(|offer| {
-            bytes += offer.bytes();
-            bytes <= bytes_max
-        });
-        let count = fits.count().max(1).min(offers.len());
-        let mut batch: Vec<_> = offers.drain(..count).collect();
-        self.waiting_bytes.fetch_sub(batch.iter().map(Offer::bytes).sum(), Relaxed);
-        drop(offers);
+    /// The oldest offers, in key order, one a key.
+    fn take(&self) -> Vec<Offer> {
+        let mut batch = self.offers.take(BATCH_BYTES);
         batch.sort_by(|a, b| a.key.cmp(&b.key).then_with(|| b.trailer.cmp(&a.trailer)));
         batch.dedup_by(|a, b| a.key == b.key);
         batch
@@ -127,7 +101,8 @@ impl Engine {
         if wanted {
             // A copy, so that nobody keeps the record's block alive.
             let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
-            if fast.promotions.add(Offer { key, trailer, value, table }) {
+            let offer = Offer { key, trailer, value, table };
+            if fast.promotions.offers.add(offer) == (Added::Waits { wake: true }) {
                 self.jobs.wake();
             }
         }
@@ -149,7 +124,7 @@ impl PromotionJob {
     fn run(&self) -> Result<()> {
         let Some(fast) = &self.engine.fast else { return Ok(()) };
         fast.promotions.at_first_read.store(fast.is_mostly_unasked(), Relaxed);
-        let mut offers = fast.promotions.take(BATCH_BYTES);
+        let mut offers = fast.promotions.take();
         offers.retain(|offer| fast.may_take(offer));
         if offers.is_empty() {
             return Ok(());
@@ -250,7 +225,7 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"old"[..]));
         }
-        assert_eq!(promotions.offers.lock().len(), 1);
+        assert_eq!(promotions.offers.len(), 1);
         let job = PromotionJob::new(&engine);
         (db, job)
     }

@@ -248,7 +248,7 @@ impl Sweep {
         *fast.room.hand.lock() = hand.unwrap_or_default().to_vec();
         let mut tables = self.engine.tables.lock();
         // Memory is about to give these up, or has done so: spilling decides.
-        let spills = !fast.spill.is_empty();
+        let spills = !fast.spill.waiting.is_empty();
         let (mut died, mut lifted, mut hashes) = (Vec::new(), Vec::new(), Vec::new());
         for (key, versions) in batch.iter() {
             let [entry] = versions else { continue };

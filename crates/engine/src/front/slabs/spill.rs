@@ -9,6 +9,7 @@
 //! while it does, the record is what the entry says, and a slot may have it. That is looked at
 //! under the lock of the tables, after the slot was written.
 
+use super::waiting::{Added, Waiting, Waits};
 use super::{Arrival, Born, FastTier};
 use crate::error::Result;
 use crate::jobs::{Job, Jobs, Step};
@@ -17,39 +18,36 @@ use crate::state::Engine;
 use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_device::Origin;
-use thermocline_foundation::sync::Mutex;
-use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use thermocline_foundation::{Counter, Sequence};
 use thermocline_index::Entry;
 use thermocline_slab::SlotAddress;
 use thermocline_table::{RecordKind, Trailer, key_hash};
 
-/// Bytes that wait, at most: what comes then loses its value and can only be forgotten.
-const WAITING_BYTES_MAX: u64 = 8 << 20;
 /// Bytes that a job writes with one edit.
 const BATCH_BYTES: u64 = 1 << 20;
 /// Share of the fast tier's room that a job takes at most: less than what is kept free.
 const BATCH_SHARE: u64 = 64;
-/// Bytes that wake a worker.
-const WAKE_BYTES: u64 = 128 << 10;
 /// What a record costs while it waits, beside its bytes.
 const RECORD_OVERHEAD_BYTES: u64 = 96;
 
 /// A record that memory gave up.
 #[derive(Debug)]
-struct Spilled {
+pub(crate) struct Spilled {
     key: Bytes,
     sequence: Sequence,
     /// None where too much waits.
     value: Option<Bytes>,
 }
 
-impl Spilled {
+impl Waits for Spilled {
     fn bytes(&self) -> u64 {
         let value = self.value.as_ref().map_or(0, Bytes::len);
         (self.key.len() + value) as u64 + RECORD_OVERHEAD_BYTES
     }
+}
 
+impl Spilled {
     fn arrival(&self, value: &Bytes) -> Arrival {
         let trailer = Trailer::new(self.sequence, RecordKind::Put);
         Arrival { key: self.key.clone(), trailer, value: value.clone(), clean: true }
@@ -60,8 +58,7 @@ impl Spilled {
 #[derive(Debug)]
 pub(crate) struct Spill {
     jobs: Arc<Jobs>,
-    waiting: Mutex<Vec<Spilled>>,
-    waiting_bytes: AtomicU64,
+    pub waiting: Waiting<Spilled>,
     /// A job is at it.
     pub running: AtomicBool,
     /// There was no room, and nothing has left since.
@@ -71,12 +68,11 @@ pub(crate) struct Spill {
 }
 
 impl Spill {
-    /// Nothing waits.
-    pub fn new(jobs: &Arc<Jobs>) -> Self {
+    /// Nothing waits; memory has `memory_bytes`.
+    pub fn new(jobs: &Arc<Jobs>, memory_bytes: u64) -> Self {
         Self {
             jobs: Arc::clone(jobs),
-            waiting: Mutex::default(),
-            waiting_bytes: AtomicU64::new(0),
+            waiting: Waiting::new(memory_bytes),
             running: AtomicBool::new(false),
             blocked: AtomicBool::new(false),
             records: Counter::default(),
@@ -85,12 +81,7 @@ impl Spill {
 
     /// Something waits, and not for room.
     pub fn is_due(&self) -> bool {
-        !self.is_empty() && !self.blocked.load(Relaxed)
-    }
-
-    /// Nothing waits.
-    pub fn is_empty(&self) -> bool {
-        self.waiting_bytes.load(Relaxed) == 0
+        !self.waiting.is_empty() && !self.blocked.load(Relaxed)
     }
 
     /// Records have left: there may be room.
@@ -98,35 +89,21 @@ impl Spill {
         self.blocked.store(false, Relaxed);
     }
 
+    /// Takes a record. Where too much waits it loses its value, and can only be forgotten.
     fn add(&self, mut spilled: Spilled) {
-        if self.waiting_bytes.load(Relaxed) + spilled.bytes() > WAITING_BYTES_MAX {
+        if !self.waiting.has_room(spilled.bytes()) {
             // Key and value share their memory.
             spilled.key = Bytes::copy_from_slice(&spilled.key);
             spilled.value = None;
         }
-        let bytes = spilled.bytes();
-        let mut waiting = self.waiting.lock();
-        waiting.push(spilled);
-        // Counted under the lock, as it is taken off: the sum is never below what waits.
-        let before = self.waiting_bytes.fetch_add(bytes, Relaxed);
-        drop(waiting);
-        if before < WAKE_BYTES && before + bytes >= WAKE_BYTES {
+        if self.waiting.push(spilled) == (Added::Waits { wake: true }) {
             self.jobs.wake();
         }
     }
 
     /// The oldest records up to `bytes_max`, in key order, each once.
     fn take(&self, bytes_max: u64) -> Vec<Spilled> {
-        let mut waiting = self.waiting.lock();
-        let mut bytes = 0;
-        let fits = waiting.iter().take_while(|spilled| {
-            bytes += spilled.bytes();
-            bytes <= bytes_max
-        });
-        let count = fits.count().max(1).min(waiting.len());
-        let mut batch: Vec<_> = waiting.drain(..count).collect();
-        self.waiting_bytes.fetch_sub(batch.iter().map(Spilled::bytes).sum(), Relaxed);
-        drop(waiting);
+        let mut batch = self.waiting.take(bytes_max);
         // Of the same record the one with a value first.
         batch.sort_by(|a, b| {
             let versions =
@@ -378,12 +355,12 @@ mod tests {
         let db = with_copy();
         let sequence = fast(&db).index.get(b"key").unwrap().sequence;
         fast(&db).cache.forget(b"key", sequence);
-        let large = Some(vec![7; WAITING_BYTES_MAX as usize].into());
+        let large = Some(vec![7; fast(&db).spill.waiting.bytes_max() as usize].into());
         fast(&db).spill.add(Spilled { key: Bytes::from("key"), sequence, value: large });
-        assert!(fast(&db).spill.waiting.lock()[0].value.is_none());
+        assert!(!fast(&db).spill.waiting.is_empty() && !fast(&db).spill.waiting.is_full());
         spill(&db);
         assert_eq!(copies(&db), (0, 0));
-        assert!(fast(&db).spill.is_empty());
+        assert!(fast(&db).spill.waiting.is_empty());
     }
 
     #[test]
