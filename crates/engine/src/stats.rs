@@ -466,7 +466,7 @@ impl FastTier {
         });
         FastTierStats {
             records: self.index.slot_records(),
-            clean_records: self.index.clean_records() - self.index.memory_records(),
+            clean_records: self.index.clean_records().saturating_sub(self.index.memory_records()),
             memory_records: self.index.memory_records(),
             limit_bytes: self.room.limit_bytes,
             slab_bytes: slabs.file_bytes,

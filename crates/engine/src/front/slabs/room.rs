@@ -246,19 +246,29 @@ impl Sweep {
         fast.index.ascend(above, Bound::Unbounded, SWEEP_KEYS, &mut batch);
         let hand = if batch.is_end() { None } else { batch.last_key() };
         *fast.room.hand.lock() = hand.unwrap_or_default().to_vec();
-        let mut tables = self.engine.tables.lock();
         // Memory is about to give these up, or has done so: spilling decides.
         let spills = !fast.spill.waiting.is_empty();
-        let (mut died, mut lifted, mut hashes) = (Vec::new(), Vec::new(), Vec::new());
-        for (key, versions) in batch.iter() {
-            let [entry] = versions else { continue };
+        let goes = |key: &[u8], entry: &Entry| {
             let in_memory = fast.cache.contains(key, entry.sequence);
             let goes = match entry.has_slot() {
                 true => in_memory || !fast.is_pinned(&pinning, key),
                 false => !in_memory && !spills,
             };
+            goes.then_some(in_memory)
+        };
+        // Asked before the lock is taken, for it takes a while.
+        let going: Vec<_> = batch
+            .iter()
+            .filter_map(|(key, versions)| match versions {
+                [entry] if entry.clean => Some((key, *entry, goes(key, entry)?)),
+                _ => None,
+            })
+            .collect();
+        let mut tables = self.engine.tables.lock();
+        let (mut died, mut lifted, mut hashes) = (Vec::new(), Vec::new(), Vec::new());
+        for (key, entry, in_memory) in going {
             // It may have been replaced since the batch was taken.
-            if !entry.clean || !goes || fast.index.get_at(key, entry.sequence) != Some(*entry) {
+            if fast.index.get_at(key, entry.sequence) != Some(entry) {
                 continue;
             }
             self.freed += usize::from(entry.has_slot());
@@ -269,7 +279,7 @@ impl Sweep {
             } else {
                 hashes.push(key_hash(&key));
             }
-            died.push(Died::new(key, entry));
+            died.push(Died::new(key, &entry));
         }
         self.looked += batch.len();
         fast.room.dropped.add(hashes.len() as u64);
