@@ -14,7 +14,8 @@
 //! 2. A class gives out slots of the slab with most free ones first, in ascending position, to
 //!    records in the order of their keys: neighbours share pages, and writes are long.
 //! 3. A slab that was made for a reservation serves that reservation alone until it is committed:
-//!    nobody else can make a slot live in a slab that the manifest does not know.
+//!    nobody else can make a slot live in a slab that the manifest does not know. A reservation
+//!    that is committed in parts lists all its slabs with the first.
 //! 4. The lock is never held during I/O.
 //!
 //! Order decides what ends up where, so everything here is in the order of ids and positions: the
@@ -164,10 +165,14 @@ impl Allocation {
         slab.is_none_or(|slab| slab.free.contains(address.slot))
     }
 
-    /// Up to `count` free slots of a class, by slab and position.
-    fn take(&mut self, class: SizeClass, count: usize) -> Vec<SlotAddress> {
-        let open = self.slabs.iter().filter(|(_, slab)| {
-            slab.class == class && slab.access == Access::Open && slab.free.count() > 0
+    /// Up to `count` free slots of a class, by slab and position, for a reservation that `own` were
+    /// made for.
+    fn take(&mut self, class: SizeClass, count: usize, own: &[SlabId]) -> Vec<SlotAddress> {
+        let open = self.slabs.iter().filter(|(id, slab)| {
+            let is_own = || slab.access == Access::Private && own.contains(id);
+            slab.class == class
+                && slab.free.count() > 0
+                && (slab.access == Access::Open || is_own())
         });
         let mut order: Vec<_> = open.map(|(id, slab)| (Reverse(slab.free.count()), *id)).collect();
         order.sort_unstable();
@@ -308,6 +313,39 @@ impl Reservation {
         slabs.map(|slab| (slab.file.number(), slab.shape)).collect()
     }
 
+    /// Slots for more records, behind those that it has: all of them get one, or none does and the
+    /// reservation stays as it was.
+    ///
+    /// # Errors
+    /// As [`Slabs::allocate`].
+    pub fn extend(&mut self, record_bytes: &[u32], origin: Origin) -> Result<bool> {
+        let more = self.slabs.allocate_all_with(record_bytes, &self.new, origin)?;
+        let Some(mut more) = more else { return Ok(false) };
+        self.slots.append(&mut more.slots);
+        self.record_bytes.append(&mut more.record_bytes);
+        self.new.append(&mut more.new);
+        // It has nothing left to give back.
+        more.settled = true;
+        Ok(true)
+    }
+
+    /// Splits the first `count` records off, and with them all slabs that were made: an edit of
+    /// theirs lists these, and one of the rest lists none. The rest is to be committed after them.
+    ///
+    /// # Panics
+    /// Where there are not so many.
+    pub fn split_first(&mut self, count: usize) -> Self {
+        let rest = self.slots.split_off(count);
+        let rest_bytes = self.record_bytes.split_off(count);
+        Self {
+            slabs: Arc::clone(&self.slabs),
+            slots: std::mem::replace(&mut self.slots, rest),
+            record_bytes: std::mem::replace(&mut self.record_bytes, rest_bytes),
+            new: std::mem::take(&mut self.new),
+            settled: false,
+        }
+    }
+
     /// The edit that makes the slots live is durable. From now on they are live until they are
     /// freed, and the new slabs serve everybody.
     pub fn commit(mut self) {
@@ -356,7 +394,7 @@ impl Slabs {
     /// # Errors
     /// Those of making a slab, but `OutOfSpace`, which only ends the making.
     pub fn allocate(self: &Arc<Self>, record_bytes: &[u32], origin: Origin) -> Result<Reservation> {
-        let (mut reservation, missing) = self.reserve(record_bytes);
+        let (mut reservation, missing) = self.reserve(record_bytes, &[]);
         self.make_missing(&mut reservation, missing, origin)?;
         Ok(reservation)
     }
@@ -368,7 +406,17 @@ impl Slabs {
         record_bytes: &[u32],
         origin: Origin,
     ) -> Result<Option<Reservation>> {
-        let (mut reservation, missing) = self.reserve(record_bytes);
+        self.allocate_all_with(record_bytes, &[], origin)
+    }
+
+    /// As [`Slabs::allocate_all`], with the free slots of private slabs of the caller's.
+    fn allocate_all_with(
+        self: &Arc<Self>,
+        record_bytes: &[u32],
+        own: &[SlabId],
+        origin: Origin,
+    ) -> Result<Option<Reservation>> {
+        let (mut reservation, missing) = self.reserve(record_bytes, own);
         let new_bytes = self.new_bytes(&missing, record_bytes);
         let fits = {
             let allocation = self.allocation.lock();
@@ -381,8 +429,8 @@ impl Slabs {
         Ok(is_whole.then_some(reservation))
     }
 
-    /// Takes what is free; the rest wants new slabs.
-    fn reserve(self: &Arc<Self>, record_bytes: &[u32]) -> (Reservation, Missing) {
+    /// Takes what is free, in slabs of `own` too; the rest wants new slabs.
+    fn reserve(self: &Arc<Self>, record_bytes: &[u32], own: &[SlabId]) -> (Reservation, Missing) {
         let mut wanted: BTreeMap<SizeClass, Vec<usize>> = BTreeMap::new();
         let mut single = Vec::new();
         for (index, bytes) in record_bytes.iter().enumerate() {
@@ -399,7 +447,7 @@ impl Slabs {
             new: Vec::new(),
             settled: false,
         };
-        let by_class = self.take_free(wanted, &mut reservation);
+        let by_class = self.take_free(wanted, &mut reservation, own);
         (reservation, Missing { by_class, single })
     }
 
@@ -461,6 +509,7 @@ impl Slabs {
         &self,
         wanted: BTreeMap<SizeClass, Vec<usize>>,
         reservation: &mut Reservation,
+        own: &[SlabId],
     ) -> Vec<(SizeClass, Vec<usize>)> {
         let mut missing: Vec<(SizeClass, Vec<usize>)> = Vec::new();
         let mut allocation = self.allocation.lock();
@@ -471,7 +520,7 @@ impl Slabs {
             indexes[taken.len()..].to_vec()
         };
         for (class, indexes) in wanted {
-            let taken = allocation.take(class, indexes.len());
+            let taken = allocation.take(class, indexes.len(), own);
             missing.push((class, assign(&indexes, &taken)));
         }
         missing.retain(|(_, indexes)| !indexes.is_empty());
@@ -486,7 +535,7 @@ impl Slabs {
                 if indexes.is_empty() || self.classes.slot_bytes(larger) > most {
                     break;
                 }
-                let taken = allocation.take(larger, indexes.len());
+                let taken = allocation.take(larger, indexes.len(), own);
                 *indexes = assign(indexes, &taken);
             }
         }
