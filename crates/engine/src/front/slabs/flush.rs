@@ -358,6 +358,7 @@ impl FastTier {
 mod tests {
     use super::*;
     use crate::support::{hybrid, stepped};
+    use thermocline_device::FileKind;
 
     #[test]
     fn a_key_is_tracked_until_its_tombstone_is_flushed() {
@@ -379,5 +380,40 @@ mod tests {
         assert_eq!(tracked(), [false, true]);
         assert_eq!(db.stats().fast_tier.unwrap().records, 3, "both versions were flushed");
         drop(between);
+    }
+
+    #[test]
+    fn a_flush_of_many_pieces_syncs_each_slab_once_and_frees_what_each_piece_replaces() {
+        let db = stepped(&hybrid());
+        let fast = db.engine().fast.as_ref().unwrap();
+        let pieces = 8;
+        let piece_bytes = fast.room.limit_bytes / PIECE_SHARE;
+        let syncs = |kind| db.engine().files.tiers()[0].traffic(kind).syncs;
+        let sizes = [200, 400, 900, 2000, 4000];
+        let write = |byte: u8| {
+            let mut bytes = 0;
+            for (key, size) in (0u32..).zip(sizes.into_iter().cycle()) {
+                if bytes > pieces * piece_bytes {
+                    return u64::from(key);
+                }
+                db.put(key.to_be_bytes(), vec![byte; size]).unwrap();
+                bytes += size as u64;
+            }
+            0
+        };
+        for round in 1..=2 {
+            let records = write(round);
+            let before = [FileKind::Slab, FileKind::Manifest].map(syncs);
+            db.flush().unwrap();
+            let after = [FileKind::Slab, FileKind::Manifest].map(syncs);
+            let slabs = fast.slabs.ids().len() as u64;
+            assert!(after[0] - before[0] <= slabs, "{} of {slabs} slabs", after[0] - before[0]);
+            assert!(after[1] - before[1] >= pieces, "an edit for each piece");
+            let live = fast.slabs.stats().classes.iter().map(|class| class.live).sum::<u64>();
+            let stats = db.stats().fast_tier.unwrap();
+            assert_eq!((stats.records, live), (records, records));
+            let first = db.get(0u32.to_be_bytes()).unwrap().unwrap();
+            assert_eq!(first, vec![round; sizes[0]]);
+        }
     }
 }
