@@ -27,7 +27,7 @@ const FINE_FROM: u32 = 512;
 const PAGED_FROM: u32 = 4096;
 const SECTOR_BYTES: u32 = 512;
 /// Largest slots of a slab's length.
-const SLOTS_MIN: u64 = 8;
+pub(crate) const SLOTS_MIN: u64 = 8;
 
 /// A rung of the ladder, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
