@@ -380,7 +380,7 @@ impl Engine {
                 continue;
             }
             if is_last {
-                progress(Progress { done_bytes: total_bytes, total_bytes });
+                progress(Progress { done_bytes, total_bytes: done_bytes });
                 return Ok(());
             }
             at = range.to;
@@ -412,9 +412,9 @@ mod tests {
             last.unwrap().done_bytes
         };
         // Header, key and value of a slot.
-        let record_bytes = 20 + 4 + 1000;
+        let record_bytes = 20 + 4 + 1100;
         let put = |from: u32| {
-            (from..from + 50).for_each(|key| db.put(format!("{key:04}"), [7; 1000]).unwrap());
+            (from..from + 50).for_each(|key| db.put(format!("{key:04}"), [7; 1100]).unwrap());
         };
         put(0);
         assert_eq!(compact(), 50 * record_bytes);
