@@ -465,6 +465,7 @@ impl Slabs {
                 None => single.push(index),
             }
         }
+        self.share_classes(&mut wanted);
         // From here on, whatever fails gives back what was taken.
         let mut reservation = Reservation {
             slabs: Arc::clone(self),
@@ -476,6 +477,21 @@ impl Slabs {
         let missing = self.take_free(wanted, &mut reservation, own);
         let missing = self.divide(missing, single, record_bytes);
         (reservation, missing)
+    }
+
+    /// Lets classes of which few records are wanted share slots, where slabs may be of many
+    /// lengths: each slab that a batch touches is a sync.
+    fn share_classes(&self, wanted: &mut BTreeMap<SizeClass, Vec<usize>>) {
+        if self.allocation.lock().slab_bytes_min == self.classes.slab_bytes() {
+            return;
+        }
+        let is_few = |indexes: &[usize]| (indexes.len() as u64) < SLOTS_MIN;
+        let few: Vec<_> = wanted.extract_if(.., |_, indexes| is_few(indexes)).collect();
+        for (class, mut indexes) in few {
+            let together = wanted.entry(self.classes.shared(class)).or_default();
+            together.append(&mut indexes);
+            together.sort_unstable();
+        }
     }
 
     /// Bytes of the slabs that `missing` wants.

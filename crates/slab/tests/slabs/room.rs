@@ -232,7 +232,8 @@ fn a_few_large_records_get_slabs_of_their_own_where_the_shortest_has_no_slots_of
     assert_eq!(shapes(&few).len(), 7);
     assert!(shapes(&few).iter().all(|shape| shape.is_single()));
     drop(few);
-    let slots = store.flush(1, &[20_000; 8]);
+    // Of sizes that share slots of 20 KiB.
+    let slots = store.flush(1, &[20_000, 18_500, 19_000, 20_000, 20_000, 20_000, 20_000, 20_000]);
     assert!(slots.iter().all(|slot| slot.slab == slots[0].slab), "eight fill one");
     store.kill(&[(slots[3], 4)]);
     let reservation = store.reserve(&[20_000; 2]);
