@@ -19,7 +19,8 @@
 //! 4. The lock is never held during I/O.
 //!
 //! A class begins with short slabs, and gets longer ones as it has more: a tier of records of many
-//! sizes has a slab of each and leaves little unused, and one of records of one size has few files.
+//! sizes has a slab of each and leaves little unused, and one of records of one size has few files
+//! ([`Slabs::set_slab_bytes_min`] allows it).
 //!
 //! Order decides what ends up where, so everything here is in the order of ids and positions: the
 //! same calls give the same slots.

@@ -10,8 +10,10 @@
 //!    slabs made under another setting have a class too.
 //! 2. Each rung is above the one before; above a page each is a multiple of the sector, so that a
 //!    slot shares at most its first and last page with others.
-//! 3. The largest slot is an eighth of a slab. A record that is larger gets a slab of its own, with
-//!    one slot ([`crate::SlabShape::single`]).
+//! 3. The largest slot is an eighth of the longest slab. A record that is larger gets a slab of its
+//!    own, with one slot ([`crate::SlabShape::single`]).
+//! 4. Where slabs may be of many lengths, a few records of a size get slots of the next of four
+//!    sizes to a power of two, so that a batch touches few slabs.
 //!
 //! Plain values; any thread.
 
