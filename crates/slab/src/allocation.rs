@@ -14,16 +14,22 @@
 //! 2. A class gives out slots of the slab with most free ones first, in ascending position, to
 //!    records in the order of their keys: neighbours share pages, and writes are long.
 //! 3. A slab that was made for a reservation serves that reservation alone until it is committed:
-//!    nobody else can make a slot live in a slab that the manifest does not know.
+//!    nobody else can make a slot live in a slab that the manifest does not know. A reservation
+//!    that is committed in parts lists all its slabs with the first.
 //! 4. The lock is never held during I/O.
+//!
+//! A class begins with short slabs, and gets longer ones as it has more: a tier of records of many
+//! sizes has a slab of each and leaves little unused, and one of records of one size has few files
+//! ([`Slabs::set_slab_bytes_min`] allows it).
 //!
 //! Order decides what ends up where, so everything here is in the order of ids and positions: the
 //! same calls give the same slots.
 
 use crate::address::{SlabId, SlotAddress};
 use crate::bitmap::SlotBitmap;
+use crate::format::HEADER_BYTES;
 use crate::live::SlabShape;
-use crate::size_class::SizeClass;
+use crate::size_class::{SLOTS_MIN, SizeClass};
 use crate::slab::Slab;
 use crate::slabs::Slabs;
 use crate::stats::{ClassStats, SlabStats};
@@ -98,6 +104,8 @@ pub(crate) struct Allocation {
     pub by_file: BTreeMap<FileNumber, SlabId>,
     next_id: u32,
     pub limit_bytes: u64,
+    /// Length of the first slabs of a class.
+    pub slab_bytes_min: u64,
     /// Files of all slabs, those being made included.
     pub file_bytes: u64,
     pub holds: u32,
@@ -108,12 +116,13 @@ pub(crate) struct Allocation {
 }
 
 impl Allocation {
-    pub fn new(classes: usize) -> Self {
+    pub fn new(classes: usize, slab_bytes_min: u64) -> Self {
         Self {
             slabs: BTreeMap::new(),
             by_file: BTreeMap::new(),
             next_id: 0,
             limit_bytes: 0,
+            slab_bytes_min,
             file_bytes: 0,
             holds: 0,
             held: Vec::new(),
@@ -164,10 +173,14 @@ impl Allocation {
         slab.is_none_or(|slab| slab.free.contains(address.slot))
     }
 
-    /// Up to `count` free slots of a class, by slab and position.
-    fn take(&mut self, class: SizeClass, count: usize) -> Vec<SlotAddress> {
-        let open = self.slabs.iter().filter(|(_, slab)| {
-            slab.class == class && slab.access == Access::Open && slab.free.count() > 0
+    /// Up to `count` free slots of a class, by slab and position, for a reservation that `own` were
+    /// made for.
+    fn take(&mut self, class: SizeClass, count: usize, own: &[SlabId]) -> Vec<SlotAddress> {
+        let open = self.slabs.iter().filter(|(id, slab)| {
+            let is_own = || slab.access == Access::Private && own.contains(id);
+            slab.class == class
+                && slab.free.count() > 0
+                && (slab.access == Access::Open || is_own())
         });
         let mut order: Vec<_> = open.map(|(id, slab)| (Reverse(slab.free.count()), *id)).collect();
         order.sort_unstable();
@@ -182,6 +195,18 @@ impl Allocation {
             }
         }
         taken
+    }
+
+    /// Bytes of the slabs of a class that are for many records.
+    fn class_bytes(&self, class: SizeClass) -> u64 {
+        let slabs = self.slabs.values().filter(|slab| slab.class == class);
+        let shared = slabs.filter(|slab| !slab.shape.is_single());
+        shared.map(|slab| slab.shape.file_bytes()).sum()
+    }
+
+    /// Files of slabs may take so many bytes more.
+    fn has_room_for(&self, bytes: u64) -> bool {
+        self.file_bytes.saturating_add(bytes) <= self.limit_bytes
     }
 
     /// Gives slots back that were never live.
@@ -279,9 +304,19 @@ impl Allocation {
 
 /// Records, by their place in a batch, that no free slot serves.
 struct Missing {
-    by_class: Vec<(SizeClass, Vec<usize>)>,
+    by_class: Vec<Wanted>,
     single: Vec<usize>,
 }
+
+/// Records of one class, and how the slabs made for them are to be divided.
+struct Wanted {
+    class: SizeClass,
+    shape: SlabShape,
+    indexes: Vec<usize>,
+}
+
+/// A class gets slabs of a quarter of what it has, within the bounds for all.
+const GROWTH: u64 = 4;
 
 /// Slots for the records of one batch. Dropped, it gives them back and removes the slabs that were
 /// made for it; [`Reservation::commit`] makes them live.
@@ -306,6 +341,39 @@ impl Reservation {
     pub fn new_slabs(&self) -> Vec<(FileNumber, SlabShape)> {
         let slabs = self.new.iter().filter_map(|id| self.slabs.slab(*id).ok());
         slabs.map(|slab| (slab.file.number(), slab.shape)).collect()
+    }
+
+    /// Slots for more records, behind those that it has: all of them get one, or none does and the
+    /// reservation stays as it was.
+    ///
+    /// # Errors
+    /// As [`Slabs::allocate`].
+    pub fn extend(&mut self, record_bytes: &[u32], origin: Origin) -> Result<bool> {
+        let more = self.slabs.allocate_all_with(record_bytes, &self.new, origin)?;
+        let Some(mut more) = more else { return Ok(false) };
+        self.slots.append(&mut more.slots);
+        self.record_bytes.append(&mut more.record_bytes);
+        self.new.append(&mut more.new);
+        // It has nothing left to give back.
+        more.settled = true;
+        Ok(true)
+    }
+
+    /// Splits the first `count` records off, and with them all slabs that were made: an edit of
+    /// theirs lists these, and one of the rest lists none. The rest is to be committed after them.
+    ///
+    /// # Panics
+    /// Where there are not so many.
+    pub fn split_first(&mut self, count: usize) -> Self {
+        let rest = self.slots.split_off(count);
+        let rest_bytes = self.record_bytes.split_off(count);
+        Self {
+            slabs: Arc::clone(&self.slabs),
+            slots: std::mem::replace(&mut self.slots, rest),
+            record_bytes: std::mem::replace(&mut self.record_bytes, rest_bytes),
+            new: std::mem::take(&mut self.new),
+            settled: false,
+        }
     }
 
     /// The edit that makes the slots live is durable. From now on they are live until they are
@@ -356,7 +424,7 @@ impl Slabs {
     /// # Errors
     /// Those of making a slab, but `OutOfSpace`, which only ends the making.
     pub fn allocate(self: &Arc<Self>, record_bytes: &[u32], origin: Origin) -> Result<Reservation> {
-        let (mut reservation, missing) = self.reserve(record_bytes);
+        let (mut reservation, missing) = self.reserve(record_bytes, &[]);
         self.make_missing(&mut reservation, missing, origin)?;
         Ok(reservation)
     }
@@ -368,12 +436,19 @@ impl Slabs {
         record_bytes: &[u32],
         origin: Origin,
     ) -> Result<Option<Reservation>> {
-        let (mut reservation, missing) = self.reserve(record_bytes);
-        let new_bytes = self.new_bytes(&missing, record_bytes);
-        let fits = {
-            let allocation = self.allocation.lock();
-            allocation.file_bytes.saturating_add(new_bytes) <= allocation.limit_bytes
-        };
+        self.allocate_all_with(record_bytes, &[], origin)
+    }
+
+    /// As [`Slabs::allocate_all`], with the free slots of private slabs of the caller's.
+    fn allocate_all_with(
+        self: &Arc<Self>,
+        record_bytes: &[u32],
+        own: &[SlabId],
+        origin: Origin,
+    ) -> Result<Option<Reservation>> {
+        let (mut reservation, missing) = self.reserve(record_bytes, own);
+        let new_bytes = Self::new_bytes(&missing, record_bytes);
+        let fits = self.allocation.lock().has_room_for(new_bytes);
         if fits || new_bytes == 0 {
             self.make_missing(&mut reservation, missing, origin)?;
         }
@@ -381,8 +456,8 @@ impl Slabs {
         Ok(is_whole.then_some(reservation))
     }
 
-    /// Takes what is free; the rest wants new slabs.
-    fn reserve(self: &Arc<Self>, record_bytes: &[u32]) -> (Reservation, Missing) {
+    /// Takes what is free, in slabs of `own` too; the rest wants new slabs.
+    fn reserve(self: &Arc<Self>, record_bytes: &[u32], own: &[SlabId]) -> (Reservation, Missing) {
         let mut wanted: BTreeMap<SizeClass, Vec<usize>> = BTreeMap::new();
         let mut single = Vec::new();
         for (index, bytes) in record_bytes.iter().enumerate() {
@@ -391,6 +466,7 @@ impl Slabs {
                 None => single.push(index),
             }
         }
+        self.share_classes(&mut wanted);
         // From here on, whatever fails gives back what was taken.
         let mut reservation = Reservation {
             slabs: Arc::clone(self),
@@ -399,26 +475,37 @@ impl Slabs {
             new: Vec::new(),
             settled: false,
         };
-        let by_class = self.take_free(wanted, &mut reservation);
-        (reservation, Missing { by_class, single })
+        let missing = self.take_free(wanted, &mut reservation, own);
+        let missing = self.divide(missing, single, record_bytes);
+        (reservation, missing)
+    }
+
+    /// Lets classes of which few records are wanted share slots, where slabs may be of many
+    /// lengths: each slab that a batch touches is a sync.
+    fn share_classes(&self, wanted: &mut BTreeMap<SizeClass, Vec<usize>>) {
+        if self.allocation.lock().slab_bytes_min == self.classes.slab_bytes() {
+            return;
+        }
+        let is_few = |indexes: &[usize]| (indexes.len() as u64) < SLOTS_MIN;
+        let few: Vec<_> = wanted.extract_if(.., |_, indexes| is_few(indexes)).collect();
+        for (class, mut indexes) in few {
+            let together = wanted.entry(self.classes.shared(class)).or_default();
+            together.append(&mut indexes);
+            together.sort_unstable();
+        }
     }
 
     /// Bytes of the slabs that `missing` wants.
-    fn new_bytes(&self, missing: &Missing, record_bytes: &[u32]) -> u64 {
+    fn new_bytes(missing: &Missing, record_bytes: &[u32]) -> u64 {
         let single = missing.single.iter().map(|index| {
             let shape = SlabShape::single(u64::from(record_bytes[*index]));
             shape.map_or(u64::MAX, SlabShape::file_bytes)
         });
-        let by_class = self.bytes_for(&missing.by_class);
-        single.fold(by_class, u64::saturating_add)
-    }
-
-    fn bytes_for(&self, by_class: &[(SizeClass, Vec<usize>)]) -> u64 {
-        let bytes = |(class, indexes): &(SizeClass, Vec<usize>)| {
-            let shape = self.shape_of(*class);
-            (indexes.len() as u64).div_ceil(u64::from(shape.slots)) * shape.file_bytes()
-        };
-        by_class.iter().map(bytes).sum()
+        let shared = missing.by_class.iter().map(|wanted| {
+            let slabs = (wanted.indexes.len() as u64).div_ceil(u64::from(wanted.shape.slots));
+            slabs * wanted.shape.file_bytes()
+        });
+        single.chain(shared).fold(0, u64::saturating_add)
     }
 
     /// Makes the slabs that `missing` wants, as far as there is room.
@@ -428,12 +515,11 @@ impl Slabs {
         missing: Missing,
         origin: Origin,
     ) -> Result<()> {
-        'classes: for (class, indexes) in missing.by_class {
-            let shape = self.shape_of(class);
+        for Wanted { class, shape, indexes } in missing.by_class {
             let mut rest = &indexes[..];
             while !rest.is_empty() {
-                // Where one finds no room, no other does: all are about as long.
-                let Some(id) = self.make_slab(class, shape, origin)? else { break 'classes };
+                // Another class may want a shorter one, for which there is room.
+                let Some(id) = self.make_slab(class, shape, origin)? else { break };
                 reservation.new.push(id);
                 let taken = self.take_private(id, rest.len());
                 for (index, address) in rest.iter().zip(&taken) {
@@ -461,6 +547,7 @@ impl Slabs {
         &self,
         wanted: BTreeMap<SizeClass, Vec<usize>>,
         reservation: &mut Reservation,
+        own: &[SlabId],
     ) -> Vec<(SizeClass, Vec<usize>)> {
         let mut missing: Vec<(SizeClass, Vec<usize>)> = Vec::new();
         let mut allocation = self.allocation.lock();
@@ -471,12 +558,15 @@ impl Slabs {
             indexes[taken.len()..].to_vec()
         };
         for (class, indexes) in wanted {
-            let taken = allocation.take(class, indexes.len());
+            let taken = allocation.take(class, indexes.len(), own);
             missing.push((class, assign(&indexes, &taken)));
         }
         missing.retain(|(_, indexes)| !indexes.is_empty());
-        let new_bytes = self.bytes_for(&missing);
-        if allocation.file_bytes.saturating_add(new_bytes) <= allocation.limit_bytes {
+        let least = |(class, indexes): &(SizeClass, Vec<usize>)| {
+            let shape = self.shape_of(*class, allocation.slab_bytes_min);
+            (indexes.len() as u64).div_ceil(u64::from(shape.slots)) * shape.file_bytes()
+        };
+        if allocation.has_room_for(missing.iter().map(least).sum()) {
             return missing;
         }
         for (class, indexes) in &mut missing {
@@ -486,7 +576,7 @@ impl Slabs {
                 if indexes.is_empty() || self.classes.slot_bytes(larger) > most {
                     break;
                 }
-                let taken = allocation.take(larger, indexes.len());
+                let taken = allocation.take(larger, indexes.len(), own);
                 *indexes = assign(indexes, &taken);
             }
         }
@@ -494,9 +584,44 @@ impl Slabs {
         missing
     }
 
-    /// How a new slab of a class is divided.
-    fn shape_of(&self, class: SizeClass) -> SlabShape {
-        SlabShape::filling(self.classes.slab_bytes(), self.classes.slot_bytes(class))
+    /// Says how slabs for records without a slot are to be divided: as long as their class can use,
+    /// or where there is no room for those, as short as may be. A few large records get slabs of
+    /// their own, where they would leave most of the shortest that has slots of their size unused.
+    fn divide(
+        &self,
+        missing: Vec<(SizeClass, Vec<usize>)>,
+        mut single: Vec<usize>,
+        record_bytes: &[u32],
+    ) -> Missing {
+        let allocation = self.allocation.lock();
+        let least = allocation.slab_bytes_min;
+        let mut by_class = Vec::with_capacity(missing.len());
+        for (class, mut indexes) in missing {
+            let slots = u64::from(self.classes.slot_bytes(class)) * SLOTS_MIN;
+            if slots > least && (indexes.len() as u64) < SLOTS_MIN {
+                single.append(&mut indexes);
+                continue;
+            }
+            let wanted = slots / SLOTS_MIN * indexes.len() as u64;
+            let length = ((allocation.class_bytes(class) + wanted) / GROWTH).max(least);
+            by_class.push(Wanted { class, shape: self.shape_of(class, length), indexes });
+        }
+        let mut missing = Missing { by_class, single };
+        if !allocation.has_room_for(Self::new_bytes(&missing, record_bytes)) {
+            for wanted in &mut missing.by_class {
+                wanted.shape = self.shape_of(wanted.class, least);
+            }
+        }
+        missing
+    }
+
+    /// How a new slab of a class is divided that should have about `length`.
+    fn shape_of(&self, class: SizeClass, length: u64) -> SlabShape {
+        let slot_bytes = self.classes.slot_bytes(class);
+        let slots = HEADER_BYTES + u64::from(slot_bytes) * SLOTS_MIN;
+        let length = length.max(slots).next_multiple_of(HEADER_BYTES);
+        let length = length.min(self.classes.slab_bytes());
+        SlabShape::filling(length, slot_bytes)
     }
 
     fn take_private(&self, id: SlabId, count: usize) -> Vec<SlotAddress> {

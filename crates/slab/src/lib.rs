@@ -32,7 +32,8 @@
 //!
 //! # A flush, from the engine
 //! ```text
-//!   reservation = slabs.allocate(sizes)     free slots, in the order of the keys; new slabs
+//!   reservation = slabs.allocate(sizes)     free slots, in the order of the keys; new slabs;
+//!                                           extend(..) for more, split_first(..) for many edits
 //!   slabs.write(records)                    completed, not durable
 //!   slabs.sync(touched)                     durable, still dead
 //!   files.publish(reservation.new_slabs())

@@ -10,8 +10,10 @@
 //!    slabs made under another setting have a class too.
 //! 2. Each rung is above the one before; above a page each is a multiple of the sector, so that a
 //!    slot shares at most its first and last page with others.
-//! 3. The largest slot is an eighth of a slab. A record that is larger gets a slab of its own, with
-//!    one slot ([`crate::SlabShape::single`]).
+//! 3. The largest slot is an eighth of the longest slab. A record that is larger gets a slab of its
+//!    own, with one slot ([`crate::SlabShape::single`]).
+//! 4. Where slabs may be of many lengths, a few records of a size get slots of the next of four
+//!    sizes to a power of two, so that a batch touches few slabs.
 //!
 //! Plain values; any thread.
 
@@ -26,8 +28,10 @@ const FINE_FROM: u32 = 512;
 /// From here on slots are multiples of a sector.
 const PAGED_FROM: u32 = 4096;
 const SECTOR_BYTES: u32 = 512;
+/// Sizes from a power of two to the next that serve few records.
+const SHARED_STEPS: u32 = 4;
 /// Largest slots of a slab's length.
-const SLOTS_MIN: u64 = 8;
+pub(crate) const SLOTS_MIN: u64 = 8;
 
 /// A rung of the ladder, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,6 +71,15 @@ impl SizeClasses {
     pub fn class_of(&self, record_bytes: u64) -> Option<SizeClass> {
         let rung = self.ladder.partition_point(|bytes| u64::from(*bytes) < record_bytes);
         (rung < self.usable).then_some(SizeClass(rung as u8))
+    }
+
+    /// The class whose slots serve records of `class` where there are few of them: the next whose
+    /// slots are a multiple of a quarter of the power of two below; the same where there is none.
+    pub(crate) fn shared(&self, class: SizeClass) -> SizeClass {
+        let slot_bytes = self.slot_bytes(class);
+        let quarter = (1 << slot_bytes.ilog2()) / SHARED_STEPS;
+        let shared = self.class_with(slot_bytes.next_multiple_of(quarter));
+        shared.filter(|shared| usize::from(shared.0) < self.usable).unwrap_or(class)
     }
 
     /// The class whose slots are exactly so large, in slabs of any length.
@@ -130,6 +143,22 @@ mod tests {
         }
         assert_eq!(classes.class_of((128 << 10) + 1), None);
         assert_eq!(classes.class_of(0), Some(SizeClass(0)));
+    }
+
+    #[test]
+    fn few_records_share_one_of_four_sizes_to_a_power_of_two() {
+        let classes = SizeClasses::new(1 << 20);
+        let mut shared = Vec::new();
+        for bytes in 1..=classes.record_bytes_max() {
+            let class = classes.class_of(bytes).unwrap();
+            let slot = classes.slot_bytes(classes.shared(class));
+            let own = classes.slot_bytes(class);
+            assert!(slot >= own && slot - own < slot / 4, "{own} in {slot}");
+            shared.push(slot);
+        }
+        shared.dedup();
+        assert_eq!(shared[..6], [32, 40, 48, 56, 64, 80]);
+        assert_eq!(shared.len(), 4 * 12 + 1, "from 32 bytes to 128 KiB");
     }
 
     #[test]

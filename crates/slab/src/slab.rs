@@ -1,7 +1,8 @@
 //! One open slab: its file, how it is divided, and the lock of those who write to it.
 //!
-//! 1. Header page and length are written and synced before the slab can be published, and never
-//!    written again; an opened slab has the shape that the manifest says.
+//! 1. Header page and length are written when the slab is made, and never again. A slab is made
+//!    for records, and the sync that makes the first of them durable makes the header so, before
+//!    the slab can be published; an opened slab has the shape that the manifest says.
 //! 2. `writing` is held from the reading of a page that slots share to the end of its writing, so
 //!    that two writers of one page do not lose each other's bytes. It is held during I/O; readers
 //!    do not take it.
@@ -43,15 +44,14 @@ impl Slab {
         Self { id, file, shape, writing: Mutex::new(()) }
     }
 
-    /// Makes the file of a slab: space reserved, header page durable, not published. What fails
-    /// halfway is deleted.
+    /// Makes the file of a slab: space reserved, header page written, not synced and not published.
+    /// What fails halfway is deleted.
     pub fn create_file(files: &TieredFiles, shape: SlabShape, origin: Origin) -> Result<Arc<File>> {
         let context = FileContext { kind: FileKind::Slab, origin };
         let file = files.create_file(context, shape.file_bytes())?;
         let fill = || {
             file.allocate(shape.file_bytes())?;
-            file.write(0, encode_header(&file.place(0), shape)).1?;
-            file.sync()
+            file.write(0, encode_header(&file.place(0), shape)).1
         };
         if let Err(error) = fill() {
             // What cannot be deleted now was never published: the next opening removes it.

@@ -15,8 +15,9 @@
 
 use crate::address::{SlabId, SlotAddress};
 use crate::allocation::Allocation;
+use crate::format::HEADER_BYTES;
 use crate::live::{LiveSlots, SlabShape};
-use crate::size_class::SizeClasses;
+use crate::size_class::{SLAB_BYTES_MIN, SizeClasses};
 use crate::slab::Slab;
 use crate::stats::SlabStats;
 use std::sync::Arc;
@@ -43,7 +44,7 @@ const OPENED_AT_ONCE: usize = 256;
 
 impl Slabs {
     /// Opens the slabs that the manifest lists, reading one page of each. New ones will have
-    /// `slab_bytes`. No slab is made until [`Slabs::set_limit_bytes`] allows it.
+    /// `slab_bytes`, unless [`Slabs::set_slab_bytes_min`] lets them be shorter. No slab is made until [`Slabs::set_limit_bytes`] allows it.
     ///
     /// # Errors
     /// `NotFound` where a file is missing, `Corrupt` where a header page is damaged or not what the
@@ -57,7 +58,7 @@ impl Slabs {
             check_headers(batch)?;
         }
         let classes = SizeClasses::new(slab_bytes);
-        let mut allocation = Allocation::new(classes.len());
+        let mut allocation = Allocation::new(classes.len(), classes.slab_bytes());
         let mut table: Table = Vec::with_capacity(opened.len());
         for ((file, shape), (_, slab)) in opened.into_iter().zip(live.iter()) {
             let single = shape.is_single().then(|| classes.largest());
@@ -81,6 +82,13 @@ impl Slabs {
     /// nothing; see [`Slabs::take_empty`].
     pub fn set_limit_bytes(&self, limit_bytes: u64) {
         self.allocation.lock().limit_bytes = limit_bytes;
+    }
+
+    /// New slabs of a class that has few have so many bytes, and longer ones as it has more. A few
+    /// records so large that such a slab would not have the slots for them get slabs of their own.
+    pub fn set_slab_bytes_min(&self, slab_bytes: u64) {
+        let slab_bytes = slab_bytes.max(SLAB_BYTES_MIN) / HEADER_BYTES * HEADER_BYTES;
+        self.allocation.lock().slab_bytes_min = slab_bytes.min(self.classes.slab_bytes());
     }
 
     /// The ids of all slabs, ascending.
@@ -116,11 +124,11 @@ impl Slabs {
         sync_batch(&files).into_iter().collect()
     }
 
-    /// Bytes of whole slabs that may still be made.
+    /// Bytes of whole slabs, the shortest, that may still be made.
     pub fn bytes_to_come(&self) -> u64 {
         let allocation = self.allocation.lock();
         let left = allocation.limit_bytes.saturating_sub(allocation.file_bytes);
-        left / self.classes.slab_bytes() * self.classes.slab_bytes()
+        left / allocation.slab_bytes_min * allocation.slab_bytes_min
     }
 
     /// Figures of the moment.
@@ -148,7 +156,7 @@ fn check_headers(slabs: &[(Arc<File>, SlabShape)]) -> Result<()> {
     if let Some((file, _)) = slabs.iter().find(|(file, _)| file.kind() != FileKind::Slab) {
         return Err(Error::corrupt(file.describe(), 0, "the manifest lists it as a slab"));
     }
-    let len = crate::format::HEADER_BYTES as usize;
+    let len = HEADER_BYTES as usize;
     let reads: Vec<_> = slabs.iter().map(|(file, _)| ReadAt { file, offset: 0, len }).collect();
     for ((file, shape), page) in slabs.iter().zip(read_batch(&reads)) {
         Slab::check_header(file, &page?, *shape)?;

@@ -362,12 +362,13 @@ impl Engine {
                 self.clock.sleep(std::time::Duration::from_millis(2));
                 continue;
             };
+            let table_bytes = levels.tables().map(|(_, table)| table.meta.bytes).sum::<u64>();
+            let slots_bytes = self.fast.as_ref().map_or(0, |fast| fast.slabs.stats().bytes_live());
             self.carry_out(&mut demotion)?;
             let cut_after = demotion.cut_after.take();
+            done_bytes += input_bytes + demotion.departed_bytes;
             drop(demotion);
-            done_bytes += input_bytes;
-            let left_bytes = levels.tables().map(|(_, table)| table.meta.bytes).sum::<u64>();
-            let total_bytes = left_bytes.max(done_bytes);
+            let total_bytes = (table_bytes + slots_bytes).max(done_bytes);
             progress(Progress { done_bytes, total_bytes });
             let is_last = match (&range.to, to) {
                 (Some(end), Some(to)) => end.as_slice() > to,
@@ -379,7 +380,7 @@ impl Engine {
                 continue;
             }
             if is_last {
-                progress(Progress { done_bytes: total_bytes, total_bytes });
+                progress(Progress { done_bytes, total_bytes: done_bytes });
                 return Ok(());
             }
             at = range.to;
@@ -395,8 +396,34 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::manifest::Edit;
-    use crate::support::{one_tier, stepped};
+    use crate::support::{hybrid, one_tier, stepped};
     use thermocline_foundation::FileNumber;
+
+    #[test]
+    fn compacting_counts_the_records_that_leave_and_the_tables_that_they_are_merged_with() {
+        let db = stepped(&hybrid());
+        let compact = || {
+            let mut last = None;
+            db.compact_range(None, None, &mut |progress| {
+                assert!(progress.done_bytes <= progress.total_bytes, "{progress:?}");
+                last = Some(progress);
+            })
+            .unwrap();
+            last.unwrap().done_bytes
+        };
+        // Header, key and value of a slot.
+        let record_bytes = 20 + 4 + 1100;
+        let put = |from: u32| {
+            (from..from + 50).for_each(|key| db.put(format!("{key:04}"), [7; 1100]).unwrap());
+        };
+        put(0);
+        assert_eq!(compact(), 50 * record_bytes);
+        put(50);
+        let levels = Arc::clone(&db.engine().read_state.load().levels);
+        let tables: u64 = levels.tables().map(|(_, table)| table.meta.bytes).sum();
+        assert!(tables > 0, "the first ones are in a table");
+        assert_eq!(compact(), 50 * record_bytes + tables);
+    }
 
     /// Tables of one level each, by first and last key; none of them is opened.
     fn levels(tables: &[(usize, &str, &str)]) -> Levels {

@@ -146,6 +146,8 @@ pub(crate) struct Demotion {
     chosen: bool,
     /// The last key that was looked at, where that was enough and there may be more.
     pub cut_after: Option<Vec<u8>>,
+    /// Bytes of the records that have left.
+    pub departed_bytes: u64,
     /// The slots were freed before their time: a planted bug.
     freed: bool,
     started_ns: u64,
@@ -163,6 +165,7 @@ impl Demotion {
             rewrite: None,
             chosen: false,
             cut_after: None,
+            departed_bytes: 0,
             freed: false,
             started_ns: engine.clock.now_ns(),
         }
@@ -325,6 +328,7 @@ impl Demotion {
         }
         metrics.demoted_records.add(slots.died.len() as u64);
         slots.died.iter().for_each(|old| fast.popularity.set_location(key_hash(&old.key), false));
+        self.departed_bytes = bytes;
         fast.room_was_made();
         fast.room.few_clean.store(false, Relaxed);
         let elapsed_ns = self.engine.clock.now_ns() - self.started_ns;

@@ -188,3 +188,83 @@ fn figures_add_up_through_the_life_of_slots() {
     store.slabs.set_limit_bytes(SLAB_BYTES);
     assert_eq!(store.slabs.bytes_to_come(), 0, "more is there than there may be");
 }
+
+#[test]
+fn slabs_of_a_size_are_short_at_first_and_longer_as_it_has_more() {
+    let mut store = Store::with(&MemoryDevices::default(), 16 * SLAB_BYTES, 1 << 30);
+    store.slabs.set_slab_bytes_min(SLAB_BYTES);
+    let lengths = |store: &Store| -> Vec<u64> {
+        let lengths = store.slabs.ids().into_iter().map(|id| store.slabs.shape(id).unwrap());
+        lengths.map(|shape| shape.file_bytes().div_ceil(SLAB_BYTES)).collect()
+    };
+    store.flush(1, &[1024, 3000, 5000]);
+    assert_eq!(lengths(&store), [1, 1, 1], "one of each size");
+    store.flush(101, &[1024; 2 * SLOTS]);
+    assert_eq!(lengths(&store), [1, 1, 1, 1, 1]);
+    let mut first = 1001;
+    for _ in 0..30 {
+        store.flush(first, &[1024; 4 * SLOTS]);
+        first += 4 * SLOTS as u64;
+    }
+    let grown = lengths(&store);
+    assert!(grown.is_sorted(), "{grown:?}");
+    assert_eq!(grown.last(), Some(&16), "never longer than slabs may be");
+    assert!(grown.len() < 30, "{grown:?}");
+    // Where there is no room for a long one, a short one will do.
+    let file_bytes = store.slabs.stats().file_bytes;
+    store.slabs.set_limit_bytes(file_bytes + 5 * SLAB_BYTES);
+    assert_eq!(store.slabs.bytes_to_come(), 5 * SLAB_BYTES);
+    let free = store.slabs.stats().classes[0].free as usize;
+    let reservation = store.reserve(&vec![1024; free + 1]);
+    assert!(reservation.slots().iter().all(Option::is_some));
+    let shapes: Vec<_> = reservation.new_slabs().iter().map(|(_, shape)| *shape).collect();
+    assert!(matches!(shapes[..], [shape] if shape.file_bytes() <= SLAB_BYTES), "{shapes:?}");
+}
+
+#[test]
+fn a_few_large_records_get_slabs_of_their_own_where_the_shortest_has_no_slots_of_their_size() {
+    let mut store = Store::with(&MemoryDevices::default(), 16 * SLAB_BYTES, 1 << 30);
+    store.slabs.set_slab_bytes_min(SLAB_BYTES);
+    let shapes = |reservation: &thermocline_slab::Reservation| -> Vec<_> {
+        reservation.new_slabs().iter().map(|(_, shape)| *shape).collect()
+    };
+    let few = store.reserve(&[20_000; 7]);
+    assert_eq!(shapes(&few).len(), 7);
+    assert!(shapes(&few).iter().all(|shape| shape.is_single()));
+    drop(few);
+    // Of sizes that share slots of 20 KiB.
+    let slots = store.flush(1, &[20_000, 18_500, 19_000, 20_000, 20_000, 20_000, 20_000, 20_000]);
+    assert!(slots.iter().all(|slot| slot.slab == slots[0].slab), "eight fill one");
+    store.kill(&[(slots[3], 4)]);
+    let reservation = store.reserve(&[20_000; 2]);
+    assert_eq!(reservation.slots()[0], Some(slots[3]), "what is free comes first");
+    assert!(matches!(shapes(&reservation)[..], [shape] if shape.is_single()));
+}
+
+#[test]
+fn a_reservation_grows_by_all_records_of_a_batch_or_none_and_is_committed_in_parts() {
+    let mut store = store();
+    let size = 11 + 20 + 1024;
+    let mut reservation = store.slabs.allocate_all(&[size; 10], Origin::Flush).unwrap().unwrap();
+    store.slabs.set_limit_bytes(SLAB_BYTES);
+    assert!(reservation.extend(&[size; 20], Origin::Flush).unwrap());
+    assert_eq!(reservation.new_slabs().len(), 1, "the slab made for it serves it on");
+    assert!(store.slabs.allocate_all(&[size], Origin::Flush).unwrap().is_none(), "and nobody else");
+    let before = store.slabs.stats();
+    assert!(!reservation.extend(&[size; SLOTS], Origin::Flush).unwrap());
+    assert_eq!((reservation.slots().len(), store.slabs.stats()), (30, before));
+    store.write(&reservation, 1, &[1024; 30]).unwrap();
+    let first = reservation.split_first(10);
+    assert_eq!((first.slots().len(), reservation.slots().len()), (10, 20));
+    assert_eq!((first.new_slabs().len(), reservation.new_slabs().len()), (1, 0));
+    store.settle(first, 1);
+    let class = |store: &Store| store.slabs.stats().classes[0];
+    assert_eq!((class(&store).live, class(&store).reserved), (10, 20));
+    assert_eq!(scan_all(&store.slabs, &store.live).unwrap().len(), 10);
+    let second = reservation.split_first(10);
+    drop(reservation);
+    assert_eq!((class(&store).live, class(&store).reserved), (10, 10), "the rest is given back");
+    store.settle(second, 11);
+    assert_eq!((class(&store).live, class(&store).reserved), (20, 0));
+    assert_eq!(scan_all(&store.slabs, &store.live).unwrap().len(), 20);
+}

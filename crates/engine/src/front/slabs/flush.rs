@@ -1,32 +1,43 @@
 //! Flush of a memtable into slots.
 //!
-//! Records go piece by piece, in key order: slots are found, written and synced, then one edit
-//! makes them live and frees the slots of the versions that they replace. After the last piece an
-//! edit raises the log floor; until then the log has all of them, and recovery finds a record in
-//! both places with the same sequence. So the log is made durable before the first piece is. A
-//! piece for which there is no room waits for demotions.
+//! Records go piece by piece, in key order: slots are found and written. Once all are, or there is
+//! no room for the next piece, each slab that they touched is synced, once, and then an edit for
+//! each piece makes it live and frees the slots of the versions that it replaces. After the last
+//! piece an edit raises the log floor; until then the log has all of them, and recovery finds a
+//! record in both places with the same sequence. So the log is made durable before the first piece
+//! is. A piece for which there is no room waits for demotions, with nothing written that is not
+//! live.
+//!
+//! Between writing and edit only keys and places are kept; the memtable has the values.
 
-use super::{Arrival, Born, Died, Placed, SlotEdit};
+use super::{Arrival, Born, Died, FastTier, Placed, SlotEdit, Written};
 use crate::compaction::rewrite::Retention;
 use crate::error::{Error, ErrorKind, Result};
 use crate::front::memtable::MemtableCursor;
 use crate::jobs::{Job, Step};
 use crate::manifest::Edit;
 use crate::state::{Engine, Frozen, TableState};
+use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use thermocline_device::Origin;
 use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::sync::{Mutex, MutexGuard};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
-use thermocline_index::Entry;
-use thermocline_table::{RecordKind, key_hash};
+use thermocline_index::{Entry, EntryKind};
+use thermocline_table::key_hash;
 
 /// Bytes of keys and values of a piece: a share of the slots' room, so that a piece of a small tier
 /// finds its slots soon.
 const PIECE_SHARE: u64 = 32;
 const PIECE_BYTES_MIN: u64 = 16 << 10;
 const PIECE_BYTES_MAX: u64 = 4 << 20;
+
+/// Most records that are written before they are synced and made live: it bounds what is known of
+/// them meanwhile.
+const WRITTEN_RECORDS_MAX: usize = 1 << 16;
+/// Most bytes of them: a sync of more makes those of others wait long.
+const WRITTEN_BYTES_MAX: u64 = 32 << 20;
 
 /// How long a flush that found no slot waits before it looks again.
 const WAIT: Duration = Duration::from_micros(500);
@@ -87,6 +98,11 @@ pub(crate) struct SlotFlush {
     retention: Retention,
     /// Records that wait for slots.
     piece: Vec<Arrival>,
+    /// Those that are in slots, and neither durable there nor live.
+    written: Option<Written>,
+    /// How many of these are in each piece.
+    written_pieces: Vec<usize>,
+    written_bytes: u64,
     flushed_bytes: u64,
     /// Looks in a row at which there was no room, not even beyond the slots' share of the tier, and
     /// nothing that could make any.
@@ -103,6 +119,9 @@ impl SlotFlush {
             started: false,
             retention,
             piece: Vec::new(),
+            written: None,
+            written_pieces: Vec::new(),
+            written_bytes: 0,
             flushed_bytes: 0,
             starved: 0,
         }
@@ -141,6 +160,45 @@ impl SlotFlush {
         !self.piece.is_empty()
     }
 
+    /// Writes the piece into slots, if need be of more than their share of the tier; false where
+    /// there is no room.
+    fn write_piece(&mut self, fast: &FastTier, may_overdraw: bool) -> Result<bool> {
+        // After a failure nothing of it is of use.
+        let mut written = self.written.take();
+        let mut write = || fast.write_more(&mut written, &self.piece, Origin::Flush);
+        let found_room = if may_overdraw { fast.overdraw(write)? } else { write()? };
+        self.written = written;
+        if found_room {
+            self.written_pieces.push(self.piece.len());
+            self.written_bytes += self.piece.iter().map(Arrival::bytes).sum::<u64>();
+            self.piece.clear();
+            self.starved = 0;
+        }
+        Ok(found_room)
+    }
+
+    /// No more may be written before what is gets synced.
+    fn is_full(&self) -> bool {
+        let records = self.written.as_ref().map_or(0, Written::len);
+        records >= WRITTEN_RECORDS_MAX || self.written_bytes >= WRITTEN_BYTES_MAX
+    }
+
+    /// Makes what was written durable and then live; false where nothing was.
+    fn settle(&mut self, fast: &FastTier) -> Result<bool> {
+        let Some(written) = self.written.take() else { return Ok(false) };
+        self.written_bytes = 0;
+        let mut placed = written.sync(&fast.slabs)?;
+        for count in std::mem::take(&mut self.written_pieces) {
+            self.engine.settle_in(fast, placed.split_first(count))?;
+            if planted(Planted::FloorRaisedByFirstPiece) {
+                let log_floor = Some(self.frozen.next_log);
+                let edit = Edit { log_floor, ..Edit::default() };
+                self.engine.commit(&mut self.engine.tables.lock(), edit, None)?;
+            }
+        }
+        Ok(true)
+    }
+
     fn finish(&mut self) -> Result<()> {
         let engine = &self.engine;
         engine.metrics.flushed_bytes.add(self.flushed_bytes);
@@ -177,27 +235,26 @@ impl Job for SlotFlush {
         let room_bytes = fast.room.limit_bytes / PIECE_SHARE;
         let piece_bytes = room_bytes.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
         if self.piece.is_empty() && !self.fill(piece_bytes) {
+            self.settle(fast)?;
             self.finish()?;
             return Ok(Step::Done);
         }
-        let is_stuck = fast.room.is_stuck();
-        let settled = engine.settle_in(&self.piece, Origin::Flush)?
-            || is_stuck && fast.overdraw(|| engine.settle_in(&self.piece, Origin::Flush))?;
-        if settled {
-            self.piece.clear();
-            self.starved = 0;
-            if planted(Planted::FloorRaisedByFirstPiece) {
-                let log_floor = Some(self.frozen.next_log);
-                let edit = Edit { log_floor, ..Edit::default() };
-                engine.commit(&mut engine.tables.lock(), edit, None)?;
-            }
-        } else {
-            engine.latch.check()?;
-            self.note_no_room(is_stuck && !fast.slabs.has_held_frees())?;
-            fast.room.want(self.piece.iter().map(Arrival::bytes).sum());
-            engine.jobs.wake();
-            engine.clock.sleep(WAIT);
+        if self.is_full() {
+            self.settle(fast)?;
         }
+        if self.write_piece(fast, false)? || self.settle(fast)? {
+            // What became live may have freed slots, for a piece that found none before.
+            return Ok(Step::More);
+        }
+        let is_stuck = fast.room.is_stuck();
+        if is_stuck && self.write_piece(fast, true)? {
+            return Ok(Step::More);
+        }
+        engine.latch.check()?;
+        self.note_no_room(is_stuck && !fast.slabs.has_held_frees())?;
+        fast.room.want(self.piece.iter().map(Arrival::bytes).sum());
+        engine.jobs.wake();
+        engine.clock.sleep(WAIT);
         Ok(Step::More)
     }
 }
@@ -209,24 +266,23 @@ impl Drop for SlotFlush {
 }
 
 impl Engine {
-    /// Writes records into slots and makes them live, and with it frees the slots of the versions
-    /// that nobody can see any more. Says no, with nothing changed, where there is no room.
-    pub fn settle_in(&self, records: &[Arrival], origin: Origin) -> Result<bool> {
-        let Some(fast) = &self.fast else { return Ok(true) };
-        let Some(placed) = fast.write(records, origin)? else { return Ok(false) };
-        let is_here = |record: &Arrival| fast.index.get(&record.key).is_some();
-        let was_here: Vec<bool> = records.iter().map(is_here).collect();
+    /// Makes records live that a flush has written, and with it frees the slots of the versions
+    /// that nobody can see any more.
+    fn settle_in(&self, fast: &FastTier, placed: Placed) -> Result<()> {
+        let arrived: Vec<_> = placed.born.iter().map(|new| (new.key.clone(), new.entry)).collect();
+        let is_here = |(key, _): &(Bytes, Entry)| fast.index.get(key).is_some();
+        let was_here: Vec<bool> = arrived.iter().map(is_here).collect();
         let snapshots = self.snapshots.list(|| self.visible());
         let mut tables = self.tables.lock();
         let died = fast.replaced_by(&placed.born, &snapshots);
         self.commit_placed(&mut tables, Edit::default(), placed, died)?;
         drop(tables);
         fast.room.found();
-        for (record, was_here) in records.iter().zip(was_here) {
-            fast.popularity.touch_write(key_hash(&record.key), was_here);
+        for ((key, _), was_here) in arrived.iter().zip(was_here) {
+            fast.popularity.touch_write(key_hash(key), was_here);
         }
-        fast.forget_deleted(records);
-        Ok(true)
+        fast.forget_deleted(&arrived);
+        Ok(())
     }
 
     /// Makes what was written into slots live, and frees those of `died`.
@@ -256,15 +312,15 @@ impl Engine {
     }
 }
 
-impl super::FastTier {
+impl FastTier {
     /// Tracks no longer the keys that `records`, which are in slots now, leave deleted.
-    fn forget_deleted(&self, records: &[Arrival]) {
-        let is_delete = |record: &&Arrival| record.trailer.kind() == RecordKind::Delete;
-        for record in records.iter().filter(is_delete) {
+    fn forget_deleted(&self, records: &[(Bytes, Entry)]) {
+        let is_delete = |(_, entry): &&(Bytes, Entry)| entry.kind == EntryKind::Delete;
+        for (key, entry) in records.iter().filter(is_delete) {
             // A newer version may have come along, which is what will be asked for.
-            let newest = self.index.get(&record.key);
-            if newest.is_some_and(|newest| newest.sequence == record.trailer.sequence()) {
-                self.popularity.forget(key_hash(&record.key));
+            let newest = self.index.get(key);
+            if newest.is_some_and(|newest| newest.sequence == entry.sequence) {
+                self.popularity.forget(key_hash(key));
             }
         }
     }
@@ -302,6 +358,7 @@ impl super::FastTier {
 mod tests {
     use super::*;
     use crate::support::{hybrid, stepped};
+    use thermocline_device::FileKind;
 
     #[test]
     fn a_key_is_tracked_until_its_tombstone_is_flushed() {
@@ -323,5 +380,40 @@ mod tests {
         assert_eq!(tracked(), [false, true]);
         assert_eq!(db.stats().fast_tier.unwrap().records, 3, "both versions were flushed");
         drop(between);
+    }
+
+    #[test]
+    fn a_flush_of_many_pieces_syncs_each_slab_once_and_frees_what_each_piece_replaces() {
+        let db = stepped(&hybrid());
+        let fast = db.engine().fast.as_ref().unwrap();
+        let pieces = 8;
+        let piece_bytes = fast.room.limit_bytes / PIECE_SHARE;
+        let syncs = |kind| db.engine().files.tiers()[0].traffic(kind).syncs;
+        let sizes = [200, 400, 900, 2000, 4000];
+        let write = |byte: u8| {
+            let mut bytes = 0;
+            for (key, size) in (0u32..).zip(sizes.into_iter().cycle()) {
+                if bytes > pieces * piece_bytes {
+                    return u64::from(key);
+                }
+                db.put(key.to_be_bytes(), vec![byte; size]).unwrap();
+                bytes += size as u64;
+            }
+            0
+        };
+        for round in 1..=2 {
+            let records = write(round);
+            let before = [FileKind::Slab, FileKind::Manifest].map(syncs);
+            db.flush().unwrap();
+            let after = [FileKind::Slab, FileKind::Manifest].map(syncs);
+            let slabs = fast.slabs.ids().len() as u64;
+            assert!(after[0] - before[0] <= slabs, "{} of {slabs} slabs", after[0] - before[0]);
+            assert!(after[1] - before[1] >= pieces, "an edit for each piece");
+            let live = fast.slabs.stats().classes.iter().map(|class| class.live).sum::<u64>();
+            let stats = db.stats().fast_tier.unwrap();
+            assert_eq!((stats.records, live), (records, records));
+            let first = db.get(0u32.to_be_bytes()).unwrap().unwrap();
+            assert_eq!(first, vec![round; sizes[0]]);
+        }
     }
 }

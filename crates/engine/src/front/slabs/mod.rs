@@ -50,14 +50,14 @@ use promotion::Promotions;
 use regulation::Regulation;
 use room::Room;
 use spill::Spill;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thermocline_device::Origin;
 use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_index::{Entry, FastIndex, RecordCache};
 use thermocline_popularity::Popularity;
 use thermocline_slab::{
-    LiveSlots, Record, RecordKind as SlotKind, Reservation, SlabChange, SlabShape, Slabs,
+    LiveSlots, Record, RecordKind as SlotKind, Reservation, SlabChange, SlabId, SlabShape, Slabs,
     SlotAddress, record_bytes,
 };
 use thermocline_table::{RecordKind, Trailer, key_hash};
@@ -159,29 +159,88 @@ impl FastTier {
     }
 }
 
-/// Records that were written into slots, before an edit makes them live.
+/// Records that are durable in slots, before an edit makes them live.
 #[derive(Debug)]
 pub(crate) struct Placed {
     pub born: Vec<Born>,
     pub reservation: Reservation,
 }
 
+/// Records that were written into slots, batch by batch, and are neither durable there nor live.
+#[derive(Debug)]
+pub(crate) struct Written {
+    born: Vec<Born>,
+    reservation: Reservation,
+    /// Slabs to be synced.
+    touched: BTreeSet<SlabId>,
+}
+
+impl Written {
+    /// Makes the records durable where they are, still dead: each slab is synced once.
+    pub fn sync(self, slabs: &Slabs) -> Result<Placed> {
+        slabs.sync(&self.touched.into_iter().collect::<Vec<_>>())?;
+        Ok(Placed { born: self.born, reservation: self.reservation })
+    }
+
+    /// Records.
+    pub fn len(&self) -> usize {
+        self.born.len()
+    }
+}
+
+impl Placed {
+    /// Splits the first `count` records off, which are to become live before the rest.
+    fn split_first(&mut self, count: usize) -> Self {
+        let rest = self.born.split_off(count);
+        let born = std::mem::replace(&mut self.born, rest);
+        Self { born, reservation: self.reservation.split_first(count) }
+    }
+}
+
 impl FastTier {
     /// Writes records, in key order, into free slots and makes them durable there, still dead. None
     /// where there is no room for all of them.
     pub fn write(&self, records: &[Arrival], origin: Origin) -> Result<Option<Placed>> {
+        let mut written = None;
+        if !self.write_more(&mut written, records, origin)? {
+            return Ok(None);
+        }
+        written.map(|written| written.sync(&self.slabs)).transpose()
+    }
+
+    /// Writes records, in key order, into free slots, together with what is in `written` already.
+    /// Says no, with nothing changed, where there is no room for all of them.
+    pub fn write_more(
+        &self,
+        written: &mut Option<Written>,
+        records: &[Arrival],
+        origin: Origin,
+    ) -> Result<bool> {
         let sizes: Vec<u32> = records.iter().map(|record| record.bytes() as u32).collect();
-        let Some(reservation) = self.slabs.allocate_all(&sizes, origin)? else { return Ok(None) };
-        let slots: Vec<SlotAddress> = reservation.slots().iter().flatten().copied().collect();
+        let first = if let Some(written) = written {
+            if !written.reservation.extend(&sizes, origin)? {
+                return Ok(false);
+            }
+            written.len()
+        } else {
+            let allocated = self.slabs.allocate_all(&sizes, origin)?;
+            let Some(reservation) = allocated else { return Ok(false) };
+            *written = Some(Written { born: Vec::new(), reservation, touched: BTreeSet::new() });
+            0
+        };
+        let Some(written) = written else { return Ok(false) };
+        let slots: Vec<SlotAddress> =
+            written.reservation.slots()[first..].iter().flatten().copied().collect();
         let to_write: Vec<_> =
             slots.iter().zip(records).map(|(slot, record)| (*slot, record.as_record())).collect();
-        let touched = self.slabs.write(&to_write)?;
-        self.slabs.sync(&touched)?;
-        let born = records.iter().zip(&slots).zip(&sizes).map(|((record, slot), bytes)| Born {
-            key: record.key.clone(),
-            entry: record.entry(*slot, *bytes),
-        });
-        Ok(Some(Placed { born: born.collect(), reservation }))
+        written.touched.extend(self.slabs.write(&to_write)?);
+        written.born.extend(records.iter().zip(&slots).zip(&sizes).map(
+            |((record, slot), bytes)| Born {
+                key: record.key.clone(),
+                entry: record.entry(*slot, *bytes),
+            },
+        ));
+        Ok(true)
     }
 
     /// The changes of the slabs that `edit` makes, by file.

@@ -37,8 +37,11 @@ use thermocline_popularity::{
 use thermocline_slab::{LiveSlots, SLAB_BYTES_MAX, SLAB_BYTES_MIN, SlabId, SlabLive, Slabs};
 use thermocline_table::key_hash;
 
-/// Slabs that a fast tier is divided into, about.
+/// Slabs that a fast tier is divided into, about, where all records are of a few sizes.
 const SLABS: u64 = 64;
+/// And where they are of so many sizes that most sizes of slot have one slab: about twice as many
+/// as there are sizes that such a slab has room for.
+const SLABS_MAX: u64 = 256;
 
 /// Most threads that read slabs.
 const SCANS_MAX: usize = 8;
@@ -115,8 +118,10 @@ fn read_slabs(
     live: &LiveSlots,
     workers: &Workers,
 ) -> Result<(Arc<Slabs>, Arc<FastIndex>)> {
-    let slab_bytes = (settings.slab_bytes_max() / SLABS).clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
+    let room_bytes = settings.slab_bytes_max();
+    let slab_bytes = (room_bytes / SLABS).clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
     let slabs = Slabs::open(Arc::clone(files), slab_bytes, live)?;
+    slabs.set_slab_bytes_min(room_bytes / SLABS_MAX);
     let index = Arc::new(FastIndex::new());
     let found = live.iter().filter_map(|(file, slab)| Some((slabs.id_of(file)?, slab.clone())));
     let scan = Scan {
@@ -246,5 +251,54 @@ impl Engine {
         let mut tables = self.tables.lock();
         let died = fast.replaced_by(&placed.born, &[]);
         self.commit_placed(&mut tables, edit, placed, died)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Db;
+    use crate::support::{hybrid, stepped_environment};
+    use std::path::Path;
+
+    fn put(db: &Db, keys: std::ops::Range<u64>) {
+        for key in keys {
+            db.put(key.to_be_bytes(), vec![key as u8; 100 + key as usize * 37]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+
+    fn files(db: &Db) -> Vec<(u64, u64)> {
+        let slabs = db.engine().fast.as_ref().unwrap().slabs.stats();
+        slabs.classes.iter().map(|class| (class.slabs, class.file_bytes)).collect()
+    }
+
+    #[test]
+    fn a_database_whose_slabs_were_all_of_one_length_opens_and_goes_on_with_shorter_ones() {
+        let environment = stepped_environment();
+        let home = Path::new("/home");
+        let db = environment.create(home, &hybrid()).unwrap();
+        let slabs = &db.engine().fast.as_ref().unwrap().slabs;
+        slabs.set_slab_bytes_min(slabs.classes().slab_bytes());
+        let length = slabs.classes().slab_bytes();
+        put(&db, 0..50);
+        let made = files(&db);
+        assert!(made.len() > 10);
+        // Whole slots, so a little less.
+        assert!(
+            made.iter().all(|(count, bytes)| (length * 9 / 10..=length).contains(&(bytes / count)))
+        );
+        db.close().unwrap();
+        let db = environment.open(home).unwrap();
+        assert_eq!(files(&db), made);
+        put(&db, 50..100);
+        let now = files(&db);
+        let shorter = now.iter().filter(|(count, bytes)| bytes / count < length / 2).count();
+        assert!(shorter > 10, "{now:?}");
+        db.close().unwrap();
+        let db = environment.open(home).unwrap();
+        for key in 0..100u64 {
+            let value = db.get(key.to_be_bytes()).unwrap().unwrap();
+            assert_eq!(value, vec![key as u8; 100 + key as usize * 37]);
+        }
     }
 }
