@@ -471,8 +471,8 @@ mod tests {
         assert_eq!(merge(&levels, &first, usize::MAX), (vec![1, 2], BOTTOM));
     }
 
-    /// What lies behind the bottom's last table has its oldest run higher up: left there, the levels
-    /// would stay two however often all of it is compacted.
+    /// What lies behind the bottom's last table has its oldest run higher up: left there, the
+    /// levels would stay two however often all of it is compacted.
     #[test]
     fn a_run_behind_the_bottoms_last_table_goes_to_the_bottom_too() {
         let levels = levels(&[(BOTTOM, "a", "f"), (BOTTOM - 1, "h", "k")]);
