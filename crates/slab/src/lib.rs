@@ -7,7 +7,8 @@
 //!
 //! ```text
 //!   slabs.rs         all open slabs of a store: open, look up, remove, figures
-//!     allocation.rs    which slots are free; reservations
+//!     allocation.rs    which slots are free
+//!     reservation.rs   slots for a batch, and the slabs that are made for it
 //!     removal.rs       slabs that go; frees held back for a checkpoint
 //!     writer.rs        many records at once: long aligned writes, neighbours kept, one batch of
 //!                      syncs
@@ -54,6 +55,7 @@ pub mod format;
 mod live;
 mod reader;
 mod removal;
+mod reservation;
 mod size_class;
 mod slab;
 mod slabs;
@@ -65,13 +67,13 @@ mod writer;
 mod schedules;
 
 pub use address::{SlabId, SlotAddress};
-pub use allocation::Reservation;
 pub use bitmap::SlotBitmap;
 pub use change::SlabChange;
 pub use emptying::Closed;
 pub use format::{Record, RecordKind, Slot, record_bytes};
 pub use live::{LiveError, LiveSlots, SlabLive, SlabShape, SlotSum};
 pub use removal::FreesHeld;
+pub use reservation::Reservation;
 pub use size_class::{SLAB_BYTES_MAX, SLAB_BYTES_MIN, SizeClass, SizeClasses};
 pub use slabs::Slabs;
 pub use stats::{ClassStats, SlabStats};

@@ -44,7 +44,8 @@ const OPENED_AT_ONCE: usize = 256;
 
 impl Slabs {
     /// Opens the slabs that the manifest lists, reading one page of each. New ones will have
-    /// `slab_bytes`, unless [`Slabs::set_slab_bytes_min`] lets them be shorter. No slab is made until [`Slabs::set_limit_bytes`] allows it.
+    /// `slab_bytes`, unless [`Slabs::set_slab_bytes_min`] lets them be shorter. No slab is made
+    /// until [`Slabs::set_limit_bytes`] allows it.
     ///
     /// # Errors
     /// `NotFound` where a file is missing, `Corrupt` where a header page is damaged or not what the
