@@ -521,7 +521,7 @@ mod tests {
             assert_eq!(counts(&batched), counts(&single), "round {round}");
         }
         let ([gets, in_memory, fast_reads, slow_reads, tracked, promoted], _) = counts(&batched);
-        // The third time the record of the table is in a slot.
+        // The third time memory has a copy of the table's record.
         assert_eq!([gets, in_memory, fast_reads, slow_reads], [18, 3, 10, 5]);
         assert_eq!((tracked, promoted), (5, 1));
     }

@@ -252,7 +252,7 @@ impl Engine {
             tables.log_floor = floor;
         }
         let before = Arc::clone(&self.read_state.load().levels);
-        let after = Arc::new(before.apply(&edit, &self.store)?);
+        let after = self.levels_after(&before, &edit)?;
         if let Some(fast) = &self.fast {
             edit.slabs = fast.changes(&tables.slots, slots);
             for change in &edit.slabs {
@@ -302,6 +302,15 @@ impl Engine {
         self.levels_changed(&after);
         self.jobs.wake();
         Ok(())
+    }
+
+    /// The tables after an edit; the same ones where it changes only slots, so that nobody need ask
+    /// them anew.
+    fn levels_after(&self, before: &Arc<Levels>, edit: &Edit) -> Result<Arc<Levels>> {
+        if edit.added.is_empty() && edit.removed.is_empty() {
+            return Ok(Arc::clone(before));
+        }
+        Ok(Arc::new(before.apply(edit, &self.store)?))
     }
 
     /// Tables that the edit adds and the namespace would lose in a crash: none, but for a planted

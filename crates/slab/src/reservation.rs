@@ -142,8 +142,8 @@ impl Drop for Reservation {
 impl Slabs {
     /// Slots for records of so many bytes each ([`crate::record_bytes`]), which are in the order of
     /// their keys. Slots that are free come first, then new slabs while the limit and the tier
-    /// allow, before that somewhat larger slots where they do not; records that find no room get
-    /// none. A record that is larger than any slot gets a slab of its own.
+    /// allow, and where they do not somewhat larger slots; records that find no room get none. A
+    /// record that is larger than any slot gets a slab of its own.
     ///
     /// # Errors
     /// Those of making a slab, but `OutOfSpace`, which only ends the making.

@@ -14,7 +14,7 @@ use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::threads::{Panic, catch_panic, spawn};
 
 /// Background work as the error names it.
-const JOBS: [&str; 11] = [
+const JOBS: [&str; 12] = [
     "planning",
     "flush",
     "background sync of the log",
@@ -24,6 +24,7 @@ const JOBS: [&str; 11] = [
     "migration",
     "demotion",
     "promotion",
+    "spill",
     "sweep for clean copies",
     "change of slot sizes",
 ];

@@ -145,9 +145,13 @@ impl SlotFlush {
             self.cursor.seek_to_first();
         }
         let mut bytes = 0;
-        while (bytes as u64) < bytes_max
-            && let Some(entry) = self.cursor.entry()
-        {
+        while let Some(entry) = self.cursor.entry() {
+            // All versions of a key at once: what is live of it in slots is always the newest, and
+            // a demotion between two pieces could take that and leave an older one to come.
+            let goes_on = self.piece.last().is_some_and(|last| last.key[..] == *entry.key());
+            if bytes as u64 >= bytes_max && !goes_on {
+                break;
+            }
             if self.retention.judge(entry.key(), entry.trailer()).0 {
                 let (key, value) = (entry.key_bytes(), entry.value());
                 bytes += key.len() + value.len();
@@ -296,7 +300,12 @@ impl Engine {
         let Placed { born, reservation } = placed;
         let new_slabs = reservation.new_slabs();
         let numbers: Vec<_> = new_slabs.iter().map(|(number, _)| *number).collect();
-        self.files.publish(&numbers)?;
+        if let Err(error) = self.files.publish(&numbers) {
+            // They may or may not be there after the next opening, with the slots of others that
+            // were written at the same time.
+            reservation.abandon();
+            return Err(error.into());
+        }
         let slots = SlotEdit { born, died, new_slabs, ..SlotEdit::default() };
         match self.commit_slots(tables, edit, &slots, None) {
             Ok(()) => {
@@ -380,6 +389,31 @@ mod tests {
         assert_eq!(tracked(), [false, true]);
         assert_eq!(db.stats().fast_tier.unwrap().records, 3, "both versions were flushed");
         drop(between);
+    }
+
+    /// Between two pieces a demotion may take what is live of a key; an older version that came
+    /// after it would be found from then on.
+    #[test]
+    fn all_versions_of_a_key_are_in_one_piece() {
+        let db = stepped(&hybrid());
+        let engine = db.engine();
+        let mut snapshots = Vec::new();
+        for key in ["a", "b", "c"] {
+            for version in 0..4 {
+                db.put(key, vec![version; 10_000]).unwrap();
+                snapshots.push(db.snapshot());
+            }
+        }
+        engine.freeze(&mut engine.leader.lock()).unwrap();
+        let frozen = Arc::clone(&engine.read_state.load().frozen[0]);
+        let mut flush = SlotFlush::new(engine, frozen);
+        for key in ["a", "b", "c"] {
+            assert!(flush.fill(PIECE_BYTES_MIN));
+            let piece = std::mem::take(&mut flush.piece);
+            assert_eq!(piece.len(), 4);
+            assert!(piece.iter().all(|arrival| arrival.key == key));
+        }
+        assert!(!flush.fill(PIECE_BYTES_MIN));
     }
 
     #[test]

@@ -25,18 +25,22 @@ pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Bo
         !fast.regulation.allows_writes(engine.settings.table_size.0, engine.clock.now_ns());
     let demoting = || is_worn || !engine.tables.lock().ranges.is_empty();
     fast.room.planned(need, room.is_some() || fast.room.is_at_work() || demoting());
-    room.or_else(|| {
-        let promotions = &fast.promotions;
-        let begin = !promotions.offers.is_empty() && !promotions.running.swap(true, Relaxed);
-        begin.then(|| Box::new(PromotionJob::new(engine)) as _)
-    })
-    .or_else(|| {
+    let spill = || {
         let begin = fast.spill.is_due() && !fast.spill.running.swap(true, Relaxed);
-        begin.then(|| Box::new(SpillJob::new(engine)) as _)
-    })
-    .or_else(|| {
-        let asked = engine.regulate(fast) && need == Need::Nothing;
-        let job = asked.then(|| engine.plan_read_triggered()).flatten()?;
-        Some(Box::new(job) as _)
-    })
+        begin.then(|| Box::new(SpillJob::new(engine)) as Box<dyn Job>)
+    };
+    // What memory gives up must not wait for promotions, of which there may always be more.
+    let spills_first = fast.spill.waiting.is_full();
+    room.or_else(|| spills_first.then(spill).flatten())
+        .or_else(|| {
+            let promotions = &fast.promotions;
+            let begin = !promotions.offers.is_empty() && !promotions.running.swap(true, Relaxed);
+            begin.then(|| Box::new(PromotionJob::new(engine)) as _)
+        })
+        .or_else(spill)
+        .or_else(|| {
+            let asked = engine.regulate(fast) && need == Need::Nothing;
+            let job = asked.then(|| engine.plan_read_triggered()).flatten()?;
+            Some(Box::new(job) as _)
+        })
 }

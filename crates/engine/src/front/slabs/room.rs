@@ -104,7 +104,7 @@ impl Room {
         self.wanted_bytes.store(0, Relaxed);
     }
 
-    /// Records that were to move up found no slot; they will be read again.
+    /// Copies that memory gave up found no slot; they wait.
     pub fn want_for_promotion(&self) {
         self.wanted_for_promotion.store(true, Relaxed);
         self.is_draining.store(true, Relaxed);
@@ -284,7 +284,11 @@ impl Sweep {
         self.looked += batch.len();
         fast.room.dropped.add(hashes.len() as u64);
         fast.room.lifted.add(lifted.len() as u64);
-        if !died.is_empty() {
+        if died.iter().all(|old| old.slot.is_none()) {
+            // Nothing durable changes.
+            let gone: Vec<_> = died.iter().map(|old| (&old.key, old.sequence)).collect();
+            fast.index.remove_many(&gone, |_, _| {});
+        } else {
             let slots = SlotEdit { born: lifted, died, departs: true, ..SlotEdit::default() };
             self.engine.commit_slots(&mut tables, Edit::default(), &slots, None)?;
         }

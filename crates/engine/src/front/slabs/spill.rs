@@ -79,9 +79,9 @@ impl Spill {
         }
     }
 
-    /// Something waits, and not for room.
+    /// Something waits, and not for room; or so much that it can wait no longer.
     pub fn is_due(&self) -> bool {
-        !self.waiting.is_empty() && !self.blocked.load(Relaxed)
+        !self.waiting.is_empty() && (!self.blocked.load(Relaxed) || self.waiting.is_full())
     }
 
     /// Records have left: there may be room.
@@ -181,11 +181,16 @@ impl SpillJob {
         let with_value = |spilled: &Spilled| Some(spilled.arrival(spilled.value.as_ref()?));
         let arrivals: Vec<_> = spilled.iter().filter_map(with_value).collect();
         let Some(mut placed) = fast.write(&arrivals, Origin::Migration)? else {
-            fast.spill.blocked.store(true, Relaxed);
             fast.room.want_for_promotion();
-            spilled.into_iter().for_each(|spilled| fast.spill.add(spilled));
+            if fast.spill.blocked.swap(true, Relaxed) {
+                // There was none before, and too much waits for it.
+                self.forget(fast, &spilled);
+            } else {
+                spilled.into_iter().for_each(|spilled| fast.spill.add(spilled));
+            }
             return Ok(());
         };
+        fast.spill.unblock();
         let mut tables = self.engine.tables.lock();
         let claims = tables.ranges.clone();
         let is_wanted = |new: &Born| {
@@ -202,10 +207,13 @@ impl SpillJob {
         // Reserved with the others, and never live.
         let slots = stale.iter().map(|new| SlotAddress::unpack(new.entry.slot));
         fast.slabs.free(&slots.collect::<Vec<_>>());
+        // Both are in the order of keys and versions.
         let is_stale = |spilled: &Spilled| {
-            stale
-                .iter()
-                .any(|new| (&new.key, new.entry.sequence) == (&spilled.key, spilled.sequence))
+            let place = |new: &Born| {
+                let versions = spilled.sequence.cmp(&new.entry.sequence);
+                new.key.cmp(&spilled.key).then(versions)
+            };
+            stale.binary_search_by(place).is_ok()
         };
         let go: Vec<_> = spilled.into_iter().filter(is_stale).collect();
         self.forget(fast, &go);
@@ -391,5 +399,30 @@ mod tests {
         db.compact_range(None, None, &mut |_| {}).unwrap();
         assert_eq!(copies(&db), (0, 0));
         assert_eq!(slow_reads(&db, "value"), 1);
+    }
+
+    #[test]
+    fn without_room_a_record_waits_until_too_much_does() {
+        let db = with_copy();
+        let fast = fast(&db);
+        fast.slabs.set_limit_bytes(0);
+        let (key, sequence) = (Bytes::from("large"), fast.index.get(b"key").unwrap().sequence);
+        fast.index.insert(&key, Entry::in_memory(sequence));
+        (0..2).for_each(|_| assert!(fast.popularity.touch(key_hash(&key), true).is_some()));
+        let value = Some(vec![7; 100_000].into());
+        fast.spill.add(Spilled { key: key.clone(), sequence, value });
+        assert!(fast.spill.is_due());
+        spill(&db);
+        assert_eq!(copies(&db), (0, 2));
+        assert!(!fast.spill.is_due() && !fast.spill.waiting.is_empty(), "it waits for room");
+        while !fast.spill.waiting.is_full() {
+            let value = Some(vec![7; 100_000].into());
+            fast.spill.add(Spilled { key: Bytes::from("unknown"), sequence, value });
+        }
+        assert!(fast.spill.is_due(), "too much waits");
+        spill(&db);
+        assert_eq!(copies(&db), (0, 1), "forgotten, for there is no room");
+        fast.room_was_made();
+        assert!(fast.spill.is_due());
     }
 }
