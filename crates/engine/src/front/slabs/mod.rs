@@ -3,11 +3,13 @@
 //!
 //! ```text
 //!   memtable ──flush.rs──> slots ──compaction/demotion.rs──> tables
-//!                            ^                                  │
-//!                            └──────────promotion.rs────────────┘  clean copies
+//!                           ^ │                                │
+//!                  spill.rs │ v room.rs                        │
+//!                          memory <─────────promotion.rs───────┘  clean copies
+//!
 //!   lookup.rs   memtables, index and slots, tables       cursor.rs   the same, in key order
 //!   room.rs     when the tier is full, and what leaves first; regulation.rs the rules for it
-//!   spill.rs    copies that memory gives up get slots, or are forgotten
+//!   spill.rs    copies that memory gives up get slots, or are forgotten; waiting.rs what waits
 //! ```
 //! Memory holds records too (`cache`). A copy that is there needs no slot: it has an entry in the
 //! index that names none, so that memory and slots together hold more than either.
