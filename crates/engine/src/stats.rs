@@ -228,6 +228,12 @@ pub struct FastTierStats {
     pub spilled_records: u64,
     /// Copies that gave up their slot because memory has them.
     pub lifted_records: u64,
+    /// Look-ups that copies answered, in slots and in memory.
+    pub copy_reads: u64,
+    /// Copies whose record was written anew.
+    pub replaced_copies: u64,
+    /// Copies that memory gives up may get slots: of late, few were replaced before they were read.
+    pub copies_get_slots: bool,
     /// Records that moved to another slot for the sake of other sizes.
     pub moved_records: u64,
 }
@@ -464,6 +470,7 @@ impl FastTier {
             slots: class.slots,
             live: class.live,
         });
+        let copies = &self.regulation.copies;
         FastTierStats {
             records: self.index.slot_records(),
             clean_records: self.index.clean_records().saturating_sub(self.index.memory_records()),
@@ -484,6 +491,9 @@ impl FastTier {
             dropped_records: self.room.dropped.get(),
             spilled_records: self.spill.records.get(),
             lifted_records: self.room.lifted.get(),
+            copy_reads: copies.read.get(),
+            replaced_copies: copies.replaced.get(),
+            copies_get_slots: copies.get_slots(),
             moved_records: self.room.moved.get(),
         }
     }

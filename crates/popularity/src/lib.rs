@@ -18,6 +18,7 @@
 //!
 //!   tables, slots ──> buckets ──> score     which range to demote  §5.1, §5.2, §6
 //!   counters ───────> read_triggered        whether to promote although nothing is full §5.3
+//!                     copies                whether what is read gets slots, beyond the paper
 //!   bytes written ──> write_budget          what the slow tier's endurance allows
 //! ```
 //!
@@ -30,6 +31,7 @@
 
 mod buckets;
 mod clock_tracker;
+mod copies;
 mod frequency_tracker;
 mod histogram;
 mod pinning;
@@ -42,6 +44,7 @@ mod write_budget;
 
 pub use buckets::{BucketSettings, Buckets};
 pub use clock_tracker::ClockTracker;
+pub use copies::{CopyUses, CopyWorth, CopyWorthSettings};
 pub use frequency_tracker::{FrequencySettings, FrequencyTracker};
 pub use histogram::{Histogram, VALUES};
 pub use pinning::{Pinning, PinningThreshold};

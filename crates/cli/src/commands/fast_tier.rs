@@ -111,6 +111,8 @@ fn movement(stats: &FastTierStats) -> Table {
         ("promoted: copied up into memory", stats.promoted_records),
         ("copies that memory gave up and that got slots", stats.spilled_records),
         ("copies that gave up slots, for memory has them", stats.lifted_records),
+        ("copies that a newer version replaced", stats.replaced_copies),
+        ("look-ups that copies answered", stats.copy_reads),
         ("demoted: merged into tables below", stats.demoted_records),
         ("copies dropped, which needs no write", stats.dropped_records),
         ("moved to another slot of the fast tier", stats.moved_records),

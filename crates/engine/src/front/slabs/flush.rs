@@ -335,9 +335,11 @@ impl FastTier {
     }
 
     /// The versions in slots that nobody can see once `born`, in key order and of a key the newest
-    /// first, are there. Each is replaced by the oldest of the born that is newer.
+    /// first, are there. Each is replaced by the oldest of the born that is newer. Copies among them
+    /// are counted.
     pub(super) fn replaced_by(&self, born: &[Born], snapshots: &[Sequence]) -> Vec<Died> {
         let mut died = Vec::new();
+        let mut copies = 0;
         let mut versions = Vec::new();
         for (at, new) in born.iter().enumerate() {
             versions.clear();
@@ -355,10 +357,12 @@ impl FastTier {
                 if same || planted(Planted::SlotReusedUnderSnapshot) || !snapshots.iter().any(seen)
                 {
                     died.push(Died::new(new.key.clone(), old));
+                    copies += u64::from(old.clean && !same);
                 }
                 newer = old.sequence;
             }
         }
+        self.regulation.copies.replaced.add(copies);
         died
     }
 }

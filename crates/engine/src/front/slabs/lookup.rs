@@ -82,7 +82,13 @@ impl FastTier {
     pub fn value_at_hand(&self, key: &[u8], entry: &Entry) -> Option<Bytes> {
         match entry.kind {
             EntryKind::Delete => Some(Bytes::new()),
-            EntryKind::Put => self.cache.get(key, entry.sequence),
+            EntryKind::Put => {
+                let value = self.cache.get(key, entry.sequence);
+                if value.is_some() {
+                    self.note_read(entry);
+                }
+                value
+            }
         }
     }
 
@@ -149,7 +155,15 @@ impl FastTier {
         }
     }
 
+    /// A reader gets the record of `entry`.
+    fn note_read(&self, entry: &Entry) {
+        if entry.clean {
+            self.regulation.copies.read.add(1);
+        }
+    }
+
     fn keep(&self, key: &[u8], entry: &Entry, slot: &Slot) -> Bytes {
+        self.note_read(entry);
         self.remember(key, entry.sequence, slot.value());
         // Callers may keep it: not with the slots around it.
         slot.compact_value()

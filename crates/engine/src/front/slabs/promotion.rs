@@ -34,6 +34,10 @@ const BATCH_BYTES: u64 = 1 << 20;
 /// moves a record up; afterwards the second.
 const UNASKED_SHARE: u64 = 7;
 
+/// While copies get no slots, records of one in so many keys move up, into memory only: by them it
+/// is seen when copies become worth slots.
+const SAMPLE: u64 = 16;
+
 /// A record that a table has, and a reader or a merge met there.
 #[derive(Debug)]
 pub(crate) struct Offer {
@@ -97,7 +101,8 @@ impl Engine {
         fast.popularity.touch(hash, false);
         let wanted = self.settings.hybrid.promotion == Promotion::Read
             && trailer.kind() == RecordKind::Put
-            && (was_known || fast.promotions.at_first_read.load(Relaxed));
+            && (was_known || fast.promotions.at_first_read.load(Relaxed))
+            && (fast.regulation.copies.get_slots() || hash % SAMPLE == 0);
         if wanted {
             // A copy, so that nobody keeps the record's block alive.
             let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
@@ -123,7 +128,8 @@ impl PromotionJob {
 
     fn run(&self) -> Result<()> {
         let Some(fast) = &self.engine.fast else { return Ok(()) };
-        fast.promotions.at_first_read.store(fast.is_mostly_unasked(), Relaxed);
+        let at_first_read = fast.regulation.copies.get_slots() && fast.is_mostly_unasked();
+        fast.promotions.at_first_read.store(at_first_read, Relaxed);
         let mut offers = fast.promotions.take();
         offers.retain(|offer| fast.may_take(offer));
         if offers.is_empty() {

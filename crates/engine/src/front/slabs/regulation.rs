@@ -1,16 +1,18 @@
 //! What regulates the traffic between the tiers: the pinning threshold, compactions that reads ask
-//! for, and the wear of the slow tier. The rules are in the crate `popularity`; here they are given
+//! for, whether copies get slots, and the wear of the slow tier. The rules are in the crate `popularity`; here they are given
 //! the store's counters and asked.
 
 use super::FastTier;
 use crate::hybrid_settings::{DemotionPolicy, Pinning as PinningMode};
 use crate::settings::Settings;
 use crate::state::Engine;
-use thermocline_foundation::Clock;
 use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use thermocline_foundation::{Clock, Counter};
 use thermocline_popularity::{
-    BucketSettings, Buckets, PinningThreshold, ReadCounters, ReadTriggered, ReadTriggeredSettings,
-    ThresholdMode, ThresholdTuner, TunerSettings, WriteBudget,
+    BucketSettings, Buckets, CopyUses, CopyWorth, CopyWorthSettings, PinningThreshold,
+    ReadCounters, ReadTriggered, ReadTriggeredSettings, ThresholdMode, ThresholdTuner,
+    TunerSettings, WriteBudget,
 };
 
 /// See the module's header.
@@ -19,8 +21,47 @@ pub(crate) struct Regulation {
     tuner: Mutex<ThresholdTuner>,
     read_triggered: Option<Mutex<ReadTriggered>>,
     budget: Option<Mutex<WriteBudget>>,
+    pub copies: Copies,
     /// What is known of ranges without looking at every record.
     pub buckets: Option<Buckets>,
+}
+
+/// What becomes of clean copies, in slots and in memory only, and whether they are worth slots.
+#[derive(Debug)]
+pub(crate) struct Copies {
+    /// Reads that they served.
+    pub read: Counter,
+    /// Those that a newer version replaced.
+    pub replaced: Counter,
+    worth: Mutex<CopyWorth>,
+    /// The last judgement.
+    get_slots: AtomicBool,
+}
+
+impl Default for Copies {
+    fn default() -> Self {
+        Self {
+            read: Counter::default(),
+            replaced: Counter::default(),
+            worth: Mutex::new(CopyWorth::new(CopyWorthSettings::default())),
+            get_slots: AtomicBool::new(true),
+        }
+    }
+}
+
+impl Copies {
+    /// Whether they get slots, as it was judged last.
+    pub fn get_slots(&self) -> bool {
+        self.get_slots.load(Relaxed)
+    }
+
+    /// Judges anew whether they get slots.
+    pub fn judge(&self) -> bool {
+        let uses = CopyUses { read: self.read.get(), replaced: self.replaced.get() };
+        let get_slots = self.worth.lock().observe(uses);
+        self.get_slots.store(get_slots, Relaxed);
+        get_slots
+    }
 }
 
 impl Regulation {
@@ -42,7 +83,8 @@ impl Regulation {
         });
         let estimates = hybrid.policy == DemotionPolicy::Approximate || hybrid.read_triggered;
         let buckets = estimates.then(|| Buckets::new(BucketSettings::default()));
-        Self { tuner: Mutex::new(tuner), read_triggered, budget, buckets }
+        let copies = Copies::default();
+        Self { tuner: Mutex::new(tuner), read_triggered, budget, copies, buckets }
     }
 
     /// The pinning threshold of the moment.

@@ -153,9 +153,11 @@ impl SpillJob {
                 && !fast.cache.contains(&spilled.key, spilled.sequence)
         });
         let pinning = fast.pinning();
+        let get_slots = fast.regulation.copies.judge();
         let first_read = fast.promotions.at_first_read.load(Relaxed);
         let (stay, go): (Vec<_>, Vec<_>) = batch.into_iter().partition(|spilled| {
-            spilled.value.is_some() && (first_read || fast.is_pinned(&pinning, &spilled.key))
+            let is_hot = || first_read || fast.is_pinned(&pinning, &spilled.key);
+            get_slots && spilled.value.is_some() && is_hot()
         });
         self.forget(fast, &go);
         if stay.is_empty() { Ok(()) } else { self.place(fast, stay) }
