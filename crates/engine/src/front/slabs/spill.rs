@@ -6,11 +6,13 @@
 //!                               └────── room.rs, where a slot is wanted and memory has the record
 //! ```
 //! A record that was evicted waits here with its value. Its entry in the index still names no slot;
-//! while it does, the record is what the entry says, and a slot may have it. That is looked at
-//! under the lock of the tables, after the slot was written.
+//! while it does, the record is what the entry says, and a slot may have it, unless a demotion is
+//! at work on its range, which leaves nothing behind that it has not looked at. Both are looked at
+//! before a slot is written for it, and again under the lock of the tables, after it was.
 
 use super::waiting::{Added, Waiting, Waits};
 use super::{Arrival, Born, FastTier};
+use crate::compaction::cost_benefit::KeyRange;
 use crate::error::Result;
 use crate::jobs::{Job, Jobs, Step};
 use crate::manifest::Edit;
@@ -132,6 +134,11 @@ impl FastTier {
     }
 }
 
+/// A demotion is at work on the key's range.
+fn is_claimed(claims: &[KeyRange], key: &[u8]) -> bool {
+    claims.iter().any(|range| range.contains(key))
+}
+
 /// Gives slots to one batch of what memory gave up.
 #[derive(Debug)]
 pub(crate) struct SpillJob {
@@ -154,8 +161,11 @@ impl SpillJob {
         });
         let pinning = fast.pinning();
         let first_read = fast.promotions.at_first_read.load(Relaxed);
+        let claims = self.engine.tables.lock().ranges.clone();
         let (stay, go): (Vec<_>, Vec<_>) = batch.into_iter().partition(|spilled| {
-            spilled.value.is_some() && (first_read || fast.is_pinned(&pinning, &spilled.key))
+            spilled.value.is_some()
+                && !is_claimed(&claims, &spilled.key)
+                && (first_read || fast.is_pinned(&pinning, &spilled.key))
         });
         self.forget(fast, &go);
         if stay.is_empty() { Ok(()) } else { self.place(fast, stay) }
@@ -192,11 +202,9 @@ impl SpillJob {
         };
         fast.spill.unblock();
         let mut tables = self.engine.tables.lock();
-        let claims = tables.ranges.clone();
         let is_wanted = |new: &Born| {
-            // A demotion that has looked at the index leaves nothing behind in the range.
             fast.is_in_memory_only(&new.key, new.entry.sequence)
-                && !claims.iter().any(|range| range.contains(&new.key))
+                && !is_claimed(&tables.ranges, &new.key)
         };
         let (born, stale): (Vec<_>, Vec<_>) =
             std::mem::take(&mut placed.born).into_iter().partition(is_wanted);
@@ -244,10 +252,10 @@ impl Drop for SpillJob {
 mod tests {
     use super::*;
     use crate::Db;
-    use crate::compaction::cost_benefit::KeyRange;
     use crate::front::slabs::promotion::PromotionJob;
     use crate::front::slabs::room::Sweep;
     use crate::support::{hybrid, stepped};
+    use thermocline_device::FileKind;
 
     /// A store with a record in a table and a copy of it in memory, and no job but the test's own.
     fn with_copy() -> Db {
@@ -376,8 +384,11 @@ mod tests {
         let db = with_copy();
         evict(&db);
         db.engine().tables.lock().ranges.push(KeyRange::default());
+        let slab_writes = || db.engine().files.tiers()[0].traffic(FileKind::Slab).writes;
+        let before = slab_writes();
         spill(&db);
         assert_eq!(copies(&db), (0, 0));
+        assert_eq!(slab_writes(), before, "what would not become live was written");
         assert_eq!(db.stats().fast_tier.unwrap().live_bytes, 0);
         db.engine().tables.lock().ranges.clear();
         assert_eq!(slow_reads(&db, "value"), 1);
