@@ -157,7 +157,7 @@ impl FastTier {
         let left = share.saturating_sub(pinned_bytes + known_bytes).max(share / 8);
         let blocks = (partition_bytes + partition_bytes / 4 + left / 16).min(left / 2);
         engine.store.cache.set_capacity(blocks);
-        self.cache.set_capacity_bytes(left - blocks);
+        self.spill_evicted(self.cache.set_capacity_bytes(left - blocks));
     }
 }
 

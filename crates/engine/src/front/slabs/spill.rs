@@ -22,7 +22,7 @@ use std::sync::Arc;
 use thermocline_device::Origin;
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use thermocline_foundation::{Counter, Sequence};
-use thermocline_index::Entry;
+use thermocline_index::{Entry, Evicted};
 use thermocline_slab::SlotAddress;
 use thermocline_table::{RecordKind, Trailer, key_hash};
 
@@ -121,7 +121,12 @@ impl FastTier {
     /// Keeps a copy of a record in memory. What memory gives up for it, and has no slot, waits for
     /// one.
     pub fn remember(&self, key: &[u8], sequence: Sequence, value: &[u8]) {
-        for (key, sequence, value) in self.cache.insert(key, sequence, value).into_records() {
+        self.spill_evicted(self.cache.insert(key, sequence, value));
+    }
+
+    /// What memory gave up, and has no slot, waits for one.
+    pub(super) fn spill_evicted(&self, evicted: Evicted) {
+        for (key, sequence, value) in evicted.into_records() {
             if self.is_in_memory_only(&key, sequence) {
                 self.spill.add(Spilled { key, sequence, value: Some(value) });
             }
@@ -251,10 +256,10 @@ impl Drop for SpillJob {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Db;
     use crate::front::slabs::promotion::PromotionJob;
     use crate::front::slabs::room::Sweep;
     use crate::support::{hybrid, stepped};
+    use crate::{ByteSize, Db, Settings};
     use thermocline_device::FileKind;
 
     /// A store with a record in a table and a copy of it in memory, and no job but the test's own.
@@ -392,6 +397,35 @@ mod tests {
         assert_eq!(db.stats().fast_tier.unwrap().live_bytes, 0);
         db.engine().tables.lock().ranges.clear();
         assert_eq!(slow_reads(&db, "value"), 1);
+    }
+
+    #[test]
+    fn what_memory_gives_up_as_it_shrinks_is_given_slots_or_forgotten() {
+        let db = stepped(&Settings { memory: ByteSize::mib(1), ..hybrid() });
+        let fast = fast(&db);
+        let keys = || (0..40).map(|number| format!("key {number:02}"));
+        keys().for_each(|key| db.put(key, [7; 1000]).unwrap());
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        fast.promotions.running.store(true, Relaxed);
+        fast.spill.running.store(true, Relaxed);
+        (0..2).for_each(|_| keys().for_each(|key| assert!(db.get(key).unwrap().is_some())));
+        PromotionJob::new(db.engine()).step().unwrap();
+        spill(&db);
+        let before = fast.cache.len();
+        assert!(before > 10 && fast.spill.waiting.is_empty());
+        // An index of many keys leaves less of memory for records.
+        (0..4000).for_each(|key: u32| db.put(key.to_be_bytes(), "other").unwrap());
+        db.flush().unwrap();
+        assert!(fast.cache.len() < before, "all {before} are there");
+        spill(&db);
+        let in_memory = fast.index.memory_records();
+        assert_eq!(in_memory, keys().filter(|key| is_in_memory(&db, key)).count() as u64);
+    }
+
+    /// Memory has the newest record of the key.
+    fn is_in_memory(db: &Db, key: &str) -> bool {
+        let entry = fast(db).index.get(key.as_bytes());
+        entry.is_some_and(|entry| fast(db).cache.contains(key.as_bytes(), entry.sequence))
     }
 
     #[test]
