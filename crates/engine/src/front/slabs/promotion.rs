@@ -92,11 +92,12 @@ impl Engine {
         (trailer, value): (Trailer, &Bytes),
         table: FileNumber,
     ) {
-        let Some(fast) = &self.fast else { return };
+        let Some(fast) = self.fast.as_ref().filter(|_| trailer.kind() == RecordKind::Put) else {
+            return;
+        };
         let was_known = fast.popularity.value(hash).is_some();
         fast.popularity.touch(hash, false);
         let wanted = self.settings.hybrid.promotion == Promotion::Read
-            && trailer.kind() == RecordKind::Put
             && (was_known || fast.promotions.at_first_read.load(Relaxed));
         if wanted {
             // A copy, so that nobody keeps the record's block alive.
