@@ -10,6 +10,7 @@
 //!   lookup.rs   memtables, index and slots, tables       cursor.rs   the same, in key order
 //!   room.rs     when the tier is full, and what leaves first; regulation.rs the rules for it
 //!   spill.rs    copies that memory gives up get slots, or are forgotten; waiting.rs what waits
+//!   plan.rs     what of this is done next; single_step.rs jobs of one step
 //! ```
 //! Memory holds records too (`cache`). A copy that is there needs no slot: it has an entry in the
 //! index that names none, so that memory and slots together hold more than either.
@@ -39,6 +40,7 @@ pub(crate) mod promotion;
 pub(crate) mod recovery;
 pub(crate) mod regulation;
 pub(crate) mod room;
+pub(crate) mod single_step;
 pub(crate) mod spill;
 pub(crate) mod waiting;
 

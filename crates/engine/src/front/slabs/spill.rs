@@ -10,11 +10,12 @@
 //! at work on its range, which leaves nothing behind that it has not looked at. Both are looked at
 //! before a slot is written for it, and again under the lock of the tables, after it was.
 
+use super::single_step::Work;
 use super::waiting::{Added, Waiting, Waits};
 use super::{Arrival, Born, FastTier};
 use crate::compaction::cost_benefit::KeyRange;
 use crate::error::Result;
-use crate::jobs::{Job, Jobs, Step};
+use crate::jobs::Jobs;
 use crate::manifest::Edit;
 use crate::state::Engine;
 use bytes::Bytes;
@@ -145,19 +146,11 @@ fn is_claimed(claims: &[KeyRange], key: &[u8]) -> bool {
 }
 
 /// Gives slots to one batch of what memory gave up.
-#[derive(Debug)]
-pub(crate) struct SpillJob {
-    engine: Arc<Engine>,
-}
+pub(super) const SPILL: Work =
+    Work { name: "spill", claim: |fast| &fast.spill.running, run: Engine::spill };
 
-impl SpillJob {
-    /// The caller has set `running`.
-    pub fn new(engine: &Arc<Engine>) -> Self {
-        Self { engine: Arc::clone(engine) }
-    }
-
-    fn run(&self) -> Result<()> {
-        let Some(fast) = &self.engine.fast else { return Ok(()) };
+impl Engine {
+    fn spill(&self, fast: &FastTier) -> Result<()> {
         let mut batch = fast.spill.take(BATCH_BYTES.min(fast.room.limit_bytes / BATCH_SHARE));
         // Some were replaced meanwhile, or asked for and brought back.
         batch.retain(|spilled| {
@@ -166,19 +159,19 @@ impl SpillJob {
         });
         let pinning = fast.pinning();
         let first_read = fast.promotions.at_first_read.load(Relaxed);
-        let claims = self.engine.tables.lock().ranges.clone();
+        let claims = self.tables.lock().ranges.clone();
         let (stay, go): (Vec<_>, Vec<_>) = batch.into_iter().partition(|spilled| {
             spilled.value.is_some()
                 && !is_claimed(&claims, &spilled.key)
                 && (first_read || fast.is_pinned(&pinning, &spilled.key))
         });
-        self.forget(fast, &go);
-        if stay.is_empty() { Ok(()) } else { self.place(fast, stay) }
+        self.forget_spilled(fast, &go);
+        if stay.is_empty() { Ok(()) } else { self.place_spilled(fast, stay) }
     }
 
     /// Takes records that are nowhere but in tables from the index.
-    fn forget(&self, fast: &FastTier, spilled: &[Spilled]) {
-        let _tables = self.engine.tables.lock();
+    fn forget_spilled(&self, fast: &FastTier, spilled: &[Spilled]) {
+        let _tables = self.tables.lock();
         let gone: Vec<_> = spilled
             .iter()
             .filter(|spilled| fast.is_in_memory_only(&spilled.key, spilled.sequence))
@@ -192,21 +185,21 @@ impl SpillJob {
     }
 
     /// Writes records into slots and lets the index say so.
-    fn place(&self, fast: &FastTier, spilled: Vec<Spilled>) -> Result<()> {
+    fn place_spilled(&self, fast: &FastTier, spilled: Vec<Spilled>) -> Result<()> {
         let with_value = |spilled: &Spilled| Some(spilled.arrival(spilled.value.as_ref()?));
         let arrivals: Vec<_> = spilled.iter().filter_map(with_value).collect();
         let Some(mut placed) = fast.write(&arrivals, Origin::Migration)? else {
-            fast.room.want_for_promotion();
+            fast.room.want_for_copies();
             if fast.spill.blocked.swap(true, Relaxed) {
                 // There was none before, and too much waits for it.
-                self.forget(fast, &spilled);
+                self.forget_spilled(fast, &spilled);
             } else {
                 spilled.into_iter().for_each(|spilled| fast.spill.add(spilled));
             }
             return Ok(());
         };
         fast.spill.unblock();
-        let mut tables = self.engine.tables.lock();
+        let mut tables = self.tables.lock();
         let is_wanted = |new: &Born| {
             fast.is_in_memory_only(&new.key, new.entry.sequence)
                 && !is_claimed(&tables.ranges, &new.key)
@@ -215,7 +208,7 @@ impl SpillJob {
             std::mem::take(&mut placed.born).into_iter().partition(is_wanted);
         fast.spill.records.add(born.len() as u64);
         placed.born = born;
-        self.engine.commit_placed(&mut tables, Edit::default(), placed, Vec::new())?;
+        self.commit_placed(&mut tables, Edit::default(), placed, Vec::new())?;
         drop(tables);
         // Reserved with the others, and never live.
         let slots = stale.iter().map(|new| SlotAddress::unpack(new.entry.slot));
@@ -229,35 +222,16 @@ impl SpillJob {
             stale.binary_search_by(place).is_ok()
         };
         let go: Vec<_> = spilled.into_iter().filter(is_stale).collect();
-        self.forget(fast, &go);
+        self.forget_spilled(fast, &go);
         Ok(())
-    }
-}
-
-impl Job for SpillJob {
-    fn name(&self) -> &'static str {
-        "spill"
-    }
-
-    fn step(&mut self) -> Result<Step> {
-        self.run()?;
-        Ok(Step::Done)
-    }
-}
-
-impl Drop for SpillJob {
-    fn drop(&mut self) {
-        if let Some(fast) = &self.engine.fast {
-            fast.spill.running.store(false, Relaxed);
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::slabs::promotion::PromotionJob;
     use crate::front::slabs::room::Sweep;
+    use crate::jobs::Job;
     use crate::support::{hybrid, stepped};
     use crate::{ByteSize, Db, Settings};
     use thermocline_device::FileKind;
@@ -275,13 +249,17 @@ mod tests {
             fast.popularity.touch(other, false);
         }
         (0..2).for_each(|_| assert_eq!(get(&db), "value"));
-        PromotionJob::new(db.engine()).step().unwrap();
+        promote(&db);
         assert_eq!(copies(&db), (0, 1));
         db
     }
 
     fn fast(db: &Db) -> &FastTier {
         db.engine().fast.as_ref().unwrap()
+    }
+
+    fn promote(db: &Db) {
+        db.engine().promote(fast(db)).unwrap();
     }
 
     fn get(db: &Db) -> Bytes {
@@ -311,7 +289,7 @@ mod tests {
 
     fn spill(db: &Db) {
         fast(db).promotions.at_first_read.store(false, Relaxed);
-        SpillJob::new(db.engine()).step().unwrap();
+        db.engine().spill(fast(db)).unwrap();
         fast(db).index.check();
     }
 
@@ -348,7 +326,7 @@ mod tests {
         let db = with_copy();
         evict(&db);
         assert_eq!(slow_reads(&db, "value"), 1);
-        PromotionJob::new(db.engine()).step().unwrap();
+        promote(&db);
         assert_eq!(slow_reads(&db, "value"), 0);
         spill(&db);
         assert_eq!(copies(&db), (0, 1), "memory has it: no slot for it");
@@ -409,7 +387,7 @@ mod tests {
         fast.promotions.running.store(true, Relaxed);
         fast.spill.running.store(true, Relaxed);
         (0..2).for_each(|_| keys().for_each(|key| assert!(db.get(key).unwrap().is_some())));
-        PromotionJob::new(db.engine()).step().unwrap();
+        promote(&db);
         spill(&db);
         let before = fast.cache.len();
         assert!(before > 10 && fast.spill.waiting.is_empty());
