@@ -29,8 +29,8 @@
 //!    can see the tables. Entries without a slot are of clean copies only; where memory has given
 //!    such a record up, tables are asked for it as if there were no entry.
 //! 4. A slot is given to another record only after the edit that freed it is durable. Readers hold
-//!    no pins: who reads a slot that was given away meanwhile sees that key or sequence do not fit
-//!    and asks the index again.
+//!    no pins: who reads a slot that was given away meanwhile sees that key or sequence do not fit,
+//!    holds frees and asks the index again.
 
 pub(crate) mod cursor;
 pub(crate) mod flush;

@@ -232,13 +232,21 @@ mod tests {
     use super::*;
     use crate::front::slabs::room::Sweep;
     use crate::jobs::Job;
-    use crate::support::{hybrid, stepped};
-    use crate::{ByteSize, Db, Settings};
+    use crate::support::hooked::{Call, HookedDevices};
+    use crate::support::{hybrid, stepped, stepped_environment};
+    use crate::{ByteSize, Db, Environment, Settings};
+    use std::collections::VecDeque;
+    use std::path::Path;
     use thermocline_device::FileKind;
+    use thermocline_foundation::sync::Mutex;
 
     /// A store with a record in a table and a copy of it in memory, and no job but the test's own.
     fn with_copy() -> Db {
-        let db = stepped(&hybrid());
+        with_copy_in(&stepped_environment())
+    }
+
+    fn with_copy_in(environment: &Environment) -> Db {
+        let db = environment.create(Path::new("/home"), &hybrid()).unwrap();
         db.put("key", "value").unwrap();
         db.compact_range(None, None, &mut |_| {}).unwrap();
         let fast = fast(&db);
@@ -447,5 +455,81 @@ mod tests {
         assert_eq!(copies(&db), (0, 1), "forgotten, for there is no room");
         fast.room_was_made();
         assert!(fast.spill.is_due());
+    }
+
+    type Events = VecDeque<Box<dyn FnOnce() + Send>>;
+
+    /// What happens before and after reads of slabs, in this order, while somebody looks a key up.
+    /// What an event itself reads is none of them.
+    #[derive(Default)]
+    struct Between {
+        events: Mutex<Events>,
+        busy: AtomicBool,
+    }
+
+    impl Between {
+        fn pass(&self, name: &str) {
+            if !name.ends_with(".slab") || self.busy.swap(true, Relaxed) {
+                return;
+            }
+            let event = self.events.lock().pop_front();
+            event.into_iter().for_each(|event| event());
+            self.busy.store(false, Relaxed);
+        }
+    }
+
+    /// Puts the record of `key` into memory, which gives its slot to the next that wants one.
+    fn lift(db: &Db) {
+        let sequence = fast(db).index.get(b"key").unwrap().sequence;
+        fast(db).remember(b"key", sequence, b"value");
+        Sweep::begin(db.engine()).unwrap().step().unwrap();
+        assert!(!fast(db).index.get(b"key").unwrap().has_slot());
+    }
+
+    fn put(db: &Db, key: &str, value: &str) {
+        db.put(key, value).unwrap();
+        db.flush().unwrap();
+    }
+
+    /// The same slot again, and another record in it whenever it is read.
+    #[test]
+    fn a_slot_that_was_given_away_and_back_and_away_again_is_not_damaged() {
+        let between = Arc::new(Between::default());
+        let (before, after) = (Arc::clone(&between), Arc::clone(&between));
+        let environment = stepped_environment();
+        let hook = Arc::new(move |call, _: &Path, name: &str| {
+            if call == Call::Read {
+                before.pass(name);
+            }
+            Ok(())
+        });
+        let devices = HookedDevices::new(Arc::clone(&environment.devices), hook);
+        let devices = Arc::new(devices.after_reads(Arc::new(move |name| after.pass(name))));
+        let db = with_copy_in(&Environment { devices, ..environment });
+        evict(&db);
+        spill(&db);
+        let slot = fast(&db).index.get(b"key").unwrap().slot;
+        let slot_of = |db: &Db, key: &str| fast(db).index.get(key.as_bytes()).unwrap().slot;
+        let [first, second, third] = [(); 3].map(|()| db.clone());
+        between.events.lock().extend([
+            Box::new(move || {
+                lift(&first);
+                put(&first, "abc", "other");
+                assert_eq!(slot_of(&first, "abc"), slot);
+            }) as Box<dyn FnOnce() + Send>,
+            Box::new(move || {
+                put(&second, "abc", "newer");
+                evict(&second);
+                spill(&second);
+                assert_eq!(slot_of(&second, "key"), slot);
+            }),
+            Box::new(move || {
+                lift(&third);
+                put(&third, "xyz", "other");
+            }),
+        ]);
+        assert_eq!(get(&db), "value");
+        assert!(between.events.lock().is_empty());
+        assert_eq!(get(&db), "value");
     }
 }
