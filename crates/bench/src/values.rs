@@ -130,6 +130,20 @@ fn digest(number: u64, version: u16) -> u64 {
     mix(number ^ u64::from(version) << 48)
 }
 
+/// At least so many bytes to cut values from, which shrink to about `ratio` of them when
+/// compressed: always the same, text in runs.
+pub fn pool(bytes: usize, ratio: f64) -> Vec<u8> {
+    let mut random = Random::new(301);
+    let mut pool = Vec::with_capacity(bytes + RUN_BYTES);
+    let raw = ((RUN_BYTES as f64 * ratio) as usize).clamp(1, RUN_BYTES);
+    let mut run = vec![0; raw];
+    while pool.len() < bytes {
+        random.fill(&mut run);
+        pool.extend(run.iter().cycle().take(RUN_BYTES).map(|byte| b' ' + byte % 95));
+    }
+    pool
+}
+
 /// The values of a run.
 #[derive(Clone, Debug)]
 pub struct Values {
@@ -140,15 +154,7 @@ pub struct Values {
 impl Values {
     /// Values of these lengths that shrink to about `ratio` of them when compressed.
     pub fn new(sizes: Sizes, ratio: f64) -> Self {
-        let mut random = Random::new(301);
-        let wanted = POOL_BYTES + sizes.max() as usize;
-        let mut pool = Vec::with_capacity(wanted + RUN_BYTES);
-        let raw = ((RUN_BYTES as f64 * ratio) as usize).clamp(1, RUN_BYTES);
-        let mut run = vec![0; raw];
-        while pool.len() < wanted {
-            random.fill(&mut run);
-            pool.extend(run.iter().cycle().take(RUN_BYTES).map(|byte| b' ' + byte % 95));
-        }
+        let pool = pool(POOL_BYTES + sizes.max() as usize, ratio);
         Self { sizes, pool }
     }
 

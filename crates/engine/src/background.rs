@@ -488,6 +488,7 @@ impl Engine {
     /// Waits until background work has nothing left to do, or has ended for good.
     pub fn settle(&self) -> Result<()> {
         let _hurry = self.tempo.hurry();
+        self.jobs.wake();
         self.jobs.wait_idle();
         self.latch.check()
     }

@@ -67,11 +67,12 @@ impl Engine {
         let Moment { state, slots, last_sequence, _held } = self.moment()?;
         let tables = state.levels.tables().map(|(_, table)| table.meta.number);
         let numbers: Vec<_> = tables.chain(slots.iter().map(|(slab, _)| slab)).collect();
-        let files = Arc::new(self.files.create_checkpoint(devices, home, &numbers)?);
+        let settings = self.settings.to_kept_toml()?;
+        let texts = [(SETTINGS_NAME, &settings[..])];
+        let files = Arc::new(self.files.create_checkpoint(devices, home, &numbers, &texts)?);
         let edit = full_state(&state.levels, &slots, FileNumber(0), last_sequence);
         let made = (|| {
             let manifest = Manifest::create(&files, &edit, Origin::Foreground)?;
-            files.write_home_file(SETTINGS_NAME, &self.settings.to_kept_toml()?)?;
             Ok(files.close(&[(FileKind::Manifest, manifest.extent())])?)
         })();
         made.inspect_err(|_| {

@@ -93,13 +93,12 @@ impl Environment {
         let tiers = self.tiers(home, &mut settings)?;
         settings.preset = Some(settings.preset());
         let placement = settings.placement();
-        let files = TieredFiles::create(&*self.devices, home, &tiers, Arc::clone(&placement))?;
+        let kept = settings.to_kept_toml()?;
+        let texts = [(SETTINGS_NAME, &kept[..])];
+        let (devices, policy) = (&*self.devices, Arc::clone(&placement));
+        let files = TieredFiles::create_with_texts(devices, home, &tiers, policy, &texts)?;
         let files = Arc::new(files);
-        let made = files
-            .write_home_file(SETTINGS_NAME, &settings.to_kept_toml()?)
-            .map_err(Error::from)
-            .and_then(|()| self.start(&files, settings, placement, None));
-        made.inspect_err(|_| {
+        self.start(&files, settings, placement, None).inspect_err(|_| {
             // The namespace exists but holds nothing; a second attempt must find a clean place.
             if let Err(error) = files.abandon(&*self.devices) {
                 tracing::warn!(%error, "a half-made database could not be removed");

@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_device::MemoryDevices;
 
+#[allow(dead_code, reason = "shared with the tests of the engine's outside")]
+#[path = "../tests/reliability/hooked.rs"]
+pub(crate) mod hooked;
+
 /// A tier in memory.
 pub(crate) fn tier(path: &str, mib: u64) -> Tier {
     Tier::new(path, ByteSize::mib(mib)).driver("memory")

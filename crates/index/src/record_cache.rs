@@ -18,8 +18,8 @@
 //!    tables included. Only what is remembered of evicted records is not in them, which is some
 //!    five hundredths of the capacity.
 //! 5. The same calls of one thread leave the same records, on every machine.
-//! 6. What an insertion pushes out is given to who inserts ([`Evicted`]): the record may be nowhere
-//!    else that is fast. What a smaller capacity pushes out is not.
+//! 6. What an insertion or a smaller capacity pushes out is given to who asked for it
+//!    ([`Evicted`]): the record may be nowhere else that is fast.
 //!
 //! Shared between threads.
 
@@ -28,13 +28,16 @@ use bytes::Bytes;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 use thermocline_foundation::random::mix;
+use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::{Counter, Sequence};
 
 /// Values by key and sequence, up to a number of bytes.
 #[derive(Debug)]
 pub struct RecordCache {
     records: Cache<u64, Record, Weight, BuildHasherDefault<IdentityHasher>, Gather>,
+    shrunk: Arc<Mutex<Evicted>>,
     hits: Counter,
     misses: Counter,
 }
@@ -80,7 +83,7 @@ impl Record {
     }
 }
 
-/// Records that an insertion pushed out.
+/// Records that were pushed out.
 #[derive(Debug, Default)]
 pub struct Evicted {
     /// Nearly always there is one at most: no allocation for it.
@@ -89,6 +92,13 @@ pub struct Evicted {
 }
 
 impl Evicted {
+    fn add(&mut self, record: Record) {
+        match &self.first {
+            None => self.first = Some(record),
+            Some(_) => self.more.push(record),
+        }
+    }
+
     /// Each record's key, sequence and value.
     pub fn into_records(self) -> impl Iterator<Item = (Bytes, Sequence, Bytes)> {
         self.first.into_iter().chain(self.more).map(Record::into_parts)
@@ -96,8 +106,11 @@ impl Evicted {
 }
 
 /// Gathers what the cache evicts, outside its locks.
-#[derive(Clone, Debug)]
-struct Gather;
+#[derive(Clone, Debug, Default)]
+struct Gather {
+    /// What a smaller capacity pushed out: the cache does not hand that back.
+    shrunk: Arc<Mutex<Evicted>>,
+}
 
 impl Lifecycle<u64, Record> for Gather {
     type RequestState = Evicted;
@@ -107,10 +120,13 @@ impl Lifecycle<u64, Record> for Gather {
     }
 
     fn on_evict(&self, evicted: &mut Evicted, _: u64, record: Record) {
-        match &evicted.first {
-            None => evicted.first = Some(record),
-            Some(_) => evicted.more.push(record),
-        }
+        evicted.add(record);
+    }
+
+    /// Of an insertion nobody calls this: it hands its state back.
+    fn end_request(&self, evicted: Evicted) {
+        let mut shrunk = self.shrunk.lock();
+        evicted.first.into_iter().chain(evicted.more).for_each(|record| shrunk.add(record));
     }
 }
 
@@ -175,8 +191,11 @@ impl RecordCache {
             .weight_capacity(capacity_bytes)
             .build()
             .expect("both capacities are given");
+        let gather = Gather::default();
+        let shrunk = Arc::clone(&gather.shrunk);
         Self {
-            records: Cache::with_options(options, Weight, BuildHasherDefault::default(), Gather),
+            records: Cache::with_options(options, Weight, BuildHasherDefault::default(), gather),
+            shrunk,
             hits: Counter::default(),
             misses: Counter::default(),
         }
@@ -232,9 +251,12 @@ impl RecordCache {
         self.records.capacity()
     }
 
-    /// Changes the most bytes of memory; where it shrinks, records are dropped at once.
-    pub fn set_capacity_bytes(&self, capacity_bytes: u64) {
+    /// Changes the most bytes of memory, and gives what no longer fits. Of two calls at once one
+    /// may be given what the other pushed out.
+    #[must_use]
+    pub fn set_capacity_bytes(&self, capacity_bytes: u64) -> Evicted {
         self.records.set_capacity(capacity_bytes);
+        std::mem::take(&mut *self.shrunk.lock())
     }
 
     /// Look-ups that found their record.

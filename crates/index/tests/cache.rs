@@ -46,10 +46,20 @@ fn the_capacity_holds_while_it_fills_and_when_it_shrinks() {
         assert!(cache.bytes() <= 4 << 20);
     }
     assert!(cache.bytes() > 3 << 20, "a full cache holds {}", cache.bytes());
-    cache.set_capacity_bytes(1 << 20);
+    let before = cache.len();
+    let mut gone = std::collections::BTreeSet::new();
+    for (found, sequence, bytes) in cache.set_capacity_bytes(1 << 20).into_records() {
+        assert_eq!(
+            (found, &bytes[..]),
+            (key(sequence.0).into(), &value(sequence.0, sequence.0)[..])
+        );
+        assert!(gone.insert(sequence.0), "{sequence} went twice");
+    }
+    assert_eq!(cache.len(), before - gone.len());
+    assert!((0..50_000).all(|n| !gone.contains(&n) || !cache.contains(&key(n), Sequence(n))));
     assert!(cache.bytes() <= 1 << 20 && !cache.is_empty());
     assert_eq!(cache.capacity_bytes(), 1 << 20);
-    cache.set_capacity_bytes(8 << 20);
+    assert_eq!(cache.set_capacity_bytes(8 << 20).into_records().count(), 0);
     (0..50_000).for_each(|n| drop(cache.insert(&key(n), Sequence(n), &value(n, n))));
     assert!(cache.bytes() > 6 << 20);
     cache.clear();

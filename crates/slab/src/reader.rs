@@ -2,8 +2,9 @@
 //!
 //! Readers hold nothing. While one reads, its slot may die and be given to another record; what it
 //! gets then has another key or sequence, or is damaged because half of it was written. So who
-//! finds a wrong record or `Corrupt` asks the index again. Only if the index still leads to the
-//! same address with the same sequence, the slot is damaged.
+//! finds a wrong record or `Corrupt` holds frees ([`Slabs::hold_frees`]) and asks the index again:
+//! only if what that leads to is wrong too, the slot is damaged. Without the hold it could have
+//! been given away once more.
 //!
 //! 1. A record is given out only after its checksum, bound to the slot's place, matched.
 //! 2. A scan looks at live slots only, and compares the slab's sum at its end: a slot whose last

@@ -22,7 +22,8 @@ pub fn reset_peak_rss() {
     }
 }
 
-/// The most memory resident since [`reset_peak_rss`], in bytes; 0 where the system does not tell.
+/// The most memory resident since [`reset_peak_rss`], or since the start, in bytes; 0 where the
+/// system does not tell.
 pub fn peak_rss_bytes() -> u64 {
     let kib = system_text("/proc/self/status").and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;

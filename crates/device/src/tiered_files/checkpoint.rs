@@ -11,6 +11,7 @@
 //! Threads: any; the original stays in use. The caller keeps the files from being deleted
 //! meanwhile.
 
+use super::creation::Texts;
 use super::devices::Devices;
 use super::{TieredFiles, file_name, unknown};
 use crate::context::FileKind;
@@ -24,13 +25,14 @@ use thermocline_foundation::FileNumber;
 
 impl TieredFiles {
     /// Makes a database at `target_home`, with one tier below it (`tier-0`, `tier-1` ...) for each
-    /// tier here, that has the published tables and slabs `numbers`; everything else is the
-    /// caller's to add. Both may be used at once.
+    /// tier here, that has the published tables and slabs `numbers` and the `texts` beside
+    /// `DATABASE`; everything else is the caller's to add. Both may be used at once.
     pub fn create_checkpoint(
         &self,
         devices: &dyn Devices,
         target_home: &Path,
         numbers: &[FileNumber],
+        texts: Texts<'_>,
     ) -> Result<Self> {
         let specs = self.tiers.iter().enumerate().map(|(index, tier)| TierSpec {
             path: target_home.join(format!("tier-{index}")),
@@ -47,7 +49,7 @@ impl TieredFiles {
             Ok(state)
         };
         let placement = Arc::clone(&self.placement);
-        Self::create_filled(devices, target_home, &specs, placement, self.database, &fill)
+        Self::create_filled(devices, target_home, &specs, placement, self.database, texts, &fill)
     }
 
     /// Puts a file on the tier of `tiers` that has the place its tier has here.

@@ -2,7 +2,8 @@
 //!
 //! 1. Only empty directories are taken (`lost+found` aside): what holds a database or anything else
 //!    is refused, with the name of its owner where it has one.
-//! 2. `DATABASE` is written last; without it there is no database.
+//! 2. `DATABASE` is written last, after the texts that lie beside it; without it there is no
+//!    database. So one that was cut off has its texts or is none.
 //! 3. A failed creation removes what it made.
 //!
 //! Threads: the creating thread alone.
@@ -16,6 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::file_map::{FileMap, MapState};
 use crate::identity::{self, Identity, InstanceId};
 use crate::placement::Placement;
+use crate::small_file;
 use crate::tier::{Tier, TierIndex, TierSpec};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,6 +31,9 @@ struct Taken {
     is_new: bool,
     had_lock_file: bool,
 }
+
+/// Texts for the home directory, each with its name.
+pub(super) type Texts<'a> = &'a [(&'a str, &'a str)];
 
 /// Puts files on the new tiers and says which: how a checkpoint fills its database.
 pub(super) type Fill<'a> = &'a dyn Fn(&[Arc<Tier>]) -> Result<MapState>;
@@ -45,9 +50,21 @@ impl TieredFiles {
         tiers: &[TierSpec],
         placement: Arc<dyn Placement>,
     ) -> Result<Self> {
+        Self::create_with_texts(devices, home, tiers, placement, &[])
+    }
+
+    /// As [`TieredFiles::create`], with `texts`, each a name and what it says, beside `DATABASE`:
+    /// there is no database without them.
+    pub fn create_with_texts(
+        devices: &dyn Devices,
+        home: &Path,
+        tiers: &[TierSpec],
+        placement: Arc<dyn Placement>,
+        texts: Texts<'_>,
+    ) -> Result<Self> {
         let fill = |_: &[Arc<Tier>]| Ok(MapState::default());
         let database = DatabaseId::drawn(|| devices.entropy());
-        Self::create_filled(devices, home, tiers, placement, database, &fill)
+        Self::create_filled(devices, home, tiers, placement, database, texts, &fill)
     }
 
     pub(super) fn create_filled(
@@ -56,6 +73,7 @@ impl TieredFiles {
         tiers: &[TierSpec],
         placement: Arc<dyn Placement>,
         database: DatabaseId,
+        texts: Texts<'_>,
         fill: Fill<'_>,
     ) -> Result<Self> {
         let home_path = absolute(home)?;
@@ -65,7 +83,7 @@ impl TieredFiles {
         let made = take_all(devices, &home_path, &tiers, &mut taken).and_then(|locks| {
             let instance = InstanceId::drawn(|| devices.entropy());
             let home = Home { database, instance, generation: 1, tiers, closed: BTreeMap::new() };
-            make(home, home_path, &taken, locks, fill)
+            make(home, home_path, &taken, locks, texts, fill)
         });
         match made {
             Ok(parts) => Self::assemble_new(parts, placement),
@@ -155,6 +173,7 @@ fn make(
     home_path: PathBuf,
     taken: &[Taken],
     locks: Vec<Box<dyn DirectoryLock>>,
+    texts: Texts<'_>,
     fill: Fill<'_>,
 ) -> Result<Parts> {
     let home_driver = Arc::clone(&taken[0].driver);
@@ -178,6 +197,9 @@ fn make(
         tier.driver().sync_directory()?;
     }
     let map = FileMap::create(home.database, &tiers[0], state)?;
+    for (name, text) in texts {
+        small_file::replace(&*home_driver, name, text.as_bytes())?;
+    }
     home.write(&*home_driver, &home_path)?;
     Ok(Parts { home, home_path, home_driver, tiers, map, locks })
 }

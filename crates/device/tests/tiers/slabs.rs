@@ -158,7 +158,7 @@ fn check_apart(devices: &dyn Devices, home: &Path, specs: &[TierSpec]) {
     let files = TieredFiles::create(devices, home, specs, policy()).unwrap();
     let (slab, table) = (add(&files, SLAB, 3 << 20).unwrap(), add(&files, TABLE, 5000).unwrap());
     let target = home.join("copy");
-    let copy = files.create_checkpoint(devices, &target, &[slab, table]).unwrap();
+    let copy = files.create_checkpoint(devices, &target, &[slab, table], &[]).unwrap();
     let listed = |files: &TieredFiles| {
         let listed = files.files();
         listed.iter().map(|f| (f.number, f.kind, f.tier, f.bytes)).collect::<Vec<_>>()
@@ -207,7 +207,7 @@ fn a_checkpoint_copies_slabs_and_never_links_them() {
     let files = TieredFiles::create(&devices, &home, &specs, policy()).unwrap();
     let (slab, table) = (add(&files, SLAB, 8192).unwrap(), add(&files, TABLE, 8192).unwrap());
     let target = directory.path().join("copy");
-    files.create_checkpoint(&devices, &target, &[slab, table]).unwrap();
+    files.create_checkpoint(&devices, &target, &[slab, table], &[]).unwrap();
     let ino = |folder: &Path, name: &str| folder.join(name).symlink_metadata().unwrap().ino();
     let is_shared = |name: &str| ino(&specs[0].path, name) == ino(&target.join("tier-0"), name);
     assert!(is_shared(&format!("{table}.table")), "what never changes is linked");
@@ -221,6 +221,6 @@ fn a_slab_that_was_not_published_is_not_taken_along() {
     let slab = files.create_file(SLAB, 4096).unwrap();
     fill(&slab, 4096).unwrap();
     let target = home().join("copy");
-    let error = files.create_checkpoint(&devices, &target, &[slab.number()]).unwrap_err();
+    let error = files.create_checkpoint(&devices, &target, &[slab.number()], &[]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }

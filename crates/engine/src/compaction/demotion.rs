@@ -293,8 +293,10 @@ impl Demotion {
             None => Vec::new(),
         };
         let metrics = &self.engine.metrics;
-        metrics.compactions.add(1);
-        metrics.compacted_in_bytes.add(self.pick.bytes());
+        if self.rewrite.is_some() {
+            metrics.compactions.add(1);
+            metrics.compacted_in_bytes.add(self.pick.bytes());
+        }
         let written_bytes = added.iter().map(|meta| meta.bytes).sum();
         metrics.compacted_out_bytes.add(written_bytes);
         let removed = self.pick.inputs.iter().filter(|_| self.rewrite.is_some());
@@ -390,8 +392,50 @@ impl Drop for Demotion {
 
 #[cfg(test)]
 mod tests {
+    use super::Demotion;
+    use crate::compaction::cost_benefit::{KeyRange, Pick};
+    use crate::front::slabs::Arrival;
+    use crate::jobs::{Job, Step};
+    use crate::manifest::Edit;
     use crate::support::{hybrid, stepped};
+    use thermocline_device::Origin;
+    use thermocline_foundation::Sequence;
     use thermocline_popularity::Pinning;
+    use thermocline_table::{RecordKind, Trailer};
+
+    #[test]
+    fn a_demotion_that_merges_nothing_is_no_compaction() {
+        let db = stepped(&hybrid());
+        let engine = db.engine();
+        let fast = engine.fast.as_ref().unwrap();
+        db.put("key", "value").unwrap();
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        let trailer = Trailer::new(engine.visible(), RecordKind::Put);
+        let copy = Arrival { key: "key".into(), trailer, value: "value".into(), clean: true };
+        let placed = fast.write(&[copy], Origin::Migration).unwrap().unwrap();
+        engine.commit_placed(&mut engine.tables.lock(), Edit::default(), placed, vec![]).unwrap();
+        let levels = engine.read_state.load().levels.clone();
+        let tables = levels.tables().map(|(level, table)| (level, table.clone()));
+        let pick = Pick {
+            range: KeyRange::default(),
+            inputs: tables.collect(),
+            output_level: levels.deepest(),
+            everything: true,
+            merges_anyway: false,
+            bytes_max: u64::MAX,
+            ingested: Sequence::ZERO,
+        };
+        let counted = || {
+            let metrics = &engine.metrics;
+            (metrics.compactions.get(), metrics.compacted_in_bytes.get())
+        };
+        let before = counted();
+        let mut demotion = Demotion::new(engine, pick);
+        while demotion.step().unwrap() == Step::More {}
+        assert_eq!(engine.metrics.demoted_records.get(), 2, "the record, and its copy now");
+        assert_eq!(db.stats().fast_tier.unwrap().records, 0);
+        assert_eq!(counted(), before);
+    }
 
     #[test]
     fn of_a_key_that_no_table_has_any_more_the_buckets_know_nothing() {

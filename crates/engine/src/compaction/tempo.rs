@@ -75,6 +75,11 @@ impl Tempo {
         Hurry(self)
     }
 
+    /// Somebody waits for background work, at this moment.
+    pub fn is_hurried(&self) -> bool {
+        self.hurried.load(Relaxed) > 0
+    }
+
     /// A flush has brought `bytes`.
     pub fn flushed(&self, bytes: u64) {
         let mut state = self.state.lock();
@@ -94,7 +99,7 @@ impl Tempo {
 
     /// Bytes a second that compactions may move; none if they need not wait.
     pub fn rate(&self) -> Option<u64> {
-        if self.behind.load(Relaxed) || self.hurried.load(Relaxed) > 0 {
+        if self.behind.load(Relaxed) || self.is_hurried() {
             return None;
         }
         let work = self.work_percent.load(Relaxed) as f64 / 100.0;

@@ -4,7 +4,7 @@
 use crate::history::{Known, history, run};
 use crate::simulated::{Fate, Fault, SimulatedDevices};
 use crate::support::*;
-use thermocline::{Db, ErrorKind};
+use thermocline::{Db, ErrorKind, Preset, Settings};
 use thermocline_foundation::random::Random;
 
 const STEPS: usize = 45;
@@ -89,6 +89,37 @@ fn check_half_created(devices: &SimulatedDevices, what: &str) {
         Ok(db) => assert_eq!(crate::history::scan(&db).unwrap().len(), 0, "{what}"),
         Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{what}: {error}"),
     }
+}
+
+/// The preset is not named: it is the one that fits two tiers, and must not become another.
+#[test]
+fn a_creation_that_was_cut_off_leaves_the_database_that_was_asked_for_or_none() {
+    let asked = Settings { preset: None, ..settings() };
+    let create = |fault| {
+        let devices = SimulatedDevices::new(fault);
+        let created = environment(devices.clone()).create(&home(), &asked);
+        (devices, created.is_ok())
+    };
+    let changes = create(Fault::None).0.changes();
+    let (mut opened, mut none) = (0, 0);
+    for after in 0..changes {
+        let (devices, made) = create(Fault::PowerCut(after));
+        for fate in [Fate::Lost, Fate::Any(after), Fate::Any(after + 1), Fate::Kept] {
+            let what = format!("cut after {after} of {changes}, {fate:?}");
+            match environment(devices.after_power_cut(fate)).open(&home()) {
+                Ok(db) => {
+                    assert_eq!(db.settings().preset, Some(Preset::Hybrid), "{what}");
+                    assert_eq!(db.settings().table_size, asked.table_size, "{what}");
+                    opened += 1;
+                }
+                Err(error) => {
+                    assert!(!made && error.kind() == ErrorKind::NotFound, "{what}: {error}");
+                    none += 1;
+                }
+            }
+        }
+    }
+    assert!(opened > 0 && none > 0, "{opened} {none}");
 }
 
 #[test]

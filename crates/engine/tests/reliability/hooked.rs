@@ -1,4 +1,5 @@
-//! Devices with a hook before every call: to count calls, fail them, or hold them up.
+//! Devices with a hook before every call: to count calls, fail them, or hold them up. And one after
+//! reads, for what happens before their caller looks at them.
 
 use std::any::Any;
 use std::fmt;
@@ -34,11 +35,15 @@ pub enum Call {
 /// error is the call's.
 pub type Hook = Arc<dyn Fn(Call, &Path, &str) -> Result<()> + Send + Sync>;
 
+/// Sees the name of the file of each read that was carried out.
+pub type AfterRead = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// See the module's header.
 #[derive(Clone)]
 pub struct HookedDevices {
     inner: Arc<dyn Devices>,
     hook: Hook,
+    after_read: AfterRead,
 }
 
 impl fmt::Debug for HookedDevices {
@@ -49,13 +54,22 @@ impl fmt::Debug for HookedDevices {
 
 impl HookedDevices {
     pub fn new(inner: Arc<dyn Devices>, hook: Hook) -> Self {
-        Self { inner, hook }
+        Self { inner, hook, after_read: Arc::new(|_| {}) }
+    }
+
+    #[allow(dead_code, reason = "shared with the tests of the engine's inside")]
+    pub fn after_reads(self, after_read: AfterRead) -> Self {
+        Self { after_read, ..self }
     }
 
     fn wrap(&self, path: &Path, inner: Arc<dyn Driver>) -> Arc<dyn Driver> {
         Arc::new(HookedDriver {
             inner,
-            gate: Gate { hook: Arc::clone(&self.hook), path: path.into() },
+            gate: Gate {
+                hook: Arc::clone(&self.hook),
+                after_read: Arc::clone(&self.after_read),
+                path: path.into(),
+            },
         })
     }
 }
@@ -83,6 +97,7 @@ impl Devices for HookedDevices {
 #[derive(Clone)]
 struct Gate {
     hook: Hook,
+    after_read: AfterRead,
     path: PathBuf,
 }
 
@@ -120,7 +135,13 @@ impl HookedFile {
             Operation::Sync => Call::Sync,
         };
         match self.gate.pass(call, &self.name) {
-            Ok(()) => self.driver.execute(&self.inner, operation),
+            Ok(()) => {
+                let completion = self.driver.execute(&self.inner, operation);
+                if call == Call::Read {
+                    (self.gate.after_read)(&self.name);
+                }
+                completion
+            }
             Err(error) => {
                 let buffer = match operation {
                     Operation::Read { buffer, .. } | Operation::Write { buffer, .. } => buffer,

@@ -4,7 +4,6 @@
 //!   main ── arguments    what was asked
 //!     ├── records        keys as db_bench makes them; values that say what they are
 //!     ├── workload       one benchmark: threads, operations, latencies, checks
-//!     ├── process        processor time and memory of this process
 //!     └── report         a line for people, or JSON
 //! ```
 //!
@@ -19,7 +18,6 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
-mod process;
 mod records;
 mod report;
 mod workload;
@@ -29,7 +27,6 @@ use clap::Parser;
 use std::io::Write;
 use std::process::ExitCode;
 use thermocline::{Compression, Db, Durability, Preset, Settings, Tier};
-use thermocline_device::drivers::host_files;
 use workload::Bench;
 
 #[cfg(not(feature = "system-allocator"))]
@@ -107,10 +104,4 @@ fn settings(arguments: &Arguments) -> Settings {
 /// More than any disk: one tier may fill what it stands on.
 fn space_of_one_tier() -> thermocline::ByteSize {
     thermocline::ByteSize(1 << 60)
-}
-
-/// The text of a small file of the system.
-pub(crate) fn system_text(path: &str) -> Option<String> {
-    let bytes = host_files::read(std::path::Path::new(path), 1 << 20).ok()?;
-    String::from_utf8(bytes).ok()
 }

@@ -10,12 +10,11 @@
 //! number is its own modulo the number of threads, so versions of a key rise in one thread.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use thermocline_foundation::random::{Random, mix};
+use thermocline_bench::values::pool;
+use thermocline_foundation::random::mix;
 
 /// Bytes of the pool besides the longest piece.
 const POOL_BYTES: usize = 1 << 20;
-/// Bytes of a run in the pool that compresses alike.
-const RUN_BYTES: usize = 100;
 /// Bytes of number and version.
 const HEAD_BYTES: usize = 16;
 
@@ -34,19 +33,10 @@ pub struct Records {
 impl Records {
     /// Records of `num` keys. Values shrink to about `ratio` of their size when compressed.
     pub fn new(num: u64, key_size: u16, value_size: u32, ratio: f64, known: bool) -> Self {
-        let mut random = Random::new(301);
-        let wanted = POOL_BYTES + value_size as usize;
-        let mut pool = Vec::with_capacity(wanted + RUN_BYTES);
-        let raw = ((RUN_BYTES as f64 * ratio) as usize).clamp(1, RUN_BYTES);
-        let mut run = vec![0; raw];
-        while pool.len() < wanted {
-            random.fill(&mut run);
-            pool.extend(run.iter().cycle().take(RUN_BYTES).map(|byte| b' ' + byte % 95));
-        }
         Self {
             key_size: key_size.into(),
             value_size: value_size as usize,
-            pool,
+            pool: pool(POOL_BYTES + value_size as usize, ratio),
             versions: (0..num).map(|_| AtomicU32::new(0)).collect(),
             known,
         }

@@ -1,11 +1,11 @@
 //! What a benchmark measured.
 
 use crate::arguments::Name;
-use crate::process;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::fmt;
 use thermocline::{ByteSize, Stats};
+use thermocline_bench::measure::process;
 
 /// Counters at one moment.
 #[derive(Debug)]

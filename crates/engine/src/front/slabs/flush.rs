@@ -395,6 +395,33 @@ mod tests {
         drop(between);
     }
 
+    #[test]
+    fn looking_a_deleted_key_up_does_not_have_it_tracked_again() {
+        let db = stepped(&hybrid());
+        let tracked = || {
+            let fast = db.engine().fast.as_ref().unwrap();
+            fast.popularity.value(key_hash(b"key")).is_some()
+        };
+        let look_up = || {
+            assert_eq!(db.get("key").unwrap(), None);
+            assert_eq!(db.multi_get(&["key"]).unwrap(), [None]);
+        };
+        db.put("key", "value").unwrap();
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        let before = db.snapshot();
+        db.delete("key").unwrap();
+        look_up();
+        assert!(!tracked(), "its tombstone is in the memtable");
+        db.flush().unwrap();
+        look_up();
+        assert!(!tracked(), "its tombstone is in a slot");
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        assert_eq!(db.stats().fast_tier.unwrap().records, 0);
+        look_up();
+        assert!(!tracked(), "its tombstone is in a table");
+        assert_eq!(before.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    }
+
     /// Between two pieces a demotion may take what is live of a key; an older version that came
     /// after it would be found from then on.
     #[test]

@@ -2,9 +2,11 @@
 //!
 //! The index says where a record is; the cache or the slot has it. No pin is taken: a slot that was
 //! given to another record meanwhile holds another key or sequence, or does not verify while it is
-//! being written. Then the index is asked again, and only if it still says the same the slot is
-//! damaged. A record that is in memory only and was given up there is for the tables to find, as
-//! one that the index does not know.
+//! being written. Then frees are held, and the index is asked again: what it says from here on is
+//! in its slot until they are let go, or the slot is damaged. That the index says the same as
+//! before would prove nothing, for the record may have had the slot back in between and lost it
+//! again. A record that is in memory only and was given up there is for the tables to find, as one
+//! that the index does not know.
 
 use super::{FastTier, slot_of};
 use crate::error::{Error, Result};
@@ -60,21 +62,25 @@ impl FastTier {
 
     /// The newest version of `key` on the fast tier, at or before `snapshot` where there is one.
     pub fn get(&self, key: &[u8], snapshot: Option<Sequence>) -> Result<Option<(Trailer, Bytes)>> {
-        let mut doubted = None;
-        loop {
-            let Some(entry) = self.entry(key, snapshot) else { return Ok(None) };
-            let trailer = trailer_of(&entry);
-            if let Some(value) = self.value_at_hand(key, &entry) {
-                return Ok(Some((trailer, value)));
+        self.get_once(key, snapshot).or_else(|_| {
+            let _held = self.slabs.hold_frees();
+            self.get_once(key, snapshot)
+        })
+    }
+
+    /// As [`FastTier::get`]; an error also where the slot was given away.
+    fn get_once(&self, key: &[u8], snapshot: Option<Sequence>) -> Result<Option<(Trailer, Bytes)>> {
+        let Some(entry) = self.entry(key, snapshot) else { return Ok(None) };
+        let trailer = trailer_of(&entry);
+        if let Some(value) = self.value_at_hand(key, &entry) {
+            return Ok(Some((trailer, value)));
+        }
+        let Some(slot) = slot_of(&entry) else { return Ok(None) };
+        match self.slabs.read(slot, entry.record_bytes) {
+            Ok(slot) if is_record(&slot, key, &entry) => {
+                Ok(Some((trailer, self.keep(key, &entry, &slot))))
             }
-            let Some(slot) = slot_of(&entry) else { return Ok(None) };
-            match self.slabs.read(slot, entry.record_bytes) {
-                Ok(slot) if is_record(&slot, key, &entry) => {
-                    return Ok(Some((trailer, self.keep(key, &entry, &slot))));
-                }
-                read if doubted == Some(entry) => return Err(self.damage(&entry, read.err())),
-                _ => doubted = Some(entry),
-            }
+            read => Err(self.damage(&entry, read.err())),
         }
     }
 
@@ -125,33 +131,19 @@ impl FastTier {
         let fetched = self.slabs.read_batch(&reads);
         let values = wanted.iter().zip(fetched).map(|((key, entry), read)| match read {
             Ok(slot) if is_record(&slot, key, entry) => Ok(Some(slot.shared_value())),
-            read => self.fetch_again(key, *entry, read),
+            _ => self.fetch_again(key, entry),
         });
         values.collect()
     }
 
     /// The slot had something else: the record was replaced, or moved to another slot.
-    fn fetch_again(
-        &self,
-        key: &[u8],
-        mut entry: Entry,
-        mut read: thermocline_device::Result<Slot>,
-    ) -> Result<Option<Bytes>> {
-        loop {
-            match (self.same_record(key, &entry), read) {
-                (None, _) => return Ok(None),
-                (Some(now), read) if now == entry => {
-                    return match read {
-                        Ok(slot) if is_record(&slot, key, &now) => Ok(Some(slot.shared_value())),
-                        read => Err(self.damage(&entry, read.err())),
-                    };
-                }
-                (Some(now), _) => {
-                    entry = now;
-                    let (slot, bytes) = read_of(&now);
-                    read = self.slabs.read(slot, bytes);
-                }
-            }
+    fn fetch_again(&self, key: &[u8], entry: &Entry) -> Result<Option<Bytes>> {
+        let _held = self.slabs.hold_frees();
+        let Some(now) = self.same_record(key, entry) else { return Ok(None) };
+        let (slot, bytes) = read_of(&now);
+        match self.slabs.read(slot, bytes) {
+            Ok(slot) if is_record(&slot, key, &now) => Ok(Some(slot.shared_value())),
+            read => Err(self.damage(&now, read.err())),
         }
     }
 

@@ -10,6 +10,7 @@
 //!   lookup.rs   memtables, index and slots, tables       cursor.rs   the same, in key order
 //!   room.rs     when the tier is full, and what leaves first; regulation.rs the rules for it
 //!   spill.rs    copies that memory gives up get slots, or are forgotten; waiting.rs what waits
+//!   plan.rs     what of this is done next; single_step.rs jobs of one step
 //! ```
 //! Memory holds records too (`cache`). A copy that is there needs no slot: it has an entry in the
 //! index that names none, so that memory and slots together hold more than either.
@@ -28,8 +29,8 @@
 //!    can see the tables. Entries without a slot are of clean copies only; where memory has given
 //!    such a record up, tables are asked for it as if there were no entry.
 //! 4. A slot is given to another record only after the edit that freed it is durable. Readers hold
-//!    no pins: who reads a slot that was given away meanwhile sees that key or sequence do not fit
-//!    and asks the index again.
+//!    no pins: who reads a slot that was given away meanwhile sees that key or sequence do not fit,
+//!    holds frees and asks the index again.
 
 pub(crate) mod cursor;
 pub(crate) mod flush;
@@ -39,6 +40,7 @@ pub(crate) mod promotion;
 pub(crate) mod recovery;
 pub(crate) mod regulation;
 pub(crate) mod room;
+pub(crate) mod single_step;
 pub(crate) mod spill;
 pub(crate) mod waiting;
 
@@ -157,7 +159,7 @@ impl FastTier {
         let left = share.saturating_sub(pinned_bytes + known_bytes).max(share / 8);
         let blocks = (partition_bytes + partition_bytes / 4 + left / 16).min(left / 2);
         engine.store.cache.set_capacity(blocks);
-        self.cache.set_capacity_bytes(left - blocks);
+        self.spill_evicted(self.cache.set_capacity_bytes(left - blocks));
     }
 }
 

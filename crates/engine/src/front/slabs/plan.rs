@@ -2,20 +2,20 @@
 //! fast tier, then what reads ask for.
 
 use super::FastTier;
-use super::promotion::PromotionJob;
-use super::room::{Need, Resize, Sweep};
-use super::spill::SpillJob;
+use super::promotion::PROMOTION;
+use super::room::{Need, SIZES, Sweep};
+use super::single_step::SingleStep;
+use super::spill::SPILL;
 use crate::jobs::Job;
 use crate::state::Engine;
 use std::sync::Arc;
-use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 
 /// The most useful job that can begin now.
 pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Box<dyn Job>> {
     let need = engine.look_at_room(fast);
     let room: Option<Box<dyn Job>> = match need {
         Need::Nothing => None,
-        Need::OtherSizes => Resize::begin(engine).map(|job| Box::new(job) as _),
+        Need::OtherSizes => SingleStep::begin(engine, &SIZES),
         Need::Room => Sweep::begin(engine)
             .map(|job| Box::new(job) as _)
             .or_else(|| engine.plan_demotion().map(|job| Box::new(job) as _)),
@@ -25,17 +25,14 @@ pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Bo
         !fast.regulation.allows_writes(engine.settings.table_size.0, engine.clock.now_ns());
     let demoting = || is_worn || !engine.tables.lock().ranges.is_empty();
     fast.room.planned(need, room.is_some() || fast.room.is_at_work() || demoting());
-    let spill = || {
-        let begin = fast.spill.is_due() && !fast.spill.running.swap(true, Relaxed);
-        begin.then(|| Box::new(SpillJob::new(engine)) as Box<dyn Job>)
-    };
+    let in_hurry = engine.tempo.is_hurried();
+    let spill = || fast.spill.is_due(in_hurry).then(|| SingleStep::begin(engine, &SPILL)).flatten();
     // What memory gives up must not wait for promotions, of which there may always be more.
     let spills_first = fast.spill.waiting.is_full();
     room.or_else(|| spills_first.then(spill).flatten())
         .or_else(|| {
-            let promotions = &fast.promotions;
-            let begin = !promotions.offers.is_empty() && !promotions.running.swap(true, Relaxed);
-            begin.then(|| Box::new(PromotionJob::new(engine)) as _)
+            let is_due = fast.promotions.offers.is_due(in_hurry);
+            is_due.then(|| SingleStep::begin(engine, &PROMOTION)).flatten()
         })
         .or_else(spill)
         .or_else(|| {

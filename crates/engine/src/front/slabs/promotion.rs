@@ -13,10 +13,11 @@
 //! memtable does no harm: it is found first, and replaces the copy when it is flushed. Nothing
 //! durable changes: after a restart the copy is where it was before, in tables.
 
+use super::FastTier;
+use super::single_step::Work;
 use super::waiting::{Added, Waiting, Waits};
 use crate::error::Result;
 use crate::hybrid_settings::Promotion;
-use crate::jobs::{Job, Step};
 use crate::state::Engine;
 use crate::table_set::levels::Levels;
 use crate::table_set::table::Table;
@@ -96,11 +97,12 @@ impl Engine {
         (trailer, value): (Trailer, &Bytes),
         table: FileNumber,
     ) {
-        let Some(fast) = &self.fast else { return };
+        let Some(fast) = self.fast.as_ref().filter(|_| trailer.kind() == RecordKind::Put) else {
+            return;
+        };
         let was_known = fast.popularity.value(hash).is_some();
         fast.popularity.touch(hash, false);
         let wanted = self.settings.hybrid.promotion == Promotion::Read
-            && trailer.kind() == RecordKind::Put
             && (was_known || fast.promotions.at_first_read.load(Relaxed))
             && (fast.regulation.copies.get_slots() || hash % SAMPLE == 0);
         if wanted {
@@ -115,19 +117,11 @@ impl Engine {
 }
 
 /// Moves one batch of offers up.
-#[derive(Debug)]
-pub(crate) struct PromotionJob {
-    engine: Arc<Engine>,
-}
+pub(super) const PROMOTION: Work =
+    Work { name: "promotion", claim: |fast| &fast.promotions.running, run: Engine::promote };
 
-impl PromotionJob {
-    /// The caller has set `running`.
-    pub fn new(engine: &Arc<Engine>) -> Self {
-        Self { engine: Arc::clone(engine) }
-    }
-
-    fn run(&self) -> Result<()> {
-        let Some(fast) = &self.engine.fast else { return Ok(()) };
+impl Engine {
+    pub(super) fn promote(&self, fast: &FastTier) -> Result<()> {
         let at_first_read = fast.regulation.copies.get_slots() && fast.is_mostly_unasked();
         fast.promotions.at_first_read.store(at_first_read, Relaxed);
         let mut offers = fast.promotions.take();
@@ -136,10 +130,10 @@ impl PromotionJob {
             return Ok(());
         }
         // Asking filters may read from the slow tier: not while edits wait for the lock.
-        let asked = Arc::clone(&self.engine.read_state.load().levels);
+        let asked = Arc::clone(&self.read_state.load().levels);
         let newest: Vec<_> = offers.iter().map(|offer| is_newest(&asked, offer)).collect();
-        let tables = self.engine.tables.lock();
-        let levels = Arc::clone(&self.engine.read_state.load().levels);
+        let tables = self.tables.lock();
+        let levels = Arc::clone(&self.read_state.load().levels);
         let newest = match Arc::ptr_eq(&levels, &asked) {
             true => newest,
             false => offers.iter().map(|offer| is_newest(&levels, offer)).collect(),
@@ -177,7 +171,7 @@ fn is_newest(levels: &Levels, offer: &Offer) -> bool {
     first.is_some_and(|(_, table)| table.meta.number == offer.table)
 }
 
-impl super::FastTier {
+impl FastTier {
     /// Nothing is known of the key up here, or the same record, which memory has given up.
     fn may_take(&self, offer: &Offer) -> bool {
         let sequence = offer.trailer.sequence();
@@ -194,25 +188,6 @@ impl super::FastTier {
     }
 }
 
-impl Job for PromotionJob {
-    fn name(&self) -> &'static str {
-        "promotion"
-    }
-
-    fn step(&mut self) -> Result<Step> {
-        self.run()?;
-        Ok(Step::Done)
-    }
-}
-
-impl Drop for PromotionJob {
-    fn drop(&mut self) {
-        if let Some(fast) = &self.engine.fast {
-            fast.promotions.running.store(false, Relaxed);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,19 +196,21 @@ mod tests {
 
     /// A store with one record in a table, which was read often enough to be offered, and no job
     /// that moves it up but the test's own.
-    fn with_offer() -> (Db, PromotionJob) {
+    fn with_offer() -> Db {
         let db = stepped(&hybrid());
         db.put("key", "old").unwrap();
         db.compact_range(None, None, &mut |_| {}).unwrap();
-        let engine = Arc::clone(db.engine());
-        let promotions = &engine.fast.as_ref().unwrap().promotions;
+        let promotions = &db.engine().fast.as_ref().unwrap().promotions;
         promotions.running.store(true, Relaxed);
         for _ in 0..2 {
             assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"old"[..]));
         }
         assert_eq!(promotions.offers.len(), 1);
-        let job = PromotionJob::new(&engine);
-        (db, job)
+        db
+    }
+
+    fn promote(db: &Db) {
+        db.engine().promote(db.engine().fast.as_ref().unwrap()).unwrap();
     }
 
     fn promoted(db: &Db) -> u64 {
@@ -242,8 +219,8 @@ mod tests {
 
     #[test]
     fn a_record_that_is_read_again_moves_up_as_a_clean_copy() {
-        let (db, job) = with_offer();
-        job.run().unwrap();
+        let db = with_offer();
+        promote(&db);
         let fast = db.stats().fast_tier.unwrap();
         assert_eq!((fast.promoted_records, fast.records, fast.memory_records), (1, 0, 1));
         assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"old"[..]));
@@ -254,35 +231,35 @@ mod tests {
 
     #[test]
     fn a_record_that_was_deleted_and_whose_tombstone_is_merged_away_does_not_come_back() {
-        let (db, job) = with_offer();
+        let db = with_offer();
         db.delete("key").unwrap();
         db.compact_range(None, None, &mut |_| {}).unwrap();
-        job.run().unwrap();
+        promote(&db);
         assert_eq!(db.get("key").unwrap(), None);
         assert_eq!(promoted(&db), 0);
     }
 
     #[test]
     fn a_record_that_was_replaced_in_a_slot_or_a_table_is_not_copied() {
-        let (db, job) = with_offer();
+        let db = with_offer();
         db.put("key", "new").unwrap();
         db.flush().unwrap();
-        job.run().unwrap();
+        promote(&db);
         assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"new"[..]));
         assert_eq!(promoted(&db), 0);
-        let (db, job) = with_offer();
+        let db = with_offer();
         db.put("key", "new").unwrap();
         db.compact_range(None, None, &mut |_| {}).unwrap();
-        job.run().unwrap();
+        promote(&db);
         assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"new"[..]));
         assert_eq!(promoted(&db), 0);
     }
 
     #[test]
     fn a_newer_version_in_memory_hides_the_copy_and_replaces_it() {
-        let (db, job) = with_offer();
+        let db = with_offer();
         db.put("key", "new").unwrap();
-        job.run().unwrap();
+        promote(&db);
         assert_eq!(promoted(&db), 1);
         assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"new"[..]));
         db.flush().unwrap();

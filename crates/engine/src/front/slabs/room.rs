@@ -12,6 +12,7 @@
 //! Writers are slowed down between the watermarks and the end of the room, so that they come to
 //! about the rate at which records leave.
 
+use super::single_step::Work;
 use super::{Arrival, Born, Died, FastTier, SlotEdit};
 use crate::error::Result;
 use crate::jobs::{Job, Step};
@@ -45,11 +46,11 @@ pub(crate) struct Room {
     low_bytes: u64,
     /// Bytes of records that found no slot.
     wanted_bytes: AtomicU64,
-    /// Records that were to move up found no slot.
-    wanted_for_promotion: AtomicBool,
+    /// Copies that memory gave up found no slot.
+    wanted_for_copies: AtomicBool,
     /// Work has begun at the high watermark and has not come to the low one.
     is_draining: AtomicBool,
-    /// A sweep for clean copies is under way.
+    /// A sweep for clean copies or a change of sizes is under way.
     sweeping: AtomicBool,
     /// Nothing that is under way or could begin makes room.
     stuck: AtomicBool,
@@ -79,7 +80,7 @@ impl Room {
             high_bytes: percent(settings.hybrid.high_watermark_percent),
             low_bytes: percent(settings.hybrid.low_watermark_percent),
             wanted_bytes: AtomicU64::new(0),
-            wanted_for_promotion: AtomicBool::new(false),
+            wanted_for_copies: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
             sweeping: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
@@ -105,8 +106,8 @@ impl Room {
     }
 
     /// Copies that memory gave up found no slot; they wait.
-    pub fn want_for_promotion(&self) {
-        self.wanted_for_promotion.store(true, Relaxed);
+    pub fn want_for_copies(&self) {
+        self.wanted_for_copies.store(true, Relaxed);
         self.is_draining.store(true, Relaxed);
     }
 
@@ -168,7 +169,7 @@ impl Engine {
             return Need::Room;
         }
         let sizes = wanted_bytes > 0
-            || room.wanted_for_promotion.load(Relaxed)
+            || room.wanted_for_copies.load(Relaxed)
             || stats.file_bytes > room.limit_bytes;
         match room.sizes_stuck.load(Relaxed) {
             false if sizes => Need::OtherSizes,
@@ -325,22 +326,18 @@ impl Drop for Sweep {
 
 /// Gives the room of slabs to other sizes of slots: slabs without records are deleted, and where
 /// there are none the emptiest is emptied into others of its size.
-#[derive(Debug)]
-pub(crate) struct Resize {
-    engine: Arc<Engine>,
-}
+pub(super) const SIZES: Work = Work {
+    name: "change of slot sizes",
+    claim: |fast| &fast.room.sweeping,
+    run: Engine::change_sizes,
+};
 
-impl Resize {
-    /// The change of sizes; none while another is under way.
-    pub fn begin(engine: &Arc<Engine>) -> Option<Self> {
-        let room = &engine.fast.as_ref()?.room;
-        (!room.sweeping.swap(true, Relaxed)).then(|| Self { engine: Arc::clone(engine) })
-    }
-
-    fn run(&self) -> Result<()> {
-        let Some(fast) = &self.engine.fast else { return Ok(()) };
-        fast.room.wanted_for_promotion.store(false, Relaxed);
-        if self.delete_empty(fast)? || (self.empty_one(fast)? && self.delete_empty(fast)?) {
+impl Engine {
+    fn change_sizes(&self, fast: &FastTier) -> Result<()> {
+        fast.room.wanted_for_copies.store(false, Relaxed);
+        if self.delete_empty_slabs(fast)?
+            || (self.empty_one_slab(fast)? && self.delete_empty_slabs(fast)?)
+        {
             fast.room.wanted_bytes.store(0, Relaxed);
             return Ok(());
         }
@@ -353,9 +350,9 @@ impl Resize {
     }
 
     /// Deletes slabs without records; false where there are none.
-    fn delete_empty(&self, fast: &FastTier) -> Result<bool> {
+    fn delete_empty_slabs(&self, fast: &FastTier) -> Result<bool> {
         // Under the lock, so that who copies the live slots holds them before or sees them go.
-        let mut tables = self.engine.tables.lock();
+        let mut tables = self.tables.lock();
         let empty = fast.slabs.take_empty(None, usize::MAX);
         if empty.is_empty() {
             return Ok(false);
@@ -365,22 +362,22 @@ impl Resize {
         let known = |file: &thermocline_foundation::FileNumber| tables.slots.get(*file).is_some();
         let dropped: Vec<_> = empty.iter().map(|(_, file)| *file).filter(known).collect();
         let slots = SlotEdit { dropped, ..SlotEdit::default() };
-        self.engine.commit_slots(&mut tables, Edit::default(), &slots, None)?;
+        self.commit_slots(&mut tables, Edit::default(), &slots, None)?;
         drop(tables);
         fast.slabs.remove(&ids)?;
-        self.engine.room_freed();
+        self.room_freed();
         fast.room_was_made();
         Ok(true)
     }
 
     /// Moves the records of the slab with the fewest, of those whose size has free slots enough
     /// elsewhere; false where there is none.
-    fn empty_one(&self, fast: &FastTier) -> Result<bool> {
+    fn empty_one_slab(&self, fast: &FastTier) -> Result<bool> {
         let Some(id) = fast.slabs.sparsest() else { return Ok(false) };
         let Some(file) = fast.slabs.file_number(id) else { return Ok(false) };
         // First held, then asked: what is live by that is not written over while it is read.
         let held = fast.slabs.hold_frees();
-        let Some(live) = self.engine.tables.lock().slots.get(file).cloned() else {
+        let Some(live) = self.tables.lock().slots.get(file).cloned() else {
             return Ok(false);
         };
         let mut moving = Vec::new();
@@ -397,7 +394,7 @@ impl Resize {
         let Some(mut placed) = fast.write(&arrivals, thermocline_device::Origin::Migration)? else {
             return Ok(false);
         };
-        let mut tables = self.engine.tables.lock();
+        let mut tables = self.tables.lock();
         let (mut died, mut unused) = (Vec::new(), Vec::new());
         let mut born = Vec::with_capacity(placed.born.len());
         for ((slot, arrival), new) in moving.into_iter().zip(std::mem::take(&mut placed.born)) {
@@ -414,29 +411,9 @@ impl Resize {
         }
         fast.room.moved.add(born.len() as u64);
         placed.born = born;
-        self.engine.commit_placed(&mut tables, Edit::default(), placed, died)?;
+        self.commit_placed(&mut tables, Edit::default(), placed, died)?;
         drop(tables);
         fast.slabs.free(&unused);
         Ok(true)
-    }
-}
-
-impl Job for Resize {
-    fn name(&self) -> &'static str {
-        "change of slot sizes"
-    }
-
-    fn step(&mut self) -> Result<Step> {
-        self.run()?;
-        Ok(Step::Done)
-    }
-}
-
-impl Drop for Resize {
-    fn drop(&mut self) {
-        if let Some(fast) = &self.engine.fast {
-            fast.room.sweeping.store(false, Relaxed);
-        }
-        self.engine.jobs.wake();
     }
 }

@@ -6,13 +6,16 @@
 //!                               └────── room.rs, where a slot is wanted and memory has the record
 //! ```
 //! A record that was evicted waits here with its value. Its entry in the index still names no slot;
-//! while it does, the record is what the entry says, and a slot may have it. That is looked at
-//! under the lock of the tables, after the slot was written.
+//! while it does, the record is what the entry says, and a slot may have it, unless a demotion is
+//! at work on its range, which leaves nothing behind that it has not looked at. Both are looked at
+//! before a slot is written for it, and again under the lock of the tables, after it was.
 
+use super::single_step::Work;
 use super::waiting::{Added, Waiting, Waits};
 use super::{Arrival, Born, FastTier};
+use crate::compaction::cost_benefit::KeyRange;
 use crate::error::Result;
-use crate::jobs::{Job, Jobs, Step};
+use crate::jobs::Jobs;
 use crate::manifest::Edit;
 use crate::state::Engine;
 use bytes::Bytes;
@@ -20,7 +23,7 @@ use std::sync::Arc;
 use thermocline_device::Origin;
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use thermocline_foundation::{Counter, Sequence};
-use thermocline_index::Entry;
+use thermocline_index::{Entry, Evicted};
 use thermocline_slab::SlotAddress;
 use thermocline_table::{RecordKind, Trailer, key_hash};
 
@@ -79,9 +82,11 @@ impl Spill {
         }
     }
 
-    /// Something waits, and not for room; or so much that it can wait no longer.
-    pub fn is_due(&self) -> bool {
-        !self.waiting.is_empty() && (!self.blocked.load(Relaxed) || self.waiting.is_full())
+    /// Enough waits, or anything where somebody is in a hurry, and not for room; or so much that it
+    /// can wait no longer.
+    pub fn is_due(&self, in_hurry: bool) -> bool {
+        let is_blocked = self.blocked.load(Relaxed);
+        self.waiting.is_due(in_hurry) && !is_blocked || self.waiting.is_full()
     }
 
     /// Records have left: there may be room.
@@ -119,7 +124,12 @@ impl FastTier {
     /// Keeps a copy of a record in memory. What memory gives up for it, and has no slot, waits for
     /// one.
     pub fn remember(&self, key: &[u8], sequence: Sequence, value: &[u8]) {
-        for (key, sequence, value) in self.cache.insert(key, sequence, value).into_records() {
+        self.spill_evicted(self.cache.insert(key, sequence, value));
+    }
+
+    /// What memory gave up, and has no slot, waits for one.
+    pub(super) fn spill_evicted(&self, evicted: Evicted) {
+        for (key, sequence, value) in evicted.into_records() {
             if self.is_in_memory_only(&key, sequence) {
                 self.spill.add(Spilled { key, sequence, value: Some(value) });
             }
@@ -132,20 +142,17 @@ impl FastTier {
     }
 }
 
-/// Gives slots to one batch of what memory gave up.
-#[derive(Debug)]
-pub(crate) struct SpillJob {
-    engine: Arc<Engine>,
+/// A demotion is at work on the key's range.
+fn is_claimed(claims: &[KeyRange], key: &[u8]) -> bool {
+    claims.iter().any(|range| range.contains(key))
 }
 
-impl SpillJob {
-    /// The caller has set `running`.
-    pub fn new(engine: &Arc<Engine>) -> Self {
-        Self { engine: Arc::clone(engine) }
-    }
+/// Gives slots to one batch of what memory gave up.
+pub(super) const SPILL: Work =
+    Work { name: "spill", claim: |fast| &fast.spill.running, run: Engine::spill };
 
-    fn run(&self) -> Result<()> {
-        let Some(fast) = &self.engine.fast else { return Ok(()) };
+impl Engine {
+    fn spill(&self, fast: &FastTier) -> Result<()> {
         let mut batch = fast.spill.take(BATCH_BYTES.min(fast.room.limit_bytes / BATCH_SHARE));
         // Some were replaced meanwhile, or asked for and brought back.
         batch.retain(|spilled| {
@@ -155,17 +162,20 @@ impl SpillJob {
         let pinning = fast.pinning();
         let get_slots = fast.regulation.copies.judge();
         let first_read = fast.promotions.at_first_read.load(Relaxed);
+        let claims = self.tables.lock().ranges.clone();
         let (stay, go): (Vec<_>, Vec<_>) = batch.into_iter().partition(|spilled| {
-            let is_hot = || first_read || fast.is_pinned(&pinning, &spilled.key);
-            get_slots && spilled.value.is_some() && is_hot()
+            get_slots
+                && spilled.value.is_some()
+                && !is_claimed(&claims, &spilled.key)
+                && (first_read || fast.is_pinned(&pinning, &spilled.key))
         });
-        self.forget(fast, &go);
-        if stay.is_empty() { Ok(()) } else { self.place(fast, stay) }
+        self.forget_spilled(fast, &go);
+        if stay.is_empty() { Ok(()) } else { self.place_spilled(fast, stay) }
     }
 
     /// Takes records that are nowhere but in tables from the index.
-    fn forget(&self, fast: &FastTier, spilled: &[Spilled]) {
-        let _tables = self.engine.tables.lock();
+    fn forget_spilled(&self, fast: &FastTier, spilled: &[Spilled]) {
+        let _tables = self.tables.lock();
         let gone: Vec<_> = spilled
             .iter()
             .filter(|spilled| fast.is_in_memory_only(&spilled.key, spilled.sequence))
@@ -179,32 +189,30 @@ impl SpillJob {
     }
 
     /// Writes records into slots and lets the index say so.
-    fn place(&self, fast: &FastTier, spilled: Vec<Spilled>) -> Result<()> {
+    fn place_spilled(&self, fast: &FastTier, spilled: Vec<Spilled>) -> Result<()> {
         let with_value = |spilled: &Spilled| Some(spilled.arrival(spilled.value.as_ref()?));
         let arrivals: Vec<_> = spilled.iter().filter_map(with_value).collect();
         let Some(mut placed) = fast.write(&arrivals, Origin::Migration)? else {
-            fast.room.want_for_promotion();
+            fast.room.want_for_copies();
             if fast.spill.blocked.swap(true, Relaxed) {
                 // There was none before, and too much waits for it.
-                self.forget(fast, &spilled);
+                self.forget_spilled(fast, &spilled);
             } else {
                 spilled.into_iter().for_each(|spilled| fast.spill.add(spilled));
             }
             return Ok(());
         };
         fast.spill.unblock();
-        let mut tables = self.engine.tables.lock();
-        let claims = tables.ranges.clone();
+        let mut tables = self.tables.lock();
         let is_wanted = |new: &Born| {
-            // A demotion that has looked at the index leaves nothing behind in the range.
             fast.is_in_memory_only(&new.key, new.entry.sequence)
-                && !claims.iter().any(|range| range.contains(&new.key))
+                && !is_claimed(&tables.ranges, &new.key)
         };
         let (born, stale): (Vec<_>, Vec<_>) =
             std::mem::take(&mut placed.born).into_iter().partition(is_wanted);
         fast.spill.records.add(born.len() as u64);
         placed.born = born;
-        self.engine.commit_placed(&mut tables, Edit::default(), placed, Vec::new())?;
+        self.commit_placed(&mut tables, Edit::default(), placed, Vec::new())?;
         drop(tables);
         // Reserved with the others, and never live.
         let slots = stale.iter().map(|new| SlotAddress::unpack(new.entry.slot));
@@ -218,42 +226,31 @@ impl SpillJob {
             stale.binary_search_by(place).is_ok()
         };
         let go: Vec<_> = spilled.into_iter().filter(is_stale).collect();
-        self.forget(fast, &go);
+        self.forget_spilled(fast, &go);
         Ok(())
-    }
-}
-
-impl Job for SpillJob {
-    fn name(&self) -> &'static str {
-        "spill"
-    }
-
-    fn step(&mut self) -> Result<Step> {
-        self.run()?;
-        Ok(Step::Done)
-    }
-}
-
-impl Drop for SpillJob {
-    fn drop(&mut self) {
-        if let Some(fast) = &self.engine.fast {
-            fast.spill.running.store(false, Relaxed);
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Db;
-    use crate::compaction::cost_benefit::KeyRange;
-    use crate::front::slabs::promotion::PromotionJob;
     use crate::front::slabs::room::Sweep;
-    use crate::support::{hybrid, stepped};
+    use crate::jobs::Job;
+    use crate::support::hooked::{Call, HookedDevices};
+    use crate::support::{hybrid, stepped, stepped_environment};
+    use crate::{ByteSize, Db, Environment, Settings};
+    use std::collections::VecDeque;
+    use std::path::Path;
+    use thermocline_device::FileKind;
+    use thermocline_foundation::sync::Mutex;
 
     /// A store with a record in a table and a copy of it in memory, and no job but the test's own.
     fn with_copy() -> Db {
-        let db = stepped(&hybrid());
+        with_copy_in(&stepped_environment())
+    }
+
+    fn with_copy_in(environment: &Environment) -> Db {
+        let db = environment.create(Path::new("/home"), &hybrid()).unwrap();
         db.put("key", "value").unwrap();
         db.compact_range(None, None, &mut |_| {}).unwrap();
         let fast = fast(&db);
@@ -264,13 +261,17 @@ mod tests {
             fast.popularity.touch(other, false);
         }
         (0..2).for_each(|_| assert_eq!(get(&db), "value"));
-        PromotionJob::new(db.engine()).step().unwrap();
+        promote(&db);
         assert_eq!(copies(&db), (0, 1));
         db
     }
 
     fn fast(db: &Db) -> &FastTier {
         db.engine().fast.as_ref().unwrap()
+    }
+
+    fn promote(db: &Db) {
+        db.engine().promote(fast(db)).unwrap();
     }
 
     fn get(db: &Db) -> Bytes {
@@ -300,7 +301,7 @@ mod tests {
 
     fn spill(db: &Db) {
         fast(db).promotions.at_first_read.store(false, Relaxed);
-        SpillJob::new(db.engine()).step().unwrap();
+        db.engine().spill(fast(db)).unwrap();
         fast(db).index.check();
     }
 
@@ -337,7 +338,7 @@ mod tests {
         let db = with_copy();
         evict(&db);
         assert_eq!(slow_reads(&db, "value"), 1);
-        PromotionJob::new(db.engine()).step().unwrap();
+        promote(&db);
         assert_eq!(slow_reads(&db, "value"), 0);
         spill(&db);
         assert_eq!(copies(&db), (0, 1), "memory has it: no slot for it");
@@ -378,11 +379,43 @@ mod tests {
         let db = with_copy();
         evict(&db);
         db.engine().tables.lock().ranges.push(KeyRange::default());
+        let slab_writes = || db.engine().files.tiers()[0].traffic(FileKind::Slab).writes;
+        let before = slab_writes();
         spill(&db);
         assert_eq!(copies(&db), (0, 0));
+        assert_eq!(slab_writes(), before, "what would not become live was written");
         assert_eq!(db.stats().fast_tier.unwrap().live_bytes, 0);
         db.engine().tables.lock().ranges.clear();
         assert_eq!(slow_reads(&db, "value"), 1);
+    }
+
+    #[test]
+    fn what_memory_gives_up_as_it_shrinks_is_given_slots_or_forgotten() {
+        let db = stepped(&Settings { memory: ByteSize::mib(1), ..hybrid() });
+        let fast = fast(&db);
+        let keys = || (0..40).map(|number| format!("key {number:02}"));
+        keys().for_each(|key| db.put(key, [7; 1000]).unwrap());
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        fast.promotions.running.store(true, Relaxed);
+        fast.spill.running.store(true, Relaxed);
+        (0..2).for_each(|_| keys().for_each(|key| assert!(db.get(key).unwrap().is_some())));
+        promote(&db);
+        spill(&db);
+        let before = fast.cache.len();
+        assert!(before > 10 && fast.spill.waiting.is_empty());
+        // An index of many keys leaves less of memory for records.
+        (0..4000).for_each(|key: u32| db.put(key.to_be_bytes(), "other").unwrap());
+        db.flush().unwrap();
+        assert!(fast.cache.len() < before, "all {before} are there");
+        spill(&db);
+        let in_memory = fast.index.memory_records();
+        assert_eq!(in_memory, keys().filter(|key| is_in_memory(&db, key)).count() as u64);
+    }
+
+    /// Memory has the newest record of the key.
+    fn is_in_memory(db: &Db, key: &str) -> bool {
+        let entry = fast(db).index.get(key.as_bytes());
+        entry.is_some_and(|entry| fast(db).cache.contains(key.as_bytes(), entry.sequence))
     }
 
     #[test]
@@ -413,18 +446,94 @@ mod tests {
         (0..2).for_each(|_| assert!(fast.popularity.touch(key_hash(&key), true).is_some()));
         let value = Some(vec![7; 100_000].into());
         fast.spill.add(Spilled { key: key.clone(), sequence, value });
-        assert!(fast.spill.is_due());
+        assert!(fast.spill.is_due(true));
         spill(&db);
         assert_eq!(copies(&db), (0, 2));
-        assert!(!fast.spill.is_due() && !fast.spill.waiting.is_empty(), "it waits for room");
+        assert!(!fast.spill.is_due(true) && !fast.spill.waiting.is_empty(), "it waits for room");
         while !fast.spill.waiting.is_full() {
             let value = Some(vec![7; 100_000].into());
             fast.spill.add(Spilled { key: Bytes::from("unknown"), sequence, value });
         }
-        assert!(fast.spill.is_due(), "too much waits");
+        assert!(fast.spill.is_due(true), "too much waits");
         spill(&db);
         assert_eq!(copies(&db), (0, 1), "forgotten, for there is no room");
         fast.room_was_made();
-        assert!(fast.spill.is_due());
+        assert!(fast.spill.is_due(true));
+    }
+
+    type Events = VecDeque<Box<dyn FnOnce() + Send>>;
+
+    /// What happens before and after reads of slabs, in this order, while somebody looks a key up.
+    /// What an event itself reads is none of them.
+    #[derive(Default)]
+    struct Between {
+        events: Mutex<Events>,
+        busy: AtomicBool,
+    }
+
+    impl Between {
+        fn pass(&self, name: &str) {
+            if !name.ends_with(".slab") || self.busy.swap(true, Relaxed) {
+                return;
+            }
+            let event = self.events.lock().pop_front();
+            event.into_iter().for_each(|event| event());
+            self.busy.store(false, Relaxed);
+        }
+    }
+
+    /// Puts the record of `key` into memory, which gives its slot to the next that wants one.
+    fn lift(db: &Db) {
+        let sequence = fast(db).index.get(b"key").unwrap().sequence;
+        fast(db).remember(b"key", sequence, b"value");
+        Sweep::begin(db.engine()).unwrap().step().unwrap();
+        assert!(!fast(db).index.get(b"key").unwrap().has_slot());
+    }
+
+    fn put(db: &Db, key: &str, value: &str) {
+        db.put(key, value).unwrap();
+        db.flush().unwrap();
+    }
+
+    /// The same slot again, and another record in it whenever it is read.
+    #[test]
+    fn a_slot_that_was_given_away_and_back_and_away_again_is_not_damaged() {
+        let between = Arc::new(Between::default());
+        let (before, after) = (Arc::clone(&between), Arc::clone(&between));
+        let environment = stepped_environment();
+        let hook = Arc::new(move |call, _: &Path, name: &str| {
+            if call == Call::Read {
+                before.pass(name);
+            }
+            Ok(())
+        });
+        let devices = HookedDevices::new(Arc::clone(&environment.devices), hook);
+        let devices = Arc::new(devices.after_reads(Arc::new(move |name| after.pass(name))));
+        let db = with_copy_in(&Environment { devices, ..environment });
+        evict(&db);
+        spill(&db);
+        let slot = fast(&db).index.get(b"key").unwrap().slot;
+        let slot_of = |db: &Db, key: &str| fast(db).index.get(key.as_bytes()).unwrap().slot;
+        let [first, second, third] = [(); 3].map(|()| db.clone());
+        between.events.lock().extend([
+            Box::new(move || {
+                lift(&first);
+                put(&first, "abc", "other");
+                assert_eq!(slot_of(&first, "abc"), slot);
+            }) as Box<dyn FnOnce() + Send>,
+            Box::new(move || {
+                put(&second, "abc", "newer");
+                evict(&second);
+                spill(&second);
+                assert_eq!(slot_of(&second, "key"), slot);
+            }),
+            Box::new(move || {
+                lift(&third);
+                put(&third, "xyz", "other");
+            }),
+        ]);
+        assert_eq!(get(&db), "value");
+        assert!(between.events.lock().is_empty());
+        assert_eq!(get(&db), "value");
     }
 }
