@@ -7,8 +7,9 @@ use std::sync::Arc;
 use thermocline::Durability;
 #[cfg(feature = "planted-bugs")]
 use thermocline_foundation::{Planted, planted::with};
+use thermocline_simulation::campaign::crash_shape;
 use thermocline_simulation::devices::{CallKind, Fault, FaultKind, Loss};
-use thermocline_simulation::history::{Shape, Step, is_hybrid, key, value};
+use thermocline_simulation::history::{Shape, Step, has_long_slabs, is_hybrid, key, value};
 use thermocline_simulation::life::{Life, Stop};
 use thermocline_simulation::machine::Machine;
 use thermocline_simulation::oracle::Known;
@@ -124,6 +125,23 @@ fn a_piece_of_a_flush_is_durable_after_its_log() {
         life.step(&Step::Background(steps)).unwrap();
         let world = life.machine.devices.look(|world| world.after(Loss::All));
         life.restart(world, false).unwrap_or_else(|stop| panic!("after {steps} steps: {stop:?}"));
+    }
+}
+
+/// What the suites do to such a seed is done to slabs of several lengths.
+#[test]
+fn where_the_fast_tier_has_room_slabs_grow() {
+    for seed in [28, 60, 92] {
+        assert!(has_long_slabs(seed));
+        let shape = crash_shape(seed);
+        let mut life = Life::new(seed, &shape, Arc::new(RwLock::new(Known::new(shape.keys))));
+        life.run(&shape).unwrap();
+        let classes = life.db().stats().fast_tier.unwrap().classes;
+        // Eight slots are what the largest sizes have at the least.
+        let many = classes.iter().filter(|class| class.slots > 8 * class.slabs);
+        let bytes = many.map(|class| u64::from(class.slot_bytes) * class.slots / class.slabs);
+        let longest = bytes.max();
+        assert!(longest.unwrap() > 64 << 10, "{classes:?}");
     }
 }
 
