@@ -11,16 +11,18 @@ use std::process::{Child, Command, Stdio};
 use thermocline::{ByteSize, Db, Durability, Preset, Settings, Tier, WriteBatch};
 use thermocline_foundation::random::Random;
 
-fn settings(home: &Path, memory_mib: u64) -> Settings {
+fn settings(home: &Path, preset: Preset) -> Settings {
+    // What is loaded fits the fast tier, or is more than twice as large.
+    let share = if preset == Preset::Hybrid { 4 } else { 16 };
     Settings {
-        preset: Some(Preset::Leveled),
+        preset: Some(preset),
         tiers: vec![
-            Tier::new(home.join("fast"), ByteSize::mib(16 * memory_mib)),
+            Tier::new(home.join("fast"), ByteSize::mib(share * BUDGET_MIB)),
             Tier::new(home.join("slow"), ByteSize::gib(4)),
         ],
-        memory: ByteSize::mib(memory_mib),
-        table_size: ByteSize::kib(256),
-        background_sync_bytes: ByteSize::kib(256),
+        memory: ByteSize::mib(BUDGET_MIB),
+        table_size: ByteSize::mib(4),
+        background_sync_bytes: ByteSize::mib(4),
         background_threads: 1,
         level0_tables: 2,
         ..Settings::default()
@@ -50,12 +52,9 @@ fn peak_bytes() -> u64 {
 
 const BUDGET_MIB: u64 = 64;
 
-fn load(home: &Path) {
+fn load(home: &Path, preset: Preset) {
     let before = peak_bytes();
-    let mut settings = settings(home, BUDGET_MIB);
-    settings.table_size = ByteSize::mib(4);
-    settings.background_sync_bytes = ByteSize::mib(4);
-    let db = Db::create(home, &settings).unwrap();
+    let db = Db::create(home, &settings(home, preset)).unwrap();
     let mut random = Random::new(5);
     let mut value = vec![0; 1000];
     for _ in 0..(BUDGET_MIB * 10) << 10 {
@@ -75,12 +74,22 @@ fn load(home: &Path) {
 
 #[test]
 fn loading_ten_times_the_memory_budget_stays_within_it() {
+    stays_within_budget("loading_ten_times_the_memory_budget_stays_within_it", Preset::Leveled);
+}
+
+#[test]
+fn loading_ten_times_the_memory_budget_over_a_fast_tier_stays_within_it() {
+    let test = "loading_ten_times_the_memory_budget_over_a_fast_tier_stays_within_it";
+    stays_within_budget(test, Preset::Hybrid);
+}
+
+/// `test` starts itself as the child that loads.
+fn stays_within_budget(test: &str, preset: Preset) {
     if let Some(home) = std::env::var_os("THERMOCLINE_CHILD_HOME") {
-        return load(home.as_ref());
+        return load(home.as_ref(), preset);
     }
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path().join("home");
-    let test = "loading_ten_times_the_memory_budget_stays_within_it";
     let output = start_child(test, &home).wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let budget = BUDGET_MIB << 20;

@@ -247,6 +247,18 @@ bugs! {
     /// Slot lost · a record that was moved for the sake of other sizes keeps its old slot, too ·
     /// values of changing sizes on a full fast tier.
     MovedSlotNotFreed,
+    /// Older version served · a piece of a flush ends between two versions of a key: the newer one
+    /// may leave before the older one comes into its slot · snapshot, overwrite in the same
+    /// memtable, a full fast tier, so that a demotion comes between the pieces.
+    PieceCutsVersions,
+    /// Slot lost · a demotion frees the slot that a record had when it was chosen, and not the one
+    /// that it has been given since · values of changing sizes on a full fast tier, so that a
+    /// record is moved while it leaves.
+    DemotionFreesOldSlot,
+    /// Bulk load hidden · a demotion that meets a newer bulk load leaves a copy that has no slot:
+    /// the load's table is merged, and nobody compares any more · promotion, bulk load of the same
+    /// key, demotion of its range, read.
+    CopyStaysUnderIngest,
 }
 
 /// `bug` is on in this thread.

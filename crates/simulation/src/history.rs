@@ -112,6 +112,8 @@ struct Author<'a> {
     shape: &'a Shape,
     /// The preset is `hybrid`.
     hybrid: bool,
+    /// Writes of a large batch, at least.
+    batch: u64,
 }
 
 /// Lengths of values that follow each other in histories of the preset `hybrid`: few of the large
@@ -172,7 +174,7 @@ impl Author<'_> {
     fn hybrid_step(&mut self, step: usize) -> Step {
         match self.random.below(100) {
             0..=13 => {
-                let count = 8 + self.random.below(16);
+                let count = self.batch + self.random.below(16);
                 let writes = (0..count).map(|_| self.write(step)).collect();
                 Step::Write(writes, self.durability())
             }
@@ -235,7 +237,8 @@ impl Author<'_> {
 
 /// The steps of `seed`.
 pub fn history(seed: u64, shape: &Shape) -> Vec<Step> {
-    let mut author = Author { random: Random::new(seed), shape, hybrid: is_hybrid(seed) };
+    let batch = if has_long_slabs(seed) { 64 } else { 8 };
+    let mut author = Author { random: Random::new(seed), shape, hybrid: is_hybrid(seed), batch };
     (0..shape.steps).map(|step| author.step(step)).collect()
 }
 
@@ -249,6 +252,12 @@ pub fn is_hybrid(seed: u64) -> bool {
     seed.is_multiple_of(4)
 }
 
+/// The fast tier of this seed has room for slabs of several lengths: one in eight of those of the
+/// preset `hybrid`. On the others all slabs have the least length.
+pub fn has_long_slabs(seed: u64) -> bool {
+    seed % 32 == 28
+}
+
 /// Settings that follow from `seed`, so small that a few hundred records pass through several
 /// levels and tiers.
 pub fn settings(seed: u64) -> Settings {
@@ -260,7 +269,8 @@ pub fn settings(seed: u64) -> Settings {
 /// of its own, so that it moves nothing in the histories of other seeds.
 fn hybrid_settings(seed: u64, leveled: Settings) -> Settings {
     let mut random = Random::new(mix(seed ^ 0x51AB_0001));
-    let fast = ByteSize::mib([1, 1, 1, 1, 2, 4][random.below(6) as usize]);
+    let fast = [1, 1, 1, 1, 2, 4][random.below(6) as usize];
+    let fast = ByteSize::mib(if has_long_slabs(seed) { 16 } else { fast });
     let tier = |index: usize, capacity| Tier::new(TIERS[index], capacity).driver("memory");
     let policies = [DemotionPolicy::Precise, DemotionPolicy::Approximate, DemotionPolicy::Random];
     let promotions = [Promotion::Read, Promotion::Read, Promotion::Demotion, Promotion::None];

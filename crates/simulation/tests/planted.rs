@@ -13,11 +13,14 @@ use thermocline_simulation::planted::{attempt, parse_line};
 const FOUND_BY_SCHEDULES: [Planted; 1] = [Planted::SyncCountsLaterWrites];
 
 /// Bugs that short scripts show and histories of a few dozen steps do not; `tests/slots.rs` does.
-const FOUND_BY_SCRIPTS: [Planted; 4] = [
+const FOUND_BY_SCRIPTS: [Planted; 7] = [
     Planted::CursorMissesDepartures,
     Planted::SlotSumsNotCompared,
     Planted::MovedSlotNotFreed,
     Planted::StalePromotion,
+    Planted::PieceCutsVersions,
+    Planted::DemotionFreesOldSlot,
+    Planted::CopyStaysUnderIngest,
 ];
 
 fn list() -> Vec<(Planted, Task)> {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use thermocline::Durability;
 #[cfg(feature = "planted-bugs")]
 use thermocline_foundation::{Planted, planted::with};
+use thermocline_simulation::campaign::crash_shape;
 use thermocline_simulation::devices::{CallKind, Fault, FaultKind, Loss};
-use thermocline_simulation::history::{Shape, Step, is_hybrid, key, value};
+use thermocline_simulation::history::{Shape, Step, has_long_slabs, is_hybrid, key, value};
 use thermocline_simulation::life::{Life, Stop};
 use thermocline_simulation::machine::Machine;
 use thermocline_simulation::oracle::Known;
@@ -22,14 +23,20 @@ fn life(seed: u64, watermarks: (u32, u32)) -> Life {
 }
 
 /// A life on a fast tier of so many bytes.
-fn life_on(capacity: thermocline::ByteSize, seed: u64, (high, low): (u32, u32)) -> Life {
+fn life_on(capacity: thermocline::ByteSize, seed: u64, watermarks: (u32, u32)) -> Life {
+    let mut life = planned_life(capacity, seed, watermarks);
+    life.create().unwrap();
+    life
+}
+
+/// A life whose database is not made yet.
+fn planned_life(capacity: thermocline::ByteSize, seed: u64, (high, low): (u32, u32)) -> Life {
     assert!(is_hybrid(seed));
     let mut life = Life::new(seed, &SHAPE, Arc::new(RwLock::new(Known::new(SHAPE.keys))));
     life.settings.tiers[0].capacity = capacity;
     life.settings.memory = thermocline::ByteSize::mib(1);
     life.settings.hybrid.high_watermark_percent = high;
     life.settings.hybrid.low_watermark_percent = low;
-    life.create().unwrap();
     life
 }
 
@@ -118,6 +125,23 @@ fn a_piece_of_a_flush_is_durable_after_its_log() {
         life.step(&Step::Background(steps)).unwrap();
         let world = life.machine.devices.look(|world| world.after(Loss::All));
         life.restart(world, false).unwrap_or_else(|stop| panic!("after {steps} steps: {stop:?}"));
+    }
+}
+
+/// What the suites do to such a seed is done to slabs of several lengths.
+#[test]
+fn where_the_fast_tier_has_room_slabs_grow() {
+    for seed in [28, 60, 92] {
+        assert!(has_long_slabs(seed));
+        let shape = crash_shape(seed);
+        let mut life = Life::new(seed, &shape, Arc::new(RwLock::new(Known::new(shape.keys))));
+        life.run(&shape).unwrap();
+        let classes = life.db().stats().fast_tier.unwrap().classes;
+        // Eight slots are what the largest sizes have at the least.
+        let many = classes.iter().filter(|class| class.slots > 8 * class.slabs);
+        let bytes = many.map(|class| u64::from(class.slot_bytes) * class.slots / class.slabs);
+        let longest = bytes.max();
+        assert!(longest.unwrap() > 64 << 10, "{classes:?}");
     }
 }
 
@@ -218,9 +242,105 @@ fn deleted_while_offered() -> Result<(), Stop> {
     Ok(())
 }
 
+/// A flush has a free slot for a newer version of a key, and none for an older one that a snapshot
+/// sees, for it is longer: that one waits until records leave. The newer must not leave before it
+/// has come.
+fn versions_of_unlike_lengths() -> Result<(), Stop> {
+    for seed in (4..44).step_by(4) {
+        let mut life = life(seed, (98, 95));
+        (50..58).try_for_each(|number| life.step(&put(number, 1, 6_000)))?;
+        life.step(&Step::Flush)?;
+        fill(&mut life);
+        for number in 58..SHAPE.keys {
+            let fast = life.db().stats().fast_tier.unwrap();
+            if fast.slab_bytes + (16 << 10) <= fast.limit_bytes {
+                life.step(&put(number, 1, 13_000))?;
+                life.step(&Step::Flush)?;
+            }
+        }
+        // Only the slots that these leave are free.
+        (50..58).try_for_each(|number| life.step(&put(number, 2, 30)))?;
+        life.step(&Step::Flush)?;
+        life.step(&put(20, 3, 14_000))?;
+        life.step(&Step::Snapshot)?;
+        // A piece has three of these.
+        (18..21).try_for_each(|number| life.step(&put(number, 4, 6_000)))?;
+        life.step(&Step::Flush)?;
+        life.check_all()?;
+    }
+    Ok(())
+}
+
+/// Lengths change again and again on a full fast tier, so that slabs are emptied by moving their
+/// records while some of these are on their way out.
+fn records_that_move_while_they_leave() -> Result<(), Stop> {
+    let mut moved = 0;
+    for seed in (4..164).step_by(4) {
+        let capacity = thermocline::ByteSize::kib(1280);
+        let mut life = planned_life(capacity, seed, (98, 95));
+        // One demotes while the other moves.
+        life.settings.background_threads = 3;
+        life.create()?;
+        for (step, len) in [6_800, 3_000, 5_000, 700, 9_000, 40].repeat(2).into_iter().enumerate() {
+            let numbers = (0..SHAPE.keys).map(|number| number * 7 % SHAPE.keys);
+            // Of each slab one record stays.
+            for number in numbers.filter(|number| (number + step as u64) % 8 != 3) {
+                life.step(&put(number, step, len + 40 * number as usize))?;
+                life.step(&Step::Get(key(number / 4)))?;
+                life.step(&Step::Background(1))?;
+            }
+        }
+        life.step(&Step::Settle)?;
+        moved += life.db().stats().fast_tier.unwrap().moved_records;
+        life.step(&Step::Reopen)?;
+    }
+    assert!(moved > 0);
+    Ok(())
+}
+
+/// Copies of records are in memory only when a bulk load brings newer ones; then their range is
+/// demoted.
+fn bulk_load_over_copies() -> Result<(), Stop> {
+    let mut life = planned_life(thermocline::ByteSize::mib(1), 12, (15, 8));
+    life.settings.hybrid.promotion = thermocline::Promotion::Read;
+    life.create()?;
+    for number in 0..32 {
+        life.step(&put(2 * number, 1, 300))?;
+    }
+    life.step(&Step::Compact)?;
+    for number in (0..32).chain(0..32) {
+        life.step(&Step::Get(key(2 * number)))?;
+    }
+    life.step(&Step::Settle)?;
+    assert!(life.db().stats().fast_tier.unwrap().memory_records > 0);
+    let loaded = (0..32).map(|number| (key(2 * number), value(&key(2 * number), 2, 300, false)));
+    life.step(&Step::Ingest(loaded.collect()))?;
+    for number in 0..32 {
+        life.step(&put(2 * number + 1, 3, 5_000))?;
+    }
+    life.step(&Step::Settle)?;
+    assert!(life.db().stats().fast_tier.unwrap().demoted_records > 0);
+    life.check_all()
+}
+
 #[test]
 fn a_record_that_is_deleted_while_it_waits_to_move_up_does_not_come_back() {
     deleted_while_offered().unwrap();
+}
+
+#[test]
+fn an_older_version_does_not_come_after_the_newer_has_left() {
+    versions_of_unlike_lengths().unwrap();
+}
+
+#[test]
+fn a_record_that_moves_while_it_leaves_is_in_its_table_alone() {
+    records_that_move_while_they_leave().unwrap();
+}
+
+#[test]
+fn a_bulk_load_is_found_when_copies_of_older_records_are_in_memory() {
+    bulk_load_over_copies().unwrap();
 }
 
 #[test]
@@ -243,11 +363,14 @@ fn records_that_moved_are_in_one_place() {
 #[test]
 fn the_scripts_find_what_is_planted() {
     type Script = fn() -> Result<(), Stop>;
-    let scripts: [(Planted, Script); 4] = [
+    let scripts: [(Planted, Script); 7] = [
         (Planted::StalePromotion, deleted_while_offered),
         (Planted::CursorMissesDepartures, cursor_over_departures),
         (Planted::SlotSumsNotCompared, lost_write_of_a_used_slot),
         (Planted::MovedSlotNotFreed, records_that_moved),
+        (Planted::PieceCutsVersions, versions_of_unlike_lengths),
+        (Planted::DemotionFreesOldSlot, records_that_move_while_they_leave),
+        (Planted::CopyStaysUnderIngest, bulk_load_over_copies),
     ];
     for (bug, script) in scripts {
         let found = with(bug, || std::panic::catch_unwind(script));

@@ -164,6 +164,15 @@ impl Model {
         Some(self.history.value(self.writer, *stamp, number))
     }
 
+    /// What a look-up found under a key is what this prefix or a longer one has there. Of a record
+    /// that is not there it cannot be said.
+    pub fn is_at_least_as_new(&self, number: u32, found: &[u8]) -> bool {
+        let Some((stamp, _)) = found.split_first_chunk() else { return false };
+        let stamp = u64::from_le_bytes(*stamp);
+        let known = self.keys.get(&number).copied().unwrap_or(0);
+        stamp >= known && found == self.history.value(self.writer, stamp, number)
+    }
+
     /// The writer.
     pub fn writer(&self) -> usize {
         self.writer
@@ -189,6 +198,12 @@ mod tests {
         assert!(once.records().count() > 100, "the history is not trivial");
         assert_ne!(history.value(0, 7, 3), history.value(0, 8, 3));
         assert!(once.records().map(|(key, _)| key).is_sorted());
+        let number = *once.keys.keys().next().unwrap();
+        let [now, later] = [once.keys[&number], 301].map(|n| history.value(1, n, number));
+        assert!(once.is_at_least_as_new(number, &now) && once.is_at_least_as_new(number, &later));
+        let earlier = history.value(1, once.keys[&number] - 1, number);
+        assert!(!once.is_at_least_as_new(number, &earlier), "an older value");
+        assert!(!once.is_at_least_as_new(number, &later[1..]), "not a value of the history");
     }
 
     #[test]

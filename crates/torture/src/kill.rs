@@ -304,7 +304,7 @@ pub fn run(run: &Run) -> Result<Report, Setup> {
     for round in run.first..run.first + run.rounds {
         let epoch = round / EPOCH_ROUNDS;
         if round == run.first || round.is_multiple_of(EPOCH_ROUNDS) {
-            bench = Bench::new(mix(run.seed ^ mix(epoch)));
+            bench = Bench::new(Epoch::seed_of(run.seed, epoch));
             empty(&run.directory).map_err(Setup)?;
         }
         match bench.round(&run.directory, mix(run.seed) ^ mix(round), &mut report) {

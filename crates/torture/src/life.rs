@@ -4,13 +4,13 @@
 //! Used by both kinds of torture: in a child process that is killed, and on a thread whose file
 //! systems lose power.
 
-use crate::history::{History, Model, stamp_key};
+use crate::history::{History, Model, key, stamp_key};
 use crate::ledger::{Ledger, Phase};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
-use thermocline::{ByteSize, Db, Durability, Error, Preset, Settings, Tier};
+use thermocline::{ByteSize, Db, Durability, Error, HybridSettings, Preset, Settings, Tier};
 use thermocline_foundation::random::{Random, mix};
 use thermocline_foundation::{Clock, SystemClock};
 
@@ -25,9 +25,21 @@ pub struct Epoch {
     fast_mib: u64,
     table_kib: u64,
     threads: u32,
+    preset: Preset,
+    /// Where they are low, records leave a fast tier that has room.
+    watermarks: (u32, u32),
 }
 
+/// Look-ups after each snapshot that is compared.
+const LOOKUPS: u64 = 16;
+
 impl Epoch {
+    /// The seed of a run's epoch of this number: the first is of the default preset, the next of
+    /// the other, and so by turns.
+    pub fn seed_of(run_seed: u64, number: u64) -> u64 {
+        mix(run_seed ^ mix(number)) & !1 | (number & 1)
+    }
+
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(mix(seed));
         let sync_every = [1, 4, 16, 100][random.below(4) as usize];
@@ -39,6 +51,8 @@ impl Epoch {
             fast_mib: [2, 4, 5, 40][random.below(4) as usize],
             table_kib: 64 << random.below(3),
             threads: 1 + random.below(2) as u32,
+            preset: if seed.is_multiple_of(2) { Preset::Hybrid } else { Preset::Leveled },
+            watermarks: [(98, 95), (40, 20), (15, 8)][random.below(3) as usize],
         }
     }
 
@@ -46,8 +60,15 @@ impl Epoch {
     pub fn settings(&self, fast: &Path, slow: &Path) -> Settings {
         let tier =
             |path: &Path, mib| Tier::new(path.join("tier"), ByteSize::mib(mib)).driver(self.driver);
+        let (high_watermark_percent, low_watermark_percent) = self.watermarks;
+        let hybrid = HybridSettings {
+            high_watermark_percent,
+            low_watermark_percent,
+            ..HybridSettings::default()
+        };
         Settings {
-            preset: Some(Preset::Leveled),
+            preset: Some(self.preset),
+            hybrid,
             tiers: vec![tier(fast, self.fast_mib), tier(slow, 64)],
             memory: ByteSize::mib(8),
             table_size: ByteSize::kib(self.table_kib),
@@ -208,8 +229,33 @@ fn observe(
                 expected.len()
             ));
         }
+        match look_up(db, model, &mut random) {
+            Ok(None) => {}
+            Ok(Some(wrong)) => return Err(wrong),
+            Err(error) => {
+                failed("a look-up", error);
+                return Ok(());
+            }
+        }
     }
     Ok(())
+}
+
+/// Looks records up, which may be newer than the model and not older, and says what is wrong. What
+/// is asked for again and again moves between the tiers.
+fn look_up(db: &Db, model: &Model, random: &mut Random) -> Result<Option<String>, Error> {
+    for _ in 0..LOOKUPS {
+        let number = match random.below(2) {
+            0 => random.below(LOOKUPS) as u32,
+            _ => model.any_key(random),
+        };
+        let key = key(model.writer(), number);
+        let found = db.get(&key)?;
+        if found.is_some_and(|found| !model.is_at_least_as_new(number, &found)) {
+            return Ok(Some(format!("a look-up of {key} shows an older value, or another's")));
+        }
+    }
+    Ok(None)
 }
 
 fn maintain(db: &Db, ledger: &Ledger, seed: u64, failed: Failed<'_>) {

@@ -116,16 +116,21 @@ pub fn check_tidy(db: &Db, fast: &Path, slow: &Path) -> Result<(), String> {
     db.settle().map_err(|error| error.to_string())?;
     let stats = db.stats();
     let tables: usize = stats.levels.iter().map(|level| level.tables).sum();
+    let classes = stats.fast_tier.iter().flat_map(|fast| &fast.classes);
+    let slabs = classes.map(|class| class.slabs).sum::<u64>() as usize;
     let directories = [&fast.join("home"), &fast.join("tier"), &slow.join("tier")];
     let counts = files(&directories.map(|path| path.as_path()))?;
     let count = |kind: &str| counts.get(kind).copied().unwrap_or(0);
     let leaked = count("table") != tables
+        || count("slab") != slabs
         || count("map") != 1
         || count("manifest") != 1
         || !(1..=LOGS_MAX).contains(&count("log"))
         || count("new") + count("tmp") > 0;
     if leaked {
-        return Err(format!("leaked files: {tables} tables are live, there are {counts:?}"));
+        return Err(format!(
+            "leaked files: {tables} tables and {slabs} slabs are live, there are {counts:?}"
+        ));
     }
     Ok(())
 }

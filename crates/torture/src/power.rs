@@ -234,7 +234,7 @@ pub fn run(run: &Run) -> Result<Report, Setup> {
         let epoch = round / EPOCH_ROUNDS;
         let ended = (|| {
             if round == run.first || round.is_multiple_of(EPOCH_ROUNDS) {
-                bench.begin_epoch(mix(run.seed ^ mix(epoch)))?;
+                bench.begin_epoch(Epoch::seed_of(run.seed, epoch))?;
             }
             bench.round(mix(run.seed) ^ mix(round), &mut report)
         })();

@@ -184,9 +184,10 @@ impl Demotion {
             fast.index.ascend(from, to, BATCH_KEYS, &mut batch);
             for (key, versions) in batch.iter() {
                 let Some(newest) = versions.first() else { continue };
+                let kept = planted(Planted::CopyStaysUnderIngest) && !newest.has_slot();
                 let stays = newest.kind == EntryKind::Put
                     && !self.pick.everything
-                    && newest.sequence > self.pick.ingested
+                    && (newest.sequence > self.pick.ingested || kept)
                     && (!newest.has_slot() || fast.is_pinned(&pinning, key));
                 let count = match planted(Planted::OlderVersionStays) {
                     true => 1,
@@ -313,6 +314,7 @@ impl Demotion {
             // Freed by who replaced it, where it was replaced; in another slot, where it was moved.
             if let Some(now) = fast.same_record(key, entry) {
                 bytes += u64::from(entry.record_bytes);
+                let now = if planted(Planted::DemotionFreesOldSlot) { *entry } else { now };
                 slots.died.push(Died::new(Bytes::copy_from_slice(key), &now));
             }
         }

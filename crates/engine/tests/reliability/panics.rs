@@ -7,7 +7,7 @@ use crate::support::*;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use thermocline::{Db, Durability, ErrorKind, Preset, Settings, WriteBatch};
+use thermocline::{ByteSize, Db, Durability, ErrorKind, Preset, Settings, WriteBatch};
 use thermocline_device::MemoryDevices;
 use thermocline_foundation::random::{Random, mix};
 use thermocline_foundation::sync::Mutex;
@@ -63,14 +63,15 @@ impl Panics {
     }
 }
 
-/// Keys written so far, each with what may be found under it: what was acknowledged last or later.
-fn write_until_error(
+/// So many writes, and so many reads of what was written after each; counts what was acknowledged.
+fn work_until_error(
     db: &Db,
     random: &mut Random,
     written: &mut u64,
+    [writes, reads]: [u64; 2],
 ) -> Option<thermocline::Error> {
     let mut value = vec![0; 3000];
-    for _ in 0..2500 {
+    for _ in 0..writes {
         // Nothing that compression makes small.
         random.fill(&mut value);
         value[..8].copy_from_slice(&(*written + 1).to_le_bytes());
@@ -81,24 +82,37 @@ fn write_until_error(
             return Some(error);
         }
         *written += 1;
+        for _ in 0..reads {
+            // Half of the reads are of a few keys, so that some are asked for again and again.
+            let keys = if random.below(2) == 0 { 50 } else { KEYS };
+            let age = random.below(keys);
+            let number = written.saturating_sub(age * 17 % KEYS).max(1);
+            assert_eq!(number_of(&db.get(key(number)).unwrap().unwrap()), number);
+        }
     }
     None
 }
 
 /// Every key is written again and again.
+const KEYS: u64 = 1500;
+
 fn key(number: u64) -> String {
-    format!("key{:05}", mix(number % 1500))
+    format!("key{:05}", mix(number % KEYS))
+}
+
+/// The write that a value is from.
+fn number_of(value: &[u8]) -> u64 {
+    u64::from_le_bytes(value[..8].try_into().unwrap())
 }
 
 /// The store shows a prefix of what was written, with at least `written` writes.
 fn check(db: &Db, written: u64, what: &str) {
     let found = scan(db).unwrap_or_else(|error| panic!("{what}: {error}"));
-    let number = |value: &[u8]| u64::from_le_bytes(value[..8].try_into().unwrap());
-    let newest = found.get(&b"newest"[..]).map_or(0, |value| number(value));
+    let newest = found.get(&b"newest"[..]).map_or(0, |value| number_of(value));
     assert!(newest >= written, "{what}: {newest} of {written}");
-    for last in (newest.saturating_sub(1499)..=newest).filter(|number| *number > 0) {
+    for last in (newest.saturating_sub(KEYS - 1)..=newest).filter(|number| *number > 0) {
         let value = found.get(key(last).as_bytes()).unwrap_or_else(|| panic!("{what}: {last}"));
-        assert_eq!(number(value), last, "{what}");
+        assert_eq!(number_of(value), last, "{what}");
     }
 }
 
@@ -112,14 +126,20 @@ fn reopen(memory: &MemoryDevices, what: &str) -> Db {
     db.unwrap_or_else(|error| panic!("{what}: {error}"))
 }
 
-/// A store in which the call `at` of background threads panics, if there are so many.
-fn run_with_panic(settings: &Settings, at: u64) -> bool {
+/// A store in which the call `at` of background threads panics, if there are so many. Where there
+/// are reads after each write, tables have everything at first.
+fn run_with_panic(settings: &Settings, at: u64, reads: u64) -> bool {
     let what = format!("{:?}, a panic at call {at}", settings.preset);
     let (memory, panics) = (MemoryDevices::new(), Panics::of(BACKGROUND));
     let db = environment(panics.devices(&memory)).create(&home(), settings).unwrap();
     let (mut random, mut written) = (Random::new(at), 0);
+    let writes = if reads > 0 { 300 } else { 2500 };
+    if reads > 0 {
+        assert!(work_until_error(&db, &mut random, &mut written, [KEYS, 0]).is_none());
+        db.compact_range(None, None, &mut |_| ()).unwrap();
+    }
     panics.left.store(at as i64, SeqCst);
-    let mut error = write_until_error(&db, &mut random, &mut written);
+    let mut error = work_until_error(&db, &mut random, &mut written, [writes, reads]);
     // None of these may wait for ever.
     error = error.or_else(|| db.flush().err());
     error = error.or_else(|| db.compact_range(None, None, &mut |_| ()).err());
@@ -144,8 +164,10 @@ fn run_with_panic(settings: &Settings, at: u64) -> bool {
             assert_eq!(error.kind(), ErrorKind::ReadOnly, "{what}");
             let text = error.to_string();
             let named = JOBS.iter().any(|job| text.contains(&format!("job '{job}' panicked")));
-            // Who waits for the log with it may be the first to say so.
-            assert!(named || text.contains(".log (tier 0, /fast) panicked"), "{what}: {text}");
+            // Who waits for the log or the file map with it may be the first to say so.
+            let waited = [".log (tier 0, /fast) panicked", "a change panicked, reopen"];
+            let by_waiter = waited.iter().any(|part| text.contains(part));
+            assert!(named || by_waiter, "{what}: {text}");
             assert_says(&error, &[&said, "open it"]);
         }
     } else {
@@ -164,24 +186,30 @@ fn run_with_panic(settings: &Settings, at: u64) -> bool {
     struck
 }
 
-fn sweep(settings: &Settings) {
+fn sweep(settings: &Settings, reads: u64) {
     let mut struck = 0;
     for seed in first_seed()..first_seed() + rounds(30) {
         // The first calls, and some of the many after them.
         let at = if seed.is_multiple_of(2) { seed } else { Random::new(seed).below(1500) };
-        struck += u64::from(run_with_panic(settings, at));
+        struck += u64::from(run_with_panic(settings, at, reads));
     }
     assert!(struck >= rounds(20), "only {struck} panicked");
 }
 
 #[test]
 fn a_panic_of_a_background_job_stops_writing_and_nothing_else() {
-    sweep(&settings());
+    sweep(&settings(), 0);
 }
 
 #[test]
 fn a_panic_of_a_background_job_stops_writing_and_nothing_else_with_a_fast_tier() {
-    sweep(&Settings { preset: Some(Preset::Hybrid), ..settings() });
+    let settings = settings();
+    sweep(&Settings { preset: Some(Preset::Hybrid), ..settings.clone() }, 0);
+    // Neither the fast tier nor memory has room for all that is read.
+    let mut tiers = settings.tiers.clone();
+    tiers[0].capacity = ByteSize::mib(3);
+    let memory = ByteSize::mib(2);
+    sweep(&Settings { preset: Some(Preset::Hybrid), tiers, memory, ..settings }, 20);
 }
 
 const WRITERS: u64 = 4;

@@ -11,6 +11,7 @@ use thermocline_device::{
     Operation, Queue, Request, Result, TierSpec,
 };
 use thermocline_foundation::SystemClock;
+use thermocline_foundation::random::entropy;
 use thermocline_foundation::sync::Mutex;
 pub use thermocline_foundation::sync::schedules::{check, yield_now};
 use thermocline_foundation::threads::{self, JoinHandle};
@@ -28,10 +29,12 @@ pub fn join<T>(threads: impl IntoIterator<Item = JoinHandle<T>>) -> Vec<T> {
     threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
 }
 
-/// Two small tiers, one bulk worker; three values of [`BIG`] bytes fill a memtable.
+/// Two small tiers, one bulk worker; three values of [`BIG`] bytes fill a memtable. The preset is
+/// drawn, as the schedule is.
 pub fn settings() -> Settings {
+    let preset = if entropy() % 2 == 0 { Preset::Hybrid } else { Preset::Leveled };
     Settings {
-        preset: Some(Preset::Leveled),
+        preset: Some(preset),
         tiers: vec![
             Tier::new(TIERS[0], ByteSize::mib(16)).driver("memory"),
             Tier::new(TIERS[1], ByteSize::mib(64)).driver("memory"),
@@ -157,7 +160,7 @@ impl Devices for FragileDevices {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct FragileDriver {
     inner: Arc<dyn Driver>,
     directory: String,
@@ -272,7 +275,7 @@ impl Driver for FragileDriver {
     }
 
     fn queue(&self, _depth: usize) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(LateQueue { inner: Arc::clone(&self.inner), finished: Vec::new() }))
+        Ok(Box::new(LateQueue { driver: self.clone(), finished: Vec::new() }))
     }
 
     fn execute(&self, file: &Handle, operation: Operation) -> Completion {
@@ -290,15 +293,14 @@ impl Driver for FragileDriver {
 /// Carries requests out when they are submitted.
 #[derive(Debug)]
 struct LateQueue {
-    inner: Arc<dyn Driver>,
+    driver: FragileDriver,
     finished: Vec<Completion>,
 }
 
 impl Queue for LateQueue {
     fn submit(&mut self, requests: &mut Vec<Request>) {
         for Request { tag, file, operation } in requests.drain(..) {
-            let file = file.as_any().downcast_ref::<FragileFile>().expect("a file of this driver");
-            let completion = self.inner.execute(&file.inner, operation);
+            let completion = self.driver.execute(&file, operation);
             self.finished.push(Completion { tag, ..completion });
         }
     }

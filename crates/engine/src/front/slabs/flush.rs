@@ -149,7 +149,8 @@ impl SlotFlush {
             // All versions of a key at once: what is live of it in slots is always the newest, and
             // a demotion between two pieces could take that and leave an older one to come.
             let goes_on = self.piece.last().is_some_and(|last| last.key[..] == *entry.key());
-            if bytes as u64 >= bytes_max && !goes_on {
+            let may_cut = !goes_on || planted(Planted::PieceCutsVersions);
+            if bytes as u64 >= bytes_max && may_cut {
                 break;
             }
             if self.retention.judge(entry.key(), entry.trailer()).0 {
