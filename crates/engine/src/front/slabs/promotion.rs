@@ -104,7 +104,7 @@ impl Engine {
         fast.popularity.touch(hash, false);
         let wanted = self.settings.hybrid.promotion == Promotion::Read
             && (was_known || fast.promotions.at_first_read.load(Relaxed))
-            && (fast.regulation.copies.get_slots() || hash % SAMPLE == 0);
+            && (fast.regulation.copies.get_slots() || hash.is_multiple_of(SAMPLE));
         if wanted {
             // A copy, so that nobody keeps the record's block alive.
             let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));

@@ -1,6 +1,6 @@
 //! What regulates the traffic between the tiers: the pinning threshold, compactions that reads ask
-//! for, whether copies get slots, and the wear of the slow tier. The rules are in the crate `popularity`; here they are given
-//! the store's counters and asked.
+//! for, whether copies get slots, and the wear of the slow tier. The rules are in the crate
+//! `popularity`; here they are given the store's counters and asked.
 
 use super::FastTier;
 use crate::hybrid_settings::{DemotionPolicy, Pinning as PinningMode};

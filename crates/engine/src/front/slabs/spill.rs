@@ -345,6 +345,42 @@ mod tests {
     }
 
     #[test]
+    fn copies_get_slots_only_while_they_are_read_more_often_than_replaced() {
+        let db = with_copy();
+        let uses = &fast(&db).regulation.copies;
+        uses.replaced.add(5_000);
+        evict(&db);
+        spill(&db);
+        assert_eq!(copies(&db), (0, 0), "forgotten although it is hot");
+        assert!(!db.stats().fast_tier.unwrap().copies_get_slots);
+        uses.read.add(50_000);
+        assert!(uses.judge());
+        (0..2).for_each(|_| assert_eq!(get(&db), "value"));
+        promote(&db);
+        evict(&db);
+        spill(&db);
+        assert_eq!(copies(&db), (1, 0));
+        assert!(db.stats().fast_tier.unwrap().copies_get_slots);
+    }
+
+    #[test]
+    fn replaced_copies_are_counted_and_so_are_the_reads_that_copies_serve() {
+        let db = with_copy();
+        let uses = || {
+            let stats = db.stats().fast_tier.unwrap();
+            (stats.copy_reads, stats.replaced_copies)
+        };
+        let (read, _) = uses();
+        assert_eq!(get(&db), "value");
+        assert_eq!(uses(), (read + 1, 0));
+        db.put("key", "new").unwrap();
+        assert_eq!(get(&db), "new");
+        db.flush().unwrap();
+        assert_eq!(get(&db), "new");
+        assert_eq!(uses(), (read + 1, 1), "what was written is no copy");
+    }
+
+    #[test]
     fn a_record_that_was_replaced_while_it_waited_gets_no_slot() {
         let db = with_copy();
         let snapshot = db.snapshot();
