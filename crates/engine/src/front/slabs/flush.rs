@@ -336,8 +336,8 @@ impl FastTier {
     }
 
     /// The versions in slots that nobody can see once `born`, in key order and of a key the newest
-    /// first, are there. Each is replaced by the oldest of the born that is newer. Counts those that
-    /// are copies.
+    /// first, are there. Each is replaced by the oldest of the born that is newer. Counts the
+    /// copies.
     pub(super) fn replaced_by(&self, born: &[Born], snapshots: &[Sequence]) -> Vec<Died> {
         let mut died = Vec::new();
         let mut copies = 0;
