@@ -200,6 +200,11 @@ impl Jobs {
         Self { stepper, ..Self::default() }
     }
 
+    /// Callers do the steps.
+    pub fn are_stepped(&self) -> bool {
+        self.stepper.is_some()
+    }
+
     /// Starts a worker for each lane that writers wait for, and `bulk` others.
     pub fn start(self: &Arc<Self>, planner: &Arc<dyn Planner>, bulk: u32) -> Result<()> {
         let lanes = [Lane::Flush, Lane::Upkeep].into_iter().chain((0..bulk).map(|_| Lane::Bulk));

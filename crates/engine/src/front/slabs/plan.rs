@@ -25,7 +25,8 @@ pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Bo
         !fast.regulation.allows_writes(engine.settings.table_size.0, engine.clock.now_ns());
     let demoting = || is_worn || !engine.tables.lock().ranges.is_empty();
     fast.room.planned(need, room.is_some() || fast.room.is_at_work() || demoting());
-    let in_hurry = engine.tempo.is_hurried();
+    // Where steps are taken one by one, any moment may be the one at which enough has gathered.
+    let in_hurry = engine.tempo.is_hurried() || engine.jobs.are_stepped();
     let spill = || fast.spill.is_due(in_hurry).then(|| SingleStep::begin(engine, &SPILL)).flatten();
     // What memory gives up must not wait for promotions, of which there may always be more.
     let spills_first = fast.spill.waiting.is_full();
