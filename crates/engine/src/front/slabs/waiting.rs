@@ -1,7 +1,7 @@
 //! What waits for a job: a list with a bound on its bytes.
 //!
 //! A job is due once enough has gathered: each has locks to take, and wakes every worker when it
-//! ends, which for one record at a time cost a third of the throughput of YCSB-A. What has not
+//! ends, which for one record at a time cost a fifth of the throughput of YCSB-A. What has not
 //! gathered yet waits; it is only of use, never needed.
 //!
 //! Any thread adds; one job at a time takes. Counted under the lock in both places, so the sums are
