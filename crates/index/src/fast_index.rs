@@ -20,14 +20,15 @@
 //! 2. All versions of a key are in one leaf, so every operation on a key is atomic: a look-up sees
 //!    a replaced version or the one that replaced it.
 //! 3. Ranges and batches are atomic leaf by leaf, no further.
-//! 4. [`FastIndex::departures`] grows before an entry leaves by [`FastIndex::remove_departed`].
+//! 4. [`FastIndex::departures`] grows by [`FastIndex::announce_departures`] before entries leave
+//!    for tables.
 //! 5. The counters are changed under the lock of the leaf that they speak of: they are exact when
 //!    nobody writes, and never below zero.
 //!
 //! **Departures.** A record that is demoted is in a table first and then leaves the index, and a
-//! reader must find it in one of them. The protocol: who demotes makes the tables visible and then
-//! calls `remove_departed`; who reads takes `departures`, then the tables, then asks the index, and
-//! if `departures` has changed after that, begins again.
+//! reader must find it in one of them. The protocol: who demotes makes the tables visible, calls
+//! `announce_departures` and then changes the index; who reads takes `departures`, then the tables,
+//! then asks the index, and if `departures` has changed after that, begins again.
 //!
 //! Closures that are called with a leaf's lock held must be short and must not call the index.
 //!
@@ -225,18 +226,11 @@ impl FastIndex {
         );
     }
 
-    /// As [`FastIndex::remove_many`] for records that are in visible tables now: announced by
-    /// [`FastIndex::departures`] before the first one leaves.
-    pub fn remove_departed<K: AsRef<[u8]>>(
-        &self,
-        versions: &[(K, Sequence)],
-        removed: impl FnMut(usize, Entry),
-    ) {
-        if !versions.is_empty() {
-            // Released to whoever takes a leaf's lock after this thread has had it.
-            self.departures.fetch_add(1, Ordering::AcqRel);
-            self.remove_many(versions, removed);
-        }
+    /// To be called when records are in visible tables, before the first of them leaves the index
+    /// or its slot.
+    pub fn announce_departures(&self) {
+        // Released to whoever takes a leaf's lock after this thread has had it.
+        self.departures.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Batches of departures so far, counted before they leave (see the header).

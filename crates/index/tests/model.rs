@@ -132,14 +132,10 @@ fn remove(index: &FastIndex, model: &mut Model, versions: &[(Vec<u8>, Sequence)]
     let mut removed = vec![None; versions.len()];
     let before = index.departures();
     if depart {
-        index.remove_departed(versions, |at, entry| {
-            assert!(index.departures() > before, "announced first");
-            removed[at] = Some(entry);
-        });
-    } else {
-        index.remove_many(versions, |at, entry| removed[at] = Some(entry));
-        assert_eq!(index.departures(), before);
+        index.announce_departures();
     }
+    index.remove_many(versions, |at, entry| removed[at] = Some(entry));
+    assert_eq!(index.departures(), before + u64::from(depart));
     for ((key, sequence), removed) in versions.iter().zip(removed) {
         assert_eq!(removed, model.remove(&(key.clone(), Reverse(*sequence))));
     }

@@ -53,6 +53,8 @@ struct Leaving {
     keys: Vec<u8>,
     /// Where each one's key ends, and what the index said of it.
     records: Vec<(usize, usize, Entry)>,
+    /// Numbers of those that memory keeps, in ascending order.
+    lifted: Vec<usize>,
 }
 
 impl Leaving {
@@ -61,6 +63,10 @@ impl Leaving {
         self.keys.extend_from_slice(key);
         let end = self.keys.len();
         self.records.extend(entries.map(|entry| (start, end, entry)));
+    }
+
+    fn is_lifted(&self, at: usize) -> bool {
+        self.lifted.binary_search(&at).is_ok()
     }
 
     fn is_empty(&self) -> bool {
@@ -185,10 +191,15 @@ impl Demotion {
             for (key, versions) in batch.iter() {
                 let Some(newest) = versions.first() else { continue };
                 let kept = planted(Planted::CopyStaysUnderIngest) && !newest.has_slot();
-                let stays = newest.kind == EntryKind::Put
+                let is_hot = newest.kind == EntryKind::Put
                     && !self.pick.everything
                     && (newest.sequence > self.pick.ingested || kept)
                     && (!newest.has_slot() || fast.is_pinned(&pinning, key));
+                let lifted = is_hot && newest.has_slot() && fast.cache.contains(key, newest.sequence);
+                let stays = is_hot && !lifted;
+                if lifted {
+                    leaving.lifted.push(leaving.records.len());
+                }
                 let count = match planted(Planted::OlderVersionStays) {
                     true => 1,
                     false => versions.len(),
@@ -315,7 +326,10 @@ impl Demotion {
             if let Some(now) = fast.same_record(key, entry) {
                 bytes += u64::from(entry.record_bytes);
                 let now = if planted(Planted::DemotionFreesOldSlot) { *entry } else { now };
-                slots.died.push(Died::new(Bytes::copy_from_slice(key), &now));
+                let lifted =
+                    self.leaving.is_lifted(at) && fast.cache.contains(key, entry.sequence);
+                let key = Bytes::copy_from_slice(key);
+                slots.died.push(Died { lifted, ..Died::new(key, &now) });
             }
         }
         self.engine.commit_slots(&mut tables, edit, &slots, None)?;
@@ -330,8 +344,11 @@ impl Demotion {
                 break;
             }
         }
+        let gone = slots.died.iter().filter(|old| !old.lifted);
+        gone.for_each(|old| fast.popularity.set_location(key_hash(&old.key), false));
+        let lifted = slots.died.iter().filter(|old| old.lifted).count();
+        fast.room.lifted.add(lifted as u64);
         metrics.demoted_records.add(slots.died.len() as u64);
-        slots.died.iter().for_each(|old| fast.popularity.set_location(key_hash(&old.key), false));
         self.departed_bytes = bytes;
         fast.room_was_made();
         fast.room.few_clean.store(false, Relaxed);

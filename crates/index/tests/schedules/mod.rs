@@ -136,7 +136,8 @@ fn a_record_that_departs_is_found_in_the_index_or_the_departure_is_noticed() {
         let departing = Arc::clone(&index);
         let departing = spawn(move || {
             let versions: Vec<_> = (1..5).map(|key| ([key], Sequence(1))).collect();
-            departing.remove_departed(&versions, |_, _| ());
+            departing.announce_departures();
+            departing.remove_many(&versions, |_, _| ());
         });
         let reader = Arc::clone(&index);
         let reader = spawn(move || {

@@ -105,12 +105,14 @@ pub(crate) struct Died {
     pub sequence: Sequence,
     /// None where the record was in memory only.
     pub slot: Option<SlotAddress>,
+    /// Memory has the record, which is in memory only from then on: tables have it too.
+    pub lifted: bool,
 }
 
 impl Died {
     /// The record that `entry` speaks of.
     pub fn new(key: Bytes, entry: &Entry) -> Self {
-        Self { key, sequence: entry.sequence, slot: slot_of(entry) }
+        Self { key, sequence: entry.sequence, slot: slot_of(entry), lifted: false }
     }
 }
 
@@ -257,7 +259,7 @@ impl FastTier {
         }
         let file = |slot: SlotAddress| self.slabs.file_number(slot.slab).unwrap_or_default();
         for new in &edit.born {
-            let Some(slot) = slot_of(&new.entry) else { continue };
+            let slot = SlotAddress::unpack(new.entry.slot);
             by_file.entry(file(slot)).or_default().0.push((slot.slot, new.entry.sequence));
         }
         for old in &edit.died {
@@ -296,18 +298,22 @@ impl FastTier {
             };
             edit.born.binary_search_by(place).is_ok()
         };
-        let gone = edit.died.iter().filter(|old| !is_born(old));
-        let gone: Vec<_> = gone.map(|old| (&old.key, old.sequence)).collect();
+        let (lifted, gone): (Vec<_>, Vec<_>) =
+            edit.died.iter().filter(|old| !is_born(old)).partition(|old| old.lifted);
+        let gone: Vec<_> = gone.iter().map(|old| (&old.key, old.sequence)).collect();
+        let in_memory = |old: &&Died| (old.key.clone(), Entry::in_memory(old.sequence));
+        let lifted: Vec<_> = lifted.iter().map(in_memory).collect();
         if edit.departs {
-            self.index.remove_departed(&gone, |_, _| {});
-        } else {
-            self.index.remove_many(&gone, |_, _| {});
+            self.index.announce_departures();
         }
+        self.index.insert_many(&lifted, |_, _| {});
+        self.index.remove_many(&gone, |_, _| {});
         for (key, sequence) in &gone {
             self.cache.forget(key, *sequence);
         }
         if let Some(buckets) = self.regulation.buckets.as_ref().filter(|_| edit.departs) {
-            for old in edit.died.iter().filter(|old| self.index.get(&old.key).is_none()) {
+            let is_dirty = |key| self.index.get(key).is_some_and(|now| !now.clean);
+            for old in edit.died.iter().filter(|old| !is_dirty(&old.key)) {
                 buckets.remove_fast(&old.key, key_hash(&old.key));
             }
         }

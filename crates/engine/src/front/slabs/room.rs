@@ -13,7 +13,7 @@
 //! about the rate at which records leave.
 
 use super::single_step::Work;
-use super::{Arrival, Born, Died, FastTier, SlotEdit};
+use super::{Arrival, Died, FastTier, SlotEdit};
 use crate::error::Result;
 use crate::jobs::{Job, Step};
 use crate::manifest::Edit;
@@ -266,7 +266,7 @@ impl Sweep {
             })
             .collect();
         let mut tables = self.engine.tables.lock();
-        let (mut died, mut lifted, mut hashes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut died, mut lifted, mut hashes) = (Vec::new(), 0, Vec::new());
         for (key, entry, in_memory) in going {
             // It may have been replaced since the batch was taken.
             if fast.index.get_at(key, entry.sequence) != Some(entry) {
@@ -275,22 +275,22 @@ impl Sweep {
             self.freed += usize::from(entry.has_slot());
             let key = bytes::Bytes::copy_from_slice(key);
             if in_memory {
-                let entry = Entry::in_memory(entry.sequence);
-                lifted.push(Born { key: key.clone(), entry });
+                lifted += 1;
             } else {
                 hashes.push(key_hash(&key));
             }
-            died.push(Died::new(key, &entry));
+            died.push(Died { lifted: in_memory, ..Died::new(key, &entry) });
         }
         self.looked += batch.len();
         fast.room.dropped.add(hashes.len() as u64);
-        fast.room.lifted.add(lifted.len() as u64);
+        fast.room.lifted.add(lifted);
         if died.iter().all(|old| old.slot.is_none()) {
             // Nothing durable changes.
             let gone: Vec<_> = died.iter().map(|old| (&old.key, old.sequence)).collect();
             fast.index.remove_many(&gone, |_, _| {});
         } else {
-            let slots = SlotEdit { born: lifted, died, departs: true, ..SlotEdit::default() };
+            let departs = !hashes.is_empty();
+            let slots = SlotEdit { died, departs, ..SlotEdit::default() };
             self.engine.commit_slots(&mut tables, Edit::default(), &slots, None)?;
         }
         drop(tables);
@@ -402,7 +402,7 @@ impl Engine {
             let now = fast.index.get_at(&arrival.key, sequence);
             if now.is_some_and(|now| now.slot == slot.pack()) {
                 if !planted(Planted::MovedSlotNotFreed) {
-                    died.push(Died { key: arrival.key, sequence, slot: Some(slot) });
+                    died.push(Died { key: arrival.key, sequence, slot: Some(slot), lifted: false });
                 }
                 born.push(new);
             } else {
