@@ -77,15 +77,16 @@ impl Popularity for ClockTracker {
         Some(VALUE_MAX)
     }
 
-    fn touch_write(&self, key_hash: u64, on_fast: bool) -> Option<u8> {
+    fn touch_write(&self, key_hash: u64, was_on_fast: bool) -> Option<u8> {
         let shard = self.shard(key_hash);
         let mut ring = shard.ring.lock();
         let Some(slot) = ring.find(key_hash) else {
-            return if on_fast { shard.insert(&mut ring, key_hash, true) } else { None };
+            return if was_on_fast { shard.insert(&mut ring, key_hash, true) } else { None };
         };
-        let was_on_fast = ring.at(slot).is_some_and(Entry::on_fast);
-        ring.set(slot, VALUE_MAX, on_fast || was_on_fast, &shard.counts);
-        Some(VALUE_MAX)
+        let before = ring.at(slot).map_or(0, Entry::value);
+        let value = if was_on_fast { VALUE_MAX } else { before };
+        ring.set(slot, value, true, &shard.counts);
+        Some(value)
     }
 
     fn value(&self, key_hash: u64) -> Option<u8> {

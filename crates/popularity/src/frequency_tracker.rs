@@ -177,16 +177,20 @@ impl FrequencyTracker {
         &self.shards[key_hash as usize & (self.shards.len() - 1)]
     }
 
-    /// One access; `tracks` says whether a key that is not tracked may be from now on.
+    /// A read, or a write, of a key whose record was on the fast tier or not. A write of one that
+    /// was not is no access ([`Popularity::touch_write`]).
     fn access(&self, key_hash: u64, on_fast: bool, write: bool) -> Option<u8> {
         let shard = self.shard(key_hash);
         let mut state = shard.state.lock();
         let found = state.ring.find(key_hash).and_then(|slot| Some((slot, state.ring.at(slot)?)));
         let value = match found {
+            Some((slot, entry)) if write && !on_fast => {
+                state.ring.set(slot, entry.value(), true, &shard.counts);
+                return Some(entry.value());
+            }
             Some((slot, entry)) => {
                 let value = (entry.value() + 1).min(VALUE_MAX);
-                let fast = on_fast || (write && entry.on_fast());
-                state.ring.set(slot, value, fast, &shard.counts);
+                state.ring.set(slot, value, on_fast, &shard.counts);
                 Some(value)
             }
             None if write && !on_fast => return None,
@@ -207,8 +211,8 @@ impl Popularity for FrequencyTracker {
         self.access(key_hash, on_fast, false)
     }
 
-    fn touch_write(&self, key_hash: u64, on_fast: bool) -> Option<u8> {
-        self.access(key_hash, on_fast, true)
+    fn touch_write(&self, key_hash: u64, was_on_fast: bool) -> Option<u8> {
+        self.access(key_hash, was_on_fast, true)
     }
 
     fn value(&self, key_hash: u64) -> Option<u8> {

@@ -71,11 +71,14 @@ pub trait Popularity: Send + Sync + fmt::Debug {
     /// the tracker chose not to track it.
     fn touch(&self, key_hash: u64, on_fast: bool) -> Option<u8>;
 
-    /// A write of a key, of which an older version was on the fast tier or not.
+    /// A write that brought a key to the fast tier, where an older version was or was not.
     ///
-    /// A key that is neither tracked nor on the fast tier is passed over: a load that writes each
-    /// key once must not flush the tracker.
-    fn touch_write(&self, key_hash: u64, on_fast: bool) -> Option<u8>;
+    /// Only where one was does the write count as an access. A key that comes up was read just now,
+    /// if it is tracked: the two are one access of a read-modify-write, and to count both would
+    /// give every key that is modified once the rank of one that is asked for again. A key that is
+    /// neither tracked nor was on the fast tier is passed over: a load that writes each key once
+    /// must not flush the tracker.
+    fn touch_write(&self, key_hash: u64, was_on_fast: bool) -> Option<u8>;
 
     /// The popularity of a key, from 0 to [`value_max`](Self::value_max); `None` if not tracked.
     fn value(&self, key_hash: u64) -> Option<u8>;

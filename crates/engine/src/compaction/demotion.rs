@@ -14,7 +14,9 @@
 //! 3. Of a key either all versions leave or all but the newest; so what stays is newer.
 //! 4. A record that is replaced meanwhile stays replaced: its slot is freed by who replaced it, and
 //!    the table gets a version that nobody will find first.
-//! 5. Where a bulk load is newer than a record in a slot, the record leaves, pinned or not, and the
+//! 5. A hot record that memory has needs no slot: it is merged with the cold ones, and memory keeps
+//!    it as a clean copy (*lifted*), so that memory and slots together hold more.
+//! 6. Where a bulk load is newer than a record in a slot, the record leaves, pinned or not, and the
 //!    range becomes one run.
 
 use crate::background::{table_options, window_bytes};
@@ -195,7 +197,8 @@ impl Demotion {
                     && !self.pick.everything
                     && (newest.sequence > self.pick.ingested || kept)
                     && (!newest.has_slot() || fast.is_pinned(&pinning, key));
-                let lifted = is_hot && newest.has_slot() && fast.cache.contains(key, newest.sequence);
+                let lifted =
+                    is_hot && newest.has_slot() && fast.cache.contains(key, newest.sequence);
                 let stays = is_hot && !lifted;
                 if lifted {
                     leaving.lifted.push(leaving.records.len());
@@ -326,8 +329,7 @@ impl Demotion {
             if let Some(now) = fast.same_record(key, entry) {
                 bytes += u64::from(entry.record_bytes);
                 let now = if planted(Planted::DemotionFreesOldSlot) { *entry } else { now };
-                let lifted =
-                    self.leaving.is_lifted(at) && fast.cache.contains(key, entry.sequence);
+                let lifted = self.leaving.is_lifted(at) && fast.cache.contains(key, entry.sequence);
                 let key = Bytes::copy_from_slice(key);
                 slots.died.push(Died { lifted, ..Died::new(key, &now) });
             }
@@ -412,11 +414,13 @@ impl Drop for Demotion {
 #[cfg(test)]
 mod tests {
     use super::Demotion;
+    use crate::Db;
     use crate::compaction::cost_benefit::{KeyRange, Pick};
     use crate::front::slabs::Arrival;
     use crate::jobs::{Job, Step};
     use crate::manifest::Edit;
     use crate::support::{hybrid, stepped};
+    use crate::table_set::levels::LEVELS;
     use thermocline_device::Origin;
     use thermocline_foundation::Sequence;
     use thermocline_popularity::Pinning;
@@ -454,6 +458,88 @@ mod tests {
         assert_eq!(engine.metrics.demoted_records.get(), 2, "the record, and its copy now");
         assert_eq!(db.stats().fast_tier.unwrap().records, 0);
         assert_eq!(counted(), before);
+    }
+
+    /// A store with a hot record, in a slot and in memory, and a cold one in a slot.
+    fn with_hot_and_cold() -> Db {
+        let db = stepped(&hybrid());
+        db.put("cold", "value").unwrap();
+        db.put("hot", "value").unwrap();
+        db.flush().unwrap();
+        let popularity = &db.engine().fast.as_ref().unwrap().popularity;
+        (0..9).for_each(|other| assert_eq!(popularity.touch(other, false), Some(0)));
+        (0..2).for_each(|_| assert_eq!(db.get("hot").unwrap().unwrap(), "value"));
+        db
+    }
+
+    /// A demotion of all that is not hot.
+    fn demotion(db: &Db) -> Demotion {
+        let engine = db.engine();
+        let pick = Pick {
+            range: KeyRange::default(),
+            inputs: Vec::new(),
+            output_level: LEVELS - 1,
+            everything: false,
+            merges_anyway: false,
+            bytes_max: u64::MAX,
+            ingested: Sequence::ZERO,
+        };
+        engine.tables.lock().ranges.push(pick.range.clone());
+        Demotion::new(engine, pick)
+    }
+
+    fn run(mut demotion: Demotion) {
+        while demotion.step().unwrap() == Step::More {}
+    }
+
+    /// Records in slots, in memory only, and lifted so far.
+    fn places(db: &Db) -> [u64; 3] {
+        let fast = db.stats().fast_tier.unwrap();
+        [fast.records, fast.memory_records, fast.lifted_records]
+    }
+
+    fn slow_reads_of_hot(db: &Db) -> u64 {
+        let before = db.stats().fast_tier.unwrap().slow_reads;
+        assert_eq!(db.get("hot").unwrap().unwrap(), "value");
+        db.stats().fast_tier.unwrap().slow_reads - before
+    }
+
+    #[test]
+    fn a_hot_record_that_memory_has_leaves_its_slot_and_stays_in_memory() {
+        let db = with_hot_and_cold();
+        let scan = db.scan();
+        run(demotion(&db));
+        assert_eq!(places(&db), [0, 1, 1]);
+        assert_eq!(slow_reads_of_hot(&db), 0);
+        let found: Vec<_> = scan.into_iter().map(|record| record.unwrap().0).collect();
+        assert_eq!(found, ["cold", "hot"], "by one that was begun before");
+        let fast = db.engine().fast.as_ref().unwrap();
+        fast.cache.clear();
+        assert_eq!(slow_reads_of_hot(&db), 1, "a table has it too");
+        fast.index.check();
+    }
+
+    #[test]
+    fn a_hot_record_that_memory_loses_during_the_demotion_leaves_as_the_cold_do() {
+        let db = with_hot_and_cold();
+        let mut demotion = demotion(&db);
+        assert_eq!(demotion.step().unwrap(), Step::More);
+        db.engine().fast.as_ref().unwrap().cache.clear();
+        run(demotion);
+        assert_eq!(places(&db), [0, 0, 0]);
+        assert_eq!(slow_reads_of_hot(&db), 1);
+    }
+
+    #[test]
+    fn a_hot_record_that_is_written_during_the_demotion_keeps_the_new_slot() {
+        let db = with_hot_and_cold();
+        let mut demotion = demotion(&db);
+        assert_eq!(demotion.step().unwrap(), Step::More);
+        db.put("hot", "value").unwrap();
+        db.flush().unwrap();
+        run(demotion);
+        assert_eq!(places(&db), [1, 0, 0]);
+        assert_eq!(slow_reads_of_hot(&db), 0);
     }
 
     #[test]

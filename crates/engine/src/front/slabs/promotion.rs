@@ -35,10 +35,6 @@ const BATCH_BYTES: u64 = 1 << 20;
 /// moves a record up; afterwards the second.
 const UNASKED_SHARE: u64 = 7;
 
-/// While copies get no slots, records of one in so many keys move up, into memory only: by them it
-/// is seen when copies become worth slots.
-const SAMPLE: u64 = 16;
-
 /// A record that a table has, and a reader or a merge met there.
 #[derive(Debug)]
 pub(crate) struct Offer {
@@ -103,8 +99,7 @@ impl Engine {
         let was_known = fast.popularity.value(hash).is_some();
         fast.popularity.touch(hash, false);
         let wanted = self.settings.hybrid.promotion == Promotion::Read
-            && (was_known || fast.promotions.at_first_read.load(Relaxed))
-            && (fast.regulation.copies.get_slots() || hash.is_multiple_of(SAMPLE));
+            && (was_known || fast.promotions.at_first_read.load(Relaxed));
         if wanted {
             // A copy, so that nobody keeps the record's block alive.
             let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
