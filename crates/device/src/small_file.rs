@@ -49,6 +49,11 @@ pub(crate) fn is_unfinished(name: &str) -> bool {
     name.ends_with(UNFINISHED)
 }
 
+/// The name of the file that [`replace`] writes under `name`.
+pub(crate) fn whole_name(name: &str) -> &str {
+    name.strip_suffix(UNFINISHED).unwrap_or(name)
+}
+
 /// Replaces the file `name` as a whole: written under another name, synced, renamed, directory
 /// synced.
 pub(crate) fn replace(driver: &dyn Driver, name: &str, bytes: &[u8]) -> Result<()> {

@@ -236,6 +236,10 @@ pub struct FastTierStats {
     pub copies_get_slots: bool,
     /// Records that moved to another slot for the sake of other sizes.
     pub moved_records: u64,
+    /// Reads of what writes of slots must keep: pages that they share with other records.
+    pub kept_reads: u64,
+    /// Bytes of these.
+    pub kept_read_bytes: u64,
 }
 
 /// Slots of one size.
@@ -462,7 +466,7 @@ impl Engine {
 
 impl FastTier {
     fn stats(&self, engine: &Engine) -> FastTierStats {
-        let slabs = self.slabs.stats();
+        let (slabs, kept) = (self.slabs.stats(), self.slabs.kept_reads());
         let (hits, misses) = (self.cache.hits(), self.cache.misses());
         let classes = slabs.classes.iter().map(|class| SlotStats {
             slot_bytes: class.slot_bytes,
@@ -495,6 +499,8 @@ impl FastTier {
             replaced_copies: copies.replaced.get(),
             copies_get_slots: copies.get_slots(),
             moved_records: self.room.moved.get(),
+            kept_reads: kept.reads,
+            kept_read_bytes: kept.bytes,
         }
     }
 }

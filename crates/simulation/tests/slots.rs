@@ -46,6 +46,16 @@ fn put(number: u64, step: usize, len: usize) -> Step {
     Step::Write(vec![(key, Some(value))], Durability::Buffered)
 }
 
+/// A record of so many bytes under each of some keys.
+fn put_each(
+    life: &mut Life,
+    mut numbers: impl Iterator<Item = u64>,
+    step: usize,
+    len: usize,
+) -> Result<(), Stop> {
+    numbers.try_for_each(|number| life.step(&put(number, step, len)))
+}
+
 /// A record in a slab of each of many sizes, until there is no room for another slab.
 fn fill(life: &mut Life) {
     for number in 0..SHAPE.keys {
@@ -102,9 +112,7 @@ fn a_version_that_two_others_replace_is_freed_once() {
         life.step(&put(63, 2, 500)).unwrap();
         life.step(&Step::Snapshot).unwrap();
         life.step(&put(63, 3, 500)).unwrap();
-        for number in 40..47 {
-            life.step(&put(number, 3, 13_000)).unwrap();
-        }
+        put_each(&mut life, 40..47, 3, 13_000).unwrap();
         life.step(&Step::Background(steps)).unwrap();
         life.step(&Step::ReleaseSnapshot).unwrap();
         life.step(&Step::Flush).unwrap();
@@ -119,9 +127,7 @@ fn a_piece_of_a_flush_is_durable_after_its_log() {
     for steps in 0..24 {
         let mut life = life(12, (98, 95));
         // Neither the order of the keys nor the opposite is that of the writes.
-        for number in 0..16 {
-            life.step(&put(number * 7 % 16, 1, 6_000)).unwrap();
-        }
+        put_each(&mut life, (0..16).map(|number| number * 7 % 16), 1, 6_000).unwrap();
         life.step(&Step::Background(steps)).unwrap();
         let world = life.machine.devices.look(|world| world.after(Loss::All));
         life.restart(world, false).unwrap_or_else(|stop| panic!("after {steps} steps: {stop:?}"));
@@ -148,9 +154,7 @@ fn where_the_fast_tier_has_room_slabs_grow() {
 /// A cursor is at the beginning of many records when they leave for tables.
 fn cursor_over_departures() -> Result<(), Stop> {
     let mut life = life(12, (98, 95));
-    for number in 0..SHAPE.keys {
-        life.step(&put(number, 1, 100))?;
-    }
+    put_each(&mut life, 0..SHAPE.keys, 1, 100)?;
     life.step(&Step::Flush)?;
     life.step(&Step::Cursor)?;
     life.step(&Step::Advance(2))?;
@@ -194,14 +198,10 @@ fn lost_write_of_a_used_slot() -> Result<(), Stop> {
 /// Slabs of one size are nearly empty when another size wants their room: records move.
 fn records_that_moved() -> Result<(), Stop> {
     let mut life = life_on(thermocline::ByteSize::kib(1280), 12, (98, 95));
-    for number in 0..SHAPE.keys {
-        life.step(&put(number, 1, 6_800))?;
-    }
+    put_each(&mut life, 0..SHAPE.keys, 1, 6_800)?;
     life.step(&Step::Flush)?;
     // Of each slab one record stays.
-    for number in (0..SHAPE.keys).filter(|number| number % 8 != 3) {
-        life.step(&put(number, 2, 40))?;
-    }
+    put_each(&mut life, (0..SHAPE.keys).filter(|number| number % 8 != 3), 2, 40)?;
     life.step(&Step::Flush)?;
     for number in (0..SHAPE.keys).filter(|number| number % 8 != 3) {
         life.step(&put(number, 3, 3_000 + 40 * number as usize))?;
@@ -212,9 +212,7 @@ fn records_that_moved() -> Result<(), Stop> {
     life.check_tidy()?;
     for step in 4..6 {
         life.step(&Step::Reopen)?;
-        for number in 0..SHAPE.keys {
-            life.step(&put(number, step, 500))?;
-        }
+        put_each(&mut life, 0..SHAPE.keys, step, 500)?;
         life.step(&Step::Compact)?;
     }
     life.step(&Step::Reopen)?;
@@ -226,9 +224,7 @@ fn records_that_moved() -> Result<(), Stop> {
 fn deleted_while_offered() -> Result<(), Stop> {
     for seed in (4..200).step_by(4) {
         let mut life = life(seed, (98, 95));
-        for number in 0..8 {
-            life.step(&put(number, 1, 300))?;
-        }
+        put_each(&mut life, 0..8, 1, 300)?;
         life.step(&Step::Compact)?;
         for number in (0..8).chain(0..8) {
             life.step(&Step::Get(key(number)))?;
@@ -248,7 +244,7 @@ fn deleted_while_offered() -> Result<(), Stop> {
 fn versions_of_unlike_lengths() -> Result<(), Stop> {
     for seed in (4..44).step_by(4) {
         let mut life = life(seed, (98, 95));
-        (50..58).try_for_each(|number| life.step(&put(number, 1, 6_000)))?;
+        put_each(&mut life, 50..58, 1, 6_000)?;
         life.step(&Step::Flush)?;
         fill(&mut life);
         for number in 58..SHAPE.keys {
@@ -259,12 +255,12 @@ fn versions_of_unlike_lengths() -> Result<(), Stop> {
             }
         }
         // Only the slots that these leave are free.
-        (50..58).try_for_each(|number| life.step(&put(number, 2, 30)))?;
+        put_each(&mut life, 50..58, 2, 30)?;
         life.step(&Step::Flush)?;
         life.step(&put(20, 3, 14_000))?;
         life.step(&Step::Snapshot)?;
         // A piece has three of these.
-        (18..21).try_for_each(|number| life.step(&put(number, 4, 6_000)))?;
+        put_each(&mut life, 18..21, 4, 6_000)?;
         life.step(&Step::Flush)?;
         life.check_all()?;
     }
@@ -304,9 +300,7 @@ fn bulk_load_over_copies() -> Result<(), Stop> {
     let mut life = planned_life(thermocline::ByteSize::mib(1), 12, (15, 8));
     life.settings.hybrid.promotion = thermocline::Promotion::Read;
     life.create()?;
-    for number in 0..32 {
-        life.step(&put(2 * number, 1, 300))?;
-    }
+    put_each(&mut life, (0..64).step_by(2), 1, 300)?;
     life.step(&Step::Compact)?;
     for number in (0..32).chain(0..32) {
         life.step(&Step::Get(key(2 * number)))?;
@@ -315,65 +309,45 @@ fn bulk_load_over_copies() -> Result<(), Stop> {
     assert!(life.db().stats().fast_tier.unwrap().memory_records > 0);
     let loaded = (0..32).map(|number| (key(2 * number), value(&key(2 * number), 2, 300, false)));
     life.step(&Step::Ingest(loaded.collect()))?;
-    for number in 0..32 {
-        life.step(&put(2 * number + 1, 3, 5_000))?;
-    }
+    put_each(&mut life, (1..64).step_by(2), 3, 5_000)?;
     life.step(&Step::Settle)?;
     assert!(life.db().stats().fast_tier.unwrap().demoted_records > 0);
     life.check_all()
 }
 
-#[test]
-fn a_record_that_is_deleted_while_it_waits_to_move_up_does_not_come_back() {
-    deleted_while_offered().unwrap();
+/// A test of each script, and one that each finds the bug beside it; `tests/planted.rs` lists these
+/// as found here.
+macro_rules! scripts {
+    ($($test:ident: $script:ident, $bug:ident;)*) => {
+        $(#[test]
+        fn $test() {
+            $script().unwrap();
+        })*
+
+        #[cfg(feature = "planted-bugs")]
+        #[test]
+        fn the_scripts_find_what_is_planted() {
+            $({
+                let found = with(Planted::$bug, || std::panic::catch_unwind($script));
+                assert!(!matches!(found, Ok(Ok(()))), "{} is not found", stringify!($bug));
+            })*
+        }
+    };
 }
 
-#[test]
-fn an_older_version_does_not_come_after_the_newer_has_left() {
-    versions_of_unlike_lengths().unwrap();
-}
-
-#[test]
-fn a_record_that_moves_while_it_leaves_is_in_its_table_alone() {
-    records_that_move_while_they_leave().unwrap();
-}
-
-#[test]
-fn a_bulk_load_is_found_when_copies_of_older_records_are_in_memory() {
-    bulk_load_over_copies().unwrap();
-}
-
-#[test]
-fn a_cursor_sees_all_although_records_leave() {
-    cursor_over_departures().unwrap();
-}
-
-#[test]
-fn a_lost_write_of_a_used_slot_is_noticed() {
-    lost_write_of_a_used_slot().unwrap();
-}
-
-#[test]
-fn records_that_moved_are_in_one_place() {
-    records_that_moved().unwrap();
-}
-
-/// `tests/planted.rs` lists these as found here.
-#[cfg(feature = "planted-bugs")]
-#[test]
-fn the_scripts_find_what_is_planted() {
-    type Script = fn() -> Result<(), Stop>;
-    let scripts: [(Planted, Script); 7] = [
-        (Planted::StalePromotion, deleted_while_offered),
-        (Planted::CursorMissesDepartures, cursor_over_departures),
-        (Planted::SlotSumsNotCompared, lost_write_of_a_used_slot),
-        (Planted::MovedSlotNotFreed, records_that_moved),
-        (Planted::PieceCutsVersions, versions_of_unlike_lengths),
-        (Planted::DemotionFreesOldSlot, records_that_move_while_they_leave),
-        (Planted::CopyStaysUnderIngest, bulk_load_over_copies),
-    ];
-    for (bug, script) in scripts {
-        let found = with(bug, || std::panic::catch_unwind(script));
-        assert!(!matches!(found, Ok(Ok(()))), "{bug:?} is not found");
-    }
+scripts! {
+    a_record_that_is_deleted_while_it_waits_to_move_up_does_not_come_back:
+        deleted_while_offered, StalePromotion;
+    an_older_version_does_not_come_after_the_newer_has_left:
+        versions_of_unlike_lengths, PieceCutsVersions;
+    a_record_that_moves_while_it_leaves_is_in_its_table_alone:
+        records_that_move_while_they_leave, DemotionFreesOldSlot;
+    a_bulk_load_is_found_when_copies_of_older_records_are_in_memory:
+        bulk_load_over_copies, CopyStaysUnderIngest;
+    a_cursor_sees_all_although_records_leave:
+        cursor_over_departures, CursorMissesDepartures;
+    a_lost_write_of_a_used_slot_is_noticed:
+        lost_write_of_a_used_slot, SlotSumsNotCompared;
+    records_that_moved_are_in_one_place:
+        records_that_moved, MovedSlotNotFreed;
 }

@@ -76,4 +76,4 @@ pub use removal::FreesHeld;
 pub use reservation::Reservation;
 pub use size_class::{SLAB_BYTES_MAX, SLAB_BYTES_MIN, SizeClass, SizeClasses};
 pub use slabs::Slabs;
-pub use stats::{ClassStats, SlabStats};
+pub use stats::{ClassStats, KeptReads, SlabStats};

@@ -19,13 +19,13 @@ use crate::format::HEADER_BYTES;
 use crate::live::{LiveSlots, SlabShape};
 use crate::size_class::{SLAB_BYTES_MIN, SizeClasses};
 use crate::slab::Slab;
-use crate::stats::SlabStats;
+use crate::stats::{KeptReads, SlabStats};
 use std::sync::Arc;
 use thermocline_device::{
     Error, ErrorKind, File, FileKind, ReadAt, Result, TieredFiles, read_batch, sync_batch,
 };
 use thermocline_foundation::sync::{ArcSwap, Mutex};
-use thermocline_foundation::{FileNumber, Planted, planted};
+use thermocline_foundation::{Counter, FileNumber, Planted, planted};
 
 /// All slabs by id; none where one was removed.
 pub(crate) type Table = Vec<Option<Arc<Slab>>>;
@@ -37,6 +37,8 @@ pub struct Slabs {
     pub(crate) classes: SizeClasses,
     pub(crate) open: ArcSwap<Table>,
     pub(crate) allocation: Mutex<Allocation>,
+    pub(crate) kept_reads: Counter,
+    pub(crate) kept_read_bytes: Counter,
 }
 
 /// Headers are read so many at once.
@@ -71,7 +73,14 @@ impl Slabs {
             table.push(Some(Arc::new(Slab::new(id, file, shape))));
         }
         let open = ArcSwap::from_pointee(table);
-        Ok(Arc::new(Self { files, classes, open, allocation: Mutex::new(allocation) }))
+        Ok(Arc::new(Self {
+            files,
+            classes,
+            open,
+            allocation: Mutex::new(allocation),
+            kept_reads: Counter::default(),
+            kept_read_bytes: Counter::default(),
+        }))
     }
 
     /// The sizes of slots, and which record fits which.
@@ -135,6 +144,11 @@ impl Slabs {
     /// Figures of the moment.
     pub fn stats(&self) -> SlabStats {
         self.allocation.lock().stats()
+    }
+
+    /// What writes have read since opening because they must keep it.
+    pub fn kept_reads(&self) -> KeptReads {
+        KeptReads { reads: self.kept_reads.get(), bytes: self.kept_read_bytes.get() }
     }
 
     pub(crate) fn slab(&self, id: SlabId) -> Result<Arc<Slab>> {

@@ -51,6 +51,15 @@ pub struct SlabStats {
     pub are_frees_held: bool,
 }
 
+/// Reads since opening of what writes had to keep: pages that they share with other records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptReads {
+    /// How many.
+    pub reads: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
 impl SlabStats {
     /// Bytes of slots with a live record.
     pub fn bytes_live(&self) -> u64 {

@@ -90,6 +90,8 @@ impl Slabs {
                 len: (range.end - range.start) as usize,
             });
             let reads: Vec<_> = reads.collect();
+            self.kept_reads.add(reads.len() as u64);
+            self.kept_read_bytes.add(reads.iter().map(|read| read.len as u64).sum());
             let mut kept = read_batch(&reads).into_iter();
             for (chunk, shared) in batch.iter().zip(&shared) {
                 let start = chunk.window.start;

@@ -165,14 +165,15 @@ impl Bench {
             if now > 0 {
                 return Err("the database is gone".to_owned());
             }
-            // Killed while it was being made: what is there cannot be used, and is in the way.
-            return empty(directory);
+            // Killed while it was being made: what is there must not be in the way.
+            return Ok(());
         }
         for again in [false, true] {
-            let opened = life::open(&self.epoch, &fast, &slow);
+            let opened = life::open(&self.epoch, &fast, &slow, random.next_u64());
             let db = opened.map_err(|error| format!("opening: {error}"))?;
             oracle::check(&db, &mut self.models, &heard.bounds, &mut random)?;
             oracle::check_tidy(&db, &fast, &slow)?;
+            report.migrated += life::moved(&db);
             db.close().map_err(|error| format!("closing: {error}"))?;
             if again || random.below(4) > 0 {
                 break;
@@ -269,7 +270,7 @@ fn start(directory: &Path, epoch: u64, life: u64) -> std::io::Result<Child> {
 pub fn child(directory: &Path, epoch: u64, life: u64) -> String {
     let epoch = Epoch::new(epoch);
     let (fast, slow) = (directory.join("fast"), directory.join("slow"));
-    let lived = life::open(&epoch, &fast, &slow)
+    let lived = life::open(&epoch, &fast, &slow, life)
         .map_err(|error| format!("opening: {error}"))
         .and_then(|db| {
             let ledger = Ledger::new(&life::stamps(&db, epoch.writers)?, true);

@@ -21,7 +21,7 @@ pub struct Epoch {
     pub writers: usize,
     pub history: History,
     driver: &'static str,
-    /// Small ones do not hold the deepest level: tables are made on both tiers, and move.
+    /// Small ones do not hold the deepest level: tables are made on both tiers.
     fast_mib: u64,
     table_kib: u64,
     threads: u32,
@@ -32,6 +32,12 @@ pub struct Epoch {
 
 /// Look-ups after each snapshot that is compared.
 const LOOKUPS: u64 = 16;
+
+/// What the fast tier may have. The last is enough for everything.
+const FAST_MIB: [u64; 4] = [2, 4, 5, 40];
+/// What the slow one has; and where the fast one is enough, half of the time.
+const SLOW_MIB: u64 = 64;
+const SLOW_MIB_MIN: u64 = 2;
 
 impl Epoch {
     /// The seed of a run's epoch of this number: the first is of the default preset, the next of
@@ -48,7 +54,7 @@ impl Epoch {
             writers: 1 + random.below(2) as usize,
             history: History { seed, sync_every },
             driver: ["posix", "direct"][random.below(2) as usize],
-            fast_mib: [2, 4, 5, 40][random.below(4) as usize],
+            fast_mib: FAST_MIB[random.below(4) as usize],
             table_kib: 64 << random.below(3),
             threads: 1 + random.below(2) as u32,
             preset: if seed.is_multiple_of(2) { Preset::Hybrid } else { Preset::Leveled },
@@ -56,8 +62,23 @@ impl Epoch {
         }
     }
 
+    /// What the tiers have from one opening to the next, in MiB: every other time not what the
+    /// epoch says, so that what lies on one tier belongs on the other and moves. In a life of a
+    /// tenth of a second nothing else has tables move.
+    fn capacities(&self, opening: u64) -> (u64, u64) {
+        let mut random = Random::new(mix(self.seed) ^ mix(opening));
+        let fast_mib = match random.below(2) {
+            0 => self.fast_mib,
+            _ => FAST_MIB[random.below(4) as usize],
+        };
+        let holds_all = Some(&fast_mib) == FAST_MIB.last();
+        let is_tight = holds_all && random.below(2) == 0;
+        (fast_mib, if is_tight { SLOW_MIB_MIN } else { SLOW_MIB })
+    }
+
     /// Settings of a small store whose data soon outgrows memory, level 0 and tables.
-    pub fn settings(&self, fast: &Path, slow: &Path) -> Settings {
+    pub fn settings(&self, fast: &Path, slow: &Path, opening: u64) -> Settings {
+        let (fast_mib, slow_mib) = self.capacities(opening);
         let tier =
             |path: &Path, mib| Tier::new(path.join("tier"), ByteSize::mib(mib)).driver(self.driver);
         let (high_watermark_percent, low_watermark_percent) = self.watermarks;
@@ -69,7 +90,7 @@ impl Epoch {
         Settings {
             preset: Some(self.preset),
             hybrid,
-            tiers: vec![tier(fast, self.fast_mib), tier(slow, 64)],
+            tiers: vec![tier(fast, fast_mib), tier(slow, slow_mib)],
             memory: ByteSize::mib(8),
             table_size: ByteSize::kib(self.table_kib),
             background_sync_bytes: ByteSize::kib(256),
@@ -80,9 +101,15 @@ impl Epoch {
     }
 }
 
-/// Opens the store whose home is on the fast side, or makes it.
-pub fn open(epoch: &Epoch, fast: &Path, slow: &Path) -> Result<Db, Error> {
-    Db::open_or_create(fast.join("home"), &epoch.settings(fast, slow))
+/// Opens the store whose home is on the fast side, or makes it; `opening`, any number, says which
+/// capacities its tiers have until the next.
+pub fn open(epoch: &Epoch, fast: &Path, slow: &Path, opening: u64) -> Result<Db, Error> {
+    Db::open_or_create(fast.join("home"), &epoch.settings(fast, slow, opening))
+}
+
+/// Tables that have moved between the tiers since `db` was opened.
+pub fn moved(db: &Db) -> u64 {
+    db.stats().operations.migrations
 }
 
 /// How far each writer came, as the store itself says.
@@ -103,8 +130,6 @@ pub fn stamps(db: &Db, writers: usize) -> Result<Vec<u64>, String> {
 /// Returns the first failure that came while nobody was cutting the power.
 pub fn live(db: &Db, epoch: &Epoch, ledger: &Ledger, seed: u64) -> Option<String> {
     let failure = Mutex::new(None);
-    let migrations = || db.stats().operations.migrations;
-    let migrated_before = migrations();
     let from = match stamps(db, epoch.writers).and_then(|from| {
         ledger.resume(&from)?;
         Ok(from)
@@ -133,7 +158,7 @@ pub fn live(db: &Db, epoch: &Epoch, ledger: &Ledger, seed: u64) -> Option<String
         });
         maintain(db, ledger, seed, &failed);
     });
-    ledger.migrated.store(migrations() - migrated_before, SeqCst);
+    ledger.migrated.store(moved(db), SeqCst);
     failure.into_inner()
 }
 

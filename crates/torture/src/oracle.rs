@@ -147,7 +147,7 @@ mod tests {
         let (fast, slow) = (scratch.path().join("fast"), scratch.path().join("slow"));
         let mut epoch = Epoch::new(3);
         epoch.writers = 1;
-        let db = life::open(&epoch, &fast, &slow).unwrap();
+        let db = life::open(&epoch, &fast, &slow, 0).unwrap();
         for stamp in 1..=50 {
             db.write(epoch.history.batch(0, stamp)).unwrap();
         }

@@ -88,8 +88,8 @@ impl Bench {
         self.bounds = writers.map(|_| Bounds { at_least: 0, at_most: 0 }).collect();
     }
 
-    fn open(&self) -> Result<Db, String> {
-        life::open(&self.epoch, self.fast.path(), self.slow.path())
+    fn open(&self, opening: u64) -> Result<Db, String> {
+        life::open(&self.epoch, self.fast.path(), self.slow.path(), opening)
             .map_err(|error| format!("opening: {error}"))
     }
 
@@ -102,7 +102,7 @@ impl Bench {
             }
             return Ok(None);
         }
-        let db = self.open()?;
+        let db = self.open(random.next_u64())?;
         oracle::check(&db, &mut self.models, &self.bounds, random)?;
         if random.below(4) == 0 {
             oracle::check_tidy(&db, self.fast.path(), self.slow.path())?;
@@ -120,14 +120,15 @@ impl Bench {
         let mut reopened = self.reopen(&mut random)?;
         let exists = reopened.is_some();
         if !exists {
-            // Cut while it was being made: what is there is in the way.
-            self.remount_empty()?;
+            // Cut while it was being made: what is there must not be in the way.
+            self.forget();
         }
         let found: u64 = self.models.iter().map(|model| model.stamp).sum();
         report.lost += acknowledged.saturating_sub(found);
         if random.below(2) == 0
             && let Some(db) = reopened.take()
         {
+            report.migrated += life::moved(&db);
             db.close().map_err(|error| format!("closing: {error}"))?;
         }
         let stamps: Vec<_> = self.models.iter().map(|model| model.stamp).collect();
@@ -147,16 +148,6 @@ impl Bench {
         ended.map_or(Ok(()), |failure| Err(Trouble::Store(failure)))
     }
 
-    fn remount_empty(&mut self) -> Result<(), Setup> {
-        for device in [&self.fast, &self.slow] {
-            device.unmount()?;
-            device.format()?;
-            device.mount()?;
-        }
-        self.forget();
-        Ok(())
-    }
-
     /// Runs the store on a thread and cuts its power; returns a failure that came before.
     fn live_and_cut(
         &self,
@@ -173,7 +164,7 @@ impl Bench {
         let life = threads::spawn("life", move || {
             let opened = match reopened {
                 Some(db) => Ok(db),
-                None => life::open(&epoch, &fast, &slow),
+                None => life::open(&epoch, &fast, &slow, seed),
             };
             match opened {
                 // Dropping the store closes it, which fails without power, as it should.

@@ -19,7 +19,7 @@ const MARK_TEXT: &str = "This store was made by 'thermocline try', which may rep
 const TIERS: [&str; 2] = ["fast", "slow"];
 
 /// Files of a store's home.
-const HOME_NAMES: [&str; 4] = [MARK_NAME, "DATABASE", "settings.toml", "LOCK"];
+const HOME_NAMES: [&str; 5] = [MARK_NAME, "DATABASE", "CREATING", "settings.toml", "LOCK"];
 /// Files of a tier besides its numbered ones.
 const TIER_NAMES: [&str; 2] = ["TIER", "LOCK"];
 /// Endings of a tier's numbered files.

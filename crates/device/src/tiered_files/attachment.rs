@@ -7,13 +7,12 @@
 //! Threads: the owner of the home's lock.
 
 use super::TieredFiles;
-use super::creation::forget;
 use super::devices::Devices;
 use super::home::{self, Home};
 use super::opening::absolute;
-use crate::driver::Driver;
+use super::unfinished::{self, clear_with_lock, forget};
 use crate::error::{Error, ErrorKind, Result};
-use crate::identity::Identity;
+use crate::identity::{self, Identity};
 use crate::small_file;
 use crate::tier::TierIndex;
 use std::path::Path;
@@ -62,18 +61,12 @@ impl TieredFiles {
     /// Removes a database that was just made and could not be finished: its files, and those of its
     /// directories that are empty then.
     pub fn abandon(&self, devices: &dyn Devices) -> Result<()> {
-        let clear = |driver: &dyn Driver| -> Result<()> {
-            for entry in driver.list()? {
-                driver.delete(&entry.name)?;
-            }
-            Ok(())
-        };
         forget(&**self.home_driver())?;
         for tier in self.tiers() {
-            clear(&**tier.driver())?;
+            clear_with_lock(&**tier.driver(), identity::FILE_NAME)?;
             devices.remove_directory_if_empty(&tier.spec().path)?;
         }
-        clear(&**self.home_driver())?;
+        clear_with_lock(&**self.home_driver(), unfinished::FILE_NAME)?;
         devices.remove_directory_if_empty(self.home())
     }
 

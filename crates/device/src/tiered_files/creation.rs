@@ -1,8 +1,10 @@
 //! Making a new database: directories, identities, the first file map, and last of all `DATABASE`.
 //!
 //! 1. Only empty directories are taken (`lost+found` aside): what holds a database or anything else
-//!    is refused, with the name of its owner where it has one.
-//! 2. `DATABASE` is written last, after the texts that lie beside it; without it there is no
+//!    is refused, with the name of its owner where it has one. A home that holds a creation that
+//!    was cut off, and nothing else, is emptied first, and so are the tiers of that
+//!    (`unfinished.rs`).
+//! 2. `DATABASE` is there last, after the texts that lie beside it; without it there is no
 //!    database. So one that was cut off has its texts or is none.
 //! 3. A failed creation removes what it made.
 //!
@@ -12,6 +14,7 @@ use super::TieredFiles;
 use super::devices::Devices;
 use super::home::{self, Home};
 use super::opening::{LOCK_NAME, Parts, absolute, absolute_tiers, has_file, require_distinct};
+use super::unfinished::{self, clear_with_lock, forget};
 use crate::driver::{DirectoryLock, Driver};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_map::{FileMap, MapState};
@@ -80,7 +83,7 @@ impl TieredFiles {
         let tiers = absolute_tiers(tiers)?;
         require_distinct(&home_path, &tiers)?;
         let mut taken = Vec::new();
-        let made = take_all(devices, &home_path, &tiers, &mut taken).and_then(|locks| {
+        let made = take_all(devices, &home_path, &tiers, texts, &mut taken).and_then(|locks| {
             let instance = InstanceId::drawn(|| devices.entropy());
             let home = Home { database, instance, generation: 1, tiers, closed: BTreeMap::new() };
             make(home, home_path, &taken, locks, texts, fill)
@@ -90,7 +93,7 @@ impl TieredFiles {
             Err(error) => {
                 let forgotten = taken.first().is_none_or(|home| forget(&*home.driver).is_ok());
                 if forgotten {
-                    taken.iter().rev().for_each(|directory| undo(devices, directory));
+                    undo_all(devices, &taken);
                 }
                 Err(error)
             }
@@ -98,16 +101,18 @@ impl TieredFiles {
     }
 }
 
-/// Takes the home and the tiers, all of which must be empty.
+/// Takes the home and the tiers, all of which must be empty; the home may have what a creation with
+/// these `texts` left there.
 fn take_all(
     devices: &dyn Devices,
     home: &Path,
     tiers: &[TierSpec],
+    texts: Texts<'_>,
     taken: &mut Vec<Taken>,
 ) -> Result<Vec<Box<dyn DirectoryLock>>> {
-    let mut locks = vec![take(devices, home, taken, || devices.home(home))?];
+    let mut locks = vec![take(devices, home, Some(texts), taken, || devices.home(home))?];
     for spec in tiers {
-        locks.push(take(devices, &spec.path, taken, || devices.tier(spec))?);
+        locks.push(take(devices, &spec.path, None, taken, || devices.tier(spec))?);
     }
     Ok(locks)
 }
@@ -115,11 +120,18 @@ fn take_all(
 fn take(
     devices: &dyn Devices,
     path: &Path,
+    home_texts: Option<Texts<'_>>,
     taken: &mut Vec<Taken>,
     open: impl Fn() -> Result<Arc<dyn Driver>>,
 ) -> Result<Box<dyn DirectoryLock>> {
     let is_new = devices.create_directory(path)?;
-    let opened = open().and_then(|driver| require_empty(&*driver, path).map(|()| driver));
+    let is_unfinished = |driver: &dyn Driver| {
+        home_texts.map_or(Ok(false), |texts| unfinished::is_alone(driver, texts))
+    };
+    let opened = open().and_then(|driver| match is_unfinished(&*driver)? {
+        true => Ok(driver),
+        false => require_empty(&*driver, path).map(|()| driver),
+    });
     let driver = match opened {
         Ok(driver) => driver,
         Err(error) => {
@@ -131,6 +143,10 @@ fn take(
     };
     let had_lock_file = has_file(&*driver, LOCK_NAME)?;
     let lock = driver.lock(LOCK_NAME)?;
+    if is_unfinished(&*driver)? {
+        tracing::info!(home = %path.display(), "removing a creation that was cut off");
+        unfinished::remove(devices, &*driver, path)?;
+    }
     // Only now is the directory ours to undo. Another process may have filled it before we had the
     // lock.
     require_empty(&*driver, path)?;
@@ -177,6 +193,7 @@ fn make(
     fill: Fill<'_>,
 ) -> Result<Parts> {
     let home_driver = Arc::clone(&taken[0].driver);
+    home.write_as(&*home_driver, &home_path, unfinished::FILE_NAME)?;
     let tiers = home.tiers.iter().zip(&taken[1..]).enumerate().map(|(index, (spec, taken))| {
         let driver = Arc::clone(&taken.driver);
         Arc::new(Tier::new(TierIndex(index as u8), spec.clone(), driver))
@@ -191,6 +208,8 @@ fn make(
             generation: home.generation,
         };
         identity.create(&**tier.driver())?;
+        // Whose they are, where what follows is all that is left of a creation.
+        tier.driver().sync_directory()?;
     }
     let state = fill(&tiers)?;
     for tier in &tiers {
@@ -200,29 +219,27 @@ fn make(
     for (name, text) in texts {
         small_file::replace(&*home_driver, name, text.as_bytes())?;
     }
-    home.write(&*home_driver, &home_path)?;
+    home_driver.rename(unfinished::FILE_NAME, home::FILE_NAME)?;
+    home_driver.sync_directory()?;
     Ok(Parts { home, home_path, home_driver, tiers, map, locks })
 }
 
-/// Removes `DATABASE` durably: without it there is no database, whatever else stays. While it may
-/// be there, nothing that it speaks of can go.
-pub(super) fn forget(home_driver: &dyn Driver) -> Result<()> {
-    match home_driver.delete(home::FILE_NAME) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => home_driver.sync_directory(),
+/// Empties the directories that creation took, the home last, and removes those that it made.
+fn undo_all(devices: &dyn Devices, taken: &[Taken]) {
+    for (index, directory) in taken.iter().enumerate().rev() {
+        let last = if index == 0 { unfinished::FILE_NAME } else { identity::FILE_NAME };
+        if let Err(error) = undo(devices, directory, last) {
+            tracing::warn!(%error, "files of a failed creation stay until the next");
+            return;
+        }
     }
 }
 
-/// Empties a directory that creation took and, if it made it, removes it.
-fn undo(devices: &dyn Devices, taken: &Taken) {
-    let Taken { driver, path, is_new, had_lock_file } = taken;
-    let names = driver.list().unwrap_or_default().into_iter().map(|entry| entry.name);
-    for name in names.filter(|name| name != LOCK_NAME || !had_lock_file) {
-        if let Err(error) = driver.delete(&name) {
-            tracing::warn!(%error, "a file of a failed creation stays");
-        }
+fn undo(devices: &dyn Devices, directory: &Taken, last: &str) -> Result<()> {
+    let Taken { driver, path, is_new, had_lock_file } = directory;
+    match had_lock_file {
+        true => unfinished::clear(&**driver, last)?,
+        false => clear_with_lock(&**driver, last)?,
     }
-    if *is_new && let Err(error) = devices.remove_directory_if_empty(path) {
-        tracing::warn!(%error, "a directory of a failed creation stays");
-    }
+    if *is_new { devices.remove_directory_if_empty(path) } else { Ok(()) }
 }

@@ -70,8 +70,13 @@ struct TierText {
 impl Home {
     /// Reads `DATABASE` of the home at `path`.
     pub fn read(driver: &dyn Driver, path: &Path) -> Result<Self> {
-        let what = path.join(FILE_NAME).display().to_string();
-        let bytes = small_file::read(driver, FILE_NAME, &what, BYTES_MAX)?;
+        Self::read_as(driver, path, FILE_NAME)
+    }
+
+    /// As [`Home::read`], where the file has another name.
+    pub(super) fn read_as(driver: &dyn Driver, path: &Path, name: &str) -> Result<Self> {
+        let what = path.join(name).display().to_string();
+        let bytes = small_file::read(driver, name, &what, BYTES_MAX)?;
         let text = std::str::from_utf8(&bytes).map_err(|error| {
             let why = "it is not text; restore it from a checkpoint or a backup";
             Error::corrupt(&what, error.valid_up_to() as u64, why)
@@ -81,8 +86,13 @@ impl Home {
 
     /// Replaces `DATABASE` of the home at `path`, atomically and durably.
     pub fn write(&self, driver: &dyn Driver, path: &Path) -> Result<()> {
+        self.write_as(driver, path, FILE_NAME)
+    }
+
+    /// As [`Home::write`], under another name.
+    pub(super) fn write_as(&self, driver: &dyn Driver, path: &Path, name: &str) -> Result<()> {
         let text = self.text(path)?;
-        small_file::replace(driver, FILE_NAME, text.as_bytes())
+        small_file::replace(driver, name, text.as_bytes())
     }
 
     /// The file's text; the inverse of [`Home::parse`].

@@ -27,6 +27,7 @@ mod devices;
 mod home;
 mod opening;
 mod system;
+mod unfinished;
 
 pub use devices::{Devices, MemoryDevices};
 pub use home::{FILE_NAME as HOME_FILE_NAME, Home};

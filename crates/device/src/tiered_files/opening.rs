@@ -22,6 +22,7 @@
 
 use super::devices::Devices;
 use super::home::{self, Home};
+use super::unfinished;
 use super::{Entry, TieredFiles, file_name};
 use crate::context::FileKind;
 use crate::driver::{DirectoryLock, Driver};
@@ -235,7 +236,11 @@ fn open_home(devices: &dyn Devices, path: &Path) -> Result<Arc<dyn Driver>> {
         _ => error,
     })?;
     if !has_file(&*driver, home::FILE_NAME)? {
-        return Err(none("it has no file DATABASE"));
+        let is_unfinished = has_file(&*driver, unfinished::FILE_NAME)?;
+        return Err(none(match is_unfinished {
+            true => "its creation was cut off",
+            false => "it has no file DATABASE",
+        }));
     }
     Ok(driver)
 }

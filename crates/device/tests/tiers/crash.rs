@@ -59,7 +59,7 @@ impl Acknowledged {
 /// A life, up to the failure.
 fn live(devices: &SimulatedDevices, known: &mut Acknowledged) -> Result<()> {
     if !known.created {
-        create(devices, 2)?.close(&[])?;
+        create_with_text(devices, 2, "the first")?.close(&[])?;
         known.created = true;
     }
     let files = open(devices)?;
@@ -121,11 +121,39 @@ fn check(devices: &SimulatedDevices, known: &Acknowledged, what: &str) -> Result
 }
 
 /// A creation that the power cut short leaves a database or none; never one that cannot be told.
+/// Where there is none, the next one finds nothing in its way, whatever it is to make, and the
+/// power may cut that short too.
 fn check_creation(devices: &SimulatedDevices, what: &str) {
     match open(devices) {
-        Ok(files) => assert_eq!(files.files(), [], "{what}"),
+        Ok(files) => return assert_eq!(files.files(), [], "{what}"),
         Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{what}: {error}"),
     }
+    for again in 0.. {
+        let next = devices.after_power_cut(Fate::Any(again));
+        next.set_fault(Fault::PowerCut(again));
+        // One tier for two: what is left on the other is in nobody's way.
+        let made = create_with_text(&next, 1, "the second").is_ok();
+        let cut = next.is_dead();
+        let last = next.after_power_cut(Fate::Any(again + 1));
+        if open(&last).is_err() {
+            let files = create_with_text(&last, 2, "the third");
+            files.unwrap_or_else(|error| panic!("{what}, then {again}: {error}"));
+            let text = TieredFiles::read_home_file(&last, &home(), TEXT_NAME).unwrap();
+            assert_eq!(text.as_deref(), Some("the third"), "{what}, then {again}");
+            assert_eq!(names(&last, &home()), ["DATABASE", TEXT_NAME]);
+            assert_eq!(names(&last, &tier_path(1)), ["TIER"]);
+        }
+        if made && !cut {
+            break;
+        }
+    }
+}
+
+const TEXT_NAME: &str = "text.toml";
+
+fn create_with_text(devices: &SimulatedDevices, tiers: usize, text: &str) -> Result<TieredFiles> {
+    let texts = [(TEXT_NAME, text)];
+    TieredFiles::create_with_texts(devices, &home(), &specs(tiers), policy(), &texts)
 }
 
 fn fates(seed: u64) -> [Fate; 5] {

@@ -206,6 +206,49 @@ fn creation_refuses_what_is_not_empty_and_leaves_it_alone() {
     assert_eq!(names(&devices, &tier_path(1)), ["thesis.tex"]);
 }
 
+/// A database as a creation leaves it that is cut off just before the end.
+fn unfinished() -> MemoryDevices {
+    let devices = MemoryDevices::new();
+    drop(create(&devices, 2).unwrap());
+    devices.directory(&home()).unwrap().rename("DATABASE", "CREATING").unwrap();
+    devices
+}
+
+#[test]
+fn a_creation_that_was_cut_off_gives_way_to_another_but_nothing_else_does() {
+    let is_refused = |devices: &MemoryDevices, kind, parts: &[&str]| {
+        let list = || [home(), tier_path(0), tier_path(1)].map(|path| names(devices, &path));
+        let before = list();
+        let error = create(devices, 2).unwrap_err();
+        assert_eq!(error.kind(), kind);
+        assert_says(&error, parts);
+        assert_eq!(list(), before);
+    };
+    let devices = unfinished();
+    let error = open(&devices).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert_says(&error, &["/db is no database", "its creation was cut off"]);
+    assert!(create(&devices, 1).is_ok());
+
+    let devices = unfinished();
+    devices.directory(&home()).unwrap().create("thesis.tex").unwrap();
+    is_refused(&devices, ErrorKind::Invalid, &["/db is not empty", "it holds"]);
+
+    // Another database has the tier since.
+    let devices = unfinished();
+    let others = database();
+    devices.mount(&tier_path(1), others.directory(&tier_path(1)).unwrap());
+    let error = create(&devices, 2).unwrap_err();
+    assert_says(&error, &["/mnt/1 already is a tier", "tier 1 of database"]);
+    open(&others).unwrap();
+
+    let devices = unfinished();
+    let driver = devices.directory(&home()).unwrap();
+    let (file, buffer) = (driver.open("CREATING").unwrap(), Buffer::copy_of(b"# another text"));
+    driver.execute(&file, Operation::Write { offset: 0, buffer }).result.unwrap();
+    is_refused(&devices, ErrorKind::Corrupt, &["/db/CREATING", "checksum is wrong"]);
+}
+
 #[test]
 fn tiers_named_twice_or_in_another_number_are_refused() {
     let devices = database();

@@ -46,9 +46,12 @@ use thermocline_table::{ReadAhead, RecordKind, Trailer, key_hash};
 
 /// Keys of the index that are looked at under one lock.
 const BATCH_KEYS: usize = 1024;
-/// Bytes of records that a merge reads from slots at a time, and how many at most.
+/// Bytes of records that a merge reads from slots at a time, and how many at most. Neighbours lie
+/// apart, a page for each batch that once wrote some of them; so a page is read for as many records
+/// as it has of those that are read together.
 const READ_BYTES: usize = 512 << 10;
-const READ_RECORDS: usize = 256;
+const READ_RECORDS: usize = 8192;
+
 /// Versions that leave, in merge order.
 #[derive(Debug, Default)]
 struct Leaving {

@@ -4,7 +4,9 @@
 use crate::history::{Known, history, run};
 use crate::simulated::{Fate, Fault, SimulatedDevices};
 use crate::support::*;
-use thermocline::{Db, ErrorKind, Preset, Settings};
+use std::path::Path;
+use thermocline::{ByteSize, Db, ErrorKind, Preset, Settings};
+use thermocline_device::{Devices, MemoryDevices};
 use thermocline_foundation::random::Random;
 
 const STEPS: usize = 45;
@@ -114,12 +116,41 @@ fn a_creation_that_was_cut_off_leaves_the_database_that_was_asked_for_or_none() 
                 }
                 Err(error) => {
                     assert!(!made && error.kind() == ErrorKind::NotFound, "{what}: {error}");
+                    check_created_anew(&devices.after_power_cut(fate), &what);
                     none += 1;
                 }
             }
         }
     }
     assert!(opened > 0 && none > 0, "{opened} {none}");
+}
+
+/// What a creation has left that was cut off is not in the way of another, with other settings.
+fn check_created_anew(devices: &SimulatedDevices, what: &str) {
+    let mut other = Settings { preset: None, table_size: ByteSize::kib(128), ..settings() };
+    other.tiers.truncate(1);
+    let environment = environment(devices.clone());
+    let db = environment.open_or_create(&home(), &other);
+    let db = db.unwrap_or_else(|error| panic!("{what}: {error}"));
+    db.put("key", "value").unwrap();
+    db.close().unwrap();
+    let db = environment.open(&home()).unwrap();
+    let found = db.settings();
+    assert_eq!((found.preset, found.tiers.len()), (Some(Preset::Leveled), 1), "{what}");
+    assert_eq!(found.table_size, other.table_size, "{what}");
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]), "{what}");
+    let left = names(devices, Path::new(TIERS[1]));
+    assert!(left.is_empty(), "{what}: {left:?} on a tier that is not used");
+}
+
+#[test]
+fn settings_that_no_creation_left_are_not_overwritten_by_one() {
+    let devices = MemoryDevices::new();
+    devices.create_directory(&home()).unwrap();
+    write_file(&devices, &home(), "settings.toml", b"memory = '1 GiB'");
+    let error = environment(devices.clone()).create(&home(), &settings()).unwrap_err();
+    assert_says(&error, &["/home is not empty, it holds settings.toml"]);
+    assert_eq!(names(&devices, &home()), ["settings.toml"]);
 }
 
 #[test]

@@ -44,6 +44,8 @@ pub struct HookedDevices {
     inner: Arc<dyn Devices>,
     hook: Hook,
     after_read: AfterRead,
+    /// What files are to be aligned to; none where the device says.
+    alignment: Option<usize>,
 }
 
 impl fmt::Debug for HookedDevices {
@@ -54,7 +56,13 @@ impl fmt::Debug for HookedDevices {
 
 impl HookedDevices {
     pub fn new(inner: Arc<dyn Devices>, hook: Hook) -> Self {
-        Self { inner, hook, after_read: Arc::new(|_| {}) }
+        Self { inner, hook, after_read: Arc::new(|_| {}), alignment: None }
+    }
+
+    /// Devices that move whole blocks of so many bytes.
+    #[allow(dead_code, reason = "shared with the tests of the engine's inside")]
+    pub fn aligned(self, alignment: usize) -> Self {
+        Self { alignment: Some(alignment), ..self }
     }
 
     #[allow(dead_code, reason = "shared with the tests of the engine's inside")]
@@ -64,6 +72,7 @@ impl HookedDevices {
 
     fn wrap(&self, path: &Path, inner: Arc<dyn Driver>) -> Arc<dyn Driver> {
         Arc::new(HookedDriver {
+            alignment: self.alignment.unwrap_or_else(|| inner.alignment()),
             inner,
             gate: Gate {
                 hook: Arc::clone(&self.hook),
@@ -116,6 +125,7 @@ impl Gate {
 #[derive(Debug)]
 struct HookedDriver {
     inner: Arc<dyn Driver>,
+    alignment: usize,
     gate: Gate,
 }
 
@@ -195,7 +205,7 @@ impl Driver for HookedDriver {
     }
 
     fn alignment(&self) -> usize {
-        self.inner.alignment()
+        self.alignment
     }
 
     fn create(&self, name: &str) -> Result<Handle> {

@@ -89,13 +89,17 @@ fn leak_now(devices: &dyn Devices, db: &Db) -> Option<String> {
     let names = TIERS.iter().flat_map(|tier| names(devices, Path::new(tier)));
     let on_disk: Vec<_> = names.collect();
     let count = |end: &str| on_disk.iter().filter(|name| name.ends_with(end)).count();
-    let tables: usize = db.stats().levels.iter().map(|level| level.tables).sum();
+    let stats = db.stats();
+    let tables: usize = stats.levels.iter().map(|level| level.tables).sum();
+    let classes = stats.fast_tier.iter().flat_map(|fast| &fast.classes);
+    let slabs = classes.map(|class| class.slabs).sum::<u64>() as usize;
     let wrong = count(".table") != tables
+        || count(".slab") != slabs
         || count(".manifest") != 1
         || count(".map") != 1
         || count(".log") > 5
         || count(".new") != 0;
-    wrong.then(|| format!("{tables} tables are live, the tiers hold {on_disk:?}"))
+    wrong.then(|| format!("{tables} tables and {slabs} slabs are live, the tiers hold {on_disk:?}"))
 }
 
 /// The error is one line that has every one of `parts`.

@@ -16,6 +16,9 @@ use thermocline_index::{Entry, EntryKind};
 use thermocline_slab::{RecordKind as SlotKind, Slot, SlotAddress};
 use thermocline_table::{RecordKind, Trailer};
 
+/// Records of a merge that are read in one batch.
+const FETCHED_AT_ONCE: usize = 256;
+
 /// The trailer that the record of an entry has in memtables and tables.
 pub(crate) fn trailer_of(entry: &Entry) -> Trailer {
     let kind = match entry.kind {
@@ -125,15 +128,24 @@ impl FastTier {
     }
 
     /// Values of records for a merge, which goes once through many and keeps none in memory; none
-    /// where a record left the index meanwhile.
+    /// where a record left the index meanwhile. They are read in the order of their slots, so the
+    /// more there are, the more of them share a read.
     pub fn fetch(&self, wanted: &[(&[u8], Entry)]) -> Result<Vec<Option<Bytes>>> {
-        let reads: Vec<_> = wanted.iter().map(|(_, entry)| read_of(entry)).collect();
-        let fetched = self.slabs.read_batch(&reads);
-        let values = wanted.iter().zip(fetched).map(|((key, entry), read)| match read {
-            Ok(slot) if is_record(&slot, key, entry) => Ok(Some(slot.shared_value())),
-            _ => self.fetch_again(key, entry),
-        });
-        values.collect()
+        let mut order: Vec<_> = (0..wanted.len()).collect();
+        order.sort_unstable_by_key(|at| wanted[*at].1.slot);
+        let mut values = vec![None; wanted.len()];
+        for part in order.chunks(FETCHED_AT_ONCE) {
+            let reads: Vec<_> = part.iter().map(|at| read_of(&wanted[*at].1)).collect();
+            for (at, read) in part.iter().zip(self.slabs.read_batch(&reads)) {
+                let (key, entry) = &wanted[*at];
+                values[*at] = match read {
+                    // Not with what lies around it, of which there would soon be too much.
+                    Ok(slot) if is_record(&slot, key, entry) => Some(slot.compact_value()),
+                    _ => self.fetch_again(key, entry)?,
+                };
+            }
+        }
+        Ok(values)
     }
 
     /// The slot had something else: the record was replaced, or moved to another slot.

@@ -42,6 +42,8 @@ pub(crate) mod regulation;
 pub(crate) mod room;
 pub(crate) mod single_step;
 pub(crate) mod spill;
+#[cfg(test)]
+mod tiny_records;
 pub(crate) mod waiting;
 
 use crate::error::Result;

@@ -15,7 +15,7 @@
 
 use super::FastTier;
 use super::single_step::Work;
-use super::waiting::{Added, Waiting, Waits};
+use super::waiting::{Added, RECORD_OVERHEAD_BYTES, Waiting, Waits};
 use crate::error::Result;
 use crate::hybrid_settings::Promotion;
 use crate::state::Engine;
@@ -46,7 +46,7 @@ pub(crate) struct Offer {
 
 impl Waits for Offer {
     fn bytes(&self) -> u64 {
-        (self.key.len() + self.value.len()) as u64
+        (self.key.len() + self.value.len()) as u64 + RECORD_OVERHEAD_BYTES
     }
 }
 

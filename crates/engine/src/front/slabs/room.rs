@@ -247,24 +247,25 @@ impl Sweep {
         fast.index.ascend(above, Bound::Unbounded, SWEEP_KEYS, &mut batch);
         let hand = if batch.is_end() { None } else { batch.last_key() };
         *fast.room.hand.lock() = hand.unwrap_or_default().to_vec();
-        // Memory is about to give these up, or has done so: spilling decides.
-        let spills = !fast.spill.waiting.is_empty();
+        // The index knows a record that moves up before memory has it.
+        let promotes = fast.promotions.running.load(Relaxed);
         let goes = |key: &[u8], entry: &Entry| {
             let in_memory = fast.cache.contains(key, entry.sequence);
             let goes = match entry.has_slot() {
                 true => in_memory || !fast.is_pinned(&pinning, key),
-                false => !in_memory && !spills,
+                false => !in_memory && !promotes,
             };
             goes.then_some(in_memory)
         };
         // Asked before the lock is taken, for it takes a while.
-        let going: Vec<_> = batch
+        let mut going: Vec<_> = batch
             .iter()
             .filter_map(|(key, versions)| match versions {
                 [entry] if entry.clean => Some((key, *entry, goes(key, entry)?)),
                 _ => None,
             })
             .collect();
+        fast.spill.spare(&mut going);
         let mut tables = self.engine.tables.lock();
         let (mut died, mut lifted, mut hashes) = (Vec::new(), 0, Vec::new());
         for (key, entry, in_memory) in going {

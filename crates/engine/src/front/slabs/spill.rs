@@ -11,7 +11,7 @@
 //! before a slot is written for it, and again under the lock of the tables, after it was.
 
 use super::single_step::Work;
-use super::waiting::{Added, Waiting, Waits};
+use super::waiting::{Added, RECORD_OVERHEAD_BYTES, Waiting, Waits};
 use super::{Arrival, Born, FastTier};
 use crate::compaction::cost_benefit::KeyRange;
 use crate::error::Result;
@@ -31,8 +31,6 @@ use thermocline_table::{RecordKind, Trailer, key_hash};
 const BATCH_BYTES: u64 = 1 << 20;
 /// Share of the fast tier's room that a job takes at most: less than what is kept free.
 const BATCH_SHARE: u64 = 64;
-/// What a record costs while it waits, beside its bytes.
-const RECORD_OVERHEAD_BYTES: u64 = 96;
 
 /// A record that memory gave up.
 #[derive(Debug)]
@@ -94,16 +92,42 @@ impl Spill {
         self.blocked.store(false, Relaxed);
     }
 
-    /// Takes a record. Where too much waits it loses its value, and can only be forgotten.
+    /// Takes a record. Where too much waits it loses its value, and can only be forgotten; where
+    /// twice as much does, it is.
     fn add(&self, mut spilled: Spilled) {
         if !self.waiting.has_room(spilled.bytes()) {
             // Key and value share their memory.
             spilled.key = Bytes::copy_from_slice(&spilled.key);
             spilled.value = None;
         }
+        if self.waiting.is_overfull() {
+            // Nobody gets to them. A sweep finds the entry that has lost its record.
+            return;
+        }
         if self.waiting.push(spilled) == (Added::Waits { wake: true }) {
             self.jobs.wake();
         }
+    }
+
+    /// Leaves out of `going`, clean copies in key order, what memory gave up and no job has decided
+    /// on: entries without a slot whose record waits here, and all of these while a job is at it.
+    pub fn spare<T>(&self, going: &mut Vec<(&[u8], Entry, T)>) {
+        if going.iter().all(|(_, entry, _)| entry.has_slot()) {
+            return;
+        }
+        let mut waits = vec![false; going.len()];
+        self.waiting.each(|spilled| {
+            if let Ok(at) = going.binary_search_by(|(key, _, _)| (*key).cmp(&spilled.key)) {
+                waits[at] |= going[at].1.sequence == spilled.sequence;
+            }
+        });
+        // Asked after what waits, for jobs take from there.
+        let running = self.running.load(Relaxed);
+        let mut waits = waits.into_iter();
+        going.retain(|(_, entry, _)| {
+            let waits = waits.next() == Some(true);
+            entry.has_slot() || !waits && !running
+        });
     }
 
     /// The oldest records up to `bytes_max`, in key order, each once.
@@ -411,6 +435,24 @@ mod tests {
     }
 
     #[test]
+    fn however_many_memory_gives_up_a_bounded_number_waits() {
+        let db = with_copy();
+        let fast = fast(&db);
+        let most = 2 * fast.spill.waiting.bytes_max() / RECORD_OVERHEAD_BYTES;
+        let (key, value) = (Bytes::from("key"), Some(Bytes::from("value")));
+        for number in 0..2 * most {
+            let (key, value) = (key.clone(), value.clone());
+            fast.spill.add(Spilled { key, sequence: Sequence(number), value });
+        }
+        let waits = fast.spill.waiting.len() as u64;
+        assert!((most / 2..=most + 1).contains(&waits), "{waits} of {most}");
+        while !fast.spill.waiting.is_empty() {
+            spill(&db);
+        }
+        assert_eq!(copies(&db), (0, 1), "the record itself is in memory");
+    }
+
+    #[test]
     fn a_record_whose_range_is_being_demoted_gets_no_slot_behind_the_demotions_back() {
         let db = with_copy();
         evict(&db);
@@ -459,9 +501,43 @@ mod tests {
         let db = with_copy();
         fast(&db).cache.clear();
         assert_eq!(slow_reads(&db, "value"), 1);
-        Sweep::begin(db.engine()).unwrap().step().unwrap();
+        // Something else waits, as nearly always.
+        let sequence = db.engine().visible();
+        fast(&db).spill.add(Spilled { key: Bytes::from("abc"), sequence, value: None });
+        sweep_beside_nobody(&db);
         assert_eq!(copies(&db), (0, 0));
         assert_eq!(slow_reads(&db, "value"), 1);
+    }
+
+    /// Sweeps once while no job moves records.
+    fn sweep_beside_nobody(db: &Db) {
+        for running in [&fast(db).promotions.running, &fast(db).spill.running] {
+            running.store(false, Relaxed);
+        }
+        sweep(db);
+    }
+
+    fn sweep(db: &Db) {
+        fast(db).room.few_clean.store(false, Relaxed);
+        Sweep::begin(db.engine()).unwrap().step().unwrap();
+    }
+
+    #[test]
+    fn an_entry_is_not_swept_away_while_its_record_waits_or_is_on_its_way() {
+        let db = with_copy();
+        evict(&db);
+        sweep_beside_nobody(&db);
+        assert_eq!(copies(&db), (0, 1), "it waits");
+        let taken = fast(&db).spill.take(BATCH_BYTES);
+        assert_eq!(taken.len(), 1);
+        for running in [&fast(&db).promotions.running, &fast(&db).spill.running] {
+            running.store(true, Relaxed);
+            sweep(&db);
+            assert_eq!(copies(&db), (0, 1), "a job has it");
+            running.store(false, Relaxed);
+        }
+        sweep_beside_nobody(&db);
+        assert_eq!(copies(&db), (0, 0));
     }
 
     #[test]

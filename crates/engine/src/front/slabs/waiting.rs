@@ -17,9 +17,13 @@ const MEMORY_SHARE: u64 = 16;
 const DUE_BYTES: u64 = 128 << 10;
 const DUE_ITEMS: usize = 64;
 
+/// What a record costs while it waits, beside its key and value: without it, any number of small
+/// ones would wait.
+pub(crate) const RECORD_OVERHEAD_BYTES: u64 = 96;
+
 /// Something that waits.
 pub(crate) trait Waits {
-    /// Bytes of memory that it takes, about.
+    /// Bytes of memory that it takes, about; never none.
     fn bytes(&self) -> u64;
 }
 
@@ -80,6 +84,11 @@ impl<T: Waits> Waiting<T> {
         if self.has_room(item.bytes()) { self.push(item) } else { Added::Refused }
     }
 
+    /// Twice as much waits as may.
+    pub fn is_overfull(&self) -> bool {
+        self.bytes.load(Relaxed) > 2 * self.bytes_max
+    }
+
     /// Takes an item, however much waits.
     pub fn push(&self, item: T) -> Added {
         let bytes = item.bytes();
@@ -104,6 +113,11 @@ impl<T: Waits> Waiting<T> {
         self.bytes.fetch_sub(batch.iter().map(Waits::bytes).sum(), Relaxed);
         self.len.fetch_sub(count, Relaxed);
         batch
+    }
+
+    /// Shows each item, the oldest first, to `look`, which is to be quick: others wait to add.
+    pub fn each(&self, look: impl FnMut(&T)) {
+        self.items.lock().iter().for_each(look);
     }
 
     #[cfg(test)]
@@ -137,6 +151,27 @@ mod tests {
         assert_eq!(waiting.take(1), [2], "one at the least");
         assert_eq!(waiting.take(100), [4]);
         assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn however_small_they_are_only_so_many_wait() {
+        let waiting = Waiting::new(1 << 20);
+        for bytes in [1, 96, 97, 4000] {
+            let most = waiting.bytes_max() / bytes;
+            (0..most).for_each(|_| assert_ne!(waiting.add(bytes), Added::Refused));
+            assert_eq!(waiting.add(bytes), Added::Refused);
+            assert_eq!(waiting.len() as u64, most);
+            assert!(waiting.is_full() && !waiting.is_overfull());
+            // What must not be refused may come in spite of it.
+            while !waiting.is_overfull() {
+                waiting.push(bytes);
+            }
+            assert_eq!(waiting.len() as u64, 2 * waiting.bytes_max() / bytes + 1);
+            while !waiting.is_empty() {
+                waiting.take(bytes * 100);
+            }
+            assert_eq!(waiting.len(), 0);
+        }
     }
 
     #[test]

@@ -1,0 +1,106 @@
+//! What a creation leaves behind that was cut off, and how the next one in the same home removes
+//! it.
+//!
+//! ```text
+//!   creation   CREATING -> TIER of each tier -> files, map -> texts -> CREATING becomes DATABASE
+//!   removal    the tiers' files -> TIER of each -> texts -> CREATING
+//! ```
+//! 1. `CREATING` says what `DATABASE` is to say. It is durable before anything else is made, and
+//!    turns into `DATABASE` with one rename. So where it is there is no database, and nothing that
+//!    it speaks of can be missed by anybody.
+//! 2. Of a tier only what is there under a `TIER` with the instance that `CREATING` names is
+//!    removed, or a `TIER` alone that says nothing yet. A home that holds anything else is left as
+//!    it is.
+//! 3. `CREATING` goes last, so that a removal that is cut off is gone on with.
+//!
+//! Threads: the creating thread, which holds the lock of the home.
+
+use super::creation::Texts;
+use super::devices::Devices;
+use super::home::{self, Home};
+use super::opening::{LOCK_NAME, has_file};
+use crate::driver::Driver;
+use crate::error::{ErrorKind, Result};
+use crate::identity::{self, Identity, InstanceId};
+use crate::small_file;
+use crate::tier::TierSpec;
+use std::path::Path;
+
+/// The name of `DATABASE` while there is none yet.
+pub(super) const FILE_NAME: &str = "CREATING";
+
+/// A home that holds a creation that was cut off, and nothing else. `texts` are those that a
+/// creation puts there.
+pub(super) fn is_alone(driver: &dyn Driver, texts: Texts<'_>) -> Result<bool> {
+    let names: Vec<_> = driver.list()?.into_iter().map(|entry| entry.name).collect();
+    let begun = names.iter().any(|name| name == FILE_NAME);
+    let is_of_it = |name: &str| {
+        let whole = small_file::whole_name(name);
+        let is_text = || texts.iter().any(|(text, _)| *text == whole);
+        name == LOCK_NAME || whole == FILE_NAME || begun && is_text()
+    };
+    Ok(names.iter().any(|name| name != LOCK_NAME) && names.iter().all(|name| is_of_it(name)))
+}
+
+/// Removes a creation that was cut off from its tiers and from the home at `path`, where there is
+/// one alone ([`is_alone`]).
+pub(super) fn remove(devices: &dyn Devices, driver: &dyn Driver, path: &Path) -> Result<()> {
+    if has_file(driver, FILE_NAME)? {
+        let home = Home::read_as(driver, path, FILE_NAME)?;
+        for spec in &home.tiers {
+            clear_tier(devices, spec, home.instance)?;
+        }
+    }
+    clear(driver, FILE_NAME)
+}
+
+/// Makes what `DATABASE` says what was to be said there: from now on there is no database, whatever
+/// else stays. While there may be one, nothing that it speaks of can go.
+pub(super) fn forget(driver: &dyn Driver) -> Result<()> {
+    match driver.rename(home::FILE_NAME, FILE_NAME) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => driver.sync_directory(),
+    }
+}
+
+/// Empties a directory durably, its lock aside; the file `last` goes when everything else is gone.
+pub(super) fn clear(driver: &dyn Driver, last: &str) -> Result<()> {
+    let entries = driver.list()?;
+    let others = entries.iter().filter(|entry| entry.name != LOCK_NAME && entry.name != last);
+    for entry in others {
+        driver.delete(&entry.name)?;
+    }
+    driver.sync_directory()?;
+    if entries.iter().any(|entry| entry.name == last) {
+        driver.delete(last)?;
+        driver.sync_directory()?;
+    }
+    Ok(())
+}
+
+/// As [`clear`], and then the lock's file, which the caller still holds.
+pub(super) fn clear_with_lock(driver: &dyn Driver, last: &str) -> Result<()> {
+    clear(driver, last)?;
+    if has_file(driver, LOCK_NAME)? { driver.delete(LOCK_NAME) } else { Ok(()) }
+}
+
+/// Removes what the creation of `instance` has put on a tier; leaves alone what is another's.
+fn clear_tier(devices: &dyn Devices, spec: &TierSpec, instance: InstanceId) -> Result<()> {
+    let driver = match devices.tier(spec) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        driver => driver?,
+    };
+    if !has_file(&*driver, identity::FILE_NAME)? {
+        return Ok(());
+    }
+    let _lock = driver.lock(LOCK_NAME)?;
+    let is_its = match Identity::read(&*driver, &spec.path.display().to_string()) {
+        Ok(found) => found.instance == instance,
+        Err(error) if error.kind() == ErrorKind::Corrupt => {
+            let names = driver.list()?.into_iter().map(|entry| entry.name);
+            names.filter(|name| name != LOCK_NAME).count() == 1
+        }
+        Err(error) => return Err(error),
+    };
+    if is_its { clear(&*driver, identity::FILE_NAME) } else { Ok(()) }
+}
