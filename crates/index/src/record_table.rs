@@ -322,8 +322,8 @@ impl RecordTable {
     }
 }
 
-/// The buckets. With `n` of them, `2^i <= n < 2^(i+1)`: a hash's is its last `i + 1` bits, and where
-/// there is no such bucket yet, its last `i`.
+/// The buckets. With `n` of them, `2^i <= n < 2^(i+1)`: a hash's is what its last `i + 1` bits say,
+/// and where there is no such bucket yet, its last `i`.
 impl RecordTable {
     #[inline]
     fn bucket(&self, hash: u32) -> usize {
