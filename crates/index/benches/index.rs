@@ -81,24 +81,38 @@ fn changes(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Records in the cache while it is asked.
+const CACHED: u64 = 75_000;
+
 fn cache(criterion: &mut Criterion) {
-    let cache = RecordCache::new(256 << 20);
-    let value = [7; 100];
-    (0..RECORDS / 2).for_each(|n| drop(cache.insert(&key(n), Sequence(n), &value)));
-    let mut random = Random::new(3);
     let mut group = criterion.benchmark_group("cache");
-    group.bench_function("get", |bencher| {
-        bencher.iter(|| {
-            let n = random.below(RECORDS / 2);
-            cache.get(&key(n), Sequence(n))
+    for value_bytes in [100, 1000] {
+        let value = vec![7; value_bytes];
+        let mut random = Random::new(3);
+        let asked = RecordCache::new(256 << 20);
+        (0..CACHED).for_each(|n| drop(asked.insert(&key(n), Sequence(n), &value)));
+        let name = |what: &str| format!("{what} of {value_bytes} bytes");
+        group.bench_function(name("hit"), |bencher| {
+            bencher.iter(|| {
+                let n = random.below(CACHED);
+                asked.get(&key(n), Sequence(n))
+            });
         });
-    });
-    group.bench_function("insert", |bencher| {
-        bencher.iter(|| {
-            let n = random.below(4 * RECORDS);
-            cache.insert(&key(n), Sequence(n), &value);
+        group.bench_function(name("miss"), |bencher| {
+            bencher.iter(|| {
+                let n = CACHED + random.below(CACHED);
+                asked.get(&key(n), Sequence(n))
+            });
         });
-    });
+        let full = RecordCache::new(32 << 20);
+        let mut next = 0;
+        let mut insert = || {
+            next += 1;
+            full.insert(&key(next), Sequence(next), &value)
+        };
+        (0..(48 << 20) / value_bytes).for_each(|_| drop(insert()));
+        group.bench_function(name("insertion and eviction"), |bencher| bencher.iter(&mut insert));
+    }
     group.finish();
 }
 

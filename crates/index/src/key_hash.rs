@@ -23,13 +23,21 @@ pub(crate) fn key_hash(key: &[u8]) -> u64 {
 }
 
 /// What an allocator takes for `bytes`: all common ones have four sizes to each power of two.
-pub(crate) fn allocated_bytes(bytes: usize) -> usize {
+pub(crate) const fn allocated_bytes(bytes: usize) -> usize {
     if bytes == 0 {
         return 0;
     }
-    let step = (bytes.max(64).next_power_of_two() / 8).max(16);
+    let at_least = if bytes < 64 { 64 } else { bytes };
+    let step = at_least.next_power_of_two() / 8;
+    let step = if step < 16 { 16 } else { step };
     // A multiple of a power of two.
     (bytes + step - 1) & !(step - 1)
+}
+
+/// The largest size that an allocator has and that is not above `bytes`; 0 below the smallest.
+pub(crate) fn allocated_bytes_below(bytes: usize) -> usize {
+    let step = (1 << bytes.max(64).ilog2() >> 2).max(16);
+    bytes & !(step - 1)
 }
 
 #[cfg(test)]
@@ -44,6 +52,17 @@ mod tests {
         hashes.sort_unstable();
         hashes.dedup();
         assert_eq!(hashes.len(), keys.len());
+    }
+
+    #[test]
+    fn sizes_above_and_below_enclose_and_are_sizes_themselves() {
+        for bytes in (1..5000).chain([1 << 20, (1 << 20) + 1, (1 << 30) - 1]) {
+            let (below, above) = (allocated_bytes_below(bytes), allocated_bytes(bytes));
+            assert!(below <= bytes && bytes <= above, "{below} {bytes} {above}");
+            assert_eq!((allocated_bytes(below), allocated_bytes_below(above)), (below, above));
+            assert_eq!(below == bytes, above == bytes, "{bytes}");
+            assert!(above - below <= (bytes / 4).max(16));
+        }
     }
 
     #[test]

@@ -8,6 +8,9 @@
 //!     block.rs           what a leaf holds: keys, entries and fingerprints, packed
 //!     entry.rs           Entry, and its 24 bytes in a leaf
 //!   record_cache.rs    RecordCache: values by key and sequence, bounded by bytes
+//!     record_shard.rs    a part of it under one lock, and who is to go; ghosts.rs: who went
+//!     record_table.rs    records found by hash, in queues, over lists in chunks (chunks.rs)
+//!     record_pieces.rs   a record's bytes, and records that went
 //!   key_hash.rs        the hash of a key, the same in every run
 //! ```
 //!
@@ -20,11 +23,16 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod chunks;
 mod entry;
 mod fast_index;
+mod ghosts;
 mod index_batch;
 mod key_hash;
 mod record_cache;
+mod record_pieces;
+mod record_shard;
+mod record_table;
 mod separators;
 mod top;
 mod traversal;
@@ -32,7 +40,8 @@ mod traversal;
 pub use entry::{Entry, EntryKind};
 pub use fast_index::{FastIndex, IndexLimits};
 pub use index_batch::IndexBatch;
-pub use record_cache::{Evicted, RecordCache};
+pub use record_cache::RecordCache;
+pub use record_pieces::Evicted;
 pub use traversal::RangeTotals;
 
 #[cfg(all(test, shuttle))]

@@ -1,6 +1,7 @@
 //! What the cache of records keeps, gives back and forgets.
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
+use std::collections::BTreeMap;
 use thermocline_foundation::Sequence;
 use thermocline_foundation::random::Random;
 use thermocline_index::RecordCache;
@@ -102,6 +103,55 @@ fn a_scan_does_not_flush_what_is_asked_for_often() {
     (1000..50_000).for_each(|n| drop(cache.insert(&key(n), Sequence(n), &value(n, n))));
     let kept = (0..500).filter(|n| cache.get(&key(*n), Sequence(*n)).is_some()).count();
     assert!(kept > 450, "{kept} of 500 are left");
+}
+
+/// Hits among the second half of some draws, of which number `n` of many thousand is drawn about
+/// as often as `1 / n`; every other `scanned` draws are of records that come once.
+fn hits(scanned: u64, mut is_hit: impl FnMut(u64) -> bool) -> usize {
+    let mut random = Random::new(7);
+    let mut hits = 0;
+    for draw in 0..400_000 {
+        let n = 200_000f64.powf(random.unit()) as u64;
+        if scanned > 0 && draw / scanned % 2 == 1 {
+            is_hit(1_000_000 + draw);
+        } else if is_hit(n) && draw > 200_000 {
+            hits += 1;
+        }
+    }
+    hits
+}
+
+#[test]
+fn more_draws_are_hits_than_in_a_list_of_the_last_used_and_a_scan_costs_few() {
+    let value = [7; 300];
+    let mut few = [0; 2];
+    for (few, scanned) in few.iter_mut().zip([0, 5000]) {
+        let cache = RecordCache::new(2 << 20);
+        *few = hits(scanned, |n| {
+            let hit = cache.get(&key(n), Sequence(n)).is_some();
+            if !hit {
+                cache.insert(&key(n), Sequence(n), &value);
+            }
+            hit
+        });
+        // As many records, the one that was not asked for longest goes.
+        let (mut uses, mut order) = (BTreeMap::new(), BTreeMap::new());
+        let mut now = 0u64;
+        let last_used = hits(scanned, |n| {
+            now += 1;
+            let before = uses.insert(n, now);
+            before.map(|use_before| order.remove(&use_before));
+            order.insert(now, n);
+            if uses.len() > cache.len() {
+                let (_, oldest) = order.pop_first().unwrap();
+                uses.remove(&oldest);
+            }
+            before.is_some()
+        });
+        assert!(*few > last_used * 103 / 100, "{few} hits, last used {last_used}");
+    }
+    // Half of the draws are of the scan.
+    assert!(few[1] * 2 > few[0] * 95 / 100, "{few:?}");
 }
 
 #[test]

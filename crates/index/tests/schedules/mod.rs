@@ -1,9 +1,10 @@
-//! The index under chosen schedules: see `thermocline_foundation::sync::schedules`. Leaves of two
-//! entries, so that nearly every insertion splits and nearly every removal joins.
+//! The index and the cache of records under chosen schedules: see
+//! `thermocline_foundation::sync::schedules`. Leaves of two entries, so that nearly every insertion
+//! splits and nearly every removal joins; caches of a few records.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use crate::{Entry, EntryKind, FastIndex, IndexBatch, IndexLimits};
+use crate::{Entry, EntryKind, FastIndex, IndexBatch, IndexLimits, RecordCache};
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 use thermocline_foundation::Sequence;
@@ -152,5 +153,78 @@ fn a_record_that_departs_is_found_in_the_index_or_the_departure_is_noticed() {
         join(vec![departing, reader]);
         assert_eq!((index.len(), index.departures()), (2, 1));
         index.check();
+    });
+}
+
+/// Room for a few records of [`cached`] and the tables of a shard.
+const CACHE_BYTES: u64 = 16 << 10;
+
+/// A value that says whose it is, of half a kilobyte.
+fn cached(n: u64) -> Vec<u8> {
+    n.to_le_bytes().repeat(64)
+}
+
+#[test]
+fn a_record_is_in_the_cache_or_was_given_to_one_who_pushed_it_out() {
+    check(3000, || {
+        let cache = Arc::new(RecordCache::new(CACHE_BYTES));
+        let writers = (0..2u64).map(|writer| {
+            let cache = Arc::clone(&cache);
+            spawn(move || {
+                let mut gone = Vec::new();
+                for n in (writer..20).step_by(2) {
+                    let evicted = cache.insert(&[n as u8], Sequence(n), &cached(n));
+                    gone.extend(evicted.into_records());
+                }
+                gone
+            })
+        });
+        let mut threads: Vec<_> = writers.collect();
+        let resizing = Arc::clone(&cache);
+        threads.push(spawn(move || {
+            let mut gone = Vec::new();
+            for bytes in [CACHE_BYTES * 3 / 4, CACHE_BYTES] {
+                gone.extend(resizing.set_capacity_bytes(bytes).into_records());
+            }
+            gone
+        }));
+        let reader = Arc::clone(&cache);
+        let reading = spawn(move || {
+            for n in (0..20).chain(0..20) {
+                if let Some(value) = reader.get(&[n as u8], Sequence(n)) {
+                    assert_eq!(value, cached(n));
+                }
+            }
+        });
+        let gone: Vec<_> = join(threads).into_iter().flatten().collect();
+        join(vec![reading]);
+        let mut seen: Vec<u64> = gone.iter().map(|(_, sequence, _)| sequence.0).collect();
+        assert!(
+            gone.iter().all(|(key, at, value)| key[0] as u64 == at.0 && *value == cached(at.0))
+        );
+        seen.extend((0..20).filter(|n| cache.contains(&[*n as u8], Sequence(*n))));
+        seen.sort_unstable();
+        assert_eq!(seen, (0..20).collect::<Vec<_>>());
+        assert!(cache.bytes() <= CACHE_BYTES && cache.len() > 2);
+    });
+}
+
+#[test]
+fn of_two_who_set_the_capacity_at_once_one_is_the_last_everywhere() {
+    check(3000, || {
+        // Two shards.
+        let cache = Arc::new(RecordCache::new(2 << 20));
+        let setters = [4 * CACHE_BYTES, 6 * CACHE_BYTES].map(|bytes| {
+            let cache = Arc::clone(&cache);
+            spawn(move || drop(cache.set_capacity_bytes(bytes)))
+        });
+        join(setters.into());
+        let capacity = cache.capacity_bytes();
+        (0..200u64).for_each(|n| drop(cache.insert(&[n as u8], Sequence(n), &cached(n))));
+        assert!((capacity * 7 / 8..=capacity).contains(&cache.bytes()), "{}", cache.bytes());
+        for n in 0..200 {
+            cache.forget(&[n as u8], Sequence(n));
+        }
+        assert!(cache.is_empty());
     });
 }

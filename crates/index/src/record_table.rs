@@ -1,0 +1,390 @@
+//! Cached records, found by hash, in two queues: everything about them but who is to go.
+//!
+//! ```text
+//!   buckets   hash -> entry | entry | ...              a chain through the entries of a bucket
+//!   entries   first piece 16 | sequence, queue, count 8 | hash 4 | chain 4
+//!             | newer 4 | older 4 | rest 4 | bytes of key 4             48 bytes, without gaps
+//!   rests     second piece 16 | entry 4                for records in two pieces only
+//!   queues    oldest <-> ... <-> newest                links through the entries
+//! ```
+//! Entries name each other by number. The numbers of `len` entries are those below `len`: the last
+//! entry takes the place of one that goes, so memory follows the number of records down as well.
+//! Buckets are added and joined one at a time (linear hashing; Litwin, VLDB 1980), as many as there
+//! are entries, so the table never doubles.
+//!
+//! Invariants:
+//! 1. Each entry is in the chain of its hash's bucket, and in the queue that it says.
+//! 2. A rest and its entry name each other.
+//! 3. What memory an insertion takes is known before it: [`RecordTable::growth_bytes`].
+//!
+//! The caller has the lock around it (`record_cache.rs`). With the right to read only, hits count.
+
+use crate::chunks::Chunks;
+use crate::key_hash::allocated_bytes;
+use crate::record_pieces::{Pieces, Record};
+use thermocline_foundation::Sequence;
+use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// No entry, or no rest.
+const NONE: u32 = u32::MAX;
+
+/// The queues of S3-FIFO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queue {
+    /// Of newcomers.
+    Small,
+    /// Of those that were asked for again.
+    Main,
+}
+
+/// Hits are counted up to here.
+pub(crate) const COUNT_MAX: u64 = 3;
+
+/// Sequence, queue and count in one word: `sequence << 8 | queue << 2 | count`.
+const COUNT_MASK: u64 = 3;
+const QUEUE_BIT: u64 = 4;
+const SEQUENCE_SHIFT: u32 = 8;
+
+#[derive(Debug)]
+struct Entry {
+    first: Box<[u8]>,
+    stamp: AtomicU64,
+    hash: u32,
+    chained: u32,
+    newer: u32,
+    older: u32,
+    rest: u32,
+    key_bytes: u32,
+}
+
+// The scheduler's atomics are larger.
+#[cfg(not(shuttle))]
+const _: () = assert!(size_of::<Entry>() == 48, "no gaps");
+
+fn stamp(sequence: Sequence, queue: Queue, count: u64) -> AtomicU64 {
+    debug_assert!(sequence <= Sequence::MAX && count <= COUNT_MAX);
+    let queue = if queue == Queue::Main { QUEUE_BIT } else { 0 };
+    AtomicU64::new(sequence.0 << SEQUENCE_SHIFT | queue | count)
+}
+
+impl Entry {
+    fn sequence(&self) -> Sequence {
+        Sequence(self.stamp.load(Relaxed) >> SEQUENCE_SHIFT)
+    }
+
+    fn queue(&self) -> Queue {
+        if self.stamp.load(Relaxed) & QUEUE_BIT == 0 { Queue::Small } else { Queue::Main }
+    }
+}
+
+/// Ends of a queue, and what is in it.
+#[derive(Debug)]
+struct Ends {
+    oldest: u32,
+    newest: u32,
+    bytes: usize,
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self { oldest: NONE, newest: NONE, bytes: 0 }
+    }
+}
+
+/// See the module's header.
+#[derive(Debug, Default)]
+pub(crate) struct RecordTable {
+    entries: Chunks<Entry>,
+    rests: Chunks<Box<[u8]>>,
+    /// Whose each rest is; apart, because together they would have gaps.
+    rest_entries: Chunks<u32>,
+    buckets: Chunks<u32>,
+    queues: [Ends; 2],
+    /// Memory of all pieces.
+    piece_bytes: usize,
+}
+
+/// Bytes of memory that an empty table takes for its first record, besides the record.
+pub(crate) const FIRST_RECORD_BYTES: usize = Chunks::<Entry>::first_bytes()
+    + Chunks::<Box<[u8]>>::first_bytes()
+    + 2 * Chunks::<u32>::first_bytes();
+
+impl RecordTable {
+    /// Records.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Memory that it has, in use or not.
+    pub fn memory_bytes(&self) -> usize {
+        self.piece_bytes
+            + self.entries.memory_bytes()
+            + self.rests.memory_bytes()
+            + self.rest_entries.memory_bytes()
+            + self.buckets.memory_bytes()
+    }
+
+    /// Memory that `record` will take besides.
+    pub fn growth_bytes(&self, record: &Record) -> usize {
+        let mut bytes = record.memory_bytes() + self.entries.growth_bytes();
+        if self.buckets.len() <= self.entries.len() {
+            bytes += self.buckets.growth_bytes();
+        }
+        if !record.rest.is_empty() {
+            bytes += self.rests.growth_bytes() + self.rest_entries.growth_bytes();
+        }
+        bytes
+    }
+
+    /// The entry of a record, if it is there.
+    #[inline]
+    pub fn find(&self, hash: u32, key: &[u8], sequence: Sequence) -> Option<u32> {
+        if self.buckets.len() == 0 {
+            return None;
+        }
+        let mut number = self.buckets[self.bucket(hash)];
+        while number != NONE {
+            let entry = &self.entries[number as usize];
+            if entry.hash == hash
+                && entry.sequence() == sequence
+                && self.pieces(number).has_key(key)
+            {
+                return Some(number);
+            }
+            number = entry.chained;
+        }
+        None
+    }
+
+    /// The bytes of a record.
+    #[inline]
+    pub fn pieces(&self, number: u32) -> Pieces<'_> {
+        let entry = &self.entries[number as usize];
+        let rest: &[u8] = if entry.rest == NONE { &[] } else { &self.rests[entry.rest as usize] };
+        Pieces { first: &entry.first, rest, key_bytes: entry.key_bytes as usize }
+    }
+
+    pub fn hash(&self, number: u32) -> u32 {
+        self.entries[number as usize].hash
+    }
+
+    /// How often the record was asked for since it came into its queue, up to [`COUNT_MAX`].
+    pub fn count(&self, number: u32) -> u64 {
+        self.entries[number as usize].stamp.load(Relaxed) & COUNT_MASK
+    }
+
+    /// Counts a hit. Of two at once one may be lost. Nobody writes where there is nothing to count,
+    /// or the hottest entries would wander between processors.
+    #[inline]
+    pub fn note_hit(&self, number: u32) {
+        let stamp = &self.entries[number as usize].stamp;
+        let now = stamp.load(Relaxed);
+        if now & COUNT_MASK < COUNT_MAX {
+            stamp.store(now + 1, Relaxed);
+        }
+    }
+
+    /// Takes a record in, as the newest of `queue`.
+    pub fn push(&mut self, record: Record, hash: u32, queue: Queue) {
+        let number = self.entries.len() as u32;
+        self.piece_bytes += record.memory_bytes();
+        let rest = if record.rest.is_empty() { NONE } else { self.rests.len() as u32 };
+        if rest != NONE {
+            self.rests.push(record.rest);
+            self.rest_entries.push(number);
+        }
+        if self.buckets.len() == number as usize {
+            self.add_bucket();
+        }
+        let bucket = self.bucket(hash);
+        let entry = Entry {
+            first: record.first,
+            stamp: stamp(record.sequence, queue, 0),
+            hash,
+            chained: self.buckets[bucket],
+            newer: NONE,
+            older: NONE,
+            rest,
+            key_bytes: record.key_bytes,
+        };
+        self.buckets[bucket] = number;
+        self.entries.push(entry);
+        self.link(number);
+    }
+
+    /// Takes a record out.
+    pub fn remove(&mut self, number: u32) -> Option<Record> {
+        self.unlink(number);
+        let entry = &self.entries[number as usize];
+        let (rest, chained) = (entry.rest, entry.chained);
+        self.replace_in_chain(entry.hash, number, chained);
+        let rest = self.remove_rest(rest);
+        let entry = self.entries.swap_remove(number as usize)?;
+        if (number as usize) < self.entries.len() {
+            self.rename(self.entries.len() as u32, number);
+        }
+        self.join_buckets();
+        let sequence = entry.sequence();
+        let record = Record { first: entry.first, rest, sequence, key_bytes: entry.key_bytes };
+        self.piece_bytes -= record.memory_bytes();
+        Some(record)
+    }
+
+    fn remove_rest(&mut self, rest: u32) -> Box<[u8]> {
+        if rest == NONE {
+            return Box::default();
+        }
+        let bytes = self.rests.swap_remove(rest as usize);
+        self.rest_entries.swap_remove(rest as usize);
+        if (rest as usize) < self.rests.len() {
+            let moved = self.rest_entries[rest as usize];
+            self.entries[moved as usize].rest = rest;
+        }
+        bytes.unwrap_or_default()
+    }
+
+    /// The entry `from` has moved to the place `to`: tells all that name it.
+    fn rename(&mut self, from: u32, to: u32) {
+        let entry = &self.entries[to as usize];
+        let (hash, newer, older, rest) = (entry.hash, entry.newer, entry.older, entry.rest);
+        let queue = entry.queue();
+        self.replace_in_chain(hash, from, to);
+        self.set_older(newer, to, queue);
+        self.set_newer(older, to, queue);
+        if rest != NONE {
+            self.rest_entries[rest as usize] = to;
+        }
+    }
+}
+
+/// The queues.
+impl RecordTable {
+    /// The record that came into the queue first.
+    pub fn oldest(&self, queue: Queue) -> Option<u32> {
+        Some(self.queues[queue as usize].oldest).filter(|number| *number != NONE)
+    }
+
+    /// Memory of a queue's entries and pieces.
+    pub fn queue_bytes(&self, queue: Queue) -> usize {
+        self.queues[queue as usize].bytes
+    }
+
+    /// Makes a record the newest of `queue`, with a count.
+    pub fn requeue(&mut self, number: u32, queue: Queue, count: u64) {
+        self.unlink(number);
+        let entry = &mut self.entries[number as usize];
+        entry.stamp = stamp(entry.sequence(), queue, count);
+        self.link(number);
+    }
+
+    /// Memory of a record and its entry.
+    fn record_bytes(&self, number: u32) -> usize {
+        let pieces = self.pieces(number);
+        let (first, rest) = (pieces.first.len(), pieces.rest.len());
+        allocated_bytes(first) + allocated_bytes(rest) + size_of::<Entry>()
+    }
+
+    /// Puts an entry at the end of the queue that it says.
+    fn link(&mut self, number: u32) {
+        let queue = self.entries[number as usize].queue();
+        let bytes = self.record_bytes(number);
+        let ends = &mut self.queues[queue as usize];
+        ends.bytes += bytes;
+        let older = std::mem::replace(&mut ends.newest, number);
+        self.entries[number as usize].newer = NONE;
+        self.entries[number as usize].older = older;
+        self.set_newer(older, number, queue);
+    }
+
+    /// Takes an entry out of its queue.
+    fn unlink(&mut self, number: u32) {
+        let entry = &self.entries[number as usize];
+        let (newer, older, queue) = (entry.newer, entry.older, entry.queue());
+        self.queues[queue as usize].bytes -= self.record_bytes(number);
+        self.set_older(newer, older, queue);
+        self.set_newer(older, newer, queue);
+    }
+
+    /// What `number` names as the older one; without a number, the end of the queue.
+    fn set_older(&mut self, number: u32, older: u32, queue: Queue) {
+        match number {
+            NONE => self.queues[queue as usize].newest = older,
+            _ => self.entries[number as usize].older = older,
+        }
+    }
+
+    /// What `number` names as the newer one; without a number, the beginning of the queue.
+    fn set_newer(&mut self, number: u32, newer: u32, queue: Queue) {
+        match number {
+            NONE => self.queues[queue as usize].oldest = newer,
+            _ => self.entries[number as usize].newer = newer,
+        }
+    }
+}
+
+/// The buckets. With `n` of them, `2^i <= n < 2^(i+1)`: a hash's is what its last `i + 1` bits say,
+/// and where there is no such bucket yet, its last `i`.
+impl RecordTable {
+    #[inline]
+    fn bucket(&self, hash: u32) -> usize {
+        let buckets = self.buckets.len();
+        let mask = buckets.next_power_of_two() - 1;
+        let bucket = hash as usize & mask;
+        if bucket < buckets { bucket } else { bucket & (mask >> 1) }
+    }
+
+    /// The link to the entry `from` leads to `to` from now on.
+    fn replace_in_chain(&mut self, hash: u32, from: u32, to: u32) {
+        let bucket = self.bucket(hash);
+        let mut at = self.buckets[bucket];
+        if at == from {
+            self.buckets[bucket] = to;
+            return;
+        }
+        while self.entries[at as usize].chained != from {
+            at = self.entries[at as usize].chained;
+        }
+        self.entries[at as usize].chained = to;
+    }
+
+    /// Splits the bucket whose turn it is.
+    fn add_bucket(&mut self) {
+        let new = self.buckets.len();
+        self.buckets.push(NONE);
+        if let Some(split) = bucket_split_into(new) {
+            let chain = std::mem::replace(&mut self.buckets[split], NONE);
+            self.distribute(chain);
+        }
+    }
+
+    /// Joins buckets again, two for a record that goes, where there are many more than records.
+    fn join_buckets(&mut self) {
+        let records = self.entries.len();
+        if records == 0 {
+            self.buckets = Chunks::default();
+        }
+        for _ in 0..2 {
+            if self.buckets.len() <= records + records / 4 + 16 {
+                return;
+            }
+            let chain = self.buckets.pop().unwrap_or(NONE);
+            self.distribute(chain);
+        }
+    }
+
+    /// Puts the entries of a chain into the buckets where they belong now.
+    fn distribute(&mut self, chain: u32) {
+        let mut number = chain;
+        while number != NONE {
+            let bucket = self.bucket(self.entries[number as usize].hash);
+            let head = std::mem::replace(&mut self.buckets[bucket], number);
+            let chained = &mut self.entries[number as usize].chained;
+            number = std::mem::replace(chained, head);
+        }
+    }
+}
+
+/// The bucket of which bucket `new` takes its part.
+fn bucket_split_into(new: usize) -> Option<usize> {
+    Some(new - (1 << new.checked_ilog2()?))
+}
