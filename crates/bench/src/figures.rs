@@ -184,6 +184,8 @@ impl Figure {
             workloads: self.workloads,
             profile: arguments.profile.clone(),
             tiered: true,
+            all_fast: false,
+            records: scenarios::USUAL_RECORDS,
             notes: BTreeMap::from([(NOTE.to_owned(), self.name.to_owned())]),
         }
     }
