@@ -86,6 +86,9 @@ pub struct Cell {
     pub slow_device: Option<SlowDevice>,
     /// Wait for background work after the measured part, and count it in the traffic.
     pub settle: bool,
+    /// Look every loaded record up at the end, and check it.
+    #[serde(default)]
+    pub read_back: bool,
     /// Seconds that the process may say nothing before it is ended.
     pub silence_s: f64,
 }
@@ -99,7 +102,7 @@ pub const SILENCE_S: f64 = 900.0;
 pub enum Message {
     /// It is at work.
     Progress {
-        /// `load`, `warm-up`, `run` or `settle`.
+        /// `load`, `warm-up`, `run`, `settle` or `read back`.
         part: String,
         /// Operations done.
         done: u64,
@@ -318,7 +321,12 @@ fn work(
     }
     let traffic = meter.read(&*runner.subject().store).since(&before);
     measured.peak_rss_bytes = process::peak_rss_bytes();
-    fill_in(measured, &sum, runner.subject().plan.workload(), traffic)
+    fill_in(measured, &sum, runner.subject().plan.workload(), traffic)?;
+    if cell.read_back {
+        say(beginning("read back"));
+        measured.checked += runner.read_back()?;
+    }
+    Ok(())
 }
 
 fn fill_in(

@@ -358,7 +358,13 @@ mod tests {
 
     /// Results with something in every field.
     fn full() -> Results {
-        let tier = TierTraffic { reads: 1, read_bytes: 4096, writes: 2, written_bytes: 8192 };
+        let tier = TierTraffic {
+            reads: 1,
+            read_bytes: 4096,
+            writes: 2,
+            written_bytes: 8192,
+            ..TierTraffic::default()
+        };
         let latency = Latency { count: 3, mean_us: 1.5, p999_us: 9.25, ..Latency::default() };
         let measured = Measured {
             operations: 3,

@@ -6,6 +6,8 @@
 //!            rows, about 7 minutes for each engine
 //!   single   leveled against RocksDB on the fast device, data 10x memory, buffered and synced
 //!   full     tiers with every workload on both profiles, and single with every engine
+//!   commit   two ways to commit to the fast tier and the preset that has one of them, updates
+//!            alone, on the fast device; records of 1 KB and of 128 B
 //! ```
 //! All run on the rig. Where there is none to be had, `tiers` says why and runs what it can: our
 //! engines on the emulated device, and nobody else.
@@ -15,6 +17,7 @@
 use crate::cell::Cell;
 use crate::command::arguments::{example_cell, parse_count};
 use crate::plan::{InFront, Run, Space};
+use crate::report::commit;
 use crate::results::{Results, Skipped};
 use crate::rig::launcher::InRig;
 use crate::rig::plan::Design;
@@ -42,10 +45,29 @@ const ROOM_PERCENT: u64 = 300;
 /// Besides that: logs, and what stores reserve for files that they begin.
 const ROOM_BYTES: u64 = 256 << 20;
 
+/// As many records as asked for, of [`RECORD_BYTES`].
+pub(crate) const USUAL_RECORDS: (u64, u32) = (1, 1000);
+
 pub(crate) const OURS: &str = "thermocline-leveled@tiers";
 pub(crate) const HYBRID: &str = "thermocline-hybrid@tiers";
 pub(crate) const TUNED: &str = "rocksdb@tiers+levels=tuned";
 const BASELINE: &str = TUNED;
+
+/// Way (a), past the page cache and through it; way (b); and the preset that has it.
+const COMMIT_ENGINES: [&str; 4] = [
+    COMMIT_BASELINE,
+    "thermocline-commit-slots@fast+driver=posix",
+    "thermocline-commit-log@fast",
+    HYBRID,
+];
+const COMMIT_BASELINE: &str = "thermocline-commit-slots@fast";
+const COMMIT_WORKLOADS: &str = "\
+    overwrite/zipf-0.99/threads-1/sync,overwrite/zipf-0.99/threads-8/sync,\
+    overwrite/uniform/threads-1/sync,overwrite/uniform/threads-8/sync,\
+    overwrite/zipf-0.99/threads-1/buffered,overwrite/zipf-0.99/threads-8/buffered,\
+    overwrite/uniform/threads-1/buffered,overwrite/uniform/threads-8/buffered";
+/// Records for each one that is asked for, and bytes of their values; keys have 24 bytes.
+const COMMIT_RECORDS: [(&str, u64, u32); 2] = [("1KB", 1, 1000), ("128B", 2, 104)];
 
 /// A comparison by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +78,8 @@ pub enum Scenario {
     Single,
     /// Everything.
     Full,
+    /// Ways to commit.
+    Commit,
 }
 
 /// What can be changed about a comparison.
@@ -125,6 +149,10 @@ pub(crate) struct Part {
     pub profile: String,
     /// Whether anything lies on the slow device.
     pub tiered: bool,
+    /// Whether what is on the fast tier stays there.
+    pub all_fast: bool,
+    /// Records for each one that was asked for, and bytes of their values.
+    pub records: (u64, u32),
     /// Facts for the report.
     pub notes: BTreeMap<String, String>,
 }
@@ -162,6 +190,8 @@ impl Scenario {
             workloads,
             profile: profile.to_owned(),
             tiered: true,
+            all_fast: false,
+            records: USUAL_RECORDS,
             notes: BTreeMap::new(),
         };
         let single = |engines: &[&str]| Part {
@@ -171,6 +201,8 @@ impl Scenario {
             workloads: SINGLE_WORKLOADS,
             profile: arguments.profile.clone(),
             tiered: false,
+            all_fast: false,
+            records: USUAL_RECORDS,
             notes: BTreeMap::new(),
         };
         let all_single = [
@@ -193,7 +225,26 @@ impl Scenario {
                 tiers("qlc", "qlc", FULL_WORKLOADS, &with_absent),
                 single(&all_single),
             ],
+            Self::Commit => COMMIT_RECORDS.map(|records| commit_part(records, arguments)).into(),
         }
+    }
+}
+
+/// Ways to commit records of one size.
+fn commit_part(
+    (name, records, value_bytes): (&str, u64, u32),
+    arguments: &ScenarioArguments,
+) -> Part {
+    Part {
+        name: name.to_owned(),
+        title: format!("ways to commit, records of {name}"),
+        engines: COMMIT_ENGINES.map(str::to_owned).to_vec(),
+        workloads: COMMIT_WORKLOADS,
+        profile: arguments.profile.clone(),
+        tiered: false,
+        all_fast: true,
+        records: (records, value_bytes),
+        notes: BTreeMap::from([(commit::NOTE.to_owned(), commit::NOTED.to_owned())]),
     }
 }
 
@@ -204,6 +255,19 @@ fn with_row_cache(label: &str, memory: ByteSize) -> String {
         Some(rest) => format!("{rest}+row-cache={mebibytes}MiB"),
         None => label.to_owned(),
     }
+}
+
+/// `commit`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    mut_arg("records", |argument| argument.default_value("200k")),
+    mut_arg("data_over_memory", |argument| argument.default_value("2")),
+    after_help = "Example:\n  thermocline-bench commit --rounds 1 --engine thermocline-hybrid@tiers"
+)]
+pub struct CommitArguments {
+    /// Sizes and lengths.
+    #[command(flatten)]
+    pub scenario: ScenarioArguments,
 }
 
 /// What follows from the number of records.
@@ -284,15 +348,23 @@ fn run_part(
         name: arguments.rig.clone(),
         disk: arguments.disk.clone(),
         fast: sizes.room,
-        slow: if part.tiered { sizes.room } else { ByteSize(64 << 20) },
+        slow: if part.tiered || part.all_fast { sizes.room } else { ByteSize(64 << 20) },
         profile,
     };
     let mut run = described(part, arguments, path, &profile, sizes)?;
     if let Err(reason) = possible(&design) {
         say(&format!("no rig: {reason}"));
-        say("instead: this store on an emulated slow device; the others are skipped");
+        say(if part.all_fast {
+            "instead: directories of one disk"
+        } else {
+            "instead: this store on an emulated slow device; the others are skipped"
+        });
         let place = arguments.disk.join(format!("thermocline-bench-{}", std::process::id()));
-        emulated(&mut run, &place, sizes);
+        if part.all_fast {
+            plain(&mut run, &place, sizes.room, sizes.room);
+        } else {
+            emulated(&mut run, &place, sizes);
+        }
         let results = run.execute(engines, program, &InFront::default(), started_s, say);
         crate::files::remove(&place)?;
         return finished(results?, &run, part, BTreeMap::new(), &reason.to_string());
@@ -303,7 +375,8 @@ fn run_part(
     }
     let rig = Rig::for_this_run(design)?;
     let [fast, slow] = rig.device_names();
-    run.fast = Some(Space { path: rig.fast(), capacity: Some(sizes.fast), device: Some(fast) });
+    let capacity = Some(if part.all_fast { sizes.room } else { sizes.fast });
+    run.fast = Some(Space { path: rig.fast(), capacity, device: Some(fast) });
     run.slow = Some(Space { path: rig.slow(), capacity: Some(sizes.room), device: Some(slow) });
     run.images = rig.design().folder().join("images");
     let launcher = InRig::new(rig, arguments.nice);
@@ -323,15 +396,20 @@ fn described(
     let list = arguments.workload.as_deref().unwrap_or(part.workloads);
     let chosen = !arguments.engine.is_empty();
     let engines = if chosen { arguments.engine.clone() } else { part.engines.clone() };
-    let usual = if part.tiered { BASELINE } else { "rocksdb@fast" };
+    let usual = match (part.tiered, part.all_fast) {
+        (true, _) => BASELINE,
+        (false, true) => COMMIT_BASELINE,
+        (false, false) => "rocksdb@fast",
+    };
+    let (records, value_bytes) = part.records;
     let baseline = arguments
         .baseline
         .clone()
         .or_else(|| engines.iter().any(|engine| engine == usual).then(|| usual.to_owned()));
     let cell = Cell {
-        records: arguments.records,
+        records: arguments.records.saturating_mul(records),
         key_bytes: 24,
-        value_bytes: 1000,
+        value_bytes,
         seed: arguments.seed,
         threads: arguments.threads,
         memory: sizes.memory,
@@ -341,6 +419,9 @@ fn described(
         warm_up_seconds: Some(arguments.warm_up_seconds),
         slow_device: part.tiered.then(|| profile.slow_device()),
         tiers: Vec::new(),
+        // What a way to commit puts off belongs to it.
+        settle: part.all_fast,
+        read_back: part.all_fast,
         ..example_cell()
     };
     let mut notes = part.notes.clone();
@@ -366,7 +447,7 @@ fn can_be_emulated(label: &str) -> bool {
     label.starts_with("thermocline-") && !label.contains("slow-driver=")
 }
 
-/// Plain directories, and the slow device emulated by our own driver.
+/// Plain directories, the slow one behind our own driver that is as slow as the device.
 fn emulated(run: &mut Run, place: &Path, sizes: Sizes) {
     let profile = run.cell.slow_device;
     run.engines.retain(|label| can_be_emulated(label));
@@ -378,13 +459,18 @@ fn emulated(run: &mut Run, place: &Path, sizes: Sizes) {
     }
     run.baseline = None;
     run.cell.slow_device = profile;
+    plain(run, place, sizes.fast, sizes.room);
+}
+
+/// Plain directories without a limit of memory.
+fn plain(run: &mut Run, place: &Path, fast: ByteSize, slow: ByteSize) {
     run.cell.memory_limit = None;
-    let space = |name: &str| Space {
+    let space = |name: &str, capacity| Space {
         path: place.join(name),
-        capacity: Some(if name == "fast" { sizes.fast } else { sizes.room }),
+        capacity: Some(capacity),
         device: None,
     };
-    (run.fast, run.slow) = (Some(space("fast")), Some(space("slow")));
+    (run.fast, run.slow) = (Some(space("fast", fast)), Some(space("slow", slow)));
     run.images = place.join("images");
 }
 
@@ -444,6 +530,26 @@ mod tests {
                 assert!(run.engines.contains(run.baseline.as_ref().unwrap()));
                 assert!(run.workloads.len() >= 9, "{}", run.workloads.len());
                 assert!(run.engines.iter().all(|label| !label.ends_with("row-cache")));
+            }
+        }
+    }
+
+    #[test]
+    fn ways_to_commit_differ_in_nothing_else_and_are_read_back() {
+        let arguments = arguments(&["--records", "200k", "--data-over-memory", "2"]);
+        let parts = Scenario::Commit.parts(&arguments);
+        let data: Vec<_> = parts.iter().map(|part| part.records).collect();
+        assert_eq!(data, [(1, 1000), (2, 104)]);
+        for part in parts {
+            let (profile, sizes) = (Profile::find("gp3").unwrap(), arguments.sizes());
+            let mut run = described(&part, &arguments, Path::new("r"), &profile, sizes).unwrap();
+            assert_eq!(run.baseline.as_deref(), Some(COMMIT_BASELINE));
+            assert!(run.cell.read_back && run.cell.settle && run.workloads.len() == 8);
+            assert_eq!(run.cell.records, part.records.0 * 200_000);
+            plain(&mut run, Path::new("nowhere"), sizes.room, sizes.room);
+            assert_eq!(run.fast.unwrap().capacity, Some(sizes.room), "everything fits");
+            for engine in &run.engines {
+                crate::store::find(&crate::engines::ALL, &engine.parse().unwrap()).unwrap();
             }
         }
     }

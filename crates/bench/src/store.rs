@@ -190,6 +190,13 @@ pub struct TierTraffic {
     pub writes: u64,
     /// Bytes written.
     pub written_bytes: u64,
+    /// Flushes of the device, or syncs of files where the engine counts; 0 where nobody does.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub syncs: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl TierTraffic {
@@ -200,6 +207,7 @@ impl TierTraffic {
             read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
             writes: self.writes.saturating_sub(before.writes),
             written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+            syncs: self.syncs.saturating_sub(before.syncs),
         }
     }
 }

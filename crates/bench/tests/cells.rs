@@ -138,6 +138,64 @@ fn every_value_of_the_preset_hybrid_is_right_on_both_tiers() {
     assert!(told("hybrid.policy", "approximate") && told("hybrid.promotion", "demotion"));
 }
 
+/// Loaded and closed, opened again from a copy, updated by several threads while others read, over
+/// several memtables: what was written last is there.
+#[test]
+fn both_ways_to_commit_keep_what_was_written_last() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (shown, results) = run(
+        scratch.path(),
+        &[
+            "run",
+            "--engine",
+            "thermocline-commit-slots@fast,thermocline-commit-log@fast",
+            "--workload",
+            "overwrite/zipf-0.99/sync,overwrite/uniform/threads-1,ycsb-a,overwrite/value-104/sync",
+            "--fast",
+            "fast",
+            "--records",
+            "4k",
+            "--operations",
+            "4k",
+            "--threads",
+            "4",
+            "--memory",
+            "8MiB",
+            "--settle",
+            "--read-back",
+        ],
+    );
+    assert_eq!(results.rows.len(), 8, "{shown}");
+    for row in &results.rows {
+        let measured = row.measured.as_ref().unwrap();
+        assert!(measured.checked >= 4000 && measured.operations == 4000, "{}", row.workload);
+        let tier = measured.traffic.tiers[0];
+        assert!(tier.syncs > 0, "{} on {}: {tier:?}", row.workload, row.engine);
+        // Groups are no larger than there are threads.
+        let is_sync = row.workload.ends_with("/sync");
+        assert!(!is_sync || tier.syncs >= 1000, "{} on {}: {tier:?}", row.workload, row.engine);
+        // Each record is written at once; the log is and the slots are, but for what was replaced.
+        let written = measured.write_amplification.unwrap();
+        assert!(written >= 1.0, "{} on {}: {written}", row.workload, row.engine);
+    }
+    let refused = bench(
+        scratch.path(),
+        &[
+            "run",
+            "--engine",
+            "thermocline-commit-log@fast",
+            "--workload",
+            "seekrandom",
+            "--fast",
+            "fast",
+            "--records",
+            "1k",
+        ],
+    );
+    let refused = text(&refused.stdout);
+    assert!(refused.contains("compared without scans"), "{refused}");
+}
+
 /// The loaded state is whole whatever the limits of the measured part.
 #[test]
 fn limits_of_a_row_do_not_cut_its_loaded_state() {
@@ -457,6 +515,11 @@ impl Store for CheatingStore {
 
 /// Loads 500 records and runs `workload` on a store that cheats.
 fn run_cheating(cheat: Cheat, workload: &str) -> Outcome<Measured> {
+    run_cheating_and(cheat, workload, false)
+}
+
+/// The same; then all records are looked up where `read_back`.
+fn run_cheating_and(cheat: Cheat, workload: &str, read_back: bool) -> Outcome<Measured> {
     let records = Box::leak(Box::new(RwLock::new(BTreeMap::new())));
     let engine = Cheater { cheat, records };
     let scratch = tempfile::tempdir().unwrap();
@@ -474,6 +537,7 @@ fn run_cheating(cheat: Cheat, workload: &str) -> Outcome<Measured> {
         durability: Durability::Buffered,
         tiers: vec![tier],
         operations: Some(20_000),
+        read_back,
         ..example_cell()
     };
     let load = Cell { purpose: Purpose::Load, ..run.clone() };
@@ -527,6 +591,23 @@ fn every_kind_of_wrong_answer_fails_the_run_and_names_the_key() {
         let error = run_cheating(cheat, workload).unwrap_err().to_string();
         assert!(error.contains(reason) && error.contains("key"), "{cheat:?} {workload}: {error}");
     }
+}
+
+#[test]
+fn what_nobody_asked_for_is_found_wrong_when_all_records_are_read_back() {
+    for (cheat, reason) in [
+        (Cheat::LosesWrites, "has version"),
+        (Cheat::ServesOldVersions, "has version 1; right is"),
+        (Cheat::FlipsBits, "not one that was written"),
+        (Cheat::SwapsRecords, "record"),
+    ] {
+        run_cheating(cheat, "overwrite").unwrap();
+        let error = run_cheating_and(cheat, "overwrite", true).unwrap_err().to_string();
+        assert!(error.contains("after the run: ") && error.contains("key"), "{error}");
+        assert!(error.contains(reason), "{cheat:?}: {error}");
+    }
+    let measured = run_cheating_and(Cheat::Nothing, "overwrite", true).unwrap();
+    assert_eq!(measured.checked, 500);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::figures::FigureArguments;
 use crate::plan::{Run, Space};
 use crate::results::SlowDevice;
 use crate::rig::command::RigCommand;
-use crate::scenarios::ScenarioArguments;
+use crate::scenarios::{CommitArguments, ScenarioArguments};
 use crate::store::{Durability, TierSpace};
 use crate::values::{VALUE_BYTES_MAX, VALUE_BYTES_MIN};
 use crate::{Outcome, workloads};
@@ -28,6 +28,7 @@ Examples:
   thermocline-bench tiers --rounds 2
   thermocline-bench tiers --engine thermocline-hybrid@tiers+runs=6+pinning=50,rocksdb@tiers
   thermocline-bench prismdb --figure 6
+  thermocline-bench commit --rounds 1
 
 An engine is NAME[@fast|slow|tiers][+OPTION=VALUE]..., a workload NAME[/MODIFIER]...:
 ycsb-c/uniform, ycsb-a/zipf-0.8/value-4KiB/sync, hotrap-ro/hotspot-5, trace:FILE.";
@@ -64,6 +65,8 @@ pub enum Task {
     Single(ScenarioArguments),
     /// Every engine on every workload, over two tiers and one; hours, needs root
     Full(ScenarioArguments),
+    /// Slots at once against a log first, on the fast device of the rig; needs root
+    Commit(CommitArguments),
     /// The figures of PrismDB's evaluation with the preset hybrid; minutes each, needs root
     Prismdb(FigureArguments),
     /// Two block devices and a memory limit, for any program
@@ -157,6 +160,9 @@ pub struct RunArguments {
     /// Wait for background work at the end of a row and count its traffic
     #[arg(long)]
     pub settle: bool,
+    /// Look every loaded record up at the end of a row and check it
+    #[arg(long)]
+    pub read_back: bool,
     /// Repetitions
     #[arg(long, default_value_t = 1)]
     pub rounds: u32,
@@ -385,6 +391,7 @@ impl RunArguments {
             rate: self.rate,
             slow_device: self.slow_profile.as_deref().map(slow_device).transpose()?,
             settle: self.settle,
+            read_back: self.read_back,
             silence_s: self.silence_seconds,
             ..example_cell()
         })
@@ -456,6 +463,7 @@ pub fn example_cell() -> Cell {
         devices: Vec::new(),
         slow_device: None,
         settle: false,
+        read_back: false,
         silence_s: SILENCE_S,
     }
 }

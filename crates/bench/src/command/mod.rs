@@ -4,7 +4,7 @@
 //!   run      cells in processes, a table, results.json        (plan)
 //!   quick    a small run that needs nothing                   (quick)
 //!   cell     one cell, started by the two above               (cell)
-//!   tiers, single, full   comparisons on the rig              (scenarios)
+//!   tiers, single, full, commit   comparisons on the rig      (scenarios)
 //!   prismdb  the paper's figures on the rig                   (figures)
 //!   rig      two block devices and a memory limit             (rig)
 //!   generator, agree      what the harness costs              (generator, agree)
@@ -79,6 +79,7 @@ fn run(arguments: Arguments, engines: &[&dyn EngineKind]) -> Outcome<bool> {
         Task::Tiers(arguments) => compare(Scenario::Tiers, &arguments, engines),
         Task::Single(arguments) => compare(Scenario::Single, &arguments, engines),
         Task::Full(arguments) => compare(Scenario::Full, &arguments, engines),
+        Task::Commit(arguments) => compare(Scenario::Commit, &arguments.scenario, engines),
         Task::Prismdb(arguments) => {
             show_parts(&figures::run(&arguments, engines, &program()?, started_s(), &mut complain)?)
         }

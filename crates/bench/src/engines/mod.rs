@@ -1,13 +1,16 @@
-//! The engines of this crate: a preset of Thermocline each, and one that does nothing.
+//! The engines of this crate: a preset of Thermocline each, two ways to commit from its parts, and
+//! one that does nothing.
 
+pub mod commit;
 mod hybrid;
 pub mod null;
 pub mod thermocline;
 
 pub use self::thermocline::{HYBRID, LEVELED, Thermocline};
+pub use commit::{COMMIT_LOG, COMMIT_SLOTS, Commit};
 pub use null::{NULL, Null};
 
 use crate::store::EngineKind;
 
 /// Every engine of this crate.
-pub static ALL: [&dyn EngineKind; 3] = [&LEVELED, &HYBRID, &NULL];
+pub static ALL: [&dyn EngineKind; 5] = [&LEVELED, &HYBRID, &COMMIT_SLOTS, &COMMIT_LOG, &NULL];

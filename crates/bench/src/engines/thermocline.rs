@@ -208,6 +208,7 @@ impl Store for Open {
             read_bytes: tier.read_bytes,
             writes: tier.writes,
             written_bytes: tier.written_bytes,
+            syncs: tier.syncs,
         });
         Some(traffic.collect())
     }

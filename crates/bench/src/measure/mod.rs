@@ -4,11 +4,12 @@
 //!   runner     threads, operations, checks          latency    histograms and timeline of a thread
 //!   scan_check what a scan hands over
 //!   traffic    bytes by tier, from whom they are    process    processor time, memory, kernel
-//!   ticks      the clock of operations
+//!   ticks      the clock of operations               read_back  all records at the end
 //! ```
 
 pub mod latency;
 pub mod process;
+mod read_back;
 pub mod runner;
 mod scan_check;
 pub mod ticks;

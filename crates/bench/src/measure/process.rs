@@ -44,6 +44,7 @@ pub fn traffic() -> Option<TierTraffic> {
         read_bytes: field("read_bytes")?,
         writes: field("syscw")?,
         written_bytes: field("write_bytes")?,
+        syncs: 0,
     })
 }
 
@@ -59,7 +60,9 @@ fn parse_device(text: &str) -> Option<TierTraffic> {
     let (writes, written_sectors) = (field(1)?, field(1)?);
     // A sector of these counters has 512 bytes, whatever the device's has.
     let (read_bytes, written_bytes) = (read_sectors << 9, written_sectors << 9);
-    Some(TierTraffic { reads, read_bytes, writes, written_bytes })
+    // Eight fields of times and discards lie between; older kernels do not count flushes.
+    let syncs = field(8).unwrap_or(0);
+    Some(TierTraffic { reads, read_bytes, writes, written_bytes, syncs })
 }
 
 /// Memory of the machine and what of it is available, in bytes.
@@ -105,12 +108,13 @@ mod tests {
 
     #[test]
     fn counters_of_a_block_device_are_read() {
-        let text = "   100   5  2000   7  30   6   640   9   0   11   12   0 0 0 0 0 0\n";
+        let text = "   100   5  2000   7  30   6   640   9   0   11   12   0 0 0 0 77 8\n";
         let expected = TierTraffic {
             reads: 100,
             read_bytes: 2000 * 512,
             writes: 30,
             written_bytes: 640 * 512,
+            syncs: 77,
         };
         assert_eq!(parse_device(text), Some(expected));
         assert_eq!(parse_device("1 2"), None);

@@ -206,6 +206,12 @@ impl Runner {
         })
     }
 
+    /// Looks every loaded record up and checks that it is what was written last; returns how many
+    /// there are.
+    pub fn read_back(&self) -> Outcome<u64> {
+        super::read_back::read_back(&self.subject)
+    }
+
     /// Gives the store back, to be closed.
     pub fn into_subject(self) -> Outcome<Subject> {
         drop(self.streams);

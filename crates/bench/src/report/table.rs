@@ -3,6 +3,7 @@
 //! Throughput is the median of the rounds; a spread above 5 % is shown, and so is everything that
 //! failed or was skipped. `of bound` is the share of what the best placement would reach.
 
+use super::commit;
 use crate::figures::Drawing;
 use crate::results::Results;
 use crate::summary::{Spread, Summary, baseline, summaries};
@@ -35,6 +36,9 @@ pub fn table(results: &Results) -> String {
     if let Some(drawing) = Drawing::of(results) {
         text.push_str(&figure(&drawing));
     }
+    if let Some(table) = commit::table(results) {
+        text.push_str(&table);
+    }
     text
 }
 
@@ -56,7 +60,7 @@ fn figure(drawing: &Drawing) -> String {
 }
 
 /// A median, and the spread where it is worth showing.
-fn with_spread(spread: Spread) -> String {
+pub(super) fn with_spread(spread: Spread) -> String {
     let Spread { median, min, max } = spread;
     let digits = if median >= 100.0 { 0 } else { 2 };
     if max - min > SPREAD_SHOWN * median {
@@ -135,7 +139,7 @@ fn cells(workload: &str, summary: &Summary<'_>) -> Vec<String> {
 }
 
 /// Columns as wide as they need; the first two to the left, numbers to the right.
-fn align(rows: &[Vec<String>]) -> String {
+pub(super) fn align(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width =
         |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);

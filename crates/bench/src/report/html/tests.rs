@@ -22,6 +22,7 @@ fn measured(speed: f64, round: u32, layout: Layout) -> Measured {
         read_bytes,
         writes: written_bytes / 65_536,
         written_bytes,
+        syncs: written_bytes / (8 << 20),
     };
     let tiers = match layout {
         Layout::Tiers => vec![tier(900 << 20, 400 << 20), tier(300 << 20, 500 << 20)],
