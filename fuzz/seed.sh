@@ -54,9 +54,9 @@ part() {
     tail -c "+$(($3 + 1))" "$2" | head -c "$4" > "corpus/$1/part-$3"
 }
 
-part footer $crates/table/tests/golden/plain.table 12288 4096
-part block $crates/table/tests/golden/plain.table 0 4096
-part filter $crates/table/tests/golden/plain.table 4096 257
+part footer $crates/table/tests/golden/plain-v1.table 12288 4096
+part block $crates/table/tests/golden/plain-v1.table 0 4096
+part filter $crates/table/tests/golden/plain-v1.table 4096 257
 part log_headers $crates/log/tests/golden/sealed.log 4096 64
 text index_entry '\005\007' '\0200\0100\0220\001\011\011'
 text database '\000\005\024\000\006\0376\000\007\0376\011\014\005\005\006\003\005\011\0132' \

@@ -10,6 +10,9 @@
 //! scan from for that key: [`EMPTY`] says that no key of the block hashes there, [`COLLISION`] that
 //! the restarts must be searched.
 //!
+//! Index partitions have the same shape with entries of their own, `index_entry.rs`; which of the
+//! two a block has ([`Coding`]) is known from where it lies.
+//!
 //! Invariants:
 //! 1. [`Block::parse`] accepts only blocks whose restarts ascend, start at 0 and lie inside the
 //!    entries.
@@ -18,6 +21,9 @@
 //! 3. Blocks are immutable; clones share their bytes. Any thread.
 
 use crate::filter::key_hash;
+use crate::format::BlockAddress;
+use crate::index::data_address;
+use crate::index_entry::{self, Before};
 use crate::key::{Trailer, compare_words};
 use bytes::Bytes;
 use std::cmp::Ordering;
@@ -35,9 +41,19 @@ pub(crate) const COUNT_BYTES: usize = 6;
 /// Why bytes are not what a writer writes.
 pub(crate) type Broken = &'static str;
 
-const CUT: Broken = "an entry runs out of its block";
-const PREFIX: Broken = "an entry shares more than the key before it has";
+pub(crate) const CUT: Broken = "an entry runs out of its block";
+pub(crate) const PREFIX: Broken = "an entry shares more than the key before it has";
+pub(crate) const RESTART: Broken = "a block's restarts are not those of its entries";
 const BUCKET: Broken = "a hash bucket names no restart";
+
+/// How the entries of a block are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coding {
+    /// As above: data blocks, top indexes and the index partitions of version 1.
+    Records,
+    /// As in `index_entry.rs`: the index partitions of version 2.
+    Addresses,
+}
 
 /// A verified block in memory.
 #[derive(Clone, Debug)]
@@ -47,6 +63,7 @@ pub struct Block {
     entries_end: u32,
     restart_count: u32,
     bucket_count: u16,
+    coding: Coding,
 }
 
 /// What a block says of a key at a snapshot.
@@ -67,12 +84,17 @@ pub(crate) struct Entry {
     pub shared: usize,
     pub key: Range<usize>,
     pub word: u64,
+    /// Ends where the next entry begins; empty in [`Coding::Addresses`].
     pub value: Range<usize>,
+    /// The data block; only in [`Coding::Addresses`].
+    pub address: BlockAddress,
+    /// It leans on no entry before it.
+    pub whole: bool,
 }
 
 impl Block {
     /// Checks the shape of a raw block that lies at `offset` of its file.
-    pub(crate) fn parse(bytes: Bytes, offset: u64) -> Result<Self, Broken> {
+    pub(crate) fn parse(bytes: Bytes, offset: u64, coding: Coding) -> Result<Self, Broken> {
         const SHAPE: Broken = "a block's counts do not fit its length";
         let body = bytes.len().checked_sub(COUNT_BYTES).ok_or(SHAPE)?;
         let counts = &bytes[body..];
@@ -82,7 +104,7 @@ impl Block {
         let tail = tail.and_then(|bytes| bytes.checked_add(usize::from(bucket_count)));
         let entries_end = tail.and_then(|tail| body.checked_sub(tail)).ok_or(SHAPE)?;
         let end = u32::try_from(entries_end).map_err(|_| SHAPE)?;
-        let block = Self { bytes, offset, entries_end: end, restart_count, bucket_count };
+        let block = Self { bytes, offset, entries_end: end, restart_count, bucket_count, coding };
         if block.restart_count == 0 {
             return if entries_end == 0 { Ok(block) } else { Err(SHAPE) };
         }
@@ -99,7 +121,8 @@ impl Block {
 
     /// A filter partition, which has no entries; only its bytes are looked at.
     pub(crate) fn of_filter(bytes: Bytes, offset: u64) -> Self {
-        Self { bytes, offset, entries_end: 0, restart_count: 0, bucket_count: 0 }
+        let coding = Coding::Records;
+        Self { bytes, offset, entries_end: 0, restart_count: 0, bucket_count: 0, coding }
     }
 
     /// Where the block lies in its file, in bytes.
@@ -127,22 +150,31 @@ impl Block {
         u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize
     }
 
-    /// Checks that every restart is the start of an entry that shares nothing; where `every`, as in
-    /// an index, also that every entry is one. Only what searches or walks backward would notice.
+    /// Checks that every restart is the start of an entry that leans on none; where `every`, as in
+    /// a top index, also that every entry is one. Of an index partition, that no other entry is
+    /// whole and that each shares as much as it can. Only what searches or walks backward would
+    /// notice.
     pub(crate) fn check_restarts(&self, every: bool) -> Result<(), Broken> {
-        const RESTART: Broken = "a block's restarts are not those of its entries";
-        let (mut at, mut index) = (0, 0);
-        while at < self.entries_end() {
-            let entry = self.entry(at)?;
-            if index < self.restart_count() && self.restart(index) == at {
-                if entry.shared > 0 {
-                    return Err(RESTART);
-                }
-                index += 1;
-            } else if every {
+        let mut cursor = Cursor::new(self.clone());
+        let (mut index, mut before) = (0, Vec::new());
+        cursor.restart_at(0);
+        cursor.next = 0;
+        while cursor.next < self.entries_end() {
+            let at = cursor.next;
+            let entry = cursor.step_entry()?;
+            let restart = index < self.restart_count() && self.restart(index) == at;
+            let addresses = self.coding == Coding::Addresses;
+            if (restart && !entry.whole) || (!restart && (every || (addresses && entry.whole))) {
                 return Err(RESTART);
             }
-            at = entry.value.end;
+            index += usize::from(restart);
+            if addresses {
+                let own = cursor.key.get(entry.shared);
+                if !entry.whole && own.is_some() && own == before.get(entry.shared) {
+                    return Err("an index entry shares less than it could");
+                }
+                before.clone_from(&cursor.key);
+            }
         }
         if index == self.restart_count() { Ok(()) } else { Err(RESTART) }
     }
@@ -151,15 +183,30 @@ impl Block {
         &self.bytes
     }
 
+    /// The bytes of the entries.
+    #[inline]
+    pub(crate) fn entries(&self) -> &[u8] {
+        &self.bytes[..self.entries_end as usize]
+    }
+
     /// A part of the block that shares its memory.
     pub(crate) fn slice(&self, range: Range<usize>) -> Bytes {
         self.bytes.slice(range)
     }
 
-    /// The entry at `at`.
+    /// The entry at `at`, behind `before`.
     #[inline]
-    pub(crate) fn entry(&self, at: usize) -> Result<Entry, Broken> {
-        let bytes = &self.bytes[..self.entries_end as usize];
+    fn entry(&self, at: usize, before: Before) -> Result<Entry, Broken> {
+        match self.coding {
+            Coding::Records => self.record(at),
+            Coding::Addresses => index_entry::take(self.entries(), at, before),
+        }
+    }
+
+    /// The entry at `at` of [`Coding::Records`].
+    #[inline]
+    fn record(&self, at: usize) -> Result<Entry, Broken> {
+        let bytes = self.entries();
         let head = bytes.get(at..).ok_or(CUT)?;
         let (shared, unshared, value_len, head_len) = match *head {
             [a, b, c, ..] if (a | b | c) < 0x80 => (a as usize, b as usize, c as usize, 3),
@@ -178,7 +225,9 @@ impl Block {
         }
         let word =
             bytes[key_end..value_at].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-        Ok(Entry { shared, key: key_at..key_end, word, value: value_at..value_end })
+        let (key, value) = (key_at..key_end, value_at..value_end);
+        let address = BlockAddress::default();
+        Ok(Entry { shared, key, word, value, address, whole: shared == 0 })
     }
 
     /// How many restarts begin with an entry before `(key, word)`.
@@ -200,30 +249,44 @@ impl Block {
     /// where the keys are equal.
     #[inline]
     fn restart_precedes(&self, at: usize, key: &[u8], word: u64) -> Result<bool, Broken> {
-        let bytes = &self.bytes[..self.entries_end()];
-        let short = match bytes.get(at..).ok_or(CUT)? {
-            [0, len, value, rest @ ..] if (*len | *value) < 0x80 => rest.get(..*len as usize),
-            [0, len, _, end, rest @ ..] if (*len | *end) < 0x80 => rest.get(..*len as usize),
+        let bytes = self.entries();
+        let short = match (self.coding, bytes.get(at..).ok_or(CUT)?) {
+            (Coding::Addresses, entry) => index_entry::restart_separator(entry),
+            (_, [0, len, value, rest @ ..]) if (*len | *value) < 0x80 => {
+                rest.get(..usize::from(*len))
+            }
+            (_, [0, len, _, end, rest @ ..]) if (*len | *end) < 0x80 => {
+                rest.get(..usize::from(*len))
+            }
             _ => None,
         };
         let order = short.map_or(Ordering::Equal, |restart| restart.cmp(key));
         if order != Ordering::Equal {
             return Ok(order == Ordering::Less);
         }
-        let entry = self.entry(at)?;
+        let entry = self.entry(at, Before::default())?;
         let order = compare_words(&bytes[entry.key], entry.word, key, word);
         Ok(order == Ordering::Less)
     }
 
-    /// In a block whose every entry is a restart (an index), the value of the first entry at or
-    /// after `(key, word)`.
+    /// In an index partition, the data block of the first entry at or after `(key, word)`.
+    #[inline]
+    pub(crate) fn address(&self, key: &[u8], word: u64) -> Result<Option<BlockAddress>, Broken> {
+        match self.coding {
+            Coding::Records => self.index_value(key, word)?.map(data_address).transpose(),
+            Coding::Addresses => index_entry::find(self, key, word),
+        }
+    }
+
+    /// In a block whose every entry is a restart (a top index, an index partition of version 1),
+    /// the value of the first entry at or after `(key, word)`.
     #[inline]
     pub(crate) fn index_value(&self, key: &[u8], word: u64) -> Result<Option<&[u8]>, Broken> {
         let index = self.restarts_before(key, word)?;
         if index == self.restart_count() {
             return Ok(None);
         }
-        let entry = self.entry(self.restart(index))?;
+        let entry = self.record(self.restart(index))?;
         Ok(Some(&self.bytes[entry.value]))
     }
 
@@ -258,7 +321,7 @@ impl Block {
         let mut same_key = false;
         let mut len_before = 0;
         while at < self.entries_end() {
-            let entry = self.entry(at)?;
+            let entry = self.record(at)?;
             if entry.shared > len_before {
                 return Err(PREFIX);
             }
@@ -318,12 +381,15 @@ pub(crate) struct Cursor {
     key: Vec<u8>,
     word: u64,
     value: Range<usize>,
+    /// The data block of the current entry, in [`Coding::Addresses`].
+    address: BlockAddress,
 }
 
 impl Cursor {
     /// At no entry of `block`.
     pub fn new(block: Block) -> Self {
-        Self { block, at: 0, next: 0, valid: false, key: Vec::new(), word: 0, value: 0..0 }
+        let address = BlockAddress::default();
+        Self { block, at: 0, next: 0, valid: false, key: Vec::new(), word: 0, value: 0..0, address }
     }
 
     /// Moves to another block, at no entry, keeping the memory of the key.
@@ -362,6 +428,14 @@ impl Cursor {
         &self.block.bytes()[self.value.clone()]
     }
 
+    /// In an index partition, the data block of the entry.
+    pub fn address(&self) -> Result<BlockAddress, Broken> {
+        match self.block.coding {
+            Coding::Records => data_address(self.value()),
+            Coding::Addresses => Ok(self.address),
+        }
+    }
+
     pub fn value_bytes(&self) -> Bytes {
         self.block.slice(self.value.clone())
     }
@@ -373,19 +447,27 @@ impl Cursor {
             self.valid = false;
             return Ok(());
         }
+        self.step_entry().map(drop)
+    }
+
+    /// The entry at `next`, which there is.
+    #[inline]
+    fn step_entry(&mut self) -> Result<Entry, Broken> {
         self.valid = false;
-        let entry = self.block.entry(self.next)?;
+        let before = Before { key_len: self.key.len(), address: self.address };
+        let entry = self.block.entry(self.next, before)?;
         if entry.shared > self.key.len() {
             return Err(PREFIX);
         }
         self.at = self.next;
         self.next = entry.value.end;
         self.key.truncate(entry.shared);
-        self.key.extend_from_slice(&self.block.bytes()[entry.key]);
+        self.key.extend_from_slice(&self.block.bytes()[entry.key.clone()]);
         self.word = entry.word;
-        self.value = entry.value;
+        self.value = entry.value.clone();
+        self.address = entry.address;
         self.valid = true;
-        Ok(())
+        Ok(entry)
     }
 
     pub fn seek_first(&mut self) -> Result<(), Broken> {
@@ -430,6 +512,7 @@ impl Cursor {
 
     fn restart_at(&mut self, index: usize) {
         self.key.clear();
+        self.address = BlockAddress::default();
         let some = index < self.block.restart_count();
         self.next = if some { self.block.restart(index) } else { self.block.entries_end() };
     }
@@ -457,11 +540,12 @@ mod tests {
             builder.add(key, 1 << 8 | 1, b"cold", 0);
         }
         let good = builder.finish().to_vec();
-        let parse = |bytes: &[u8]| Block::parse(Bytes::copy_from_slice(bytes), 0).unwrap();
+        let parse =
+            |bytes: &[u8]| Block::parse(Bytes::copy_from_slice(bytes), 0, Coding::Records).unwrap();
         let block = parse(&good);
         assert_eq!((block.restart_count(), block.check_restarts(false)), (2, Ok(())));
         assert!(block.check_restarts(true).is_err(), "not every entry is one");
-        let second = block.entry(0).unwrap().value.end;
+        let second = block.record(0).unwrap().value.end;
         for restart in [second, second + 1] {
             let mut bytes = good.clone();
             let at = bytes.len() - COUNT_BYTES - 4;

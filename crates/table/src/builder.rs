@@ -4,6 +4,8 @@
 //! block, is a restart. Used by one thread, the writer's; its memory is kept from block to block.
 
 use crate::block::{COLLISION, COUNT_BYTES, EMPTY, HASHED_RESTARTS_MAX};
+use crate::format::BlockAddress;
+use crate::index_entry::{self, Before, Fresh};
 use thermocline_foundation::coding::put_varint;
 
 /// Most memory that is kept from block to block.
@@ -20,6 +22,8 @@ pub(crate) struct BlockBuilder {
     interval: u16,
     since_restart: u16,
     last_key: Vec<u8>,
+    /// The data block of the last entry of an index partition.
+    last_address: BlockAddress,
 }
 
 impl BlockBuilder {
@@ -34,6 +38,7 @@ impl BlockBuilder {
             interval: interval.max(1),
             since_restart: 0,
             last_key: Vec::new(),
+            last_address: BlockAddress::default(),
         }
     }
 
@@ -66,15 +71,7 @@ impl BlockBuilder {
 
     /// Appends an entry without its value, for a value that goes straight to the file.
     pub fn add_head(&mut self, key: &[u8], word: u64, value_len: usize, hash: u64) {
-        let fresh = self.is_empty() || self.since_restart == self.interval;
-        let shared = if fresh {
-            self.since_restart = 0;
-            self.restarts.push(self.bytes.len() as u32);
-            0
-        } else {
-            shared_prefix(&self.last_key, key)
-        };
-        self.since_restart += 1;
+        let shared = self.begin_entry(key, self.restart_is_due());
         let unshared = key.len() - shared;
         if (shared | unshared | value_len) < 0x80 {
             self.bytes.extend_from_slice(&[shared as u8, unshared as u8, value_len as u8]);
@@ -91,6 +88,40 @@ impl BlockBuilder {
                 self.hashes.push(item);
             }
         }
+        self.end_entry(key, shared);
+    }
+
+    /// Appends an entry of an index partition, `index_entry.rs`: the separator `(key, word)` and
+    /// its data block.
+    pub fn add_address(&mut self, key: &[u8], word: u64, address: BlockAddress) {
+        let place = match self.restart_is_due() {
+            true => None,
+            false => index_entry::place(self.last_address, address),
+        };
+        let shared = self.begin_entry(key, place.is_none());
+        let before = Before { key_len: self.last_key.len(), address: self.last_address };
+        let entry = Fresh { separator: key, word, address };
+        index_entry::put(&mut self.bytes, before, shared, entry, place);
+        self.last_address = address;
+        self.end_entry(key, shared);
+    }
+
+    fn restart_is_due(&self) -> bool {
+        self.is_empty() || self.since_restart == self.interval
+    }
+
+    /// How many bytes an entry with this key shares with the one before; none where it is a
+    /// restart.
+    fn begin_entry(&mut self, key: &[u8], restart: bool) -> usize {
+        if restart {
+            self.since_restart = 0;
+            self.restarts.push(self.bytes.len() as u32);
+        }
+        self.since_restart += 1;
+        if restart { 0 } else { shared_prefix(&self.last_key, key) }
+    }
+
+    fn end_entry(&mut self, key: &[u8], shared: usize) {
         self.last_key.truncate(shared);
         self.last_key.extend_from_slice(&key[shared..]);
     }

@@ -5,11 +5,14 @@
 //! other functions read one part of a table by itself, with no table around it. Not part of the
 //! documented interface. Any thread.
 
-use crate::block::{Block, Cursor};
+use crate::block::{Block, Coding, Cursor};
+use crate::builder::BlockBuilder;
 use crate::filter;
 use crate::format::{BLOCK_TRAILER_BYTES, BlockAddress, Footer, PAGE};
 use crate::index::{data_address, partition_addresses};
+use crate::key::compare_words;
 use bytes::Bytes;
+use std::cmp::Ordering;
 use thermocline_device::buffer::PAGE_BYTES;
 use thermocline_foundation::{Place, checksum};
 
@@ -28,16 +31,13 @@ pub fn seal(bytes: &mut [u8], place: &Place) {
     };
     seal_block(bytes, place, footer.properties);
     seal_block(bytes, place, footer.top_index);
-    for entry in values(bytes, footer.top_index) {
-        let Ok((index, filter)) = partition_addresses(&entry) else {
-            continue;
-        };
+    let partitions = |cursor: &Cursor| partition_addresses(cursor.value()).ok();
+    for (index, filter) in entries(bytes, footer.top_index, Coding::Records, partitions) {
         seal_block(bytes, place, filter);
         seal_block(bytes, place, index);
-        for entry in values(bytes, index) {
-            if let Ok(address) = data_address(&entry) {
-                seal_block(bytes, place, address);
-            }
+        let address = |cursor: &Cursor| cursor.address().ok();
+        for address in entries(bytes, index, footer.index_coding(), address) {
+            seal_block(bytes, place, address);
         }
     }
 }
@@ -56,43 +56,81 @@ fn seal_block(bytes: &mut [u8], place: &Place, address: BlockAddress) {
     }
 }
 
-/// The values of a plain block's entries, as far as they can be read.
-fn values(bytes: &[u8], address: BlockAddress) -> Vec<Bytes> {
-    let mut values = Vec::new();
+/// What the entries of a plain block say, as far as they can be read.
+fn entries<T>(
+    bytes: &[u8],
+    address: BlockAddress,
+    coding: Coding,
+    says: impl Fn(&Cursor) -> Option<T>,
+) -> Vec<T> {
+    let mut entries = Vec::new();
     let raw = range(bytes, address)
         .map(|range| &bytes[range.start..range.end - BLOCK_TRAILER_BYTES])
         .map(Bytes::copy_from_slice);
-    let Some(Ok(block)) = raw.map(|raw| Block::parse(raw, address.offset)) else {
-        return values;
+    let Some(Ok(block)) = raw.map(|raw| Block::parse(raw, address.offset, coding)) else {
+        return entries;
     };
     let mut cursor = Cursor::new(block);
     let mut moved = cursor.seek_first();
     while moved.is_ok() && cursor.valid() {
-        values.push(cursor.value_bytes());
+        entries.extend(says(&cursor));
         moved = cursor.step();
     }
-    values
+    entries
 }
 
-/// An entry of a raw block: its key and the word behind it.
-pub type RawEntry = (Vec<u8>, u64);
+/// An entry of a raw block: its key, the word behind it and, in an index partition, the data block.
+pub type RawEntry = (Vec<u8>, u64, Option<BlockAddress>);
 
 /// The entries of a raw block, of which there may be `most`: walked from the front, which must find
 /// them again from the back where the restarts are good; each key is searched for, too. None where
 /// the block is refused.
 pub fn walk_block(raw: &[u8], most: usize) -> Option<Vec<RawEntry>> {
-    let block = Block::parse(Bytes::copy_from_slice(raw), 0).ok()?;
+    walk(raw, Coding::Records, most)
+}
+
+/// As [`walk_block`], for an index partition. Where its separators ascend, each leads to its own
+/// block; and written again they say the same.
+pub fn walk_partition(raw: &[u8], most: usize) -> Option<Vec<RawEntry>> {
+    let entries = walk(raw, Coding::Addresses, most)?;
+    let block = Block::parse(Bytes::copy_from_slice(raw), 0, Coding::Addresses).ok()?;
+    let mut written = BlockBuilder::new(16, false);
+    for (key, word, address) in &entries {
+        written.add_address(key, *word, address.unwrap_or_default());
+    }
+    let ascend = |pair: &[RawEntry]| {
+        compare_words(&pair[0].0, pair[0].1, &pair[1].0, pair[1].1) == Ordering::Less
+    };
+    if !entries.windows(2).all(ascend) {
+        return None;
+    }
+    for (key, word, address) in &entries {
+        assert_eq!(block.address(key, *word), Ok(*address), "a separator leads elsewhere");
+    }
+    let again = walk(written.finish(), Coding::Addresses, most);
+    assert_eq!(again.as_ref(), Some(&entries), "a partition is not what was written");
+    Some(entries)
+}
+
+fn walk(raw: &[u8], coding: Coding, most: usize) -> Option<Vec<RawEntry>> {
+    let block = Block::parse(Bytes::copy_from_slice(raw), 0, coding).ok()?;
+    let entry = |cursor: &Cursor| {
+        let address = (coding == Coding::Addresses).then(|| cursor.address().unwrap_or_default());
+        (cursor.key().to_vec(), cursor.word(), address)
+    };
     let mut cursor = Cursor::new(block.clone());
     let mut forward: Vec<RawEntry> = Vec::new();
     let mut moved = cursor.seek_first();
     while moved.is_ok() && cursor.valid() && forward.len() < most {
-        forward.push((cursor.key().to_vec(), cursor.word()));
+        forward.push(entry(&cursor));
         moved = cursor.step();
     }
-    for (key, word) in forward.iter().take(50) {
+    for (key, word, _) in forward.iter().take(50) {
         // What a search says of a block in disorder is no matter; it must end.
-        let _ = block.find(key, *word);
-        let _ = block.index_value(key, *word);
+        if coding == Coding::Records {
+            let _ = block.find(key, *word);
+        }
+        let _ = block.address(key, *word);
         let _ = cursor.seek(key, *word);
     }
     if moved.is_err() || block.check_restarts(false).is_err() || forward.len() == most {
@@ -101,7 +139,7 @@ pub fn walk_block(raw: &[u8], most: usize) -> Option<Vec<RawEntry>> {
     let mut backward = Vec::new();
     let mut moved = cursor.seek_last();
     while moved.is_ok() && cursor.valid() && backward.len() < most {
-        backward.push((cursor.key().to_vec(), cursor.word()));
+        backward.push(entry(&cursor));
         moved = cursor.step_back();
     }
     assert!(moved.is_ok(), "good restarts, and {moved:?} on the way back");
@@ -110,8 +148,7 @@ pub fn walk_block(raw: &[u8], most: usize) -> Option<Vec<RawEntry>> {
     Some(forward)
 }
 
-/// The footer in the last page of a table that ends at `place`, as this version writes it, with its
-/// checksum made right before it is read; none where it is refused.
+/// The footer in the last page of a table that ends at `place`, written again, with its checksum made right before it is read; none where it is refused.
 pub fn rewrite_footer(page: &[u8], place: &Place) -> Option<Vec<u8>> {
     let mut page: [u8; PAGE_BYTES] = page.try_into().ok()?;
     let sum = checksum(place, &page[..PAGE_BYTES - 4]);

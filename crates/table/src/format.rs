@@ -20,6 +20,7 @@
 //!
 //! Pure functions; any thread.
 
+use crate::block::Coding;
 use thermocline_device::buffer::PAGE_BYTES;
 use thermocline_device::{Error, ErrorKind, Result};
 use thermocline_foundation::coding::{DecodeError, Decoder, put_varint};
@@ -49,8 +50,9 @@ pub(crate) fn bound_to(place: Place) -> Place {
 /// The page, as a file offset.
 pub const PAGE: u64 = PAGE_BYTES as u64;
 
-/// The version that this software writes.
-pub const VERSION: u32 = 1;
+/// The version that this software writes. Version 1, which it reads too, has index partitions of
+/// another coding.
+pub const VERSION: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"TC\x00table";
 const CHECKSUM_AT: usize = PAGE_BYTES - 4;
@@ -105,6 +107,8 @@ pub(crate) fn place_block(position: u64, len: u64, align_pages: bool) -> u64 {
 /// What the last page says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Footer {
+    /// The version of the table.
+    pub version: u32,
     /// Where the data blocks end, in bytes from the start of the file.
     pub data_end: u64,
     /// The properties block.
@@ -118,7 +122,7 @@ impl Footer {
     pub fn encode(&self, place: &Place) -> [u8; PAGE_BYTES] {
         let mut page = [0; PAGE_BYTES];
         page[..8].copy_from_slice(&MAGIC);
-        page[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        page[8..12].copy_from_slice(&self.version.to_le_bytes());
         page[16..24].copy_from_slice(&self.data_end.to_le_bytes());
         for (at, address) in [(24, self.properties), (36, self.top_index)] {
             page[at..at + 8].copy_from_slice(&address.offset.to_le_bytes());
@@ -141,11 +145,14 @@ impl Footer {
         }
         let mut decoder = Decoder::new(&page[8..]);
         let footer = Self::take(&mut decoder).map_err(|error| corrupt(&error.to_string()))?;
-        let (version, footer) = footer;
-        if version > VERSION {
+        if footer.version == 0 {
+            return Err(corrupt("no table has version 0"));
+        }
+        if footer.version > VERSION {
             let text = format!(
-                "{} has table format {version}, this software reads up to {VERSION}; upgrade it",
-                what()
+                "{} has table format {}, this software reads up to {VERSION}; upgrade it",
+                what(),
+                footer.version
             );
             return Err(Error::new(ErrorKind::NewerFormat, text));
         }
@@ -158,13 +165,18 @@ impl Footer {
         Ok(footer)
     }
 
-    fn take(decoder: &mut Decoder<'_>) -> Result<(u32, Self), DecodeError> {
+    /// How the index partitions are stored.
+    pub fn index_coding(&self) -> Coding {
+        if self.version == 1 { Coding::Records } else { Coding::Addresses }
+    }
+
+    fn take(decoder: &mut Decoder<'_>) -> Result<Self, DecodeError> {
         let version = decoder.u32()?;
         decoder.u32()?;
         let data_end = decoder.u64()?;
         let mut address = || Ok(BlockAddress { offset: decoder.u64()?, len: decoder.u32()? });
         let (properties, top_index) = (address()?, address()?);
-        Ok((version, Self { data_end, properties, top_index }))
+        Ok(Self { version, data_end, properties, top_index })
     }
 }
 
@@ -195,15 +207,18 @@ mod tests {
     fn a_newer_footer_is_told_from_a_damaged_one() {
         let place = Place { database: DatabaseId([1; 16]), file: FileNumber(2), offset: 8192 };
         let address = BlockAddress { offset: 0, len: 100 };
-        let footer = Footer { data_end: 10, properties: address, top_index: address };
+        let footer =
+            Footer { version: VERSION, data_end: 10, properties: address, top_index: address };
         let mut page = footer.encode(&place);
         let what = || "it".to_owned();
         assert_eq!(Footer::decode(&page, &place, &what).unwrap(), footer);
-        page[8] = 2;
+        page[8] = VERSION as u8 + 1;
         let kind = |page: &[u8]| Footer::decode(page, &place, &what).unwrap_err().kind();
         assert_eq!(kind(&page), ErrorKind::Corrupt);
         let sum = checksum(&place, &page[..CHECKSUM_AT]);
         page[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
         assert_eq!(kind(&page), ErrorKind::NewerFormat);
+        let none = Footer { version: 0, ..footer }.encode(&place);
+        assert_eq!(kind(&none), ErrorKind::Corrupt);
     }
 }

@@ -5,8 +5,9 @@
 //!   top index (pinned)   separator, trailer word -> index and filter partition addresses
 //!   index partition      separator, trailer word -> data block address
 //! ```
-//! Both are blocks whose every entry is a restart. A separator is at or after every entry of what
-//! it points to and before every entry of what follows. Where one key's versions go on in the next
+//! The top index is a block whose every entry is a restart; `index_entry.rs` says what a partition
+//! is. A separator is at or after every entry of what it points to and before every entry of what
+//! follows. Where one key's versions go on in the next
 //! block, no user key separates the two, and the entry carries the last trailer instead of 0; so a
 //! look-up at a snapshot always finds its one block.
 //!
@@ -18,7 +19,12 @@ use crate::block::Broken;
 use crate::builder::BlockBuilder;
 use crate::filter;
 use crate::format::{BLOCK_TRAILER_BYTES, BlockAddress};
+use crate::index_entry;
 use thermocline_foundation::coding::Decoder;
+
+/// Entries of a partition from restart to restart: a whole separator and offset cost some 20 bytes
+/// more than a shared one, a look-up walks half as many entries (`docs/decisions/0051`).
+const RESTART_INTERVAL: u16 = 16;
 
 /// An index entry's separator: a user key and a trailer word.
 pub(crate) type Separator = (Vec<u8>, u64);
@@ -47,7 +53,7 @@ pub(crate) struct IndexBuilder {
 impl IndexBuilder {
     pub fn new(partition_bytes: u32, filter_bits_per_key: u8) -> Self {
         Self {
-            block: BlockBuilder::new(1, false),
+            block: BlockBuilder::new(RESTART_INTERVAL, false),
             last_word: 0,
             hashes: Vec::new(),
             hashes_before: 0,
@@ -68,12 +74,10 @@ impl IndexBuilder {
 
     /// A finished data block.
     pub fn add_block(&mut self, separator: &Separator, address: BlockAddress) {
-        let mut value = Vec::with_capacity(16);
-        address.put(&mut value);
-        self.block.add(&separator.0, separator.1, &value, 0);
+        self.block.add_address(&separator.0, separator.1, address);
         self.last_word = separator.1;
         let usable = self.partition_bytes.saturating_sub(BLOCK_TRAILER_BYTES);
-        let index_entry = BlockBuilder::entry_bytes_max(&separator.0, &value);
+        let index_entry = index_entry::entry_bytes_max(&separator.0);
         let full_index = self.block.raw_bytes() + index_entry > usable;
         // Cut before the next data block, taken to have as many keys as this one, overfills the
         // filter.
@@ -145,7 +149,7 @@ pub(crate) fn separator(last: &[u8], word: u64, next: Option<&[u8]>) -> Separato
     (last.to_vec(), 0)
 }
 
-/// The address in the value of an index entry.
+/// The address in the value of an entry of an index partition of version 1.
 pub(crate) fn data_address(value: &[u8]) -> Result<BlockAddress, Broken> {
     BlockAddress::take(&mut Decoder::new(value)).map_err(|_| "an index entry holds no address")
 }

@@ -11,7 +11,7 @@
 //!
 //! One thread at a time; iterators of one reader are independent.
 
-use crate::block::{Block, Broken, Cursor};
+use crate::block::{Block, Broken, Coding, Cursor};
 use crate::block_cache::BlockClass;
 use crate::key::{Trailer, seek_word};
 use crate::read_ahead::{Direction, ReadAhead, Reader};
@@ -272,12 +272,12 @@ impl TableIterator {
 
     fn load_data(&mut self, direction: Direction) -> Result<()> {
         let table = &self.table;
-        let address = table.data_block_address(self.index.block(), self.index.value())?;
+        let address = table.data_block_address(self.index.block(), self.index.address())?;
         let (file, number) = (table.file(), table.file().number());
         if self.read_ahead.streams() {
             let stored = self.read_ahead.block(address, direction)?;
             let bytes = open_shared(file, address, &stored)?;
-            self.data.set_block(parse(file, address, bytes)?);
+            self.data.set_block(parse(file, address, bytes, Coding::Records)?);
             return Ok(());
         }
         if let Some(block) = table.cache().get(number, address.offset, BlockClass::Data) {
@@ -290,7 +290,7 @@ impl TableIterator {
         // A plain block is a slice of a whole window, which the cache must not keep alive.
         let plain = shared.as_ptr() == stored.as_ptr();
         let bytes = if plain { Bytes::copy_from_slice(&shared) } else { shared };
-        let block = parse(file, address, bytes)?;
+        let block = parse(file, address, bytes, Coding::Records)?;
         table.cache().insert(number, address.offset, block.clone());
         self.data.set_block(block);
         Ok(())

@@ -26,6 +26,7 @@ pub mod decoders;
 pub mod filter;
 pub mod format;
 mod index;
+mod index_entry;
 pub mod iterator;
 pub mod key;
 pub mod properties;

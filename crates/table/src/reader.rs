@@ -14,14 +14,14 @@
 //!
 //! Shared between threads; holds the file open.
 
-use crate::block::{Block, Broken, Lookup};
-use crate::block_cache::{BlockCache, BlockClass};
+use crate::block::{Block, Broken, Coding, Cursor, Lookup};
+use crate::block_cache::{BlockCache, BlockClass, weight_bytes};
 use crate::compression::{PLAIN, decompress};
 use crate::filter::{key_hash, may_contain};
 use crate::format::{
     BLOCK_TRAILER_BYTES, BlockAddress, Footer, PAGE, RAW_BLOCK_BYTES_MAX, bound_to,
 };
-use crate::index::{data_address, partition_addresses};
+use crate::index::partition_addresses;
 use crate::iterator::TableIterator;
 use crate::key::{Trailer, seek_word};
 use crate::properties::Properties;
@@ -42,6 +42,7 @@ pub struct TableReader {
     file_bytes: u64,
     properties: Properties,
     top: Block,
+    partition_bytes: u64,
 }
 
 /// Where the answer to a look-up is.
@@ -56,7 +57,7 @@ pub enum Probe {
 }
 
 impl TableReader {
-    /// Reads footer, properties and top index of a finished table. Fails with `Corrupt` where they
+    /// Reads footer, properties and top index of a finished table, whose entries are checked. Fails with `Corrupt` where they
     /// are not intact or belong to another file, and with `NewerFormat` where a later version wrote
     /// them.
     pub fn open(file: Arc<File>, cache: Arc<BlockCache>) -> Result<Self> {
@@ -71,8 +72,11 @@ impl TableReader {
         let footer = Footer::decode(page, &file.place(at), &|| file.describe())?;
         let properties = Properties::decode(&tail.block(&file, footer.properties)?)
             .map_err(|error| Error::corrupt(file.describe(), footer.properties.offset, error))?;
-        let top = parse(&file, footer.top_index, tail.block(&file, footer.top_index)?)?;
-        Ok(Self { file, cache, footer, file_bytes, properties, top })
+        let top = tail.block(&file, footer.top_index)?;
+        let top = parse(&file, footer.top_index, top, Coding::Records)?;
+        let mut it = Self { file, cache, footer, file_bytes, properties, top, partition_bytes: 0 };
+        it.partition_bytes = it.sum_partitions()?;
+        Ok(it)
     }
 
     /// The newest entry of `key` at or below `snapshot`, tombstones included. The value shares the
@@ -106,7 +110,7 @@ impl TableReader {
     /// Verifies and decompresses the bytes read at `address`, and keeps the block in the cache.
     pub fn fetch(&self, address: BlockAddress, buffer: Buffer) -> Result<Block> {
         let bytes = open_buffer(&self.file, address, buffer)?;
-        let block = parse(&self.file, address, bytes)?;
+        let block = parse(&self.file, address, bytes, Coding::Records)?;
         self.cache.insert(self.file.number(), address.offset, block.clone());
         Ok(block)
     }
@@ -149,6 +153,28 @@ impl TableReader {
         size_of::<Self>() + self.top.memory_bytes() + keys
     }
 
+    /// Bytes of the cache that all partitions of index and filter take when they are in it. With
+    /// so much room for each table a look-up reads one block, and most absent keys none.
+    pub fn partition_bytes(&self) -> u64 {
+        self.partition_bytes
+    }
+
+    fn sum_partitions(&self) -> Result<u64> {
+        let mut cursor = Cursor::new(self.top.clone());
+        let mut sum = 0;
+        let mut moved = cursor.seek_first();
+        while moved.is_ok() && cursor.valid() {
+            let (index, filter) = self.partition(cursor.value())?;
+            let stored = [index, filter].into_iter().filter(|address| address.len > 0);
+            // They are never compressed.
+            let raw = stored.map(|address| address.len as usize - BLOCK_TRAILER_BYTES);
+            sum += raw.map(weight_bytes).sum::<u64>();
+            moved = cursor.step();
+        }
+        moved.map_err(|why| self.broken(&self.top, why))?;
+        Ok(sum)
+    }
+
     pub(crate) fn footer(&self) -> &Footer {
         &self.footer
     }
@@ -176,11 +202,11 @@ impl TableReader {
             }
         }
         let index = self.index_block(index, true)?;
-        let entry = index.index_value(key, word).map_err(|why| self.broken(&index, why))?;
-        let Some(entry) = entry else {
-            return Ok(Probe::Absent);
+        let address = match index.address(key, word) {
+            Ok(None) => return Ok(Probe::Absent),
+            Ok(Some(address)) => self.data_block_address(&index, Ok(address))?,
+            Err(why) => return Err(self.broken(&index, why)),
         };
-        let address = self.data_block_address(&index, entry)?;
         let cached = self.cache.get(self.file.number(), address.offset, BlockClass::Data);
         Ok(cached.map_or(Probe::Fetch(address), Probe::Cached))
     }
@@ -198,9 +224,12 @@ impl TableReader {
         partition_addresses(entry).and_then(check).map_err(|why| self.broken(&self.top, why))
     }
 
-    /// The data block of an entry of the index partition `index`.
-    pub(crate) fn data_block_address(&self, index: &Block, entry: &[u8]) -> Result<BlockAddress> {
-        let address = data_address(entry);
+    /// The data block that the index partition `index` names, checked.
+    pub(crate) fn data_block_address(
+        &self,
+        index: &Block,
+        address: Result<BlockAddress, Broken>,
+    ) -> Result<BlockAddress> {
         address
             .and_then(|address| address.check(self.footer.data_end).map(|()| address))
             .map_err(|why| self.broken(index, why))
@@ -228,7 +257,8 @@ impl TableReader {
         let bytes = read_block(&self.file, address)?;
         let block = match class {
             BlockClass::Filter => Block::of_filter(bytes, address.offset),
-            _ => parse(&self.file, address, bytes)?,
+            BlockClass::Index => parse(&self.file, address, bytes, self.footer.index_coding())?,
+            BlockClass::Data => parse(&self.file, address, bytes, Coding::Records)?,
         };
         if cached {
             self.cache.insert(number, address.offset, block.clone());
@@ -337,7 +367,12 @@ fn unpack(
 }
 
 /// A block of entries from its raw bytes.
-pub(crate) fn parse(file: &File, address: BlockAddress, bytes: Bytes) -> Result<Block> {
-    Block::parse(bytes, address.offset)
+pub(crate) fn parse(
+    file: &File,
+    address: BlockAddress,
+    bytes: Bytes,
+    coding: Coding,
+) -> Result<Block> {
+    Block::parse(bytes, address.offset, coding)
         .map_err(|why| Error::corrupt(file.describe(), address.offset, why))
 }

@@ -7,7 +7,7 @@
 //!
 //! Any thread; reads the file once, a block at a time.
 
-use crate::block::{Block, Cursor, Lookup};
+use crate::block::{Block, Coding, Cursor, Lookup};
 use crate::filter::{FILTER_BLOCK_BYTES, key_hash, may_contain};
 use crate::format::{BlockAddress, Footer, PAGE};
 use crate::key::{RecordKind, Trailer, compare_words};
@@ -125,14 +125,18 @@ impl<'a> Walk<'a> {
             return Err(self.corrupt(filter.offset, "a filter's length is wrong"));
         }
         let block = self.table.index_block(index, false)?;
-        self.moved(&block, block.check_restarts(true))?;
+        let every = self.table.footer().index_coding() == Coding::Records;
+        self.moved(&block, block.check_restarts(every))?;
         let mut cursor = Cursor::new(block.clone());
         self.moved(&block, cursor.seek_first())?;
         if !cursor.valid() {
             return Err(self.corrupt(index.offset, "an index partition is empty"));
         }
         while cursor.valid() {
-            let address = self.table.data_block_address(&block, cursor.value())?;
+            let address = self.table.data_block_address(&block, cursor.address())?;
+            if block.address(cursor.key(), cursor.word()) != Ok(Some(address)) {
+                return Err(self.table.broken(&block, "a separator does not lead to its block"));
+            }
             self.data_block(address, &filter_bytes, (cursor.key(), cursor.word()))?;
             // The part of the top index: nothing of the partition may lie behind its separator.
             let beyond = compare_words(cursor.key(), cursor.word(), bound.0, bound.1);
@@ -158,7 +162,7 @@ impl<'a> Walk<'a> {
         let stored = self.reader.block(with_gap, Direction::Forward)?;
         self.cover(address, &stored[..gap as usize])?;
         let stored = stored.slice(gap as usize..);
-        let block = parse(file, address, open_shared(file, address, &stored)?)?;
+        let block = parse(file, address, open_shared(file, address, &stored)?, Coding::Records)?;
         self.moved(&block, block.check_restarts(false))?;
         let mut cursor = Cursor::new(block.clone());
         self.moved(&block, cursor.seek_first())?;

@@ -17,8 +17,8 @@ use crate::builder::{BlockBuilder, SINGLE_ENTRY_TAIL};
 use crate::compression::{Compression, Compressor, PLAIN};
 use crate::filter::key_hash;
 use crate::format::{
-    BLOCK_TRAILER_BYTES, BlockAddress, Footer, KEY_BYTES_MAX, PAGE, VALUE_BYTES_MAX, bound_to,
-    place_block,
+    BLOCK_TRAILER_BYTES, BlockAddress, Footer, KEY_BYTES_MAX, PAGE, VALUE_BYTES_MAX, VERSION,
+    bound_to, place_block,
 };
 use crate::index::{IndexBuilder, separator};
 use crate::key::{RecordKind, Trailer, compare_words};
@@ -187,7 +187,7 @@ impl TableWriter {
         let top_index = self.write_block(PLAIN, top_index.len(), &[&top_index])?;
         self.sink.pad_to_page()?;
         let place = self.sink.place();
-        let footer = Footer { data_end, properties, top_index };
+        let footer = Footer { version: VERSION, data_end, properties, top_index };
         self.sink.write(&footer.encode(&place))?;
         self.sink.flush()?;
         if !planted(Planted::TableNotSynced) {

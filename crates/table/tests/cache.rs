@@ -9,6 +9,7 @@ use support::*;
 use thermocline_foundation::Sequence;
 use thermocline_table::{
     BlockCache, BlockClass, CacheCounts, Compression, TableOptions, TableReader, TableWriter,
+    key_hash,
 };
 
 fn table(
@@ -16,11 +17,20 @@ fn table(
     entries: u64,
     capacity_bytes: u64,
 ) -> (Arc<TableReader>, Arc<BlockCache>) {
+    table_of(driver, entries, 1000, capacity_bytes)
+}
+
+fn table_of(
+    driver: &Arc<FailingDriver>,
+    entries: u64,
+    value_bytes: usize,
+    capacity_bytes: u64,
+) -> (Arc<TableReader>, Arc<BlockCache>) {
     let file = driver.file();
     let options = TableOptions { compression: Compression::None, ..TableOptions::default() };
     let mut writer = TableWriter::new(Arc::clone(&file), options);
     for n in 0..entries {
-        writer.add(format!("user{n:020}").as_bytes(), put(n), &[n as u8; 1000]).unwrap();
+        writer.add(format!("user{n:020}").as_bytes(), put(n), &vec![n as u8; value_bytes]).unwrap();
     }
     writer.finish().unwrap();
     let cache = Arc::new(BlockCache::new(capacity_bytes));
@@ -48,6 +58,21 @@ fn a_lookup_reads_one_block_where_partitions_are_cached_and_none_where_it_is() {
 }
 
 #[test]
+fn a_table_says_what_its_partitions_take_of_the_cache() {
+    let driver = FailingDriver::new();
+    let (table, cache) = table(&driver, 20_000, 64 << 20);
+    for n in 0..20_000 {
+        let key = format!("user{n:020}");
+        table.probe(key.as_bytes(), key_hash(key.as_bytes())).unwrap();
+    }
+    assert!(table.properties().partitions > 5);
+    assert_eq!(table.partition_bytes(), cache.memory_bytes());
+    // Blocks of five records: six bytes for the separator and the place, 6.3 for the filter.
+    let block_bytes = cache.memory_bytes() / table.properties().data_blocks;
+    assert!((12..15).contains(&block_bytes), "{block_bytes} bytes a data block");
+}
+
+#[test]
 fn a_value_is_a_slice_of_its_block_and_outlives_the_cache() {
     let driver = FailingDriver::new();
     let (table, cache) = table(&driver, 100, 64 << 20);
@@ -63,7 +88,7 @@ fn a_value_is_a_slice_of_its_block_and_outlives_the_cache() {
 #[test]
 fn the_cache_stays_within_its_capacity_and_follows_when_that_changes() {
     let driver = FailingDriver::new();
-    let (table, cache) = table(&driver, 5000, 1 << 20);
+    let (table, cache) = table_of(&driver, 5000, 1020, 1 << 20);
     let touch_all = || {
         for n in 0..5000u64 {
             let key = format!("user{n:020}");
@@ -89,8 +114,8 @@ fn the_cache_stays_within_its_capacity_and_follows_when_that_changes() {
 fn the_pinned_top_index_is_small() {
     let driver = FailingDriver::new();
     let (table, _) = table(&driver, 20_000, 1 << 20);
-    // One partition for about 500 keys of 1 KB, some 40 bytes each.
+    // One partition for about 3,000 keys of 1 KB, some 40 bytes each.
     assert!(table.properties().partitions > 5);
-    assert!(table.memory_bytes() < 6000, "{}", table.memory_bytes());
+    assert!(table.memory_bytes() < 1200, "{}", table.memory_bytes());
     assert!(table.file_bytes() < 22_000_000, "{}", table.file_bytes());
 }

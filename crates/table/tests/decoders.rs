@@ -13,10 +13,10 @@ use std::path::PathBuf;
 /// Read-ahead windows and the cache's table; Zstandard's working memory.
 const ALLOWANCE: Allowance = Allowance { fixed_bytes: 4 << 20, per_byte: 64 };
 
-fn golden() -> [Vec<u8>; 3] {
+fn golden() -> [Vec<u8>; 6] {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    ["plain.table", "lz4.table", "zstd.table"]
-        .map(|name| std::fs::read(folder.join(name)).expect("a golden file"))
+    ["plain-v1", "lz4-v1", "zstd-v1", "plain-v2", "lz4-v2", "zstd-v2"]
+        .map(|name| std::fs::read(folder.join(format!("{name}.table"))).expect("a golden file"))
 }
 
 #[test]
@@ -51,10 +51,26 @@ fn blocks_by_themselves_read_the_same_from_both_ends() {
 }
 
 #[test]
+fn index_partitions_by_themselves_read_the_same_from_both_ends() {
+    // A whole entry, one that shares with it, one with a word at the next page, and a restart.
+    let whole =
+        |key: &[u8]| [&[0xf2, key.len() as u8][..], key, &[0x80, 0x20, 0x80, 0x32]].concat();
+    let long = [&[0xf1, 2, 1, b't'][..], &7u64.to_le_bytes(), &[0x81, 0x32]].concat();
+    let entries = [whole(b"warm"), vec![0x11, b'n', 0x80, 0x32], long, whole(b"zero")];
+    let restart = entries[..3].iter().map(Vec::len).sum::<usize>() as u32;
+    let restarts = [0, restart].map(u32::to_le_bytes);
+    let seed = [entries.concat(), restarts.concat(), vec![2, 0, 0, 0, 0, 0]].concat();
+    let check =
+        |seeds: &[Vec<u8>]| check("index partition", seeds, ALLOWANCE, properties::index_partition);
+    let (accepted, runs) = check(&[seed, vec![0; 6]]);
+    assert!(accepted >= runs / 100, "{accepted} of {runs}: nothing of the inside");
+}
+
+#[test]
 fn footers_and_addresses_read_back_what_they_say() {
-    let [plain, ..] = golden();
-    let footer = plain[plain.len() - 4096..].to_vec();
-    check("footer", &[footer], ALLOWANCE, properties::footer);
+    let [plain_v1, _, _, plain, ..] = golden();
+    let footers = [plain_v1, plain].map(|table| table[table.len() - 4096..].to_vec());
+    check("footer", &footers, ALLOWANCE, properties::footer);
     let values = [vec![5, 7], vec![0x80, 0x40, 0x90, 1, 9, 9]];
     let (accepted, runs) = check("index entry", &values, ALLOWANCE, properties::index_entry);
     assert!(accepted >= runs / 20, "{accepted} of {runs}: nothing of the inside");

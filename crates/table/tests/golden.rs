@@ -1,5 +1,6 @@
-//! Golden files: the bytes of the format must not change without a new version. Written where the
-//! environment has `THERMOCLINE_BLESS=1`, otherwise compared and decoded.
+//! Golden files: the bytes of the format must not change without a new version. Those of the
+//! newest are written where the environment has `THERMOCLINE_BLESS=1`, otherwise compared and
+//! decoded; those of earlier ones are read.
 #![allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
@@ -8,10 +9,29 @@ mod support;
 use std::path::PathBuf;
 use support::*;
 use thermocline_foundation::Sequence;
-use thermocline_table::{Compression, TableOptions};
+use thermocline_table::{Compression, ReadAhead, TableOptions};
 
-fn path(name: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "tests", "golden", &format!("{name}.table")].iter().collect()
+fn golden(name: &str, version: u32) -> PathBuf {
+    let name = format!("{name}-v{version}.table");
+    [env!("CARGO_MANIFEST_DIR"), "tests", "golden", &name].iter().collect()
+}
+
+fn check(bytes: &[u8], version: u32, rows: &[Row]) {
+    assert_eq!(bytes[bytes.len() - 4096 + 8..][..4], version.to_le_bytes());
+    let table = open(&file_of(bytes)).unwrap();
+    for (key, trailer, value) in rows {
+        let got = table.get(key, trailer.sequence()).unwrap().unwrap();
+        assert!(got.0 == *trailer && got.1 == *value);
+    }
+    assert_eq!(table.get(b"lake/60", Sequence::MAX).unwrap(), None);
+    let mut it = table.iter(ReadAhead::default());
+    it.seek_to_last().unwrap();
+    for (key, trailer, value) in rows.iter().rev() {
+        assert!(it.key() == key && it.trailer() == *trailer && it.value() == *value);
+        it.prev().unwrap();
+    }
+    assert_eq!(table.properties().entries, rows.len() as u64);
+    assert_eq!(table.verify(&mut |_| {}).unwrap().entries, rows.len() as u64);
 }
 
 #[test]
@@ -19,29 +39,31 @@ fn golden_tables_are_read_and_written_as_ever() {
     let rows = small_rows();
     for (name, compression) in all_compressions() {
         let options = TableOptions {
-            block_bytes: 1024,
-            partition_bytes: 512,
+            block_bytes: 256,
+            partition_bytes: 400,
             compression,
             ..TableOptions::default()
         };
-        let (file, _) = write(&rows, options);
+        let (file, summary) = write(&rows, options);
+        // Several restarts in a partition, several partitions.
+        assert!(summary.data_blocks > 48 && summary.partitions == 3, "{summary:?}");
         let written = bytes_of(&file);
         if std::env::var_os("THERMOCLINE_BLESS").is_some() {
-            std::fs::write(path(name), &written).unwrap();
+            std::fs::write(golden(name, 2), &written).unwrap();
         }
-        let golden = std::fs::read(path(name)).unwrap();
+        let bytes = std::fs::read(golden(name, 2)).unwrap();
         // What a compressor emits may change with its version; what must hold is that the old bytes
         // read.
         if compression == Compression::None {
-            assert!(golden == written, "the format of {name} tables changed");
+            assert!(bytes == written, "the format of {name} tables changed");
         }
-        let table = open(&file_of(&golden)).unwrap();
-        for (key, trailer, value) in &rows {
-            let got = table.get(key, trailer.sequence()).unwrap().unwrap();
-            assert!(got.0 == *trailer && got.1 == *value);
-        }
-        assert_eq!(table.get(b"lake/60", Sequence::MAX).unwrap(), None);
-        assert_eq!(table.properties().entries, rows.len() as u64);
-        assert_eq!(table.verify(&mut |_| {}).unwrap().entries, rows.len() as u64);
+        check(&bytes, 2, &rows);
+    }
+}
+
+#[test]
+fn golden_tables_of_version_1_are_read() {
+    for (name, _) in all_compressions() {
+        check(&std::fs::read(golden(name, 1)).unwrap(), 1, &small_rows());
     }
 }

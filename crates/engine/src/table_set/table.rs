@@ -83,6 +83,11 @@ pub(crate) struct TableStore {
     pub jobs: Arc<Jobs>,
 }
 
+/// What a data block takes of an index partition in the cache, where separators are short: six
+/// bytes, and its share of restarts and of what the cache adds to a partition
+/// (`docs/decisions/0051-index-partitions.md`). For tables that nobody has opened yet.
+const INDEX_BYTES_PER_BLOCK: u64 = 8;
+
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -128,6 +133,16 @@ impl Table {
     /// Memory pinned by the open reader, in bytes.
     pub fn pinned_bytes(&self) -> u64 {
         self.reader.get().map_or(0, |reader| reader.memory_bytes() as u64)
+    }
+
+    /// Memory that the block cache needs so that a look-up here reads one block, in bytes: what the
+    /// open table says of its partitions of index and filter, or a good guess before that.
+    pub fn partition_bytes(&self, block_bytes: u64, filter_bits_per_key: u8) -> u64 {
+        let guess = || {
+            let blocks = self.meta.bytes / block_bytes.max(1);
+            blocks * INDEX_BYTES_PER_BLOCK + self.meta.entries * u64::from(filter_bits_per_key) / 8
+        };
+        self.reader.get().map_or_else(guess, |reader| reader.partition_bytes())
     }
 
     /// The trailer of an entry as everybody above sees it.

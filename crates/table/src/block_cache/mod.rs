@@ -62,8 +62,13 @@ struct Weight;
 
 impl Weighter<Key, Block> for Weight {
     fn weight(&self, _: &Key, block: &Block) -> u64 {
-        allocated_bytes(block.memory_bytes() as u64) + ENTRY_OVERHEAD_BYTES
+        weight_bytes(block.bytes().len())
     }
+}
+
+/// What a block of so many raw bytes weighs in a cache, in bytes.
+pub(crate) fn weight_bytes(raw_bytes: usize) -> u64 {
+    allocated_bytes(raw_bytes as u64) + size_of::<Block>() as u64 + ENTRY_OVERHEAD_BYTES
 }
 
 /// What an allocator takes for `bytes`: all common ones have four sizes to each power of two.

@@ -88,6 +88,11 @@ pub fn block(data: &[u8]) -> bool {
     decoders::walk_block(data, STEPS_MAX).is_some()
 }
 
+/// A raw index partition: read from both ends, searched, written again.
+pub fn index_partition(data: &[u8]) -> bool {
+    decoders::walk_partition(data, STEPS_MAX).is_some()
+}
+
 /// The last page of a table that ends after four pages.
 pub fn footer(data: &[u8]) -> bool {
     let place = Place { database: DATABASE, file: NUMBER, offset: 3 * 4096 };

@@ -136,10 +136,6 @@ pub(crate) struct SlotEdit {
     pub dropped: Vec<FileNumber>,
 }
 
-/// Memory of index and filter partitions for a data block and a key of a table, in bytes: what the
-/// block cache needs so that a look-up in a table reads one block.
-const INDEX_BYTES_PER_BLOCK: u64 = 48;
-
 impl FastTier {
     /// Divides memory anew between records, blocks of tables and what is known of keys.
     pub fn levels_changed(&self, engine: &Engine, levels: &Levels) {
@@ -147,11 +143,10 @@ impl FastTier {
         let share = settings.division().cache_bytes;
         let (mut entries, mut partition_bytes, mut pinned_bytes) = (0, 0, 0);
         for (_, table) in levels.tables() {
-            let meta = &table.meta;
-            entries += meta.entries;
+            entries += table.meta.entries;
             pinned_bytes += table.pinned_bytes();
-            partition_bytes += meta.entries * u64::from(settings.filter_bits_per_key) / 8
-                + meta.bytes / settings.block_size.0 * INDEX_BYTES_PER_BLOCK;
+            partition_bytes +=
+                table.partition_bytes(settings.block_size.0, settings.filter_bits_per_key);
         }
         let keys = self.index.len() + entries;
         let tracked = (keys * u64::from(settings.hybrid.tracker_percent) / 100).max(1 << 10);
