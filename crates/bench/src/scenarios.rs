@@ -293,8 +293,13 @@ fn sizes(records: u64, data_over_memory: u64) -> Sizes {
         limit: ByteSize(memory + HARNESS_BYTES),
         memory: percent(memory, ENGINE_PERCENT),
         fast: percent(data, FAST_PERCENT),
-        room: ByteSize(data / 100 * ROOM_PERCENT + ROOM_BYTES),
+        room: room_for(data),
     }
+}
+
+/// Of a device that holds so many bytes of data.
+fn room_for(data: u64) -> ByteSize {
+    ByteSize(data / 100 * ROOM_PERCENT + ROOM_BYTES)
 }
 
 /// Runs all parts of a scenario; returns where the results of each are, and the results.
@@ -361,7 +366,8 @@ fn run_part(
         });
         let place = arguments.disk.join(format!("thermocline-bench-{}", std::process::id()));
         if part.all_fast {
-            plain(&mut run, &place, sizes.room, sizes.room);
+            let room = room_for(data_bytes(&run.cell));
+            plain(&mut run, &place, room, sizes.room);
         } else {
             emulated(&mut run, &place, sizes);
         }
@@ -375,7 +381,8 @@ fn run_part(
     }
     let rig = Rig::for_this_run(design)?;
     let [fast, slow] = rig.device_names();
-    let capacity = Some(if part.all_fast { sizes.room } else { sizes.fast });
+    let all_fast = room_for(data_bytes(&run.cell));
+    let capacity = Some(if part.all_fast { all_fast } else { sizes.fast });
     run.fast = Some(Space { path: rig.fast(), capacity, device: Some(fast) });
     run.slow = Some(Space { path: rig.slow(), capacity: Some(sizes.room), device: Some(slow) });
     run.images = rig.design().folder().join("images");
@@ -460,6 +467,11 @@ fn emulated(run: &mut Run, place: &Path, sizes: Sizes) {
     run.baseline = None;
     run.cell.slow_device = profile;
     plain(run, place, sizes.fast, sizes.room);
+}
+
+/// Bytes of all records where no workload says otherwise.
+fn data_bytes(cell: &Cell) -> u64 {
+    cell.records.saturating_mul(u64::from(cell.key_bytes + cell.value_bytes))
 }
 
 /// Plain directories without a limit of memory.

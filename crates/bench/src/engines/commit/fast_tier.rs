@@ -33,11 +33,11 @@ use thermocline_slab::{
     SlabChange, SlabId, SlabShape, Slabs, SlotAddress, record_bytes,
 };
 
-/// Room for slabs, in percent of what all records take. The engine leaves a few hundredths of the
-/// tier free; here nobody is to wait for room.
-const ROOM_PERCENT: u64 = 150;
-/// Besides that, for what is written before anything is freed.
-const ROOM_BYTES: u64 = 64 << 20;
+/// Room for slabs, in percent of what all records take, and besides: about what the comparison
+/// gives the preset, since lengths of slabs follow from it and what is free in the last of them
+/// makes slots neighbours. Nobody waits for room.
+const ROOM_PERCENT: u64 = 300;
+const ROOM_BYTES: u64 = 256 << 20;
 /// Slabs that the room is divided into, about; and where records are of many sizes. As the engine's
 /// preset `hybrid` does it.
 const SLABS: u64 = 64;
