@@ -1,8 +1,8 @@
 //! A part of the cache of records, and who is to go: S3-FIFO (Yang et al., SOSP 2023, algorithm 1).
 //!
 //! ```text
-//!   newcomer -> small queue, a tenth -> asked for more than once? -> main queue
-//!                                    -> else gone; a ghost stays
+//!   newcomer -> small queue, a twentieth -> asked for? -> main queue
+//!                                        -> else gone; a ghost stays
 //!   newcomer with a ghost -> main queue -> asked for? -> main queue again, one count less
 //!                                       -> else gone
 //! ```
@@ -21,11 +21,13 @@ use crate::record_table::{FIRST_RECORD_BYTES, Queue, RecordTable};
 use bytes::Bytes;
 use thermocline_foundation::Sequence;
 
-/// The small queue's share of the capacity (the paper's).
-const SMALL_SHARE: usize = 10;
+/// The small queue's share of the capacity: half of the paper's. Ghosts, and not that queue, tell
+/// who comes back after long.
+const SMALL_SHARE: usize = 20;
 
-/// Who was asked for so often leaves the small queue for the main one (the paper's).
-const PROMOTION_COUNT: u64 = 2;
+/// Who was asked for so often leaves the small queue for the main one. The paper's is 2, which has
+/// fewer hits beside scans (docs/decisions/0054-record-cache.md).
+const PROMOTION_COUNT: u64 = 1;
 
 /// Records that one eviction spares at most because they were asked for. After a time of hits only
 /// all of them were, and the caller would have to wait for the whole queue to be walked.
