@@ -148,7 +148,8 @@ fn walk(raw: &[u8], coding: Coding, most: usize) -> Option<Vec<RawEntry>> {
     Some(forward)
 }
 
-/// The footer in the last page of a table that ends at `place`, written again, with its checksum made right before it is read; none where it is refused.
+/// The footer in the last page of a table that ends at `place`, written again, with its checksum
+/// made right before it is read; none where it is refused.
 pub fn rewrite_footer(page: &[u8], place: &Place) -> Option<Vec<u8>> {
     let mut page: [u8; PAGE_BYTES] = page.try_into().ok()?;
     let sum = checksum(place, &page[..PAGE_BYTES - 4]);

@@ -260,8 +260,8 @@ mod tests {
         Block::parse(Bytes::copy_from_slice(bytes), 0, Coding::Addresses)
     }
 
-    /// Separators with long and short common prefixes, of one key with words, and blocks that follow
-    /// each other, begin at a page, or lie apart.
+    /// Separators with long and short common prefixes, of one key with words, and blocks that
+    /// follow each other, begin at a page, or lie apart.
     fn rows() -> Vec<Row> {
         let keys: [(&[u8], u64); 11] = [
             (b"", 0),

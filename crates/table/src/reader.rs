@@ -57,9 +57,9 @@ pub enum Probe {
 }
 
 impl TableReader {
-    /// Reads footer, properties and top index of a finished table, whose entries are checked. Fails with `Corrupt` where they
-    /// are not intact or belong to another file, and with `NewerFormat` where a later version wrote
-    /// them.
+    /// Reads footer, properties and top index of a finished table, whose entries are checked. Fails
+    /// with `Corrupt` where they are not intact or belong to another file, and with `NewerFormat`
+    /// where a later version wrote them.
     pub fn open(file: Arc<File>, cache: Arc<BlockCache>) -> Result<Self> {
         let file_bytes = file.len()?;
         if file_bytes < PAGE || !file_bytes.is_multiple_of(PAGE) {
