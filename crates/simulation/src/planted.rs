@@ -17,8 +17,8 @@ pub struct Found {
     pub text: String,
 }
 
-/// Tasks that are tried in turn, the cheap and telling ones first. Every fourth seed is of the preset
-/// `hybrid`: of the dear suites each round has one of these and one other.
+/// Tasks that are tried in turn, the cheap and telling ones first. Every fourth seed is of the
+/// preset `hybrid`: of the dear suites each round has one of these and one other.
 fn candidates() -> impl Iterator<Item = Task> {
     let round = |round: u64| {
         let seeds = 1 + round * 4..5 + round * 4;

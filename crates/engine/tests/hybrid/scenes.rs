@@ -292,7 +292,7 @@ fn one_tier_is_refused_and_so_is_another_preset_over_slots() {
 #[test]
 fn clean_copies_do_not_keep_a_database_from_the_other_preset() {
     let mut twin = Twin::new(settings(HybridSettings::default()), 17);
-    twin.write(6_000, 9_000, 1000);
+    twin.write(6_000, 9_000, 2000);
     twin.db().compact_range(None, None, &mut |_| {}).unwrap();
     // More of them than memory has room for: the others get slots.
     for _ in 0..8 {
