@@ -10,7 +10,7 @@ use crate::front::slabs::plan::plan_fast_tier;
 use crate::jobs::{Job, Lane, Planner, Step};
 use crate::manifest::Edit;
 use crate::merge::{LevelCursor, Merge, Source, Tables};
-use crate::settings::{Compression, Settings, WINDOWS_SHARE};
+use crate::settings::{Compression, Settings, WINDOWS_SHARE, WRITER_BYTES};
 use crate::state::{Engine, Frozen};
 use crate::table_set::levels::{LEVELS, may_overlap};
 use std::sync::Arc;
@@ -23,13 +23,21 @@ use thermocline_table::{Compression as TableCompression, ReadAhead, TableOptions
 const WINDOW_BYTES_MAX: u64 = 512 << 10;
 const WINDOW_BYTES_MIN: u64 = 32 << 10;
 
-/// Bytes to read at a time from each of `inputs`. An input holds up to three windows: the one in
-/// use, the one before it while a block reaches across, and the one being read.
+/// Windows that an input holds at most: the one in use, the one before it while a block reaches
+/// across, and the one being read.
+const WINDOWS: u64 = 3;
+
+/// Bytes to read at a time from each of `inputs`.
 pub(crate) fn window_bytes(settings: &Settings, inputs: usize) -> u32 {
-    let windows = 3 * inputs.max(1) as u64 * u64::from(settings.background_threads);
+    let windows = WINDOWS * inputs.max(1) as u64 * u64::from(settings.background_threads);
     let share = settings.memory.0 / WINDOWS_SHARE / windows;
     let bytes = share.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
     (bytes - bytes % 4096) as u32
+}
+
+/// Buffers of a merge of `inputs` into a table.
+pub(crate) fn merge_bytes(inputs: usize, window_bytes: u32) -> u64 {
+    inputs as u64 * WINDOWS * u64::from(window_bytes) + WRITER_BYTES
 }
 
 /// A shared engine that plans its own background work.

@@ -274,9 +274,7 @@ impl Settings {
     /// How the memory budget is divided.
     pub(crate) fn division(&self) -> MemoryDivision {
         let memory = self.memory.0;
-        // Each worker that writes a table holds the table's write buffer, the partitions of its
-        // index and filter, and a block being compressed.
-        let writers_bytes = (u64::from(self.background_threads) + 1) * (2 << 20);
+        let writers_bytes = (u64::from(self.background_threads) + 1) * WRITER_BYTES;
         let memtables_bytes = match self.preset() {
             Preset::Leveled => memory / 4,
             // What memtables hold, slots could; and their logs take room of the fast tier.
@@ -382,6 +380,10 @@ const LOGS: u64 = 6;
 /// Share of the fast tier that each journal may grow to, and bytes that it may at least.
 const JOURNAL_SHARE: u64 = 64;
 const JOURNAL_BYTES_MIN: u64 = 64 << 10;
+
+/// Buffers of one worker that writes a table: the write buffer, the partitions of index and filter,
+/// and a block being compressed. A flush into slots takes about as much.
+pub(crate) const WRITER_BYTES: u64 = 2 << 20;
 
 /// Share of the memory budget that the inputs of all running compactions may take together.
 pub(crate) const WINDOWS_SHARE: u64 = 16;

@@ -288,7 +288,10 @@ pub struct MemoryStats {
     pub cache_bytes: u64,
     /// Top indexes of open tables.
     pub pinned_bytes: u64,
-    /// Index of the slots of the fast tier; 0 without one, as are the next two.
+    /// Buffers of the demotions under way, as reckoned; 0 without a fast tier of slots, as are the
+    /// next three.
+    pub merge_bytes: u64,
+    /// Index of the slots of the fast tier.
     pub slot_index_bytes: u64,
     /// Records of the fast tier.
     pub record_cache_bytes: u64,
@@ -433,15 +436,17 @@ impl Engine {
         let cache_bytes = self.store.cache.memory_bytes();
         let pinned_bytes = state.levels.tables().map(|(_, table)| table.pinned_bytes()).sum();
         let fast = self.fast.as_ref();
+        let merge_bytes = fast.map_or(0, |fast| fast.memory.merging_bytes());
         let slot_index_bytes = fast.map_or(0, |fast| fast.index.memory_bytes());
         let record_cache_bytes = fast.map_or(0, |fast| fast.cache.bytes());
         let popularity_bytes = fast.map_or(0, |fast| fast.popularity.bytes() as u64);
-        let of_fast = slot_index_bytes + record_cache_bytes + popularity_bytes;
+        let of_fast = merge_bytes + slot_index_bytes + record_cache_bytes + popularity_bytes;
         MemoryStats {
             budget_bytes: self.settings.memory.0,
             memtable_bytes,
             cache_bytes,
             pinned_bytes,
+            merge_bytes,
             slot_index_bytes,
             record_cache_bytes,
             popularity_bytes,

@@ -95,6 +95,7 @@ fn memory(stats: &Stats) -> Table {
     ];
     if stats.fast_tier.is_some() {
         parts.extend([
+            ("buffers of demotions", memory.merge_bytes),
             ("index of slots", memory.slot_index_bytes),
             ("records of the fast tier", memory.record_cache_bytes),
             ("popularity of keys", memory.popularity_bytes),

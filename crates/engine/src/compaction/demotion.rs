@@ -19,7 +19,7 @@
 //! 6. Where a bulk load is newer than a record in a slot, the record leaves, pinned or not, and the
 //!    range becomes one run.
 
-use crate::background::{table_options, window_bytes};
+use crate::background::{merge_bytes, table_options, window_bytes};
 use crate::compaction::cost_benefit::{KeyRange, Pick};
 use crate::compaction::rewrite::{Fate, Observe, Output, Retention, Rewrite};
 use crate::error::Result;
@@ -154,6 +154,8 @@ pub(crate) struct Demotion {
     met: Arc<Mutex<Vec<Offer>>>,
     /// None where only clean copies leave and no table is merged.
     rewrite: Option<Rewrite>,
+    /// Its buffers, as reckoned.
+    merging_bytes: u64,
     chosen: bool,
     /// The last key that was looked at, where that was enough and there may be more.
     pub cut_after: Option<Vec<u8>>,
@@ -174,6 +176,7 @@ impl Demotion {
             leaving: Arc::default(),
             met: Arc::default(),
             rewrite: None,
+            merging_bytes: 0,
             chosen: false,
             cut_after: None,
             departed_bytes: 0,
@@ -230,9 +233,27 @@ impl Demotion {
         self.chosen = true;
     }
 
+    /// Bytes to read at a time from each input.
+    fn window_bytes(&self) -> u32 {
+        window_bytes(&self.engine.settings, self.inputs())
+    }
+
+    /// What is read side by side: records of slots, and runs of tables.
+    fn inputs(&self) -> usize {
+        self.pick.inputs.len().min(LEVELS) + 1
+    }
+
+    /// Asks back the memory that its buffers take.
+    fn claim_memory(&mut self) {
+        let Some(fast) = &self.engine.fast else { return };
+        self.merging_bytes = merge_bytes(self.inputs(), self.window_bytes());
+        fast.memory.merge_begins(self.merging_bytes);
+        self.engine.lend_memory(fast);
+    }
+
     fn rewrite(&self) -> Rewrite {
         let engine = &self.engine;
-        let window_bytes = window_bytes(&engine.settings, self.pick.inputs.len().min(LEVELS) + 1);
+        let window_bytes = self.window_bytes();
         let read_ahead = ReadAhead::Stream { window_bytes };
         let mut sources = vec![Source::Leaving(Box::new(LeavingCursor {
             engine: Arc::clone(engine),
@@ -380,6 +401,7 @@ impl Job for Demotion {
                 || self.pick.merges_anyway && !self.pick.inputs.is_empty();
             if merges {
                 self.rewrite = Some(self.rewrite());
+                self.claim_memory();
             } else if let Some(fast) = engine.fast.as_ref().filter(|_| self.leaving.is_empty()) {
                 fast.room.was_futile.store(true, Relaxed);
                 return Ok(Step::Done);
@@ -405,6 +427,9 @@ impl Job for Demotion {
 
 impl Drop for Demotion {
     fn drop(&mut self) {
+        if let Some(fast) = &self.engine.fast {
+            fast.memory.merge_ends(self.merging_bytes);
+        }
         let mut tables = self.engine.tables.lock();
         if let Some(index) = tables.ranges.iter().position(|range| *range == self.claim) {
             tables.ranges.swap_remove(index);

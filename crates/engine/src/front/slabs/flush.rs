@@ -236,6 +236,7 @@ impl Job for SlotFlush {
             // A piece makes records durable that come after others in the log, so the log must be
             // durable first: what recovery finds is a prefix of what was written, in whole batches.
             self.frozen.log.seal()?;
+            engine.lend_memory(fast);
         }
         let room_bytes = fast.room.limit_bytes / PIECE_SHARE;
         let piece_bytes = room_bytes.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);

@@ -10,6 +10,7 @@
 //!   lookup.rs   memtables, index and slots, tables       cursor.rs   the same, in key order
 //!   room.rs     when the tier is full, and what leaves first; regulation.rs the rules for it
 //!   spill.rs    copies that memory gives up get slots, or are forgotten; waiting.rs what waits
+//!   memory.rs   how much memory records get
 //!   plan.rs     what of this is done next; single_step.rs jobs of one step
 //! ```
 //! Memory holds records too (`cache`). A copy that is there needs no slot: it has an entry in the
@@ -35,6 +36,7 @@
 pub(crate) mod cursor;
 pub(crate) mod flush;
 pub(crate) mod lookup;
+pub(crate) mod memory;
 pub(crate) mod plan;
 pub(crate) mod promotion;
 pub(crate) mod recovery;
@@ -52,6 +54,7 @@ use crate::table_set::levels::Levels;
 use bytes::Bytes;
 use flush::FlushGate;
 use lookup::entry_kind;
+use memory::Memory;
 use promotion::Promotions;
 use regulation::Regulation;
 use room::Room;
@@ -81,6 +84,7 @@ pub(crate) struct FastTier {
     pub regulation: Regulation,
     pub flushes: FlushGate,
     pub room: Room,
+    pub memory: Memory,
 }
 
 /// A record on its way into a slot.
@@ -158,7 +162,7 @@ impl FastTier {
         let left = share.saturating_sub(pinned_bytes + known_bytes).max(share / 8);
         let blocks = (partition_bytes + partition_bytes / 4 + left / 16).min(left / 2);
         engine.store.cache.set_capacity(blocks);
-        self.spill_evicted(self.cache.set_capacity_bytes(left - blocks));
+        engine.divide_memory(self, Some(left - blocks));
     }
 }
 

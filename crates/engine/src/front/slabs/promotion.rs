@@ -117,6 +117,8 @@ pub(super) const PROMOTION: Work =
 
 impl Engine {
     pub(super) fn promote(&self, fast: &FastTier) -> Result<()> {
+        // Under reads alone nobody else looks.
+        self.lend_memory(fast);
         let at_first_read = fast.regulation.copies.get_slots() && fast.is_mostly_unasked();
         fast.promotions.at_first_read.store(at_first_read, Relaxed);
         let mut offers = fast.promotions.take();

@@ -8,6 +8,7 @@
 
 use super::flush::FlushGate;
 use super::lookup::{entry_kind, kind_of};
+use super::memory::Memory;
 use super::promotion::Promotions;
 use super::regulation::Regulation;
 use super::room::Room;
@@ -107,6 +108,7 @@ impl FastTier {
             regulation,
             flushes: FlushGate::default(),
             room: Room::new(settings, limit_bytes),
+            memory: Memory::new(settings),
         })
     }
 }

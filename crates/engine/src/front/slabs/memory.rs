@@ -1,0 +1,172 @@
+//! How much memory the records get: their own share, and of what is kept for writing as much as
+//! nobody has used for a while.
+//!
+//! ```text
+//!   budget | memtables, merges | partitions of tables, index, popularity | records |
+//!            '---- reserve ---'
+//!   reserve | in use at most, this epoch and the last | lent to records |
+//! ```
+//! Under reads alone nearly all of the reserve is lent, and under writes what memtables and merges
+//! have not come to. What is lent is asked back when one of them begins, before it takes the memory.
+//! That costs copies, which were read from slots or tables to get there; so a reserve that was in
+//! use a moment ago is not lent, and records do not leave and come with every flush.
+//!
+//! Threads: any. Looks are made where background jobs begin and end, not by readers and writers.
+
+use super::FastTier;
+use crate::settings::{Settings, WRITER_BYTES};
+use crate::state::Engine;
+use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The use of memory is remembered for one to two of these: several flushes and demotions of a
+/// store that is written to.
+const EPOCH_NS: u64 = 10_000_000_000;
+/// The records get more memory in steps of at least this share of the budget: each visits every
+/// part of the cache.
+const GROWTH_SHARE: u64 = 64;
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    budget_bytes: u64,
+    reserve_bytes: u64,
+    /// Buffers of the merges under way, as reckoned.
+    merging_bytes: AtomicU64,
+    lent: Mutex<Lent>,
+}
+
+/// The highest use in the epochs of now and before, and what follows from it.
+#[derive(Debug, Default)]
+struct Lent {
+    epoch_started_ns: u64,
+    peak_bytes: u64,
+    peak_bytes_before: u64,
+    /// The records' own share.
+    share_bytes: u64,
+    /// What the records have; none before it was ever divided.
+    capacity_bytes: Option<u64>,
+}
+
+impl Lent {
+    /// The highest use that is remembered, `used_bytes` of now among it.
+    fn observe(&mut self, now_ns: u64, used_bytes: u64) -> u64 {
+        if now_ns.saturating_sub(self.epoch_started_ns) >= EPOCH_NS {
+            self.epoch_started_ns = now_ns;
+            self.peak_bytes_before = std::mem::take(&mut self.peak_bytes);
+        }
+        self.peak_bytes = self.peak_bytes.max(used_bytes);
+        self.peak_bytes.max(self.peak_bytes_before)
+    }
+}
+
+impl Memory {
+    /// Nothing is lent before the first epoch has passed.
+    pub fn new(settings: &Settings) -> Self {
+        let budget_bytes = settings.memory.0;
+        let reserve_bytes = budget_bytes - settings.division().cache_bytes;
+        let lent = Lent { peak_bytes: reserve_bytes, ..Lent::default() };
+        Self {
+            budget_bytes,
+            reserve_bytes,
+            merging_bytes: AtomicU64::new(0),
+            lent: Mutex::new(lent),
+        }
+    }
+
+    /// Buffers of the merges under way.
+    pub fn merging_bytes(&self) -> u64 {
+        self.merging_bytes.load(Relaxed)
+    }
+
+    /// A merge begins that takes so much.
+    pub fn merge_begins(&self, bytes: u64) {
+        self.merging_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// It has ended.
+    pub fn merge_ends(&self, bytes: u64) {
+        self.merging_bytes.fetch_sub(bytes, Relaxed);
+    }
+
+    /// What the records may have, where that is another amount than they have.
+    fn capacity(&self, now_ns: u64, used_bytes: u64, share_bytes: Option<u64>) -> Option<u64> {
+        let mut lent = self.lent.lock();
+        if let Some(share_bytes) = share_bytes {
+            lent.share_bytes = share_bytes;
+        }
+        let peak_bytes = lent.observe(now_ns, used_bytes);
+        let capacity_bytes = lent.share_bytes + self.reserve_bytes.saturating_sub(peak_bytes);
+        let grows = lent.capacity_bytes.and_then(|now| capacity_bytes.checked_sub(now));
+        if grows.is_some_and(|bytes| bytes < self.budget_bytes / GROWTH_SHARE) {
+            return None;
+        }
+        lent.capacity_bytes = Some(capacity_bytes);
+        Some(capacity_bytes)
+    }
+}
+
+impl Engine {
+    /// Lends the records what memtables and merges leave unused, and asks back what they use now.
+    pub fn lend_memory(&self, fast: &FastTier) {
+        self.divide_memory(fast, None);
+    }
+
+    /// As [`Engine::lend_memory`]; the records' own share is `share_bytes` from now on.
+    pub fn divide_memory(&self, fast: &FastTier, share_bytes: Option<u64>) {
+        // The active memtable may fill before anybody looks again, and its flush has buffers.
+        let memtables = self.read_state.load().frozen.len() as u64 + 1;
+        let memtable_bytes = self.settings.division().memtable_bytes;
+        let used_bytes = memtables * memtable_bytes + WRITER_BYTES + fast.memory.merging_bytes();
+        let capacity = fast.memory.capacity(self.clock.now_ns(), used_bytes, share_bytes);
+        if let Some(bytes) = capacity {
+            fast.spill_evicted(fast.cache.set_capacity_bytes(bytes));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thermocline_foundation::ByteSize;
+
+    const S: u64 = 1_000_000_000;
+
+    /// Of 96 MiB, and its reserve.
+    fn memory() -> (Memory, u64) {
+        let memory = Memory::new(&Settings { memory: ByteSize::mib(96), ..Settings::default() });
+        let reserve = memory.reserve_bytes;
+        assert!(reserve > 16 << 20, "{reserve}");
+        (memory, reserve)
+    }
+
+    #[test]
+    fn what_was_not_used_for_an_epoch_is_lent_and_what_is_used_comes_back_at_once() {
+        let (memory, reserve) = memory();
+        let (share, used) = (40 << 20, 8 << 20);
+        assert_eq!(memory.capacity(0, used, Some(share)), Some(share));
+        assert_eq!(memory.capacity(9 * S, used, None), None, "the reserve may be wanted yet");
+        assert_eq!(memory.capacity(11 * S, used, None), None, "the epoch before counts");
+        let lent = reserve - used;
+        assert_eq!(memory.capacity(22 * S, used, None), Some(share + lent));
+        assert_eq!(memory.capacity(22 * S, used + (4 << 20), None), Some(share + lent - (4 << 20)));
+        assert_eq!(memory.capacity(31 * S, used, None), None, "it is not lent again so soon");
+        assert_eq!(memory.capacity(33 * S, used, None), None, "nor an epoch later");
+        assert_eq!(memory.capacity(44 * S, used, None), Some(share + lent));
+    }
+
+    #[test]
+    fn more_use_than_the_reserve_takes_nothing_of_the_records_own_share() {
+        let (memory, reserve) = memory();
+        assert_eq!(memory.capacity(0, 2 * reserve, Some(1 << 20)), Some(1 << 20));
+        assert_eq!(memory.capacity(30 * S, 2 * reserve, Some(1 << 19)), Some(1 << 19));
+    }
+
+    #[test]
+    fn a_little_more_is_not_worth_a_change() {
+        let (memory, reserve) = memory();
+        assert_eq!(memory.capacity(0, reserve, Some(1 << 20)), Some(1 << 20));
+        assert_eq!(memory.capacity(0, reserve, Some((1 << 20) + 4096)), None);
+        assert_eq!(memory.capacity(0, reserve, Some((1 << 20) - 4096)), Some((1 << 20) - 4096));
+    }
+}
