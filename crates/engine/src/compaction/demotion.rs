@@ -447,6 +447,7 @@ mod tests {
     use crate::front::slabs::Arrival;
     use crate::jobs::{Job, Step};
     use crate::manifest::Edit;
+    use crate::settings::WRITER_BYTES;
     use crate::support::{hybrid, stepped};
     use crate::table_set::levels::LEVELS;
     use thermocline_device::Origin;
@@ -556,6 +557,18 @@ mod tests {
         run(demotion);
         assert_eq!(places(&db), [0, 0, 0]);
         assert_eq!(slow_reads_of_hot(&db), 1);
+    }
+
+    #[test]
+    fn a_demotion_that_merges_says_what_memory_it_takes_until_it_ends() {
+        let db = with_hot_and_cold();
+        let mut demotion = demotion(&db);
+        let merge_bytes = || db.stats().memory.merge_bytes;
+        assert_eq!(merge_bytes(), 0);
+        assert_eq!(demotion.step().unwrap(), Step::More);
+        assert!(merge_bytes() > WRITER_BYTES, "{}", merge_bytes());
+        drop(demotion);
+        assert_eq!(merge_bytes(), 0);
     }
 
     #[test]

@@ -128,7 +128,13 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thermocline_foundation::ByteSize;
+    use crate::compaction::still_clock::StillClock;
+    use crate::support::{hybrid, stepped_environment};
+    use crate::{Db, Environment};
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
+    use thermocline_foundation::{ByteSize, Clock};
 
     const S: u64 = 1_000_000_000;
 
@@ -160,6 +166,58 @@ mod tests {
         let (memory, reserve) = memory();
         assert_eq!(memory.capacity(0, 2 * reserve, Some(1 << 20)), Some(1 << 20));
         assert_eq!(memory.capacity(30 * S, 2 * reserve, Some(1 << 19)), Some(1 << 19));
+    }
+
+    /// A store of records that reads bring into memory, and its clock.
+    fn store() -> (Db, Arc<StillClock>) {
+        let clock = Arc::new(StillClock::default());
+        let environment = Environment { clock: Arc::clone(&clock) as _, ..stepped_environment() };
+        let settings = Settings { memory: ByteSize::mib(16), ..hybrid() };
+        let db = environment.create(Path::new("/home"), &settings).unwrap();
+        (0..KEYS).for_each(|key| db.put(key.to_be_bytes(), [7; 1000]).unwrap());
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        (db, clock)
+    }
+
+    const KEYS: u32 = 14_000;
+
+    /// Reads every record, some at a time, which come to memory as far as there is room.
+    fn read_all(db: &Db) -> u64 {
+        let fast = db.engine().fast.as_ref().unwrap();
+        for round in 0..KEYS / 50 {
+            for key in round * 50..(round + 1) * 50 {
+                (0..2).for_each(|_| assert!(db.get(key.to_be_bytes()).unwrap().is_some()));
+            }
+            fast.promotions.running.store(true, Relaxed);
+            db.engine().promote(fast).unwrap();
+        }
+        fast.cache.bytes()
+    }
+
+    #[test]
+    fn records_get_the_reserve_of_a_store_that_is_only_read_and_give_it_back_to_a_merge() {
+        let (db, clock) = store();
+        let fast = db.engine().fast.as_ref().unwrap();
+        let share = db.engine().settings.division().cache_bytes;
+        let before = read_all(&db);
+        assert!(before <= share, "{before} of {share}");
+        (0..2).for_each(|_| {
+            clock.sleep(Duration::from_nanos(EPOCH_NS));
+            db.engine().promote(fast).unwrap();
+        });
+        let lent = read_all(&db);
+        assert!(lent > before + (4 << 20), "{lent} after {before}");
+        let stats = db.stats().memory;
+        assert!(stats.used_bytes <= stats.budget_bytes, "{stats:?}");
+        fast.memory.merge_begins(4 << 20);
+        db.engine().lend_memory(fast);
+        assert!(fast.cache.bytes() <= lent - (3 << 20), "{} of {lent}", fast.cache.bytes());
+        let stats = db.stats().memory;
+        assert!(
+            stats.merge_bytes == 4 << 20 && stats.used_bytes <= stats.budget_bytes,
+            "{stats:?}"
+        );
+        fast.memory.merge_ends(4 << 20);
     }
 
     #[test]
