@@ -85,8 +85,8 @@ fn plan_upkeep(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
         return upkeep(engine, Task::SyncLog);
     }
     let mut logs = engine.logs.lock();
-    if logs.ready.is_none() && !logs.preparing {
-        logs.preparing = true;
+    if logs.may_prepare(engine.settings.logs_max()) {
+        logs.making = true;
         return upkeep(engine, Task::PrepareLog);
     }
     None
@@ -207,11 +207,7 @@ impl Flush {
             log_floor: Some(self.frozen.next_log),
             ..Edit::default()
         };
-        self.engine.commit(&mut self.engine.tables.lock(), edit, Some(&self.frozen))?;
-        if planted(Planted::LogRetiredBeforeEdit) {
-            return Ok(());
-        }
-        self.engine.retire_log(&self.frozen.log)
+        self.engine.commit(&mut self.engine.tables.lock(), edit, Some(&self.frozen))
     }
 }
 
@@ -261,12 +257,7 @@ impl Job for Upkeep {
     fn step(&mut self) -> Result<Step> {
         match self.task {
             Task::SyncLog => self.engine.sync_tail()?,
-            Task::PrepareLog => {
-                let made = self.engine.make_log(Origin::Foreground);
-                let mut logs = self.engine.logs.lock();
-                logs.preparing = false;
-                logs.ready = Some(made?);
-            }
+            Task::PrepareLog => self.engine.prepare_log()?,
             Task::DeleteTables => {
                 self.engine.files.delete_files(&self.engine.store.graveyard.take())?;
                 self.engine.room_freed();

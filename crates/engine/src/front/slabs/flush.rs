@@ -212,11 +212,7 @@ impl SlotFlush {
             engine.files.delete_files(&[self.frozen.log.number])?;
         }
         let edit = Edit { log_floor: Some(self.frozen.next_log), ..Edit::default() };
-        engine.commit(&mut engine.tables.lock(), edit, Some(&self.frozen))?;
-        if planted(Planted::LogRetiredBeforeEdit) {
-            return Ok(());
-        }
-        engine.retire_log(&self.frozen.log)
+        engine.commit(&mut engine.tables.lock(), edit, Some(&self.frozen))
     }
 }
 
