@@ -198,9 +198,8 @@ impl Environment {
             }
         };
         if settings.preset() == Preset::Hybrid {
-            let journal_bytes = settings.journal_bytes();
-            restored.manifest.set_rewrite_bytes_min(journal_bytes);
-            files.set_map_compact_bytes_min(journal_bytes);
+            restored.manifest.keep_short(settings.manifest_bytes());
+            files.set_map_compact_bytes_min(settings.map_bytes());
         }
         reconcile(&store, &restored.levels, &restored.slots)?;
         let (clock, workers) = (&*self.clock, &self.workers);

@@ -352,11 +352,18 @@ impl Settings {
         ByLevelSettings { log_reserve: ByteSize(self.full_log_bytes() * LOGS) }
     }
 
-    /// Bytes to which manifest and file map may grow before they are written afresh, where records
-    /// want the fast tier: edits of slots are many, and what the journals take, records cannot.
-    pub(crate) fn journal_bytes(&self) -> u64 {
+    /// Bytes to which the manifest may grow before it is written afresh, where records want the
+    /// fast tier: what it takes, they cannot. Its state is a bit for each slot, and so with the
+    /// smallest slots half of that.
+    pub(crate) fn manifest_bytes(&self) -> u64 {
         let tier_bytes = self.tiers.first().map_or(u64::MAX, |tier| tier.capacity.0);
-        (tier_bytes / JOURNAL_SHARE).max(JOURNAL_BYTES_MIN)
+        (tier_bytes / MANIFEST_SHARE).max(JOURNAL_BYTES_MIN)
+    }
+
+    /// The same for the file map, of which a file has some twenty bytes.
+    pub(crate) fn map_bytes(&self) -> u64 {
+        let tier_bytes = self.tiers.first().map_or(u64::MAX, |tier| tier.capacity.0);
+        (tier_bytes / MAP_SHARE).clamp(JOURNAL_BYTES_MIN, MAP_BYTES_MAX)
     }
 
     /// What tables may take of the fast tier without pushing anything out; none where its size is
@@ -366,11 +373,12 @@ impl Settings {
     }
 
     /// What slabs may take of the fast tier: all but what logs and journals may come to, and some
-    /// for a journal that is written afresh.
+    /// for a journal that is written afresh beside the old one, the first log of an opening, and
+    /// logs of batches larger than a memtable.
     pub(crate) fn slab_bytes_max(&self) -> u64 {
         let capacity_bytes = self.tiers.first().map_or(0, |tier| tier.capacity.0);
         let log_bytes = self.logs_bytes();
-        let journals_bytes = 2 * self.journal_bytes();
+        let journals_bytes = self.manifest_bytes() + self.map_bytes();
         let spare_bytes = capacity_bytes / SPARE_SHARE;
         capacity_bytes.saturating_sub(log_bytes + journals_bytes + spare_bytes)
     }
@@ -389,9 +397,12 @@ pub(crate) const RETIRED_LOGS_MAX: usize = 2;
 /// Reserves of logs that a small fast tier leaves them.
 const SMALL_LOGS: u64 = 5;
 
-/// Share of the fast tier that each journal may grow to, and bytes that it may at least.
-const JOURNAL_SHARE: u64 = 64;
+/// Shares of the fast tier that the journals may grow to, bytes that each may at least, and the map
+/// at most.
+const MANIFEST_SHARE: u64 = 128;
+const MAP_SHARE: u64 = 256;
 const JOURNAL_BYTES_MIN: u64 = 64 << 10;
+const MAP_BYTES_MAX: u64 = 1 << 20;
 
 /// Share of the memory budget that the inputs of all running compactions may take together.
 pub(crate) const WINDOWS_SHARE: u64 = 16;

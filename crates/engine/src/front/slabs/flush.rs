@@ -444,6 +444,43 @@ mod tests {
         assert!(!flush.fill(PIECE_BYTES_MIN));
     }
 
+    /// Updates of all over the tier: hardly a run of slots is longer than one.
+    #[test]
+    fn manifest_and_map_keep_to_their_room_and_are_seldom_written_afresh() {
+        let db = stepped(&hybrid());
+        let engine = db.engine();
+        let (manifest_bytes, map_bytes) =
+            (engine.settings.manifest_bytes(), engine.settings.map_bytes());
+        let mut random = thermocline_foundation::random::Random::new(1);
+        let (mut rewrites, mut edits_bytes, mut state_bytes) = (0, 0, 0);
+        let manifest = || {
+            let tables = engine.tables.lock();
+            (tables.manifest.number(), tables.manifest.extent().bytes)
+        };
+        (0..12_000u32).for_each(|key| db.put(key.to_be_bytes(), [7; 900]).unwrap());
+        for _ in 0..300 {
+            for _ in 0..500 {
+                let key = random.below(12_000) as u32;
+                db.put(key.to_be_bytes(), [8; 900]).unwrap();
+            }
+            let before = manifest();
+            db.flush().unwrap();
+            let after = manifest();
+            if after.0 == before.0 {
+                edits_bytes += after.1 - before.1;
+            } else {
+                rewrites += 1;
+                state_bytes += after.1;
+            }
+            assert!(after.1 <= manifest_bytes, "{after:?} of {manifest_bytes}");
+            let map = engine.files.usage()[0].used_by_kind[&FileKind::Map];
+            assert!(map <= map_bytes, "{map} of {map_bytes}");
+        }
+        // An edit takes a page at least, and a flush is three of them here.
+        assert!((1..=30).contains(&rewrites), "{rewrites} times");
+        assert!(state_bytes * 8 < edits_bytes, "{state_bytes} written afresh of {edits_bytes}");
+    }
+
     #[test]
     fn a_flush_of_many_pieces_syncs_each_slab_once_and_frees_what_each_piece_replaces() {
         let db = stepped(&hybrid());
