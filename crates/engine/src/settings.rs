@@ -385,7 +385,7 @@ impl Settings {
 }
 
 /// Share of the fast tier that slabs leave free beside logs and journals.
-const SPARE_SHARE: u64 = 50;
+const SPARE_SHARE: u64 = 100;
 
 /// Logs that there are at once where there is room for them: the one written, those of frozen
 /// memtables, the next, and retired ones kept for use as logs again.
