@@ -10,6 +10,7 @@
 //!
 //! Between writing and edit only keys and places are kept; the memtable has the values.
 
+use super::room::Turnover;
 use super::{Arrival, Born, Died, FastTier, Placed, SlotEdit, Written};
 use crate::compaction::rewrite::Retention;
 use crate::error::{Error, ErrorKind, Result};
@@ -25,6 +26,7 @@ use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::sync::{Mutex, MutexGuard};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_index::{Entry, EntryKind};
+use thermocline_slab::SlotAddress;
 use thermocline_table::key_hash;
 
 /// Bytes of keys and values of a piece: a share of the slots' room, so that a piece of a small tier
@@ -32,6 +34,11 @@ use thermocline_table::key_hash;
 const PIECE_SHARE: u64 = 32;
 const PIECE_BYTES_MIN: u64 = 16 << 10;
 const PIECE_BYTES_MAX: u64 = 4 << 20;
+
+/// Bytes of a piece where slots have so much room.
+pub(super) fn piece_bytes(room_bytes: u64) -> u64 {
+    (room_bytes / PIECE_SHARE).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX)
+}
 
 /// Most records that are written before they are synced and made live: it bounds what is known of
 /// them meanwhile.
@@ -104,6 +111,8 @@ pub(crate) struct SlotFlush {
     written_pieces: Vec<usize>,
     written_bytes: u64,
     flushed_bytes: u64,
+    /// Slots taken, and slots freed by that.
+    turnover: Turnover,
     /// Looks in a row at which there was no room, not even beyond the slots' share of the tier, and
     /// nothing that could make any.
     starved: u32,
@@ -123,6 +132,7 @@ impl SlotFlush {
             written_pieces: Vec::new(),
             written_bytes: 0,
             flushed_bytes: 0,
+            turnover: Turnover::default(),
             starved: 0,
         }
     }
@@ -194,7 +204,9 @@ impl SlotFlush {
         self.written_bytes = 0;
         let mut placed = written.sync(&fast.slabs)?;
         for count in std::mem::take(&mut self.written_pieces) {
-            self.engine.settle_in(fast, placed.split_first(count))?;
+            let turnover = self.engine.settle_in(fast, placed.split_first(count))?;
+            self.turnover.born_bytes += turnover.born_bytes;
+            self.turnover.died_bytes += turnover.died_bytes;
             if planted(Planted::FloorRaisedByFirstPiece) {
                 let log_floor = Some(self.frozen.next_log);
                 let edit = Edit { log_floor, ..Edit::default() };
@@ -233,10 +245,9 @@ impl Job for SlotFlush {
             // durable first: what recovery finds is a prefix of what was written, in whole batches.
             self.frozen.log.seal()?;
         }
-        let room_bytes = fast.room.limit_bytes / PIECE_SHARE;
-        let piece_bytes = room_bytes.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
-        if self.piece.is_empty() && !self.fill(piece_bytes) {
+        if self.piece.is_empty() && !self.fill(piece_bytes(fast.room.limit_bytes)) {
             self.settle(fast)?;
+            fast.room.note_turnover(self.turnover, self.frozen.memtable.bytes());
             self.finish()?;
             return Ok(Step::Done);
         }
@@ -269,13 +280,20 @@ impl Drop for SlotFlush {
 impl Engine {
     /// Makes records live that a flush has written, and with it frees the slots of the versions
     /// that nobody can see any more.
-    fn settle_in(&self, fast: &FastTier, placed: Placed) -> Result<()> {
+    fn settle_in(&self, fast: &FastTier, placed: Placed) -> Result<Turnover> {
         let arrived: Vec<_> = placed.born.iter().map(|new| (new.key.clone(), new.entry)).collect();
         let is_here = |(key, _): &(Bytes, Entry)| fast.index.get(key).is_some();
         let was_here: Vec<bool> = arrived.iter().map(is_here).collect();
         let snapshots = self.snapshots.list(|| self.visible());
         let mut tables = self.tables.lock();
         let died = fast.replaced_by(&placed.born, &snapshots);
+        let slot_bytes = |slot: SlotAddress| {
+            fast.slabs.shape(slot.slab).map_or(0, |shape| u64::from(shape.slot_bytes))
+        };
+        let turnover = Turnover {
+            born_bytes: placed.reservation.slots().iter().flatten().copied().map(slot_bytes).sum(),
+            died_bytes: died.iter().filter_map(|old| old.slot).map(slot_bytes).sum(),
+        };
         self.commit_placed(&mut tables, Edit::default(), placed, died)?;
         drop(tables);
         fast.room.found();
@@ -283,7 +301,7 @@ impl Engine {
             fast.popularity.touch_write(key_hash(key), was_here);
         }
         fast.forget_deleted(&arrived);
-        Ok(())
+        Ok(turnover)
     }
 
     /// Makes what was written into slots live, and frees those of `died`.
