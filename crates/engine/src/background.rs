@@ -186,6 +186,7 @@ impl Flush {
             // One table a flush: level 0 is counted in tables.
             table_bytes: u64::MAX,
             expected_bytes: frozen.memtable.bytes(),
+            cache: Some(Arc::clone(&engine.store.cache)),
         };
         let merge = Merge::new(vec![Source::Memtable(cursor)]);
         let rewrite = Rewrite::new(Arc::clone(&engine.files), merge, retention, output);
@@ -384,6 +385,7 @@ fn rewrite_of(engine: &Arc<Engine>, pick: &Pick) -> Rewrite {
         options: table_options(engine, pick.output_level),
         table_bytes,
         expected_bytes: table_bytes.min(pick.bytes()),
+        cache: Some(Arc::clone(&engine.store.cache)),
     };
     Rewrite::new(Arc::clone(&engine.files), Merge::new(sources), retention, output)
 }
@@ -794,6 +796,17 @@ mod tests {
         }
         db.flush().unwrap();
         db.engine().tables.lock().claimants -= 1;
+    }
+
+    #[test]
+    fn a_lookup_in_a_table_that_was_just_flushed_reads_no_partition() {
+        let db = stepped(&one_tier());
+        flush_one(&db, "key", Some("value"));
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+        let classes = db.stats().cache.classes;
+        assert_eq!(classes["data"].misses, 1, "memory has no records");
+        assert_eq!((classes["index"].misses, classes["filter"].misses), (0, 0));
+        db.close().unwrap();
     }
 
     #[test]
