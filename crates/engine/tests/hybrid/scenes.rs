@@ -209,8 +209,8 @@ fn compacting_everything_leaves_nothing_in_slots() {
     twin.compare();
 }
 
-/// The partitions of a table are in memory since it was written: of what look-ups need they read the
-/// tail of each table and blocks of data.
+/// The partitions of a table are in memory since it was written, so look-ups read the tail of each
+/// table and blocks of data.
 #[test]
 fn lookups_after_merges_read_no_partitions() {
     for preset in [Preset::Hybrid, Preset::Leveled] {
