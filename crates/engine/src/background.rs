@@ -93,8 +93,8 @@ fn plan_upkeep(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
         return upkeep(engine, Task::SyncLog);
     }
     let mut logs = engine.logs.lock();
-    if logs.ready.is_none() && !logs.preparing {
-        logs.preparing = true;
+    if logs.may_prepare(engine.settings.logs_max()) {
+        logs.making = true;
         return upkeep(engine, Task::PrepareLog);
     }
     None
@@ -194,6 +194,7 @@ impl Flush {
             // One table a flush: level 0 is counted in tables.
             table_bytes: u64::MAX,
             expected_bytes: frozen.memtable.bytes(),
+            cache: Some(Arc::clone(&engine.store.cache)),
         };
         let merge = Merge::new(vec![Source::Memtable(cursor)]);
         let rewrite = Rewrite::new(Arc::clone(&engine.files), merge, retention, output);
@@ -215,11 +216,7 @@ impl Flush {
             log_floor: Some(self.frozen.next_log),
             ..Edit::default()
         };
-        self.engine.commit(&mut self.engine.tables.lock(), edit, Some(&self.frozen))?;
-        if planted(Planted::LogRetiredBeforeEdit) {
-            return Ok(());
-        }
-        self.engine.retire_log(&self.frozen.log)
+        self.engine.commit(&mut self.engine.tables.lock(), edit, Some(&self.frozen))
     }
 }
 
@@ -269,12 +266,7 @@ impl Job for Upkeep {
     fn step(&mut self) -> Result<Step> {
         match self.task {
             Task::SyncLog => self.engine.sync_tail()?,
-            Task::PrepareLog => {
-                let made = self.engine.make_log(Origin::Foreground);
-                let mut logs = self.engine.logs.lock();
-                logs.preparing = false;
-                logs.ready = Some(made?);
-            }
+            Task::PrepareLog => self.engine.prepare_log()?,
             Task::DeleteTables => {
                 self.engine.files.delete_files(&self.engine.store.graveyard.take())?;
                 self.engine.room_freed();
@@ -392,6 +384,7 @@ fn rewrite_of(engine: &Arc<Engine>, pick: &Pick) -> Rewrite {
         options: table_options(engine, pick.output_level),
         table_bytes,
         expected_bytes: table_bytes.min(pick.bytes()),
+        cache: Some(Arc::clone(&engine.store.cache)),
     };
     Rewrite::new(Arc::clone(&engine.files), Merge::new(sources), retention, output)
 }
@@ -802,6 +795,17 @@ mod tests {
         }
         db.flush().unwrap();
         db.engine().tables.lock().claimants -= 1;
+    }
+
+    #[test]
+    fn a_lookup_in_a_table_that_was_just_flushed_reads_no_partition() {
+        let db = stepped(&one_tier());
+        flush_one(&db, "key", Some("value"));
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+        let classes = db.stats().cache.classes;
+        assert_eq!(classes["data"].misses, 1, "memory has no records");
+        assert_eq!((classes["index"].misses, classes["filter"].misses), (0, 0));
+        db.close().unwrap();
     }
 
     #[test]

@@ -38,6 +38,10 @@ const TAG_DURABLE_SEQUENCE: u8 = 129;
 /// Journal bytes below which no fresh manifest is worth writing.
 const REWRITE_BYTES_MIN: u64 = 4 << 20;
 
+/// How many times its state the journal may be long, and where it is kept short.
+const REWRITE_FACTOR: u64 = 8;
+const REWRITE_FACTOR_SHORT: u64 = 2;
+
 /// A change of the table set, atomic as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Edit {
@@ -199,6 +203,7 @@ pub(crate) struct Manifest {
     number: FileNumber,
     rewrite_bytes: u64,
     rewrite_bytes_min: u64,
+    rewrite_factor: u64,
 }
 
 impl Manifest {
@@ -211,9 +216,10 @@ impl Manifest {
         let mut journal = Journal::create(file)?;
         journal.append(&payload)?;
         files.publish(&[number])?;
-        let rewrite_bytes = REWRITE_BYTES_MIN.max(8 * journal.len_bytes());
         let (files, rewrite_bytes_min) = (Arc::clone(files), REWRITE_BYTES_MIN);
-        Ok(Self { files, journal, number, rewrite_bytes, rewrite_bytes_min })
+        let rewrite_factor = REWRITE_FACTOR;
+        let rewrite_bytes = rewrite_bytes_min.max(rewrite_factor * journal.len_bytes());
+        Ok(Self { files, journal, number, rewrite_bytes, rewrite_bytes_min, rewrite_factor })
     }
 
     /// Reads the manifest `number`, giving each edit to `apply`.
@@ -244,14 +250,16 @@ impl Manifest {
         }
         files.check_extent(FileKind::Manifest, &journal)?;
         let (files, rewrite_bytes_min) = (Arc::clone(files), REWRITE_BYTES_MIN);
-        Ok(Self { files, journal, number, rewrite_bytes: rewrite_bytes_min, rewrite_bytes_min })
+        let (rewrite_bytes, rewrite_factor) = (rewrite_bytes_min, REWRITE_FACTOR);
+        Ok(Self { files, journal, number, rewrite_bytes, rewrite_bytes_min, rewrite_factor })
     }
 
-    /// No fresh manifest is written before the journal has so many bytes. For a fast tier so small
-    /// that the manifest would take a share of it that records could use.
-    pub fn set_rewrite_bytes_min(&mut self, bytes: u64) {
+    /// A fresh manifest is written once the journal has so many bytes, and twice its state. For a
+    /// fast tier of which the manifest would take a share that records could use.
+    pub fn keep_short(&mut self, bytes: u64) {
         self.rewrite_bytes_min = bytes.min(REWRITE_BYTES_MIN);
         self.rewrite_bytes = self.rewrite_bytes_min;
+        self.rewrite_factor = REWRITE_FACTOR_SHORT;
     }
 
     /// How far it goes.
@@ -281,7 +289,9 @@ impl Manifest {
         if self.journal.len_bytes() > self.rewrite_bytes {
             let mut fresh = Self::create(&self.files, &state(), Origin::Foreground)?;
             fresh.rewrite_bytes_min = self.rewrite_bytes_min;
-            fresh.rewrite_bytes = self.rewrite_bytes_min.max(8 * fresh.journal.len_bytes());
+            fresh.rewrite_factor = self.rewrite_factor;
+            let state_bytes = fresh.journal.len_bytes();
+            fresh.rewrite_bytes = fresh.rewrite_bytes_min.max(fresh.rewrite_factor * state_bytes);
             let old = std::mem::replace(self, fresh).number;
             self.files.delete_files(&[old])?;
         }

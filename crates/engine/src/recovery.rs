@@ -256,6 +256,7 @@ impl Replay<'_> {
             options: self.options.clone(),
             table_bytes: u64::MAX,
             expected_bytes,
+            cache: None,
         };
         // No snapshot survives a restart, so of each key only the newest version matters.
         let retention = Retention::new(vec![Sequence::MAX], None);

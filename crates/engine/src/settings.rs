@@ -301,7 +301,7 @@ impl Settings {
     pub(crate) fn placement(&self) -> Arc<dyn Placement> {
         match self.preset() {
             Preset::Leveled => Arc::new(ByLevel::new(self.by_level())),
-            Preset::Hybrid => Arc::new(BelowFirst),
+            Preset::Hybrid => Arc::new(BelowFirst::default()),
         }
     }
 
@@ -310,20 +310,35 @@ impl Settings {
         self.tiers.len() > 1
     }
 
-    /// Bytes of a log that holds a full memtable. A memtable's overhead is not in the log, nor are
-    /// a log's checksums in the memtable; those and page headers add 2 %, and the last batch may be
-    /// large.
-    fn full_log_bytes(&self) -> u64 {
+    /// Bytes of a log that holds a full memtable, unless that is one batch which alone is more. An
+    /// entry's overhead in the memtable is more than a record's header in the log; checksums and
+    /// page headers add 2 %.
+    pub(crate) fn full_log_bytes(&self) -> u64 {
         let memtable_bytes = self.division().memtable_bytes;
-        (memtable_bytes + memtable_bytes / 16).next_multiple_of(1 << 20)
+        (memtable_bytes + memtable_bytes / 32).next_multiple_of(64 << 10)
     }
 
-    /// Bytes reserved for a log: a full memtable's. A small fast tier gives the logs in use, of
-    /// which there are up to [`LOGS`], at most a fifth of itself; a log grows where its reserve is
-    /// not enough.
+    /// Bytes reserved for a log: a full memtable's. A small fast tier gives each log at most a
+    /// share of itself; a log grows where its reserve is not enough.
     pub(crate) fn log_bytes(&self) -> u64 {
         let tier_bytes = self.tiers.first().map_or(u64::MAX, |tier| tier.capacity.0);
         self.full_log_bytes().min((tier_bytes / 32).next_multiple_of(64 << 10))
+    }
+
+    /// Logs that there are at once (`state.rs`, on [`crate::state::LogPool`]). Where records want
+    /// the fast tier it is one for each memtable, and who fills the last may have to wait until a
+    /// log is made anew.
+    pub(crate) fn logs_max(&self) -> u64 {
+        match self.preset() {
+            Preset::Leveled => LOGS,
+            Preset::Hybrid => MEMTABLES,
+        }
+    }
+
+    /// Bytes that all logs may take of a fast tier that records want. On a small one they grow
+    /// beyond their reserve, and so they have more there than what is reserved.
+    fn logs_bytes(&self) -> u64 {
+        (self.logs_max() * self.full_log_bytes()).min(SMALL_LOGS * self.log_bytes())
     }
 
     /// How levels are placed. Logs are on the fast tier; what those of full memtables grow beyond
@@ -335,11 +350,18 @@ impl Settings {
         ByLevelSettings { log_reserve: ByteSize(self.full_log_bytes() * LOGS) }
     }
 
-    /// Bytes to which manifest and file map may grow before they are written afresh, where records
-    /// want the fast tier: edits of slots are many, and what the journals take, records cannot.
-    pub(crate) fn journal_bytes(&self) -> u64 {
+    /// Bytes to which the manifest may grow before it is written afresh, where records want the
+    /// fast tier: what it takes, they cannot. Its state is a bit for each slot, and so with the
+    /// smallest slots half of that.
+    pub(crate) fn manifest_bytes(&self) -> u64 {
         let tier_bytes = self.tiers.first().map_or(u64::MAX, |tier| tier.capacity.0);
-        (tier_bytes / JOURNAL_SHARE).max(JOURNAL_BYTES_MIN)
+        (tier_bytes / MANIFEST_SHARE).max(JOURNAL_BYTES_MIN)
+    }
+
+    /// The same for the file map, of which a file has some twenty bytes.
+    pub(crate) fn map_bytes(&self) -> u64 {
+        let tier_bytes = self.tiers.first().map_or(u64::MAX, |tier| tier.capacity.0);
+        (tier_bytes / MAP_SHARE).clamp(JOURNAL_BYTES_MIN, MAP_BYTES_MAX)
     }
 
     /// What tables may take of the fast tier without pushing anything out; none where its size is
@@ -348,38 +370,37 @@ impl Settings {
         Some(self.by_level().table_bytes(self.tiers.first()?.capacity.0))
     }
 
-    /// Retired logs that are kept for use as logs again. What they take, records cannot where these
-    /// want the fast tier.
-    pub(crate) fn retired_logs_max(&self) -> u64 {
-        match self.preset() {
-            Preset::Leveled => 2,
-            Preset::Hybrid => 1,
-        }
-    }
-
     /// What slabs may take of the fast tier: all but what logs and journals may come to, and some
-    /// for a journal that is written afresh.
+    /// for a journal that is written afresh beside the old one, the first log of an opening, and
+    /// logs of batches larger than a memtable.
     pub(crate) fn slab_bytes_max(&self) -> u64 {
         let capacity_bytes = self.tiers.first().map_or(0, |tier| tier.capacity.0);
-        // The one written, those of frozen memtables, the next.
-        let logs = 1 + (MEMTABLES - 1) + 1 + self.retired_logs_max();
-        let log_bytes = logs * self.log_bytes();
-        let journals_bytes = 2 * self.journal_bytes();
+        let log_bytes = self.logs_bytes();
+        let journals_bytes = self.manifest_bytes() + self.map_bytes();
         let spare_bytes = capacity_bytes / SPARE_SHARE;
         capacity_bytes.saturating_sub(log_bytes + journals_bytes + spare_bytes)
     }
 }
 
 /// Share of the fast tier that slabs leave free beside logs and journals.
-const SPARE_SHARE: u64 = 50;
+const SPARE_SHARE: u64 = 100;
 
-/// Logs that there are at once: the one written, those of frozen memtables, the next, and retired
-/// ones kept for use as logs again.
-const LOGS: u64 = 6;
+/// Logs that there are at once where there is room for them: the one written, those of frozen
+/// memtables, the next, and retired ones kept for use as logs again.
+const LOGS: u64 = MEMTABLES + 1 + RETIRED_LOGS_MAX as u64;
 
-/// Share of the fast tier that each journal may grow to, and bytes that it may at least.
-const JOURNAL_SHARE: u64 = 64;
+/// Retired logs that are kept for use as logs again.
+pub(crate) const RETIRED_LOGS_MAX: usize = 2;
+
+/// Reserves of logs that a small fast tier leaves them.
+const SMALL_LOGS: u64 = 5;
+
+/// Shares of the fast tier that the journals may grow to, bytes that each may at least, and the map
+/// at most.
+const MANIFEST_SHARE: u64 = 128;
+const MAP_SHARE: u64 = 256;
 const JOURNAL_BYTES_MIN: u64 = 64 << 10;
+const MAP_BYTES_MAX: u64 = 1 << 20;
 
 /// Buffers of one worker that writes a table: the write buffer, the partitions of index and filter,
 /// and a block being compressed. A flush into slots takes about as much.

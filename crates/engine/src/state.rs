@@ -30,14 +30,14 @@ use crate::front::memtable::Memtable;
 use crate::front::slabs::{FastTier, SlotEdit};
 use crate::jobs::{Job, Jobs, Step};
 use crate::manifest::{Edit, Manifest, broken_slots};
-use crate::settings::{Durability, Settings};
+use crate::settings::{Durability, RETIRED_LOGS_MAX, Settings};
 use crate::snapshot::Snapshots;
 use crate::stats::{Metrics, Totals};
 use crate::table_set::levels::Levels;
 use crate::table_set::table::TableStore;
 use crate::write_path::{Leader, LogTail, WriteQueue};
 use std::sync::Arc;
-use thermocline_device::{FileContext, FileKind, Origin, Placement, TieredFiles};
+use thermocline_device::{FileContext, FileKind, Origin, Placement, TierIndex, TieredFiles};
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thermocline_foundation::sync::{ArcSwap, Condvar, Mutex};
 use thermocline_foundation::{Clock, FileNumber, Planted, Sequence, planted};
@@ -129,12 +129,42 @@ pub(crate) struct TableState {
 }
 
 /// Logs that wait to be used again, and the next one, ready.
-#[derive(Debug, Default)]
+///
+/// 1. One log is made at a time, so numbers ascend: who needs one that is being prepared waits.
+/// 2. There are never more than [`Settings::logs_max`], which is at least `MEMTABLES`. In the
+///    background a new one is made only while fewer are there; else a retired one is made anew,
+///    which makes none more. A writer who needs a log has waited until one memtable less is frozen
+///    than there may be, and a log is retired, or gone, before any writer sees that its memtable is
+///    flushed. So at most `MEMTABLES - 1` logs are in use then, and any other is ready or retired:
+///    the writer takes the one or makes the other anew, and a new one where there is none.
+#[derive(Debug)]
 pub(crate) struct LogPool {
     pub ready: Option<Arc<LogFile>>,
     pub retired: Vec<FileNumber>,
-    /// A background job is making one.
-    pub preparing: bool,
+    /// Somebody is making one.
+    pub making: bool,
+    /// All logs since opening that are not deleted, the one being made included.
+    there: u64,
+}
+
+impl LogPool {
+    /// The first log, in use.
+    pub fn new() -> Self {
+        Self { ready: None, retired: Vec::new(), making: false, there: 1 }
+    }
+
+    /// The next log is wanted, and can be made without there being more than `logs_max`.
+    pub fn may_prepare(&self, logs_max: u64) -> bool {
+        let may_make = !self.retired.is_empty() || self.there < logs_max;
+        self.ready.is_none() && !self.making && may_make
+    }
+
+    /// A retired log to be made anew; none, and one more is there, where there is none.
+    fn take_retired(&mut self) -> Option<FileNumber> {
+        let retired = self.retired.pop();
+        self.there += u64::from(retired.is_none());
+        retired
+    }
 }
 
 /// See the module's header.
@@ -271,11 +301,10 @@ impl Engine {
             durable_sequence,
             ..full_state(&after, live, log_floor, last_sequence)
         };
-        let kept = |number| edit.added.iter().any(|(_, meta)| meta.number == number);
         let early = planted(Planted::InputsDeletedBeforeEdit);
         if early {
-            let gone = edit.removed.iter().map(|(_, number)| *number);
-            self.files.delete_files(&gone.filter(|n| !kept(*n)).collect::<Vec<_>>())?;
+            let gone = gone_of(&edit).map(|(_, number)| number);
+            self.files.delete_files(&gone.collect::<Vec<_>>())?;
         }
         if let Err(error) = tables.manifest.commit(&edit, whole) {
             self.fail(&error);
@@ -287,12 +316,13 @@ impl Engine {
         if let Some(fast) = &self.fast {
             fast.arrive(slots);
         }
+        if let Some(frozen) = flushed.filter(|_| !planted(Planted::LogRetiredBeforeEdit)) {
+            // Before a writer sees room for a memtable more, which wants a log.
+            self.retire_log(&frozen.log).inspect_err(|error| self.fail(error))?;
+        }
         self.switch(|state| state.with_levels(&after, flushed));
-        for (level, number) in &edit.removed {
-            if !early
-                && !kept(*number)
-                && let Some(table) = before.find(usize::from(*level), *number)
-            {
+        for (level, number) in gone_of(&edit).filter(|_| !early) {
+            if let Some(table) = before.find(usize::from(level), number) {
                 table.doom();
             }
         }
@@ -371,33 +401,66 @@ impl Engine {
     /// `current`'s: recovery replays logs in the order of their numbers, and the floor below which
     /// it looks at none is a number.
     pub fn next_log(&self, current: FileNumber) -> Result<Arc<LogFile>> {
-        let ready = self.logs.lock().ready.take();
-        match ready {
-            Some(ready) if ready.number > current => return Ok(ready),
-            // It was being prepared while the current one was made and overtook it.
-            Some(late) => self.retire_log(&late)?,
-            None => {}
-        }
-        self.make_log(Origin::Foreground)
+        let mut switching = self.switching.lock();
+        let ready = loop {
+            let mut logs = self.logs.lock();
+            let ready = logs.ready.take();
+            if ready.is_some() || !logs.making {
+                logs.making |= ready.is_none();
+                break ready;
+            }
+            drop(logs);
+            self.latch.check()?;
+            self.jobs.wait(&self.room, &mut switching);
+        };
+        drop(switching);
+        let next = match ready {
+            Some(ready) => ready,
+            None => {
+                let made = self.make_log(Origin::Foreground);
+                self.logs.lock().making = false;
+                made?
+            }
+        };
+        assert!(next.number > current, "logs are made one after the other");
+        Ok(next)
     }
 
-    /// Makes a log as [`make_log`] does, from a retired file where there is one.
-    pub fn make_log(&self, origin: Origin) -> Result<Arc<LogFile>> {
-        let retired = self.logs.lock().retired.pop();
+    /// Makes a log as [`make_log`] does, from a retired file where there is one. One that cannot be
+    /// made ends all writing, so it goes on being counted.
+    fn make_log(&self, origin: Origin) -> Result<Arc<LogFile>> {
+        let retired = self.logs.lock().take_retired();
         make_log(&self.files, &self.settings, retired, origin)
     }
 
-    /// Puts away a log whose records are all in tables.
-    pub fn retire_log(&self, log: &LogFile) -> Result<()> {
-        let reusable = log.writer.bytes() <= 2 * log_settings(&self.settings).segment_bytes;
+    /// Makes the log that the next memtable begins with.
+    pub fn prepare_log(&self) -> Result<()> {
+        let made = self.make_log(Origin::Foreground);
         {
             let mut logs = self.logs.lock();
-            if reusable && (logs.retired.len() as u64) < self.settings.retired_logs_max() {
+            logs.making = false;
+            logs.ready = Some(made?);
+        }
+        let _switching = self.switching.lock();
+        self.room.notify_all();
+        Ok(())
+    }
+
+    /// Puts away a log whose records are all in tables. It is kept for use as a log again unless it
+    /// takes more than a log should, or lies on a tier to which logs only overflow.
+    fn retire_log(&self, log: &LogFile) -> Result<()> {
+        let bytes_max = self.settings.full_log_bytes().min(2 * self.settings.log_bytes());
+        let is_home = log.writer.file().tier() == TierIndex(0);
+        {
+            let mut logs = self.logs.lock();
+            let is_kept = logs.retired.len() < RETIRED_LOGS_MAX;
+            if is_kept && is_home && log.writer.bytes() <= bytes_max {
                 logs.retired.push(log.number);
                 return Ok(());
             }
         }
         self.files.delete_files(&[log.number])?;
+        self.logs.lock().there -= 1;
         self.room_freed();
         Ok(())
     }
@@ -424,7 +487,12 @@ pub(crate) fn make_log(
     origin: Origin,
 ) -> Result<Arc<LogFile>> {
     let context = FileContext { kind: FileKind::Log, origin };
-    let log_settings = log_settings(settings);
+    let mut log_settings = log_settings(settings);
+    if origin == Origin::Recovery {
+        // The logs that are replayed are still there, and no room is kept for one more: this one
+        // grows when they are gone.
+        log_settings.segment_bytes = log_settings.segment_bytes.min(log_settings.growth_bytes);
+    }
     let file = match retired {
         Some(number) => files.recycle(number, context)?,
         None => files.create_file(context, log_settings.segment_bytes)?,
@@ -443,6 +511,12 @@ pub(crate) fn make_log(
     Ok(Arc::new(LogFile::new(number, writer)))
 }
 
+/// Tables that an edit takes out: those that it does not add again, to another level.
+fn gone_of(edit: &Edit) -> impl Iterator<Item = (u8, FileNumber)> + '_ {
+    let kept = |number| edit.added.iter().any(|(_, meta)| meta.number == number);
+    edit.removed.iter().copied().filter(move |(_, number)| !kept(*number))
+}
+
 /// The edit that makes a whole state out of nothing.
 pub(crate) fn full_state(
     levels: &Levels,
@@ -459,5 +533,118 @@ pub(crate) fn full_state(
         last_sequence: Some(last_sequence),
         totals: None,
         durable_sequence: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jobs::{Stepper, Workers};
+    use crate::support::hooked::{Call, HookedDevices};
+    use crate::support::{hybrid, stepped_environment, tier};
+    use crate::{ByteSize, Db, Environment};
+    use std::path::Path;
+    use thermocline_device::MemoryDevices;
+    use thermocline_foundation::random::Random;
+    use thermocline_foundation::sync::atomic::Ordering::Relaxed;
+
+    fn settings() -> Settings {
+        let tiers = vec![tier("/fast", 64), tier("/slow", 256)];
+        Settings { tiers, memory: ByteSize::mib(8), ..hybrid() }
+    }
+
+    /// Bytes of each log that there is.
+    fn log_bytes(db: &Db) -> Vec<u64> {
+        let files = db.engine().files.files().into_iter();
+        files.filter(|file| file.kind == FileKind::Log).map(|file| file.bytes).collect()
+    }
+
+    /// Puts values of `len` bytes until so many bytes are written, with steps in between as drawn.
+    fn fill(db: &Db, stepper: &Stepper, random: &mut Random, (len, bytes): (usize, usize)) {
+        for key in 0..bytes / (len + 8) {
+            db.put(key.to_be_bytes(), vec![7; len]).unwrap();
+            if random.below(1 << 20) < len as u64 + 100 {
+                (0..random.below(40)).all(|_| stepper.step());
+            }
+        }
+    }
+
+    #[test]
+    fn there_are_never_more_logs_than_memtables_where_records_want_their_room() {
+        let mut most_of_all = 0;
+        for seed in 1..=12 {
+            let (now, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+            let (count, highest) = (Arc::clone(&now), Arc::clone(&most));
+            let hook = move |call, _: &Path, name: &str| {
+                match call {
+                    Call::Create if name.ends_with(".log") => count.fetch_add(1, Relaxed),
+                    Call::Delete if name.ends_with(".log") => count.fetch_sub(1, Relaxed),
+                    _ => 0,
+                };
+                highest.fetch_max(count.load(Relaxed), Relaxed);
+                Ok(())
+            };
+            let memory = Arc::new(MemoryDevices::default());
+            let stepper = Arc::new(Stepper::new(seed));
+            let environment = Environment {
+                devices: Arc::new(HookedDevices::new(memory, Arc::new(hook))),
+                workers: Workers::Stepped(Arc::clone(&stepper)),
+                ..Environment::default()
+            };
+            let db = environment.create(Path::new("/home"), &settings()).unwrap();
+            let mut random = Random::new(seed);
+            for size in [(1000, 3 << 20), (30, 1 << 20), (9000, 3 << 20)] {
+                fill(&db, &stepper, &mut random, size);
+                // As long as what was reserved: none had to grow.
+                let reserved = db.engine().settings.log_bytes();
+                let bytes = log_bytes(&db);
+                assert!(bytes.iter().all(|bytes| *bytes <= reserved), "{bytes:?} of {reserved}");
+            }
+            assert_eq!(now.load(Relaxed), log_bytes(&db).len() as u64);
+            assert!(most.load(Relaxed) <= 3, "{most:?} logs with seed {seed}");
+            most_of_all = most_of_all.max(most.load(Relaxed));
+        }
+        assert_eq!(most_of_all, 3);
+    }
+
+    /// A batch larger than a memtable makes its log as large, and no memtable wants such a log.
+    #[test]
+    fn a_log_that_had_to_grow_is_not_used_again() {
+        let db = stepped_environment().create(Path::new("/home"), &settings()).unwrap();
+        let reserved = db.engine().settings.log_bytes();
+        for round in 0..8u8 {
+            db.put([round], vec![round; 1 << 20]).unwrap();
+            db.put([round], vec![round; 100]).unwrap();
+            db.flush().unwrap();
+            db.settle().unwrap();
+            assert!(log_bytes(&db).iter().all(|bytes| *bytes <= reserved), "{:?}", log_bytes(&db));
+        }
+    }
+
+    /// All logs of the last opening are there while the first of this one is made.
+    #[test]
+    fn an_opening_with_all_logs_and_full_slots_finds_room_for_its_own_on_the_fast_tier() {
+        let environment = stepped_environment();
+        let home = Path::new("/home");
+        // A log is nearly as large a share of the tier as it may be.
+        let tiers = vec![tier("/fast", 16), tier("/slow", 256)];
+        let settings = Settings { tiers, memory: ByteSize::mib(10), ..hybrid() };
+        let db = environment.create(home, &settings).unwrap();
+        let mut key = 0u64;
+        while db.stats().tiers[1].used_bytes < 8 << 20 {
+            db.put(key.to_be_bytes(), [7; 1000]).unwrap();
+            key += 1;
+        }
+        while log_bytes(&db).len() < 3 {
+            db.put(key.to_be_bytes(), [7; 1000]).unwrap();
+            key += 1;
+        }
+        db.close().unwrap();
+        let db = environment.open(home).unwrap();
+        let files = db.engine().files.files().into_iter();
+        let logs: Vec<_> = files.filter(|file| file.kind == FileKind::Log).collect();
+        assert!(logs.iter().all(|log| log.tier == TierIndex(0)), "{logs:?}");
+        let fast = &db.stats().tiers[0];
+        assert!(fast.used_bytes <= fast.capacity_bytes, "{fast:?}");
     }
 }

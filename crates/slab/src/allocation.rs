@@ -167,12 +167,7 @@ impl Allocation {
     /// Up to `count` free slots of a class, by slab and position, for a reservation that `own` were
     /// made for.
     pub fn take(&mut self, class: SizeClass, count: usize, own: &[SlabId]) -> Vec<SlotAddress> {
-        let open = self.slabs.iter().filter(|(id, slab)| {
-            let is_own = || slab.access == Access::Private && own.contains(id);
-            slab.class == class
-                && slab.free.count() > 0
-                && (slab.access == Access::Open || is_own())
-        });
+        let open = self.serving(own).filter(|(_, slab)| slab.class == class);
         let mut order: Vec<_> = open.map(|(id, slab)| (Reverse(slab.free.count()), *id)).collect();
         order.sort_unstable();
         let mut taken = Vec::new();
@@ -186,6 +181,23 @@ impl Allocation {
             }
         }
         taken
+    }
+
+    /// Slabs that give out slots to a reservation that `own` were made for, and have some.
+    fn serving(&self, own: &[SlabId]) -> impl Iterator<Item = (&SlabId, &SlabSlots)> {
+        self.slabs.iter().filter(|(id, slab)| {
+            let is_own = || slab.access == Access::Private && own.contains(id);
+            slab.free.count() > 0 && (slab.access == Access::Open || is_own())
+        })
+    }
+
+    /// How many slots each class has free for such a reservation; classes without any are left out.
+    pub fn free_by_class(&self, own: &[SlabId]) -> BTreeMap<SizeClass, usize> {
+        let mut free = BTreeMap::new();
+        for (_, slab) in self.serving(own) {
+            *free.entry(slab.class).or_default() += slab.free.count() as usize;
+        }
+        free
     }
 
     /// Bytes of the slabs of a class that are for many records.

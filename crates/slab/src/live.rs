@@ -22,7 +22,7 @@
 use crate::bitmap::{SLOTS_MAX, SlotBitmap, runs};
 use crate::change::SlabChange;
 use crate::format::HEADER_BYTES;
-use crate::size_class::{SLAB_BYTES_MAX, SizeClasses};
+use crate::size_class::{SLAB_BYTES_MAX, is_rung};
 use std::collections::BTreeMap;
 use std::fmt;
 use thermocline_foundation::coding::{DecodeError, Decoder, put_varint};
@@ -104,7 +104,7 @@ impl SlabShape {
         if slots == 0 || slots > SLOTS_MAX || self.file_bytes() > SLAB_BYTES_MAX {
             return Err(LiveError("a slab has more slots than any can, or none"));
         }
-        if SizeClasses::new(SLAB_BYTES_MAX).class_with(slot_bytes).is_none() {
+        if !is_rung(slot_bytes) {
             return Err(LiveError("a slab has slots of a size that no class has"));
         }
         Ok(())

@@ -1,9 +1,9 @@
 //! Slots for the records of a batch: which sizes they get, and which slabs are made for them.
 //!
 //! ```text
-//!   sizes --(few of one size share)--> classes --take--> free slots
-//!                                         |  none left
-//!                                         +--divide--> new slabs, short, long, or of one record
+//!   sizes --(rare ones share)--> classes --take--> free slots
+//!                                   |  none left
+//!                                   +--divide--> new slabs, short, long, or of one record
 //! ```
 //! 1. What was taken and made is given back where the reservation comes to nothing.
 //! 2. A reservation that is committed in parts lists all its slabs with the first.
@@ -139,6 +139,26 @@ impl Drop for Reservation {
     }
 }
 
+/// Leaves the first records of each class in it, as many as `stay` says, and moves the others to
+/// the class that `to` names.
+fn share(
+    wanted: &mut BTreeMap<SizeClass, Vec<usize>>,
+    stay: impl Fn(SizeClass, usize) -> usize,
+    to: impl Fn(SizeClass) -> SizeClass,
+) {
+    let mut going = Vec::new();
+    for (class, indexes) in &mut *wanted {
+        let rest = indexes.split_off(stay(*class, indexes.len()));
+        going.push((to(*class), rest));
+    }
+    for (class, mut rest) in going.into_iter().filter(|(_, rest)| !rest.is_empty()) {
+        let together = wanted.entry(class).or_default();
+        together.append(&mut rest);
+        together.sort_unstable();
+    }
+    wanted.retain(|_, indexes| !indexes.is_empty());
+}
+
 impl Slabs {
     /// Slots for records of so many bytes each ([`crate::record_bytes`]), which are in the order of
     /// their keys. Slots that are free come first, then new slabs while the limit and the tier
@@ -190,7 +210,7 @@ impl Slabs {
                 None => single.push(index),
             }
         }
-        self.share_classes(&mut wanted);
+        self.share_classes(&mut wanted, own);
         // From here on, whatever fails gives back what was taken.
         let mut reservation = Reservation {
             slabs: Arc::clone(self),
@@ -204,18 +224,32 @@ impl Slabs {
         (reservation, missing)
     }
 
-    /// Lets classes of which few records are wanted share slots, where slabs may be of many
-    /// lengths: each slab that a batch touches is a sync.
-    fn share_classes(&self, wanted: &mut BTreeMap<SizeClass, Vec<usize>>) {
-        if self.allocation.lock().slab_bytes_min == self.classes.slab_bytes() {
-            return;
+    /// Gives records of sizes that few have the slots of other sizes: coarse ones, unless slots of
+    /// their own are free, and where slabs may be of many lengths those of still fewer sizes, for
+    /// each slab that a batch touches is a sync.
+    fn share_classes(&self, wanted: &mut BTreeMap<SizeClass, Vec<usize>>, own: &[SlabId]) {
+        let classes = &self.classes;
+        let (free, is_of_one_length) = {
+            let allocation = self.allocation.lock();
+            (allocation.free_by_class(own), allocation.slab_bytes_min == classes.slab_bytes())
+        };
+        let is_few = |records: usize| (records as u64) < SLOTS_MIN;
+        let mut nearby: BTreeMap<SizeClass, usize> = BTreeMap::new();
+        for (class, indexes) in &*wanted {
+            *nearby.entry(classes.coarse(*class)).or_default() += indexes.len();
         }
-        let is_few = |indexes: &[usize]| (indexes.len() as u64) < SLOTS_MIN;
-        let few: Vec<_> = wanted.extract_if(.., |_, indexes| is_few(indexes)).collect();
-        for (class, mut indexes) in few {
-            let together = wanted.entry(self.classes.shared(class)).or_default();
-            together.append(&mut indexes);
-            together.sort_unstable();
+        let stay = |class: SizeClass, records: usize| {
+            let others = nearby[&classes.coarse(class)] - records;
+            match is_few(records) || records <= others {
+                true => free.get(&class).map_or(0, |free| records.min(*free)),
+                false => records,
+            }
+        };
+        share(wanted, stay, |class| classes.coarse(class));
+        if !is_of_one_length {
+            let goes = |class, records| classes.coarse(class) == class && is_few(records);
+            let stay = |class, records| if goes(class, records) { 0 } else { records };
+            share(wanted, stay, |class| classes.shared(class));
         }
     }
 
@@ -265,8 +299,7 @@ impl Slabs {
     }
 
     /// Takes free slots of the classes wanted; gives back what new slabs are needed for. Where
-    /// these would take more than there may be, slots of larger classes serve, up to twice the
-    /// size.
+    /// these would take more than there may be, other slots serve that are large enough.
     fn take_free(
         &self,
         wanted: BTreeMap<SizeClass, Vec<usize>>,
@@ -293,19 +326,42 @@ impl Slabs {
         if allocation.has_room_for(missing.iter().map(least).sum()) {
             return missing;
         }
-        for (class, indexes) in &mut missing {
+        drop(allocation);
+        self.take_larger(&mut missing, reservation, own);
+        missing
+    }
+
+    /// Takes free slots of any size that holds the records in `missing`, up to twice the one that
+    /// they should have had, the smallest first.
+    fn take_larger(
+        &self,
+        missing: &mut Vec<(SizeClass, Vec<usize>)>,
+        reservation: &mut Reservation,
+        own: &[SlabId],
+    ) {
+        let mut allocation = self.allocation.lock();
+        let free = allocation.free_by_class(own);
+        for (class, indexes) in &mut *missing {
             let most = 2 * self.classes.slot_bytes(*class);
-            let larger = class.0 + 1..self.classes.len() as u8;
-            for larger in larger.map(SizeClass) {
-                if indexes.is_empty() || self.classes.slot_bytes(larger) > most {
-                    break;
-                }
-                let taken = allocation.take(larger, indexes.len(), own);
-                *indexes = assign(indexes, &taken);
+            let mut by_size: BTreeMap<SizeClass, Vec<usize>> = BTreeMap::new();
+            for index in indexes.drain(..) {
+                let bytes = u64::from(reservation.record_bytes[index]);
+                let smallest = self.classes.class_of(bytes).unwrap_or(*class);
+                by_size.entry(smallest).or_default().push(index);
             }
+            for (smallest, mut left) in by_size {
+                let fits = free.range(smallest..).map(|(class, _)| *class);
+                for larger in fits.take_while(|class| self.classes.slot_bytes(*class) <= most) {
+                    let taken = allocation.take(larger, left.len(), own);
+                    for (index, address) in left.drain(..taken.len()).zip(taken) {
+                        reservation.slots[index] = Some(address);
+                    }
+                }
+                indexes.append(&mut left);
+            }
+            indexes.sort_unstable();
         }
         missing.retain(|(_, indexes)| !indexes.is_empty());
-        missing
     }
 
     /// Says how slabs for records without a slot are to be divided: as long as their class can use,

@@ -10,7 +10,7 @@
 //!    matched.
 //! 2. No memory is allocated for a length before the length was checked against the file and the
 //!    format's limits.
-//! 3. Only verified blocks enter the cache.
+//! 3. Only verified blocks enter the cache, and partitions that their writer had in memory.
 //!
 //! Shared between threads; holds the file open.
 

@@ -2,7 +2,8 @@
 //!
 //! Data blocks are written as they fill; partitions of index and filter gather in memory (about 2 %
 //! of the data) and follow them, then properties, top index and footer, and one sync. A value too
-//! large for a block with others goes from the caller's slice straight to the write buffer.
+//! large for a block with others goes from the caller's slice straight to the write buffer. A block
+//! cache may take over the partitions.
 //!
 //! Invariants:
 //! 1. Entries strictly ascend in the order of `key.rs`; the writer refuses any other.
@@ -12,7 +13,8 @@
 //!
 //! A writer belongs to one thread at a time.
 
-use crate::block::COUNT_BYTES;
+use crate::block::{Block, COUNT_BYTES, Coding};
+use crate::block_cache::BlockCache;
 use crate::builder::{BlockBuilder, SINGLE_ENTRY_TAIL};
 use crate::compression::{Compression, Compressor, PLAIN};
 use crate::filter::key_hash;
@@ -23,6 +25,7 @@ use crate::format::{
 use crate::index::{IndexBuilder, separator};
 use crate::key::{RecordKind, Trailer, compare_words};
 use crate::properties::Properties;
+use crate::reader::parse;
 use std::cmp::Ordering;
 use std::sync::Arc;
 use thermocline_device::{Buffer, Error, ErrorKind, File, Result};
@@ -108,6 +111,7 @@ pub struct TableWriter {
     pending: Option<BlockAddress>,
     index: IndexBuilder,
     properties: Properties,
+    cache: Option<Arc<BlockCache>>,
     failure: Option<Error>,
 }
 
@@ -134,9 +138,17 @@ impl TableWriter {
                 smallest_sequence: Sequence::MAX,
                 ..Properties::default()
             },
+            cache: None,
             failure: None,
             options,
         }
+    }
+
+    /// Gives the partitions of index and filter to `cache` once the table is durable, so that the
+    /// first look-ups need not read what was in memory.
+    pub fn kept_in(mut self, cache: Arc<BlockCache>) -> Self {
+        self.cache = Some(cache);
+        self
     }
 
     /// Appends an entry, which must sort after all before it. A key has at most [`KEY_BYTES_MAX`]
@@ -180,7 +192,7 @@ impl TableWriter {
         self.finish_block()?;
         self.index_pending(None);
         let data_end = self.sink.position;
-        let top_index = self.write_partitions()?;
+        let (top_index, partitions) = self.write_partitions()?;
         self.complete_properties();
         let properties = self.properties.encode();
         let properties = self.write_block(PLAIN, properties.len(), &[&properties])?;
@@ -192,6 +204,10 @@ impl TableWriter {
         self.sink.flush()?;
         if !planted(Planted::TableNotSynced) {
             self.sink.file.sync()?;
+        }
+        if let Some(cache) = &self.cache {
+            let number = self.sink.file.number();
+            partitions.into_iter().for_each(|block| cache.insert_written(number, block));
         }
         Ok(summary(&self.properties, self.sink.position))
     }
@@ -274,26 +290,32 @@ impl TableWriter {
         }
     }
 
-    /// Writes filter and index partitions side by side and gives the raw top index.
-    fn write_partitions(&mut self) -> Result<Vec<u8>> {
+    /// Writes filter and index partitions side by side; gives the raw top index and them, as a
+    /// reader would have them.
+    fn write_partitions(&mut self) -> Result<(Vec<u8>, Vec<Block>)> {
         let empty = IndexBuilder::new(self.options.partition_bytes, 0);
         let partitions = std::mem::replace(&mut self.index, empty).finish();
         self.properties.partitions = partitions.len() as u64;
         let mut top = BlockBuilder::new(1, false);
-        let mut value = Vec::new();
+        let (mut value, mut blocks) = (Vec::new(), Vec::new());
         for partition in partitions {
             let filter = match partition.filter.len() {
                 0 => BlockAddress::default(),
-                len => self.write_block(PLAIN, len, &[&partition.filter])?,
+                len => {
+                    let address = self.write_block(PLAIN, len, &[&partition.filter])?;
+                    blocks.push(Block::of_filter(partition.filter.into(), address.offset));
+                    address
+                }
             };
             let len = partition.index.len();
             let index = self.write_block(PLAIN, len, &[&partition.index])?;
+            blocks.push(parse(&self.sink.file, index, partition.index.into(), Coding::Addresses)?);
             value.clear();
             index.put(&mut value);
             filter.put(&mut value);
             top.add(&partition.separator.0, partition.separator.1, &value, 0);
         }
-        Ok(top.finish().to_vec())
+        Ok((top.finish().to_vec(), blocks))
     }
 
     fn write_block(&mut self, kind: u8, raw_len: usize, parts: &[&[u8]]) -> Result<BlockAddress> {

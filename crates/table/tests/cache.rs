@@ -6,10 +6,11 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use support::*;
+use thermocline_device::{File, Result};
 use thermocline_foundation::Sequence;
 use thermocline_table::{
-    BlockCache, BlockClass, CacheCounts, Compression, TableOptions, TableReader, TableWriter,
-    key_hash,
+    BlockCache, BlockClass, CacheCounts, Compression, TableOptions, TableReader, TableSummary,
+    TableWriter, key_hash,
 };
 
 fn table(
@@ -70,6 +71,78 @@ fn a_table_says_what_its_partitions_take_of_the_cache() {
     // Blocks of five records: six bytes for the separator and the place, 6.3 for the filter.
     let block_bytes = cache.memory_bytes() / table.properties().data_blocks;
     assert!((12..15).contains(&block_bytes), "{block_bytes} bytes a data block");
+}
+
+/// Writes records into `file`, the partitions into `cache`; `before_the_end` comes before `finish`.
+fn write_kept(
+    file: &Arc<File>,
+    partition_bytes: u32,
+    cache: &Arc<BlockCache>,
+    before_the_end: impl FnOnce(),
+) -> Result<TableSummary> {
+    let compression = Compression::None;
+    let options = TableOptions { compression, partition_bytes, ..TableOptions::default() };
+    let mut writer = TableWriter::new(Arc::clone(file), options).kept_in(Arc::clone(cache));
+    for n in 0..6000 {
+        writer.add(format!("user{n:020}").as_bytes(), put(n), &[n as u8; 1000])?;
+    }
+    before_the_end();
+    writer.finish()
+}
+
+/// Blocks of index and filter that had to be read.
+fn partitions_read(cache: &BlockCache) -> u64 {
+    cache.counts(BlockClass::Index).misses + cache.counts(BlockClass::Filter).misses
+}
+
+fn read(table: &TableReader, records: impl Iterator<Item = u64>) {
+    for n in records {
+        let (trailer, value) =
+            table.get(format!("user{n:020}").as_bytes(), Sequence::MAX).unwrap().unwrap();
+        assert!(trailer == put(n) && value == [n as u8; 1000][..]);
+    }
+}
+
+#[test]
+fn of_a_new_table_data_and_tail_are_read_and_no_partition() {
+    let driver = FailingDriver::new();
+    let cache = Arc::new(BlockCache::new(64 << 20));
+    let file = driver.file();
+    write_kept(&file, 4096, &cache, || {}).unwrap();
+    let table = TableReader::open(file, Arc::clone(&cache)).unwrap();
+    assert_eq!(cache.memory_bytes(), table.partition_bytes());
+    read(&table, 0..6000);
+    assert_eq!(driver.reads.load(Relaxed), 1 + table.properties().data_blocks);
+    assert_eq!(partitions_read(&cache), 0);
+}
+
+#[test]
+fn a_table_that_could_not_be_written_leaves_nothing_in_the_cache() {
+    let driver = FailingDriver::new();
+    let cache = Arc::new(BlockCache::new(64 << 20));
+    let stop = || driver.writes_left.store(0, Relaxed);
+    write_kept(&driver.file(), 4096, &cache, stop).unwrap_err();
+    assert_eq!(cache.memory_bytes(), 0);
+}
+
+#[test]
+fn partitions_of_a_new_table_outlast_data_that_passes_by() {
+    let cache = Arc::new(BlockCache::new(2 << 20));
+    let (old, new) = (new_file(1), new_file(2));
+    write_kept(&old, 512, &Arc::new(BlockCache::new(1 << 20)), || {}).unwrap();
+    let old = TableReader::open(old, Arc::clone(&cache)).unwrap();
+    // The cache is full of blocks of five records, of which each is asked for once.
+    read(&old, (0..3000).step_by(5));
+    write_kept(&new, 512, &cache, || {}).unwrap();
+    read(&old, (3000..4500).step_by(5));
+    let table = TableReader::open(new, Arc::clone(&cache)).unwrap();
+    let before = partitions_read(&cache);
+    for n in 0..6000 {
+        let key = format!("user{n:020}");
+        table.probe(key.as_bytes(), key_hash(key.as_bytes())).unwrap();
+    }
+    let (read, all) = (partitions_read(&cache) - before, 2 * table.properties().partitions);
+    assert!(all > 30 && read <= all / 10, "{read} of {all} blocks of partitions were read");
 }
 
 #[test]

@@ -4,16 +4,22 @@
 //! 1. A table goes to tier 1 and overflows to slower tiers, to tier 0 only where all are full.
 //! 2. Everything else goes to tier 0 and overflows downwards. Slabs do so only where somebody must
 //!    have room, a flush or an opening: a copy of a hot record on a slow tier is of no use.
-//! 3. A table on tier 0 is moved down as soon as there is room; nothing is ever moved up.
+//! 3. Slabs may take what is meant for them up to the last byte, for beside it there is room for
+//!    logs and metadata. What they take beyond that keeps below the watermark.
+//! 4. A table on tier 0 is moved down as soon as there is room; nothing is ever moved up.
 
 use super::{FileInfo, Placement, TierState, WATERMARK_PERCENT, first_with_room, share};
 use crate::context::{FileContext, FileKind, Origin};
 use crate::tier::TierIndex;
 use thermocline_foundation::FileNumber;
+use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// See the module.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BelowFirst;
+#[derive(Debug, Default)]
+pub struct BelowFirst {
+    /// Bytes of tier 0 that are meant for slabs.
+    slab_bytes: AtomicU64,
+}
 
 impl Placement for BelowFirst {
     fn name(&self) -> &'static str {
@@ -26,6 +32,13 @@ impl Placement for BelowFirst {
         expected_bytes: u64,
         tiers: &[TierState],
     ) -> Option<TierIndex> {
+        if context.kind == FileKind::Slab
+            && let Some(fast) = tiers.first()
+            && fast.slab_bytes.saturating_add(expected_bytes) <= self.slab_bytes.load(Relaxed)
+            && fast.used_bytes.saturating_add(expected_bytes) <= fast.capacity_bytes
+        {
+            return Some(TierIndex(0));
+        }
         let is_table = matches!(context.kind, FileKind::Table { .. });
         let home = usize::from(is_table && tiers.len() > 1);
         let must_go = matches!(context.origin, Origin::Flush | Origin::Recovery);
@@ -35,6 +48,10 @@ impl Placement for BelowFirst {
             kind => kind,
         };
         first_with_room(kind, home, expected_bytes, tiers)
+    }
+
+    fn set_slab_bytes(&self, bytes: u64) {
+        self.slab_bytes.store(bytes, Relaxed);
     }
 
     fn misplaced(&self, files: &[FileInfo], tiers: &[TierState]) -> Vec<(FileNumber, TierIndex)> {
@@ -64,11 +81,11 @@ mod tests {
     const TABLE: FileKind = FileKind::Table { level: 6 };
 
     fn tier(capacity_bytes: u64, used_bytes: u64) -> TierState {
-        TierState { capacity_bytes, used_bytes, level_bytes: Vec::new() }
+        TierState { capacity_bytes, used_bytes, ..TierState::default() }
     }
 
     fn place(kind: FileKind, tiers: &[TierState]) -> Option<TierIndex> {
-        BelowFirst.place(FileContext { kind, origin: Origin::Flush }, 10, tiers)
+        BelowFirst::default().place(FileContext { kind, origin: Origin::Flush }, 10, tiers)
     }
 
     #[test]
@@ -82,11 +99,28 @@ mod tests {
         assert_eq!(place(TABLE, &all_but_first), Some(TierIndex(0)));
         let slab = |origin| {
             let full = [tier(1000, 945), tier(1000, 0)];
-            BelowFirst.place(FileContext { kind: FileKind::Slab, origin }, 10, &full)
+            let context = FileContext { kind: FileKind::Slab, origin };
+            BelowFirst::default().place(context, 10, &full)
         };
         assert_eq!(slab(Origin::Flush), Some(TierIndex(1)));
         assert_eq!(slab(Origin::Migration), None, "a copy of a hot record");
         assert_eq!(place(TABLE, &tiers[..1]), Some(TierIndex(0)), "there is no other");
+    }
+
+    #[test]
+    fn slabs_may_take_what_is_meant_for_them_and_keep_below_the_watermark_beyond_it() {
+        let policy = BelowFirst::default();
+        policy.set_slab_bytes(920);
+        let place = |slab_bytes, used_bytes, origin| {
+            let fast = TierState { slab_bytes, ..tier(1000, used_bytes) };
+            let context = FileContext { kind: FileKind::Slab, origin };
+            policy.place(context, 10, &[fast, tier(1000, 0)])
+        };
+        let both = [Origin::Flush, Origin::Migration];
+        assert_eq!(both.map(|origin| place(910, 990, origin)), [Some(TierIndex(0)); 2]);
+        assert_eq!(both.map(|origin| place(911, 990, origin)), [Some(TierIndex(1)), None]);
+        assert_eq!(both.map(|origin| place(910, 991, origin)), [Some(TierIndex(1)), None]);
+        assert_eq!(both.map(|origin| place(911, 940, origin)), [Some(TierIndex(0)); 2]);
     }
 
     #[test]
@@ -100,9 +134,12 @@ mod tests {
         };
         let files = [table(1, 0, 300), table(2, 0, 300), table(3, 1, 300)];
         let tiers = [tier(1000, 600), tier(1000, 500)];
-        assert_eq!(BelowFirst.misplaced(&files, &tiers), [(FileNumber(1), TierIndex(1))]);
+        assert_eq!(
+            BelowFirst::default().misplaced(&files, &tiers),
+            [(FileNumber(1), TierIndex(1))]
+        );
         let after = [table(1, 1, 300), table(3, 1, 300)];
-        assert_eq!(BelowFirst.misplaced(&after, &tiers), []);
-        assert_eq!(BelowFirst.worth_fetching(&after, &tiers), []);
+        assert_eq!(BelowFirst::default().misplaced(&after, &tiers), []);
+        assert_eq!(BelowFirst::default().worth_fetching(&after, &tiers), []);
     }
 }

@@ -34,12 +34,17 @@ pub struct TierState {
     pub used_bytes: u64,
     /// Of these, bytes of tables by level.
     pub level_bytes: Vec<u64>,
+    /// Of these, bytes of slabs.
+    pub slab_bytes: u64,
 }
 
 impl TierState {
     /// Adds a file.
     pub fn add(&mut self, kind: FileKind, bytes: u64) {
         self.used_bytes = self.used_bytes.saturating_add(bytes);
+        if kind == FileKind::Slab {
+            self.slab_bytes = self.slab_bytes.saturating_add(bytes);
+        }
         if let FileKind::Table { level } = kind {
             let level = usize::from(level);
             let levels = self.level_bytes.len().max(level + 1);
@@ -51,6 +56,9 @@ impl TierState {
     /// Takes a file away that was added.
     pub fn remove(&mut self, kind: FileKind, bytes: u64) {
         self.used_bytes = self.used_bytes.saturating_sub(bytes);
+        if kind == FileKind::Slab {
+            self.slab_bytes = self.slab_bytes.saturating_sub(bytes);
+        }
         if let FileKind::Table { level } = kind
             && let Some(sum) = self.level_bytes.get_mut(usize::from(level))
         {
@@ -95,6 +103,10 @@ pub trait Placement: Send + Sync + Debug {
 
     /// Tells the policy how large each level is meant to be, in bytes, level 0 first.
     fn set_level_targets(&self, _targets: &[u64]) {}
+
+    /// Tells the policy how many bytes of tier 0 are meant for slabs: what logs and metadata may
+    /// come to is kept beside them.
+    fn set_slab_bytes(&self, _bytes: u64) {}
 
     /// Moves worth making, in the order to make them.
     fn misplaced(&self, files: &[FileInfo], tiers: &[TierState]) -> Vec<(FileNumber, TierIndex)>;

@@ -17,7 +17,7 @@ const SLAB: FileContext = FileContext { kind: FileKind::Slab, origin: Origin::Fl
 
 /// Files of two tiers with other bytes than those that are durable.
 fn changed(devices: &SimulatedDevices) -> (TieredFiles, Vec<Arc<File>>) {
-    let policy = Arc::new(BelowFirst);
+    let policy = Arc::new(BelowFirst::default());
     let files = TieredFiles::create(devices, &home(), &specs(2), policy).unwrap();
     let numbers = [SLAB, TABLE, SLAB, SLAB].map(|context| add(&files, context, 4096).unwrap());
     let opened: Vec<_> = numbers.iter().map(|number| files.open_file(*number).unwrap()).collect();
@@ -32,7 +32,7 @@ fn changed(devices: &SimulatedDevices) -> (TieredFiles, Vec<Arc<File>>) {
 /// Whether the change of each file is there after the power was cut and nothing unsynced survived.
 fn durable(devices: &SimulatedDevices, numbers: &[FileNumber]) -> Vec<bool> {
     let after = devices.after_power_cut(Fate::Lost);
-    let policy = Arc::new(BelowFirst);
+    let policy = Arc::new(BelowFirst::default());
     let files = TieredFiles::open(&after, &home(), None, policy, false).unwrap();
     let is_new = |number: &FileNumber| {
         let bytes = files.open_file(*number).unwrap().read(0, 4096).unwrap();
@@ -91,7 +91,8 @@ fn a_sync_of_a_batch_that_fails_is_reported_for_its_file_and_stops_no_other() {
 fn slabs_are_on_the_first_tier_or_nowhere_unless_they_must_have_room() {
     let by_level = ByLevel::default();
     by_level.set_level_targets(&[10, 100, 1000]);
-    let policies: [&dyn Placement; 4] = [&ByLevel::default(), &by_level, &BelowFirst, &FillFirst];
+    let policies: [&dyn Placement; 4] =
+        [&ByLevel::default(), &by_level, &BelowFirst::default(), &FillFirst];
     for policy in policies {
         let tiers = |used_bytes: u64| {
             let mut tiers = vec![TierState { capacity_bytes: 1000, ..TierState::default() }; 3];
@@ -104,7 +105,7 @@ fn slabs_are_on_the_first_tier_or_nowhere_unless_they_must_have_room() {
         let copy = FileContext { origin: Origin::Migration, ..SLAB };
         assert_eq!(policy.place(copy, 100, &tiers(851)), None, "{}: a hot copy", policy.name());
         // Only a policy that is made for slabs knows that a flush must have room.
-        let overflow = (policy.name() == BelowFirst.name()).then_some(TierIndex(1));
+        let overflow = (policy.name() == BelowFirst::default().name()).then_some(TierIndex(1));
         assert_eq!(place(851), overflow, "{}", policy.name());
         let log = FileContext { kind: FileKind::Log, origin: Origin::Foreground };
         assert_eq!(policy.place(log, 100, &tiers(900)), Some(TierIndex(0)), "{}", policy.name());
@@ -139,7 +140,7 @@ fn no_placement_moves_a_slab_and_none_can_be_moved() {
     let mut tiers = vec![TierState { capacity_bytes: 1000, ..TierState::default() }; 2];
     for used_bytes in [100, 990] {
         tiers[0].used_bytes = used_bytes;
-        for policy in [&ByLevel::default() as &dyn Placement, &BelowFirst, &FillFirst] {
+        for policy in [&ByLevel::default() as &dyn Placement, &BelowFirst::default(), &FillFirst] {
             policy.set_level_targets(&[10, 100]);
             assert_eq!(policy.misplaced(&files, &tiers), [], "{}", policy.name());
             assert_eq!(policy.worth_fetching(&files, &tiers), [], "{}", policy.name());

@@ -287,6 +287,7 @@ impl Demotion {
             options: table_options(engine, level),
             table_bytes,
             expected_bytes: table_bytes,
+            cache: Some(Arc::clone(&engine.store.cache)),
         };
         Rewrite::new(Arc::clone(&engine.files), Merge::new(sources), retention, output)
             .observed(self.met_on_the_way())

@@ -16,7 +16,7 @@ use crate::table_set::table::TableMeta;
 use std::sync::Arc;
 use thermocline_device::{FileContext, TieredFiles};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
-use thermocline_table::{RecordKind, TableOptions, TableWriter, Trailer};
+use thermocline_table::{BlockCache, RecordKind, TableOptions, TableWriter, Trailer};
 
 /// Bytes of keys and values that a step moves.
 pub(crate) const STEP_BYTES: u64 = 1 << 20;
@@ -72,6 +72,8 @@ pub(crate) struct Output {
     pub table_bytes: u64,
     /// About how large a table will be, for placement.
     pub expected_bytes: u64,
+    /// Where the tables' partitions are kept, if the tables are about to be read.
+    pub cache: Option<Arc<BlockCache>>,
 }
 
 /// What becomes of a key's newest entry in a rewrite.
@@ -190,7 +192,11 @@ impl Rewrite {
         let file = self.files.create_file(self.output.context, self.output.expected_bytes)?;
         let number = file.number();
         self.unowned.push(number);
-        self.writer = Some((number, TableWriter::new(file, self.output.options.clone())));
+        let mut writer = TableWriter::new(file, self.output.options.clone());
+        if let Some(cache) = &self.output.cache {
+            writer = writer.kept_in(Arc::clone(cache));
+        }
+        self.writer = Some((number, writer));
         Ok(())
     }
 

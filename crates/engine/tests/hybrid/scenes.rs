@@ -209,6 +209,32 @@ fn compacting_everything_leaves_nothing_in_slots() {
     twin.compare();
 }
 
+/// The partitions of a table are in memory since it was written, so look-ups read the tail of each
+/// table and blocks of data.
+#[test]
+fn lookups_after_merges_read_no_partitions() {
+    for preset in [Preset::Hybrid, Preset::Leveled] {
+        let hybrid = HybridSettings { promotion: Promotion::None, ..Default::default() };
+        let memory = ByteSize::mib(32);
+        let settings = Settings { preset: Some(preset), memory, ..settings(hybrid) };
+        let mut twin = Twin::new(settings, 14);
+        twin.write(40_000, 60_000, 1000);
+        twin.db().flush().unwrap();
+        twin.db().settle().unwrap();
+        let before = twin.db().stats();
+        // The cache has room for the blocks of so many: nothing has to leave.
+        for number in (0..60_000).map(key).step_by(601) {
+            let found = twin.db().get(&number).unwrap();
+            assert_eq!(found.as_deref(), twin.model.get(&number).map(Vec::as_slice));
+        }
+        let after = twin.db().stats();
+        let misses = |class| after.cache.classes[class].misses - before.cache.classes[class].misses;
+        assert_eq!((misses("index"), misses("filter")), (0, 0), "{preset:?}");
+        let blocks = misses("data");
+        assert!(blocks > 20, "{preset:?}: {blocks} blocks");
+    }
+}
+
 #[test]
 fn a_database_of_the_preset_leveled_goes_on_as_hybrid() {
     let hybrid = HybridSettings::default();

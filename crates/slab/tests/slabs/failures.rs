@@ -80,7 +80,7 @@ fn where_the_device_is_full_records_get_no_slot_and_nothing_is_left_behind() {
 #[test]
 fn where_the_tier_is_full_what_is_free_is_given_out_and_the_rest_gets_none() {
     let mut store = Store::with(&MemoryDevices::default(), SLAB_BYTES, 300 << 10);
-    let slots = (SLAB_BYTES as usize - 4096) / 1088;
+    let slots = (SLAB_BYTES as usize - 4096) / 1056;
     let asked = vec![1024; 10 * slots];
     let reservation = store.reserve(&asked);
     let given = reservation.slots().iter().flatten().count();

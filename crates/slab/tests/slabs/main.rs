@@ -110,7 +110,7 @@ fn an_older_intact_record_of_the_same_slot_is_found_by_the_sum() {
 #[test]
 fn slots_come_ascending_from_the_emptiest_slab_and_are_held_back_while_asked() {
     let mut store = Store::new(&MemoryDevices::default());
-    let shape = 61_440 / 1088;
+    let shape = 61_440 / 1056;
     let slots = store.flush(1, &vec![1024; shape * 2]);
     assert!(slots.is_sorted() && slots.last().unwrap().slab == SlabId(1));
     store.kill(&[

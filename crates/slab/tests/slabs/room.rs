@@ -4,8 +4,8 @@ use crate::support::{SLAB_BYTES, Store, reopen, scan_all};
 use thermocline_device::{ErrorKind, MemoryDevices, Origin};
 use thermocline_slab::{SlabChange, SlabId, SlotAddress};
 
-/// Slots of 1088 bytes in a slab.
-const SLOTS: usize = (SLAB_BYTES as usize - 4096) / 1088;
+/// Slots of 1056 bytes in a slab.
+const SLOTS: usize = (SLAB_BYTES as usize - 4096) / 1056;
 
 fn store() -> Store {
     Store::new(&MemoryDevices::default())
@@ -26,8 +26,8 @@ fn larger_slots_serve_where_the_limit_allows_no_new_slab_up_to_twice_the_size() 
     assert_eq!(reservation.new_slabs().len(), 1, "while there may be, a slab of their own");
     drop(reservation);
     store.slabs.set_limit_bytes(SLAB_BYTES);
-    assert_eq!(store.slabs.stats().bytes_free(), (SLOTS as u64 - 8) * 1088);
-    let reservation = store.reserve(&[record(600), record(512), record(1088), record(1089)]);
+    assert_eq!(store.slabs.stats().bytes_free(), (SLOTS as u64 - 8) * 1056);
+    let reservation = store.reserve(&[record(600), record(512), record(1056), record(1057)]);
     let slots_given = reservation.slots();
     // Records of the class come first; half a slot is too large for the smallest.
     assert_eq!(slots_given[2], Some(slots[2]));
@@ -163,16 +163,16 @@ fn figures_add_up_through_the_life_of_slots() {
     let slots = store.flush(1, &[1024; 10]);
     let hold = store.slabs.hold_frees();
     kill(&mut store, &slots, &[4]);
-    let reserved = store.reserve(&[1000, 1024]);
+    let reserved = store.reserve(&[1015, 1024]);
     let stats = store.slabs.stats();
     let [class] = stats.classes[..] else { panic!("one class in {stats:?}") };
     let figures = (class.slabs, class.slots, class.live, class.free, class.reserved, class.held);
     let count = SLOTS as u64;
     assert_eq!(figures, (1, count, 9, count - 12, 2, 1));
-    assert_eq!((class.slot_bytes, class.empty_slabs, class.record_bytes_mean), (1088, 0, 1055));
-    assert_eq!(stats.bytes_live(), 9 * 1088);
-    assert_eq!(stats.bytes_free(), (count - 12) * 1088);
-    assert_eq!(stats.waste_bytes(), 9 * 33);
+    assert_eq!((class.slot_bytes, class.empty_slabs, class.record_bytes_mean), (1056, 0, 1055));
+    assert_eq!(stats.bytes_live(), 9 * 1056);
+    assert_eq!(stats.bytes_free(), (count - 12) * 1056);
+    assert_eq!(stats.waste_bytes(), 9);
     assert_eq!((stats.file_bytes, stats.limit_bytes), (class.file_bytes, limit));
     assert_eq!(store.slabs.bytes_to_come(), (limit - stats.file_bytes) / SLAB_BYTES * SLAB_BYTES);
     drop((reserved, hold));
@@ -182,7 +182,7 @@ fn figures_add_up_through_the_life_of_slots() {
     let stats = store.slabs.stats();
     assert_eq!(
         stats.classes.iter().map(|class| class.slot_bytes).collect::<Vec<_>>(),
-        [1088, 5120]
+        [1056, 5120]
     );
     assert_eq!(stats.file_bytes, stats.classes.iter().map(|class| class.file_bytes).sum::<u64>());
     store.slabs.set_limit_bytes(SLAB_BYTES);
@@ -267,4 +267,48 @@ fn a_reservation_grows_by_all_records_of_a_batch_or_none_and_is_committed_in_par
     store.settle(second, 11);
     assert_eq!((class(&store).live, class(&store).reserved), (20, 0));
     assert_eq!(scan_all(&store.slabs, &store.live).unwrap().len(), 20);
+}
+
+#[test]
+fn a_size_that_most_have_gets_slots_of_its_own_and_the_others_share_coarse_ones() {
+    let record = |bytes: usize| bytes - 31;
+    let sizes = |store: &Store, slots: &[SlotAddress]| -> Vec<u32> {
+        slots.iter().map(|slot| store.slabs.shape(slot.slab).unwrap().slot_bytes).collect()
+    };
+    for min in [SLAB_BYTES, 16 * SLAB_BYTES] {
+        let mut store = Store::with(&MemoryDevices::default(), 16 * SLAB_BYTES, 1 << 30);
+        store.slabs.set_slab_bytes_min(min);
+        let slots = store.flush(1, &[record(1048); 20]);
+        assert_eq!(sizes(&store, &slots), [1056; 20]);
+        let slots = store.flush(101, &[record(1048); 3]);
+        assert_eq!(sizes(&store, &slots), [1056; 3], "few, but slots of their own are free");
+        // As many of each size from 1,025 to 1,088 bytes: none of these is the one.
+        let many: Vec<_> = (1025..=1088).cycle().take(640).map(record).collect();
+        let slots = store.flush(201, &many);
+        let given = sizes(&store, &slots);
+        assert!(given.iter().all(|bytes| [1056, 1088].contains(bytes)), "{given:?}");
+        let (own, shared) = (given.iter().filter(|bytes| **bytes == 1056), 1088);
+        assert!(own.count() <= 160 && given.ends_with(&[shared; 10]), "{given:?}");
+        assert_eq!(store.slabs.stats().classes.len(), 2);
+    }
+}
+
+#[test]
+fn records_find_free_slots_of_older_sizes_and_of_their_own_where_there_is_no_room_for_a_slab() {
+    let mut store = Store::with(&MemoryDevices::default(), 16 * SLAB_BYTES, 1 << 30);
+    store.slabs.set_slab_bytes_min(SLAB_BYTES);
+    // Alone they get one of four sizes to a power of two, as all did before there were more.
+    let shared = store.flush(1, &[1049 - 31; 2]);
+    let own = store.flush(101, &[1056 - 31; SLOTS]);
+    let shape = store.slabs.shape(shared[0].slab).unwrap();
+    assert_eq!(shape.slot_bytes, 1280);
+    store.slabs.set_limit_bytes(0);
+    let many = store.reserve(&[1048 - 31; 20]);
+    assert!(many.slots().iter().all(|slot| slot.is_some_and(|slot| slot.slab == shared[0].slab)));
+    drop(many);
+    let fill = vec![1048 - 31; shape.slots as usize - 2];
+    store.flush(201, &fill);
+    store.kill(&[(own[7], 108), (own[9], 110)]);
+    let few = store.reserve(&[1048 - 31; 3]);
+    assert_eq!(few.slots(), [Some(own[7]), Some(own[9]), None]);
 }

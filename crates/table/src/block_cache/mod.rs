@@ -121,6 +121,14 @@ impl BlockCache {
         self.blocks.insert(key(file, offset), block);
     }
 
+    /// Keeps a partition that was just written, as if it had been asked for once: otherwise blocks
+    /// of data that pass by would push it out before the first look-ups in its table.
+    pub(crate) fn insert_written(&self, file: FileNumber, partition: Block) {
+        let key = key(file, partition.offset());
+        self.blocks.insert(key, partition);
+        self.blocks.get(&key);
+    }
+
     /// Hits and misses of a class.
     pub fn counts(&self, class: BlockClass) -> CacheCounts {
         let index = class as usize;

@@ -10,6 +10,7 @@
 //!
 //! Between writing and edit only keys and places are kept; the memtable has the values.
 
+use super::room::Turnover;
 use super::{Arrival, Born, Died, FastTier, Placed, SlotEdit, Written};
 use crate::compaction::rewrite::Retention;
 use crate::error::{Error, ErrorKind, Result};
@@ -25,6 +26,7 @@ use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::sync::{Mutex, MutexGuard};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_index::{Entry, EntryKind};
+use thermocline_slab::SlotAddress;
 use thermocline_table::key_hash;
 
 /// Bytes of keys and values of a piece: a share of the slots' room, so that a piece of a small tier
@@ -32,6 +34,11 @@ use thermocline_table::key_hash;
 const PIECE_SHARE: u64 = 32;
 const PIECE_BYTES_MIN: u64 = 16 << 10;
 const PIECE_BYTES_MAX: u64 = 4 << 20;
+
+/// Bytes of a piece where slots have so much room.
+pub(super) fn piece_bytes(room_bytes: u64) -> u64 {
+    (room_bytes / PIECE_SHARE).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX)
+}
 
 /// Most records that are written before they are synced and made live: it bounds what is known of
 /// them meanwhile.
@@ -104,6 +111,8 @@ pub(crate) struct SlotFlush {
     written_pieces: Vec<usize>,
     written_bytes: u64,
     flushed_bytes: u64,
+    /// Slots taken, and slots freed by that.
+    turnover: Turnover,
     /// Looks in a row at which there was no room, not even beyond the slots' share of the tier, and
     /// nothing that could make any.
     starved: u32,
@@ -123,6 +132,7 @@ impl SlotFlush {
             written_pieces: Vec::new(),
             written_bytes: 0,
             flushed_bytes: 0,
+            turnover: Turnover::default(),
             starved: 0,
         }
     }
@@ -194,7 +204,9 @@ impl SlotFlush {
         self.written_bytes = 0;
         let mut placed = written.sync(&fast.slabs)?;
         for count in std::mem::take(&mut self.written_pieces) {
-            self.engine.settle_in(fast, placed.split_first(count))?;
+            let turnover = self.engine.settle_in(fast, placed.split_first(count))?;
+            self.turnover.born_bytes += turnover.born_bytes;
+            self.turnover.died_bytes += turnover.died_bytes;
             if planted(Planted::FloorRaisedByFirstPiece) {
                 let log_floor = Some(self.frozen.next_log);
                 let edit = Edit { log_floor, ..Edit::default() };
@@ -212,11 +224,7 @@ impl SlotFlush {
             engine.files.delete_files(&[self.frozen.log.number])?;
         }
         let edit = Edit { log_floor: Some(self.frozen.next_log), ..Edit::default() };
-        engine.commit(&mut engine.tables.lock(), edit, Some(&self.frozen))?;
-        if planted(Planted::LogRetiredBeforeEdit) {
-            return Ok(());
-        }
-        engine.retire_log(&self.frozen.log)
+        engine.commit(&mut engine.tables.lock(), edit, Some(&self.frozen))
     }
 }
 
@@ -238,10 +246,9 @@ impl Job for SlotFlush {
             self.frozen.log.seal()?;
             engine.lend_memory(fast);
         }
-        let room_bytes = fast.room.limit_bytes / PIECE_SHARE;
-        let piece_bytes = room_bytes.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
-        if self.piece.is_empty() && !self.fill(piece_bytes) {
+        if self.piece.is_empty() && !self.fill(piece_bytes(fast.room.limit_bytes)) {
             self.settle(fast)?;
+            fast.room.note_turnover(self.turnover, self.frozen.memtable.bytes());
             self.finish()?;
             return Ok(Step::Done);
         }
@@ -274,13 +281,20 @@ impl Drop for SlotFlush {
 impl Engine {
     /// Makes records live that a flush has written, and with it frees the slots of the versions
     /// that nobody can see any more.
-    fn settle_in(&self, fast: &FastTier, placed: Placed) -> Result<()> {
+    fn settle_in(&self, fast: &FastTier, placed: Placed) -> Result<Turnover> {
         let arrived: Vec<_> = placed.born.iter().map(|new| (new.key.clone(), new.entry)).collect();
         let is_here = |(key, _): &(Bytes, Entry)| fast.index.get(key).is_some();
         let was_here: Vec<bool> = arrived.iter().map(is_here).collect();
         let snapshots = self.snapshots.list(|| self.visible());
         let mut tables = self.tables.lock();
         let died = fast.replaced_by(&placed.born, &snapshots);
+        let slot_bytes = |slot: SlotAddress| {
+            fast.slabs.shape(slot.slab).map_or(0, |shape| u64::from(shape.slot_bytes))
+        };
+        let turnover = Turnover {
+            born_bytes: placed.reservation.slots().iter().flatten().copied().map(slot_bytes).sum(),
+            died_bytes: died.iter().filter_map(|old| old.slot).map(slot_bytes).sum(),
+        };
         self.commit_placed(&mut tables, Edit::default(), placed, died)?;
         drop(tables);
         fast.room.found();
@@ -288,7 +302,7 @@ impl Engine {
             fast.popularity.touch_write(key_hash(key), was_here);
         }
         fast.forget_deleted(&arrived);
-        Ok(())
+        Ok(turnover)
     }
 
     /// Makes what was written into slots live, and frees those of `died`.
@@ -447,6 +461,43 @@ mod tests {
             assert!(piece.iter().all(|arrival| arrival.key == key));
         }
         assert!(!flush.fill(PIECE_BYTES_MIN));
+    }
+
+    /// Updates of all over the tier: hardly a run of slots is longer than one.
+    #[test]
+    fn manifest_and_map_keep_to_their_room_and_are_seldom_written_afresh() {
+        let db = stepped(&hybrid());
+        let engine = db.engine();
+        let (manifest_bytes, map_bytes) =
+            (engine.settings.manifest_bytes(), engine.settings.map_bytes());
+        let mut random = thermocline_foundation::random::Random::new(1);
+        let (mut rewrites, mut edits_bytes, mut state_bytes) = (0, 0, 0);
+        let manifest = || {
+            let tables = engine.tables.lock();
+            (tables.manifest.number(), tables.manifest.extent().bytes)
+        };
+        (0..12_000u32).for_each(|key| db.put(key.to_be_bytes(), [7; 900]).unwrap());
+        for _ in 0..300 {
+            for _ in 0..500 {
+                let key = random.below(12_000) as u32;
+                db.put(key.to_be_bytes(), [8; 900]).unwrap();
+            }
+            let before = manifest();
+            db.flush().unwrap();
+            let after = manifest();
+            if after.0 == before.0 {
+                edits_bytes += after.1 - before.1;
+            } else {
+                rewrites += 1;
+                state_bytes += after.1;
+            }
+            assert!(after.1 <= manifest_bytes, "{after:?} of {manifest_bytes}");
+            let map = engine.files.usage()[0].used_by_kind[&FileKind::Map];
+            assert!(map <= map_bytes, "{map} of {map_bytes}");
+        }
+        // An edit takes a page at least, and a flush is three of them here.
+        assert!((1..=30).contains(&rewrites), "{rewrites} times");
+        assert!(state_bytes * 8 < edits_bytes, "{state_bytes} written afresh of {edits_bytes}");
     }
 
     #[test]

@@ -84,6 +84,7 @@ impl FastTier {
         let (slabs, index) = read_slabs(&store.files, settings, live, workers)?;
         let limit_bytes = settings.slab_bytes_max();
         slabs.set_limit_bytes(limit_bytes);
+        store.files.placement().set_slab_bytes(limit_bytes);
         let popularity: Box<dyn Popularity> = match settings.hybrid.popularity {
             PopularityKind::Clock => Box::new(ClockTracker::new(1 << 10, SHARDS)),
             PopularityKind::Frequency => {
