@@ -244,7 +244,7 @@ fn deleted_while_offered() -> Result<(), Stop> {
 fn versions_of_unlike_lengths() -> Result<(), Stop> {
     for seed in (4..44).step_by(4) {
         let mut life = life(seed, (98, 95));
-        put_each(&mut life, 50..58, 1, 6_000)?;
+        put_each(&mut life, 50..58, 1, 7_500)?;
         life.step(&Step::Flush)?;
         fill(&mut life);
         for number in 58..SHAPE.keys {
@@ -260,7 +260,7 @@ fn versions_of_unlike_lengths() -> Result<(), Stop> {
         life.step(&put(20, 3, 14_000))?;
         life.step(&Step::Snapshot)?;
         // A piece has three of these.
-        put_each(&mut life, 18..21, 4, 6_000)?;
+        put_each(&mut life, 18..21, 4, 7_500)?;
         life.step(&Step::Flush)?;
         life.check_all()?;
     }
