@@ -7,7 +7,7 @@
 //!   reserve | in use at most, this epoch and the last | lent to records |
 //! ```
 //! Under reads alone nearly all of the reserve is lent, and under writes what memtables and merges
-//! have not come to. What is lent is asked back when one of them begins, before it takes the memory.
+//! have not come to. What is lent is asked back when one of them begins, before it takes memory.
 //! That costs copies, which were read from slots or tables to get there; so a reserve that was in
 //! use a moment ago is not lent, and records do not leave and come with every flush.
 //!
