@@ -10,7 +10,6 @@
 //!
 //! Between writing and edit only keys and places are kept; the memtable has the values.
 
-use super::room::Turnover;
 use super::{Arrival, Born, Died, FastTier, Placed, SlotEdit, Written};
 use crate::compaction::rewrite::Retention;
 use crate::error::{Error, ErrorKind, Result};
@@ -26,7 +25,6 @@ use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::sync::{Mutex, MutexGuard};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_index::{Entry, EntryKind};
-use thermocline_slab::SlotAddress;
 use thermocline_table::key_hash;
 
 /// Bytes of keys and values of a piece: a share of the slots' room, so that a piece of a small tier
@@ -34,11 +32,6 @@ use thermocline_table::key_hash;
 const PIECE_SHARE: u64 = 32;
 const PIECE_BYTES_MIN: u64 = 16 << 10;
 const PIECE_BYTES_MAX: u64 = 4 << 20;
-
-/// Bytes of a piece where slots have so much room.
-pub(super) fn piece_bytes(room_bytes: u64) -> u64 {
-    (room_bytes / PIECE_SHARE).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX)
-}
 
 /// Most records that are written before they are synced and made live: it bounds what is known of
 /// them meanwhile.
@@ -111,8 +104,6 @@ pub(crate) struct SlotFlush {
     written_pieces: Vec<usize>,
     written_bytes: u64,
     flushed_bytes: u64,
-    /// Slots taken, and slots freed by that.
-    turnover: Turnover,
     /// Looks in a row at which there was no room, not even beyond the slots' share of the tier, and
     /// nothing that could make any.
     starved: u32,
@@ -132,7 +123,6 @@ impl SlotFlush {
             written_pieces: Vec::new(),
             written_bytes: 0,
             flushed_bytes: 0,
-            turnover: Turnover::default(),
             starved: 0,
         }
     }
@@ -204,9 +194,7 @@ impl SlotFlush {
         self.written_bytes = 0;
         let mut placed = written.sync(&fast.slabs)?;
         for count in std::mem::take(&mut self.written_pieces) {
-            let turnover = self.engine.settle_in(fast, placed.split_first(count))?;
-            self.turnover.born_bytes += turnover.born_bytes;
-            self.turnover.died_bytes += turnover.died_bytes;
+            self.engine.settle_in(fast, placed.split_first(count))?;
             if planted(Planted::FloorRaisedByFirstPiece) {
                 let log_floor = Some(self.frozen.next_log);
                 let edit = Edit { log_floor, ..Edit::default() };
@@ -246,9 +234,10 @@ impl Job for SlotFlush {
             self.frozen.log.seal()?;
             engine.lend_memory(fast);
         }
-        if self.piece.is_empty() && !self.fill(piece_bytes(fast.room.limit_bytes)) {
+        let room_bytes = fast.room.limit_bytes / PIECE_SHARE;
+        let piece_bytes = room_bytes.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
+        if self.piece.is_empty() && !self.fill(piece_bytes) {
             self.settle(fast)?;
-            fast.room.note_turnover(self.turnover, self.frozen.memtable.bytes());
             self.finish()?;
             return Ok(Step::Done);
         }
@@ -281,20 +270,13 @@ impl Drop for SlotFlush {
 impl Engine {
     /// Makes records live that a flush has written, and with it frees the slots of the versions
     /// that nobody can see any more.
-    fn settle_in(&self, fast: &FastTier, placed: Placed) -> Result<Turnover> {
+    fn settle_in(&self, fast: &FastTier, placed: Placed) -> Result<()> {
         let arrived: Vec<_> = placed.born.iter().map(|new| (new.key.clone(), new.entry)).collect();
         let is_here = |(key, _): &(Bytes, Entry)| fast.index.get(key).is_some();
         let was_here: Vec<bool> = arrived.iter().map(is_here).collect();
         let snapshots = self.snapshots.list(|| self.visible());
         let mut tables = self.tables.lock();
         let died = fast.replaced_by(&placed.born, &snapshots);
-        let slot_bytes = |slot: SlotAddress| {
-            fast.slabs.shape(slot.slab).map_or(0, |shape| u64::from(shape.slot_bytes))
-        };
-        let turnover = Turnover {
-            born_bytes: placed.reservation.slots().iter().flatten().copied().map(slot_bytes).sum(),
-            died_bytes: died.iter().filter_map(|old| old.slot).map(slot_bytes).sum(),
-        };
         self.commit_placed(&mut tables, Edit::default(), placed, died)?;
         drop(tables);
         fast.room.found();
@@ -302,7 +284,7 @@ impl Engine {
             fast.popularity.touch_write(key_hash(key), was_here);
         }
         fast.forget_deleted(&arrived);
-        Ok(turnover)
+        Ok(())
     }
 
     /// Makes what was written into slots live, and frees those of `died`.
