@@ -635,6 +635,13 @@ mod tests {
             db.put(key.to_be_bytes(), [7; 1000]).unwrap();
             key += 1;
         }
+        // A slab for each of some sizes, until there is no room for another.
+        let room = || db.stats().fast_tier.map(|fast| fast.limit_bytes - fast.slab_bytes);
+        while room() >= Some(64 << 10) {
+            db.put(key.to_be_bytes(), vec![7; 1000 + key as usize % 7000]).unwrap();
+            db.flush().unwrap();
+            key += 500;
+        }
         while log_bytes(&db).len() < 3 {
             db.put(key.to_be_bytes(), [7; 1000]).unwrap();
             key += 1;
