@@ -6,11 +6,10 @@
 //!   write path (one leader at a time)   freezes the memtable            [`Engine::rotate`]
 //!   flush, compaction, ingest           commit an edit of the tables    [`Engine::commit`]
 //! ```
-//! Locks, in the order in which they may be taken: `leader`, `tables`, `switching`; `tail` and
-//! `logs` alone. `leader` is held across what writers wait for anyway: the log's I/O, the making of
-//! a log when none is ready, and, in an ingest, the flush before it. `tables` is held across the
-//! commits of manifest and file map. The others are never held across I/O. Background jobs never
-//! take
+//! Locks, in the order in which they may be taken: `leader`, `tables`, `switching`, `logs`; `tail`
+//! alone. `leader` is held across what writers wait for anyway: the log's I/O, the making of a log
+//! when none is ready, and, in an ingest, the flush before it. `tables` is held across the commits
+//! of manifest and file map. The others are never held across I/O. Background jobs never take
 //! `leader`, because its holder may be waiting for one of them.
 //!
 //! Invariants:
@@ -193,7 +192,8 @@ pub(crate) struct Engine {
     pub tail: Mutex<LogTail>,
     pub logs: Mutex<LogPool>,
     pub tables: Mutex<TableState>,
-    /// Signalled, with `switching`, when a frozen memtable is gone or the latch was set.
+    /// Signalled, with `switching`, when a frozen memtable is gone, a log is ready or the latch was
+    /// set.
     pub room: Condvar,
     /// Log bytes that no sync covers yet.
     pub unsynced_bytes: AtomicU64,

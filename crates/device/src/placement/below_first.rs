@@ -5,7 +5,8 @@
 //! 2. Everything else goes to tier 0 and overflows downwards. Slabs do so only where somebody must
 //!    have room, a flush or an opening: a copy of a hot record on a slow tier is of no use.
 //! 3. Slabs may take what is meant for them up to the last byte, for beside it there is room for
-//!    logs and metadata. What they take beyond that keeps below the watermark.
+//!    logs and metadata. What they take beyond that keeps below the watermark, and so does all of
+//!    it while tables lie on tier 0, in that room.
 //! 4. A table on tier 0 is moved down as soon as there is room; nothing is ever moved up.
 
 use super::{FileInfo, Placement, TierState, WATERMARK_PERCENT, first_with_room, share};
@@ -34,6 +35,7 @@ impl Placement for BelowFirst {
     ) -> Option<TierIndex> {
         if context.kind == FileKind::Slab
             && let Some(fast) = tiers.first()
+            && fast.level_bytes.iter().all(|bytes| *bytes == 0)
             && fast.slab_bytes.saturating_add(expected_bytes) <= self.slab_bytes.load(Relaxed)
             && fast.used_bytes.saturating_add(expected_bytes) <= fast.capacity_bytes
         {
@@ -121,6 +123,13 @@ mod tests {
         assert_eq!(both.map(|origin| place(911, 990, origin)), [Some(TierIndex(1)), None]);
         assert_eq!(both.map(|origin| place(910, 991, origin)), [Some(TierIndex(1)), None]);
         assert_eq!(both.map(|origin| place(911, 940, origin)), [Some(TierIndex(0)); 2]);
+        let mut crowded = TierState { slab_bytes: 910, ..tier(1000, 980) };
+        crowded.add(TABLE, 10);
+        let context = FileContext { kind: FileKind::Slab, origin: Origin::Flush };
+        let place = |fast: &TierState| policy.place(context, 10, &[fast.clone(), tier(1000, 0)]);
+        assert_eq!(place(&crowded), Some(TierIndex(1)), "a table has room of logs and metadata");
+        crowded.remove(TABLE, 10);
+        assert_eq!(place(&crowded), Some(TierIndex(0)));
     }
 
     #[test]

@@ -89,8 +89,15 @@ impl Memory {
         self.merging_bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// What the records may have, where that is another amount than they have.
-    fn capacity(&self, now_ns: u64, used_bytes: u64, share_bytes: Option<u64>) -> Option<u64> {
+    /// Gives the records what they may have now with `set`, where that is not what they have, and
+    /// gives back what `set` does. Of two who look at once the later one is the last to set.
+    fn divide<T>(
+        &self,
+        now_ns: u64,
+        used_bytes: u64,
+        share_bytes: Option<u64>,
+        set: impl FnOnce(u64) -> T,
+    ) -> Option<T> {
         let mut lent = self.lent.lock();
         if let Some(share_bytes) = share_bytes {
             lent.share_bytes = share_bytes;
@@ -102,25 +109,32 @@ impl Memory {
             return None;
         }
         lent.capacity_bytes = Some(capacity_bytes);
-        Some(capacity_bytes)
+        Some(set(capacity_bytes))
     }
 }
 
 impl Engine {
-    /// Lends the records what memtables and merges leave unused, and asks back what they use now.
+    /// Lends the records what memtables, flushes and merges leave unused, and asks back what they
+    /// use now.
     pub fn lend_memory(&self, fast: &FastTier) {
         self.divide_memory(fast, None);
     }
 
     /// As [`Engine::lend_memory`]; the records' own share is `share_bytes` from now on.
     pub fn divide_memory(&self, fast: &FastTier, share_bytes: Option<u64>) {
-        // The active memtable may fill before anybody looks again, and its flush has buffers.
-        let memtables = self.read_state.load().frozen.len() as u64 + 1;
         let memtable_bytes = self.settings.division().memtable_bytes;
-        let used_bytes = memtables * memtable_bytes + WRITER_BYTES + fast.memory.merging_bytes();
-        let capacity = fast.memory.capacity(self.clock.now_ns(), used_bytes, share_bytes);
-        if let Some(bytes) = capacity {
-            fast.spill_evicted(fast.cache.set_capacity_bytes(bytes));
+        let state = self.read_state.load();
+        let frozen_bytes = state.frozen.iter().map(|frozen| frozen.memtable.bytes()).sum::<u64>();
+        // The active one may fill before anybody looks again, and with one batch to more than that.
+        let active_bytes = state.active.bytes().max(memtable_bytes);
+        // Those of flushes, and those of jobs that move a few records.
+        let writers_bytes = (state.frozen.len() as u64 + 1) * WRITER_BYTES;
+        drop(state);
+        let used_bytes = frozen_bytes + active_bytes + writers_bytes + fast.memory.merging_bytes();
+        let set = |bytes| fast.cache.set_capacity_bytes(bytes);
+        let evicted = fast.memory.divide(self.clock.now_ns(), used_bytes, share_bytes, set);
+        if let Some(evicted) = evicted {
+            fast.spill_evicted(evicted);
         }
     }
 }
@@ -137,6 +151,13 @@ mod tests {
     use thermocline_foundation::{ByteSize, Clock};
 
     const S: u64 = 1_000_000_000;
+
+    impl Memory {
+        /// What the records may have, where that is another amount than they have.
+        fn capacity(&self, now_ns: u64, used_bytes: u64, share_bytes: Option<u64>) -> Option<u64> {
+            self.divide(now_ns, used_bytes, share_bytes, |bytes| bytes)
+        }
+    }
 
     /// Of 96 MiB, and its reserve.
     fn memory() -> (Memory, u64) {
