@@ -226,7 +226,7 @@ impl Environment {
         if planted(Planted::RecoveryDeletesLogsFirst) {
             files.delete_files(&logs)?;
         }
-        engine.settle_replayed(replayed.memtable.take().unwrap_or_default(), edit)?;
+        engine.settle_replayed(&live, replayed.memtable.take().unwrap_or_default(), edit)?;
         if !planted(Planted::RecoveryDeletesLogsFirst) {
             files.delete_files(&logs)?;
         }

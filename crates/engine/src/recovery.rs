@@ -3,14 +3,15 @@
 //! ```text
 //!   namespace opened (tiers checked) -> newest manifest read -> slots of the fast tier read
 //!   -> logs from the floor on replayed, in order, into memtables
-//!   -> these written to level 0, or to slots
+//!   -> these written to level 0, or piece by piece to slots
 //!   -> one edit: tables added, floor = the new log -> leftovers deleted
 //! ```
 //! Replay stops at the first hole in the sequences. A torn log tail is what a crash leaves; a hole
 //! below a sequence that some log says was durable is damage, and refused.
 //!
-//! Recovery is idempotent: until its one edit is durable the next opening finds the same logs and
-//! the same floor; the tables it had written are unknown to the manifest and deleted.
+//! Recovery is idempotent: until the edit that raises the floor is durable the next opening finds
+//! the same logs and the same floor. The tables it had written are unknown to the manifest and
+//! deleted; records that are in slots already are met again with the same sequence.
 
 use crate::compaction::rewrite::{Output, Retention, Rewrite};
 use crate::error::{Error, ErrorKind, Result};

@@ -235,6 +235,9 @@ bugs! {
     /// Log floor raised too early · the first piece of a flush raises it · a memtable of several
     /// pieces, crash between them.
     FloorRaisedByFirstPiece,
+    /// A log durable too late · an opening makes the first piece of what it replayed durable before
+    /// the logs are · writes without syncs, kill, crash between the pieces of the opening.
+    ReplayedLogsNotSynced,
     /// Bulk load hidden · a look-up takes what a slot has without comparing it with newer bulk
     /// loads · flush, bulk load of the same key, read.
     IngestHiddenBySlot,

@@ -7,7 +7,10 @@
 //!                                       -> else gone
 //! ```
 //! A record that nobody asks for again, as a scan brings them, passes the small queue only. A hit
-//! moves nothing: it counts up to three, and queues are looked at when something must go.
+//! moves nothing: it counts up to three, and queues are looked at when something must go. Hits of
+//! records that are backed ([`RecordCache::insert_backed`]) count less: to miss them costs less.
+//!
+//! [`RecordCache::insert_backed`]: crate::RecordCache::insert_backed
 //!
 //! Invariants:
 //! 1. The bytes of table and ghosts are never more than the capacity, once a call has returned.
@@ -17,7 +20,7 @@
 
 use crate::ghosts::Ghosts;
 use crate::record_pieces::{Evicted, Record};
-use crate::record_table::{FIRST_RECORD_BYTES, Queue, RecordTable};
+use crate::record_table::{FIRST_RECORD_BYTES, HIT, Queue, RecordTable};
 use bytes::Bytes;
 use thermocline_foundation::Sequence;
 
@@ -27,7 +30,7 @@ const SMALL_SHARE: usize = 20;
 
 /// Who was asked for so often leaves the small queue for the main one. The paper's is 2, which has
 /// fewer hits beside scans (docs/decisions/0054-record-cache.md).
-const PROMOTION_COUNT: u64 = 1;
+const PROMOTION_SCORE: u64 = HIT;
 
 /// Records that one eviction spares at most because they were asked for. After a time of hits only
 /// all of them were, and the caller would have to wait for the whole queue to be walked.
@@ -76,6 +79,7 @@ impl Shard {
         hash: u32,
         key: &[u8],
         record: Record,
+        is_backed: bool,
         evicted: &mut Evicted,
     ) -> Option<Record> {
         if self.contains(hash, key, record.sequence) {
@@ -87,8 +91,20 @@ impl Shard {
         }
         let queue = if self.ghosts.take(hash) { Queue::Main } else { Queue::Small };
         self.make_room(Some(&record), evicted);
-        self.table.push(record, hash, queue);
+        self.table.push(record, hash, is_backed, queue);
         None
+    }
+
+    /// The record, if it is there, is nowhere else that is fast any more.
+    pub fn unback(&mut self, hash: u32, key: &[u8], sequence: Sequence) {
+        if let Some(number) = self.table.find(hash, key, sequence) {
+            self.table.unback(number);
+        }
+    }
+
+    /// There is room for a record of so many bytes, about, without another going.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.memory_bytes() + bytes + FIRST_RECORD_BYTES <= self.capacity_bytes
     }
 
     /// Takes a record out.
@@ -139,13 +155,13 @@ impl Shard {
                 Queue::Main
             };
             let number = self.table.oldest(queue)?;
-            let count = self.table.count(number);
+            let score = self.table.score(number);
             match queue {
-                Queue::Small if count >= PROMOTION_COUNT => {
+                Queue::Small if score >= PROMOTION_SCORE => {
                     self.table.requeue(number, Queue::Main, 0);
                 }
-                Queue::Main if count > 0 && spared < SPARED_MAX => {
-                    self.table.requeue(number, Queue::Main, count - 1);
+                Queue::Main if score >= HIT && spared < SPARED_MAX => {
+                    self.table.requeue(number, Queue::Main, score - HIT);
                     spared += 1;
                 }
                 _ => {

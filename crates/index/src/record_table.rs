@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   buckets   hash -> entry | entry | ...              a chain through the entries of a bucket
-//!   entries   first piece 16 | sequence, queue, count 8 | hash 4 | chain 4
+//!   entries   first piece 16 | sequence and how it is asked for 8 | hash 4 | chain 4
 //!             | newer 4 | older 4 | rest 4 | bytes of key 4             48 bytes, without gaps
 //!   rests     second piece 16 | entry 4                for records in two pieces only
 //!   queues    oldest <-> ... <-> newest                links through the entries
@@ -37,13 +37,19 @@ pub(crate) enum Queue {
     Main,
 }
 
-/// Hits are counted up to here.
-pub(crate) const COUNT_MAX: u64 = 3;
+/// What a hit of a record counts, in hits of a backed one: those it takes to be worth as much.
+pub(crate) const HIT: u64 = 8;
 
-/// Sequence, queue and count in one word: `sequence << 8 | queue << 2 | count`.
-const COUNT_MASK: u64 = 3;
-const QUEUE_BIT: u64 = 4;
+/// Hits are counted up to here: three, as in the paper.
+pub(crate) const SCORE_MAX: u64 = 3 * HIT;
+
+/// Sequence, queue and score in one word: `sequence << 8 | backed << 7 | queue << 6 | score`.
+const SCORE_MASK: u64 = QUEUE_BIT - 1;
+const QUEUE_BIT: u64 = 1 << 6;
+const BACKED_BIT: u64 = 1 << 7;
 const SEQUENCE_SHIFT: u32 = 8;
+
+const _: () = assert!(SCORE_MAX <= SCORE_MASK);
 
 #[derive(Debug)]
 struct Entry {
@@ -61,15 +67,20 @@ struct Entry {
 #[cfg(not(shuttle))]
 const _: () = assert!(size_of::<Entry>() == 48, "no gaps");
 
-fn stamp(sequence: Sequence, queue: Queue, count: u64) -> AtomicU64 {
-    debug_assert!(sequence <= Sequence::MAX && count <= COUNT_MAX);
+fn stamp(sequence: Sequence, is_backed: bool, queue: Queue, score: u64) -> AtomicU64 {
+    debug_assert!(sequence <= Sequence::MAX && score <= SCORE_MAX);
+    let backed = if is_backed { BACKED_BIT } else { 0 };
     let queue = if queue == Queue::Main { QUEUE_BIT } else { 0 };
-    AtomicU64::new(sequence.0 << SEQUENCE_SHIFT | queue | count)
+    AtomicU64::new(sequence.0 << SEQUENCE_SHIFT | backed | queue | score)
 }
 
 impl Entry {
     fn sequence(&self) -> Sequence {
         Sequence(self.stamp.load(Relaxed) >> SEQUENCE_SHIFT)
+    }
+
+    fn is_backed(&self) -> bool {
+        self.stamp.load(Relaxed) & BACKED_BIT != 0
     }
 
     fn queue(&self) -> Queue {
@@ -168,9 +179,10 @@ impl RecordTable {
         self.entries[number as usize].hash
     }
 
-    /// How often the record was asked for since it came into its queue, up to [`COUNT_MAX`].
-    pub fn count(&self, number: u32) -> u64 {
-        self.entries[number as usize].stamp.load(Relaxed) & COUNT_MASK
+    /// How often the record was asked for since it came into its queue, times [`HIT`], up to
+    /// [`SCORE_MAX`].
+    pub fn score(&self, number: u32) -> u64 {
+        self.entries[number as usize].stamp.load(Relaxed) & SCORE_MASK
     }
 
     /// Counts a hit. Of two at once one may be lost. Nobody writes where there is nothing to count,
@@ -179,13 +191,21 @@ impl RecordTable {
     pub fn note_hit(&self, number: u32) {
         let stamp = &self.entries[number as usize].stamp;
         let now = stamp.load(Relaxed);
-        if now & COUNT_MASK < COUNT_MAX {
-            stamp.store(now + 1, Relaxed);
+        let score = now & SCORE_MASK;
+        if score < SCORE_MAX {
+            let hit = if now & BACKED_BIT == 0 { HIT } else { 1 };
+            stamp.store(now - score + (score + hit).min(SCORE_MAX), Relaxed);
         }
     }
 
+    /// The record is nowhere else that is fast any more.
+    pub fn unback(&mut self, number: u32) {
+        let stamp = &self.entries[number as usize].stamp;
+        stamp.store(stamp.load(Relaxed) & !BACKED_BIT, Relaxed);
+    }
+
     /// Takes a record in, as the newest of `queue`.
-    pub fn push(&mut self, record: Record, hash: u32, queue: Queue) {
+    pub fn push(&mut self, record: Record, hash: u32, is_backed: bool, queue: Queue) {
         let number = self.entries.len() as u32;
         self.piece_bytes += record.memory_bytes();
         let rest = if record.rest.is_empty() { NONE } else { self.rests.len() as u32 };
@@ -199,7 +219,7 @@ impl RecordTable {
         let bucket = self.bucket(hash);
         let entry = Entry {
             first: record.first,
-            stamp: stamp(record.sequence, queue, 0),
+            stamp: stamp(record.sequence, is_backed, queue, 0),
             hash,
             chained: self.buckets[bucket],
             newer: NONE,
@@ -269,11 +289,11 @@ impl RecordTable {
         self.queues[queue as usize].bytes
     }
 
-    /// Makes a record the newest of `queue`, with a count.
-    pub fn requeue(&mut self, number: u32, queue: Queue, count: u64) {
+    /// Makes a record the newest of `queue`, with a score.
+    pub fn requeue(&mut self, number: u32, queue: Queue, score: u64) {
         self.unlink(number);
         let entry = &mut self.entries[number as usize];
-        entry.stamp = stamp(entry.sequence(), queue, count);
+        entry.stamp = stamp(entry.sequence(), entry.is_backed(), queue, score);
         self.link(number);
     }
 

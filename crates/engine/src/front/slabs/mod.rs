@@ -37,6 +37,7 @@ pub(crate) mod cursor;
 pub(crate) mod flush;
 pub(crate) mod lookup;
 pub(crate) mod memory;
+mod pieces;
 pub(crate) mod plan;
 pub(crate) mod promotion;
 pub(crate) mod recovery;
@@ -308,6 +309,9 @@ impl FastTier {
             self.index.announce_departures();
         }
         self.index.insert_many(&lifted, |_, _| {});
+        for (key, entry) in &lifted {
+            self.cache.unback(key, entry.sequence);
+        }
         self.index.remove_many(&gone, |_, _| {});
         for (key, sequence) in &gone {
             self.cache.forget(key, *sequence);

@@ -6,17 +6,18 @@
 //! nothing that was freed can come back. Logs are replayed afterwards into memory, and from there
 //! written to slots like any flush, before the store is open.
 
+use super::FastTier;
 use super::flush::FlushGate;
 use super::lookup::{entry_kind, kind_of};
 use super::memory::Memory;
+use super::pieces::{Pieces, piece_bytes};
 use super::promotion::Promotions;
 use super::regulation::Regulation;
 use super::room::Room;
 use super::spill::Spill;
-use super::{Arrival, FastTier};
 use crate::compaction::rewrite::Retention;
 use crate::error::{Error, ErrorKind, Result};
-use crate::front::memtable::{Memtable, MemtableCursor};
+use crate::front::memtable::Memtable;
 use crate::hybrid_settings::PopularityKind;
 use crate::jobs::Workers;
 use crate::manifest::Edit;
@@ -30,7 +31,7 @@ use thermocline_device::{Origin, TieredFiles};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use thermocline_foundation::threads;
-use thermocline_foundation::{Clock, Sequence};
+use thermocline_foundation::{Clock, FileNumber, Planted, Sequence, planted};
 use thermocline_index::{Entry, FastIndex, RecordCache};
 use thermocline_popularity::{
     ClockTracker, FrequencySettings, FrequencyTracker, Popularity, SHARDS,
@@ -227,41 +228,54 @@ impl Scan {
 }
 
 impl Engine {
-    /// Writes what the logs had into slots and makes it live with `edit`, which raises the log
-    /// floor. The slots may take more than their share until demotions have made room: nobody waits
-    /// for them yet.
-    pub fn settle_replayed(&self, memtable: Memtable, edit: Edit) -> Result<()> {
-        let Some(fast) = self.fast.as_ref().filter(|_| memtable.count() > 0) else {
-            return self.commit(&mut self.tables.lock(), edit, None);
-        };
-        // No snapshot survives a restart, so of each key only the newest version matters.
-        let mut retention = Retention::new(vec![Sequence::MAX], None);
-        let mut cursor = MemtableCursor::new(Arc::new(memtable));
-        cursor.seek_to_first();
-        let mut arrivals = Vec::new();
-        while let Some(entry) = cursor.entry() {
-            if retention.judge(entry.key(), entry.trailer()).0 {
-                let (key, trailer, value) = (entry.key_bytes(), entry.trailer(), entry.value());
-                arrivals.push(Arrival { key, trailer, value, clean: false });
+    /// Writes what `logs` had into slots and makes it live, piece by piece, and then raises the log
+    /// floor with `edit`. The slots may take more than their share, where there is no room for a
+    /// piece, until demotions have made it: nobody waits for them yet.
+    pub fn settle_replayed(
+        &self,
+        logs: &[FileNumber],
+        memtable: Memtable,
+        edit: Edit,
+    ) -> Result<()> {
+        if let Some(fast) = self.fast.as_ref().filter(|_| memtable.count() > 0) {
+            // What was read of them may be in the system's memory only. Lost with it, it must not
+            // leave a piece behind that came later than the rest.
+            if !planted(Planted::ReplayedLogsNotSynced) {
+                logs.iter().try_for_each(|log| self.files.open_file(*log)?.sync())?;
             }
-            cursor.next();
+            // No snapshot survives a restart, so of each key only the newest version matters.
+            let retention = Retention::new(vec![Sequence::MAX], None);
+            let mut pieces = Pieces::new(&Arc::new(memtable), retention, Origin::Recovery);
+            while pieces.fill(piece_bytes(fast.room.limit_bytes)) {
+                self.write_replayed(fast, &mut pieces)?;
+            }
+            pieces.settle(self, fast, || Ok(()))?;
         }
-        let placed = fast.overdraw(|| fast.write(&arrivals, Origin::Recovery))?;
-        let placed = placed.ok_or_else(|| {
-            let text = "no tier has room for the records of the logs; raise a capacity";
-            Error::new(ErrorKind::OutOfSpace, text)
-        })?;
-        let mut tables = self.tables.lock();
-        let died = fast.replaced_by(&placed.born, &[]);
-        self.commit_placed(&mut tables, edit, placed, died)
+        self.commit(&mut self.tables.lock(), edit, None)
+    }
+
+    /// Writes a piece, into slots that those before it freed if there are no others.
+    fn write_replayed(&self, fast: &FastTier, pieces: &mut Pieces) -> Result<()> {
+        if pieces.are_many() {
+            pieces.settle(self, fast, || Ok(()))?;
+        }
+        let is_written = pieces.write(fast, false)?
+            || (pieces.settle(self, fast, || Ok(()))? && pieces.write(fast, false)?)
+            || pieces.write(fast, true)?;
+        if is_written {
+            return Ok(());
+        }
+        let text = "no tier has room for the records of the logs; raise a capacity";
+        Err(Error::new(ErrorKind::OutOfSpace, text))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::Db;
-    use crate::support::{hybrid, stepped_environment};
+    use crate::support::{hybrid, stepped_environment, tier};
+    use crate::{ByteSize, Db, Settings};
     use std::path::Path;
+    use thermocline_device::{FileKind, TierIndex};
 
     fn put(db: &Db, keys: std::ops::Range<u64>) {
         for key in keys {
@@ -304,6 +318,46 @@ mod tests {
         for key in 0..100u64 {
             let value = db.get(key.to_be_bytes()).unwrap().unwrap();
             assert_eq!(value, vec![key as u8; 100 + key as usize * 37]);
+        }
+    }
+
+    /// What updates replay takes the slots of what they replace, piece by piece.
+    #[test]
+    fn an_opening_of_a_full_tier_after_updates_keeps_to_its_share() {
+        let environment = stepped_environment();
+        let home = Path::new("/home");
+        let tiers = vec![tier("/fast", 16), tier("/slow", 256)];
+        let settings = Settings { tiers, memory: ByteSize::mib(10), ..hybrid() };
+        let db = environment.create(home, &settings).unwrap();
+        for key in 0..20_000u64 {
+            db.put(key.to_be_bytes(), [7; 1000]).unwrap();
+        }
+        // Records that stay in slots, over and over.
+        let update = |byte: u8| {
+            for key in 0..2000u64 {
+                db.put(key.to_be_bytes(), [byte; 1000]).unwrap();
+            }
+        };
+        for byte in 0..16 {
+            update(byte);
+            db.flush().unwrap();
+            db.settle().unwrap();
+        }
+        update(16);
+        let fast = || db.stats().fast_tier.unwrap();
+        let free_bytes = fast().limit_bytes - fast().live_bytes;
+        assert!(free_bytes < 2000 * 1000, "{free_bytes} are free, and what is replayed fits there");
+        db.close().unwrap();
+        let db = environment.open(home).unwrap();
+        let fast = db.stats().fast_tier.unwrap();
+        assert!(fast.slab_bytes <= fast.limit_bytes, "{fast:?}");
+        let on_slow = |file: &thermocline_device::FileInfo| {
+            file.kind == FileKind::Slab && file.tier != TierIndex(0)
+        };
+        assert!(!db.engine().files.files().iter().any(on_slow));
+        for key in 0..20_000u64 {
+            let byte = if key < 2000 { 16 } else { 7 };
+            assert_eq!(db.get(key.to_be_bytes()).unwrap().unwrap(), [byte; 1000]);
         }
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! The slots may take what the tier has beside logs and metadata. Work begins at the high watermark
 //! and ends at the low one (PrismDB, section 6); both are counted with the records that are about
-//! to come, the memtables, so that a flush finds its slots free. What leaves:
+//! to come, the memtables, so that a flush finds its slots free. Of these only what is new counts:
+//! a piece of a flush takes slots before it frees those that it replaces, and the next piece finds
+//! these. What leaves:
 //! 1. Clean copies that are in memory too, or that nobody asks for: an edit and no write. The
 //!    former are in memory only from then on.
 //! 2. Ranges of cold records, merged into tables (`compaction/demotion.rs`).
@@ -12,6 +14,7 @@
 //! Writers are slowed down between the watermarks and the end of the room, so that they come to
 //! about the rate at which records leave.
 
+use super::pieces::piece_bytes;
 use super::single_step::Work;
 use super::{Arrival, Died, FastTier, SlotEdit};
 use crate::error::Result;
@@ -34,6 +37,8 @@ use thermocline_table::key_hash;
 const SWEEP_KEYS: usize = 2048;
 /// Share of the records that fit the fast tier which may be pinned: the rest come and go.
 const PINNED_SHARE_MAX: f64 = 0.9;
+/// Flushes over which their growth is a mean, about.
+const GROWTH_FLUSHES: f64 = 4.0;
 /// A sweep gives way to demotions unless it frees the slot of one in so many keys.
 const SWEEP_YIELD: usize = 8;
 
@@ -46,6 +51,9 @@ pub(crate) struct Room {
     low_bytes: u64,
     /// Bytes of records that found no slot.
     wanted_bytes: AtomicU64,
+    /// What flushes take of slots more than they free, in parts of what their memtables hold: a
+    /// mean over the last ones.
+    growth: Mutex<f64>,
     /// Copies that memory gave up found no slot.
     wanted_for_copies: AtomicBool,
     /// Work has begun at the high watermark and has not come to the low one.
@@ -80,6 +88,7 @@ impl Room {
             high_bytes: percent(settings.hybrid.high_watermark_percent),
             low_bytes: percent(settings.hybrid.low_watermark_percent),
             wanted_bytes: AtomicU64::new(0),
+            growth: Mutex::new(1.0),
             wanted_for_copies: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
             sweeping: AtomicBool::new(false),
@@ -93,6 +102,22 @@ impl Room {
             lifted: Counter::default(),
             moved: Counter::default(),
         }
+    }
+
+    /// A memtable of so many bytes was flushed.
+    pub fn note_turnover(&self, turnover: Turnover, memtable_bytes: u64) {
+        let grown_bytes = turnover.born_bytes.saturating_sub(turnover.died_bytes);
+        let growth = (grown_bytes as f64 / memtable_bytes.max(1) as f64).min(1.0);
+        let mut mean = self.growth.lock();
+        *mean += (growth - *mean) / GROWTH_FLUSHES;
+    }
+
+    /// Bytes of free slots that memtables of so many bytes are going to need: for what is new of
+    /// them, and for the rest of one piece.
+    fn coming_bytes(&self, memtable_bytes: u64) -> u64 {
+        let piece_bytes = memtable_bytes.min(piece_bytes(self.limit_bytes));
+        let beyond_bytes = (memtable_bytes - piece_bytes) as f64;
+        piece_bytes + (beyond_bytes * *self.growth.lock()) as u64
     }
 
     /// Records of so many bytes found no slot.
@@ -127,6 +152,15 @@ impl Room {
     }
 }
 
+/// What a flush did to slots.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Turnover {
+    /// Bytes of slots that it took.
+    pub born_bytes: u64,
+    /// Bytes of slots that it freed.
+    pub died_bytes: u64,
+}
+
 /// What should be done for more room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
@@ -138,8 +172,8 @@ pub(crate) enum Need {
 }
 
 impl Engine {
-    /// Bytes of records in memtables, which are about to want slots.
-    fn coming_bytes(&self) -> u64 {
+    /// Bytes of memtables, whose records are about to want slots.
+    fn memtable_bytes(&self) -> u64 {
         let state = self.read_state.load();
         let frozen: u64 = state.frozen.iter().map(|frozen| frozen.memtable.bytes()).sum();
         frozen + state.active.bytes()
@@ -152,7 +186,13 @@ impl Engine {
         // Not what is live: a rest of room that is no whole slab is of no use.
         let free_bytes = stats.bytes_free() + fast.slabs.bytes_to_come();
         let wanted_bytes = room.wanted_bytes.load(Relaxed);
-        let coming_bytes = self.coming_bytes().max(wanted_bytes).min(room.limit_bytes / 4);
+        let memtable_bytes = self.memtable_bytes();
+        let coming_bytes = match stats.are_frees_held {
+            // What a piece replaces leaves no slots to the next one.
+            true => memtable_bytes,
+            false => room.coming_bytes(memtable_bytes),
+        };
+        let coming_bytes = coming_bytes.max(wanted_bytes).min(room.limit_bytes / 4);
         let used_bytes = room.limit_bytes.saturating_sub(free_bytes) + coming_bytes;
         if used_bytes >= room.high_bytes {
             room.is_draining.store(true, Relaxed);
@@ -416,5 +456,55 @@ impl Engine {
         drop(tables);
         fast.slabs.free(&unused);
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Db;
+    use crate::front::slabs::pieces::piece_bytes;
+    use crate::support::{hybrid, stepped};
+
+    /// Writes the keys and flushes them; what the room takes for the growth of ten times as many
+    /// bytes as a piece has, in pieces.
+    fn pieces_to_come(db: &Db, keys: std::ops::Range<u32>) -> f64 {
+        keys.for_each(|key| db.put(key.to_be_bytes(), [7; 1000]).unwrap());
+        db.flush().unwrap();
+        let room = &db.engine().fast.as_ref().unwrap().room;
+        let piece_bytes = piece_bytes(room.limit_bytes);
+        room.coming_bytes(10 * piece_bytes) as f64 / piece_bytes as f64
+    }
+
+    #[test]
+    fn what_comes_is_a_piece_and_of_the_rest_what_is_new() {
+        let db = stepped(&hybrid());
+        let room = &db.engine().fast.as_ref().unwrap().room;
+        assert_eq!(room.coming_bytes(1000), 1000, "less than a piece wants no more than it is");
+        assert!(pieces_to_come(&db, 0..1000) > 9.0, "all of it is new");
+        let updated: Vec<_> = (0..16).map(|_| pieces_to_come(&db, 0..1000)).collect();
+        assert!(updated.is_sorted_by(|a, b| a >= b), "{updated:?}");
+        assert!((1.0..1.2).contains(&updated[15]), "none is, but for a piece: {updated:?}");
+        let half: Vec<_> =
+            (1..17).map(|round| pieces_to_come(&db, round * 500..(round + 2) * 500)).collect();
+        assert!((4.0..6.0).contains(&half[15]), "{half:?}");
+        let all: Vec<_> =
+            (20..24).map(|round| pieces_to_come(&db, round * 500..(round + 1) * 500)).collect();
+        assert!(all[3] > 7.0, "{all:?}");
+    }
+
+    #[test]
+    fn a_snapshot_keeps_what_is_replaced_and_so_all_of_it_is_new() {
+        let db = stepped(&hybrid());
+        pieces_to_come(&db, 0..1000);
+        let before: Vec<_> = (0..8).map(|_| pieces_to_come(&db, 0..1000)).collect();
+        assert!(before[7] < 2.5, "{before:?}");
+        let mut snapshots = Vec::new();
+        let kept: Vec<_> = (0..6)
+            .map(|_| {
+                snapshots.push(db.snapshot());
+                pieces_to_come(&db, 0..1000)
+            })
+            .collect();
+        assert!(kept[5] > 7.0, "{kept:?}");
     }
 }
