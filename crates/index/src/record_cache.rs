@@ -29,7 +29,7 @@
 use crate::key_hash::key_hash;
 use crate::record_pieces::{Evicted, Record};
 use crate::record_shard::Shard;
-use crate::record_table::HIT;
+use crate::record_table::{HIT, Standing};
 use bytes::Bytes;
 use thermocline_foundation::random::mix;
 use thermocline_foundation::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -127,7 +127,26 @@ impl RecordCache {
     fn insert_at(&self, place: Place, key: &[u8], record: Record, is_backed: bool) -> Evicted {
         let mut evicted = Evicted::default();
         let mut shard = self.shard(place).write();
-        let known = shard.insert(place.hash, key, record, is_backed, &mut evicted);
+        let known = shard.insert_newcomer(place.hash, key, record, is_backed, &mut evicted);
+        drop(shard);
+        drop(known);
+        evicted
+    }
+
+    /// `key` has another value from `to` on, which somebody else has on fast storage: keeps it in
+    /// place of the one from `from` on, as hot as that was. Nothing where that is not here.
+    pub fn renew(&self, key: &[u8], from: Sequence, to: Sequence, value: &[u8]) -> Evicted {
+        let mut evicted = Evicted::default();
+        if !self.contains(key, from) {
+            return evicted;
+        }
+        let (place, record) = (self.place(key, from), Record::new(key, to, value));
+        let removed = self.shard(place).write().remove(place.hash, key, from);
+        let Some((old, standing)) = removed else { return evicted };
+        drop(old);
+        let (place, standing) = (self.place(key, to), Standing { is_backed: true, ..standing });
+        let mut shard = self.shard(place).write();
+        let known = shard.insert(place.hash, key, record, standing, &mut evicted);
         drop(shard);
         drop(known);
         evicted

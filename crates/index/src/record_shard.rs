@@ -20,7 +20,7 @@
 
 use crate::ghosts::Ghosts;
 use crate::record_pieces::{Evicted, Record};
-use crate::record_table::{FIRST_RECORD_BYTES, HIT, Queue, RecordTable};
+use crate::record_table::{FIRST_RECORD_BYTES, HIT, Queue, RecordTable, Standing};
 use bytes::Bytes;
 use thermocline_foundation::Sequence;
 
@@ -72,9 +72,9 @@ impl Shard {
         self.table.find(hash, key, sequence).is_some()
     }
 
-    /// Takes a record in, and puts what must go for it into `evicted`: the record itself, if it is
-    /// too large. One that is there already stays, and the other is given back.
-    pub fn insert(
+    /// Takes a record in that was not there of late, or its ghost says to which queue it belongs.
+    /// Otherwise as [`Shard::insert`].
+    pub fn insert_newcomer(
         &mut self,
         hash: u32,
         key: &[u8],
@@ -85,13 +85,30 @@ impl Shard {
         if self.contains(hash, key, record.sequence) {
             return Some(record);
         }
+        let queue = if self.ghosts.take(hash) { Queue::Main } else { Queue::Small };
+        let standing = Standing { queue, score: 0, is_backed };
+        self.insert(hash, key, record, standing, evicted)
+    }
+
+    /// Takes a record in, and puts what must go for it into `evicted`: the record itself, if it is
+    /// too large. One that is there already stays, and the other is given back.
+    pub fn insert(
+        &mut self,
+        hash: u32,
+        key: &[u8],
+        record: Record,
+        standing: Standing,
+        evicted: &mut Evicted,
+    ) -> Option<Record> {
+        if self.contains(hash, key, record.sequence) {
+            return Some(record);
+        }
         if record.memory_bytes() + FIRST_RECORD_BYTES > self.capacity_bytes {
             evicted.add(record);
             return None;
         }
-        let queue = if self.ghosts.take(hash) { Queue::Main } else { Queue::Small };
         self.make_room(Some(&record), evicted);
-        self.table.push(record, hash, is_backed, queue);
+        self.table.push(record, hash, standing);
         None
     }
 
@@ -107,10 +124,16 @@ impl Shard {
         self.memory_bytes() + bytes + FIRST_RECORD_BYTES <= self.capacity_bytes
     }
 
-    /// Takes a record out.
-    pub fn remove(&mut self, hash: u32, key: &[u8], sequence: Sequence) -> Option<Record> {
+    /// Takes a record out, and says where it was.
+    pub fn remove(
+        &mut self,
+        hash: u32,
+        key: &[u8],
+        sequence: Sequence,
+    ) -> Option<(Record, Standing)> {
         let number = self.table.find(hash, key, sequence)?;
-        self.table.remove(number)
+        let standing = self.table.standing(number);
+        Some((self.table.remove(number)?, standing))
     }
 
     /// Changes the capacity, and puts what must go into `evicted`.
@@ -155,7 +178,7 @@ impl Shard {
                 Queue::Main
             };
             let number = self.table.oldest(queue)?;
-            let score = self.table.score(number);
+            let score = self.table.standing(number).score;
             match queue {
                 Queue::Small if score >= PROMOTION_SCORE => {
                     self.table.requeue(number, Queue::Main, 0);

@@ -51,6 +51,16 @@ const SEQUENCE_SHIFT: u32 = 8;
 
 const _: () = assert!(SCORE_MAX <= SCORE_MASK);
 
+/// Where a record is in the queues.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
+    pub queue: Queue,
+    /// How often it was asked for since it came there, times [`HIT`], up to [`SCORE_MAX`].
+    pub score: u64,
+    /// Somebody else has it on fast storage.
+    pub is_backed: bool,
+}
+
 #[derive(Debug)]
 struct Entry {
     first: Box<[u8]>,
@@ -67,20 +77,17 @@ struct Entry {
 #[cfg(not(shuttle))]
 const _: () = assert!(size_of::<Entry>() == 48, "no gaps");
 
-fn stamp(sequence: Sequence, is_backed: bool, queue: Queue, score: u64) -> AtomicU64 {
+fn stamp(sequence: Sequence, standing: Standing) -> AtomicU64 {
+    let Standing { queue, score, is_backed } = standing;
     debug_assert!(sequence <= Sequence::MAX && score <= SCORE_MAX);
-    let backed = if is_backed { BACKED_BIT } else { 0 };
     let queue = if queue == Queue::Main { QUEUE_BIT } else { 0 };
+    let backed = if is_backed { BACKED_BIT } else { 0 };
     AtomicU64::new(sequence.0 << SEQUENCE_SHIFT | backed | queue | score)
 }
 
 impl Entry {
     fn sequence(&self) -> Sequence {
         Sequence(self.stamp.load(Relaxed) >> SEQUENCE_SHIFT)
-    }
-
-    fn is_backed(&self) -> bool {
-        self.stamp.load(Relaxed) & BACKED_BIT != 0
     }
 
     fn queue(&self) -> Queue {
@@ -179,10 +186,11 @@ impl RecordTable {
         self.entries[number as usize].hash
     }
 
-    /// How often the record was asked for since it came into its queue, times [`HIT`], up to
-    /// [`SCORE_MAX`].
-    pub fn score(&self, number: u32) -> u64 {
-        self.entries[number as usize].stamp.load(Relaxed) & SCORE_MASK
+    pub fn standing(&self, number: u32) -> Standing {
+        let entry = &self.entries[number as usize];
+        let stamp = entry.stamp.load(Relaxed);
+        let is_backed = stamp & BACKED_BIT != 0;
+        Standing { queue: entry.queue(), score: stamp & SCORE_MASK, is_backed }
     }
 
     /// Counts a hit. Of two at once one may be lost. Nobody writes where there is nothing to count,
@@ -204,8 +212,8 @@ impl RecordTable {
         stamp.store(stamp.load(Relaxed) & !BACKED_BIT, Relaxed);
     }
 
-    /// Takes a record in, as the newest of `queue`.
-    pub fn push(&mut self, record: Record, hash: u32, is_backed: bool, queue: Queue) {
+    /// Takes a record in, as the newest of its queue.
+    pub fn push(&mut self, record: Record, hash: u32, standing: Standing) {
         let number = self.entries.len() as u32;
         self.piece_bytes += record.memory_bytes();
         let rest = if record.rest.is_empty() { NONE } else { self.rests.len() as u32 };
@@ -219,7 +227,7 @@ impl RecordTable {
         let bucket = self.bucket(hash);
         let entry = Entry {
             first: record.first,
-            stamp: stamp(record.sequence, is_backed, queue, 0),
+            stamp: stamp(record.sequence, standing),
             hash,
             chained: self.buckets[bucket],
             newer: NONE,
@@ -291,9 +299,10 @@ impl RecordTable {
 
     /// Makes a record the newest of `queue`, with a score.
     pub fn requeue(&mut self, number: u32, queue: Queue, score: u64) {
+        let standing = Standing { queue, score, ..self.standing(number) };
         self.unlink(number);
         let entry = &mut self.entries[number as usize];
-        entry.stamp = stamp(entry.sequence(), entry.is_backed(), queue, score);
+        entry.stamp = stamp(entry.sequence(), standing);
         self.link(number);
     }
 

@@ -43,6 +43,7 @@ const WRITTEN_BYTES_MAX: u64 = 32 << 20;
 /// See the module's header.
 #[derive(Debug)]
 pub(super) struct Pieces {
+    memtable: Arc<Memtable>,
     cursor: MemtableCursor,
     retention: Retention,
     origin: Origin,
@@ -65,6 +66,7 @@ impl Pieces {
         let mut cursor = MemtableCursor::new(Arc::clone(memtable));
         cursor.seek_to_first();
         Self {
+            memtable: Arc::clone(memtable),
             cursor,
             retention,
             origin,
@@ -137,7 +139,8 @@ impl Pieces {
         self.written_bytes = 0;
         let mut placed = written.sync(&fast.slabs)?;
         for count in std::mem::take(&mut self.written_pieces) {
-            let turnover = engine.settle_in(fast, placed.split_first(count))?;
+            let placed = placed.split_first(count);
+            let turnover = engine.settle_in(fast, placed, &self.memtable)?;
             self.turnover.born_bytes += turnover.born_bytes;
             self.turnover.died_bytes += turnover.died_bytes;
             settled()?;
@@ -164,10 +167,12 @@ impl Pieces {
 impl Engine {
     /// Makes records live that a flush has written, and with it frees the slots of the versions
     /// that nobody can see any more.
-    fn settle_in(&self, fast: &FastTier, placed: Placed) -> Result<Turnover> {
+    fn settle_in(&self, fast: &FastTier, placed: Placed, memtable: &Memtable) -> Result<Turnover> {
         let arrived: Vec<_> = placed.born.iter().map(|new| (new.key.clone(), new.entry)).collect();
-        let is_here = |(key, _): &(Bytes, Entry)| fast.index.get(key).is_some();
-        let was_here: Vec<bool> = arrived.iter().map(is_here).collect();
+        let before: Vec<_> = arrived.iter().map(|(key, _)| fast.index.get(key)).collect();
+        for ((key, now), before) in arrived.iter().zip(&before) {
+            fast.renew(key, before.as_ref(), now, memtable);
+        }
         let snapshots = self.snapshots.list(|| self.visible());
         let mut tables = self.tables.lock();
         let died = fast.replaced_by(&placed.born, &snapshots);
@@ -181,8 +186,8 @@ impl Engine {
         self.commit_placed(&mut tables, Edit::default(), placed, died)?;
         drop(tables);
         fast.room.found();
-        for ((key, _), was_here) in arrived.iter().zip(was_here) {
-            fast.popularity.touch_write(key_hash(key), was_here);
+        for ((key, _), before) in arrived.iter().zip(before) {
+            fast.popularity.touch_write(key_hash(key), before.is_some());
         }
         fast.forget_deleted(&arrived);
         Ok(turnover)
@@ -221,6 +226,20 @@ impl Engine {
 }
 
 impl FastTier {
+    /// Where memory has the record of `before`, it has what replaces that from now on.
+    fn renew(&self, key: &[u8], before: Option<&Entry>, now: &Entry, memtable: &Memtable) {
+        let older = |before: &&Entry| before.sequence < now.sequence;
+        let Some(before) = before.filter(older).filter(|_| now.kind == EntryKind::Put) else {
+            return;
+        };
+        if !self.cache.contains(key, before.sequence) {
+            return;
+        }
+        if let Some((_, value)) = memtable.get(key, now.sequence) {
+            self.spill_evicted(self.cache.renew(key, before.sequence, now.sequence, &value));
+        }
+    }
+
     /// Tracks no longer the keys that `records`, which are in slots now, leave deleted.
     fn forget_deleted(&self, records: &[(Bytes, Entry)]) {
         let is_delete = |(_, entry): &&(Bytes, Entry)| entry.kind == EntryKind::Delete;
