@@ -154,6 +154,79 @@ fn more_draws_are_hits_than_in_a_list_of_the_last_used_and_a_scan_costs_few() {
     assert!(few[1] * 2 > few[0] * 95 / 100, "{few:?}");
 }
 
+/// A cache full of records that nothing else has, each asked for as it came.
+fn full_of_single_copies() -> RecordCache {
+    let cache = RecordCache::new(1 << 20);
+    for n in 0..1500 {
+        cache.insert(&key(n), Sequence(n), &[7; 1000]);
+        cache.get(&key(n), Sequence(n));
+    }
+    cache
+}
+
+#[test]
+fn a_backed_record_stays_where_it_is_asked_for_much_more_often_than_others() {
+    let survivors = |hits_of_backed: u64| {
+        let cache = full_of_single_copies();
+        let backed = 10_000..10_100u64;
+        for n in backed.clone() {
+            // Until it is taken, as hot as it may be.
+            while !cache.contains(&key(n), Sequence(n)) {
+                cache.insert_backed(&key(n), Sequence(n), &[7; 1000]);
+            }
+            (0..24).for_each(|_| drop(cache.get(&key(n), Sequence(n))));
+        }
+        for round in 0..12u64 {
+            for n in round * 500..round * 500 + 500 {
+                cache.insert(&key(20_000 + n), Sequence(n), &[7; 1000]);
+                cache.get(&key(20_000 + n), Sequence(n));
+            }
+            for n in backed.clone() {
+                (0..hits_of_backed).for_each(|_| drop(cache.get(&key(n), Sequence(n))));
+            }
+        }
+        backed.filter(|n| cache.contains(&key(*n), Sequence(*n))).count()
+    };
+    assert_eq!(survivors(16), 100);
+    assert_eq!(survivors(1), 0, "others that are asked for as often would cost more to miss");
+}
+
+#[test]
+fn of_backed_records_that_would_push_others_out_one_in_eight_is_kept() {
+    let cache = full_of_single_copies();
+    let kept = |backed: std::ops::Range<u64>| {
+        let keep = |n: &u64| {
+            cache.insert_backed(&key(*n), Sequence(*n), &[7; 1000]);
+            cache.contains(&key(*n), Sequence(*n))
+        };
+        backed.filter(keep).count()
+    };
+    assert_eq!(kept(10_000..10_800), 100);
+    cache.clear();
+    assert_eq!(kept(20_000..20_500), 500, "there is room for all of them");
+}
+
+#[test]
+fn a_new_version_takes_the_place_of_the_old_one() {
+    let cache = full_of_single_copies();
+    let hot = 1499u64;
+    (0..3).for_each(|_| drop(cache.get(&key(hot), Sequence(hot))));
+    // So hot that it lives longer than all that came with it.
+    for round in 1..40u64 {
+        let (from, to) = (Sequence(hot + round - 1), Sequence(hot + round));
+        assert!(cache.renew(&key(hot), from, to, &value(hot, to.0)).into_records().count() <= 1);
+        assert!(!cache.contains(&key(hot), from));
+        assert_eq!(cache.get(&key(hot), to).unwrap(), value(hot, to.0));
+        (0..24).for_each(|_| drop(cache.get(&key(hot), to)));
+        for n in 0..100 {
+            cache.insert(&key(round * 1000 + n), Sequence(n), &[7; 1000]);
+        }
+    }
+    let before = cache.len();
+    cache.renew(b"unknown", Sequence(1), Sequence(2), b"value");
+    assert_eq!((cache.len(), cache.contains(b"unknown", Sequence(2))), (before, false));
+}
+
 #[test]
 fn the_same_calls_leave_the_same_records() {
     let run = || {

@@ -12,6 +12,9 @@ use thermocline_index::{Evicted, RecordCache};
 #[derive(Clone, Debug)]
 enum Step {
     Insert(u16, u8, usize),
+    InsertBacked(u16, u8, usize),
+    Renew(u16, u8, usize),
+    Unback(u16, u8),
     Get(u16, u8),
     Contains(u16, u8),
     Forget(u16, u8),
@@ -27,9 +30,13 @@ fn step() -> impl Strategy<Value = Step> {
         3 => 0usize..9000,
         1 => 50_000usize..70_000,
     ];
+    let insertion = (record.clone(), bytes);
     let capacity = prop_oneof![0u64..20_000, 20_000u64..(3 << 20)];
     prop_oneof![
-        40 => (record.clone(), bytes).prop_map(|((key, at), bytes)| Step::Insert(key, at, bytes)),
+        20 => insertion.clone().prop_map(|((key, at), bytes)| Step::Insert(key, at, bytes)),
+        20 => insertion.clone().prop_map(|((key, at), bytes)| Step::InsertBacked(key, at, bytes)),
+        10 => insertion.prop_map(|((key, at), bytes)| Step::Renew(key, at, bytes)),
+        3 => record.clone().prop_map(|(key, at)| Step::Unback(key, at)),
         40 => record.clone().prop_map(|(key, at)| Step::Get(key, at)),
         10 => record.clone().prop_map(|(key, at)| Step::Contains(key, at)),
         10 => record.prop_map(|(key, at)| Step::Forget(key, at)),
@@ -64,22 +71,50 @@ impl Checked {
         }
     }
 
+    /// A record whose value is drawn, or what it was: a version never changes its bytes.
+    fn record(&self, n: u16, at: u8, bytes: usize) -> (Vec<u8>, Sequence, Vec<u8>) {
+        let (key, sequence) = (key(n), Sequence(u64::from(at)));
+        let known = self.model.get(&(key.clone(), sequence)).cloned();
+        let value = known.unwrap_or_else(|| {
+            let seed = u64::from(n) << 20 | u64::from(at) << 16 | bytes as u64 & 0xFF;
+            let mut value = vec![0; bytes];
+            Random::new(seed).fill(&mut value);
+            value
+        });
+        (key, sequence, value)
+    }
+
     fn run(&mut self, step: &Step) {
         match *step {
             Step::Insert(n, at, bytes) => {
-                let (key, sequence) = (key(n), Sequence(u64::from(at)));
-                let known = self.model.get(&(key.clone(), sequence)).cloned();
-                // A version never changes its bytes.
-                let value = known.unwrap_or_else(|| {
-                    let seed = u64::from(n) << 20 | u64::from(at) << 16 | bytes as u64 & 0xFF;
-                    let mut value = vec![0; bytes];
-                    Random::new(seed).fill(&mut value);
-                    value
-                });
+                let (key, sequence, value) = self.record(n, at, bytes);
                 let evicted = self.cache.insert(&key, sequence, &value);
                 self.model.insert((key, sequence), value);
                 self.gone(evicted);
             }
+            Step::InsertBacked(n, at, bytes) => {
+                let (key, sequence, value) = self.record(n, at, bytes);
+                let was_there = self.cache.contains(&key, sequence);
+                let evicted = self.cache.insert_backed(&key, sequence, &value);
+                if self.cache.contains(&key, sequence) {
+                    self.model.insert((key, sequence), value);
+                    self.gone(evicted);
+                } else {
+                    // Others would have had to go, or it is too large and given back.
+                    let itself = (key.into(), sequence, value.into());
+                    assert!(!was_there && evicted.into_records().all(|record| record == itself));
+                }
+            }
+            Step::Renew(n, at, bytes) => {
+                let (key, sequence, value) = self.record(n, at + 1, bytes);
+                let from = Sequence(u64::from(at));
+                let evicted = self.cache.renew(&key, from, sequence, &value);
+                if self.model.remove(&(key.clone(), from)).is_some() {
+                    self.model.insert((key, sequence), value);
+                }
+                self.gone(evicted);
+            }
+            Step::Unback(n, at) => self.cache.unback(&key(n), Sequence(u64::from(at))),
             Step::Get(n, at) => {
                 let (key, sequence) = (key(n), Sequence(u64::from(at)));
                 let found = self.cache.get(&key, sequence);

@@ -373,4 +373,29 @@ mod tests {
             assert_eq!(first, vec![round; sizes[0]]);
         }
     }
+
+    #[test]
+    fn what_replaces_a_record_in_memory_is_there_in_its_place() {
+        let db = stepped(&hybrid());
+        let cache = &db.engine().fast.as_ref().unwrap().cache;
+        let get = |key: &str| db.get(key).unwrap().map(|value| value.to_vec());
+        for key in ["read", "not read"] {
+            db.put(key, "old").unwrap();
+        }
+        db.flush().unwrap();
+        assert_eq!(get("read").unwrap(), b"old");
+        let before = db.snapshot();
+        for key in ["read", "not read"] {
+            db.put(key, "new").unwrap();
+        }
+        db.flush().unwrap();
+        assert_eq!(cache.len(), 1);
+        let reads = db.stats().tiers[0].reads;
+        assert_eq!(get("read").unwrap(), b"new");
+        assert_eq!(db.stats().tiers[0].reads, reads, "from memory");
+        assert_eq!(before.get("read").unwrap().unwrap(), "old");
+        db.delete("read").unwrap();
+        db.flush().unwrap();
+        assert_eq!((get("read"), get("not read").unwrap()), (None, b"new".to_vec()));
+    }
 }

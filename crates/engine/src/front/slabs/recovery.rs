@@ -275,7 +275,8 @@ mod tests {
     use crate::support::{hybrid, stepped_environment, tier};
     use crate::{ByteSize, Db, Settings};
     use std::path::Path;
-    use thermocline_device::{FileKind, TierIndex};
+    use thermocline_device::{FileInfo, FileKind, TierIndex};
+    use thermocline_foundation::random::mix;
 
     fn put(db: &Db, keys: std::ops::Range<u64>) {
         for key in keys {
@@ -327,37 +328,50 @@ mod tests {
         let environment = stepped_environment();
         let home = Path::new("/home");
         let tiers = vec![tier("/fast", 16), tier("/slow", 256)];
-        let settings = Settings { tiers, memory: ByteSize::mib(10), ..hybrid() };
+        let (memory, table_size) = (ByteSize::mib(10), ByteSize::mib(1));
+        let settings = Settings { tiers, memory, table_size, ..hybrid() };
         let db = environment.create(home, &settings).unwrap();
-        for key in 0..20_000u64 {
-            db.put(key.to_be_bytes(), [7; 1000]).unwrap();
-        }
-        // Records that stay in slots, over and over.
-        let update = |byte: u8| {
-            for key in 0..2000u64 {
-                db.put(key.to_be_bytes(), [byte; 1000]).unwrap();
-            }
+        // In no order, so that a range has few of those that came last.
+        let name = |key: u64| mix(key).to_be_bytes();
+        let put = |keys: std::ops::Range<u64>, byte: u8| {
+            keys.for_each(|key| db.put(name(key), [byte; 1000]).unwrap());
         };
-        for byte in 0..16 {
-            update(byte);
+        let free_bytes = || {
+            let fast = db.stats().fast_tier.unwrap();
+            fast.limit_bytes - fast.live_bytes
+        };
+        put(0..40_000, 7);
+        let mut keys = 40_000;
+        while free_bytes() > 1 << 20 {
+            put(keys..keys + 50, 7);
+            keys += 50;
             db.flush().unwrap();
-            db.settle().unwrap();
         }
-        update(16);
-        let fast = || db.stats().fast_tier.unwrap();
-        let free_bytes = fast().limit_bytes - fast().live_bytes;
-        assert!(free_bytes < 2000 * 1000, "{free_bytes} are free, and what is replayed fits there");
+        // Updates only, so that hardly more seems to come than a piece.
+        for _ in 0..16 {
+            put(keys - 300..keys, 8);
+            db.flush().unwrap();
+        }
+        let replayed_bytes = || {
+            let state = db.engine().read_state.load();
+            let frozen = state.frozen.iter().map(|frozen| frozen.memtable.bytes());
+            frozen.sum::<u64>() + state.active.bytes()
+        };
+        let mut updated = 0;
+        while updated < 300 || replayed_bytes() < free_bytes() {
+            put(keys - updated - 1..keys - updated, 9);
+            updated += 1;
+            assert!(updated < 9000, "{} would go to {}", replayed_bytes(), free_bytes());
+        }
         db.close().unwrap();
         let db = environment.open(home).unwrap();
         let fast = db.stats().fast_tier.unwrap();
         assert!(fast.slab_bytes <= fast.limit_bytes, "{fast:?}");
-        let on_slow = |file: &thermocline_device::FileInfo| {
-            file.kind == FileKind::Slab && file.tier != TierIndex(0)
-        };
+        let on_slow = |file: &FileInfo| file.kind == FileKind::Slab && file.tier != TierIndex(0);
         assert!(!db.engine().files.files().iter().any(on_slow));
-        for key in 0..20_000u64 {
-            let byte = if key < 2000 { 16 } else { 7 };
-            assert_eq!(db.get(key.to_be_bytes()).unwrap().unwrap(), [byte; 1000]);
+        for key in 0..keys {
+            let byte = if key < keys - updated { 7 } else { 9 };
+            assert_eq!(db.get(name(key)).unwrap().unwrap(), vec![byte; 1000]);
         }
     }
 }
