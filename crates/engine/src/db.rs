@@ -215,7 +215,7 @@ impl Environment {
             memtable_bytes: fast.is_none().then(|| settings.division().memtable_bytes),
         };
         let mut replayed = replay.run(&live, restored.last_sequence)?;
-        require_durable(replayed.last_sequence, restored.durable_sequence)?;
+        require_durable(&replayed, restored.durable_sequence)?;
         let engine = self.assemble(store, fast, settings, placement, restored, &replayed)?;
         let engine = Arc::new(engine);
         let edit = Edit {

@@ -152,15 +152,44 @@ pub(crate) fn require_floor(logs: &[FileNumber], floor: FileNumber) -> Result<()
 }
 
 /// Refuses logs that end before what was durable when the database was closed.
-pub(crate) fn require_durable(found: Sequence, durable: Sequence) -> Result<()> {
-    if found >= durable {
+pub(crate) fn require_durable(replayed: &Replayed, durable: Sequence) -> Result<()> {
+    if replayed.covered.has(durable) {
         return Ok(());
     }
     Err(Error::corrupt(format!(
         "the logs end at sequence {}, but {} was durable when the database was closed: the end of \
          a log is lost; restore the database from a checkpoint",
-        found.0, durable.0
+        replayed.covered.last().0,
+        durable.0
     )))
+}
+
+/// Which sequences tables, slots and logs have.
+///
+/// The newest one outside the logs does not speak for those before it: of a memtable, or of logs
+/// that an opening was replaying, some pieces were live, and the rest is in the logs only. But the
+/// logs have all from their first one on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Covered {
+    /// The newest that the manifest knows of.
+    manifest: Sequence,
+    /// First and last in the logs.
+    logs: Option<(Sequence, Sequence)>,
+}
+
+impl Covered {
+    /// All up to `sequence` are there.
+    fn has(&self, sequence: Sequence) -> bool {
+        match self.logs {
+            Some((first, last)) if first <= sequence => sequence <= last,
+            _ => sequence <= self.manifest,
+        }
+    }
+
+    /// The last of those that are all there.
+    fn last(&self) -> Sequence {
+        self.logs.map_or(self.manifest, |(_, last)| last)
+    }
 }
 
 /// What the logs held.
@@ -171,6 +200,7 @@ pub(crate) struct Replayed {
     /// Records that were not written to tables.
     pub memtable: Option<Memtable>,
     pub last_sequence: Sequence,
+    pub covered: Covered,
     pub records: u64,
 }
 
@@ -211,7 +241,7 @@ impl Replay<'_> {
                 )));
             }
             sealed = summary.end == ReplayEnd::Sealed;
-            if summary.durable_sequence > reached {
+            if !state.replayed.covered.has(summary.durable_sequence) {
                 let cause = state.hole.unwrap_or_else(|| file.describe());
                 return Err(Error::corrupt(format!(
                     "records after sequence {reached} are missing although sequence {} \
@@ -287,7 +317,13 @@ impl Replaying {
         let back = u64::from(planted(Planted::SequenceGoesBack));
         let last_sequence = Sequence(flushed.0.saturating_sub(back));
         Self {
-            replayed: Replayed { added: Vec::new(), memtable: None, last_sequence, records: 0 },
+            replayed: Replayed {
+                added: Vec::new(),
+                memtable: None,
+                last_sequence,
+                covered: Covered { manifest: last_sequence, logs: None },
+                records: 0,
+            },
             memtable: Memtable::new(),
             flushed,
             expected: None,
@@ -347,9 +383,34 @@ impl Replaying {
         }
         let next = Sequence(first.0 + u64::from(count));
         self.expected = Some(next);
-        self.replayed.last_sequence =
-            self.replayed.last_sequence.max(Sequence(next.0.saturating_sub(1)));
+        let last = Sequence(next.0.saturating_sub(1));
+        let logs = &mut self.replayed.covered.logs;
+        *logs = Some(logs.map_or((first, last), |(first, _)| (first, last)));
+        self.replayed.last_sequence = self.replayed.last_sequence.max(last);
         self.replayed.records += u64::from(count);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_newest_in_tables_does_not_stand_for_what_the_end_of_a_log_had() {
+        let covered = |manifest, logs: Option<(u64, u64)>| Covered {
+            manifest: Sequence(manifest),
+            logs: logs.map(|(first, last)| (Sequence(first), Sequence(last))),
+        };
+        assert!(covered(50, None).has(Sequence(50)) && !covered(50, None).has(Sequence(51)));
+        assert!(covered(0, None).has(Sequence::ZERO));
+        let all = covered(100, Some((51, 100)));
+        assert!(all.has(Sequence(100)) && all.has(Sequence(50)) && !all.has(Sequence(101)));
+        // A piece was live that has the newest of them, and then the log lost its end.
+        let cut = covered(100, Some((51, 80)));
+        assert!(cut.has(Sequence(80)) && cut.has(Sequence(50)) && !cut.has(Sequence(100)));
+        assert_eq!((cut.last(), covered(7, None).last()), (Sequence(80), Sequence(7)));
+        // Nothing was written out yet.
+        assert!(covered(0, Some((1, 9))).has(Sequence(9)));
     }
 }

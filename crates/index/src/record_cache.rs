@@ -133,8 +133,10 @@ impl RecordCache {
         evicted
     }
 
-    /// `key` has another value from `to` on, which somebody else has on fast storage: keeps it in
-    /// place of the one from `from` on, as hot as that was. Nothing where that is not here.
+    /// `key` has another value from `to` on, which somebody else has on fast storage: keeps it for
+    /// the one from `from` on, in the same queue and with half of its hits. Nothing where that is
+    /// not here, or has none: who is written and never asked for is to go, though each version is
+    /// the newest of its queue.
     pub fn renew(&self, key: &[u8], from: Sequence, to: Sequence, value: &[u8]) -> Evicted {
         let mut evicted = Evicted::default();
         if !self.contains(key, from) {
@@ -142,9 +144,13 @@ impl RecordCache {
         }
         let (place, record) = (self.place(key, from), Record::new(key, to, value));
         let removed = self.shard(place).write().remove(place.hash, key, from);
-        let Some((old, standing)) = removed else { return evicted };
+        let Some((old, Standing { queue, score, .. })) = removed else { return evicted };
         drop(old);
-        let (place, standing) = (self.place(key, to), Standing { is_backed: true, ..standing });
+        if score == 0 {
+            return evicted;
+        }
+        let standing = Standing { queue, score: score / 2, is_backed: true };
+        let place = self.place(key, to);
         let mut shard = self.shard(place).write();
         let known = shard.insert(place.hash, key, record, standing, &mut evicted);
         drop(shard);

@@ -83,6 +83,9 @@ impl Shard {
         evicted: &mut Evicted,
     ) -> Option<Record> {
         if self.contains(hash, key, record.sequence) {
+            if !is_backed {
+                self.unback(hash, key, record.sequence);
+            }
             return Some(record);
         }
         let queue = if self.ghosts.take(hash) { Queue::Main } else { Queue::Small };

@@ -207,24 +207,49 @@ fn of_backed_records_that_would_push_others_out_one_in_eight_is_kept() {
 }
 
 #[test]
-fn a_new_version_takes_the_place_of_the_old_one() {
+fn a_new_version_is_half_as_hot_as_the_old_one() {
     let cache = full_of_single_copies();
-    let hot = 1499u64;
-    (0..3).for_each(|_| drop(cache.get(&key(hot), Sequence(hot))));
-    // So hot that it lives longer than all that came with it.
-    for round in 1..40u64 {
-        let (from, to) = (Sequence(hot + round - 1), Sequence(hot + round));
-        assert!(cache.renew(&key(hot), from, to, &value(hot, to.0)).into_records().count() <= 1);
-        assert!(!cache.contains(&key(hot), from));
-        assert_eq!(cache.get(&key(hot), to).unwrap(), value(hot, to.0));
-        (0..24).for_each(|_| drop(cache.get(&key(hot), to)));
-        for n in 0..100 {
-            cache.insert(&key(round * 1000 + n), Sequence(n), &[7; 1000]);
-        }
-    }
+    let hot = key(1499);
+    let renew = |from: u64| {
+        cache.renew(&hot, Sequence(from), Sequence(from + 1), &value(1, from + 1));
+        assert!(!cache.contains(&hot, Sequence(from)));
+        cache.get(&hot, Sequence(from + 1)).is_some_and(|found| found == value(1, from + 1))
+    };
+    // One hit was for it alone, which is eight of backed ones; each look counts one more.
+    assert!((1499..1520).all(renew), "it is asked for after each");
+    let silently = |from: u64| {
+        cache.renew(&hot, Sequence(from), Sequence(from + 1), b"");
+        cache.contains(&hot, Sequence(from + 1))
+    };
+    let renewed = (1520..1530).take_while(|from| silently(*from)).count();
+    assert!((1..=3).contains(&renewed), "{renewed} times without being asked for");
     let before = cache.len();
     cache.renew(b"unknown", Sequence(1), Sequence(2), b"value");
     assert_eq!((cache.len(), cache.contains(b"unknown", Sequence(2))), (before, false));
+}
+
+#[test]
+fn a_record_that_loses_its_backing_counts_whole_again() {
+    let survivors = |unback: bool| {
+        let cache = RecordCache::new(1 << 20);
+        let backed = 10_000..10_100u64;
+        for n in backed.clone() {
+            cache.insert_backed(&key(n), Sequence(n), &[7; 1000]);
+            if unback {
+                cache.unback(&key(n), Sequence(n));
+            }
+        }
+        for round in 0..20u64 {
+            for n in backed.clone() {
+                cache.get(&key(n), Sequence(n));
+            }
+            for n in 0..200 {
+                cache.insert(&key(round * 1000 + n), Sequence(n), &[7; 1000]);
+            }
+        }
+        backed.filter(|n| cache.contains(&key(*n), Sequence(*n))).count()
+    };
+    assert_eq!((survivors(true), survivors(false)), (100, 0));
 }
 
 #[test]

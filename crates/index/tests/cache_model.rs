@@ -84,6 +84,18 @@ impl Checked {
         (key, sequence, value)
     }
 
+    /// The record may be there now. If not, nothing went for it but, where it is too large, itself.
+    fn kept_or_not(&mut self, record: (Vec<u8>, Sequence, Vec<u8>), evicted: Evicted) {
+        let (key, sequence, value) = record;
+        if self.cache.contains(&key, sequence) {
+            self.model.insert((key, sequence), value);
+            self.gone(evicted);
+        } else {
+            let itself = (key.into(), sequence, value.into());
+            assert!(evicted.into_records().all(|record| record == itself));
+        }
+    }
+
     fn run(&mut self, step: &Step) {
         match *step {
             Step::Insert(n, at, bytes) => {
@@ -96,23 +108,15 @@ impl Checked {
                 let (key, sequence, value) = self.record(n, at, bytes);
                 let was_there = self.cache.contains(&key, sequence);
                 let evicted = self.cache.insert_backed(&key, sequence, &value);
-                if self.cache.contains(&key, sequence) {
-                    self.model.insert((key, sequence), value);
-                    self.gone(evicted);
-                } else {
-                    // Others would have had to go, or it is too large and given back.
-                    let itself = (key.into(), sequence, value.into());
-                    assert!(!was_there && evicted.into_records().all(|record| record == itself));
-                }
+                assert!(!was_there || self.cache.contains(&key, sequence));
+                self.kept_or_not((key, sequence, value), evicted);
             }
             Step::Renew(n, at, bytes) => {
                 let (key, sequence, value) = self.record(n, at + 1, bytes);
                 let from = Sequence(u64::from(at));
                 let evicted = self.cache.renew(&key, from, sequence, &value);
-                if self.model.remove(&(key.clone(), from)).is_some() {
-                    self.model.insert((key, sequence), value);
-                }
-                self.gone(evicted);
+                self.model.remove(&(key.clone(), from));
+                self.kept_or_not((key, sequence, value), evicted);
             }
             Step::Unback(n, at) => self.cache.unback(&key(n), Sequence(u64::from(at))),
             Step::Get(n, at) => {

@@ -7,6 +7,7 @@
 //!                  spill.rs │ v room.rs                        │
 //!                          memory <─────────promotion.rs───────┘  clean copies
 //!
+//!   pieces.rs   what a flush or an opening writes into slots
 //!   lookup.rs   memtables, index and slots, tables       cursor.rs   the same, in key order
 //!   room.rs     when the tier is full, and what leaves first; regulation.rs the rules for it
 //!   spill.rs    copies that memory gives up get slots, or are forgotten; waiting.rs what waits

@@ -152,12 +152,12 @@ impl Room {
     }
 }
 
-/// What a flush did to slots.
+/// What pieces did to slots.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Turnover {
-    /// Bytes of slots that it took.
+    /// Bytes of slots that they took.
     pub born_bytes: u64,
-    /// Bytes of slots that it freed.
+    /// Bytes of slots that they freed.
     pub died_bytes: u64,
 }
 
@@ -188,13 +188,14 @@ impl Engine {
         let wanted_bytes = room.wanted_bytes.load(Relaxed);
         let memtable_bytes = self.memtable_bytes();
         let coming_bytes = match stats.are_frees_held {
-            // What a piece replaces leaves no slots to the next one.
+            // What a piece replaces leaves no slots to the next one, and writers are told in time.
+            // A reader may hold them for a moment only: no reason to begin work.
             true => memtable_bytes,
             false => room.coming_bytes(memtable_bytes),
         };
         let coming_bytes = coming_bytes.max(wanted_bytes).min(room.limit_bytes / 4);
         let used_bytes = room.limit_bytes.saturating_sub(free_bytes) + coming_bytes;
-        if used_bytes >= room.high_bytes {
+        if used_bytes >= room.high_bytes && !stats.are_frees_held {
             room.is_draining.store(true, Relaxed);
         } else if used_bytes < room.low_bytes {
             room.is_draining.store(false, Relaxed);
