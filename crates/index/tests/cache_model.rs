@@ -5,6 +5,7 @@
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::Sequence;
 use thermocline_foundation::random::Random;
 use thermocline_index::{Evicted, RecordCache};
@@ -224,4 +225,67 @@ fn several_threads_lose_no_record_without_a_word() {
     let lost: BTreeSet<_> = inserted.iter().filter(|n| seen.binary_search(n).is_err()).collect();
     assert!(lost.is_empty(), "{lost:?}");
     assert!(seen.len() <= inserted.len());
+}
+
+const KEYS: u64 = 3000;
+
+fn version(n: u64, sequence: Sequence) -> Vec<u8> {
+    value(n + KEYS * sequence.0)
+}
+
+/// What readers and flushes do to records that have slots: asks for the newest version of keys at
+/// random, brings it where it is not, renews, unbacks and forgets; counts the renewals.
+fn work_on_versions(cache: &RecordCache, thread: u64, newest: &[AtomicU64], renewed: &AtomicU64) {
+    let mut random = Random::new(thread);
+    let note = |evicted: Evicted| {
+        for (key, sequence, bytes) in evicted.into_records() {
+            let n = u64::from_be_bytes(key[..].try_into().unwrap());
+            assert_eq!(bytes, version(n, sequence), "given up: {n} of {sequence:?}");
+        }
+    };
+    for round in 0..ROUNDS {
+        let n = random.below(KEYS) * random.below(KEYS) / KEYS;
+        let (name, now) = (n.to_be_bytes(), Sequence(newest[n as usize].load(Relaxed)));
+        match random.below(10) {
+            0 => {
+                let next = Sequence(now.0 + 1);
+                note(cache.renew(&name, now, next, &version(n, next)));
+                renewed.fetch_add(u64::from(cache.contains(&name, next)), Relaxed);
+                newest[n as usize].fetch_max(next.0, Relaxed);
+            }
+            1 => cache.unback(&name, now),
+            2 => cache.forget(&name, now),
+            _ => match cache.get(&name, now) {
+                Some(found) => assert_eq!(found, version(n, now)),
+                None => note(cache.insert_backed(&name, now, &version(n, now))),
+            },
+        }
+        if round % 5000 == thread {
+            note(cache.set_capacity_bytes((1 << 20) + random.below(3 << 20)));
+        }
+    }
+}
+
+#[test]
+fn several_threads_renew_records_and_find_the_version_that_they_ask_for() {
+    let cache = RecordCache::new(2 << 20);
+    let newest: Vec<_> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+    let renewed = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (cache, newest, renewed) = (&cache, &newest, &renewed);
+            scope.spawn(move || work_on_versions(cache, thread, newest, renewed));
+        }
+    });
+    assert!(renewed.into_inner() > 100);
+    let mut there = 0;
+    for (n, newest) in (0..KEYS).zip(&newest) {
+        for sequence in (0..=newest.load(Relaxed)).map(Sequence) {
+            let found = cache.get(&n.to_be_bytes(), sequence);
+            there += usize::from(found.is_some());
+            assert!(found.is_none_or(|found| found == version(n, sequence)));
+        }
+    }
+    assert_eq!(cache.len(), there, "and nothing else");
+    assert!(cache.bytes() <= cache.capacity_bytes() && there > 100);
 }
