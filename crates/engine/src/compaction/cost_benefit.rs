@@ -9,7 +9,7 @@ use crate::background::Progress;
 use crate::compaction::demotion::Demotion;
 use crate::error::Result;
 use crate::front::slabs::FastTier;
-use crate::front::slabs::room::draw_of;
+use crate::front::slabs::room::{Means, draw_of};
 use crate::hybrid_settings::DemotionPolicy;
 use crate::state::Engine;
 use crate::table_set::levels::{LEVELS, Levels, may_overlap};
@@ -18,7 +18,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 use thermocline_foundation::Sequence;
 use thermocline_foundation::random::Random;
-use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 use thermocline_index::EntryKind;
 use thermocline_popularity::{
     Buckets, Merge as RunMerge, Policy, RangeStatistics, Run, best_merge, choose, coldness,
@@ -30,6 +29,9 @@ const BOTTOM: usize = LEVELS - 1;
 
 /// Bytes of records that one demotion takes, in tables: more would only hold the range for longer.
 const TABLES_PER_DEMOTION: u64 = 1;
+/// Records are few where they come to less than this share of a table: a demotion of so few costs a
+/// table's file, a sync and an edit for next to no room.
+const FEW_SHARE: u64 = 64;
 
 /// Keys from here (inclusive) up to there (exclusive); none is an open end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,14 +82,28 @@ impl KeyRange {
     }
 }
 
+/// Which records of a range leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaves {
+    /// Those that are not pinned. Copies of what tables have stay, for a sweep takes their slots
+    /// for nothing.
+    Cold,
+    /// All that have slots; memory keeps those that it has.
+    Hot,
+    /// All, out of memory too.
+    All,
+}
+
 /// A range and what is merged in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Pick {
     pub range: KeyRange,
     pub inputs: Vec<(usize, Arc<Table>)>,
     pub output_level: usize,
-    /// Everything leaves, hot or not.
-    pub everything: bool,
+    pub leaves: Leaves,
+    /// What it is among the means to make room, where it is one: it gives up where too little would
+    /// leave.
+    pub means: Option<Means>,
     /// Tables are merged also where no record leaves.
     pub merges_anyway: bool,
     /// Bytes of records after which no more are taken along.
@@ -146,7 +162,8 @@ fn pick_runs(levels: &Levels, mut range: KeyRange, merged: usize, runs_max: usiz
                 range,
                 inputs,
                 output_level,
-                everything: false,
+                leaves: Leaves::Cold,
+                means: None,
                 merges_anyway: true,
                 bytes_max: u64::MAX,
                 ingested,
@@ -214,59 +231,117 @@ impl FastTier {
 }
 
 impl Engine {
-    /// The demotion that is most worth its writes, claimed; none where nothing can leave.
-    pub fn plan_demotion(self: &Arc<Self>) -> Option<Demotion> {
+    /// A demotion by these means, claimed; none where nothing can leave, or too little, of which
+    /// the room is told.
+    pub fn plan_demotion(self: &Arc<Self>, means: Means) -> Option<Demotion> {
         let fast = self.fast.as_ref()?;
         if !fast.regulation.allows_writes(self.demotion_bytes(), self.clock.now_ns()) {
             return None;
         }
         let levels = Arc::clone(&self.read_state.load().levels);
         let claims = self.tables.lock().ranges.clone();
+        if means != Means::ColdOfDrawn && !claims.is_empty() {
+            // What is under way may be enough. It has the best range, maybe, and all were counted.
+            return None;
+        }
         let hybrid = &self.settings.hybrid;
         let free: Vec<_> = ranges(&levels, hybrid.range_tables as usize)
             .into_iter()
             .filter(|range| !claims.iter().any(|claim| claim.overlaps(range)))
             .collect();
-        let candidates = {
-            let mut random = fast.room.random.lock();
-            let count = hybrid.candidates as usize;
-            power_of_k(free.len(), 1, count, &mut random)
+        let bytes_max = match means {
+            Means::Hot => fast.room.excess_bytes().min(self.demotion_bytes()).max(self.few_bytes()),
+            _ => self.demotion_bytes(),
         };
-        let merge_of = |candidate: usize| self.best_merge_of(fast, &levels, &free[candidate]);
+        let chosen = match means {
+            Means::Hot => {
+                let (at, merge) = self.fullest(fast, &levels, &free, bytes_max)?;
+                (at, merge, Leaves::Hot)
+            }
+            _ => {
+                let best = self.best_of(fast, &levels, &free, means);
+                let Some((at, merge)) = best else {
+                    fast.room.found_little(means);
+                    return None;
+                };
+                (at, merge, Leaves::Cold)
+            }
+        };
+        let (at, merge, leaves) = chosen;
+        let runs = if hybrid.runs == 1 { usize::MAX } else { merge.runs };
+        let pick = pick_runs(&levels, free[at].clone(), runs, self.runs_max());
+        let means = Some(means);
+        self.claim_demotion(Pick { leaves, means, merges_anyway: false, bytes_max, ..pick })
+    }
+
+    /// The range whose cold records are most worth the writes, of a few that are drawn or of all;
+    /// none where too little would leave.
+    fn best_of(
+        &self,
+        fast: &FastTier,
+        levels: &Levels,
+        free: &[KeyRange],
+        means: Means,
+    ) -> Option<(usize, RunMerge)> {
+        let hybrid = &self.settings.hybrid;
+        let count = if means == Means::ColdOfAll { free.len() } else { hybrid.candidates as usize };
+        let (candidates, mut random) = {
+            let mut random = fast.room.random.lock();
+            (power_of_k(free.len(), 1, count, &mut random), Random::new(random.next_u64()))
+        };
+        let weigh = |candidate: usize| {
+            let statistics = fast.statistics(self, &free[candidate]);
+            (self.best_merge_of(levels, &free[candidate], statistics), statistics.moved_bytes())
+        };
         let policy = match hybrid.policy {
-            DemotionPolicy::Random => Policy::Random,
+            DemotionPolicy::Random => {
+                // It knows nothing of a range before it is at work on it.
+                let at = choose(Policy::Random, &candidates, &mut random, |_| 0.0)?;
+                return Some((at, weigh(at).0));
+            }
             DemotionPolicy::Precise => Policy::Precise,
             DemotionPolicy::Approximate => Policy::Approximate,
         };
-        let chosen = {
-            let mut random = Random::new(fast.room.random.lock().next_u64());
-            choose(policy, &candidates, &mut random, |candidate| merge_of(candidate).score)
+        let weighed: Vec<_> = candidates.into_iter().map(|at| (at, weigh(at))).collect();
+        let numbers: Vec<_> = (0..weighed.len()).collect();
+        let chosen = choose(policy, &numbers, &mut random, |number| weighed[number].1.0.score)?;
+        let (at, (merge, moved_bytes)) = weighed[chosen];
+        (moved_bytes >= self.few_bytes() as f64).then_some((at, merge))
+    }
+
+    /// The range with the most bytes in slots, of which `bytes_max` are to leave, hot or not; none
+    /// where no slot has a record.
+    fn fullest(
+        &self,
+        fast: &FastTier,
+        levels: &Levels,
+        free: &[KeyRange],
+        bytes_max: u64,
+    ) -> Option<(usize, RunMerge)> {
+        let bytes = |range: &KeyRange| {
+            let (from, to) = range.bounds();
+            fast.index.bytes(from, to)
         };
-        // Where all is pinned something must leave all the same: the range with the most records.
-        let chosen = chosen.filter(|_| !fast.room.was_futile.swap(false, Relaxed));
-        let (chosen, everything) = match chosen {
-            Some(chosen) => (chosen, false),
-            None => {
-                let bytes = |range: &KeyRange| {
-                    let (from, to) = range.bounds();
-                    fast.index.bytes(from, to)
-                };
-                let most = (0..free.len()).max_by_key(|at| bytes(&free[*at]))?;
-                if bytes(&free[most]) == 0 {
-                    return None;
-                }
-                (most, true)
-            }
-        };
-        let runs = if hybrid.runs == 1 { usize::MAX } else { merge_of(chosen).runs };
-        let pick = pick_runs(&levels, free[chosen].clone(), runs, self.runs_max());
-        let bytes_max = self.demotion_bytes();
-        self.claim_demotion(Pick { everything, merges_anyway: false, bytes_max, ..pick })
+        let counted = free.iter().map(bytes).enumerate();
+        let (at, bytes) = counted.max_by_key(|(_, bytes)| *bytes).filter(|(_, most)| *most > 0)?;
+        let mut statistics = fast.statistics(self, &free[at]);
+        statistics.pinned_bytes = 0.0;
+        statistics.fast_bytes = bytes.min(bytes_max) as f64;
+        Some((at, self.best_merge_of(levels, &free[at], statistics)))
+    }
+
+    /// Bytes of records that are too few for a demotion.
+    pub fn few_bytes(&self) -> u64 {
+        self.settings.table_size.0 / FEW_SHARE
     }
 
     /// How many of the newest runs of a range are best merged, and what that is worth.
-    fn best_merge_of(&self, fast: &FastTier, levels: &Levels, range: &KeyRange) -> RunMerge {
-        let mut statistics = fast.statistics(self, range);
+    fn best_merge_of(
+        &self,
+        levels: &Levels,
+        range: &KeyRange,
+        mut statistics: RangeStatistics,
+    ) -> RunMerge {
         let runs: Vec<_> = runs_of(levels, range)
             .iter()
             .map(|(_, tables)| Run {
@@ -356,7 +431,7 @@ impl Engine {
             let pick = pick_runs(&levels, range.clone(), usize::MAX, self.runs_max());
             let input_bytes = pick.bytes();
             let bytes_max = 4 * self.demotion_bytes();
-            let pick = Pick { everything: true, bytes_max, ..pick };
+            let pick = Pick { leaves: Leaves::All, bytes_max, ..pick };
             let Some(mut demotion) = self.claim_demotion(pick) else {
                 self.latch.check()?;
                 self.clock.sleep(std::time::Duration::from_millis(2));

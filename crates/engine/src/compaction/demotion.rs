@@ -20,15 +20,15 @@
 //!    range becomes one run.
 
 use crate::background::{merge_bytes, table_options, window_bytes};
-use crate::compaction::cost_benefit::{KeyRange, Pick};
+use crate::compaction::cost_benefit::{KeyRange, Leaves, Pick};
 use crate::compaction::rewrite::{Fate, Observe, Output, Retention, Rewrite};
 use crate::error::Result;
 use crate::front::slabs::lookup::trailer_of;
 use crate::front::slabs::promotion::Offer;
-use crate::front::slabs::room::draw_of;
+use crate::front::slabs::room::{Means, draw_of};
 use crate::front::slabs::waiting::Added;
 use crate::front::slabs::{Died, FastTier, SlotEdit, slot_of};
-use crate::hybrid_settings::Promotion;
+use crate::hybrid_settings::{DemotionPolicy, Promotion};
 use crate::jobs::{Job, Step};
 use crate::manifest::Edit;
 use crate::merge::{LevelCursor, Merge, Source, Tables};
@@ -39,9 +39,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 use thermocline_device::{FileContext, FileKind, Origin};
 use thermocline_foundation::sync::Mutex;
-use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 use thermocline_foundation::{Planted, Sequence, planted};
 use thermocline_index::{Entry, EntryKind, IndexBatch};
+use thermocline_popularity::Pinning;
 use thermocline_table::{ReadAhead, RecordKind, Trailer, key_hash};
 
 /// Keys of the index that are looked at under one lock.
@@ -142,6 +142,17 @@ impl LeavingCursor {
     }
 }
 
+/// What becomes of a key in a demotion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Judgement {
+    /// All its versions leave.
+    Leaves,
+    /// They leave, and memory keeps the newest.
+    Lifted,
+    /// The newest stays where it is.
+    Stays,
+}
+
 /// A demotion under way.
 #[derive(Debug)]
 pub(crate) struct Demotion {
@@ -159,7 +170,8 @@ pub(crate) struct Demotion {
     chosen: bool,
     /// The last key that was looked at, where that was enough and there may be more.
     pub cut_after: Option<Vec<u8>>,
-    /// Bytes of the records that have left.
+    /// Bytes of the records that are to leave, and of those that have left.
+    leaving_bytes: u64,
     pub departed_bytes: u64,
     /// The slots were freed before their time: a planted bug.
     freed: bool,
@@ -179,6 +191,7 @@ impl Demotion {
             merging_bytes: 0,
             chosen: false,
             cut_after: None,
+            leaving_bytes: 0,
             departed_bytes: 0,
             freed: false,
             started_ns: engine.clock.now_ns(),
@@ -188,6 +201,7 @@ impl Demotion {
     /// Chooses what leaves; the range ends early where that is enough for one demotion.
     fn choose_leaving(&mut self, fast: &FastTier) {
         let pinning = fast.pinning();
+        let bytes_max = self.pick.bytes_max;
         let mut leaving = Leaving::default();
         let mut bytes = 0;
         let mut batch = IndexBatch::new();
@@ -198,15 +212,14 @@ impl Demotion {
             fast.index.ascend(from, to, BATCH_KEYS, &mut batch);
             for (key, versions) in batch.iter() {
                 let Some(newest) = versions.first() else { continue };
-                let kept = planted(Planted::CopyStaysUnderIngest) && !newest.has_slot();
-                let is_hot = newest.kind == EntryKind::Put
-                    && !self.pick.everything
-                    && (newest.sequence > self.pick.ingested || kept)
-                    && (!newest.has_slot() || fast.is_pinned(&pinning, key));
-                let lifted =
-                    is_hot && newest.has_slot() && fast.cache.contains(key, newest.sequence);
-                let stays = is_hot && !lifted;
-                if lifted {
+                let leaves = match self.pick.leaves {
+                    // No more hot ones than must.
+                    Leaves::Hot if bytes >= bytes_max => Leaves::Cold,
+                    leaves => leaves,
+                };
+                let fate = self.judge(fast, &pinning, leaves, key, newest);
+                let stays = fate == Judgement::Stays;
+                if fate == Judgement::Lifted {
                     leaving.lifted.push(leaving.records.len());
                 }
                 let count = match planted(Planted::OlderVersionStays) {
@@ -215,10 +228,12 @@ impl Demotion {
                 };
                 let leaves = || versions[..count].iter().skip(usize::from(stays)).copied();
                 bytes += leaves().map(|entry| u64::from(entry.record_bytes)).sum::<u64>();
-                leaving.push(key, leaves());
+                if leaves().next().is_some() {
+                    leaving.push(key, leaves());
+                }
             }
             let Some(key) = batch.last_key() else { break };
-            let enough = bytes >= self.pick.bytes_max && self.pick.ingested == Sequence::ZERO;
+            let enough = bytes >= bytes_max && self.pick.ingested == Sequence::ZERO;
             if batch.is_end() {
                 break;
             }
@@ -230,7 +245,54 @@ impl Demotion {
             from = Bound::Excluded(&last);
         }
         self.leaving = Arc::new(leaving);
+        self.leaving_bytes = bytes;
         self.chosen = true;
+    }
+
+    /// What becomes of a key, by its newest record.
+    fn judge(
+        &self,
+        fast: &FastTier,
+        pinning: &Pinning,
+        leaves: Leaves,
+        key: &[u8],
+        newest: &Entry,
+    ) -> Judgement {
+        let kept = planted(Planted::CopyStaysUnderIngest) && !newest.has_slot();
+        let is_loaded_over = newest.sequence <= self.pick.ingested && !kept;
+        if leaves == Leaves::All || newest.kind != EntryKind::Put || is_loaded_over {
+            return Judgement::Leaves;
+        }
+        match leaves {
+            _ if !newest.has_slot() => Judgement::Stays,
+            Leaves::Cold if newest.clean => Judgement::Stays,
+            Leaves::Cold if !fast.is_pinned(pinning, key) => Judgement::Leaves,
+            _ if fast.cache.contains(key, newest.sequence) => Judgement::Lifted,
+            Leaves::Cold => Judgement::Stays,
+            Leaves::Hot | Leaves::All => Judgement::Leaves,
+        }
+    }
+
+    /// Too little would leave for the means that it is; which is said.
+    fn gives_up(&self, fast: &FastTier) -> bool {
+        if self.pick.merges_anyway || self.pick.leaves == Leaves::All {
+            return false;
+        }
+        let is_random = self.engine.settings.hybrid.policy == DemotionPolicy::Random;
+        let few_bytes = match self.pick.means {
+            // What a bulk load is newer than leaves for the sake of look-ups.
+            Some(Means::ColdOfDrawn | Means::ColdOfAll)
+                if !is_random && self.pick.ingested == Sequence::ZERO =>
+            {
+                self.engine.few_bytes()
+            }
+            _ => 0,
+        };
+        let gives_up = self.leaving.is_empty() || self.leaving_bytes < few_bytes;
+        if gives_up && let Some(means) = self.pick.means {
+            fast.room.found_little(means);
+        }
+        gives_up
     }
 
     /// Bytes to read at a time from each input.
@@ -298,7 +360,8 @@ impl Demotion {
     fn met_on_the_way(&self) -> Observe {
         let (engine, met) = (Arc::clone(&self.engine), Arc::clone(&self.met));
         let pinning = engine.fast.as_ref().map(FastTier::pinning).unwrap_or_default();
-        let promotes = engine.settings.hybrid.promotion != Promotion::None && !self.pick.everything;
+        let promotes =
+            engine.settings.hybrid.promotion != Promotion::None && self.pick.leaves != Leaves::All;
         let mut met_bytes = 0;
         Box::new(move |key, fate| {
             let Some(fast) = &engine.fast else { return };
@@ -378,7 +441,7 @@ impl Demotion {
         metrics.demoted_records.add(slots.died.len() as u64);
         self.departed_bytes = bytes;
         fast.room_was_made();
-        fast.room.few_clean.store(false, Relaxed);
+        fast.room.begin_anew();
         let elapsed_ns = self.engine.clock.now_ns() - self.started_ns;
         if bytes > 0 {
             self.engine.pacing.drained(bytes, elapsed_ns);
@@ -397,15 +460,15 @@ impl Job for Demotion {
             let engine = Arc::clone(&self.engine);
             if let Some(fast) = &engine.fast {
                 self.choose_leaving(fast);
+                if self.gives_up(fast) {
+                    return Ok(Step::Done);
+                }
             }
             let merges = self.leaving.records.iter().any(|(_, _, entry)| !entry.clean)
                 || self.pick.merges_anyway && !self.pick.inputs.is_empty();
             if merges {
                 self.rewrite = Some(self.rewrite());
                 self.claim_memory();
-            } else if let Some(fast) = engine.fast.as_ref().filter(|_| self.leaving.is_empty()) {
-                fast.room.was_futile.store(true, Relaxed);
-                return Ok(Step::Done);
             }
             return Ok(Step::More);
         }
@@ -442,10 +505,12 @@ impl Drop for Demotion {
 
 #[cfg(test)]
 mod tests {
-    use super::Demotion;
+    use super::{Demotion, Pinning};
     use crate::Db;
-    use crate::compaction::cost_benefit::{KeyRange, Pick};
+    use crate::compaction::cost_benefit::{KeyRange, Leaves, Pick};
     use crate::front::slabs::Arrival;
+    use crate::front::slabs::room::Means;
+    use crate::front::slabs::sweep::{QUICK, Sweep};
     use crate::jobs::{Job, Step};
     use crate::manifest::Edit;
     use crate::settings::WRITER_BYTES;
@@ -453,7 +518,6 @@ mod tests {
     use crate::table_set::levels::LEVELS;
     use thermocline_device::Origin;
     use thermocline_foundation::Sequence;
-    use thermocline_popularity::Pinning;
     use thermocline_table::{RecordKind, Trailer};
 
     #[test]
@@ -473,7 +537,8 @@ mod tests {
             range: KeyRange::default(),
             inputs: tables.collect(),
             output_level: levels.deepest(),
-            everything: true,
+            leaves: Leaves::All,
+            means: None,
             merges_anyway: false,
             bytes_max: u64::MAX,
             ingested: Sequence::ZERO,
@@ -504,12 +569,17 @@ mod tests {
 
     /// A demotion of all that is not hot.
     fn demotion(db: &Db) -> Demotion {
+        demotion_of(db, Leaves::Cold, None)
+    }
+
+    fn demotion_of(db: &Db, leaves: Leaves, means: Option<Means>) -> Demotion {
         let engine = db.engine();
         let pick = Pick {
             range: KeyRange::default(),
             inputs: Vec::new(),
             output_level: LEVELS - 1,
-            everything: false,
+            leaves,
+            means,
             merges_anyway: false,
             bytes_max: u64::MAX,
             ingested: Sequence::ZERO,
@@ -558,6 +628,57 @@ mod tests {
         run(demotion);
         assert_eq!(places(&db), [0, 0, 0]);
         assert_eq!(slow_reads_of_hot(&db), 1);
+    }
+
+    #[test]
+    fn hot_records_leave_where_they_must_and_memory_keeps_those_that_it_has() {
+        let db = with_hot_and_cold();
+        run(demotion_of(&db, Leaves::Hot, None));
+        assert_eq!(places(&db), [0, 1, 1]);
+        assert_eq!(slow_reads_of_hot(&db), 0);
+        let db = with_hot_and_cold();
+        db.engine().fast.as_ref().unwrap().cache.clear();
+        run(demotion(&db));
+        assert_eq!(places(&db), [1, 0, 0], "no reason to leave");
+        run(demotion_of(&db, Leaves::Hot, None));
+        assert_eq!(places(&db), [0, 0, 0]);
+        assert_eq!(slow_reads_of_hot(&db), 1);
+    }
+
+    #[test]
+    fn a_demotion_of_too_few_gives_up_and_says_so() {
+        let db = with_hot_and_cold();
+        let room = &db.engine().fast.as_ref().unwrap().room;
+        room.found_little(Means::Sweep);
+        run(demotion_of(&db, Leaves::Cold, Some(Means::ColdOfDrawn)));
+        assert_eq!(places(&db), [2, 0, 0]);
+        assert_eq!(room.means(), Means::ThoroughSweep);
+        assert!(db.engine().tables.lock().ranges.is_empty(), "the range is free again");
+        run(demotion_of(&db, Leaves::Hot, Some(Means::Hot)));
+        assert_eq!(places(&db), [0, 1, 1], "the last means takes what there is");
+        assert_eq!(room.means(), Means::Sweep);
+    }
+
+    #[test]
+    fn a_copy_that_nobody_asks_for_stays_until_a_sweep_wants_its_slot() {
+        let db = with_hot_and_cold();
+        let engine = db.engine();
+        let fast = engine.fast.as_ref().unwrap();
+        run(demotion(&db));
+        let sequence = Sequence(1);
+        let trailer = Trailer::new(sequence, RecordKind::Put);
+        let copy = Arrival { key: "cold".into(), trailer, value: "value".into(), clean: true };
+        let placed = fast.write(&[copy], Origin::Migration).unwrap().unwrap();
+        engine.commit_placed(&mut engine.tables.lock(), Edit::default(), placed, vec![]).unwrap();
+        assert_eq!(fast.index.get_at(b"cold", sequence).map(|entry| entry.clean), Some(true));
+        db.put("other", "value").unwrap();
+        db.flush().unwrap();
+        run(demotion(&db));
+        let is_there = |key: &str| fast.index.get(key.as_bytes()).is_some();
+        assert!(!is_there("other") && is_there("cold"));
+        Sweep::begin(engine, QUICK).unwrap().step().unwrap();
+        assert!(!is_there("cold"));
+        assert_eq!(db.get("cold").unwrap().unwrap(), "value");
     }
 
     #[test]

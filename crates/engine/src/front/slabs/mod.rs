@@ -46,6 +46,7 @@ pub(crate) mod regulation;
 pub(crate) mod room;
 pub(crate) mod single_step;
 pub(crate) mod spill;
+pub(crate) mod sweep;
 #[cfg(test)]
 mod tiny_records;
 pub(crate) mod waiting;

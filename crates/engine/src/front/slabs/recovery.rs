@@ -347,9 +347,12 @@ mod tests {
             keys += 50;
             db.flush().unwrap();
         }
-        // Updates only, so that hardly more seems to come than a piece.
-        for _ in 0..16 {
-            put(keys - 300..keys, 8);
+        // Updates nearly only, so that hardly more seems to come than a piece.
+        let mut flushes = 0;
+        while flushes < 16 || free_bytes() > 1 << 20 {
+            put(keys - 300..keys + 30, 7);
+            keys += 30;
+            flushes += 1;
             db.flush().unwrap();
         }
         let replayed_bytes = || {

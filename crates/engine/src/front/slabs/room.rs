@@ -4,12 +4,16 @@
 //! and ends at the low one (PrismDB, section 6); both are counted with the records that are about
 //! to come, the memtables, so that a flush finds its slots free. Of these only what is new counts:
 //! a piece of a flush takes slots before it frees those that it replaces, and the next piece finds
-//! these. What leaves:
-//! 1. Clean copies that are in memory too, or that nobody asks for: an edit and no write. The
-//!    former are in memory only from then on.
-//! 2. Ranges of cold records, merged into tables (`compaction/demotion.rs`).
-//! 3. Where free slots have the wrong size: slabs without records go, and the emptiest slab of
-//!    another size is emptied by moving its records, so that its room can be divided anew.
+//! these. What leaves, the cheapest first ([`Means`]):
+//! 1. Clean copies that are in memory too, or that nobody asks for: an edit and no write
+//!    (`sweep.rs`).
+//! 2. Ranges of cold records, merged into tables (`compaction/demotion.rs`), where enough leave to
+//!    be worth it.
+//! 3. Clean copies again, now from so many keys that a few are found, too.
+//! 4. Records of the coldest range of all, and then hot ones, no more than must.
+//!
+//! Where free slots have the wrong size, slabs without records go, and the emptiest slab of another
+//! size is emptied by moving its records, so that its room can be divided anew.
 //!
 //! Writers are slowed down between the watermarks and the end of the room, so that they come to
 //! about the rate at which records leave.
@@ -18,29 +22,41 @@ use super::pieces::piece_bytes;
 use super::single_step::Work;
 use super::{Arrival, Died, FastTier, SlotEdit};
 use crate::error::Result;
-use crate::jobs::{Job, Step};
 use crate::manifest::Edit;
 use crate::settings::Settings;
 use crate::state::Engine;
-use std::ops::Bound;
-use std::sync::Arc;
 use thermocline_foundation::random::Random;
 use thermocline_foundation::sync::Mutex;
-use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use thermocline_foundation::{Counter, Planted, planted};
-use thermocline_index::{Entry, IndexBatch};
 use thermocline_popularity::Pinning;
 use thermocline_slab::SlotAddress;
 use thermocline_table::key_hash;
 
-/// Keys that a sweep for clean copies looks at in a step.
-const SWEEP_KEYS: usize = 2048;
 /// Share of the records that fit the fast tier which may be pinned: the rest come and go.
 const PINNED_SHARE_MAX: f64 = 0.9;
 /// Flushes over which their growth is a mean, about.
 const GROWTH_FLUSHES: f64 = 4.0;
-/// A sweep gives way to demotions unless it frees the slot of one in so many keys.
-const SWEEP_YIELD: usize = 8;
+
+/// By what room is made: each is tried when the one before it has found too little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Means {
+    /// A sweep for clean copies, for as long as it finds many.
+    Sweep,
+    /// A demotion of cold records, of the best of the ranges that are drawn.
+    ColdOfDrawn,
+    /// A sweep that is content with few.
+    ThoroughSweep,
+    /// A demotion of cold records, of the best range of all.
+    ColdOfAll,
+    /// A demotion of hot records.
+    Hot,
+}
+
+impl Means {
+    const ALL: [Self; 5] =
+        [Self::Sweep, Self::ColdOfDrawn, Self::ThoroughSweep, Self::ColdOfAll, Self::Hot];
+}
 
 /// What may be taken and what is taken.
 #[derive(Debug)]
@@ -59,17 +75,17 @@ pub(crate) struct Room {
     /// Work has begun at the high watermark and has not come to the low one.
     is_draining: AtomicBool,
     /// A sweep for clean copies or a change of sizes is under way.
-    sweeping: AtomicBool,
+    pub(super) sweeping: AtomicBool,
     /// Nothing that is under way or could begin makes room.
     stuck: AtomicBool,
-    /// The last demotion found nothing that it might take.
-    pub was_futile: AtomicBool,
+    /// The place in [`Means::ALL`] of what is tried now.
+    means: AtomicUsize,
+    /// Bytes above the low watermark, or bytes that found no slot where those are more.
+    excess_bytes: AtomicU64,
     /// No slab could be emptied since records last left.
     sizes_stuck: AtomicBool,
-    /// The last sweeps found few of them.
-    pub few_clean: AtomicBool,
     /// Where the next sweep goes on.
-    hand: Mutex<Vec<u8>>,
+    pub(super) hand: Mutex<Vec<u8>>,
     pub random: Mutex<Random>,
     /// Clean copies that were dropped.
     pub dropped: Counter,
@@ -93,9 +109,9 @@ impl Room {
             is_draining: AtomicBool::new(false),
             sweeping: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
-            was_futile: AtomicBool::new(false),
+            means: AtomicUsize::new(0),
+            excess_bytes: AtomicU64::new(0),
             sizes_stuck: AtomicBool::new(false),
-            few_clean: AtomicBool::new(false),
             hand: Mutex::default(),
             random: Mutex::new(Random::new(limit_bytes)),
             dropped: Counter::default(),
@@ -133,7 +149,37 @@ impl Room {
     /// Copies that memory gave up found no slot; they wait.
     pub fn want_for_copies(&self) {
         self.wanted_for_copies.store(true, Relaxed);
-        self.is_draining.store(true, Relaxed);
+        self.drain();
+    }
+
+    /// Work begins, unless it is under way.
+    fn drain(&self) {
+        if !self.is_draining.swap(true, Relaxed) {
+            self.begin_anew();
+        }
+    }
+
+    /// What is tried now.
+    pub fn means(&self) -> Means {
+        Means::ALL[self.means.load(Relaxed)]
+    }
+
+    /// This found too little: the next is tried, unless another than this is already. After the
+    /// last one all begins anew.
+    pub fn found_little(&self, means: Means) {
+        let at = means as usize;
+        let next = (at + 1) % Means::ALL.len();
+        let _ = self.means.compare_exchange(at, next, Relaxed, Relaxed);
+    }
+
+    /// Records have left, or time has passed: what found too little may find more.
+    pub fn begin_anew(&self) {
+        self.means.store(0, Relaxed);
+    }
+
+    /// Bytes that should leave, as of the last look.
+    pub fn excess_bytes(&self) -> u64 {
+        self.excess_bytes.load(Relaxed)
     }
 
     /// No room will be made by waiting.
@@ -195,8 +241,10 @@ impl Engine {
         };
         let coming_bytes = coming_bytes.max(wanted_bytes).min(room.limit_bytes / 4);
         let used_bytes = room.limit_bytes.saturating_sub(free_bytes) + coming_bytes;
+        let above_low_bytes = used_bytes.saturating_sub(room.low_bytes);
+        room.excess_bytes.store(above_low_bytes.max(wanted_bytes), Relaxed);
         if used_bytes >= room.high_bytes && !stats.are_frees_held {
-            room.is_draining.store(true, Relaxed);
+            room.drain();
         } else if used_bytes < room.low_bytes {
             room.is_draining.store(false, Relaxed);
         }
@@ -261,111 +309,6 @@ impl FastTier {
     }
 }
 
-/// Takes slots from clean copies that memory has too or that nobody asks for.
-#[derive(Debug)]
-pub(crate) struct Sweep {
-    engine: Arc<Engine>,
-    looked: usize,
-    freed: usize,
-}
-
-impl Sweep {
-    /// A sweep, unless one is under way or there is nothing to find.
-    pub fn begin(engine: &Arc<Engine>) -> Option<Self> {
-        let room = &engine.fast.as_ref()?.room;
-        if room.few_clean.load(Relaxed) || room.sweeping.swap(true, Relaxed) {
-            return None;
-        }
-        Some(Self { engine: Arc::clone(engine), looked: 0, freed: 0 })
-    }
-
-    fn run(&mut self) -> Result<()> {
-        let Some(fast) = &self.engine.fast else { return Ok(()) };
-        let pinning = fast.pinning();
-        let mut batch = IndexBatch::new();
-        let from = fast.room.hand.lock().clone();
-        let above = if from.is_empty() { Bound::Unbounded } else { Bound::Excluded(&from[..]) };
-        fast.index.ascend(above, Bound::Unbounded, SWEEP_KEYS, &mut batch);
-        let hand = if batch.is_end() { None } else { batch.last_key() };
-        *fast.room.hand.lock() = hand.unwrap_or_default().to_vec();
-        // The index knows a record that moves up before memory has it.
-        let promotes = fast.promotions.running.load(Relaxed);
-        let goes = |key: &[u8], entry: &Entry| {
-            let in_memory = fast.cache.contains(key, entry.sequence);
-            let goes = match entry.has_slot() {
-                true => in_memory || !fast.is_pinned(&pinning, key),
-                false => !in_memory && !promotes,
-            };
-            goes.then_some(in_memory)
-        };
-        // Asked before the lock is taken, for it takes a while.
-        let mut going: Vec<_> = batch
-            .iter()
-            .filter_map(|(key, versions)| match versions {
-                [entry] if entry.clean => Some((key, *entry, goes(key, entry)?)),
-                _ => None,
-            })
-            .collect();
-        fast.spill.spare(&mut going);
-        let mut tables = self.engine.tables.lock();
-        let (mut died, mut lifted, mut hashes) = (Vec::new(), 0, Vec::new());
-        for (key, entry, in_memory) in going {
-            // It may have been replaced since the batch was taken.
-            if fast.index.get_at(key, entry.sequence) != Some(entry) {
-                continue;
-            }
-            self.freed += usize::from(entry.has_slot());
-            let key = bytes::Bytes::copy_from_slice(key);
-            if in_memory {
-                lifted += 1;
-            } else {
-                hashes.push(key_hash(&key));
-            }
-            died.push(Died { lifted: in_memory, ..Died::new(key, &entry) });
-        }
-        self.looked += batch.len();
-        fast.room.dropped.add(hashes.len() as u64);
-        fast.room.lifted.add(lifted);
-        if died.iter().all(|old| old.slot.is_none()) {
-            // Nothing durable changes.
-            let gone: Vec<_> = died.iter().map(|old| (&old.key, old.sequence)).collect();
-            fast.index.remove_many(&gone, |_, _| {});
-        } else {
-            let departs = !hashes.is_empty();
-            let slots = SlotEdit { died, departs, ..SlotEdit::default() };
-            self.engine.commit_slots(&mut tables, Edit::default(), &slots, None)?;
-        }
-        drop(tables);
-        fast.room_was_made();
-        hashes.into_iter().for_each(|hash| fast.popularity.set_location(hash, false));
-        Ok(())
-    }
-}
-
-impl Job for Sweep {
-    fn name(&self) -> &'static str {
-        "sweep for clean copies"
-    }
-
-    fn step(&mut self) -> Result<Step> {
-        self.run()?;
-        let Some(fast) = &self.engine.fast else { return Ok(Step::Done) };
-        let few = self.freed * SWEEP_YIELD < self.looked || self.looked == 0;
-        fast.room.few_clean.store(few, Relaxed);
-        let more = !few && self.engine.look_at_room(fast) == Need::Room;
-        Ok(if more { Step::More } else { Step::Done })
-    }
-}
-
-impl Drop for Sweep {
-    fn drop(&mut self) {
-        if let Some(fast) = &self.engine.fast {
-            fast.room.sweeping.store(false, Relaxed);
-        }
-        self.engine.jobs.wake();
-    }
-}
-
 /// Gives the room of slabs to other sizes of slots: slabs without records are deleted, and where
 /// there are none the emptiest is emptied into others of its size.
 pub(super) const SIZES: Work = Work {
@@ -386,7 +329,7 @@ impl Engine {
         // No slab can go as things are: fewer records are the only way.
         fast.room.sizes_stuck.store(true, Relaxed);
         if fast.room.wanted_bytes.load(Relaxed) > 0 {
-            fast.room.is_draining.store(true, Relaxed);
+            fast.room.drain();
         }
         Ok(())
     }

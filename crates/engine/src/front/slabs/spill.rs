@@ -258,7 +258,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::slabs::room::Sweep;
+    use crate::front::slabs::sweep::{QUICK, Sweep};
     use crate::jobs::Job;
     use crate::support::hooked::{Call, HookedDevices};
     use crate::support::{hybrid, stepped, stepped_environment};
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(db.stats().fast_tier.unwrap().clean_records, 1);
         assert_eq!(slow_reads(&db, "value"), 0);
         // The read has put it into memory.
-        Sweep::begin(db.engine()).unwrap().step().unwrap();
+        Sweep::begin(db.engine(), QUICK).unwrap().step().unwrap();
         assert_eq!(copies(&db), (0, 1));
         let stats = db.stats().fast_tier.unwrap();
         assert_eq!((stats.lifted_records, stats.dropped_records, stats.live_bytes), (1, 0, 0));
@@ -518,8 +518,7 @@ mod tests {
     }
 
     fn sweep(db: &Db) {
-        fast(db).room.few_clean.store(false, Relaxed);
-        Sweep::begin(db.engine()).unwrap().step().unwrap();
+        Sweep::begin(db.engine(), QUICK).unwrap().step().unwrap();
     }
 
     #[test]
@@ -598,7 +597,7 @@ mod tests {
     fn lift(db: &Db) {
         let sequence = fast(db).index.get(b"key").unwrap().sequence;
         fast(db).remember(b"key", sequence, b"value");
-        Sweep::begin(db.engine()).unwrap().step().unwrap();
+        Sweep::begin(db.engine(), QUICK).unwrap().step().unwrap();
         assert!(!fast(db).index.get(b"key").unwrap().has_slot());
     }
 

@@ -1,0 +1,186 @@
+//! Sweeps: slots are taken from clean copies that memory has too, or that nobody asks for.
+//!
+//! That is an edit and no write, for tables have these records. What memory has is in memory only
+//! from then on. A hand goes round the keys, and each sweep goes on where the last one ended, for
+//! as long as room is wanted and enough is found.
+
+use super::room::{Means, Need};
+use super::{Died, SlotEdit};
+use crate::error::Result;
+use crate::jobs::{Job, Step};
+use crate::manifest::Edit;
+use crate::state::Engine;
+use std::ops::Bound;
+use std::sync::Arc;
+use thermocline_foundation::sync::atomic::Ordering::Relaxed;
+use thermocline_index::{Entry, IndexBatch};
+use thermocline_table::key_hash;
+
+/// Keys that are looked at in a step.
+const STEP_KEYS: usize = 2048;
+
+/// How few copies are few.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Patience {
+    /// What this sweep is, among the means to make room.
+    means: Means,
+    /// Keys that are looked at before it gives up.
+    keys: usize,
+    /// It gives up unless it frees the slot of one in so many keys.
+    one_in: usize,
+}
+
+/// Demotions are better where a sweep finds less than this.
+pub(crate) const QUICK: Patience = Patience { means: Means::Sweep, keys: STEP_KEYS, one_in: 8 };
+/// Where demotions find hardly anything to take, a sweep may find as little, for it writes nothing.
+pub(crate) const THOROUGH: Patience =
+    Patience { means: Means::ThoroughSweep, keys: 16 * STEP_KEYS, one_in: 64 };
+
+/// A sweep under way.
+#[derive(Debug)]
+pub(crate) struct Sweep {
+    engine: Arc<Engine>,
+    patience: Patience,
+    /// Keys of the last while, and how many of them lost their slots.
+    looked: usize,
+    freed: usize,
+}
+
+impl Sweep {
+    /// A sweep, unless one is under way.
+    pub fn begin(engine: &Arc<Engine>, patience: Patience) -> Option<Self> {
+        let room = &engine.fast.as_ref()?.room;
+        if room.sweeping.swap(true, Relaxed) {
+            return None;
+        }
+        Some(Self { engine: Arc::clone(engine), patience, looked: 0, freed: 0 })
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let Some(fast) = &self.engine.fast else { return Ok(()) };
+        let pinning = fast.pinning();
+        let mut batch = IndexBatch::new();
+        let from = fast.room.hand.lock().clone();
+        let above = if from.is_empty() { Bound::Unbounded } else { Bound::Excluded(&from[..]) };
+        fast.index.ascend(above, Bound::Unbounded, STEP_KEYS, &mut batch);
+        let hand = if batch.is_end() { None } else { batch.last_key() };
+        *fast.room.hand.lock() = hand.unwrap_or_default().to_vec();
+        // The index knows a record that moves up before memory has it.
+        let promotes = fast.promotions.running.load(Relaxed);
+        let goes = |key: &[u8], entry: &Entry| {
+            let in_memory = fast.cache.contains(key, entry.sequence);
+            let goes = match entry.has_slot() {
+                true => in_memory || !fast.is_pinned(&pinning, key),
+                false => !in_memory && !promotes,
+            };
+            goes.then_some(in_memory)
+        };
+        // Asked before the lock is taken, for it takes a while.
+        let mut going: Vec<_> = batch
+            .iter()
+            .filter_map(|(key, versions)| match versions {
+                [entry] if entry.clean => Some((key, *entry, goes(key, entry)?)),
+                _ => None,
+            })
+            .collect();
+        fast.spill.spare(&mut going);
+        self.looked += batch.len();
+        if going.is_empty() {
+            return Ok(());
+        }
+        let mut tables = self.engine.tables.lock();
+        let (mut died, mut lifted, mut hashes) = (Vec::new(), 0, Vec::new());
+        for (key, entry, in_memory) in going {
+            // It may have been replaced since the batch was taken.
+            if fast.index.get_at(key, entry.sequence) != Some(entry) {
+                continue;
+            }
+            self.freed += usize::from(entry.has_slot());
+            let key = bytes::Bytes::copy_from_slice(key);
+            if in_memory {
+                lifted += 1;
+            } else {
+                hashes.push(key_hash(&key));
+            }
+            died.push(Died { lifted: in_memory, ..Died::new(key, &entry) });
+        }
+        fast.room.dropped.add(hashes.len() as u64);
+        fast.room.lifted.add(lifted);
+        if died.iter().all(|old| old.slot.is_none()) {
+            // Nothing durable changes.
+            let gone: Vec<_> = died.iter().map(|old| (&old.key, old.sequence)).collect();
+            fast.index.remove_many(&gone, |_, _| {});
+        } else {
+            let departs = !hashes.is_empty();
+            let slots = SlotEdit { died, departs, ..SlotEdit::default() };
+            self.engine.commit_slots(&mut tables, Edit::default(), &slots, None)?;
+        }
+        drop(tables);
+        fast.room_was_made();
+        hashes.into_iter().for_each(|hash| fast.popularity.set_location(hash, false));
+        Ok(())
+    }
+
+    /// Few have been found over as many keys as it has patience for.
+    fn finds_few(&mut self, keys: u64) -> bool {
+        let enough = self.patience.keys.min(usize::try_from(keys).unwrap_or(usize::MAX));
+        if self.looked < enough {
+            return false;
+        }
+        let few = self.freed * self.patience.one_in < self.looked || self.looked == 0;
+        (self.looked, self.freed) = (0, 0);
+        few
+    }
+}
+
+impl Job for Sweep {
+    fn name(&self) -> &'static str {
+        "sweep for clean copies"
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        self.run()?;
+        let engine = Arc::clone(&self.engine);
+        let Some(fast) = &engine.fast else { return Ok(Step::Done) };
+        if self.finds_few(fast.index.len()) {
+            fast.room.found_little(self.patience.means);
+            return Ok(Step::Done);
+        }
+        let more = engine.look_at_room(fast) == Need::Room;
+        Ok(if more { Step::More } else { Step::Done })
+    }
+}
+
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        if let Some(fast) = &self.engine.fast {
+            fast.room.sweeping.store(false, Relaxed);
+        }
+        self.engine.jobs.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::support::{hybrid, stepped};
+
+    #[test]
+    fn a_sweep_is_judged_by_what_it_found_of_late() {
+        let db = stepped(&hybrid());
+        let mut sweep = Sweep::begin(db.engine(), THOROUGH).unwrap();
+        assert!(Sweep::begin(db.engine(), QUICK).is_none(), "one at a time");
+        let mut finds_few = |looked, freed, keys| {
+            (sweep.looked, sweep.freed) = (looked, freed);
+            let few = sweep.finds_few(keys);
+            (few, sweep.looked)
+        };
+        let many = 1 << 20;
+        assert_eq!(finds_few(32_767, 0, many), (false, 32_767), "too early to say");
+        assert_eq!(finds_few(32_768, 512, many), (false, 0));
+        assert_eq!(finds_few(32_768, 511, many), (true, 0));
+        assert_eq!(finds_few(128, 2, 128), (false, 0), "all there are");
+        assert_eq!(finds_few(128, 1, 128), (true, 0));
+        assert_eq!(finds_few(0, 0, 0), (true, 0));
+    }
+}
