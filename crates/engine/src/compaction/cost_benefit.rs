@@ -31,7 +31,10 @@ const BOTTOM: usize = LEVELS - 1;
 const TABLES_PER_DEMOTION: u64 = 1;
 /// Records are few where they come to less than this share of a table: a demotion of so few costs a
 /// table's file, a sync and an edit for next to no room.
-const FEW_SHARE: u64 = 64;
+const FEW_OF_TABLE: u64 = 64;
+/// And no more than this share of what a range has of the fast tier in the mean, where that is
+/// small: a tenth of it may come and go (`PINNED_SHARE_MAX` in `room.rs`).
+const FEW_OF_RANGE: u64 = 16;
 
 /// Keys from here (inclusive) up to there (exclusive); none is an open end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,16 +85,15 @@ impl KeyRange {
     }
 }
 
-/// Which records of a range leave.
+/// What a demotion is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leaves {
-    /// Those that are not pinned. Copies of what tables have stay, for a sweep takes their slots
-    /// for nothing.
-    Cold,
-    /// All that have slots; memory keeps those that it has.
-    Hot,
-    /// All, out of memory too.
-    All,
+pub(crate) enum Purpose {
+    /// Room, by these means: cold records leave, and where it comes to that, hot ones.
+    Room(Means),
+    /// Reads of tables: what is hot there moves up, and what is cold leaves.
+    Reads,
+    /// All of a range is to be in tables, in one run.
+    Compaction,
 }
 
 /// A range and what is merged in it.
@@ -100,12 +102,9 @@ pub(crate) struct Pick {
     pub range: KeyRange,
     pub inputs: Vec<(usize, Arc<Table>)>,
     pub output_level: usize,
-    pub leaves: Leaves,
-    /// What it is among the means to make room, where it is one: it gives up where too little would
-    /// leave.
-    pub means: Option<Means>,
-    /// Tables are merged also where no record leaves.
-    pub merges_anyway: bool,
+    pub purpose: Purpose,
+    /// It gives up where less than this would leave.
+    pub bytes_min: u64,
     /// Bytes of records after which no more are taken along.
     pub bytes_max: u64,
     /// Records up to this sequence leave, hot or not.
@@ -162,9 +161,8 @@ fn pick_runs(levels: &Levels, mut range: KeyRange, merged: usize, runs_max: usiz
                 range,
                 inputs,
                 output_level,
-                leaves: Leaves::Cold,
-                means: None,
-                merges_anyway: true,
+                purpose: Purpose::Reads,
+                bytes_min: 0,
                 bytes_max: u64::MAX,
                 ingested,
             };
@@ -231,82 +229,88 @@ impl FastTier {
 }
 
 impl Engine {
-    /// A demotion by these means, claimed; none where nothing can leave, or too little, of which
-    /// the room is told.
+    /// A demotion by these means, claimed. None where it must wait, for what is under way or for
+    /// the slow tier's wear; and where too little would leave, of which the room is told.
     pub fn plan_demotion(self: &Arc<Self>, means: Means) -> Option<Demotion> {
         let fast = self.fast.as_ref()?;
         if !fast.regulation.allows_writes(self.demotion_bytes(), self.clock.now_ns()) {
+            if means == Means::ColdOfDrawn {
+                // Sweeps write nothing.
+                fast.room.found_little(means, self.clock.now_ns());
+            }
             return None;
         }
+        let looks_at_all = means != Means::ColdOfDrawn;
+        let _one_at_a_time = looks_at_all.then(|| fast.room.counting.lock());
         let levels = Arc::clone(&self.read_state.load().levels);
         let claims = self.tables.lock().ranges.clone();
-        if means != Means::ColdOfDrawn && !claims.is_empty() {
-            // What is under way may be enough. It has the best range, maybe, and all were counted.
+        if looks_at_all && !claims.is_empty() {
+            // What is under way has the best range, maybe, and may be enough.
             return None;
         }
         let hybrid = &self.settings.hybrid;
-        let free: Vec<_> = ranges(&levels, hybrid.range_tables as usize)
-            .into_iter()
-            .filter(|range| !claims.iter().any(|claim| claim.overlaps(range)))
-            .collect();
-        let bytes_max = match means {
-            Means::Hot => fast.room.excess_bytes().min(self.demotion_bytes()).max(self.few_bytes()),
-            _ => self.demotion_bytes(),
+        let ranges = ranges(&levels, hybrid.range_tables as usize);
+        let few_bytes = self.few_bytes(fast, ranges.len());
+        let mut free = ranges;
+        free.retain(|range| !claims.iter().any(|claim| claim.overlaps(range)));
+        if free.is_empty() || means == Means::Hot && fast.room.gives_up_for_copies() {
+            return None;
+        }
+        let (choice, bytes_max, bytes_min) = if means == Means::Hot {
+            let bytes_max = fast.room.excess_bytes().clamp(few_bytes, self.demotion_bytes());
+            (self.fullest(fast, &levels, &free, bytes_max), bytes_max, 0)
+        } else {
+            // It was estimated: half of that is still worth it.
+            let is_random = hybrid.policy == DemotionPolicy::Random;
+            let bytes_min = if is_random { 0 } else { few_bytes / 2 };
+            let count = if looks_at_all { free.len() } else { hybrid.candidates as usize };
+            let choice = self.best_of(fast, &levels, &free, count, few_bytes);
+            (choice, self.demotion_bytes(), bytes_min)
         };
-        let chosen = match means {
-            Means::Hot => {
-                let (at, merge) = self.fullest(fast, &levels, &free, bytes_max)?;
-                (at, merge, Leaves::Hot)
-            }
-            _ => {
-                let best = self.best_of(fast, &levels, &free, means);
-                let Some((at, merge)) = best else {
-                    fast.room.found_little(means);
-                    return None;
-                };
-                (at, merge, Leaves::Cold)
-            }
+        let Some((at, merge)) = choice else {
+            fast.room.found_little(means, self.clock.now_ns());
+            return None;
         };
-        let (at, merge, leaves) = chosen;
         let runs = if hybrid.runs == 1 { usize::MAX } else { merge.runs };
         let pick = pick_runs(&levels, free[at].clone(), runs, self.runs_max());
-        let means = Some(means);
-        self.claim_demotion(Pick { leaves, means, merges_anyway: false, bytes_max, ..pick })
+        let purpose = Purpose::Room(means);
+        self.claim_demotion(Pick { purpose, bytes_min, bytes_max, ..pick })
     }
 
-    /// The range whose cold records are most worth the writes, of a few that are drawn or of all;
-    /// none where too little would leave.
+    /// The range whose cold records are most worth the writes, of `count` that are drawn; none
+    /// where less than `few_bytes` would leave any of them.
     fn best_of(
         &self,
         fast: &FastTier,
         levels: &Levels,
         free: &[KeyRange],
-        means: Means,
+        count: usize,
+        few_bytes: u64,
     ) -> Option<(usize, RunMerge)> {
-        let hybrid = &self.settings.hybrid;
-        let count = if means == Means::ColdOfAll { free.len() } else { hybrid.candidates as usize };
-        let (candidates, mut random) = {
+        let (drawn, mut random) = {
             let mut random = fast.room.random.lock();
             (power_of_k(free.len(), 1, count, &mut random), Random::new(random.next_u64()))
         };
-        let weigh = |candidate: usize| {
-            let statistics = fast.statistics(self, &free[candidate]);
-            (self.best_merge_of(levels, &free[candidate], statistics), statistics.moved_bytes())
+        let weigh = |at: usize| {
+            let statistics = fast.statistics(self, &free[at]);
+            (self.best_merge_of(levels, &free[at], statistics), statistics.moved_bytes())
         };
-        let policy = match hybrid.policy {
+        let policy = match self.settings.hybrid.policy {
             DemotionPolicy::Random => {
-                // It knows nothing of a range before it is at work on it.
-                let at = choose(Policy::Random, &candidates, &mut random, |_| 0.0)?;
+                // Drawn without a look at it; only the runs to merge are chosen by what it has.
+                let at = choose(Policy::Random, &drawn, &mut random, |_| 0.0)?;
                 return Some((at, weigh(at).0));
             }
             DemotionPolicy::Precise => Policy::Precise,
             DemotionPolicy::Approximate => Policy::Approximate,
         };
-        let weighed: Vec<_> = candidates.into_iter().map(|at| (at, weigh(at))).collect();
-        let numbers: Vec<_> = (0..weighed.len()).collect();
-        let chosen = choose(policy, &numbers, &mut random, |number| weighed[number].1.0.score)?;
-        let (at, (merge, moved_bytes)) = weighed[chosen];
-        (moved_bytes >= self.few_bytes() as f64).then_some((at, merge))
+        let weighed = drawn.into_iter().map(|at| (at, weigh(at)));
+        let enough: Vec<_> =
+            weighed.filter(|(_, (_, moved_bytes))| *moved_bytes >= few_bytes as f64).collect();
+        let places: Vec<_> = (0..enough.len()).collect();
+        let best = choose(policy, &places, &mut random, |place| enough[place].1.0.score)?;
+        let (at, (merge, _)) = enough[best];
+        Some((at, merge))
     }
 
     /// The range with the most bytes in slots, of which `bytes_max` are to leave, hot or not; none
@@ -323,16 +327,22 @@ impl Engine {
             fast.index.bytes(from, to)
         };
         let counted = free.iter().map(bytes).enumerate();
-        let (at, bytes) = counted.max_by_key(|(_, bytes)| *bytes).filter(|(_, most)| *most > 0)?;
-        let mut statistics = fast.statistics(self, &free[at]);
-        statistics.pinned_bytes = 0.0;
-        statistics.fast_bytes = bytes.min(bytes_max) as f64;
+        let (at, _) = counted.max_by_key(|(_, bytes)| *bytes).filter(|(_, most)| *most > 0)?;
+        let known = fast.statistics(self, &free[at]);
+        let statistics = RangeStatistics {
+            // Where none of a sample is dirty, one may be.
+            coldness: known.coldness.max(1.0),
+            fast_bytes: known.fast_bytes.clamp(1.0, bytes_max.max(1) as f64),
+            pinned_bytes: 0.0,
+            ..known
+        };
         Some((at, self.best_merge_of(levels, &free[at], statistics)))
     }
 
-    /// Bytes of records that are too few for a demotion.
-    pub fn few_bytes(&self) -> u64 {
-        self.settings.table_size.0 / FEW_SHARE
+    /// Bytes of records that are too few for a demotion, where there are so many ranges.
+    fn few_bytes(&self, fast: &FastTier, ranges: usize) -> u64 {
+        let of_range = fast.room.limit_bytes / ranges.max(1) as u64;
+        (self.settings.table_size.0 / FEW_OF_TABLE).min(of_range / FEW_OF_RANGE)
     }
 
     /// How many of the newest runs of a range are best merged, and what that is worth.
@@ -431,7 +441,7 @@ impl Engine {
             let pick = pick_runs(&levels, range.clone(), usize::MAX, self.runs_max());
             let input_bytes = pick.bytes();
             let bytes_max = 4 * self.demotion_bytes();
-            let pick = Pick { leaves: Leaves::All, bytes_max, ..pick };
+            let pick = Pick { purpose: Purpose::Compaction, bytes_max, ..pick };
             let Some(mut demotion) = self.claim_demotion(pick) else {
                 self.latch.check()?;
                 self.clock.sleep(std::time::Duration::from_millis(2));

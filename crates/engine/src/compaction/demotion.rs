@@ -16,11 +16,12 @@
 //!    the table gets a version that nobody will find first.
 //! 5. A hot record that memory has needs no slot: it is merged with the cold ones, and memory keeps
 //!    it as a clean copy (*lifted*), so that memory and slots together hold more.
+//!    A clean copy in a slot stays there; it is for sweeps to take.
 //! 6. Where a bulk load is newer than a record in a slot, the record leaves, pinned or not, and the
 //!    range becomes one run.
 
 use crate::background::{merge_bytes, table_options, window_bytes};
-use crate::compaction::cost_benefit::{KeyRange, Leaves, Pick};
+use crate::compaction::cost_benefit::{KeyRange, Pick, Purpose};
 use crate::compaction::rewrite::{Fate, Observe, Output, Retention, Rewrite};
 use crate::error::Result;
 use crate::front::slabs::lookup::trailer_of;
@@ -28,7 +29,7 @@ use crate::front::slabs::promotion::Offer;
 use crate::front::slabs::room::{Means, draw_of};
 use crate::front::slabs::waiting::Added;
 use crate::front::slabs::{Died, FastTier, SlotEdit, slot_of};
-use crate::hybrid_settings::{DemotionPolicy, Promotion};
+use crate::hybrid_settings::Promotion;
 use crate::jobs::{Job, Step};
 use crate::manifest::Edit;
 use crate::merge::{LevelCursor, Merge, Source, Tables};
@@ -170,8 +171,9 @@ pub(crate) struct Demotion {
     chosen: bool,
     /// The last key that was looked at, where that was enough and there may be more.
     pub cut_after: Option<Vec<u8>>,
-    /// Bytes of the records that are to leave, and of those that have left.
+    /// Bytes of the records that are to leave.
     leaving_bytes: u64,
+    /// Bytes of those that have left.
     pub departed_bytes: u64,
     /// The slots were freed before their time: a planted bug.
     freed: bool,
@@ -201,7 +203,13 @@ impl Demotion {
     /// Chooses what leaves; the range ends early where that is enough for one demotion.
     fn choose_leaving(&mut self, fast: &FastTier) {
         let pinning = fast.pinning();
-        let bytes_max = self.pick.bytes_max;
+        // Hot ones make up what cold ones do not come to.
+        let mut hot_bytes = match self.pick.purpose {
+            Purpose::Room(Means::Hot) => {
+                self.pick.bytes_max.saturating_sub(self.cold_bytes(fast, &pinning))
+            }
+            _ => 0,
+        };
         let mut leaving = Leaving::default();
         let mut bytes = 0;
         let mut batch = IndexBatch::new();
@@ -212,12 +220,14 @@ impl Demotion {
             fast.index.ascend(from, to, BATCH_KEYS, &mut batch);
             for (key, versions) in batch.iter() {
                 let Some(newest) = versions.first() else { continue };
-                let leaves = match self.pick.leaves {
-                    // No more hot ones than must.
-                    Leaves::Hot if bytes >= bytes_max => Leaves::Cold,
-                    leaves => leaves,
-                };
-                let fate = self.judge(fast, &pinning, leaves, key, newest);
+                let mut fate = self.judge(fast, &pinning, key, newest);
+                if fate == Judgement::Stays && newest.has_slot() && hot_bytes > 0 {
+                    hot_bytes = hot_bytes.saturating_sub(u64::from(newest.record_bytes));
+                    fate = Judgement::Leaves;
+                    if fast.cache.contains(key, newest.sequence) {
+                        fate = Judgement::Lifted;
+                    }
+                }
                 let stays = fate == Judgement::Stays;
                 if fate == Judgement::Lifted {
                     leaving.lifted.push(leaving.records.len());
@@ -233,7 +243,7 @@ impl Demotion {
                 }
             }
             let Some(key) = batch.last_key() else { break };
-            let enough = bytes >= bytes_max && self.pick.ingested == Sequence::ZERO;
+            let enough = bytes >= self.pick.bytes_max && self.pick.ingested == Sequence::ZERO;
             if batch.is_end() {
                 break;
             }
@@ -249,48 +259,47 @@ impl Demotion {
         self.chosen = true;
     }
 
-    /// What becomes of a key, by its newest record.
-    fn judge(
-        &self,
-        fast: &FastTier,
-        pinning: &Pinning,
-        leaves: Leaves,
-        key: &[u8],
-        newest: &Entry,
-    ) -> Judgement {
+    /// Bytes of cold records of the range, as far as they are of use.
+    fn cold_bytes(&self, fast: &FastTier, pinning: &Pinning) -> u64 {
+        let (from, to) = self.pick.range.bounds();
+        let mut bytes = 0;
+        fast.index.for_each(from, to, |key, entry| {
+            if self.judge(fast, pinning, key, &entry) != Judgement::Stays {
+                bytes += u64::from(entry.record_bytes);
+            }
+        });
+        bytes
+    }
+
+    /// What becomes of a key, by its newest record, if hot ones stay. Copies of what tables have
+    /// stay too: a sweep takes their slots for nothing.
+    fn judge(&self, fast: &FastTier, pinning: &Pinning, key: &[u8], newest: &Entry) -> Judgement {
         let kept = planted(Planted::CopyStaysUnderIngest) && !newest.has_slot();
         let is_loaded_over = newest.sequence <= self.pick.ingested && !kept;
-        if leaves == Leaves::All || newest.kind != EntryKind::Put || is_loaded_over {
-            return Judgement::Leaves;
-        }
-        match leaves {
-            _ if !newest.has_slot() => Judgement::Stays,
-            Leaves::Cold if newest.clean => Judgement::Stays,
-            Leaves::Cold if !fast.is_pinned(pinning, key) => Judgement::Leaves,
-            _ if fast.cache.contains(key, newest.sequence) => Judgement::Lifted,
-            Leaves::Cold => Judgement::Stays,
-            Leaves::Hot | Leaves::All => Judgement::Leaves,
+        if self.pick.purpose == Purpose::Compaction
+            || newest.kind != EntryKind::Put
+            || is_loaded_over
+        {
+            Judgement::Leaves
+        } else if newest.clean {
+            Judgement::Stays
+        } else if !fast.is_pinned(pinning, key) {
+            Judgement::Leaves
+        } else if fast.cache.contains(key, newest.sequence) {
+            Judgement::Lifted
+        } else {
+            Judgement::Stays
         }
     }
 
-    /// Too little would leave for the means that it is; which is said.
+    /// Too little would leave for the room that it is to make, of which the room is told. What a
+    /// bulk load is newer than leaves in any case, for the sake of look-ups.
     fn gives_up(&self, fast: &FastTier) -> bool {
-        if self.pick.merges_anyway || self.pick.leaves == Leaves::All {
-            return false;
-        }
-        let is_random = self.engine.settings.hybrid.policy == DemotionPolicy::Random;
-        let few_bytes = match self.pick.means {
-            // What a bulk load is newer than leaves for the sake of look-ups.
-            Some(Means::ColdOfDrawn | Means::ColdOfAll)
-                if !is_random && self.pick.ingested == Sequence::ZERO =>
-            {
-                self.engine.few_bytes()
-            }
-            _ => 0,
-        };
-        let gives_up = self.leaving.is_empty() || self.leaving_bytes < few_bytes;
-        if gives_up && let Some(means) = self.pick.means {
-            fast.room.found_little(means);
+        let Purpose::Room(means) = self.pick.purpose else { return false };
+        let few = self.leaving_bytes < self.pick.bytes_min && self.pick.ingested == Sequence::ZERO;
+        let gives_up = few || self.leaving.is_empty();
+        if gives_up {
+            fast.room.found_little(means, self.engine.clock.now_ns());
         }
         gives_up
     }
@@ -360,8 +369,8 @@ impl Demotion {
     fn met_on_the_way(&self) -> Observe {
         let (engine, met) = (Arc::clone(&self.engine), Arc::clone(&self.met));
         let pinning = engine.fast.as_ref().map(FastTier::pinning).unwrap_or_default();
-        let promotes =
-            engine.settings.hybrid.promotion != Promotion::None && self.pick.leaves != Leaves::All;
+        let promotes = engine.settings.hybrid.promotion != Promotion::None
+            && !matches!(self.pick.purpose, Purpose::Compaction | Purpose::Room(Means::Hot));
         let mut met_bytes = 0;
         Box::new(move |key, fate| {
             let Some(fast) = &engine.fast else { return };
@@ -465,7 +474,7 @@ impl Job for Demotion {
                 }
             }
             let merges = self.leaving.records.iter().any(|(_, _, entry)| !entry.clean)
-                || self.pick.merges_anyway && !self.pick.inputs.is_empty();
+                || !matches!(self.pick.purpose, Purpose::Room(_)) && !self.pick.inputs.is_empty();
             if merges {
                 self.rewrite = Some(self.rewrite());
                 self.claim_memory();
@@ -507,7 +516,7 @@ impl Drop for Demotion {
 mod tests {
     use super::{Demotion, Pinning};
     use crate::Db;
-    use crate::compaction::cost_benefit::{KeyRange, Leaves, Pick};
+    use crate::compaction::cost_benefit::{KeyRange, Pick, Purpose};
     use crate::front::slabs::Arrival;
     use crate::front::slabs::room::Means;
     use crate::front::slabs::sweep::{QUICK, Sweep};
@@ -537,9 +546,8 @@ mod tests {
             range: KeyRange::default(),
             inputs: tables.collect(),
             output_level: levels.deepest(),
-            leaves: Leaves::All,
-            means: None,
-            merges_anyway: false,
+            purpose: Purpose::Room(Means::Hot),
+            bytes_min: 0,
             bytes_max: u64::MAX,
             ingested: Sequence::ZERO,
         };
@@ -569,18 +577,17 @@ mod tests {
 
     /// A demotion of all that is not hot.
     fn demotion(db: &Db) -> Demotion {
-        demotion_of(db, Leaves::Cold, None)
+        demotion_for(db, Purpose::Reads, 0)
     }
 
-    fn demotion_of(db: &Db, leaves: Leaves, means: Option<Means>) -> Demotion {
+    fn demotion_for(db: &Db, purpose: Purpose, bytes_min: u64) -> Demotion {
         let engine = db.engine();
         let pick = Pick {
             range: KeyRange::default(),
             inputs: Vec::new(),
             output_level: LEVELS - 1,
-            leaves,
-            means,
-            merges_anyway: false,
+            purpose,
+            bytes_min,
             bytes_max: u64::MAX,
             ingested: Sequence::ZERO,
         };
@@ -633,14 +640,14 @@ mod tests {
     #[test]
     fn hot_records_leave_where_they_must_and_memory_keeps_those_that_it_has() {
         let db = with_hot_and_cold();
-        run(demotion_of(&db, Leaves::Hot, None));
+        run(demotion_for(&db, Purpose::Room(Means::Hot), 0));
         assert_eq!(places(&db), [0, 1, 1]);
         assert_eq!(slow_reads_of_hot(&db), 0);
         let db = with_hot_and_cold();
         db.engine().fast.as_ref().unwrap().cache.clear();
         run(demotion(&db));
         assert_eq!(places(&db), [1, 0, 0], "no reason to leave");
-        run(demotion_of(&db, Leaves::Hot, None));
+        run(demotion_for(&db, Purpose::Room(Means::Hot), 0));
         assert_eq!(places(&db), [0, 0, 0]);
         assert_eq!(slow_reads_of_hot(&db), 1);
     }
@@ -649,14 +656,14 @@ mod tests {
     fn a_demotion_of_too_few_gives_up_and_says_so() {
         let db = with_hot_and_cold();
         let room = &db.engine().fast.as_ref().unwrap().room;
-        room.found_little(Means::Sweep);
-        run(demotion_of(&db, Leaves::Cold, Some(Means::ColdOfDrawn)));
+        room.found_little(Means::Sweep, 0);
+        run(demotion_for(&db, Purpose::Room(Means::ColdOfDrawn), 1000));
         assert_eq!(places(&db), [2, 0, 0]);
-        assert_eq!(room.means(), Means::ThoroughSweep);
+        assert_eq!(room.means(0), Means::ThoroughSweep);
         assert!(db.engine().tables.lock().ranges.is_empty(), "the range is free again");
-        run(demotion_of(&db, Leaves::Hot, Some(Means::Hot)));
+        run(demotion_for(&db, Purpose::Room(Means::Hot), 0));
         assert_eq!(places(&db), [0, 1, 1], "the last means takes what there is");
-        assert_eq!(room.means(), Means::Sweep);
+        assert_eq!(room.means(0), Means::Sweep);
     }
 
     #[test]

@@ -4,12 +4,13 @@
 //! ```text
 //!   memtable ──flush.rs──> slots ──compaction/demotion.rs──> tables
 //!                           ^ │                                │
-//!                  spill.rs │ v room.rs                        │
+//!                  spill.rs │ v sweep.rs                       │
 //!                          memory <─────────promotion.rs───────┘  clean copies
 //!
 //!   pieces.rs   what a flush or an opening writes into slots
 //!   lookup.rs   memtables, index and slots, tables       cursor.rs   the same, in key order
 //!   room.rs     when the tier is full, and what leaves first; regulation.rs the rules for it
+//!   sweep.rs    slots are taken from copies that memory has, or that nobody asks for
 //!   spill.rs    copies that memory gives up get slots, or are forgotten; waiting.rs what waits
 //!   memory.rs   how much memory records get
 //!   plan.rs     what of this is done next; single_step.rs jobs of one step

@@ -7,7 +7,6 @@ use super::room::{Means, Need, SIZES};
 use super::single_step::SingleStep;
 use super::spill::SPILL;
 use super::sweep::{QUICK, Sweep, THOROUGH};
-use crate::compaction::demotion::Demotion;
 use crate::jobs::Job;
 use crate::state::Engine;
 use std::sync::Arc;
@@ -15,6 +14,8 @@ use std::sync::Arc;
 /// The most useful job that can begin now.
 pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Box<dyn Job>> {
     let need = engine.look_at_room(fast);
+    // Asked before, too: who is at work and ends meanwhile has made room, or wakes who plans.
+    let was_at_work = fast.room.is_at_work();
     let room: Option<Box<dyn Job>> = match need {
         Need::Nothing => None,
         Need::OtherSizes => SingleStep::begin(engine, &SIZES),
@@ -24,7 +25,7 @@ pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Bo
     let is_worn =
         !fast.regulation.allows_writes(engine.settings.table_size.0, engine.clock.now_ns());
     let demoting = || is_worn || !engine.tables.lock().ranges.is_empty();
-    fast.room.planned(need, room.is_some() || fast.room.is_at_work() || demoting());
+    fast.room.planned(need, room.is_some() || was_at_work || fast.room.is_at_work() || demoting());
     // Where steps are taken one by one, any moment may be the one at which enough has gathered.
     let in_hurry = engine.tempo.is_hurried() || engine.jobs.are_stepped();
     let spill = || fast.spill.is_due(in_hurry).then(|| SingleStep::begin(engine, &SPILL)).flatten();
@@ -45,21 +46,20 @@ pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Bo
 
 /// What makes room the cheapest; none where that is under way, or nothing does.
 fn make_room(engine: &Arc<Engine>, fast: &FastTier) -> Option<Box<dyn Job>> {
-    let boxed = |demotion: Demotion| Box::new(demotion) as Box<dyn Job>;
     loop {
-        let means = fast.room.means();
-        let sweep =
-            |patience| Sweep::begin(engine, patience).map(|sweep| Box::new(sweep) as Box<dyn Job>);
+        let means = fast.room.means(engine.clock.now_ns());
+        let sweep = |patience| {
+            let sweep = Sweep::begin(engine, patience)?;
+            Some(Box::new(sweep) as Box<dyn Job>)
+        };
         let job = match means {
-            Means::Sweep => {
-                sweep(QUICK).or_else(|| engine.plan_demotion(Means::ColdOfDrawn).map(boxed))
-            }
+            Means::Sweep => sweep(QUICK),
             Means::ThoroughSweep => sweep(THOROUGH),
             Means::ColdOfDrawn | Means::ColdOfAll | Means::Hot => {
-                engine.plan_demotion(means).map(boxed)
+                engine.plan_demotion(means).map(|demotion| Box::new(demotion) as _)
             }
         };
-        if job.is_some() || fast.room.means() == means {
+        if job.is_some() || fast.room.means(engine.clock.now_ns()) == means {
             return job;
         }
     }
@@ -70,30 +70,50 @@ mod tests {
     use super::*;
     use crate::jobs::Step;
     use crate::support::{hybrid, stepped};
-    use crate::{ByteSize, Db, DemotionPolicy, Settings};
+    use crate::{ByteSize, Db, DemotionPolicy, HybridSettings, Settings};
     use thermocline_table::key_hash;
 
-    /// A store with so many hot records in slots and a cold one each of some more, and no job but
-    /// what a test steps. All of them are counted; 16 KiB are few.
-    fn with_records(hot: u32, cold: u32) -> Db {
-        let mut settings = Settings { table_size: ByteSize::mib(1), ..hybrid() };
-        settings.hybrid.tracker_percent = 100;
-        settings.hybrid.policy = DemotionPolicy::Precise;
-        let db = stepped(&settings);
-        let popularity = &fast(&db).popularity;
-        // What is tracked beside them is colder, so that all of them belong to the hottest part.
-        for key in 0..hot + hot {
-            let touches = if key < hot { 4 } else { 1 };
-            let touch = |_| popularity.touch(key_hash(&key.to_be_bytes()), true);
-            assert!((0..touches).map(touch).last().is_some());
+    /// Keys between those that tables have from the beginning.
+    const STEP: u32 = 1000;
+
+    /// All is counted and all are looked at; what is tracked is what tests touch.
+    fn settings() -> HybridSettings {
+        let (policy, candidates) = (DemotionPolicy::Precise, 64);
+        HybridSettings { tracker_percent: 100, policy, candidates, ..HybridSettings::default() }
+    }
+
+    /// A store of eight tables and more, with so many hot records in slots, one after each key of
+    /// the tables, and some cold ones by key and length. 4 KiB are few.
+    fn with_records(hybrid_settings: HybridSettings, hot: u32, cold: &[(u32, usize)]) -> Db {
+        let table_size = ByteSize::kib(256);
+        let db = stepped(&Settings { table_size, hybrid: hybrid_settings, ..hybrid() });
+        for at in 0..2000 {
+            // What does not compress.
+            let value: Vec<u8> =
+                (0..125).flat_map(|word| hash(at ^ word << 16).to_be_bytes()).collect();
+            db.put((at * STEP).to_be_bytes(), value).unwrap();
         }
-        let keys = (0..hot).chain(1_000_000..1_000_000 + cold);
-        keys.for_each(|key| db.put(key.to_be_bytes(), [7; 1000]).unwrap());
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        assert!(db.stats().levels.iter().map(|level| level.tables).sum::<usize>() >= 8);
+        assert_eq!(records(&db), 0);
+        let popularity = &fast(&db).popularity;
+        (0..2000).for_each(|at| popularity.forget(key_hash(&(at * STEP).to_be_bytes())));
+        for at in 0..hot {
+            // What is tracked beside them is colder: all of them are of the hottest part.
+            let (key, other) = (at * STEP + 1, u64::from(at));
+            assert!(popularity.touch(other, true).is_some());
+            (0..4).for_each(|_| assert!(popularity.touch(hash(key), true).is_some()));
+            db.put(key.to_be_bytes(), [7; 1000]).unwrap();
+        }
+        cold.iter().for_each(|(key, len)| db.put(key.to_be_bytes(), vec![7; *len]).unwrap());
         db.flush().unwrap();
-        let cold = (1_000_000..1_000_000 + cold).map(|key| key_hash(&key.to_be_bytes()));
-        cold.for_each(|hash| popularity.forget(hash));
-        assert_eq!(db.engine().few_bytes(), 16 << 10);
+        cold.iter().for_each(|(key, _)| popularity.forget(hash(*key)));
+        fast(&db).cache.clear();
         db
+    }
+
+    fn hash(key: u32) -> u64 {
+        key_hash(&key.to_be_bytes())
     }
 
     fn fast(db: &Db) -> &FastTier {
@@ -108,62 +128,138 @@ mod tests {
         db.stats().fast_tier.unwrap().records
     }
 
+    fn is_in_slot(db: &Db, key: u32) -> bool {
+        fast(db).index.get(&key.to_be_bytes()).is_some_and(|entry| entry.has_slot())
+    }
+
     /// Brings the room to where this is tried next.
     fn come_to(db: &Db, means: Means) {
         fast(db).room.begin_anew();
-        while fast(db).room.means() != means {
-            fast(db).room.found_little(fast(db).room.means());
+        while fast(db).room.means(0) != means {
+            fast(db).room.found_little(fast(db).room.means(0), 0);
         }
     }
 
     #[test]
     fn few_records_are_demoted_only_where_no_copies_can_go() {
-        let db = with_records(200, 10);
+        let db = with_records(settings(), 600, &[(2, 1000), (3, 1000), (4, 1000)]);
         come_to(&db, Means::ColdOfDrawn);
         assert!(db.engine().plan_demotion(Means::ColdOfDrawn).is_none());
-        assert_eq!(fast(&db).room.means(), Means::ThoroughSweep);
+        assert_eq!(fast(&db).room.means(0), Means::ThoroughSweep);
         run(Sweep::begin(db.engine(), THOROUGH).unwrap());
-        assert_eq!(fast(&db).room.means(), Means::ColdOfAll, "there are no copies");
+        assert_eq!(fast(&db).room.means(0), Means::ColdOfAll, "there are no copies");
         assert!(db.engine().plan_demotion(Means::ColdOfAll).is_none());
-        assert_eq!(fast(&db).room.means(), Means::Hot);
-        assert_eq!(records(&db), 210);
+        assert_eq!(fast(&db).room.means(0), Means::Hot);
+        assert_eq!(records(&db), 603);
     }
 
     #[test]
-    fn enough_cold_records_leave_and_then_the_cheapest_means_is_tried_again() {
+    fn the_best_range_is_one_that_has_enough() {
+        // Behind all tables nothing is rewritten, so the score of a few small records is higher.
+        let small = (0..10).map(|at| (u32::MAX - at, 50));
+        let cold: Vec<_> = (2..12).map(|at| (3 * STEP + at, 1000)).chain(small).collect();
         for means in [Means::ColdOfDrawn, Means::ColdOfAll] {
-            let db = with_records(200, 30);
+            let db = with_records(HybridSettings { runs: 1, ..settings() }, 600, &cold);
             come_to(&db, means);
             run(db.engine().plan_demotion(means).unwrap());
-            assert_eq!(records(&db), 200);
-            assert_eq!(fast(&db).room.means(), Means::Sweep);
+            assert_eq!(records(&db), 610);
+            assert!(is_in_slot(&db, u32::MAX) && !is_in_slot(&db, 3 * STEP + 2));
+            assert_eq!(fast(&db).room.means(0), Means::Sweep, "the cheapest again");
         }
     }
 
     #[test]
-    fn no_more_hot_records_leave_than_must() {
-        let db = with_records(200, 0);
-        fast(&db).cache.clear();
-        db.engine().look_at_room(fast(&db));
+    fn no_more_hot_records_leave_than_must_and_cold_ones_of_the_range_first() {
+        let cold = [(99 * STEP + 2, 1000), (99 * STEP + 3, 1000), (99 * STEP + 4, 1000)];
+        let db = with_records(settings(), 100, &cold);
+        let demote = || {
+            db.engine().look_at_room(fast(&db));
+            run(db.engine().plan_demotion(Means::Hot).unwrap());
+        };
         assert_eq!(fast(&db).room.excess_bytes(), 0);
-        run(db.engine().plan_demotion(Means::Hot).unwrap());
-        assert_eq!(records(&db), 200 - 16, "16 KiB of them, which are few");
-        fast(&db).room.want(100_000);
-        db.engine().look_at_room(fast(&db));
-        run(db.engine().plan_demotion(Means::Hot).unwrap());
-        assert_eq!(records(&db), 200 - 16 - 98, "what found no slot");
-        assert!((0..200u32).all(|key| db.get(key.to_be_bytes()).unwrap().is_some()));
+        demote();
+        assert_eq!(records(&db), 103 - 4, "few");
+        assert!(cold.iter().all(|(key, _)| !is_in_slot(&db, *key)));
+        fast(&db).room.want(50_000);
+        demote();
+        assert_eq!(records(&db), 99 - 49, "what found no slot");
+        let is_there = |at: u32| db.get((at * STEP + 1).to_be_bytes()).unwrap().is_some();
+        assert!((0..100).all(is_there));
     }
 
     #[test]
     fn while_a_demotion_is_at_work_nobody_looks_for_a_better_range() {
-        let db = with_records(200, 30);
+        let cold: Vec<_> = (2..12).map(|at| (at, 1000)).collect();
+        let db = with_records(settings(), 600, &cold);
         let under_way = db.engine().plan_demotion(Means::ColdOfDrawn).unwrap();
+        assert_eq!(db.engine().tables.lock().ranges.len(), 1, "others are free");
         for means in [Means::ColdOfAll, Means::Hot] {
             come_to(&db, means);
             assert!(db.engine().plan_demotion(means).is_none());
-            assert_eq!(fast(&db).room.means(), means, "it may make room enough");
+            assert_eq!(fast(&db).room.means(0), means, "it may make room enough");
         }
         run(under_way);
+        come_to(&db, Means::Hot);
+        assert!(db.engine().plan_demotion(Means::Hot).is_some());
+    }
+
+    #[test]
+    fn where_wear_forbids_demotions_sweeps_go_on() {
+        let budget = HybridSettings { write_budget_dwpd: 0.001, ..settings() };
+        let cold: Vec<_> = (2..12).map(|at| (at, 1000)).collect();
+        let db = with_records(budget, 10, &cold);
+        fast(&db).regulation.wrote(1 << 30, db.engine().clock.now_ns());
+        come_to(&db, Means::ColdOfDrawn);
+        assert!(db.engine().plan_demotion(Means::ColdOfDrawn).is_none());
+        assert_eq!(fast(&db).room.means(0), Means::ThoroughSweep);
+        come_to(&db, Means::ColdOfAll);
+        assert!(db.engine().plan_demotion(Means::ColdOfAll).is_none());
+        assert_eq!(fast(&db).room.means(0), Means::ColdOfAll, "it waits");
+        let later_ns = db.engine().clock.now_ns() + 2_000_000_000;
+        assert_eq!(fast(&db).room.means(later_ns), Means::Sweep, "and tries again");
+    }
+
+    #[test]
+    fn no_hot_record_leaves_for_the_sake_of_copies() {
+        let db = with_records(settings(), 100, &[]);
+        let room = &fast(&db).room;
+        room.want_for_copies();
+        come_to(&db, Means::Hot);
+        assert!(db.engine().plan_demotion(Means::Hot).is_none());
+        assert_eq!(room.means(0), Means::Sweep);
+        room.want_for_copies();
+        // A record is written and finds no slot either.
+        room.want(1000);
+        db.engine().look_at_room(fast(&db));
+        come_to(&db, Means::Hot);
+        assert!(db.engine().plan_demotion(Means::Hot).is_some());
+    }
+
+    /// All of it through the planner: of a tier that is full of hot records just what must leaves.
+    #[test]
+    fn a_full_tier_of_hot_records_stays_nearly_full() {
+        let settings = HybridSettings {
+            high_watermark_percent: 10,
+            low_watermark_percent: 8,
+            pinning_percent: 100,
+            ..settings()
+        };
+        let db = with_records(settings, 0, &[]);
+        let limit_bytes = fast(&db).room.limit_bytes;
+        let mut shares = Vec::new();
+        for key in (0..2000).map(|at| at * STEP + 1) {
+            (0..4).for_each(|_| assert!(fast(&db).popularity.touch(hash(key), true).is_some()));
+            db.put(key.to_be_bytes(), [7; 1000]).unwrap();
+            if key % (50 * STEP) == 1 {
+                db.flush().unwrap();
+                db.settle().unwrap();
+                shares.push(db.stats().fast_tier.unwrap().live_bytes as f64 / limit_bytes as f64);
+            }
+        }
+        let full = shares.iter().position(|share| *share > 0.08).unwrap();
+        assert!(shares[full..].iter().all(|share| (0.06..0.1).contains(share)), "{shares:?}");
+        assert!(shares.len() > full + 10);
+        let fillers = 2000;
+        assert!(db.stats().fast_tier.unwrap().demoted_records > fillers + 500);
     }
 }

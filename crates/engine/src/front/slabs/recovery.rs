@@ -328,7 +328,7 @@ mod tests {
         let environment = stepped_environment();
         let home = Path::new("/home");
         let tiers = vec![tier("/fast", 16), tier("/slow", 256)];
-        let (memory, table_size) = (ByteSize::mib(10), ByteSize::mib(1));
+        let (memory, table_size) = (ByteSize::mib(16), ByteSize::mib(1));
         let settings = Settings { tiers, memory, table_size, ..hybrid() };
         let db = environment.create(home, &settings).unwrap();
         // In no order, so that a range has few of those that came last.
@@ -349,11 +349,12 @@ mod tests {
         }
         // Updates nearly only, so that hardly more seems to come than a piece.
         let mut flushes = 0;
-        while flushes < 16 || free_bytes() > 1 << 20 {
+        while flushes < 16 || free_bytes() > 1_400_000 {
             put(keys - 300..keys + 30, 7);
             keys += 30;
             flushes += 1;
             db.flush().unwrap();
+            assert!(flushes < 1000, "{} are free", free_bytes());
         }
         let replayed_bytes = || {
             let state = db.engine().read_state.load();

@@ -10,7 +10,8 @@
 //! 2. Ranges of cold records, merged into tables (`compaction/demotion.rs`), where enough leave to
 //!    be worth it.
 //! 3. Clean copies again, now from so many keys that a few are found, too.
-//! 4. Records of the coldest range of all, and then hot ones, no more than must.
+//! 4. The best range of all, not of some that are drawn; and then hot records, no more than must,
+//!    and none for the sake of mere copies.
 //!
 //! Where free slots have the wrong size, slabs without records go, and the emptiest slab of another
 //! size is emptied by moving its records, so that its room can be divided anew.
@@ -35,6 +36,8 @@ use thermocline_table::key_hash;
 
 /// Share of the records that fit the fast tier which may be pinned: the rest come and go.
 const PINNED_SHARE_MAX: f64 = 0.9;
+/// How long a dearer means to make room is tried before the cheapest is again.
+const RETRY_NS: u64 = 1_000_000_000;
 /// Flushes over which their growth is a mean, about.
 const GROWTH_FLUSHES: f64 = 4.0;
 
@@ -80,6 +83,12 @@ pub(crate) struct Room {
     stuck: AtomicBool,
     /// The place in [`Means::ALL`] of what is tried now.
     means: AtomicUsize,
+    /// When that took the turn of another.
+    turned_ns: AtomicU64,
+    /// Held by who looks at all ranges, until one is claimed.
+    pub counting: Mutex<()>,
+    /// It is drained for the sake of copies alone.
+    drains_for_copies: AtomicBool,
     /// Bytes above the low watermark, or bytes that found no slot where those are more.
     excess_bytes: AtomicU64,
     /// No slab could be emptied since records last left.
@@ -110,6 +119,9 @@ impl Room {
             sweeping: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
             means: AtomicUsize::new(0),
+            turned_ns: AtomicU64::new(0),
+            counting: Mutex::default(),
+            drains_for_copies: AtomicBool::new(false),
             excess_bytes: AtomicU64::new(0),
             sizes_stuck: AtomicBool::new(false),
             hand: Mutex::default(),
@@ -149,30 +161,41 @@ impl Room {
     /// Copies that memory gave up found no slot; they wait.
     pub fn want_for_copies(&self) {
         self.wanted_for_copies.store(true, Relaxed);
-        self.drain();
-    }
-
-    /// Work begins, unless it is under way.
-    fn drain(&self) {
         if !self.is_draining.swap(true, Relaxed) {
+            self.drains_for_copies.store(true, Relaxed);
             self.begin_anew();
         }
     }
 
-    /// What is tried now.
-    pub fn means(&self) -> Means {
+    /// It is drained for the sake of copies alone, for which no hot record leaves.
+    pub fn gives_up_for_copies(&self) -> bool {
+        let gives_up = self.drains_for_copies.swap(false, Relaxed);
+        if gives_up {
+            self.is_draining.store(false, Relaxed);
+            self.begin_anew();
+        }
+        gives_up
+    }
+
+    /// What is tried now. What found little a while ago may find more.
+    pub fn means(&self, now_ns: u64) -> Means {
+        if now_ns.saturating_sub(self.turned_ns.load(Relaxed)) > RETRY_NS {
+            self.begin_anew();
+        }
         Means::ALL[self.means.load(Relaxed)]
     }
 
-    /// This found too little: the next is tried, unless another than this is already. After the
-    /// last one all begins anew.
-    pub fn found_little(&self, means: Means) {
+    /// This found too little: from now on the next is tried, unless another than this is already.
+    /// The last one stays, for what it does not find is not there.
+    pub fn found_little(&self, means: Means, now_ns: u64) {
         let at = means as usize;
-        let next = (at + 1) % Means::ALL.len();
-        let _ = self.means.compare_exchange(at, next, Relaxed, Relaxed);
+        let is_last = at + 1 == Means::ALL.len();
+        if !is_last && self.means.compare_exchange(at, at + 1, Relaxed, Relaxed).is_ok() {
+            self.turned_ns.store(now_ns, Relaxed);
+        }
     }
 
-    /// Records have left, or time has passed: what found too little may find more.
+    /// The cheapest means is tried next: it is another time, or records have left.
     pub fn begin_anew(&self) {
         self.means.store(0, Relaxed);
     }
@@ -244,9 +267,15 @@ impl Engine {
         let above_low_bytes = used_bytes.saturating_sub(room.low_bytes);
         room.excess_bytes.store(above_low_bytes.max(wanted_bytes), Relaxed);
         if used_bytes >= room.high_bytes && !stats.are_frees_held {
-            room.drain();
+            if !room.is_draining.swap(true, Relaxed) {
+                room.begin_anew();
+            }
+            room.drains_for_copies.store(false, Relaxed);
         } else if used_bytes < room.low_bytes {
             room.is_draining.store(false, Relaxed);
+        }
+        if wanted_bytes > 0 {
+            room.drains_for_copies.store(false, Relaxed);
         }
         let over = used_bytes.saturating_sub(room.high_bytes) as f64;
         self.pacing.set_fullness(over / (room.limit_bytes - room.high_bytes).max(1) as f64);
@@ -329,7 +358,7 @@ impl Engine {
         // No slab can go as things are: fewer records are the only way.
         fast.room.sizes_stuck.store(true, Relaxed);
         if fast.room.wanted_bytes.load(Relaxed) > 0 {
-            fast.room.drain();
+            fast.room.is_draining.store(true, Relaxed);
         }
         Ok(())
     }

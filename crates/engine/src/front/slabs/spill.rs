@@ -3,7 +3,7 @@
 //! ```text
 //!   tables ──promotion.rs──> memory only ──evicted──> spill ──hot──> slot, a clean copy
 //!                               ^                       └────cold──> forgotten: tables have it
-//!                               └────── room.rs, where a slot is wanted and memory has the record
+//!                               └───── sweep.rs, where a slot is wanted and memory has the record
 //! ```
 //! A record that was evicted waits here with its value. Its entry in the index still names no slot;
 //! while it does, the record is what the entry says, and a slot may have it, unless a demotion is

@@ -106,25 +106,29 @@ impl Sweep {
         }
         fast.room.dropped.add(hashes.len() as u64);
         fast.room.lifted.add(lifted);
-        if died.iter().all(|old| old.slot.is_none()) {
-            // Nothing durable changes.
-            let gone: Vec<_> = died.iter().map(|old| (&old.key, old.sequence)).collect();
-            fast.index.remove_many(&gone, |_, _| {});
-        } else {
+        let frees_slots = died.iter().any(|old| old.slot.is_some());
+        if frees_slots {
             let departs = !hashes.is_empty();
             let slots = SlotEdit { died, departs, ..SlotEdit::default() };
             self.engine.commit_slots(&mut tables, Edit::default(), &slots, None)?;
+        } else {
+            // Nothing durable changes.
+            let gone: Vec<_> = died.iter().map(|old| (&old.key, old.sequence)).collect();
+            fast.index.remove_many(&gone, |_, _| {});
         }
         drop(tables);
-        fast.room_was_made();
+        if frees_slots {
+            fast.room_was_made();
+        }
         hashes.into_iter().for_each(|hash| fast.popularity.set_location(hash, false));
         Ok(())
     }
 
-    /// Few have been found over as many keys as it has patience for.
-    fn finds_few(&mut self, keys: u64) -> bool {
+    /// Few have been found over as many keys as it has patience for, of so many that there are, or
+    /// until its early end.
+    fn finds_few(&mut self, keys: u64, ends_early: bool) -> bool {
         let enough = self.patience.keys.min(usize::try_from(keys).unwrap_or(usize::MAX));
-        if self.looked < enough {
+        if self.looked < enough && !ends_early {
             return false;
         }
         let few = self.freed * self.patience.one_in < self.looked || self.looked == 0;
@@ -142,12 +146,14 @@ impl Job for Sweep {
         self.run()?;
         let engine = Arc::clone(&self.engine);
         let Some(fast) = &engine.fast else { return Ok(Step::Done) };
-        if self.finds_few(fast.index.len()) {
-            fast.room.found_little(self.patience.means);
+        let need = engine.look_at_room(fast);
+        // Other sizes of slots may be enough now. If they are not, what this has found counts.
+        let ends_early = need == Need::OtherSizes;
+        if self.finds_few(fast.index.len(), ends_early) {
+            fast.room.found_little(self.patience.means, engine.clock.now_ns());
             return Ok(Step::Done);
         }
-        let more = engine.look_at_room(fast) == Need::Room;
-        Ok(if more { Step::More } else { Step::Done })
+        Ok(if need == Need::Room { Step::More } else { Step::Done })
     }
 }
 
@@ -172,7 +178,7 @@ mod tests {
         assert!(Sweep::begin(db.engine(), QUICK).is_none(), "one at a time");
         let mut finds_few = |looked, freed, keys| {
             (sweep.looked, sweep.freed) = (looked, freed);
-            let few = sweep.finds_few(keys);
+            let few = sweep.finds_few(keys, false);
             (few, sweep.looked)
         };
         let many = 1 << 20;
@@ -182,5 +188,7 @@ mod tests {
         assert_eq!(finds_few(128, 2, 128), (false, 0), "all there are");
         assert_eq!(finds_few(128, 1, 128), (true, 0));
         assert_eq!(finds_few(0, 0, 0), (true, 0));
+        (sweep.looked, sweep.freed) = (2048, 31);
+        assert!(sweep.finds_few(many, true), "an early end");
     }
 }
