@@ -135,7 +135,7 @@ fn flagged(flag: &str, packages: Vec<&str>, chosen: &[&str], times: &str) -> boo
     if flag == "shuttle" {
         // Bugs that only schedules show are planted in this build, and off but for the test of
         // each.
-        arguments.extend(["--features", "thermocline-log/planted-bugs"]);
+        arguments.extend(["--features", "thermocline/planted-bugs"]);
     }
     arguments.push("--");
     arguments.extend(chosen);

@@ -76,7 +76,9 @@ impl Engine {
     ) -> Result<Option<Bytes>> {
         self.metrics.gets.add(1);
         let hash = key_hash(key);
-        {
+        // What a load hides up here is hidden by what the state says before the index is asked: the
+        // load's tables may be gone by the time that they are looked for.
+        let newest_ingest = {
             let state = self.read_state.load();
             let snapshot = snapshot.unwrap_or_else(|| self.visible());
             if let Some(found) = state.get_in_memory(key, snapshot) {
@@ -84,15 +86,15 @@ impl Engine {
                 self.answered_above(fast, hash, found.0);
                 return Ok(live(Some(found)));
             }
-        }
+            match planted(Planted::IngestHiddenBySlot) {
+                true => Sequence::ZERO,
+                false => state.newest_ingest,
+            }
+        };
         let found = fast.get(key, snapshot)?;
         // What was demoted since is in the tables of now. They may have dropped what only the
         // moment above would see, so without a registered snapshot that moment is now too.
         let state = self.read_state.load();
-        let newest_ingest = match planted(Planted::IngestHiddenBySlot) {
-            true => Sequence::ZERO,
-            false => state.levels.newest_ingest_of_all(),
-        };
         let below = match &found {
             Some((trailer, _)) if newest_ingest <= trailer.sequence() => None,
             _ => {
@@ -213,7 +215,7 @@ impl Engine {
         left: &mut Vec<usize>,
         results: &mut [Option<Bytes>],
     ) -> Result<usize> {
-        let newest_ingest = self.read_state.load().levels.newest_ingest_of_all();
+        let newest_ingest = self.read_state.load().newest_ingest;
         let known = |index: &usize| {
             let entry = fast.entry(keys[*index], Some(snapshot))?;
             Some((*index, entry)).filter(|(_, entry)| newest_ingest <= entry.sequence)

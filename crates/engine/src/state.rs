@@ -50,10 +50,14 @@ pub(crate) struct ReadState {
     /// Newest first.
     pub frozen: Vec<Arc<Frozen>>,
     pub levels: Arc<Levels>,
+    /// The sequence of the newest bulk load that slots may have older records under; zero where
+    /// there is none. It outlasts the load's tables until these records have left the index.
+    pub newest_ingest: Sequence,
 }
 
 impl ReadState {
-    /// The state with other levels, which have what was in `flushed`.
+    /// The state with other levels, which have what was in `flushed`. Slots have whatever is older
+    /// than a bulk load until [`ReadState::with_ingests_of_levels`] follows.
     fn with_levels(&self, levels: &Arc<Levels>, flushed: Option<&Arc<Frozen>>) -> Self {
         let is_left =
             |frozen: &&Arc<Frozen>| !flushed.is_some_and(|flushed| Arc::ptr_eq(frozen, flushed));
@@ -61,6 +65,20 @@ impl ReadState {
             active: Arc::clone(&self.active),
             frozen: self.frozen.iter().filter(is_left).cloned().collect(),
             levels: Arc::clone(levels),
+            newest_ingest: match planted(Planted::IngestEndsBeforeDepartures) {
+                true => levels.newest_ingest_of_all(),
+                false => self.newest_ingest.max(levels.newest_ingest_of_all()),
+            },
+        }
+    }
+
+    /// The state where slots have nothing older than a bulk load but what is under those of tables.
+    fn with_ingests_of_levels(&self) -> Self {
+        Self {
+            active: Arc::clone(&self.active),
+            frozen: self.frozen.clone(),
+            levels: Arc::clone(&self.levels),
+            newest_ingest: self.levels.newest_ingest_of_all(),
         }
     }
 
@@ -313,6 +331,25 @@ impl Engine {
         if planted(Planted::EditBeforeTables) {
             self.files.publish(&self.unpublished_of(&edit))?;
         }
+        self.show((&before, &after), slots, flushed)?;
+        for (level, number) in gone_of(&edit).filter(|_| !early) {
+            if let Some(table) = before.find(usize::from(level), number) {
+                table.doom();
+            }
+        }
+        self.levels_changed(&after);
+        self.jobs.wake();
+        Ok(())
+    }
+
+    /// Shows readers an edit that is durable: what was born, then tables and memtables, and last
+    /// that the dead are gone, so that at every moment a record is found.
+    fn show(
+        &self,
+        (before, after): (&Levels, &Arc<Levels>),
+        slots: &SlotEdit,
+        flushed: Option<&Arc<Frozen>>,
+    ) -> Result<()> {
         if let Some(fast) = &self.fast {
             fast.arrive(slots);
         }
@@ -320,17 +357,13 @@ impl Engine {
             // Before a writer sees room for a memtable more, which wants a log.
             self.retire_log(&frozen.log).inspect_err(|error| self.fail(error))?;
         }
-        self.switch(|state| state.with_levels(&after, flushed));
-        for (level, number) in gone_of(&edit).filter(|_| !early) {
-            if let Some(table) = before.find(usize::from(level), number) {
-                table.doom();
-            }
-        }
+        self.switch(|state| state.with_levels(after, flushed));
         if let Some(fast) = &self.fast {
             fast.depart(slots);
         }
-        self.levels_changed(&after);
-        self.jobs.wake();
+        if before.newest_ingest_of_all() > after.newest_ingest_of_all() {
+            self.switch(ReadState::with_ingests_of_levels);
+        }
         Ok(())
     }
 

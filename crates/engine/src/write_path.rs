@@ -292,6 +292,7 @@ impl Engine {
                 .chain(state.frozen.iter().cloned())
                 .collect(),
             levels: Arc::clone(&state.levels),
+            newest_ingest: state.newest_ingest,
         });
         self.jobs.wake();
         Ok(())

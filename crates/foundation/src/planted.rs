@@ -241,6 +241,10 @@ bugs! {
     /// Bulk load hidden · a look-up takes what a slot has without comparing it with newer bulk
     /// loads · flush, bulk load of the same key, read.
     IngestHiddenBySlot,
+    /// Bulk load hidden · look-ups stop comparing slots with a bulk load once its tables merged,
+    /// though what it replaced has not left the index · a look-up beside the demotion that ends the
+    /// load: only schedules of threads show it (`crates/engine/tests/schedules`).
+    IngestEndsBeforeDepartures,
     /// Deleted value back · a promotion is not held to what tables and index have by now · a slow
     /// reader, delete, demotion of the tombstone, promotion.
     StalePromotion,

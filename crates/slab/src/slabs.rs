@@ -134,10 +134,11 @@ impl Slabs {
         sync_batch(&files).into_iter().collect()
     }
 
-    /// Bytes of whole slabs, the shortest, that may still be made.
-    pub fn bytes_to_come(&self) -> u64 {
+    /// Bytes of whole slabs, the shortest, that may still be made if all may take `limit_bytes`.
+    /// (What they may take at this moment can be more, for somebody who overdraws it.)
+    pub fn bytes_to_come(&self, limit_bytes: u64) -> u64 {
         let allocation = self.allocation.lock();
-        let left = allocation.limit_bytes.saturating_sub(allocation.file_bytes);
+        let left = limit_bytes.saturating_sub(allocation.file_bytes);
         left / allocation.slab_bytes_min * allocation.slab_bytes_min
     }
 

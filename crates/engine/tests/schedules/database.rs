@@ -339,3 +339,52 @@ fn an_ingest_is_seen_whole_and_in_its_place() {
         assert_eq!(twins_of(&open(&devices), 0), last, "the order outlives the process");
     });
 }
+
+/// A bulk load replaces what is in slots, or in tables, and is merged with it while somebody reads.
+fn loads_stay_seen_while_they_are_merged() {
+    let db = create(&Arc::default());
+    db.write(twins(0, 1, 8)).unwrap();
+    db.flush().unwrap();
+    let mut ingest = db.ingest();
+    for name in ["left0", "right0"] {
+        ingest.add(name, value(2, 8)).unwrap();
+    }
+    ingest.finish().unwrap();
+    let merged = Arc::new(Mutex::new(false));
+    let reader = {
+        let (db, merged) = (db.clone(), Arc::clone(&merged));
+        spawn(move || {
+            // As long as the merge takes; not longer where it gets no step between two looks.
+            for _ in 0..200 {
+                let found = db.get(key(0, "left")).unwrap().map(|value| number(&value));
+                assert_eq!(found, Some(2), "the load is newer");
+                if *merged.lock() {
+                    break;
+                }
+                yield_now();
+            }
+            assert_eq!(twins_of(&db, 0), 2);
+        })
+    };
+    db.compact_range(None, None, &mut |_| ()).unwrap();
+    *merged.lock() = true;
+    join([reader]);
+}
+
+#[test]
+fn a_bulk_load_is_seen_while_what_it_replaced_leaves_the_fast_tier() {
+    check(2000, loads_stay_seen_while_they_are_merged);
+}
+
+/// The tester tested: the schedules above find look-ups that trust slots too early.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn schedules_find_slots_that_are_trusted_before_what_a_load_replaced_has_left() {
+    use thermocline_foundation::Planted;
+    use thermocline_foundation::planted::with;
+    let bug = Planted::IngestEndsBeforeDepartures;
+    let found = std::panic::catch_unwind(|| {
+        with(bug, || check(2000, loads_stay_seen_while_they_are_merged));
+    });
+    assert!(found.is_err(), "2000 schedules do not show it");
+}

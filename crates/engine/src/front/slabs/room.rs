@@ -253,7 +253,7 @@ impl Engine {
         let room = &fast.room;
         let stats = fast.slabs.stats();
         // Not what is live: a rest of room that is no whole slab is of no use.
-        let free_bytes = stats.bytes_free() + fast.slabs.bytes_to_come();
+        let free_bytes = stats.bytes_free() + fast.slabs.bytes_to_come(room.limit_bytes);
         let wanted_bytes = room.wanted_bytes.load(Relaxed);
         let memtable_bytes = self.memtable_bytes();
         let coming_bytes = match stats.are_frees_held {
