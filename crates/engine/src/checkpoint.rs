@@ -21,7 +21,7 @@ struct Moment {
     slots: LiveSlots,
     last_sequence: Sequence,
     /// Slots that are freed from here on keep their records until they are copied.
-    _held: Option<FreesHeld>,
+    held: Option<FreesHeld>,
 }
 
 impl Engine {
@@ -34,7 +34,7 @@ impl Engine {
             let newest = state.levels.tables().map(|(_, table)| table.meta.largest_sequence).max();
             let last_sequence = newest.unwrap_or_default();
             let slots = LiveSlots::default();
-            return Ok(Moment { state, slots, last_sequence, _held: None });
+            return Ok(Moment { state, slots, last_sequence, held: None });
         };
         // Flushes of what is written from here on begin once the moment is taken.
         let _flushes = {
@@ -46,7 +46,7 @@ impl Engine {
         self.wait_until_flushed(|frozen| fast.flushes.is_held(frozen))?;
         let tables = self.tables.lock();
         // Held from the moment on, and not while flushes are waited for: they may need the room.
-        let _held = Some(fast.slabs.hold_frees());
+        let held = Some(fast.slabs.hold_frees());
         let (state, mut slots) = (self.read_state.load_full(), tables.slots.clone());
         // A slab without records may be on its way out, and is of no use to the copy.
         let is_empty =
@@ -54,7 +54,7 @@ impl Engine {
         for file in tables.slots.iter().filter_map(is_empty) {
             slots.apply(&SlabChange::removal(file)).map_err(broken_slots)?;
         }
-        Ok(Moment { state, slots, last_sequence: tables.last_sequence, _held })
+        Ok(Moment { state, slots, last_sequence: tables.last_sequence, held })
     }
 
     /// See the module's header. A failed checkpoint leaves nothing at `home`.
@@ -64,7 +64,7 @@ impl Engine {
                 format!("there is a database at {} already; choose another place", home.display());
             return Err(Error::new(ErrorKind::AlreadyExists, text));
         }
-        let Moment { state, slots, last_sequence, _held } = self.moment()?;
+        let Moment { state, slots, last_sequence, held } = self.moment()?;
         let tables = state.levels.tables().map(|(_, table)| table.meta.number);
         let numbers: Vec<_> = tables.chain(slots.iter().map(|(slab, _)| slab)).collect();
         let settings = self.settings.to_kept_toml()?;
@@ -75,10 +75,14 @@ impl Engine {
             let manifest = Manifest::create(&files, &edit, Origin::Foreground)?;
             Ok(files.close(&[(FileKind::Manifest, manifest.extent())])?)
         })();
-        made.inspect_err(|_| {
+        let made = made.inspect_err(|_| {
             if let Err(error) = files.abandon(devices) {
                 tracing::warn!(%error, "a half-made checkpoint could not be removed");
             }
-        })
+        });
+        // What waited for slots may look again.
+        drop(held);
+        self.jobs.wake();
+        made
     }
 }

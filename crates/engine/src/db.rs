@@ -253,7 +253,7 @@ impl Environment {
             active: Arc::clone(&memtable),
             frozen: Vec::new(),
             levels: Arc::clone(&levels),
-            newest_ingest: levels.newest_ingest_of_all(),
+            ended_load: Sequence::ZERO,
         };
         let (slowdown, stop) = (settings.level0_slowdown, settings.level0_stop);
         let delay_max = settings.delay_max.0;

@@ -76,27 +76,25 @@ impl Engine {
     ) -> Result<Option<Bytes>> {
         self.metrics.gets.add(1);
         let hash = key_hash(key);
-        // What a load hides up here is hidden by what the state says before the index is asked: the
-        // load's tables may be gone by the time that they are looked for.
-        let newest_ingest = {
-            let state = self.read_state.load();
-            let snapshot = snapshot.unwrap_or_else(|| self.visible());
-            if let Some(found) = state.get_in_memory(key, snapshot) {
-                self.metrics.memtable_hits.add(1);
-                self.answered_above(fast, hash, found.0);
-                return Ok(live(Some(found)));
-            }
-            match planted(Planted::IngestHiddenBySlot) {
-                true => Sequence::ZERO,
-                false => state.newest_ingest,
-            }
-        };
+        // Kept for the question whether a load has a newer version, which a later state would not
+        // answer.
+        let before = self.read_state.load();
+        if let Some(found) = before.get_in_memory(key, snapshot.unwrap_or_else(|| self.visible())) {
+            self.metrics.memtable_hits.add(1);
+            self.answered_above(fast, hash, found.0);
+            return Ok(live(Some(found)));
+        }
         let found = fast.get(key, snapshot)?;
         // What was demoted since is in the tables of now. They may have dropped what only the
         // moment above would see, so without a registered snapshot that moment is now too.
         let state = self.read_state.load();
         let below = match &found {
-            Some((trailer, _)) if newest_ingest <= trailer.sequence() => None,
+            Some((trailer, _))
+                if planted(Planted::IngestHiddenBySlot)
+                    || !before.may_be_loaded_over(key, hash, trailer.sequence()) =>
+            {
+                None
+            }
             _ => {
                 let snapshot = snapshot.unwrap_or_else(|| self.visible());
                 state.levels.find_newest(key, snapshot)?
@@ -215,10 +213,12 @@ impl Engine {
         left: &mut Vec<usize>,
         results: &mut [Option<Bytes>],
     ) -> Result<usize> {
-        let newest_ingest = self.read_state.load().newest_ingest;
+        let before = self.read_state.load();
         let known = |index: &usize| {
-            let entry = fast.entry(keys[*index], Some(snapshot))?;
-            Some((*index, entry)).filter(|(_, entry)| newest_ingest <= entry.sequence)
+            let key = keys[*index];
+            let entry = fast.entry(key, Some(snapshot))?;
+            let over = before.may_be_loaded_over(key, key_hash(key), entry.sequence);
+            (!over).then_some((*index, entry))
         };
         let found: Vec<_> = left.iter().filter_map(known).collect();
         let wanted: Vec<_> = found.iter().map(|(index, entry)| (keys[*index], *entry)).collect();
@@ -238,7 +238,7 @@ impl Engine {
         left.retain(|index| !answered[*index]);
         let mut counted = 0;
         // A bulk load newer than a record in a slot: rare enough for the plain way.
-        if newest_ingest > Sequence::ZERO {
+        if before.has_loads() {
             for index in std::mem::take(left) {
                 match fast.entry(keys[index], Some(snapshot)) {
                     Some(_) => {
@@ -569,5 +569,24 @@ mod tests {
         let after = counts(&db).0;
         let counted: Vec<_> = std::iter::zip(after, before).map(|(a, b)| a - b).collect();
         assert_eq!(counted[..4], [2, 0, 1, 1], "writing stops for a load, memory is flushed");
+    }
+
+    #[test]
+    fn a_bulk_load_of_other_keys_sends_no_look_up_to_the_tables() {
+        let db = spread();
+        let mut ingest = db.ingest();
+        ["a", "z"].iter().for_each(|key| ingest.add(key, "loaded").unwrap());
+        ingest.finish().unwrap();
+        let slow_reads = || (db.stats().tiers[1].reads, counts(&db).0[3]);
+        // The load's filter is read once.
+        assert_eq!(db.get("slot").unwrap().as_deref(), Some(&b"value"[..]));
+        let before = slow_reads();
+        for _ in 0..3 {
+            assert_eq!(db.get("slot").unwrap().as_deref(), Some(&b"value"[..]));
+            assert_eq!(db.multi_get(&["slot"]).unwrap()[0].as_deref(), Some(&b"value"[..]));
+            assert_eq!(db.get("deleted in slot").unwrap(), None);
+        }
+        assert_eq!(slow_reads(), before);
+        assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"loaded"[..]));
     }
 }

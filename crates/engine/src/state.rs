@@ -50,36 +50,50 @@ pub(crate) struct ReadState {
     /// Newest first.
     pub frozen: Vec<Arc<Frozen>>,
     pub levels: Arc<Levels>,
-    /// The sequence of the newest bulk load that slots may have older records under; zero where
-    /// there is none. It outlasts the load's tables until these records have left the index.
-    pub newest_ingest: Sequence,
+    /// The sequence of the newest bulk load whose tables are gone, and of whose records the index
+    /// may still have the older versions; zero where there is none.
+    pub ended_load: Sequence,
 }
 
 impl ReadState {
-    /// The state with other levels, which have what was in `flushed`. Slots have whatever is older
-    /// than a bulk load until [`ReadState::with_ingests_of_levels`] follows.
-    fn with_levels(&self, levels: &Arc<Levels>, flushed: Option<&Arc<Frozen>>) -> Self {
+    /// The state with other levels, which have what was in `flushed`, and what the load that has
+    /// ended with this had.
+    fn with_levels(
+        &self,
+        levels: &Arc<Levels>,
+        flushed: Option<&Arc<Frozen>>,
+        ended_load: Sequence,
+    ) -> Self {
         let is_left =
             |frozen: &&Arc<Frozen>| !flushed.is_some_and(|flushed| Arc::ptr_eq(frozen, flushed));
         Self {
             active: Arc::clone(&self.active),
             frozen: self.frozen.iter().filter(is_left).cloned().collect(),
             levels: Arc::clone(levels),
-            newest_ingest: match planted(Planted::IngestEndsBeforeDepartures) {
-                true => levels.newest_ingest_of_all(),
-                false => self.newest_ingest.max(levels.newest_ingest_of_all()),
-            },
+            ended_load,
         }
     }
 
-    /// The state where slots have nothing older than a bulk load but what is under those of tables.
-    fn with_ingests_of_levels(&self) -> Self {
+    /// The state once all have left the index that a load which has ended replaced.
+    fn without_ended_load(&self) -> Self {
         Self {
             active: Arc::clone(&self.active),
             frozen: self.frozen.clone(),
             levels: Arc::clone(&self.levels),
-            newest_ingest: self.levels.newest_ingest_of_all(),
+            ended_load: Sequence::ZERO,
         }
+    }
+
+    /// Records of the fast tier may be older than what a bulk load has of their keys.
+    pub fn has_loads(&self) -> bool {
+        self.ended_load.max(self.levels.newest_ingest_of_all()) > Sequence::ZERO
+    }
+
+    /// A bulk load may have a newer version of `key` than that of `sequence`, which the index gave
+    /// *after* this state was loaded. Of a later state this would say nothing: what ends a load
+    /// takes its tables first, and then what it replaced from the index.
+    pub fn may_be_loaded_over(&self, key: &[u8], hash: u64, sequence: Sequence) -> bool {
+        sequence < self.ended_load || self.levels.may_be_loaded_over(key, hash, sequence)
     }
 
     /// Nothing has been written since everything was flushed.
@@ -357,12 +371,16 @@ impl Engine {
             // Before a writer sees room for a memtable more, which wants a log.
             self.retire_log(&frozen.log).inspect_err(|error| self.fail(error))?;
         }
-        self.switch(|state| state.with_levels(after, flushed));
+        let ended_load = match planted(Planted::IngestEndsBeforeDepartures) {
+            true => Sequence::ZERO,
+            false => before.newest_load_ended(after),
+        };
+        self.switch(|state| state.with_levels(after, flushed, ended_load));
         if let Some(fast) = &self.fast {
             fast.depart(slots);
         }
-        if before.newest_ingest_of_all() > after.newest_ingest_of_all() {
-            self.switch(ReadState::with_ingests_of_levels);
+        if ended_load > Sequence::ZERO {
+            self.switch(ReadState::without_ended_load);
         }
         Ok(())
     }

@@ -135,6 +135,9 @@ impl Engine {
                 text: problem.to_string(),
             });
         }
+        // What waited for slots may look again.
+        drop(held);
+        self.jobs.wake();
     }
 
     /// Logs and manifests. They are in use, so who writes them is kept out while they are read.

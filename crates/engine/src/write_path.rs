@@ -292,7 +292,7 @@ impl Engine {
                 .chain(state.frozen.iter().cloned())
                 .collect(),
             levels: Arc::clone(&state.levels),
-            newest_ingest: state.newest_ingest,
+            ended_load: state.ended_load,
         });
         self.jobs.wake();
         Ok(())

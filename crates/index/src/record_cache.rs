@@ -135,8 +135,9 @@ impl RecordCache {
 
     /// `key` has another value from `to` on, which somebody else has on fast storage: keeps it for
     /// the one from `from` on, in the same queue and with half of its hits. Nothing where that is
-    /// not here, or has none: who is written and never asked for is to go, though each version is
-    /// the newest of its queue.
+    /// not here, or was not asked for more than once (than eight times, where somebody else had it
+    /// too): each version is the newest of its queue, so who is written as often as read would stay
+    /// for ever.
     pub fn renew(&self, key: &[u8], from: Sequence, to: Sequence, value: &[u8]) -> Evicted {
         let mut evicted = Evicted::default();
         if !self.contains(key, from) {
@@ -146,7 +147,7 @@ impl RecordCache {
         let removed = self.shard(place).write().remove(place.hash, key, from);
         let Some((old, Standing { queue, score, .. })) = removed else { return evicted };
         drop(old);
-        if score == 0 {
+        if score <= HIT {
             return evicted;
         }
         let standing = Standing { queue, score: score / 2, is_backed: true };

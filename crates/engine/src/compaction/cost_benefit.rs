@@ -107,7 +107,8 @@ pub(crate) struct Pick {
     pub bytes_min: u64,
     /// Bytes of records after which no more are taken along.
     pub bytes_max: u64,
-    /// Records up to this sequence leave, hot or not.
+    /// The newest bulk load that is merged; zero where none is. Records that a load may have
+    /// replaced leave, hot or not.
     pub ingested: Sequence,
 }
 
@@ -115,6 +116,11 @@ impl Pick {
     /// Bytes of the tables that are merged.
     pub fn bytes(&self) -> u64 {
         self.inputs.iter().map(|(_, table)| table.meta.bytes).sum()
+    }
+
+    /// Those of bulk loads.
+    pub fn loads(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.inputs.iter().map(|(_, table)| table).filter(|table| table.meta.ingested_at.is_some())
     }
 }
 

@@ -17,8 +17,8 @@
 //! 5. A hot record that memory has needs no slot: it is merged with the cold ones, and memory keeps
 //!    it as a clean copy (*lifted*), so that memory and slots together hold more.
 //!    A clean copy in a slot stays there; it is for sweeps to take.
-//! 6. Where a bulk load is newer than a record in a slot, the record leaves, pinned or not, and the
-//!    range becomes one run.
+//! 6. Where a bulk load may have a newer version of a record in a slot, the record leaves, pinned
+//!    or not, and the range becomes one run.
 
 use crate::background::{merge_bytes, table_options, window_bytes};
 use crate::compaction::cost_benefit::{KeyRange, Pick, Purpose};
@@ -35,6 +35,7 @@ use crate::manifest::Edit;
 use crate::merge::{LevelCursor, Merge, Source, Tables};
 use crate::state::Engine;
 use crate::table_set::levels::{LEVELS, may_overlap};
+use crate::table_set::table::Table;
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -161,6 +162,8 @@ pub(crate) struct Demotion {
     pick: Pick,
     /// The range as it was claimed.
     claim: KeyRange,
+    /// Tables of bulk loads that are merged.
+    loads: Vec<Arc<Table>>,
     leaving: Arc<Leaving>,
     /// Hot records of tables that were merged.
     met: Arc<Mutex<Vec<Offer>>>,
@@ -186,6 +189,7 @@ impl Demotion {
         Self {
             engine: Arc::clone(engine),
             claim: pick.range.clone(),
+            loads: pick.loads().cloned().collect(),
             pick,
             leaving: Arc::default(),
             met: Arc::default(),
@@ -275,7 +279,7 @@ impl Demotion {
     /// stay too: a sweep takes their slots for nothing.
     fn judge(&self, fast: &FastTier, pinning: &Pinning, key: &[u8], newest: &Entry) -> Judgement {
         let kept = planted(Planted::CopyStaysUnderIngest) && !newest.has_slot();
-        let is_loaded_over = newest.sequence <= self.pick.ingested && !kept;
+        let is_loaded_over = !kept && self.is_loaded_over(key, newest.sequence);
         if self.pick.purpose == Purpose::Compaction
             || newest.kind != EntryKind::Put
             || is_loaded_over
@@ -292,8 +296,18 @@ impl Demotion {
         }
     }
 
+    /// A bulk load that is merged may have a newer version of `key` than that of `sequence`.
+    fn is_loaded_over(&self, key: &[u8], sequence: Sequence) -> bool {
+        let may_have = |table: &Arc<Table>| {
+            table.meta.ingested_at > Some(sequence)
+                && table.meta.overlaps(Some(key), Some(key))
+                && table.may_have(key, key_hash(key))
+        };
+        self.loads.iter().any(may_have)
+    }
+
     /// Too little would leave for the room that it is to make, of which the room is told. What a
-    /// bulk load is newer than leaves in any case, for the sake of look-ups.
+    /// bulk load replaces leaves in any case, for the sake of look-ups.
     fn gives_up(&self, fast: &FastTier) -> bool {
         let Purpose::Room(means) = self.pick.purpose else { return false };
         let few = self.leaving_bytes < self.pick.bytes_min && self.pick.ingested == Sequence::ZERO;
@@ -527,7 +541,7 @@ mod tests {
     use crate::table_set::levels::LEVELS;
     use thermocline_device::Origin;
     use thermocline_foundation::Sequence;
-    use thermocline_table::{RecordKind, Trailer};
+    use thermocline_table::{RecordKind, Trailer, key_hash};
 
     #[test]
     fn a_demotion_that_merges_nothing_is_no_compaction() {
@@ -650,6 +664,32 @@ mod tests {
         run(demotion_for(&db, Purpose::Room(Means::Hot), 0));
         assert_eq!(places(&db), [0, 0, 0]);
         assert_eq!(slow_reads_of_hot(&db), 1);
+    }
+
+    #[test]
+    fn what_a_load_replaced_leaves_and_hot_records_beside_it_stay() {
+        let db = with_hot_and_cold();
+        db.put("other", "value").unwrap();
+        db.flush().unwrap();
+        let fast = db.engine().fast.as_ref().unwrap();
+        let mut ingest = db.ingest();
+        ["cold", "other"].iter().for_each(|key| ingest.add(key, "loaded").unwrap());
+        ingest.finish().unwrap();
+        (0..4).for_each(|_| assert!(fast.popularity.touch(key_hash(b"other"), true).is_some()));
+        fast.cache.clear();
+        let levels = db.engine().read_state.load().levels.clone();
+        let tables = levels.tables().map(|(level, table)| (level, table.clone()));
+        let ingested = levels.newest_ingest_of_all();
+        assert!(ingested > Sequence::ZERO);
+        let claimed = demotion(&db);
+        let pick = Pick { inputs: tables.collect(), ingested, ..claimed.pick.clone() };
+        run(Demotion::new(db.engine(), pick));
+        let is_there = |key: &str| fast.index.get(key.as_bytes()).is_some();
+        assert_eq!(["cold", "other", "hot"].map(is_there), [false, false, true]);
+        let state = db.engine().read_state.load();
+        assert!(!state.has_loads(), "the load is merged, and what it replaced has left");
+        let found = ["cold", "other", "hot"].map(|key| db.get(key).unwrap().unwrap());
+        assert_eq!(found, ["loaded", "loaded", "value"]);
     }
 
     #[test]

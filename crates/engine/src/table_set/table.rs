@@ -13,7 +13,7 @@ use thermocline_device::TieredFiles;
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use thermocline_foundation::sync::{Mutex, OnceLock};
 use thermocline_foundation::{FileNumber, Sequence};
-use thermocline_table::{BlockCache, TableReader, TableSummary, Trailer};
+use thermocline_table::{BlockCache, Probe, TableReader, TableSummary, Trailer};
 
 /// What the manifest knows of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,6 +128,12 @@ impl Table {
         }
         // Two threads may both open it; the second reader is dropped.
         Ok(self.reader.get_or_init(|| Arc::new(reader)))
+    }
+
+    /// The table may have `key`, whose hash is given. One that cannot be asked may have it.
+    pub fn may_have(&self, key: &[u8], hash: u64) -> bool {
+        let probed = self.reader().and_then(|reader| Ok(reader.probe(key, hash)?));
+        !matches!(probed, Ok(Probe::Absent))
     }
 
     /// Memory pinned by the open reader, in bytes.

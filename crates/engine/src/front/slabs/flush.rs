@@ -25,6 +25,10 @@ const WAIT: Duration = Duration::from_micros(500);
 /// So many looks in a row without room, and without anything that could make any, are for ever.
 const STARVED_MAX: u32 = 200;
 
+/// So many looks in a row without room while frees are held: not by a reader, who looks again, but
+/// by a checkpoint or a check, which takes as long as reading the tier does.
+const HELD_MAX: u32 = 20;
+
 /// Which memtables may be flushed: all, but while somebody wants a moment at which none is partly
 /// in slots those only that were full before.
 #[derive(Debug)]
@@ -78,13 +82,15 @@ pub(crate) struct SlotFlush {
     /// Looks in a row at which there was no room, not even beyond the slots' share of the tier, and
     /// nothing that could make any.
     starved: u32,
+    /// Looks in a row at which there was no room and what was freed was held.
+    held: u32,
 }
 
 impl SlotFlush {
     pub fn new(engine: &Arc<Engine>, frozen: Arc<Frozen>) -> Self {
         let retention = Retention::new(engine.snapshots.list(|| engine.visible()), None);
         let pieces = Pieces::new(&frozen.memtable, retention, Origin::Flush);
-        Self { engine: Arc::clone(engine), frozen, started: false, pieces, starved: 0 }
+        Self { engine: Arc::clone(engine), frozen, started: false, pieces, starved: 0, held: 0 }
     }
 
     /// There was no room; `for_ever` where waiting will not make any, as it looks. An error once it
@@ -165,12 +171,13 @@ impl Job for SlotFlush {
             // What became live may have freed slots, for a piece that found none before.
             return Ok(Step::More);
         }
-        let is_stuck = fast.room.is_stuck();
-        if is_stuck && self.write_piece(fast, true)? {
+        let (is_stuck, is_held) = (fast.room.is_stuck(), fast.slabs.has_held_frees());
+        self.held = if is_held { self.held + 1 } else { 0 };
+        if (is_stuck || self.held > HELD_MAX) && self.write_piece(fast, true)? {
             return Ok(Step::More);
         }
         engine.latch.check()?;
-        self.note_no_room(is_stuck && !fast.slabs.has_held_frees())?;
+        self.note_no_room(is_stuck && !is_held)?;
         fast.room.want(self.pieces.waiting_bytes());
         engine.jobs.wake();
         engine.clock.sleep(WAIT);
@@ -215,6 +222,32 @@ mod tests {
         look_up();
         assert!(!tracked(), "its tombstone is in a table");
         assert_eq!(before.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    }
+
+    #[test]
+    fn writers_go_on_while_somebody_holds_what_they_free() {
+        let db = stepped(&hybrid());
+        let fast = db.engine().fast.as_ref().unwrap();
+        let held = fast.slabs.hold_frees();
+        let (mut round, mut written_bytes) = (0u8, 0);
+        // More than the tier has room for, of versions that all but the last are dead.
+        while written_bytes < 2 * fast.room.limit_bytes {
+            round += 1;
+            for key in 0..1000u32 {
+                db.put(key.to_be_bytes(), [round; 1000]).unwrap();
+                written_bytes += 1004;
+            }
+            db.flush().unwrap();
+        }
+        drop(held);
+        db.engine().jobs.wake();
+        db.put(0u32.to_be_bytes(), [round; 1000]).unwrap();
+        db.flush().unwrap();
+        db.settle().unwrap();
+        let stats = fast.slabs.stats();
+        assert!(stats.file_bytes <= fast.room.limit_bytes, "what was overdrawn is given back");
+        let value = |key: u32| db.get(key.to_be_bytes()).unwrap().unwrap();
+        assert!((0..1000).all(|key| value(key) == [round; 1000][..]));
     }
 
     /// Updates of all over the tier: hardly a run of slots is longer than one.

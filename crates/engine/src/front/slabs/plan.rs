@@ -28,7 +28,11 @@ pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Bo
     fast.room.planned(need, room.is_some() || was_at_work || fast.room.is_at_work() || demoting());
     // Where steps are taken one by one, any moment may be the one at which enough has gathered.
     let in_hurry = engine.tempo.is_hurried() || engine.jobs.are_stepped();
-    let spill = || fast.spill.is_due(in_hurry).then(|| SingleStep::begin(engine, &SPILL)).flatten();
+    // Copies do not compete with what is written for the slots that there are.
+    let spill = || {
+        let is_due = fast.spill.is_due(in_hurry) && !fast.room.is_wanted();
+        is_due.then(|| SingleStep::begin(engine, &SPILL)).flatten()
+    };
     // What memory gives up must not wait for promotions, of which there may always be more.
     let spills_first = fast.spill.waiting.is_full();
     room.or_else(|| spills_first.then(spill).flatten())
@@ -59,7 +63,8 @@ fn make_room(engine: &Arc<Engine>, fast: &FastTier) -> Option<Box<dyn Job>> {
                 engine.plan_demotion(means).map(|demotion| Box::new(demotion) as _)
             }
         };
-        if job.is_some() || fast.room.means(engine.clock.now_ns()) == means {
+        let goes_on = || fast.room.is_draining() && fast.room.means(engine.clock.now_ns()) != means;
+        if job.is_some() || !goes_on() {
             return job;
         }
     }
@@ -225,7 +230,7 @@ mod tests {
         let room = &fast(&db).room;
         room.want_for_copies();
         come_to(&db, Means::Hot);
-        assert!(db.engine().plan_demotion(Means::Hot).is_none());
+        assert!(make_room(db.engine(), fast(&db)).is_none(), "nor a copy that is there");
         assert_eq!(room.means(0), Means::Sweep);
         room.want_for_copies();
         // A record is written and finds no slot either.

@@ -20,13 +20,12 @@ use crate::error::Result;
 use crate::hybrid_settings::Promotion;
 use crate::state::Engine;
 use crate::table_set::levels::Levels;
-use crate::table_set::table::Table;
 use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use thermocline_foundation::{Counter, FileNumber, Planted, planted};
 use thermocline_index::Entry;
-use thermocline_table::{Probe, RecordKind, Trailer, key_hash};
+use thermocline_table::{RecordKind, Trailer, key_hash};
 
 /// Bytes that a job takes up under one lock.
 const BATCH_BYTES: u64 = 1 << 20;
@@ -158,13 +157,9 @@ impl Engine {
 /// be asked may have it.
 fn is_newest(levels: &Levels, offer: &Offer) -> bool {
     let hash = key_hash(&offer.key);
-    let may_have = |table: &Table| {
-        let probed = table.reader().and_then(|reader| Ok(reader.probe(&offer.key, hash)?));
-        !matches!(probed, Ok(Probe::Absent))
-    };
     let first = levels
         .candidates(&offer.key)
-        .find(|(_, table)| table.meta.number == offer.table || may_have(table));
+        .find(|(_, table)| table.meta.number == offer.table || table.may_have(&offer.key, hash));
     first.is_some_and(|(_, table)| table.meta.number == offer.table)
 }
 

@@ -177,9 +177,12 @@ impl Room {
         gives_up
     }
 
-    /// What is tried now. What found little a while ago may find more.
+    /// What is tried now. What found little a while ago may find more, but not while somebody is
+    /// still at what is tried now: he may need longer than that to find little, and the next would
+    /// never have its turn.
     pub fn means(&self, now_ns: u64) -> Means {
-        if now_ns.saturating_sub(self.turned_ns.load(Relaxed)) > RETRY_NS {
+        let is_long = now_ns.saturating_sub(self.turned_ns.load(Relaxed)) > RETRY_NS;
+        if is_long && !self.is_at_work() && self.counting.try_lock().is_some() {
             self.begin_anew();
         }
         Means::ALL[self.means.load(Relaxed)]
@@ -198,6 +201,16 @@ impl Room {
     /// The cheapest means is tried next: it is another time, or records have left.
     pub fn begin_anew(&self) {
         self.means.store(0, Relaxed);
+    }
+
+    /// It is being drained.
+    pub fn is_draining(&self) -> bool {
+        self.is_draining.load(Relaxed)
+    }
+
+    /// Records that are written find no slots.
+    pub fn is_wanted(&self) -> bool {
+        self.wanted_bytes.load(Relaxed) > 0
     }
 
     /// Bytes that should leave, as of the last look.
@@ -256,9 +269,8 @@ impl Engine {
         let free_bytes = stats.bytes_free() + fast.slabs.bytes_to_come(room.limit_bytes);
         let wanted_bytes = room.wanted_bytes.load(Relaxed);
         let memtable_bytes = self.memtable_bytes();
-        let coming_bytes = match stats.are_frees_held {
+        let coming_bytes = match stats.has_held() {
             // What a piece replaces leaves no slots to the next one, and writers are told in time.
-            // A reader may hold them for a moment only: no reason to begin work.
             true => memtable_bytes,
             false => room.coming_bytes(memtable_bytes),
         };
@@ -282,6 +294,10 @@ impl Engine {
         if stats.are_frees_held {
             // What leaves now makes no room before they are let go.
             return Need::Nothing;
+        }
+        if wanted_bytes > 0 && stats.has_empty_slabs() {
+            // Of other sizes, or they would have been found.
+            return Need::OtherSizes;
         }
         if room.is_draining.load(Relaxed) {
             return Need::Room;
@@ -353,6 +369,10 @@ impl Engine {
             || (self.empty_one_slab(fast)? && self.delete_empty_slabs(fast)?)
         {
             fast.room.wanted_bytes.store(0, Relaxed);
+            return Ok(());
+        }
+        if fast.slabs.stats().are_frees_held {
+            // None goes while somebody looks at them.
             return Ok(());
         }
         // No slab can go as things are: fewer records are the only way.
@@ -434,9 +454,11 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use crate::Db;
+    use super::{Means, Need, RETRY_NS};
     use crate::front::slabs::pieces::piece_bytes;
+    use crate::front::slabs::sweep::{Sweep, THOROUGH};
     use crate::support::{hybrid, stepped};
+    use crate::{Db, HybridSettings, Settings};
 
     /// Writes the keys and flushes them; what the room takes for the growth of ten times as many
     /// bytes as a piece has, in pieces.
@@ -463,6 +485,48 @@ mod tests {
         let all: Vec<_> =
             (20..24).map(|round| pieces_to_come(&db, round * 500..(round + 1) * 500)).collect();
         assert!(all[3] > 7.0, "{all:?}");
+    }
+
+    #[test]
+    fn empty_slabs_of_another_size_go_before_records_leave() {
+        let (low_watermark_percent, high_watermark_percent) = (1, 90);
+        let settings = HybridSettings {
+            low_watermark_percent,
+            high_watermark_percent,
+            ..HybridSettings::default()
+        };
+        let db = stepped(&Settings { hybrid: settings, ..hybrid() });
+        let fast = db.engine().fast.as_ref().unwrap();
+        let fill = |bytes| {
+            (0..1000u32).for_each(|key| db.put(key.to_be_bytes(), vec![7; bytes]).unwrap());
+            db.flush().unwrap();
+        };
+        fill(1000);
+        fill(2000);
+        assert!(fast.slabs.stats().has_empty_slabs());
+        fast.room.want_for_copies();
+        assert_eq!(db.engine().look_at_room(fast), Need::Room, "copies can wait for a sweep");
+        fast.room.want(1000);
+        assert_eq!(db.engine().look_at_room(fast), Need::OtherSizes);
+        db.engine().change_sizes(fast).unwrap();
+        assert!(!fast.slabs.stats().has_empty_slabs());
+    }
+
+    #[test]
+    fn what_is_under_way_for_long_is_not_the_end_of_its_turn() {
+        let db = stepped(&hybrid());
+        let room = &db.engine().fast.as_ref().unwrap().room;
+        let later_ns = 2 * RETRY_NS;
+        room.found_little(Means::Sweep, 0);
+        room.found_little(Means::ColdOfDrawn, 0);
+        let sweep = Sweep::begin(db.engine(), THOROUGH).unwrap();
+        assert_eq!(room.means(later_ns), Means::ThoroughSweep);
+        room.found_little(Means::ThoroughSweep, 0);
+        drop(sweep);
+        let counting = room.counting.lock();
+        assert_eq!(room.means(later_ns), Means::ColdOfAll);
+        drop(counting);
+        assert_eq!(room.means(later_ns), Means::Sweep);
     }
 
     #[test]
