@@ -21,6 +21,8 @@ pub enum FileKind {
     Map,
     /// Slots of one size, rewritten in place; on the fastest tier, and it stays there.
     Slab,
+    /// A copy of what finds a record in a table of a slower tier; on the fastest, never published.
+    TableIndex,
 }
 
 impl FileKind {
@@ -32,17 +34,19 @@ impl FileKind {
             Self::Table { .. } => "table",
             Self::Map => "map",
             Self::Slab => "slab",
+            Self::TableIndex => "index",
         }
     }
 
     /// The kind that files with this extension have; tables come out as level 0.
     pub fn from_extension(extension: &str) -> Option<Self> {
-        [Self::Log, Self::Manifest, Self::Table { level: 0 }, Self::Map, Self::Slab]
+        let table = Self::Table { level: 0 };
+        [Self::Log, Self::Manifest, table, Self::Map, Self::Slab, Self::TableIndex]
             .into_iter()
             .find(|kind| kind.extension() == extension)
     }
 
-    /// The durable form: kind and level.
+    /// Kind and level; the durable form of what may be published.
     pub fn code(self) -> [u8; 2] {
         match self {
             Self::Log => [1, 0],
@@ -50,7 +54,14 @@ impl FileKind {
             Self::Table { level } => [3, level],
             Self::Map => [4, 0],
             Self::Slab => [5, 0],
+            Self::TableIndex => [6, 0],
         }
+    }
+
+    /// A file of this kind may outlive the process that made it. Others are caches, which the next
+    /// opening removes.
+    pub fn may_be_published(self) -> bool {
+        self != Self::TableIndex
     }
 
     /// What [`FileKind::code`] wrote.
@@ -61,6 +72,7 @@ impl FileKind {
             [3, level] => Some(Self::Table { level }),
             [4, 0] => Some(Self::Map),
             [5, 0] => Some(Self::Slab),
+            [6, 0] => Some(Self::TableIndex),
             _ => None,
         }
     }

@@ -180,7 +180,10 @@ fn decode(payload: &[u8], is_first: bool, tiers: usize) -> Result<Vec<MapChange>
 
 fn decode_change(decoder: &mut Decoder<'_>, tiers: usize) -> Result<MapChange, String> {
     let short = |error: DecodeError| error.to_string();
-    let kind = |code| FileKind::from_code(code).ok_or_else(|| format!("no file kind {code:?}"));
+    let kind = |code| {
+        let kind = FileKind::from_code(code).filter(|kind| kind.may_be_published());
+        kind.ok_or_else(|| format!("no file kind {code:?}"))
+    };
     let tier = |index: u8| match usize::from(index) < tiers {
         true => Ok(TierIndex(index)),
         false => Err(format!("tier {index} of {tiers}")),

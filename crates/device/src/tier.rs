@@ -112,7 +112,7 @@ pub struct Tier {
     spec: TierSpec,
     driver: Arc<dyn Driver>,
     idle: Mutex<Vec<Box<dyn Queue>>>,
-    traffic: [TrafficCounters; 5],
+    traffic: [TrafficCounters; 6],
     /// Why names made here may never be durable.
     names_failed: Mutex<Option<Error>>,
 }

@@ -69,7 +69,9 @@ pub use batch::WriteBatch;
 pub use builder::Builder;
 pub use db::{Db, Environment, Scan, Snapshot};
 pub use error::{Error, ErrorKind, Result};
-pub use hybrid_settings::{DemotionPolicy, HybridSettings, Pinning, PopularityKind, Promotion};
+pub use hybrid_settings::{
+    DemotionPolicy, HybridSettings, IndexCopies, Pinning, PopularityKind, Promotion,
+};
 pub use ingest::Ingest;
 pub use iterator::{Cursor, Records};
 pub use jobs::{Stepper, Workers};

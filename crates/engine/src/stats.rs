@@ -236,6 +236,14 @@ pub struct FastTierStats {
     pub copies_get_slots: bool,
     /// Records that moved to another slot for the sake of other sizes.
     pub moved_records: u64,
+    /// Tables with a copy of their index on this tier.
+    pub index_copies: u64,
+    /// Bytes of these copies.
+    pub index_copy_bytes: u64,
+    /// Reads of index and filter partitions that they answered, in place of the slow tier.
+    pub index_copy_reads: u64,
+    /// Copies that were given up because they were damaged or could not be read.
+    pub failed_index_copies: u64,
     /// Reads of what writes of slots must keep: pages that they share with other records.
     pub kept_reads: u64,
     /// Bytes of these.
@@ -480,11 +488,14 @@ impl FastTier {
             live: class.live,
         });
         let copies = &self.regulation.copies;
+        let state = engine.read_state.load();
+        let index_copies = state.levels.tables().filter_map(|(_, table)| table.copy_bytes());
+        let index_copies: Vec<_> = index_copies.collect();
         FastTierStats {
             records: self.index.slot_records(),
             clean_records: self.index.clean_records().saturating_sub(self.index.memory_records()),
             memory_records: self.index.memory_records(),
-            limit_bytes: self.room.limit_bytes,
+            limit_bytes: self.room.limit_bytes(),
             slab_bytes: slabs.file_bytes,
             live_bytes: slabs.bytes_live(),
             waste_bytes: slabs.waste_bytes(),
@@ -504,6 +515,10 @@ impl FastTier {
             replaced_copies: copies.replaced.get(),
             copies_get_slots: copies.get_slots(),
             moved_records: self.room.moved.get(),
+            index_copies: index_copies.len() as u64,
+            index_copy_bytes: index_copies.iter().sum(),
+            index_copy_reads: self.copying.counts.served.get(),
+            failed_index_copies: self.copying.counts.failed.get(),
             kept_reads: kept.reads,
             kept_read_bytes: kept.bytes,
         }

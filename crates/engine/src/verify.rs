@@ -154,7 +154,9 @@ impl Engine {
                 let in_use = tables.manifest.number() == info.number;
                 if in_use { tables.manifest.verify() } else { Ok(()) }
             }
-            FileKind::Table { .. } | FileKind::Slab | FileKind::Map => Ok(()),
+            FileKind::Table { .. } | FileKind::Slab | FileKind::Map | FileKind::TableIndex => {
+                Ok(())
+            }
         };
         report.files += 1;
         report.bytes += info.bytes;

@@ -266,6 +266,12 @@ bugs! {
     /// the load's table is merged, and nobody compares any more · promotion, bulk load of the same
     /// key, demotion of its range, read.
     CopyStaysUnderIngest,
+    /// Cache serves a stale block · what a copy of a table's index says is taken without comparing
+    /// its checksum, which is bound to the table: records are not found · a lost write of the copy.
+    IndexCopyNotChecked,
+    /// Leaked files · the copy of a table's index stays when the table goes · copies of indexes,
+    /// compaction of their tables.
+    IndexCopyOutlivesTable,
 }
 
 /// `bug` is on in this thread.

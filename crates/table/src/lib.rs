@@ -32,6 +32,7 @@ pub mod key;
 pub mod properties;
 mod read_ahead;
 pub mod reader;
+mod tail_copy;
 mod verify;
 pub mod writer;
 
@@ -45,6 +46,7 @@ pub use key::{RecordKind, Trailer, compare};
 pub use properties::Properties;
 pub use read_ahead::ReadAhead;
 pub use reader::{Probe, TableReader};
+pub use tail_copy::TailCounts;
 pub use verify::VerifySummary;
 pub use writer::{TableOptions, TableSummary, TableWriter};
 

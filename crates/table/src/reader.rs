@@ -12,6 +12,9 @@
 //!    format's limits.
 //! 3. Only verified blocks enter the cache, and partitions that their writer had in memory.
 //!
+//! A table on a slow device may have a copy of its tail on a faster one (`tail_copy.rs`), which
+//! partitions are read from; whatever goes past the cache goes past that, too.
+//!
 //! Shared between threads; holds the file open.
 
 use crate::block::{Block, Broken, Coding, Cursor, Lookup};
@@ -26,12 +29,14 @@ use crate::iterator::TableIterator;
 use crate::key::{Trailer, seek_word};
 use crate::properties::Properties;
 use crate::read_ahead::ReadAhead;
+use crate::tail_copy::{TailCopy, TailCounts};
 use crate::verify::{self, VerifySummary};
 use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_device::{Buffer, Error, File, Result};
 use thermocline_foundation::checksum::checksum;
-use thermocline_foundation::{Planted, Sequence, planted};
+use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 
 /// An open table.
 #[derive(Debug)]
@@ -43,6 +48,7 @@ pub struct TableReader {
     properties: Properties,
     top: Block,
     partition_bytes: u64,
+    copy: Mutex<Option<Arc<TailCopy>>>,
 }
 
 /// Where the answer to a look-up is.
@@ -74,7 +80,9 @@ impl TableReader {
             .map_err(|error| Error::corrupt(file.describe(), footer.properties.offset, error))?;
         let top = tail.block(&file, footer.top_index)?;
         let top = parse(&file, footer.top_index, top, Coding::Records)?;
-        let mut it = Self { file, cache, footer, file_bytes, properties, top, partition_bytes: 0 };
+        let (partition_bytes, copy) = (0, Mutex::new(None));
+        let mut it =
+            Self { file, cache, footer, file_bytes, properties, top, partition_bytes, copy };
         it.partition_bytes = it.sum_partitions()?;
         Ok(it)
     }
@@ -157,6 +165,42 @@ impl TableReader {
     /// so much room for each table a look-up reads one block, and most absent keys none.
     pub fn partition_bytes(&self) -> u64 {
         self.partition_bytes
+    }
+
+    /// Bytes of a copy of the tail: all behind the data blocks.
+    pub fn tail_bytes(&self) -> u64 {
+        self.file_bytes - self.tail_start()
+    }
+
+    /// The page that the tail begins in, so that its blocks lie in the pages of a copy as they do in
+    /// those of the table.
+    fn tail_start(&self) -> u64 {
+        self.footer.data_end / PAGE * PAGE
+    }
+
+    /// Copies the tail to `file`, which is new, empty and on a faster device; partitions are read
+    /// from there from then on, and `counts` hears of it. Neither synced nor checked: it is a
+    /// cache. On an error the table has no copy.
+    pub fn copy_tail(&self, file: Arc<File>, counts: &Arc<TailCounts>) -> Result<()> {
+        let range = (self.tail_start(), self.file_bytes);
+        let copy = TailCopy::make(&self.file, range, file, Arc::clone(counts))?;
+        *self.copy.lock() = Some(Arc::new(copy));
+        Ok(())
+    }
+
+    /// There is a copy of the tail.
+    pub fn has_copy(&self) -> bool {
+        self.copy.lock().is_some()
+    }
+
+    /// Why the copy of the tail is not read any more, where there is one that was wrong.
+    pub fn copy_failure(&self) -> Option<Error> {
+        self.copy.lock().as_ref()?.failure().cloned()
+    }
+
+    /// Takes the copy of the tail from the table and says which file is to be deleted.
+    pub fn take_copy(&self) -> Option<FileNumber> {
+        self.copy.lock().take().map(|copy| copy.number())
     }
 
     fn sum_partitions(&self) -> Result<u64> {
@@ -254,7 +298,12 @@ impl TableReader {
         if cached && let Some(block) = self.cache.get(number, address.offset, class) {
             return Ok(block);
         }
-        let bytes = read_block(&self.file, address)?;
+        let copy = if cached { self.copy.lock().clone() } else { None };
+        let copied = copy.and_then(|copy| copy.read(&self.file, address));
+        let bytes = match copied {
+            Some(bytes) => bytes,
+            None => read_block(&self.file, address)?,
+        };
         let block = match class {
             BlockClass::Filter => Block::of_filter(bytes, address.offset),
             BlockClass::Index => parse(&self.file, address, bytes, self.footer.index_coding())?,
@@ -308,7 +357,7 @@ pub(crate) fn read_block(file: &File, address: BlockAddress) -> Result<Bytes> {
 }
 
 /// The raw bytes of the block that was read into `buffer`, in memory of their own size.
-fn open_buffer(file: &File, address: BlockAddress, buffer: Buffer) -> Result<Bytes> {
+pub(crate) fn open_buffer(file: &File, address: BlockAddress, buffer: Buffer) -> Result<Bytes> {
     let (kind, raw_len) = check_block(file, address, &buffer)?;
     if kind != PLAIN {
         return unpack(file, address, kind, raw_len, &buffer);

@@ -3,7 +3,8 @@
 //!
 //! 1. A table goes to tier 1 and overflows to slower tiers, to tier 0 only where all are full.
 //! 2. Everything else goes to tier 0 and overflows downwards. Slabs do so only where somebody must
-//!    have room, a flush or an opening: a copy of a hot record on a slow tier is of no use.
+//!    have room, a flush or an opening: a copy of a hot record on a slow tier is of no use. Copies
+//!    of tables' indexes never do.
 //! 3. Slabs may take what is meant for them up to the last byte, for beside it there is room for
 //!    logs and metadata. What they take beyond that keeps below the watermark, and so does all of
 //!    it while tables lie on tier 0, in that room.
@@ -107,6 +108,8 @@ mod tests {
         assert_eq!(slab(Origin::Flush), Some(TierIndex(1)));
         assert_eq!(slab(Origin::Migration), None, "a copy of a hot record");
         assert_eq!(place(TABLE, &tiers[..1]), Some(TierIndex(0)), "there is no other");
+        assert_eq!(place(FileKind::TableIndex, &tiers), Some(TierIndex(0)));
+        assert_eq!(place(FileKind::TableIndex, &[tier(1000, 991), tier(1000, 0)]), None);
     }
 
     #[test]

@@ -161,7 +161,11 @@ impl Placement for ByLevel {
         tiers: &[TierState],
     ) -> Option<TierIndex> {
         let home = match context.kind {
-            FileKind::Log | FileKind::Manifest | FileKind::Map | FileKind::Slab => 0,
+            FileKind::Log
+            | FileKind::Manifest
+            | FileKind::Map
+            | FileKind::Slab
+            | FileKind::TableIndex => 0,
             FileKind::Table { level } => {
                 let plan = self.plan(tiers);
                 let host = plan.host(level);

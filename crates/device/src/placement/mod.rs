@@ -137,8 +137,9 @@ fn overflow_order(home: usize, tiers: usize) -> impl Iterator<Item = usize> {
 }
 
 /// The first tier of the overflow order with room. Tables and slabs keep below the watermark; what
-/// is left above it is for logs and metadata, without which nothing can be written at all. Slabs do
-/// not overflow: they are worth having on their own tier only.
+/// is left above it is for logs and metadata, without which nothing can be written at all. Slabs and
+/// copies of tables' indexes do not overflow: they are worth having on their own tier only. Whoever
+/// makes such a copy has asked the slabs for its room.
 fn first_with_room(
     kind: FileKind,
     home: usize,
@@ -147,12 +148,13 @@ fn first_with_room(
 ) -> Option<TierIndex> {
     let percent = match kind {
         FileKind::Table { .. } | FileKind::Slab => WATERMARK_PERCENT,
-        FileKind::Log | FileKind::Manifest | FileKind::Map => 100,
+        FileKind::Log | FileKind::Manifest | FileKind::Map | FileKind::TableIndex => 100,
     };
     let has_room = |tier: &TierState| {
         tier.used_bytes.saturating_add(expected_bytes) <= share(tier.capacity_bytes, percent)
     };
-    let tiers_tried = if kind == FileKind::Slab { 1 } else { tiers.len() };
+    let stays = matches!(kind, FileKind::Slab | FileKind::TableIndex);
+    let tiers_tried = if stays { 1 } else { tiers.len() };
     overflow_order(home, tiers.len())
         .take(tiers_tried)
         .find(|index| has_room(&tiers[*index]))

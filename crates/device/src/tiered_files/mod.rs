@@ -255,6 +255,10 @@ impl TieredFiles {
         let mut tiers = BTreeSet::new();
         for number in numbers {
             let (file, kind, tier) = self.unpublished(*number)?;
+            if !kind.may_be_published() {
+                let text = format!("file {number} is a {kind}, which ends with the process");
+                return Err(Error::new(ErrorKind::Invalid, text));
+            }
             let len = file.len()?;
             // Tables never change again; the others do, but keep their first page.
             let is_table = matches!(kind, FileKind::Table { .. });
@@ -472,7 +476,8 @@ impl TieredFiles {
                 used_by_kind.insert(FileKind::Map, self.map_bytes.load(Relaxed));
             }
             let table = FileKind::Table { level: 0 };
-            let kinds = [FileKind::Log, FileKind::Manifest, table, FileKind::Map, FileKind::Slab];
+            let (map, slab, index) = (FileKind::Map, FileKind::Slab, FileKind::TableIndex);
+            let kinds = [FileKind::Log, FileKind::Manifest, table, map, slab, index];
             TierUsage {
                 tier: tier.index(),
                 spec: tier.spec().clone(),

@@ -347,7 +347,7 @@ impl Engine {
 
     /// Bytes of records that are too few for a demotion, where there are so many ranges.
     fn few_bytes(&self, fast: &FastTier, ranges: usize) -> u64 {
-        let of_range = fast.room.limit_bytes / ranges.max(1) as u64;
+        let of_range = fast.room.limit_bytes() / ranges.max(1) as u64;
         (self.settings.table_size.0 / FEW_OF_TABLE).min(of_range / FEW_OF_RANGE)
     }
 

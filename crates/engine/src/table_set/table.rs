@@ -3,16 +3,16 @@
 //! A table lives as long as any version, iterator or compaction holds it. When a manifest edit has
 //! removed it for good it is *doomed*; dropping the last reference to a doomed table hands its
 //! number to the [`Graveyard`], and a background job deletes the file. So no reader ever loses a
-//! file under its feet.
+//! file under its feet. A copy of its index on the fast tier ends with it.
 
 use crate::error::{Error, Result};
 use crate::jobs::Jobs;
 use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_device::TieredFiles;
-use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use thermocline_foundation::sync::{Mutex, OnceLock};
-use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_table::{BlockCache, Probe, TableReader, TableSummary, Trailer};
 
 /// What the manifest knows of a table.
@@ -88,6 +88,9 @@ pub(crate) struct TableStore {
 /// (`docs/decisions/0051-index-partitions.md`). For tables that nobody has opened yet.
 const INDEX_BYTES_PER_BLOCK: u64 = 8;
 
+/// What files of tables are multiples of.
+const PAGE_BYTES: u64 = thermocline_device::buffer::PAGE_BYTES as u64;
+
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -97,6 +100,8 @@ pub(crate) struct Table {
     doomed: AtomicBool,
     /// A compaction has it as input.
     pub claimed: AtomicBool,
+    /// Copies of its index that were made, or could not be.
+    copy_attempts: AtomicU32,
 }
 
 impl Table {
@@ -107,6 +112,7 @@ impl Table {
             reader: OnceLock::new(),
             doomed: AtomicBool::new(false),
             claimed: AtomicBool::new(false),
+            copy_attempts: AtomicU32::new(0),
         }
     }
 
@@ -151,6 +157,41 @@ impl Table {
         self.reader.get().map_or_else(guess, |reader| reader.partition_bytes())
     }
 
+    /// Bytes of a copy of its index: exact once it is open, a good guess before that.
+    pub fn tail_bytes(&self, block_bytes: u64, filter_bits_per_key: u8) -> u64 {
+        let guess = || {
+            let partitions = self.partition_bytes(block_bytes, filter_bits_per_key);
+            (partitions + partitions / 8).next_multiple_of(PAGE_BYTES) + 2 * PAGE_BYTES
+        };
+        self.opened().map_or_else(guess, |reader| reader.tail_bytes())
+    }
+
+    /// The reader, if somebody needed it.
+    pub fn opened(&self) -> Option<&Arc<TableReader>> {
+        self.reader.get()
+    }
+
+    /// Its index has a copy on the fast tier.
+    pub fn has_copy(&self) -> bool {
+        self.opened().is_some_and(|reader| reader.has_copy())
+    }
+
+    /// Bytes of that copy, if there is one.
+    pub fn copy_bytes(&self) -> Option<u64> {
+        let reader = self.opened().filter(|reader| reader.has_copy())?;
+        Some(reader.tail_bytes())
+    }
+
+    /// How often a copy was made, or could not be.
+    pub fn copy_attempts(&self) -> u32 {
+        self.copy_attempts.load(Relaxed)
+    }
+
+    /// A copy was made, or could not be.
+    pub fn copy_attempted(&self) {
+        self.copy_attempts.fetch_add(1, Relaxed);
+    }
+
     /// The trailer of an entry as everybody above sees it.
     pub fn trailer(&self, stored: Trailer) -> Trailer {
         match self.meta.ingested_at {
@@ -186,6 +227,10 @@ impl Drop for Table {
     fn drop(&mut self) {
         if self.doomed.load(Relaxed) {
             self.store.graveyard.add(self.meta.number);
+            let copy = self.opened().and_then(|reader| reader.take_copy());
+            if !planted(Planted::IndexCopyOutlivesTable) {
+                copy.into_iter().for_each(|number| self.store.graveyard.add(number));
+            }
             self.store.jobs.wake();
         }
     }

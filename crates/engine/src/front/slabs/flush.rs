@@ -158,7 +158,7 @@ impl Job for SlotFlush {
             self.frozen.log.seal()?;
             engine.lend_memory(fast);
         }
-        if !self.pieces.fill(piece_bytes(fast.room.limit_bytes)) {
+        if !self.pieces.fill(piece_bytes(fast.room.limit_bytes())) {
             self.settle(fast)?;
             fast.room.note_turnover(self.pieces.turnover(), self.frozen.memtable.bytes());
             self.finish()?;

@@ -13,6 +13,7 @@
 //!   sweep.rs    slots are taken from copies that memory has, or that nobody asks for
 //!   spill.rs    copies that memory gives up get slots, or are forgotten; waiting.rs what waits
 //!   memory.rs   how much memory records get
+//!   index_copies.rs   what finds records in tables, on the fast tier too
 //!   plan.rs     what of this is done next; single_step.rs jobs of one step
 //! ```
 //! Memory holds records too (`cache`). A copy that is there needs no slot: it has an entry in the
@@ -37,6 +38,7 @@
 
 pub(crate) mod cursor;
 pub(crate) mod flush;
+pub(crate) mod index_copies;
 pub(crate) mod lookup;
 pub(crate) mod memory;
 mod pieces;
@@ -57,6 +59,7 @@ use crate::state::Engine;
 use crate::table_set::levels::Levels;
 use bytes::Bytes;
 use flush::FlushGate;
+use index_copies::{Demand, IndexCopying};
 use lookup::entry_kind;
 use memory::Memory;
 use promotion::Promotions;
@@ -89,6 +92,7 @@ pub(crate) struct FastTier {
     pub flushes: FlushGate,
     pub room: Room,
     pub memory: Memory,
+    pub copying: IndexCopying,
 }
 
 /// A record on its way into a slot.
@@ -149,13 +153,13 @@ impl FastTier {
     pub fn levels_changed(&self, engine: &Engine, levels: &Levels) {
         let settings = &engine.settings;
         let share = settings.division().cache_bytes;
-        let (mut entries, mut partition_bytes, mut pinned_bytes) = (0, 0, 0);
+        let (mut entries, mut pinned_bytes, mut demand) = (0, 0, Demand::default());
         for (_, table) in levels.tables() {
             entries += table.meta.entries;
             pinned_bytes += table.pinned_bytes();
-            partition_bytes +=
-                table.partition_bytes(settings.block_size.0, settings.filter_bits_per_key);
+            demand.add(table, settings);
         }
+        let partition_bytes = demand.partition_bytes;
         let keys = self.index.len() + entries;
         let tracked = (keys * u64::from(settings.hybrid.tracker_percent) / 100).max(1 << 10);
         let capacity = self.popularity.capacity() as u64;
@@ -167,6 +171,7 @@ impl FastTier {
         let blocks = (partition_bytes + partition_bytes / 4 + left / 16).min(left / 2);
         engine.store.cache.set_capacity(blocks);
         engine.divide_memory(self, Some(left - blocks));
+        self.reckon_index_copies(engine, demand);
     }
 }
 

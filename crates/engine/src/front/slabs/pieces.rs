@@ -347,7 +347,7 @@ mod tests {
         let db = stepped(&hybrid());
         let fast = db.engine().fast.as_ref().unwrap();
         let pieces = 8;
-        let piece_bytes = piece_bytes(fast.room.limit_bytes);
+        let piece_bytes = piece_bytes(fast.room.limit_bytes());
         let syncs = |kind| db.engine().files.tiers()[0].traffic(kind).syncs;
         let sizes = [200, 400, 900, 2000, 4000];
         let write = |byte: u8| {

@@ -2,6 +2,7 @@
 //! fast tier, then what reads ask for.
 
 use super::FastTier;
+use super::index_copies::INDEX_COPY;
 use super::promotion::PROMOTION;
 use super::room::{Means, Need, SIZES};
 use super::single_step::SingleStep;
@@ -33,9 +34,13 @@ pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Bo
         let is_due = fast.spill.is_due(in_hurry) && !fast.room.is_wanted();
         is_due.then(|| SingleStep::begin(engine, &SPILL)).flatten()
     };
+    // It is small, and while it is missing look-ups read more of the slow tier.
+    let copy = || fast.copying.is_due().then(|| SingleStep::begin(engine, &INDEX_COPY)).flatten();
     // What memory gives up must not wait for promotions, of which there may always be more.
     let spills_first = fast.spill.waiting.is_full();
-    room.or_else(|| spills_first.then(spill).flatten())
+    copy()
+        .or(room)
+        .or_else(|| spills_first.then(spill).flatten())
         .or_else(|| {
             let is_due = fast.promotions.offers.is_due(in_hurry);
             is_due.then(|| SingleStep::begin(engine, &PROMOTION)).flatten()
@@ -250,7 +255,7 @@ mod tests {
             ..settings()
         };
         let db = with_records(settings, 0, &[]);
-        let limit_bytes = fast(&db).room.limit_bytes;
+        let limit_bytes = fast(&db).room.limit_bytes();
         let mut shares = Vec::new();
         for key in (0..2000).map(|at| at * STEP + 1) {
             (0..4).for_each(|_| assert!(fast(&db).popularity.touch(hash(key), true).is_some()));

@@ -8,6 +8,7 @@
 
 use super::FastTier;
 use super::flush::FlushGate;
+use super::index_copies::IndexCopying;
 use super::lookup::{entry_kind, kind_of};
 use super::memory::Memory;
 use super::pieces::{Pieces, piece_bytes};
@@ -111,6 +112,7 @@ impl FastTier {
             flushes: FlushGate::default(),
             room: Room::new(settings, limit_bytes),
             memory: Memory::new(settings),
+            copying: IndexCopying::new(settings),
         })
     }
 }
@@ -246,7 +248,7 @@ impl Engine {
             // No snapshot survives a restart, so of each key only the newest version matters.
             let retention = Retention::new(vec![Sequence::MAX], None);
             let mut pieces = Pieces::new(&Arc::new(memtable), retention, Origin::Recovery);
-            while pieces.fill(piece_bytes(fast.room.limit_bytes)) {
+            while pieces.fill(piece_bytes(fast.room.limit_bytes())) {
                 self.write_replayed(fast, &mut pieces)?;
             }
             pieces.settle(self, fast, || Ok(()))?;

@@ -64,10 +64,14 @@ impl Means {
 /// What may be taken and what is taken.
 #[derive(Debug)]
 pub(crate) struct Room {
-    /// Bytes that files of slabs may take.
-    pub limit_bytes: u64,
-    high_bytes: u64,
-    low_bytes: u64,
+    /// Bytes that slabs and copies of tables' indexes may take together.
+    pub whole_bytes: u64,
+    /// Bytes that files of slabs may take: what the copies leave.
+    limit_bytes: AtomicU64,
+    high_percent: u32,
+    low_percent: u32,
+    /// Callers that let the slots take more, at this moment.
+    overdraws: Mutex<usize>,
     /// Bytes of records that found no slot.
     wanted_bytes: AtomicU64,
     /// What flushes take of slots more than they free, in parts of what their memtables hold: a
@@ -107,11 +111,12 @@ pub(crate) struct Room {
 impl Room {
     /// The room of a tier with these settings, for whose slots `limit_bytes` are left.
     pub fn new(settings: &Settings, limit_bytes: u64) -> Self {
-        let percent = |percent: u32| limit_bytes / 100 * u64::from(percent);
         Self {
-            limit_bytes,
-            high_bytes: percent(settings.hybrid.high_watermark_percent),
-            low_bytes: percent(settings.hybrid.low_watermark_percent),
+            whole_bytes: limit_bytes,
+            limit_bytes: AtomicU64::new(limit_bytes),
+            high_percent: settings.hybrid.high_watermark_percent,
+            low_percent: settings.hybrid.low_watermark_percent,
+            overdraws: Mutex::new(0),
             wanted_bytes: AtomicU64::new(0),
             growth: Mutex::new(1.0),
             wanted_for_copies: AtomicBool::new(false),
@@ -132,6 +137,15 @@ impl Room {
         }
     }
 
+    /// Bytes that files of slabs may take.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes.load(Relaxed)
+    }
+
+    fn share_bytes(&self, percent: u32) -> u64 {
+        self.limit_bytes() / 100 * u64::from(percent)
+    }
+
     /// A memtable of so many bytes was flushed.
     pub fn note_turnover(&self, turnover: Turnover, memtable_bytes: u64) {
         let grown_bytes = turnover.born_bytes.saturating_sub(turnover.died_bytes);
@@ -143,14 +157,14 @@ impl Room {
     /// Bytes of free slots that memtables of so many bytes are going to need: for what is new of
     /// them, and for the rest of one piece.
     fn coming_bytes(&self, memtable_bytes: u64) -> u64 {
-        let piece_bytes = memtable_bytes.min(piece_bytes(self.limit_bytes));
+        let piece_bytes = memtable_bytes.min(piece_bytes(self.limit_bytes()));
         let beyond_bytes = (memtable_bytes - piece_bytes) as f64;
         piece_bytes + (beyond_bytes * *self.growth.lock()) as u64
     }
 
     /// Records of so many bytes found no slot.
     pub fn want(&self, bytes: u64) {
-        self.wanted_bytes.fetch_max(bytes.min(self.limit_bytes / 4), Relaxed);
+        self.wanted_bytes.fetch_max(bytes.min(self.limit_bytes() / 4), Relaxed);
     }
 
     /// Records found slots.
@@ -265,8 +279,11 @@ impl Engine {
     pub fn look_at_room(&self, fast: &FastTier) -> Need {
         let room = &fast.room;
         let stats = fast.slabs.stats();
+        let limit_bytes = room.limit_bytes();
+        let (high_bytes, low_bytes) =
+            (room.share_bytes(room.high_percent), room.share_bytes(room.low_percent));
         // Not what is live: a rest of room that is no whole slab is of no use.
-        let free_bytes = stats.bytes_free() + fast.slabs.bytes_to_come(room.limit_bytes);
+        let free_bytes = stats.bytes_free() + fast.slabs.bytes_to_come(limit_bytes);
         let wanted_bytes = room.wanted_bytes.load(Relaxed);
         let memtable_bytes = self.memtable_bytes();
         let coming_bytes = match stats.has_held() {
@@ -274,23 +291,23 @@ impl Engine {
             true => memtable_bytes,
             false => room.coming_bytes(memtable_bytes),
         };
-        let coming_bytes = coming_bytes.max(wanted_bytes).min(room.limit_bytes / 4);
-        let used_bytes = room.limit_bytes.saturating_sub(free_bytes) + coming_bytes;
-        let above_low_bytes = used_bytes.saturating_sub(room.low_bytes);
+        let coming_bytes = coming_bytes.max(wanted_bytes).min(limit_bytes / 4);
+        let used_bytes = limit_bytes.saturating_sub(free_bytes) + coming_bytes;
+        let above_low_bytes = used_bytes.saturating_sub(low_bytes);
         room.excess_bytes.store(above_low_bytes.max(wanted_bytes), Relaxed);
-        if used_bytes >= room.high_bytes && !stats.are_frees_held {
+        if used_bytes >= high_bytes && !stats.are_frees_held {
             if !room.is_draining.swap(true, Relaxed) {
                 room.begin_anew();
             }
             room.drains_for_copies.store(false, Relaxed);
-        } else if used_bytes < room.low_bytes {
+        } else if used_bytes < low_bytes {
             room.is_draining.store(false, Relaxed);
         }
         if wanted_bytes > 0 {
             room.drains_for_copies.store(false, Relaxed);
         }
-        let over = used_bytes.saturating_sub(room.high_bytes) as f64;
-        self.pacing.set_fullness(over / (room.limit_bytes - room.high_bytes).max(1) as f64);
+        let over = used_bytes.saturating_sub(high_bytes) as f64;
+        self.pacing.set_fullness(over / (limit_bytes - high_bytes).max(1) as f64);
         if stats.are_frees_held {
             // What leaves now makes no room before they are let go.
             return Need::Nothing;
@@ -304,7 +321,7 @@ impl Engine {
         }
         let sizes = wanted_bytes > 0
             || room.wanted_for_copies.load(Relaxed)
-            || stats.file_bytes > room.limit_bytes;
+            || stats.file_bytes > limit_bytes;
         match room.sizes_stuck.load(Relaxed) {
             false if sizes => Need::OtherSizes,
             true if wanted_bytes > 0 => Need::Room,
@@ -323,14 +340,37 @@ impl FastTier {
     pub fn room_was_made(&self) {
         self.room.sizes_stuck.store(false, Relaxed);
         self.spill.unblock();
+        self.copying.look_again();
     }
 
     /// Runs `body` while the slots may take more than their share of the tier.
     pub fn overdraw<T>(&self, body: impl FnOnce() -> T) -> T {
-        self.slabs.set_limit_bytes(u64::MAX);
+        let enter = || {
+            let mut overdraws = self.room.overdraws.lock();
+            *overdraws += 1;
+            self.slabs.set_limit_bytes(u64::MAX);
+        };
+        let leave = || {
+            let mut overdraws = self.room.overdraws.lock();
+            *overdraws -= 1;
+            if *overdraws == 0 {
+                self.slabs.set_limit_bytes(self.room.limit_bytes());
+            }
+        };
+        enter();
         let result = body();
-        self.slabs.set_limit_bytes(self.room.limit_bytes);
+        leave();
         result
+    }
+
+    /// The slots leave so many bytes of their room to copies of tables' indexes. What they have
+    /// more than that they give up as it becomes free.
+    pub fn leave_room(&self, bytes: u64) {
+        let limit_bytes = self.room.whole_bytes.saturating_sub(bytes);
+        let overdraws = self.room.overdraws.lock();
+        if self.room.limit_bytes.swap(limit_bytes, Relaxed) != limit_bytes && *overdraws == 0 {
+            self.slabs.set_limit_bytes(limit_bytes);
+        }
     }
 
     /// Which records stay on the fast tier, as of now: what the threshold says, as far as these
@@ -340,7 +380,7 @@ impl FastTier {
         let in_slots = self.index.slot_records() as f64;
         let records = match live_bytes {
             0 => f64::INFINITY,
-            bytes => in_slots * self.room.limit_bytes as f64 / bytes as f64,
+            bytes => in_slots * self.room.limit_bytes() as f64 / bytes as f64,
         };
         let records = records + self.index.memory_records() as f64;
         let histogram = self.popularity.histogram();
@@ -466,7 +506,7 @@ mod tests {
         keys.for_each(|key| db.put(key.to_be_bytes(), [7; 1000]).unwrap());
         db.flush().unwrap();
         let room = &db.engine().fast.as_ref().unwrap().room;
-        let piece_bytes = piece_bytes(room.limit_bytes);
+        let piece_bytes = piece_bytes(room.limit_bytes());
         room.coming_bytes(10 * piece_bytes) as f64 / piece_bytes as f64
     }
 

@@ -177,7 +177,7 @@ pub(super) const SPILL: Work =
 
 impl Engine {
     fn spill(&self, fast: &FastTier) -> Result<()> {
-        let mut batch = fast.spill.take(BATCH_BYTES.min(fast.room.limit_bytes / BATCH_SHARE));
+        let mut batch = fast.spill.take(BATCH_BYTES.min(fast.room.limit_bytes() / BATCH_SHARE));
         // Some were replaced meanwhile, or asked for and brought back.
         batch.retain(|spilled| {
             fast.is_in_memory_only(&spilled.key, spilled.sequence)
