@@ -267,7 +267,7 @@ bugs! {
     /// key, demotion of its range, read.
     CopyStaysUnderIngest,
     /// Cache serves a stale block · what a copy of a table's index says is taken without comparing
-    /// its checksum, which is bound to the table: records are not found · a lost write of the copy.
+    /// its checksum, which is bound to the table: records are not found · a flipped bit of it.
     IndexCopyNotChecked,
     /// Leaked files · the copy of a table's index stays when the table goes · copies of indexes,
     /// compaction of their tables.

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 use thermocline::{
-    ByteSize, Compression, DemotionPolicy, Durability, HybridSettings, Pinning, PopularityKind,
-    Preset, Promotion, Settings, Tier,
+    ByteSize, Compression, DemotionPolicy, Durability, HybridSettings, IndexCopies, Pinning,
+    PopularityKind, Preset, Promotion, Settings, Tier,
 };
 use thermocline_foundation::random::{Random, mix};
 use xxhash_rust::xxh3::xxh3_64;
@@ -290,6 +290,7 @@ fn hybrid_settings(seed: u64, leveled: Settings) -> Settings {
         pinning_percent: [70, 70, 0, 100][random.below(4) as usize],
         pinning: [Pinning::Fixed, Pinning::Fixed, Pinning::Auto][random.below(3) as usize],
         promotion: promotions[random.below(4) as usize],
+        index_copies: if seed % 32 == 24 { IndexCopies::Always } else { IndexCopies::Auto },
         ..HybridSettings::default()
     };
     Settings {

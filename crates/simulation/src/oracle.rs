@@ -315,8 +315,10 @@ pub fn check_files(db: &Db, list: impl Fn(&Path) -> Vec<(String, u64)>) -> Resul
     let is_twice = twice.windows(2).any(|pair| pair[0] == pair[1]);
     // A slab without records is kept for the next ones of its size.
     let slabs = slabs_of(db);
+    let index_copies = db.stats().fast_tier.map_or(0, |fast| fast.index_copies);
     let is_leak = count(".table") != tables
         || count(".slab") != slabs
+        || count(".index") as u64 != index_copies
         || count(".manifest") != 1
         || count(".map") != 1
         || count(".log") > 5
@@ -329,7 +331,8 @@ pub fn check_files(db: &Db, list: impl Fn(&Path) -> Vec<(String, u64)>) -> Resul
     }
     if is_leak || is_twice {
         return Err(format!(
-            "{tables} tables and {slabs} slabs are live, the tiers hold {names:?}, home {home:?}"
+            "{tables} tables, {slabs} slabs and {index_copies} copies of indexes are live, the \
+             tiers hold {names:?}, home {home:?}"
         ));
     }
     Ok(())

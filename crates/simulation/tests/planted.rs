@@ -14,7 +14,7 @@ const FOUND_BY_SCHEDULES: [Planted; 2] =
     [Planted::SyncCountsLaterWrites, Planted::IngestEndsBeforeDepartures];
 
 /// Bugs that short scripts show and histories of a few dozen steps do not; `tests/slots.rs` does.
-const FOUND_BY_SCRIPTS: [Planted; 7] = [
+const FOUND_BY_SCRIPTS: [Planted; 9] = [
     Planted::CursorMissesDepartures,
     Planted::SlotSumsNotCompared,
     Planted::MovedSlotNotFreed,
@@ -22,6 +22,8 @@ const FOUND_BY_SCRIPTS: [Planted; 7] = [
     Planted::PieceCutsVersions,
     Planted::DemotionFreesOldSlot,
     Planted::CopyStaysUnderIngest,
+    Planted::IndexCopyNotChecked,
+    Planted::IndexCopyOutlivesTable,
 ];
 
 fn list() -> Vec<(Planted, Task)> {

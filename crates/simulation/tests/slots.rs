@@ -315,6 +315,61 @@ fn bulk_load_over_copies() -> Result<(), Stop> {
     life.check_all()
 }
 
+/// A life with copies of all tables' indexes, and records in tables.
+fn life_with_index_copies() -> Result<Life, Stop> {
+    let mut life = planned_life(thermocline::ByteSize::mib(1), 12, (98, 95));
+    life.settings.hybrid.index_copies = thermocline::IndexCopies::Always;
+    life.create()?;
+    put_each(&mut life, 0..SHAPE.keys, 1, 300)?;
+    life.step(&Step::Compact)?;
+    Ok(life)
+}
+
+fn index_copies(life: &Life) -> u64 {
+    life.db().stats().fast_tier.unwrap().index_copies
+}
+
+/// A bit of a copy of a table's index is flipped: a block does not match, and the table is read.
+fn flipped_bit_of_an_index_copy() -> Result<(), Stop> {
+    // Memory has nothing of the tables then, and the copies are not made yet.
+    let before = || {
+        let mut life = life_with_index_copies()?;
+        life.step(&Step::Reopen)?;
+        Ok::<_, Stop>(life)
+    };
+    let mut first = before()?;
+    first.machine.devices.record_kinds();
+    let start = first.machine.devices.calls();
+    first.step(&Step::Settle)?;
+    let kinds = first.machine.devices.kinds();
+    let writes = (0..kinds.len()).filter(|at| kinds[*at] == CallKind::Write);
+    assert!(index_copies(&first) > 0);
+    // What else is written is a log that nobody reads before the next opening.
+    let writes = writes.map(|at| start + at as u64);
+    for (at, bit) in writes.flat_map(|at| (0..320).map(move |bit| (at, bit * 257))) {
+        let mut life = before()?;
+        let fault = Fault { at, sticky: false, kind: FaultKind::Flip(bit) };
+        life.machine.devices.arm(Some(fault));
+        life.step(&Step::Settle)?;
+        life.machine.devices.arm(None);
+        life.check_all()?;
+    }
+    Ok(())
+}
+
+/// Tables with copies of their indexes are merged into others.
+fn copies_of_tables_that_go() -> Result<(), Stop> {
+    let mut life = life_with_index_copies()?;
+    for step in 2..5 {
+        life.step(&Step::Settle)?;
+        assert!(index_copies(&life) > 0);
+        put_each(&mut life, 0..SHAPE.keys, step, 300)?;
+        life.step(&Step::Compact)?;
+    }
+    life.check_all()?;
+    life.check_tidy()
+}
+
 /// A test of each script, and one that each finds the bug beside it; `tests/planted.rs` lists these
 /// as found here.
 macro_rules! scripts {
@@ -350,4 +405,8 @@ scripts! {
         lost_write_of_a_used_slot, SlotSumsNotCompared;
     records_that_moved_are_in_one_place:
         records_that_moved, MovedSlotNotFreed;
+    a_copy_of_an_index_with_a_flipped_bit_is_not_believed:
+        flipped_bit_of_an_index_copy, IndexCopyNotChecked;
+    a_copy_of_an_index_goes_with_its_table:
+        copies_of_tables_that_go, IndexCopyOutlivesTable;
 }

@@ -172,8 +172,8 @@ impl TableReader {
         self.file_bytes - self.tail_start()
     }
 
-    /// The page that the tail begins in, so that its blocks lie in the pages of a copy as they do in
-    /// those of the table.
+    /// The page that the tail begins in: its blocks lie in pages of a copy as they do in those of
+    /// the table.
     fn tail_start(&self) -> u64 {
         self.footer.data_end / PAGE * PAGE
     }

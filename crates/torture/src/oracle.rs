@@ -123,6 +123,7 @@ pub fn check_tidy(db: &Db, fast: &Path, slow: &Path) -> Result<(), String> {
     let count = |kind: &str| counts.get(kind).copied().unwrap_or(0);
     let leaked = count("table") != tables
         || count("slab") != slabs
+        || count("index") as u64 != stats.fast_tier.as_ref().map_or(0, |fast| fast.index_copies)
         || count("map") != 1
         || count("manifest") != 1
         || !(1..=LOGS_MAX).contains(&count("log"))

@@ -14,10 +14,12 @@
 
 use crate::Outcome;
 use crate::store::OpenOptions;
-use thermocline::{DemotionPolicy, HybridSettings, Pinning, PopularityKind, Promotion};
+use thermocline::{
+    DemotionPolicy, HybridSettings, IndexCopies, Pinning, PopularityKind, Promotion,
+};
 
 /// Names and meanings.
-pub(super) const OPTIONS: [(&str, &str); 12] = [
+pub(super) const OPTIONS: [(&str, &str); 13] = [
     ("policy", "choice of a range to demote: random, precise or approximate; default approximate"),
     ("candidates", "ranges that a choice looks at, 1 to 64; default 8"),
     ("range-tables", "consecutive tables of a range, 1 to 64; default 1"),
@@ -29,6 +31,7 @@ pub(super) const OPTIONS: [(&str, &str); 12] = [
     ("read-triggered", "demotions for the sake of reads: on or off; default off"),
     ("high-watermark", "percent of the fast tier at which demotions begin, 2 to 99; default 98"),
     ("low-watermark", "percent at which they end; default 95"),
+    ("index-copies", "indexes of tables on the fast tier: auto, always or never; default auto"),
     ("write-budget", "capacities of the slow tier written a day, 0 for no bound; default 0"),
 ];
 
@@ -47,6 +50,12 @@ pub(super) fn settings(options: &OpenOptions) -> Outcome<HybridSettings> {
     let promotions =
         [("none", Promotion::None), ("demotion", Promotion::Demotion), ("read", Promotion::Read)];
     choose(options, "promotion", &promotions, &mut hybrid.promotion)?;
+    let copies = [
+        ("auto", IndexCopies::Auto),
+        ("always", IndexCopies::Always),
+        ("never", IndexCopies::Never),
+    ];
+    choose(options, "index-copies", &copies, &mut hybrid.index_copies)?;
     choose(options, "read-triggered", &[("on", true), ("off", false)], &mut hybrid.read_triggered)?;
     match options.option("pinning") {
         None => {}

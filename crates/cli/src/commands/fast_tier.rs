@@ -67,12 +67,19 @@ fn summary(stats: &FastTierStats) -> Table {
         ),
         ("  free", bytes(free), text::share(free, limit)),
         ("files of slots", bytes(stats.slab_bytes), text::share(stats.slab_bytes, limit)),
-        ("copies of tables' indexes", text::count(stats.index_copies), String::new()),
-        ("  bytes of these", bytes(stats.index_copy_bytes), String::new()),
-        ("  reads that they answered", text::count(stats.index_copy_reads), String::new()),
         ("reads that memory answered", text::count(hits), text::share(hits, hits + misses)),
     ] {
         table.row([what.to_owned(), amount, share]);
+    }
+    if stats.index_copies + stats.failed_index_copies > 0 {
+        for (what, amount) in [
+            ("copies of tables' indexes", text::count(stats.index_copies)),
+            ("  bytes of these", bytes(stats.index_copy_bytes)),
+            ("  reads that they answered", text::count(stats.index_copy_reads)),
+            ("  given up, for they were wrong", text::count(stats.failed_index_copies)),
+        ] {
+            table.row([what.to_owned(), amount, String::new()]);
+        }
     }
     table
 }

@@ -231,7 +231,7 @@ mod tests {
         let held = fast.slabs.hold_frees();
         let (mut round, mut written_bytes) = (0u8, 0);
         // More than the tier has room for, of versions that all but the last are dead.
-        while written_bytes < 2 * fast.room.limit_bytes {
+        while written_bytes < 2 * fast.room.limit_bytes() {
             round += 1;
             for key in 0..1000u32 {
                 db.put(key.to_be_bytes(), [round; 1000]).unwrap();
@@ -245,7 +245,7 @@ mod tests {
         db.flush().unwrap();
         db.settle().unwrap();
         let stats = fast.slabs.stats();
-        assert!(stats.file_bytes <= fast.room.limit_bytes, "what was overdrawn is given back");
+        assert!(stats.file_bytes <= fast.room.limit_bytes(), "what was overdrawn is given back");
         let value = |key: u32| db.get(key.to_be_bytes()).unwrap().unwrap();
         assert!((0..1000).all(|key| value(key) == [round; 1000][..]));
     }

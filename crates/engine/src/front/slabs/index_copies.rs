@@ -201,7 +201,7 @@ impl Engine {
                 Err(error) => {
                     table.copy_attempted();
                     let table = table.meta.number;
-                    tracing::warn!(%table, %error, "a table's index is not copied to the fast tier");
+                    tracing::warn!(%table, %error, "a table has no copy of its index on tier 0");
                 }
             }
         }
