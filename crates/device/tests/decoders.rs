@@ -61,6 +61,15 @@ fn a_map_that_reserves_numbers_beyond_all_is_damage_and_the_last_ones_run_out() 
 }
 
 #[test]
+fn a_map_that_lists_a_copy_of_a_tables_index_is_damage() {
+    // Reserves numbers up to 9 and adds file 1 on tier 0.
+    let listing = |kind: u8| properties::open_map_of(&[1, 1, 2, 9, 3, 1, kind, 0, 0, 0]);
+    assert_eq!(listing(5).expect("a slab may be listed").state().files.len(), 1);
+    let error = listing(6).expect_err("a copy ends with its process").to_string();
+    assert!(error.contains("no file kind [6, 0]"), "{error}");
+}
+
+#[test]
 fn damaged_identities_are_refused_or_repaired() {
     let seeds = [golden("tier-identity-v1.bin")];
     // The other copy answers where one is damaged.

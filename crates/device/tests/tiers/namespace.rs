@@ -28,6 +28,24 @@ fn published_files_survive_and_unpublished_ones_are_removed() {
 }
 
 #[test]
+fn a_copy_of_a_tables_index_is_never_published_and_ends_with_the_process() {
+    let devices = MemoryDevices::new();
+    let files = create(&devices, 2).unwrap();
+    let context = FileContext { kind: FileKind::TableIndex, ..TABLE };
+    let file = files.create_file(context, 4096).unwrap();
+    let name = format!("{}.index", file.number());
+    let error = files.publish(&[file.number()]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(names(&devices, &tier_path(0)).contains(&name), "it lies on the fastest tier");
+    drop(file);
+    files.close(&[]).unwrap();
+    drop(files);
+    let files = open(&devices).unwrap();
+    assert!(files.files().is_empty());
+    assert!(!names(&devices, &tier_path(0)).contains(&name));
+}
+
+#[test]
 fn everybody_gets_the_same_file_and_a_deleted_one_stays_readable() {
     let devices = MemoryDevices::new();
     let files = create(&devices, 1).unwrap();
