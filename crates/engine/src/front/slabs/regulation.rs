@@ -55,10 +55,9 @@ impl Copies {
         self.get_slots.load(Relaxed)
     }
 
-    /// Judges anew whether they get slots; so many were dropped.
-    pub fn judge(&self, dropped: u64) -> bool {
-        let (read, replaced) = (self.read.get(), self.replaced.get());
-        let uses = CopyUses { read, replaced, dropped };
+    /// Judges anew whether they get slots.
+    pub fn judge(&self) -> bool {
+        let uses = CopyUses { read: self.read.get(), replaced: self.replaced.get() };
         let get_slots = self.worth.lock().observe(uses);
         self.get_slots.store(get_slots, Relaxed);
         get_slots

@@ -184,7 +184,7 @@ impl Engine {
                 && !fast.cache.contains(&spilled.key, spilled.sequence)
         });
         let pinning = fast.pinning();
-        let get_slots = fast.regulation.copies.judge(fast.room.dropped.get());
+        let get_slots = fast.regulation.copies.judge();
         let first_read = fast.promotions.at_first_read.load(Relaxed);
         let claims = self.tables.lock().ranges.clone();
         let (stay, go): (Vec<_>, Vec<_>) = batch.into_iter().partition(|spilled| {
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(copies(&db), (0, 0), "forgotten although it is hot");
         assert!(!db.stats().fast_tier.unwrap().copies_get_slots);
         uses.read.add(50_000);
-        assert!(uses.judge(0));
+        assert!(uses.judge());
         (0..2).for_each(|_| assert_eq!(get(&db), "value"));
         promote(&db);
         evict(&db);
