@@ -142,10 +142,6 @@ impl Room {
         self.limit_bytes.load(Relaxed)
     }
 
-    fn share_bytes(&self, percent: u32) -> u64 {
-        self.limit_bytes() / 100 * u64::from(percent)
-    }
-
     /// A memtable of so many bytes was flushed.
     pub fn note_turnover(&self, turnover: Turnover, memtable_bytes: u64) {
         let grown_bytes = turnover.born_bytes.saturating_sub(turnover.died_bytes);
@@ -280,8 +276,9 @@ impl Engine {
         let room = &fast.room;
         let stats = fast.slabs.stats();
         let limit_bytes = room.limit_bytes();
-        let (high_bytes, low_bytes) =
-            (room.share_bytes(room.high_percent), room.share_bytes(room.low_percent));
+        // Of the same limit, which may change meanwhile.
+        let share = |percent: u32| limit_bytes / 100 * u64::from(percent);
+        let (high_bytes, low_bytes) = (share(room.high_percent), share(room.low_percent));
         // Not what is live: a rest of room that is no whole slab is of no use.
         let free_bytes = stats.bytes_free() + fast.slabs.bytes_to_come(limit_bytes);
         let wanted_bytes = room.wanted_bytes.load(Relaxed);
