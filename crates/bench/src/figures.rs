@@ -7,7 +7,12 @@
 //!   14b     promotion                        ycsb-c                  op/s, shares of reads
 //!   14c     pinning threshold                ycsb-a, ycsb-b, ycsb-c  op/s, slow bytes
 //!   14d     threads                          ycsb-a                  op/s, processor
+//!
+//!   runs    sorted runs over each other      load, ycsb-a, b, c, e   op/s, slow bytes, slow reads
+//!   auto    threshold, fixed or tuned        ycsb-a, ycsb-b, ycsb-c  op/s, slow bytes, slow reads
 //! ```
+//! The last two are not of the paper, whose slow tier has one run, and whose threshold is fixed.
+//!
 //! A figure is a run like any other: what is varied stands in the engine's label or in the
 //! workload's name, and a note of the results says which figure they are of. So its table and its
 //! plots come from the file alone ([`Drawing`]), also from several files put together.
@@ -38,7 +43,7 @@ const NOTE: &str = "figure of the PrismDB paper";
 /// A figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figure {
-    /// As the paper counts them.
+    /// As the paper counts them, or a word for ours.
     pub name: &'static str,
     /// What it shows.
     pub title: &'static str,
@@ -102,7 +107,7 @@ const SLOW_READS: Measure =
     Measure { name: "slow reads/op", of: |measured| measured.slow_reads_per_op };
 
 /// All of them.
-pub const FIGURES: [Figure; 5] = [
+pub const FIGURES: [Figure; 7] = [
     Figure {
         name: "6",
         title: "How a range to demote is chosen",
@@ -154,6 +159,24 @@ pub const FIGURES: [Figure; 5] = [
         workloads: "ycsb-a/threads-1,ycsb-a/threads-2,ycsb-a/threads-4,ycsb-a/threads-8",
         measures: &[THROUGHPUT, PROCESSOR],
     },
+    Figure {
+        name: "runs",
+        title: "Sorted runs of the slow tier",
+        axis: "runs",
+        varied: Varied::Option("runs", &["1", "2", "3", "4", "5", "6"]),
+        besides: &[],
+        workloads: "load,ycsb-a,ycsb-b,ycsb-c,ycsb-e",
+        measures: &[THROUGHPUT, SLOW_WRITTEN, SLOW_READS],
+    },
+    Figure {
+        name: "auto",
+        title: "Pinning threshold, fixed and tuned",
+        axis: "percent of tracked keys",
+        varied: Varied::Option("pinning", &["10", "70", "90", "auto"]),
+        besides: &[],
+        workloads: "ycsb-a,ycsb-b,ycsb-c",
+        measures: &[THROUGHPUT, SLOW_WRITTEN, SLOW_READS],
+    },
 ];
 
 impl FromStr for Figure {
@@ -175,7 +198,8 @@ impl FromStr for Figure {
     after_help = "Example:\n  thermocline-bench prismdb --figure 6,14b --rounds 2"
 )]
 pub struct FigureArguments {
-    /// Figures by the paper's numbers: 6, 11, 14b, 14c, 14d; all where none is named
+    /// Figures by the paper's numbers, 6, 11, 14b, 14c, 14d, and ours, runs, auto; all where none
+    /// is named
     #[arg(long, value_delimiter = ',')]
     pub figure: Vec<Figure>,
     /// Sizes and lengths.
@@ -184,6 +208,14 @@ pub struct FigureArguments {
 }
 
 impl Figure {
+    /// Where it is from.
+    pub fn source(&self) -> String {
+        match self.name.starts_with(|letter: char| letter.is_ascii_digit()) {
+            true => format!("After figure {} of the PrismDB paper", self.name),
+            false => self.title.to_owned(),
+        }
+    }
+
     /// Labels of the engines, those that are compared first.
     fn engines(&self) -> Vec<String> {
         match self.varied {
@@ -199,7 +231,7 @@ impl Figure {
     fn part(&self, arguments: &ScenarioArguments) -> Part {
         Part {
             name: format!("figure-{}", self.name),
-            title: format!("PrismDB, figure {}: {}", self.name, self.title.to_lowercase()),
+            title: format!("{}: {}", self.source(), self.title.to_lowercase()),
             engines: self.engines(),
             workloads: self.workloads,
             profile: arguments.profile.clone(),
@@ -364,7 +396,7 @@ mod tests {
         let large = arguments(&["--records", "2M", "--rounds", "3"]).unwrap();
         assert_eq!((large.scenario.records, large.scenario.rounds), (2_000_000, 3));
         let refused = arguments(&["--figure", "99"]).unwrap_err().to_string();
-        assert!(refused.contains("there are 6, 11, 14b, 14c, 14d"), "{refused}");
+        assert!(refused.contains("there are 6, 11, 14b, 14c, 14d, runs, auto"), "{refused}");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The comparisons that people run by name: what is compared, how large, on which devices.
 //!
 //! ```text
-//!   tiers    data 10x memory (--data-over-memory), a fast tier of 20 %, slow device gp3,
-//!            8 threads: every way to use two tiers, and all-fast and all-slow as its ends; ten
-//!            rows, about 7 minutes for each engine
+//!   tiers    data 10x memory (--data-over-memory), a fast tier of 20 % (--fast-percent), slow
+//!            device gp3, 8 threads: every way to use two tiers, and all-fast and all-slow as its
+//!            ends; ten rows, about 7 minutes for each engine
 //!   single   leveled against RocksDB on the fast device, data 10x memory, buffered and synced
 //!   full     tiers with every workload on both profiles, and single with every engine
 //!   commit   two ways to commit to the fast tier and the preset that has one of them, updates
@@ -34,8 +34,6 @@ const RECORD_BYTES: u64 = 1024;
 /// What the harness takes besides: the program with every engine's code, histograms of each thread,
 /// versions of records. The null engine's process has 45 MB resident; RocksDB's library adds 17.
 const HARNESS_BYTES: u64 = 64 << 20;
-/// The fast tier's share of the data, in percent.
-const FAST_PERCENT: u64 = 20;
 /// What an engine may divide among its caches and buffers, in percent of that memory. The rest is
 /// for what its options do not count, the allocator and the page cache.
 const ENGINE_PERCENT: u64 = 60;
@@ -92,6 +90,10 @@ pub struct ScenarioArguments {
     #[arg(long, value_name = "N", default_value_t = 10,
         value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub data_over_memory: u64,
+    /// The fast tier's share of the data, in percent
+    #[arg(long, value_name = "N", default_value_t = 20,
+        value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub fast_percent: u64,
     /// Repetitions
     #[arg(long, default_value_t = 2)]
     pub rounds: u32,
@@ -176,7 +178,7 @@ const FULL_WORKLOADS: &str = "load,ycsb,hotrap,twitter,prefix_dist,nutanix,linkb
 
 impl ScenarioArguments {
     fn sizes(&self) -> Sizes {
-        sizes(self.records, self.data_over_memory)
+        sizes(self.records, self.data_over_memory, self.fast_percent)
     }
 }
 
@@ -284,7 +286,7 @@ struct Sizes {
     room: ByteSize,
 }
 
-fn sizes(records: u64, data_over_memory: u64) -> Sizes {
+fn sizes(records: u64, data_over_memory: u64, fast_percent: u64) -> Sizes {
     let data = records.saturating_mul(RECORD_BYTES);
     let memory = data / data_over_memory;
     let percent = |of: u64, percent: u64| ByteSize(of / 100 * percent);
@@ -292,7 +294,7 @@ fn sizes(records: u64, data_over_memory: u64) -> Sizes {
         data: ByteSize(data),
         limit: ByteSize(memory + HARNESS_BYTES),
         memory: percent(memory, ENGINE_PERCENT),
-        fast: percent(data, FAST_PERCENT),
+        fast: percent(data, fast_percent),
         room: room_for(data),
     }
 }
@@ -522,7 +524,7 @@ mod tests {
 
     #[test]
     fn sizes_follow_from_the_records() {
-        let sizes = sizes(1_000_000, 10);
+        let sizes = sizes(1_000_000, 10, 20);
         assert_eq!(sizes.data, ByteSize(1_024_000_000));
         assert_eq!(sizes.limit.0, sizes.data.0 / 10 + (64 << 20));
         assert_eq!(sizes.fast.0, sizes.data.0 / 5);
@@ -572,7 +574,7 @@ mod tests {
         let path = folder.path().join("results.json");
         let arguments = arguments(&[]);
         let part = &Scenario::Tiers.parts(&arguments)[0];
-        let (profile, sizes) = (Profile::find("gp3").unwrap(), sizes(1000, 10));
+        let (profile, sizes) = (Profile::find("gp3").unwrap(), sizes(1000, 10, 20));
         let mut run = described(part, &arguments, &path, &profile, sizes).unwrap();
         emulated(&mut run, folder.path(), sizes);
         let emulated = [OURS, HYBRID].map(|label| format!("{label}+slow-driver=emulated-gp3"));
@@ -597,7 +599,8 @@ mod tests {
         let arguments = arguments(&["--engine", "null", "--workload", "ycsb-c"]);
         let part = &Scenario::Tiers.parts(&arguments)[0];
         let profile = Profile::find("gp3").unwrap();
-        let run = described(part, &arguments, Path::new("r"), &profile, sizes(1000, 10)).unwrap();
+        let run =
+            described(part, &arguments, Path::new("r"), &profile, sizes(1000, 10, 20)).unwrap();
         assert_eq!((run.engines, run.baseline), (vec!["null".to_owned()], None));
         assert_eq!(run.workloads, ["ycsb-c"]);
     }

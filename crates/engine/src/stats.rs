@@ -234,6 +234,12 @@ pub struct FastTierStats {
     pub replaced_copies: u64,
     /// Copies that memory gives up may get slots: of late, few were replaced before they were read.
     pub copies_get_slots: bool,
+    /// The share of these that does: as many as serve a read or two before they are dropped.
+    pub copy_slots_share: f64,
+    /// Look-ups for which a copy's slot was read.
+    pub copy_slot_reads: u64,
+    /// Copies that lost their slots because nobody asked for them.
+    pub unasked_copies: u64,
     /// Records that moved to another slot for the sake of other sizes.
     pub moved_records: u64,
     /// Tables with a copy of their index on this tier.
@@ -514,6 +520,9 @@ impl FastTier {
             copy_reads: copies.read.get(),
             replaced_copies: copies.replaced.get(),
             copies_get_slots: copies.get_slots(),
+            copy_slots_share: copies.admission.lock().share(),
+            copy_slot_reads: copies.served.get(),
+            unasked_copies: copies.unasked.get(),
             moved_records: self.room.moved.get(),
             index_copies: index_copies.len() as u64,
             index_copy_bytes: index_copies.iter().sum(),

@@ -44,7 +44,9 @@ mod write_budget;
 
 pub use buckets::{BucketSettings, Buckets};
 pub use clock_tracker::ClockTracker;
-pub use copies::{CopyUses, CopyWorth, CopyWorthSettings};
+pub use copies::{
+    CopyAdmission, CopyAdmissionSettings, CopyTurns, CopyUses, CopyWorth, CopyWorthSettings,
+};
 pub use frequency_tracker::{FrequencySettings, FrequencyTracker};
 pub use histogram::{Histogram, VALUES};
 pub use pinning::{Pinning, PinningThreshold};

@@ -135,6 +135,10 @@ fn show_parts(parts: &[(PathBuf, Results)]) -> Outcome<bool> {
         let page = path.with_extension("html");
         html::write(results, &Prices::default(), &page)?;
         print(&format!("results: {}\npage: {}\n", path.display(), page.display()))?;
+        let picture = path.with_extension("svg");
+        if html::write_figure(results, &picture)? {
+            print(&format!("figure: {}\n", picture.display()))?;
+        }
         finished &= all_finished(results);
     }
     Ok(finished)

@@ -4,33 +4,43 @@
 //! Colours are of this section alone: its series may be workloads.
 
 use super::sections::{card, section};
-use super::svg::{Axis, Bar, COLOURS, Scale, Series, bars, escaped, plot, short};
-use crate::figures::Drawing;
+use super::svg::{self, Axis, Bar, COLOURS, Scale, Series, bars, escaped, plot, short};
+use crate::figures::{Drawing, Measure};
 use crate::results::Results;
 
 /// The section; empty where `results` are of no figure.
 pub fn figure(results: &Results) -> String {
     let Some(drawing) = Drawing::of(results) else { return String::new() };
-    let numbers = drawing.numbers();
-    let cards: Vec<_> = drawing
-        .measures()
-        .iter()
-        .enumerate()
-        .map(|(measure, what)| {
-            let drawn = match &numbers {
-                Some(numbers) => lines(&drawing, numbers, measure),
-                None => bars(what.name, &words(&drawing, measure)),
-            };
-            card(what.name, &drawn)
-        })
-        .collect();
-    let name = drawing.figure.name;
+    let cards: Vec<_> = plots(&drawing).iter().map(|(name, drawn)| card(name, drawn)).collect();
     let text = format!(
-        "After figure {name} of the PrismDB paper: medians of the rounds by {}.{}",
+        "{}: medians of the rounds by {}.{}",
+        escaped(&drawing.figure.source()),
         escaped(drawing.figure.axis),
-        if numbers.is_some() { names(&drawing) } else { String::new() }
+        if drawing.numbers().is_some() { names(&drawing) } else { String::new() }
     );
     section(&text, &cards)
+}
+
+/// The plots alone, in one picture; none where `results` are of no figure.
+pub fn picture(results: &Results) -> Option<String> {
+    let drawing = Drawing::of(results)?;
+    let is_named = drawing.numbers().is_some();
+    let series = drawing.series.iter().map(|series| series.name.clone());
+    let names: Vec<_> = series.enumerate().filter(|_| is_named).collect();
+    Some(svg::picture(drawing.figure.title, &plots(&drawing), &names))
+}
+
+/// One for each measure, with its name.
+fn plots(drawing: &Drawing) -> Vec<(&'static str, String)> {
+    let numbers = drawing.numbers();
+    let plot = |(at, measure): (usize, &Measure)| {
+        let drawn = match &numbers {
+            Some(numbers) => lines(drawing, numbers, at),
+            None => bars(measure.name, &words(drawing, at)),
+        };
+        (measure.name, drawn)
+    };
+    drawing.measures().iter().enumerate().map(plot).collect()
 }
 
 /// A line for each series.

@@ -36,6 +36,14 @@ pub fn write(results: &Results, prices: &Prices, path: &Path) -> Outcome<()> {
     Ok(host_files::write_text(path, &page(results, prices))?)
 }
 
+/// Writes the plots of the figure that `results` are of, as one picture, to `path`; false, and
+/// nothing written, where they are of none.
+pub fn write_figure(results: &Results, path: &Path) -> Outcome<bool> {
+    let Some(picture) = figure::picture(results) else { return Ok(false) };
+    host_files::write_text(path, &picture)?;
+    Ok(true)
+}
+
 /// What all sections draw from.
 struct Subject<'a> {
     results: &'a Results,
@@ -101,7 +109,7 @@ pub fn page(results: &Results, prices: &Prices) -> String {
          <meta name='viewport' content='width=device-width, initial-scale=1'>\n\
          <title>{title}</title>\n<link rel='icon' href='data:,'>\n<style>\n{}</style>\n</head>\n\
          <body>\n<main data-rows='{}'>\n<h1>{title}</h1>\n",
-        include_str!("page.css"),
+        concat!(include_str!("plot.css"), include_str!("page.css")),
         results.rows.len()
     );
     page.push_str(&heading(&subject));

@@ -172,6 +172,10 @@ const LEFT: f64 = 52.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 40.0;
+/// Above a plot of a picture.
+const HEADING: f64 = 24.0;
+/// From one name of a colour to the next, below a picture.
+const NAME_STEP: f64 = 18.0;
 
 /// From values to places.
 struct Range {
@@ -287,6 +291,55 @@ pub fn plot(label: &str, x: &Axis, y: &Axis, series: &[Series], joined: bool) ->
     }
     svg.push_str("</svg>");
     svg
+}
+
+/// Plots beside each other under their headings, as a picture that stands alone, with the names of
+/// colours below.
+pub fn picture(label: &str, plots: &[(&str, String)], names: &[(usize, String)]) -> String {
+    let tallest = plots.iter().map(|(_, plot)| height_of(plot)).fold(0.0, f64::max);
+    let below = HEADING + tallest;
+    let width = PLOT_WIDTH * plots.len() as f64;
+    let mut svg = opened(label, width, below + NAME_STEP * names.len() as f64 + 4.0);
+    svg.insert_str("<svg ".len(), "xmlns='http://www.w3.org/2000/svg' ");
+    let _ = write!(
+        svg,
+        "<style>{}</style><rect width='100%' height='100%' style='fill: var(--card)'/>",
+        include_str!("plot.css")
+    );
+    for (at, (heading, plot)) in plots.iter().enumerate() {
+        let left = PLOT_WIDTH * at as f64;
+        let _ = write!(
+            svg,
+            "<text x='{:.1}' y='16' class='value'>{}</text>",
+            left + TOP,
+            escaped(heading)
+        );
+        let placed = format!(
+            "<svg x='{left}' y='{HEADING}' width='{PLOT_WIDTH}' height='{}' ",
+            height_of(plot)
+        );
+        svg.push_str(&plot.replacen("<svg ", &placed, 1));
+    }
+    for (row, (colour, name)) in names.iter().enumerate() {
+        let y = below + NAME_STEP * row as f64;
+        let _ = write!(
+            svg,
+            "<rect x='{LEFT}' y='{y:.1}' width='12' height='12' rx='3' class='c{}'/>\
+             <text x='{:.1}' y='{:.1}'>{}</text>",
+            colour % COLOURS,
+            LEFT + 18.0,
+            y + 10.0,
+            escaped(name)
+        );
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// The height that a plot was [`opened`] with.
+fn height_of(plot: &str) -> f64 {
+    let view = plot.split('\'').nth(1).unwrap_or_default();
+    view.rsplit(' ').next().and_then(|height| height.parse().ok()).unwrap_or(PLOT_HEIGHT)
 }
 
 /// What an axis calls a value.

@@ -178,6 +178,29 @@ fn results_of_a_figure_begin_with_it_and_others_have_none() {
 }
 
 #[test]
+fn a_picture_of_a_figure_stands_alone_and_names_its_colours() {
+    let mut results = results();
+    assert_eq!(figure::picture(&results), None);
+    let note = ("figure of the PrismDB paper".to_owned(), "11".to_owned());
+    results.scenario.notes.extend([note]);
+    let engines = ["<hybrid>", "<hybrid>", "other"];
+    for (row, (skew, engine)) in
+        results.rows.iter_mut().zip(["0.4", "0.99", "1.4"].iter().zip(engines))
+    {
+        row.engine = engine.to_owned();
+        row.workload = format!("ycsb-a/zipf-{skew}");
+    }
+    let picture = figure::picture(&results).unwrap();
+    assert!(picture.starts_with("<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 840 "));
+    assert_eq!(picture.matches("<svg").count(), 3, "op/s and p99 in one");
+    assert!(picture.contains("&lt;hybrid&gt;</text>") && picture.contains("--card"));
+    for outside in ["http:", "https:", "src=", "@import", "url("] {
+        let inside = picture.replace("http://www.w3.org/2000/svg", "");
+        assert!(!inside.contains(outside), "{outside}");
+    }
+}
+
+#[test]
 fn the_page_loads_nothing() {
     let page = page(&results(), &Prices::default());
     for outside in ["http:", "https:", "src=", "@import", "url(", "<script"] {

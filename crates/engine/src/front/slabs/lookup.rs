@@ -168,6 +168,9 @@ impl FastTier {
 
     fn keep(&self, key: &[u8], entry: &Entry, slot: &Slot) -> Bytes {
         self.note_read(entry);
+        if entry.clean {
+            self.regulation.copies.served.add(1);
+        }
         self.spill_evicted(self.cache.insert_backed(key, entry.sequence, slot.value()));
         // Callers may keep it: not with the slots around it.
         slot.compact_value()

@@ -10,9 +10,9 @@ use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use thermocline_foundation::{Clock, Counter};
 use thermocline_popularity::{
-    BucketSettings, Buckets, CopyUses, CopyWorth, CopyWorthSettings, PinningThreshold,
-    ReadCounters, ReadTriggered, ReadTriggeredSettings, ThresholdMode, ThresholdTuner,
-    TunerSettings, WriteBudget,
+    BucketSettings, Buckets, CopyAdmission, CopyAdmissionSettings, CopyTurns, CopyUses, CopyWorth,
+    CopyWorthSettings, PinningThreshold, ReadCounters, ReadTriggered, ReadTriggeredSettings,
+    ThresholdMode, ThresholdTuner, TunerSettings, WriteBudget,
 };
 
 /// See the module's header.
@@ -26,14 +26,20 @@ pub(crate) struct Regulation {
     pub buckets: Option<Buckets>,
 }
 
-/// What becomes of clean copies, in slots and in memory only, and whether they are worth slots.
+/// What becomes of clean copies, in slots and in memory only, and which of them are worth slots.
 #[derive(Debug)]
 pub(crate) struct Copies {
     /// Reads that they served.
     pub read: Counter,
     /// Those that a newer version replaced.
     pub replaced: Counter,
+    /// Reads for which the slot of one was read.
+    pub served: Counter,
+    /// Those that lost their slots because nobody asked for them.
+    pub unasked: Counter,
     worth: Mutex<CopyWorth>,
+    /// Which share of them gets slots.
+    pub admission: Mutex<CopyAdmission>,
     /// The last judgement.
     get_slots: AtomicBool,
 }
@@ -43,6 +49,9 @@ impl Default for Copies {
         Self {
             read: Counter::default(),
             replaced: Counter::default(),
+            served: Counter::default(),
+            unasked: Counter::default(),
+            admission: Mutex::new(CopyAdmission::new(CopyAdmissionSettings::default())),
             worth: Mutex::new(CopyWorth::new(CopyWorthSettings::default())),
             get_slots: AtomicBool::new(true),
         }
@@ -55,8 +64,10 @@ impl Copies {
         self.get_slots.load(Relaxed)
     }
 
-    /// Judges anew whether they get slots.
-    pub fn judge(&self) -> bool {
+    /// Judges anew whether they get slots, of which there are so many with a record, and which share.
+    pub fn judge(&self, slots: u64) -> bool {
+        let turns = CopyTurns { served: self.served.get(), dropped: self.unasked.get() };
+        self.admission.lock().observe(turns, slots);
         let uses = CopyUses { read: self.read.get(), replaced: self.replaced.get() };
         let get_slots = self.worth.lock().observe(uses);
         self.get_slots.store(get_slots, Relaxed);

@@ -184,15 +184,18 @@ impl Engine {
                 && !fast.cache.contains(&spilled.key, spilled.sequence)
         });
         let pinning = fast.pinning();
-        let get_slots = fast.regulation.copies.judge();
+        let get_slots = fast.regulation.copies.judge(fast.index.slot_records());
         let first_read = fast.promotions.at_first_read.load(Relaxed);
         let claims = self.tables.lock().ranges.clone();
+        let mut admission = fast.regulation.copies.admission.lock();
         let (stay, go): (Vec<_>, Vec<_>) = batch.into_iter().partition(|spilled| {
             get_slots
                 && spilled.value.is_some()
                 && !is_claimed(&claims, &spilled.key)
                 && (first_read || fast.is_pinned(&pinning, &spilled.key))
+                && admission.admits()
         });
+        drop(admission);
         self.forget_spilled(fast, &go);
         if stay.is_empty() { Ok(()) } else { self.place_spilled(fast, stay) }
     }
@@ -378,7 +381,7 @@ mod tests {
         assert_eq!(copies(&db), (0, 0), "forgotten although it is hot");
         assert!(!db.stats().fast_tier.unwrap().copies_get_slots);
         uses.read.add(50_000);
-        assert!(uses.judge());
+        assert!(uses.judge(1));
         (0..2).for_each(|_| assert_eq!(get(&db), "value"));
         promote(&db);
         evict(&db);

@@ -89,7 +89,7 @@ impl Sweep {
             return Ok(());
         }
         let mut tables = self.engine.tables.lock();
-        let (mut died, mut lifted, mut hashes) = (Vec::new(), 0, Vec::new());
+        let (mut died, mut lifted, mut unasked, mut hashes) = (Vec::new(), 0, 0, Vec::new());
         for (key, entry, in_memory) in going {
             // It may have been replaced since the batch was taken.
             if fast.index.get_at(key, entry.sequence) != Some(entry) {
@@ -100,12 +100,14 @@ impl Sweep {
             if in_memory {
                 lifted += 1;
             } else {
+                unasked += u64::from(entry.has_slot());
                 hashes.push(key_hash(&key));
             }
             died.push(Died { lifted: in_memory, ..Died::new(key, &entry) });
         }
         fast.room.dropped.add(hashes.len() as u64);
         fast.room.lifted.add(lifted);
+        fast.regulation.copies.unasked.add(unasked);
         let frees_slots = died.iter().any(|old| old.slot.is_some());
         if frees_slots {
             let departs = !hashes.is_empty();
