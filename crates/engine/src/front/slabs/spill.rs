@@ -391,6 +391,45 @@ mod tests {
     }
 
     #[test]
+    fn copies_that_lose_their_slots_unread_get_fewer_of_them() {
+        let db = with_copy();
+        let share = || db.stats().fast_tier.unwrap().copy_slots_share;
+        fast(&db).regulation.copies.unasked.add(20_000);
+        evict(&db);
+        spill(&db);
+        assert_eq!((copies(&db), share()), ((0, 0), 0.5), "forgotten although it is hot");
+        (0..2).for_each(|_| assert_eq!(get(&db), "value"));
+        promote(&db);
+        evict(&db);
+        spill(&db);
+        assert_eq!(copies(&db), (1, 0), "every second one");
+        fast(&db).regulation.copies.served.add(20_000);
+        fast(&db).regulation.copies.judge(1);
+        assert_eq!(share(), 1.0);
+    }
+
+    #[test]
+    fn reads_of_copies_slots_are_counted_and_so_are_copies_that_nobody_asked_for() {
+        let db = with_copy();
+        let turns = || {
+            let stats = db.stats().fast_tier.unwrap();
+            (stats.copy_slot_reads, stats.unasked_copies)
+        };
+        assert_eq!(get(&db), "value");
+        assert_eq!(turns(), (0, 0), "memory answered");
+        evict(&db);
+        spill(&db);
+        assert_eq!(get(&db), "value");
+        assert_eq!(turns(), (1, 0));
+        let entry = fast(&db).index.get(b"key").unwrap();
+        fast(&db).cache.forget(b"key", entry.sequence);
+        fast(&db).popularity.forget(key_hash(b"key"));
+        Sweep::begin(db.engine(), QUICK).unwrap().step().unwrap();
+        assert_eq!(turns(), (1, 1));
+        assert_eq!(copies(&db), (0, 0));
+    }
+
+    #[test]
     fn replaced_copies_are_counted_and_so_are_the_reads_that_copies_serve() {
         let db = with_copy();
         let uses = || {
