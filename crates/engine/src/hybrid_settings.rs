@@ -80,6 +80,9 @@ pub struct HybridSettings {
     /// 1 (the paper) to 6; default 3. More of them mean fewer bytes written, and more reads for a
     /// scan.
     pub runs: u32,
+    /// The same while the fast tier is below 10 % of the data, where each merge gathers less for
+    /// what it rewrites (section 4.1 has several levels there); `runs` to 6, default 6.
+    pub small_tier_runs: u32,
     /// Share of the fast tier's room at which demotions begin, in percent; default 98.
     pub high_watermark_percent: u32,
     /// Share at which they end, in percent; default 95.
@@ -116,6 +119,7 @@ impl Default for HybridSettings {
             candidates: 8,
             range_tables: 1,
             runs: 3,
+            small_tier_runs: 6,
             high_watermark_percent: 98,
             low_watermark_percent: 95,
             popularity: PopularityKind::default(),
@@ -138,6 +142,7 @@ impl HybridSettings {
             ("candidates", self.candidates, 1, 64),
             ("range_tables", self.range_tables, 1, 64),
             ("runs", self.runs, 1, runs_max),
+            ("small_tier_runs", self.small_tier_runs, self.runs, runs_max),
             ("low_watermark_percent", self.low_watermark_percent, 1, self.high_watermark_percent),
             ("high_watermark_percent", self.high_watermark_percent, 2, 99),
             ("tracker_percent", self.tracker_percent, 1, 100),

@@ -277,7 +277,7 @@ impl Engine {
             fast.room.found_little(means, self.clock.now_ns());
             return None;
         };
-        let runs = if hybrid.runs == 1 { usize::MAX } else { merge.runs };
+        let runs = if self.runs_max() == 1 { usize::MAX } else { merge.runs };
         let pick = pick_runs(&levels, free[at].clone(), runs, self.runs_max());
         let purpose = Purpose::Room(means);
         self.claim_demotion(Pick { purpose, bytes_min, bytes_max, ..pick })
@@ -479,7 +479,10 @@ impl Engine {
     }
 
     fn runs_max(&self) -> usize {
-        self.settings.hybrid.runs as usize
+        let hybrid = &self.settings.hybrid;
+        let is_small = self.fast.as_ref().is_some_and(|fast| fast.room.is_small_tier());
+        let runs = if is_small { hybrid.small_tier_runs } else { hybrid.runs };
+        runs as usize
     }
 }
 
@@ -560,6 +563,25 @@ mod tests {
         assert_eq!(merge(&levels, &first, 1), (vec![2], BOTTOM - 1));
         assert_eq!(merge(&levels, &first, 2), (vec![1, 2], BOTTOM));
         assert_eq!(merge(&levels, &first, usize::MAX), (vec![1, 2], BOTTOM));
+    }
+
+    #[test]
+    fn more_runs_lie_over_each_other_while_the_fast_tier_is_below_a_tenth_of_the_data() {
+        let db = stepped(&hybrid());
+        let engine = db.engine();
+        let room = &engine.fast.as_ref().unwrap().room;
+        let runs_with = |table_bytes| {
+            room.note_tables(table_bytes);
+            engine.runs_max()
+        };
+        assert_eq!(runs_with(9 * room.whole_bytes - 1), 3);
+        assert_eq!(runs_with(9 * room.whole_bytes), 6);
+        assert_eq!(runs_with(7 * room.whole_bytes), 6, "not back and forth");
+        assert_eq!(runs_with(7 * room.whole_bytes - 1), 3);
+        room.note_tables(u64::MAX);
+        db.put("key", "value").unwrap();
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        assert_eq!(engine.runs_max(), 3, "each change of the tables is looked at");
     }
 
     /// What lies behind the bottom's last table has its oldest run higher up: left there, the

@@ -153,12 +153,15 @@ impl FastTier {
     pub fn levels_changed(&self, engine: &Engine, levels: &Levels) {
         let settings = &engine.settings;
         let share = settings.division().cache_bytes;
-        let (mut entries, mut pinned_bytes, mut demand) = (0, 0, Demand::default());
+        let (mut entries, mut table_bytes, mut pinned_bytes) = (0, 0, 0);
+        let mut demand = Demand::default();
         for (_, table) in levels.tables() {
             entries += table.meta.entries;
+            table_bytes += table.meta.bytes;
             pinned_bytes += table.pinned_bytes();
             demand.add(table, settings);
         }
+        self.room.note_tables(table_bytes);
         let partition_bytes = demand.partition_bytes;
         let keys = self.index.len() + entries;
         let tracked = (keys * u64::from(settings.hybrid.tracker_percent) / 100).max(1 << 10);

@@ -66,6 +66,8 @@ impl Means {
 pub(crate) struct Room {
     /// Bytes that slabs and copies of tables' indexes may take together.
     pub whole_bytes: u64,
+    /// All of that is less than a tenth of the data.
+    is_small_tier: AtomicBool,
     /// Bytes that files of slabs may take: what the copies leave.
     limit_bytes: AtomicU64,
     high_percent: u32,
@@ -113,6 +115,7 @@ impl Room {
     pub fn new(settings: &Settings, limit_bytes: u64) -> Self {
         Self {
             whole_bytes: limit_bytes,
+            is_small_tier: AtomicBool::new(false),
             limit_bytes: AtomicU64::new(limit_bytes),
             high_percent: settings.hybrid.high_watermark_percent,
             low_percent: settings.hybrid.low_watermark_percent,
@@ -140,6 +143,22 @@ impl Room {
     /// Bytes that files of slabs may take.
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes.load(Relaxed)
+    }
+
+    /// Tables have so many bytes now.
+    pub fn note_tables(&self, table_bytes: u64) {
+        // The fast tier has its part beside these. In between it stays what it is, for a change is
+        // a reason for merges.
+        match table_bytes / self.whole_bytes.max(1) {
+            9.. => self.is_small_tier.store(true, Relaxed),
+            ..7 => self.is_small_tier.store(false, Relaxed),
+            _ => {}
+        }
+    }
+
+    /// The fast tier is less than a tenth of the data, or was and is hardly more.
+    pub fn is_small_tier(&self) -> bool {
+        self.is_small_tier.load(Relaxed)
     }
 
     /// A memtable of so many bytes was flushed.
