@@ -72,7 +72,7 @@ pub enum IndexCopies {
 pub struct HybridSettings {
     /// How the next range to demote is chosen; default `approximate`.
     pub policy: DemotionPolicy,
-    /// Ranges that a choice looks at, 1 to 64; default 8 (section 5.1: power of k choices).
+    /// Ranges that a choice looks at, 1 to 64; default 8 (section 5.3: power of k choices).
     pub candidates: u32,
     /// Consecutive tables of a range, 1 to 64; default 1 (section 5.1: i).
     pub range_tables: u32,
@@ -89,10 +89,10 @@ pub struct HybridSettings {
     pub low_watermark_percent: u32,
     /// What is remembered of how often keys are asked for; default `clock`.
     pub popularity: PopularityKind,
-    /// Keys that are remembered, in percent of all; 1 to 100, default 20 (section 4.3).
+    /// Keys that are remembered, in percent of all; 1 to 100, default 20 (section 7).
     pub tracker_percent: u32,
     /// Share of the remembered keys that stay on the fast tier, in percent; default 70
-    /// (section 4.3).
+    /// (section 7).
     pub pinning_percent: u32,
     /// Whether that share is fixed or tunes itself; default `fixed`.
     pub pinning: Pinning,

@@ -1,7 +1,7 @@
 //! Room on the fast tier: when it runs out, and what leaves first.
 //!
 //! The slots may take what the tier has beside logs and metadata. Work begins at the high watermark
-//! and ends at the low one (PrismDB, section 6); both are counted with the records that are about
+//! and ends at the low one (PrismDB, section 4.2); both are counted with the records that are about
 //! to come, the memtables, so that a flush finds its slots free. Of these only what is new counts:
 //! a piece of a flush takes slots before it frees those that it replaces, and the next piece finds
 //! these. What leaves, the cheapest first ([`Means`]):
