@@ -115,6 +115,18 @@ impl TableReader {
         self.locate(key, u64::MAX, hash)
     }
 
+    /// What a filter that is in memory says of `key`, whose [`key_hash`] is `hash`; none where there
+    /// is none. Reads nothing and counts as no look-up: for estimates, not for answers.
+    pub fn glance(&self, key: &[u8], hash: u64) -> Option<bool> {
+        let Some(entry) = self.top.index_value(key, u64::MAX).ok()? else { return Some(false) };
+        let (_, filter) = self.partition(entry).ok()?;
+        if filter.len == 0 {
+            return None;
+        }
+        let block = self.cache.peek(self.file.number(), filter.offset)?;
+        Some(may_contain(block.bytes(), hash))
+    }
+
     /// Verifies and decompresses the bytes read at `address`, and keeps the block in the cache.
     pub fn fetch(&self, address: BlockAddress, buffer: Buffer) -> Result<Block> {
         let bytes = open_buffer(&self.file, address, buffer)?;
