@@ -4,6 +4,17 @@
 //! binary heap of source indexes has the source with the next entry on top. The same merge serves
 //! scans, either way, and compactions. Errors of a source surface at the step that met them and end
 //! the merge: a read error must never look like the end of the data.
+//!
+//! What the levels of a scan must read before its first record they read together: a scan pays for
+//! the slowest read of a batch and not for one read a level. That batch comes after the other
+//! sources have been positioned, which read no table.
+//!
+//! ```text
+//!   slots, memtables      positioned
+//!   levels                begun: each goes as far as memory leads, and says what it waits for
+//!     index partitions    those not in memory, one batch with the windows already known
+//!     windows of data     the rest, one batch
+//! ```
 
 use crate::compaction::demotion::LeavingCursor;
 use crate::error::Result;
@@ -14,8 +25,12 @@ use crate::table_set::table::Table;
 use bytes::Bytes;
 use std::cmp::Ordering;
 use std::sync::Arc;
+use thermocline_device::{Buffer, read_batch};
 use thermocline_foundation::{Planted, Sequence, planted};
-use thermocline_table::{ReadAhead, TableIterator, Trailer, compare};
+use thermocline_table::{AwaitedRead, ReadAhead, TableIterator, Trailer, compare};
+
+/// A read that a source waited for, and what came of it.
+type Arrived = (AwaitedRead, thermocline_device::Result<Buffer>);
 
 /// One sorted input of a merge.
 #[derive(Debug)]
@@ -60,14 +75,15 @@ impl Source {
         }
     }
 
-    fn position(&mut self, to: Target<'_>) -> Result<()> {
+    /// Moves the source, or says which read it waits for, after which it is to go on.
+    fn begin(&mut self, to: Target<'_>) -> Result<Option<AwaitedRead>> {
         match self {
             Self::Level(cursor) => {
-                let positioned = cursor.position(to);
-                return cursor.after_move(positioned);
+                let begun = cursor.begin(to);
+                return cursor.after_move(begun);
             }
-            Self::Slots(cursor) => return cursor.position(to),
-            Self::Leaving(cursor) => return cursor.begin(),
+            Self::Slots(cursor) => cursor.position(to)?,
+            Self::Leaving(cursor) => cursor.begin()?,
             Self::Memtable(cursor) => match to {
                 Target::First => cursor.seek_to_first(),
                 Target::Last => cursor.seek_to_last(),
@@ -76,7 +92,14 @@ impl Source {
                 Target::Before(key) => cursor.seek_before(key),
             },
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// On with what came of the read that [`Source::begin`] waits for.
+    fn go_on(&mut self, to: Target<'_>, arrived: Arrived) -> Result<Option<AwaitedRead>> {
+        let Self::Level(cursor) = self else { return Ok(None) };
+        let moved = cursor.go_on(to, arrived);
+        cursor.after_move(moved)
     }
 
     fn step(&mut self, forward: bool) -> Result<()> {
@@ -160,9 +183,10 @@ impl LevelCursor {
         Ok(())
     }
 
-    fn position(&mut self, to: Target<'_>) -> Result<()> {
+    /// The table to look in.
+    fn table_for(&self, to: Target<'_>) -> Option<usize> {
         let tables = self.tables.slice();
-        let index = match to {
+        match to {
             Target::First => Some(0).filter(|_| !tables.is_empty()),
             Target::Last => tables.len().checked_sub(1),
             Target::From(key) => {
@@ -175,29 +199,46 @@ impl LevelCursor {
             Target::Before(key) => tables
                 .partition_point(|table| table.meta.smallest_key.as_slice() < key)
                 .checked_sub(1),
-        };
-        let Some(index) = index else {
+        }
+    }
+
+    fn begin(&mut self, to: Target<'_>) -> Result<Option<AwaitedRead>> {
+        let Some(index) = self.table_for(to) else {
             self.open = None;
-            return Ok(());
+            return Ok(None);
         };
         self.enter(index)?;
-        let Some(open) = &mut self.open else { return Ok(()) };
-        match to {
-            Target::First => open.seek_to_first()?,
-            Target::Last => open.seek_to_last()?,
-            Target::From(key) => open.seek(key, Sequence::MAX)?,
-            Target::UpTo(key) => open.seek_for_prev(key, Sequence::ZERO)?,
-            Target::Before(key) => open.seek_for_prev(key, Sequence::MAX)?,
+        self.seek(to)
+    }
+
+    fn go_on(&mut self, to: Target<'_>, (awaited, read): Arrived) -> Result<Option<AwaitedRead>> {
+        if let Some(open) = &mut self.open {
+            open.supply(&awaited, read)?;
         }
-        self.skip_exhausted(to.is_forward())
+        self.seek(to)
+    }
+
+    fn seek(&mut self, to: Target<'_>) -> Result<Option<AwaitedRead>> {
+        let Some(open) = &mut self.open else { return Ok(None) };
+        let awaited = open.begin(|open| match to {
+            Target::First => open.seek_to_first(),
+            Target::Last => open.seek_to_last(),
+            Target::From(key) => open.seek(key, Sequence::MAX),
+            Target::UpTo(key) => open.seek_for_prev(key, Sequence::ZERO),
+            Target::Before(key) => open.seek_for_prev(key, Sequence::MAX),
+        })?;
+        if awaited.is_none() {
+            self.skip_exhausted(to.is_forward())?;
+        }
+        Ok(awaited)
     }
 
     /// What a move comes to: an error, unless it is taken for the end by mistake.
     #[inline]
-    fn after_move(&mut self, moved: Result<()>) -> Result<()> {
+    fn after_move<T: Default>(&mut self, moved: Result<T>) -> Result<T> {
         if planted(Planted::TableReadErrorTakenForEnd) && moved.is_err() {
             self.open = None;
-            return Ok(());
+            return Ok(T::default());
         }
         moved
     }
@@ -272,14 +313,28 @@ impl Merge {
         self.heap.clear();
         self.forward = to.is_forward();
         self.positioned = true;
-        for index in 0..self.sources.len() {
-            self.sources[index].position(to)?;
-            if self.sources[index].current().is_some() {
-                self.heap.push(index);
-            }
-        }
+        self.position_sources(to)?;
+        let with_entry = |index: &usize| self.sources[*index].current().is_some();
+        self.heap.extend((0..self.sources.len()).filter(with_entry));
         for slot in (0..self.heap.len() / 2).rev() {
             self.sift_down(slot);
+        }
+        Ok(())
+    }
+
+    /// Moves all sources; those that wait for a read get it in one batch with the others.
+    fn position_sources(&mut self, to: Target<'_>) -> Result<()> {
+        let mut waiting = Vec::new();
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            waiting.extend(source.begin(to)?.map(|awaited| (index, awaited)));
+        }
+        while !waiting.is_empty() {
+            let reads: Vec<_> = waiting.iter().map(|(_, awaited)| awaited.read_at()).collect();
+            let arrived = read_batch(&reads);
+            for ((index, awaited), read) in std::mem::take(&mut waiting).into_iter().zip(arrived) {
+                let awaited = self.sources[index].go_on(to, (awaited, read))?;
+                waiting.extend(awaited.map(|awaited| (index, awaited)));
+            }
         }
         Ok(())
     }
@@ -343,5 +398,162 @@ impl Merge {
             self.heap.swap(slot, child);
             slot = child;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::jobs::{Stepper, Workers};
+    use crate::support::hooked::{Call, HookedDevices};
+    use crate::support::one_tier;
+    use crate::{Db, Environment, ErrorKind};
+    use std::path::Path;
+    use std::sync::Arc;
+    use thermocline_device::{Error, FileKind, MemoryDevices};
+    use thermocline_foundation::random::mix;
+    use thermocline_foundation::sync::Mutex;
+
+    const KEYS: usize = 600;
+
+    /// Reads of tables: sizes of batches, and how many there were in all.
+    #[derive(Debug, Default)]
+    struct Reads {
+        batches: Vec<usize>,
+        all: usize,
+        /// Reads that pass before one fails.
+        pass: Option<usize>,
+    }
+
+    fn key(number: usize) -> Vec<u8> {
+        format!("key {number:04}").into_bytes()
+    }
+
+    /// Not to be compressed, so that a page has few of them.
+    fn value(number: usize) -> Vec<u8> {
+        (0..50).flat_map(|word| mix((number as u64) << 16 | word).to_be_bytes()).collect()
+    }
+
+    /// A store of three runs that overlap everywhere, two of level 0 above one below, all open and
+    /// nothing of them in the cache.
+    fn three_runs() -> (Db, Arc<Mutex<Reads>>) {
+        let reads = Arc::new(Mutex::new(Reads::default()));
+        let (called, handed) = (Arc::clone(&reads), Arc::clone(&reads));
+        let hook = move |call: Call, _: &Path, name: &str| {
+            if call != Call::Read || !name.ends_with(".table") {
+                return Ok(());
+            }
+            let mut reads = called.lock();
+            reads.all += 1;
+            let fails = reads.pass == Some(0);
+            reads.pass = reads.pass.map(|pass| pass.saturating_sub(1));
+            let kind = thermocline_device::ErrorKind::Io;
+            if fails { Err(Error::new(kind, "the test's device fails")) } else { Ok(()) }
+        };
+        let memory = Arc::new(MemoryDevices::default());
+        let devices = HookedDevices::new(memory, Arc::new(hook));
+        let devices = devices.batches(Arc::new(move |reads| {
+            if reads > 0 {
+                handed.lock().batches.push(reads);
+            }
+        }));
+        let environment = Environment {
+            devices: Arc::new(devices),
+            workers: Workers::Stepped(Arc::new(Stepper::new(1))),
+            ..Environment::default()
+        };
+        let db = environment.create(Path::new("/home"), &one_tier()).unwrap();
+        for run in 0..3 {
+            let of_run = (0..KEYS).filter(|number| number % 3 == run);
+            of_run.for_each(|number| db.put(key(number), value(number)).unwrap());
+            db.flush().unwrap();
+            if run == 0 {
+                db.compact_range(None, None, &mut |_| {}).unwrap();
+            }
+        }
+        assert_eq!(db.scan().into_iter().count(), KEYS);
+        let runs: Vec<_> = db.stats().levels.iter().map(|level| level.tables).collect();
+        assert_eq!((runs[0], runs.iter().sum::<usize>()), (2, 3), "{runs:?}");
+        db.engine().store.cache.clear();
+        *reads.lock() = Reads::default();
+        (db, reads)
+    }
+
+    /// The first record that is found, and what was read for it.
+    fn first(db: &Db, reads: &Mutex<Reads>, from: usize) -> (Vec<u8>, Vec<usize>, usize) {
+        let mut scan = db.scan().from(key(from)).limit(1).into_iter();
+        let found = scan.next().unwrap().unwrap().0.to_vec();
+        let Reads { batches, all, .. } = std::mem::take(&mut *reads.lock());
+        (found, batches, all)
+    }
+
+    #[test]
+    fn a_scan_over_three_runs_makes_its_first_reads_in_one_batch() {
+        let (db, reads) = three_runs();
+        let cold = first(&db, &reads, 100);
+        assert_eq!(cold, (key(100), vec![3, 3], 6), "partitions, then windows");
+        let warm = first(&db, &reads, 400);
+        assert_eq!(warm, (key(400), vec![3], 3), "partitions are in memory");
+        let again = first(&db, &reads, 400);
+        assert_eq!(again, (key(400), vec![], 0), "blocks are, too");
+    }
+
+    #[test]
+    fn a_cursor_that_jumps_or_turns_reads_in_one_batch() {
+        let (db, reads) = three_runs();
+        let mut cursor = db.cursor();
+        cursor.seek_to_first().unwrap();
+        assert_eq!(std::mem::take(&mut reads.lock().batches), [3, 3]);
+        cursor.seek_for_prev(&key(300)).unwrap();
+        assert_eq!((cursor.key(), reads.lock().batches.remove(0)), (&key(300)[..], 3));
+        db.engine().store.cache.clear();
+        *reads.lock() = Reads::default();
+        cursor.next().unwrap();
+        assert_eq!(cursor.key(), key(301));
+        assert!(reads.lock().batches.iter().all(|batch| *batch > 1), "{reads:?}");
+    }
+
+    #[test]
+    fn an_error_of_one_read_of_a_batch_is_reported_with_its_place() {
+        let (db, reads) = three_runs();
+        for pass in 0..6 {
+            db.engine().store.cache.clear();
+            reads.lock().pass = Some(pass);
+            let mut scan = db.scan().from(key(100)).into_iter();
+            let error = scan.next().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+            let text = error.to_string();
+            assert!(text.contains("cannot read ") && text.contains(" at "), "{text}");
+            assert!(text.contains(".table (tier 0, "), "{text}");
+            assert!(scan.next().is_none(), "after an error a scan ends");
+            reads.lock().pass = None;
+            let found: Vec<_> = db.scan().from(key(100)).into_iter().map(Result::unwrap).collect();
+            assert_eq!(found.len(), KEYS - 100);
+        }
+    }
+
+    #[test]
+    fn tables_that_are_deleted_under_a_cursor_stay_readable() {
+        let (db, reads) = three_runs();
+        let tables = || {
+            let files = db.engine().files.files().into_iter();
+            files.filter(|file| matches!(file.kind, FileKind::Table { .. })).count()
+        };
+        let mut cursor = db.cursor();
+        cursor.seek(&key(200)).unwrap();
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        db.settle().unwrap();
+        assert_eq!(tables(), 4, "the cursor's, and the one that they became");
+        db.engine().store.cache.clear();
+        reads.lock().batches.clear();
+        cursor.seek_to_first().unwrap();
+        assert_eq!(reads.lock().batches, [3], "it has the partitions");
+        for number in 0..KEYS {
+            assert_eq!((cursor.key(), &cursor.value()[..]), (&key(number)[..], &value(number)[..]));
+            cursor.next().unwrap();
+        }
+        assert!(!cursor.valid());
+        drop(cursor);
+        db.settle().unwrap();
+        assert_eq!(tables(), 1);
     }
 }

@@ -118,7 +118,7 @@ fn statistics(totals: &Totals, factor: f64, pinning: &Pinning) -> RangeStatistic
             fast_bytes: total.fast_bytes as f64 * factor,
             slow_objects: total.slow_objects as f64 * factor,
             slow_bytes: total.slow_bytes as f64 * factor,
-            overlap_bytes: total.overlap_bytes as f64 * factor,
+            overlap_bytes: total.overlap_bytes as f64 * factor * (1.0 - pinned),
             coldness: total.fast_objects as f64 * factor * coldness(value),
             pinned_bytes: total.fast_bytes as f64 * factor * pinned,
             popular_slow_bytes: total.slow_only_bytes as f64 * factor * pinned,

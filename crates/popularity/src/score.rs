@@ -7,13 +7,15 @@
 //!                 Σ coldness(j)              coldness(j) = 1 / (value(j) + 1); 1 if not tracked
 //!   MSC = ─────────────────────────────      F = slow bytes / fast bytes     the fanout
 //!          F · (2 − o) / (1 − p)  +  1       p = popular (pinned) share of the fast bytes
-//!                                            o = share of the slow bytes that fast ones replace
+//!                                            o = share of the slow bytes that are replaced
 //! ```
 //!
 //! The sum is over all objects of the range on the fast tier. The cost is slow-tier I/O for each
 //! byte that moves down: with `t_n` fast bytes and `t_f` slow ones, `t_f` are read and
 //! `(1-p) t_n + (1-o) t_f` written, for `(1-p) t_n` that move. All shares are by bytes, because
-//! objects differ in size.
+//! objects differ in size. What is replaced are older versions of the objects that move: in the
+//! paper a merge leaves out those of popular objects too, here it knows what it merges only, so
+//! that they are written again and do not count in `o`.
 //!
 //! **Several sorted runs.** The paper keeps one run a range, so every demotion rewrites all slow
 //! bytes of it. If runs may overlap, a demotion may rewrite some of them, or none and begin another
@@ -46,7 +48,8 @@ pub struct RangeStatistics {
     /// Objects on the slow tier, in all runs, `t_f`.
     pub slow_objects: f64,
     pub slow_bytes: f64,
-    /// Slow bytes of keys that are on the fast tier, too: `o` times `slow_bytes`.
+    /// Slow bytes that a demotion replaces, of keys that are on the fast tier, too, and move: `o`
+    /// times `slow_bytes`.
     pub overlap_bytes: f64,
     /// Sum of the coldness of the fast objects, each in `(0, 1]`.
     pub coldness: f64,
@@ -114,7 +117,8 @@ pub fn score(range: &RangeStatistics) -> f64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Run {
     pub bytes: f64,
-    /// Of these, bytes that a newer version on the fast tier or in a newer run replaces.
+    /// Of these, bytes that a newer version replaces which is merged too, from the fast tier or a
+    /// newer run.
     pub overlap_bytes: f64,
 }
 

@@ -245,7 +245,7 @@ fn exact(records: &[Record], pinning: &Pinning) -> RangeStatistics {
             fast_bytes: fast,
             slow_objects: f64::from(u8::from(record.slow > 0)),
             slow_bytes: slow,
-            overlap_bytes: if on_fast { slow } else { 0.0 },
+            overlap_bytes: if on_fast { slow * (1.0 - pinned) } else { 0.0 },
             coldness: if on_fast { coldness(record.value) } else { 0.0 },
             pinned_bytes: fast * pinned,
             popular_slow_bytes: if on_fast { 0.0 } else { slow * pinned },

@@ -8,17 +8,21 @@
 //!    steps return the error again until a seek. A failed read can therefore never be taken for the
 //!    end.
 //! 2. Keys and values are those of verified blocks; a value shares the memory of its block.
+//! 3. Of a seek that is begun ([`TableIterator::begin`]) only the reads of the place that it leads
+//!    to, an index partition and then a window of data blocks, are left to the caller, each once.
+//!    Where it has to go on from there it reads itself: begun again it asks for nothing twice.
 //!
 //! One thread at a time; iterators of one reader are independent.
 
 use crate::block::{Block, Broken, Coding, Cursor};
 use crate::block_cache::BlockClass;
+use crate::format::BlockAddress;
 use crate::key::{Trailer, seek_word};
 use crate::read_ahead::{Direction, ReadAhead, Reader};
 use crate::reader::{TableReader, open_shared, parse};
 use bytes::Bytes;
 use std::sync::Arc;
-use thermocline_device::{Error, Result};
+use thermocline_device::{Buffer, Error, File, ReadAt, Result};
 use thermocline_foundation::Sequence;
 
 /// A place among the entries of a table, or at none.
@@ -29,11 +33,46 @@ pub struct TableIterator {
     top: Cursor,
     index: Cursor,
     data: Cursor,
-    /// `index` is the partition of the entry that `top` is at.
+    /// The partition that `index` walks: after a seek, that of the entry that `top` is at.
+    partition: Option<BlockAddress>,
     trailer: Trailer,
     valid: bool,
     failure: Option<Error>,
+    /// Reads are left to the caller.
+    defers: bool,
+    awaited: Option<AwaitedRead>,
 }
+
+/// A read that a seek waits for; see [`TableIterator::begin`].
+#[derive(Debug)]
+pub struct AwaitedRead {
+    file: Arc<File>,
+    offset: u64,
+    len: usize,
+    /// The index partition that it is for; none for data blocks.
+    partition: Option<BlockAddress>,
+}
+
+impl AwaitedRead {
+    /// What to read.
+    pub fn read_at(&self) -> ReadAt<'_> {
+        ReadAt { file: &self.file, offset: self.offset, len: self.len }
+    }
+}
+
+/// Why a motion ends early.
+enum Stop {
+    Failed(Error),
+    Waits(AwaitedRead),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+type Motion = Result<(), Stop>;
 
 impl TableIterator {
     pub(crate) fn new(table: Arc<TableReader>, mode: ReadAhead) -> Self {
@@ -45,9 +84,12 @@ impl TableIterator {
             index: Cursor::new(top.clone()),
             data: Cursor::new(top.clone()),
             top: Cursor::new(top),
+            partition: None,
             trailer: Trailer::newest_at(Sequence::ZERO),
             valid: false,
             failure: None,
+            defers: false,
+            awaited: None,
             table,
         }
     }
@@ -121,6 +163,38 @@ impl TableIterator {
         self.run(Self::last)
     }
 
+    /// Makes `seek`, one of this iterator's seeks, as far as memory leads. Where a read must come
+    /// first the iterator is at no entry and says which: the caller carries it out, with those of
+    /// other iterators at once, hands the result to [`TableIterator::supply`], and begins the same
+    /// seek again. Iterators that stream read themselves.
+    pub fn begin(
+        &mut self,
+        seek: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<Option<AwaitedRead>> {
+        self.defers = !self.read_ahead.streams();
+        let moved = seek(self);
+        self.defers = false;
+        let awaited = self.awaited.take();
+        moved.map(|()| awaited)
+    }
+
+    /// What came of the read that the seek waits for. Its error, or that of an index partition
+    /// which is not intact, is this iterator's.
+    pub fn supply(&mut self, awaited: &AwaitedRead, read: Result<Buffer>) -> Result<()> {
+        self.run(|it| {
+            let buffer = read?;
+            match awaited.partition {
+                Some(address) => {
+                    let block = it.table.receive_index(address, buffer)?;
+                    it.enter_index(address, block);
+                }
+                None => it.read_ahead.supply(awaited.offset, buffer),
+            }
+            it.data.set_invalid();
+            Ok(())
+        })
+    }
+
     /// To the next entry; past the last the iterator is no longer valid. At no entry it does
     /// nothing.
     #[inline]
@@ -149,10 +223,10 @@ impl TableIterator {
     }
 
     /// Moves, then takes over trailer and validity, or keeps the error.
-    fn run(&mut self, motion: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    fn run(&mut self, motion: impl FnOnce(&mut Self) -> Motion) -> Result<()> {
         self.failure = None;
         self.valid = false;
-        let result = motion(self).and_then(|()| {
+        let moved = motion(self).and_then(|()| {
             if self.data.valid() {
                 let decoded = Trailer::decode(self.data.word());
                 let unknown = "an entry's kind is unknown";
@@ -161,13 +235,20 @@ impl TableIterator {
             }
             Ok(())
         });
-        if let Err(error) = &result {
-            self.failure = Some(error.clone());
+        match moved {
+            Ok(()) => Ok(()),
+            Err(Stop::Waits(awaited)) => {
+                self.awaited = Some(awaited);
+                Ok(())
+            }
+            Err(Stop::Failed(error)) => {
+                self.failure = Some(error.clone());
+                Err(error)
+            }
         }
-        result
     }
 
-    fn seek_to(&mut self, key: &[u8], word: u64) -> Result<()> {
+    fn seek_to(&mut self, key: &[u8], word: u64) -> Motion {
         let moved = self.top.seek(key, word);
         self.check_top(moved)?;
         if !self.top.valid() {
@@ -187,25 +268,26 @@ impl TableIterator {
         if self.data.valid() { Ok(()) } else { self.next_block() }
     }
 
-    fn last(&mut self) -> Result<()> {
+    fn last(&mut self) -> Motion {
         let moved = self.top.seek_last();
         self.check_top(moved)?;
         self.enter_partition(Direction::Backward)
     }
 
     /// After the fast step failed: either the block is at its end, or it is damaged.
-    fn leave_forward(&mut self) -> Result<()> {
+    fn leave_forward(&mut self) -> Motion {
         if self.data.valid() {
             return Ok(());
         }
         if !self.data.at_end() {
             let moved = self.data.step();
-            return self.check_data(moved);
+            return Ok(self.check_data(moved)?);
         }
         self.next_block()
     }
 
-    fn backward(&mut self) -> Result<()> {
+    fn backward(&mut self) -> Motion {
+        self.defers = false;
         let moved = self.data.step_back();
         self.check_data(moved)?;
         if self.data.valid() {
@@ -221,7 +303,8 @@ impl TableIterator {
         self.enter_partition(Direction::Backward)
     }
 
-    fn next_block(&mut self) -> Result<()> {
+    fn next_block(&mut self) -> Motion {
+        self.defers = false;
         if self.index.valid() {
             let moved = self.index.step();
             self.check_index(moved)?;
@@ -235,7 +318,7 @@ impl TableIterator {
     }
 
     /// To the near end of the partition that the top index is at.
-    fn enter_partition(&mut self, direction: Direction) -> Result<()> {
+    fn enter_partition(&mut self, direction: Direction) -> Motion {
         if !self.top.valid() {
             self.data.set_invalid();
             return Ok(());
@@ -247,30 +330,57 @@ impl TableIterator {
         };
         self.check_index(moved)?;
         if !self.index.valid() {
-            return Err(self.broken(self.index.block(), "an index partition is empty"));
+            return Err(self.broken(self.index.block(), "an index partition is empty").into());
         }
         self.enter_data(direction)
     }
 
     /// To the near end of the data block that the index is at.
-    fn enter_data(&mut self, direction: Direction) -> Result<()> {
+    fn enter_data(&mut self, direction: Direction) -> Motion {
         self.load_data(direction)?;
         let moved = match direction {
             Direction::Forward => self.data.seek_first(),
             Direction::Backward => self.data.seek_last(),
         };
         self.check_data(moved)?;
-        if self.data.valid() { Ok(()) } else { Err(self.broken_data("a data block is empty")) }
+        if self.data.valid() {
+            return Ok(());
+        }
+        Err(self.broken_data("a data block is empty").into())
     }
 
-    fn load_partition(&mut self) -> Result<()> {
+    fn load_partition(&mut self) -> Motion {
         let (address, _) = self.table.partition(self.top.value())?;
-        let block = self.table.index_block(address, !self.read_ahead.streams())?;
-        self.index.set_block(block);
+        if self.partition == Some(address) {
+            return Ok(());
+        }
+        let (table, cached) = (&self.table, !self.read_ahead.streams());
+        let found = if cached { table.cached_partition(address, BlockClass::Index) } else { None };
+        let block = match found {
+            Some(block) => block,
+            // A copy is read at once: it is on a fast device, and what it comes to is its own
+            // affair.
+            None if self.defers && !table.reads_copy() => {
+                let partition = Some(address);
+                return self.wait(address.offset, address.len as usize, partition);
+            }
+            None => table.read_partition(address, BlockClass::Index, cached)?,
+        };
+        self.enter_index(address, block);
         Ok(())
     }
 
-    fn load_data(&mut self, direction: Direction) -> Result<()> {
+    fn enter_index(&mut self, address: BlockAddress, block: Block) {
+        self.index.set_block(block);
+        self.partition = Some(address);
+    }
+
+    fn wait(&self, offset: u64, len: usize, partition: Option<BlockAddress>) -> Motion {
+        let file = Arc::clone(self.table.file());
+        Err(Stop::Waits(AwaitedRead { file, offset, len, partition }))
+    }
+
+    fn load_data(&mut self, direction: Direction) -> Motion {
         let table = &self.table;
         let address = table.data_block_address(self.index.block(), self.index.address())?;
         let (file, number) = (table.file(), table.file().number());
@@ -280,10 +390,17 @@ impl TableIterator {
             self.data.set_block(parse(file, address, bytes, Coding::Records)?);
             return Ok(());
         }
-        if let Some(block) = table.cache().get(number, address.offset, BlockClass::Data) {
-            self.read_ahead.skip(address);
-            self.data.set_block(block);
-            return Ok(());
+        if !self.read_ahead.take_supplied(address) {
+            if let Some(block) = table.cache().get(number, address.offset, BlockClass::Data) {
+                self.read_ahead.skip(address);
+                self.data.set_block(block);
+                return Ok(());
+            }
+            if self.defers
+                && let Some((offset, len)) = self.read_ahead.wanted(address, direction)
+            {
+                return self.wait(offset, len, None);
+            }
         }
         let stored = self.read_ahead.block(address, direction)?;
         let shared = open_shared(file, address, &stored)?;

@@ -41,7 +41,7 @@ pub use block_cache::{BlockCache, BlockClass, CacheCounts};
 pub use compression::Compression;
 pub use filter::key_hash;
 pub use format::{BlockAddress, KEY_BYTES_MAX, VALUE_BYTES_MAX};
-pub use iterator::TableIterator;
+pub use iterator::{AwaitedRead, TableIterator};
 pub use key::{RecordKind, Trailer, compare};
 pub use properties::Properties;
 pub use read_ahead::ReadAhead;

@@ -12,6 +12,9 @@
 //! for no read that it does not need. Streaming, for compactions, starts at full size. Both
 //! directions work alike.
 //!
+//! The window of a jump can also be asked for, read by somebody else together with those of other
+//! iterators, and supplied.
+//!
 //! Invariants: bytes are only handed out for the address asked for, unverified; a read error
 //! belongs to the block whose bytes it lost, and asking again reads again. One thread at a time,
 //! the iterator's.
@@ -19,7 +22,7 @@
 use crate::format::{BlockAddress, PAGE};
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
-use thermocline_device::{File, PendingRead, Result};
+use thermocline_device::{Buffer, File, PendingRead, Result};
 
 /// How an iterator reads blocks that are not cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +91,8 @@ pub(crate) struct Reader {
     pending: Option<(u64, PendingRead)>,
     /// The block asked for last, for telling a run from a jump.
     last: Option<BlockAddress>,
+    /// The window was supplied for the block asked for last, and nobody has taken it yet.
+    supplied: bool,
     /// Bytes of the next window of a run.
     next_bytes: u64,
     /// Reads since the last jump.
@@ -103,6 +108,7 @@ impl Reader {
             window: None,
             pending: None,
             last: None,
+            supplied: false,
             next_bytes: 0,
             reads: 0,
         }
@@ -118,10 +124,32 @@ impl Reader {
         self.last = Some(address);
     }
 
+    /// Where the bytes to read for the block at `address` begin, and how many there are; none where
+    /// they are in memory or under way. To be supplied before the block is asked for.
+    pub fn wanted(&mut self, address: BlockAddress, direction: Direction) -> Option<(u64, usize)> {
+        let window = self.window.as_ref().and_then(|window| window.block(address));
+        if window.is_some() || self.pending.is_some() {
+            return None;
+        }
+        let run = self.arrive(address, direction);
+        let (start, end) = self.plan(run, address, direction);
+        Some((start, (end - start) as usize))
+    }
+
+    /// What was wanted at `start`.
+    pub fn supply(&mut self, start: u64, buffer: Buffer) {
+        self.window = Some(Window { start, bytes: Bytes::from_owner(buffer) });
+        self.supplied = true;
+    }
+
+    /// The window was supplied for the block at `address`, which is to be taken from it now.
+    pub fn take_supplied(&mut self, address: BlockAddress) -> bool {
+        std::mem::take(&mut self.supplied) && self.last == Some(address)
+    }
+
     /// The stored bytes of the block at `address`.
     pub fn block(&mut self, address: BlockAddress, direction: Direction) -> Result<Bytes> {
-        let run = self.last.is_some_and(|last| adjoins(last, address, direction));
-        self.last = Some(address);
+        let run = self.arrive(address, direction);
         if let Some(bytes) = self.window.as_ref().and_then(|window| window.block(address)) {
             self.read_on(address, direction);
             return Ok(bytes);
@@ -130,8 +158,7 @@ impl Reader {
             self.read_on(address, direction);
             return Ok(bytes);
         }
-        let bytes = self.size(run);
-        let (start, end) = self.range(address, bytes, direction);
+        let (start, end) = self.plan(run, address, direction);
         let buffer = self.file.read(start, (end - start) as usize)?;
         let window = Window { start, bytes: Bytes::from_owner(buffer) };
         let block = window.block(address);
@@ -146,6 +173,18 @@ impl Reader {
                 Ok(Bytes::from_owner(buffer))
             }
         }
+    }
+
+    /// Goes on to the block at `address`, in a run or by a jump.
+    fn arrive(&mut self, address: BlockAddress, direction: Direction) -> bool {
+        let last = self.last.replace(address);
+        last.is_some_and(|last| adjoins(last, address, direction))
+    }
+
+    /// From where to where to read now.
+    fn plan(&mut self, run: bool, address: BlockAddress, direction: Direction) -> (u64, u64) {
+        let bytes = self.size(run);
+        self.range(address, bytes, direction)
     }
 
     /// Bytes of the window to read now.

@@ -115,6 +115,18 @@ impl TableReader {
         self.locate(key, u64::MAX, hash)
     }
 
+    /// What a filter that is in memory says of `key`, whose [`key_hash`] is `hash`; none where there
+    /// is none. Reads nothing and counts as no look-up: for estimates, not for answers.
+    pub fn glance(&self, key: &[u8], hash: u64) -> Option<bool> {
+        let Some(entry) = self.top.index_value(key, u64::MAX).ok()? else { return Some(false) };
+        let (_, filter) = self.partition(entry).ok()?;
+        if filter.len == 0 {
+            return None;
+        }
+        let block = self.cache.peek(self.file.number(), filter.offset)?;
+        Some(may_contain(block.bytes(), hash))
+    }
+
     /// Verifies and decompresses the bytes read at `address`, and keeps the block in the cache.
     pub fn fetch(&self, address: BlockAddress, buffer: Buffer) -> Result<Block> {
         let bytes = open_buffer(&self.file, address, buffer)?;
@@ -294,23 +306,63 @@ impl TableReader {
         class: BlockClass,
         cached: bool,
     ) -> Result<Block> {
-        let number = self.file.number();
-        if cached && let Some(block) = self.cache.get(number, address.offset, class) {
+        if cached && let Some(block) = self.cached_partition(address, class) {
             return Ok(block);
         }
+        self.read_partition(address, class, cached)
+    }
+
+    /// The partition at `address`, if the cache has it.
+    pub(crate) fn cached_partition(
+        &self,
+        address: BlockAddress,
+        class: BlockClass,
+    ) -> Option<Block> {
+        self.cache.get(self.file.number(), address.offset, class)
+    }
+
+    /// Partitions are read from a copy of the tail.
+    pub(crate) fn reads_copy(&self) -> bool {
+        self.copy.lock().as_ref().is_some_and(|copy| copy.failure().is_none())
+    }
+
+    /// Reads the partition at `address`, and keeps it in the cache where `cached`.
+    pub(crate) fn read_partition(
+        &self,
+        address: BlockAddress,
+        class: BlockClass,
+        cached: bool,
+    ) -> Result<Block> {
         let copy = if cached { self.copy.lock().clone() } else { None };
         let copied = copy.and_then(|copy| copy.read(&self.file, address));
         let bytes = match copied {
             Some(bytes) => bytes,
             None => read_block(&self.file, address)?,
         };
+        self.take_partition(address, class, bytes, cached)
+    }
+
+    /// The index partition whose stored bytes were read into `buffer`, verified and kept in the
+    /// cache.
+    pub(crate) fn receive_index(&self, address: BlockAddress, buffer: Buffer) -> Result<Block> {
+        let bytes = open_buffer(&self.file, address, buffer)?;
+        self.take_partition(address, BlockClass::Index, bytes, true)
+    }
+
+    fn take_partition(
+        &self,
+        address: BlockAddress,
+        class: BlockClass,
+        bytes: Bytes,
+        cached: bool,
+    ) -> Result<Block> {
         let block = match class {
             BlockClass::Filter => Block::of_filter(bytes, address.offset),
             BlockClass::Index => parse(&self.file, address, bytes, self.footer.index_coding())?,
             BlockClass::Data => parse(&self.file, address, bytes, Coding::Records)?,
         };
         if cached {
-            self.cache.insert(number, address.offset, block.clone());
+            self.cache.insert(self.file.number(), address.offset, block.clone());
         }
         Ok(block)
     }

@@ -205,22 +205,36 @@ impl FastTier {
         self.regulation.buckets.as_ref().filter(|_| wanted)
     }
 
-    /// What is known of the records in slots of a range, counted one by one or estimated.
-    fn statistics(&self, engine: &Engine, range: &KeyRange) -> RangeStatistics {
+    /// What is known of a range, counted one by one or estimated: of its records in slots, and of
+    /// its runs, from the newest.
+    fn statistics(
+        &self,
+        engine: &Engine,
+        levels: &Levels,
+        range: &KeyRange,
+    ) -> (RangeStatistics, Vec<Run>) {
         let pinning = self.pinning();
+        let runs = runs_of(levels, range);
+        let mut runs: Vec<_> = runs.iter().map(|(_, tables)| Overlap::of(tables)).collect();
         if let Some(buckets) = self.estimates(engine) {
             let from = range.from.as_deref().unwrap_or_default();
             buckets.refresh(from, range.to.as_deref(), &*self.popularity);
-            return buckets.estimate(from, range.to.as_deref(), &pinning);
+            let statistics = buckets.estimate(from, range.to.as_deref(), &pinning);
+            // In which of the runs a key is they do not know.
+            let share = statistics.overlap_share();
+            let run = |overlap: &Overlap<'_>| overlap.run(share);
+            return (statistics, runs.iter().map(run).collect());
         }
         let mut statistics = RangeStatistics::default();
+        let mut last = None;
         let (from, to) = range.bounds();
         self.index.for_each(from, to, |key, entry| {
+            let hash = key_hash(key);
+            let is_newest = last.replace(hash) != Some(hash);
             // A copy of what a table has is dropped for nothing.
             if entry.clean {
                 return;
             }
-            let hash = key_hash(key);
             let value = self.popularity.value(hash);
             let bytes = f64::from(entry.record_bytes);
             statistics.fast_objects += 1.0;
@@ -228,9 +242,67 @@ impl FastTier {
             statistics.coldness += coldness(value);
             if entry.kind == EntryKind::Put && pinning.decide(value, draw_of(hash)) {
                 statistics.pinned_bytes += bytes;
+            } else if is_newest {
+                runs.iter_mut().for_each(|run| run.ask(key, hash));
             }
         });
-        statistics
+        let run = |overlap: &Overlap<'_>| overlap.run(overlap.counted_share());
+        (statistics, runs.iter().map(run).collect())
+    }
+}
+
+/// How much of a run is replaced by records that leave, by what its filters say of them.
+///
+/// Filters that are not in memory are not asked: a choice among ranges is not worth a read of the
+/// slow tier for each of their records. What they would say is taken to be what the others do.
+struct Overlap<'a> {
+    tables: &'a [Arc<Table>],
+    bytes: f64,
+    entries: f64,
+    /// Records within the span of a table.
+    spanned: f64,
+    /// Of these, records of which a filter in memory was asked, and those that a table may have.
+    asked: f64,
+    found: f64,
+}
+
+impl<'a> Overlap<'a> {
+    fn of(tables: &'a [Arc<Table>]) -> Self {
+        let bytes = tables.iter().map(|table| table.meta.bytes as f64).sum();
+        let entries = tables.iter().map(|table| table.meta.entries as f64).sum();
+        Self { tables, bytes, entries, spanned: 0.0, asked: 0.0, found: 0.0 }
+    }
+
+    fn ask(&mut self, key: &[u8], hash: u64) {
+        let spans = |table: &&Arc<Table>| table.meta.overlaps(Some(key), Some(key));
+        let mut answers =
+            self.tables.iter().filter(spans).map(|table| table.glance(key, hash)).peekable();
+        if answers.peek().is_none() {
+            return;
+        }
+        self.spanned += 1.0;
+        // More than one table only in level 0.
+        let (mut is_known, mut is_found) = (true, false);
+        for answer in answers {
+            is_known &= answer.is_some();
+            is_found |= answer == Some(true);
+        }
+        if is_known || is_found {
+            self.asked += 1.0;
+            self.found += f64::from(u8::from(is_found));
+        }
+    }
+
+    /// Entries that are replaced, each as large as the run's are in the mean.
+    fn counted_share(&self) -> f64 {
+        if self.asked == 0.0 || self.entries == 0.0 {
+            return 0.0;
+        }
+        (self.spanned * self.found / self.asked / self.entries).min(1.0)
+    }
+
+    fn run(&self, share: f64) -> Run {
+        Run { bytes: self.bytes, overlap_bytes: self.bytes * share }
     }
 }
 
@@ -298,8 +370,8 @@ impl Engine {
             (power_of_k(free.len(), 1, count, &mut random), Random::new(random.next_u64()))
         };
         let weigh = |at: usize| {
-            let statistics = fast.statistics(self, &free[at]);
-            (self.best_merge_of(levels, &free[at], statistics), statistics.moved_bytes())
+            let (statistics, runs) = fast.statistics(self, levels, &free[at]);
+            (best_merge(&statistics, &runs, self.runs_max()), statistics.moved_bytes())
         };
         let policy = match self.settings.hybrid.policy {
             DemotionPolicy::Random => {
@@ -334,39 +406,25 @@ impl Engine {
         };
         let counted = free.iter().map(bytes).enumerate();
         let (at, _) = counted.max_by_key(|(_, bytes)| *bytes).filter(|(_, most)| *most > 0)?;
-        let known = fast.statistics(self, &free[at]);
+        let (known, mut runs) = fast.statistics(self, levels, &free[at]);
+        let fast_bytes = known.fast_bytes.clamp(1.0, bytes_max.max(1) as f64);
         let statistics = RangeStatistics {
             // Where none of a sample is dirty, one may be.
             coldness: known.coldness.max(1.0),
-            fast_bytes: known.fast_bytes.clamp(1.0, bytes_max.max(1) as f64),
+            fast_bytes,
             pinned_bytes: 0.0,
             ..known
         };
-        Some((at, self.best_merge_of(levels, &free[at], statistics)))
+        // So much of what is known to leave does.
+        let part = fast_bytes / known.fast_bytes.max(fast_bytes);
+        runs.iter_mut().for_each(|run| run.overlap_bytes *= part);
+        Some((at, best_merge(&statistics, &runs, self.runs_max())))
     }
 
     /// Bytes of records that are too few for a demotion, where there are so many ranges.
     fn few_bytes(&self, fast: &FastTier, ranges: usize) -> u64 {
         let of_range = fast.room.limit_bytes() / ranges.max(1) as u64;
         (self.settings.table_size.0 / FEW_OF_TABLE).min(of_range / FEW_OF_RANGE)
-    }
-
-    /// How many of the newest runs of a range are best merged, and what that is worth.
-    fn best_merge_of(
-        &self,
-        levels: &Levels,
-        range: &KeyRange,
-        mut statistics: RangeStatistics,
-    ) -> RunMerge {
-        let runs: Vec<_> = runs_of(levels, range)
-            .iter()
-            .map(|(_, tables)| Run {
-                bytes: tables.iter().map(|table| table.meta.bytes as f64).sum(),
-                overlap_bytes: 0.0,
-            })
-            .collect();
-        statistics.slow_bytes = runs.iter().map(|run| run.bytes).sum();
-        best_merge(&statistics, &runs, self.runs_max())
     }
 
     /// The merge of the range whose tables have the most records that are asked for, so that these
@@ -491,7 +549,9 @@ mod tests {
     use super::*;
     use crate::manifest::Edit;
     use crate::support::{hybrid, one_tier, stepped};
+    use crate::{Db, HybridSettings, Settings};
     use thermocline_foundation::FileNumber;
+    use thermocline_popularity::score;
 
     #[test]
     fn compacting_counts_the_records_that_leave_and_the_tables_that_they_are_merged_with() {
@@ -610,5 +670,109 @@ mod tests {
         assert_eq!(grown, range(None, Some("f\0")));
         assert!(grown.contains(b"f") && !grown.contains(b"g"));
         assert!(range(Some("b"), None).contains(b"b") && !range(Some("b"), None).contains(b"a"));
+    }
+
+    /// Keys of one length that buckets know each of, in ascending order.
+    fn sampled(prefix: &str, count: usize) -> Vec<String> {
+        let keys = (0..1 << 20).map(|number| format!("{prefix}{number:08}"));
+        keys.filter(|key| key_hash(key.as_bytes()) >> 24 & 31 == 0).take(count).collect()
+    }
+
+    /// A store with one run a range, and its two ranges: what is below "n" and the rest. Each has a
+    /// table of the same size and as many records in slots, which in the range of `overlapped` are
+    /// newer versions of what the table has, and in the other lie between.
+    fn two_ranges(policy: DemotionPolicy, overlapped: &str) -> (Db, [KeyRange; 2]) {
+        let hybrid_settings = HybridSettings { policy, runs: 1, ..HybridSettings::default() };
+        let db = stepped(&Settings { hybrid: hybrid_settings, ..hybrid() });
+        let put = |key: &String| db.put(key, [7; 500]).unwrap();
+        for prefix in ["a", "s"] {
+            sampled(prefix, 200).iter().step_by(2).for_each(put);
+            db.compact_range(None, None, &mut |_| {}).unwrap();
+        }
+        for prefix in ["a", "s"] {
+            let skipped = usize::from(prefix != overlapped);
+            sampled(prefix, 200).iter().skip(skipped).step_by(2).for_each(put);
+        }
+        db.flush().unwrap();
+        // A table is opened, and can be asked, once somebody has looked for a key in its span.
+        for prefix in ["a", "s"] {
+            assert!(db.get(format!("{}-", sampled(prefix, 1)[0])).unwrap().is_none());
+        }
+        (db, [range(None, Some("n")), range(Some("n"), None)])
+    }
+
+    fn known(db: &Db, of: &KeyRange) -> (RangeStatistics, Vec<Run>) {
+        let levels = Arc::clone(&db.engine().read_state.load().levels);
+        db.engine().fast.as_ref().unwrap().statistics(db.engine(), &levels, of)
+    }
+
+    #[test]
+    fn of_two_ranges_that_differ_in_overlap_alone_the_overlapped_one_leaves() {
+        for policy in [DemotionPolicy::Precise, DemotionPolicy::Approximate] {
+            for (at, overlapped) in ["a", "s"].into_iter().enumerate() {
+                let (db, ranges) = two_ranges(policy, overlapped);
+                let [(more, with), (less, without)] =
+                    [at, 1 - at].map(|at| known(&db, &ranges[at]));
+                let alike = |of: RangeStatistics| RangeStatistics {
+                    slow_objects: 0.0,
+                    slow_bytes: 0.0,
+                    overlap_bytes: 0.0,
+                    popular_slow_bytes: 0.0,
+                    ..of
+                };
+                assert_eq!(alike(more), alike(less), "{policy:?}");
+                assert_eq!((with.len(), without.len()), (1, 1));
+                let (bytes, overlap_bytes) = (with[0].bytes, with[0].overlap_bytes);
+                assert_eq!(bytes, without[0].bytes);
+                // All but what filters take for others, which is one in a hundred.
+                assert!(overlap_bytes > 0.99 * bytes, "{overlap_bytes} of {bytes}");
+                assert!(without[0].overlap_bytes < 0.05 * bytes, "{without:?} of {bytes}");
+                let equation = |of: RangeStatistics, run: &Run| {
+                    let (slow_bytes, overlap_bytes) = (run.bytes, run.overlap_bytes);
+                    score(&RangeStatistics { slow_bytes, overlap_bytes, ..of })
+                };
+                let best = equation(more, &with[0]);
+                assert!(best > equation(less, &without[0]), "{policy:?}");
+                let engine = db.engine();
+                let levels = Arc::clone(&engine.read_state.load().levels);
+                let fast = engine.fast.as_ref().unwrap();
+                let (chosen, merge) = engine.best_of(fast, &levels, &ranges, 2, 0).unwrap();
+                assert_eq!((chosen, merge.runs), (at, 1), "{policy:?}");
+                assert_eq!(merge.score, best);
+            }
+        }
+    }
+
+    #[test]
+    fn overlap_is_counted_by_filters_in_memory_and_never_by_a_read() {
+        let (db, ranges) = two_ranges(DemotionPolicy::Precise, "a");
+        let reads = || db.stats().tiers[1].reads;
+        let look_ups = || {
+            let cache = &db.engine().store.cache;
+            cache.counts(thermocline_table::BlockClass::Filter)
+        };
+        let before = (reads(), look_ups());
+        assert!(known(&db, &ranges[0]).1[0].overlap_bytes > 0.0);
+        db.engine().store.cache.clear();
+        assert_eq!(known(&db, &ranges[0]).1[0].overlap_bytes, 0.0);
+        assert_eq!((reads(), look_ups()), before);
+    }
+
+    #[test]
+    fn records_that_stay_replace_nothing() {
+        for policy in [DemotionPolicy::Precise, DemotionPolicy::Approximate] {
+            let (db, ranges) = two_ranges(policy, "a");
+            let popularity = &db.engine().fast.as_ref().unwrap().popularity;
+            for key in sampled("a", 200).iter().step_by(2).take(10) {
+                (0..5).for_each(|_| {
+                    popularity.touch(key_hash(key.as_bytes()), true);
+                });
+            }
+            let (statistics, runs) = known(&db, &ranges[0]);
+            let stays = statistics.pinned_share();
+            assert!(stays > 0.0 && stays < 0.2, "{stays}");
+            let leaves = runs[0].overlap_bytes / runs[0].bytes;
+            assert!((leaves + stays - 1.0).abs() < 0.02, "{leaves} and {stays}");
+        }
     }
 }

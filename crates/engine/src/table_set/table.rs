@@ -142,6 +142,12 @@ impl Table {
         !matches!(probed, Ok(Probe::Absent))
     }
 
+    /// As [`Table::may_have`], of what is in memory alone and for estimates; none where the table
+    /// would have to be read.
+    pub fn glance(&self, key: &[u8], hash: u64) -> Option<bool> {
+        self.opened()?.glance(key, hash)
+    }
+
     /// Memory pinned by the open reader, in bytes.
     pub fn pinned_bytes(&self) -> u64 {
         self.reader.get().map_or(0, |reader| reader.memory_bytes() as u64)

@@ -38,12 +38,16 @@ pub type Hook = Arc<dyn Fn(Call, &Path, &str) -> Result<()> + Send + Sync>;
 /// Sees the name of the file of each read that was carried out.
 pub type AfterRead = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// Sees how many reads a device is handed at once.
+pub type Batches = Arc<dyn Fn(usize) + Send + Sync>;
+
 /// See the module's header.
 #[derive(Clone)]
 pub struct HookedDevices {
     inner: Arc<dyn Devices>,
     hook: Hook,
     after_read: AfterRead,
+    batches: Batches,
     /// What files are to be aligned to; none where the device says.
     alignment: Option<usize>,
 }
@@ -56,7 +60,8 @@ impl fmt::Debug for HookedDevices {
 
 impl HookedDevices {
     pub fn new(inner: Arc<dyn Devices>, hook: Hook) -> Self {
-        Self { inner, hook, after_read: Arc::new(|_| {}), alignment: None }
+        let (after_read, batches) = (Arc::new(|_: &str| {}), Arc::new(|_| {}));
+        Self { inner, hook, after_read, batches, alignment: None }
     }
 
     /// Devices that move whole blocks of so many bytes.
@@ -70,10 +75,16 @@ impl HookedDevices {
         Self { after_read, ..self }
     }
 
+    #[allow(dead_code, reason = "shared with the tests of the engine's inside")]
+    pub fn batches(self, batches: Batches) -> Self {
+        Self { batches, ..self }
+    }
+
     fn wrap(&self, path: &Path, inner: Arc<dyn Driver>) -> Arc<dyn Driver> {
         Arc::new(HookedDriver {
             alignment: self.alignment.unwrap_or_else(|| inner.alignment()),
             inner,
+            batches: Arc::clone(&self.batches),
             gate: Gate {
                 hook: Arc::clone(&self.hook),
                 after_read: Arc::clone(&self.after_read),
@@ -122,11 +133,17 @@ impl Gate {
     }
 }
 
-#[derive(Debug)]
 struct HookedDriver {
     inner: Arc<dyn Driver>,
     alignment: usize,
+    batches: Batches,
     gate: Gate,
+}
+
+impl fmt::Debug for HookedDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HookedDriver({:?})", self.inner)
+    }
 }
 
 #[derive(Debug)]
@@ -248,7 +265,8 @@ impl Driver for HookedDriver {
     }
 
     fn queue(&self, _depth: usize) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(HookedQueue::default()))
+        let batches = Arc::clone(&self.batches);
+        Ok(Box::new(HookedQueue { batches, completions: Vec::new() }))
     }
 
     fn execute(&self, file: &Handle, operation: Operation) -> Completion {
@@ -256,24 +274,34 @@ impl Driver for HookedDriver {
     }
 }
 
-#[derive(Debug, Default)]
-struct HookedQueue(Vec<Completion>);
+struct HookedQueue {
+    batches: Batches,
+    completions: Vec<Completion>,
+}
+
+impl fmt::Debug for HookedQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HookedQueue({:?})", self.completions)
+    }
+}
 
 impl Queue for HookedQueue {
     fn submit(&mut self, requests: &mut Vec<Request>) {
+        let is_read = |request: &&Request| matches!(request.operation, Operation::Read { .. });
+        (self.batches)(requests.iter().filter(is_read).count());
         for request in requests.drain(..) {
             let completion = execute(&request.file, request.operation);
-            self.0.push(Completion { tag: request.tag, ..completion });
+            self.completions.push(Completion { tag: request.tag, ..completion });
         }
     }
 
     fn reap(&mut self, _at_least: usize, completions: &mut Vec<Completion>) -> usize {
-        let count = self.0.len();
-        completions.append(&mut self.0);
+        let count = self.completions.len();
+        completions.append(&mut self.completions);
         count
     }
 
     fn in_flight(&self) -> usize {
-        self.0.len()
+        self.completions.len()
     }
 }

@@ -116,6 +116,12 @@ impl BlockCache {
         block
     }
 
+    /// The block at `offset` of `file`, for a look that leaves no trace: it is not counted, and the
+    /// block is kept no longer for it.
+    pub(crate) fn peek(&self, file: FileNumber, offset: u64) -> Option<Block> {
+        self.blocks.peek(&key(file, offset))
+    }
+
     /// Keeps a block that was read and verified.
     pub fn insert(&self, file: FileNumber, offset: u64, block: Block) {
         self.blocks.insert(key(file, offset), block);
