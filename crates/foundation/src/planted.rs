@@ -272,6 +272,26 @@ bugs! {
     /// Leaked files · the copy of a table's index stays when the table goes · copies of indexes,
     /// compaction of their tables.
     IndexCopyOutlivesTable,
+    /// Out of space loses records · the records of a demotion leave their slots although its merge
+    /// failed and no table has them · slow tier full or gone, demotion, get.
+    FailedDemotionDeparts,
+    /// Tombstone for ever · a merge keeps tombstones that have nothing left to hide · flush,
+    /// demotion, delete, demotion with the oldest run: tables stay in which nobody sees anything.
+    TombstoneLeftBehind,
+    /// Deleted value back · an opening believes every slot that is intact, and not the manifest,
+    /// which says what is live · demotion, delete, demotion of the tombstone, crash.
+    DeadSlotBelieved,
+    /// Bit rot hidden · an opening takes a live slot that is not intact for the torn write of a
+    /// record that nobody was promised: it is missing, without an error · a flipped bit of a live
+    /// slot, reopening.
+    DamagedSlotTakenForTorn,
+    /// Torn batch · the first piece of a flush is durable before the log's tail is · a batch of
+    /// several pieces, power cut between them.
+    LogNotSealedBeforePiece,
+    /// File gone under a reader · a table is deleted with the edit that takes it out, whoever still
+    /// reads it · a scan under way that has not opened all of its tables, demotion that replaces
+    /// them.
+    DoomedTableDeletedAtOnce,
 }
 
 /// `bug` is on in this thread.

@@ -14,7 +14,7 @@ const FOUND_BY_SCHEDULES: [Planted; 2] =
     [Planted::SyncCountsLaterWrites, Planted::IngestEndsBeforeDepartures];
 
 /// Bugs that short scripts show and histories of a few dozen steps do not; `tests/slots.rs` does.
-const FOUND_BY_SCRIPTS: [Planted; 9] = [
+const FOUND_BY_SCRIPTS: [Planted; 15] = [
     Planted::CursorMissesDepartures,
     Planted::SlotSumsNotCompared,
     Planted::MovedSlotNotFreed,
@@ -24,6 +24,12 @@ const FOUND_BY_SCRIPTS: [Planted; 9] = [
     Planted::CopyStaysUnderIngest,
     Planted::IndexCopyNotChecked,
     Planted::IndexCopyOutlivesTable,
+    Planted::FailedDemotionDeparts,
+    Planted::TombstoneLeftBehind,
+    Planted::DeadSlotBelieved,
+    Planted::DamagedSlotTakenForTorn,
+    Planted::LogNotSealedBeforePiece,
+    Planted::DoomedTableDeletedAtOnce,
 ];
 
 fn list() -> Vec<(Planted, Task)> {

@@ -17,6 +17,28 @@ use thermocline_simulation::oracle::Known;
 const SHAPE: Shape =
     Shape { steps: 0, keys: 64, crashes: false, reopens: false, large_values: false };
 
+/// A test of each script, and one that each finds the bug beside it; `tests/planted.rs` lists these
+/// as found here.
+macro_rules! scripts {
+    ($($test:ident: $script:ident, $bug:ident;)*) => {
+        $(#[test]
+        fn $test() {
+            $script().unwrap();
+        })*
+
+        #[cfg(feature = "planted-bugs")]
+        #[test]
+        fn the_scripts_find_what_is_planted() {
+            $({
+                let found = with(Planted::$bug, || std::panic::catch_unwind($script));
+                assert!(!matches!(found, Ok(Ok(()))), "{} is not found", stringify!($bug));
+            })*
+        }
+    };
+}
+
+mod hazards;
+
 /// A database of `seed` that begins to demote at these watermarks.
 fn life(seed: u64, watermarks: (u32, u32)) -> Life {
     life_on(thermocline::ByteSize::mib(1), seed, watermarks)
@@ -368,26 +390,6 @@ fn copies_of_tables_that_go() -> Result<(), Stop> {
     }
     life.check_all()?;
     life.check_tidy()
-}
-
-/// A test of each script, and one that each finds the bug beside it; `tests/planted.rs` lists these
-/// as found here.
-macro_rules! scripts {
-    ($($test:ident: $script:ident, $bug:ident;)*) => {
-        $(#[test]
-        fn $test() {
-            $script().unwrap();
-        })*
-
-        #[cfg(feature = "planted-bugs")]
-        #[test]
-        fn the_scripts_find_what_is_planted() {
-            $({
-                let found = with(Planted::$bug, || std::panic::catch_unwind($script));
-                assert!(!matches!(found, Ok(Ok(()))), "{} is not found", stringify!($bug));
-            })*
-        }
-    };
 }
 
 scripts! {

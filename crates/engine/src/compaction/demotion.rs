@@ -495,10 +495,17 @@ impl Job for Demotion {
             }
             return Ok(Step::More);
         }
-        if let Some(rewrite) = &mut self.rewrite
-            && rewrite.step()? == Step::More
-        {
-            return Ok(Step::More);
+        if let Some(rewrite) = &mut self.rewrite {
+            match rewrite.step() {
+                Ok(Step::More) => return Ok(Step::More),
+                Ok(Step::Done) => {}
+                Err(error) => {
+                    if planted(Planted::FailedDemotionDeparts) {
+                        self.finish()?;
+                    }
+                    return Err(error);
+                }
+            }
         }
         if planted(Planted::SlotsFreedBeforeEdit) && !std::mem::replace(&mut self.freed, true) {
             // All of them have been read.

@@ -55,6 +55,7 @@ impl Retention {
         self.stripe = stripe;
         let hides_nothing = trailer.kind() == RecordKind::Delete
             && stripe == 0
+            && !planted(Planted::TombstoneLeftBehind)
             && self.below.as_ref().map_or(planted(Planted::TombstoneDroppedInFlush), |below| {
                 let (levels, level) = below;
                 levels.is_bottom_for(*level, key) || planted(Planted::TombstoneDroppedAboveOlder)

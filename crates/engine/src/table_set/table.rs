@@ -225,6 +225,10 @@ impl Table {
     /// Its file goes when the last reference does. Call only after the edit that removed it is
     /// durable.
     pub fn doom(&self) {
+        if planted(Planted::DoomedTableDeletedAtOnce) {
+            self.store.graveyard.add(self.meta.number);
+            return;
+        }
         self.doomed.store(true, Relaxed);
     }
 }

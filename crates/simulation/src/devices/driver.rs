@@ -484,6 +484,7 @@ impl File {
         self.check_aligned(offset, view.len());
         let devices = &self.directory.devices;
         let fault = devices.enter(CallKind::Read, &self.directory.path, &self.name)?;
+        self.require_name()?;
         if let Some(reads) = &mut devices.state().reads {
             let (directory, name) = (self.directory.path.clone(), self.name.clone());
             reads.insert(ReadPlace { len: view.len(), directory, name, offset });
@@ -536,6 +537,21 @@ impl File {
             Some(FaultKind::Short) => Ok(half),
             _ => Ok(view.len()),
         }
+    }
+
+    /// The file has not been deleted. (Where others may get its room at once, who still reads it
+    /// finds their bytes.)
+    fn require_name(&self) -> Result<()> {
+        let has_name = self.directory.with(|directory, _| {
+            // Files that are used again have another name than they were opened by.
+            directory.live.get(&self.name) == Some(&self.id)
+                || directory.live.values().any(|id| *id == self.id)
+        })?;
+        if has_name {
+            return Ok(());
+        }
+        let text = format!("{} was deleted", self.directory.path.join(&self.name).display());
+        Err(Error::new(ErrorKind::Io, text))
     }
 
     /// The device has room for the file to end at `end`.

@@ -14,10 +14,10 @@ use crate::manifest::Edit;
 use crate::state::{Engine, Frozen};
 use std::sync::Arc;
 use std::time::Duration;
-use thermocline_device::Origin;
+use thermocline_device::{Origin, TierUsage, TieredFiles};
 use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::sync::{Mutex, MutexGuard};
-use thermocline_foundation::{FileNumber, Planted, planted};
+use thermocline_foundation::{ByteSize, FileNumber, Planted, planted};
 
 /// How long a flush that found no slot waits before it looks again.
 const WAIT: Duration = Duration::from_micros(500);
@@ -28,6 +28,22 @@ const STARVED_MAX: u32 = 200;
 /// So many looks in a row without room while frees are held: not by a reader, who looks again, but
 /// by a checkpoint or a check, which takes as long as reading the tier does.
 const HELD_MAX: u32 = 20;
+
+/// There are no slots for `what` on any tier.
+pub(super) fn no_room(files: &TieredFiles, what: &str) -> Error {
+    let use_of = |tier: &TierUsage| {
+        let (used, capacity) = (ByteSize(tier.used_bytes), ByteSize(tier.capacity_bytes));
+        let free = tier.space.map(|space| ByteSize(space.free_bytes));
+        let free = free.map_or(String::new(), |free| format!(", its device has {free} free"));
+        format!("{} uses {used} of {capacity}{free}", tier.spec.path.display())
+    };
+    let uses: Vec<_> = files.usage().iter().map(use_of).collect();
+    let text = format!(
+        "no tier has room for {what}: {}; free space there, or raise a capacity",
+        uses.join("; ")
+    );
+    Error::new(ErrorKind::OutOfSpace, text)
+}
 
 /// Which memtables may be flushed: all, but while somebody wants a moment at which none is partly
 /// in slots those only that were full before.
@@ -100,9 +116,7 @@ impl SlotFlush {
         if self.starved < STARVED_MAX {
             return Ok(());
         }
-        let text = "the fast tier has no room for new records, and nothing more can leave it; free \
-                    space there, or raise its capacity";
-        Err(Error::new(ErrorKind::OutOfSpace, text))
+        Err(no_room(&self.engine.files, "new records, and nothing more can leave the fast one"))
     }
 
     /// Writes the piece into slots, if need be of more than their share of the tier; false where
@@ -155,7 +169,9 @@ impl Job for SlotFlush {
         if !std::mem::replace(&mut self.started, true) {
             // A piece makes records durable that come after others in the log, so the log must be
             // durable first: what recovery finds is a prefix of what was written, in whole batches.
-            self.frozen.log.seal()?;
+            if !planted(Planted::LogNotSealedBeforePiece) {
+                self.frozen.log.seal()?;
+            }
             engine.lend_memory(fast);
         }
         if !self.pieces.fill(piece_bytes(fast.room.limit_bytes())) {

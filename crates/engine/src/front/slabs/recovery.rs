@@ -7,7 +7,7 @@
 //! written to slots like any flush, before the store is open.
 
 use super::FastTier;
-use super::flush::FlushGate;
+use super::flush::{FlushGate, no_room};
 use super::index_copies::IndexCopying;
 use super::lookup::{entry_kind, kind_of};
 use super::memory::Memory;
@@ -267,8 +267,7 @@ impl Engine {
         if is_written {
             return Ok(());
         }
-        let text = "no tier has room for the records of the logs; raise a capacity";
-        Err(Error::new(ErrorKind::OutOfSpace, text))
+        Err(no_room(&self.files, "the records of the logs"))
     }
 }
 
