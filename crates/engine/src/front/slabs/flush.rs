@@ -22,6 +22,10 @@ use thermocline_foundation::{FileNumber, Planted, planted};
 /// How long a flush that found no slot waits before it looks again.
 const WAIT: Duration = Duration::from_micros(500);
 
+/// How long one waits at most that waits for the budget of the slow tier: hours may be left, and
+/// meanwhile copies may go, or somebody empties the tier.
+const WAIT_FOR_BUDGET: Duration = Duration::from_millis(200);
+
 /// So many looks in a row without room, and without anything that could make any, are for ever.
 const STARVED_MAX: u32 = 200;
 
@@ -180,7 +184,7 @@ impl Job for SlotFlush {
         self.note_no_room(is_stuck && !is_held)?;
         fast.room.want(self.pieces.waiting_bytes());
         engine.jobs.wake();
-        engine.clock.sleep(WAIT);
+        engine.clock.sleep(engine.wait_for_budget(fast).clamp(WAIT, WAIT_FOR_BUDGET));
         Ok(Step::More)
     }
 }
