@@ -71,8 +71,6 @@ struct Total {
     slow_objects: i64,
     slow_bytes: i64,
     overlap_bytes: i64,
-    /// Slow bytes of keys that are on the slow tier only.
-    slow_only_bytes: i64,
 }
 
 /// Sums by value; the last is for keys that are not tracked.
@@ -101,8 +99,6 @@ impl Total {
         self.slow_bytes += sign * slow;
         if fast > 0 {
             self.overlap_bytes += sign * slow;
-        } else {
-            self.slow_only_bytes += sign * slow;
         }
     }
 }
@@ -124,7 +120,6 @@ fn statistics(totals: &Totals, factor: f64, pinning: &Pinning) -> RangeStatistic
             overlap_bytes: total.overlap_bytes as f64 * factor,
             coldness: total.fast_objects as f64 * factor * coldness(value),
             pinned_bytes: total.fast_bytes as f64 * factor * pinned,
-            popular_slow_bytes: total.slow_only_bytes as f64 * factor * pinned,
         });
     }
     range

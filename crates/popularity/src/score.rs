@@ -57,8 +57,6 @@ pub struct RangeStatistics {
     pub coldness: f64,
     /// Fast bytes that stay because they are pinned: `p` times `fast_bytes`.
     pub pinned_bytes: f64,
-    /// Slow bytes that the tracker would pin: what a promotion could bring up.
-    pub popular_slow_bytes: f64,
 }
 
 impl RangeStatistics {
@@ -96,7 +94,6 @@ impl RangeStatistics {
         self.overlap_bytes += other.overlap_bytes;
         self.coldness += other.coldness;
         self.pinned_bytes += other.pinned_bytes;
-        self.popular_slow_bytes += other.popular_slow_bytes;
     }
 }
 

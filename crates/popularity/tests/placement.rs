@@ -83,7 +83,6 @@ fn range() -> RangeStatistics {
         overlap_bytes: 1000.0,
         coldness: 60.0,
         pinned_bytes: 200.0,
-        popular_slow_bytes: 0.0,
     }
 }
 
@@ -248,7 +247,6 @@ fn exact(records: &[Record], pinning: &Pinning) -> RangeStatistics {
             overlap_bytes: if on_fast { slow } else { 0.0 },
             coldness: if on_fast { coldness(record.value) } else { 0.0 },
             pinned_bytes: fast * pinned,
-            popular_slow_bytes: if on_fast { 0.0 } else { slow * pinned },
         });
     }
     range
@@ -266,7 +264,7 @@ fn fill(buckets: &Buckets, records: &[Record]) {
     }
 }
 
-fn fields(range: &RangeStatistics) -> [f64; 8] {
+fn fields(range: &RangeStatistics) -> [f64; 7] {
     [
         range.fast_objects,
         range.fast_bytes,
@@ -275,7 +273,6 @@ fn fields(range: &RangeStatistics) -> [f64; 8] {
         range.overlap_bytes,
         range.coldness,
         range.pinned_bytes,
-        range.popular_slow_bytes,
     ]
 }
 

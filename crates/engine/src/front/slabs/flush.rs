@@ -109,6 +109,17 @@ impl SlotFlush {
         Err(Error::new(ErrorKind::OutOfSpace, text))
     }
 
+    /// How long to wait before the next look: longer where nothing that is under way makes room, and
+    /// the budget of the slow tier lets nothing begin.
+    fn pause(&self, fast: &FastTier) -> Duration {
+        let wait = self.engine.wait_for_budget(fast);
+        let is_demoting = || !self.engine.tables.lock().ranges.is_empty();
+        match wait <= WAIT || fast.room.is_at_work() || is_demoting() {
+            true => WAIT,
+            false => wait.min(WAIT_FOR_BUDGET),
+        }
+    }
+
     /// Writes the piece into slots, if need be of more than their share of the tier; false where
     /// there is no room.
     fn write_piece(&mut self, fast: &FastTier, may_overdraw: bool) -> Result<bool> {
@@ -184,7 +195,7 @@ impl Job for SlotFlush {
         self.note_no_room(is_stuck && !is_held)?;
         fast.room.want(self.pieces.waiting_bytes());
         engine.jobs.wake();
-        engine.clock.sleep(engine.wait_for_budget(fast).clamp(WAIT, WAIT_FOR_BUDGET));
+        engine.clock.sleep(self.pause(fast));
         Ok(Step::More)
     }
 }
