@@ -183,6 +183,66 @@ fn the_preset_hybrid_shows_what_lies_in_slots_and_leveled_has_no_such_part() {
     assert!(!text(&scratch.ok(&["stats", "--db", "plain"])).contains("Slots"));
 }
 
+/// Every command opens the database anew, so what the rows say was kept by those before.
+#[test]
+fn what_moved_between_the_tiers_is_shown_by_another_opening() {
+    let scratch = Scratch::new();
+    let create = ["--preset", "hybrid", "--tier", "fast:64MiB", "--tier", "slow:1GiB"];
+    let lines = |keys: std::ops::Range<u32>| -> String {
+        keys.map(|n| format!("{n:05}\t{}\n", "v".repeat(300))).collect()
+    };
+    let load = |lines: &str| scratch.ok_with(&["load", "--tsv"], lines.as_bytes());
+    scratch.ok_with(&[&create[..], &["load", "--tsv"]].concat(), lines(0..500).as_bytes());
+    scratch.ok(&["compact"]);
+    // A fifth is replaced, by what is merged with the rest.
+    load(&lines(0..100));
+    scratch.ok(&["compact"]);
+    load(&lines(500..600));
+    scratch.ok(&["get", "00007"]);
+    scratch.ok(&["get", "00507"]);
+    scratch.fails(&["get", "none"], 1);
+    let report: serde_json::Value =
+        serde_json::from_slice(&scratch.ok(&["stats", "--json"])).unwrap();
+    let (fast, operations) = (&report["fast_tier"], &report["operations"]);
+    assert_eq!((&fast["demoted_records"], &fast["slow_reads"]), (&600.into(), &1.into()));
+    assert_eq!((&fast["fast_reads"], &fast["absent_reads"]), (&1.into(), &1.into()), "{fast}");
+    assert_eq!(fast["regulation"]["pinning_stage"], "fixed");
+    assert_eq!(fast["regulation"]["read_triggered_stage"], "off");
+    let positive = |value: &serde_json::Value| value.as_f64().is_some_and(|value| value > 0.0);
+    for value in [
+        &fast["demotions"]["ended"],
+        &fast["demotions"]["elapsed_s"],
+        &operations["compacted_in_bytes"],
+        &operations["compacted_out_bytes"],
+        &report["tiers"][0]["live_bytes"],
+        &report["tiers"][1]["live_bytes"],
+        &report["tiers"][1]["reads"],
+    ] {
+        assert!(positive(value), "{value} in {report}");
+    }
+    let records = |tier: usize| report["tiers"][tier]["records"].as_u64().unwrap();
+    assert_eq!([records(0), records(1)], [100, 500], "{report}");
+    let shown = text(&scratch.ok(&["stats"]));
+    let cell = |name: &str, column: usize| {
+        let line = shown.lines().find(|line| line.trim_start().starts_with(name));
+        let line = line.unwrap_or_else(|| panic!("{name} is not in {shown}"));
+        line.trim_start()[name.len()..].split_whitespace().nth(column).unwrap().to_owned()
+    };
+    let amount = |name: &str| cell(name, 0).replace(',', "").parse::<f64>().unwrap();
+    assert_eq!(amount("demoted: merged into tables below"), 600.0, "{shown}");
+    assert_eq!(amount("tables, or cached blocks of them"), 1.0, "{shown}");
+    assert_eq!(amount("nothing: there is no such key"), 1.0, "{shown}");
+    for row in ["demotions", "bytes of tables that they took in", "bytes of tables that they made"]
+    {
+        assert!(amount(row) > 0.0, "{row}: {shown}");
+    }
+    assert_eq!(cell("bounds of this share", 0), "70.0", "{shown}");
+    assert_eq!(cell("merges that reads ask for", 0), "off", "{shown}");
+    for part in ["Records by tier", "dead (estimate)", "on the slow", "Served by tier"] {
+        assert!(shown.contains(part), "{part} is not in {shown}");
+    }
+}
+
 #[test]
 fn a_preset_that_cannot_be_is_refused_before_anything_is_made() {
     let scratch = Scratch::new();

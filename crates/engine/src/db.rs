@@ -21,9 +21,10 @@ use crate::recovery::{
 use crate::settings::{Durability, Preset, Settings};
 use crate::snapshot::{Snapshot as RegisteredSnapshot, Snapshots};
 use crate::state::{Engine, LogPool, ReadState, TableState, full_state};
-use crate::stats::{Metrics, Stats, Totals};
+use crate::stats::Stats;
 use crate::table_set::levels::Levels;
 use crate::table_set::table::{Graveyard, TableStore};
+use crate::totals::{Metrics, Totals};
 use crate::verify::VerifyReport;
 use crate::write_path::{Leader, LogTail, WriteQueue};
 use bytes::Bytes;

@@ -5,6 +5,10 @@ use crate::error::{Error, Result};
 use crate::table_set::levels::LEVELS;
 use serde::{Deserialize, Serialize};
 
+/// Of fewer operations chance says more than what was done.
+const EPOCH_OPERATIONS_MIN: u64 = 100;
+const OPERATIONS_MAX: u64 = 1_000_000_000_000;
+
 /// How the next range to demote is chosen (PrismDB, sections 5.1 and 5.2; its figure 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -36,7 +40,8 @@ pub enum Pinning {
     /// `pinning_percent` as it is (PrismDB, section 4.3).
     #[default]
     Fixed,
-    /// Hill climbing from there on slow reads an operation (section 7.4 leaves it as future work).
+    /// Hill climbing from there on the slow tier's I/O for an operation, of look-ups and of merges
+    /// (section 7.4 leaves it as future work).
     Auto,
 }
 
@@ -102,6 +107,12 @@ pub struct HybridSettings {
     /// (section 5.3); default off: with
     /// `promotion = read` what is asked for moves up without them.
     pub read_triggered: bool,
+    /// Operations of an epoch, after which it is judged whether such merges go on, and whether a
+    /// step of `pinning = auto` was better; 100 to 10^12, default 1,000,000 (section 5.3).
+    pub epoch_operations: u64,
+    /// Operations for which such merges rest once an epoch of them brought too little; 1 to 10^12,
+    /// default 10,000,000 (section 5.3).
+    pub cool_down_operations: u64,
     /// Which tables have a copy of their index and filters on the fast tier (section 4.1); default
     /// `auto`. With one a look-up reads one block of the slow tier at most, whatever memory holds.
     /// The copies take 0.4 % of the slow tier's data (2 % with records of 100 bytes) of the fast
@@ -128,6 +139,8 @@ impl Default for HybridSettings {
             pinning: Pinning::default(),
             promotion: Promotion::default(),
             read_triggered: false,
+            epoch_operations: 1_000_000,
+            cool_down_operations: 10_000_000,
             index_copies: IndexCopies::default(),
             write_budget_dwpd: 0.0,
         }
@@ -155,6 +168,17 @@ impl HybridSettings {
                 )));
             }
         }
+        let epochs = [
+            ("epoch_operations", self.epoch_operations, EPOCH_OPERATIONS_MIN),
+            ("cool_down_operations", self.cool_down_operations, 1),
+        ];
+        for (name, value, low) in epochs {
+            if !(low..=OPERATIONS_MAX).contains(&value) {
+                return Err(Error::invalid(format!(
+                    "hybrid.{name} = {value} is out of range; it must be {low} to {OPERATIONS_MAX}"
+                )));
+            }
+        }
         let dwpd = self.write_budget_dwpd;
         if !(0.0..=1000.0).contains(&dwpd) {
             return Err(Error::invalid(format!(
@@ -177,6 +201,11 @@ mod tests {
         assert!(error.to_string().contains("hybrid.runs = 7 is out of range; it must be 1 to 6"));
         let hybrid = HybridSettings { low_watermark_percent: 99, ..HybridSettings::default() };
         assert!(hybrid.check().unwrap_err().to_string().contains("it must be 1 to 98"));
+        let hybrid = HybridSettings { epoch_operations: 99, ..HybridSettings::default() };
+        let error = hybrid.check().unwrap_err().to_string();
+        assert!(error.contains("hybrid.epoch_operations = 99 is out of range"), "{error}");
+        let hybrid = HybridSettings { cool_down_operations: 0, ..HybridSettings::default() };
+        assert!(hybrid.check().unwrap_err().to_string().contains("it must be 1 to 10000000000"));
         let hybrid = HybridSettings { write_budget_dwpd: f64::NAN, ..HybridSettings::default() };
         assert!(hybrid.check().is_err());
         assert!(HybridSettings::default().check().is_ok());

@@ -45,6 +45,7 @@ mod db;
 pub mod decoders;
 mod error;
 mod front;
+mod holdings;
 mod hybrid_settings;
 mod ingest;
 mod iterator;
@@ -60,6 +61,7 @@ mod stats;
 #[cfg(test)]
 mod support;
 mod table_set;
+mod totals;
 mod verify;
 mod wear;
 mod write_path;
@@ -69,6 +71,7 @@ pub use batch::WriteBatch;
 pub use builder::Builder;
 pub use db::{Db, Environment, Scan, Snapshot};
 pub use error::{Error, ErrorKind, Result};
+pub use front::slabs::report::{DemotionStats, RegulationStats};
 pub use hybrid_settings::{
     DemotionPolicy, HybridSettings, IndexCopies, Pinning, PopularityKind, Promotion,
 };

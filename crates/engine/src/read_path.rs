@@ -110,8 +110,9 @@ impl Engine {
                 Ok(live(Some((trailer, value))))
             }
             _ => {
-                if let Some((trailer, _)) = &found {
-                    self.answered_above(fast, hash, *trailer);
+                match &found {
+                    Some((trailer, _)) => self.answered_above(fast, hash, *trailer),
+                    None => self.metrics.absent_reads.add(1),
                 }
                 Ok(live(found))
             }
@@ -191,6 +192,9 @@ impl Engine {
     /// tier.
     fn answered_below(&self, search: Search<'_>, is_now: bool) -> Found {
         let Search { key, hash, snapshot, newest, .. } = search;
+        if newest.is_none() {
+            self.metrics.absent_reads.add(1);
+        }
         let (found, table) = newest?;
         if self.fast.is_some() {
             self.metrics.slow_reads.add(1);

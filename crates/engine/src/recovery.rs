@@ -19,9 +19,9 @@ use crate::front::memtable::{ENTRY_OVERHEAD_BYTES, Memtable, MemtableCursor};
 use crate::jobs::Step;
 use crate::manifest::{Manifest, broken_slots};
 use crate::merge::{Merge, Source};
-use crate::stats::Totals;
 use crate::table_set::levels::Levels;
 use crate::table_set::table::{TableMeta, TableStore};
+use crate::totals::Totals;
 use std::sync::Arc;
 use thermocline_device::{
     Error as DeviceError, ErrorKind as DeviceErrorKind, File, FileContext, FileInfo, FileKind,

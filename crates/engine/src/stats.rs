@@ -1,118 +1,16 @@
-//! Statistics: counters bumped on the way, and the report made from them and from the state of the
-//! moment.
-//!
-//! Counters go on over closing and opening: each edit of the manifest, and a clean close, keeps the
-//! [`Totals`] so far. A crash loses what was counted since.
+//! Statistics: the report made from what is counted (`totals.rs`) and from the state of the moment.
 
 use crate::front::slabs::FastTier;
+use crate::front::slabs::report::{DemotionStats, RegulationStats};
+use crate::holdings::Held;
 use crate::settings::Preset;
 use crate::state::{Engine, ReadState};
 use crate::table_set::levels::LEVELS;
+use crate::totals::{Count, Totals};
 use crate::wear::{WearStats, Written};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use thermocline_device::{FileKind, TierIndex, TierUsage, TrafficTotals};
-use thermocline_foundation::Counter;
-use thermocline_foundation::coding::{DecodeError, Decoder, put_varint};
-use thermocline_table::{BlockClass, CacheCounts};
-
-/// Counters since opening.
-#[derive(Debug, Default)]
-pub(crate) struct Metrics {
-    pub gets: Counter,
-    pub memtable_hits: Counter,
-    pub scans: Counter,
-    pub writes: Counter,
-    /// Encoded batches, what amplification is counted against.
-    pub written_bytes: Counter,
-    pub ingested_bytes: Counter,
-    pub flushed_bytes: Counter,
-    pub compactions: Counter,
-    pub compacted_in_bytes: Counter,
-    pub compacted_out_bytes: Counter,
-    /// Tables that changed level without being rewritten.
-    pub moves: Counter,
-    /// Tables that changed tier.
-    pub migrations: Counter,
-    /// Look-ups that the fast tier answered, memory above it included.
-    pub fast_reads: Counter,
-    /// Look-ups that a table answered.
-    pub slow_reads: Counter,
-    /// Records that left the fast tier, clean copies included.
-    pub demoted_records: Counter,
-    /// Time writers waited for memory, in nanoseconds.
-    pub stalled_ns: Counter,
-    /// When the database was opened, in the clock's nanoseconds.
-    opened_ns: u64,
-}
-
-impl Metrics {
-    /// Nothing counted, at the time of opening.
-    pub fn opened_at(opened_ns: u64) -> Self {
-        Self { opened_ns, ..Self::default() }
-    }
-}
-
-/// All that is counted, since the database was made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Totals {
-    counts: Vec<u64>,
-}
-
-impl Default for Totals {
-    fn default() -> Self {
-        Self { counts: vec![0; ENGINE_COUNTS] }
-    }
-}
-
-/// Counts before those of the tiers: operations, then hits and misses of three classes of block,
-/// then the time that the database was open, in nanoseconds.
-const ENGINE_COUNTS: usize = 18;
-const CACHE_COUNTS_AT: usize = 11;
-const OPEN_NS_AT: usize = 17;
-/// Counts of each tier: reads, read bytes, writes, written bytes, syncs.
-const TIER_COUNTS: usize = 5;
-const WRITTEN_BYTES: usize = 3;
-
-impl Totals {
-    /// How many counts the engine has, then these, then those of the tiers, all as variable-length
-    /// integers. So a later version may count more.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(out, ENGINE_COUNTS as u64);
-        self.counts.iter().for_each(|count| put_varint(out, *count));
-    }
-
-    pub fn decode(mut body: Decoder<'_>) -> Result<Self, DecodeError> {
-        let engine_counts = body.varint()?;
-        let mut counts = Vec::new();
-        for _ in 0..engine_counts {
-            let count = if body.is_empty() { 0 } else { body.varint()? };
-            if counts.len() < ENGINE_COUNTS {
-                counts.push(count);
-            } else if body.is_empty() {
-                break;
-            }
-        }
-        counts.resize(ENGINE_COUNTS, 0);
-        while !body.is_empty() {
-            counts.push(body.varint()?);
-        }
-        Ok(Self { counts })
-    }
-
-    fn plus(&self, more: &[u64]) -> Self {
-        let mut counts = self.counts.clone();
-        counts.resize(counts.len().max(more.len()), 0);
-        for (count, more) in counts.iter_mut().zip(more) {
-            *count = count.saturating_add(*more);
-        }
-        Self { counts }
-    }
-
-    fn at(&self, index: usize) -> u64 {
-        self.counts.get(index).copied().unwrap_or(0)
-    }
-}
+use thermocline_device::{FileKind, TierIndex, TierUsage};
 
 /// The state of a database, for people and programs. Counters are since it was made.
 #[derive(Clone, Debug, Serialize)]
@@ -156,6 +54,14 @@ pub struct TierStats {
     pub device_free_bytes: Option<u64>,
     /// Bytes by kind of file; tables by level.
     pub bytes_by_kind: BTreeMap<String, u64>,
+    /// Slots with a record, and entries of tables; older versions and tombstones count too.
+    pub records: u64,
+    /// Bytes of slots with a record, and of tables less what is dead of these.
+    pub live_bytes: u64,
+    /// Bytes of slots without a record, and an estimate of what tables have of records that newer
+    /// ones replaced: as if those above the oldest run replaced as many older ones as merges of
+    /// whole ranges have found so far, and before the first of these one each.
+    pub dead_bytes_estimate: u64,
     /// Reads from the device (or the page cache before it).
     pub reads: u64,
     /// Bytes of these reads.
@@ -187,7 +93,8 @@ pub struct LevelStats {
     pub bytes_by_tier: Vec<u64>,
 }
 
-/// Records in slots on the fast tier, and what moved between the tiers since opening.
+/// Records in slots on the fast tier, and what moved between the tiers since the database was made.
+/// What a release that did not count something did is not in it.
 #[derive(Clone, Debug, Serialize)]
 pub struct FastTierStats {
     /// Versions of records in slots.
@@ -216,12 +123,16 @@ pub struct FastTierStats {
     pub fast_reads: u64,
     /// Look-ups that a table answered.
     pub slow_reads: u64,
+    /// Look-ups that found nothing, not even that the key was deleted.
+    pub absent_reads: u64,
     /// Share of the tracked keys that stay on the fast tier, in percent.
     pub pinning_percent: f64,
     /// Records that moved up as copies.
     pub promoted_records: u64,
-    /// Records that left in demotions.
+    /// Records that left in demotions, merged into tables.
     pub demoted_records: u64,
+    /// Copies that left in demotions, of records that a table has: nothing was written for them.
+    pub demoted_copies: u64,
     /// Copies that were dropped without writing anything.
     pub dropped_records: u64,
     /// Copies that got a slot when memory gave them up.
@@ -254,6 +165,10 @@ pub struct FastTierStats {
     pub kept_reads: u64,
     /// Bytes of these.
     pub kept_read_bytes: u64,
+    /// What demotions did.
+    pub demotions: DemotionStats,
+    /// The rules between the tiers.
+    pub regulation: RegulationStats,
 }
 
 /// Slots of one size.
@@ -336,6 +251,10 @@ pub struct OperationStats {
     pub trivial_moves: u64,
     /// Tables that changed tier.
     pub migrations: u64,
+    /// Bytes of tables that compactions and demotions took in.
+    pub compacted_in_bytes: u64,
+    /// Bytes of tables that they made of these, and of records from the fast tier.
+    pub compacted_out_bytes: u64,
     /// Seconds that writers were slowed down.
     pub delayed_s: f64,
     /// Seconds that writers waited for memory.
@@ -360,6 +279,8 @@ impl Engine {
         let usage = self.files.usage();
         let tier_of: BTreeMap<_, _> =
             self.files.files().into_iter().map(|info| (info.number, info.tier)).collect();
+        let totals = self.totals();
+        let held = self.held(&state, &tier_of, &totals);
         let mut levels = Vec::new();
         for level in 0..LEVELS {
             let tables = state.levels.level(level);
@@ -380,15 +301,17 @@ impl Engine {
                 });
             }
         }
-        let totals = self.totals();
-        let tier = |usage| tier_stats(usage, &totals, self.wear_of(usage, &totals));
+        let tier = |usage: &TierUsage| {
+            let held = &held[usage.tier.position()];
+            tier_stats(usage, held, &totals, self.wear_of(usage, &totals))
+        };
         let tiers: Vec<_> = usage.iter().map(tier).collect();
         Stats {
             database: self.files.database().to_string(),
             preset: self.settings.preset(),
             amplification: amplification(&totals, &tiers, &levels),
             tiers,
-            fast_tier: self.fast.as_ref().map(|fast| fast.stats(self)),
+            fast_tier: self.fast.as_ref().map(|fast| fast.stats(self, &totals)),
             cache: self.cache_stats(&totals),
             memory: self.memory_stats(&state),
             operations: operation_stats(&totals),
@@ -398,46 +321,11 @@ impl Engine {
         }
     }
 
-    /// Counts since the database was made; the order is that of the format.
-    pub fn totals(&self) -> Totals {
-        let metrics = &self.metrics;
-        let mut counts = vec![
-            metrics.gets.get(),
-            metrics.memtable_hits.get(),
-            metrics.scans.get(),
-            metrics.writes.get(),
-            metrics.written_bytes.get(),
-            metrics.ingested_bytes.get(),
-            metrics.compactions.get(),
-            metrics.moves.get(),
-            metrics.migrations.get(),
-            self.pacing.delayed_ns.get(),
-            metrics.stalled_ns.get(),
-        ];
-        for (_, class) in BLOCK_CLASSES {
-            let CacheCounts { hits, misses } = self.store.cache.counts(class);
-            counts.extend([hits, misses]);
-        }
-        counts.push(self.open_ns());
-        debug_assert_eq!(counts.len(), ENGINE_COUNTS);
-        for tier in self.files.tiers() {
-            let TrafficTotals { reads, read_bytes, writes, written_bytes, syncs } =
-                tier.traffic_total();
-            counts.extend([reads, read_bytes, writes, written_bytes, syncs]);
-        }
-        self.totals_before.plus(&counts)
-    }
-
-    /// Nanoseconds since opening.
-    fn open_ns(&self) -> u64 {
-        self.clock.now_ns().saturating_sub(self.metrics.opened_ns)
-    }
-
     fn wear_of(&self, usage: &TierUsage, totals: &Totals) -> Option<WearStats> {
-        let all_bytes = totals.at(tier_counts_at(usage.tier) + WRITTEN_BYTES);
-        let before_bytes = self.totals_before.at(tier_counts_at(usage.tier) + WRITTEN_BYTES);
+        let all_bytes = totals.traffic(usage.tier).written_bytes;
+        let before_bytes = self.totals_before.traffic(usage.tier).written_bytes;
         let since_opening = Written { bytes: all_bytes - before_bytes, elapsed_ns: self.open_ns() };
-        let all = Written { bytes: all_bytes, elapsed_ns: totals.at(OPEN_NS_AT) };
+        let all = Written { bytes: all_bytes, elapsed_ns: totals.of(Count::OpenNs) };
         // The budget is of the tier that demotions write to.
         let budget = self.settings.hybrid.write_budget_dwpd;
         let has_budget = self.fast.is_some() && usage.tier == TierIndex(1) && budget > 0.0;
@@ -469,24 +357,31 @@ impl Engine {
     }
 
     fn cache_stats(&self, totals: &Totals) -> CacheStats {
-        let classes = BLOCK_CLASSES.iter().enumerate().map(|(index, (name, _))| {
-            let at = CACHE_COUNTS_AT + 2 * index;
-            let (hits, misses) = (totals.at(at), totals.at(at + 1));
-            let hit_ratio = ratio(hits, hits + misses);
-            ((*name).to_owned(), HitStats { hits, misses, hit_ratio })
+        let classes = [
+            ("data", Count::DataHits, Count::DataMisses),
+            ("index", Count::IndexHits, Count::IndexMisses),
+            ("filter", Count::FilterHits, Count::FilterMisses),
+        ];
+        let classes = classes.map(|(name, hits, misses)| {
+            (name.to_owned(), HitStats::of(totals.of(hits), totals.of(misses)))
         });
         CacheStats {
             capacity_bytes: self.store.cache.capacity_bytes(),
             used_bytes: self.store.cache.memory_bytes(),
-            classes: classes.collect(),
+            classes: classes.into(),
         }
     }
 }
 
+impl HitStats {
+    fn of(hits: u64, misses: u64) -> Self {
+        Self { hits, misses, hit_ratio: ratio(hits, hits + misses) }
+    }
+}
+
 impl FastTier {
-    fn stats(&self, engine: &Engine) -> FastTierStats {
-        let (slabs, kept) = (self.slabs.stats(), self.slabs.kept_reads());
-        let (hits, misses) = (self.cache.hits(), self.cache.misses());
+    fn stats(&self, engine: &Engine, totals: &Totals) -> FastTierStats {
+        let slabs = self.slabs.stats();
         let classes = slabs.classes.iter().map(|class| SlotStats {
             slot_bytes: class.slot_bytes,
             slabs: class.slabs,
@@ -506,50 +401,53 @@ impl FastTier {
             live_bytes: slabs.bytes_live(),
             waste_bytes: slabs.waste_bytes(),
             classes: classes.collect(),
-            cache: HitStats { hits, misses, hit_ratio: ratio(hits, hits + misses) },
+            cache: HitStats::of(totals.of(Count::RecordHits), totals.of(Count::RecordMisses)),
             tracked_keys: self.popularity.len() as u64,
             histogram: self.popularity.histogram().by_value(),
-            fast_reads: engine.metrics.fast_reads.get(),
-            slow_reads: engine.metrics.slow_reads.get(),
+            fast_reads: totals.of(Count::FastReads),
+            slow_reads: totals.of(Count::SlowReads),
+            absent_reads: totals.of(Count::AbsentReads),
             pinning_percent: 100.0 * self.regulation.threshold().share(),
-            promoted_records: self.promotions.records.get(),
-            demoted_records: engine.metrics.demoted_records.get(),
-            dropped_records: self.room.dropped.get(),
-            spilled_records: self.spill.records.get(),
-            lifted_records: self.room.lifted.get(),
-            copy_reads: copies.read.get(),
-            replaced_copies: copies.replaced.get(),
+            promoted_records: totals.of(Count::Promoted),
+            demoted_records: totals.of(Count::DemotedDirty),
+            demoted_copies: totals.of(Count::DemotedClean),
+            dropped_records: totals.of(Count::Dropped),
+            spilled_records: totals.of(Count::Spilled),
+            lifted_records: totals.of(Count::Lifted),
+            copy_reads: totals.of(Count::CopyReads),
+            replaced_copies: totals.of(Count::ReplacedCopies),
             copies_get_slots: copies.get_slots(),
             copy_slots_share: copies.admission.lock().share(),
-            copy_slot_reads: copies.served.get(),
-            unasked_copies: copies.unasked.get(),
-            moved_records: self.room.moved.get(),
+            copy_slot_reads: totals.of(Count::CopySlotReads),
+            unasked_copies: totals.of(Count::UnaskedCopies),
+            moved_records: totals.of(Count::Relocated),
             index_copies: index_copies.len() as u64,
             index_copy_bytes: index_copies.iter().sum(),
-            index_copy_reads: self.copying.counts.served.get(),
-            failed_index_copies: self.copying.counts.failed.get(),
-            kept_reads: kept.reads,
-            kept_read_bytes: kept.bytes,
+            index_copy_reads: totals.of(Count::IndexCopyReads),
+            failed_index_copies: totals.of(Count::FailedIndexCopies),
+            kept_reads: totals.of(Count::KeptReads),
+            kept_read_bytes: totals.of(Count::KeptReadBytes),
+            demotions: DemotionStats::new(self, totals),
+            regulation: RegulationStats::new(engine, self),
         }
     }
 }
 
-const BLOCK_CLASSES: [(&str, BlockClass); 3] =
-    [("data", BlockClass::Data), ("index", BlockClass::Index), ("filter", BlockClass::Filter)];
-
 fn operation_stats(totals: &Totals) -> OperationStats {
     OperationStats {
-        gets: totals.at(0),
-        memtable_hits: totals.at(1),
-        scans: totals.at(2),
-        writes: totals.at(3),
-        written_bytes: totals.at(4),
-        ingested_bytes: totals.at(5),
-        compactions: totals.at(6),
-        trivial_moves: totals.at(7),
-        migrations: totals.at(8),
-        delayed_s: totals.at(9) as f64 / 1e9,
-        stalled_s: totals.at(10) as f64 / 1e9,
+        gets: totals.of(Count::Gets),
+        memtable_hits: totals.of(Count::MemtableHits),
+        scans: totals.of(Count::Scans),
+        writes: totals.of(Count::Writes),
+        written_bytes: totals.of(Count::WrittenBytes),
+        ingested_bytes: totals.of(Count::IngestedBytes),
+        compactions: totals.of(Count::Compactions),
+        trivial_moves: totals.of(Count::Moves),
+        migrations: totals.of(Count::Migrations),
+        compacted_in_bytes: totals.of(Count::CompactedInBytes),
+        compacted_out_bytes: totals.of(Count::CompactedOutBytes),
+        delayed_s: totals.of(Count::DelayedNs) as f64 / 1e9,
+        stalled_s: totals.of(Count::StalledNs) as f64 / 1e9,
     }
 }
 
@@ -569,13 +467,14 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// Where the counts of a tier begin.
-fn tier_counts_at(tier: TierIndex) -> usize {
-    ENGINE_COUNTS + tier.position() * TIER_COUNTS
-}
-
-fn tier_stats(usage: &TierUsage, totals: &Totals, wear: Option<WearStats>) -> TierStats {
-    let at = tier_counts_at(usage.tier);
+fn tier_stats(
+    usage: &TierUsage,
+    held: &Held,
+    totals: &Totals,
+    wear: Option<WearStats>,
+) -> TierStats {
+    let slab_bytes = usage.used_by_kind.get(&FileKind::Slab).copied().unwrap_or(0);
+    let traffic = totals.traffic(usage.tier);
     let name = |kind: &FileKind| match kind {
         FileKind::Table { level } => format!("level {level}"),
         other => other.extension().to_owned(),
@@ -591,29 +490,14 @@ fn tier_stats(usage: &TierUsage, totals: &Totals, wear: Option<WearStats>) -> Ti
             .iter()
             .map(|(kind, bytes)| (name(kind), *bytes))
             .collect(),
-        reads: totals.at(at),
-        read_bytes: totals.at(at + 1),
-        writes: totals.at(at + 2),
-        written_bytes: totals.at(at + WRITTEN_BYTES),
-        syncs: totals.at(at + 4),
+        records: held.records,
+        live_bytes: held.slot_bytes + held.table_bytes - held.dead_bytes,
+        dead_bytes_estimate: slab_bytes.saturating_sub(held.slot_bytes) + held.dead_bytes,
+        reads: traffic.reads,
+        read_bytes: traffic.read_bytes,
+        writes: traffic.writes,
+        written_bytes: traffic.written_bytes,
+        syncs: traffic.syncs,
         wear,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn totals_with_fewer_or_more_counts_than_ours_keep_those_of_the_tiers() {
-        for engine_counts in [17u8, 18, 20] {
-            let tier = [1, 2, 3, 4, 5];
-            let body = [vec![engine_counts], vec![9; engine_counts.into()], tier.to_vec()].concat();
-            let totals = Totals::decode(Decoder::new(&body)).unwrap();
-            assert_eq!(totals.at(CACHE_COUNTS_AT), 9);
-            assert_eq!(totals.at(OPEN_NS_AT), if engine_counts == 17 { 0 } else { 9 });
-            let at = tier_counts_at(TierIndex(0));
-            assert_eq!((at..at + TIER_COUNTS).map(|at| totals.at(at)).sum::<u64>(), 15);
-        }
     }
 }

@@ -18,6 +18,9 @@
 //!        by key from the sample        by the bucket's totals if all of it is inside
 //! ```
 //!
+//! The sample is in memory only. After an opening its owner tells what is on the fast tier; of the
+//! slow one it learns from merges, and from reads, which tell what anybody could want up.
+//!
 //! Invariants:
 //! 1. The first bucket begins at the empty key; buckets are disjoint, ascending, and cover all
 //!    keys.
@@ -68,8 +71,6 @@ struct Total {
     slow_objects: i64,
     slow_bytes: i64,
     overlap_bytes: i64,
-    /// Slow bytes of keys that are on the slow tier only.
-    slow_only_bytes: i64,
 }
 
 /// Sums by value; the last is for keys that are not tracked.
@@ -98,8 +99,6 @@ impl Total {
         self.slow_bytes += sign * slow;
         if fast > 0 {
             self.overlap_bytes += sign * slow;
-        } else {
-            self.slow_only_bytes += sign * slow;
         }
     }
 }
@@ -121,7 +120,6 @@ fn statistics(totals: &Totals, factor: f64, pinning: &Pinning) -> RangeStatistic
             overlap_bytes: total.overlap_bytes as f64 * factor * (1.0 - pinned),
             coldness: total.fast_objects as f64 * factor * coldness(value),
             pinned_bytes: total.fast_bytes as f64 * factor * pinned,
-            popular_slow_bytes: total.slow_only_bytes as f64 * factor * pinned,
         });
     }
     range
@@ -194,7 +192,8 @@ impl Buckets {
         self.change(key, key_hash, |known| known.fast_bytes = 0);
     }
 
-    /// A record was written to a table of the slow tier. With several runs a key counts once.
+    /// A record was written to a table of the slow tier, or found there. With several runs a key
+    /// counts once.
     pub fn insert_slow(&self, key: &[u8], key_hash: u64, bytes: u32) {
         self.change(key, key_hash, |known| known.slow_bytes = bytes.max(1));
     }
@@ -231,7 +230,7 @@ impl Buckets {
 
     /// Estimates a range from `from` up to but without `to`, or to the end.
     pub fn estimate(&self, from: &[u8], to: Option<&[u8]>, pinning: &Pinning) -> RangeStatistics {
-        let factor = f64::from(1u32 << self.settings.sample_shift.min(16));
+        let factor = self.factor();
         let mut range = RangeStatistics::default();
         if to.is_some_and(|to| to <= from) {
             return range;
@@ -260,6 +259,42 @@ impl Buckets {
             range.add(&statistics(&totals, factor, pinning));
         }
         range
+    }
+
+    /// Estimates the bytes of the records of a range, from `from` up to but without `to`, that are
+    /// on the slow tier only and that `is_wanted` says of by key and hash.
+    ///
+    /// One sampled key after another, where [`Buckets::estimate`] knows sums by value: a key of the
+    /// value at which pinning draws is wanted or not, and one that came up as a clean copy is there
+    /// already, of which the sums know nothing.
+    pub fn slow_bytes_of(
+        &self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        is_wanted: impl Fn(&[u8], u64) -> bool,
+    ) -> f64 {
+        if to.is_some_and(|to| to <= from) {
+            return 0.0;
+        }
+        let end = to.map_or(Bound::Unbounded, Bound::Excluded);
+        let buckets = self.buckets.lock();
+        let mut bytes = 0;
+        for bucket in &buckets[bucket_of(&buckets, from)..] {
+            if to.is_some_and(|to| *bucket.start >= *to) {
+                break;
+            }
+            let sampled = bucket.sample.range::<[u8], _>((Bound::Included(from), end));
+            let wanted = sampled.filter(|(key, known)| {
+                known.slow_bytes > 0 && known.fast_bytes == 0 && is_wanted(key, known.key_hash)
+            });
+            bytes += wanted.map(|(_, known)| u64::from(known.slow_bytes)).sum::<u64>();
+        }
+        bytes as f64 * self.factor()
+    }
+
+    /// Keys for each that is sampled.
+    fn factor(&self) -> f64 {
+        f64::from(1u32 << self.settings.sample_shift.min(16))
     }
 
     /// Forgets everything but the settings, for an engine that counts anew.

@@ -55,7 +55,7 @@ pub use score::{
     CANDIDATES, Merge, Policy, RangeStatistics, Run, best_merge, choose, coldness, power_of_k,
     score,
 };
-pub use tuner::{ThresholdMode, ThresholdTuner, TunerSettings, TunerStage};
+pub use tuner::{ThresholdMode, ThresholdTuner, TunerSettings, TunerStage, slow_io};
 pub use write_budget::{WriteBudget, lifetime_ns};
 
 use std::fmt;

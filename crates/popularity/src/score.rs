@@ -29,10 +29,15 @@
 //!   (cost of the merge + n · cost of a demotion into a new run) / (1 + n)
 //! ```
 //!
+//! **A tier that wears out.** What is read costs time, what is written wears the tier out. Where
+//! its budget of writes ([`WriteBudget`](crate::WriteBudget)) is short, [`best_merge`] counts what
+//! is read for less, and for nothing where the budget is spent: the score is then benefit for each
+//! byte written.
+//!
 //! Invariants:
 //! 1. A score is finite and not negative; 0 when nothing would move.
 //! 2. More slow bytes never raise a score; more cold objects of the same bytes never lower it.
-//! 3. With one run and all of it rewritten, [`best_merge`] scores as [`score`].
+//! 3. With one run, all of it rewritten and no scarcity, [`best_merge`] scores as [`score`].
 
 use thermocline_foundation::random::Random;
 
@@ -55,8 +60,6 @@ pub struct RangeStatistics {
     pub coldness: f64,
     /// Fast bytes that stay because they are pinned: `p` times `fast_bytes`.
     pub pinned_bytes: f64,
-    /// Slow bytes that the tracker would pin: what a promotion could bring up.
-    pub popular_slow_bytes: f64,
 }
 
 impl RangeStatistics {
@@ -94,7 +97,6 @@ impl RangeStatistics {
         self.overlap_bytes += other.overlap_bytes;
         self.coldness += other.coldness;
         self.pinned_bytes += other.pinned_bytes;
-        self.popular_slow_bytes += other.popular_slow_bytes;
     }
 }
 
@@ -128,7 +130,7 @@ pub struct Merge {
     /// So many of the newest runs; 0 begins another run.
     pub runs: usize,
     pub score: f64,
-    /// Bytes written to the slow tier.
+    /// Bytes written to the slow tier, if all that would move does.
     pub written_bytes: f64,
 }
 
@@ -138,8 +140,12 @@ pub struct Merge {
 /// would come to lie above a newer one. With `runs_max` 1 all are merged, as in the paper. Its cost
 /// is the mean of this demotion and those that may begin a run after it (see the header); ties go
 /// to the merge of more runs, which leaves less to search.
-pub fn best_merge(range: &RangeStatistics, runs: &[Run], runs_max: usize) -> Merge {
+///
+/// `scarcity` says how short the budget of writes is, from 0 (or none) to 1: that share of what is
+/// read is not counted.
+pub fn best_merge(range: &RangeStatistics, runs: &[Run], runs_max: usize, scarcity: f64) -> Merge {
     let runs_max = runs_max.max(1);
+    let scarcity = scarcity.clamp(0.0, 1.0);
     let mut merged = RangeStatistics { slow_bytes: 0.0, overlap_bytes: 0.0, ..*range };
     let mut best = None;
     for count in 0..=runs.len() {
@@ -151,9 +157,11 @@ pub fn best_merge(range: &RangeStatistics, runs: &[Run], runs_max: usize) -> Mer
         let left = runs.len() - count + 1;
         let Some(room) = runs_max.checked_sub(left) else { continue };
         let (room, moved) = (room as f64, merged.moved_bytes());
-        let mean_bytes = (merged.io_bytes() + room * moved) / (1.0 + room);
+        let (io_bytes, written_bytes) = (merged.io_bytes(), merged.written_bytes());
+        let cost_bytes = io_bytes - scarcity * (io_bytes - written_bytes);
+        let mean_bytes = (cost_bytes + room * moved) / (1.0 + room);
         let score = if moved <= 0.0 { 0.0 } else { merged.coldness * moved / mean_bytes };
-        let merge = Merge { runs: count, score, written_bytes: merged.written_bytes() };
+        let merge = Merge { runs: count, score, written_bytes };
         if best.is_none_or(|best: Merge| merge.score >= best.score) {
             best = Some(merge);
         }
@@ -207,4 +215,38 @@ pub fn choose(
         }
     }
     best.map(|(candidate, _)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(coldness: f64) -> RangeStatistics {
+        RangeStatistics { fast_bytes: 1000.0, coldness, ..RangeStatistics::default() }
+    }
+
+    #[test]
+    fn a_short_budget_of_writes_prefers_the_merge_that_writes_less_though_it_reads_more() {
+        let newest = Run { bytes: 3000.0, overlap_bytes: 0.0 };
+        // All of it is replaced: it is read, and nothing of it written again.
+        let oldest = Run { bytes: 8000.0, overlap_bytes: 8000.0 };
+        let best = |scarcity| best_merge(&range(10.0), &[newest, oldest], 2, scarcity);
+        assert_eq!(best(0.0).runs, 1);
+        assert_eq!(best(1.0).runs, 2);
+        assert_eq!(best(1.0).written_bytes, 4000.0);
+        // Beside its own 4,000 it saves a merge to the demotion after it, which writes 1,000.
+        assert_eq!(best(1.0).score, 10.0 * 1000.0 / 2500.0);
+    }
+
+    #[test]
+    fn a_short_budget_of_writes_chooses_the_range_with_the_most_benefit_for_a_byte_written() {
+        let score = |coldness, bytes, scarcity| {
+            let run = Run { bytes, overlap_bytes: 0.0 };
+            best_merge(&range(coldness), &[run], 1, scarcity).score
+        };
+        assert!(score(100.0, 1000.0, 0.0) < score(50.0, 100.0, 0.0));
+        assert!(score(100.0, 1000.0, 1.0) > score(50.0, 100.0, 1.0));
+        assert_eq!(score(100.0, 1000.0, 1.0), 100.0 * 1000.0 / 2000.0);
+        assert_eq!(score(100.0, 1000.0, 7.0), score(100.0, 1000.0, 1.0), "no more than all");
+    }
 }

@@ -9,6 +9,7 @@
 //! 1. Over any time `t`, what was allowed is at most `burst + rate * t`, and the last amount.
 //! 2. An amount above the burst is allowed when the bucket is full, and leaves a debt.
 //! 3. A clock that stands still or goes back adds nothing.
+//! 4. What is promised to somebody who is about to write is allowed to nobody else.
 //!
 //! It is for background work that can wait. Writes of clients are paced elsewhere: a full fast tier
 //! and no budget must slow them down, not refuse them.
@@ -22,6 +23,10 @@ pub struct WriteBudget {
     burst_bytes: f64,
     tokens: f64,
     filled_at_ns: u64,
+    /// For who has begun to write and is not yet done.
+    promised_bytes: f64,
+    /// The total of bytes written that was seen last.
+    seen_bytes: u64,
 }
 
 impl WriteBudget {
@@ -41,12 +46,55 @@ impl WriteBudget {
     ) -> Self {
         let bytes_per_ns = capacity_bytes as f64 * write_budget_dwpd.max(0.0) / DAY_NS;
         let burst_bytes = burst_bytes.max(0.0);
-        Self { bytes_per_ns, burst_bytes, tokens: burst_bytes, filled_at_ns: now_ns }
+        Self {
+            bytes_per_ns,
+            burst_bytes,
+            tokens: burst_bytes,
+            filled_at_ns: now_ns,
+            promised_bytes: 0.0,
+            seen_bytes: 0,
+        }
     }
 
-    /// Whether `bytes` may be written now.
+    /// Whether `bytes` may be written now, beside what is promised.
     pub fn allows(&self, bytes: u64, now_ns: u64) -> bool {
-        self.tokens_at(now_ns) >= self.needed(bytes)
+        self.left_at(now_ns) >= self.needed(bytes)
+    }
+
+    /// Nanoseconds until [`WriteBudget::allows`] says yes, if nothing is written; all of time
+    /// without a budget, or where promises must be kept first.
+    pub fn wait_ns(&self, bytes: u64, now_ns: u64) -> u64 {
+        let missing = self.needed(bytes) - self.left_at(now_ns);
+        let is_reached = self.needed(bytes) <= self.burst_bytes - self.promised_bytes;
+        match missing <= 0.0 {
+            true => 0,
+            false if is_reached => (missing / self.bytes_per_ns).ceil() as u64,
+            false => u64::MAX,
+        }
+    }
+
+    /// How short the budget is: 0 where a burst may be written, 1 where nothing may.
+    pub fn scarcity(&self, now_ns: u64) -> f64 {
+        let left =
+            if self.burst_bytes > 0.0 { self.left_at(now_ns) / self.burst_bytes } else { 0.0 };
+        1.0 - left.clamp(0.0, 1.0)
+    }
+
+    /// Somebody is about to write so much. He takes it back when he is done, or writes nothing.
+    pub fn promise(&mut self, bytes: u64) {
+        self.promised_bytes += bytes as f64;
+    }
+
+    /// Takes a promise back.
+    pub fn release(&mut self, bytes: u64) {
+        self.promised_bytes = (self.promised_bytes - bytes as f64).max(0.0);
+    }
+
+    /// Takes the total of bytes written since the store was opened, by whomever, and spends what is
+    /// new of it.
+    pub fn observe(&mut self, total_bytes: u64, now_ns: u64) {
+        self.spend(total_bytes.saturating_sub(self.seen_bytes), now_ns);
+        self.seen_bytes = self.seen_bytes.max(total_bytes);
     }
 
     /// Bytes were written, allowed or not.
@@ -59,6 +107,10 @@ impl WriteBudget {
     pub fn tokens_at(&self, now_ns: u64) -> f64 {
         let passed = now_ns.saturating_sub(self.filled_at_ns) as f64;
         (self.tokens + passed * self.bytes_per_ns).min(self.burst_bytes)
+    }
+
+    fn left_at(&self, now_ns: u64) -> f64 {
+        self.tokens_at(now_ns) - self.promised_bytes
     }
 
     fn needed(&self, bytes: u64) -> f64 {

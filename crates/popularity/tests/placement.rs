@@ -83,7 +83,6 @@ fn range() -> RangeStatistics {
         overlap_bytes: 1000.0,
         coldness: 60.0,
         pinned_bytes: 200.0,
-        popular_slow_bytes: 0.0,
     }
 }
 
@@ -117,13 +116,13 @@ fn colder_ranges_and_ranges_with_less_to_rewrite_score_higher() {
 
 #[test]
 fn demotion_into_a_new_run_costs_one_byte_a_byte() {
-    let merge = best_merge(&range(), &[Run { bytes: 5000.0, overlap_bytes: 1000.0 }], 4);
+    let merge = best_merge(&range(), &[Run { bytes: 5000.0, overlap_bytes: 1000.0 }], 4, 0.0);
     assert_eq!((merge.runs, merge.score, merge.written_bytes), (0, 60.0, 800.0));
 }
 
 #[test]
 fn with_one_run_a_range_all_is_merged_and_scored_as_in_the_paper() {
-    let merge = best_merge(&range(), &[Run { bytes: 5000.0, overlap_bytes: 1000.0 }], 1);
+    let merge = best_merge(&range(), &[Run { bytes: 5000.0, overlap_bytes: 1000.0 }], 1, 0.0);
     assert_eq!((merge.runs, merge.score), (1, score(&range())));
 }
 
@@ -132,12 +131,12 @@ fn merge_takes_the_newest_runs_until_few_enough_remain() {
     let run = |bytes: f64| Run { bytes, overlap_bytes: 0.0 };
     let runs = [run(100.0), run(400.0), run(4500.0)];
     // Two may remain: the two newest become one with what is demoted, the large one is left.
-    let merge = best_merge(&range(), &runs, 2);
+    let merge = best_merge(&range(), &runs, 2, 0.0);
     assert_eq!((merge.runs, merge.written_bytes), (2, 800.0 + 500.0));
-    assert_eq!(best_merge(&range(), &runs, 4).runs, 0);
-    assert_eq!(best_merge(&range(), &runs, 1).runs, 3);
-    assert_eq!(best_merge(&range(), &runs, 0).runs, 3, "no run at all is no choice");
-    assert_eq!(best_merge(&range(), &[], 1).runs, 0);
+    assert_eq!(best_merge(&range(), &runs, 4, 0.0).runs, 0);
+    assert_eq!(best_merge(&range(), &runs, 1, 0.0).runs, 3);
+    assert_eq!(best_merge(&range(), &runs, 0, 0.0).runs, 3, "no run at all is no choice");
+    assert_eq!(best_merge(&range(), &[], 1, 0.0).runs, 0);
 }
 
 /// Bytes written for each byte that is demoted, while a range of 24 units takes in 120 more, one at
@@ -152,7 +151,7 @@ fn written_a_byte(runs_max: usize) -> f64 {
     let mut runs = vec![Run { bytes: 24.0, overlap_bytes: 0.0 }];
     let mut written = 0.0;
     for _ in 0..120 {
-        let merge = best_merge(&range, &runs, runs_max);
+        let merge = best_merge(&range, &runs, runs_max, 0.0);
         let merged: f64 = runs.drain(..merge.runs).map(|run| run.bytes).sum();
         runs.insert(0, Run { bytes: 1.0 + merged, overlap_bytes: 0.0 });
         assert!(runs.len() <= runs_max);
@@ -248,7 +247,6 @@ fn exact(records: &[Record], pinning: &Pinning) -> RangeStatistics {
             overlap_bytes: if on_fast { slow * (1.0 - pinned) } else { 0.0 },
             coldness: if on_fast { coldness(record.value) } else { 0.0 },
             pinned_bytes: fast * pinned,
-            popular_slow_bytes: if on_fast { 0.0 } else { slow * pinned },
         });
     }
     range
@@ -266,7 +264,7 @@ fn fill(buckets: &Buckets, records: &[Record]) {
     }
 }
 
-fn fields(range: &RangeStatistics) -> [f64; 8] {
+fn fields(range: &RangeStatistics) -> [f64; 7] {
     [
         range.fast_objects,
         range.fast_bytes,
@@ -275,7 +273,6 @@ fn fields(range: &RangeStatistics) -> [f64; 8] {
         range.overlap_bytes,
         range.coldness,
         range.pinned_bytes,
-        range.popular_slow_bytes,
     ]
 }
 
@@ -347,7 +344,7 @@ fn bucket_follows_removals_and_forgets_keys_of_neither_tier() {
         buckets.remove_slow(&record.key, record.key_hash);
     }
     assert!(buckets.is_empty());
-    assert_eq!(fields(&buckets.estimate(b"", None, &pinning)), [0.0; 8]);
+    assert_eq!(fields(&buckets.estimate(b"", None, &pinning)), [0.0; 7]);
 }
 
 #[test]
@@ -376,4 +373,27 @@ fn keys_that_grow_with_time_leave_no_empty_buckets_behind() {
         }
     }
     assert!(buckets.len() < 20, "{} buckets", buckets.len());
+}
+
+#[test]
+fn bytes_of_wanted_keys_are_those_that_only_the_slow_tier_has() {
+    let exact = BucketSettings { sample_shift: 0, ..BucketSettings::default() };
+    let buckets = Buckets::new(exact);
+    for (key, hash) in [("a", 1), ("b", 2), ("c", 3), ("d", 4)] {
+        buckets.insert_slow(key.as_bytes(), hash, 100);
+    }
+    buckets.insert_fast(b"b", 2, 90);
+    let wanted = |from: &str, to: Option<&str>| {
+        buckets.slow_bytes_of(from.as_bytes(), to.map(str::as_bytes), |key, hash| {
+            assert_eq!(u64::from(key[0] - b'a') + 1, hash);
+            key != b"c"
+        })
+    };
+    assert_eq!(wanted("", None), 200.0, "one is above too, one is not wanted");
+    assert_eq!(wanted("a\0", None), 100.0);
+    assert_eq!(wanted("", Some("d")), 100.0);
+    assert_eq!(wanted("d", Some("a")), 0.0);
+    let sampled = Buckets::new(BucketSettings { sample_shift: 1, ..exact });
+    (0..2000u64).for_each(|key| sampled.insert_slow(&key.to_be_bytes(), key << 24, 100));
+    assert_eq!(sampled.slow_bytes_of(&[], None, |_, _| true), 200_000.0, "every other one");
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use thermocline_foundation::random::Random;
 use thermocline_popularity::{
     ReadCounters, ReadTriggered, ReadTriggeredSettings, ReadTriggeredStage, ThresholdMode,
-    ThresholdTuner, TunerSettings, TunerStage, WriteBudget, lifetime_ns,
+    ThresholdTuner, TunerSettings, TunerStage, WriteBudget, lifetime_ns, slow_io,
 };
 
 const EPOCH: u64 = 1_000_000;
@@ -165,6 +165,38 @@ fn change_of_the_workload_ends_a_rest() {
     assert_eq!(tuner.stage(), TunerStage::Measuring);
 }
 
+/// Where the tuner ends that sees look-ups and, if so, merges of a store with this share of reads.
+/// The more is pinned the fewer reads go to the slow tier, and the fewer records leave with each
+/// table that a merge rewrites.
+fn threshold_of(read_share: f64, sees_merges: bool) -> f64 {
+    let mut tuner = auto(0.7);
+    let (mut operations, mut look_ups, mut merged_bytes) = (0, 0.0, 0.0);
+    for _ in 0..100 {
+        let pinned = tuner.threshold().share();
+        operations += EPOCH;
+        look_ups += EPOCH as f64 * read_share * 0.3 * (1.0 - 0.6 * pinned);
+        merged_bytes += EPOCH as f64 * (1.0 - read_share) * 4096.0 / (1.1 - pinned);
+        let merged = if sees_merges { merged_bytes as u64 } else { 0 };
+        tuner.observe(operations, slow_io(look_ups as u64, merged));
+    }
+    tuner.threshold().share()
+}
+
+#[test]
+fn readers_want_more_pinned_and_writers_less() {
+    assert!(threshold_of(0.95, true) >= 0.8, "{}", threshold_of(0.95, true));
+    assert!(threshold_of(0.1, true) <= 0.25, "{}", threshold_of(0.1, true));
+    // With look-ups as the only cost writers had to pin all that they may.
+    assert!(threshold_of(0.1, false) >= 0.9, "{}", threshold_of(0.1, false));
+}
+
+#[test]
+fn a_merge_of_thirty_two_kib_costs_as_much_as_a_look_up() {
+    assert_eq!(slow_io(10, 0), 10);
+    assert_eq!(slow_io(10, 64 << 10), 12);
+    assert_eq!(slow_io(u64::MAX, u64::MAX), u64::MAX);
+}
+
 #[test]
 fn epochs_are_counted_in_operations() {
     let mut tuner = auto(0.5);
@@ -214,6 +246,33 @@ fn amount_above_the_burst_waits_for_a_full_bucket_and_leaves_a_debt() {
     budget.spend(3_000_000, 0);
     assert!(!budget.allows(1, 2 * HOUR_NS - 1_000_000_000));
     assert!(budget.allows(1, 2 * HOUR_NS + 1_000_000_000));
+}
+
+#[test]
+fn what_is_promised_is_allowed_to_nobody_else_until_it_is_written_or_given_back() {
+    let mut budget = WriteBudget::new(24_000_000, 1.0, 0);
+    budget.promise(700_000);
+    assert!(budget.allows(300_000, 0) && !budget.allows(300_001, 0));
+    budget.observe(600_000, 0);
+    assert!(!budget.allows(1, 0), "what is written of it counts twice meanwhile");
+    budget.release(700_000);
+    assert!(budget.allows(400_000, 0) && !budget.allows(400_001, 0));
+    budget.observe(600_000, 0);
+    assert!(budget.allows(400_000, 0), "the total is the same");
+}
+
+#[test]
+fn the_wait_is_until_enough_has_flowed_in() {
+    let mut budget = WriteBudget::new(24_000_000, 1.0, 0);
+    assert_eq!(budget.wait_ns(1_000_000, 0), 0);
+    budget.spend(1_000_000, 0);
+    assert_eq!(budget.scarcity(0), 1.0);
+    let wait_ns = budget.wait_ns(250_000, 0);
+    assert!(wait_ns.abs_diff(HOUR_NS / 4) < 1000, "{wait_ns}");
+    assert!(budget.allows(250_000, wait_ns + 1000));
+    assert!((budget.scarcity(HOUR_NS / 4) - 0.75).abs() < 1e-9);
+    budget.promise(600_000);
+    assert_eq!(budget.wait_ns(500_000, 0), u64::MAX, "the promise must be kept first");
 }
 
 #[test]

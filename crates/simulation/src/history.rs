@@ -281,6 +281,9 @@ fn hybrid_settings(seed: u64, leveled: Settings) -> Settings {
         policy: policies[random.below(3) as usize],
         candidates: 1 + random.below(8) as u32,
         read_triggered: true,
+        // A history has a few hundred operations.
+        epoch_operations: 100,
+        cool_down_operations: 300,
         range_tables: 1 + random.below(3) as u32,
         runs: 1 + random.below(6) as u32,
         high_watermark_percent,

@@ -14,7 +14,7 @@
 //! I/O. Threads: shared freely.
 
 use crate::address::{SlabId, SlotAddress};
-use crate::allocation::Allocation;
+use crate::allocation::{Allocation, SlabSlots};
 use crate::format::HEADER_BYTES;
 use crate::live::{LiveSlots, SlabShape};
 use crate::size_class::{SLAB_BYTES_MIN, SizeClasses};
@@ -145,6 +145,16 @@ impl Slabs {
     /// Figures of the moment.
     pub fn stats(&self) -> SlabStats {
         self.allocation.lock().stats()
+    }
+
+    /// The file of each slab, with its slots that have a record and their bytes.
+    pub fn live_by_file(&self) -> Vec<(FileNumber, u64, u64)> {
+        let allocation = self.allocation.lock();
+        let live = |slab: &SlabSlots| {
+            let slots = u64::from(slab.live.count());
+            (slab.file, slots, slots * u64::from(slab.shape.slot_bytes))
+        };
+        allocation.slabs.values().map(live).collect()
     }
 
     /// What writes have read since opening because they must keep it.

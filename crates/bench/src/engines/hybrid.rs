@@ -23,8 +23,11 @@ pub(super) const OPTIONS: [(&str, &str); 13] = [
     ("policy", "choice of a range to demote: random, precise or approximate; default approximate"),
     ("candidates", "ranges that a choice looks at, 1 to 64; default 8"),
     ("range-tables", "consecutive tables of a range, 1 to 64; default 1"),
-    ("runs", "sorted runs over each other in a range of the slow tier, 1 to 6; default 3, and 6 \
-        where the fast tier is below 10 % of the data"),
+    (
+        "runs",
+        "sorted runs over each other in a range of the slow tier, 1 to 6; default 3, and 6 \
+        where the fast tier is below 10 % of the data",
+    ),
     ("popularity", "what is remembered of keys: clock or frequency; default clock"),
     ("tracker", "keys that are remembered, in percent of all, 1 to 100; default 20"),
     ("pinning", "percent of these that stay on the fast tier, 0 to 100 or auto; default 70"),

@@ -1,22 +1,26 @@
 //! What only the preset `hybrid` has to show: what lies in slots on the fast tier, how popular it
-//! is, what moved between the tiers, and which of them answered.
+//! is, what moved between the tiers, which of them answered, and by which rules.
 //!
-//! `stats` prints all but the last, which says nothing of a database that was just opened; `try`
-//! those that fit a page.
+//! `stats` prints all of it, `try` what fits a page.
 
 use crate::failure::Result;
 use crate::output::Output;
 use crate::table::Table;
 use crate::text;
+use std::time::Duration;
 use thermocline::{FastTierStats, Stats};
 use thermocline_foundation::ByteSize;
 
 /// Prints the tables of `stats`.
-pub fn print(stats: &FastTierStats, output: &mut Output) -> Result<()> {
-    summary(stats).print("Records on the fast tier", output)?;
-    slots(stats).print("Slots by their size", output)?;
-    popularity(stats).print("Keys by how often they are asked for, least first", output)?;
-    movement(stats).print("Moved between the tiers, since opening", output)
+pub fn print(stats: &Stats, fast: &FastTierStats, output: &mut Output) -> Result<()> {
+    let answered_by = "What answered the look-ups, since the database was made";
+    answers(stats, fast).print(answered_by, output)?;
+    summary(fast).print("Records on the fast tier", output)?;
+    slots(fast).print("Slots by their size", output)?;
+    popularity(fast).print("Keys by how often they are asked for, least first", output)?;
+    movement(fast).print("Moved between the tiers, since the database was made", output)?;
+    demotions(fast).print("Demotions, since the database was made", output)?;
+    rules(fast).print("Rules, since opening", output)
 }
 
 /// Prints the tables of `try`, in which the database was made and has served.
@@ -26,19 +30,18 @@ pub fn print_trial(stats: &Stats, fast: &FastTierStats, output: &mut Output) -> 
     summary(fast).print("Records on the fast tier", output)
 }
 
-/// Where look-ups found their record. Counts what was asked since the database was made beside what
-/// was answered since it was opened, which must be the same time.
+/// Where look-ups found their record.
 fn answers(stats: &Stats, fast: &FastTierStats) -> Table {
     let mut table = Table::new(&["look-ups answered by", ">amount", ">share"]);
-    let (asked, in_memtables) = (stats.operations.gets, stats.operations.memtable_hits);
-    let found = fast.fast_reads + fast.slow_reads;
+    let in_memtables = stats.operations.memtable_hits;
+    let all = fast.fast_reads + fast.slow_reads + fast.absent_reads;
     for (what, amount) in [
         ("a memtable", in_memtables),
         ("slots, or memory above them", fast.fast_reads.saturating_sub(in_memtables)),
         ("tables, or cached blocks of them", fast.slow_reads),
-        ("nothing: there is no such key", asked.saturating_sub(found)),
+        ("nothing: there is no such key", fast.absent_reads),
     ] {
-        table.row([what.to_owned(), text::count(amount), text::share(amount, asked)]);
+        table.row([what.to_owned(), text::count(amount), text::share(amount, all)]);
     }
     table
 }
@@ -101,10 +104,14 @@ fn slots(stats: &FastTierStats) -> Table {
 
 /// One row for each popularity, and how much of them stays.
 fn popularity(stats: &FastTierStats) -> Table {
-    let mut table = Table::new(&["popularity", ">keys", ">of those known"]);
-    for (value, keys) in stats.histogram.iter().enumerate() {
+    let headings = ["popularity", ">keys", ">of those known", ">on the fast tier", ">on the slow"];
+    let mut table = Table::new(&headings);
+    let rules = &stats.regulation;
+    let by_tier = rules.fast_histogram.iter().zip(&rules.slow_histogram);
+    for ((value, keys), (fast, slow)) in stats.histogram.iter().enumerate().zip(by_tier) {
         let share = text::share(*keys, stats.tracked_keys);
-        table.row([value.to_string(), text::count(*keys), share]);
+        let counts = [fast, slow].map(|count| text::count(*count));
+        table.row([value.to_string(), text::count(*keys), share].into_iter().chain(counts));
     }
     table.row(["all".to_owned(), text::count(stats.tracked_keys), String::new()]);
     table.row(["pinned at most".to_owned(), String::new(), pinned(stats)]);
@@ -122,12 +129,64 @@ fn movement(stats: &FastTierStats) -> Table {
         ("copies that memory gave up and that got slots", stats.spilled_records),
         ("copies that gave up slots, for memory has them", stats.lifted_records),
         ("copies that a newer version replaced", stats.replaced_copies),
+        ("copies that lost their slots unread", stats.unasked_copies),
         ("look-ups that copies answered", stats.copy_reads),
+        ("of these, from their slots", stats.copy_slot_reads),
         ("demoted: merged into tables below", stats.demoted_records),
+        ("copies that left with them, which needs no write", stats.demoted_copies),
         ("copies dropped, which needs no write", stats.dropped_records),
         ("moved to another slot of the fast tier", stats.moved_records),
     ] {
         table.row([what.to_owned(), text::count(amount)]);
+    }
+    table
+}
+
+fn demotions(stats: &FastTierStats) -> Table {
+    let mut table = Table::new(&["what", ">amount"]);
+    let demotions = &stats.demotions;
+    let score = |score: Option<f64>| score.map_or("-".to_owned(), |score| format!("{score:.1}"));
+    let elapsed = text::span(Duration::from_secs_f64(demotions.elapsed_s));
+    for (what, amount) in [
+        ("demotions", text::count(demotions.ended)),
+        ("time that they took", elapsed),
+        ("score of the last one since opening", score(demotions.last_score)),
+        ("mean score", score(demotions.mean_score)),
+    ] {
+        table.row([what.to_owned(), amount]);
+    }
+    table
+}
+
+fn rules(stats: &FastTierStats) -> Table {
+    let mut table = Table::new(&["rule", "now"]);
+    let rules = &stats.regulation;
+    let [least, most] = rules.pinning_bounds_percent;
+    let tuner = format!(
+        "{}, {} kept",
+        rules.pinning_stage,
+        text::counted(rules.pinning_steps_kept, "step")
+    );
+    let read_triggered = match rules.read_triggered_stage {
+        "off" => "off".to_owned(),
+        stage => format!(
+            "{}, {} run",
+            stage.replace('_', " "),
+            text::counted(rules.read_triggered_epochs, "epoch")
+        ),
+    };
+    let budget = rules.write_budget_bytes.map_or("none".to_owned(), |bytes| match bytes {
+        0.. => ByteSize(bytes.unsigned_abs()).to_string(),
+        _ => format!("-{}", ByteSize(bytes.unsigned_abs())),
+    });
+    for (rule, now) in [
+        ("pinned share of the known keys", pinned(stats)),
+        ("bounds of this share", format!("{least:.1} to {most:.1} %")),
+        ("tuner of this share", tuner),
+        ("merges that reads ask for", read_triggered),
+        ("may be written to the slow tier now", budget),
+    ] {
+        table.row([rule.to_owned(), now]);
     }
     table
 }

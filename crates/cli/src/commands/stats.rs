@@ -36,9 +36,11 @@ fn print(stats: &Stats, output: &mut Output) -> Result<()> {
     output.line("")?;
     levels(stats).print("Levels", output)?;
     tiers::table(stats).print("Tiers", output)?;
+    tiers::holds(stats).print("Records by tier", output)?;
+    tiers::served(stats).print("Served by tier, since the database was made", output)?;
     tiers::print_wear(stats, output)?;
     if let Some(fast) = &stats.fast_tier {
-        fast_tier::print(fast, output)?;
+        fast_tier::print(stats, fast, output)?;
     }
     caches(stats).print("Block cache, since the database was made", output)?;
     memory(stats).print("Memory", output)?;
@@ -124,6 +126,8 @@ pub fn amplification(stats: &Stats) -> Table {
         ("read from tiers for each look-up", per_get.to_string()),
         ("space amplification", format!("{:.2}", amplification.space)),
         ("compactions", text::count(operations.compactions)),
+        ("  bytes of tables that they took in", tiers::size(operations.compacted_in_bytes)),
+        ("  bytes of tables that they made", tiers::size(operations.compacted_out_bytes)),
         ("tables moved to another level", text::count(operations.trivial_moves)),
         ("tables moved to another tier", text::count(operations.migrations)),
         ("writers delayed", format!("{:.2} s", operations.delayed_s)),

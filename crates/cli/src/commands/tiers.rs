@@ -72,6 +72,20 @@ pub fn kinds(stats: &Stats) -> Table {
     table
 }
 
+/// One row for each tier: what slots and tables hold there. What is dead in tables is an estimate.
+pub fn holds(stats: &Stats) -> Table {
+    let mut table = Table::new(&[">tier", ">records", ">live", ">dead (estimate)"]);
+    for (index, tier) in stats.tiers.iter().enumerate() {
+        table.row([
+            index.to_string(),
+            text::count(tier.records),
+            size(tier.live_bytes),
+            size(tier.dead_bytes_estimate),
+        ]);
+    }
+    table
+}
+
 /// One row for each tier: reads, writes and syncs.
 pub fn served(stats: &Stats) -> Table {
     let headings = [">tier", ">reads", ">share", ">read", ">writes", ">written", ">syncs"];

@@ -110,6 +110,10 @@ pub(crate) struct Pick {
     /// The newest bulk load that is merged; zero where none is. Records that a load may have
     /// replaced leave, hot or not.
     pub ingested: Sequence,
+    /// What its merge was worth, where it was chosen by that.
+    pub score: Option<f64>,
+    /// What the budget of the slow tier keeps for it.
+    pub promised_bytes: u64,
 }
 
 impl Pick {
@@ -171,6 +175,8 @@ fn pick_runs(levels: &Levels, mut range: KeyRange, merged: usize, runs_max: usiz
                 bytes_min: 0,
                 bytes_max: u64::MAX,
                 ingested,
+                score: None,
+                promised_bytes: 0,
             };
         }
     }
@@ -311,11 +317,8 @@ impl Engine {
     /// the slow tier's wear; and where too little would leave, of which the room is told.
     pub fn plan_demotion(self: &Arc<Self>, means: Means) -> Option<Demotion> {
         let fast = self.fast.as_ref()?;
-        if !fast.regulation.allows_writes(self.demotion_bytes(), self.clock.now_ns()) {
-            if means == Means::ColdOfDrawn {
-                // Sweeps write nothing.
-                fast.room.found_little(means, self.clock.now_ns());
-            }
+        if !self.may_merge(fast) {
+            self.wait_for_wear(fast, Purpose::Room(means));
             return None;
         }
         let looks_at_all = means != Means::ColdOfDrawn;
@@ -352,7 +355,36 @@ impl Engine {
         let runs = if self.runs_max() == 1 { usize::MAX } else { merge.runs };
         let pick = pick_runs(&levels, free[at].clone(), runs, self.runs_max());
         let purpose = Purpose::Room(means);
-        self.claim_demotion(Pick { purpose, bytes_min, bytes_max, ..pick })
+        let score = Some(merge.score);
+        let pick = Pick { purpose, bytes_min, bytes_max, score, ..pick };
+        let written_bytes = (merge.written_bytes as u64).min(pick.bytes() + bytes_max);
+        self.claim_within_budget(fast, pick, written_bytes)
+    }
+
+    /// What the slow tier's wear forbids now waits; sweeps write nothing, and go on.
+    fn wait_for_wear(&self, fast: &FastTier, purpose: Purpose) {
+        if let Purpose::Room(means @ Means::ColdOfDrawn) = purpose {
+            fast.room.found_little(means, self.clock.now_ns());
+        }
+    }
+
+    /// As [`Engine::claim_demotion`], for a merge that is about to write so much, if the budget of
+    /// the slow tier has that.
+    fn claim_within_budget(
+        self: &Arc<Self>,
+        fast: &FastTier,
+        pick: Pick,
+        written_bytes: u64,
+    ) -> Option<Demotion> {
+        if !self.promise_writes(fast, 0, written_bytes) {
+            self.wait_for_wear(fast, pick.purpose);
+            return None;
+        }
+        let demotion = self.claim_demotion(Pick { promised_bytes: written_bytes, ..pick });
+        if demotion.is_none() {
+            fast.regulation.slow_writes.release(written_bytes);
+        }
+        demotion
     }
 
     /// The range whose cold records are most worth the writes, of `count` that are drawn; none
@@ -369,9 +401,10 @@ impl Engine {
             let mut random = fast.room.random.lock();
             (power_of_k(free.len(), 1, count, &mut random), Random::new(random.next_u64()))
         };
+        let scarcity = self.scarcity_of_writes(fast);
         let weigh = |at: usize| {
             let (statistics, runs) = fast.statistics(self, levels, &free[at]);
-            (best_merge(&statistics, &runs, self.runs_max()), statistics.moved_bytes())
+            (best_merge(&statistics, &runs, self.runs_max(), scarcity), statistics.moved_bytes())
         };
         let policy = match self.settings.hybrid.policy {
             DemotionPolicy::Random => {
@@ -418,7 +451,8 @@ impl Engine {
         // So much of what is known to leave does.
         let part = fast_bytes / known.fast_bytes.max(fast_bytes);
         runs.iter_mut().for_each(|run| run.overlap_bytes *= part);
-        Some((at, best_merge(&statistics, &runs, self.runs_max())))
+        let merge = best_merge(&statistics, &runs, self.runs_max(), self.scarcity_of_writes(fast));
+        Some((at, merge))
     }
 
     /// Bytes of records that are too few for a demotion, where there are so many ranges.
@@ -432,7 +466,7 @@ impl Engine {
     pub fn plan_read_triggered(self: &Arc<Self>) -> Option<Demotion> {
         let fast = self.fast.as_ref()?;
         let bytes_max = self.demotion_bytes();
-        if !fast.regulation.allows_writes(bytes_max, self.clock.now_ns()) {
+        if !self.may_merge(fast) {
             return None;
         }
         let buckets = fast.regulation.buckets.as_ref()?;
@@ -440,8 +474,12 @@ impl Engine {
         let pinning = fast.pinning();
         let popular = |range: &KeyRange| {
             let (from, to) = (range.from.as_deref().unwrap_or_default(), range.to.as_deref());
-            buckets.refresh(from, to, &*fast.popularity);
-            buckets.estimate(from, to, &pinning).popular_slow_bytes
+            // What a merge would bring up, and nothing that is up already: else the same range
+            // would be merged again and again.
+            buckets.slow_bytes_of(from, to, |key, hash| {
+                pinning.decide(fast.popularity.value(hash), draw_of(hash))
+                    && fast.index.get(key).is_none()
+            })
         };
         let ranges = ranges(&levels, self.settings.hybrid.range_tables as usize);
         let candidates = {
@@ -451,11 +489,12 @@ impl Engine {
         let scored = candidates.into_iter().map(|at| (popular(&ranges[at]), at));
         let best = scored.filter(|(bytes, _)| *bytes > 0.0).max_by(|a, b| a.0.total_cmp(&b.0))?;
         let pick = pick_runs(&levels, ranges[best.1].clone(), usize::MAX, self.runs_max());
-        self.claim_demotion(Pick { bytes_max, ..pick })
+        let written_bytes = pick.bytes() + bytes_max;
+        self.claim_within_budget(fast, Pick { bytes_max, ..pick }, written_bytes)
     }
 
     /// Bytes of records that one demotion takes along, about.
-    fn demotion_bytes(&self) -> u64 {
+    pub fn demotion_bytes(&self) -> u64 {
         TABLES_PER_DEMOTION * self.settings.table_size.0
     }
 
@@ -717,7 +756,6 @@ mod tests {
                     slow_objects: 0.0,
                     slow_bytes: 0.0,
                     overlap_bytes: 0.0,
-                    popular_slow_bytes: 0.0,
                     ..of
                 };
                 assert_eq!(alike(more), alike(less), "{policy:?}");

@@ -35,7 +35,7 @@ use crate::manifest::Edit;
 use crate::merge::{LevelCursor, Merge, Source, Tables};
 use crate::state::Engine;
 use crate::table_set::levels::{LEVELS, may_overlap};
-use crate::table_set::table::Table;
+use crate::table_set::table::{Table, TableMeta};
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -318,6 +318,21 @@ impl Demotion {
         gives_up
     }
 
+    /// Now that it is known what leaves: the slow tier's wear lets all of it be written. What
+    /// somebody asked for is.
+    fn is_within_budget(&mut self) -> bool {
+        let Some(fast) = self.engine.fast.as_ref() else { return true };
+        if self.pick.purpose == Purpose::Compaction {
+            return true;
+        }
+        let (before, bytes) = (self.pick.promised_bytes, self.pick.bytes() + self.leaving_bytes);
+        let is_within = self.engine.promise_writes(fast, before, bytes);
+        if is_within {
+            self.pick.promised_bytes = bytes;
+        }
+        is_within
+    }
+
     /// Bytes to read at a time from each input.
     fn window_bytes(&self) -> u32 {
         window_bytes(&self.engine.settings, self.inputs())
@@ -419,12 +434,14 @@ impl Demotion {
             None => Vec::new(),
         };
         let metrics = &self.engine.metrics;
+        let written_bytes = added.iter().map(|meta| meta.bytes).sum();
         if self.rewrite.is_some() {
             metrics.compactions.add(1);
             metrics.compacted_in_bytes.add(self.pick.bytes());
+            metrics.compacted_out_bytes.add(written_bytes);
+            metrics.demotions.io_bytes.add(self.pick.bytes() + written_bytes);
+            self.count_replaced(&added);
         }
-        let written_bytes = added.iter().map(|meta| meta.bytes).sum();
-        metrics.compacted_out_bytes.add(written_bytes);
         let removed = self.pick.inputs.iter().filter(|_| self.rewrite.is_some());
         let edit = Edit {
             removed: removed.map(|(level, table)| (*level as u8, table.meta.number)).collect(),
@@ -433,22 +450,23 @@ impl Demotion {
         };
         let mut tables = self.engine.tables.lock();
         let mut slots = SlotEdit { departs: true, ..SlotEdit::default() };
-        let mut bytes = 0;
+        let (mut bytes, mut clean) = (0, 0);
         for (at, (_, _, entry)) in self.leaving.records.iter().enumerate() {
             let key = self.leaving.key(at);
             // Freed by who replaced it, where it was replaced; in another slot, where it was moved.
             if let Some(now) = fast.same_record(key, entry) {
                 bytes += u64::from(entry.record_bytes);
+                clean += u64::from(entry.clean);
                 let now = if planted(Planted::DemotionFreesOldSlot) { *entry } else { now };
                 let lifted = self.leaving.is_lifted(at) && fast.cache.contains(key, entry.sequence);
                 let key = Bytes::copy_from_slice(key);
                 slots.died.push(Died { lifted, ..Died::new(key, &now) });
             }
         }
+        // Before the edit, which keeps what is counted.
+        self.count(fast, &slots.died, clean);
         self.engine.commit_slots(&mut tables, edit, &slots, None)?;
         drop(tables);
-        let now_ns = self.engine.clock.now_ns();
-        fast.regulation.wrote(written_bytes, now_ns);
         for offer in std::mem::take(&mut *self.met.lock()) {
             // Workers are told when the demotion ends.
             if fast.promotions.offers.add(offer) == Added::Refused
@@ -459,9 +477,6 @@ impl Demotion {
         }
         let gone = slots.died.iter().filter(|old| !old.lifted);
         gone.for_each(|old| fast.popularity.set_location(key_hash(&old.key), false));
-        let lifted = slots.died.iter().filter(|old| old.lifted).count();
-        fast.room.lifted.add(lifted as u64);
-        metrics.demoted_records.add(slots.died.len() as u64);
         self.departed_bytes = bytes;
         fast.room_was_made();
         fast.room.begin_anew();
@@ -470,6 +485,40 @@ impl Demotion {
             self.engine.pacing.drained(bytes, elapsed_ns);
         }
         Ok(())
+    }
+
+    /// Counts what left, `clean` of it as copies.
+    fn count(&self, fast: &FastTier, died: &[Died], clean: u64) {
+        let counts = &self.engine.metrics.demotions;
+        counts.ended.add(1);
+        counts.elapsed_ns.add(self.engine.clock.now_ns() - self.started_ns);
+        counts.clean.add(clean);
+        counts.dirty.add(died.len() as u64 - clean);
+        fast.room.lifted.add(died.iter().filter(|old| old.lifted).count() as u64);
+        if let Some(score) = self.pick.score {
+            counts.scored.add(1);
+            counts.scores.add((1000.0 * score) as u64);
+            *fast.regulation.last_score.lock() = Some(score);
+        }
+    }
+
+    /// Counts how many of the newer entries replaced older ones, where all runs of the range became
+    /// one, so that this is known of all of them.
+    fn count_replaced(&self, added: &[TableMeta]) {
+        if self.pick.output_level + 1 != LEVELS {
+            return;
+        }
+        let oldest = self.pick.inputs.iter().map(|(level, _)| *level).max();
+        let entries = |is_of: &dyn Fn(usize) -> bool| -> u64 {
+            let tables = self.pick.inputs.iter().filter(|(level, _)| is_of(*level));
+            tables.map(|(_, table)| table.meta.entries).sum()
+        };
+        let dirty = self.leaving.records.iter().filter(|(_, _, entry)| !entry.clean).count() as u64;
+        let merged = dirty + entries(&|level| Some(level) != oldest);
+        let kept: u64 = added.iter().map(|meta| meta.entries).sum();
+        let counts = &self.engine.metrics.demotions;
+        counts.merged.add(merged);
+        counts.replaced.add((dirty + entries(&|_| true)).saturating_sub(kept));
     }
 }
 
@@ -489,6 +538,9 @@ impl Job for Demotion {
             }
             let merges = self.leaving.records.iter().any(|(_, _, entry)| !entry.clean)
                 || !matches!(self.pick.purpose, Purpose::Room(_)) && !self.pick.inputs.is_empty();
+            if merges && !self.is_within_budget() {
+                return Ok(Step::Done);
+            }
             if merges {
                 self.rewrite = Some(self.rewrite());
                 self.claim_memory();
@@ -523,6 +575,7 @@ impl Drop for Demotion {
     fn drop(&mut self) {
         if let Some(fast) = &self.engine.fast {
             fast.memory.merge_ends(self.merging_bytes);
+            fast.regulation.slow_writes.release(self.pick.promised_bytes);
         }
         let mut tables = self.engine.tables.lock();
         if let Some(index) = tables.ranges.iter().position(|range| *range == self.claim) {
@@ -571,6 +624,8 @@ mod tests {
             bytes_min: 0,
             bytes_max: u64::MAX,
             ingested: Sequence::ZERO,
+            score: None,
+            promised_bytes: 0,
         };
         let counted = || {
             let metrics = &engine.metrics;
@@ -579,7 +634,9 @@ mod tests {
         let before = counted();
         let mut demotion = Demotion::new(engine, pick);
         while demotion.step().unwrap() == Step::More {}
-        assert_eq!(engine.metrics.demoted_records.get(), 2, "the record, and its copy now");
+        let demotions = &engine.metrics.demotions;
+        let moved = (demotions.dirty.get(), demotions.clean.get(), demotions.ended.get());
+        assert_eq!(moved, (1, 1, 2), "the record, and its copy now");
         assert_eq!(db.stats().fast_tier.unwrap().records, 0);
         assert_eq!(counted(), before);
     }
@@ -611,6 +668,8 @@ mod tests {
             bytes_min,
             bytes_max: u64::MAX,
             ingested: Sequence::ZERO,
+            score: None,
+            promised_bytes: 0,
         };
         engine.tables.lock().ranges.push(pick.range.clone());
         Demotion::new(engine, pick)

@@ -22,6 +22,10 @@ use thermocline_foundation::{ByteSize, FileNumber, Planted, planted};
 /// How long a flush that found no slot waits before it looks again.
 const WAIT: Duration = Duration::from_micros(500);
 
+/// How long one waits at most that waits for the budget of the slow tier: hours may be left, and
+/// meanwhile copies may go, or somebody empties the tier.
+const WAIT_FOR_BUDGET: Duration = Duration::from_millis(200);
+
 /// So many looks in a row without room, and without anything that could make any, are for ever.
 const STARVED_MAX: u32 = 200;
 
@@ -119,6 +123,17 @@ impl SlotFlush {
         Err(no_room(&self.engine.files, "new records, and nothing more can leave the fast one"))
     }
 
+    /// How long to wait before the next look: longer where nothing that is under way makes room, and
+    /// the budget of the slow tier lets nothing begin.
+    fn pause(&self, fast: &FastTier) -> Duration {
+        let wait = self.engine.wait_for_budget(fast);
+        let is_demoting = || !self.engine.tables.lock().ranges.is_empty();
+        match wait <= WAIT || fast.room.is_at_work() || is_demoting() {
+            true => WAIT,
+            false => wait.min(WAIT_FOR_BUDGET),
+        }
+    }
+
     /// Writes the piece into slots, if need be of more than their share of the tier; false where
     /// there is no room.
     fn write_piece(&mut self, fast: &FastTier, may_overdraw: bool) -> Result<bool> {
@@ -196,7 +211,7 @@ impl Job for SlotFlush {
         self.note_no_room(is_stuck && !is_held)?;
         fast.room.want(self.pieces.waiting_bytes());
         engine.jobs.wake();
-        engine.clock.sleep(WAIT);
+        engine.clock.sleep(self.pause(fast));
         Ok(Step::More)
     }
 }

@@ -10,11 +10,13 @@
 //!   pieces.rs   what a flush or an opening writes into slots
 //!   lookup.rs   memtables, index and slots, tables       cursor.rs   the same, in key order
 //!   room.rs     when the tier is full, and what leaves first; regulation.rs the rules for it
+//!   budget.rs   what may be written to the slow tier
 //!   sweep.rs    slots are taken from copies that memory has, or that nobody asks for
 //!   spill.rs    copies that memory gives up get slots, or are forgotten; waiting.rs what waits
 //!   memory.rs   how much memory records get
 //!   index_copies.rs   what finds records in tables, on the fast tier too
 //!   plan.rs     what of this is done next; single_step.rs jobs of one step
+//!   report.rs   what statistics say of the rules and of demotions
 //! ```
 //! Memory holds records too (`cache`). A copy that is there needs no slot: it has an entry in the
 //! index that names none, so that memory and slots together hold more than either.
@@ -36,6 +38,7 @@
 //!    no pins: who reads a slot that was given away meanwhile sees that key or sequence do not fit,
 //!    holds frees and asks the index again.
 
+pub(crate) mod budget;
 pub(crate) mod cursor;
 pub(crate) mod flush;
 pub(crate) mod index_copies;
@@ -46,6 +49,7 @@ pub(crate) mod plan;
 pub(crate) mod promotion;
 pub(crate) mod recovery;
 pub(crate) mod regulation;
+pub(crate) mod report;
 pub(crate) mod room;
 pub(crate) mod single_step;
 pub(crate) mod spill;

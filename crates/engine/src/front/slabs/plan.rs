@@ -23,8 +23,7 @@ pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Bo
         Need::Room => make_room(engine, fast),
     };
     // Who waits for the slow tier's wear waits; that is not the end of the room.
-    let is_worn =
-        !fast.regulation.allows_writes(engine.settings.table_size.0, engine.clock.now_ns());
+    let is_worn = !engine.may_merge(fast);
     let demoting = || is_worn || !engine.tables.lock().ranges.is_empty();
     fast.room.planned(need, room.is_some() || was_at_work || fast.room.is_at_work() || demoting());
     // Where steps are taken one by one, any moment may be the one at which enough has gathered.
@@ -48,6 +47,10 @@ pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Bo
         .or_else(spill)
         .or_else(|| {
             let asked = engine.regulate(fast) && need == Need::Nothing;
+            if asked && !fast.promotions.offers.is_empty() {
+                // However few: what a merge met must be up before the next is chosen.
+                return SingleStep::begin(engine, &PROMOTION);
+            }
             let job = asked.then(|| engine.plan_read_triggered()).flatten()?;
             Some(Box::new(job) as _)
         })
@@ -218,7 +221,7 @@ mod tests {
         let budget = HybridSettings { write_budget_dwpd: 0.001, ..settings() };
         let cold: Vec<_> = (2..12).map(|at| (at, 1000)).collect();
         let db = with_records(budget, 10, &cold);
-        fast(&db).regulation.wrote(1 << 30, db.engine().clock.now_ns());
+        assert!(!db.engine().may_merge(fast(&db)), "what was compacted counts");
         come_to(&db, Means::ColdOfDrawn);
         assert!(db.engine().plan_demotion(Means::ColdOfDrawn).is_none());
         assert_eq!(fast(&db).room.means(0), Means::ThoroughSweep);

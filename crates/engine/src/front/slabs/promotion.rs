@@ -95,6 +95,11 @@ impl Engine {
         let Some(fast) = self.fast.as_ref().filter(|_| trailer.kind() == RecordKind::Put) else {
             return;
         };
+        if let Some(buckets) = &fast.regulation.buckets {
+            // After an opening nothing is known of what tables have before it is merged. What reads
+            // ask for there, which merges for their sake look for, they tell.
+            buckets.insert_slow(key, hash, (key.len() + value.len()) as u32);
+        }
         let was_known = fast.popularity.value(hash).is_some();
         fast.popularity.touch(hash, false);
         let wanted = self.settings.hybrid.promotion == Promotion::Read

@@ -1,8 +1,9 @@
 //! What regulates the traffic between the tiers: the pinning threshold, compactions that reads ask
-//! for, whether copies get slots, and the wear of the slow tier. The rules are in the crate
-//! `popularity`; here they are given the store's counters and asked.
+//! for, whether copies get slots, and the wear of the slow tier (`budget.rs`). The rules are in the
+//! crate `popularity`; here they are given the store's counters and asked.
 
 use super::FastTier;
+use super::budget::SlowWrites;
 use crate::hybrid_settings::{DemotionPolicy, Pinning as PinningMode};
 use crate::settings::Settings;
 use crate::state::Engine;
@@ -12,15 +13,17 @@ use thermocline_foundation::{Clock, Counter};
 use thermocline_popularity::{
     BucketSettings, Buckets, CopyAdmission, CopyAdmissionSettings, CopyTurns, CopyUses, CopyWorth,
     CopyWorthSettings, PinningThreshold, ReadCounters, ReadTriggered, ReadTriggeredSettings,
-    ThresholdMode, ThresholdTuner, TunerSettings, WriteBudget,
+    ThresholdMode, ThresholdTuner, TunerSettings, slow_io,
 };
 
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Regulation {
-    tuner: Mutex<ThresholdTuner>,
-    read_triggered: Option<Mutex<ReadTriggered>>,
-    budget: Option<Mutex<WriteBudget>>,
+    pub(super) tuner: Mutex<ThresholdTuner>,
+    pub(super) read_triggered: Option<Mutex<ReadTriggered>>,
+    pub slow_writes: SlowWrites,
+    /// Of the last demotion that was chosen by its score.
+    pub last_score: Mutex<Option<f64>>,
     pub copies: Copies,
     /// What is known of ranges without looking at every record.
     pub buckets: Option<Buckets>,
@@ -84,35 +87,28 @@ impl Regulation {
             PinningMode::Auto => ThresholdMode::Auto,
         };
         let start = f64::from(hybrid.pinning_percent) / 100.0;
-        let tuner = ThresholdTuner::new(TunerSettings { mode, start, ..TunerSettings::default() });
-        let read_triggered = hybrid
-            .read_triggered
-            .then(|| Mutex::new(ReadTriggered::new(ReadTriggeredSettings::default())));
-        let slow_bytes = settings.tiers.get(1).map_or(0, |tier| tier.capacity.0);
-        let budget = (hybrid.write_budget_dwpd > 0.0).then(|| {
-            Mutex::new(WriteBudget::new(slow_bytes, hybrid.write_budget_dwpd, clock.now_ns()))
+        let epoch_operations = hybrid.epoch_operations;
+        let tuner = TunerSettings { mode, start, epoch_operations, ..TunerSettings::default() };
+        let tuner = ThresholdTuner::new(tuner);
+        let read_triggered = hybrid.read_triggered.then(|| {
+            let cool_down_operations = hybrid.cool_down_operations;
+            Mutex::new(ReadTriggered::new(ReadTriggeredSettings {
+                epoch_operations,
+                cool_down_operations,
+                ..ReadTriggeredSettings::default()
+            }))
         });
+        let slow_writes = SlowWrites::new(settings, clock);
         let estimates = hybrid.policy == DemotionPolicy::Approximate || hybrid.read_triggered;
         let buckets = estimates.then(|| Buckets::new(BucketSettings::default()));
         let copies = Copies::default();
-        Self { tuner: Mutex::new(tuner), read_triggered, budget, copies, buckets }
+        let (tuner, last_score) = (Mutex::new(tuner), Mutex::default());
+        Self { tuner, read_triggered, slow_writes, last_score, copies, buckets }
     }
 
     /// The pinning threshold of the moment.
     pub fn threshold(&self) -> PinningThreshold {
         self.tuner.lock().threshold()
-    }
-
-    /// The slow tier may be written to, as far as its wear is concerned.
-    pub fn allows_writes(&self, bytes: u64, now_ns: u64) -> bool {
-        self.budget.as_ref().is_none_or(|budget| budget.lock().allows(bytes, now_ns))
-    }
-
-    /// So many bytes were written to the slow tier.
-    pub fn wrote(&self, bytes: u64, now_ns: u64) {
-        if let Some(budget) = &self.budget {
-            budget.lock().spend(bytes, now_ns);
-        }
     }
 }
 
@@ -124,10 +120,123 @@ impl Engine {
         let reads = metrics.gets.get();
         let operations = reads + metrics.writes.get() + metrics.scans.get();
         let slow_reads = metrics.slow_reads.get();
-        fast.regulation.tuner.lock().observe(operations, slow_reads);
+        let cost = slow_io(slow_reads, metrics.demotions.io_bytes.get());
+        fast.regulation.tuner.lock().observe(operations, cost);
         let Some(read_triggered) = &fast.regulation.read_triggered else { return false };
         let fast_reads = metrics.fast_reads.get();
         let now = ReadCounters { operations, fast_reads, slow_reads, reads };
         read_triggered.lock().observe(now, fast.popularity.histogram().slow_share())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hybrid_settings::{HybridSettings, Promotion};
+    use crate::support::{hybrid, stepped_environment};
+    use crate::{ByteSize, Db};
+    use std::path::Path;
+
+    const EPOCH: u64 = 1000;
+    const RECORDS: u32 = 4000;
+
+    /// A store with all of its records in tables, opened anew: nothing is known of any key.
+    fn reopened(hybrid_settings: &HybridSettings) -> Db {
+        let environment = stepped_environment();
+        let settings = Settings {
+            table_size: ByteSize::kib(256),
+            hybrid: HybridSettings { epoch_operations: EPOCH, ..*hybrid_settings },
+            ..hybrid()
+        };
+        let db = environment.create(Path::new("/home"), &settings).unwrap();
+        for key in 0..RECORDS {
+            // What does not compress.
+            let words = (0..125u64).map(|word| {
+                thermocline_table::key_hash(&(word << 32 | u64::from(key)).to_be_bytes())
+            });
+            let value: Vec<u8> = words.flat_map(u64::to_be_bytes).collect();
+            db.put(key.to_be_bytes(), value).unwrap();
+        }
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        db.close().unwrap();
+        let db = environment.open(Path::new("/home")).unwrap();
+        assert_eq!(db.stats().fast_tier.unwrap().records, 0);
+        db
+    }
+
+    /// Looks these keys up and lets what that asks for be done.
+    fn read(db: &Db, keys: impl Iterator<Item = u32>) {
+        for key in keys {
+            assert_eq!(db.get(key.to_be_bytes()).unwrap().is_some(), key < RECORDS);
+        }
+        db.settle().unwrap();
+    }
+
+    /// Stage and epochs run of the merges that reads ask for, and records that moved up.
+    fn read_triggered(db: &Db) -> (&'static str, u64, u64) {
+        let fast = db.stats().fast_tier.unwrap();
+        let rules = fast.regulation;
+        (rules.read_triggered_stage, rules.read_triggered_epochs, fast.promoted_records)
+    }
+
+    /// The paper's course (PrismDB, section 5.3), with what moves up only in merges.
+    #[test]
+    fn hot_records_of_tables_move_up_by_merges_that_reads_ask_for_until_an_epoch_is_no_better() {
+        let db = reopened(&HybridSettings {
+            promotion: Promotion::Demotion,
+            read_triggered: true,
+            cool_down_operations: 3 * EPOCH,
+            candidates: 64,
+            tracker_percent: 50,
+            ..HybridSettings::default()
+        });
+        let hot = || (0..RECORDS).step_by(4);
+        let slow_reads = || db.stats().fast_tier.unwrap().slow_reads;
+        read(&db, hot().take(999));
+        assert_eq!(read_triggered(&db), ("detecting", 0, 0), "not before an epoch is over");
+        read(&db, hot().skip(999));
+        let (stage, epochs, promoted) = read_triggered(&db);
+        assert_eq!((stage, epochs), ("running", 0));
+        // Seven tenths of what is tracked are pinned; all of it is as popular as the rest.
+        assert!((600..=800).contains(&promoted), "{promoted} of 1000");
+        let before = slow_reads();
+        read(&db, hot());
+        assert_eq!(slow_reads() - before, 1000 - promoted, "the rest");
+        let (stage, epochs, _) = read_triggered(&db);
+        assert_eq!((stage, epochs), ("running", 1), "it was better by far");
+        read(&db, hot());
+        let (stage, epochs, promoted) = read_triggered(&db);
+        assert_eq!((stage, epochs), ("cooling_down", 2), "it was no better");
+        (0..2).for_each(|_| read(&db, hot()));
+        assert_eq!(read_triggered(&db), ("cooling_down", 2, promoted));
+        read(&db, hot());
+        assert_eq!(read_triggered(&db), ("detecting", 2, promoted));
+    }
+
+    /// Share of tracked keys that is pinned, in percent; what the tuner is at; steps that it kept.
+    fn tuner(db: &Db) -> (f64, &'static str, u64) {
+        let fast = db.stats().fast_tier.unwrap();
+        let rules = fast.regulation;
+        (fast.pinning_percent.round(), rules.pinning_stage, rules.pinning_steps_kept)
+    }
+
+    #[test]
+    fn the_threshold_moves_and_merges_count_as_look_ups_do() {
+        let (pinning, promotion) = (PinningMode::Auto, Promotion::None);
+        let db = reopened(&HybridSettings { pinning, promotion, ..HybridSettings::default() });
+        // So many look-ups of an epoch are of records in tables, the rest of keys that are nowhere.
+        let epoch = |slow: u32| read(&db, (0..slow).chain(RECORDS..RECORDS + 1000 - slow));
+        let compact = || db.compact_range(None, None, &mut |_| {}).unwrap();
+        assert_eq!(tuner(&db), (70.0, "measuring", 0));
+        epoch(1000);
+        assert_eq!(tuner(&db), (75.0, "settling", 0));
+        epoch(1000);
+        epoch(900);
+        assert_eq!(tuner(&db), (80.0, "settling", 1), "a tenth cheaper");
+        epoch(900);
+        compact();
+        // 8 MB are some 256 look-ups.
+        epoch(750);
+        assert_eq!(tuner(&db), (75.0, "settling", 1), "dearer, with what was merged");
     }
 }
