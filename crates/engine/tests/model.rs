@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use thermocline::{
-    ByteSize, Db, Durability, Environment, Preset, Settings, Snapshot, Tier, Workers, WriteBatch,
+    ByteSize, Db, Durability, Environment, HybridSettings, Preset, Settings, Snapshot, Tier,
+    Workers, WriteBatch,
 };
 use thermocline_device::MemoryDevices;
 use thermocline_foundation::SystemClock;
@@ -24,9 +25,10 @@ fn environment() -> Environment {
     }
 }
 
-/// So small that a few hundred records pass through every level.
-fn settings() -> Settings {
-    Settings {
+/// So small that a few hundred records pass through every level, or many of them must leave a fast
+/// tier of slots.
+fn settings(preset: Preset) -> Settings {
+    let leveled = Settings {
         preset: Some(Preset::Leveled),
         tiers: vec![
             Tier::new("/fast", ByteSize::mib(64)).driver("memory"),
@@ -37,7 +39,20 @@ fn settings() -> Settings {
         background_threads: 1,
         level0_tables: 2,
         ..Settings::default()
+    };
+    if preset == Preset::Leveled {
+        return leveled;
     }
+    let (high_watermark_percent, low_watermark_percent) = (15, 8);
+    let hybrid = HybridSettings {
+        high_watermark_percent,
+        low_watermark_percent,
+        ..HybridSettings::default()
+    };
+    let (preset, memory) = (Some(preset), ByteSize::mib(1));
+    let mut settings = Settings { preset, memory, hybrid, ..leveled };
+    settings.tiers[0].capacity = ByteSize::mib(2);
+    settings
 }
 
 #[derive(Clone, Debug)]
@@ -106,9 +121,9 @@ struct Pair {
 }
 
 impl Pair {
-    fn new() -> Self {
+    fn new(preset: Preset) -> Self {
         let environment = environment();
-        let db = environment.create(Path::new(HOME), &settings()).unwrap();
+        let db = environment.create(Path::new(HOME), &settings(preset)).unwrap();
         Self { environment, db: Some(db), model: Model::new(), snapshots: Vec::new() }
     }
 
@@ -207,8 +222,8 @@ impl Pair {
     }
 }
 
-fn run(history: &[Operation]) {
-    let mut pair = Pair::new();
+fn run(preset: Preset, history: &[Operation]) {
+    let mut pair = Pair::new(preset);
     for (step, operation) in history.iter().enumerate() {
         pair.apply(step, operation);
         pair.check_snapshots(step);
@@ -220,18 +235,30 @@ fn run(history: &[Operation]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 36, ..ProptestConfig::default() })]
 
     #[test]
     fn every_answer_is_the_models(history in prop::collection::vec(operation(), 1..400)) {
-        run(&history);
+        run(Preset::Leveled, &history);
+    }
+
+    #[test]
+    fn every_answer_is_the_models_with_a_fast_tier(
+        history in prop::collection::vec(operation(), 1..400)
+    ) {
+        run(Preset::Hybrid, &history);
     }
 }
 
 #[test]
 fn cursors_turn_around_anywhere() {
+    turn_around(Preset::Leveled);
+    turn_around(Preset::Hybrid);
+}
+
+fn turn_around(preset: Preset) {
     let environment = environment();
-    let db = environment.create(Path::new(HOME), &settings()).unwrap();
+    let db = environment.create(Path::new(HOME), &settings(preset)).unwrap();
     for round in 0..3 {
         for k in (round..200u16).step_by(3) {
             db.put(key(k), value(round as usize, 30)).unwrap();

@@ -16,7 +16,7 @@ fn live(seed: u64, fault: Fault) -> (SimulatedDevices, Known, bool) {
     let devices = SimulatedDevices::new(fault);
     let environment = environment(devices.clone());
     let mut known = Known::default();
-    let created = environment.create(&home(), &settings());
+    let created = environment.create(&home(), &settings_of(seed));
     let made = created.is_ok();
     let result = match created {
         Ok(db) => run(&environment, db, &history(seed, STEPS), &mut known).map(drop),
@@ -64,7 +64,7 @@ fn changes_of(seed: u64) -> u64 {
 
 #[test]
 fn power_cuts_anywhere_leave_a_prefix_with_all_that_was_durable() {
-    for seed in first_seed()..first_seed() + rounds(6) {
+    for seed in first_seed()..first_seed() + rounds(7) {
         let changes = changes_of(seed);
         let mut random = Random::new(seed ^ 0xC0FFEE);
         for _ in 0..30 {

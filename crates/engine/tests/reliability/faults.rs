@@ -67,7 +67,7 @@ fn run_with_fault(seed: u64, at: u64, length: u64, kind: DeviceErrorKind) -> u64
     let plan = Plan::new(at, length, kind);
     let faulty = environment(HookedDevices::new(Arc::new(memory.clone()), plan.hook()));
     let mut known = Known::default();
-    let created = match faulty.create(&home(), &settings()) {
+    let created = match faulty.create(&home(), &settings_of(seed)) {
         Ok(db) => db,
         Err(error) => {
             assert!(plan.has_struck(), "{what}: {error}");
@@ -166,7 +166,7 @@ fn write_until_error(db: &Db) -> thermocline::Error {
 
 #[test]
 fn background_failures_latch_with_their_reason_and_reads_go_on() {
-    for (call, end) in [
+    let of_both = [
         (Call::Write, ".table"),
         (Call::Sync, ".table"),
         (Call::Create, ".table"),
@@ -176,10 +176,14 @@ fn background_failures_latch_with_their_reason_and_reads_go_on() {
         (Call::Create, ".log"),
         (Call::Sync, ".log"),
         (Call::Write, ".log"),
-    ] {
+    ];
+    let of_slots = [(Call::Write, ".slab"), (Call::Sync, ".slab"), (Call::Create, ".slab")];
+    let leveled = of_both.map(|case| (settings(), case));
+    let hybrid = of_both.into_iter().chain(of_slots).map(|case| (hybrid_settings(), case));
+    for (settings, (call, end)) in leveled.into_iter().chain(hybrid) {
         let memory = MemoryDevices::new();
         let (devices, on) = failing(&memory, call, end);
-        let db = environment(devices).create(&home(), &settings()).unwrap();
+        let db = environment(devices).create(&home(), &settings).unwrap();
         db.put("before", "safe").unwrap();
         db.settle().unwrap();
         on.store(1, SeqCst);
@@ -198,14 +202,13 @@ fn background_failures_latch_with_their_reason_and_reads_go_on() {
     }
 }
 
-#[test]
-fn full_tiers_latch_and_a_larger_capacity_at_reopening_goes_on() {
+fn full_tiers(settings: &Settings) {
     let memory = MemoryDevices::new();
     let tiers = |mib| {
         let tier = |path| Tier::new(path, ByteSize::mib(mib)).driver("memory");
         TIERS.map(tier).to_vec()
     };
-    let small = Settings { tiers: tiers(8), ..settings() };
+    let small = Settings { tiers: tiers(8), ..settings.clone() };
     let db = environment(memory.clone()).create(&home(), &small).unwrap();
     let error = write_until_error(&db);
     assert_says(&error, &["no tier has room", "/fast", "/slow", "raise a capacity"]);
@@ -214,7 +217,7 @@ fn full_tiers_latch_and_a_larger_capacity_at_reopening_goes_on() {
     let shown = scan(&db).unwrap();
     assert!(shown.len() > 1000, "{}", shown.len());
     drop(db.close());
-    let large = Settings { tiers: tiers(64), ..settings() };
+    let large = Settings { tiers: tiers(64), ..settings.clone() };
     let db = environment(memory.clone()).open_with(&home(), &large).unwrap();
     assert_eq!(scan(&db).unwrap(), shown);
     db.put("x", "y").unwrap();
@@ -222,4 +225,10 @@ fn full_tiers_latch_and_a_larger_capacity_at_reopening_goes_on() {
     db.close().unwrap();
     let db = environment(memory).open(&home()).unwrap();
     assert_eq!(db.settings().tiers, large.tiers, "the new capacity is kept");
+}
+
+#[test]
+fn full_tiers_latch_and_a_larger_capacity_at_reopening_goes_on() {
+    full_tiers(&settings());
+    full_tiers(&hybrid_settings());
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
-use thermocline::{Db, Durability, WriteBatch};
+use thermocline::{Db, Durability, Settings, WriteBatch};
 use thermocline_device::MemoryDevices;
 use thermocline_foundation::random::Random;
 use thermocline_foundation::{Clock, SystemClock};
@@ -156,9 +156,18 @@ impl Owner<'_> {
 
 #[test]
 fn threads_read_what_they_wrote_and_never_an_older_version() {
+    live_for(&settings(), 5);
+}
+
+#[test]
+fn threads_read_what_they_wrote_and_never_an_older_version_with_a_fast_tier() {
+    live_for(&hybrid_settings(), 4);
+}
+
+fn live_for(settings: &Settings, seconds: u64) {
     let devices = MemoryDevices::new();
     let environment = environment(devices.clone());
-    let db = environment.create(&home(), &settings()).unwrap();
+    let db = environment.create(&home(), settings).unwrap();
     let stop = AtomicBool::new(false);
     let shared: Vec<_> = (0..SHARED).map(|_| Mutex::new(0)).collect();
     let models: Vec<Model> = std::thread::scope(|scope| {
@@ -177,7 +186,7 @@ fn threads_read_what_they_wrote_and_never_an_older_version() {
             })
             .collect();
         // A thread that fails ends the test at the end of the time.
-        SystemClock::new().sleep(Duration::from_secs(rounds(8)));
+        SystemClock::new().sleep(Duration::from_secs(rounds(seconds)));
         stop.store(true, SeqCst);
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
@@ -191,6 +200,11 @@ fn threads_read_what_they_wrote_and_never_an_older_version() {
 
 #[test]
 fn readers_answer_while_writers_are_stalled_in_the_log() {
+    stall_writers(&settings());
+    stall_writers(&hybrid_settings());
+}
+
+fn stall_writers(settings: &Settings) {
     let gate = Arc::new((Mutex::new(false), Condvar::new()));
     let at_gate = Arc::new(AtomicBool::new(false));
     let (held, waiting) = (Arc::clone(&gate), Arc::clone(&at_gate));
@@ -205,7 +219,7 @@ fn readers_answer_while_writers_are_stalled_in_the_log() {
         Ok(())
     });
     let devices = HookedDevices::new(Arc::new(MemoryDevices::new()), hook);
-    let db = environment(devices).create(&home(), &settings()).unwrap();
+    let db = environment(devices).create(&home(), settings).unwrap();
     for number in 0..500u32 {
         db.put(format!("key{number:03}"), "before").unwrap();
     }

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thermocline::{ByteSize, Db, Environment, Error, Preset, Settings, Tier, Workers};
+use thermocline::{
+    ByteSize, Db, Environment, Error, HybridSettings, Preset, Settings, Tier, Workers,
+};
 use thermocline_device::{Buffer, Devices, Operation};
 use thermocline_foundation::{Clock, SystemClock};
 
@@ -35,6 +37,25 @@ pub fn settings() -> Settings {
         level0_tables: 2,
         ..Settings::default()
     }
+}
+
+/// The same with records in slots, and so small a fast tier that many of them must leave it.
+pub fn hybrid_settings() -> Settings {
+    let (high_watermark_percent, low_watermark_percent) = (40, 20);
+    let hybrid = HybridSettings {
+        high_watermark_percent,
+        low_watermark_percent,
+        ..HybridSettings::default()
+    };
+    let (preset, memory) = (Some(Preset::Hybrid), ByteSize::mib(2));
+    let mut settings = Settings { preset, memory, hybrid, ..settings() };
+    settings.tiers[0].capacity = ByteSize::mib(4);
+    settings
+}
+
+/// Both presets, as seeds alternate.
+pub fn settings_of(seed: u64) -> Settings {
+    if seed.is_multiple_of(2) { hybrid_settings() } else { settings() }
 }
 
 fn number(name: &str, default: u64) -> u64 {
