@@ -344,7 +344,7 @@ fn bucket_follows_removals_and_forgets_keys_of_neither_tier() {
         buckets.remove_slow(&record.key, record.key_hash);
     }
     assert!(buckets.is_empty());
-    assert_eq!(fields(&buckets.estimate(b"", None, &pinning)), [0.0; 8]);
+    assert_eq!(fields(&buckets.estimate(b"", None, &pinning)), [0.0; 7]);
 }
 
 #[test]
