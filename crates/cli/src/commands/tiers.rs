@@ -24,6 +24,7 @@ pub fn run(database: &Database, arguments: &Arguments) -> Result<()> {
     } else {
         table(&stats).print("Tiers, fastest first", &mut output)?;
         kinds(&stats).print("Bytes by kind", &mut output)?;
+        holds(&stats).print("Records by tier", &mut output)?;
         served(&stats).print("Served, since the database was made", &mut output)?;
         print_wear(&stats, &mut output)?;
     }

@@ -10,7 +10,7 @@ use crate::compaction::demotion::Demotion;
 use crate::error::Result;
 use crate::front::slabs::FastTier;
 use crate::front::slabs::room::{Means, draw_of};
-use crate::hybrid_settings::DemotionPolicy;
+use crate::hybrid_settings::{DemotionPolicy, Promotion};
 use crate::state::Engine;
 use crate::table_set::levels::{LEVELS, Levels, may_overlap};
 use crate::table_set::table::{Table, TableMeta};
@@ -462,11 +462,12 @@ impl Engine {
     }
 
     /// The merge of the range whose tables have the most records that are asked for, so that these
-    /// move up (PrismDB, section 5.3); none where no range has any.
+    /// move up (PrismDB, section 5.3); none where no range has any, where nothing may move up, and
+    /// where all ranges have had their turn in this epoch.
     pub fn plan_read_triggered(self: &Arc<Self>) -> Option<Demotion> {
         let fast = self.fast.as_ref()?;
         let bytes_max = self.demotion_bytes();
-        if !self.may_merge(fast) {
+        if self.settings.hybrid.promotion == Promotion::None || !self.may_merge(fast) {
             return None;
         }
         let buckets = fast.regulation.buckets.as_ref()?;
@@ -474,14 +475,18 @@ impl Engine {
         let pinning = fast.pinning();
         let popular = |range: &KeyRange| {
             let (from, to) = (range.from.as_deref().unwrap_or_default(), range.to.as_deref());
-            // What a merge would bring up, and nothing that is up already: else the same range
-            // would be merged again and again.
+            // What a merge would bring up, and nothing that is up already.
             buckets.slow_bytes_of(from, to, |key, hash| {
                 pinning.decide(fast.popularity.value(hash), draw_of(hash))
                     && fast.index.get(key).is_none()
             })
         };
-        let ranges = ranges(&levels, self.settings.hybrid.range_tables as usize);
+        let mut ranges = ranges(&levels, self.settings.hybrid.range_tables as usize);
+        if fast.regulation.merges_for_reads() >= ranges.len() {
+            return None;
+        }
+        let claims = self.tables.lock().ranges.clone();
+        ranges.retain(|range| !claims.iter().any(|claim| claim.overlaps(range)));
         let candidates = {
             let mut random = fast.room.random.lock();
             power_of_k(ranges.len(), 1, self.settings.hybrid.candidates as usize, &mut random)
@@ -490,7 +495,9 @@ impl Engine {
         let best = scored.filter(|(bytes, _)| *bytes > 0.0).max_by(|a, b| a.0.total_cmp(&b.0))?;
         let pick = pick_runs(&levels, ranges[best.1].clone(), usize::MAX, self.runs_max());
         let written_bytes = pick.bytes() + bytes_max;
-        self.claim_within_budget(fast, Pick { bytes_max, ..pick }, written_bytes)
+        let demotion = self.claim_within_budget(fast, Pick { bytes_max, ..pick }, written_bytes)?;
+        fast.regulation.begin_merge_for_reads();
+        Some(demotion)
     }
 
     /// Bytes of records that one demotion takes along, about.

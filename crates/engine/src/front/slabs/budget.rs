@@ -2,10 +2,10 @@
 //!
 //! Everything that is written there counts, by the tier's own count: merges, bulk loads, tables
 //! that come from other tiers, and slabs that found no room above. Of these only merges can wait,
-//! and those that somebody asked for do not. A merge is chosen when the budget has what
-//! it would write by the estimate, begins when it has what it will write at most, and has that
-//! promised until it ends. The scarcer the budget, the more the choice of a merge goes by what it
-//! writes (`score.rs` of the crate `popularity`).
+//! and those that somebody asked for do not. A merge is chosen when the budget has what it would
+//! write by the estimate, begins when it has what it will write at most, and has that promised
+//! until it ends. The scarcer the budget, the more the choice goes by what a merge writes
+//! (`score.rs` of the crate `popularity`).
 //!
 //! Where nothing leaves the fast tier any more, writers wait with the flush that finds no slot, and
 //! come to the pace of the budget.

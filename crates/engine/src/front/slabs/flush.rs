@@ -24,7 +24,7 @@ const WAIT: Duration = Duration::from_micros(500);
 
 /// How long one waits at most that waits for the budget of the slow tier: hours may be left, and
 /// meanwhile copies may go, or somebody empties the tier.
-const WAIT_FOR_BUDGET: Duration = Duration::from_millis(200);
+const WAIT_FOR_BUDGET: Duration = Duration::from_secs(1);
 
 /// So many looks in a row without room, and without anything that could make any, are for ever.
 const STARVED_MAX: u32 = 200;

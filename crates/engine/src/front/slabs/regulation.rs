@@ -21,6 +21,8 @@ use thermocline_popularity::{
 pub(crate) struct Regulation {
     pub(super) tuner: Mutex<ThresholdTuner>,
     pub(super) read_triggered: Option<Mutex<ReadTriggered>>,
+    /// Merges that reads asked for, in the epoch of this number.
+    merges_for_reads: Mutex<(u64, usize)>,
     pub slow_writes: SlowWrites,
     /// Of the last demotion that was chosen by its score.
     pub last_score: Mutex<Option<f64>>,
@@ -102,8 +104,31 @@ impl Regulation {
         let estimates = hybrid.policy == DemotionPolicy::Approximate || hybrid.read_triggered;
         let buckets = estimates.then(|| Buckets::new(BucketSettings::default()));
         let copies = Copies::default();
-        let (tuner, last_score) = (Mutex::new(tuner), Mutex::default());
-        Self { tuner, read_triggered, slow_writes, last_score, copies, buckets }
+        Self {
+            tuner: Mutex::new(tuner),
+            read_triggered,
+            merges_for_reads: Mutex::default(),
+            slow_writes,
+            last_score: Mutex::default(),
+            copies,
+            buckets,
+        }
+    }
+
+    /// Merges that reads asked for in this epoch. There may be as many as there are ranges: what
+    /// memory has no room for goes down again, and would be brought up again and again.
+    pub fn merges_for_reads(&self) -> usize {
+        let epoch = self.read_triggered.as_ref().map_or(0, |rule| rule.lock().epochs_run());
+        let mut merges = self.merges_for_reads.lock();
+        if merges.0 != epoch {
+            *merges = (epoch, 0);
+        }
+        merges.1
+    }
+
+    /// One more of them.
+    pub fn begin_merge_for_reads(&self) {
+        self.merges_for_reads.lock().1 += 1;
     }
 
     /// The pinning threshold of the moment.
@@ -211,6 +236,38 @@ mod tests {
         assert_eq!(read_triggered(&db), ("cooling_down", 2, promoted));
         read(&db, hot());
         assert_eq!(read_triggered(&db), ("detecting", 2, promoted));
+    }
+
+    #[test]
+    fn where_nothing_may_move_up_reads_ask_for_no_merge() {
+        let db = reopened(&HybridSettings {
+            promotion: Promotion::None,
+            read_triggered: true,
+            ..HybridSettings::default()
+        });
+        let written = db.stats().tiers[1].written_bytes;
+        read(&db, 0..1000);
+        assert_eq!(read_triggered(&db), ("running", 0, 0));
+        assert_eq!(db.stats().tiers[1].written_bytes, written);
+    }
+
+    #[test]
+    fn once_all_ranges_had_their_turn_reads_ask_for_no_merge_until_the_next_epoch() {
+        let db = reopened(&HybridSettings {
+            promotion: Promotion::Demotion,
+            read_triggered: true,
+            cool_down_operations: EPOCH,
+            ..HybridSettings::default()
+        });
+        let regulation = &db.engine().fast.as_ref().unwrap().regulation;
+        (0..100).for_each(|_| regulation.begin_merge_for_reads());
+        for course in [("running", 0, 0), ("cooling_down", 1, 0), ("detecting", 1, 0)] {
+            read(&db, 0..1000);
+            assert_eq!(read_triggered(&db), course);
+        }
+        read(&db, 0..1000);
+        let (stage, _, promoted) = read_triggered(&db);
+        assert!(stage == "running" && promoted > 0, "{stage} {promoted}");
     }
 
     /// Share of tracked keys that is pinned, in percent; what the tuner is at; steps that it kept.
