@@ -123,8 +123,8 @@ impl SlotFlush {
         Err(no_room(&self.engine.files, "new records, and nothing more can leave the fast one"))
     }
 
-    /// How long to wait before the next look: longer where nothing that is under way makes room, and
-    /// the budget of the slow tier lets nothing begin.
+    /// How long to wait before the next look: longer where nothing that is under way makes room,
+    /// and the budget of the slow tier lets nothing begin.
     fn pause(&self, fast: &FastTier) -> Duration {
         let wait = self.engine.wait_for_budget(fast);
         let is_demoting = || !self.engine.tables.lock().ranges.is_empty();
