@@ -115,8 +115,8 @@ impl TableReader {
         self.locate(key, u64::MAX, hash)
     }
 
-    /// What a filter that is in memory says of `key`, whose [`key_hash`] is `hash`; none where there
-    /// is none. Reads nothing and counts as no look-up: for estimates, not for answers.
+    /// What a filter that is in memory says of `key`, whose [`key_hash`] is `hash`; none where
+    /// there is none. Reads nothing and counts as no look-up: for estimates, not for answers.
     pub fn glance(&self, key: &[u8], hash: u64) -> Option<bool> {
         let Some(entry) = self.top.index_value(key, u64::MAX).ok()? else { return Some(false) };
         let (_, filter) = self.partition(entry).ok()?;

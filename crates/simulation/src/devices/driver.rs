@@ -1,4 +1,6 @@
 //! The device layer's contract over a [`World`]: counts calls, lets faults happen, tells a watcher.
+//!
+//! Long because: device, directory, file and queue are one contract over one state.
 
 use super::faults::{Armed, CallKind, Fault, FaultKind};
 use super::queue::SimulatedQueue;

@@ -69,7 +69,7 @@ impl Copies {
         self.get_slots.load(Relaxed)
     }
 
-    /// Judges anew whether they get slots, of which there are so many with a record, and which share.
+    /// Judges anew whether they get slots, of which `slots` have a record, and which share does.
     pub fn judge(&self, slots: u64) -> bool {
         let turns = CopyTurns { served: self.served.get(), dropped: self.unasked.get() };
         self.admission.lock().observe(turns, slots);
