@@ -287,7 +287,7 @@ mod tests {
             let totals = Totals::decode(Decoder::new(&body)).unwrap();
             assert_eq!(totals.of(Count::DataHits), 9);
             assert_eq!(totals.of(Count::OpenNs), if engine_counts == 17 { 0 } else { 9 });
-            assert_eq!(totals.of(Count::KeptReadBytes), if engine_counts < ours { 0 } else { 9 });
+            assert_eq!(totals.of(Count::UnaskedCopies), if engine_counts < ours { 0 } else { 9 });
             let traffic = totals.traffic(TierIndex(0));
             let TrafficTotals { reads, read_bytes, writes, written_bytes, syncs } = traffic;
             assert_eq!([reads, read_bytes, writes, written_bytes, syncs], tier.map(u64::from));
