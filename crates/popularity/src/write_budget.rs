@@ -73,10 +73,11 @@ impl WriteBudget {
         }
     }
 
-    /// How short the budget is: 0 where a burst may be written, 1 where nothing may.
+    /// How short the budget is: 0 where a burst may be written, 1 where nothing may. Promises do
+    /// not count, for a part of them has been written and spent.
     pub fn scarcity(&self, now_ns: u64) -> f64 {
         let left =
-            if self.burst_bytes > 0.0 { self.left_at(now_ns) / self.burst_bytes } else { 0.0 };
+            if self.burst_bytes > 0.0 { self.tokens_at(now_ns) / self.burst_bytes } else { 0.0 };
         1.0 - left.clamp(0.0, 1.0)
     }
 

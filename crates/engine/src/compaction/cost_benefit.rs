@@ -355,7 +355,8 @@ impl Engine {
         let runs = if self.runs_max() == 1 { usize::MAX } else { merge.runs };
         let pick = pick_runs(&levels, free[at].clone(), runs, self.runs_max());
         let purpose = Purpose::Room(means);
-        let score = Some(merge.score);
+        let is_scored = means != Means::Hot && hybrid.policy != DemotionPolicy::Random;
+        let score = is_scored.then_some(merge.score);
         let pick = Pick { purpose, bytes_min, bytes_max, score, ..pick };
         let written_bytes = (merge.written_bytes as u64).min(pick.bytes() + bytes_max);
         self.claim_within_budget(fast, pick, written_bytes)
@@ -376,7 +377,7 @@ impl Engine {
         pick: Pick,
         written_bytes: u64,
     ) -> Option<Demotion> {
-        if !self.promise_writes(fast, 0, written_bytes) {
+        if !self.promise_writes(fast, pick.purpose, (0, written_bytes)) {
             self.wait_for_wear(fast, pick.purpose);
             return None;
         }

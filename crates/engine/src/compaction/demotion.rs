@@ -326,7 +326,7 @@ impl Demotion {
             return true;
         }
         let (before, bytes) = (self.pick.promised_bytes, self.pick.bytes() + self.leaving_bytes);
-        let is_within = self.engine.promise_writes(fast, before, bytes);
+        let is_within = self.engine.promise_writes(fast, self.pick.purpose, (before, bytes));
         if is_within {
             self.pick.promised_bytes = bytes;
         }

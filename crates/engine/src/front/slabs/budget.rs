@@ -2,15 +2,17 @@
 //!
 //! Everything that is written there counts, by the tier's own count: merges, bulk loads, tables
 //! that come from other tiers, and slabs that found no room above. Of these only merges can wait,
-//! and those that somebody asked for do not. A merge is chosen when the budget has what it would
-//! write by the estimate, begins when it has what it will write at most, and has that promised
-//! until it ends. The scarcer the budget, the more the choice goes by what a merge writes
-//! (`score.rs` of the crate `popularity`).
+//! and those that somebody asked for do not, once what memtables hold is in slots, for which
+//! flushes may have to wait. A merge is chosen when the budget has what it would write by the
+//! estimate, begins when it has what it will write at most, and has that promised until it ends.
+//! The scarcer the budget, the more the choice goes by what a merge writes (`score.rs` of the
+//! crate `popularity`).
 //!
 //! Where nothing leaves the fast tier any more, writers wait with the flush that finds no slot, and
 //! come to the pace of the budget.
 
 use super::FastTier;
+use crate::compaction::cost_benefit::Purpose;
 use crate::settings::Settings;
 use crate::state::Engine;
 use std::time::Duration;
@@ -26,8 +28,8 @@ const SLOW: TierIndex = TierIndex(1);
 #[derive(Debug)]
 pub(crate) struct SlowWrites {
     budget: Option<Mutex<WriteBudget>>,
-    /// What the merge would have written that was refused last; 0 once one has begun. Nobody looks
-    /// for another before there is as much.
+    /// What the merge for room would have written that was refused last; 0 once one has begun.
+    /// Nobody looks for another before there is as much.
     refused_bytes: Mutex<u64>,
     /// Merges that were refused.
     pub refused: Counter,
@@ -94,16 +96,25 @@ impl Engine {
     }
 
     /// Promises what a merge is about to write, in place of what it was promised `before`, if the
-    /// budget has it; it must be released.
-    pub fn promise_writes(&self, fast: &FastTier, before: u64, bytes: u64) -> bool {
+    /// budget has it; it must be released. One that makes room is waited for when it is refused.
+    pub fn promise_writes(
+        &self,
+        fast: &FastTier,
+        purpose: Purpose,
+        (before, bytes): (u64, u64),
+    ) -> bool {
         let is_promised = self.ask_budget(fast, true, |budget, now_ns| {
             budget.release(before);
-            let allows = budget.allows(bytes, now_ns);
+            // What it has already nobody may have written meanwhile.
+            let allows = bytes <= before || budget.allows(bytes, now_ns);
             budget.promise(if allows { bytes } else { before });
             allows
         });
-        *fast.regulation.slow_writes.refused_bytes.lock() = if is_promised { 0 } else { bytes };
-        fast.regulation.slow_writes.refused.add(u64::from(!is_promised));
+        let slow_writes = &fast.regulation.slow_writes;
+        if matches!(purpose, Purpose::Room(_)) {
+            *slow_writes.refused_bytes.lock() = if is_promised { 0 } else { bytes };
+        }
+        slow_writes.refused.add(u64::from(!is_promised));
         is_promised
     }
 
@@ -117,6 +128,7 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::compaction::still_clock::StillClock;
+    use crate::front::slabs::room::Means;
     use crate::support::{hybrid, stepped_environment, tier};
     use crate::{ByteSize, Db, Environment, HybridSettings};
     use std::path::Path;
@@ -140,6 +152,29 @@ mod tests {
             ..hybrid()
         };
         (environment.create(Path::new("/home"), &settings).unwrap(), clock)
+    }
+
+    #[test]
+    fn only_merges_that_make_room_are_waited_for_and_a_promise_is_kept() {
+        let (db, clock) = store(0.2);
+        let engine = db.engine();
+        let fast = engine.fast.as_ref().unwrap();
+        let left_bytes = engine.demotion_bytes() + 1000;
+        let spend = |bytes| {
+            let budget = fast.regulation.slow_writes.budget.as_ref().unwrap();
+            budget.lock().spend(bytes, clock.now_ns());
+        };
+        spend(engine.budget_bytes(fast).unwrap() as u64 - left_bytes);
+        let promise = |purpose, bytes| engine.promise_writes(fast, purpose, bytes);
+        assert!(!promise(Purpose::Reads, (0, left_bytes + 1000)));
+        assert!(engine.may_merge(fast), "others go on");
+        let room = Purpose::Room(Means::ColdOfDrawn);
+        assert!(!promise(room, (0, left_bytes + 1000)));
+        assert!(!engine.may_merge(fast));
+        assert!(promise(room, (0, left_bytes)));
+        spend(left_bytes);
+        assert!(!promise(room, (left_bytes, left_bytes + 1)), "there is no more");
+        assert!(promise(room, (left_bytes, left_bytes)), "what it has it keeps");
     }
 
     fn written_bytes(db: &Db) -> u64 {

@@ -8,6 +8,7 @@ use super::room::{Means, Need, SIZES};
 use super::single_step::SingleStep;
 use super::spill::SPILL;
 use super::sweep::{QUICK, Sweep, THOROUGH};
+use crate::hybrid_settings::Promotion;
 use crate::jobs::Job;
 use crate::state::Engine;
 use std::sync::Arc;
@@ -47,8 +48,10 @@ pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Bo
         .or_else(spill)
         .or_else(|| {
             let asked = engine.regulate(fast) && need == Need::Nothing;
-            if asked && !fast.promotions.offers.is_empty() {
-                // However few: what a merge met must be up before the next is chosen.
+            let by_merges = engine.settings.hybrid.promotion == Promotion::Demotion;
+            if asked && by_merges && !fast.promotions.offers.is_empty() {
+                // However few: what a merge met must be up before the next is chosen. Where reads
+                // offer records too, there are always some, and these gather.
                 return SingleStep::begin(engine, &PROMOTION);
             }
             let job = asked.then(|| engine.plan_read_triggered()).flatten()?;
