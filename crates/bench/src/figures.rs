@@ -216,6 +216,15 @@ impl Figure {
         }
     }
 
+    /// Where it is from and what it shows.
+    fn heading(&self) -> String {
+        let source = self.source();
+        match source == self.title {
+            true => source,
+            false => format!("{source}: {}", self.title.to_lowercase()),
+        }
+    }
+
     /// Labels of the engines, those that are compared first.
     fn engines(&self) -> Vec<String> {
         match self.varied {
@@ -231,7 +240,7 @@ impl Figure {
     fn part(&self, arguments: &ScenarioArguments) -> Part {
         Part {
             name: format!("figure-{}", self.name),
-            title: format!("{}: {}", self.source(), self.title.to_lowercase()),
+            title: self.heading(),
             engines: self.engines(),
             workloads: self.workloads,
             profile: arguments.profile.clone(),
