@@ -255,6 +255,24 @@ mod tests {
         assert_eq!(before.get("key").unwrap().as_deref(), Some(&b"value"[..]));
     }
 
+    /// So there may be more records in slots than keys, though nobody looks at the older any more.
+    #[test]
+    fn a_version_that_a_snapshot_sees_stays_until_its_key_is_flushed_without_one() {
+        let db = stepped(&hybrid());
+        let records_after = |value: &str| {
+            db.put("key", value).unwrap();
+            db.flush().unwrap();
+            db.stats().fast_tier.unwrap().records
+        };
+        assert_eq!(records_after("first"), 1);
+        let snapshot = db.snapshot();
+        assert_eq!(records_after("second"), 2);
+        assert_eq!(snapshot.get("key").unwrap().as_deref(), Some(&b"first"[..]));
+        drop(snapshot);
+        assert_eq!(db.stats().fast_tier.unwrap().records, 2);
+        assert_eq!(records_after("third"), 1);
+    }
+
     #[test]
     fn writers_go_on_while_somebody_holds_what_they_free() {
         let db = stepped(&hybrid());
