@@ -176,8 +176,12 @@ impl FastTier {
         let known_bytes = self.index.memory_bytes() + self.popularity.bytes() as u64;
         let left = share.saturating_sub(pinned_bytes + known_bytes).max(share / 8);
         let blocks = (partition_bytes + partition_bytes / 4 + left / 16).min(left / 2);
-        engine.store.cache.set_capacity(blocks);
-        engine.divide_memory(self, Some(left - blocks));
+        // Every edit comes here, and a change takes all locks of the cache, for which readers wait.
+        let cache = &engine.store.cache;
+        if blocks.abs_diff(cache.capacity_bytes()) > blocks / 64 {
+            cache.set_capacity(blocks);
+        }
+        engine.divide_memory(self, Some(left.saturating_sub(cache.capacity_bytes())));
         self.reckon_index_copies(engine, demand);
     }
 }

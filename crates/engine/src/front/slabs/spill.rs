@@ -116,11 +116,11 @@ impl Spill {
             return;
         }
         let mut waits = vec![false; going.len()];
-        self.waiting.each(|spilled| {
-            if let Ok(at) = going.binary_search_by(|(key, _, _)| (*key).cmp(&spilled.key)) {
-                waits[at] |= going[at].1.sequence == spilled.sequence;
+        for (key, sequence) in self.waiting.map(|spilled| (spilled.key.clone(), spilled.sequence)) {
+            if let Ok(at) = going.binary_search_by(|(going, _, _)| (*going).cmp(&key)) {
+                waits[at] |= going[at].1.sequence == sequence;
             }
-        });
+        }
         // Asked after what waits, for jobs take from there.
         let running = self.running.load(Relaxed);
         let mut waits = waits.into_iter();

@@ -1,8 +1,8 @@
 //! What waits for a job: a list with a bound on its bytes.
 //!
-//! A job is due once enough has gathered: each has locks to take, and wakes every worker when it
-//! ends, which for one record at a time cost a fifth of the throughput of YCSB-A. What has not
-//! gathered yet waits; it is only of use, never needed.
+//! A job is due once enough has gathered: each has locks to take and edits to sync, and wakes every
+//! worker when it ends, which for one record at a time cost a fifth of the throughput of YCSB-A.
+//! What has not gathered yet waits; it is only of use, never needed.
 //!
 //! Any thread adds; one job at a time takes. Counted under the lock in both places, so the sums are
 //! never below what waits.
@@ -13,9 +13,11 @@ use thermocline_foundation::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Rel
 /// Most bytes that wait, where memory is plenty; and the share of the memory budget otherwise.
 const BYTES_MAX: u64 = 8 << 20;
 const MEMORY_SHARE: u64 = 16;
-/// Bytes from which a job is due, at most, and items, however small.
-const DUE_BYTES: u64 = 128 << 10;
-const DUE_ITEMS: usize = 64;
+/// Share of the memory budget from which a job is due, and its bounds; and items, however small.
+const DUE_SHARE: u64 = 512;
+const DUE_BYTES_MIN: u64 = 128 << 10;
+const DUE_BYTES_MAX: u64 = 1 << 20;
+const DUE_ITEMS: usize = 256;
 
 /// What a record costs while it waits, beside its key and value: without it, any number of small
 /// ones would wait.
@@ -43,14 +45,17 @@ pub(crate) struct Waiting<T> {
     bytes: AtomicU64,
     len: AtomicUsize,
     bytes_max: u64,
+    due_bytes: u64,
 }
 
 impl<T: Waits> Waiting<T> {
     /// Nothing waits; there is room for a part of the memory budget.
     pub fn new(memory_bytes: u64) -> Self {
         let bytes_max = (memory_bytes / MEMORY_SHARE).min(BYTES_MAX);
+        let due_bytes = (memory_bytes / DUE_SHARE).clamp(DUE_BYTES_MIN, DUE_BYTES_MAX);
+        let due_bytes = due_bytes.min(bytes_max / 4);
         let (bytes, len) = (AtomicU64::new(0), AtomicUsize::new(0));
-        Self { items: Mutex::default(), bytes, len, bytes_max }
+        Self { items: Mutex::default(), bytes, len, bytes_max, due_bytes }
     }
 
     /// Bytes that may wait.
@@ -64,8 +69,8 @@ impl<T: Waits> Waiting<T> {
 
     /// Enough has gathered for a job; anything, where somebody is in a hurry.
     pub fn is_due(&self, in_hurry: bool) -> bool {
-        let enough = self.bytes.load(Relaxed) >= DUE_BYTES.min(self.bytes_max / 4)
-            || self.len.load(Relaxed) >= DUE_ITEMS;
+        let enough =
+            self.bytes.load(Relaxed) >= self.due_bytes || self.len.load(Relaxed) >= DUE_ITEMS;
         enough || in_hurry && !self.is_empty()
     }
 
@@ -115,9 +120,9 @@ impl<T: Waits> Waiting<T> {
         batch
     }
 
-    /// Shows each item, the oldest first, to `look`, which is to be quick: others wait to add.
-    pub fn each(&self, look: impl FnMut(&T)) {
-        self.items.lock().iter().for_each(look);
+    /// What `of` says of each item, the oldest first. It is to be quick: others wait to add.
+    pub fn map<U>(&self, of: impl FnMut(&T) -> U) -> Vec<U> {
+        self.items.lock().iter().map(of).collect()
     }
 
     #[cfg(test)]
@@ -188,5 +193,14 @@ mod tests {
         assert_eq!(waiting.take(2).len(), 2);
         assert!(!waiting.is_due(false));
         assert_eq!(waiting.add(16 << 10), Added::Waits { wake: true }, "a quarter of the bytes");
+    }
+
+    #[test]
+    fn the_more_memory_the_more_gathers() {
+        for (memory_mib, due_kib) in [(8, 128), (64, 128), (256, 512), (512, 1024), (4096, 1024)] {
+            let waiting = Waiting::new(memory_mib << 20);
+            assert_eq!(waiting.add((due_kib << 10) - 1), Added::Waits { wake: false });
+            assert_eq!(waiting.add(1), Added::Waits { wake: true }, "{memory_mib} MiB");
+        }
     }
 }
