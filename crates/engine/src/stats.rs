@@ -165,6 +165,9 @@ pub struct FastTierStats {
     pub kept_reads: u64,
     /// Bytes of these.
     pub kept_read_bytes: u64,
+    /// Why the last demotion found no room on a slower tier, where it did. Records stay on the fast
+    /// tier meanwhile, and another is tried every second.
+    pub demotion_refusal: Option<String>,
     /// What demotions did.
     pub demotions: DemotionStats,
     /// The rules between the tiers.
@@ -427,6 +430,7 @@ impl FastTier {
             failed_index_copies: totals.of(Count::FailedIndexCopies),
             kept_reads: totals.of(Count::KeptReads),
             kept_read_bytes: totals.of(Count::KeptReadBytes),
+            demotion_refusal: self.slow_room.reason(),
             demotions: DemotionStats::new(self, totals),
             regulation: RegulationStats::new(engine, self),
         }

@@ -317,8 +317,8 @@ impl Engine {
     /// the slow tier's wear; and where too little would leave, of which the room is told.
     pub fn plan_demotion(self: &Arc<Self>, means: Means) -> Option<Demotion> {
         let fast = self.fast.as_ref()?;
-        if !self.may_merge(fast) {
-            self.wait_for_wear(fast, Purpose::Room(means));
+        if !self.may_merge(fast) || !fast.slow_room.wait(self.clock.now_ns()).is_zero() {
+            self.wait_for_slow_tier(fast, Purpose::Room(means));
             return None;
         }
         let looks_at_all = means != Means::ColdOfDrawn;
@@ -362,8 +362,9 @@ impl Engine {
         self.claim_within_budget(fast, pick, written_bytes)
     }
 
-    /// What the slow tier's wear forbids now waits; sweeps write nothing, and go on.
-    fn wait_for_wear(&self, fast: &FastTier, purpose: Purpose) {
+    /// What the slow tier's wear forbids now, or has no room there, waits; sweeps write nothing, and
+    /// go on.
+    fn wait_for_slow_tier(&self, fast: &FastTier, purpose: Purpose) {
         if let Purpose::Room(means @ Means::ColdOfDrawn) = purpose {
             fast.room.found_little(means, self.clock.now_ns());
         }
@@ -378,7 +379,7 @@ impl Engine {
         written_bytes: u64,
     ) -> Option<Demotion> {
         if !self.promise_writes(fast, pick.purpose, (0, written_bytes)) {
-            self.wait_for_wear(fast, pick.purpose);
+            self.wait_for_slow_tier(fast, pick.purpose);
             return None;
         }
         let demotion = self.claim_demotion(Pick { promised_bytes: written_bytes, ..pick });
@@ -468,7 +469,9 @@ impl Engine {
     pub fn plan_read_triggered(self: &Arc<Self>) -> Option<Demotion> {
         let fast = self.fast.as_ref()?;
         let bytes_max = self.demotion_bytes();
-        if self.settings.hybrid.promotion == Promotion::None || !self.may_merge(fast) {
+        let nothing_moves_up = self.settings.hybrid.promotion == Promotion::None;
+        let may_merge = self.may_merge(fast) && fast.slow_room.wait(self.clock.now_ns()).is_zero();
+        if nothing_moves_up || !may_merge {
             return None;
         }
         let buckets = fast.regulation.buckets.as_ref()?;

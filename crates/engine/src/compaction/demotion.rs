@@ -23,7 +23,7 @@
 use crate::background::{merge_bytes, table_options, window_bytes};
 use crate::compaction::cost_benefit::{KeyRange, Pick, Purpose};
 use crate::compaction::rewrite::{Fate, Observe, Output, Retention, Rewrite};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::front::slabs::lookup::trailer_of;
 use crate::front::slabs::promotion::Offer;
 use crate::front::slabs::room::{Means, draw_of};
@@ -426,16 +426,31 @@ impl Demotion {
         })
     }
 
-    fn finish(&mut self) -> Result<()> {
+    /// The tables that were made, now parts of the namespace.
+    fn publish(&mut self) -> Result<Vec<TableMeta>> {
+        self.rewrite.as_mut().map_or(Ok(Vec::new()), Rewrite::publish)
+    }
+
+    /// There was no room for tables: all is as before, and what was to make room is tried again.
+    /// Who asked for it hears of it.
+    fn refused(&self, error: Error) -> Result<Step> {
+        let waits = error.kind() == ErrorKind::OutOfSpace;
+        match &self.engine.fast {
+            Some(fast) if waits && self.pick.purpose != Purpose::Compaction => {
+                fast.slow_room.refuse(&error, self.engine.clock.now_ns());
+                Ok(Step::Done)
+            }
+            _ => Err(error),
+        }
+    }
+
+    fn finish(&mut self, added: Vec<TableMeta>) -> Result<()> {
         let Some(fast) = &self.engine.fast else { return Ok(()) };
         let output = self.pick.output_level as u8;
-        let added = match &mut self.rewrite {
-            Some(rewrite) => rewrite.publish()?,
-            None => Vec::new(),
-        };
         let metrics = &self.engine.metrics;
         let written_bytes = added.iter().map(|meta| meta.bytes).sum();
         if self.rewrite.is_some() {
+            fast.slow_room.found();
             metrics.compactions.add(1);
             metrics.compacted_in_bytes.add(self.pick.bytes());
             metrics.compacted_out_bytes.add(written_bytes);
@@ -553,9 +568,10 @@ impl Job for Demotion {
                 Ok(Step::Done) => {}
                 Err(error) => {
                     if planted(Planted::FailedDemotionDeparts) {
-                        self.finish()?;
+                        let added = self.publish()?;
+                        self.finish(added)?;
                     }
-                    return Err(error);
+                    return self.refused(error);
                 }
             }
         }
@@ -566,7 +582,10 @@ impl Job for Demotion {
             self.engine.fast.iter().for_each(|fast| fast.slabs.free(&slots));
             return Ok(Step::More);
         }
-        self.finish()?;
+        match self.publish() {
+            Ok(added) => self.finish(added)?,
+            Err(error) => return self.refused(error),
+        }
         Ok(Step::Done)
     }
 }

@@ -56,8 +56,8 @@ fn write_until_refused(life: &mut Life) -> Result<Error, Stop> {
 }
 
 /// Records in tables, and newer ones of some keys in slots.
-fn life_on_both_tiers(seed: u64) -> Result<Life, Stop> {
-    let mut life = life(seed, (98, 95));
+fn life_on_both_tiers(seed: u64, watermarks: (u32, u32)) -> Result<Life, Stop> {
+    let mut life = life(seed, watermarks);
     put_each(&mut life, 0..SHAPE.keys, 1, 3_000)?;
     life.step(&Step::Compact)?;
     put_each(&mut life, (0..SHAPE.keys).step_by(4), 2, 3_000)?;
@@ -82,7 +82,7 @@ fn goes_on_after(mut life: Life, world: World) -> Result<(), Stop> {
 /// The fast tier is full of records that no table has, and the slow tier's device has no room for
 /// them: writers are refused and hear why. All is read, then and after there is room again.
 fn slow_tier_full_of(seed: u64) -> Result<(), Stop> {
-    let mut life = life_on_both_tiers(seed)?;
+    let mut life = life_on_both_tiers(seed, (98, 95))?;
     fill_slow(&life);
     let error = write_until_refused(&mut life)?;
     if !error.to_string().contains(SLOW) {
@@ -111,7 +111,40 @@ fn slow_tier_full() -> Result<(), Stop> {
     [4, 12, 16, 20].into_iter().try_for_each(slow_tier_full_of)
 }
 
-/// The same with a slow tier that may not take more by the settings, until these are changed.
+/// A slow tier that is full stops nobody while the fast one has room. Once there is room below,
+/// records leave again; nobody opens the store anew.
+fn slow_tier_full_for_a_while() -> Result<(), Stop> {
+    let mut life = life_on_both_tiers(12, (50, 30))?;
+    fill_slow(&life);
+    let refusal = |life: &Life| life.db().stats().fast_tier.unwrap().demotion_refusal;
+    let mut numbers = (0..SHAPE.keys).cycle().take(10 * SHAPE.keys as usize);
+    while refusal(&life).is_none() {
+        let number = numbers.next().ok_or_else(|| "no demotion was refused".to_owned())?;
+        life.step(&put(number, 10, 9_000))?;
+        life.step(&Step::Settle)?;
+    }
+    let text = refusal(&life).unwrap_or_default();
+    if !text.contains(SLOW) {
+        return Err(format!("it is not said which tier is full: {text}").into());
+    }
+    put_each(&mut life, 0..4, 11, 500)?;
+    life.step(&Step::Flush)?;
+    life.check_all()?;
+    life.machine.devices.set_capacity(Path::new(SLOW), None);
+    let demoted = |life: &Life| life.db().stats().fast_tier.unwrap().demoted_records;
+    let before = demoted(&life);
+    // A second passes before another is tried.
+    life.machine.clock.advance(1_000_000_000);
+    put_each(&mut life, 0..SHAPE.keys, 30, 9_000)?;
+    life.step(&Step::Settle)?;
+    if (refusal(&life), life.db().stats().read_only) != (None, None) || demoted(&life) == before {
+        return Err("no record leaves although there is room".to_owned().into());
+    }
+    life.check_all()?;
+    life.check_tidy()
+}
+
+/// The same as the first with a slow tier that may not take more by the settings, until these are changed.
 fn slow_tier_at_its_capacity() -> Result<(), Stop> {
     let mut life = planned_life(ByteSize::mib(1), 12, (98, 95));
     life.settings.tiers[1].capacity = ByteSize::mib(1);
@@ -163,7 +196,7 @@ fn slow_tier_full_for_a_caller() -> Result<(), Stop> {
 /// refused and hear why, what is on the fast tier is still read, and all of it once the slow tier
 /// is back.
 fn slow_tier_gone_of(seed: u64) -> Result<(), Stop> {
-    let mut life = life_on_both_tiers(seed)?;
+    let mut life = life_on_both_tiers(seed, (98, 95))?;
     let slow = Path::new(SLOW);
     life.machine.devices.set_gone(slow, true);
     let error = write_until_refused(&mut life)?;
@@ -385,6 +418,8 @@ fn scan_over_tables_that_go() -> Result<(), Stop> {
 scripts! {
     a_slow_tier_that_is_full_stops_writers_and_loses_nothing:
         slow_tier_full, FailedDemotionDeparts;
+    a_slow_tier_that_is_full_for_a_while_stops_nobody:
+        slow_tier_full_for_a_while, FailedDemotionDeparts;
     a_slow_tier_at_its_capacity_stops_writers_and_loses_nothing:
         slow_tier_at_its_capacity, FailedDemotionDeparts;
     a_caller_hears_of_a_full_slow_tier_and_goes_on:

@@ -22,12 +22,15 @@ use thermocline_foundation::{ByteSize, FileNumber, Planted, planted};
 /// How long a flush that found no slot waits before it looks again.
 const WAIT: Duration = Duration::from_micros(500);
 
-/// How long one waits at most that waits for the budget of the slow tier: hours may be left, and
-/// meanwhile copies may go, or somebody empties the tier.
-const WAIT_FOR_BUDGET: Duration = Duration::from_secs(1);
+/// How long one waits at most that waits for the budget or the room of the slow tier: hours may be
+/// left, and meanwhile copies may go, or somebody empties the tier.
+const WAIT_FOR_SLOW_TIER: Duration = Duration::from_secs(1);
 
 /// So many looks in a row without room, and without anything that could make any, are for ever.
 const STARVED_MAX: u32 = 200;
+
+/// So many demotions without room below, while there is none up here either, are for ever too.
+const REFUSALS_MAX: u64 = 2;
 
 /// So many looks in a row without room while frees are held: not by a reader, who looks again, but
 /// by a checkpoint or a check, which takes as long as reading the tier does.
@@ -104,33 +107,48 @@ pub(crate) struct SlotFlush {
     starved: u32,
     /// Looks in a row at which there was no room and what was freed was held.
     held: u32,
+    /// Demotions that had found no room below when this found none up here.
+    refusals_before: Option<u64>,
 }
 
 impl SlotFlush {
     pub fn new(engine: &Arc<Engine>, frozen: Arc<Frozen>) -> Self {
         let retention = Retention::new(engine.snapshots.list(|| engine.visible()), None);
         let pieces = Pieces::new(&frozen.memtable, retention, Origin::Flush);
-        Self { engine: Arc::clone(engine), frozen, started: false, pieces, starved: 0, held: 0 }
+        Self {
+            engine: Arc::clone(engine),
+            frozen,
+            started: false,
+            pieces,
+            starved: 0,
+            held: 0,
+            refusals_before: None,
+        }
     }
 
     /// There was no room; `for_ever` where waiting will not make any, as it looks. An error once it
-    /// has looked so for long: the tier's disk is full of what is not ours.
-    fn note_no_room(&mut self, for_ever: bool) -> Result<()> {
-        self.starved = if for_ever { self.starved + 1 } else { 0 };
-        if self.starved < STARVED_MAX {
+    /// has looked so for long, for the tier's disk is full of what is not ours; or once demotions
+    /// were tried again and found no room either.
+    fn note_no_room(&mut self, fast: &FastTier, for_ever: bool) -> Result<()> {
+        let refusals = fast.slow_room.refusals();
+        let before = *self.refusals_before.get_or_insert(refusals);
+        let is_tried_later = !fast.slow_room.wait(self.engine.clock.now_ns()).is_zero();
+        self.starved = if for_ever && !is_tried_later { self.starved + 1 } else { 0 };
+        if self.starved < STARVED_MAX && refusals < before + REFUSALS_MAX {
             return Ok(());
         }
         Err(no_room(&self.engine.files, "new records, and nothing more can leave the fast one"))
     }
 
     /// How long to wait before the next look: longer where nothing that is under way makes room,
-    /// and the budget of the slow tier lets nothing begin.
+    /// and the slow tier's budget or room lets nothing begin.
     fn pause(&self, fast: &FastTier) -> Duration {
-        let wait = self.engine.wait_for_budget(fast);
+        let wait_for_room = fast.slow_room.wait(self.engine.clock.now_ns());
+        let wait = self.engine.wait_for_budget(fast).max(wait_for_room);
         let is_demoting = || !self.engine.tables.lock().ranges.is_empty();
         match wait <= WAIT || fast.room.is_at_work() || is_demoting() {
             true => WAIT,
-            false => wait.min(WAIT_FOR_BUDGET),
+            false => wait.min(WAIT_FOR_SLOW_TIER),
         }
     }
 
@@ -140,6 +158,7 @@ impl SlotFlush {
         let found_room = self.pieces.write(fast, may_overdraw)?;
         if found_room {
             self.starved = 0;
+            self.refusals_before = None;
         }
         Ok(found_room)
     }
@@ -208,7 +227,7 @@ impl Job for SlotFlush {
             return Ok(Step::More);
         }
         engine.latch.check()?;
-        self.note_no_room(is_stuck && !is_held)?;
+        self.note_no_room(fast, is_stuck && !is_held)?;
         fast.room.want(self.pieces.waiting_bytes());
         engine.jobs.wake();
         engine.clock.sleep(self.pause(fast));

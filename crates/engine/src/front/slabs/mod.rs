@@ -52,6 +52,7 @@ pub(crate) mod regulation;
 pub(crate) mod report;
 pub(crate) mod room;
 pub(crate) mod single_step;
+pub(crate) mod slow_room;
 pub(crate) mod spill;
 pub(crate) mod sweep;
 #[cfg(test)]
@@ -69,6 +70,7 @@ use memory::Memory;
 use promotion::Promotions;
 use regulation::Regulation;
 use room::Room;
+use slow_room::SlowRoom;
 use spill::Spill;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -95,6 +97,7 @@ pub(crate) struct FastTier {
     pub regulation: Regulation,
     pub flushes: FlushGate,
     pub room: Room,
+    pub slow_room: SlowRoom,
     pub memory: Memory,
     pub copying: IndexCopying,
 }

@@ -15,6 +15,7 @@ use super::pieces::{Pieces, piece_bytes};
 use super::promotion::Promotions;
 use super::regulation::Regulation;
 use super::room::Room;
+use super::slow_room::SlowRoom;
 use super::spill::Spill;
 use crate::compaction::rewrite::Retention;
 use crate::error::{Error, ErrorKind, Result};
@@ -111,6 +112,7 @@ impl FastTier {
             regulation,
             flushes: FlushGate::default(),
             room: Room::new(settings, limit_bytes),
+            slow_room: SlowRoom::default(),
             memory: Memory::new(settings),
             copying: IndexCopying::new(settings),
         })
