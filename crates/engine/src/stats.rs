@@ -166,7 +166,7 @@ pub struct FastTierStats {
     /// Bytes of these.
     pub kept_read_bytes: u64,
     /// Why the last demotion found no room on a slower tier, where it did. Records stay on the fast
-    /// tier meanwhile, and another is tried every second.
+    /// tier meanwhile, and another is tried after 1 to 16 seconds, once something goes on.
     pub demotion_refusal: Option<String>,
     /// What demotions did.
     pub demotions: DemotionStats,

@@ -325,8 +325,9 @@ impl Engine {
         let _one_at_a_time = looks_at_all.then(|| fast.room.counting.lock());
         let levels = Arc::clone(&self.read_state.load().levels);
         let claims = self.tables.lock().ranges.clone();
-        if looks_at_all && !claims.is_empty() {
-            // What is under way has the best range, maybe, and may be enough.
+        if (looks_at_all || fast.slow_room.refusals() > 0) && !claims.is_empty() {
+            // What is under way has the best range, maybe, and may be enough; or it is to show
+            // whether there is room below.
             return None;
         }
         let hybrid = &self.settings.hybrid;
@@ -362,8 +363,8 @@ impl Engine {
         self.claim_within_budget(fast, pick, written_bytes)
     }
 
-    /// What the slow tier's wear forbids now, or has no room there, waits; sweeps write nothing, and
-    /// go on.
+    /// What the slow tier's wear forbids now, or finds no room there, waits; sweeps write nothing,
+    /// and go on.
     fn wait_for_slow_tier(&self, fast: &FastTier, purpose: Purpose) {
         if let Purpose::Room(means @ Means::ColdOfDrawn) = purpose {
             fast.room.found_little(means, self.clock.now_ns());

@@ -426,13 +426,8 @@ impl Demotion {
         })
     }
 
-    /// The tables that were made, now parts of the namespace.
-    fn publish(&mut self) -> Result<Vec<TableMeta>> {
-        self.rewrite.as_mut().map_or(Ok(Vec::new()), Rewrite::publish)
-    }
-
-    /// There was no room for tables: all is as before, and what was to make room is tried again.
-    /// Who asked for it hears of it.
+    /// There was no room for tables: what was to make room is tried again, for slots and tables are
+    /// as before. Who asked for it hears of it.
     fn refused(&self, error: Error) -> Result<Step> {
         let waits = error.kind() == ErrorKind::OutOfSpace;
         match &self.engine.fast {
@@ -444,9 +439,14 @@ impl Demotion {
         }
     }
 
-    fn finish(&mut self, added: Vec<TableMeta>) -> Result<()> {
+    fn finish(&mut self) -> Result<()> {
         let Some(fast) = &self.engine.fast else { return Ok(()) };
         let output = self.pick.output_level as u8;
+        // What cannot be published is known to the file map, or is not: nobody can tell.
+        let added = match &mut self.rewrite {
+            Some(rewrite) => rewrite.publish()?,
+            None => Vec::new(),
+        };
         let metrics = &self.engine.metrics;
         let written_bytes = added.iter().map(|meta| meta.bytes).sum();
         if self.rewrite.is_some() {
@@ -568,8 +568,7 @@ impl Job for Demotion {
                 Ok(Step::Done) => {}
                 Err(error) => {
                     if planted(Planted::FailedDemotionDeparts) {
-                        let added = self.publish()?;
-                        self.finish(added)?;
+                        self.finish()?;
                     }
                     return self.refused(error);
                 }
@@ -582,10 +581,7 @@ impl Job for Demotion {
             self.engine.fast.iter().for_each(|fast| fast.slabs.free(&slots));
             return Ok(Step::More);
         }
-        match self.publish() {
-            Ok(added) => self.finish(added)?,
-            Err(error) => return self.refused(error),
-        }
+        self.finish()?;
         Ok(Step::Done)
     }
 }

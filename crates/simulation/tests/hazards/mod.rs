@@ -144,7 +144,8 @@ fn slow_tier_full_for_a_while() -> Result<(), Stop> {
     life.check_tidy()
 }
 
-/// The same as the first with a slow tier that may not take more by the settings, until these are changed.
+/// The same as the first with a slow tier that may not take more by the settings, until these are
+/// changed.
 fn slow_tier_at_its_capacity() -> Result<(), Stop> {
     let mut life = planned_life(ByteSize::mib(1), 12, (98, 95));
     life.settings.tiers[1].capacity = ByteSize::mib(1);

@@ -126,15 +126,27 @@ impl SlotFlush {
         }
     }
 
+    /// Demotions have been tried again since this found no room, and found none either.
+    fn is_refused_for_good(&self, fast: &FastTier) -> bool {
+        let refusals = fast.slow_room.refusals();
+        self.refusals_before.is_some_and(|before| refusals >= before + REFUSALS_MAX)
+    }
+
+    /// Room is looked for: demotions that have found none below are tried soon.
+    fn hurry(&mut self, fast: &FastTier) {
+        let refusals = fast.slow_room.refusals();
+        // Fewer than before where one has found room meanwhile, and none the next.
+        let before = self.refusals_before.map_or(refusals, |before| before.min(refusals));
+        self.refusals_before = Some(before);
+        fast.slow_room.hurry(self.engine.clock.now_ns());
+    }
+
     /// There was no room; `for_ever` where waiting will not make any, as it looks. An error once it
     /// has looked so for long, for the tier's disk is full of what is not ours; or once demotions
     /// were tried again and found no room either.
     fn note_no_room(&mut self, fast: &FastTier, for_ever: bool) -> Result<()> {
-        let refusals = fast.slow_room.refusals();
-        let before = *self.refusals_before.get_or_insert(refusals);
-        let is_tried_later = !fast.slow_room.wait(self.engine.clock.now_ns()).is_zero();
-        self.starved = if for_ever && !is_tried_later { self.starved + 1 } else { 0 };
-        if self.starved < STARVED_MAX && refusals < before + REFUSALS_MAX {
+        self.starved = if for_ever { self.starved + 1 } else { 0 };
+        if self.starved < STARVED_MAX && !self.is_refused_for_good(fast) {
             return Ok(());
         }
         Err(no_room(&self.engine.files, "new records, and nothing more can leave the fast one"))
@@ -223,7 +235,9 @@ impl Job for SlotFlush {
         }
         let (is_stuck, is_held) = (fast.room.is_stuck(), fast.slabs.has_held_frees());
         self.held = if is_held { self.held + 1 } else { 0 };
-        if (is_stuck || self.held > HELD_MAX) && self.write_piece(fast, true)? {
+        self.hurry(fast);
+        let overdraws = is_stuck || self.held > HELD_MAX || self.is_refused_for_good(fast);
+        if overdraws && self.write_piece(fast, true)? {
             return Ok(Step::More);
         }
         engine.latch.check()?;
@@ -243,8 +257,13 @@ impl Drop for SlotFlush {
 
 #[cfg(test)]
 mod tests {
-    use crate::support::{hybrid, stepped};
+    use crate::support::hooked::{Call, HookedDevices};
+    use crate::support::{hybrid, stepped, stepped_environment};
+    use crate::{Db, Environment, Error};
+    use std::path::Path;
+    use std::sync::Arc;
     use thermocline_device::FileKind;
+    use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::SeqCst};
     use thermocline_table::key_hash;
 
     #[test]
@@ -290,6 +309,66 @@ mod tests {
         drop(snapshot);
         assert_eq!(db.stats().fast_tier.unwrap().records, 2);
         assert_eq!(records_after("third"), 1);
+    }
+
+    /// Writes more than the fast tier holds, of which the slow one refuses so many files.
+    fn fill_while_refused(files: u64) -> (Db, Result<(), Error>) {
+        let environment = stepped_environment();
+        let refused = Arc::new(AtomicU64::new(0));
+        let hook = {
+            let refused = Arc::clone(&refused);
+            Arc::new(move |call, path: &Path, _: &str| {
+                let takes = |left: u64| left.checked_sub(1);
+                let is_new = call == Call::Create && path.starts_with("/slow");
+                if is_new && refused.fetch_update(SeqCst, SeqCst, takes).is_ok() {
+                    let kind = thermocline_device::ErrorKind::OutOfSpace;
+                    return Err(thermocline_device::Error::new(kind, "/slow is full"));
+                }
+                Ok(())
+            })
+        };
+        let devices = Arc::new(HookedDevices::new(Arc::clone(&environment.devices), hook));
+        let environment = Environment { devices, ..environment };
+        let db = environment.create(Path::new("/home"), &hybrid()).unwrap();
+        refused.store(files, SeqCst);
+        let limit_bytes = db.engine().fast.as_ref().unwrap().room.limit_bytes();
+        let fill = || {
+            for number in 0..2 * limit_bytes / 1000 {
+                db.put(number.to_be_bytes(), [7; 1000])?;
+                if number % 500 == 0 {
+                    db.flush()?;
+                }
+            }
+            db.flush()
+        };
+        let result = fill();
+        (db, result)
+    }
+
+    #[test]
+    fn a_flush_without_room_waits_until_demotions_have_found_some() {
+        for files in [1, 2] {
+            let (db, result) = fill_while_refused(files);
+            result.unwrap();
+            let stats = db.stats();
+            assert_eq!(stats.read_only, None);
+            let fast = stats.fast_tier.unwrap();
+            assert_eq!(fast.demotion_refusal, None);
+            assert!(fast.demoted_records > 1000);
+        }
+    }
+
+    #[test]
+    fn a_flush_without_room_ends_where_demotions_find_none_again_and_again() {
+        let (db, result) = fill_while_refused(u64::MAX);
+        let text = result.unwrap_err().to_string();
+        assert!(text.contains("no tier has room") && text.contains("/slow"), "{text}");
+        let stats = db.stats();
+        assert!(stats.read_only.is_some());
+        let fast = stats.fast_tier.unwrap();
+        assert!(fast.demotion_refusal.is_some_and(|why| why.contains("/slow is full")));
+        assert!(fast.records > 5000, "the fast tier is full: {}", fast.records);
+        assert_eq!(db.get(0u64.to_be_bytes()).unwrap().as_deref(), Some(&[7; 1000][..]));
     }
 
     #[test]

@@ -82,8 +82,9 @@ impl Promotions {
         }
     }
 
-    /// From now on the first read of a record moves it up, or none does; where copies get slots by
-    /// a share, of so many records.
+    /// From now on the first read of a record moves it up, or none does; where only a share of the
+    /// copies gets slots, of as few records. What memory gives up of these has to be of the share
+    /// again.
     fn set_at_first_read(&self, at_first_read: bool, share: f64) {
         let taken = (share * f64::from(FIRST_READS)).ceil() as u32;
         self.first_reads_taken.store(taken, Relaxed);

@@ -8,9 +8,10 @@ use crate::error::Error;
 use std::time::Duration;
 use thermocline_foundation::sync::Mutex;
 
-/// How long the slow tier is left alone after it had no room: a failed merge has written up to a
-/// table for nothing.
-const RETRY: Duration = Duration::from_secs(1);
+/// How long the slow tier is left alone after it had no room, at first and at most: a merge may
+/// have written all but the last of its tables for nothing.
+const RETRY_MIN: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(16);
 
 /// See the module's header.
 #[derive(Debug, Default)]
@@ -32,12 +33,25 @@ impl SlowRoom {
     /// A demotion found no room.
     pub fn refuse(&self, error: &Error, now_ns: u64) {
         let mut refusal = self.refusal.lock();
-        let count = refusal.as_ref().map_or(0, |refusal| refusal.count) + 1;
-        if count == 1 {
-            tracing::warn!(%error, "records stay on the fast tier until there is room below");
-        }
-        let retry_ns = now_ns + RETRY.as_nanos() as u64;
+        let count = match &*refusal {
+            None => {
+                tracing::warn!(%error, "records stay on the fast tier until there is room below");
+                1
+            }
+            // It began before the last one failed.
+            Some(refusal) if now_ns < refusal.retry_ns => return,
+            Some(refusal) => refusal.count + 1,
+        };
+        let wait = RETRY_MIN.saturating_mul(1 << (count - 1).min(16)).min(RETRY_MAX);
+        let retry_ns = now_ns + wait.as_nanos() as u64;
         *refusal = Some(Refusal { count, retry_ns, error: error.clone() });
+    }
+
+    /// Somebody waits for room: the next is tried soon.
+    pub fn hurry(&self, now_ns: u64) {
+        if let Some(refusal) = &mut *self.refusal.lock() {
+            refusal.retry_ns = refusal.retry_ns.min(now_ns + RETRY_MIN.as_nanos() as u64);
+        }
     }
 
     /// A demotion found room.
@@ -54,7 +68,7 @@ impl SlowRoom {
         Duration::from_nanos(wait_ns)
     }
 
-    /// Demotions that found no room, one after the other.
+    /// Demotions that were tried and found no room, one after the other.
     pub fn refusals(&self) -> u64 {
         self.refusal.lock().as_ref().map_or(0, |refusal| refusal.count)
     }
@@ -73,13 +87,24 @@ mod tests {
     #[test]
     fn demotions_are_tried_again_after_a_while_until_there_is_room() {
         let room = SlowRoom::default();
+        let full = |text: &str| Error::new(ErrorKind::OutOfSpace, text);
         assert_eq!((room.wait(0), room.refusals(), room.reason()), (Duration::ZERO, 0, None));
-        room.refuse(&Error::new(ErrorKind::OutOfSpace, "full"), 5);
-        assert_eq!(room.wait(5), RETRY);
-        assert_eq!(room.wait(5 + RETRY.as_nanos() as u64), Duration::ZERO);
-        room.refuse(&Error::new(ErrorKind::OutOfSpace, "still full"), 10);
-        assert_eq!((room.refusals(), room.reason().as_deref()), (2, Some("still full")));
+        let mut now_ns = 5;
+        for (count, wait_s) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 16)] {
+            room.refuse(&full("still full"), now_ns);
+            assert_eq!(room.wait(now_ns), Duration::from_secs(wait_s));
+            // Another, which was under way.
+            room.refuse(&full("full"), now_ns + 1);
+            assert_eq!((room.refusals(), room.reason().as_deref()), (count, Some("still full")));
+            now_ns += wait_s * 1_000_000_000;
+            assert_eq!(room.wait(now_ns), Duration::ZERO);
+        }
+        room.refuse(&full("full"), now_ns);
+        room.hurry(now_ns);
+        assert_eq!(room.wait(now_ns), RETRY_MIN);
+        room.hurry(now_ns + 5);
+        assert_eq!(room.wait(now_ns), RETRY_MIN, "no later than that");
         room.found();
-        assert_eq!((room.wait(10), room.refusals(), room.reason()), (Duration::ZERO, 0, None));
+        assert_eq!((room.wait(now_ns), room.refusals(), room.reason()), (Duration::ZERO, 0, None));
     }
 }
