@@ -13,9 +13,6 @@ use crate::jobs::Job;
 use crate::state::Engine;
 use std::sync::Arc;
 
-/// Copies of which no more than this share gets slots are worth no merge.
-const POOR_SHARE: f64 = 0.25;
-
 /// The most useful job that can begin now.
 pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Box<dyn Job>> {
     let need = engine.look_at_room(fast);
@@ -64,9 +61,6 @@ pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Bo
 
 /// What makes room the cheapest; none where that is under way, or nothing does.
 fn make_room(engine: &Arc<Engine>, fast: &FastTier) -> Option<Box<dyn Job>> {
-    // Where copies are hardly worth slots they are not worth merges, and take each other's slots.
-    let is_for_poor_copies =
-        fast.room.is_for_copies() && fast.regulation.copies.slots_share() <= POOR_SHARE;
     loop {
         let means = fast.room.means(engine.clock.now_ns());
         let sweep = |patience| {
@@ -76,11 +70,6 @@ fn make_room(engine: &Arc<Engine>, fast: &FastTier) -> Option<Box<dyn Job>> {
         let job = match means {
             Means::Sweep => sweep(QUICK),
             Means::ThoroughSweep => sweep(THOROUGH),
-            Means::ColdOfDrawn | Means::ColdOfAll if is_for_poor_copies => {
-                fast.room.found_little(means, engine.clock.now_ns());
-                None
-            }
-            Means::Hot if is_for_poor_copies => None,
             Means::ColdOfDrawn | Means::ColdOfAll | Means::Hot => {
                 engine.plan_demotion(means).map(|demotion| Box::new(demotion) as _)
             }
@@ -260,32 +249,6 @@ mod tests {
         db.engine().look_at_room(fast(&db));
         come_to(&db, Means::Hot);
         assert!(db.engine().plan_demotion(Means::Hot).is_some());
-    }
-
-    #[test]
-    fn no_record_is_merged_for_copies_that_are_hardly_worth_slots() {
-        let cold: Vec<_> = (2..12).map(|at| (at, 1000)).collect();
-        let db = with_records(settings(), 600, &cold);
-        let room = &fast(&db).room;
-        let wants_merges = || {
-            room.want_for_copies();
-            db.engine().look_at_room(fast(&db));
-            come_to(&db, Means::ColdOfDrawn);
-            make_room(db.engine(), fast(&db)).is_some_and(|job| job.name() == "demotion")
-        };
-        assert!(wants_merges(), "nothing is known of copies yet");
-        let copies = &fast(&db).regulation.copies;
-        for _ in 0..2 {
-            copies.unasked.add(20_000);
-            copies.judge(1);
-        }
-        assert!(!wants_merges());
-        room.want(1000);
-        assert!(wants_merges(), "what is written finds no slot");
-        copies.served.add(100_000);
-        copies.judge(1);
-        room.found();
-        assert!(wants_merges(), "copies are read again");
     }
 
     /// All of it through the planner: of a tier that is full of hot records just what must leaves.

@@ -95,8 +95,6 @@ pub(crate) struct Room {
     pub counting: Mutex<()>,
     /// It is drained for the sake of copies alone.
     drains_for_copies: AtomicBool,
-    /// Hardly anything that was written is about to want slots.
-    little_comes: AtomicBool,
     /// Bytes above the low watermark, or bytes that found no slot where those are more.
     excess_bytes: AtomicU64,
     /// No slab could be emptied since records last left.
@@ -132,7 +130,6 @@ impl Room {
             turned_ns: AtomicU64::new(0),
             counting: Mutex::default(),
             drains_for_copies: AtomicBool::new(false),
-            little_comes: AtomicBool::new(true),
             excess_bytes: AtomicU64::new(0),
             sizes_stuck: AtomicBool::new(false),
             hand: Mutex::default(),
@@ -240,11 +237,6 @@ impl Room {
         self.is_draining.load(Relaxed)
     }
 
-    /// Copies alone want room, if anything does.
-    pub fn is_for_copies(&self) -> bool {
-        self.little_comes.load(Relaxed)
-    }
-
     /// Records that are written find no slots.
     pub fn is_wanted(&self) -> bool {
         self.wanted_bytes.load(Relaxed) > 0
@@ -316,7 +308,6 @@ impl Engine {
             false => room.coming_bytes(memtable_bytes),
         };
         let coming_bytes = coming_bytes.max(wanted_bytes).min(limit_bytes / 4);
-        room.little_comes.store(wanted_bytes == 0 && coming_bytes < share(1), Relaxed);
         let used_bytes = limit_bytes.saturating_sub(free_bytes) + coming_bytes;
         let above_low_bytes = used_bytes.saturating_sub(low_bytes);
         room.excess_bytes.store(above_low_bytes.max(wanted_bytes), Relaxed);
