@@ -420,7 +420,7 @@ impl FastTier {
             copy_reads: totals.of(Count::CopyReads),
             replaced_copies: totals.of(Count::ReplacedCopies),
             copies_get_slots: copies.get_slots(),
-            copy_slots_share: copies.slots_share(),
+            copy_slots_share: copies.admission.lock().share(),
             copy_slot_reads: totals.of(Count::CopySlotReads),
             unasked_copies: totals.of(Count::UnaskedCopies),
             moved_records: totals.of(Count::Relocated),

@@ -22,7 +22,7 @@ use crate::state::Engine;
 use crate::table_set::levels::Levels;
 use bytes::Bytes;
 use std::sync::Arc;
-use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use thermocline_foundation::{Counter, FileNumber, Planted, planted};
 use thermocline_index::Entry;
 use thermocline_table::{RecordKind, Trailer, key_hash};
@@ -33,9 +33,6 @@ const BATCH_BYTES: u64 = 1 << 20;
 /// While more than one in so many records of the fast tier has not been asked for, the first read
 /// moves a record up; afterwards the second.
 const UNASKED_SHARE: u64 = 7;
-
-/// First reads of which some are reason enough, as many as copies are worth slots.
-const FIRST_READS: u32 = 64;
 
 /// A record that a table has, and a reader or a merge met there.
 #[derive(Debug)]
@@ -61,10 +58,6 @@ pub(crate) struct Promotions {
     pub running: AtomicBool,
     /// The first read is reason enough.
     pub at_first_read: AtomicBool,
-    /// Of so many of [`FIRST_READS`], at least one.
-    first_reads_taken: AtomicU32,
-    /// First reads that could have been.
-    first_reads: AtomicU32,
     /// Records that moved up.
     pub records: Counter,
 }
@@ -76,26 +69,7 @@ impl Promotions {
             offers: Waiting::new(memory_bytes),
             running: AtomicBool::new(false),
             at_first_read: AtomicBool::new(false),
-            first_reads_taken: AtomicU32::new(FIRST_READS),
-            first_reads: AtomicU32::new(0),
             records: Counter::default(),
-        }
-    }
-
-    /// From now on the first read of a record moves it up, or none does; where only a share of the
-    /// copies gets slots, of as few records. What memory gives up of these has to be of the share
-    /// again.
-    fn set_at_first_read(&self, at_first_read: bool, share: f64) {
-        let taken = (share * f64::from(FIRST_READS)).ceil() as u32;
-        self.first_reads_taken.store(taken, Relaxed);
-        self.at_first_read.store(at_first_read, Relaxed);
-    }
-
-    /// A record's first read is reason enough for it to move up.
-    fn takes_first_read(&self) -> bool {
-        self.at_first_read.load(Relaxed) && {
-            let at = self.first_reads.fetch_add(1, Relaxed) % FIRST_READS;
-            at < self.first_reads_taken.load(Relaxed)
         }
     }
 
@@ -129,7 +103,7 @@ impl Engine {
         let was_known = fast.popularity.value(hash).is_some();
         fast.popularity.touch(hash, false);
         let wanted = self.settings.hybrid.promotion == Promotion::Read
-            && (was_known || fast.promotions.takes_first_read());
+            && (was_known || fast.promotions.at_first_read.load(Relaxed));
         if wanted {
             // A copy, so that nobody keeps the record's block alive.
             let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
@@ -149,9 +123,8 @@ impl Engine {
     pub(super) fn promote(&self, fast: &FastTier) -> Result<()> {
         // Under reads alone nobody else looks.
         self.lend_memory(fast);
-        let copies = &fast.regulation.copies;
-        let at_first_read = copies.get_slots() && fast.is_mostly_unasked();
-        fast.promotions.set_at_first_read(at_first_read, copies.slots_share());
+        let at_first_read = fast.regulation.copies.get_slots() && fast.is_mostly_unasked();
+        fast.promotions.at_first_read.store(at_first_read, Relaxed);
         let mut offers = fast.promotions.take();
         offers.retain(|offer| fast.may_take(offer));
         if offers.is_empty() {
@@ -251,19 +224,6 @@ mod tests {
         let slow_reads = db.stats().tiers[1].reads;
         assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"old"[..]));
         assert_eq!(db.stats().tiers[1].reads, slow_reads);
-    }
-
-    #[test]
-    fn of_first_reads_as_many_are_reason_enough_as_copies_are_worth_slots() {
-        let promotions = Promotions::new(1 << 20);
-        let taken = || (0..640).filter(|_| promotions.takes_first_read()).count();
-        assert_eq!(taken(), 0, "the second read is");
-        for (share, count) in [(1.0, 640), (0.25, 160), (1.0 / 64.0, 10), (0.001, 10)] {
-            promotions.set_at_first_read(true, share);
-            assert_eq!(taken(), count, "{share}");
-        }
-        promotions.set_at_first_read(false, 1.0);
-        assert_eq!(taken(), 0);
     }
 
     #[test]

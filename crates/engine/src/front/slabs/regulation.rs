@@ -69,11 +69,6 @@ impl Copies {
         self.get_slots.load(Relaxed)
     }
 
-    /// Which share of them gets slots.
-    pub fn slots_share(&self) -> f64 {
-        self.admission.lock().share()
-    }
-
     /// Judges anew whether they get slots, of which `slots` have a record, and which share does.
     pub fn judge(&self, slots: u64) -> bool {
         let turns = CopyTurns { served: self.served.get(), dropped: self.unasked.get() };
