@@ -106,7 +106,7 @@ impl Default for CopyAdmissionSettings {
     fn default() -> Self {
         Self {
             window_min: 16_384,
-            window_share: 0.0625,
+            window_share: 0.25,
             reads_min: 1.0,
             reads_enough: 2.0,
             share_min: 1.0 / 64.0,
@@ -217,9 +217,9 @@ mod tests {
     #[test]
     fn a_window_is_as_long_as_drops_are_far_apart() {
         let mut admission = CopyAdmission::new(CopyAdmissionSettings::default());
-        let slots = 400_000;
+        let slots = 100_000;
         admission.observe(CopyTurns { served: 0, dropped: 24_999 }, slots);
-        assert_eq!(admission.share(), 1.0, "a sixteenth of the slots is not there yet");
+        assert_eq!(admission.share(), 1.0, "a quarter of the slots is not there yet");
         admission.observe(CopyTurns { served: 60_000, dropped: 24_999 }, slots);
         assert_eq!(admission.share(), 1.0);
         admission.observe(CopyTurns { served: 60_000, dropped: 49_999 }, slots);
