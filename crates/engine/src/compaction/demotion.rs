@@ -429,14 +429,11 @@ impl Demotion {
     /// There was no room for tables: what was to make room is tried again, for slots and tables are
     /// as before. Who asked for it hears of it.
     fn refused(&self, error: Error) -> Result<Step> {
-        let waits = error.kind() == ErrorKind::OutOfSpace;
-        match &self.engine.fast {
-            Some(fast) if waits && self.pick.purpose != Purpose::Compaction => {
-                fast.slow_room.refuse(&error, self.engine.clock.now_ns());
-                Ok(Step::Done)
-            }
-            _ => Err(error),
-        }
+        let waits =
+            error.kind() == ErrorKind::OutOfSpace && self.pick.purpose != Purpose::Compaction;
+        let Some(fast) = self.engine.fast.as_ref().filter(|_| waits) else { return Err(error) };
+        fast.slow_room.refuse(&error, self.engine.clock.now_ns());
+        Ok(Step::Done)
     }
 
     fn finish(&mut self) -> Result<()> {
