@@ -317,7 +317,7 @@ impl Engine {
     /// the slow tier's wear; and where too little would leave, of which the room is told.
     pub fn plan_demotion(self: &Arc<Self>, means: Means) -> Option<Demotion> {
         let fast = self.fast.as_ref()?;
-        if !self.may_merge(fast) || !fast.slow_room.wait(self.clock.now_ns()).is_zero() {
+        if !self.may_merge(fast) {
             self.wait_for_slow_tier(fast, Purpose::Room(means));
             return None;
         }
@@ -470,9 +470,7 @@ impl Engine {
     pub fn plan_read_triggered(self: &Arc<Self>) -> Option<Demotion> {
         let fast = self.fast.as_ref()?;
         let bytes_max = self.demotion_bytes();
-        let nothing_moves_up = self.settings.hybrid.promotion == Promotion::None;
-        let may_merge = self.may_merge(fast) && fast.slow_room.wait(self.clock.now_ns()).is_zero();
-        if nothing_moves_up || !may_merge {
+        if self.settings.hybrid.promotion == Promotion::None || !self.may_merge(fast) {
             return None;
         }
         let buckets = fast.regulation.buckets.as_ref()?;

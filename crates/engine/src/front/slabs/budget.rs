@@ -77,17 +77,18 @@ impl Engine {
         self.demotion_bytes().max(*fast.regulation.slow_writes.refused_bytes.lock())
     }
 
-    /// A merge may be looked for, as far as the slow tier's wear is concerned.
+    /// A merge may be looked for, as far as the slow tier's wear is concerned and the room there.
     pub fn may_merge(&self, fast: &FastTier) -> bool {
         let bytes = self.least_bytes(fast);
         self.ask_budget(fast, true, |budget, now_ns| budget.allows(bytes, now_ns))
+            && fast.slow_room.wait(self.clock.now_ns()).is_zero()
     }
 
     /// How long it is until then.
-    pub fn wait_for_budget(&self, fast: &FastTier) -> Duration {
+    pub fn wait_to_merge(&self, fast: &FastTier) -> Duration {
         let bytes = self.least_bytes(fast);
         let wait_ns = self.ask_budget(fast, 0, |budget, now_ns| budget.wait_ns(bytes, now_ns));
-        Duration::from_nanos(wait_ns)
+        Duration::from_nanos(wait_ns).max(fast.slow_room.wait(self.clock.now_ns()))
     }
 
     /// How short the budget is, from 0 (and without one) to 1.

@@ -3,7 +3,8 @@
 //! Records go piece by piece (`pieces.rs`), and after the last piece an edit raises the log floor;
 //! until then the log has all of them, and recovery finds a record in both places with the same
 //! sequence. So the log is made durable before the first piece is. A piece for which there is no
-//! room waits for demotions, with nothing written that is not live.
+//! room waits for demotions, with nothing written that is not live; where these find no room below
+//! (`slow_room.rs`), until they were tried again.
 
 use super::FastTier;
 use super::pieces::{Pieces, piece_bytes};
@@ -155,8 +156,7 @@ impl SlotFlush {
     /// How long to wait before the next look: longer where nothing that is under way makes room,
     /// and the slow tier's budget or room lets nothing begin.
     fn pause(&self, fast: &FastTier) -> Duration {
-        let wait_for_room = fast.slow_room.wait(self.engine.clock.now_ns());
-        let wait = self.engine.wait_for_budget(fast).max(wait_for_room);
+        let wait = self.engine.wait_to_merge(fast);
         let is_demoting = || !self.engine.tables.lock().ranges.is_empty();
         match wait <= WAIT || fast.room.is_at_work() || is_demoting() {
             true => WAIT,
@@ -342,6 +342,7 @@ mod tests {
             db.flush()
         };
         let result = fill();
+        assert!(files == u64::MAX || refused.load(SeqCst) == 0, "all were refused");
         (db, result)
     }
 

@@ -24,7 +24,7 @@ pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Bo
         Need::Room => make_room(engine, fast),
     };
     // Who waits for the slow tier, for its wear or for room there, waits; that is not the end.
-    let waits = !engine.may_merge(fast) || !fast.slow_room.wait(engine.clock.now_ns()).is_zero();
+    let waits = !engine.may_merge(fast);
     let demoting = || waits || !engine.tables.lock().ranges.is_empty();
     fast.room.planned(need, room.is_some() || was_at_work || fast.room.is_at_work() || demoting());
     // Where steps are taken one by one, any moment may be the one at which enough has gathered.
