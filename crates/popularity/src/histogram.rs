@@ -44,9 +44,14 @@ impl Histogram {
         self.on_fast.iter().sum()
     }
 
+    /// Tracked keys on the slow tier.
+    pub fn on_slow_total(&self) -> u64 {
+        self.on_slow.iter().sum()
+    }
+
     /// The share of tracked keys that is on the slow tier; 0 of none.
     pub fn slow_share(&self) -> f64 {
-        let slow: u64 = self.on_slow.iter().sum();
+        let slow = self.on_slow_total();
         if slow == 0 { 0.0 } else { slow as f64 / self.total() as f64 }
     }
 }

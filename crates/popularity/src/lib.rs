@@ -19,6 +19,7 @@
 //!   tables, slots ──> buckets ──> score     which range to demote  §5.1, §5.2, §6
 //!   counters ───────> read_triggered        whether to promote although nothing is full §5.3
 //!                     copies                whether what is read gets slots, beyond the paper
+//!                     density               whether reads are reason to move anything up
 //!   bytes written ──> write_budget          what the slow tier's endurance allows
 //! ```
 //!
@@ -32,6 +33,7 @@
 mod buckets;
 mod clock_tracker;
 mod copies;
+mod density;
 mod frequency_tracker;
 mod histogram;
 mod pinning;
@@ -47,6 +49,7 @@ pub use clock_tracker::ClockTracker;
 pub use copies::{
     CopyAdmission, CopyAdmissionSettings, CopyTurns, CopyUses, CopyWorth, CopyWorthSettings,
 };
+pub use density::{DensityComparison, DensitySettings, Kind};
 pub use frequency_tracker::{FrequencySettings, FrequencyTracker};
 pub use histogram::{Histogram, VALUES};
 pub use pinning::{Pinning, PinningThreshold};
