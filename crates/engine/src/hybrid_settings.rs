@@ -94,7 +94,8 @@ pub struct HybridSettings {
     pub low_watermark_percent: u32,
     /// What is remembered of how often keys are asked for; default `clock`.
     pub popularity: PopularityKind,
-    /// Keys that are remembered, in percent of all; 1 to 100, default 20 (section 7).
+    /// Keys that are remembered, in percent of all; 1 to 100, or 0, the default: a fifth of all, as
+    /// in section 7, and a quarter more than fast tier and memory have records, if that is more.
     pub tracker_percent: u32,
     /// Share of the remembered keys that stay on the fast tier, in percent; default 70
     /// (section 7).
@@ -134,7 +135,7 @@ impl Default for HybridSettings {
             high_watermark_percent: 98,
             low_watermark_percent: 95,
             popularity: PopularityKind::default(),
-            tracker_percent: 20,
+            tracker_percent: 0,
             pinning_percent: 70,
             pinning: Pinning::default(),
             promotion: Promotion::default(),
@@ -158,7 +159,7 @@ impl HybridSettings {
             ("small_tier_runs", self.small_tier_runs, self.runs, runs_max),
             ("low_watermark_percent", self.low_watermark_percent, 1, self.high_watermark_percent),
             ("high_watermark_percent", self.high_watermark_percent, 2, 99),
-            ("tracker_percent", self.tracker_percent, 1, 100),
+            ("tracker_percent", self.tracker_percent, 0, 100),
             ("pinning_percent", self.pinning_percent, 0, 100),
         ];
         for (name, value, low, high) in ranges {

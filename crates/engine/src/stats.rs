@@ -11,6 +11,7 @@ use crate::wear::{WearStats, Written};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use thermocline_device::{FileKind, TierIndex, TierUsage};
+use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 
 /// The state of a database, for people and programs. Counters are since it was made.
 #[derive(Clone, Debug, Serialize)]
@@ -147,6 +148,13 @@ pub struct FastTierStats {
     pub copies_get_slots: bool,
     /// The share of these that does: as many as serve a read or two before they are dropped.
     pub copy_slots_share: f64,
+    /// A record that is read for the first time may get one too: many of the fast tier's records
+    /// were never asked for, and reads recur.
+    pub slots_at_first_read: bool,
+    /// Records in slots that were asked for are asked for again sooner than the others there.
+    pub slot_reads_recur: bool,
+    /// The same of tables. Where reads do not recur, they move no record up.
+    pub table_reads_recur: bool,
     /// Look-ups for which a copy's slot was read.
     pub copy_slot_reads: u64,
     /// Copies that lost their slots because nobody asked for them.
@@ -397,7 +405,7 @@ impl FastTier {
         let index_copies: Vec<_> = index_copies.collect();
         FastTierStats {
             records: self.index.slot_records(),
-            clean_records: self.index.clean_records().saturating_sub(self.index.memory_records()),
+            clean_records: self.index.slot_copies(),
             memory_records: self.index.memory_records(),
             limit_bytes: self.room.limit_bytes(),
             slab_bytes: slabs.file_bytes,
@@ -421,6 +429,9 @@ impl FastTier {
             replaced_copies: totals.of(Count::ReplacedCopies),
             copies_get_slots: copies.get_slots(),
             copy_slots_share: copies.admission.lock().share(),
+            slots_at_first_read: self.promotions.slot_at_first_read.load(Relaxed),
+            slot_reads_recur: self.regulation.slot_reads.reads_recur(),
+            table_reads_recur: self.regulation.table_reads.reads_recur(),
             copy_slot_reads: totals.of(Count::CopySlotReads),
             unasked_copies: totals.of(Count::UnaskedCopies),
             moved_records: totals.of(Count::Relocated),

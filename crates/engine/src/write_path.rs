@@ -249,6 +249,13 @@ impl Engine {
             self.wait_for_room()?;
             self.rotate(leader)?;
         }
+        // Before the records of this group are there.
+        let active_bytes = leader.memtable.bytes() + bytes;
+        if let Some(fast) = &self.fast
+            && fast.memory.is_short_for_active(active_bytes)
+        {
+            self.lend_memory_beside(fast, active_bytes);
+        }
         Ok(())
     }
 
@@ -294,6 +301,9 @@ impl Engine {
             levels: Arc::clone(&state.levels),
             ended_load: state.ended_load,
         });
+        if let Some(fast) = &self.fast {
+            fast.memory.active_was_frozen();
+        }
         self.jobs.wake();
         Ok(())
     }

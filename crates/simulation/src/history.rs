@@ -289,7 +289,7 @@ fn hybrid_settings(seed: u64, leveled: Settings) -> Settings {
         high_watermark_percent,
         low_watermark_percent,
         popularity: [PopularityKind::Clock, PopularityKind::Frequency][random.below(2) as usize],
-        tracker_percent: [20, 20, 100][random.below(3) as usize],
+        tracker_percent: [0, 20, 100][random.below(3) as usize],
         pinning_percent: [70, 70, 0, 100][random.below(4) as usize],
         pinning: [Pinning::Fixed, Pinning::Fixed, Pinning::Auto][random.below(3) as usize],
         promotion: promotions[random.below(4) as usize],

@@ -29,7 +29,11 @@ pub(super) const OPTIONS: [(&str, &str); 13] = [
         where the fast tier is below 10 % of the data",
     ),
     ("popularity", "what is remembered of keys: clock or frequency; default clock"),
-    ("tracker", "keys that are remembered, in percent of all, 1 to 100; default 20"),
+    (
+        "tracker",
+        "keys that are remembered, in percent of all, 1 to 100; default 0: 20, and a quarter more \
+        than fast tier and memory have records",
+    ),
     ("pinning", "percent of these that stay on the fast tier, 0 to 100 or auto; default 70"),
     ("promotion", "when records move up: none, demotion or read; default read"),
     ("read-triggered", "demotions for the sake of reads: on or off; default off"),

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use thermocline_foundation::Sequence;
 use thermocline_index::{Entry, EntryKind};
 use thermocline_slab::{RecordKind as SlotKind, Slot, SlotAddress};
-use thermocline_table::{RecordKind, Trailer};
+use thermocline_table::{RecordKind, Trailer, key_hash};
 
 /// Records of a merge that are read in one batch.
 const FETCHED_AT_ONCE: usize = 256;
@@ -81,6 +81,12 @@ impl FastTier {
         let Some(slot) = slot_of(&entry) else { return Ok(None) };
         match self.slabs.read(slot, entry.record_bytes) {
             Ok(slot) if is_record(&slot, key, &entry) => {
+                // The reader has not touched the tracker yet. Batches and cursors say nothing of
+                // single keys.
+                let was_tracked = self.popularity.value(key_hash(key)).is_some();
+                if self.regulation.slot_reads.note_read(was_tracked) {
+                    self.judge_slots();
+                }
                 Ok(Some((trailer, self.keep(key, &entry, &slot))))
             }
             read => Err(self.damage(&entry, read.err())),
@@ -171,7 +177,10 @@ impl FastTier {
         if entry.clean {
             self.regulation.copies.served.add(1);
         }
-        self.spill_evicted(self.cache.insert_backed(key, entry.sequence, slot.value()));
+        // Where one record is as good as another, it would push out one that has no slot.
+        if self.regulation.slot_reads.reads_recur() {
+            self.spill_evicted(self.cache.insert_backed(key, entry.sequence, slot.value()));
+        }
         // Callers may keep it: not with the slots around it.
         slot.compact_value()
     }

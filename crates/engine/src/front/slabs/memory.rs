@@ -11,10 +11,13 @@
 //! That costs copies, which were read from slots or tables to get there; so a reserve that was in
 //! use a moment ago is not lent, and records do not leave and come with every flush.
 //!
-//! Threads: any. Looks are made where background jobs begin and end, not by readers and writers.
+//! The active memtable is given what it uses and a part or two ahead. A writer who comes beyond
+//! that asks for more first, and after each change of memtables.
+//!
+//! Threads: any. Looks are made where background jobs begin and end, and by that writer.
 
 use super::FastTier;
-use crate::settings::{Settings, WRITER_BYTES};
+use crate::settings::{MemoryDivision, Settings, WRITER_BYTES};
 use crate::state::Engine;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,11 +29,19 @@ const EPOCH_NS: u64 = 10_000_000_000;
 /// part of the cache.
 const GROWTH_SHARE: u64 = 64;
 
+/// Parts of a full memtable in which the active one is given memory, and the most bytes of one: all
+/// writers wait while the records give up a part or two.
+const ACTIVE_PARTS: u64 = 8;
+const ACTIVE_PART_BYTES_MAX: u64 = 1 << 20;
+
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Memory {
     budget_bytes: u64,
     reserve_bytes: u64,
+    memtable_bytes: u64,
+    /// What the active memtable may come to before somebody must look.
+    kept_for_active_bytes: AtomicU64,
     /// Buffers of the merges under way, as reckoned.
     merging_bytes: AtomicU64,
     lent: Mutex<Lent>,
@@ -64,11 +75,14 @@ impl Memory {
     /// Nothing is lent before the first epoch has passed.
     pub fn new(settings: &Settings) -> Self {
         let budget_bytes = settings.memory.0;
-        let reserve_bytes = budget_bytes - settings.division().cache_bytes;
+        let MemoryDivision { memtable_bytes, cache_bytes } = settings.division();
+        let reserve_bytes = budget_bytes - cache_bytes;
         let lent = Lent { peak_bytes: reserve_bytes, ..Lent::default() };
         Self {
             budget_bytes,
             reserve_bytes,
+            memtable_bytes,
+            kept_for_active_bytes: AtomicU64::new(memtable_bytes),
             merging_bytes: AtomicU64::new(0),
             lent: Mutex::new(lent),
         }
@@ -89,27 +103,53 @@ impl Memory {
         self.merging_bytes.fetch_sub(bytes, Relaxed);
     }
 
+    /// An active memtable that is about to have so many bytes has not been given as many.
+    pub fn is_short_for_active(&self, active_bytes: u64) -> bool {
+        active_bytes > self.kept_for_active_bytes.load(Relaxed)
+    }
+
+    /// There is another active memtable, and one more that is frozen: the next write is to look.
+    pub fn active_was_frozen(&self) {
+        // Who looks meanwhile has seen the memtables of before.
+        let _lent = self.lent.lock();
+        self.kept_for_active_bytes.store(0, Relaxed);
+    }
+
+    /// What an active memtable of so many bytes is given: up to a full one, but for one batch that
+    /// makes it more than that.
+    fn kept_for_active(&self, active_bytes: u64) -> u64 {
+        let part_bytes = (self.memtable_bytes / ACTIVE_PARTS).clamp(1, ACTIVE_PART_BYTES_MAX);
+        let ahead_bytes = (active_bytes / part_bytes + 2) * part_bytes;
+        ahead_bytes.min(self.memtable_bytes).max(active_bytes)
+    }
+
     /// Gives the records what they may have now with `set`, where that is not what they have, and
-    /// gives back what `set` does. Of two who look at once the later one is the last to set.
+    /// gives back what `set` does. `uses` tells what the active memtable has, or is about to have,
+    /// and what else is used. Of two who look at once the later one is the last to set.
     fn divide<T>(
         &self,
         now_ns: u64,
-        used_bytes: u64,
+        uses: impl FnOnce() -> (u64, u64),
         share_bytes: Option<u64>,
         set: impl FnOnce(u64) -> T,
     ) -> Option<T> {
         let mut lent = self.lent.lock();
+        let (active_bytes, used_bytes) = uses();
         if let Some(share_bytes) = share_bytes {
             lent.share_bytes = share_bytes;
         }
-        let peak_bytes = lent.observe(now_ns, used_bytes);
+        let kept_bytes = self.kept_for_active(active_bytes);
+        let peak_bytes = lent.observe(now_ns, kept_bytes + used_bytes);
         let capacity_bytes = lent.share_bytes + self.reserve_bytes.saturating_sub(peak_bytes);
         let grows = lent.capacity_bytes.and_then(|now| capacity_bytes.checked_sub(now));
-        if grows.is_some_and(|bytes| bytes < self.budget_bytes / GROWTH_SHARE) {
-            return None;
-        }
-        lent.capacity_bytes = Some(capacity_bytes);
-        Some(set(capacity_bytes))
+        let stays = grows.is_some_and(|bytes| bytes < self.budget_bytes / GROWTH_SHARE);
+        let set = (!stays).then(|| {
+            lent.capacity_bytes = Some(capacity_bytes);
+            set(capacity_bytes)
+        });
+        // Not before the records have given it.
+        self.kept_for_active_bytes.store(kept_bytes, Relaxed);
+        set
     }
 }
 
@@ -117,22 +157,30 @@ impl Engine {
     /// Lends the records what memtables, flushes and merges leave unused, and asks back what they
     /// use now.
     pub fn lend_memory(&self, fast: &FastTier) {
-        self.divide_memory(fast, None);
+        self.divide_memory(fast, None, 0);
+    }
+
+    /// As [`Engine::lend_memory`], before the active memtable comes to `active_bytes`.
+    pub fn lend_memory_beside(&self, fast: &FastTier, active_bytes: u64) {
+        self.divide_memory(fast, None, active_bytes);
     }
 
     /// As [`Engine::lend_memory`]; the records' own share is `share_bytes` from now on.
-    pub fn divide_memory(&self, fast: &FastTier, share_bytes: Option<u64>) {
-        let memtable_bytes = self.settings.division().memtable_bytes;
-        let state = self.read_state.load();
-        let frozen_bytes = state.frozen.iter().map(|frozen| frozen.memtable.bytes()).sum::<u64>();
-        // The active one may fill before anybody looks again, and with one batch to more than that.
-        let active_bytes = state.active.bytes().max(memtable_bytes);
-        // Those of flushes, and those of jobs that move a few records.
-        let writers_bytes = (state.frozen.len() as u64 + 1) * WRITER_BYTES;
-        drop(state);
-        let used_bytes = frozen_bytes + active_bytes + writers_bytes + fast.memory.merging_bytes();
+    pub fn share_memory(&self, fast: &FastTier, share_bytes: u64) {
+        self.divide_memory(fast, Some(share_bytes), 0);
+    }
+
+    fn divide_memory(&self, fast: &FastTier, share_bytes: Option<u64>, active_bytes: u64) {
+        let uses = || {
+            let state = self.read_state.load();
+            let frozen = state.frozen.iter().map(|frozen| frozen.memtable.bytes());
+            // Those of flushes, and those of jobs that move a few records.
+            let writers_bytes = (state.frozen.len() as u64 + 1) * WRITER_BYTES;
+            let used_bytes = frozen.sum::<u64>() + writers_bytes + fast.memory.merging_bytes();
+            (state.active.bytes().max(active_bytes), used_bytes)
+        };
         let set = |bytes| fast.cache.set_capacity_bytes(bytes);
-        let evicted = fast.memory.divide(self.clock.now_ns(), used_bytes, share_bytes, set);
+        let evicted = fast.memory.divide(self.clock.now_ns(), uses, share_bytes, set);
         if let Some(evicted) = evicted {
             fast.spill_evicted(evicted);
         }
@@ -155,7 +203,9 @@ mod tests {
     impl Memory {
         /// What the records may have, where that is another amount than they have.
         fn capacity(&self, now_ns: u64, used_bytes: u64, share_bytes: Option<u64>) -> Option<u64> {
-            self.divide(now_ns, used_bytes, share_bytes, |bytes| bytes)
+            let kept_bytes = self.kept_for_active(0);
+            let uses = || (0, used_bytes.saturating_sub(kept_bytes));
+            self.divide(now_ns, uses, share_bytes, |bytes| bytes)
         }
     }
 
@@ -187,6 +237,37 @@ mod tests {
         let (memory, reserve) = memory();
         assert_eq!(memory.capacity(0, 2 * reserve, Some(1 << 20)), Some(1 << 20));
         assert_eq!(memory.capacity(30 * S, 2 * reserve, Some(1 << 19)), Some(1 << 19));
+    }
+
+    #[test]
+    fn the_active_memtable_is_given_memory_a_part_or_two_ahead() {
+        let (memory, _) = memory();
+        let part = memory.memtable_bytes / ACTIVE_PARTS;
+        assert!(part <= ACTIVE_PART_BYTES_MAX, "{part}");
+        assert_eq!(memory.kept_for_active(0), 2 * part);
+        assert_eq!(memory.kept_for_active(2 * part + 1), 4 * part);
+        assert_eq!(memory.kept_for_active(7 * part), memory.memtable_bytes);
+        let batch = 3 * memory.memtable_bytes;
+        assert_eq!(memory.kept_for_active(batch), batch);
+        assert!(!memory.is_short_for_active(memory.memtable_bytes), "nothing is lent yet");
+        memory.divide(
+            0,
+            || (part, 0),
+            None,
+            |_| {
+                assert!(!memory.is_short_for_active(memory.memtable_bytes), "it is not given yet");
+            },
+        );
+        assert!(!memory.is_short_for_active(3 * part) && memory.is_short_for_active(3 * part + 1));
+        memory.active_was_frozen();
+        assert!(memory.is_short_for_active(1));
+    }
+
+    #[test]
+    fn parts_of_a_large_memtable_are_small() {
+        let settings = Settings { memory: ByteSize::gib(8), ..hybrid() };
+        let memory = Memory::new(&settings);
+        assert_eq!(memory.kept_for_active(0), 2 * ACTIVE_PART_BYTES_MAX);
     }
 
     /// A store of records that reads bring into memory, and its clock.
@@ -239,6 +320,35 @@ mod tests {
             "{stats:?}"
         );
         fast.memory.merge_ends(4 << 20);
+    }
+
+    #[test]
+    fn records_have_the_memory_of_an_empty_memtable_and_give_it_back_as_it_fills() {
+        let (db, clock) = store();
+        let fast = db.engine().fast.as_ref().unwrap();
+        for _ in 0..2 {
+            clock.sleep(Duration::from_nanos(EPOCH_NS));
+            db.engine().promote(fast).unwrap();
+        }
+        let lent = read_all(&db);
+        let division = db.engine().settings.division();
+        let full = division.memtable_bytes;
+        let unlent = full / ACTIVE_PARTS * 2 + 2 * WRITER_BYTES;
+        let given = fast.cache.capacity_bytes();
+        assert!(given >= division.cache_bytes + fast.memory.reserve_bytes - unlent - full / 8);
+        // Of two memtables, with no job that makes a look.
+        let mut before = lent;
+        for part in 1..=4u64 {
+            for key in 0..full / 2400 {
+                db.put((part << 32 | key).to_be_bytes(), [7; 1000]).unwrap();
+                let stats = db.stats().memory;
+                assert!(stats.used_bytes <= stats.budget_bytes, "{stats:?}");
+            }
+            let now = fast.cache.bytes();
+            assert!(now + full / 4 <= before, "{now} of {before}, part {part}");
+            before = now;
+        }
+        assert_eq!(db.engine().read_state.load().frozen.len(), 1);
     }
 
     #[test]

@@ -75,6 +75,7 @@ use spill::Spill;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thermocline_device::Origin;
+use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_index::{Entry, FastIndex, RecordCache};
 use thermocline_popularity::Popularity;
@@ -83,6 +84,9 @@ use thermocline_slab::{
     SlotAddress, record_bytes,
 };
 use thermocline_table::{RecordKind, Trailer, key_hash};
+
+/// Keys that popularity knows at least.
+const TRACKED_MIN: u64 = 1 << 10;
 
 /// See the module's header.
 #[derive(Debug)]
@@ -156,6 +160,20 @@ pub(crate) struct SlotEdit {
 }
 
 impl FastTier {
+    /// Keys that popularity is to know of a store whose tables have so many entries.
+    ///
+    /// PrismDB tracks a fifth of all (section 7). A fast tier and a memory that have room for more
+    /// than that would have the rest filled by whoever came, for what is not tracked is cold; and
+    /// to choose who stays, some more must be known than stay.
+    fn keys_to_track(&self, percent: u32, entries: u64) -> u64 {
+        let fast = self.index.len();
+        let keys = fast + entries;
+        let share = if percent == 0 { 20 } else { percent };
+        let by_share = (keys * u64::from(share) / 100).max(TRACKED_MIN);
+        self.regulation.tracked_fifth.store(by_share, Relaxed);
+        if percent == 0 { by_share.max(fast + fast / 4) } else { by_share }
+    }
+
     /// Divides memory anew between records, blocks of tables and what is known of keys.
     pub fn levels_changed(&self, engine: &Engine, levels: &Levels) {
         let settings = &engine.settings;
@@ -169,9 +187,9 @@ impl FastTier {
             demand.add(table, settings);
         }
         self.room.note_tables(table_bytes);
+        self.regulation.table_entries.store(entries, Relaxed);
         let partition_bytes = demand.partition_bytes;
-        let keys = self.index.len() + entries;
-        let tracked = (keys * u64::from(settings.hybrid.tracker_percent) / 100).max(1 << 10);
+        let tracked = self.keys_to_track(settings.hybrid.tracker_percent, entries);
         let capacity = self.popularity.capacity() as u64;
         if tracked > capacity + capacity / 8 || tracked < capacity / 2 {
             self.popularity.set_capacity(tracked as usize);
@@ -184,7 +202,7 @@ impl FastTier {
         if blocks.abs_diff(cache.capacity_bytes()) > blocks / 64 {
             cache.set_capacity(blocks);
         }
-        engine.divide_memory(self, Some(left.saturating_sub(cache.capacity_bytes())));
+        engine.share_memory(self, left.saturating_sub(cache.capacity_bytes()));
         self.reckon_index_copies(engine, demand);
     }
 }

@@ -14,6 +14,7 @@
 //! durable changes: after a restart the copy is where it was before, in tables.
 
 use super::FastTier;
+use super::regulation::Regulation;
 use super::single_step::Work;
 use super::waiting::{Added, RECORD_OVERHEAD_BYTES, Waiting, Waits};
 use crate::error::Result;
@@ -31,8 +32,11 @@ use thermocline_table::{RecordKind, Trailer, key_hash};
 const BATCH_BYTES: u64 = 1 << 20;
 
 /// While more than one in so many records of the fast tier has not been asked for, the first read
-/// moves a record up; afterwards the second.
+/// moves a record up; afterwards the second. Where reads do not recur, neither does.
 const UNASKED_SHARE: u64 = 7;
+
+/// With more than this share of its bytes unused, memory has room for whatever is read.
+const ROOM_SHARE: u64 = 32;
 
 /// A record that a table has, and a reader or a merge met there.
 #[derive(Debug)]
@@ -56,8 +60,10 @@ pub(crate) struct Promotions {
     pub offers: Waiting<Offer>,
     /// A job is at it.
     pub running: AtomicBool,
-    /// The first read is reason enough.
+    /// The first read is reason enough for a place in memory.
     pub at_first_read: AtomicBool,
+    /// And for a slot.
+    pub slot_at_first_read: AtomicBool,
     /// Records that moved up.
     pub records: Counter,
 }
@@ -69,6 +75,7 @@ impl Promotions {
             offers: Waiting::new(memory_bytes),
             running: AtomicBool::new(false),
             at_first_read: AtomicBool::new(false),
+            slot_at_first_read: AtomicBool::new(false),
             records: Counter::default(),
         }
     }
@@ -100,10 +107,15 @@ impl Engine {
             // ask for there, which merges for their sake look for, they tell.
             buckets.insert_slow(key, hash, (key.len() + value.len()) as u32);
         }
-        let was_known = fast.popularity.value(hash).is_some();
+        let was_tracked = fast.popularity.value(hash).is_some();
         fast.popularity.touch(hash, false);
+        if fast.regulation.table_reads.note_read(was_tracked) {
+            fast.judge_tables();
+            fast.judge_promotions();
+        }
         let wanted = self.settings.hybrid.promotion == Promotion::Read
-            && (was_known || fast.promotions.at_first_read.load(Relaxed));
+            && (was_tracked && fast.regulation.table_reads.reads_recur()
+                || fast.promotions.at_first_read.load(Relaxed));
         if wanted {
             // A copy, so that nobody keeps the record's block alive.
             let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
@@ -123,8 +135,7 @@ impl Engine {
     pub(super) fn promote(&self, fast: &FastTier) -> Result<()> {
         // Under reads alone nobody else looks.
         self.lend_memory(fast);
-        let at_first_read = fast.regulation.copies.get_slots() && fast.is_mostly_unasked();
-        fast.promotions.at_first_read.store(at_first_read, Relaxed);
+        fast.judge_promotions();
         let mut offers = fast.promotions.take();
         offers.retain(|offer| fast.may_take(offer));
         if offers.is_empty() {
@@ -177,11 +188,26 @@ impl FastTier {
         })
     }
 
-    /// So many of the records here have never been asked for that any read is a better reason to be
+    /// Judges anew what the first read of a record is reason enough for.
+    fn judge_promotions(&self) {
+        let Regulation { copies, slot_reads, table_reads, .. } = &self.regulation;
+        let recur = slot_reads.reads_recur() && table_reads.reads_recur();
+        let for_slots = recur && copies.get_slots() && self.is_mostly_unasked();
+        self.promotions.slot_at_first_read.store(for_slots, Relaxed);
+        self.promotions.at_first_read.store(for_slots || self.memory_has_room(), Relaxed);
+    }
+
+    /// So many of the records here have not been asked for that any read is a better reason to be
     /// here.
     fn is_mostly_unasked(&self) -> bool {
         let asked = self.popularity.histogram().on_fast_total();
         self.index.len().saturating_sub(asked) * UNASKED_SHARE > self.index.len()
+    }
+
+    /// Memory has room for a record without giving another up.
+    fn memory_has_room(&self) -> bool {
+        let capacity = self.cache.capacity_bytes();
+        self.cache.bytes() < capacity - capacity / ROOM_SHARE
     }
 }
 

@@ -8,12 +8,12 @@ use crate::hybrid_settings::{DemotionPolicy, Pinning as PinningMode};
 use crate::settings::Settings;
 use crate::state::Engine;
 use thermocline_foundation::sync::Mutex;
-use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::{Clock, Counter};
 use thermocline_popularity::{
     BucketSettings, Buckets, CopyAdmission, CopyAdmissionSettings, CopyTurns, CopyUses, CopyWorth,
-    CopyWorthSettings, PinningThreshold, ReadCounters, ReadTriggered, ReadTriggeredSettings,
-    ThresholdMode, ThresholdTuner, TunerSettings, slow_io,
+    CopyWorthSettings, DensityComparison, DensitySettings, Kind, PinningThreshold, ReadCounters,
+    ReadTriggered, ReadTriggeredSettings, ThresholdMode, ThresholdTuner, TunerSettings, slow_io,
 };
 
 /// See the module's header.
@@ -27,6 +27,13 @@ pub(crate) struct Regulation {
     /// Of the last demotion that was chosen by its score.
     pub last_score: Mutex<Option<f64>>,
     pub copies: Copies,
+    /// Look-ups that slots answered, and those that tables did.
+    pub slot_reads: Recurrence,
+    pub table_reads: Recurrence,
+    /// Entries of all tables.
+    pub table_entries: AtomicU64,
+    /// A fifth of all keys, or as many as are tracked by the settings.
+    pub tracked_fifth: AtomicU64,
     /// What is known of ranges without looking at every record.
     pub buckets: Option<Buckets>,
 }
@@ -80,6 +87,71 @@ impl Copies {
     }
 }
 
+/// Looks at whether reads recur are this many reads apart.
+const READS_A_LOOK: u64 = 1024;
+
+/// Whether records of a place that were asked for are asked for again sooner than the others there.
+#[derive(Debug)]
+pub(crate) struct Recurrence {
+    tracked_reads: AtomicU64,
+    other_reads: AtomicU64,
+    comparison: Mutex<DensityComparison>,
+    /// The last judgement.
+    reads_recur: AtomicBool,
+}
+
+impl Default for Recurrence {
+    fn default() -> Self {
+        Self {
+            tracked_reads: AtomicU64::new(0),
+            other_reads: AtomicU64::new(0),
+            comparison: Mutex::new(DensityComparison::new(DensitySettings::default())),
+            reads_recur: AtomicBool::new(true),
+        }
+    }
+}
+
+impl Recurrence {
+    /// As it was judged last.
+    pub fn reads_recur(&self) -> bool {
+        self.reads_recur.load(Relaxed)
+    }
+
+    /// A record was read there, which was tracked before. True where it is time for a look.
+    pub fn note_read(&self, was_tracked: bool) -> bool {
+        let reads = if was_tracked { &self.tracked_reads } else { &self.other_reads };
+        (reads.fetch_add(1, Relaxed) + 1).is_multiple_of(READS_A_LOOK)
+    }
+
+    /// Takes a look; of the records there so many are tracked, and so many are not.
+    fn judge(&self, tracked: u64, others: u64) {
+        let tracked = Kind { records: tracked, hits: self.tracked_reads.load(Relaxed) };
+        let others = Kind { records: others, hits: self.other_reads.load(Relaxed) };
+        let reads_recur = self.comparison.lock().observe(tracked, others);
+        self.reads_recur.store(reads_recur, Relaxed);
+    }
+}
+
+impl FastTier {
+    /// Judges anew whether reads of slots recur. Records that memory has without a slot were asked
+    /// for.
+    pub fn judge_slots(&self) {
+        let asked = self.popularity.histogram().on_fast_total();
+        let tracked = asked.saturating_sub(self.index.memory_records());
+        self.regulation.slot_reads.judge(tracked, self.index.len().saturating_sub(asked));
+    }
+
+    /// Judges anew whether reads of tables recur. Their entries of which the fast tier has a record
+    /// are not asked; those that it has a newer version of are counted all the same, so where much
+    /// is written anew reads seem to recur a little more than they do.
+    pub fn judge_tables(&self) {
+        let tracked = self.popularity.histogram().on_slow_total();
+        let entries = self.regulation.table_entries.load(Relaxed);
+        let known = tracked + self.index.clean_records();
+        self.regulation.table_reads.judge(tracked, entries.saturating_sub(known));
+    }
+}
+
 impl Regulation {
     /// Rules as `settings` want them.
     pub fn new(settings: &Settings, clock: &dyn Clock) -> Self {
@@ -111,6 +183,10 @@ impl Regulation {
             slow_writes,
             last_score: Mutex::default(),
             copies,
+            slot_reads: Recurrence::default(),
+            table_reads: Recurrence::default(),
+            table_entries: AtomicU64::new(0),
+            tracked_fifth: AtomicU64::new(u64::MAX),
             buckets,
         }
     }
@@ -161,6 +237,7 @@ mod tests {
     use crate::support::{hybrid, stepped_environment};
     use crate::{ByteSize, Db};
     use std::path::Path;
+    use thermocline_foundation::random::Random;
 
     const EPOCH: u64 = 1000;
     const RECORDS: u32 = 4000;
@@ -268,6 +345,52 @@ mod tests {
         read(&db, 0..1000);
         let (stage, _, promoted) = read_triggered(&db);
         assert!(stage == "running" && promoted > 0, "{stage} {promoted}");
+    }
+
+    #[test]
+    fn where_reads_do_not_recur_they_move_nothing_up_and_where_they_do_again_they_do_again() {
+        const MANY: u64 = 16_000;
+        let mut settings = Settings { memory: ByteSize::mib(4), ..hybrid() };
+        settings.tiers[0].capacity = ByteSize::mib(4);
+        let db = stepped_environment().create(Path::new("/home"), &settings).unwrap();
+        (0..MANY).for_each(|key| db.put(key.to_be_bytes(), [7; 1000]).unwrap());
+        db.settle().unwrap();
+        let stats = || db.stats().fast_tier.unwrap();
+        assert!(stats().table_reads_recur && stats().slot_reads_recur, "until more is known");
+        let read = |keys: &mut dyn Iterator<Item = u64>| {
+            let before = stats().promoted_records;
+            for (read, key) in keys.enumerate() {
+                assert!(db.get(key.to_be_bytes()).unwrap().is_some());
+                if read % 500 == 0 {
+                    db.settle().unwrap();
+                }
+            }
+            stats().promoted_records - before
+        };
+        let mut random = Random::new(7);
+        let mut uniform = |reads: usize| read(&mut (0..reads).map(|_| random.below(MANY)));
+        assert!(uniform(40_000) > 0, "it takes some to be sure");
+        assert!(!stats().table_reads_recur && !stats().slots_at_first_read);
+        assert_eq!(uniform(5000), 0);
+        // Many are in tables.
+        let hot = read(&mut (0..40_000).map(|read| read % 400));
+        assert!(hot > 100 && stats().table_reads_recur, "{hot}");
+    }
+
+    #[test]
+    fn as_many_keys_are_known_as_the_fast_tier_has_and_some_more_or_a_share_of_all() {
+        let tracked = |tracker_percent| {
+            let hybrid_settings = HybridSettings { tracker_percent, ..HybridSettings::default() };
+            let db = stepped_environment()
+                .create(Path::new("/home"), &Settings { hybrid: hybrid_settings, ..hybrid() })
+                .unwrap();
+            (0..RECORDS).for_each(|key| db.put(key.to_be_bytes(), [7; 1000]).unwrap());
+            db.flush().unwrap();
+            assert_eq!(db.stats().fast_tier.unwrap().records, u64::from(RECORDS));
+            let capacity = db.engine().fast.as_ref().unwrap().popularity.capacity();
+            100 * capacity / RECORDS as usize
+        };
+        assert_eq!([tracked(0), tracked(50)], [125, 50]);
     }
 
     /// Share of tracked keys that is pinned, in percent; what the tuner is at; steps that it kept.

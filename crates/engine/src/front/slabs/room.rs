@@ -389,9 +389,23 @@ impl FastTier {
         }
     }
 
-    /// Which records stay on the fast tier, as of now: what the threshold says, as far as these
-    /// leave room for others. Those in memory only take no room.
+    /// Which records demotions leave on the fast tier, as of now: what the threshold says of a
+    /// fifth of all keys, where more are known than that. With more of them each merge finds fewer
+    /// that may leave, and rewrites as much for these.
     pub fn pinning(&self) -> Pinning {
+        let share = self.regulation.threshold().share();
+        self.pinning_of(share * self.regulation.tracked_fifth.load(Relaxed) as f64)
+    }
+
+    /// Which copies of what tables have stay, as of now: what the threshold says of all that is
+    /// known.
+    pub fn pinning_of_copies(&self) -> Pinning {
+        self.pinning_of(f64::INFINITY)
+    }
+
+    /// What the threshold says, as far as this is `keys_max` at most and leaves room for others.
+    /// Records in memory only take no room.
+    fn pinning_of(&self, keys_max: f64) -> Pinning {
         let live_bytes = self.slabs.stats().bytes_live();
         let in_slots = self.index.slot_records() as f64;
         let records = match live_bytes {
@@ -400,7 +414,8 @@ impl FastTier {
         };
         let records = records + self.index.memory_records() as f64;
         let histogram = self.popularity.histogram();
-        self.regulation.threshold().pinning_within(&histogram, PINNED_SHARE_MAX * records)
+        let keys_max = keys_max.min(PINNED_SHARE_MAX * records);
+        self.regulation.threshold().pinning_within(&histogram, keys_max)
     }
 
     /// The key is one of those that stay.

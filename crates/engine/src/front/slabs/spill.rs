@@ -183,9 +183,9 @@ impl Engine {
             fast.is_in_memory_only(&spilled.key, spilled.sequence)
                 && !fast.cache.contains(&spilled.key, spilled.sequence)
         });
-        let pinning = fast.pinning();
+        let pinning = fast.pinning_of_copies();
         let get_slots = fast.regulation.copies.judge(fast.index.slot_records());
-        let first_read = fast.promotions.at_first_read.load(Relaxed);
+        let first_read = fast.promotions.slot_at_first_read.load(Relaxed);
         let claims = self.tables.lock().ranges.clone();
         let mut admission = fast.regulation.copies.admission.lock();
         let (stay, go): (Vec<_>, Vec<_>) = batch.into_iter().partition(|spilled| {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     fn spill(db: &Db) {
-        fast(db).promotions.at_first_read.store(false, Relaxed);
+        fast(db).promotions.slot_at_first_read.store(false, Relaxed);
         db.engine().spill(fast(db)).unwrap();
         fast(db).index.check();
     }

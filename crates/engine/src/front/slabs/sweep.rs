@@ -58,7 +58,7 @@ impl Sweep {
 
     fn run(&mut self) -> Result<()> {
         let Some(fast) = &self.engine.fast else { return Ok(()) };
-        let pinning = fast.pinning();
+        let pinning = fast.pinning_of_copies();
         let mut batch = IndexBatch::new();
         let from = fast.room.hand.lock().clone();
         let above = if from.is_empty() { Bound::Unbounded } else { Bound::Excluded(&from[..]) };
