@@ -179,10 +179,13 @@ fn rules(stats: &FastTierStats) -> Table {
         0.. => ByteSize(bytes.unsigned_abs()).to_string(),
         _ => format!("-{}", ByteSize(bytes.unsigned_abs())),
     });
+    let yes_or_no = |is| if is { "yes" } else { "no" }.to_owned();
     for (rule, now) in [
         ("pinned share of the known keys", pinned(stats)),
         ("bounds of this share", format!("{least:.1} to {most:.1} %")),
         ("tuner of this share", tuner),
+        ("reads of slots recur", yes_or_no(stats.slot_reads_recur)),
+        ("reads of tables recur", yes_or_no(stats.table_reads_recur)),
         ("merges that reads ask for", read_triggered),
         ("may be written to the slow tier now", budget),
     ] {

@@ -85,7 +85,9 @@ use thermocline_slab::{
 };
 use thermocline_table::{RecordKind, Trailer, key_hash};
 
-/// Keys that popularity knows at least.
+/// Share of all keys that popularity knows at least, where the settings do not say (PrismDB,
+/// section 7), and of how few keys.
+const TRACKED_PERCENT: u32 = 20;
 const TRACKED_MIN: u64 = 1 << 10;
 
 /// See the module's header.
@@ -160,20 +162,6 @@ pub(crate) struct SlotEdit {
 }
 
 impl FastTier {
-    /// Keys that popularity is to know of a store whose tables have so many entries.
-    ///
-    /// PrismDB tracks a fifth of all (section 7). A fast tier and a memory that have room for more
-    /// than that would have the rest filled by whoever came, for what is not tracked is cold; and
-    /// to choose who stays, some more must be known than stay.
-    fn keys_to_track(&self, percent: u32, entries: u64) -> u64 {
-        let fast = self.index.len();
-        let keys = fast + entries;
-        let share = if percent == 0 { 20 } else { percent };
-        let by_share = (keys * u64::from(share) / 100).max(TRACKED_MIN);
-        self.regulation.tracked_fifth.store(by_share, Relaxed);
-        if percent == 0 { by_share.max(fast + fast / 4) } else { by_share }
-    }
-
     /// Divides memory anew between records, blocks of tables and what is known of keys.
     pub fn levels_changed(&self, engine: &Engine, levels: &Levels) {
         let settings = &engine.settings;
@@ -189,7 +177,18 @@ impl FastTier {
         self.room.note_tables(table_bytes);
         self.regulation.table_entries.store(entries, Relaxed);
         let partition_bytes = demand.partition_bytes;
-        let tracked = self.keys_to_track(settings.hybrid.tracker_percent, entries);
+        let fast_keys = self.index.len();
+        let keys = fast_keys + entries;
+        let (share_percent, is_set) = match settings.hybrid.tracker_percent {
+            0 => (TRACKED_PERCENT, false),
+            percent => (percent, true),
+        };
+        let share_of_keys = (keys * u64::from(share_percent) / 100).max(TRACKED_MIN);
+        self.regulation.share_of_keys.store(share_of_keys, Relaxed);
+        // What is not tracked is cold. Where fast tier and memory have room for more, the rest of
+        // them is whoever came; and to choose who stays, some more must be known than stay.
+        let beyond = if is_set { 0 } else { fast_keys + fast_keys / 4 };
+        let tracked = share_of_keys.max(beyond);
         let capacity = self.popularity.capacity() as u64;
         if tracked > capacity + capacity / 8 || tracked < capacity / 2 {
             self.popularity.set_capacity(tracked as usize);

@@ -32,8 +32,8 @@ pub(crate) struct Regulation {
     pub table_reads: Recurrence,
     /// Entries of all tables.
     pub table_entries: AtomicU64,
-    /// A fifth of all keys, or as many as are tracked by the settings.
-    pub tracked_fifth: AtomicU64,
+    /// The share of all keys that the threshold is a share of: a fifth, or what the settings say.
+    pub share_of_keys: AtomicU64,
     /// What is known of ranges without looking at every record.
     pub buckets: Option<Buckets>,
 }
@@ -186,7 +186,7 @@ impl Regulation {
             slot_reads: Recurrence::default(),
             table_reads: Recurrence::default(),
             table_entries: AtomicU64::new(0),
-            tracked_fifth: AtomicU64::new(u64::MAX),
+            share_of_keys: AtomicU64::new(u64::MAX),
             buckets,
         }
     }

@@ -390,11 +390,11 @@ impl FastTier {
     }
 
     /// Which records demotions leave on the fast tier, as of now: what the threshold says of a
-    /// fifth of all keys, where more are known than that. With more of them each merge finds fewer
-    /// that may leave, and rewrites as much for these.
+    /// fifth of all keys, though more may be known than that. With more of them each merge finds
+    /// fewer that may leave, and rewrites as much for these.
     pub fn pinning(&self) -> Pinning {
         let share = self.regulation.threshold().share();
-        self.pinning_of(share * self.regulation.tracked_fifth.load(Relaxed) as f64)
+        self.pinning_of(share * self.regulation.share_of_keys.load(Relaxed) as f64)
     }
 
     /// Which copies of what tables have stay, as of now: what the threshold says of all that is
