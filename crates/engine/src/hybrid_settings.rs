@@ -98,7 +98,8 @@ pub struct HybridSettings {
     /// in section 7, and a quarter more than fast tier and memory have records, if that is more.
     pub tracker_percent: u32,
     /// Share of the remembered keys that stay on the fast tier, in percent; default 70
-    /// (section 7).
+    /// (section 7). Demotions take it of a fifth of all keys where `tracker_percent = 0` remembers
+    /// more than that.
     pub pinning_percent: u32,
     /// Whether that share is fixed or tunes itself; default `fixed`.
     pub pinning: Pinning,

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::front::memtable::MemtableCursor;
 use crate::front::slabs::FastTier;
 use crate::front::slabs::cursor::SlotCursor;
-use crate::front::slabs::lookup::trailer_of;
+use crate::front::slabs::lookup::{Reader, trailer_of};
 use crate::iterator::{Cursor, Renewal, ScanRange};
 use crate::merge::{LevelCursor, Merge, Source, Tables};
 use crate::snapshot::Snapshot;
@@ -226,7 +226,7 @@ impl Engine {
         };
         let found: Vec<_> = left.iter().filter_map(known).collect();
         let wanted: Vec<_> = found.iter().map(|(index, entry)| (keys[*index], *entry)).collect();
-        let values = fast.values(&wanted);
+        let values = fast.values(&wanted, Reader::LookUp);
         let mut answered = vec![false; keys.len()];
         for ((index, entry), value) in found.into_iter().zip(values) {
             let found = match value {

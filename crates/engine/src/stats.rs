@@ -126,7 +126,8 @@ pub struct FastTierStats {
     pub slow_reads: u64,
     /// Look-ups that found nothing, not even that the key was deleted.
     pub absent_reads: u64,
-    /// Share of the tracked keys that stay on the fast tier, in percent.
+    /// Share of the tracked keys that stay on the fast tier, in percent; of demotions, the share of
+    /// a fifth of all keys where more are tracked.
     pub pinning_percent: f64,
     /// Records that moved up as copies.
     pub promoted_records: u64,
@@ -148,8 +149,8 @@ pub struct FastTierStats {
     pub copies_get_slots: bool,
     /// The share of these that does: as many as serve a read or two before they are dropped.
     pub copy_slots_share: f64,
-    /// A record that is read for the first time may get one too: many of the fast tier's records
-    /// were never asked for, and reads recur.
+    /// A record that is read for the first time may get one too: copies may, many of the fast
+    /// tier's records were never asked for, and reads recur, of slots and of tables.
     pub slots_at_first_read: bool,
     /// Records in slots that were asked for are asked for again sooner than the others there.
     pub slot_reads_recur: bool,

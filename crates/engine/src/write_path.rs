@@ -16,7 +16,7 @@
 //! batches it had taken and those who line up behind it get the error.
 
 use crate::error::Result;
-use crate::front::memtable::Memtable;
+use crate::front::memtable::{ENTRY_OVERHEAD_BYTES, Memtable};
 use crate::manifest::Edit;
 use crate::settings::{Durability, MEMTABLES};
 use crate::state::{Engine, Frozen, LogFile, ReadState};
@@ -198,7 +198,9 @@ impl Engine {
         // Who gets the lock after a panic must not make a table of half a batch.
         let _guard = self.latch.guard();
         let bytes = group.iter().map(|submission| submission.encoded.len() as u64).sum();
+        let count = group.iter().map(|submission| u64::from(submission.count)).sum::<u64>();
         self.make_room(&mut leader, bytes)?;
+        self.ask_memory_back(&leader, bytes + count * ENTRY_OVERHEAD_BYTES);
         let first = leader.last_sequence.next();
         if let Err(error) = self.log_group(&mut leader, group) {
             self.fail(&error);
@@ -249,14 +251,17 @@ impl Engine {
             self.wait_for_room()?;
             self.rotate(leader)?;
         }
-        // Before the records of this group are there.
+        Ok(())
+    }
+
+    /// Asks back what was lent to records and the memtable needs, which is to grow by `bytes`.
+    fn ask_memory_back(&self, leader: &Leader, bytes: u64) {
         let active_bytes = leader.memtable.bytes() + bytes;
         if let Some(fast) = &self.fast
             && fast.memory.is_short_for_active(active_bytes)
         {
             self.lend_memory_beside(fast, active_bytes);
         }
-        Ok(())
     }
 
     /// Waits until the memory budget has room for another memtable.

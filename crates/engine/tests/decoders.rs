@@ -12,7 +12,7 @@ mod properties;
 
 use mutation::{Allowance, check, check_times};
 use std::path::{Path, PathBuf};
-use thermocline::{ByteSize, Preset, Settings, Tier, WriteBatch, decoders};
+use thermocline::{ByteSize, HybridSettings, Preset, Settings, Tier, WriteBatch, decoders};
 
 /// A record of two bytes is an entry of the memtable.
 const BYTES: Allowance = Allowance { fixed_bytes: 64 << 10, per_byte: 256 };
@@ -42,7 +42,9 @@ fn sample_settings() -> String {
         Tier::new("/mnt/slow", ByteSize(5_000_000_001)),
     ];
     let preset = Some(Preset::Leveled);
-    Settings { tiers, preset, background_threads: 2, ..Settings::default() }.to_toml().unwrap()
+    let hybrid = HybridSettings { tracker_percent: 20, ..HybridSettings::default() };
+    let settings = Settings { tiers, preset, background_threads: 2, hybrid, ..Settings::default() };
+    settings.to_toml().unwrap()
 }
 
 fn assert_reaches_inside((accepted, runs): (u64, u64)) {

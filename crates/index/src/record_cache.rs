@@ -159,6 +159,12 @@ impl RecordCache {
         evicted
     }
 
+    /// A record with so many bytes of value would displace no other.
+    pub fn has_room(&self, key: &[u8], sequence: Sequence, value_bytes: usize) -> bool {
+        let shard = self.shard(self.place(key, sequence));
+        shard.read().has_room(key.len() + value_bytes)
+    }
+
     /// Nobody else has the record on fast storage any more.
     pub fn unback(&self, key: &[u8], sequence: Sequence) {
         let place = self.place(key, sequence);

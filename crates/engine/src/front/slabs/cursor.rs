@@ -10,7 +10,7 @@
 //!    *stale*, says so, and whoever drives the merge begins again with the tables of now.
 
 use super::FastTier;
-use super::lookup::trailer_of;
+use super::lookup::{Reader, trailer_of};
 use crate::error::Result;
 use crate::merge::Target;
 use crate::state::Engine;
@@ -163,7 +163,7 @@ impl SlotCursor {
             .filter_map(|at| Some((at, visible(self.batch.versions(at))?)))
             .collect();
         let wanted: Vec<_> = seen.iter().map(|(at, entry)| (self.batch.key(*at), *entry)).collect();
-        let values = fast.values(&wanted);
+        let values = fast.values(&wanted, Reader::Cursor);
         for ((at, entry), value) in seen.into_iter().zip(values) {
             let found = match value {
                 Some(value) => Some((trailer_of(&entry), value)),
@@ -222,7 +222,7 @@ mod tests {
         for at in 0..cursor.batch.len() {
             let key = cursor.batch.key(at);
             let entry = cursor.batch.versions(at)[0];
-            given_away += usize::from(fast.values(&[(key, entry)])[0].is_none());
+            given_away += usize::from(fast.values(&[(key, entry)], Reader::Cursor)[0].is_none());
         }
         assert!(given_away > 0, "no slot holds another record");
         cursor.read_slots(fast).unwrap();

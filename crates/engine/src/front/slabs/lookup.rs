@@ -19,6 +19,15 @@ use thermocline_table::{RecordKind, Trailer, key_hash};
 /// Records of a merge that are read in one batch.
 const FETCHED_AT_ONCE: usize = 256;
 
+/// Who reads a batch of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// Each key was asked for.
+    LookUp,
+    /// They lie on the way, which says nothing of any of them.
+    Cursor,
+}
+
 /// The trailer that the record of an entry has in memtables and tables.
 pub(crate) fn trailer_of(entry: &Entry) -> Trailer {
     let kind = match entry.kind {
@@ -81,12 +90,7 @@ impl FastTier {
         let Some(slot) = slot_of(&entry) else { return Ok(None) };
         match self.slabs.read(slot, entry.record_bytes) {
             Ok(slot) if is_record(&slot, key, &entry) => {
-                // The reader has not touched the tracker yet. Batches and cursors say nothing of
-                // single keys.
-                let was_tracked = self.popularity.value(key_hash(key)).is_some();
-                if self.regulation.slot_reads.note_read(was_tracked) {
-                    self.judge_slots();
-                }
+                self.note_slot_read(key);
                 Ok(Some((trailer, self.keep(key, &entry, &slot))))
             }
             read => Err(self.damage(&entry, read.err())),
@@ -109,7 +113,7 @@ impl FastTier {
 
     /// Values of records, read in one batch where they are not at hand; none where a slot does not
     /// hold what the index said, which is for the caller to ask again ([`FastTier::get`]).
-    pub fn values(&self, wanted: &[(&[u8], Entry)]) -> Vec<Option<Bytes>> {
+    pub fn values(&self, wanted: &[(&[u8], Entry)], reader: Reader) -> Vec<Option<Bytes>> {
         let mut values: Vec<_> =
             wanted.iter().map(|(key, entry)| self.value_at_hand(key, entry)).collect();
         let missing: Vec<_> = (0..wanted.len())
@@ -123,6 +127,9 @@ impl FastTier {
         for (at, read) in missing.into_iter().zip(self.slabs.read_batch(&reads)) {
             let (key, entry) = &wanted[at];
             let slot = read.ok().filter(|slot| is_record(slot, key, entry));
+            if slot.is_some() && reader == Reader::LookUp {
+                self.note_slot_read(key);
+            }
             values[at] = slot.map(|slot| self.keep(key, entry, &slot));
         }
         values
@@ -172,14 +179,25 @@ impl FastTier {
         }
     }
 
+    /// The slot of a record was read for a look-up, which has not touched the tracker yet.
+    fn note_slot_read(&self, key: &[u8]) {
+        let was_tracked = self.popularity.value(key_hash(key)).is_some();
+        if self.regulation.slot_reads.note_read(was_tracked) {
+            self.judge_slots();
+        }
+    }
+
     fn keep(&self, key: &[u8], entry: &Entry, slot: &Slot) -> Bytes {
         self.note_read(entry);
         if entry.clean {
             self.regulation.copies.served.add(1);
         }
-        // Where one record is as good as another, it would push out one that has no slot.
-        if self.regulation.slot_reads.reads_recur() {
-            self.spill_evicted(self.cache.insert_backed(key, entry.sequence, slot.value()));
+        // Where one record is as good as another, it should push out none that has no slot.
+        let value = slot.value();
+        if self.regulation.slot_reads.reads_recur()
+            || self.cache.has_room(key, entry.sequence, value.len())
+        {
+            self.spill_evicted(self.cache.insert_backed(key, entry.sequence, value));
         }
         // Callers may keep it: not with the slots around it.
         slot.compact_value()

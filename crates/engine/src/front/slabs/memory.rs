@@ -352,6 +352,22 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_of_small_records_gets_what_they_take_in_a_memtable() {
+        let (db, clock) = store();
+        let fast = db.engine().fast.as_ref().unwrap();
+        (0..2).for_each(|_| {
+            clock.sleep(Duration::from_nanos(EPOCH_NS));
+            db.engine().promote(fast).unwrap();
+        });
+        read_all(&db);
+        let mut batch = crate::WriteBatch::new();
+        (0..4000u32).for_each(|key| _ = batch.put(key.to_be_bytes(), "tiny"));
+        db.write(batch).unwrap();
+        let stats = db.stats().memory;
+        assert!(stats.used_bytes <= stats.budget_bytes, "{stats:?}");
+    }
+
+    #[test]
     fn a_little_more_is_not_worth_a_change() {
         let (memory, reserve) = memory();
         assert_eq!(memory.capacity(0, reserve, Some(1 << 20)), Some(1 << 20));

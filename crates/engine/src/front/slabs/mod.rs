@@ -89,6 +89,10 @@ use thermocline_table::{RecordKind, Trailer, key_hash};
 /// section 7), and of how few keys.
 const TRACKED_PERCENT: u32 = 20;
 const TRACKED_MIN: u64 = 1 << 10;
+/// Beyond that it knows more only while it takes no more than this share of what records, blocks
+/// and the index have, at so many bytes a key.
+const TRACKER_SHARE: u64 = 8;
+const TRACKER_KEY_BYTES: u64 = 12;
 
 /// See the module's header.
 #[derive(Debug)]
@@ -187,8 +191,14 @@ impl FastTier {
         self.regulation.share_of_keys.store(share_of_keys, Relaxed);
         // What is not tracked is cold. Where fast tier and memory have room for more, the rest of
         // them is whoever came; and to choose who stays, some more must be known than stay.
-        let beyond = if is_set { 0 } else { fast_keys + fast_keys / 4 };
-        let tracked = share_of_keys.max(beyond);
+        // A clock that is never full forgets nothing, so not all; and where nothing has left there
+        // is nobody to choose.
+        let beyond = (fast_keys + fast_keys / 4).min(keys - keys / 5);
+        let beyond = beyond.min(share / TRACKER_SHARE / TRACKER_KEY_BYTES);
+        let tracked = match is_set || entries == 0 {
+            true => share_of_keys,
+            false => share_of_keys.max(beyond),
+        };
         let capacity = self.popularity.capacity() as u64;
         if tracked > capacity + capacity / 8 || tracked < capacity / 2 {
             self.popularity.set_capacity(tracked as usize);

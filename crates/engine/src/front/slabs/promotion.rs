@@ -60,10 +60,10 @@ pub(crate) struct Promotions {
     pub offers: Waiting<Offer>,
     /// A job is at it.
     pub running: AtomicBool,
-    /// The first read is reason enough for a place in memory.
-    pub at_first_read: AtomicBool,
-    /// And for a slot.
+    /// The first read is reason enough, for a slot too.
     pub slot_at_first_read: AtomicBool,
+    /// Memory has room for what is read, whatever it is.
+    pub memory_has_room: AtomicBool,
     /// Records that moved up.
     pub records: Counter,
 }
@@ -74,7 +74,7 @@ impl Promotions {
         Self {
             offers: Waiting::new(memory_bytes),
             running: AtomicBool::new(false),
-            at_first_read: AtomicBool::new(false),
+            memory_has_room: AtomicBool::new(false),
             slot_at_first_read: AtomicBool::new(false),
             records: Counter::default(),
         }
@@ -110,12 +110,16 @@ impl Engine {
         let was_tracked = fast.popularity.value(hash).is_some();
         fast.popularity.touch(hash, false);
         if fast.regulation.table_reads.note_read(was_tracked) {
+            // Under reads alone nobody else looks.
+            self.lend_memory(fast);
             fast.judge_tables();
             fast.judge_promotions();
         }
+        let has_room = || fast.cache.has_room(key, trailer.sequence(), value.len());
         let wanted = self.settings.hybrid.promotion == Promotion::Read
             && (was_tracked && fast.regulation.table_reads.reads_recur()
-                || fast.promotions.at_first_read.load(Relaxed));
+                || fast.promotions.slot_at_first_read.load(Relaxed)
+                || fast.promotions.memory_has_room.load(Relaxed) && has_room());
         if wanted {
             // A copy, so that nobody keeps the record's block alive.
             let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
@@ -133,7 +137,6 @@ pub(super) const PROMOTION: Work =
 
 impl Engine {
     pub(super) fn promote(&self, fast: &FastTier) -> Result<()> {
-        // Under reads alone nobody else looks.
         self.lend_memory(fast);
         fast.judge_promotions();
         let mut offers = fast.promotions.take();
@@ -188,13 +191,13 @@ impl FastTier {
         })
     }
 
-    /// Judges anew what the first read of a record is reason enough for.
+    /// Judges anew whether the first read of a record is reason enough, and memory has room anyway.
     fn judge_promotions(&self) {
         let Regulation { copies, slot_reads, table_reads, .. } = &self.regulation;
         let recur = slot_reads.reads_recur() && table_reads.reads_recur();
         let for_slots = recur && copies.get_slots() && self.is_mostly_unasked();
         self.promotions.slot_at_first_read.store(for_slots, Relaxed);
-        self.promotions.at_first_read.store(for_slots || self.memory_has_room(), Relaxed);
+        self.promotions.memory_has_room.store(self.memory_has_room(), Relaxed);
     }
 
     /// So many of the records here have not been asked for that any read is a better reason to be
