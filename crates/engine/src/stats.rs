@@ -406,7 +406,7 @@ impl FastTier {
         let index_copies: Vec<_> = index_copies.collect();
         FastTierStats {
             records: self.index.slot_records(),
-            clean_records: self.index.slot_copies(),
+            clean_records: self.index.clean_records().saturating_sub(self.index.memory_records()),
             memory_records: self.index.memory_records(),
             limit_bytes: self.room.limit_bytes(),
             slab_bytes: slabs.file_bytes,

@@ -268,11 +268,6 @@ impl FastIndex {
         self.len().saturating_sub(self.memory_records())
     }
 
-    /// Of these, copies of what the slow tier has.
-    pub fn slot_copies(&self) -> u64 {
-        self.clean_records().saturating_sub(self.memory_records())
-    }
-
     /// Bytes of memory, as an allocator rounds them. Takes the top's lock for a moment.
     pub fn memory_bytes(&self) -> u64 {
         self.top.read().memory_bytes() as u64 + self.totals.leaf_bytes.load(Ordering::Relaxed)

@@ -14,7 +14,8 @@
 //! The active memtable is given what it uses and a part or two ahead. A writer who comes beyond
 //! that asks for more first, and after each change of memtables.
 //!
-//! Threads: any. Looks are made where background jobs begin and end, and by that writer.
+//! Threads: any. Looks are made where background jobs begin and end, by that writer, and by readers
+//! of tables once in a thousand look-ups, for under reads alone there may be no job.
 
 use super::FastTier;
 use crate::settings::{MemoryDivision, Settings, WRITER_BYTES};
@@ -363,6 +364,8 @@ mod tests {
         let mut batch = crate::WriteBatch::new();
         (0..4000u32).for_each(|key| _ = batch.put(key.to_be_bytes(), "tiny"));
         db.write(batch).unwrap();
+        let active_bytes = db.engine().read_state.load().active.bytes();
+        assert!(!fast.memory.is_short_for_active(active_bytes), "{active_bytes}");
         let stats = db.stats().memory;
         assert!(stats.used_bytes <= stats.budget_bytes, "{stats:?}");
     }

@@ -1,6 +1,7 @@
 //! Promotion: records that were read from the slow tier and are asked for again move up as clean
 //! copies, without waiting for a compaction (beyond PrismDB, which promotes only when it merges;
-//! HotRAP shows what that is worth).
+//! HotRAP shows what that is worth). Where reads do not recur (`regulation.rs`) nothing moves up
+//! but what memory has room for.
 //!
 //! A reader offers what it read; a job takes the offers of the moment into memory, and what memory
 //! gives up may get a slot (`spill.rs`). Between the read and the job the key may have been

@@ -1,6 +1,7 @@
 //! What regulates the traffic between the tiers: the pinning threshold, compactions that reads ask
-//! for, whether copies get slots, and the wear of the slow tier (`budget.rs`). The rules are in the
-//! crate `popularity`; here they are given the store's counters and asked.
+//! for, whether reads recur (where they do not they move nothing up), whether copies get slots, and
+//! the wear of the slow tier (`budget.rs`). The rules are in the crate `popularity`; here they are
+//! given the store's counters and asked.
 
 use super::FastTier;
 use super::budget::SlowWrites;
