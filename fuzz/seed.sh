@@ -32,7 +32,7 @@ seed tier_identity $crates/device/tests/golden/tier-identity-v1.bin
 seed home $crates/device/tests/golden/database-home-v1.toml
 seed log $crates/log/tests/golden/sealed.log $crates/log/tests/golden/recycled.log
 seed slab_header $crates/slab/tests/golden/slab-header-v1.bin
-seed slab_slot $crates/slab/tests/golden/slot-v1.bin
+seed slab_slot $crates/slab/tests/golden/slot-v1.bin $crates/slab/tests/golden/slot-packed-v1.bin
 seed slab_change $crates/slab/tests/golden/slab-change-v1.bin
 seed live_slots $crates/slab/tests/golden/live-slots-v1.bin
 seed table $crates/table/tests/golden/*.table

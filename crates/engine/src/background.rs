@@ -10,14 +10,14 @@ use crate::front::slabs::plan::plan_fast_tier;
 use crate::jobs::{Job, Lane, Planner, Step};
 use crate::manifest::Edit;
 use crate::merge::{LevelCursor, Merge, Source, Tables};
-use crate::settings::{Compression, Settings, WINDOWS_SHARE, WRITER_BYTES};
+use crate::settings::{Settings, WINDOWS_SHARE, WRITER_BYTES};
 use crate::state::{Engine, Frozen};
 use crate::table_set::levels::{LEVELS, may_overlap};
 use std::sync::Arc;
 use thermocline_device::{ErrorKind, FileContext, FileKind, Origin, TierIndex};
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 use thermocline_foundation::{FileNumber, Planted, planted};
-use thermocline_table::{Compression as TableCompression, ReadAhead, TableOptions};
+use thermocline_table::{ReadAhead, TableOptions};
 
 /// Bytes a compaction reads at a time from each input, at most and at least.
 const WINDOW_BYTES_MAX: u64 = 512 << 10;
@@ -166,11 +166,7 @@ pub(crate) fn table_options_of(settings: &Settings, level: usize) -> TableOption
     TableOptions {
         block_bytes: settings.block_size.0 as u32,
         filter_bits_per_key: settings.filter_bits_per_key,
-        compression: match settings.compression_of(level) {
-            Compression::None => TableCompression::None,
-            Compression::Lz4 => TableCompression::Lz4,
-            Compression::Zstd => TableCompression::Zstd { level: 3 },
-        },
+        compression: settings.compression_of(level).into(),
         ..TableOptions::default()
     }
 }

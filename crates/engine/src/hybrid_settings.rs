@@ -2,6 +2,7 @@
 //! them; each field says where.
 
 use crate::error::{Error, Result};
+use crate::settings::Compression;
 use crate::table_set::levels::LEVELS;
 use serde::{Deserialize, Serialize};
 
@@ -115,6 +116,9 @@ pub struct HybridSettings {
     /// Operations for which such merges rest once an epoch of them brought too little; 1 to 10^12,
     /// default 10,000,000 (section 5.3).
     pub cool_down_operations: u64,
+    /// How values are kept on the fast tier and in memory, each alone, so that both hold more of
+    /// them; default `lz4`. Tables have `compression` for their blocks.
+    pub record_compression: Compression,
     /// Which tables have a copy of their index and filters on the fast tier (section 4.1); default
     /// `auto`. With one a look-up reads one block of the slow tier at most, whatever memory holds.
     /// The copies take 0.4 % of the slow tier's data (2 % with records of 100 bytes) of the fast
@@ -143,6 +147,7 @@ impl Default for HybridSettings {
             read_triggered: false,
             epoch_operations: 1_000_000,
             cool_down_operations: 10_000_000,
+            record_compression: Compression::Lz4,
             index_copies: IndexCopies::default(),
             write_budget_dwpd: 0.0,
         }

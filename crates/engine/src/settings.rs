@@ -34,7 +34,7 @@ pub enum Durability {
     Buffered,
 }
 
-/// How blocks of a level are compressed.
+/// How blocks of a level, or records on the fast tier, are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Compression {
@@ -45,6 +45,16 @@ pub enum Compression {
     Lz4,
     /// Zstandard at level 3: smaller and slower.
     Zstd,
+}
+
+impl From<Compression> for thermocline_foundation::Compression {
+    fn from(compression: Compression) -> Self {
+        match compression {
+            Compression::None => Self::None,
+            Compression::Lz4 => Self::Lz4,
+            Compression::Zstd => Self::Zstd { level: 3 },
+        }
+    }
 }
 
 /// Which choices at the engine's seams are used together (see ARCHITECTURE.md).

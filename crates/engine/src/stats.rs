@@ -162,6 +162,10 @@ pub struct FastTierStats {
     pub unasked_copies: u64,
     /// Records that moved to another slot for the sake of other sizes.
     pub moved_records: u64,
+    /// Bytes of the values that were written to slots since opening with a `record_compression`.
+    pub packed_value_bytes: u64,
+    /// Bytes that slots have of these values.
+    pub packed_stored_bytes: u64,
     /// Tables with a copy of their index on this tier.
     pub index_copies: u64,
     /// Bytes of these copies.
@@ -436,6 +440,8 @@ impl FastTier {
             copy_slot_reads: totals.of(Count::CopySlotReads),
             unasked_copies: totals.of(Count::UnaskedCopies),
             moved_records: totals.of(Count::Relocated),
+            packed_value_bytes: self.packing.value_bytes.get(),
+            packed_stored_bytes: self.packing.stored_bytes.get(),
             index_copies: index_copies.len() as u64,
             index_copy_bytes: index_copies.iter().sum(),
             index_copy_reads: totals.of(Count::IndexCopyReads),

@@ -2,7 +2,7 @@
 //! to be stepped, so that a test says what happens, and when; and golden files.
 
 use crate::jobs::{Stepper, Workers};
-use crate::{ByteSize, Db, Environment, Preset, Settings, Tier};
+use crate::{ByteSize, Compression, Db, Environment, HybridSettings, Preset, Settings, Tier};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_device::MemoryDevices;
@@ -21,10 +21,12 @@ pub(crate) fn one_tier() -> Settings {
     Settings { tiers: vec![tier("/tier", 64)], ..Settings::default() }
 }
 
-/// Settings of the preset `hybrid` over two small tiers.
+/// Settings of the preset `hybrid` over two small tiers, where slots are as large as what is put.
 pub(crate) fn hybrid() -> Settings {
+    let record_compression = Compression::None;
     Settings {
         preset: Some(Preset::Hybrid),
+        hybrid: HybridSettings { record_compression, ..HybridSettings::default() },
         tiers: vec![tier("/fast", 16), tier("/slow", 64)],
         ..Settings::default()
     }

@@ -1,5 +1,5 @@
-//! What every other crate stands on: identities, units, clock, random numbers, threads, checksums
-//! and coding.
+//! What every other crate stands on: identities, units, clock, random numbers, threads, checksums,
+//! coding and compression.
 //!
 //! Nothing here touches a file. Three of the four doors to the world are here (`clock`, `random`,
 //! `threads`); the fourth, files, is the crate `thermocline-device`. Code elsewhere is kept from
@@ -10,6 +10,7 @@
 pub mod checksum;
 pub mod clock;
 pub mod coding;
+pub mod compression;
 pub mod counter;
 pub mod ids;
 pub mod planted;
@@ -20,6 +21,7 @@ pub mod units;
 
 pub use checksum::{Place, checksum};
 pub use clock::{Clock, SystemClock};
+pub use compression::Compression;
 pub use counter::Counter;
 pub use ids::{DatabaseId, FileNumber, Sequence};
 pub use planted::{Planted, planted};

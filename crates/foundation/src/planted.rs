@@ -254,6 +254,9 @@ bugs! {
     /// Slot lost · a record that was moved for the sake of other sizes keeps its old slot, too ·
     /// values of changing sizes on a full fast tier.
     MovedSlotNotFreed,
+    /// Wrong bytes served · a packed record that is moved for the sake of other sizes is no longer
+    /// said to be packed · the same, with values that are packed.
+    MovedSlotUnpacked,
     /// Older version served · a piece of a flush ends between two versions of a key: the newer one
     /// may leave before the older one comes into its slot · snapshot, overwrite in the same
     /// memtable, a full fast tier, so that a demotion comes between the pieces.

@@ -99,6 +99,15 @@ pub fn value(key: &[u8], step: usize, len: usize, compressible: bool) -> Vec<u8>
     bytes
 }
 
+/// As [`value`], of which about `len` bytes cannot be compressed and a third more can.
+pub fn value_in_part_compressible(key: &[u8], step: usize, len: usize) -> Vec<u8> {
+    let mut bytes = value(key, step, len, false);
+    bytes.resize(bytes.len() + len / 3, b'.');
+    let digest = xxh3_64(&bytes);
+    bytes.extend_from_slice(&digest.to_le_bytes());
+    bytes
+}
+
 /// `value` is one that [`value`] made for `key`.
 pub fn is_genuine(key: &[u8], value: &[u8]) -> bool {
     let Some((body, digest)) = value.split_last_chunk::<8>() else { return value.is_empty() };
@@ -293,6 +302,11 @@ fn hybrid_settings(seed: u64, leveled: Settings) -> Settings {
         pinning_percent: [70, 70, 0, 100][random.below(4) as usize],
         pinning: [Pinning::Fixed, Pinning::Fixed, Pinning::Auto][random.below(3) as usize],
         promotion: promotions[random.below(4) as usize],
+        record_compression: match seed / 4 % 12 {
+            ..6 => Compression::None,
+            6 | 8 | 10 => Compression::Lz4,
+            _ => Compression::Zstd,
+        },
         index_copies: if seed % 32 == 24 { IndexCopies::Always } else { IndexCopies::Auto },
         ..HybridSettings::default()
     };

@@ -14,10 +14,11 @@ const FOUND_BY_SCHEDULES: [Planted; 2] =
     [Planted::SyncCountsLaterWrites, Planted::IngestEndsBeforeDepartures];
 
 /// Bugs that short scripts show and histories of a few dozen steps do not; `tests/slots.rs` does.
-const FOUND_BY_SCRIPTS: [Planted; 15] = [
+const FOUND_BY_SCRIPTS: [Planted; 16] = [
     Planted::CursorMissesDepartures,
     Planted::SlotSumsNotCompared,
     Planted::MovedSlotNotFreed,
+    Planted::MovedSlotUnpacked,
     Planted::StalePromotion,
     Planted::PieceCutsVersions,
     Planted::DemotionFreesOldSlot,

@@ -4,12 +4,14 @@
 
 use parking_lot::RwLock;
 use std::sync::Arc;
-use thermocline::Durability;
+use thermocline::{Compression, Durability};
 #[cfg(feature = "planted-bugs")]
 use thermocline_foundation::{Planted, planted::with};
 use thermocline_simulation::campaign::crash_shape;
 use thermocline_simulation::devices::{CallKind, Fault, FaultKind, Loss};
-use thermocline_simulation::history::{Shape, Step, has_long_slabs, is_hybrid, key, value};
+use thermocline_simulation::history::{
+    Shape, Step, has_long_slabs, is_hybrid, key, value, value_in_part_compressible,
+};
 use thermocline_simulation::life::{Life, Stop};
 use thermocline_simulation::machine::Machine;
 use thermocline_simulation::oracle::Known;
@@ -163,6 +165,8 @@ fn where_the_fast_tier_has_room_slabs_grow() {
         assert!(has_long_slabs(seed));
         let shape = crash_shape(seed);
         let mut life = Life::new(seed, &shape, Arc::new(RwLock::new(Known::new(shape.keys))));
+        // Packed, half of the values are a few bytes, and all fit into short ones.
+        life.settings.hybrid.record_compression = Compression::None;
         life.run(&shape).unwrap();
         let classes = life.db().stats().fast_tier.unwrap().classes;
         // Eight slots are what the largest sizes have at the least.
@@ -219,8 +223,25 @@ fn lost_write_of_a_used_slot() -> Result<(), Stop> {
 
 /// Slabs of one size are nearly empty when another size wants their room: records move.
 fn records_that_moved() -> Result<(), Stop> {
-    let mut life = life_on(thermocline::ByteSize::kib(1280), 12, (98, 95));
-    put_each(&mut life, 0..SHAPE.keys, 1, 6_800)?;
+    records_that_move(Compression::None)
+}
+
+/// The same, of records that are packed.
+fn packed_records_that_moved() -> Result<(), Stop> {
+    records_that_move(Compression::Lz4)
+}
+
+fn records_that_move(record_compression: Compression) -> Result<(), Stop> {
+    let mut life = planned_life(thermocline::ByteSize::kib(1280), 12, (98, 95));
+    life.settings.hybrid.record_compression = record_compression;
+    life.create()?;
+    for key in (0..SHAPE.keys).map(key) {
+        let value = match record_compression {
+            Compression::None => value(&key, 1, 6_800, false),
+            _ => value_in_part_compressible(&key, 1, 6_700),
+        };
+        life.step(&Step::Write(vec![(key, Some(value))], Durability::Buffered))?;
+    }
     life.step(&Step::Flush)?;
     // Of each slab one record stays.
     put_each(&mut life, (0..SHAPE.keys).filter(|number| number % 8 != 3), 2, 40)?;
@@ -407,6 +428,8 @@ scripts! {
         lost_write_of_a_used_slot, SlotSumsNotCompared;
     records_that_moved_are_in_one_place:
         records_that_moved, MovedSlotNotFreed;
+    packed_records_that_moved_are_still_packed:
+        packed_records_that_moved, MovedSlotUnpacked;
     a_copy_of_an_index_with_a_flipped_bit_is_not_believed:
         flipped_bit_of_an_index_copy, IndexCopyNotChecked;
     a_copy_of_an_index_goes_with_its_table:

@@ -10,6 +10,7 @@ use thermocline_foundation::checksum::checksum;
 /// The record at the start of `bytes`, as this version writes it; none where it is refused.
 pub fn rewrite_slot(place: &Place, bytes: &[u8]) -> Option<Vec<u8>> {
     let slot = decode(place, &Bytes::copy_from_slice(bytes), bytes.len()).ok()?;
+    drop((slot.shared_value(), slot.compact_value()));
     let record = slot.record();
     assert!(record.bytes() >= SLOT_HEADER_BYTES as u64 && record.bytes() <= bytes.len() as u64);
     let mut written = vec![0; record.bytes() as usize];

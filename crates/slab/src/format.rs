@@ -23,6 +23,7 @@
 //! Pure functions; callable from any thread.
 
 use crate::live::SlabShape;
+use crate::packed::{is_plain, unpack};
 use bytes::Bytes;
 use std::fmt;
 use thermocline_device::Buffer;
@@ -42,9 +43,11 @@ pub const VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"TCLNSLAB";
 const CLEAN: u8 = 1;
+const PACKED: u8 = 2;
 const SUM_AT: usize = PAGE_BYTES - 4;
 
-/// Bytes that a record takes of its slot: what [`crate::SizeClasses::class_of`] wants to know.
+/// Bytes that a record takes of its slot: what [`crate::SizeClasses::class_of`] wants to know. Of
+/// the value those that are stored.
 pub const fn record_bytes(key_bytes: usize, value_bytes: usize) -> u64 {
     SLOT_HEADER_BYTES as u64 + key_bytes as u64 + value_bytes as u64
 }
@@ -64,8 +67,10 @@ pub enum RecordKind {
 pub struct Record<'a> {
     /// The key, at most [`KEY_BYTES_MAX`] long.
     pub key: &'a [u8],
-    /// The value; empty for a tombstone.
+    /// The value as it is to be stored; empty for a tombstone.
     pub value: &'a [u8],
+    /// The value is packed ([`crate::packed`]).
+    pub packed: bool,
     /// When it was written.
     pub sequence: Sequence,
     /// What it says.
@@ -92,7 +97,7 @@ impl Record<'_> {
         out[4..8].copy_from_slice(&(self.value.len() as u32).to_le_bytes());
         out[8..16].copy_from_slice(&word.to_le_bytes());
         out[16..19].copy_from_slice(&(self.key.len() as u32).to_le_bytes()[..3]);
-        out[19] = if self.clean { CLEAN } else { 0 };
+        out[19] = if self.clean { CLEAN } else { 0 } | if self.packed { PACKED } else { 0 };
         let (key, value) = out[SLOT_HEADER_BYTES..].split_at_mut(self.key.len());
         key.copy_from_slice(self.key);
         value.copy_from_slice(self.value);
@@ -125,25 +130,38 @@ impl Slot {
         &self.bytes[SLOT_HEADER_BYTES..][..self.key_bytes as usize]
     }
 
-    /// The value; empty for a tombstone.
-    pub fn value(&self) -> &[u8] {
+    /// The value as it is stored; empty for a tombstone.
+    pub fn stored(&self) -> &[u8] {
         &self.bytes[SLOT_HEADER_BYTES + self.key_bytes as usize..]
     }
 
-    /// The value, sharing the slot's memory. For a reader who is soon done with it; one who keeps
-    /// it takes [`Slot::compact_value`].
-    pub fn shared_value(&self) -> Bytes {
+    /// The value as it is stored, sharing the slot's memory.
+    pub fn shared_stored(&self) -> Bytes {
         self.bytes.slice(SLOT_HEADER_BYTES + self.key_bytes as usize..)
+    }
+
+    /// The value, sharing the slot's memory where it can. For a reader who is soon done with it;
+    /// one who keeps it takes [`Slot::compact_value`].
+    ///
+    /// # Errors
+    /// The slot is intact, and its packed value is not one.
+    pub fn shared_value(&self) -> Result<Bytes, Broken> {
+        let stored = self.shared_stored();
+        if self.is_packed() { unpack(&stored) } else { Ok(stored) }
     }
 
     /// The value in memory that is not much larger: shared where the buffer holds little else,
     /// copied otherwise (a small slot was read with the pages around it).
-    pub fn compact_value(&self) -> Bytes {
-        let value = self.value();
-        if self.memory_bytes - value.len() <= value.len() / 8 {
-            return self.shared_value();
+    ///
+    /// # Errors
+    /// As [`Slot::shared_value`].
+    pub fn compact_value(&self) -> Result<Bytes, Broken> {
+        let value = self.shared_value()?;
+        let is_shared = !self.is_packed() || is_plain(self.stored());
+        if is_shared && self.memory_bytes - value.len() > value.len() / 8 {
+            return Ok(Bytes::copy_from_slice(&value));
         }
-        Bytes::copy_from_slice(value)
+        Ok(value)
     }
 
     fn word(&self) -> u64 {
@@ -165,6 +183,11 @@ impl Slot {
         self.bytes[19] & CLEAN != 0
     }
 
+    /// The value is packed ([`crate::packed`]).
+    pub fn is_packed(&self) -> bool {
+        self.bytes[19] & PACKED != 0
+    }
+
     /// Bytes that the record takes of its slot.
     pub fn record_bytes(&self) -> u64 {
         self.bytes.len() as u64
@@ -174,7 +197,8 @@ impl Slot {
     pub fn record(&self) -> Record<'_> {
         Record {
             key: self.key(),
-            value: self.value(),
+            value: self.stored(),
+            packed: self.is_packed(),
             sequence: self.sequence(),
             kind: self.kind(),
             clean: self.is_clean(),
@@ -184,13 +208,13 @@ impl Slot {
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (key, value) = (self.key().escape_ascii(), self.value().len());
-        write!(f, "Slot({key} at {}, {value} bytes)", self.sequence())
+        let (key, value) = (self.key().escape_ascii(), self.stored().len());
+        write!(f, "Slot({key} at {}, {value} bytes stored)", self.sequence())
     }
 }
 
 /// What is wrong with the bytes of a slot.
-pub(crate) type Broken = &'static str;
+pub type Broken = &'static str;
 
 /// Bytes that the record at the start of `bytes` says it takes; at least [`SLOT_HEADER_BYTES`] must
 /// be there. Not verified: it says only how much to verify.
@@ -230,7 +254,7 @@ pub(crate) fn decode(place: &Place, bytes: &Bytes, memory_bytes: usize) -> Resul
     if kind > RecordKind::Put as u8 || (kind == RecordKind::Delete as u8 && has_value) {
         return Err("it is of no known kind");
     }
-    if flags & !CLEAN != 0 {
+    if flags & !(CLEAN | PACKED) != 0 || flags & PACKED != 0 && kind == RecordKind::Delete as u8 {
         return Err("reserved flags are in use");
     }
     Ok(Slot { bytes: bytes.slice(..used), key_bytes, memory_bytes })

@@ -20,6 +20,7 @@
 //!     bitmap.rs        a set of slots, and its bytes
 //!   size_class.rs    the sizes of slots
 //!   format.rs        the bytes of header page and slot (docs/formats/slab.md)
+//!     packed.rs        values that are compressed
 //! ```
 //!
 //! What always holds:
@@ -53,6 +54,7 @@ pub mod decoders;
 mod emptying;
 pub mod format;
 mod live;
+pub mod packed;
 mod reader;
 mod removal;
 mod reservation;
@@ -70,7 +72,7 @@ pub use address::{SlabId, SlotAddress};
 pub use bitmap::SlotBitmap;
 pub use change::SlabChange;
 pub use emptying::Closed;
-pub use format::{Record, RecordKind, Slot, record_bytes};
+pub use format::{Broken, Record, RecordKind, Slot, record_bytes};
 pub use live::{LiveError, LiveSlots, SlabLive, SlabShape, SlotSum};
 pub use removal::FreesHeld;
 pub use reservation::Reservation;

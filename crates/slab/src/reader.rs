@@ -149,7 +149,9 @@ impl Slabs {
                 continue;
             };
             let mut damaged = false;
-            let walked = walk(&slab, expected, &mut |_, found| {
+            let walked = walk(&slab, expected, &mut |slot, found| {
+                let found = found
+                    .and_then(|found| found.shared_value().map_err(|why| slab.corrupt(slot, why)));
                 if let Err(error) = found {
                     damaged = true;
                     problems.push((file, error));

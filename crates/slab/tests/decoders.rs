@@ -13,6 +13,7 @@ mod properties;
 use mutation::{Allowance, check};
 use std::path::PathBuf;
 use thermocline_foundation::{DatabaseId, FileNumber, Place, Sequence};
+use thermocline_slab::packed::unpack;
 use thermocline_slab::{LiveSlots, Record, RecordKind, SlabShape, decoders};
 
 /// A slab's bitmap takes at most 128 KiB, and 13 bytes can claim one.
@@ -27,10 +28,13 @@ fn compare(name: &str, bytes: &[u8]) {
     assert_eq!(std::fs::read(&path).unwrap(), bytes, "{name}");
 }
 
-fn slot() -> Vec<u8> {
+/// 100 times `w`, packed with LZ4: one literal, 93 bytes that repeat the byte before, six literals.
+const PACKED: &[u8] = b"\x01\x64\0\0\0\x1fw\x01\0\x4a\x60wwwwww";
+
+fn slot(value: &[u8], packed: bool) -> Vec<u8> {
     let (database, file) = (DatabaseId([0x5a; 16]), FileNumber(1));
     let (sequence, kind) = (Sequence(77), RecordKind::Put);
-    let record = Record { key: b"warm", value: b"water floats", sequence, kind, clean: true };
+    let record = Record { key: b"warm", value, packed, sequence, kind, clean: true };
     let mut bytes = vec![0; record.bytes() as usize];
     record.encode(&Place { database, file, offset: 4096 + 128 }, &mut bytes);
     bytes
@@ -60,16 +64,19 @@ fn live() -> (Vec<u8>, Vec<u8>) {
 fn the_formats_are_those_of_the_golden_files() {
     let (change, state) = live();
     compare("slab-header-v1.bin", &header());
-    compare("slot-v1.bin", &slot());
+    compare("slot-v1.bin", &slot(b"water floats", false));
+    compare("slot-packed-v1.bin", &slot(PACKED, true));
+    assert_eq!(unpack(&PACKED.into()).unwrap(), [b'w'; 100][..]);
     compare("slab-change-v1.bin", &change);
     compare("live-slots-v1.bin", &state);
 }
 
 #[test]
 fn damaged_slots_are_refused() {
-    let (accepted, runs) = check("slab_slot", &[slot()], ALLOWANCE, properties::slab_slot);
+    let seeds = [slot(b"water floats", false), slot(PACKED, true)];
+    let (accepted, runs) = check("slab_slot", &seeds, ALLOWANCE, properties::slab_slot);
     assert!(accepted * 2 <= runs.max(20), "{accepted} of {runs} damaged slots were taken for good");
-    check("sealed_slab_slot", &[slot()], ALLOWANCE, properties::sealed_slab_slot);
+    check("sealed_slab_slot", &seeds, ALLOWANCE, properties::sealed_slab_slot);
 }
 
 #[test]

@@ -20,7 +20,6 @@
 pub mod block;
 pub mod block_cache;
 mod builder;
-mod compression;
 #[doc(hidden)]
 pub mod decoders;
 pub mod filter;
@@ -38,7 +37,6 @@ pub mod writer;
 
 pub use block::{Block, Lookup};
 pub use block_cache::{BlockCache, BlockClass, CacheCounts};
-pub use compression::Compression;
 pub use filter::key_hash;
 pub use format::{BlockAddress, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use iterator::{AwaitedRead, TableIterator};
@@ -47,6 +45,7 @@ pub use properties::Properties;
 pub use read_ahead::ReadAhead;
 pub use reader::{Probe, TableReader};
 pub use tail_copy::TailCounts;
+pub use thermocline_foundation::Compression;
 pub use verify::VerifySummary;
 pub use writer::{TableOptions, TableSummary, TableWriter};
 

@@ -19,7 +19,6 @@
 
 use crate::block::{Block, Broken, Coding, Cursor, Lookup};
 use crate::block_cache::{BlockCache, BlockClass, weight_bytes};
-use crate::compression::{PLAIN, decompress};
 use crate::filter::{key_hash, may_contain};
 use crate::format::{
     BLOCK_TRAILER_BYTES, BlockAddress, Footer, PAGE, RAW_BLOCK_BYTES_MAX, bound_to,
@@ -35,6 +34,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_device::{Buffer, Error, File, Result};
 use thermocline_foundation::checksum::checksum;
+use thermocline_foundation::compression::{PLAIN, decompress};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 
@@ -464,7 +464,7 @@ fn unpack(
     let packed = &stored[..stored.len() - BLOCK_TRAILER_BYTES];
     decompress(kind, packed, raw_len)
         .map(Bytes::from)
-        .map_err(|why| Error::corrupt(file.describe(), address.offset, why))
+        .map_err(|why| Error::corrupt(file.describe(), address.offset, format!("a block: {why}")))
 }
 
 /// A block of entries from its raw bytes.

@@ -16,7 +16,6 @@
 use crate::block::{Block, COUNT_BYTES, Coding};
 use crate::block_cache::BlockCache;
 use crate::builder::{BlockBuilder, SINGLE_ENTRY_TAIL};
-use crate::compression::{Compression, Compressor, PLAIN};
 use crate::filter::key_hash;
 use crate::format::{
     BLOCK_TRAILER_BYTES, BlockAddress, Footer, KEY_BYTES_MAX, PAGE, VALUE_BYTES_MAX, VERSION,
@@ -30,6 +29,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use thermocline_device::{Buffer, Error, ErrorKind, File, Result};
 use thermocline_foundation::checksum::checksum_parts;
+use thermocline_foundation::compression::{Compression, Compressor, PLAIN};
 use thermocline_foundation::{Place, Planted, Sequence, planted};
 
 /// How a table is laid out.

@@ -15,11 +15,11 @@
 use crate::Outcome;
 use crate::store::OpenOptions;
 use thermocline::{
-    DemotionPolicy, HybridSettings, IndexCopies, Pinning, PopularityKind, Promotion,
+    Compression, DemotionPolicy, HybridSettings, IndexCopies, Pinning, PopularityKind, Promotion,
 };
 
 /// Names and meanings.
-pub(super) const OPTIONS: [(&str, &str); 13] = [
+pub(super) const OPTIONS: [(&str, &str); 14] = [
     ("policy", "choice of a range to demote: random, precise or approximate; default approximate"),
     ("candidates", "ranges that a choice looks at, 1 to 64; default 8"),
     ("range-tables", "consecutive tables of a range, 1 to 64; default 1"),
@@ -39,14 +39,24 @@ pub(super) const OPTIONS: [(&str, &str); 13] = [
     ("read-triggered", "demotions for the sake of reads: on or off; default off"),
     ("high-watermark", "percent of the fast tier at which demotions begin, 2 to 99; default 98"),
     ("low-watermark", "percent at which they end; default 95"),
+    (
+        "record-compression",
+        "values on the fast tier and in memory: none, lz4 or zstd; default that of `compression`",
+    ),
     ("index-copies", "indexes of tables on the fast tier: auto, always or never; default auto"),
     ("write-budget", "capacities of the slow tier written a day, 0 for no bound; default 0"),
 ];
 
-/// The settings that the options come to. Numbers out of their ranges pass; the engine's check
-/// refuses them.
-pub(super) fn settings(options: &OpenOptions) -> Outcome<HybridSettings> {
-    let mut hybrid = HybridSettings::default();
+/// Words for compressions.
+pub(super) const COMPRESSIONS: [(&str, Compression); 3] =
+    [("none", Compression::None), ("lz4", Compression::Lz4), ("zstd", Compression::Zstd)];
+
+/// The settings that the options come to, where tables have `compression`. Numbers out of their
+/// ranges pass; the engine's check refuses them.
+pub(super) fn settings(options: &OpenOptions, compression: Compression) -> Outcome<HybridSettings> {
+    let mut hybrid =
+        HybridSettings { record_compression: compression, ..HybridSettings::default() };
+    choose(options, "record-compression", &COMPRESSIONS, &mut hybrid.record_compression)?;
     let policies = [
         ("random", DemotionPolicy::Random),
         ("precise", DemotionPolicy::Precise),
@@ -97,7 +107,7 @@ pub(super) fn settings(options: &OpenOptions) -> Outcome<HybridSettings> {
 }
 
 /// Sets `to` to what the option's word means.
-fn choose<T: Copy>(
+pub(super) fn choose<T: Copy>(
     options: &OpenOptions,
     name: &str,
     words: &[(&str, T)],

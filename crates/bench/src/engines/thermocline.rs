@@ -53,6 +53,8 @@ const HYBRID_OPTIONS: [(&str, &str); SHARED + hybrid::OPTIONS.len()] = {
 
 impl Thermocline {
     fn settings(&self, options: &OpenOptions) -> Outcome<Settings> {
+        let mut compression = Compression::None;
+        hybrid::choose(options, "compression", &hybrid::COMPRESSIONS, &mut compression)?;
         let mut settings = Settings {
             preset: Some(self.preset),
             memory: options.memory,
@@ -60,14 +62,7 @@ impl Thermocline {
                 Durability::Buffered => thermocline::Durability::Buffered,
                 Durability::Sync => thermocline::Durability::Sync,
             },
-            compression: vec![match options.option("compression") {
-                None | Some("none") => Compression::None,
-                Some("lz4") => Compression::Lz4,
-                Some("zstd") => Compression::Zstd,
-                Some(other) => {
-                    return Err(format!("compression={other}: it is none, lz4 or zstd").into());
-                }
-            }],
+            compression: vec![compression],
             ..Settings::default()
         };
         let driver = match options.option("driver") {
@@ -98,7 +93,7 @@ impl Thermocline {
             settings.background_sync_bytes = size;
         }
         if self.preset == Preset::Hybrid {
-            settings.hybrid = hybrid::settings(options)?;
+            settings.hybrid = hybrid::settings(options, compression)?;
         }
         settings.check()?;
         Ok(settings)

@@ -74,6 +74,12 @@ fn summary(stats: &FastTierStats) -> Table {
     ] {
         table.row([what.to_owned(), amount, share]);
     }
+    if stats.packed_value_bytes > 0 {
+        let (values, stored) = (stats.packed_value_bytes, stats.packed_stored_bytes);
+        let share = text::share(stored, values);
+        table.row(["values written since opening".to_owned(), bytes(values), String::new()]);
+        table.row(["  bytes that slots have of them".to_owned(), bytes(stored), share]);
+    }
     if stats.index_copies + stats.failed_index_copies > 0 {
         for (what, amount) in [
             ("copies of tables' indexes", text::count(stats.index_copies)),

@@ -623,7 +623,13 @@ mod tests {
         db.put("key", "value").unwrap();
         db.compact_range(None, None, &mut |_| {}).unwrap();
         let trailer = Trailer::new(engine.visible(), RecordKind::Put);
-        let copy = Arrival { key: "key".into(), trailer, value: "value".into(), clean: true };
+        let copy = Arrival {
+            key: "key".into(),
+            trailer,
+            value: "value".into(),
+            packed: false,
+            clean: true,
+        };
         let placed = fast.write(&[copy], Origin::Migration).unwrap().unwrap();
         engine.commit_placed(&mut engine.tables.lock(), Edit::default(), placed, vec![]).unwrap();
         let levels = engine.read_state.load().levels.clone();
@@ -792,7 +798,13 @@ mod tests {
         run(demotion(&db));
         let sequence = Sequence(1);
         let trailer = Trailer::new(sequence, RecordKind::Put);
-        let copy = Arrival { key: "cold".into(), trailer, value: "value".into(), clean: true };
+        let copy = Arrival {
+            key: "cold".into(),
+            trailer,
+            value: "value".into(),
+            packed: false,
+            clean: true,
+        };
         let placed = fast.write(&[copy], Origin::Migration).unwrap().unwrap();
         engine.commit_placed(&mut engine.tables.lock(), Edit::default(), placed, vec![]).unwrap();
         assert_eq!(fast.index.get_at(b"cold", sequence).map(|entry| entry.clean), Some(true));

@@ -193,7 +193,8 @@ impl Store {
     fn write(&self, slot: SlotAddress, key: u8, sequence: u64) {
         let (value, kind) = (value(sequence), RecordKind::Put);
         let sequence = Sequence(sequence);
-        let record = Record { key: &[key], value: &value, sequence, kind, clean: false };
+        let record =
+            Record { key: &[key], value: &value, packed: false, sequence, kind, clean: false };
         let touched = self.slabs.write(&[(slot, record)]).unwrap();
         self.slabs.sync(&touched).unwrap();
     }
@@ -215,7 +216,7 @@ impl Store {
             let (slot, sequence) = self.index.lock()[&key];
             match self.slabs.read(slot, 0) {
                 Ok(found) if found.key() == [key] && found.sequence().0 == sequence => {
-                    assert_eq!(found.value(), value(sequence));
+                    assert_eq!(found.stored(), value(sequence));
                     return sequence;
                 }
                 Ok(_) => {}
@@ -275,7 +276,7 @@ fn writers_of_neighbouring_slots_keep_each_others_records() {
         for (at, slot) in (0..).zip(slots) {
             let found = store.slabs.read(slot, 0).unwrap();
             assert_eq!((found.key(), found.sequence().0), (&[at as u8][..], at));
-            assert_eq!(found.value(), value(at));
+            assert_eq!(found.stored(), value(at));
         }
     });
 }

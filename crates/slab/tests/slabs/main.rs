@@ -34,7 +34,7 @@ fn records_of_every_size_are_read_alone_in_batches_and_after_reopening() {
                 let found = found.unwrap();
                 assert_eq!(found, store.slabs.read(address, hint).unwrap());
                 assert_eq!((found.key(), found.sequence().0), (&key(sequence)[..], sequence));
-                assert_eq!(found.compact_value(), found.shared_value());
+                assert_eq!(found.compact_value().unwrap(), found.shared_value().unwrap());
             }
         }
         let (live, files) = (store.live.clone(), Arc::clone(&store.files));
@@ -163,7 +163,14 @@ fn threads_that_write_neighbouring_slots_lose_nothing() {
                 let sequence = at as u64 + 1;
                 let (key, value) = (key(sequence), value(sequence, 100));
                 let (sequence, kind) = (Sequence(sequence), RecordKind::Put);
-                let record = Record { key: &key, value: &value, sequence, kind, clean: false };
+                let record = Record {
+                    key: &key,
+                    value: &value,
+                    packed: false,
+                    sequence,
+                    kind,
+                    clean: false,
+                };
                 slabs.write(&[(slots[at], record)]).unwrap();
                 assert_eq!(slabs.read(slots[at], 0).unwrap().sequence(), sequence);
             }

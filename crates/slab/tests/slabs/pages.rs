@@ -90,7 +90,7 @@ fn small_records_in_slots_longer_than_a_write_leave_the_living_between_them_alon
         .map(|(slot, ((key, value), sequence))| {
             let clean = sequence % 2 == 0;
             let (sequence, kind) = (Sequence(sequence), RecordKind::Put);
-            (slot.unwrap(), Record { key, value, sequence, kind, clean })
+            (slot.unwrap(), Record { key, value, packed: false, sequence, kind, clean })
         })
         .collect();
     let touched = store.slabs.write(&records).unwrap();
@@ -105,7 +105,7 @@ fn a_record_that_is_larger_than_its_slot_is_refused_and_nothing_is_written() {
     let slots = store.flush(1, &[100, 100]);
     let (key, value) = (key(9), value(9, 200));
     let (sequence, kind) = (Sequence(9), RecordKind::Put);
-    let record = Record { key: &key, value: &value, sequence, kind, clean: false };
+    let record = Record { key: &key, value: &value, packed: false, sequence, kind, clean: false };
     let error = store.slabs.write(&[(slots[1], record)]).unwrap_err();
     assert_eq!(error.kind(), thermocline_device::ErrorKind::Invalid);
     let mut beyond = slots[1];

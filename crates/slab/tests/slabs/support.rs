@@ -91,7 +91,17 @@ impl Store {
             .zip(keys.iter().zip(first..))
             .map(|(slot, ((key, value), sequence))| {
                 let (sequence, kind) = (Sequence(sequence), RecordKind::Put);
-                (slot.unwrap(), Record { key, value, sequence, kind, clean: sequence.0 % 2 == 0 })
+                (
+                    slot.unwrap(),
+                    Record {
+                        key,
+                        value,
+                        packed: false,
+                        sequence,
+                        kind,
+                        clean: sequence.0 % 2 == 0,
+                    },
+                )
             })
             .collect();
         let touched = self.slabs.write(&records)?;
@@ -155,7 +165,7 @@ pub fn scan_all(slabs: &Slabs, live: &LiveSlots) -> thermocline_device::Result<V
         slabs.scan(slabs.id_of(file).unwrap(), slab, &mut |_, slot| {
             let sequence = slot.sequence().0;
             assert_eq!(slot.key(), key(sequence));
-            assert!(*slot.value() == value(sequence, slot.value().len()));
+            assert!(*slot.stored() == value(sequence, slot.stored().len()));
             assert_eq!(slot.is_clean(), sequence % 2 == 0);
             found.push(sequence);
         })?;

@@ -60,7 +60,7 @@ impl Arrival<'_> {
 
     fn record(&self) -> Record<'_> {
         let Self { key, value, sequence } = *self;
-        Record { key, value, sequence, kind: RecordKind::Put, clean: false }
+        Record { key, value, packed: false, sequence, kind: RecordKind::Put, clean: false }
     }
 
     fn entry(&self, slot: SlotAddress) -> Entry {
@@ -153,7 +153,7 @@ impl FastTier {
             let id = slabs.id_of(file).ok_or("a slab of the journal is not open")?;
             slabs.scan(id, slab, &mut |address, slot| {
                 let sequence = slot.sequence();
-                let arrival = Arrival { key: slot.key(), value: slot.value(), sequence };
+                let arrival = Arrival { key: slot.key(), value: slot.stored(), sequence };
                 index.insert(slot.key(), arrival.entry(address));
                 last_sequence = last_sequence.max(sequence);
             })?;
@@ -216,7 +216,7 @@ impl FastTier {
             match read {
                 Ok(slot) if slot.key() == key && slot.sequence() == entry.sequence => {
                     value.clear();
-                    value.extend_from_slice(slot.value());
+                    value.extend_from_slice(slot.stored());
                     return Ok(true);
                 }
                 // It was replaced while it was read, and its slot given to another. A version

@@ -149,7 +149,7 @@ mod tests {
             tiers: vec![tier("/fast", 1), tier("/slow", SLOW_MIB)],
             memory: ByteSize::mib(1),
             table_size: ByteSize(TABLE_BYTES),
-            hybrid: HybridSettings { write_budget_dwpd, ..HybridSettings::default() },
+            hybrid: HybridSettings { write_budget_dwpd, ..hybrid().hybrid },
             ..hybrid()
         };
         (environment.create(Path::new("/home"), &settings).unwrap(), clock)

@@ -220,7 +220,7 @@ impl Job for SlotFlush {
             }
             engine.lend_memory(fast);
         }
-        if !self.pieces.fill(piece_bytes(fast.room.limit_bytes())) {
+        if !self.pieces.fill(&fast.packing, piece_bytes(fast.room.limit_bytes())) {
             self.settle(fast)?;
             fast.room.note_turnover(self.pieces.turnover(), self.frozen.memtable.bytes());
             self.finish()?;

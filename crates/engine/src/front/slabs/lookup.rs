@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use bytes::Bytes;
 use thermocline_foundation::Sequence;
 use thermocline_index::{Entry, EntryKind};
-use thermocline_slab::{RecordKind as SlotKind, Slot, SlotAddress};
+use thermocline_slab::{Broken, RecordKind as SlotKind, Slot, SlotAddress};
 use thermocline_table::{RecordKind, Trailer, key_hash};
 
 /// Records of a merge that are read in one batch.
@@ -91,7 +91,8 @@ impl FastTier {
         match self.slabs.read(slot, entry.record_bytes) {
             Ok(slot) if is_record(&slot, key, &entry) => {
                 self.note_slot_read(key);
-                Ok(Some((trailer, self.keep(key, &entry, &slot))))
+                let value = self.keep(key, &entry, &slot);
+                Ok(Some((trailer, value.map_err(|why| self.broken(&entry, why))?)))
             }
             read => Err(self.damage(&entry, read.err())),
         }
@@ -102,7 +103,8 @@ impl FastTier {
         match entry.kind {
             EntryKind::Delete => Some(Bytes::new()),
             EntryKind::Put => {
-                let value = self.cache.get(key, entry.sequence);
+                let kept = self.cache.get(key, entry.sequence);
+                let value = kept.and_then(|kept| self.packing.value_in_memory(kept));
                 if value.is_some() {
                     self.note_read(entry);
                 }
@@ -130,7 +132,7 @@ impl FastTier {
             if slot.is_some() && reader == Reader::LookUp {
                 self.note_slot_read(key);
             }
-            values[at] = slot.map(|slot| self.keep(key, entry, &slot));
+            values[at] = slot.and_then(|slot| self.keep(key, entry, &slot).ok());
         }
         values
     }
@@ -153,7 +155,9 @@ impl FastTier {
                 let (key, entry) = &wanted[*at];
                 values[*at] = match read {
                     // Not with what lies around it, of which there would soon be too much.
-                    Ok(slot) if is_record(&slot, key, entry) => Some(slot.compact_value()),
+                    Ok(slot) if is_record(&slot, key, entry) => {
+                        Some(slot.compact_value().map_err(|why| self.broken(entry, why))?)
+                    }
                     _ => self.fetch_again(key, entry)?,
                 };
             }
@@ -167,7 +171,9 @@ impl FastTier {
         let Some(now) = self.same_record(key, entry) else { return Ok(None) };
         let (slot, bytes) = read_of(&now);
         match self.slabs.read(slot, bytes) {
-            Ok(slot) if is_record(&slot, key, &now) => Ok(Some(slot.shared_value())),
+            Ok(slot) if is_record(&slot, key, &now) => {
+                Ok(Some(slot.shared_value().map_err(|why| self.broken(&now, why))?))
+            }
             read => Err(self.damage(&now, read.err())),
         }
     }
@@ -187,20 +193,26 @@ impl FastTier {
         }
     }
 
-    fn keep(&self, key: &[u8], entry: &Entry, slot: &Slot) -> Bytes {
+    fn keep(&self, key: &[u8], entry: &Entry, slot: &Slot) -> Result<Bytes, Broken> {
         self.note_read(entry);
         if entry.clean {
             self.regulation.copies.served.add(1);
         }
         // Where one record is as good as another, it should push out none that has no slot.
-        let value = slot.value();
         if self.regulation.slot_reads.reads_recur()
-            || self.cache.has_room(key, entry.sequence, value.len())
+            || self.cache.has_room(key, entry.sequence, slot.stored().len())
         {
-            self.spill_evicted(self.cache.insert_backed(key, entry.sequence, value));
+            let kept = self.packing.slot_for_memory(slot)?;
+            self.spill_evicted(self.cache.insert_backed(key, entry.sequence, &kept));
         }
         // Callers may keep it: not with the slots around it.
         slot.compact_value()
+    }
+
+    /// The slot of a record is intact, and its value is not as it says.
+    fn broken(&self, entry: &Entry, why: Broken) -> Error {
+        let place = self.slabs.describe(SlotAddress::unpack(entry.slot));
+        Error::corrupt(format!("{place}: {why}; restore the database from a checkpoint"))
     }
 
     fn damage(&self, entry: &Entry, error: Option<thermocline_device::Error>) -> Error {

@@ -8,6 +8,7 @@
 //!                          memory <─────────promotion.rs───────┘  clean copies
 //!
 //!   pieces.rs   what a flush or an opening writes into slots
+//!   packing.rs  how slots and memory keep values
 //!   lookup.rs   memtables, index and slots, tables       cursor.rs   the same, in key order
 //!   room.rs     when the tier is full, and what leaves first; regulation.rs the rules for it
 //!   budget.rs   what may be written to the slow tier
@@ -44,6 +45,7 @@ pub(crate) mod flush;
 pub(crate) mod index_copies;
 pub(crate) mod lookup;
 pub(crate) mod memory;
+mod packing;
 mod pieces;
 pub(crate) mod plan;
 pub(crate) mod promotion;
@@ -67,6 +69,7 @@ use flush::FlushGate;
 use index_copies::{Demand, IndexCopying};
 use lookup::entry_kind;
 use memory::Memory;
+use packing::Packing;
 use promotion::Promotions;
 use regulation::Regulation;
 use room::Room;
@@ -101,6 +104,7 @@ pub(crate) struct FastTier {
     pub index: Arc<FastIndex>,
     /// Records in memory: of slots, and copies of what tables have.
     pub cache: RecordCache,
+    pub packing: Packing,
     pub spill: Spill,
     pub popularity: Box<dyn Popularity>,
     pub promotions: Promotions,
@@ -117,7 +121,10 @@ pub(crate) struct FastTier {
 pub(crate) struct Arrival {
     pub key: Bytes,
     pub trailer: Trailer,
+    /// The value as the slot is to have it.
     pub value: Bytes,
+    /// It is packed.
+    pub packed: bool,
     /// A table has the same record.
     pub clean: bool,
 }
@@ -388,7 +395,8 @@ impl Arrival {
             RecordKind::Delete => SlotKind::Delete,
         };
         let (key, value) = (&self.key[..], &self.value[..]);
-        Record { key, value, sequence: self.trailer.sequence(), kind, clean: self.clean }
+        let (sequence, packed) = (self.trailer.sequence(), self.packed);
+        Record { key, value, packed, sequence, kind, clean: self.clean }
     }
 
     fn entry(&self, slot: SlotAddress, record_bytes: u32) -> Entry {

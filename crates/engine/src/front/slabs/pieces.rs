@@ -8,6 +8,7 @@
 //!
 //! Between writing and edit only keys and places are kept; the memtable has the values.
 
+use super::packing::Packing;
 use super::room::Turnover;
 use super::{Arrival, Born, Died, FastTier, Placed, SlotEdit, Written};
 use crate::compaction::rewrite::Retention;
@@ -80,7 +81,7 @@ impl Pieces {
     }
 
     /// Takes the next piece from the memtable, unless one waits; false where there is none.
-    pub fn fill(&mut self, bytes_max: u64) -> bool {
+    pub fn fill(&mut self, packing: &Packing, bytes_max: u64) -> bool {
         if !self.waiting.is_empty() {
             return true;
         }
@@ -97,7 +98,8 @@ impl Pieces {
                 let (key, value) = (entry.key_bytes(), entry.value());
                 bytes += key.len() + value.len();
                 let trailer = entry.trailer();
-                self.waiting.push(Arrival { key, trailer, value, clean: false });
+                let (value, packed) = packing.for_slot(value);
+                self.waiting.push(Arrival { key, trailer, value, packed, clean: false });
             }
             self.cursor.next();
         }
@@ -239,6 +241,7 @@ impl FastTier {
             return;
         }
         if let Some((_, value)) = memtable.get(key, now.sequence) {
+            let value = self.packing.for_memory(&value);
             self.spill_evicted(self.cache.renew(key, before.sequence, now.sequence, &value));
         }
     }
@@ -332,14 +335,15 @@ mod tests {
         engine.freeze(&mut engine.leader.lock()).unwrap();
         let frozen = Arc::clone(&engine.read_state.load().frozen[0]);
         let retention = Retention::new(engine.snapshots.list(|| engine.visible()), None);
+        let packing = &engine.fast.as_ref().unwrap().packing;
         let mut pieces = Pieces::new(&frozen.memtable, retention, Origin::Flush);
         for key in ["a", "b", "c"] {
-            assert!(pieces.fill(PIECE_BYTES_MIN));
+            assert!(pieces.fill(packing, PIECE_BYTES_MIN));
             let piece = std::mem::take(&mut pieces.waiting);
             assert_eq!(piece.len(), 4);
             assert!(piece.iter().all(|arrival| arrival.key == key));
         }
-        assert!(!pieces.fill(PIECE_BYTES_MIN));
+        assert!(!pieces.fill(packing, PIECE_BYTES_MIN));
     }
 
     #[test]

@@ -95,7 +95,7 @@ mod tests {
     /// All is counted and all are looked at; what is tracked is what tests touch.
     fn settings() -> HybridSettings {
         let (policy, candidates) = (DemotionPolicy::Precise, 64);
-        HybridSettings { tracker_percent: 100, policy, candidates, ..HybridSettings::default() }
+        HybridSettings { tracker_percent: 100, policy, candidates, ..hybrid().hybrid }
     }
 
     /// A store of eight tables and more, with so many hot records in slots, one after each key of

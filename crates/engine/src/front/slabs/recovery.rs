@@ -11,6 +11,7 @@ use super::flush::{FlushGate, no_room};
 use super::index_copies::IndexCopying;
 use super::lookup::{entry_kind, kind_of};
 use super::memory::Memory;
+use super::packing::Packing;
 use super::pieces::{Pieces, piece_bytes};
 use super::promotion::Promotions;
 use super::regulation::Regulation;
@@ -106,6 +107,7 @@ impl FastTier {
             slabs,
             index,
             cache: RecordCache::new(settings.division().cache_bytes / 2),
+            packing: Packing::new(settings),
             spill: Spill::new(&store.jobs, settings.memory.0),
             popularity,
             promotions: Promotions::new(settings.memory.0),
@@ -250,7 +252,7 @@ impl Engine {
             // No snapshot survives a restart, so of each key only the newest version matters.
             let retention = Retention::new(vec![Sequence::MAX], None);
             let mut pieces = Pieces::new(&Arc::new(memtable), retention, Origin::Recovery);
-            while pieces.fill(piece_bytes(fast.room.limit_bytes())) {
+            while pieces.fill(&fast.packing, piece_bytes(fast.room.limit_bytes())) {
                 self.write_replayed(fast, &mut pieces)?;
             }
             pieces.settle(self, fast, || Ok(()))?;

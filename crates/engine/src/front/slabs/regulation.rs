@@ -291,7 +291,7 @@ mod tests {
             cool_down_operations: 3 * EPOCH,
             candidates: 64,
             tracker_percent: 50,
-            ..HybridSettings::default()
+            ..hybrid().hybrid
         });
         let hot = || (0..RECORDS).step_by(4);
         let slow_reads = || db.stats().fast_tier.unwrap().slow_reads;
@@ -321,7 +321,7 @@ mod tests {
         let db = reopened(&HybridSettings {
             promotion: Promotion::None,
             read_triggered: true,
-            ..HybridSettings::default()
+            ..hybrid().hybrid
         });
         let written = db.stats().tiers[1].written_bytes;
         read(&db, 0..1000);
@@ -335,7 +335,7 @@ mod tests {
             promotion: Promotion::Demotion,
             read_triggered: true,
             cool_down_operations: EPOCH,
-            ..HybridSettings::default()
+            ..hybrid().hybrid
         });
         let regulation = &db.engine().fast.as_ref().unwrap().regulation;
         (0..100).for_each(|_| regulation.begin_merge_for_reads());
@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn some_more_keys_are_known_than_are_up_unless_a_share_of_all_is_set_or_nothing_has_left() {
         let tracked = |tracker_percent, capacity| {
-            let hybrid_settings = HybridSettings { tracker_percent, ..HybridSettings::default() };
+            let hybrid_settings = HybridSettings { tracker_percent, ..hybrid().hybrid };
             let mut settings = Settings { hybrid: hybrid_settings, ..hybrid() };
             settings.tiers[0].capacity = ByteSize::mib(capacity);
             let db = stepped_environment().create(Path::new("/home"), &settings).unwrap();
@@ -436,7 +436,7 @@ mod tests {
     #[test]
     fn the_threshold_moves_and_merges_count_as_look_ups_do() {
         let (pinning, promotion) = (PinningMode::Auto, Promotion::None);
-        let db = reopened(&HybridSettings { pinning, promotion, ..HybridSettings::default() });
+        let db = reopened(&HybridSettings { pinning, promotion, ..hybrid().hybrid });
         // So many look-ups of an epoch are of records in tables, the rest of keys that are nowhere.
         let epoch = |slow: u32| read(&db, (0..slow).chain(RECORDS..RECORDS + 1000 - slow));
         let compact = || db.compact_range(None, None, &mut |_| {}).unwrap();

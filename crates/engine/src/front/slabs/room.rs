@@ -489,8 +489,10 @@ impl Engine {
         fast.slabs.scan(id, &live, &mut |address, slot| {
             let kind = crate::front::slabs::lookup::kind_of(slot);
             let trailer = thermocline_table::Trailer::new(slot.sequence(), kind);
-            let (key, value) = (bytes::Bytes::copy_from_slice(slot.key()), slot.shared_value());
-            moving.push((address, Arrival { key, trailer, value, clean: slot.is_clean() }));
+            let (key, value) = (bytes::Bytes::copy_from_slice(slot.key()), slot.shared_stored());
+            let packed = slot.is_packed() && !planted(Planted::MovedSlotUnpacked);
+            let clean = slot.is_clean();
+            moving.push((address, Arrival { key, trailer, value, packed, clean }));
         })?;
         drop(held);
         moving.sort_by(|(_, a), (_, b)| (&a.key, b.trailer).cmp(&(&b.key, a.trailer)));
@@ -561,11 +563,8 @@ mod tests {
     #[test]
     fn empty_slabs_of_another_size_go_before_records_leave() {
         let (low_watermark_percent, high_watermark_percent) = (1, 90);
-        let settings = HybridSettings {
-            low_watermark_percent,
-            high_watermark_percent,
-            ..HybridSettings::default()
-        };
+        let settings =
+            HybridSettings { low_watermark_percent, high_watermark_percent, ..hybrid().hybrid };
         let db = stepped(&Settings { hybrid: settings, ..hybrid() });
         let fast = db.engine().fast.as_ref().unwrap();
         let fill = |bytes| {

@@ -37,7 +37,7 @@ const BATCH_SHARE: u64 = 64;
 pub(crate) struct Spilled {
     key: Bytes,
     sequence: Sequence,
-    /// None where too much waits.
+    /// As memory had it; none where too much waits.
     value: Option<Bytes>,
 }
 
@@ -49,9 +49,9 @@ impl Waits for Spilled {
 }
 
 impl Spilled {
-    fn arrival(&self, value: &Bytes) -> Arrival {
+    fn arrival(&self, value: &Bytes, packed: bool) -> Arrival {
         let trailer = Trailer::new(self.sequence, RecordKind::Put);
-        Arrival { key: self.key.clone(), trailer, value: value.clone(), clean: true }
+        Arrival { key: self.key.clone(), trailer, value: value.clone(), packed, clean: true }
     }
 }
 
@@ -147,8 +147,9 @@ impl Spill {
 impl FastTier {
     /// Keeps a copy of a record in memory. What memory gives up for it, and has no slot, waits for
     /// one.
-    pub fn remember(&self, key: &[u8], sequence: Sequence, value: &[u8]) {
-        self.spill_evicted(self.cache.insert(key, sequence, value));
+    pub fn remember(&self, key: &[u8], sequence: Sequence, value: &Bytes) {
+        let kept = self.packing.for_memory(value);
+        self.spill_evicted(self.cache.insert(key, sequence, &kept));
     }
 
     /// What memory gave up, and has no slot, waits for one.
@@ -176,7 +177,7 @@ pub(super) const SPILL: Work =
     Work { name: "spill", claim: |fast| &fast.spill.running, run: Engine::spill };
 
 impl Engine {
-    fn spill(&self, fast: &FastTier) -> Result<()> {
+    pub(super) fn spill(&self, fast: &FastTier) -> Result<()> {
         let mut batch = fast.spill.take(BATCH_BYTES.min(fast.room.limit_bytes() / BATCH_SHARE));
         // Some were replaced meanwhile, or asked for and brought back.
         batch.retain(|spilled| {
@@ -217,7 +218,8 @@ impl Engine {
 
     /// Writes records into slots and lets the index say so.
     fn place_spilled(&self, fast: &FastTier, spilled: Vec<Spilled>) -> Result<()> {
-        let with_value = |spilled: &Spilled| Some(spilled.arrival(spilled.value.as_ref()?));
+        let packed = fast.packing.is_on();
+        let with_value = |spilled: &Spilled| Some(spilled.arrival(spilled.value.as_ref()?, packed));
         let arrivals: Vec<_> = spilled.iter().filter_map(with_value).collect();
         let Some(mut placed) = fast.write(&arrivals, Origin::Migration)? else {
             fast.room.want_for_copies();
@@ -638,7 +640,7 @@ mod tests {
     /// Puts the record of `key` into memory, which gives its slot to the next that wants one.
     fn lift(db: &Db) {
         let sequence = fast(db).index.get(b"key").unwrap().sequence;
-        fast(db).remember(b"key", sequence, b"value");
+        fast(db).remember(b"key", sequence, &Bytes::from("value"));
         Sweep::begin(db.engine(), QUICK).unwrap().step().unwrap();
         assert!(!fast(db).index.get(b"key").unwrap().has_slot());
     }

@@ -1,13 +1,12 @@
-//! How the bytes of a block are stored: plain, LZ4 or Zstandard.
+//! How bytes are stored, the block of a table or the value of a record: plain, LZ4 or Zstandard.
 //!
-//! A block that does not shrink by an eighth is stored plain: reading it back is then a checksum
-//! and nothing else. Any thread; Zstandard's working memory is kept per thread.
+//! What does not shrink by an eighth is stored plain: reading it back is then a checksum and
+//! nothing else. Any thread; Zstandard's working memory for reading is kept per thread.
 
-use crate::builder::KEPT_BYTES_MAX;
-use crate::format::RAW_BLOCK_BYTES_MAX;
 use std::cell::RefCell;
+use std::fmt;
 
-/// Which compression a table's data blocks are offered to.
+/// Which compression bytes are offered to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
     /// Stored as they are.
@@ -22,8 +21,8 @@ pub enum Compression {
     },
 }
 
-/// The byte in a block's trailer.
-pub(crate) const PLAIN: u8 = 0;
+/// Stored as it is. Kinds are stored, in a byte: 0 plain, 1 LZ4, 2 Zstandard.
+pub const PLAIN: u8 = 0;
 const LZ4: u8 = 1;
 const ZSTD: u8 = 2;
 
@@ -33,15 +32,24 @@ thread_local! {
     static UNZSTD: RefCell<Option<Unzstd>> = const { RefCell::new(None) };
 }
 
-/// Compresses blocks for one writer, reusing its working memory.
-pub(crate) struct Compressor {
+/// Most working memory that is kept from call to call.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// Compresses for one writer, reusing its working memory.
+pub struct Compressor {
     compression: Compression,
     zstd: Option<zstd::bulk::Compressor<'static>>,
     out: Vec<u8>,
 }
 
+impl fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compressor").field("compression", &self.compression).finish_non_exhaustive()
+    }
+}
+
 impl Compressor {
-    /// For blocks of one table.
+    /// Offers everything to `compression`.
     pub fn new(compression: Compression) -> Self {
         let zstd = match compression {
             Compression::Zstd { level } => zstd::bulk::Compressor::new(level).ok(),
@@ -50,8 +58,7 @@ impl Compressor {
         Self { compression, zstd, out: Vec::new() }
     }
 
-    /// The trailer byte and the bytes to store for `raw`; `raw` itself where compression does not
-    /// pay.
+    /// The kind and the bytes to store for `raw`; `raw` itself where compression does not pay.
     pub fn compress<'a>(&'a mut self, raw: &'a [u8]) -> (u8, &'a [u8]) {
         let (kind, len) = match self.compression {
             Compression::None => return (PLAIN, raw),
@@ -84,28 +91,32 @@ impl Compressor {
 fn can_become(kind: u8, stored: &[u8], raw_len: usize) -> bool {
     /// A byte of LZ4 stands for this many at most.
     const LZ4_RATIO_MAX: usize = 255;
+    /// Zstandard takes at least so many bytes for a block, and a block has this many at most.
+    const ZSTD_STORED_BYTES_MIN: usize = 4;
+    const ZSTD_BLOCK_BYTES_MAX: usize = 128 << 10;
     match kind {
         LZ4 => raw_len / LZ4_RATIO_MAX <= stored.len(),
         // The frame says how long it is; the compressor always writes that.
         ZSTD => {
             let said = zstd::zstd_safe::get_frame_content_size(stored);
-            said.is_ok_and(|said| said == Some(raw_len as u64))
+            raw_len / ZSTD_BLOCK_BYTES_MAX <= stored.len() / ZSTD_STORED_BYTES_MIN
+                && said.is_ok_and(|said| said == Some(raw_len as u64))
         }
         _ => false,
     }
 }
 
-/// The `raw_len` bytes behind `stored`, which is not plain; or why there are none. `raw_len` is
-/// checked before memory is taken for it.
-pub(crate) fn decompress(kind: u8, stored: &[u8], raw_len: usize) -> Result<Vec<u8>, &'static str> {
-    if raw_len > RAW_BLOCK_BYTES_MAX {
-        return Err("a block says it is longer than any can be");
-    }
+/// The `raw_len` bytes behind `stored`, which is not plain; or why there are none. The caller has
+/// a bound for `raw_len`; it is checked against `stored` before memory is taken for it.
+///
+/// # Errors
+/// What is wrong with `stored`.
+pub fn decompress(kind: u8, stored: &[u8], raw_len: usize) -> Result<Vec<u8>, &'static str> {
     if !matches!(kind, LZ4 | ZSTD) {
-        return Err("a block's compression is unknown");
+        return Err("its compression is unknown");
     }
     if !can_become(kind, stored, raw_len) {
-        return Err("a block cannot have the length that it says");
+        return Err("it cannot have the length that it says");
     }
     let mut raw = vec![0; raw_len];
     let len = match kind {
@@ -118,7 +129,7 @@ pub(crate) fn decompress(kind: u8, stored: &[u8], raw_len: usize) -> Result<Vec<
         }),
         _ => None,
     };
-    if len == Some(raw_len) { Ok(raw) } else { Err("a block does not decompress") }
+    if len == Some(raw_len) { Ok(raw) } else { Err("it does not decompress") }
 }
 
 #[cfg(test)]
@@ -126,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_come_back_and_garbage_does_not_panic() {
+    fn bytes_come_back_and_garbage_does_not_panic() {
         let raw = b"cold water sinks, warm water floats; ".repeat(50);
         for compression in [Compression::Lz4, Compression::Zstd { level: 3 }] {
             let mut compressor = Compressor::new(compression);

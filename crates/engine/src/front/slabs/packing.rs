@@ -1,0 +1,171 @@
+//! How values are kept on the fast tier and in memory: as they came, or packed (crate `slab`,
+//! `packed.rs`), so that both hold more of them (`hybrid.record_compression`).
+//!
+//! A slot says whether its value is packed, for the setting may have been another when it was
+//! written. Memory does not: while a store is open all values there are packed, or none is. So
+//! what memory gives up goes into a slot as it is, and what a slot has into memory.
+//!
+//! Any thread.
+
+use crate::settings::Settings;
+use bytes::Bytes;
+use thermocline_foundation::{Compression, Counter};
+use thermocline_slab::packed::{pack, pack_plain, unpack};
+use thermocline_slab::{Broken, Slot};
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct Packing {
+    compression: Compression,
+    /// Bytes of the values that writes brought to slots, and of what these have of them.
+    pub value_bytes: Counter,
+    pub stored_bytes: Counter,
+}
+
+impl Packing {
+    pub fn new(settings: &Settings) -> Self {
+        let compression = settings.hybrid.record_compression.into();
+        Self { compression, value_bytes: Counter::default(), stored_bytes: Counter::default() }
+    }
+
+    /// What memory has is packed.
+    pub fn is_on(&self) -> bool {
+        self.compression != Compression::None
+    }
+
+    /// A value that was written as its slot is to have it, and whether that is packed.
+    pub fn for_slot(&self, value: Bytes) -> (Bytes, bool) {
+        if !self.is_on() {
+            return (value, false);
+        }
+        let packed = pack(&value, self.compression);
+        let is_packed = packed.is_some();
+        self.value_bytes.add(value.len() as u64);
+        let stored = packed.unwrap_or(value);
+        self.stored_bytes.add(stored.len() as u64);
+        (stored, is_packed)
+    }
+
+    /// A value as memory is to have it.
+    pub fn for_memory(&self, value: &Bytes) -> Bytes {
+        match self.is_on() {
+            true => pack(value, self.compression).unwrap_or_else(|| pack_plain(value)),
+            false => value.clone(),
+        }
+    }
+
+    /// A slot's value as memory is to have it. Nothing is compressed for it.
+    pub fn slot_for_memory(&self, slot: &Slot) -> Result<Bytes, Broken> {
+        match (slot.is_packed(), self.is_on()) {
+            (false, true) => Ok(pack_plain(slot.stored())),
+            (true, false) => slot.shared_value(),
+            _ => Ok(slot.shared_stored()),
+        }
+    }
+
+    /// The value that memory has as `kept`.
+    pub fn value_in_memory(&self, kept: Bytes) -> Option<Bytes> {
+        if self.is_on() { unpack(&kept).ok() } else { Some(kept) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::support::{hybrid, stepped_environment};
+    use crate::{Compression, Db, HybridSettings, Settings};
+    use std::path::Path;
+    use thermocline_foundation::sync::atomic::Ordering::Relaxed;
+
+    const RECORDS: u64 = 200;
+    const VALUE_BYTES: usize = 1000;
+
+    fn settings(record_compression: Compression) -> Settings {
+        let hybrid_settings = HybridSettings { record_compression, ..hybrid().hybrid };
+        Settings { hybrid: hybrid_settings, ..hybrid() }
+    }
+
+    fn key(number: u64) -> String {
+        format!("key {number:03}")
+    }
+
+    /// Every third is too random to be packed.
+    fn value(number: u64) -> Vec<u8> {
+        let mut random = thermocline_foundation::random::Random::new(number);
+        let mut value = vec![0; if number.is_multiple_of(3) { VALUE_BYTES } else { 50 }];
+        random.fill(&mut value);
+        value.iter().copied().cycle().take(VALUE_BYTES).collect()
+    }
+
+    /// Whoever asks gets what was written: look-ups, which find it in slots and then in memory,
+    /// and scans.
+    fn check(db: &Db) {
+        for _ in 0..2 {
+            for number in 0..RECORDS {
+                assert_eq!(db.get(key(number)).unwrap().unwrap(), value(number), "{number}");
+            }
+        }
+        let scanned: Vec<_> = db.scan().into_iter().map(Result::unwrap).collect();
+        assert_eq!(scanned.len() as u64, RECORDS);
+        for (number, (found, bytes)) in (0..).zip(scanned) {
+            assert!(found == key(number) && bytes == value(number), "{number}");
+        }
+        assert!(db.verify(&mut |_| {}).unwrap().problems.is_empty());
+    }
+
+    /// Records are the same in slots, memory and tables, on each way from one to the other, and
+    /// with each setting, whatever those had that wrote them.
+    #[test]
+    fn records_that_are_packed_take_less_and_are_what_was_written_wherever_they_are() {
+        let all = [Compression::Lz4, Compression::None, Compression::Zstd];
+        for first in all {
+            let environment = stepped_environment();
+            let db = environment.create(Path::new("/home"), &settings(first)).unwrap();
+            (0..RECORDS).for_each(|number| db.put(key(number), value(number)).unwrap());
+            db.flush().unwrap();
+            let packed_bytes = |db: &Db| db.stats().fast_tier.unwrap().live_bytes;
+            let plain_bytes = RECORDS * VALUE_BYTES as u64;
+            assert_eq!(packed_bytes(&db) < plain_bytes / 2, first != Compression::None);
+            check(&db);
+            db.close().unwrap();
+            for later in all {
+                let home = Path::new("/home");
+                let db = environment.open_with(home, &settings(later)).unwrap();
+                check(&db);
+                // From slots and memory to tables, from there to memory, and into slots again.
+                db.compact_range(None, None, &mut |_| {}).unwrap();
+                let engine = db.engine();
+                let fast = engine.fast.as_ref().unwrap();
+                fast.promotions.running.store(true, Relaxed);
+                check(&db);
+                while !fast.promotions.offers.is_empty() {
+                    engine.promote(fast).unwrap();
+                }
+                assert_eq!(db.stats().fast_tier.unwrap().memory_records, RECORDS);
+                check(&db);
+                let capacity_bytes = fast.cache.capacity_bytes();
+                fast.spill_evicted(fast.cache.set_capacity_bytes(0));
+                assert!(
+                    fast.cache.set_capacity_bytes(capacity_bytes).into_records().next().is_none()
+                );
+                fast.promotions.slot_at_first_read.store(true, Relaxed);
+                while !fast.spill.waiting.is_empty() {
+                    engine.spill(fast).unwrap();
+                }
+                assert_eq!(db.stats().fast_tier.unwrap().clean_records, RECORDS);
+                assert_eq!(packed_bytes(&db) < plain_bytes / 2, later != Compression::None);
+                check(&db);
+                let stats = db.stats().fast_tier.unwrap();
+                assert_eq!((stats.packed_value_bytes, stats.packed_stored_bytes), (0, 0));
+                // Written anew while memory has them.
+                (0..RECORDS).for_each(|number| db.put(key(number), value(number)).unwrap());
+                db.flush().unwrap();
+                check(&db);
+                let stats = db.stats().fast_tier.unwrap();
+                let written_bytes = if later == Compression::None { 0 } else { plain_bytes };
+                assert_eq!(stats.packed_value_bytes, written_bytes);
+                assert!(stats.packed_stored_bytes <= written_bytes / 2);
+                db.close().unwrap();
+            }
+        }
+    }
+}

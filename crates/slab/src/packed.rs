@@ -1,0 +1,118 @@
+//! Values that say how they are stored, for slots and for memory alike: compressed, each alone, so
+//! that one can be read without another.
+//!
+//! ```text
+//! packed   kind 1 (0 plain, 1 LZ4, 2 Zstandard) | not plain: bytes of the value 4 | the value
+//! ```
+//! Pure functions; any thread. Working memory for compression is kept per thread.
+
+use crate::format::Broken;
+use bytes::{BufMut, Bytes};
+use std::cell::RefCell;
+use thermocline_foundation::compression::{Compression, Compressor, PLAIN, decompress};
+
+/// Bytes before a value that is compressed.
+const HEAD_BYTES: usize = 5;
+/// Values below this gain nothing.
+const VALUE_BYTES_MIN: usize = 64;
+/// Most bytes that a packed value says it has: more than any key or value may.
+const VALUE_BYTES_MAX: usize = 1 << 30;
+
+thread_local! {
+    static COMPRESSOR: RefCell<Option<(Compression, Compressor)>> = const { RefCell::new(None) };
+}
+
+/// The value, packed; none where compression does not pay.
+pub fn pack(value: &[u8], compression: Compression) -> Option<Bytes> {
+    if compression == Compression::None
+        || !(VALUE_BYTES_MIN..VALUE_BYTES_MAX).contains(&value.len())
+    {
+        return None;
+    }
+    COMPRESSOR.with_borrow_mut(|kept| {
+        let own = kept.take().filter(|(of, _)| *of == compression);
+        let (_, compressor) =
+            kept.insert(own.unwrap_or_else(|| (compression, Compressor::new(compression))));
+        let (kind, stored) = compressor.compress(value);
+        if kind == PLAIN {
+            return None;
+        }
+        let mut packed = Vec::with_capacity(HEAD_BYTES + stored.len());
+        packed.put_u8(kind);
+        packed.put_u32_le(value.len() as u32);
+        packed.extend_from_slice(stored);
+        Some(Bytes::from(packed))
+    })
+}
+
+/// The value as it is, in the form of packed ones.
+pub fn pack_plain(value: &[u8]) -> Bytes {
+    let mut packed = Vec::with_capacity(1 + value.len());
+    packed.put_u8(PLAIN);
+    packed.extend_from_slice(value);
+    Bytes::from(packed)
+}
+
+/// The packed value is as it is.
+pub(crate) fn is_plain(packed: &[u8]) -> bool {
+    packed.first() == Some(&PLAIN)
+}
+
+/// The value behind a packed one, in memory that is not much larger; one that is stored as it is
+/// shares it. Lengths are checked before memory is taken for them.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn unpack(packed: &Bytes) -> Result<Bytes, Broken> {
+    match packed.first_chunk::<HEAD_BYTES>() {
+        _ if is_plain(packed) => Ok(packed.slice(1..)),
+        Some([kind, len @ ..]) => {
+            let len = u32::from_le_bytes(*len) as usize;
+            if len > VALUE_BYTES_MAX {
+                return Err("its value says it is longer than any can be");
+            }
+            decompress(*kind, &packed[HEAD_BYTES..], len).map(Bytes::from)
+        }
+        None => Err("its packed value ends before it begins"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_come_back_and_small_and_random_ones_are_not_packed() {
+        let mut random = thermocline_foundation::random::Random::new(7);
+        let mut noise = vec![0; 1000];
+        random.fill(&mut noise);
+        for compression in [Compression::Lz4, Compression::Zstd { level: 3 }] {
+            for len in [64, 1000, 100_000, 3 << 20] {
+                let value: Vec<u8> = noise[..50].iter().copied().cycle().take(len).collect();
+                let packed = pack(&value, compression).unwrap();
+                assert!(packed.len() < len, "{} of {len}", packed.len());
+                assert_eq!(unpack(&packed).unwrap(), value);
+                assert_eq!(unpack(&pack_plain(&value)).unwrap(), value);
+                for end in 0..packed.len().min(100) {
+                    assert!(unpack(&packed.slice(..end)).is_err());
+                }
+            }
+            assert_eq!(pack(&[7; 63], compression), None);
+            assert_eq!(pack(&noise, compression), None);
+        }
+        assert_eq!(pack(&[7; 1000], Compression::None), None);
+        assert_eq!(unpack(&Bytes::from_static(&[0])).unwrap(), "");
+    }
+
+    #[test]
+    fn what_is_no_packed_value_is_refused_before_memory_is_taken_for_it() {
+        for kind in 1..=u8::MAX {
+            for len in [100_000, u32::MAX] {
+                let mut packed = vec![kind];
+                packed.put_u32_le(len);
+                packed.extend_from_slice(&[0x55; 20]);
+                assert!(unpack(&Bytes::from(packed)).is_err(), "{kind}, {len}");
+            }
+        }
+    }
+}
