@@ -11,6 +11,7 @@ use crate::compaction::tempo::Tempo;
 use crate::error::{Error, ErrorKind, Latch, Result};
 use crate::front::memtable::Memtable;
 use crate::front::slabs::FastTier;
+use crate::front::slabs::packing::packing_is_named;
 use crate::ingest::Ingest;
 use crate::iterator::{Cursor, Records, ScanRange};
 use crate::jobs::{Jobs, Planner, Workers};
@@ -120,10 +121,8 @@ impl Environment {
     fn open_changed(&self, home: &Path, change: impl FnOnce(Settings) -> Settings) -> Result<Db> {
         let text = TieredFiles::read_home_file(&*self.devices, home, SETTINGS_NAME)?;
         let origin = home.join(SETTINGS_NAME);
-        let mut kept = match text {
-            Some(text) => Settings::from_toml(&text, &origin)?,
-            None => Settings::default(),
-        };
+        let read = text.as_ref().map(|text| Settings::from_toml(text, &origin));
+        let mut kept = read.transpose()?.unwrap_or_default();
         // DATABASE has the tiers; a crash can come between two files that both have them.
         if !std::mem::take(&mut kept.tiers).is_empty() {
             let file = origin.display();
@@ -142,7 +141,8 @@ impl Environment {
             Arc::clone(&placement),
             false,
         )?;
-        let changed = (settings != kept).then(|| settings.to_kept_toml()).transpose()?;
+        let changed = settings != kept || !packing_is_named(&settings, text.as_deref());
+        let changed = changed.then(|| settings.to_kept_toml()).transpose()?;
         let specs = files.tiers().iter().map(|tier| tier.spec());
         settings.tiers = specs
             .map(|spec| crate::Tier::new(&spec.path, spec.capacity).driver(&spec.driver))

@@ -16,7 +16,7 @@
 //!     windows of data     the rest, one batch
 //! ```
 
-use crate::compaction::demotion::LeavingCursor;
+use crate::compaction::LeavingCursor;
 use crate::error::Result;
 use crate::front::memtable::MemtableCursor;
 use crate::front::slabs::cursor::SlotCursor;

@@ -162,7 +162,7 @@ pub struct FastTierStats {
     pub unasked_copies: u64,
     /// Records that moved to another slot for the sake of other sizes.
     pub moved_records: u64,
-    /// Bytes of the values that were written to slots since opening with a `record_compression`.
+    /// Bytes of the values that flushes brought to slots since opening, with `record_compression`.
     pub packed_value_bytes: u64,
     /// Bytes that slots have of these values.
     pub packed_stored_bytes: u64,

@@ -192,3 +192,19 @@ fn the_smallest_fast_tier_works_with_the_default_preset_and_memory() {
         assert!(found.is_some_and(|found| found[..] == value(number)[..]), "{number}");
     }
 }
+
+/// A build that does not know packed values refuses the name of what makes them.
+#[test]
+fn a_store_that_may_pack_values_says_so_in_its_settings_from_its_opening_on() {
+    for (tiers, names) in [(2, true), (1, false)] {
+        let place = Place::new();
+        fill(Db::open_or_create(place.home(), &place.settings(tiers)).unwrap());
+        let is_other = |line: &&str| !line.starts_with("record_compression");
+        let older: Vec<_> = place.kept().lines().filter(is_other).map(str::to_owned).collect();
+        std::fs::write(place.settings_path(), older.join("\n")).unwrap();
+        let db = Db::open(place.home()).unwrap();
+        let is_named = place.kept().contains("\nrecord_compression = \"lz4\"\n");
+        assert_eq!(is_named, names, "{}", place.kept());
+        check(&db);
+    }
+}

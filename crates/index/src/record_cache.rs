@@ -134,22 +134,29 @@ impl RecordCache {
     }
 
     /// `key` has another value from `to` on, which somebody else has on fast storage: keeps it for
-    /// the one from `from` on, in the same queue and with half of its hits. Nothing where that is
-    /// not here, or was not asked for more than once (than eight times, where somebody else had it
-    /// too): each version is the newest of its queue, so who is written as often as read would stay
-    /// for ever.
-    pub fn renew(&self, key: &[u8], from: Sequence, to: Sequence, value: &[u8]) -> Evicted {
+    /// the one from `from` on, in the same queue and with half of its hits. Nothing, and the value
+    /// is not made, where that is not here, or was not asked for more than once (than eight times,
+    /// where somebody else had it too): each version is the newest of its queue, so who is written
+    /// as often as read would stay for ever.
+    pub fn renew<V: AsRef<[u8]>>(
+        &self,
+        key: &[u8],
+        from: Sequence,
+        to: Sequence,
+        value: impl FnOnce() -> V,
+    ) -> Evicted {
         let mut evicted = Evicted::default();
         if !self.contains(key, from) {
             return evicted;
         }
-        let (place, record) = (self.place(key, from), Record::new(key, to, value));
+        let place = self.place(key, from);
         let removed = self.shard(place).write().remove(place.hash, key, from);
         let Some((old, Standing { queue, score, .. })) = removed else { return evicted };
         drop(old);
         if score <= HIT {
             return evicted;
         }
+        let record = Record::new(key, to, value().as_ref());
         let standing = Standing { queue, score: score / 2, is_backed: true };
         let place = self.place(key, to);
         let mut shard = self.shard(place).write();

@@ -90,7 +90,8 @@ impl Record<'_> {
     pub fn encode(&self, place: &Place, out: &mut [u8]) {
         let bytes = self.bytes() as usize;
         assert!(bytes <= out.len() && self.key.len() <= KEY_BYTES_MAX, "a record fits its slot");
-        assert!(self.kind == RecordKind::Put || self.value.is_empty(), "tombstones have no value");
+        let is_tombstone = self.kind == RecordKind::Delete;
+        assert!(!is_tombstone || self.value.is_empty() && !self.packed, "tombstones have no value");
         assert!(self.sequence <= Sequence::MAX, "a sequence has 56 bits");
         let out = &mut out[..bytes];
         let word = self.sequence.0 << 8 | self.kind as u64;
@@ -140,6 +141,16 @@ impl Slot {
         self.bytes.slice(SLOT_HEADER_BYTES + self.key_bytes as usize..)
     }
 
+    /// The value as it is stored, in memory that is not much larger: shared where the buffer holds
+    /// little else, copied otherwise (a small slot was read with the pages around it).
+    pub fn compact_stored(&self) -> Bytes {
+        let stored = self.shared_stored();
+        if self.memory_bytes - stored.len() <= stored.len() / 8 {
+            return stored;
+        }
+        Bytes::copy_from_slice(&stored)
+    }
+
     /// The value, sharing the slot's memory where it can. For a reader who is soon done with it;
     /// one who keeps it takes [`Slot::compact_value`].
     ///
@@ -147,21 +158,19 @@ impl Slot {
     /// The slot is intact, and its packed value is not one.
     pub fn shared_value(&self) -> Result<Bytes, Broken> {
         let stored = self.shared_stored();
-        if self.is_packed() { unpack(&stored) } else { Ok(stored) }
+        if self.is_packed() { unpack(stored) } else { Ok(stored) }
     }
 
-    /// The value in memory that is not much larger: shared where the buffer holds little else,
-    /// copied otherwise (a small slot was read with the pages around it).
+    /// The value in memory that is not much larger.
     ///
     /// # Errors
     /// As [`Slot::shared_value`].
     pub fn compact_value(&self) -> Result<Bytes, Broken> {
-        let value = self.shared_value()?;
-        let is_shared = !self.is_packed() || is_plain(self.stored());
-        if is_shared && self.memory_bytes - value.len() > value.len() / 8 {
-            return Ok(Bytes::copy_from_slice(&value));
+        match self.is_packed() {
+            true if is_plain(self.stored()) => unpack(self.compact_stored()),
+            true => self.shared_value(),
+            false => Ok(self.compact_stored()),
         }
-        Ok(value)
     }
 
     fn word(&self) -> u64 {

@@ -4,10 +4,13 @@
 //! ```text
 //! packed   kind 1 (0 plain, 1 LZ4, 2 Zstandard) | not plain: bytes of the value 4 | the value
 //! ```
-//! Pure functions; any thread. Working memory for compression is kept per thread.
+//! Long values stay plain: each is read and written whole, with its other form beside it. So
+//! working memory, which is kept per thread, is bounded too.
+//!
+//! Pure functions; any thread.
 
 use crate::format::Broken;
-use bytes::{BufMut, Bytes};
+use bytes::{Buf, BufMut, Bytes};
 use std::cell::RefCell;
 use thermocline_foundation::compression::{Compression, Compressor, PLAIN, decompress};
 
@@ -15,8 +18,8 @@ use thermocline_foundation::compression::{Compression, Compressor, PLAIN, decomp
 const HEAD_BYTES: usize = 5;
 /// Values below this gain nothing.
 const VALUE_BYTES_MIN: usize = 64;
-/// Most bytes that a packed value says it has: more than any key or value may.
-const VALUE_BYTES_MAX: usize = 1 << 30;
+/// Longer ones are not compressed.
+const VALUE_BYTES_MAX: usize = 1 << 20;
 
 thread_local! {
     static COMPRESSOR: RefCell<Option<(Compression, Compressor)>> = const { RefCell::new(None) };
@@ -25,7 +28,7 @@ thread_local! {
 /// The value, packed; none where compression does not pay.
 pub fn pack(value: &[u8], compression: Compression) -> Option<Bytes> {
     if compression == Compression::None
-        || !(VALUE_BYTES_MIN..VALUE_BYTES_MAX).contains(&value.len())
+        || !(VALUE_BYTES_MIN..=VALUE_BYTES_MAX).contains(&value.len())
     {
         return None;
     }
@@ -54,7 +57,7 @@ pub fn pack_plain(value: &[u8]) -> Bytes {
 }
 
 /// The packed value is as it is.
-pub(crate) fn is_plain(packed: &[u8]) -> bool {
+pub fn is_plain(packed: &[u8]) -> bool {
     packed.first() == Some(&PLAIN)
 }
 
@@ -63,13 +66,16 @@ pub(crate) fn is_plain(packed: &[u8]) -> bool {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn unpack(packed: &Bytes) -> Result<Bytes, Broken> {
+pub fn unpack(mut packed: Bytes) -> Result<Bytes, Broken> {
+    if is_plain(&packed) {
+        packed.advance(1);
+        return Ok(packed);
+    }
     match packed.first_chunk::<HEAD_BYTES>() {
-        _ if is_plain(packed) => Ok(packed.slice(1..)),
         Some([kind, len @ ..]) => {
             let len = u32::from_le_bytes(*len) as usize;
             if len > VALUE_BYTES_MAX {
-                return Err("its value says it is longer than any can be");
+                return Err("its packed value is longer than any can be");
             }
             decompress(*kind, &packed[HEAD_BYTES..], len).map(Bytes::from)
         }
@@ -87,32 +93,36 @@ mod tests {
         let mut noise = vec![0; 1000];
         random.fill(&mut noise);
         for compression in [Compression::Lz4, Compression::Zstd { level: 3 }] {
-            for len in [64, 1000, 100_000, 3 << 20] {
+            for len in [128, 1000, 100_000, VALUE_BYTES_MAX] {
                 let value: Vec<u8> = noise[..50].iter().copied().cycle().take(len).collect();
                 let packed = pack(&value, compression).unwrap();
                 assert!(packed.len() < len, "{} of {len}", packed.len());
-                assert_eq!(unpack(&packed).unwrap(), value);
-                assert_eq!(unpack(&pack_plain(&value)).unwrap(), value);
+                assert_eq!(unpack(packed.clone()).unwrap(), value);
+                assert_eq!(unpack(pack_plain(&value)).unwrap(), value);
                 for end in 0..packed.len().min(100) {
-                    assert!(unpack(&packed.slice(..end)).is_err());
+                    assert!(unpack(packed.slice(..end)).is_err());
                 }
             }
             assert_eq!(pack(&[7; 63], compression), None);
+            assert_eq!(pack(&vec![7; VALUE_BYTES_MAX + 1], compression), None);
             assert_eq!(pack(&noise, compression), None);
         }
         assert_eq!(pack(&[7; 1000], Compression::None), None);
-        assert_eq!(unpack(&Bytes::from_static(&[0])).unwrap(), "");
+        assert_eq!(unpack(Bytes::from_static(&[0])).unwrap(), "");
     }
 
     #[test]
     fn what_is_no_packed_value_is_refused_before_memory_is_taken_for_it() {
+        let refused = |kind, len| {
+            let mut packed = vec![kind];
+            packed.put_u32_le(len);
+            packed.extend_from_slice(&[0x55; 20]);
+            unpack(Bytes::from(packed)).unwrap_err()
+        };
         for kind in 1..=u8::MAX {
-            for len in [100_000, u32::MAX] {
-                let mut packed = vec![kind];
-                packed.put_u32_le(len);
-                packed.extend_from_slice(&[0x55; 20]);
-                assert!(unpack(&Bytes::from(packed)).is_err(), "{kind}, {len}");
-            }
+            assert!(refused(kind, (1 << 20) + 1).contains("longer than any"), "{kind}");
+            let why = if kind <= 2 { "cannot have the length" } else { "unknown" };
+            assert!(refused(kind, 1 << 20).contains(why), "{kind}");
         }
     }
 }

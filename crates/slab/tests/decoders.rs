@@ -66,7 +66,7 @@ fn the_formats_are_those_of_the_golden_files() {
     compare("slab-header-v1.bin", &header());
     compare("slot-v1.bin", &slot(b"water floats", false));
     compare("slot-packed-v1.bin", &slot(PACKED, true));
-    assert_eq!(unpack(&PACKED.into()).unwrap(), [b'w'; 100][..]);
+    assert_eq!(unpack(PACKED.into()).unwrap(), [b'w'; 100][..]);
     compare("slab-change-v1.bin", &change);
     compare("live-slots-v1.bin", &state);
 }

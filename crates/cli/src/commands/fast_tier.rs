@@ -77,7 +77,7 @@ fn summary(stats: &FastTierStats) -> Table {
     if stats.packed_value_bytes > 0 {
         let (values, stored) = (stats.packed_value_bytes, stats.packed_stored_bytes);
         let share = text::share(stored, values);
-        table.row(["values written since opening".to_owned(), bytes(values), String::new()]);
+        table.row(["values flushed since opening".to_owned(), bytes(values), String::new()]);
         table.row(["  bytes that slots have of them".to_owned(), bytes(stored), share]);
     }
     if stats.index_copies + stats.failed_index_copies > 0 {

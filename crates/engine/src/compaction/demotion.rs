@@ -22,9 +22,9 @@
 
 use crate::background::{merge_bytes, table_options, window_bytes};
 use crate::compaction::cost_benefit::{KeyRange, Pick, Purpose};
+use crate::compaction::leaving::{Leaving, LeavingCursor};
 use crate::compaction::rewrite::{Fate, Observe, Output, Retention, Rewrite};
 use crate::error::{Error, ErrorKind, Result};
-use crate::front::slabs::lookup::trailer_of;
 use crate::front::slabs::promotion::Offer;
 use crate::front::slabs::room::{Means, draw_of};
 use crate::front::slabs::waiting::Added;
@@ -44,106 +44,10 @@ use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::{Planted, Sequence, planted};
 use thermocline_index::{Entry, EntryKind, IndexBatch};
 use thermocline_popularity::Pinning;
-use thermocline_table::{ReadAhead, RecordKind, Trailer, key_hash};
+use thermocline_table::{ReadAhead, RecordKind, key_hash};
 
 /// Keys of the index that are looked at under one lock.
 const BATCH_KEYS: usize = 1024;
-/// Bytes of records that a merge reads from slots at a time, and how many at most. Neighbours lie
-/// apart, a page for each batch that once wrote some of them; so a page is read for as many records
-/// as it has of those that are read together.
-const READ_BYTES: usize = 512 << 10;
-const READ_RECORDS: usize = 8192;
-
-/// Versions that leave, in merge order.
-#[derive(Debug, Default)]
-struct Leaving {
-    keys: Vec<u8>,
-    /// Where each one's key ends, and what the index said of it.
-    records: Vec<(usize, usize, Entry)>,
-    /// Numbers of those that memory keeps, in ascending order.
-    lifted: Vec<usize>,
-}
-
-impl Leaving {
-    fn push(&mut self, key: &[u8], entries: impl Iterator<Item = Entry>) {
-        let start = self.keys.len();
-        self.keys.extend_from_slice(key);
-        let end = self.keys.len();
-        self.records.extend(entries.map(|entry| (start, end, entry)));
-    }
-
-    fn is_lifted(&self, at: usize) -> bool {
-        self.lifted.binary_search(&at).is_ok()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.records.is_empty()
-    }
-
-    fn key(&self, at: usize) -> &[u8] {
-        let (start, end, _) = self.records[at];
-        &self.keys[start..end]
-    }
-}
-
-/// The records that leave, as a source of a merge: those that a table has already are passed over.
-#[derive(Debug)]
-pub(crate) struct LeavingCursor {
-    engine: Arc<Engine>,
-    leaving: Arc<Leaving>,
-    /// The next record to read.
-    next: usize,
-    run: Vec<(usize, Bytes)>,
-    at: usize,
-}
-
-impl LeavingCursor {
-    pub fn current(&self) -> Option<(&[u8], Trailer)> {
-        let (at, _) = self.run.get(self.at)?;
-        Some((self.leaving.key(*at), trailer_of(&self.leaving.records[*at].2)))
-    }
-
-    pub fn value_slice(&self) -> &[u8] {
-        self.run.get(self.at).map_or(&[], |(_, value)| value)
-    }
-
-    /// To the first record.
-    pub fn begin(&mut self) -> Result<()> {
-        self.next = 0;
-        self.load()
-    }
-
-    pub fn step(&mut self) -> Result<()> {
-        self.at += 1;
-        if self.at < self.run.len() { Ok(()) } else { self.load() }
-    }
-
-    fn load(&mut self) -> Result<()> {
-        self.run.clear();
-        self.at = 0;
-        let Some(fast) = &self.engine.fast else { return Ok(()) };
-        let records = &self.leaving.records;
-        while self.run.is_empty() && self.next < records.len() {
-            let (mut wanted, mut bytes) = (Vec::new(), 0);
-            while bytes < READ_BYTES && wanted.len() < READ_RECORDS && self.next < records.len() {
-                let entry = records[self.next].2;
-                if !entry.clean {
-                    bytes += entry.record_bytes as usize;
-                    wanted.push((self.next, entry));
-                }
-                self.next += 1;
-            }
-            let reads: Vec<_> =
-                wanted.iter().map(|(at, entry)| (self.leaving.key(*at), *entry)).collect();
-            let values = fast.fetch(&reads)?;
-            let found =
-                wanted.iter().zip(values).filter_map(|((at, _), value)| Some((*at, value?)));
-            self.run.extend(found);
-        }
-        Ok(())
-    }
-}
-
 /// What becomes of a key in a demotion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Judgement {
@@ -233,9 +137,6 @@ impl Demotion {
                     }
                 }
                 let stays = fate == Judgement::Stays;
-                if fate == Judgement::Lifted {
-                    leaving.lifted.push(leaving.records.len());
-                }
                 let count = match planted(Planted::OlderVersionStays) {
                     true => 1,
                     false => versions.len(),
@@ -243,7 +144,7 @@ impl Demotion {
                 let leaves = || versions[..count].iter().skip(usize::from(stays)).copied();
                 bytes += leaves().map(|entry| u64::from(entry.record_bytes)).sum::<u64>();
                 if leaves().next().is_some() {
-                    leaving.push(key, leaves());
+                    leaving.push(key, fate == Judgement::Lifted, leaves());
                 }
             }
             let Some(key) = batch.last_key() else { break };
@@ -325,7 +226,9 @@ impl Demotion {
         if self.pick.purpose == Purpose::Compaction {
             return true;
         }
-        let (before, bytes) = (self.pick.promised_bytes, self.pick.bytes() + self.leaving_bytes);
+        // Tables may be larger than slots, which are packed.
+        let leaving_bytes = fast.packing.value_bytes_of(self.leaving_bytes);
+        let (before, bytes) = (self.pick.promised_bytes, self.pick.bytes() + leaving_bytes);
         let is_within = self.engine.promise_writes(fast, self.pick.purpose, (before, bytes));
         if is_within {
             self.pick.promised_bytes = bytes;
@@ -355,13 +258,8 @@ impl Demotion {
         let engine = &self.engine;
         let window_bytes = self.window_bytes();
         let read_ahead = ReadAhead::Stream { window_bytes };
-        let mut sources = vec![Source::Leaving(Box::new(LeavingCursor {
-            engine: Arc::clone(engine),
-            leaving: Arc::clone(&self.leaving),
-            next: 0,
-            run: Vec::new(),
-            at: 0,
-        }))];
+        let leaving = LeavingCursor::new(engine, &self.leaving);
+        let mut sources = vec![Source::Leaving(Box::new(leaving))];
         for level in 0..LEVELS {
             let of_level = self.pick.inputs.iter().filter(|(of, _)| *of == level);
             let tables: Vec<_> = of_level.map(|(_, table)| Arc::clone(table)).collect();
@@ -463,7 +361,7 @@ impl Demotion {
         let mut tables = self.engine.tables.lock();
         let mut slots = SlotEdit { departs: true, ..SlotEdit::default() };
         let (mut bytes, mut clean) = (0, 0);
-        for (at, (_, _, entry)) in self.leaving.records.iter().enumerate() {
+        for (at, entry) in self.leaving.entries().enumerate() {
             let key = self.leaving.key(at);
             // Freed by who replaced it, where it was replaced; in another slot, where it was moved.
             if let Some(now) = fast.same_record(key, entry) {
@@ -494,7 +392,8 @@ impl Demotion {
         fast.room.begin_anew();
         let elapsed_ns = self.engine.clock.now_ns() - self.started_ns;
         if bytes > 0 {
-            self.engine.pacing.drained(bytes, elapsed_ns);
+            // Writers are told in the bytes that they write.
+            self.engine.pacing.drained(fast.packing.value_bytes_of(bytes), elapsed_ns);
         }
         Ok(())
     }
@@ -525,7 +424,7 @@ impl Demotion {
             let tables = self.pick.inputs.iter().filter(|(level, _)| is_of(*level));
             tables.map(|(_, table)| table.meta.entries).sum()
         };
-        let dirty = self.leaving.records.iter().filter(|(_, _, entry)| !entry.clean).count() as u64;
+        let dirty = self.leaving.entries().filter(|entry| !entry.clean).count() as u64;
         let merged = dirty + entries(&|level| Some(level) != oldest);
         let kept: u64 = added.iter().map(|meta| meta.entries).sum();
         let counts = &self.engine.metrics.demotions;
@@ -548,7 +447,7 @@ impl Job for Demotion {
                     return Ok(Step::Done);
                 }
             }
-            let merges = self.leaving.records.iter().any(|(_, _, entry)| !entry.clean)
+            let merges = self.leaving.entries().any(|entry| !entry.clean)
                 || !matches!(self.pick.purpose, Purpose::Room(_)) && !self.pick.inputs.is_empty();
             if merges && !self.is_within_budget() {
                 return Ok(Step::Done);
@@ -573,7 +472,7 @@ impl Job for Demotion {
         }
         if planted(Planted::SlotsFreedBeforeEdit) && !std::mem::replace(&mut self.freed, true) {
             // All of them have been read.
-            let slots = self.leaving.records.iter().filter_map(|(_, _, entry)| slot_of(entry));
+            let slots = self.leaving.entries().filter_map(slot_of);
             let slots: Vec<_> = slots.collect();
             self.engine.fast.iter().for_each(|fast| fast.slabs.free(&slots));
             return Ok(Step::More);

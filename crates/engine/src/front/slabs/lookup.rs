@@ -8,6 +8,7 @@
 //! again. A record that is in memory only and was given up there is for the tables to find, as one
 //! that the index does not know.
 
+use super::packing::Stored;
 use super::{FastTier, slot_of};
 use crate::error::{Error, Result};
 use bytes::Bytes;
@@ -142,10 +143,10 @@ impl FastTier {
         self.index.get_at(key, entry.sequence).filter(|now| now.sequence == entry.sequence)
     }
 
-    /// Values of records for a merge, which goes once through many and keeps none in memory; none
-    /// where a record left the index meanwhile. They are read in the order of their slots, so the
-    /// more there are, the more of them share a read.
-    pub fn fetch(&self, wanted: &[(&[u8], Entry)]) -> Result<Vec<Option<Bytes>>> {
+    /// Values of records, as slots have them, for a merge, which goes once through many and keeps
+    /// none in memory; none where a record left the index meanwhile. They are read in the order of
+    /// their slots, so the more there are, the more of them share a read.
+    pub fn fetch(&self, wanted: &[(&[u8], Entry)]) -> Result<Vec<Option<Stored>>> {
         let mut order: Vec<_> = (0..wanted.len()).collect();
         order.sort_unstable_by_key(|at| wanted[*at].1.slot);
         let mut values = vec![None; wanted.len()];
@@ -155,9 +156,7 @@ impl FastTier {
                 let (key, entry) = &wanted[*at];
                 values[*at] = match read {
                     // Not with what lies around it, of which there would soon be too much.
-                    Ok(slot) if is_record(&slot, key, entry) => {
-                        Some(slot.compact_value().map_err(|why| self.broken(entry, why))?)
-                    }
+                    Ok(slot) if is_record(&slot, key, entry) => Some(Stored::of(&slot)),
                     _ => self.fetch_again(key, entry)?,
                 };
             }
@@ -166,14 +165,12 @@ impl FastTier {
     }
 
     /// The slot had something else: the record was replaced, or moved to another slot.
-    fn fetch_again(&self, key: &[u8], entry: &Entry) -> Result<Option<Bytes>> {
+    fn fetch_again(&self, key: &[u8], entry: &Entry) -> Result<Option<Stored>> {
         let _held = self.slabs.hold_frees();
         let Some(now) = self.same_record(key, entry) else { return Ok(None) };
         let (slot, bytes) = read_of(&now);
         match self.slabs.read(slot, bytes) {
-            Ok(slot) if is_record(&slot, key, &now) => {
-                Ok(Some(slot.shared_value().map_err(|why| self.broken(&now, why))?))
-            }
+            Ok(slot) if is_record(&slot, key, &now) => Ok(Some(Stored::of(&slot))),
             read => Err(self.damage(&now, read.err())),
         }
     }
@@ -210,7 +207,7 @@ impl FastTier {
     }
 
     /// The slot of a record is intact, and its value is not as it says.
-    fn broken(&self, entry: &Entry, why: Broken) -> Error {
+    pub fn broken(&self, entry: &Entry, why: Broken) -> Error {
         let place = self.slabs.describe(SlotAddress::unpack(entry.slot));
         Error::corrupt(format!("{place}: {why}; restore the database from a checkpoint"))
     }

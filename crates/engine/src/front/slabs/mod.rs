@@ -45,7 +45,7 @@ pub(crate) mod flush;
 pub(crate) mod index_copies;
 pub(crate) mod lookup;
 pub(crate) mod memory;
-mod packing;
+pub(crate) mod packing;
 mod pieces;
 pub(crate) mod plan;
 pub(crate) mod promotion;

@@ -7,17 +7,42 @@
 //!
 //! Any thread.
 
-use crate::settings::Settings;
+use crate::settings::{Preset, Settings};
 use bytes::Bytes;
 use thermocline_foundation::{Compression, Counter};
-use thermocline_slab::packed::{pack, pack_plain, unpack};
+use thermocline_slab::packed::{is_plain, pack, pack_plain, unpack};
 use thermocline_slab::{Broken, Slot};
+
+/// The file of settings, if there is one, has the name of what packs values. Builds that do not
+/// know packed values refuse the name; without it they would take these for damage.
+pub(crate) fn packing_is_named(settings: &Settings, kept: Option<&str>) -> bool {
+    let is_named = kept.is_some_and(|text| text.contains("record_compression"));
+    settings.preset() != Preset::Hybrid || is_named
+}
+
+/// A value as a slot has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    bytes: Bytes,
+    packed: bool,
+}
+
+impl Stored {
+    /// Of a slot, in memory that is not much larger.
+    pub fn of(slot: &Slot) -> Self {
+        Self { bytes: slot.compact_stored(), packed: slot.is_packed() }
+    }
+
+    pub fn value(&self) -> Result<Bytes, Broken> {
+        if self.packed { unpack(self.bytes.clone()) } else { Ok(self.bytes.clone()) }
+    }
+}
 
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Packing {
     compression: Compression,
-    /// Bytes of the values that writes brought to slots, and of what these have of them.
+    /// Bytes of the values that flushes brought to slots, and of what these have of them.
     pub value_bytes: Counter,
     pub stored_bytes: Counter,
 }
@@ -46,6 +71,23 @@ impl Packing {
         (stored, is_packed)
     }
 
+    /// Bytes of the values of which slots have so many, as far as is known since opening.
+    pub fn value_bytes_of(&self, stored_bytes: u64) -> u64 {
+        let (values, stored) = (self.value_bytes.get(), self.stored_bytes.get());
+        if stored == 0 {
+            return stored_bytes;
+        }
+        (stored_bytes as f64 * (values as f64 / stored as f64)) as u64
+    }
+
+    /// What memory gave up as a slot is to have it, and whether that is packed.
+    pub fn spilled(&self, kept: &Bytes) -> (Bytes, bool) {
+        match self.is_on() {
+            true if is_plain(kept) => (kept.slice(1..), false),
+            is_packed => (kept.clone(), is_packed),
+        }
+    }
+
     /// A value as memory is to have it.
     pub fn for_memory(&self, value: &Bytes) -> Bytes {
         match self.is_on() {
@@ -65,7 +107,12 @@ impl Packing {
 
     /// The value that memory has as `kept`.
     pub fn value_in_memory(&self, kept: Bytes) -> Option<Bytes> {
-        if self.is_on() { unpack(&kept).ok() } else { Some(kept) }
+        if !self.is_on() {
+            return Some(kept);
+        }
+        let value = unpack(kept);
+        debug_assert!(value.is_ok(), "memory has a value that is not packed");
+        value.ok()
     }
 }
 

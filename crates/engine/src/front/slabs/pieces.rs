@@ -241,8 +241,8 @@ impl FastTier {
             return;
         }
         if let Some((_, value)) = memtable.get(key, now.sequence) {
-            let value = self.packing.for_memory(&value);
-            self.spill_evicted(self.cache.renew(key, before.sequence, now.sequence, &value));
+            let kept = || self.packing.for_memory(&value);
+            self.spill_evicted(self.cache.renew(key, before.sequence, now.sequence, kept));
         }
     }
 

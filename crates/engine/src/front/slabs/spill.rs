@@ -49,9 +49,9 @@ impl Waits for Spilled {
 }
 
 impl Spilled {
-    fn arrival(&self, value: &Bytes, packed: bool) -> Arrival {
+    fn arrival(&self, (value, packed): (Bytes, bool)) -> Arrival {
         let trailer = Trailer::new(self.sequence, RecordKind::Put);
-        Arrival { key: self.key.clone(), trailer, value: value.clone(), packed, clean: true }
+        Arrival { key: self.key.clone(), trailer, value, packed, clean: true }
     }
 }
 
@@ -218,8 +218,9 @@ impl Engine {
 
     /// Writes records into slots and lets the index say so.
     fn place_spilled(&self, fast: &FastTier, spilled: Vec<Spilled>) -> Result<()> {
-        let packed = fast.packing.is_on();
-        let with_value = |spilled: &Spilled| Some(spilled.arrival(spilled.value.as_ref()?, packed));
+        let with_value = |spilled: &Spilled| {
+            Some(spilled.arrival(fast.packing.spilled(spilled.value.as_ref()?)))
+        };
         let arrivals: Vec<_> = spilled.iter().filter_map(with_value).collect();
         let Some(mut placed) = fast.write(&arrivals, Origin::Migration)? else {
             fast.room.want_for_copies();

@@ -1,0 +1,148 @@
+//! The records that leave the fast tier in a demotion, as a source of its merge.
+//!
+//! They are read from their slots many at a time, and unpacked one by one: what a slot has may be a
+//! small part of its value.
+
+use crate::error::Result;
+use crate::front::slabs::lookup::trailer_of;
+use crate::front::slabs::packing::Stored;
+use crate::state::Engine;
+use bytes::Bytes;
+use std::sync::Arc;
+use thermocline_index::Entry;
+use thermocline_table::Trailer;
+
+/// Bytes of records that a merge reads from slots at a time, and how many at most. Neighbours lie
+/// apart, a page for each batch that once wrote some of them; so a page is read for as many records
+/// as it has of those that are read together.
+const READ_BYTES: usize = 512 << 10;
+const READ_RECORDS: usize = 8192;
+
+/// Versions that leave, in merge order.
+#[derive(Debug, Default)]
+pub(super) struct Leaving {
+    keys: Vec<u8>,
+    /// Where each one's key ends, and what the index said of it.
+    records: Vec<(usize, usize, Entry)>,
+    /// Numbers of those that memory keeps, in ascending order.
+    lifted: Vec<usize>,
+}
+
+impl Leaving {
+    /// Versions of a key, the newest first; memory keeps that where the key is lifted.
+    pub fn push(&mut self, key: &[u8], is_lifted: bool, entries: impl Iterator<Item = Entry>) {
+        if is_lifted {
+            self.lifted.push(self.records.len());
+        }
+        let start = self.keys.len();
+        self.keys.extend_from_slice(key);
+        let end = self.keys.len();
+        self.records.extend(entries.map(|entry| (start, end, entry)));
+    }
+
+    pub fn is_lifted(&self, at: usize) -> bool {
+        self.lifted.binary_search(&at).is_ok()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    pub fn key(&self, at: usize) -> &[u8] {
+        let (start, end, _) = self.records[at];
+        &self.keys[start..end]
+    }
+
+    pub fn entry(&self, at: usize) -> &Entry {
+        &self.records[at].2
+    }
+
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.records.iter().map(|(_, _, entry)| entry)
+    }
+}
+
+/// The records that leave, as a source of a merge: those that a table has already are passed over.
+#[derive(Debug)]
+pub(crate) struct LeavingCursor {
+    engine: Arc<Engine>,
+    leaving: Arc<Leaving>,
+    /// The next record to read.
+    next: usize,
+    /// What was read, as slots have it.
+    run: Vec<(usize, Stored)>,
+    at: usize,
+    /// Of the record at hand.
+    value: Bytes,
+}
+
+impl LeavingCursor {
+    pub(super) fn new(engine: &Arc<Engine>, leaving: &Arc<Leaving>) -> Self {
+        let (engine, leaving) = (Arc::clone(engine), Arc::clone(leaving));
+        Self { engine, leaving, next: 0, run: Vec::new(), at: 0, value: Bytes::new() }
+    }
+
+    pub fn current(&self) -> Option<(&[u8], Trailer)> {
+        let (at, _) = self.run.get(self.at)?;
+        Some((self.leaving.key(*at), trailer_of(self.leaving.entry(*at))))
+    }
+
+    pub fn value_slice(&self) -> &[u8] {
+        &self.value
+    }
+
+    /// To the first record.
+    pub fn begin(&mut self) -> Result<()> {
+        self.next = 0;
+        self.load()
+    }
+
+    pub fn step(&mut self) -> Result<()> {
+        self.at += 1;
+        if self.at < self.run.len() { self.unpack() } else { self.load() }
+    }
+
+    fn load(&mut self) -> Result<()> {
+        self.run.clear();
+        self.at = 0;
+        let Some(fast) = &self.engine.fast else { return Ok(()) };
+        while self.run.is_empty() && self.next < self.leaving.len() {
+            let (mut wanted, mut bytes) = (Vec::new(), 0);
+            while bytes < READ_BYTES
+                && wanted.len() < READ_RECORDS
+                && self.next < self.leaving.len()
+            {
+                let entry = *self.leaving.entry(self.next);
+                if !entry.clean {
+                    bytes += entry.record_bytes as usize;
+                    wanted.push((self.next, entry));
+                }
+                self.next += 1;
+            }
+            let reads: Vec<_> =
+                wanted.iter().map(|(at, entry)| (self.leaving.key(*at), *entry)).collect();
+            let values = fast.fetch(&reads)?;
+            let found =
+                wanted.iter().zip(values).filter_map(|((at, _), value)| Some((*at, value?)));
+            self.run.extend(found);
+        }
+        self.unpack()
+    }
+
+    /// Unpacks the value of the record at hand.
+    fn unpack(&mut self) -> Result<()> {
+        let Some(fast) = &self.engine.fast else { return Ok(()) };
+        self.value = match self.run.get(self.at) {
+            Some((at, stored)) => {
+                let broken = |why| fast.broken(self.leaving.entry(*at), why);
+                stored.value().map_err(broken)?
+            }
+            None => Bytes::new(),
+        };
+        Ok(())
+    }
+}
