@@ -263,6 +263,22 @@ mod tests {
         assert_eq!(hybrid.pinning, Pinning::Fixed);
     }
 
+    /// Rivals have none unless it is named for them too.
+    #[test]
+    fn records_are_compressed_as_tables_are_unless_named_and_neither_by_default() {
+        use Compression::{Lz4, None, Zstd};
+        for (options, expected) in [
+            ("", (None, None)),
+            ("+compression=lz4", (Lz4, Lz4)),
+            ("+compression=lz4+record-compression=zstd", (Lz4, Zstd)),
+            ("+record-compression=lz4", (None, Lz4)),
+        ] {
+            let settings = settings(&format!("thermocline-hybrid@tiers{options}")).unwrap();
+            let found = (settings.compression[0], settings.hybrid.record_compression);
+            assert_eq!(found, expected, "{options}");
+        }
+    }
+
     #[test]
     fn a_wrong_option_of_a_hybrid_label_is_answered_with_what_is_right() {
         for (label, part) in [
@@ -271,6 +287,8 @@ mod tests {
             ("thermocline-hybrid+promotion=always", "none, demotion or read"),
             ("thermocline-hybrid+pinning=most", "0 to 100 or auto"),
             ("thermocline-hybrid+read-triggered=1", "on or off"),
+            ("thermocline-hybrid+compression=gzip", "none, lz4 or zstd"),
+            ("thermocline-hybrid+record-compression=1", "none, lz4 or zstd"),
             ("thermocline-hybrid+runs=9", "hybrid.runs = 9 is out of range"),
             ("thermocline-hybrid+runs=x", "option runs=x"),
             ("thermocline-hybrid+cache=1", "it has driver, slow-driver"),
