@@ -113,15 +113,21 @@ impl RecordCache {
 
     /// As [`RecordCache::insert`], of a record that somebody else has on fast storage. To miss it
     /// costs so much less that its hits count an eighth, and where others would have to go only one
-    /// in eight such calls keeps its record.
-    pub fn insert_backed(&self, key: &[u8], sequence: Sequence, value: &[u8]) -> Evicted {
+    /// in eight such calls keeps its record. The value, of about `value_bytes`, is made only then.
+    pub fn insert_backed<V: AsRef<[u8]>>(
+        &self,
+        key: &[u8],
+        sequence: Sequence,
+        value_bytes: usize,
+        value: impl FnOnce() -> V,
+    ) -> Evicted {
         let place = self.place(key, sequence);
         let Locked { shard, backed } = &self.shards[place.shard];
-        let has_room = shard.read().has_room(key.len() + value.len());
+        let has_room = shard.read().has_room(key.len() + value_bytes);
         if !has_room && u64::from(backed.fetch_add(1, Relaxed)) % HIT != 0 {
             return Evicted::default();
         }
-        self.insert_at(place, key, Record::new(key, sequence, value), true)
+        self.insert_at(place, key, Record::new(key, sequence, value().as_ref()), true)
     }
 
     fn insert_at(&self, place: Place, key: &[u8], record: Record, is_backed: bool) -> Evicted {

@@ -172,7 +172,7 @@ fn a_backed_record_stays_where_it_is_asked_for_much_more_often_than_others() {
         for n in backed.clone() {
             // Until it is taken, as hot as it may be.
             while !cache.contains(&key(n), Sequence(n)) {
-                cache.insert_backed(&key(n), Sequence(n), &[7; 1000]);
+                cache.insert_backed(&key(n), Sequence(n), 1000, || [7; 1000]);
             }
             (0..24).for_each(|_| drop(cache.get(&key(n), Sequence(n))));
         }
@@ -196,7 +196,7 @@ fn of_backed_records_that_would_push_others_out_one_in_eight_is_kept() {
     let cache = full_of_single_copies();
     let kept = |backed: std::ops::Range<u64>| {
         let keep = |n: &u64| {
-            cache.insert_backed(&key(*n), Sequence(*n), &[7; 1000]);
+            cache.insert_backed(&key(*n), Sequence(*n), 1000, || [7; 1000]);
             cache.contains(&key(*n), Sequence(*n))
         };
         backed.filter(keep).count()
@@ -241,7 +241,7 @@ fn a_record_that_loses_its_backing_counts_whole_again() {
         let cache = RecordCache::new(1 << 20);
         let backed = 10_000..10_100u64;
         for n in backed.clone() {
-            cache.insert_backed(&key(n), Sequence(n), &[7; 1000]);
+            cache.insert_backed(&key(n), Sequence(n), 1000, || [7; 1000]);
             if unback {
                 cache.unback(&key(n), Sequence(n));
             }

@@ -108,7 +108,7 @@ impl Checked {
             Step::InsertBacked(n, at, bytes) => {
                 let (key, sequence, value) = self.record(n, at, bytes);
                 let was_there = self.cache.contains(&key, sequence);
-                let evicted = self.cache.insert_backed(&key, sequence, &value);
+                let evicted = self.cache.insert_backed(&key, sequence, value.len(), || &value);
                 assert!(!was_there || self.cache.contains(&key, sequence));
                 self.kept_or_not((key, sequence, value), evicted);
             }
@@ -257,7 +257,10 @@ fn work_on_versions(cache: &RecordCache, thread: u64, newest: &[AtomicU64], rene
             2 => cache.forget(&name, now),
             _ => match cache.get(&name, now) {
                 Some(found) => assert_eq!(found, version(n, now)),
-                None => note(cache.insert_backed(&name, now, &version(n, now))),
+                None => {
+                    let value = version(n, now);
+                    note(cache.insert_backed(&name, now, value.len(), || &value));
+                }
             },
         }
         if round % 5000 == thread {

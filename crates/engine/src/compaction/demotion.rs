@@ -503,6 +503,7 @@ mod tests {
     use crate::Db;
     use crate::compaction::cost_benefit::{KeyRange, Pick, Purpose};
     use crate::front::slabs::Arrival;
+    use crate::front::slabs::packing::Stored;
     use crate::front::slabs::room::Means;
     use crate::front::slabs::sweep::{QUICK, Sweep};
     use crate::jobs::{Job, Step};
@@ -522,13 +523,8 @@ mod tests {
         db.put("key", "value").unwrap();
         db.compact_range(None, None, &mut |_| {}).unwrap();
         let trailer = Trailer::new(engine.visible(), RecordKind::Put);
-        let copy = Arrival {
-            key: "key".into(),
-            trailer,
-            value: "value".into(),
-            packed: false,
-            clean: true,
-        };
+        let copy =
+            Arrival { key: "key".into(), trailer, value: Stored::plain("value"), clean: true };
         let placed = fast.write(&[copy], Origin::Migration).unwrap().unwrap();
         engine.commit_placed(&mut engine.tables.lock(), Edit::default(), placed, vec![]).unwrap();
         let levels = engine.read_state.load().levels.clone();
@@ -697,13 +693,8 @@ mod tests {
         run(demotion(&db));
         let sequence = Sequence(1);
         let trailer = Trailer::new(sequence, RecordKind::Put);
-        let copy = Arrival {
-            key: "cold".into(),
-            trailer,
-            value: "value".into(),
-            packed: false,
-            clean: true,
-        };
+        let copy =
+            Arrival { key: "cold".into(), trailer, value: Stored::plain("value"), clean: true };
         let placed = fast.write(&[copy], Origin::Migration).unwrap().unwrap();
         engine.commit_placed(&mut engine.tables.lock(), Edit::default(), placed, vec![]).unwrap();
         assert_eq!(fast.index.get_at(b"cold", sequence).map(|entry| entry.clean), Some(true));

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use support::{Store, key, reopen, scan_all, value};
 use thermocline_device::{Buffer, Devices, ErrorKind, MemoryDevices};
 use thermocline_foundation::{Sequence, threads};
+use thermocline_slab::packed::pack_plain;
 use thermocline_slab::{Record, RecordKind, SlabChange, SlabId, record_bytes};
 
 #[test]
@@ -44,6 +45,38 @@ fn records_of_every_size_are_read_alone_in_batches_and_after_reopening() {
             (1..=300).collect::<Vec<_>>()
         );
     }
+}
+
+/// Its checksum matches and it is no packed value all the same: whoever wrote it was wrong, and
+/// nobody gets its bytes for a value.
+#[test]
+fn an_intact_slot_whose_packed_value_is_none_is_damage() {
+    let devices = MemoryDevices::default();
+    let mut store = Store::new(&devices);
+    let reservation = store.reserve(&[20, 20]);
+    let sound = pack_plain(b"the value");
+    let records = [&sound[..], b"\x01\x64\0\0\0no LZ4"].into_iter().zip(1..);
+    let records: Vec<_> = records
+        .zip(reservation.slots())
+        .map(|((value, sequence), slot)| {
+            let (sequence, kind) = (Sequence(sequence), RecordKind::Put);
+            let record = Record { key: b"key", value, packed: true, sequence, kind, clean: false };
+            (slot.unwrap(), record)
+        })
+        .collect();
+    store.slabs.sync(&store.slabs.write(&records).unwrap()).unwrap();
+    let slots = store.settle(reservation, 1);
+    let found = store.slabs.read(slots[0], 0).unwrap();
+    assert_eq!(found.shared_value().unwrap(), "the value");
+    assert_eq!(found.compact_value().unwrap(), "the value");
+    let found = store.slabs.read(slots[1], 0).unwrap();
+    assert!(found.shared_value().is_err() && found.compact_value().is_err());
+    let problems = store.slabs.verify(&store.slabs.hold_frees(), &store.live, &mut |_| {});
+    let [(_, error)] = &problems[..] else { panic!("{problems:?}") };
+    assert!(
+        error.kind() == ErrorKind::Corrupt && error.to_string().contains("decompress"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //! that come from other tiers, and slabs that found no room above. Of these only merges can wait,
 //! and those that somebody asked for do not, once what memtables hold is in slots, for which
 //! flushes may have to wait. A merge is chosen when the budget has what it would write by the
-//! estimate, begins when it has what it will write at most, and has that promised until it ends.
+//! estimate, begins when it has what it will write at most (of packed values by what flushes have
+//! packed since opening), and has that promised until it ends.
 //! The scarcer the budget, the more the choice goes by what a merge writes (`score.rs` of the
 //! crate `popularity`).
 //!

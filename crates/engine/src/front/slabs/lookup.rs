@@ -195,15 +195,15 @@ impl FastTier {
         if entry.clean {
             self.regulation.copies.served.add(1);
         }
-        // Where one record is as good as another, it should push out none that has no slot.
-        if self.regulation.slot_reads.reads_recur()
-            || self.cache.has_room(key, entry.sequence, slot.stored().len())
-        {
-            let kept = self.packing.slot_for_memory(slot)?;
-            self.spill_evicted(self.cache.insert_backed(key, entry.sequence, &kept));
-        }
         // Callers may keep it: not with the slots around it.
-        slot.compact_value()
+        let value = slot.compact_value()?;
+        // Where one record is as good as another, it should push out none that has no slot.
+        let (sequence, bytes) = (entry.sequence, slot.stored().len());
+        if self.regulation.slot_reads.reads_recur() || self.cache.has_room(key, sequence, bytes) {
+            let kept = || self.packing.slot_for_memory(slot, &value);
+            self.spill_evicted(self.cache.insert_backed(key, sequence, bytes, kept));
+        }
+        Ok(value)
     }
 
     /// The slot of a record is intact, and its value is not as it says.

@@ -69,7 +69,7 @@ use flush::FlushGate;
 use index_copies::{Demand, IndexCopying};
 use lookup::entry_kind;
 use memory::Memory;
-use packing::Packing;
+use packing::{Packing, Stored};
 use promotion::Promotions;
 use regulation::Regulation;
 use room::Room;
@@ -121,10 +121,8 @@ pub(crate) struct FastTier {
 pub(crate) struct Arrival {
     pub key: Bytes,
     pub trailer: Trailer,
-    /// The value as the slot is to have it.
-    pub value: Bytes,
-    /// It is packed.
-    pub packed: bool,
+    /// As the slot is to have it.
+    pub value: Stored,
     /// A table has the same record.
     pub clean: bool,
 }
@@ -386,7 +384,7 @@ impl FastTier {
 impl Arrival {
     /// Bytes that it takes of its slot.
     pub fn bytes(&self) -> u64 {
-        record_bytes(self.key.len(), self.value.len())
+        record_bytes(self.key.len(), self.value.bytes.len())
     }
 
     fn as_record(&self) -> Record<'_> {
@@ -394,9 +392,15 @@ impl Arrival {
             RecordKind::Put => SlotKind::Put,
             RecordKind::Delete => SlotKind::Delete,
         };
-        let (key, value) = (&self.key[..], &self.value[..]);
-        let (sequence, packed) = (self.trailer.sequence(), self.packed);
-        Record { key, value, packed, sequence, kind, clean: self.clean }
+        let Stored { bytes, packed } = &self.value;
+        Record {
+            key: &self.key,
+            value: bytes,
+            packed: *packed,
+            sequence: self.trailer.sequence(),
+            kind,
+            clean: self.clean,
+        }
     }
 
     fn entry(&self, slot: SlotAddress, record_bytes: u32) -> Entry {

@@ -16,18 +16,24 @@ use thermocline_slab::{Broken, Slot};
 /// The file of settings, if there is one, has the name of what packs values. Builds that do not
 /// know packed values refuse the name; without it they would take these for damage.
 pub(crate) fn packing_is_named(settings: &Settings, kept: Option<&str>) -> bool {
-    let is_named = kept.is_some_and(|text| text.contains("record_compression"));
-    settings.preset() != Preset::Hybrid || is_named
+    // Not in a comment, which nobody refuses.
+    let names = |line: &str| line.trim_start().starts_with("record_compression");
+    settings.preset() != Preset::Hybrid || kept.unwrap_or_default().lines().any(names)
 }
 
 /// A value as a slot has it.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
-    bytes: Bytes,
-    packed: bool,
+    pub bytes: Bytes,
+    pub packed: bool,
 }
 
 impl Stored {
+    /// A value as it came.
+    pub fn plain(value: impl Into<Bytes>) -> Self {
+        Self { bytes: value.into(), packed: false }
+    }
+
     /// Of a slot, in memory that is not much larger.
     pub fn of(slot: &Slot) -> Self {
         Self { bytes: slot.compact_stored(), packed: slot.is_packed() }
@@ -58,17 +64,18 @@ impl Packing {
         self.compression != Compression::None
     }
 
-    /// A value that was written as its slot is to have it, and whether that is packed.
-    pub fn for_slot(&self, value: Bytes) -> (Bytes, bool) {
+    /// A value that was written as its slot is to have it.
+    pub fn for_slot(&self, value: Bytes) -> Stored {
         if !self.is_on() {
-            return (value, false);
+            return Stored::plain(value);
         }
-        let packed = pack(&value, self.compression);
-        let is_packed = packed.is_some();
         self.value_bytes.add(value.len() as u64);
-        let stored = packed.unwrap_or(value);
-        self.stored_bytes.add(stored.len() as u64);
-        (stored, is_packed)
+        let stored = match pack(&value, self.compression) {
+            Some(bytes) => Stored { bytes, packed: true },
+            None => Stored::plain(value),
+        };
+        self.stored_bytes.add(stored.bytes.len() as u64);
+        stored
     }
 
     /// Bytes of the values of which slots have so many, as far as is known since opening.
@@ -80,11 +87,11 @@ impl Packing {
         (stored_bytes as f64 * (values as f64 / stored as f64)) as u64
     }
 
-    /// What memory gave up as a slot is to have it, and whether that is packed.
-    pub fn spilled(&self, kept: &Bytes) -> (Bytes, bool) {
+    /// What memory gave up as a slot is to have it.
+    pub fn spilled(&self, kept: &Bytes) -> Stored {
         match self.is_on() {
-            true if is_plain(kept) => (kept.slice(1..), false),
-            is_packed => (kept.clone(), is_packed),
+            true if is_plain(kept) => Stored::plain(kept.slice(1..)),
+            packed => Stored { bytes: kept.clone(), packed },
         }
     }
 
@@ -96,12 +103,12 @@ impl Packing {
         }
     }
 
-    /// A slot's value as memory is to have it. Nothing is compressed for it.
-    pub fn slot_for_memory(&self, slot: &Slot) -> Result<Bytes, Broken> {
-        match (slot.is_packed(), self.is_on()) {
-            (false, true) => Ok(pack_plain(slot.stored())),
-            (true, false) => slot.shared_value(),
-            _ => Ok(slot.shared_stored()),
+    /// The value of a slot as memory is to have it. Nothing is compressed for it.
+    pub fn slot_for_memory(&self, slot: &Slot, value: &Bytes) -> Bytes {
+        match self.is_on() {
+            true if slot.is_packed() => slot.shared_stored(),
+            true => pack_plain(value),
+            false => value.clone(),
         }
     }
 
@@ -118,6 +125,7 @@ impl Packing {
 
 #[cfg(test)]
 mod tests {
+    use super::packing_is_named;
     use crate::support::{hybrid, stepped_environment};
     use crate::{Compression, Db, HybridSettings, Settings};
     use std::path::Path;
@@ -125,6 +133,20 @@ mod tests {
 
     const RECORDS: u64 = 200;
     const VALUE_BYTES: usize = 1000;
+
+    #[test]
+    fn only_a_line_of_its_own_names_what_packs() {
+        let hybrid = settings(Compression::Lz4);
+        for (text, is_named) in [
+            (Some("[hybrid]\n record_compression = 'lz4'"), true),
+            (Some("[hybrid]\n# record_compression = 'lz4'"), false),
+            (Some(""), false),
+            (None, false),
+        ] {
+            assert_eq!(packing_is_named(&hybrid, text), is_named, "{text:?}");
+        }
+        assert!(packing_is_named(&crate::support::one_tier(), None), "it never packs");
+    }
 
     fn settings(record_compression: Compression) -> Settings {
         let hybrid_settings = HybridSettings { record_compression, ..hybrid().hybrid };

@@ -98,8 +98,8 @@ impl Pieces {
                 let (key, value) = (entry.key_bytes(), entry.value());
                 bytes += key.len() + value.len();
                 let trailer = entry.trailer();
-                let (value, packed) = packing.for_slot(value);
-                self.waiting.push(Arrival { key, trailer, value, packed, clean: false });
+                let value = packing.for_slot(value);
+                self.waiting.push(Arrival { key, trailer, value, clean: false });
             }
             self.cursor.next();
         }

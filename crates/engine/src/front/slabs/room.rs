@@ -19,6 +19,7 @@
 //! Writers are slowed down between the watermarks and the end of the room, so that they come to
 //! about the rate at which records leave.
 
+use super::packing::Stored;
 use super::pieces::piece_bytes;
 use super::single_step::Work;
 use super::{Arrival, Died, FastTier, SlotEdit};
@@ -489,10 +490,10 @@ impl Engine {
         fast.slabs.scan(id, &live, &mut |address, slot| {
             let kind = crate::front::slabs::lookup::kind_of(slot);
             let trailer = thermocline_table::Trailer::new(slot.sequence(), kind);
-            let (key, value) = (bytes::Bytes::copy_from_slice(slot.key()), slot.shared_stored());
+            let key = bytes::Bytes::copy_from_slice(slot.key());
             let packed = slot.is_packed() && !planted(Planted::MovedSlotUnpacked);
-            let clean = slot.is_clean();
-            moving.push((address, Arrival { key, trailer, value, packed, clean }));
+            let value = Stored { bytes: slot.shared_stored(), packed };
+            moving.push((address, Arrival { key, trailer, value, clean: slot.is_clean() }));
         })?;
         drop(held);
         moving.sort_by(|(_, a), (_, b)| (&a.key, b.trailer).cmp(&(&b.key, a.trailer)));

@@ -10,6 +10,7 @@
 //! at work on its range, which leaves nothing behind that it has not looked at. Both are looked at
 //! before a slot is written for it, and again under the lock of the tables, after it was.
 
+use super::packing::Stored;
 use super::single_step::Work;
 use super::waiting::{Added, RECORD_OVERHEAD_BYTES, Waiting, Waits};
 use super::{Arrival, Born, FastTier};
@@ -49,9 +50,9 @@ impl Waits for Spilled {
 }
 
 impl Spilled {
-    fn arrival(&self, (value, packed): (Bytes, bool)) -> Arrival {
+    fn arrival(&self, value: Stored) -> Arrival {
         let trailer = Trailer::new(self.sequence, RecordKind::Put);
-        Arrival { key: self.key.clone(), trailer, value, packed, clean: true }
+        Arrival { key: self.key.clone(), trailer, value, clean: true }
     }
 }
 
