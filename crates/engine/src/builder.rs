@@ -4,7 +4,8 @@
 //! The builder holds [`Settings`] and nothing else; what it does not name, they can be given as a
 //! whole.
 
-use crate::db::{Db, Environment};
+use crate::db::Db;
+use crate::environment::Environment;
 use crate::error::Result;
 use crate::settings::{Compression, Durability, Preset, Settings, Tier};
 use std::path::Path;

@@ -4,7 +4,7 @@
 //! file system), and slabs copied, into a new namespace of the same lineage, and a fresh manifest
 //! there names them. Writers go on meanwhile.
 
-use crate::db::SETTINGS_NAME;
+use crate::environment::SETTINGS_NAME;
 use crate::error::{Error, ErrorKind, Result};
 use crate::manifest::{Manifest, broken_slots};
 use crate::state::{Engine, ReadState, full_state};

@@ -32,7 +32,7 @@
 //!                               in slots by the index of the fast tier (crate `index`)
 //!   compaction   compaction/    what is rewritten next: leveled, or by cost and benefit
 //! ```
-//! `db.rs` wires the parts; `state.rs` says what is shared and which lock guards what.
+//! `environment.rs` wires the parts; `state.rs` says what is shared and which lock guards what.
 #![forbid(unsafe_code)]
 
 mod background;
@@ -43,6 +43,7 @@ mod compaction;
 mod db;
 #[doc(hidden)]
 pub mod decoders;
+mod environment;
 mod error;
 mod front;
 mod holdings;
@@ -69,7 +70,8 @@ mod write_path;
 pub use background::Progress;
 pub use batch::WriteBatch;
 pub use builder::Builder;
-pub use db::{Db, Environment, Scan, Snapshot};
+pub use db::{Db, Scan, Snapshot};
+pub use environment::Environment;
 pub use error::{Error, ErrorKind, Result};
 pub use front::slabs::report::{DemotionStats, RegulationStats};
 pub use hybrid_settings::{

@@ -9,6 +9,9 @@
 //! Replay stops at the first hole in the sequences. A torn log tail is what a crash leaves; a hole
 //! below a sequence that some log says was durable is damage, and refused.
 //!
+//! Where no tier has room for what the logs had, all of it stays in memory and the logs stay: the
+//! store is opened for reading, and says why.
+//!
 //! Recovery is idempotent: until the edit that raises the floor is durable the next opening finds
 //! the same logs and the same floor. The tables it had written are unknown to the manifest and
 //! deleted; records that are in slots already are met again with the same sequence.
@@ -17,8 +20,9 @@ use crate::compaction::rewrite::{Output, Retention, Rewrite};
 use crate::error::{Error, ErrorKind, Result};
 use crate::front::memtable::{ENTRY_OVERHEAD_BYTES, Memtable, MemtableCursor};
 use crate::jobs::Step;
-use crate::manifest::{Manifest, broken_slots};
+use crate::manifest::{Edit, Manifest, broken_slots};
 use crate::merge::{Merge, Source};
+use crate::state::{Engine, ReadState};
 use crate::table_set::levels::Levels;
 use crate::table_set::table::{TableMeta, TableStore};
 use crate::totals::Totals;
@@ -197,8 +201,10 @@ impl Covered {
 pub(crate) struct Replayed {
     /// Tables written to level 0 from the logs' records.
     pub added: Vec<TableMeta>,
-    /// Records that were not written to tables.
-    pub memtable: Option<Memtable>,
+    /// All of the logs' records, where they were not written to tables.
+    pub memtable: Option<Arc<Memtable>>,
+    /// Why they were not, where they should have been.
+    pub no_room: Option<Error>,
     pub last_sequence: Sequence,
     pub covered: Covered,
     pub records: u64,
@@ -216,9 +222,26 @@ pub(crate) struct Replay<'a> {
 impl Replay<'_> {
     /// Replays the logs `numbers`, ascending. Records up to `flushed` are in tables only if their
     /// log is below the floor, so all are replayed; a record met again has the same sequence and
-    /// does no harm.
+    /// does no harm. Where no tier has room for tables, all stays in one memtable.
     pub fn run(&self, numbers: &[FileNumber], flushed: Sequence) -> Result<Replayed> {
         let mut state = Replaying::new(flushed);
+        match self.run_through(&mut state, numbers) {
+            Ok(()) => Ok(state.replayed),
+            Err(error)
+                if error.kind() == ErrorKind::OutOfSpace && self.memtable_bytes.is_some() =>
+            {
+                let added = state.replayed.added.iter().map(|meta| meta.number);
+                self.files.delete_files(&added.collect::<Vec<_>>())?;
+                let options = self.options.clone();
+                let in_memory = Replay { files: self.files, options, memtable_bytes: None };
+                let replayed = in_memory.run(numbers, flushed)?;
+                Ok(Replayed { no_room: Some(error), ..replayed })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn run_through(&self, state: &mut Replaying, numbers: &[FileNumber]) -> Result<()> {
         // The log before has the mark of its end: nothing of it was lost in a crash.
         let mut sealed = false;
         for number in numbers {
@@ -227,7 +250,7 @@ impl Replay<'_> {
             let mut written = Ok(());
             let summary = LogReader::replay(&file, &mut |first, count, payload| {
                 if written.is_ok() && state.continues(&file, first) {
-                    written = self.make_room(&mut state, payload.len());
+                    written = self.make_room(state, payload.len());
                     state.insert(&file, first, count, payload)?;
                 }
                 Ok(())
@@ -242,7 +265,7 @@ impl Replay<'_> {
             }
             sealed = summary.end == ReplayEnd::Sealed;
             if !state.replayed.covered.has(summary.durable_sequence) {
-                let cause = state.hole.unwrap_or_else(|| file.describe());
+                let cause = state.hole.take().unwrap_or_else(|| file.describe());
                 return Err(Error::corrupt(format!(
                     "records after sequence {reached} are missing although sequence {} \
                      was acknowledged as durable ({cause}); restore the database from a checkpoint",
@@ -258,11 +281,12 @@ impl Replay<'_> {
                 }
             }
         }
+        let memtable = std::mem::take(&mut state.memtable);
         if self.memtable_bytes.is_none() {
-            return Ok(Replayed { memtable: Some(state.memtable), ..state.replayed });
+            state.replayed.memtable = Some(Arc::new(memtable));
+            return Ok(());
         }
-        self.write_out(state.memtable, &mut state.replayed.added)?;
-        Ok(state.replayed)
+        self.write_out(memtable, &mut state.replayed.added)
     }
 
     /// Writes the memtable out where another payload would make it too large.
@@ -298,6 +322,59 @@ impl Replay<'_> {
     }
 }
 
+impl Engine {
+    /// Has what the logs had in tables or slots, and the logs gone. Says no where no tier has room
+    /// for it: then it stays in memory, and the store is to be read only.
+    pub fn settle_logs(
+        &self,
+        mut replayed: Replayed,
+        logs: &[FileNumber],
+        live: &[FileNumber],
+    ) -> Result<bool> {
+        let added = std::mem::take(&mut replayed.added);
+        let edit = Edit {
+            added: added.into_iter().map(|meta| (0, meta)).collect(),
+            log_floor: Some(self.leader.lock().log.number),
+            ..Edit::default()
+        };
+        let early = planted(Planted::RecoveryDeletesLogsFirst);
+        if early {
+            self.files.delete_files(logs)?;
+        }
+        let settled = match replayed.no_room.take() {
+            Some(no_room) => Err(no_room),
+            None => self.settle_replayed(live, replayed.memtable.as_ref(), edit),
+        };
+        match (settled, replayed.memtable.take()) {
+            (Err(error), Some(memtable)) if error.kind() == ErrorKind::OutOfSpace => {
+                self.only_read(memtable, &error)?;
+                Ok(false)
+            }
+            (settled, _) => {
+                settled?;
+                if !early {
+                    self.files.delete_files(logs)?;
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Ends all writing before it begins, with `memtable` to be read. The logs stay, so the next
+    /// opening finds what this one did.
+    fn only_read(&self, memtable: Arc<Memtable>, no_room: &Error) -> Result<()> {
+        let is_manifest_known = self.latch.check().is_ok();
+        self.fail(no_room);
+        self.switch(|state| ReadState { active: memtable, ..state.clone() });
+        // Nobody will write to the log of this opening. A manifest of which nobody knows the end
+        // may name it as the floor.
+        if is_manifest_known {
+            self.files.delete_files(&[self.leader.lock().log.number])?;
+        }
+        Ok(())
+    }
+}
+
 /// A replay under way.
 struct Replaying {
     replayed: Replayed,
@@ -320,6 +397,7 @@ impl Replaying {
             replayed: Replayed {
                 added: Vec::new(),
                 memtable: None,
+                no_room: None,
                 last_sequence,
                 covered: Covered { manifest: last_sequence, logs: None },
                 records: 0,

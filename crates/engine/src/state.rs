@@ -44,7 +44,7 @@ use thermocline_log::{LogHeader, LogSettings, LogWriter};
 use thermocline_slab::LiveSlots;
 
 /// What a reader needs, at one moment.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ReadState {
     pub active: Arc<Memtable>,
     /// Newest first.

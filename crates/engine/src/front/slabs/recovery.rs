@@ -240,10 +240,11 @@ impl Engine {
     pub fn settle_replayed(
         &self,
         logs: &[FileNumber],
-        memtable: Memtable,
+        memtable: Option<&Arc<Memtable>>,
         edit: Edit,
     ) -> Result<()> {
-        if let Some(fast) = self.fast.as_ref().filter(|_| memtable.count() > 0) {
+        let memtable = memtable.filter(|memtable| memtable.count() > 0);
+        if let (Some(fast), Some(memtable)) = (&self.fast, memtable) {
             // What was read of them may be in the system's memory only. Lost with it, it must not
             // leave a piece behind that came later than the rest.
             if !planted(Planted::ReplayedLogsNotSynced) {
@@ -251,7 +252,7 @@ impl Engine {
             }
             // No snapshot survives a restart, so of each key only the newest version matters.
             let retention = Retention::new(vec![Sequence::MAX], None);
-            let mut pieces = Pieces::new(&Arc::new(memtable), retention, Origin::Recovery);
+            let mut pieces = Pieces::new(memtable, retention, Origin::Recovery);
             while pieces.fill(&fast.packing, piece_bytes(fast.room.limit_bytes())) {
                 self.write_replayed(fast, &mut pieces)?;
             }
