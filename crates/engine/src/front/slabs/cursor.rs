@@ -1,8 +1,9 @@
 //! Walking the fast tier in key order, as one source of a merge.
 //!
-//! A cursor copies a run of keys out of the index and reads their slots in one batch; runs grow, as
-//! read-ahead does. It holds nothing of the index between runs, so two things can have happened
-//! when it comes for the next one:
+//! A cursor copies a batch of keys out of the index and reads their slots in runs, of which each is
+//! one batch of reads: all of the batch, unless values are long. Batches grow, as read-ahead does.
+//! It holds nothing of the index meanwhile, so two things can have happened when it comes for the
+//! next run:
 //! 1. Records have been replaced. What the cursor's snapshot sees of them is still there, for it is
 //!    registered, or came in since from a memtable that the merge has too: another slot, and where
 //!    it came in another version, which may be a tombstone.
@@ -22,9 +23,11 @@ use thermocline_foundation::{Planted, planted};
 use thermocline_index::{Entry, IndexBatch};
 use thermocline_table::Trailer;
 
-/// Keys of the first run at the least, and of any at the most.
-const RUN_MIN: usize = 4;
-const RUN_MAX: usize = 512;
+/// Keys of the first batch at the least, and of any at the most.
+const BATCH_MIN: usize = 4;
+const BATCH_MAX: usize = 512;
+/// Bytes of values with which a run ends.
+const RUN_BYTES_MAX: u64 = 1 << 20;
 
 /// See the module's header.
 #[derive(Debug)]
@@ -35,7 +38,9 @@ pub(crate) struct SlotCursor {
     departures: u64,
     stale: bool,
     batch: IndexBatch,
-    /// The visible version of each key of the batch that has one, in the order of the walk.
+    /// Keys of the batch whose slots have been read.
+    read: usize,
+    /// The visible version of each key read last that has one, in the order of the walk.
     run: Vec<(usize, Trailer, Bytes)>,
     at: usize,
     next_keys: usize,
@@ -51,9 +56,10 @@ impl SlotCursor {
             departures,
             stale: false,
             batch: IndexBatch::new(),
+            read: 0,
             run: Vec::new(),
             at: 0,
-            next_keys: keys.clamp(RUN_MIN, RUN_MAX),
+            next_keys: keys.clamp(BATCH_MIN, BATCH_MAX),
             forward: true,
         }
     }
@@ -100,48 +106,42 @@ impl SlotCursor {
         if self.at < self.run.len() {
             return Ok(());
         }
-        self.load_next()
-    }
-
-    /// The run after the batch at hand, which may have had nothing visible.
-    fn load_next(&mut self) -> Result<()> {
-        if self.batch.is_end() || self.stale {
-            self.run.clear();
-            return Ok(());
-        }
-        let last = self.batch.last_key().unwrap_or_default().to_vec();
-        self.load(Bound::Excluded(&last))
+        self.next_run()
     }
 
     fn load(&mut self, from: Bound<&[u8]>) -> Result<()> {
-        let mut after = None;
+        let engine = Arc::clone(&self.engine);
+        let Some(fast) = &engine.fast else { return Ok(()) };
+        self.copy_keys(fast, from);
+        self.next_run()
+    }
+
+    /// Reads on, in this batch or the next ones, until something is visible, all is read or it is
+    /// stale.
+    fn next_run(&mut self) -> Result<()> {
+        let engine = Arc::clone(&self.engine);
+        let Some(fast) = &engine.fast else { return Ok(()) };
         self.run.clear();
         self.at = 0;
-        while self.run.is_empty() {
-            let from = after.as_deref().map_or(from, Bound::Excluded);
-            self.load_batch(from)?;
-            if self.stale || self.batch.is_end() {
-                return Ok(());
-            }
-            if self.run.is_empty() {
-                after = self.batch.last_key().map(<[u8]>::to_vec);
+        while self.run.is_empty() && !self.stale {
+            if self.read < self.batch.len() {
+                self.read_slots(fast)?;
+            } else if self.batch.is_end() {
+                break;
+            } else {
+                let last = self.batch.last_key().unwrap_or_default().to_vec();
+                self.copy_keys(fast, Bound::Excluded(&last));
             }
         }
         Ok(())
     }
 
-    fn load_batch(&mut self, from: Bound<&[u8]>) -> Result<()> {
-        let engine = Arc::clone(&self.engine);
-        let Some(fast) = &engine.fast else { return Ok(()) };
-        self.copy_keys(fast, from);
-        if self.stale { Ok(()) } else { self.read_slots(fast) }
-    }
-
     /// Copies the next keys out of the index.
     fn copy_keys(&mut self, fast: &FastTier, from: Bound<&[u8]>) {
         let keys = self.next_keys;
-        self.next_keys = (2 * keys).min(RUN_MAX);
+        self.next_keys = (2 * keys).min(BATCH_MAX);
         self.batch.clear();
+        self.read = 0;
         if self.forward {
             fast.index.ascend(from, Bound::Unbounded, keys, &mut self.batch);
         } else {
@@ -152,16 +152,22 @@ impl SlotCursor {
             fast.index.departures() != self.departures && !planted(Planted::CursorMissesDepartures);
     }
 
-    /// Reads what the snapshot sees of the keys that were copied.
+    /// Reads what the snapshot sees of the keys that were copied, from the first one not read on.
     fn read_slots(&mut self, fast: &FastTier) -> Result<()> {
         // What is in memory only is in the merge's tables too.
         let visible = |versions: &[Entry]| {
             let newest = versions.iter().find(|entry| entry.sequence <= self.snapshot);
             newest.filter(|entry| entry.has_slot()).copied()
         };
-        let seen: Vec<_> = (0..self.batch.len())
-            .filter_map(|at| Some((at, visible(self.batch.versions(at))?)))
-            .collect();
+        let bytes_max = fast.packing.stored_bytes_of(RUN_BYTES_MAX);
+        let (mut seen, mut bytes) = (Vec::new(), 0);
+        while self.read < self.batch.len() && bytes <= bytes_max {
+            if let Some(entry) = visible(self.batch.versions(self.read)) {
+                bytes += u64::from(entry.record_bytes);
+                seen.push((self.read, entry));
+            }
+            self.read += 1;
+        }
         let wanted: Vec<_> = seen.iter().map(|(at, entry)| (self.batch.key(*at), *entry)).collect();
         let values = fast.values(&wanted, Reader::Cursor);
         for ((at, entry), value) in seen.into_iter().zip(values) {
@@ -199,7 +205,7 @@ mod tests {
     fn cursor(db: &Db) -> SlotCursor {
         let engine = Arc::clone(db.engine());
         let departures = engine.fast.as_ref().unwrap().departures();
-        SlotCursor::new(&engine, engine.visible(), departures, RUN_MIN)
+        SlotCursor::new(&engine, engine.visible(), departures, BATCH_MIN)
     }
 
     /// A flush replaces records between a cursor's look at the index and its reads, and their slots
@@ -230,5 +236,27 @@ mod tests {
         let tombstones =
             cursor.run.iter().filter(|(_, trailer, _)| trailer.kind() == RecordKind::Delete);
         assert_eq!(tombstones.count(), given_away);
+    }
+
+    #[test]
+    fn a_run_of_long_records_ends_before_it_takes_much_memory() {
+        let db = stepped(&hybrid());
+        let bytes = 200 << 10;
+        let value = |number: u8| vec![number; bytes];
+        (0..30u8).for_each(|number| db.put([number], value(number)).unwrap());
+        db.flush().unwrap();
+        assert_eq!(db.stats().fast_tier.unwrap().records, 30);
+        for backward in [false, true] {
+            let mut cursor = cursor(&db);
+            cursor.position(if backward { Target::Last } else { Target::First }).unwrap();
+            for at in 0..30 {
+                let number = if backward { 29 - at } else { at };
+                assert_eq!(cursor.current().unwrap().0, [number]);
+                assert_eq!(cursor.value(), value(number));
+                assert!(cursor.run.len() as u64 <= RUN_BYTES_MAX / bytes as u64 + 1);
+                cursor.step(!backward).unwrap();
+            }
+            assert!(cursor.current().is_none() && !cursor.is_stale());
+        }
     }
 }
