@@ -231,7 +231,7 @@ impl Replay<'_> {
                 if error.kind() == ErrorKind::OutOfSpace && self.memtable_bytes.is_some() =>
             {
                 let added = state.replayed.added.iter().map(|meta| meta.number);
-                self.files.delete_files(&added.collect::<Vec<_>>())?;
+                delete_or_leave(self.files, &added.collect::<Vec<_>>());
                 let options = self.options.clone();
                 let in_memory = Replay { files: self.files, options, memtable_bytes: None };
                 let replayed = in_memory.run(numbers, flushed)?;
@@ -325,12 +325,7 @@ impl Replay<'_> {
 impl Engine {
     /// Has what the logs had in tables or slots, and the logs gone. Says no where no tier has room
     /// for it: then it stays in memory, and the store is to be read only.
-    pub fn settle_logs(
-        &self,
-        mut replayed: Replayed,
-        logs: &[FileNumber],
-        live: &[FileNumber],
-    ) -> Result<bool> {
+    pub fn settle_logs(&self, mut replayed: Replayed, logs: &[FileNumber]) -> Result<bool> {
         let added = std::mem::take(&mut replayed.added);
         let edit = Edit {
             added: added.into_iter().map(|meta| (0, meta)).collect(),
@@ -343,11 +338,14 @@ impl Engine {
         }
         let settled = match replayed.no_room.take() {
             Some(no_room) => Err(no_room),
-            None => self.settle_replayed(live, replayed.memtable.as_ref(), edit),
+            None => self.settle_replayed(logs, replayed.memtable.as_ref(), edit),
         };
         match (settled, replayed.memtable.take()) {
-            (Err(error), Some(memtable)) if error.kind() == ErrorKind::OutOfSpace => {
-                self.only_read(memtable, &error)?;
+            // Of a new database nothing is to be read: it is not made.
+            (Err(error), Some(memtable))
+                if error.kind() == ErrorKind::OutOfSpace && !logs.is_empty() =>
+            {
+                self.only_read(memtable, logs, &error)?;
                 Ok(false)
             }
             (settled, _) => {
@@ -360,18 +358,32 @@ impl Engine {
         }
     }
 
-    /// Ends all writing before it begins, with `memtable` to be read. The logs stay, so the next
-    /// opening finds what this one did.
-    fn only_read(&self, memtable: Arc<Memtable>, no_room: &Error) -> Result<()> {
+    /// Ends all writing before it begins, with `memtable`, which has what `logs` had, to be read.
+    /// The logs stay, so the next opening finds what this one did.
+    fn only_read(
+        &self,
+        memtable: Arc<Memtable>,
+        logs: &[FileNumber],
+        no_room: &Error,
+    ) -> Result<()> {
+        // What was read of them may be in the system's memory only, and is about to be shown.
+        logs.iter().try_for_each(|log| self.files.open_file(*log)?.sync())?;
         let is_manifest_known = self.latch.check().is_ok();
         self.fail(no_room);
         self.switch(|state| ReadState { active: memtable, ..state.clone() });
         // Nobody will write to the log of this opening. A manifest of which nobody knows the end
         // may name it as the floor.
         if is_manifest_known {
-            self.files.delete_files(&[self.leader.lock().log.number])?;
+            delete_or_leave(&self.files, &[self.leader.lock().log.number]);
         }
         Ok(())
+    }
+}
+
+/// Deletes files that do no harm where there is no room for saying so.
+fn delete_or_leave(files: &TieredFiles, numbers: &[FileNumber]) {
+    if let Err(error) = files.delete_files(numbers) {
+        tracing::warn!(%error, "files that nobody needs stay until the next opening");
     }
 }
 

@@ -537,13 +537,30 @@ pub(crate) fn make_log(
     retired: Option<FileNumber>,
     origin: Origin,
 ) -> Result<Arc<LogFile>> {
-    let context = FileContext { kind: FileKind::Log, origin };
-    let mut log_settings = log_settings(settings);
-    if origin == Origin::Recovery {
-        // The logs that are replayed are still there, and no room is kept for one more: this one
-        // grows when they are gone.
-        log_settings.segment_bytes = log_settings.segment_bytes.min(log_settings.growth_bytes);
+    let full = log_settings(settings);
+    if origin != Origin::Recovery {
+        return make_log_of(files, settings, retired, (origin, full));
     }
+    // The logs that are replayed are still there, and no room is kept for one more: this one grows
+    // when they are gone. Where nothing more fits it may not be written at all.
+    let segment_bytes = full.segment_bytes.min(full.growth_bytes);
+    let make = |segment_bytes| {
+        let log_settings = LogSettings { segment_bytes, ..full };
+        make_log_of(files, settings, retired, (origin, log_settings))
+    };
+    make(segment_bytes).or_else(|error| match error.kind() {
+        ErrorKind::OutOfSpace => make(0),
+        _ => Err(error),
+    })
+}
+
+fn make_log_of(
+    files: &Arc<TieredFiles>,
+    settings: &Settings,
+    retired: Option<FileNumber>,
+    (origin, log_settings): (Origin, LogSettings),
+) -> Result<Arc<LogFile>> {
+    let context = FileContext { kind: FileKind::Log, origin };
     let file = match retired {
         Some(number) => files.recycle(number, context)?,
         None => files.create_file(context, log_settings.segment_bytes)?,
@@ -557,7 +574,11 @@ pub(crate) fn make_log(
     // The next log is made before anybody knows which record it will begin with.
     let first_sequence = Sequence::ZERO.next();
     let header = LogHeader { stream: 0, previous: retired, first_sequence };
-    let writer = LogWriter::create(file, header, log_settings)?;
+    let writer = LogWriter::create(file, header, log_settings).inspect_err(|_| {
+        if let Err(error) = files.delete_files(&[number]) {
+            tracing::warn!(%error, "a half-made log stays until the next opening");
+        }
+    })?;
     files.publish(&[number])?;
     Ok(Arc::new(LogFile::new(number, writer)))
 }

@@ -26,8 +26,10 @@ use thermocline_table::Trailer;
 /// Keys of the first batch at the least, and of any at the most.
 const BATCH_MIN: usize = 4;
 const BATCH_MAX: usize = 512;
-/// Bytes of values with which a run ends.
+/// Bytes of keys and values with which a run ends.
 const RUN_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of slots with which the first one ends: what they become is known afterwards only.
+const FIRST_RUN_BYTES_MAX: u64 = RUN_BYTES_MAX / 16;
 
 /// See the module's header.
 #[derive(Debug)]
@@ -43,6 +45,9 @@ pub(crate) struct SlotCursor {
     /// The visible version of each key read last that has one, in the order of the walk.
     run: Vec<(usize, Trailer, Bytes)>,
     at: usize,
+    /// Bytes of the records of all runs, and what slots have of them.
+    unpacked_bytes: u64,
+    stored_bytes: u64,
     next_keys: usize,
     forward: bool,
 }
@@ -59,6 +64,8 @@ impl SlotCursor {
             read: 0,
             run: Vec::new(),
             at: 0,
+            unpacked_bytes: 0,
+            stored_bytes: 0,
             next_keys: keys.clamp(BATCH_MIN, BATCH_MAX),
             forward: true,
         }
@@ -159,7 +166,10 @@ impl SlotCursor {
             let newest = versions.iter().find(|entry| entry.sequence <= self.snapshot);
             newest.filter(|entry| entry.has_slot()).copied()
         };
-        let bytes_max = fast.packing.stored_bytes_of(RUN_BYTES_MAX);
+        let bytes_max = match self.unpacked_bytes {
+            0 => FIRST_RUN_BYTES_MAX,
+            unpacked => RUN_BYTES_MAX * self.stored_bytes / unpacked,
+        };
         let (mut seen, mut bytes) = (Vec::new(), 0);
         while self.read < self.batch.len() && bytes <= bytes_max {
             if let Some(entry) = visible(self.batch.versions(self.read)) {
@@ -182,6 +192,8 @@ impl SlotCursor {
                 self.run.clear();
                 return Ok(());
             };
+            self.unpacked_bytes += (self.batch.key(at).len() + value.len()) as u64;
+            self.stored_bytes += u64::from(entry.record_bytes);
             self.run.push((at, trailer, value));
         }
         Ok(())
@@ -198,8 +210,9 @@ impl FastTier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Db;
-    use crate::support::{hybrid, stepped};
+    use crate::support::{hybrid, stepped, stepped_environment, tier};
+    use crate::{Compression, Db, HybridSettings, Settings};
+    use std::path::Path;
     use thermocline_table::RecordKind;
 
     fn cursor(db: &Db) -> SlotCursor {
@@ -240,23 +253,35 @@ mod tests {
 
     #[test]
     fn a_run_of_long_records_ends_before_it_takes_much_memory() {
-        let db = stepped(&hybrid());
-        let bytes = 200 << 10;
-        let value = |number: u8| vec![number; bytes];
-        (0..30u8).for_each(|number| db.put([number], value(number)).unwrap());
-        db.flush().unwrap();
-        assert_eq!(db.stats().fast_tier.unwrap().records, 30);
-        for backward in [false, true] {
-            let mut cursor = cursor(&db);
-            cursor.position(if backward { Target::Last } else { Target::First }).unwrap();
-            for at in 0..30 {
-                let number = if backward { 29 - at } else { at };
-                assert_eq!(cursor.current().unwrap().0, [number]);
-                assert_eq!(cursor.value(), value(number));
-                assert!(cursor.run.len() as u64 <= RUN_BYTES_MAX / bytes as u64 + 1);
-                cursor.step(!backward).unwrap();
+        let environment = stepped_environment();
+        let home = Path::new("/home");
+        for record_compression in [Compression::None, Compression::Lz4] {
+            let hybrid_settings = HybridSettings { record_compression, ..hybrid().hybrid };
+            let home = home.join(format!("{record_compression:?}"));
+            let tiers =
+                ["fast", "slow"].map(|name| tier(&format!("{}/{name}", home.display()), 64));
+            let settings = Settings { tiers: tiers.to_vec(), hybrid: hybrid_settings, ..hybrid() };
+            let db = environment.create(&home, &settings).unwrap();
+            let bytes = 200 << 10;
+            let value = |number: u8| vec![number; bytes];
+            (0..60u8).for_each(|number| db.put([number], value(number)).unwrap());
+            db.flush().unwrap();
+            db.close().unwrap();
+            // Nothing is known of how much values shrink.
+            let db = environment.open(&home).unwrap();
+            assert_eq!(db.stats().fast_tier.unwrap().records, 60);
+            for backward in [false, true] {
+                let mut cursor = cursor(&db);
+                cursor.position(if backward { Target::Last } else { Target::First }).unwrap();
+                for at in 0..60 {
+                    let number = if backward { 59 - at } else { at };
+                    assert_eq!(cursor.current().unwrap().0, [number]);
+                    assert_eq!(cursor.value(), value(number));
+                    assert!(cursor.run.len() as u64 <= RUN_BYTES_MAX / bytes as u64 + 2);
+                    cursor.step(!backward).unwrap();
+                }
+                assert!(cursor.current().is_none() && !cursor.is_stale());
             }
-            assert!(cursor.current().is_none() && !cursor.is_stale());
         }
     }
 }

@@ -80,18 +80,11 @@ impl Packing {
 
     /// Bytes of the values of which slots have so many, as far as is known since opening.
     pub fn value_bytes_of(&self, stored_bytes: u64) -> u64 {
-        (stored_bytes as f64 * self.ratio()) as u64
-    }
-
-    /// Bytes that slots have of values of so many, as far as is known since opening.
-    pub fn stored_bytes_of(&self, value_bytes: u64) -> u64 {
-        (value_bytes as f64 / self.ratio()) as u64
-    }
-
-    /// Bytes of values for each that slots have of them.
-    fn ratio(&self) -> f64 {
         let (values, stored) = (self.value_bytes.get(), self.stored_bytes.get());
-        if values == 0 || stored == 0 { 1.0 } else { values as f64 / stored as f64 }
+        if stored == 0 {
+            return stored_bytes;
+        }
+        (stored_bytes as f64 * (values as f64 / stored as f64)) as u64
     }
 
     /// What memory gave up as a slot is to have it.
