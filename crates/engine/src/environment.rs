@@ -13,6 +13,7 @@ use crate::front::memtable::Memtable;
 use crate::front::slabs::FastTier;
 use crate::front::slabs::packing::packing_is_named;
 use crate::jobs::{Jobs, Planner, Workers};
+use crate::make_log::make_log;
 use crate::manifest::Manifest;
 use crate::recovery::{
     Replay, Replayed, Restored, numbers_of, reconcile, require_durable, require_floor, restore,
@@ -226,7 +227,7 @@ impl Environment {
         let delay_max = settings.delay_max.0;
         let pacing = Pacing::new(Arc::clone(&self.clock), slowdown, stop, delay_max);
         let files = Arc::clone(&store.files);
-        let log = crate::state::make_log(&files, &settings, None, Origin::Recovery)?;
+        let log = make_log(&files, &settings, None, Origin::Recovery)?;
         let jobs = Arc::clone(&store.jobs);
         let tail = LogTail::new(Arc::clone(&log));
         let engine = Engine {

@@ -51,6 +51,7 @@ mod hybrid_settings;
 mod ingest;
 mod iterator;
 mod jobs;
+mod make_log;
 mod manifest;
 mod merge;
 mod read_path;

@@ -28,19 +28,20 @@ use crate::error::{Error, ErrorKind, Latch, Result};
 use crate::front::memtable::Memtable;
 use crate::front::slabs::{FastTier, SlotEdit};
 use crate::jobs::{Job, Jobs, Step};
+use crate::make_log::make_log;
 use crate::manifest::{Edit, Manifest, broken_slots};
-use crate::settings::{Durability, RETIRED_LOGS_MAX, Settings};
+use crate::settings::{RETIRED_LOGS_MAX, Settings};
 use crate::snapshot::Snapshots;
 use crate::table_set::levels::Levels;
 use crate::table_set::table::TableStore;
 use crate::totals::{Metrics, Totals};
 use crate::write_path::{Leader, LogTail, WriteQueue};
 use std::sync::Arc;
-use thermocline_device::{FileContext, FileKind, Origin, Placement, TierIndex, TieredFiles};
+use thermocline_device::{Origin, Placement, TierIndex, TieredFiles};
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thermocline_foundation::sync::{ArcSwap, Condvar, Mutex};
 use thermocline_foundation::{Clock, FileNumber, Planted, Sequence, planted};
-use thermocline_log::{LogHeader, LogSettings, LogWriter};
+use thermocline_log::LogWriter;
 use thermocline_slab::LiveSlots;
 
 /// What a reader needs, at one moment.
@@ -523,66 +524,6 @@ impl Engine {
     }
 }
 
-fn log_settings(settings: &Settings) -> LogSettings {
-    let segment_bytes = settings.log_bytes();
-    let growth_bytes = (segment_bytes / 4).clamp(64 << 10, 16 << 20);
-    let buffer_bytes = (settings.division().memtable_bytes / 16).clamp(64 << 10, 512 << 10);
-    LogSettings { segment_bytes, growth_bytes, buffer_bytes: buffer_bytes as usize }
-}
-
-/// Makes a log whose header is durable and which the namespace knows.
-pub(crate) fn make_log(
-    files: &Arc<TieredFiles>,
-    settings: &Settings,
-    retired: Option<FileNumber>,
-    origin: Origin,
-) -> Result<Arc<LogFile>> {
-    let full = log_settings(settings);
-    if origin != Origin::Recovery {
-        return make_log_of(files, settings, retired, (origin, full));
-    }
-    // The logs that are replayed are still there, and no room is kept for one more: this one grows
-    // when they are gone. Where nothing more fits it may not be written at all.
-    let segment_bytes = full.segment_bytes.min(full.growth_bytes);
-    let make = |segment_bytes| {
-        let log_settings = LogSettings { segment_bytes, ..full };
-        make_log_of(files, settings, retired, (origin, log_settings))
-    };
-    make(segment_bytes).or_else(|error| match error.kind() {
-        ErrorKind::OutOfSpace => make(0),
-        _ => Err(error),
-    })
-}
-
-fn make_log_of(
-    files: &Arc<TieredFiles>,
-    settings: &Settings,
-    retired: Option<FileNumber>,
-    (origin, log_settings): (Origin, LogSettings),
-) -> Result<Arc<LogFile>> {
-    let context = FileContext { kind: FileKind::Log, origin };
-    let file = match retired {
-        Some(number) => files.recycle(number, context)?,
-        None => files.create_file(context, log_settings.segment_bytes)?,
-    };
-    // A write that is not to be synced needs no device: a page each time would be written for it,
-    // and waited for.
-    if settings.durability == Durability::Buffered {
-        file.use_page_cache()?;
-    }
-    let number = file.number();
-    // The next log is made before anybody knows which record it will begin with.
-    let first_sequence = Sequence::ZERO.next();
-    let header = LogHeader { stream: 0, previous: retired, first_sequence };
-    let writer = LogWriter::create(file, header, log_settings).inspect_err(|_| {
-        if let Err(error) = files.delete_files(&[number]) {
-            tracing::warn!(%error, "a half-made log stays until the next opening");
-        }
-    })?;
-    files.publish(&[number])?;
-    Ok(Arc::new(LogFile::new(number, writer)))
-}
-
 /// Tables that an edit takes out: those that it does not add again, to another level.
 fn gone_of(edit: &Edit) -> impl Iterator<Item = (u8, FileNumber)> + '_ {
     let kept = |number| edit.added.iter().any(|(_, meta)| meta.number == number);
@@ -616,6 +557,7 @@ mod tests {
     use crate::support::{hybrid, stepped_environment, tier};
     use crate::{ByteSize, Db, Environment};
     use std::path::Path;
+    use thermocline_device::FileKind;
     use thermocline_device::MemoryDevices;
     use thermocline_foundation::random::Random;
     use thermocline_foundation::sync::atomic::Ordering::Relaxed;
