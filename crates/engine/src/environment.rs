@@ -186,10 +186,8 @@ impl Environment {
         changed.map_or(Ok(()), |text| files.write_home_file(SETTINGS_NAME, &text))?;
         let logs = numbers_of(files, |kind| kind == FileKind::Log);
         require_floor(&logs, restored.log_floor)?;
-        // Those that are left from before have no records any more, and take room.
-        let is_live = |number: &FileNumber| *number >= restored.log_floor;
-        let (live, dead): (Vec<_>, Vec<_>) = logs.into_iter().partition(is_live);
-        files.delete_files(&dead)?;
+        let live: Vec<_> =
+            logs.iter().copied().filter(|number| *number >= restored.log_floor).collect();
         let replay = Replay {
             files,
             options: table_options_of(&settings, 0),
@@ -199,7 +197,7 @@ impl Environment {
         require_durable(&replayed, restored.durable_sequence)?;
         let engine = self.assemble(store, fast, settings, placement, restored, &replayed)?;
         let engine = Arc::new(engine);
-        let is_written = engine.settle_logs(replayed, &live)?;
+        let is_written = engine.settle_logs(replayed, &logs, &live)?;
         let planner: Arc<dyn Planner> = Arc::new(Background(Arc::clone(&engine)));
         engine.jobs.start(&planner, engine.settings.background_threads)?;
         Ok(Db::of(engine, planner, &self.devices, is_written))

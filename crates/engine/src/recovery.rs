@@ -325,7 +325,12 @@ impl Replay<'_> {
 impl Engine {
     /// Has what the logs had in tables or slots, and the logs gone. Says no where no tier has room
     /// for it: then it stays in memory, and the store is to be read only.
-    pub fn settle_logs(&self, mut replayed: Replayed, logs: &[FileNumber]) -> Result<bool> {
+    pub fn settle_logs(
+        &self,
+        mut replayed: Replayed,
+        logs: &[FileNumber],
+        live: &[FileNumber],
+    ) -> Result<bool> {
         let added = std::mem::take(&mut replayed.added);
         let edit = Edit {
             added: added.into_iter().map(|meta| (0, meta)).collect(),
@@ -338,14 +343,14 @@ impl Engine {
         }
         let settled = match replayed.no_room.take() {
             Some(no_room) => Err(no_room),
-            None => self.settle_replayed(logs, replayed.memtable.as_ref(), edit),
+            None => self.settle_replayed(live, replayed.memtable.as_ref(), edit),
         };
         match (settled, replayed.memtable.take()) {
             // Of a new database nothing is to be read: it is not made.
             (Err(error), Some(memtable))
-                if error.kind() == ErrorKind::OutOfSpace && !logs.is_empty() =>
+                if error.kind() == ErrorKind::OutOfSpace && !live.is_empty() =>
             {
-                self.only_read(memtable, logs, &error)?;
+                self.only_read(memtable, live, &error)?;
                 Ok(false)
             }
             (settled, _) => {
