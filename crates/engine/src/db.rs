@@ -32,7 +32,7 @@ pub struct Db {
 #[derive(Debug)]
 struct Open {
     engine: Arc<Engine>,
-    /// No where no tier had room for what the logs had: it is open for reading.
+    /// Not where no tier had room for what the logs had: then it is open for reading.
     is_written: bool,
     /// Keeps the planner alive, which the workers hold weakly.
     _planner: Arc<dyn Planner>,
@@ -69,7 +69,8 @@ impl Db {
     }
 
     /// Opens the database at `home` with the tiers and settings it keeps; an error of kind
-    /// `NotFound` where there is none.
+    /// `NotFound` where there is none. Where no tier has room for what its logs have it can be
+    /// read, and [`Stats::read_only`] says why it is not written.
     pub fn open(home: impl AsRef<Path>) -> Result<Self> {
         Environment::default().open(home.as_ref())
     }

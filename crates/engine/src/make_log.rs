@@ -1,6 +1,7 @@
 //! How a log comes to be: its size, its header, and its place in the namespace.
 
 use crate::error::{ErrorKind, Result};
+use crate::recovery::delete_or_leave;
 use crate::settings::{Durability, Settings};
 use crate::state::LogFile;
 use std::sync::Arc;
@@ -22,28 +23,25 @@ pub(crate) fn make_log(
     retired: Option<FileNumber>,
     origin: Origin,
 ) -> Result<Arc<LogFile>> {
-    let full = log_settings(settings);
-    if origin != Origin::Recovery {
-        return make_log_of(files, settings, retired, (origin, full));
+    let mut log_settings = log_settings(settings);
+    if origin == Origin::Recovery {
+        // The logs that are replayed are still there, and no room is kept for one more: this one
+        // grows when they are gone. Where nothing more fits it may not be written at all.
+        log_settings.segment_bytes = log_settings.segment_bytes.min(log_settings.growth_bytes);
+        match make_log_of(files, settings, retired, origin, log_settings) {
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => log_settings.segment_bytes = 0,
+            made => return made,
+        }
     }
-    // The logs that are replayed are still there, and no room is kept for one more: this one grows
-    // when they are gone. Where nothing more fits it may not be written at all.
-    let segment_bytes = full.segment_bytes.min(full.growth_bytes);
-    let make = |segment_bytes| {
-        let log_settings = LogSettings { segment_bytes, ..full };
-        make_log_of(files, settings, retired, (origin, log_settings))
-    };
-    make(segment_bytes).or_else(|error| match error.kind() {
-        ErrorKind::OutOfSpace => make(0),
-        _ => Err(error),
-    })
+    make_log_of(files, settings, retired, origin, log_settings)
 }
 
 fn make_log_of(
     files: &Arc<TieredFiles>,
     settings: &Settings,
     retired: Option<FileNumber>,
-    (origin, log_settings): (Origin, LogSettings),
+    origin: Origin,
+    log_settings: LogSettings,
 ) -> Result<Arc<LogFile>> {
     let context = FileContext { kind: FileKind::Log, origin };
     let file = match retired {
@@ -59,11 +57,8 @@ fn make_log_of(
     // The next log is made before anybody knows which record it will begin with.
     let first_sequence = Sequence::ZERO.next();
     let header = LogHeader { stream: 0, previous: retired, first_sequence };
-    let writer = LogWriter::create(file, header, log_settings).inspect_err(|_| {
-        if let Err(error) = files.delete_files(&[number]) {
-            tracing::warn!(%error, "a half-made log stays until the next opening");
-        }
-    })?;
+    let writer = LogWriter::create(file, header, log_settings)
+        .inspect_err(|_| delete_or_leave(files, &[number]))?;
     files.publish(&[number])?;
     Ok(Arc::new(LogFile::new(number, writer)))
 }

@@ -373,6 +373,9 @@ impl Engine {
     ) -> Result<()> {
         // What was read of them may be in the system's memory only, and is about to be shown.
         logs.iter().try_for_each(|log| self.files.open_file(*log)?.sync())?;
+        if planted(Planted::ReadOnlyOpeningDropsLogs) {
+            self.files.delete_files(logs)?;
+        }
         let is_manifest_known = self.latch.check().is_ok();
         self.fail(no_room);
         self.switch(|state| ReadState { active: memtable, ..state.clone() });
@@ -386,7 +389,7 @@ impl Engine {
 }
 
 /// Deletes files that do no harm where there is no room for saying so.
-fn delete_or_leave(files: &TieredFiles, numbers: &[FileNumber]) {
+pub(crate) fn delete_or_leave(files: &TieredFiles, numbers: &[FileNumber]) {
     if let Err(error) = files.delete_files(numbers) {
         tracing::warn!(%error, "files that nobody needs stay until the next opening");
     }

@@ -295,6 +295,10 @@ bugs! {
     /// reads it · a scan under way that has not opened all of its tables, demotion that replaces
     /// them.
     DoomedTableDeletedAtOnce,
+    /// Out of space loses records · an opening that finds no room for what the logs had, and is
+    /// only to be read, deletes the logs as others do · both tiers full, reopening, reopening with
+    /// room.
+    ReadOnlyOpeningDropsLogs,
 }
 
 /// `bug` is on in this thread.

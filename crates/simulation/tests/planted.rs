@@ -14,7 +14,7 @@ const FOUND_BY_SCHEDULES: [Planted; 2] =
     [Planted::SyncCountsLaterWrites, Planted::IngestEndsBeforeDepartures];
 
 /// Bugs that short scripts show and histories of a few dozen steps do not; `tests/slots.rs` does.
-const FOUND_BY_SCRIPTS: [Planted; 16] = [
+const FOUND_BY_SCRIPTS: [Planted; 17] = [
     Planted::CursorMissesDepartures,
     Planted::SlotSumsNotCompared,
     Planted::MovedSlotNotFreed,
@@ -31,6 +31,7 @@ const FOUND_BY_SCRIPTS: [Planted; 16] = [
     Planted::DamagedSlotTakenForTorn,
     Planted::LogNotSealedBeforePiece,
     Planted::DoomedTableDeletedAtOnce,
+    Planted::ReadOnlyOpeningDropsLogs,
 ];
 
 fn list() -> Vec<(Planted, Task)> {
