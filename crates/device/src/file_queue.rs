@@ -239,16 +239,34 @@ impl WriteStream {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        self.file.count_write(&self.location, offset, &buffer);
-        self.spans.push_back((self.next_tag, offset, buffer.len()));
-        let request = Request {
-            tag: self.next_tag,
-            file: Arc::clone(&self.location.handle),
-            operation: Operation::Write { offset, buffer },
-        };
-        self.next_tag += 1;
+        let request = self.request(offset, buffer);
         self.lane.queue().submit(&mut vec![request]);
         Ok(spent)
+    }
+
+    /// Starts writing the views of all buffers, each at its offset, in one submission; first waits
+    /// while `depth` writes would be exceeded and any are in flight.
+    pub fn write_all(&mut self, writes: Vec<(u64, Buffer)>) -> Result<()> {
+        let excess = (self.spans.len() + writes.len()).saturating_sub(self.depth);
+        self.reap(excess.min(self.spans.len()));
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let mut requests: Vec<_> =
+            writes.into_iter().map(|(offset, buffer)| self.request(offset, buffer)).collect();
+        self.lane.queue().submit(&mut requests);
+        Ok(())
+    }
+
+    /// Notes a write that is about to be submitted.
+    fn request(&mut self, offset: u64, buffer: Buffer) -> Request {
+        self.file.count_write(&self.location, offset, &buffer);
+        self.spans.push_back((self.next_tag, offset, buffer.len()));
+        let file = Arc::clone(&self.location.handle);
+        let request =
+            Request { tag: self.next_tag, file, operation: Operation::Write { offset, buffer } };
+        self.next_tag += 1;
+        request
     }
 
     /// Waits for all writes; the file still has to be synced.

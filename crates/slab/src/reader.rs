@@ -30,11 +30,11 @@ use thermocline_foundation::{FileNumber, Planted, planted};
 /// A scan reads up to so many bytes at once.
 const SCAN_BYTES: u64 = 1 << 20;
 
-/// Slots of a batch are one read where no more than so many bytes lie between them: a fast device
-/// moves these in the time that another request would take.
-const GAP_BYTES: u64 = 8 << 10;
+/// Slots, or pages to keep, that are read in a batch are one read where no more than so many bytes
+/// lie between them: a fast device moves these in the time that another request would take.
+pub(crate) const GAP_BYTES: u64 = 16 << 10;
 /// Bytes of such a read, at most.
-const SPAN_BYTES: u64 = 128 << 10;
+pub(crate) const SPAN_BYTES: u64 = 256 << 10;
 
 impl Slabs {
     /// The record in a slot, with one read of about `record_bytes_hint` bytes; 0 reads the whole

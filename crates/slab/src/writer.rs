@@ -21,6 +21,7 @@
 
 use crate::address::{SlabId, SlotAddress};
 use crate::format::Record;
+use crate::reader::{GAP_BYTES, SPAN_BYTES};
 use crate::slab::Slab;
 use crate::slabs::Slabs;
 use std::ops::Range;
@@ -29,10 +30,10 @@ use thermocline_foundation::{Planted, planted};
 
 /// Most bytes of one write.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// Chunks whose shared pages are read in one batch, which bounds the memory of a call.
-const CHUNKS_AT_ONCE: usize = 16;
-/// Writes in flight.
-const DEPTH: usize = 8;
+/// Chunks whose shared pages are read in one submission, and which are written in one. Bytes bound
+/// the memory of a call, chunks what a device has in flight.
+const BATCH_BYTES: u64 = 4 << 20;
+const CHUNKS_AT_ONCE: usize = 64;
 
 /// One write: a window of the file and which of the records reach into it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,31 +81,54 @@ impl Slabs {
         let alignment = slab.file.alignment() as u64;
         let chunks = plan(slab, placed, alignment);
         let _writing = slab.writing.lock();
-        let mut stream = slab.file.start_writes(DEPTH)?;
-        for batch in chunks.chunks(CHUNKS_AT_ONCE) {
+        let mut stream = slab.file.start_writes(CHUNKS_AT_ONCE)?;
+        for batch in batches(&chunks) {
             let shared: Vec<Vec<Range<u64>>> =
                 batch.iter().map(|chunk| self.shared(slab, placed, chunk, alignment)).collect();
-            let reads = shared.iter().flatten().map(|range| ReadAt {
-                file: &slab.file,
-                offset: range.start,
-                len: (range.end - range.start) as usize,
-            });
-            let reads: Vec<_> = reads.collect();
-            self.kept_reads.add(reads.len() as u64);
-            self.kept_read_bytes.add(reads.iter().map(|read| read.len as u64).sum());
-            let mut kept = read_batch(&reads).into_iter();
-            for (chunk, shared) in batch.iter().zip(&shared) {
+            let kept = self.read_kept(slab, shared.iter().flatten())?;
+            let encoded = batch.iter().zip(&shared).map(|(chunk, shared)| {
                 let start = chunk.window.start;
                 let mut buffer = Buffer::zeroed((chunk.window.end - start) as usize);
-                for (range, bytes) in shared.iter().zip(&mut kept) {
+                for range in shared {
                     let at = (range.start - start) as usize..(range.end - start) as usize;
-                    buffer[at].copy_from_slice(&bytes?);
+                    buffer[at].copy_from_slice(kept.bytes(range));
                 }
                 fill(slab, &placed[chunk.records.clone()], start, &mut buffer);
-                stream.write(start, buffer)?;
-            }
+                (start, buffer)
+            });
+            stream.write_all(encoded.collect())?;
         }
         stream.finish()
+    }
+
+    /// Reads ranges, ascending and apart, of which those that lie close together are one read.
+    fn read_kept<'a>(
+        &self,
+        slab: &Slab,
+        ranges: impl Iterator<Item = &'a Range<u64>>,
+    ) -> Result<Kept> {
+        let mut spans: Vec<Range<u64>> = Vec::new();
+        for range in ranges {
+            match spans.last_mut() {
+                Some(span)
+                    if range.start <= span.end + GAP_BYTES
+                        && range.end - span.start <= SPAN_BYTES =>
+                {
+                    span.end = range.end;
+                }
+                _ => spans.push(range.clone()),
+            }
+        }
+        self.kept_reads.add(spans.len() as u64);
+        self.kept_read_bytes.add(spans.iter().map(|span| span.end - span.start).sum());
+        let reads = spans.iter().map(|span| ReadAt {
+            file: &slab.file,
+            offset: span.start,
+            len: (span.end - span.start) as usize,
+        });
+        let buffers = read_batch(&reads.collect::<Vec<_>>());
+        let read = spans.iter().zip(buffers).map(|(span, buffer)| Ok((span.start, buffer?)));
+        Ok(Kept(read.collect::<Result<_>>()?))
     }
 
     /// Aligned ranges of a chunk that hold bytes of slots to keep: neither free nor written here.
@@ -143,6 +167,34 @@ impl Slabs {
         }
         shared
     }
+}
+
+/// What was read of a slab, ascending: where, and the bytes.
+struct Kept(Vec<(u64, Buffer)>);
+
+impl Kept {
+    /// The bytes of one of the ranges that were read.
+    fn bytes(&self, range: &Range<u64>) -> &[u8] {
+        let next = self.0.partition_point(|(start, _)| *start <= range.start);
+        let (start, buffer) = &self.0[next - 1];
+        &buffer[(range.start - start) as usize..(range.end - start) as usize]
+    }
+}
+
+/// Chunks in groups that are read and written together.
+fn batches(chunks: &[Chunk]) -> impl Iterator<Item = &[Chunk]> {
+    let mut rest = chunks;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |chunk: &&Chunk| {
+            bytes += chunk.window.end - chunk.window.start;
+            bytes <= BATCH_BYTES
+        };
+        let count = rest.iter().take(CHUNKS_AT_ONCE).take_while(fits).count();
+        let (batch, others) = rest.split_at(count);
+        rest = others;
+        (!batch.is_empty()).then_some(batch)
+    })
 }
 
 /// Where a record lies in its slab.

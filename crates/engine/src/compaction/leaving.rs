@@ -6,17 +6,26 @@
 use crate::error::Result;
 use crate::front::slabs::lookup::trailer_of;
 use crate::front::slabs::packing::Stored;
+use crate::settings::Settings;
 use crate::state::Engine;
 use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_index::Entry;
 use thermocline_table::Trailer;
 
-/// Bytes of records that a merge reads from slots at a time, and how many at most. Neighbours lie
-/// apart, a page for each batch that once wrote some of them; so a page is read for as many records
-/// as it has of those that are read together.
-const READ_BYTES: usize = 512 << 10;
-const READ_RECORDS: usize = 8192;
+/// Bytes of records that a merge reads from slots at a time: a share of the memory budget, within
+/// bounds. Neighbours lie apart, a page for each batch that once wrote some of them; so the more
+/// records are read together, the more of them share a page, or a read.
+const READ_SHARE: u64 = 64;
+const READ_BYTES_MIN: u64 = 512 << 10;
+const READ_BYTES_MAX: u64 = 8 << 20;
+/// What is known of a record besides its bytes takes about as much.
+const RECORD_BYTES: u64 = 128;
+
+/// Bytes that a merge takes for records of slots, at most.
+pub(crate) fn read_bytes(settings: &Settings) -> u64 {
+    (settings.memory.0 / READ_SHARE).clamp(READ_BYTES_MIN, READ_BYTES_MAX)
+}
 
 /// Versions that leave, in merge order.
 #[derive(Debug, Default)]
@@ -71,6 +80,8 @@ impl Leaving {
 pub(crate) struct LeavingCursor {
     engine: Arc<Engine>,
     leaving: Arc<Leaving>,
+    /// Most bytes of a run.
+    read_bytes: u64,
     /// The next record to read.
     next: usize,
     /// What was read, as slots have it.
@@ -82,8 +93,9 @@ pub(crate) struct LeavingCursor {
 
 impl LeavingCursor {
     pub(super) fn new(engine: &Arc<Engine>, leaving: &Arc<Leaving>) -> Self {
+        let read_bytes = read_bytes(&engine.settings);
         let (engine, leaving) = (Arc::clone(engine), Arc::clone(leaving));
-        Self { engine, leaving, next: 0, run: Vec::new(), at: 0, value: Bytes::new() }
+        Self { engine, leaving, read_bytes, next: 0, run: Vec::new(), at: 0, value: Bytes::new() }
     }
 
     pub fn current(&self) -> Option<(&[u8], Trailer)> {
@@ -112,13 +124,10 @@ impl LeavingCursor {
         let Some(fast) = &self.engine.fast else { return Ok(()) };
         while self.run.is_empty() && self.next < self.leaving.len() {
             let (mut wanted, mut bytes) = (Vec::new(), 0);
-            while bytes < READ_BYTES
-                && wanted.len() < READ_RECORDS
-                && self.next < self.leaving.len()
-            {
+            while bytes < self.read_bytes && self.next < self.leaving.len() {
                 let entry = *self.leaving.entry(self.next);
                 if !entry.clean {
-                    bytes += entry.record_bytes as usize;
+                    bytes += u64::from(entry.record_bytes) + RECORD_BYTES;
                     wanted.push((self.next, entry));
                 }
                 self.next += 1;
