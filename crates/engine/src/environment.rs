@@ -181,7 +181,7 @@ impl Environment {
             files.set_map_compact_bytes_min(settings.map_bytes());
         }
         reconcile(&store, &restored.levels, &restored.slots)?;
-        let (clock, workers) = (&*self.clock, &self.workers);
+        let (clock, workers) = (&self.clock, &self.workers);
         let fast = FastTier::of_preset(&store, &settings, &mut restored, clock, workers)?;
         changed.map_or(Ok(()), |text| files.write_home_file(SETTINGS_NAME, &text))?;
         let logs = numbers_of(files, |kind| kind == FileKind::Log);

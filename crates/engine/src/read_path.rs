@@ -97,7 +97,8 @@ impl Engine {
             }
             _ => {
                 let snapshot = snapshot.unwrap_or_else(|| self.visible());
-                state.levels.find_newest(key, snapshot)?
+                let look_up = || state.levels.find_newest(key, snapshot);
+                fast.regulation.read_waits.for_tables(look_up)?
             }
         };
         match below {

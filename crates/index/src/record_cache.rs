@@ -32,7 +32,7 @@ use crate::record_shard::Shard;
 use crate::record_table::{HIT, Standing};
 use bytes::Bytes;
 use thermocline_foundation::random::mix;
-use thermocline_foundation::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use thermocline_foundation::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::sync::{Mutex, RwLock};
 use thermocline_foundation::{Counter, Sequence};
 
@@ -42,6 +42,8 @@ pub struct RecordCache {
     shards: Box<[Locked]>,
     /// Most bytes of all shards. Held while they are told.
     capacity_bytes: Mutex<u64>,
+    /// What a hit of a backed record counts, of [`HIT`].
+    backed_hit: AtomicU64,
     hits: Counter,
     misses: Counter,
 }
@@ -82,6 +84,7 @@ impl RecordCache {
         Self {
             shards: (0..shards).map(shard).collect(),
             capacity_bytes: Mutex::new(capacity_bytes),
+            backed_hit: AtomicU64::new(1),
             hits: Counter::default(),
             misses: Counter::default(),
         }
@@ -100,7 +103,8 @@ impl RecordCache {
     /// A copy of the value that `key` had from `sequence` on, counted as a hit or a miss.
     pub fn get(&self, key: &[u8], sequence: Sequence) -> Option<Bytes> {
         let place = self.place(key, sequence);
-        let found = self.shard(place).read().get(place.hash, key, sequence);
+        let backed_hit = self.backed_hit.load(Relaxed);
+        let found = self.shard(place).read().get(place.hash, key, sequence, backed_hit);
         if found.is_some() { &self.hits } else { &self.misses }.add(1);
         found
     }
@@ -111,9 +115,17 @@ impl RecordCache {
         self.insert_at(self.place(key, sequence), key, Record::new(key, sequence, value), false)
     }
 
+    /// A hit of a record that somebody else has on fast storage is worth so much, where one of
+    /// another is 1: to the eighth below, an eighth at the least, as it is at first.
+    pub fn set_worth_of_backed(&self, worth: f64) {
+        let eighths = (worth * HIT as f64) as u64;
+        self.backed_hit.store(eighths.clamp(1, HIT), Relaxed);
+    }
+
     /// As [`RecordCache::insert`], of a record that somebody else has on fast storage. To miss it
-    /// costs so much less that its hits count an eighth, and where others would have to go only one
-    /// in eight such calls keeps its record. The value, of about `value_bytes`, is made only then.
+    /// costs less, an eighth if not said otherwise ([`RecordCache::set_worth_of_backed`]): that is
+    /// what its hits count, and where others would have to go only such a share of these calls
+    /// keeps its record. The value, of about `value_bytes`, is made only then.
     pub fn insert_backed<V: AsRef<[u8]>>(
         &self,
         key: &[u8],
@@ -124,7 +136,8 @@ impl RecordCache {
         let place = self.place(key, sequence);
         let Locked { shard, backed } = &self.shards[place.shard];
         let has_room = shard.read().has_room(key.len() + value_bytes);
-        if !has_room && u64::from(backed.fetch_add(1, Relaxed)) % HIT != 0 {
+        let one_of = || (HIT / self.backed_hit.load(Relaxed)) as u32;
+        if !has_room && !backed.fetch_add(1, Relaxed).is_multiple_of(one_of()) {
             return Evicted::default();
         }
         self.insert_at(place, key, Record::new(key, sequence, value().as_ref()), true)
@@ -141,9 +154,9 @@ impl RecordCache {
 
     /// `key` has another value from `to` on, which somebody else has on fast storage: keeps it for
     /// the one from `from` on, in the same queue and with half of its hits. Nothing, and the value
-    /// is not made, where that is not here, or was not asked for more than once (than eight times,
-    /// where somebody else had it too): each version is the newest of its queue, so who is written
-    /// as often as read would stay for ever.
+    /// is not made, where that is not here, or was not asked for more than once (for more than the
+    /// worth of one hit, where somebody else had it too): each version is the newest of its queue,
+    /// so who is written as often as read would stay for ever.
     pub fn renew<V: AsRef<[u8]>>(
         &self,
         key: &[u8],

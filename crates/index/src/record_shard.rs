@@ -60,10 +60,11 @@ impl Shard {
         self.table.len()
     }
 
-    /// The value of a record, if it is there; a hit for the record.
-    pub fn get(&self, hash: u32, key: &[u8], sequence: Sequence) -> Option<Bytes> {
+    /// The value of a record, if it is there; a hit for the record, which counts as `backed_hit`
+    /// where it is backed.
+    pub fn get(&self, hash: u32, key: &[u8], sequence: Sequence, backed_hit: u64) -> Option<Bytes> {
         let number = self.table.find(hash, key, sequence)?;
-        self.table.note_hit(number);
+        self.table.note_hit(number, backed_hit);
         Some(self.table.pieces(number).value())
     }
 

@@ -193,15 +193,16 @@ impl RecordTable {
         Standing { queue: entry.queue(), score: stamp & SCORE_MASK, is_backed }
     }
 
-    /// Counts a hit. Of two at once one may be lost. Nobody writes where there is nothing to count,
-    /// or the hottest entries would wander between processors.
+    /// Counts a hit, of a record that is backed as `backed_hit`. Of two at once one may be lost.
+    /// Nobody writes where there is nothing to count, or the hottest entries would wander between
+    /// processors.
     #[inline]
-    pub fn note_hit(&self, number: u32) {
+    pub fn note_hit(&self, number: u32, backed_hit: u64) {
         let stamp = &self.entries[number as usize].stamp;
         let now = stamp.load(Relaxed);
         let score = now & SCORE_MASK;
         if score < SCORE_MAX {
-            let hit = if now & BACKED_BIT == 0 { HIT } else { 1 };
+            let hit = if now & BACKED_BIT == 0 { HIT } else { backed_hit };
             stamp.store(now - score + (score + hit).min(SCORE_MAX), Relaxed);
         }
     }

@@ -20,6 +20,7 @@
 //!   counters ───────> read_triggered        whether to promote although nothing is full §5.3
 //!                     copies                whether what is read gets slots, beyond the paper
 //!                     density               whether reads are reason to move anything up
+//!   waits ────────> read_cost               what a hit in memory spares
 //!   bytes written ──> write_budget          what the slow tier's endurance allows
 //! ```
 //!
@@ -37,6 +38,7 @@ mod density;
 mod frequency_tracker;
 mod histogram;
 mod pinning;
+mod read_cost;
 mod read_triggered;
 mod ring;
 mod score;
@@ -53,6 +55,7 @@ pub use density::{DensityComparison, DensitySettings, Kind};
 pub use frequency_tracker::{FrequencySettings, FrequencyTracker};
 pub use histogram::{Histogram, VALUES};
 pub use pinning::{Pinning, PinningThreshold};
+pub use read_cost::{ReadCost, WORTH_MIN, Waits};
 pub use read_triggered::{ReadCounters, ReadTriggered, ReadTriggeredSettings, ReadTriggeredStage};
 pub use score::{
     CANDIDATES, Merge, Policy, RangeStatistics, Run, best_merge, choose, coldness, power_of_k,

@@ -89,7 +89,8 @@ impl FastTier {
             return Ok(Some((trailer, value)));
         }
         let Some(slot) = slot_of(&entry) else { return Ok(None) };
-        match self.slabs.read(slot, entry.record_bytes) {
+        let read = || self.slabs.read(slot, entry.record_bytes);
+        match self.regulation.read_waits.for_slot(read) {
             Ok(slot) if is_record(&slot, key, &entry) => {
                 self.note_slot_read(key);
                 let value = self.keep(key, &entry, &slot);

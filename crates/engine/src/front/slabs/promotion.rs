@@ -114,6 +114,7 @@ impl Engine {
             // Under reads alone nobody else looks.
             self.lend_memory(fast);
             fast.judge_tables();
+            fast.judge_waits();
             fast.judge_promotions();
         }
         let has_room = || fast.cache.has_room(key, trailer.sequence(), value.len());

@@ -58,7 +58,7 @@ impl FastTier {
         store: &TableStore,
         settings: &Settings,
         restored: &mut Restored,
-        clock: &dyn Clock,
+        clock: &Arc<dyn Clock>,
         workers: &Workers,
     ) -> Result<Option<Self>> {
         let files = &store.files;
@@ -82,7 +82,7 @@ impl FastTier {
         store: &TableStore,
         settings: &Settings,
         live: &LiveSlots,
-        clock: &dyn Clock,
+        clock: &Arc<dyn Clock>,
         workers: &Workers,
     ) -> Result<Self> {
         let (slabs, index) = read_slabs(&store.files, settings, live, workers)?;

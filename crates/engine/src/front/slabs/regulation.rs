@@ -1,20 +1,23 @@
 //! What regulates the traffic between the tiers: the pinning threshold, compactions that reads ask
-//! for, whether reads recur (where they do not they move nothing up), whether copies get slots, and
-//! the wear of the slow tier (`budget.rs`). The rules are in the crate `popularity`; here they are
-//! given the store's counters and asked.
+//! for, whether reads recur (where they do not they move nothing up), whether copies get slots, what
+//! a hit in memory is worth that spares a slot's read, and the wear of the slow tier (`budget.rs`).
+//! The rules are in the crate `popularity`; here they are given the store's counters and asked.
 
 use super::FastTier;
 use super::budget::SlowWrites;
+use crate::error::Result;
 use crate::hybrid_settings::{DemotionPolicy, Pinning as PinningMode};
 use crate::settings::Settings;
 use crate::state::Engine;
+use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::{Clock, Counter};
 use thermocline_popularity::{
     BucketSettings, Buckets, CopyAdmission, CopyAdmissionSettings, CopyTurns, CopyUses, CopyWorth,
-    CopyWorthSettings, DensityComparison, DensitySettings, Kind, PinningThreshold, ReadCounters,
-    ReadTriggered, ReadTriggeredSettings, ThresholdMode, ThresholdTuner, TunerSettings, slow_io,
+    CopyWorthSettings, DensityComparison, DensitySettings, Kind, PinningThreshold, ReadCost,
+    ReadCounters, ReadTriggered, ReadTriggeredSettings, ThresholdMode, ThresholdTuner,
+    TunerSettings, Waits, slow_io,
 };
 
 /// See the module's header.
@@ -31,6 +34,7 @@ pub(crate) struct Regulation {
     /// Look-ups that slots answered, and those that tables did.
     pub slot_reads: Recurrence,
     pub table_reads: Recurrence,
+    pub read_waits: ReadWaits,
     /// Entries of all tables.
     pub table_entries: AtomicU64,
     /// The share of all keys that the threshold is a share of: a fifth, or what the settings say.
@@ -133,7 +137,77 @@ impl Recurrence {
     }
 }
 
+/// How long look-ups waited for slots and for tables, and what follows from it.
+#[derive(Debug)]
+pub(crate) struct ReadWaits {
+    clock: Arc<dyn Clock>,
+    slots: Waited,
+    tables: Waited,
+    cost: Mutex<ReadCost>,
+}
+
+#[derive(Debug, Default)]
+struct Waited {
+    reads: Counter,
+    ns: Counter,
+}
+
+impl Waited {
+    fn note(&self, ns: u64) {
+        self.reads.add(1);
+        self.ns.add(ns);
+    }
+
+    fn so_far(&self) -> Waits {
+        Waits { reads: self.reads.get(), ns: self.ns.get() }
+    }
+}
+
+impl ReadWaits {
+    fn new(clock: &Arc<dyn Clock>) -> Self {
+        Self {
+            clock: Arc::clone(clock),
+            slots: Waited::default(),
+            tables: Waited::default(),
+            cost: Mutex::default(),
+        }
+    }
+
+    /// Carries out the read of a slot.
+    pub fn for_slot<T>(&self, read: impl FnOnce() -> T) -> T {
+        let began_ns = self.clock.now_ns();
+        let read = read();
+        self.slots.note(self.clock.now_ns() - began_ns);
+        read
+    }
+
+    /// Carries out a look-up in tables, and notes those that found something: the others seldom
+    /// read more than a filter.
+    pub fn for_tables<T>(&self, look_up: impl FnOnce() -> Result<Option<T>>) -> Result<Option<T>> {
+        let began_ns = self.clock.now_ns();
+        let found = look_up()?;
+        if found.is_some() {
+            self.tables.note(self.clock.now_ns() - began_ns);
+        }
+        Ok(found)
+    }
+
+    /// How many times as long tables take as slots; none before that is known.
+    pub fn ratio(&self) -> Option<f64> {
+        self.cost.lock().ratio()
+    }
+}
+
 impl FastTier {
+    /// Judges anew what a hit in memory is worth that spares the read of a slot.
+    pub fn judge_waits(&self) {
+        let ReadWaits { slots, tables, cost, .. } = &self.regulation.read_waits;
+        let mut cost = cost.lock();
+        if cost.observe(slots.so_far(), tables.so_far()) {
+            self.cache.set_worth_of_backed(cost.worth_of_fast_hit());
+        }
+    }
+
     /// Judges anew whether reads of slots recur. Records that memory has were asked for, and their
     /// slots are not.
     pub fn judge_slots(&self) {
@@ -155,7 +229,7 @@ impl FastTier {
 
 impl Regulation {
     /// Rules as `settings` want them.
-    pub fn new(settings: &Settings, clock: &dyn Clock) -> Self {
+    pub fn new(settings: &Settings, clock: &Arc<dyn Clock>) -> Self {
         let hybrid = &settings.hybrid;
         let mode = match hybrid.pinning {
             PinningMode::Fixed => ThresholdMode::Fixed,
@@ -173,7 +247,7 @@ impl Regulation {
                 ..ReadTriggeredSettings::default()
             }))
         });
-        let slow_writes = SlowWrites::new(settings, clock);
+        let slow_writes = SlowWrites::new(settings, &**clock);
         let estimates = hybrid.policy == DemotionPolicy::Approximate || hybrid.read_triggered;
         let buckets = estimates.then(|| Buckets::new(BucketSettings::default()));
         let copies = Copies::default();
@@ -186,6 +260,7 @@ impl Regulation {
             copies,
             slot_reads: Recurrence::default(),
             table_reads: Recurrence::default(),
+            read_waits: ReadWaits::new(clock),
             table_entries: AtomicU64::new(0),
             share_of_keys: AtomicU64::new(u64::MAX),
             buckets,
