@@ -80,6 +80,39 @@ fn forgetting_frees_the_memory_of_one_version_only() {
     assert_eq!(cache.get(b"key", Sequence(2)).unwrap(), "new");
 }
 
+/// Records that are backed and others, as many of each, are asked for in turns, and newcomers come
+/// and go: how many of each stay.
+fn stay_beside_newcomers(worth: Option<f64>) -> [usize; 2] {
+    let cache = RecordCache::new(1 << 20);
+    worth.into_iter().for_each(|worth| cache.set_worth_of_backed(worth));
+    let insert = |n: u64| {
+        let value = value(n, n);
+        match n.is_multiple_of(2) {
+            true => cache.insert_backed(&key(n), Sequence(n), value.len(), || value),
+            false => cache.insert(&key(n), Sequence(n), &value),
+        }
+    };
+    let known = 0..1000;
+    known.clone().for_each(|n| drop(insert(n)));
+    for n in 1000..41_000 {
+        if n % 2000 < 2 {
+            known.clone().for_each(|n| drop(cache.get(&key(n), Sequence(n))));
+        }
+        insert(n);
+    }
+    let stays = |n: &u64| cache.contains(&key(*n), Sequence(*n));
+    [0, 1].map(|parity| known.clone().filter(stays).filter(|n| n % 2 == parity).count())
+}
+
+#[test]
+fn records_that_are_backed_stay_as_long_as_others_where_their_hits_are_worth_as_much() {
+    let [backed, others] = stay_beside_newcomers(None);
+    assert_eq!(stay_beside_newcomers(Some(0.125)), [backed, others], "an eighth at first");
+    assert!(backed * 10 < others, "{backed} backed, {others} others");
+    let [backed, others] = stay_beside_newcomers(Some(1.0));
+    assert!(backed * 10 > others * 9 && others > 300, "{backed} backed, {others} others");
+}
+
 #[test]
 fn a_value_outlives_its_place_in_the_cache() {
     let cache = RecordCache::new(1 << 20);

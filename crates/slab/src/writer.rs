@@ -85,7 +85,7 @@ impl Slabs {
         for batch in batches(&chunks) {
             let shared: Vec<Vec<Range<u64>>> =
                 batch.iter().map(|chunk| self.shared(slab, placed, chunk, alignment)).collect();
-            let kept = self.read_kept(slab, shared.iter().flatten())?;
+            let kept = self.read_kept(slab, &shared.concat())?;
             let encoded = batch.iter().zip(&shared).map(|(chunk, shared)| {
                 let start = chunk.window.start;
                 let mut buffer = Buffer::zeroed((chunk.window.end - start) as usize);
@@ -102,33 +102,30 @@ impl Slabs {
     }
 
     /// Reads ranges, ascending and apart, of which those that lie close together are one read.
-    fn read_kept<'a>(
-        &self,
-        slab: &Slab,
-        ranges: impl Iterator<Item = &'a Range<u64>>,
-    ) -> Result<Kept> {
-        let mut spans: Vec<Range<u64>> = Vec::new();
-        for range in ranges {
-            match spans.last_mut() {
-                Some(span)
-                    if range.start <= span.end + GAP_BYTES
-                        && range.end - span.start <= SPAN_BYTES =>
-                {
-                    span.end = range.end;
-                }
-                _ => spans.push(range.clone()),
-            }
-        }
+    fn read_kept(&self, slab: &Slab, ranges: &[Range<u64>]) -> Result<Kept> {
+        let spans: Vec<_> = spans(ranges).collect();
+        let bytes = |span: &&[Range<u64>]| span[span.len() - 1].end - span[0].start;
         self.kept_reads.add(spans.len() as u64);
-        self.kept_read_bytes.add(spans.iter().map(|span| span.end - span.start).sum());
+        self.kept_read_bytes.add(spans.iter().map(bytes).sum());
         let reads = spans.iter().map(|span| ReadAt {
             file: &slab.file,
-            offset: span.start,
-            len: (span.end - span.start) as usize,
+            offset: span[0].start,
+            len: bytes(span) as usize,
         });
-        let buffers = read_batch(&reads.collect::<Vec<_>>());
-        let read = spans.iter().zip(buffers).map(|(span, buffer)| Ok((span.start, buffer?)));
-        Ok(Kept(read.collect::<Result<_>>()?))
+        let mut kept = Vec::with_capacity(spans.len());
+        for (span, buffer) in spans.iter().zip(read_batch(&reads.collect::<Vec<_>>())) {
+            match buffer {
+                // What lies between may be all that cannot be read.
+                Err(_) if span.len() > 1 => {
+                    for range in *span {
+                        let len = (range.end - range.start) as usize;
+                        kept.push((range.start, slab.file.read(range.start, len)?));
+                    }
+                }
+                buffer => kept.push((span[0].start, buffer?)),
+            }
+        }
+        Ok(Kept(kept))
     }
 
     /// Aligned ranges of a chunk that hold bytes of slots to keep: neither free nor written here.
@@ -179,6 +176,21 @@ impl Kept {
         let (start, buffer) = &self.0[next - 1];
         &buffer[(range.start - start) as usize..(range.end - start) as usize]
     }
+}
+
+/// Ranges in groups of which each is one read.
+fn spans(ranges: &[Range<u64>]) -> impl Iterator<Item = &[Range<u64>]> {
+    let mut rest = ranges;
+    std::iter::from_fn(move || {
+        let first = rest.first()?;
+        let follows = |pair: &&[Range<u64>]| {
+            pair[1].start <= pair[0].end + GAP_BYTES && pair[1].end <= first.start + SPAN_BYTES
+        };
+        let count = 1 + rest.windows(2).take_while(follows).count();
+        let (span, others) = rest.split_at(count);
+        rest = others;
+        Some(span)
+    })
 }
 
 /// Chunks in groups that are read and written together.

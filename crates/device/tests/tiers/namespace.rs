@@ -260,6 +260,25 @@ fn overlapping_writes_all_arrive_and_a_failed_one_is_told() {
     writes.finish().unwrap();
     assert_eq!(*file.read(0, bytes.len()).unwrap(), bytes[..]);
 
+    let file = files.create_file(TABLE, 0).unwrap();
+    let mut writes = file.start_writes(8).unwrap();
+    let all: Vec<_> = (0u64..).step_by(512).zip(bytes.chunks(512).map(Buffer::copy_of)).collect();
+    let mut rest = all.into_iter();
+    // The last ones are more than may be in flight.
+    for count in [0, 1, 5, 14] {
+        writes.write_all(rest.by_ref().take(count).collect()).unwrap();
+    }
+    writes.finish().unwrap();
+    assert_eq!(*file.read(0, bytes.len()).unwrap(), bytes[..]);
+
+    devices.set_fault(Fault::Once(1));
+    let mut writes = file.start_writes(2).unwrap();
+    let batch = || (0..2u64).map(|index| (index * 512, Buffer::zeroed(512))).collect();
+    writes.write_all(batch()).unwrap();
+    let error = writes.write_all(batch()).unwrap_err();
+    assert_says(&error, &["write 512 bytes at 512 of", ".table", "tier 0", "/mnt/0"]);
+    assert_eq!(writes.finish().unwrap_err().to_string(), error.to_string());
+
     devices.set_fault(Fault::Once(1));
     let mut writes = file.start_writes(2).unwrap();
     let results: Vec<_> =

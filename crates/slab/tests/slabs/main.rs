@@ -5,6 +5,9 @@
 
 mod crashes;
 mod failures;
+#[allow(dead_code, reason = "shared with the tests of the engine")]
+#[path = "../../../engine/tests/reliability/hooked.rs"]
+mod hooked;
 mod pages;
 mod room;
 #[allow(dead_code, reason = "shared with the tests of the device layer")]

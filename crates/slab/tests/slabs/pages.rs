@@ -1,9 +1,13 @@
 //! Writes in whole pages: devices that ask for them, runs that are longer than a write, slots that
 //! are longer than a page or than a write.
 
+use crate::hooked::{Call, HookedDevices};
 use crate::simulated::{Fate, Fault, SimulatedDevices};
 use crate::support::{SLAB_BYTES, Store, key, reopen, scan_all, value};
-use thermocline_device::MemoryDevices;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use thermocline_device::{Error, ErrorKind, MemoryDevices, Result};
 use thermocline_foundation::Sequence;
 use thermocline_slab::{LiveSlots, Record, RecordKind, record_bytes};
 
@@ -31,6 +35,67 @@ fn records_of_every_size_keep_their_neighbours_where_the_device_wants_whole_page
     let asked: Vec<_> = reused.iter().map(|slot| (*slot, 100)).collect();
     for (sequence, found) in (1001..).zip(store.slabs.read_batch(&asked)) {
         assert_eq!(found.unwrap().sequence(), Sequence(sequence));
+    }
+}
+
+/// A slab of records of half a page, of which every eighth is dead; its reads, which a hook sees.
+fn sparse(on_read: impl Fn() -> Result<()> + Send + Sync + 'static) -> Store {
+    let hook = move |call, _: &Path, name: &str| match call == Call::Read && name.ends_with("slab")
+    {
+        true => on_read(),
+        false => Ok(()),
+    };
+    let devices = HookedDevices::new(Arc::new(MemoryDevices::default()), Arc::new(hook));
+    let mut store = Store::with(&devices.aligned(4096), 4 << 20, 1 << 30);
+    let slots = store.flush(1, &[2000; 1000]);
+    store.kill(&slots.iter().copied().zip(1..).step_by(8).collect::<Vec<_>>());
+    store
+}
+
+#[test]
+fn what_is_to_be_kept_is_read_in_few_pieces_together_with_what_lies_between() {
+    let reads = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&reads);
+    let mut store = sparse(move || {
+        seen.fetch_add(1, Relaxed);
+        Ok(())
+    });
+    reads.store(0, Relaxed);
+    let before = store.slabs.kept_reads();
+    assert_eq!(store.flush(5001, &[2000; 125]).len(), 125);
+    let kept = store.slabs.kept_reads();
+    let (count, bytes) = (kept.reads - before.reads, kept.bytes - before.bytes);
+    assert_eq!(reads.load(Relaxed), count);
+    // Two megabytes in pieces of up to a quarter of one; chunks that are written together are some.
+    assert!((8..=16).contains(&count), "{count} reads for 125 slots among the living");
+    assert!(bytes <= 2 << 20, "{bytes} bytes");
+    assert_eq!(scan_all(&store.slabs, &store.live).unwrap().len(), 1000);
+}
+
+#[test]
+fn a_piece_that_cannot_be_read_is_read_page_by_page_before_a_write_fails() {
+    for (failures, writes) in [(1, true), (u64::MAX, false)] {
+        let left = Arc::new(AtomicU64::new(0));
+        let failing = Arc::clone(&left);
+        let mut store = sparse(move || {
+            let fails = |left: u64| left.checked_sub(1);
+            match failing.fetch_update(Relaxed, Relaxed, fails) {
+                Ok(_) => Err(Error::new(ErrorKind::Io, "a sector is gone")),
+                Err(_) => Ok(()),
+            }
+        });
+        let lens = [2000; 125];
+        let reservation = store.reserve(&lens);
+        left.store(failures, Relaxed);
+        let written = store.write(&reservation, 5001, &lens);
+        left.store(0, Relaxed);
+        assert_eq!(written.is_ok(), writes);
+        match written {
+            Ok(()) => drop(store.settle(reservation, 5001)),
+            Err(error) => assert!(error.to_string().contains("a sector is gone"), "{error}"),
+        }
+        let records = if writes { 1000 } else { 875 };
+        assert_eq!(scan_all(&store.slabs, &store.live).unwrap().len(), records);
     }
 }
 
@@ -107,11 +172,11 @@ fn a_record_that_is_larger_than_its_slot_is_refused_and_nothing_is_written() {
     let (sequence, kind) = (Sequence(9), RecordKind::Put);
     let record = Record { key: &key, value: &value, packed: false, sequence, kind, clean: false };
     let error = store.slabs.write(&[(slots[1], record)]).unwrap_err();
-    assert_eq!(error.kind(), thermocline_device::ErrorKind::Invalid);
+    assert_eq!(error.kind(), ErrorKind::Invalid);
     let mut beyond = slots[1];
     beyond.slot = (SLAB_BYTES / 100) as u32;
     let error = store.slabs.write(&[(beyond, record)]).unwrap_err();
-    assert_eq!(error.kind(), thermocline_device::ErrorKind::Invalid);
+    assert_eq!(error.kind(), ErrorKind::Invalid);
     assert_eq!(scan_all(&store.slabs, &store.live).unwrap(), [1, 2]);
     assert_eq!(scan_all(&store.slabs, &LiveSlots::default()).unwrap(), [0; 0]);
 }
