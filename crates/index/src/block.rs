@@ -277,10 +277,24 @@ impl Block {
         None
     }
 
-    /// Puts `entry` in the place of another of the same key and sequence.
+    /// Puts a newer version of `key` in and takes the one of `older` out, if it is there: in its
+    /// place, where nothing lies between the two.
+    pub fn succeed(&mut self, key: &[u8], entry: &Entry, older: Sequence) -> Option<Entry> {
+        let Some(at) = self.exact(key, older) else { return self.insert(key, entry) };
+        let fits = |before: usize| {
+            self.key(before) != key || self.entries[before].sequence() > entry.sequence
+        };
+        if older < entry.sequence && at.checked_sub(1).is_none_or(fits) {
+            self.replace(at, entry);
+            return None;
+        }
+        self.remove(at);
+        self.insert(key, entry)
+    }
+
+    /// Puts `entry` in the place of another of the same key, where it is in order.
     pub fn replace(&mut self, at: usize, entry: &Entry) -> Entry {
         let before = self.entry(at);
-        assert!(before.sequence == entry.sequence, "a version keeps its sequence");
         self.entries[at] = Packed::new(entry, self.entries[at].key_end);
         self.sums.add(entry);
         self.sums.sub(&before);

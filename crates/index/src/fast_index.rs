@@ -200,6 +200,22 @@ impl FastIndex {
         );
     }
 
+    /// As [`FastIndex::insert_many`], and with each record the version of its key goes out that is
+    /// named, which is older: who looks meanwhile finds the one or the other.
+    pub fn succeed_many<K: AsRef<[u8]>>(&self, records: &[(K, Entry, Option<Sequence>)]) {
+        self.in_leaves(
+            records.len(),
+            |at| records[at].0.as_ref(),
+            |at, block| {
+                let (key, entry, older) = &records[at];
+                match older {
+                    Some(older) => block.succeed(key.as_ref(), entry, *older),
+                    None => block.insert(key.as_ref(), entry),
+                };
+            },
+        );
+    }
+
     /// Takes one version of `key` out.
     pub fn remove(&self, key: &[u8], sequence: Sequence) -> Option<Entry> {
         let mut removed = None;

@@ -154,7 +154,7 @@ impl RecordCache {
 
     /// `key` has another value from `to` on, which somebody else has on fast storage: keeps it for
     /// the one from `from` on, in the same queue and with half of its hits. Nothing, and the value
-    /// is not made, where that is not here, or was not asked for more than once (for more than the
+    /// is not asked for, where that is not here, or was not asked for more than once (for more than the
     /// worth of one hit, where somebody else had it too): each version is the newest of its queue,
     /// so who is written as often as read would stay for ever.
     pub fn renew<V: AsRef<[u8]>>(
@@ -162,7 +162,7 @@ impl RecordCache {
         key: &[u8],
         from: Sequence,
         to: Sequence,
-        value: impl FnOnce() -> V,
+        value: impl FnOnce() -> Option<V>,
     ) -> Evicted {
         let mut evicted = Evicted::default();
         if !self.contains(key, from) {
@@ -175,7 +175,8 @@ impl RecordCache {
         if score <= HIT {
             return evicted;
         }
-        let record = Record::new(key, to, value().as_ref());
+        let Some(value) = value() else { return evicted };
+        let record = Record::new(key, to, value.as_ref());
         let standing = Standing { queue, score: score / 2, is_backed: true };
         let place = self.place(key, to);
         let mut shard = self.shard(place).write();

@@ -244,7 +244,7 @@ fn a_new_version_is_half_as_hot_as_the_old_one() {
     let cache = full_of_single_copies();
     let hot = key(1499);
     let renew = |from: u64, looks: u64| {
-        cache.renew(&hot, Sequence(from), Sequence(from + 1), || value(1, from + 1));
+        cache.renew(&hot, Sequence(from), Sequence(from + 1), || Some(value(1, from + 1)));
         assert!(!cache.contains(&hot, Sequence(from)));
         (0..looks).all(|_| {
             let found = cache.get(&hot, Sequence(from + 1));
@@ -258,13 +258,13 @@ fn a_new_version_is_half_as_hot_as_the_old_one() {
     cache.insert(&hot, Sequence(1520), &value(1, 1520));
     (0..3).for_each(|_| assert!(cache.get(&hot, Sequence(1520)).is_some()));
     let silently = |from: u64| {
-        cache.renew(&hot, Sequence(from), Sequence(from + 1), || b"");
+        cache.renew(&hot, Sequence(from), Sequence(from + 1), || Some(b""));
         cache.contains(&hot, Sequence(from + 1))
     };
     let renewed = (1520..1530).take_while(|from| silently(*from)).count();
     assert!((1..=2).contains(&renewed), "{renewed} times without being asked for");
     let before = cache.len();
-    cache.renew(b"unknown", Sequence(1), Sequence(2), || b"value");
+    cache.renew(b"unknown", Sequence(1), Sequence(2), || Some(b"value"));
     assert_eq!((cache.len(), cache.contains(b"unknown", Sequence(2))), (before, false));
 }
 

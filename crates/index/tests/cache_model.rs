@@ -115,7 +115,7 @@ impl Checked {
             Step::Renew(n, at, bytes) => {
                 let (key, sequence, value) = self.record(n, at + 1, bytes);
                 let from = Sequence(u64::from(at));
-                let evicted = self.cache.renew(&key, from, sequence, || &value);
+                let evicted = self.cache.renew(&key, from, sequence, || Some(&value));
                 self.model.remove(&(key.clone(), from));
                 self.kept_or_not((key, sequence, value), evicted);
             }
@@ -249,7 +249,7 @@ fn work_on_versions(cache: &RecordCache, thread: u64, newest: &[AtomicU64], rene
         match random.below(10) {
             0 => {
                 let next = Sequence(now.0 + 1);
-                note(cache.renew(&name, now, next, || version(n, next)));
+                note(cache.renew(&name, now, next, || Some(version(n, next))));
                 renewed.fetch_add(u64::from(cache.contains(&name, next)), Relaxed);
                 newest[n as usize].fetch_max(next.0, Relaxed);
             }

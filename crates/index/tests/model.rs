@@ -17,6 +17,8 @@ enum Step {
     Insert(Vec<(Vec<u8>, Entry)>),
     Remove(Vec<(Vec<u8>, Sequence)>),
     Depart(Vec<(Vec<u8>, Sequence)>),
+    /// Each may take the place of another version.
+    Succeed(Vec<(Vec<u8>, Entry, Option<Sequence>)>),
     /// All versions between the keys, so that leaves empty.
     Sweep(Edge, Edge),
     Look(Vec<u8>, Sequence),
@@ -51,10 +53,16 @@ fn edge() -> impl Strategy<Value = Edge> {
 fn step() -> impl Strategy<Value = Step> {
     let records = prop::collection::vec((key(), entry()), 1..12);
     let versions = || prop::collection::vec((key(), sequence()), 1..12);
+    let older = prop_oneof![1 => Just(None), 4 => sequence().prop_map(Some)];
+    let successors = prop::collection::vec((key(), entry(), older), 1..12);
     prop_oneof![
         6 => records.prop_map(|mut records| {
             records.sort_by(|a, b| a.0.cmp(&b.0));
             Step::Insert(records)
+        }),
+        4 => successors.prop_map(|mut records| {
+            records.sort_by(|a, b| a.0.cmp(&b.0));
+            Step::Succeed(records)
         }),
         4 => versions().prop_map(|mut versions| {
             versions.sort();
@@ -159,6 +167,13 @@ fn apply(index: &FastIndex, model: &mut Model, step: Step) {
             index.insert_many(&records, |at, before| replaced[at] = Some(before));
             for ((key, entry), replaced) in records.into_iter().zip(replaced) {
                 assert_eq!(replaced, model.insert((key, Reverse(entry.sequence)), entry));
+            }
+        }
+        Step::Succeed(records) => {
+            index.succeed_many(&records);
+            for (key, entry, older) in records {
+                older.map(|older| model.remove(&(key.clone(), Reverse(older))));
+                model.insert((key, Reverse(entry.sequence)), entry);
             }
         }
         Step::Remove(versions) => remove(index, model, &versions, false),

@@ -132,6 +132,8 @@ pub(crate) struct Arrival {
 pub(crate) struct Born {
     pub key: Bytes,
     pub entry: Entry,
+    /// An older version of the key, among the dead, whose place in the index it takes.
+    pub succeeds: Option<Sequence>,
 }
 
 /// A record whose slot is free once the edit is durable.
@@ -141,14 +143,24 @@ pub(crate) struct Died {
     pub sequence: Sequence,
     /// None where the record was in memory only.
     pub slot: Option<SlotAddress>,
+    pub entry: Leaves,
+}
+
+/// What becomes of the entry of a record that loses its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaves {
+    /// It goes, unless the same record was born in another place.
+    Gone,
     /// Memory has the record, which is in memory only from then on: tables have it too.
-    pub lifted: bool,
+    Lifted,
+    /// One of the born succeeds it, and memory knows.
+    Succeeded,
 }
 
 impl Died {
     /// The record that `entry` speaks of.
     pub fn new(key: Bytes, entry: &Entry) -> Self {
-        Self { key, sequence: entry.sequence, slot: slot_of(entry), lifted: false }
+        Self { key, sequence: entry.sequence, slot: slot_of(entry), entry: Leaves::Gone }
     }
 }
 
@@ -300,6 +312,7 @@ impl FastTier {
             |((record, slot), bytes)| Born {
                 key: record.key.clone(),
                 entry: record.entry(*slot, *bytes),
+                succeeds: None,
             },
         ));
         Ok(true)
@@ -329,11 +342,11 @@ impl FastTier {
         changes.chain(edit.dropped.iter().map(|file| SlabChange::removal(*file))).collect()
     }
 
-    /// The edit is durable: lets the records that were born be found. Call before readers lose what
-    /// had them.
+    /// The edit is durable: lets the records that were born be found, in the place of what they
+    /// succeed. Call before readers lose what had them.
     pub fn arrive(&self, edit: &SlotEdit) {
-        let records: Vec<_> = edit.born.iter().map(|new| (&new.key, new.entry)).collect();
-        self.index.insert_many(&records, |_, _| {});
+        let records = edit.born.iter().map(|new| (&new.key, new.entry, new.succeeds));
+        self.index.succeed_many(&records.collect::<Vec<_>>());
         if let Some(buckets) = &self.regulation.buckets {
             for new in edit.born.iter().filter(|new| !new.entry.clean) {
                 buckets.insert_fast(&new.key, key_hash(&new.key), new.entry.record_bytes);
@@ -347,18 +360,22 @@ impl FastTier {
         if edit.died.is_empty() {
             return;
         }
-        let is_born = |old: &&Died| {
+        let is_born = |old: &Died| {
             // The same record has another place: its entry names that already.
             let place = |new: &Born| {
                 new.key.cmp(&old.key).then_with(|| old.sequence.cmp(&new.entry.sequence))
             };
             edit.born.binary_search_by(place).is_ok()
         };
-        let (lifted, gone): (Vec<_>, Vec<_>) =
-            edit.died.iter().filter(|old| !is_born(old)).partition(|old| old.lifted);
-        let gone: Vec<_> = gone.iter().map(|old| (&old.key, old.sequence)).collect();
-        let in_memory = |old: &&Died| (old.key.clone(), Entry::in_memory(old.sequence));
-        let lifted: Vec<_> = lifted.iter().map(in_memory).collect();
+        let (mut lifted, mut gone) = (Vec::new(), Vec::new());
+        for old in &edit.died {
+            match old.entry {
+                Leaves::Succeeded => {}
+                _ if is_born(old) => {}
+                Leaves::Lifted => lifted.push((&old.key, Entry::in_memory(old.sequence))),
+                Leaves::Gone => gone.push((&old.key, old.sequence)),
+            }
+        }
         if edit.departs {
             self.index.announce_departures();
         }

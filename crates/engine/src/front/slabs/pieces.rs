@@ -10,7 +10,7 @@
 
 use super::packing::Packing;
 use super::room::Turnover;
-use super::{Arrival, Born, Died, FastTier, Placed, SlotEdit, Written};
+use super::{Arrival, Born, Died, FastTier, Leaves, Placed, SlotEdit, Written};
 use crate::compaction::rewrite::Retention;
 use crate::error::Result;
 use crate::front::memtable::{Memtable, MemtableCursor};
@@ -169,18 +169,16 @@ impl Pieces {
 impl Engine {
     /// Makes records live that a flush has written, and with it frees the slots of the versions
     /// that nobody can see any more.
-    fn settle_in(&self, fast: &FastTier, placed: Placed, memtable: &Memtable) -> Result<Turnover> {
-        let arrived: Vec<_> = placed.born.iter().map(|new| (new.key.clone(), new.entry)).collect();
-        let before: Vec<_> = arrived.iter().map(|(key, _)| fast.index.get(key)).collect();
-        for (at, ((key, now), before)) in arrived.iter().zip(&before).enumerate() {
-            let is_newest = at == 0 || arrived[at - 1].0 != *key;
-            if is_newest {
-                fast.renew(key, before.as_ref(), now, memtable);
-            }
-        }
+    fn settle_in(
+        &self,
+        fast: &FastTier,
+        mut placed: Placed,
+        memtable: &Memtable,
+    ) -> Result<Turnover> {
         let snapshots = self.snapshots.list(|| self.visible());
         let mut tables = self.tables.lock();
-        let died = fast.replaced_by(&placed.born, &snapshots);
+        let Replaced { died, before } = fast.replaced_by(&mut placed.born, &snapshots);
+        let arrived: Vec<_> = placed.born.iter().map(|new| (new.key.clone(), new.entry)).collect();
         let slot_bytes = |slot: SlotAddress| {
             fast.slabs.shape(slot.slab).map_or(0, |shape| u64::from(shape.slot_bytes))
         };
@@ -191,8 +189,12 @@ impl Engine {
         self.commit_placed(&mut tables, Edit::default(), placed, died)?;
         drop(tables);
         fast.room.found();
-        for ((key, _), before) in arrived.iter().zip(before) {
+        for (at, ((key, now), before)) in arrived.iter().zip(before).enumerate() {
             fast.popularity.touch_write(key_hash(key), before.is_some());
+            let is_newest = at == 0 || arrived[at - 1].0 != *key;
+            if let Some(before) = before.filter(|_| is_newest) {
+                fast.renew(key, &before, now, memtable);
+            }
         }
         fast.forget_deleted(&arrived);
         Ok(turnover)
@@ -232,18 +234,15 @@ impl Engine {
 
 impl FastTier {
     /// Where memory has the record of `before`, it has what replaces that from now on.
-    fn renew(&self, key: &[u8], before: Option<&Entry>, now: &Entry, memtable: &Memtable) {
-        let older = |before: &&Entry| before.sequence < now.sequence;
-        let Some(before) = before.filter(older).filter(|_| now.kind == EntryKind::Put) else {
+    fn renew(&self, key: &[u8], before: &Entry, now: &Entry, memtable: &Memtable) {
+        if before.sequence >= now.sequence {
             return;
+        }
+        let kept = || {
+            let (_, value) = memtable.get(key, now.sequence)?;
+            (now.kind == EntryKind::Put).then(|| self.packing.for_memory(&value))
         };
-        if !self.cache.contains(key, before.sequence) {
-            return;
-        }
-        if let Some((_, value)) = memtable.get(key, now.sequence) {
-            let kept = || self.packing.for_memory(&value);
-            self.spill_evicted(self.cache.renew(key, before.sequence, now.sequence, kept));
-        }
+        self.spill_evicted(self.cache.renew(key, before.sequence, now.sequence, kept));
     }
 
     /// Tracks no longer the keys that `records`, which are in slots now, leave deleted.
@@ -259,15 +258,18 @@ impl FastTier {
     }
 
     /// The versions in slots that nobody can see once `born`, in key order and of a key the newest
-    /// first, are there. Each is replaced by the oldest of the born that is newer. Counts the
-    /// copies.
-    fn replaced_by(&self, born: &[Born], snapshots: &[Sequence]) -> Vec<Died> {
-        let mut died = Vec::new();
+    /// first, are there. Each is replaced by the oldest of the born that is newer, and where both
+    /// are the newest of their key this one takes its place in the index. Counts the copies.
+    fn replaced_by(&self, born: &mut [Born], snapshots: &[Sequence]) -> Replaced {
+        let mut replaced = Replaced::default();
         let mut copies = 0;
         let mut versions = Vec::new();
-        for (at, new) in born.iter().enumerate() {
-            versions.clear();
+        for at in 0..born.len() {
+            let new = &born[at];
             self.index.versions(&new.key, &mut versions);
+            replaced.before.push(versions.first().copied());
+            let is_newest = at == 0 || born[at - 1].key != new.key;
+            let mut succeeds = None;
             let newest = new.entry.sequence;
             let mut newer = newest;
             let next = born.get(at + 1).filter(|next| next.key == new.key);
@@ -280,15 +282,29 @@ impl FastTier {
                 let seen = |snapshot: &Sequence| (old.sequence..newer).contains(snapshot);
                 if same || planted(Planted::SlotReusedUnderSnapshot) || !snapshots.iter().any(seen)
                 {
-                    died.push(Died::new(new.key.clone(), old));
+                    let mut died = Died::new(new.key.clone(), old);
+                    if is_newest && !same && old.sequence == versions[0].sequence {
+                        died.entry = Leaves::Succeeded;
+                        succeeds = Some(old.sequence);
+                    }
+                    replaced.died.push(died);
                     copies += u64::from(old.clean && !same);
                 }
                 newer = old.sequence;
             }
+            born[at].succeeds = succeeds;
         }
         self.regulation.copies.replaced.add(copies);
-        died
+        replaced
     }
+}
+
+/// What newer versions do to those that are in slots.
+#[derive(Debug, Default)]
+struct Replaced {
+    died: Vec<Died>,
+    /// For each of the born the newest version of its key that was there before.
+    before: Vec<Option<Entry>>,
 }
 
 #[cfg(test)]

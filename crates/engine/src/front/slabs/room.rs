@@ -22,7 +22,7 @@
 use super::packing::Stored;
 use super::pieces::piece_bytes;
 use super::single_step::Work;
-use super::{Arrival, Died, FastTier, SlotEdit};
+use super::{Arrival, Died, FastTier, Leaves, SlotEdit};
 use crate::error::Result;
 use crate::manifest::Edit;
 use crate::settings::Settings;
@@ -510,7 +510,8 @@ impl Engine {
             let now = fast.index.get_at(&arrival.key, sequence);
             if now.is_some_and(|now| now.slot == slot.pack()) {
                 if !planted(Planted::MovedSlotNotFreed) {
-                    died.push(Died { key: arrival.key, sequence, slot: Some(slot), lifted: false });
+                    let (key, slot) = (arrival.key, Some(slot));
+                    died.push(Died { key, sequence, slot, entry: Leaves::Gone });
                 }
                 born.push(new);
             } else {

@@ -5,7 +5,7 @@
 //! as long as room is wanted and enough is found.
 
 use super::room::{Means, Need};
-use super::{Died, SlotEdit};
+use super::{Died, Leaves, SlotEdit};
 use crate::error::Result;
 use crate::jobs::{Job, Step};
 use crate::manifest::Edit;
@@ -103,7 +103,8 @@ impl Sweep {
                 unasked += u64::from(entry.has_slot());
                 hashes.push(key_hash(&key));
             }
-            died.push(Died { lifted: in_memory, ..Died::new(key, &entry) });
+            let leaves = if in_memory { Leaves::Lifted } else { Leaves::Gone };
+            died.push(Died { entry: leaves, ..Died::new(key, &entry) });
         }
         fast.room.dropped.add(hashes.len() as u64);
         fast.room.lifted.add(lifted);
