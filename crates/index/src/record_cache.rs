@@ -154,9 +154,9 @@ impl RecordCache {
 
     /// `key` has another value from `to` on, which somebody else has on fast storage: keeps it for
     /// the one from `from` on, in the same queue and with half of its hits. Nothing, and the value
-    /// is not asked for, where that is not here, or was not asked for more than once (for more than the
-    /// worth of one hit, where somebody else had it too): each version is the newest of its queue,
-    /// so who is written as often as read would stay for ever.
+    /// is not asked for, where that is not here, or had no more hits than one (backed ones count
+    /// what they are worth): each version is the newest of its queue, so who is written as often as
+    /// read would stay for ever.
     pub fn renew<V: AsRef<[u8]>>(
         &self,
         key: &[u8],

@@ -1,7 +1,8 @@
 //! What regulates the traffic between the tiers: the pinning threshold, compactions that reads ask
-//! for, whether reads recur (where they do not they move nothing up), whether copies get slots, what
-//! a hit in memory is worth that spares a slot's read, and the wear of the slow tier (`budget.rs`).
-//! The rules are in the crate `popularity`; here they are given the store's counters and asked.
+//! for, whether reads recur (where they do not they move nothing up), whether copies get slots,
+//! what a hit in memory is worth that spares a slot's read, and the wear of the slow tier
+//! (`budget.rs`). The rules are in the crate `popularity`; here they are given the store's counters
+//! and asked.
 
 use super::FastTier;
 use super::budget::SlowWrites;
@@ -345,8 +346,8 @@ mod tests {
         db
     }
 
-    /// What statistics say after 5000 look-ups of records in tables and 1000 of records in slots, of
-    /// devices that take so many microseconds to read.
+    /// What statistics say after 5000 look-ups of records in tables and 1000 of records in slots,
+    /// of devices that take so many microseconds to read.
     fn slow_read_ratio(fast_us: u64, slow_us: u64) -> Option<f64> {
         let clock = Arc::new(StillClock::default());
         let passing = Arc::clone(&clock);
