@@ -244,11 +244,18 @@ impl WriteStream {
         Ok(spent)
     }
 
-    /// Starts writing the views of all buffers, each at its offset, in one submission; first waits
-    /// while `depth` writes would be exceeded and any are in flight.
-    pub fn write_all(&mut self, writes: Vec<(u64, Buffer)>) -> Result<()> {
-        let excess = (self.spans.len() + writes.len()).saturating_sub(self.depth);
-        self.reap(excess.min(self.spans.len()));
+    /// Starts writing the views of all buffers, each at its offset, in one submission. First waits,
+    /// while writes are in flight, until these and the new ones are `depth` at most and of
+    /// `bytes_max`.
+    pub fn write_all(&mut self, writes: Vec<(u64, Buffer)>, bytes_max: usize) -> Result<()> {
+        let new_bytes: usize = writes.iter().map(|(_, buffer)| buffer.len()).sum();
+        while !self.spans.is_empty() {
+            let bytes = self.spans.iter().map(|(_, _, len)| len).sum::<usize>() + new_bytes;
+            if self.spans.len() + writes.len() <= self.depth && bytes <= bytes_max {
+                break;
+            }
+            self.reap(1);
+        }
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }

@@ -357,8 +357,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Shows readers an edit that is durable: what was born, then tables and memtables, and last
-    /// that the dead are gone, so that at every moment a record is found.
+    /// Shows readers an edit that is durable: what was born, in the place of what it succeeds; then
+    /// tables and memtables; and last that the other dead are gone. So a record is found at every
+    /// moment.
     fn show(
         &self,
         (before, after): (&Levels, &Arc<Levels>),

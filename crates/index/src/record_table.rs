@@ -37,7 +37,8 @@ pub(crate) enum Queue {
     Main,
 }
 
-/// What a hit of a record counts, in hits of a backed one: those it takes to be worth as much.
+/// What a hit of a record counts. One of a backed record counts less, 1 at the least
+/// ([`crate::RecordCache::set_worth_of_backed`]).
 pub(crate) const HIT: u64 = 8;
 
 /// Hits are counted up to here: three, as in the paper.

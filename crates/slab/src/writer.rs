@@ -30,10 +30,13 @@ use thermocline_foundation::{Planted, planted};
 
 /// Most bytes of one write.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// Chunks whose shared pages are read in one submission, and which are written in one. Bytes bound
-/// the memory of a call, chunks what a device has in flight.
+/// Chunks whose shared pages are read in one submission, and which are written in one.
 const BATCH_BYTES: u64 = 4 << 20;
 const CHUNKS_AT_ONCE: usize = 64;
+/// Bytes in flight while a batch is made, at most.
+const IN_FLIGHT_BYTES: u64 = 8 << 20;
+
+const _: () = assert!(CHUNK_BYTES <= BATCH_BYTES && BATCH_BYTES <= IN_FLIGHT_BYTES);
 
 /// One write: a window of the file and which of the records reach into it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +99,7 @@ impl Slabs {
                 fill(slab, &placed[chunk.records.clone()], start, &mut buffer);
                 (start, buffer)
             });
-            stream.write_all(encoded.collect())?;
+            stream.write_all(encoded.collect(), IN_FLIGHT_BYTES as usize)?;
         }
         stream.finish()
     }

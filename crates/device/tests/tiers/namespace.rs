@@ -266,7 +266,7 @@ fn overlapping_writes_all_arrive_and_a_failed_one_is_told() {
     let mut rest = all.into_iter();
     // The last ones are more than may be in flight.
     for count in [0, 1, 5, 14] {
-        writes.write_all(rest.by_ref().take(count).collect()).unwrap();
+        writes.write_all(rest.by_ref().take(count).collect(), 3 * 512).unwrap();
     }
     writes.finish().unwrap();
     assert_eq!(*file.read(0, bytes.len()).unwrap(), bytes[..]);
@@ -274,8 +274,8 @@ fn overlapping_writes_all_arrive_and_a_failed_one_is_told() {
     devices.set_fault(Fault::Once(1));
     let mut writes = file.start_writes(2).unwrap();
     let batch = || (0..2u64).map(|index| (index * 512, Buffer::zeroed(512))).collect();
-    writes.write_all(batch()).unwrap();
-    let error = writes.write_all(batch()).unwrap_err();
+    writes.write_all(batch(), 1 << 20).unwrap();
+    let error = writes.write_all(batch(), 1 << 20).unwrap_err();
     assert_says(&error, &["write 512 bytes at 512 of", ".table", "tier 0", "/mnt/0"]);
     assert_eq!(writes.finish().unwrap_err().to_string(), error.to_string());
 

@@ -22,7 +22,7 @@
 
 use crate::background::{merge_bytes, table_options, window_bytes};
 use crate::compaction::cost_benefit::{KeyRange, Pick, Purpose};
-use crate::compaction::leaving::{Leaving, LeavingCursor, read_bytes};
+use crate::compaction::leaving::{Leaving, LeavingCursor, run_bytes};
 use crate::compaction::rewrite::{Fate, Observe, Output, Retention, Rewrite};
 use crate::error::{Error, ErrorKind, Result};
 use crate::front::slabs::promotion::Offer;
@@ -250,7 +250,7 @@ impl Demotion {
     fn claim_memory(&mut self) {
         let Some(fast) = &self.engine.fast else { return };
         self.merging_bytes = merge_bytes(self.inputs(), self.window_bytes())
-            + read_bytes(&self.engine.settings).min(self.leaving_bytes);
+            + run_bytes(&self.engine.settings, self.leaving.len(), self.leaving_bytes);
         fast.memory.merge_begins(self.merging_bytes);
         self.engine.lend_memory(fast);
     }

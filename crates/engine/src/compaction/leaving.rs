@@ -19,12 +19,20 @@ use thermocline_table::Trailer;
 const READ_SHARE: u64 = 64;
 const READ_BYTES_MIN: u64 = 512 << 10;
 const READ_BYTES_MAX: u64 = 8 << 20;
-/// What is known of a record besides its bytes takes about as much.
-const RECORD_BYTES: u64 = 128;
+/// And how many records: tiny ones have hardly more bytes than what is known of each besides.
+const READ_RECORDS_MIN: u64 = 8192;
+const RECORD_BYTES: u64 = 192;
 
-/// Bytes that a merge takes for records of slots, at most.
-pub(crate) fn read_bytes(settings: &Settings) -> u64 {
-    (settings.memory.0 / READ_SHARE).clamp(READ_BYTES_MIN, READ_BYTES_MAX)
+/// Most bytes of records, and most records, that are read at a time.
+fn run_of(settings: &Settings) -> (u64, u64) {
+    let bytes = (settings.memory.0 / READ_SHARE).clamp(READ_BYTES_MIN, READ_BYTES_MAX);
+    (bytes, (bytes / RECORD_BYTES).max(READ_RECORDS_MIN))
+}
+
+/// Memory that a merge takes for `records` that leave slots, of so many bytes.
+pub(crate) fn run_bytes(settings: &Settings, records: usize, bytes: u64) -> u64 {
+    let (bytes_max, records_max) = run_of(settings);
+    bytes.min(bytes_max) + RECORD_BYTES * records_max.min(records as u64)
 }
 
 /// Versions that leave, in merge order.
@@ -80,8 +88,8 @@ impl Leaving {
 pub(crate) struct LeavingCursor {
     engine: Arc<Engine>,
     leaving: Arc<Leaving>,
-    /// Most bytes of a run.
-    read_bytes: u64,
+    /// Most bytes and records of a run.
+    run_max: (u64, u64),
     /// The next record to read.
     next: usize,
     /// What was read, as slots have it.
@@ -93,9 +101,9 @@ pub(crate) struct LeavingCursor {
 
 impl LeavingCursor {
     pub(super) fn new(engine: &Arc<Engine>, leaving: &Arc<Leaving>) -> Self {
-        let read_bytes = read_bytes(&engine.settings);
+        let run_max = run_of(&engine.settings);
         let (engine, leaving) = (Arc::clone(engine), Arc::clone(leaving));
-        Self { engine, leaving, read_bytes, next: 0, run: Vec::new(), at: 0, value: Bytes::new() }
+        Self { engine, leaving, run_max, next: 0, run: Vec::new(), at: 0, value: Bytes::new() }
     }
 
     pub fn current(&self) -> Option<(&[u8], Trailer)> {
@@ -124,10 +132,14 @@ impl LeavingCursor {
         let Some(fast) = &self.engine.fast else { return Ok(()) };
         while self.run.is_empty() && self.next < self.leaving.len() {
             let (mut wanted, mut bytes) = (Vec::new(), 0);
-            while bytes < self.read_bytes && self.next < self.leaving.len() {
+            let (bytes_max, records_max) = self.run_max;
+            while bytes < bytes_max
+                && (wanted.len() as u64) < records_max
+                && self.next < self.leaving.len()
+            {
                 let entry = *self.leaving.entry(self.next);
                 if !entry.clean {
-                    bytes += u64::from(entry.record_bytes) + RECORD_BYTES;
+                    bytes += u64::from(entry.record_bytes);
                     wanted.push((self.next, entry));
                 }
                 self.next += 1;

@@ -354,8 +354,8 @@ impl FastTier {
         }
     }
 
-    /// Takes the dead from the index and gives their slots away. Call after readers can see what
-    /// has them now.
+    /// Takes the dead that nothing succeeded from the index, and gives the slots of all away. Call
+    /// after readers can see what has them now.
     pub fn depart(&self, edit: &SlotEdit) {
         if edit.died.is_empty() {
             return;

@@ -418,8 +418,11 @@ mod tests {
         assert_eq!(get("read").unwrap(), b"new");
         assert_eq!(db.stats().tiers[0].reads, reads, "from memory");
         assert_eq!(before.get("read").unwrap().unwrap(), "old");
+        drop(before);
+        assert!(!cache.is_empty());
         db.delete("read").unwrap();
         db.flush().unwrap();
+        assert!(cache.is_empty(), "what a tombstone replaces is in memory no more");
         assert_eq!((get("read"), get("not read").unwrap()), (None, b"new".to_vec()));
     }
 }

@@ -43,7 +43,8 @@ pub struct RegulationStats {
     /// Merges that this refused, since opening.
     pub refused_merges: u64,
     /// How many times as long a look-up in tables takes as the read of a slot: the nearer to 1, the
-    /// more a hit in memory is worth that spares a slot's read. None before 4,096 of the former.
+    /// more a hit in memory is worth that spares a slot's read. Of single look-ups, those that the
+    /// block cache answered among them; none before 4,096 of tables and 256 of slots.
     pub slow_read_ratio: Option<f64>,
     /// Tracked keys on the fast tier by popularity, least first.
     pub fast_histogram: Vec<u64>,
