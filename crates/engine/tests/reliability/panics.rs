@@ -165,7 +165,11 @@ fn run_with_panic(settings: &Settings, at: u64, reads: u64) -> bool {
             let text = error.to_string();
             let named = JOBS.iter().any(|job| text.contains(&format!("job '{job}' panicked")));
             // Who waits for the log or the file map with it may be the first to say so.
-            let waited = [".log (tier 0, /fast) panicked", "a change panicked, reopen"];
+            let waited = [
+                ".log (tier 0, /fast) panicked",
+                "a change panicked, reopen",
+                "takes no more changes since one panicked; reopen",
+            ];
             let by_waiter = waited.iter().any(|part| text.contains(part));
             assert!(named || by_waiter, "{what}: {text}");
             assert_says(&error, &[&said, "open it"]);
