@@ -285,15 +285,21 @@ impl Block {
             self.key(before) != key || self.entries[before].sequence() > entry.sequence
         };
         if older < entry.sequence && at.checked_sub(1).is_none_or(fits) {
-            self.replace(at, entry);
+            self.put(at, entry);
             return None;
         }
         self.remove(at);
         self.insert(key, entry)
     }
 
-    /// Puts `entry` in the place of another of the same key, where it is in order.
+    /// Puts `entry` in the place of another of the same key and sequence.
     pub fn replace(&mut self, at: usize, entry: &Entry) -> Entry {
+        assert!(self.entries[at].sequence() == entry.sequence, "a version keeps its sequence");
+        self.put(at, entry)
+    }
+
+    /// Puts `entry` in the place of another of the same key, where it is in order.
+    fn put(&mut self, at: usize, entry: &Entry) -> Entry {
         let before = self.entry(at);
         self.entries[at] = Packed::new(entry, self.entries[at].key_end);
         self.sums.add(entry);

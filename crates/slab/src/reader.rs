@@ -22,7 +22,7 @@ use crate::removal::FreesHeld;
 use crate::slab::{Decoded, Slab};
 use crate::slabs::Slabs;
 use bytes::Bytes;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use thermocline_device::{Buffer, Error, ErrorKind, ReadAt, Result, read_batch};
 use thermocline_foundation::{FileNumber, Planted, planted};
@@ -32,9 +32,14 @@ const SCAN_BYTES: u64 = 1 << 20;
 
 /// Slots, or pages to keep, that are read in a batch are one read where no more than so many bytes
 /// lie between them: a fast device moves these in the time that another request would take.
-pub(crate) const GAP_BYTES: u64 = 16 << 10;
+const GAP_BYTES: u64 = 16 << 10;
 /// Bytes of such a read, at most.
-pub(crate) const SPAN_BYTES: u64 = 256 << 10;
+const SPAN_BYTES: u64 = 256 << 10;
+
+/// `next`, which begins no earlier than `span`, is read together with it.
+pub(crate) fn share_a_read(span: &Range<u64>, next: &Range<u64>) -> bool {
+    next.start <= span.end + GAP_BYTES && next.end <= span.start + SPAN_BYTES
+}
 
 impl Slabs {
     /// The record in a slot, with one read of about `record_bytes_hint` bytes; 0 reads the whole
@@ -173,8 +178,7 @@ impl Slabs {
 /// Slots of a slab that are read at once.
 struct Span {
     slab: Arc<Slab>,
-    start: u64,
-    end: u64,
+    bytes: Range<u64>,
     /// Which of the addresses asked for, ascending by slot.
     members: Vec<usize>,
 }
@@ -183,7 +187,7 @@ impl Span {
     fn new(slab: Arc<Slab>, slot: u32, hint: u32, index: usize) -> Self {
         let start = slab.shape.offset(slot);
         let end = start + slab.read_bytes(hint) as u64;
-        Self { slab, start, end, members: vec![index] }
+        Self { slab, bytes: start..end, members: vec![index] }
     }
 
     /// Takes a slot behind its last one along, where that costs less than another read.
@@ -192,22 +196,23 @@ impl Span {
             return false;
         }
         let from = self.slab.shape.offset(address.slot);
-        let end = (from + self.slab.read_bytes(hint) as u64).max(self.end);
-        let near = from <= self.end + GAP_BYTES && end - self.start <= SPAN_BYTES;
+        let end = (from + self.slab.read_bytes(hint) as u64).max(self.bytes.end);
+        let near = share_a_read(&self.bytes, &(from..end));
         if near {
-            self.end = end;
+            self.bytes.end = end;
             self.members.push(index);
         }
         near
     }
 
     fn read(&self) -> ReadAt<'_> {
-        ReadAt { file: &self.slab.file, offset: self.start, len: (self.end - self.start) as usize }
+        let Range { start, end } = self.bytes;
+        ReadAt { file: &self.slab.file, offset: start, len: (end - start) as usize }
     }
 
     /// What was read of a slot.
     fn cut(&self, bytes: &Bytes, slot: u32, hint: u32) -> Bytes {
-        let from = ((self.slab.shape.offset(slot) - self.start) as usize).min(bytes.len());
+        let from = ((self.slab.shape.offset(slot) - self.bytes.start) as usize).min(bytes.len());
         let to = (from + self.slab.read_bytes(hint)).min(bytes.len());
         bytes.slice(from..to)
     }

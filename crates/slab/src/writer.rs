@@ -6,9 +6,10 @@
 //!   chunks            [ at most 1 MiB, cut at the alignment    ]      one write each
 //! ```
 //! Direct I/O moves whole pages, and slots do not end where pages do. A page that a live slot
-//! shares with one being written is read, changed and written back. What that rests on: the device
-//! writes a sector of 512 bytes whole or not at all (docs/media.md). The neighbour's bytes are the
-//! same before and after, so each sector of it is the same whichever version survives a power cut.
+//! shares with one being written is read, together with others nearby, changed and written back.
+//! What that rests on: the device writes a sector of 512 bytes whole or not at all (docs/media.md).
+//! The neighbour's bytes are the same before and after, so each sector of it is the same whichever
+//! version survives a power cut.
 //!
 //! 1. The bytes of a slot that is not free (live, reserved by another, held) and not written here
 //!    are never changed. Free slots may become zeros.
@@ -21,7 +22,7 @@
 
 use crate::address::{SlabId, SlotAddress};
 use crate::format::Record;
-use crate::reader::{GAP_BYTES, SPAN_BYTES};
+use crate::reader::share_a_read;
 use crate::slab::Slab;
 use crate::slabs::Slabs;
 use std::ops::Range;
@@ -186,9 +187,7 @@ fn spans(ranges: &[Range<u64>]) -> impl Iterator<Item = &[Range<u64>]> {
     let mut rest = ranges;
     std::iter::from_fn(move || {
         let first = rest.first()?;
-        let follows = |pair: &&[Range<u64>]| {
-            pair[1].start <= pair[0].end + GAP_BYTES && pair[1].end <= first.start + SPAN_BYTES
-        };
+        let follows = |pair: &&[Range<u64>]| share_a_read(&(first.start..pair[0].end), &pair[1]);
         let count = 1 + rest.windows(2).take_while(follows).count();
         let (span, others) = rest.split_at(count);
         rest = others;

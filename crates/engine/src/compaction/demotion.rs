@@ -28,7 +28,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::front::slabs::promotion::Offer;
 use crate::front::slabs::room::{Means, draw_of};
 use crate::front::slabs::waiting::Added;
-use crate::front::slabs::{Died, FastTier, Leaves, SlotEdit, slot_of};
+use crate::front::slabs::{Died, EntryAfter, FastTier, SlotEdit, slot_of};
 use crate::hybrid_settings::Promotion;
 use crate::jobs::{Job, Step};
 use crate::manifest::Edit;
@@ -371,7 +371,7 @@ impl Demotion {
                 let now = if planted(Planted::DemotionFreesOldSlot) { *entry } else { now };
                 let lifted = self.leaving.is_lifted(at) && fast.cache.contains(key, entry.sequence);
                 let key = Bytes::copy_from_slice(key);
-                let entry = if lifted { Leaves::Lifted } else { Leaves::Gone };
+                let entry = if lifted { EntryAfter::Lifted } else { EntryAfter::Gone };
                 slots.died.push(Died { entry, ..Died::new(key, &now) });
             }
         }
@@ -387,7 +387,7 @@ impl Demotion {
                 break;
             }
         }
-        let gone = slots.died.iter().filter(|old| old.entry != Leaves::Lifted);
+        let gone = slots.died.iter().filter(|old| old.entry != EntryAfter::Lifted);
         gone.for_each(|old| fast.popularity.set_location(key_hash(&old.key), false));
         self.departed_bytes = bytes;
         fast.room_was_made();
@@ -407,7 +407,7 @@ impl Demotion {
         counts.elapsed_ns.add(self.engine.clock.now_ns() - self.started_ns);
         counts.clean.add(clean);
         counts.dirty.add(died.len() as u64 - clean);
-        let lifted = died.iter().filter(|old| old.entry == Leaves::Lifted);
+        let lifted = died.iter().filter(|old| old.entry == EntryAfter::Lifted);
         fast.room.lifted.add(lifted.count() as u64);
         if let Some(score) = self.pick.score {
             counts.scored.add(1);

@@ -41,6 +41,9 @@ pub type AfterRead = Arc<dyn Fn(&str) + Send + Sync>;
 /// Sees how many reads a device is handed at once.
 pub type Batches = Arc<dyn Fn(usize) + Send + Sync>;
 
+/// Sees how many bytes a queue has been handed that were not asked back yet.
+pub type InFlight = Arc<dyn Fn(usize) + Send + Sync>;
+
 /// See the module's header.
 #[derive(Clone)]
 pub struct HookedDevices {
@@ -48,6 +51,7 @@ pub struct HookedDevices {
     hook: Hook,
     after_read: AfterRead,
     batches: Batches,
+    in_flight: InFlight,
     /// What files are to be aligned to; none where the device says.
     alignment: Option<usize>,
 }
@@ -61,7 +65,8 @@ impl fmt::Debug for HookedDevices {
 impl HookedDevices {
     pub fn new(inner: Arc<dyn Devices>, hook: Hook) -> Self {
         let (after_read, batches) = (Arc::new(|_: &str| {}), Arc::new(|_| {}));
-        Self { inner, hook, after_read, batches, alignment: None }
+        let in_flight = Arc::new(|_| {});
+        Self { inner, hook, after_read, batches, in_flight, alignment: None }
     }
 
     /// Devices that move whole blocks of so many bytes.
@@ -80,11 +85,17 @@ impl HookedDevices {
         Self { batches, ..self }
     }
 
+    #[allow(dead_code, reason = "shared with the tests of slabs")]
+    pub fn in_flight(self, in_flight: InFlight) -> Self {
+        Self { in_flight, ..self }
+    }
+
     fn wrap(&self, path: &Path, inner: Arc<dyn Driver>) -> Arc<dyn Driver> {
         Arc::new(HookedDriver {
             alignment: self.alignment.unwrap_or_else(|| inner.alignment()),
             inner,
             batches: Arc::clone(&self.batches),
+            in_flight: Arc::clone(&self.in_flight),
             gate: Gate {
                 hook: Arc::clone(&self.hook),
                 after_read: Arc::clone(&self.after_read),
@@ -137,6 +148,7 @@ struct HookedDriver {
     inner: Arc<dyn Driver>,
     alignment: usize,
     batches: Batches,
+    in_flight: InFlight,
     gate: Gate,
 }
 
@@ -265,8 +277,8 @@ impl Driver for HookedDriver {
     }
 
     fn queue(&self, _depth: usize) -> Result<Box<dyn Queue>> {
-        let batches = Arc::clone(&self.batches);
-        Ok(Box::new(HookedQueue { batches, completions: Vec::new() }))
+        let (batches, in_flight) = (Arc::clone(&self.batches), Arc::clone(&self.in_flight));
+        Ok(Box::new(HookedQueue { batches, in_flight, completions: Vec::new() }))
     }
 
     fn execute(&self, file: &Handle, operation: Operation) -> Completion {
@@ -274,8 +286,10 @@ impl Driver for HookedDriver {
     }
 }
 
+/// A queue that completes no more than it must.
 struct HookedQueue {
     batches: Batches,
+    in_flight: InFlight,
     completions: Vec<Completion>,
 }
 
@@ -293,12 +307,12 @@ impl Queue for HookedQueue {
             let completion = execute(&request.file, request.operation);
             self.completions.push(Completion { tag: request.tag, ..completion });
         }
+        (self.in_flight)(self.completions.iter().map(|done| done.buffer.len()).sum());
     }
 
-    fn reap(&mut self, _at_least: usize, completions: &mut Vec<Completion>) -> usize {
-        let count = self.completions.len();
-        completions.append(&mut self.completions);
-        count
+    fn reap(&mut self, at_least: usize, completions: &mut Vec<Completion>) -> usize {
+        completions.extend(self.completions.drain(..at_least));
+        at_least
     }
 
     fn in_flight(&self) -> usize {

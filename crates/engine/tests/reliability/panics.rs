@@ -194,7 +194,7 @@ fn sweep(settings: &Settings, reads: u64) {
     let mut struck = 0;
     for seed in first_seed()..first_seed() + rounds(30) {
         // The first calls, and some of the many after them.
-        let at = if seed.is_multiple_of(2) { seed } else { Random::new(seed).below(700) };
+        let at = if seed.is_multiple_of(2) { seed } else { Random::new(seed).below(1500) };
         struck += u64::from(run_with_panic(settings, at, reads));
     }
     assert!(struck >= rounds(20), "only {struck} panicked");

@@ -130,6 +130,43 @@ fn a_replaced_version_is_never_seen_missing() {
 }
 
 #[test]
+fn of_a_version_and_its_successor_exactly_one_is_seen_whatever_is_split_and_joined() {
+    check(3000, || {
+        let index = index();
+        (0..5).for_each(|key| assert!(index.insert(&[key], entry(1)).is_none()));
+        let writer = Arc::clone(&index);
+        let writer = spawn(move || {
+            for sequence in 2..4 {
+                let older = Some(Sequence(sequence - 1));
+                let records: Vec<_> = (0..5).map(|key| ([key], entry(sequence), older)).collect();
+                writer.succeed_many(&records);
+            }
+        });
+        let others = Arc::clone(&index);
+        let others = spawn(move || {
+            (0..5).for_each(|key| assert!(others.insert(&[key, 0], entry(1)).is_none()));
+            (0..5).for_each(|key| assert!(others.remove(&[key, 0], Sequence(1)).is_some()));
+        });
+        let reader = Arc::clone(&index);
+        let reader = spawn(move || {
+            let (mut versions, mut newest) = (Vec::new(), Sequence(0));
+            for key in [2, 4, 0, 2, 2] {
+                reader.versions(&[key], &mut versions);
+                assert_eq!(versions.len(), 1, "{key}: {versions:?}");
+                if key == 2 {
+                    assert!(versions[0].sequence >= newest, "it went back");
+                    newest = versions[0].sequence;
+                }
+            }
+        });
+        join(vec![writer, others, reader]);
+        (0..5).for_each(|key| assert_eq!(index.get(&[key]), Some(entry(3))));
+        index.check();
+        assert_eq!(index.len(), 5);
+    });
+}
+
+#[test]
 fn a_record_that_departs_is_found_in_the_index_or_the_departure_is_noticed() {
     check(3000, || {
         let index = index();

@@ -6,7 +6,7 @@ use crate::simulated::{Fate, Fault, SimulatedDevices};
 use crate::support::{SLAB_BYTES, Store, key, reopen, scan_all, value};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use thermocline_device::{Error, ErrorKind, MemoryDevices, Result};
 use thermocline_foundation::Sequence;
 use thermocline_slab::{LiveSlots, Record, RecordKind, record_bytes};
@@ -70,6 +70,22 @@ fn what_is_to_be_kept_is_read_in_few_pieces_together_with_what_lies_between() {
     assert!((8..=16).contains(&count), "{count} reads for 125 slots among the living");
     assert!(bytes <= 2 << 20, "{bytes} bytes");
     assert_eq!(scan_all(&store.slabs, &store.live).unwrap().len(), 1000);
+}
+
+#[test]
+fn bytes_in_flight_are_bounded_however_much_is_written() {
+    let most = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&most);
+    let hook = Arc::new(|_: Call, _: &Path, _: &str| Ok(()));
+    let devices = HookedDevices::new(Arc::new(MemoryDevices::default()), hook);
+    let devices = devices.in_flight(Arc::new(move |bytes| {
+        seen.fetch_max(bytes, Relaxed);
+    }));
+    let mut store = Store::with(&devices, 32 << 20, 1 << 30);
+    store.flush(1, &[60_000; 400]);
+    let most = most.load(Relaxed);
+    assert!((4 << 20..=8 << 20).contains(&most), "{most} bytes of 24 million");
+    assert_eq!(scan_all(&store.slabs, &store.live).unwrap().len(), 400);
 }
 
 #[test]

@@ -143,12 +143,12 @@ pub(crate) struct Died {
     pub sequence: Sequence,
     /// None where the record was in memory only.
     pub slot: Option<SlotAddress>,
-    pub entry: Leaves,
+    pub entry: EntryAfter,
 }
 
 /// What becomes of the entry of a record that loses its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leaves {
+pub(crate) enum EntryAfter {
     /// It goes, unless the same record was born in another place.
     Gone,
     /// Memory has the record, which is in memory only from then on: tables have it too.
@@ -160,7 +160,7 @@ pub(crate) enum Leaves {
 impl Died {
     /// The record that `entry` speaks of.
     pub fn new(key: Bytes, entry: &Entry) -> Self {
-        Self { key, sequence: entry.sequence, slot: slot_of(entry), entry: Leaves::Gone }
+        Self { key, sequence: entry.sequence, slot: slot_of(entry), entry: EntryAfter::Gone }
     }
 }
 
@@ -370,10 +370,10 @@ impl FastTier {
         let (mut lifted, mut gone) = (Vec::new(), Vec::new());
         for old in &edit.died {
             match old.entry {
-                Leaves::Succeeded => {}
+                EntryAfter::Succeeded => {}
                 _ if is_born(old) => {}
-                Leaves::Lifted => lifted.push((&old.key, Entry::in_memory(old.sequence))),
-                Leaves::Gone => gone.push((&old.key, old.sequence)),
+                EntryAfter::Lifted => lifted.push((&old.key, Entry::in_memory(old.sequence))),
+                EntryAfter::Gone => gone.push((&old.key, old.sequence)),
             }
         }
         if edit.departs {

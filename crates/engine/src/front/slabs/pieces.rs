@@ -10,7 +10,7 @@
 
 use super::packing::Packing;
 use super::room::Turnover;
-use super::{Arrival, Born, Died, FastTier, Leaves, Placed, SlotEdit, Written};
+use super::{Arrival, Born, Died, EntryAfter, FastTier, Placed, SlotEdit, Written};
 use crate::compaction::rewrite::Retention;
 use crate::error::Result;
 use crate::front::memtable::{Memtable, MemtableCursor};
@@ -284,7 +284,7 @@ impl FastTier {
                 {
                     let mut died = Died::new(new.key.clone(), old);
                     if is_newest && !same && old.sequence == versions[0].sequence {
-                        died.entry = Leaves::Succeeded;
+                        died.entry = EntryAfter::Succeeded;
                         succeeds = Some(old.sequence);
                     }
                     replaced.died.push(died);

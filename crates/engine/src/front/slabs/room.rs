@@ -22,7 +22,7 @@
 use super::packing::Stored;
 use super::pieces::piece_bytes;
 use super::single_step::Work;
-use super::{Arrival, Died, FastTier, Leaves, SlotEdit};
+use super::{Arrival, Died, EntryAfter, FastTier, SlotEdit};
 use crate::error::Result;
 use crate::manifest::Edit;
 use crate::settings::Settings;
@@ -511,7 +511,7 @@ impl Engine {
             if now.is_some_and(|now| now.slot == slot.pack()) {
                 if !planted(Planted::MovedSlotNotFreed) {
                     let (key, slot) = (arrival.key, Some(slot));
-                    died.push(Died { key, sequence, slot, entry: Leaves::Gone });
+                    died.push(Died { key, sequence, slot, entry: EntryAfter::Gone });
                 }
                 born.push(new);
             } else {

@@ -5,7 +5,7 @@
 //! as long as room is wanted and enough is found.
 
 use super::room::{Means, Need};
-use super::{Died, Leaves, SlotEdit};
+use super::{Died, EntryAfter, SlotEdit};
 use crate::error::Result;
 use crate::jobs::{Job, Step};
 use crate::manifest::Edit;
@@ -103,8 +103,8 @@ impl Sweep {
                 unasked += u64::from(entry.has_slot());
                 hashes.push(key_hash(&key));
             }
-            let leaves = if in_memory { Leaves::Lifted } else { Leaves::Gone };
-            died.push(Died { entry: leaves, ..Died::new(key, &entry) });
+            let after = if in_memory { EntryAfter::Lifted } else { EntryAfter::Gone };
+            died.push(Died { entry: after, ..Died::new(key, &entry) });
         }
         fast.room.dropped.add(hashes.len() as u64);
         fast.room.lifted.add(lifted);
