@@ -372,6 +372,17 @@ fn a_reader_that_leaves_ends_a_scan_quietly() {
     assert_eq!(text(&ended.stderr), "");
 }
 
+/// The keys of a row of popularities, which is as many as its tiers say.
+fn known_keys(row: &str) -> u64 {
+    let numbers = row.split_whitespace().filter_map(|cell| cell.replace(',', "").parse().ok());
+    let numbers: Vec<u64> = numbers.collect();
+    let [_popularity, keys, .., fast, slow] = numbers[..] else {
+        panic!("'{row}' has no popularity, keys and tiers");
+    };
+    assert_eq!(keys, fast + slow, "{row}");
+    keys
+}
+
 #[test]
 fn a_trial_loads_serves_checks_and_replaces_only_itself() {
     let scratch = Scratch::new();
@@ -405,6 +416,12 @@ fn a_trial_loads_serves_checks_and_replaces_only_itself() {
     assert_eq!(amount("nothing: there is no such key", 0), 0, "{first}");
     assert_eq!(answered, amount("records looked up", 0), "{first}");
     assert!(answered > 0 && !first.contains("Slots by their size"), "{first}");
+    let popular = first.split("Keys by how often they are asked for").nth(1).unwrap();
+    let rows = popular.lines().filter(|line| line.starts_with(['0', '1', '2', '3']));
+    let known: u64 = rows.map(known_keys).sum();
+    let all = popular.lines().find_map(|line| line.strip_prefix("all ")).unwrap();
+    assert_eq!(known, all.trim().replace(',', "").parse::<u64>().unwrap(), "{first}");
+    assert!(known > 0 && first.contains("mean score"), "{first}");
     scratch.ok(&["verify"]);
     let again = [&run[..], &["--json"]].concat();
     let report: serde_json::Value = serde_json::from_slice(&scratch.ok(&again)).unwrap();

@@ -27,6 +27,8 @@ pub fn print(stats: &Stats, fast: &FastTierStats, output: &mut Output) -> Result
 pub fn print_trial(stats: &Stats, fast: &FastTierStats, output: &mut Output) -> Result<()> {
     answers(stats, fast).print("What answered the look-ups", output)?;
     movement(fast).print("Moved between the tiers", output)?;
+    demotions(fast).print("Demotions", output)?;
+    popularity(fast).print("Keys by how often they are asked for, least first", output)?;
     summary(fast).print("Records on the fast tier", output)
 }
 

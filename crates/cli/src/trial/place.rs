@@ -9,8 +9,8 @@ use crate::failure::{Failure, Result};
 use std::path::Path;
 use std::sync::Arc;
 use thermocline::{Db, ErrorKind};
-use thermocline_device::Driver;
 use thermocline_device::drivers::{self, DriverSpec, host_files};
+use thermocline_device::{Driver, FileKind};
 use thermocline_foundation::{Clock, SystemClock};
 
 /// The file that marks a trial's directory.
@@ -22,8 +22,6 @@ const TIERS: [&str; 2] = ["fast", "slow"];
 const HOME_NAMES: [&str; 5] = [MARK_NAME, "DATABASE", "CREATING", "settings.toml", "LOCK"];
 /// Files of a tier besides its numbered ones.
 const TIER_NAMES: [&str; 2] = ["TIER", "LOCK"];
-/// Endings of a tier's numbered files.
-const NUMBERED: [&str; 5] = ["log", "manifest", "table", "map", "slab"];
 
 /// Marks the store at `home` as a trial's.
 pub fn mark(home: &Path) -> Result<()> {
@@ -113,7 +111,7 @@ fn is_tier_file(name: &str) -> bool {
     let numbered = name.split_once('.').is_some_and(|(number, ending)| {
         number.len() >= 8
             && number.bytes().all(|byte| byte.is_ascii_digit())
-            && NUMBERED.contains(&ending)
+            && FileKind::from_extension(ending).is_some()
     });
     numbered || TIER_NAMES.iter().any(|known| name.strip_prefix(known).is_some_and(is_ending))
 }
@@ -142,7 +140,8 @@ mod tests {
         for name in ["notes.txt", "DATABASE2", "MADE-BY-TRY.bak", ".bashrc"] {
             assert!(!is_home_file(name), "{name}");
         }
-        for name in ["00000012.table", "000000001234.log", "TIER", "LOCK"] {
+        let numbered = ["00000012.table", "000000001234.log", "00000003.slab", "00000004.index"];
+        for name in numbered.into_iter().chain(["TIER", "LOCK"]) {
             assert!(is_tier_file(name), "{name}");
         }
         for name in ["12.table", "00000012.tables", "0000001x.log", "photo.jpg"] {

@@ -28,6 +28,9 @@ pub(crate) struct Regulation {
     pub(super) read_triggered: Option<Mutex<ReadTriggered>>,
     /// Merges that reads asked for, in the epoch of this number.
     merges_for_reads: Mutex<(u64, usize)>,
+    epoch_operations: u64,
+    /// Operations of the store when the rules that go by epochs were asked last.
+    seen_operations: AtomicU64,
     pub slow_writes: SlowWrites,
     /// Of the last demotion that was chosen by its score.
     pub last_score: Mutex<Option<f64>>,
@@ -256,6 +259,8 @@ impl Regulation {
             tuner: Mutex::new(tuner),
             read_triggered,
             merges_for_reads: Mutex::default(),
+            epoch_operations,
+            seen_operations: AtomicU64::new(0),
             slow_writes,
             last_score: Mutex::default(),
             copies,
@@ -295,8 +300,8 @@ impl Engine {
     /// (PrismDB, section 5.3).
     pub fn regulate(&self, fast: &FastTier) -> bool {
         let metrics = &self.metrics;
-        let reads = metrics.gets.get();
-        let operations = reads + metrics.writes.get() + metrics.scans.get();
+        let (reads, operations) = (metrics.gets.get(), self.operations());
+        fast.regulation.seen_operations.store(operations, Relaxed);
         let slow_reads = metrics.slow_reads.get();
         let cost = slow_io(slow_reads, metrics.demotions.io_bytes.get());
         fast.regulation.tuner.lock().observe(operations, cost);
@@ -304,6 +309,18 @@ impl Engine {
         let fast_reads = metrics.fast_reads.get();
         let now = ReadCounters { operations, fast_reads, slow_reads, reads };
         read_triggered.lock().observe(now, fast.popularity.histogram().slow_share())
+    }
+
+    /// An epoch is over that [`Engine::regulate`] has not seen the end of. Workers ask it when they
+    /// are woken, and reads alone may wake them for nothing else.
+    pub fn is_epoch_over(&self, fast: &FastTier) -> bool {
+        let Regulation { epoch_operations, seen_operations, .. } = &fast.regulation;
+        self.operations().saturating_sub(seen_operations.load(Relaxed)) >= *epoch_operations
+    }
+
+    fn operations(&self) -> u64 {
+        let metrics = &self.metrics;
+        metrics.gets.get() + metrics.writes.get() + metrics.scans.get()
     }
 }
 
@@ -317,6 +334,7 @@ mod tests {
     use crate::{ByteSize, Db, Environment};
     use std::path::Path;
     use std::time::Duration;
+    use thermocline_device::MemoryDevices;
     use thermocline_foundation::random::Random;
 
     const EPOCH: u64 = 1000;
@@ -324,7 +342,10 @@ mod tests {
 
     /// A store with all of its records in tables, opened anew: nothing is known of any key.
     fn reopened(hybrid_settings: &HybridSettings) -> Db {
-        let environment = stepped_environment();
+        reopened_in(&stepped_environment(), hybrid_settings)
+    }
+
+    fn reopened_in(environment: &Environment, hybrid_settings: &HybridSettings) -> Db {
         let settings = Settings {
             table_size: ByteSize::kib(256),
             hybrid: HybridSettings { epoch_operations: EPOCH, ..*hybrid_settings },
@@ -404,6 +425,28 @@ mod tests {
         let fast = db.stats().fast_tier.unwrap();
         let rules = fast.regulation;
         (rules.read_triggered_stage, rules.read_triggered_epochs, fast.promoted_records)
+    }
+
+    /// Workers that sleep, and nobody who settles.
+    #[test]
+    fn reads_alone_wake_the_workers_for_the_merges_that_they_ask_for() {
+        let hybrid_settings = HybridSettings {
+            promotion: Promotion::Demotion,
+            read_triggered: true,
+            tracker_percent: 50,
+            ..hybrid().hybrid
+        };
+        let devices = Arc::new(MemoryDevices::default());
+        let environment = Environment { devices, ..Environment::default() };
+        let db = reopened_in(&environment, &hybrid_settings);
+        for _ in 0..8 {
+            (0..RECORDS).step_by(4).for_each(|key| {
+                assert!(db.get(key.to_be_bytes()).unwrap().is_some());
+            });
+            db.engine().jobs.wait_idle();
+        }
+        let (_, epochs, promoted) = read_triggered(&db);
+        assert!(epochs > 0 && promoted > 0, "{epochs} epochs, {promoted} records");
     }
 
     /// The paper's course (PrismDB, section 5.3), with what moves up only in merges.
