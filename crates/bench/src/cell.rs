@@ -309,6 +309,7 @@ fn work(
     let name = if cell.purpose == Purpose::Load { "load" } else { "run" };
     process::reset_peak_rss();
     let before = meter.read(&*runner.subject().store);
+    let demotions_before = runner.subject().store.demotions();
     say(beginning(name));
     let cpu_s = process::cpu_s();
     let sum = runner.run(length, &mut teller(name, length, whole, say))?;
@@ -320,6 +321,12 @@ fn work(
         measured.preparation_s.settle = (clock.now_ns() - begin) as f64 / 1e9;
     }
     let traffic = meter.read(&*runner.subject().store).since(&before);
+    measured.demotion_ms = runner
+        .subject()
+        .store
+        .demotions()
+        .zip(demotions_before)
+        .and_then(|(now, before)| now.mean_ms_since(before));
     measured.peak_rss_bytes = process::peak_rss_bytes();
     fill_in(measured, &sum, runner.subject().plan.workload(), traffic)?;
     if cell.read_back {

@@ -179,6 +179,23 @@ pub trait EngineKind: Send + Sync {
     fn open(&self, options: &OpenOptions) -> Outcome<Box<dyn Store>>;
 }
 
+/// Merges that brought records to a slower tier, so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Demotions {
+    /// Those that ended.
+    pub ended: u64,
+    /// Time that they took, with the choice of what to merge.
+    pub elapsed_s: f64,
+}
+
+impl Demotions {
+    /// Mean milliseconds of those since `before`; none where there were none.
+    pub fn mean_ms_since(&self, before: Self) -> Option<f64> {
+        let ended = self.ended.checked_sub(before.ended).filter(|ended| *ended > 0)?;
+        Some((self.elapsed_s - before.elapsed_s) * 1e3 / ended as f64)
+    }
+}
+
 /// What went to and came from one tier since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TierTraffic {
@@ -237,6 +254,11 @@ pub trait Store: Send + Sync {
 
     /// The engine's own counts for each tier, in the order of the options; none where it has none.
     fn tier_traffic(&self) -> Option<Vec<TierTraffic>> {
+        None
+    }
+
+    /// Merges that brought records to a slower tier; none where it does not tell of them.
+    fn demotions(&self) -> Option<Demotions> {
         None
     }
 

@@ -124,7 +124,7 @@ pub struct HybridSettings {
     /// The copies take 0.4 % of the slow tier's data (2 % with records of 100 bytes) of the fast
     /// tier, before slots, and a quarter of what is for slots at most.
     pub index_copies: IndexCopies,
-    /// Bytes that may be written to the slow tier a day, in capacities of it; 0 (the default) for
+    /// Bytes that may be written to the second tier a day, in capacities of it; 0 (the default) for
     /// no bound.
     pub write_budget_dwpd: f64,
 }

@@ -19,7 +19,7 @@ use thermocline::{
 };
 
 /// Names and meanings.
-pub(super) const OPTIONS: [(&str, &str); 14] = [
+pub(super) const OPTIONS: [(&str, &str); 16] = [
     ("policy", "choice of a range to demote: random, precise or approximate; default approximate"),
     ("candidates", "ranges that a choice looks at, 1 to 64; default 8"),
     ("range-tables", "consecutive tables of a range, 1 to 64; default 1"),
@@ -37,6 +37,11 @@ pub(super) const OPTIONS: [(&str, &str); 14] = [
     ("pinning", "percent of these that stay on the fast tier, 0 to 100 or auto; default 70"),
     ("promotion", "when records move up: none, demotion or read; default read"),
     ("read-triggered", "demotions for the sake of reads: on or off; default off"),
+    (
+        "epoch",
+        "operations after which such demotions, and pinning=auto, are judged; default 1000000",
+    ),
+    ("cool-down", "operations for which such demotions rest; default 10000000"),
     ("high-watermark", "percent of the fast tier at which demotions begin, 2 to 99; default 98"),
     ("low-watermark", "percent at which they end; default 95"),
     (
@@ -95,6 +100,13 @@ pub(super) fn settings(options: &OpenOptions, compression: Compression) -> Outco
     for (name, number) in numbers {
         if let Some(named) = options.parsed(name)? {
             *number = named;
+        }
+    }
+    for (name, operations) in
+        [("epoch", &mut hybrid.epoch_operations), ("cool-down", &mut hybrid.cool_down_operations)]
+    {
+        if let Some(named) = options.parsed(name)? {
+            *operations = named;
         }
     }
     if options.option("runs").is_some() {

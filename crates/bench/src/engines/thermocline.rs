@@ -8,7 +8,9 @@
 
 use super::hybrid;
 use crate::Outcome;
-use crate::store::{Durability, EngineKind, Needs, OpenOptions, Store, TierTraffic, Visitor};
+use crate::store::{
+    Demotions, Durability, EngineKind, Needs, OpenOptions, Store, TierTraffic, Visitor,
+};
 use thermocline::{ByteSize, Compression, Db, Preset, Settings, Tier};
 
 /// A preset as an engine.
@@ -208,6 +210,11 @@ impl Store for Open {
         Some(traffic.collect())
     }
 
+    fn demotions(&self) -> Option<Demotions> {
+        let demotions = self.db.stats().fast_tier?.demotions;
+        Some(Demotions { ended: demotions.ended, elapsed_s: demotions.elapsed_s })
+    }
+
     fn memory_bytes(&self) -> Option<u64> {
         Some(self.db.stats().memory.used_bytes)
     }
@@ -251,7 +258,8 @@ mod tests {
     #[test]
     fn options_of_a_hybrid_label_become_its_settings() {
         let label = "thermocline-hybrid@tiers+runs=6+policy=approximate+popularity=frequency\
-                     +promotion=none+pinning=50+tracker=40+block-size=8KiB";
+                     +promotion=none+pinning=50+tracker=40+block-size=8KiB\
+                     +epoch=500+cool-down=700";
         let settings = settings(label).unwrap();
         let hybrid = settings.hybrid;
         assert_eq!(settings.preset, Some(Preset::Hybrid));
@@ -261,6 +269,7 @@ mod tests {
         assert_eq!(hybrid.promotion, Promotion::None);
         assert_eq!((hybrid.runs, hybrid.pinning_percent, hybrid.tracker_percent), (6, 50, 40));
         assert_eq!(hybrid.pinning, Pinning::Fixed);
+        assert_eq!((hybrid.epoch_operations, hybrid.cool_down_operations), (500, 700));
     }
 
     /// Rivals have none unless it is named for them too.

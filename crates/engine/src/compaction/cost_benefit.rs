@@ -317,6 +317,7 @@ impl Engine {
     /// the slow tier's wear; and where too little would leave, of which the room is told.
     pub fn plan_demotion(self: &Arc<Self>, means: Means) -> Option<Demotion> {
         let fast = self.fast.as_ref()?;
+        let began_ns = self.clock.now_ns();
         if !self.may_merge(fast) {
             self.wait_for_slow_tier(fast, Purpose::Room(means));
             return None;
@@ -360,7 +361,8 @@ impl Engine {
         let score = is_scored.then_some(merge.score);
         let pick = Pick { purpose, bytes_min, bytes_max, score, ..pick };
         let written_bytes = (merge.written_bytes as u64).min(pick.bytes() + bytes_max);
-        self.claim_within_budget(fast, pick, written_bytes)
+        let demotion = self.claim_within_budget(fast, pick, written_bytes)?;
+        Some(demotion.begun_at(began_ns))
     }
 
     /// What the slow tier's wear forbids now, or finds no room there, waits; sweeps write nothing,

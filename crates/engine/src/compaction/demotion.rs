@@ -108,6 +108,12 @@ impl Demotion {
         }
     }
 
+    /// As if it had begun then, when its range was about to be chosen: that takes its time, too.
+    pub fn begun_at(mut self, started_ns: u64) -> Self {
+        self.started_ns = started_ns;
+        self
+    }
+
     /// Chooses what leaves; the range ends early where that is enough for one demotion.
     fn choose_leaving(&mut self, fast: &FastTier) {
         let pinning = fast.pinning();

@@ -51,6 +51,7 @@ fn measured(speed: f64, round: u32, layout: Layout) -> Measured {
         traffic: Traffic { source: TrafficSource::Devices, tiers },
         write_amplification: Some(3.2),
         space_amplification: Some(1.12),
+        demotion_ms: Some(12.5),
         fast_read_share: (layout == Layout::Tiers).then_some(0.75),
         slow_reads_per_op: Some(0.18),
         bound: (layout == Layout::Tiers).then_some(Bound {
@@ -160,7 +161,7 @@ fn results_of_a_figure_begin_with_it_and_others_have_none() {
     let bars = page(&results, &Prices::default());
     let section = bars.split("<section id='figure'>").nth(1).unwrap();
     let section = section.split("</section>").next().unwrap();
-    assert_eq!(section.matches("<svg").count(), 3, "op/s, slow bytes, processor");
+    assert_eq!(section.matches("<svg").count(), 4, "with times of demotions");
     for policy in ["random", "precise", "approximate"] {
         assert!(section.contains(&format!("class='name'>{policy}</text>")), "{policy}");
     }
