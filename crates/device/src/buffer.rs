@@ -3,7 +3,13 @@
 //! Direct I/O wants addresses, offsets and lengths that are multiples of the device's block. A
 //! buffer is therefore a vector of 4 KiB pages of which a range is in view: a read of bytes
 //! 5000..5100 fetches page 1 and shows 100 bytes.
+//!
+//! Aligned memory that is zeroed costs a small read more of the processor than its checksum does,
+//! and a read overwrites it all the same. So each thread keeps the pages of some small buffers that
+//! it dropped ([`Spares`]), and [`Buffer::for_read`] takes them as they are.
 
+use std::cell::RefCell;
+use std::mem;
 use std::ops::{Deref, DerefMut, Range};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -13,6 +19,41 @@ pub const PAGE_BYTES: usize = 4096;
 #[derive(Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(4096))]
 struct Page([u8; PAGE_BYTES]);
+
+/// Buffers of more pages are not kept.
+const SPARE_PAGES_MAX: usize = 8;
+/// Pages that a thread keeps, 128 KiB: a batch of reads of slots.
+const KEPT_PAGES_MAX: usize = 32;
+
+thread_local! {
+    static SPARES: RefCell<Spares> = const { RefCell::new(Spares::new()) };
+}
+
+/// Pages of buffers that a thread has dropped, by their number. What they hold is of earlier use.
+struct Spares {
+    by_pages: [Vec<Vec<Page>>; SPARE_PAGES_MAX],
+    pages: usize,
+}
+
+impl Spares {
+    const fn new() -> Self {
+        Self { by_pages: [const { Vec::new() }; SPARE_PAGES_MAX], pages: 0 }
+    }
+
+    /// Exactly so many pages, if there are.
+    fn take(&mut self, count: usize) -> Option<Vec<Page>> {
+        let pages = self.by_pages.get_mut(count.checked_sub(1)?)?.pop()?;
+        self.pages -= count;
+        Some(pages)
+    }
+
+    fn keep(&mut self, pages: Vec<Page>) {
+        if self.pages + pages.len() <= KEPT_PAGES_MAX {
+            self.pages += pages.len();
+            self.by_pages[pages.len() - 1].push(pages);
+        }
+    }
+}
 
 /// An owned, page-aligned run of bytes, of which `view` is visible through `Deref`.
 pub struct Buffer {
@@ -31,6 +72,17 @@ impl Buffer {
             Page::new_vec_zeroed(count).unwrap_or_else(|_| vec![Page([0; PAGE_BYTES]); count])
         };
         Self { pages, view: 0..len }
+    }
+
+    /// `len` bytes of no meaning, all in view, for something to be read into. Whoever reads less
+    /// than that narrows the view.
+    pub fn for_read(len: usize) -> Self {
+        // A thread that ends has none any more.
+        let spare = SPARES.try_with(|spares| spares.borrow_mut().take(len.div_ceil(PAGE_BYTES)));
+        match spare.ok().flatten() {
+            Some(pages) => Self { pages, view: 0..len },
+            None => Self::zeroed(len),
+        }
     }
 
     /// A copy of `bytes`, all in view.
@@ -54,6 +106,16 @@ impl Buffer {
     /// What is in view, as a range of the capacity.
     pub fn view(&self) -> Range<usize> {
         self.view.clone()
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if (1..=SPARE_PAGES_MAX).contains(&self.pages.len()) {
+            let pages = mem::take(&mut self.pages);
+            // Freed here where the thread ends.
+            let _ended = SPARES.try_with(|spares| spares.borrow_mut().keep(pages));
+        }
     }
 }
 
@@ -103,5 +165,34 @@ mod tests {
         buffer.set_view(4999..5001);
         assert_eq!(&buffer[..], [7, 0]);
         assert_eq!(Buffer::zeroed(0).len(), 0);
+    }
+
+    #[test]
+    fn pages_of_small_buffers_are_used_again_and_others_are_zero() {
+        let of_pages = |count: usize| Buffer::for_read(count * PAGE_BYTES - 1);
+        let address = |count| of_pages(count).as_ptr();
+        for count in [1, 2, 3, SPARE_PAGES_MAX] {
+            assert_eq!(address(count), address(count), "{count} pages");
+        }
+        let mut buffer = of_pages(2);
+        buffer.fill(7);
+        drop(buffer);
+        let again = of_pages(2);
+        assert_eq!((again.len(), again.capacity()), (2 * PAGE_BYTES - 1, 2 * PAGE_BYTES));
+        assert!(again.iter().all(|byte| *byte == 7), "as they are");
+        drop(again);
+        assert!(Buffer::zeroed(2 * PAGE_BYTES - 1).iter().all(|byte| *byte == 0));
+        assert_eq!(Buffer::for_read(0).len(), 0);
+    }
+
+    #[test]
+    fn a_thread_keeps_so_many_pages_and_no_more() {
+        let many: Vec<_> = (0..2 * KEPT_PAGES_MAX).map(|_| Buffer::for_read(1)).collect();
+        drop(many);
+        let kept = || SPARES.with(|spares| spares.borrow().pages);
+        assert_eq!(kept(), KEPT_PAGES_MAX);
+        drop(Buffer::zeroed((SPARE_PAGES_MAX + 1) * PAGE_BYTES));
+        let _two = [Buffer::for_read(1), Buffer::for_read(1)];
+        assert_eq!(kept(), KEPT_PAGES_MAX - 2);
     }
 }

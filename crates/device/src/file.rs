@@ -310,6 +310,6 @@ pub(crate) struct Span {
 
 impl Span {
     pub(crate) fn operation(self) -> Operation {
-        Operation::Read { offset: self.start, buffer: Buffer::zeroed(self.aligned_len) }
+        Operation::Read { offset: self.start, buffer: Buffer::for_read(self.aligned_len) }
     }
 }
