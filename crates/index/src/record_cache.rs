@@ -29,7 +29,7 @@
 use crate::key_hash::key_hash;
 use crate::record_pieces::{Evicted, Record};
 use crate::record_shard::Shard;
-use crate::record_table::{HIT, Standing};
+use crate::record_table::{HIT, Standing, Wanted};
 use bytes::Bytes;
 use thermocline_foundation::random::mix;
 use thermocline_foundation::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -107,6 +107,36 @@ impl RecordCache {
         let found = self.shard(place).read().get(place.hash, key, sequence, backed_hit);
         if found.is_some() { &self.hits } else { &self.misses }.add(1);
         found
+    }
+
+    /// As [`RecordCache::get`] for each of these, in their order. Each shard is locked once, and
+    /// what its look-ups wait for in memory they wait for together.
+    pub fn get_many(&self, wanted: &[(&[u8], Sequence)]) -> Vec<Option<Bytes>> {
+        let backed_hit = self.backed_hit.load(Relaxed);
+        let mut places: Vec<_> = wanted
+            .iter()
+            .enumerate()
+            .map(|(at, (key, sequence))| {
+                let Place { shard, hash } = self.place(key, *sequence);
+                (shard, Wanted { hash, key, sequence: *sequence, at })
+            })
+            .collect();
+        places.sort_unstable_by_key(|(shard, _)| *shard);
+        let (mut of_shard, mut numbers) = (Vec::with_capacity(places.len()), Vec::new());
+        let mut values = vec![None; wanted.len()];
+        let mut hits = 0;
+        for places in places.chunk_by(|(one, _), (other, _)| one == other) {
+            of_shard.clear();
+            of_shard.extend(places.iter().map(|(_, wanted)| *wanted));
+            let shard = self.shards[places[0].0].shard.read();
+            shard.get_many(&of_shard, backed_hit, &mut numbers, |at, value| {
+                values[at] = Some(value);
+                hits += 1;
+            });
+        }
+        self.hits.add(hits);
+        self.misses.add(wanted.len() as u64 - hits);
+        values
     }
 
     /// Keeps a copy of a value, and gives what it pushed out; that may be the copy itself. A value

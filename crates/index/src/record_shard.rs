@@ -20,7 +20,7 @@
 
 use crate::ghosts::Ghosts;
 use crate::record_pieces::{Evicted, Record};
-use crate::record_table::{FIRST_RECORD_BYTES, HIT, Queue, RecordTable, Standing};
+use crate::record_table::{FIRST_RECORD_BYTES, HIT, Queue, RecordTable, Standing, Wanted};
 use bytes::Bytes;
 use thermocline_foundation::Sequence;
 
@@ -66,6 +66,23 @@ impl Shard {
         let number = self.table.find(hash, key, sequence)?;
         self.table.note_hit(number, backed_hit);
         Some(self.table.pieces(number).value())
+    }
+
+    /// As [`Shard::get`], for many: `found` is told the places of those that are there.
+    pub fn get_many(
+        &self,
+        wanted: &[Wanted<'_>],
+        backed_hit: u64,
+        numbers: &mut Vec<Option<u32>>,
+        mut found: impl FnMut(usize, Bytes),
+    ) {
+        self.table.find_many(wanted, numbers);
+        for (number, wanted) in numbers.iter().zip(wanted) {
+            if let Some(number) = *number {
+                self.table.note_hit(number, backed_hit);
+                found(wanted.at, self.table.pieces(number).value());
+            }
+        }
     }
 
     /// Whether a record is there; no hit.

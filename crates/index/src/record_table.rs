@@ -52,6 +52,16 @@ const SEQUENCE_SHIFT: u32 = 8;
 
 const _: () = assert!(SCORE_MAX <= SCORE_MASK);
 
+/// A record that is looked for beside others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub hash: u32,
+    pub key: &'a [u8],
+    pub sequence: Sequence,
+    /// Its place among those of the caller.
+    pub at: usize,
+}
+
 /// Where a record is in the queues.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing {
@@ -158,19 +168,51 @@ impl RecordTable {
     /// The entry of a record, if it is there.
     #[inline]
     pub fn find(&self, hash: u32, key: &[u8], sequence: Sequence) -> Option<u32> {
-        if self.buckets.len() == 0 {
-            return None;
+        self.of_key(self.alike(self.head(hash), hash, sequence), hash, key, sequence)
+    }
+
+    /// [`RecordTable::find`] for each of these, into `numbers`. A look-up waits for memory three
+    /// times, one after the other: here those of all records are under way at once.
+    pub fn find_many(&self, wanted: &[Wanted<'_>], numbers: &mut Vec<Option<u32>>) {
+        let heads = wanted.iter().map(|wanted| Some(self.head(wanted.hash)));
+        numbers.clear();
+        numbers.extend(heads);
+        let all = || wanted.iter();
+        for (number, Wanted { hash, sequence, .. }) in numbers.iter_mut().zip(all()) {
+            *number = number.map(|head| self.alike(head, *hash, *sequence));
         }
-        let mut number = self.buckets[self.bucket(hash)];
+        for (number, Wanted { hash, key, sequence, .. }) in numbers.iter_mut().zip(all()) {
+            *number = number.and_then(|alike| self.of_key(alike, *hash, key, *sequence));
+        }
+    }
+
+    /// The first entry of the hash's bucket.
+    #[inline]
+    fn head(&self, hash: u32) -> u32 {
+        if self.buckets.len() == 0 { NONE } else { self.buckets[self.bucket(hash)] }
+    }
+
+    /// The first entry of the chain, from `number` on, that has hash and sequence.
+    #[inline]
+    fn alike(&self, mut number: u32, hash: u32, sequence: Sequence) -> u32 {
         while number != NONE {
             let entry = &self.entries[number as usize];
-            if entry.hash == hash
-                && entry.sequence() == sequence
-                && self.pieces(number).has_key(key)
-            {
-                return Some(number);
+            if entry.hash == hash && entry.sequence() == sequence {
+                break;
             }
             number = entry.chained;
+        }
+        number
+    }
+
+    /// The first of the entries alike, from `alike` on, that has the key.
+    #[inline]
+    fn of_key(&self, mut alike: u32, hash: u32, key: &[u8], sequence: Sequence) -> Option<u32> {
+        while alike != NONE {
+            if self.pieces(alike).has_key(key) {
+                return Some(alike);
+            }
+            alike = self.alike(self.entries[alike as usize].chained, hash, sequence);
         }
         None
     }

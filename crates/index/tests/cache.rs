@@ -30,6 +30,34 @@ fn a_hit_is_the_value_of_exactly_that_key_and_sequence() {
     assert_eq!((cache.hits(), cache.misses(), cache.len()), (1000, 2000, 1000));
 }
 
+/// What is asked for together is what is asked for one by one: values, counters, and who stays.
+#[test]
+fn many_look_ups_at_once_are_as_good_as_one_by_one() {
+    let caches = [RecordCache::new(4 << 20), RecordCache::new(4 << 20)];
+    let mut random = Random::new(3);
+    for round in 0..200 {
+        let asked: Vec<(Vec<u8>, Sequence)> = (0..random.below(100))
+            .map(|_| (random.below(6000), u64::from(random.below(8) == 0)))
+            .map(|(n, later)| (key(n), Sequence(n / 10 + later)))
+            .collect();
+        let wanted: Vec<_> = asked.iter().map(|(key, sequence)| (&key[..], *sequence)).collect();
+        let together = caches[0].get_many(&wanted);
+        let apart: Vec<_> =
+            wanted.iter().map(|(key, sequence)| caches[1].get(key, *sequence)).collect();
+        assert_eq!(together, apart, "round {round}");
+        for _ in 0..100 {
+            let n = random.below(6000);
+            for cache in &caches {
+                cache.insert(&key(n), Sequence(n / 10), &value(n, n / 10));
+            }
+        }
+    }
+    let [one, other] = caches.map(|cache| (cache.hits(), cache.misses(), cache.len()));
+    assert_eq!(one, other);
+    assert!(one.0 > 1000 && one.1 > 1000, "{one:?}");
+    assert!(RecordCache::new(1 << 20).get_many(&[]).is_empty());
+}
+
 #[test]
 fn an_empty_value_and_an_empty_key_are_kept_like_others() {
     let cache = RecordCache::new(1 << 20);

@@ -104,22 +104,33 @@ impl FastTier {
     pub fn value_at_hand(&self, key: &[u8], entry: &Entry) -> Option<Bytes> {
         match entry.kind {
             EntryKind::Delete => Some(Bytes::new()),
-            EntryKind::Put => {
-                let kept = self.cache.get(key, entry.sequence);
-                let value = kept.and_then(|kept| self.packing.value_in_memory(kept));
-                if value.is_some() {
-                    self.note_read(entry);
-                }
-                value
-            }
+            EntryKind::Put => self.value_kept(entry, self.cache.get(key, entry.sequence)?),
         }
+    }
+
+    /// [`FastTier::value_at_hand`] for each of these.
+    fn values_at_hand(&self, wanted: &[(&[u8], Entry)]) -> Vec<Option<Bytes>> {
+        let puts = wanted.iter().filter(|(_, entry)| entry.kind == EntryKind::Put);
+        let keys: Vec<_> = puts.map(|(key, entry)| (*key, entry.sequence)).collect();
+        let mut kept = self.cache.get_many(&keys).into_iter();
+        let value = |(_, entry): &(&[u8], Entry)| match entry.kind {
+            EntryKind::Delete => Some(Bytes::new()),
+            EntryKind::Put => self.value_kept(entry, kept.next().flatten()?),
+        };
+        wanted.iter().map(value).collect()
+    }
+
+    /// The value of a record that memory has.
+    fn value_kept(&self, entry: &Entry, kept: Bytes) -> Option<Bytes> {
+        let value = self.packing.value_in_memory(kept)?;
+        self.note_read(entry);
+        Some(value)
     }
 
     /// Values of records, read in one batch where they are not at hand; none where a slot does not
     /// hold what the index said, which is for the caller to ask again ([`FastTier::get`]).
     pub fn values(&self, wanted: &[(&[u8], Entry)], reader: Reader) -> Vec<Option<Bytes>> {
-        let mut values: Vec<_> =
-            wanted.iter().map(|(key, entry)| self.value_at_hand(key, entry)).collect();
+        let mut values = self.values_at_hand(wanted);
         let missing: Vec<_> = (0..wanted.len())
             .filter(|at| values[*at].is_none() && wanted[*at].1.has_slot())
             .collect();
