@@ -19,9 +19,9 @@
 //! plots come from the file alone ([`Drawing`]), also from several files put together.
 //!
 //! Three things differ from the paper on purpose. Figure 6 shows processor time an operation besides
-//! the time of a compaction; its slow tier has one run, as the paper's, and small tables. Figure 14d varies threads alone, because the engine has
-//! no partitions. Figure 14b shows slow reads too, because records in memory are read from neither
-//! tier.
+//! the time of a compaction; its slow tier has one run, as the paper's, and small tables. Figure
+//! 14d varies threads alone, because the engine has no partitions. Figure 14b shows slow reads too,
+//! because records in memory are read from neither tier.
 //!
 //! Invariants:
 //! 1. A figure's cells differ in nothing but what it varies.

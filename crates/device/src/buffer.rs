@@ -47,11 +47,19 @@ impl Spares {
         Some(pages)
     }
 
+    /// Keeps these, for others of the size that there is most of; frees them where that is theirs.
     fn keep(&mut self, pages: Vec<Page>) {
-        if self.pages + pages.len() <= KEPT_PAGES_MAX {
-            self.pages += pages.len();
-            self.by_pages[pages.len() - 1].push(pages);
+        let count = pages.len();
+        while self.pages + count > KEPT_PAGES_MAX {
+            let of_size = |at: &usize| (at + 1) * self.by_pages[*at].len();
+            let most = (0..SPARE_PAGES_MAX).max_by_key(of_size).unwrap_or_default() + 1;
+            if most == count {
+                return;
+            }
+            drop(self.take(most));
         }
+        self.pages += count;
+        self.by_pages[count - 1].push(pages);
     }
 }
 
@@ -192,7 +200,13 @@ mod tests {
         let kept = || SPARES.with(|spares| spares.borrow().pages);
         assert_eq!(kept(), KEPT_PAGES_MAX);
         drop(Buffer::zeroed((SPARE_PAGES_MAX + 1) * PAGE_BYTES));
-        let _two = [Buffer::for_read(1), Buffer::for_read(1)];
+        let two = [Buffer::for_read(1), Buffer::for_read(1)];
         assert_eq!(kept(), KEPT_PAGES_MAX - 2);
+        drop(two);
+        // Others than it had come in for these.
+        let large = || Buffer::for_read(SPARE_PAGES_MAX * PAGE_BYTES);
+        let address = large().as_ptr();
+        assert_eq!(large().as_ptr(), address);
+        assert_eq!(kept(), KEPT_PAGES_MAX);
     }
 }
