@@ -18,7 +18,7 @@
 //! workload's name, and a note of the results says which figure they are of. So its table and its
 //! plots come from the file alone ([`Drawing`]), also from several files put together.
 //!
-//! Three things differ from the paper on purpose. Figure 6 shows processor time an operation besides
+//! Three things differ from the paper on purpose. Figure 6 shows processor time an operation beside
 //! the time of a compaction; its slow tier has one run, as the paper's, and small tables. Figure
 //! 14d varies threads alone, because the engine has no partitions. Figure 14b shows slow reads too,
 //! because records in memory are read from neither tier.
