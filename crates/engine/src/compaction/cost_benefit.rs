@@ -997,10 +997,13 @@ mod tests {
             let counts: Vec<_> = chosen.iter().map(|(_, count)| *count).collect();
             assert_eq!(counts.len(), count, "{counts:?}");
             assert!(counts.iter().all(|count| (60..140).contains(count)), "{counts:?}");
-            let mut demotion = db.engine().plan_demotion(Means::ColdOfDrawn).unwrap();
-            while demotion.step().unwrap() == Step::More {}
-            let demotions = db.stats().fast_tier.unwrap().demotions;
-            assert_eq!((demotions.last_score, demotions.mean_score), (None, None));
+            // Some of them find nothing in their range.
+            let demotions = || db.stats().fast_tier.unwrap().demotions;
+            while demotions().ended < 4 {
+                let mut demotion = db.engine().plan_demotion(Means::ColdOfDrawn).unwrap();
+                while demotion.step().unwrap() == Step::More {}
+            }
+            assert_eq!((demotions().last_score, demotions().mean_score), (None, None));
         }
     }
 
@@ -1038,10 +1041,8 @@ mod tests {
         fast.index.for_each(from, to, |_, _| left += 1);
         assert!(left == 0 && records() < before, "{left} and {} of {before}", records());
         assert_eq!(db.stats().levels.len(), 1, "one run");
-        let compactions = &db.engine().metrics;
-        assert!(compactions.compacted_in_bytes.get() > 0 && tables_before > 8);
-        let all: u64 = db.stats().levels[0].entries;
-        assert_eq!(all, 600 + before - records());
+        assert!(db.engine().metrics.compacted_in_bytes.get() > 0 && tables_before > 8);
+        assert_eq!(db.stats().levels[0].entries, 600 + before - records());
         let found = sampled("k", 1200).iter().filter(|key| db.get(key).unwrap().is_some()).count();
         assert_eq!(found as u64, 600 + before);
     }
