@@ -172,7 +172,9 @@ pub struct Settings {
     pub compression: Vec<Compression>,
     /// Size ratio of neighbouring levels, 2 to 100; default 10.
     pub level_ratio: u32,
-    /// Flushed tables that start a compaction out of level 0, 1 to 64; default 4.
+    /// Flushed tables that start a compaction out of level 0, 1 to 64; default 4. This and the next
+    /// two are of the preset `leveled` alone: with `hybrid` nothing piles up in level 0, and the
+    /// fast tier's room says when writers are slowed down.
     pub level0_tables: u32,
     /// Tables in level 0 at which writers are slowed down; default 20.
     pub level0_slowdown: u32,

@@ -186,8 +186,13 @@ fn power_of_k_draws_different_candidates_and_all_equally_often() {
 fn candidate_of_several_tables_never_runs_past_the_last() {
     let mut random = Random::new(3);
     for _ in 0..100 {
-        assert!(power_of_k(10, 4, 8, &mut random).iter().all(|first| first + 4 <= 10));
+        // Seven of them have three tables behind the first.
+        let mut drawn = power_of_k(10, 4, 8, &mut random);
+        drawn.sort_unstable();
+        assert_eq!(drawn, [0, 1, 2, 3, 4, 5, 6]);
     }
+    let drawn: Vec<_> = (0..200).flat_map(|_| power_of_k(10, 4, 2, &mut random)).collect();
+    assert!((0..7).all(|first| drawn.contains(&first)) && drawn.iter().all(|first| *first < 7));
     assert_eq!(power_of_k(0, 1, 8, &mut random), []);
     assert_eq!(power_of_k(2, 4, 8, &mut random), [0], "fewer tables than a candidate has");
     assert_eq!(power_of_k(5, 1, 8, &mut random).len(), 5);

@@ -35,6 +35,8 @@ const FEW_OF_TABLE: u64 = 64;
 /// And no more than this share of what a range has of the fast tier in the mean, where that is
 /// small: a tenth of it may come and go (`PINNED_SHARE_MAX` in `room.rs`).
 const FEW_OF_RANGE: u64 = 16;
+/// A merge of all runs of a range of which nothing was counted: it may write all that it takes.
+const UNCOUNTED: RunMerge = RunMerge { runs: usize::MAX, score: 0.0, written_bytes: f64::INFINITY };
 
 /// Keys from here (inclusive) up to there (exclusive); none is an open end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -361,8 +363,7 @@ impl Engine {
         let score = is_scored.then_some(merge.score);
         let pick = Pick { purpose, bytes_min, bytes_max, score, ..pick };
         let written_bytes = (merge.written_bytes as u64).min(pick.bytes() + bytes_max);
-        let demotion = self.claim_within_budget(fast, pick, written_bytes)?;
-        Some(demotion.begun_at(began_ns))
+        self.claim_within_budget(fast, pick, written_bytes).map(|new| new.begun_at(began_ns))
     }
 
     /// What the slow tier's wear forbids now, or finds no room there, waits; sweeps write nothing,
@@ -413,9 +414,11 @@ impl Engine {
         };
         let policy = match self.settings.hybrid.policy {
             DemotionPolicy::Random => {
-                // Drawn without a look at it; only the runs to merge are chosen by what it has.
+                // Drawn without a look at it; only the runs to merge are chosen by what it has, and
+                // where there is one there is nothing to choose.
                 let at = choose(Policy::Random, &drawn, &mut random, |_| 0.0)?;
-                return Some((at, weigh(at).0));
+                let merge = if self.runs_max() == 1 { UNCOUNTED } else { weigh(at).0 };
+                return Some((at, merge));
             }
             DemotionPolicy::Precise => Policy::Precise,
             DemotionPolicy::Approximate => Policy::Approximate,
@@ -598,9 +601,10 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jobs::{Job, Step};
     use crate::manifest::Edit;
     use crate::support::{hybrid, one_tier, stepped};
-    use crate::{Db, HybridSettings, Settings};
+    use crate::{ByteSize, Db, HybridSettings, Settings};
     use thermocline_foundation::FileNumber;
     use thermocline_popularity::score;
 
@@ -704,6 +708,27 @@ mod tests {
         assert_eq!(behind, range(Some("f\0"), None));
         assert_eq!(merge(&levels, &behind, usize::MAX), (vec![2], BOTTOM));
         assert_eq!(merge(&levels, &behind, 0), (vec![], BOTTOM - 2));
+    }
+
+    #[test]
+    fn ranges_of_several_tables_begin_at_each_but_the_last_ones_and_end_with_what_lies_behind() {
+        let levels = levels(&[
+            (BOTTOM, "a", "b"),
+            (BOTTOM, "c", "d"),
+            (BOTTOM, "e", "f"),
+            (BOTTOM, "g", "h"),
+            (BOTTOM - 1, "a", "z"),
+        ]);
+        let behind = range(Some("h\0"), None);
+        let two =
+            [range(None, Some("e")), range(Some("c"), Some("g")), range(Some("e"), Some("h\0"))];
+        assert_eq!(ranges(&levels, 2), [&two[..], std::slice::from_ref(&behind)].concat());
+        assert_eq!(ranges(&levels, 3)[0], range(None, Some("g")));
+        assert_eq!(ranges(&levels, 3)[1..], [range(Some("c"), Some("h\0")), behind.clone()]);
+        for width in [4, 5, 64] {
+            assert_eq!(ranges(&levels, width), [range(None, Some("h\0")), behind.clone()]);
+        }
+        assert_eq!(ranges(&Levels::default(), 2), [KeyRange::default()]);
     }
 
     #[test]
@@ -824,5 +849,202 @@ mod tests {
             let leaves = runs[0].overlap_bytes / runs[0].bytes;
             assert!((leaves + stays - 1.0).abs() < 0.02, "{leaves} and {stays}");
         }
+    }
+
+    /// A store with one run of several tables, between the records of which so many cold ones are
+    /// in slots: four in the first table's range, eight in the next, and so on. Behind the last
+    /// table there is nothing.
+    fn ranked(hybrid_settings: HybridSettings) -> Db {
+        let table_size = ByteSize::kib(64);
+        let db = stepped(&Settings { table_size, hybrid: hybrid_settings, ..hybrid() });
+        let mut random = Random::new(1);
+        let mut put = |key: &String| {
+            // What does not compress.
+            let mut value = [0; 1000];
+            random.fill(&mut value);
+            db.put(key, value).unwrap();
+        };
+        let keys = sampled("k", 1200);
+        keys.iter().step_by(2).for_each(&mut put);
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        for (at, range) in all_ranges(&db, 1).iter().enumerate() {
+            let between = keys.iter().skip(1).step_by(2);
+            let inside = between.filter(|key| range.to.is_some() && range.contains(key.as_bytes()));
+            inside.take(4 * (at + 1)).for_each(&mut put);
+        }
+        db.flush().unwrap();
+        db
+    }
+
+    fn all_ranges(db: &Db, width: usize) -> Vec<KeyRange> {
+        ranges(&db.engine().read_state.load().levels, width)
+    }
+
+    /// How often each range is chosen, most often first, of so many choices.
+    fn chosen(count: usize, choose: impl Fn() -> Option<KeyRange>) -> Vec<(KeyRange, usize)> {
+        let mut counts: Vec<(KeyRange, usize)> = Vec::new();
+        for range in (0..count).filter_map(|_| choose()) {
+            match counts.iter_mut().find(|(other, _)| *other == range) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((range, 1)),
+            }
+        }
+        counts.sort_by_key(|(_, count)| usize::MAX - count);
+        counts
+    }
+
+    /// The range that is claimed by the demotion that is planned now, which then gives it back.
+    fn planned(db: &Db, plan: impl Fn() -> Option<Demotion>) -> Option<KeyRange> {
+        let demotion = plan()?;
+        let claims = db.engine().tables.lock().ranges.clone();
+        assert_eq!(claims.len(), 1);
+        drop(demotion);
+        claims.into_iter().next()
+    }
+
+    /// As two reads of a record in a table do.
+    fn ask_for(db: &Db, key: &str) {
+        let popularity = &db.engine().fast.as_ref().unwrap().popularity;
+        (0..2).for_each(|_| assert!(popularity.touch(key_hash(key.as_bytes()), false).is_some()));
+    }
+
+    fn cold_of_drawn(db: &Db) -> Option<KeyRange> {
+        planned(db, || db.engine().plan_demotion(Means::ColdOfDrawn))
+    }
+
+    /// Of all but one the best is drawn nearly always, and otherwise the second.
+    #[test]
+    fn no_more_ranges_are_looked_at_than_there_are_candidates_and_no_fewer() {
+        for policy in [DemotionPolicy::Precise, DemotionPolicy::Approximate] {
+            let with = |candidates| {
+                let hybrid_settings =
+                    HybridSettings { policy, candidates, runs: 1, ..hybrid().hybrid };
+                let db = ranked(hybrid_settings);
+                (all_ranges(&db, 1).len(), chosen(300, || cold_of_drawn(&db)))
+            };
+            let (count, best) = with(64);
+            assert!(count >= 8, "{count}");
+            let [(best, 300)] = &best[..] else { panic!("always the best: {best:?}") };
+            let (_, of_others) = with(count as u32 - 1);
+            assert_eq!(of_others.len(), 2, "{policy:?}: {of_others:?}");
+            assert!(of_others[0].0 == *best && of_others[0].1 > 200, "{of_others:?}");
+            let (_, of_one) = with(1);
+            assert_eq!(of_one.len(), count - 1, "any in which something is: {of_one:?}");
+        }
+    }
+
+    #[test]
+    fn merges_that_reads_ask_for_look_at_as_many_ranges_as_there_are_candidates() {
+        let with = |candidates| {
+            let read_triggered = true;
+            let settings =
+                HybridSettings { read_triggered, candidates, runs: 1, ..hybrid().hybrid };
+            let db = ranked(settings);
+            let fast = db.engine().fast.as_ref().unwrap();
+            let ranges = all_ranges(&db, 1);
+            // The further, the more records of tables are asked for.
+            for (at, range) in ranges.iter().enumerate() {
+                let keys = sampled("k", 1200);
+                let inside = keys.iter().step_by(2).filter(|key| range.contains(key.as_bytes()));
+                inside.take(2 * (at + 1)).for_each(|key| ask_for(&db, key));
+            }
+            (0..200).for_each(|other| assert_eq!(fast.popularity.touch(other, false), Some(0)));
+            // An epoch has no more merges than there are ranges.
+            let plan = || planned(&db, || db.engine().plan_read_triggered());
+            (ranges.len(), chosen(ranges.len(), plan))
+        };
+        let (count, best) = with(64);
+        assert_eq!(best.len(), 1, "{best:?}");
+        let (_, of_one) = with(1);
+        assert!(of_one.len() > count / 3, "{of_one:?}");
+    }
+
+    #[test]
+    fn a_range_has_as_many_tables_as_are_set() {
+        for range_tables in [1, 3] {
+            let settings = HybridSettings {
+                policy: DemotionPolicy::Precise,
+                read_triggered: true,
+                candidates: 64,
+                range_tables,
+                runs: 1,
+                ..hybrid().hybrid
+            };
+            let db = ranked(settings);
+            let levels = Arc::clone(&db.engine().read_state.load().levels);
+            let tables_of = |range: &KeyRange| {
+                (0..LEVELS).map(|level| count_touching(&levels, level, range)).sum::<usize>()
+            };
+            let range = cold_of_drawn(&db).unwrap();
+            assert_eq!(tables_of(&range), range_tables as usize, "{range:?}");
+            assert!(all_ranges(&db, range_tables as usize).contains(&range));
+            sampled("k", 1200).iter().step_by(2).for_each(|key| ask_for(&db, key));
+            let range = planned(&db, || db.engine().plan_read_triggered()).unwrap();
+            assert_eq!(tables_of(&range), range_tables as usize, "{range:?}");
+        }
+    }
+
+    fn random_policy(runs: u32) -> HybridSettings {
+        let policy = DemotionPolicy::Random;
+        HybridSettings { policy, runs, candidates: 64, ..hybrid().hybrid }
+    }
+
+    #[test]
+    fn the_random_policy_takes_each_range_equally_often_and_gives_no_score() {
+        for runs in [1, 3] {
+            let db = ranked(random_policy(runs));
+            let count = all_ranges(&db, 1).len();
+            let chosen = chosen(100 * count, || cold_of_drawn(&db));
+            let counts: Vec<_> = chosen.iter().map(|(_, count)| *count).collect();
+            assert_eq!(counts.len(), count, "{counts:?}");
+            assert!(counts.iter().all(|count| (60..140).contains(count)), "{counts:?}");
+            // Some of them find nothing in their range.
+            let demotions = || db.stats().fast_tier.unwrap().demotions;
+            while demotions().ended < 4 {
+                let mut demotion = db.engine().plan_demotion(Means::ColdOfDrawn).unwrap();
+                while demotion.step().unwrap() == Step::More {}
+            }
+            assert_eq!((demotions().last_score, demotions().mean_score), (None, None));
+        }
+    }
+
+    #[test]
+    fn what_is_drawn_by_chance_is_counted_only_where_there_are_runs_to_choose() {
+        let drawn = |runs| {
+            let db = ranked(random_policy(runs));
+            let levels = Arc::clone(&db.engine().read_state.load().levels);
+            let fast = db.engine().fast.as_ref().unwrap();
+            db.engine().best_of(fast, &levels, &all_ranges(&db, 1)[..1], 1, 0).unwrap()
+        };
+        assert_eq!(drawn(1), (0, UNCOUNTED));
+        let (at, merge) = drawn(3);
+        assert!(at == 0 && merge.runs <= 1 && merge.score > 0.0, "{merge:?}");
+        assert!((1.0..1e6).contains(&merge.written_bytes), "{merge:?}");
+    }
+
+    #[test]
+    fn all_runs_of_a_range_that_is_drawn_by_chance_are_merged_and_its_cold_records_leave() {
+        let db = ranked(random_policy(1));
+        let records = || db.stats().fast_tier.unwrap().records;
+        let (before, tables_before) = (records(), db.stats().levels[0].tables);
+        // Behind the last table there is nothing.
+        let plan = || {
+            let demotion = db.engine().plan_demotion(Means::ColdOfDrawn)?;
+            let range = db.engine().tables.lock().ranges[0].clone();
+            range.to.is_some().then_some((demotion, range))
+        };
+        let (mut demotion, range) = std::iter::repeat_with(plan).flatten().next().unwrap();
+        while demotion.step().unwrap() == Step::More {}
+        drop(demotion);
+        let fast = db.engine().fast.as_ref().unwrap();
+        let (from, to) = range.bounds();
+        let mut left = 0;
+        fast.index.for_each(from, to, |_, _| left += 1);
+        assert!(left == 0 && records() < before, "{left} and {} of {before}", records());
+        assert_eq!(db.stats().levels.len(), 1, "one run");
+        assert!(db.engine().metrics.compacted_in_bytes.get() > 0 && tables_before > 8);
+        assert_eq!(db.stats().levels[0].entries, 600 + before - records());
+        let found = sampled("k", 1200).iter().filter(|key| db.get(key).unwrap().is_some()).count();
+        assert_eq!(found as u64, 600 + before);
     }
 }

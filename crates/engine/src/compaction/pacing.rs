@@ -1,11 +1,17 @@
 //! Pacing: smooth back-pressure. When flushed tables pile up in level 0, reads slow down and space
-//! grows; writers are then slowed to about the rate at which compactions drain the level, instead
-//! of being stopped now and then.
+//! grows; with a fast tier of slots its room ends. Writers are then slowed to about the rate at
+//! which compactions and demotions drain what has piled up, instead of being stopped now and then.
 //!
-//! The allowed rate falls from twice the measured drain rate at `level0_slowdown` tables to a small
-//! share of it at
-//! `level0_stop`, where writers wait. A write of n bytes reserves n / rate of time; who comes early
-//! sleeps until its turn, looking every `delay_max` whether it still has to.
+//! ```text
+//!   level 0            level0_slowdown ............................. level0_stop
+//!   fast tier          high watermark ........................ end      (15/16)
+//!   allowed rate       2.05 times the drain rate ............ 0.17 ..... writers wait
+//! ```
+//!
+//! The rate falls evenly on the way, which is counted in parts of itself and not in tables: a fast
+//! tier has none that pile up, and its fullness takes nothing from the settings of level 0. A write
+//! of n bytes reserves n / rate of time; who comes early sleeps until its turn, looking every
+//! `delay_max` whether it still has to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +23,14 @@ use thermocline_foundation::{Clock, Counter, Planted, planted};
 const RATE_START: u64 = 32 << 20;
 const RATE_MIN: u64 = 1 << 20;
 
+/// Parts of the way from where writers are slowed down to where they wait.
+const PARTS: u32 = 1 << 20;
+/// Where the way ends for a fast tier: writers are slowed down, never stopped, for the memory for
+/// what they write ends before the tier does.
+const FULL_TIER_PARTS: u32 = PARTS / 16 * 15;
+/// Before the way begins.
+const NOT_SLOWED: u32 = u32::MAX;
+
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Pacing {
@@ -24,7 +38,7 @@ pub(crate) struct Pacing {
     slowdown: u32,
     stop: u32,
     delay_max: Duration,
-    /// Tables in level 0.
+    /// How far the backlog is on the way, in [`PARTS`], or [`NOT_SLOWED`].
     backlog: AtomicU32,
     drain_rate: AtomicU64,
     /// Until when the writers so far have used up their time, in the clock's nanoseconds.
@@ -40,7 +54,7 @@ impl Pacing {
             slowdown,
             stop,
             delay_max,
-            backlog: AtomicU32::new(0),
+            backlog: AtomicU32::new(NOT_SLOWED),
             drain_rate: AtomicU64::new(RATE_START),
             reserved_until_ns: Mutex::new(0),
             delayed_ns: Counter::default(),
@@ -56,21 +70,25 @@ impl Pacing {
 
     /// Level 0 has `tables` now.
     pub fn set_backlog(&self, tables: usize) {
-        self.backlog.store(tables as u32, Relaxed);
+        let (slowdown, stop) = (u64::from(self.slowdown), u64::from(self.stop));
+        let parts = match tables as u64 {
+            tables if tables < slowdown => NOT_SLOWED,
+            tables if tables >= stop => PARTS,
+            tables => ((tables - slowdown) * u64::from(PARTS) / (stop - slowdown)) as u32,
+        };
+        self.backlog.store(parts, Relaxed);
     }
 
-    /// The fast tier is so far on the way from its high watermark (0) to its end (1). Writers are
-    /// slowed down, never stopped: the memory for what they write ends before the tier does.
+    /// The fast tier is so far on the way from its high watermark (0) to its end (1).
     pub fn set_fullness(&self, share: f64) {
-        if share <= 0.0 {
-            return self.set_backlog(0);
-        }
-        let span = f64::from((self.stop - self.slowdown).saturating_sub(1));
-        let backlog = self.slowdown as usize + (share.min(1.0) * span) as usize;
-        self.set_backlog(backlog.min(self.stop as usize - 1));
+        let parts = match share {
+            share if share > 0.0 => (share.min(1.0) * f64::from(FULL_TIER_PARTS)) as u32,
+            _ => NOT_SLOWED,
+        };
+        self.backlog.store(parts, Relaxed);
     }
 
-    /// A compaction took `bytes` out of level 0 in `elapsed_ns`.
+    /// A compaction took `bytes` out of level 0, or a demotion out of slots, in `elapsed_ns`.
     pub fn drained(&self, bytes: u64, elapsed_ns: u64) {
         let rate = (bytes as f64 / (elapsed_ns.max(1) as f64 / 1e9)) as u64;
         let before = self.drain_rate.load(Relaxed);
@@ -79,13 +97,11 @@ impl Pacing {
 
     /// Bytes a second that writers may write; none if they need not wait.
     pub fn rate(&self) -> Option<u64> {
-        let backlog = self.backlog.load(Relaxed);
-        if backlog < self.slowdown {
+        let parts = self.backlog.load(Relaxed);
+        if parts == NOT_SLOWED {
             return None;
         }
-        let span = f64::from((self.stop - self.slowdown).max(1));
-        let filled = (f64::from(backlog - self.slowdown) / span).min(1.0);
-        let share = 2.0 * (1.0 - filled) + 0.05;
+        let share = 2.0 * (1.0 - f64::from(parts) / f64::from(PARTS)) + 0.05;
         Some(((self.drain_rate.load(Relaxed) as f64 * share) as u64).max(RATE_MIN))
     }
 
@@ -107,7 +123,7 @@ impl Pacing {
                 *self.reserved_until_ns.lock() = 0;
                 return;
             }
-            let stopped = self.backlog.load(Relaxed) >= self.stop;
+            let stopped = self.backlog.load(Relaxed) == PARTS;
             let left_ns = turn_ns.saturating_sub(self.now_ns());
             if give_up() || (left_ns == 0 && !stopped) {
                 return;
@@ -142,6 +158,51 @@ mod tests {
         assert!(rates.is_sorted_by(|a, b| a >= b), "{rates:?}");
         assert!(rates[0] >= RATE_START && *rates.last().unwrap() >= RATE_MIN);
         assert!(rates.windows(2).all(|pair| pair[0] - pair[1] <= RATE_START / 8), "no cliff");
+    }
+
+    /// Rates from the high watermark to the end of the fast tier, and beyond, with these tables of
+    /// level 0.
+    fn rates_of_fullness(slowdown: u32, stop: u32) -> Vec<Option<u64>> {
+        let clock = Arc::new(StillClock::default());
+        let pacing = Pacing::new(clock, slowdown, stop, Duration::from_secs(1));
+        let rate = |share| {
+            pacing.set_fullness(share);
+            pacing.rate()
+        };
+        [-1.0, 0.0].into_iter().chain((1..=120).map(|at| f64::from(at) / 100.0)).map(rate).collect()
+    }
+
+    #[test]
+    fn a_full_fast_tier_slows_writers_evenly_whatever_is_said_of_level_0() {
+        let rates = rates_of_fullness(20, 36);
+        assert_eq!(rates[..2], [None, None], "up to the high watermark");
+        let slowed: Vec<_> = rates[2..].iter().map(|rate| rate.unwrap()).collect();
+        assert!(slowed.is_sorted_by(|a, b| a >= b), "{slowed:?}");
+        assert!(slowed[0] > RATE_START * 2, "{slowed:?}");
+        assert!(slowed.windows(2).all(|pair| pair[0] - pair[1] <= RATE_START / 40), "no cliff");
+        let least = slowed[99] as f64 / RATE_START as f64;
+        assert!((0.17..0.18).contains(&least), "{least} of the drain rate at the end");
+        assert!(slowed[99..].iter().all(|rate| *rate == slowed[99]), "and beyond");
+        assert!(slowed[..99].iter().all(|rate| *rate > slowed[99]));
+        for (slowdown, stop) in [(1, 1), (4, 4), (20, 20), (20, 21), (3, 1000)] {
+            assert_eq!(rates_of_fullness(slowdown, stop), rates, "{slowdown} to {stop} tables");
+        }
+    }
+
+    #[test]
+    fn writers_are_slowed_by_a_full_fast_tier_and_never_stopped() {
+        let clock = Arc::new(StillClock::default());
+        let pacing = Pacing::new(clock.clone(), 4, 4, Duration::from_secs(1));
+        pacing.set_fullness(0.0);
+        pacing.admit(1 << 30, || false);
+        assert_eq!(clock.now_ns(), 0, "there is room");
+        pacing.set_fullness(1.0);
+        let rate = pacing.rate().unwrap();
+        // Nobody makes room meanwhile, and all of them pass.
+        (0..100).for_each(|_| pacing.admit(64 << 10, || false));
+        let waited_s = clock.now_ns() as f64 / 1e9;
+        let reached = 99.0 * f64::from(64 << 10) / waited_s;
+        assert!((reached / rate as f64 - 1.0).abs() < 0.01, "{reached} against {rate}");
     }
 
     #[test]

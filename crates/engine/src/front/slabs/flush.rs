@@ -293,6 +293,25 @@ mod tests {
         assert_eq!(before.get("key").unwrap().as_deref(), Some(&b"value"[..]));
     }
 
+    /// Though no table has the key: that is for a merge to find.
+    #[test]
+    fn a_deleted_key_leaves_its_slot_to_a_tombstone_which_a_demotion_ends() {
+        let db = stepped(&hybrid());
+        let slots = || {
+            let fast = db.stats().fast_tier.unwrap();
+            (fast.records, fast.live_bytes)
+        };
+        db.put("key", [7; 1000]).unwrap();
+        db.flush().unwrap();
+        assert!(slots().0 == 1 && slots().1 > 1000);
+        db.delete("key").unwrap();
+        db.flush().unwrap();
+        assert!(slots().0 == 1 && slots().1 < 100, "{:?}", slots());
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        assert_eq!(slots(), (0, 0));
+        assert_eq!(db.stats().levels.iter().map(|level| level.tables).sum::<usize>(), 0);
+    }
+
     /// So there may be more records in slots than keys, though nobody looks at the older any more.
     #[test]
     fn a_version_that_a_snapshot_sees_stays_until_its_key_is_flushed_without_one() {

@@ -278,4 +278,38 @@ mod tests {
         let fillers = 2000;
         assert!(db.stats().fast_tier.unwrap().demoted_records > fillers + 500);
     }
+
+    /// The paper's promotion (section 5.1): a merge for room, which nobody's reads asked for.
+    #[test]
+    fn a_hot_record_of_a_table_that_is_rewritten_for_room_moves_up() {
+        let moved = |promotion, means| {
+            let cold: Vec<_> = (2..12).map(|at| (3 * STEP + at, 1000)).collect();
+            let settings = HybridSettings { promotion, runs: 1, ..settings() };
+            let db = with_records(settings, 0, &cold);
+            let (hot, unasked) = (4 * STEP, 5 * STEP);
+            let popularity = &fast(&db).popularity;
+            (0..9).for_each(|other| assert_eq!(popularity.touch(other, false), Some(0)));
+            (0..2).for_each(|_| assert!(popularity.touch(hash(hot), false).is_some()));
+            come_to(&db, means);
+            fast(&db).room.want(10_000);
+            db.engine().look_at_room(fast(&db));
+            run(db.engine().plan_demotion(means).unwrap());
+            assert_eq!(records(&db), 0, "room was made");
+            fast(&db).room.found();
+            db.settle().unwrap();
+            let up = |key: u32| fast(&db).index.get(&key.to_be_bytes()).is_some();
+            assert!(!up(unasked) && !up(3 * STEP + 2));
+            let slow_reads = db.stats().fast_tier.unwrap().slow_reads;
+            assert_eq!(db.get(hot.to_be_bytes()).unwrap().unwrap().len(), 1000);
+            let stats = db.stats().fast_tier.unwrap();
+            assert_eq!(stats.slow_reads - slow_reads, u64::from(!up(hot)));
+            assert_eq!(stats.promoted_records, u64::from(up(hot)));
+            up(hot)
+        };
+        for means in [Means::ColdOfDrawn, Means::ColdOfAll] {
+            assert!(moved(Promotion::Demotion, means) && moved(Promotion::Read, means));
+            assert!(!moved(Promotion::None, means));
+        }
+        assert!(!moved(Promotion::Demotion, Means::Hot), "where hot ones must leave");
+    }
 }

@@ -278,11 +278,19 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use crate::support::{hybrid, stepped_environment, tier};
-    use crate::{ByteSize, Db, Settings};
+    use super::SCANS_MAX;
+    use crate::jobs::Workers;
+    use crate::support::hooked::{Call, HookedDevices};
+    use crate::support::{hybrid, stepped, stepped_environment, tier};
+    use crate::{ByteSize, Db, Environment, HybridSettings, PopularityKind, Settings};
+    use std::collections::HashSet;
     use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
     use thermocline_device::{FileInfo, FileKind, TierIndex};
     use thermocline_foundation::random::mix;
+    use thermocline_foundation::sync::{Condvar, Mutex};
+    use thermocline_foundation::threads;
 
     fn put(db: &Db, keys: std::ops::Range<u64>) {
         for key in keys {
@@ -383,5 +391,84 @@ mod tests {
             let byte = if key < keys - updated { 7 } else { 9 };
             assert_eq!(db.get(name(key)).unwrap().unwrap(), vec![byte; 1000]);
         }
+    }
+
+    /// A clock knows that a key was asked for again, and not how often.
+    #[test]
+    fn what_is_remembered_of_how_often_a_key_is_asked_for_is_as_set() {
+        for (popularity, expected) in [
+            (PopularityKind::Clock, vec![0, 0, 0, 1]),
+            (PopularityKind::Frequency, vec![0, 0, 0, 0, 0, 1]),
+        ] {
+            let hybrid_settings = HybridSettings { popularity, ..hybrid().hybrid };
+            let db = stepped(&Settings { hybrid: hybrid_settings, ..hybrid() });
+            db.put("key", "value").unwrap();
+            db.flush().unwrap();
+            (0..6).for_each(|_| assert!(db.get("key").unwrap().is_some()));
+            assert_eq!(db.stats().fast_tier.unwrap().histogram, expected, "{popularity:?}");
+        }
+    }
+
+    /// Where threads that read slabs wait for each other.
+    #[derive(Debug, Default)]
+    struct Meeting {
+        met: Mutex<Met>,
+        one_came: Condvar,
+    }
+
+    #[derive(Debug, Default)]
+    struct Met {
+        /// 0 where nobody waits.
+        expected: usize,
+        /// Slabs whose header was read, all by who opens them.
+        opened: HashSet<String>,
+        /// Threads that came; none of them has gone on, so each is another.
+        came: usize,
+        is_given_up: bool,
+    }
+
+    impl Meeting {
+        /// Holds the calling thread, which is about to read from a slab, until all have come.
+        fn pass(&self, name: &str) {
+            let mut met = self.met.lock();
+            let is_over = met.is_given_up || met.came == met.expected;
+            if is_over || !name.ends_with(".slab") || met.opened.insert(name.to_owned()) {
+                return;
+            }
+            met.came += 1;
+            self.one_came.notify_all();
+            while met.came < met.expected && !met.is_given_up {
+                // Only where somebody never comes it is for long.
+                let waited = self.one_came.wait_for(&mut met, Duration::from_secs(20));
+                met.is_given_up |= waited.timed_out();
+            }
+        }
+    }
+
+    #[test]
+    fn slabs_are_read_side_by_side_at_opening() {
+        let meeting = Arc::new(Meeting::default());
+        let passed = Arc::clone(&meeting);
+        let hook = Arc::new(move |call, _: &Path, name: &str| {
+            if call == Call::Read {
+                passed.pass(name);
+            }
+            Ok(())
+        });
+        let environment = stepped_environment();
+        let devices = Arc::new(HookedDevices::new(Arc::clone(&environment.devices), hook));
+        let environment = Environment { devices, ..environment };
+        let db = environment.create(Path::new("/home"), &hybrid()).unwrap();
+        put(&db, 0..50);
+        let slabs: u64 = files(&db).iter().map(|(count, _)| count).sum();
+        db.close().unwrap();
+        let expected = threads::available().min(SCANS_MAX).min(slabs as usize);
+        assert!(slabs > SCANS_MAX as u64);
+        meeting.met.lock().expected = expected;
+        let environment = Environment { workers: Workers::Threads, ..environment };
+        let db = environment.open(Path::new("/home")).unwrap();
+        let met = std::mem::take(&mut *meeting.met.lock());
+        assert_eq!(met.came, expected, "threads at once, of {slabs} slabs");
+        assert_eq!(db.stats().fast_tier.unwrap().records, 50);
     }
 }

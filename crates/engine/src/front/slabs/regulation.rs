@@ -619,4 +619,20 @@ mod tests {
         epoch(750);
         assert_eq!(tuner(&db), (75.0, "settling", 1), "dearer, with what was merged");
     }
+
+    /// So many keys has a table of the paper (section 6).
+    #[test]
+    fn a_bucket_has_64_thousand_keys_and_is_divided_at_twice_as_many() {
+        let db = stepped_environment().create(Path::new("/home"), &hybrid()).unwrap();
+        let buckets = db.engine().fast.as_ref().unwrap().regulation.buckets.as_ref().unwrap();
+        // Each of them is one of 32.
+        let tell = |key: u64| buckets.insert_fast(&key.to_be_bytes(), key << 29, 100);
+        let of_keys = |keys: u64| keys / 32;
+        (0..of_keys(128 << 10)).for_each(tell);
+        assert_eq!(buckets.len(), 1);
+        tell(of_keys(128 << 10));
+        assert_eq!(buckets.len(), 2);
+        let all = buckets.estimate(&[], None, &thermocline_popularity::Pinning::nothing());
+        assert_eq!(all.fast_objects, f64::from((128 << 10) + 32));
+    }
 }

@@ -563,6 +563,35 @@ mod tests {
     }
 
     #[test]
+    fn writers_are_slowed_above_the_high_watermark_whatever_is_said_of_level_0() {
+        // The rate after each of some thousand records, of which none leaves.
+        let rates = |level0_slowdown, level0_stop| {
+            let (low_watermark_percent, high_watermark_percent) = (1, 12);
+            let settings =
+                HybridSettings { low_watermark_percent, high_watermark_percent, ..hybrid().hybrid };
+            let db =
+                stepped(&Settings { level0_slowdown, level0_stop, hybrid: settings, ..hybrid() });
+            let rate_with = |thousands: u32| {
+                for key in 1000 * (thousands - 1)..1000 * thousands {
+                    db.put(key.to_be_bytes(), [7; 1000]).unwrap();
+                }
+                // Nobody else looks: all of it is in the memtable.
+                db.engine().look_at_room(db.engine().fast.as_ref().unwrap());
+                let rate = db.engine().pacing.rate();
+                db.engine().pacing.set_fullness(0.0);
+                rate
+            };
+            [1, 2, 3].map(rate_with)
+        };
+        let [below, above, far_above] = rates(20, 36);
+        assert_eq!(below, None);
+        assert!(above > far_above && far_above.is_some(), "{above:?} {far_above:?}");
+        for (slowdown, stop) in [(4, 4), (20, 20), (20, 21)] {
+            assert_eq!(rates(slowdown, stop), [below, above, far_above], "{slowdown} to {stop}");
+        }
+    }
+
+    #[test]
     fn empty_slabs_of_another_size_go_before_records_leave() {
         let (low_watermark_percent, high_watermark_percent) = (1, 90);
         let settings =

@@ -173,6 +173,45 @@ impl Drop for Sweep {
 mod tests {
     use super::*;
     use crate::support::{hybrid, stepped};
+    use crate::{ByteSize, Settings};
+    use thermocline_foundation::random::Random;
+
+    /// Copies come from tables and go back to nothing: the slow tier is read and not written.
+    #[test]
+    fn copies_that_give_way_to_others_are_not_written_to_the_slow_tier() {
+        const RECORDS: u64 = 9000;
+        let mut settings = Settings { memory: ByteSize::mib(4), ..hybrid() };
+        settings.tiers[0].capacity = ByteSize::mib(4);
+        let db = stepped(&settings);
+        let mut random = Random::new(1);
+        for key in 0..RECORDS {
+            let mut value = [0; 1000];
+            random.fill(&mut value);
+            db.put(key.to_be_bytes(), value).unwrap();
+        }
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        let slow = &db.engine().files.tiers()[1];
+        let before = slow.traffic_total();
+        let mut copies = 0;
+        for from in (0..RECORDS).step_by(3000) {
+            for key in (0..8).flat_map(|_| from..from + 3000) {
+                assert!(db.get(key.to_be_bytes()).unwrap().is_some());
+                if key % 250 == 0 {
+                    db.settle().unwrap();
+                }
+            }
+            copies = copies.max(db.stats().fast_tier.unwrap().clean_records);
+        }
+        let fast = db.stats().fast_tier.unwrap();
+        let after = slow.traffic_total();
+        let written = |traffic: thermocline_device::TrafficTotals| {
+            (traffic.writes, traffic.written_bytes, traffic.syncs)
+        };
+        assert_eq!(written(after), written(before), "{fast:?}");
+        assert!(after.reads > before.reads);
+        assert!(copies > 500 && fast.spilled_records > 1000, "{copies} in slots: {fast:?}");
+        assert!(fast.unasked_copies > 500, "{fast:?}");
+    }
 
     #[test]
     fn a_sweep_is_judged_by_what_it_found_of_late() {
