@@ -180,7 +180,7 @@ fn where_the_fast_tier_has_room_slabs_grow() {
 /// What the suites do to such a seed is done to tables of both tiers below the first.
 #[test]
 fn where_the_second_tier_is_full_tables_go_to_the_third() {
-    for seed in [32, 72, 76] {
+    for seed in [32, 36, 72, 116] {
         assert!(has_third_tier(seed));
         let shape = crash_shape(seed);
         let mut life = Life::new(seed, &shape, Arc::new(RwLock::new(Known::new(shape.keys))));
