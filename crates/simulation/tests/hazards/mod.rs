@@ -3,6 +3,7 @@
 //! taken for something else, and tables that go while they are read.
 
 mod snapshots;
+mod third;
 
 use super::{SHAPE, life, planned_life, put, put_each};
 use parking_lot::Mutex;
