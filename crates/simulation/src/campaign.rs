@@ -14,7 +14,7 @@
 use crate::crash::{CrashPoints, Effort, Tally as CrashTally};
 use crate::devices::{Fault, FaultKind};
 use crate::drills::{DRILLS, PHASES};
-use crate::history::{Shape, has_long_slabs, is_hybrid};
+use crate::history::{Shape, has_long_slabs, has_third_tier, is_hybrid};
 use crate::life::{Life, Stop};
 use crate::oracle::{Known, Violation};
 use crate::rot::{Damage, Fixture, Outcome};
@@ -148,12 +148,13 @@ impl Failure {
 /// The shape of a seed's history for the crash suite.
 pub fn crash_shape(seed: u64) -> Shape {
     // A fast tier fills up later than level 0, but where much is written each time.
-    let more = if is_hybrid(seed) && !has_long_slabs(seed) { 30 } else { 0 };
+    let is_large = has_long_slabs(seed) || has_third_tier(seed);
+    let more = if is_hybrid(seed) && !is_large { 30 } else { 0 };
     let keys = if seed.is_multiple_of(3) { 12 } else { 40 };
     Shape {
         steps: 30 + more + (mix(seed) % 30) as usize,
-        // Slabs are longer where a size has many records.
-        keys: if has_long_slabs(seed) { 128 } else { keys },
+        // Slabs are longer where a size has many records, and the second of three tiers fills up.
+        keys: if is_large { 128 } else { keys },
         crashes: !seed.is_multiple_of(8),
         reopens: true,
         large_values: seed % 4 == 1 || seed % 16 == 12,

@@ -123,6 +123,8 @@ struct Author<'a> {
     hybrid: bool,
     /// Writes of a large batch, at least.
     batch: u64,
+    /// Values that share slabs are so many times as long as on two tiers.
+    times: u64,
 }
 
 /// Lengths of values that follow each other in histories of the preset `hybrid`: few of the large
@@ -166,7 +168,7 @@ impl Author<'_> {
         if self.random.below(5) == 0 {
             return self.value(at, step);
         }
-        let len = LENGTHS[step / STEPS_OF_LENGTH % LENGTHS.len()];
+        let len = self.times * LENGTHS[step / STEPS_OF_LENGTH % LENGTHS.len()];
         let len = len + self.random.below(len / 32);
         value(at, step, len as usize, self.random.below(2) == 0)
     }
@@ -247,7 +249,9 @@ impl Author<'_> {
 /// The steps of `seed`.
 pub fn history(seed: u64, shape: &Shape) -> Vec<Step> {
     let batch = if has_long_slabs(seed) { 64 } else { 8 };
-    let mut author = Author { random: Random::new(seed), shape, hybrid: is_hybrid(seed), batch };
+    let times = if has_third_tier(seed) { 4 } else { 1 };
+    let (random, hybrid) = (Random::new(seed), is_hybrid(seed));
+    let mut author = Author { random, shape, hybrid, batch, times };
     (0..shape.steps).map(|step| author.step(step)).collect()
 }
 
@@ -265,6 +269,12 @@ pub fn is_hybrid(seed: u64) -> bool {
 /// preset `hybrid`. On the others all slabs have the least length.
 pub fn has_long_slabs(seed: u64) -> bool {
     seed % 32 == 28
+}
+
+/// Databases of this seed have three tiers, of which the second is as small as the first: one in
+/// five of those of the preset `hybrid`. The others of it have two.
+pub fn has_third_tier(seed: u64) -> bool {
+    matches!(seed % 40, 32 | 36)
 }
 
 /// Settings that follow from `seed`, so small that a few hundred records pass through several
@@ -310,9 +320,11 @@ fn hybrid_settings(seed: u64, leveled: Settings) -> Settings {
         index_copies: if seed % 32 == 24 { IndexCopies::Always } else { IndexCopies::Auto },
         ..HybridSettings::default()
     };
+    let below = if has_third_tier(seed) { &[1, 256][..] } else { &[256] };
+    let below = below.iter().zip(1..).map(|(mib, index)| tier(index, ByteSize::mib(*mib)));
     Settings {
         preset: Some(Preset::Hybrid),
-        tiers: vec![tier(0, fast), tier(1, ByteSize::mib(256))],
+        tiers: std::iter::once(tier(0, fast)).chain(below).collect(),
         hybrid,
         ..leveled
     }

@@ -10,7 +10,7 @@ use thermocline_foundation::{Planted, planted::with};
 use thermocline_simulation::campaign::crash_shape;
 use thermocline_simulation::devices::{CallKind, Fault, FaultKind, Loss};
 use thermocline_simulation::history::{
-    Shape, Step, has_long_slabs, is_hybrid, key, value, value_in_part_compressible,
+    Shape, Step, has_long_slabs, has_third_tier, is_hybrid, key, value, value_in_part_compressible,
 };
 use thermocline_simulation::life::{Life, Stop};
 use thermocline_simulation::machine::Machine;
@@ -177,6 +177,21 @@ fn where_the_fast_tier_has_room_slabs_grow() {
     }
 }
 
+/// What the suites do to such a seed is done to tables of both tiers below the first.
+#[test]
+fn where_the_second_tier_is_full_tables_go_to_the_third() {
+    for seed in [32, 36, 72, 116] {
+        assert!(has_third_tier(seed));
+        let shape = crash_shape(seed);
+        let mut life = Life::new(seed, &shape, Arc::new(RwLock::new(Known::new(shape.keys))));
+        life.run(&shape).unwrap();
+        life.rest(shape.steps).unwrap();
+        let levels = life.db().stats().levels;
+        let bytes = levels.iter().map(|level| level.bytes_by_tier[2]).sum::<u64>();
+        assert!(bytes > 0, "{levels:?}");
+    }
+}
+
 /// A cursor is at the beginning of many records when they leave for tables.
 fn cursor_over_departures() -> Result<(), Stop> {
     let mut life = life(12, (98, 95));
@@ -274,6 +289,23 @@ fn deleted_while_offered() -> Result<(), Stop> {
         }
         let deletes = (0..8).map(|number| (key(number), None)).collect();
         life.step(&Step::Write(deletes, Durability::Buffered))?;
+        life.step(&Step::Compact)?;
+        life.step(&Step::Settle)?;
+        life.check_all()?;
+    }
+    Ok(())
+}
+
+/// As above, with newer records that are merged with the older ones in place of tombstones.
+fn overwritten_while_offered() -> Result<(), Stop> {
+    for seed in (4..200).step_by(4) {
+        let mut life = life(seed, (98, 95));
+        put_each(&mut life, 0..8, 1, 300)?;
+        life.step(&Step::Compact)?;
+        for number in (0..8).chain(0..8) {
+            life.step(&Step::Get(key(number)))?;
+        }
+        put_each(&mut life, 0..8, 2, 300)?;
         life.step(&Step::Compact)?;
         life.step(&Step::Settle)?;
         life.check_all()?;
@@ -416,6 +448,8 @@ fn copies_of_tables_that_go() -> Result<(), Stop> {
 scripts! {
     a_record_that_is_deleted_while_it_waits_to_move_up_does_not_come_back:
         deleted_while_offered, StalePromotion;
+    a_record_that_is_overwritten_while_it_waits_to_move_up_stays_overwritten:
+        overwritten_while_offered, StalePromotion;
     an_older_version_does_not_come_after_the_newer_has_left:
         versions_of_unlike_lengths, PieceCutsVersions;
     a_record_that_moves_while_it_leaves_is_in_its_table_alone:

@@ -341,6 +341,17 @@ impl Demotion {
         Ok(Step::Done)
     }
 
+    /// Frees the slots of what leaves, which has been read, before the edit does: a planted bug.
+    fn free_early(&self) {
+        let Some(fast) = &self.engine.fast else { return };
+        let _tables = self.engine.tables.lock();
+        let now = |(at, entry)| fast.same_record(self.leaving.key(at), entry);
+        let now = self.leaving.entries().enumerate().filter_map(now);
+        let slots: Vec<_> = now.filter_map(|entry| slot_of(&entry)).collect();
+        fast.slabs.free(&slots);
+        fast.freed_early.lock().extend(slots);
+    }
+
     fn finish(&mut self) -> Result<()> {
         let Some(fast) = &self.engine.fast else { return Ok(()) };
         let output = self.pick.output_level as u8;
@@ -480,10 +491,7 @@ impl Job for Demotion {
             }
         }
         if planted(Planted::SlotsFreedBeforeEdit) && !std::mem::replace(&mut self.freed, true) {
-            // All of them have been read.
-            let slots = self.leaving.entries().filter_map(slot_of);
-            let slots: Vec<_> = slots.collect();
-            self.engine.fast.iter().for_each(|fast| fast.slabs.free(&slots));
+            self.free_early();
             return Ok(Step::More);
         }
         self.finish()?;

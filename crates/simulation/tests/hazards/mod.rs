@@ -2,6 +2,9 @@
 //! records that come back, tombstones that never go, batches that are half there, damage that is
 //! taken for something else, and tables that go while they are read.
 
+mod snapshots;
+mod third;
+
 use super::{SHAPE, life, planned_life, put, put_each};
 use parking_lot::Mutex;
 use std::path::Path;
@@ -289,15 +292,17 @@ fn deleted_after_they_left() -> Result<(), Stop> {
     delete_and_crash(&mut life, 0..16, 300)
 }
 
-/// Records were copied up from tables, into memory and from there to slots, and are deleted.
-fn deleted_after_they_were_copied() -> Result<(), Stop> {
-    let len = 3_000;
+/// Of 48 records of so many bytes that are in tables some were copied up, into memory and from
+/// there to slots.
+fn life_with_copies_in_slots(len: usize) -> Result<Life, Stop> {
     let mut life = planned_life(ByteSize::mib(1), 12, (98, 95));
     let hybrid = &mut life.settings.hybrid;
     hybrid.promotion = Promotion::Read;
     (hybrid.pinning, hybrid.pinning_percent, hybrid.tracker_percent) = (Pinning::Fixed, 100, 100);
     life.create()?;
-    put_each(&mut life, 0..48, 1, len)?;
+    // Past slots, so that only the copies leave bytes there.
+    let loaded = (0..48).map(|number| (key(number), value(&key(number), 1, len, false)));
+    life.step(&Step::Ingest(loaded.collect()))?;
     life.step(&Step::Compact)?;
     for number in (0..48).cycle().take(4 * 48) {
         life.step(&Step::Get(key(number)))?;
@@ -306,7 +311,54 @@ fn deleted_after_they_were_copied() -> Result<(), Stop> {
     life.step(&Step::Settle)?;
     let clean = life.db().stats().fast_tier.unwrap().clean_records;
     assert!(clean > 0, "{:?}", life.db().stats().fast_tier);
+    Ok(life)
+}
+
+/// Records that were copied up are deleted.
+fn deleted_after_they_were_copied() -> Result<(), Stop> {
+    let len = 3_000;
+    let mut life = life_with_copies_in_slots(len)?;
     delete_and_crash(&mut life, 0..48, len)
+}
+
+/// Sweeps take slots from copies that nobody asks for; no newer version of these records is in a
+/// slot. They are overwritten, the newer records leave for tables and their slots are given to
+/// others, while those that the copies had still have their bytes; then the process or the power
+/// ends.
+fn overwritten_after_a_sweep() -> Result<(), Stop> {
+    let len = 3_000;
+    let mut life = life_with_copies_in_slots(len)?;
+    // A slab that the newer records will find free slots in: a new one would want the room of those
+    // that are empty.
+    put_each(&mut life, 48..SHAPE.keys, 1, 300)?;
+    life.step(&Step::Flush)?;
+    // A new process knows nobody who asks for the copies.
+    life.step(&Step::Kill)?;
+    let fast = |life: &Life| life.db().stats().fast_tier.unwrap();
+    let mut numbers = 100..400;
+    while fast(&life).dropped_records == 0 {
+        let number = numbers.next().ok_or_else(|| "no sweep takes slots".to_owned())?;
+        life.step(&put(number, 2, len))?;
+        life.step(&Step::Flush)?;
+        life.step(&Step::Settle)?;
+    }
+    assert_eq!(fast(&life).clean_records, 0);
+    let has_bytes = |world: &World, number: u64| place_of(world, number, 1, len).is_some();
+    let world = life.machine.devices.look(|world| world.after(Loss::None));
+    let numbers: Vec<_> = (0..48).filter(|number| has_bytes(&world, *number)).take(12).collect();
+    put_each(&mut life, numbers.iter().copied(), 3, 300)?;
+    life.step(&Step::Compact)?;
+    assert_eq!(records(life.db()), 0);
+    // Into the slots that the newer records had.
+    put_each(&mut life, 48..SHAPE.keys, 4, 300)?;
+    life.step(&Step::Flush)?;
+    for (loss, is_kill) in [(Loss::None, true), (Loss::All, false)] {
+        let world = life.machine.devices.look(|world| world.after(loss));
+        assert!(numbers.iter().any(|number| has_bytes(&world, *number)), "nothing is left of them");
+        life.restart(world, is_kill)?;
+        life.check_all()?;
+    }
+    life.check_tidy()
 }
 
 /// A bit of an acknowledged slot is flipped while the database is closed, or after a crash: it is
@@ -367,6 +419,33 @@ fn batch_of_several_pieces() -> Result<(), Stop> {
     }
     // Before the log is durable, and between the pieces.
     assert!(shown[0] > 0 && shown[1] > 8, "{shown:?}");
+    Ok(())
+}
+
+/// Records leave and others come into their slots, with power cuts after each call that changes
+/// something: also between what is written there and the edit by which the slots are free.
+fn slots_used_again_while_records_leave() -> Result<(), Stop> {
+    let mut demoted = 0;
+    for seed in (4..84).step_by(4) {
+        let mut life = life(seed, (15, 8));
+        let cuts = Arc::new(PowerCuts::default());
+        for step in 1..7 {
+            let durable = life.known.read().durable;
+            life.watch(Arc::clone(&cuts) as Arc<_>);
+            let numbers = (0..SHAPE.keys).filter(|number| (number + step as u64).is_multiple_of(2));
+            let mut written = put_each(&mut life, numbers, step, 3_000);
+            written = written.and_then(|()| life.step(&Step::Flush));
+            life.machine.devices.watch(None);
+            let known = life.known.read().clone();
+            for (at, world) in std::mem::take(&mut *cuts.0.lock()).into_iter().enumerate() {
+                let db = Machine::new(world, at as u64).open()?;
+                known.check_state(&db, durable)?;
+            }
+            written?;
+        }
+        demoted += life.db().stats().fast_tier.unwrap().demoted_records;
+    }
+    assert!(demoted > 0);
     Ok(())
 }
 
@@ -431,6 +510,10 @@ scripts! {
         deleted_after_they_left, DeadSlotBelieved;
     a_deleted_record_does_not_come_back_from_the_slot_of_its_copy:
         deleted_after_they_were_copied, DeadSlotBelieved;
+    an_overwritten_record_does_not_come_back_from_a_slot_that_a_sweep_took:
+        overwritten_after_a_sweep, DeadSlotBelieved;
+    a_slot_is_used_again_once_the_edit_that_frees_it_is_durable:
+        slots_used_again_while_records_leave, SlotsFreedBeforeEdit;
     rot_in_an_acknowledged_slot_is_damage:
         flipped_bit_of_an_acknowledged_slot, DamagedSlotTakenForTorn;
     a_batch_is_whole_although_its_pieces_are_not_durable_together:

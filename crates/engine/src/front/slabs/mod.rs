@@ -78,8 +78,9 @@ use spill::Spill;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thermocline_device::Origin;
+use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
-use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_index::{Entry, FastIndex, RecordCache};
 use thermocline_popularity::Popularity;
 use thermocline_slab::{
@@ -114,6 +115,8 @@ pub(crate) struct FastTier {
     pub slow_room: SlowRoom,
     pub memory: Memory,
     pub copying: IndexCopying,
+    /// Slots that demotions gave away before their edits: a planted bug.
+    pub freed_early: Mutex<BTreeSet<SlotAddress>>,
 }
 
 /// A record on its way into a slot.
@@ -393,7 +396,12 @@ impl FastTier {
                 buckets.remove_fast(&old.key, key_hash(&old.key));
             }
         }
-        let slots: Vec<_> = edit.died.iter().filter_map(|old| old.slot).collect();
+        let mut slots: Vec<_> = edit.died.iter().filter_map(|old| old.slot).collect();
+        if planted(Planted::SlotsFreedBeforeEdit) {
+            // The bug is that they are free too early, not that they are freed twice.
+            let mut freed = self.freed_early.lock();
+            slots.retain(|slot| !freed.remove(slot));
+        }
         self.slabs.free(&slots);
     }
 }

@@ -117,6 +117,7 @@ impl FastTier {
             slow_room: SlowRoom::default(),
             memory: Memory::new(settings),
             copying: IndexCopying::new(settings),
+            freed_early: Mutex::default(),
         })
     }
 }
