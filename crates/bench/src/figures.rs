@@ -173,7 +173,7 @@ pub const FIGURES: [Figure; 7] = [
         name: "auto",
         title: "Pinning threshold, fixed and tuned",
         axis: "percent of tracked keys",
-        // Epochs of a million operations are too few for a figure's minutes.
+        // Of epochs of a million operations a figure's minutes have too few.
         varied: Varied::Option("pinning", &["10", "70", "90", "auto+epoch=100000"]),
         besides: &[],
         workloads: "ycsb-a,ycsb-b,ycsb-c",

@@ -196,8 +196,8 @@ pub struct Measured {
     pub fast_read_share: Option<f64>,
     /// Reads of the last tier an operation; none without its counters.
     pub slow_reads_per_op: Option<f64>,
-    /// Mean time in milliseconds of a merge that brought records to a slower tier, the choice of
-    /// its range included; none where none ended, or the engine does not tell.
+    /// Mean time in milliseconds of a merge below the fast tier, with the choice of its range; none
+    /// where none ended, or the engine does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demotion_ms: Option<f64>,
     /// Look-ups that rightly found nothing.

@@ -71,6 +71,10 @@ const SHARDS_MAX: u64 = 16;
 /// Smaller parts would refuse large values.
 const SHARD_BYTES_MIN: u64 = 1 << 20;
 
+/// Look-ups of a shard under one lock: as many as memory serves at once, about. Who wants to write
+/// waits for no more.
+const LOOK_UPS_A_LOCK: usize = 32;
+
 impl RecordCache {
     /// A cache of at most `capacity_bytes`. A record larger than a sixteenth of that (of a small
     /// cache: than a megabyte, or all of it) is not kept.
@@ -109,8 +113,8 @@ impl RecordCache {
         found
     }
 
-    /// As [`RecordCache::get`] for each of these, in their order. Each shard is locked once, and
-    /// what its look-ups wait for in memory they wait for together.
+    /// As [`RecordCache::get`] for each of these, in their order. Each shard is locked once for
+    /// several, which wait for memory together.
     pub fn get_many(&self, wanted: &[(&[u8], Sequence)]) -> Vec<Option<Bytes>> {
         let backed_hit = self.backed_hit.load(Relaxed);
         let mut places: Vec<_> = wanted
@@ -128,11 +132,13 @@ impl RecordCache {
         for places in places.chunk_by(|(one, _), (other, _)| one == other) {
             of_shard.clear();
             of_shard.extend(places.iter().map(|(_, wanted)| *wanted));
-            let shard = self.shards[places[0].0].shard.read();
-            shard.get_many(&of_shard, backed_hit, &mut numbers, |at, value| {
-                values[at] = Some(value);
-                hits += 1;
-            });
+            for wanted in of_shard.chunks(LOOK_UPS_A_LOCK) {
+                let shard = self.shards[places[0].0].shard.read();
+                shard.get_many(wanted, backed_hit, &mut numbers, |at, value| {
+                    values[at] = Some(value);
+                    hits += 1;
+                });
+            }
         }
         self.hits.add(hits);
         self.misses.add(wanted.len() as u64 - hits);

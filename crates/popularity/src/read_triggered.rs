@@ -111,16 +111,20 @@ impl ReadTriggered {
     /// ([`Histogram::slow_share`](crate::Histogram::slow_share)); answers whether read-triggered
     /// compactions should run now.
     pub fn observe(&mut self, now: ReadCounters, tracked_slow_share: f64) -> bool {
-        let operations = now.operations.saturating_sub(self.since.operations);
-        let length = match self.stage {
-            ReadTriggeredStage::CoolingDown => self.settings.cool_down_operations,
-            _ => self.settings.epoch_operations,
-        };
-        if operations >= length.max(1) {
+        if self.is_epoch_over(now.operations) {
             self.end_epoch(now, tracked_slow_share);
             self.since = now;
         }
         self.stage == ReadTriggeredStage::Running
+    }
+
+    /// At so many operations [`ReadTriggered::observe`] would end an epoch, or the cool-down.
+    pub fn is_epoch_over(&self, operations: u64) -> bool {
+        let length = match self.stage {
+            ReadTriggeredStage::CoolingDown => self.settings.cool_down_operations,
+            _ => self.settings.epoch_operations,
+        };
+        operations.saturating_sub(self.since.operations) >= length.max(1)
     }
 
     fn end_epoch(&mut self, now: ReadCounters, tracked_slow_share: f64) {

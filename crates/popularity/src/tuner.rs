@@ -157,15 +157,20 @@ impl ThresholdTuner {
     /// Takes totals since the store was opened: operations, and their cost ([`slow_io`]). Returns
     /// the threshold to use now.
     pub fn observe(&mut self, operations: u64, cost: u64) -> PinningThreshold {
-        let passed = operations.saturating_sub(self.epoch_began);
-        let auto = self.settings.mode == ThresholdMode::Auto;
-        if auto && passed >= self.settings.epoch_operations.max(1) {
+        if self.is_epoch_over(operations) {
+            let passed = operations.saturating_sub(self.epoch_began);
             let cost_each = cost.saturating_sub(self.cost_then) as f64 / passed as f64;
             self.epoch_began = operations;
             self.cost_then = cost;
             self.end_epoch(cost_each);
         }
         self.threshold()
+    }
+
+    /// At so many operations [`ThresholdTuner::observe`] would end an epoch.
+    pub fn is_epoch_over(&self, operations: u64) -> bool {
+        let passed = operations.saturating_sub(self.epoch_began);
+        self.settings.mode == ThresholdMode::Auto && passed >= self.settings.epoch_operations.max(1)
     }
 
     fn end_epoch(&mut self, cost: f64) {

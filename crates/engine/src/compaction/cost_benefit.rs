@@ -35,7 +35,8 @@ const FEW_OF_TABLE: u64 = 64;
 /// And no more than this share of what a range has of the fast tier in the mean, where that is
 /// small: a tenth of it may come and go (`PINNED_SHARE_MAX` in `room.rs`).
 const FEW_OF_RANGE: u64 = 16;
-/// A merge of all runs of a range of which nothing was counted: it may write all that it takes.
+/// A merge of all runs of a range of which nothing was counted. It is promised all that it takes,
+/// so where writes have a budget it may wait for more than it will write.
 const UNCOUNTED: RunMerge = RunMerge { runs: usize::MAX, score: 0.0, written_bytes: f64::INFINITY };
 
 /// Keys from here (inclusive) up to there (exclusive); none is an open end.
@@ -319,7 +320,6 @@ impl Engine {
     /// the slow tier's wear; and where too little would leave, of which the room is told.
     pub fn plan_demotion(self: &Arc<Self>, means: Means) -> Option<Demotion> {
         let fast = self.fast.as_ref()?;
-        let began_ns = self.clock.now_ns();
         if !self.may_merge(fast) {
             self.wait_for_slow_tier(fast, Purpose::Room(means));
             return None;
@@ -363,7 +363,7 @@ impl Engine {
         let score = is_scored.then_some(merge.score);
         let pick = Pick { purpose, bytes_min, bytes_max, score, ..pick };
         let written_bytes = (merge.written_bytes as u64).min(pick.bytes() + bytes_max);
-        self.claim_within_budget(fast, pick, written_bytes).map(|new| new.begun_at(began_ns))
+        self.claim_within_budget(fast, pick, written_bytes)
     }
 
     /// What the slow tier's wear forbids now, or finds no room there, waits; sweeps write nothing,

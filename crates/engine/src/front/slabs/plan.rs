@@ -54,15 +54,17 @@ pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Bo
                 // offer records too, there are always some, and these gather.
                 return SingleStep::begin(engine, &PROMOTION);
             }
-            let job = asked.then(|| engine.plan_read_triggered()).flatten()?;
-            Some(Box::new(job) as _)
+            let began_ns = engine.clock.now_ns();
+            let merge = asked.then(|| engine.plan_read_triggered()).flatten()?;
+            Some(Box::new(merge.begun_at(began_ns)) as _)
         })
 }
 
 /// What makes room the cheapest; none where that is under way, or nothing does.
 fn make_room(engine: &Arc<Engine>, fast: &FastTier) -> Option<Box<dyn Job>> {
     loop {
-        let means = fast.room.means(engine.clock.now_ns());
+        let began_ns = engine.clock.now_ns();
+        let means = fast.room.means(began_ns);
         let sweep = |patience| {
             let sweep = Sweep::begin(engine, patience)?;
             Some(Box::new(sweep) as Box<dyn Job>)
@@ -71,7 +73,8 @@ fn make_room(engine: &Arc<Engine>, fast: &FastTier) -> Option<Box<dyn Job>> {
             Means::Sweep => sweep(QUICK),
             Means::ThoroughSweep => sweep(THOROUGH),
             Means::ColdOfDrawn | Means::ColdOfAll | Means::Hot => {
-                engine.plan_demotion(means).map(|demotion| Box::new(demotion) as _)
+                let demotion = engine.plan_demotion(means);
+                demotion.map(|demotion| Box::new(demotion.begun_at(began_ns)) as _)
             }
         };
         let goes_on = || fast.room.is_draining() && fast.room.means(engine.clock.now_ns()) != means;

@@ -116,9 +116,7 @@ impl Engine {
             fast.judge_tables();
             fast.judge_waits();
             fast.judge_promotions();
-            if self.is_epoch_over(fast) {
-                self.jobs.wake();
-            }
+            self.wake_at_end_of_epoch(fast);
         }
         let has_room = || fast.cache.has_room(key, trailer.sequence(), value.len());
         let wanted = self.settings.hybrid.promotion == Promotion::Read

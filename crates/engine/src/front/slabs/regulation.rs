@@ -29,8 +29,8 @@ pub(crate) struct Regulation {
     /// Merges that reads asked for, in the epoch of this number.
     merges_for_reads: Mutex<(u64, usize)>,
     epoch_operations: u64,
-    /// Operations of the store when the rules that go by epochs were asked last.
-    seen_operations: AtomicU64,
+    /// Operations of the store when a read woke the workers last, for an epoch was over.
+    woken_operations: AtomicU64,
     pub slow_writes: SlowWrites,
     /// Of the last demotion that was chosen by its score.
     pub last_score: Mutex<Option<f64>>,
@@ -95,6 +95,9 @@ impl Copies {
         get_slots
     }
 }
+
+/// Reads wake the workers for the end of an epoch this often in the next one, at the most.
+const WAKES_AN_EPOCH: u64 = 16;
 
 /// Looks at whether reads recur are this many reads apart.
 const READS_A_LOOK: u64 = 1024;
@@ -260,7 +263,7 @@ impl Regulation {
             read_triggered,
             merges_for_reads: Mutex::default(),
             epoch_operations,
-            seen_operations: AtomicU64::new(0),
+            woken_operations: AtomicU64::new(0),
             slow_writes,
             last_score: Mutex::default(),
             copies,
@@ -301,7 +304,6 @@ impl Engine {
     pub fn regulate(&self, fast: &FastTier) -> bool {
         let metrics = &self.metrics;
         let (reads, operations) = (metrics.gets.get(), self.operations());
-        fast.regulation.seen_operations.store(operations, Relaxed);
         let slow_reads = metrics.slow_reads.get();
         let cost = slow_io(slow_reads, metrics.demotions.io_bytes.get());
         fast.regulation.tuner.lock().observe(operations, cost);
@@ -311,11 +313,23 @@ impl Engine {
         read_triggered.lock().observe(now, fast.popularity.histogram().slow_share())
     }
 
-    /// An epoch is over that [`Engine::regulate`] has not seen the end of. Workers ask it when they
-    /// are woken, and reads alone may wake them for nothing else.
-    pub fn is_epoch_over(&self, fast: &FastTier) -> bool {
-        let Regulation { epoch_operations, seen_operations, .. } = &fast.regulation;
-        self.operations().saturating_sub(seen_operations.load(Relaxed)) >= *epoch_operations
+    /// Wakes the workers where an epoch is over of which [`Engine::regulate`] is to hear: they ask
+    /// it when they look for work, and reads alone may wake them for nothing else. Where they have
+    /// other work, or none is allowed, they are not woken at every look.
+    pub fn wake_at_end_of_epoch(&self, fast: &FastTier) {
+        let rules = &fast.regulation;
+        let operations = self.operations();
+        let since_woken = operations.saturating_sub(rules.woken_operations.load(Relaxed));
+        if since_woken < rules.epoch_operations / WAKES_AN_EPOCH {
+            return;
+        }
+        let read_triggered = rules.read_triggered.as_ref();
+        let is_over = rules.tuner.lock().is_epoch_over(operations)
+            || read_triggered.is_some_and(|rule| rule.lock().is_epoch_over(operations));
+        if is_over {
+            rules.woken_operations.store(operations, Relaxed);
+            self.jobs.wake();
+        }
     }
 
     fn operations(&self) -> u64 {
