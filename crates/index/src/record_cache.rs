@@ -115,30 +115,23 @@ impl RecordCache {
 
     /// As [`RecordCache::get`] for each of these, in their order. Each shard is locked once for
     /// several, which wait for memory together.
-    pub fn get_many(&self, wanted: &[(&[u8], Sequence)]) -> Vec<Option<Bytes>> {
+    pub fn get_many<'a>(&self, wanted: &[(&'a [u8], Sequence)]) -> Vec<Option<Bytes>> {
         let backed_hit = self.backed_hit.load(Relaxed);
-        let mut places: Vec<_> = wanted
-            .iter()
-            .enumerate()
-            .map(|(at, (key, sequence))| {
-                let Place { shard, hash } = self.place(key, *sequence);
-                (shard, Wanted { hash, key, sequence: *sequence, at })
-            })
-            .collect();
-        places.sort_unstable_by_key(|(shard, _)| *shard);
-        let (mut of_shard, mut numbers) = (Vec::with_capacity(places.len()), Vec::new());
+        let look_up = |(at, (key, sequence)): (usize, &(&'a [u8], Sequence))| {
+            let Place { shard, hash } = self.place(key, *sequence);
+            Wanted { shard, hash, key, sequence: *sequence, at }
+        };
+        let mut look_ups: Vec<_> = wanted.iter().enumerate().map(look_up).collect();
+        look_ups.sort_unstable_by_key(|wanted| wanted.shard);
         let mut values = vec![None; wanted.len()];
-        let mut hits = 0;
-        for places in places.chunk_by(|(one, _), (other, _)| one == other) {
-            of_shard.clear();
-            of_shard.extend(places.iter().map(|(_, wanted)| *wanted));
-            for wanted in of_shard.chunks(LOOK_UPS_A_LOCK) {
-                let shard = self.shards[places[0].0].shard.read();
-                shard.get_many(wanted, backed_hit, &mut numbers, |at, value| {
-                    values[at] = Some(value);
-                    hits += 1;
-                });
-            }
+        let (mut numbers, mut hits) = (Vec::new(), 0);
+        let of_shards = look_ups.chunk_by(|one, other| one.shard == other.shard);
+        for look_ups in of_shards.flat_map(|of_shard| of_shard.chunks(LOOK_UPS_A_LOCK)) {
+            let shard = self.shards[look_ups[0].shard].shard.read();
+            shard.get_many(look_ups, backed_hit, &mut numbers, |at, value| {
+                values[at] = Some(value);
+                hits += 1;
+            });
         }
         self.hits.add(hits);
         self.misses.add(wanted.len() as u64 - hits);

@@ -55,6 +55,7 @@ const _: () = assert!(SCORE_MAX <= SCORE_MASK);
 /// A record that is looked for beside others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
+    pub shard: usize,
     pub hash: u32,
     pub key: &'a [u8],
     pub sequence: Sequence,

@@ -277,9 +277,9 @@ fn records_that_move(record_compression: Compression) -> Result<(), Stop> {
     life.check_tidy()
 }
 
-/// A record was read from a table and offered; before it moves up it is deleted, and the tombstone
-/// merged away with it. In some order of background work the copy comes last.
-fn deleted_while_offered() -> Result<(), Stop> {
+/// A record was read from a table and offered; before it moves up it is replaced, and what replaced
+/// it merged with it. In some order of background work the copy comes last.
+fn replaced_while_offered(replace: fn(&mut Life) -> Result<(), Stop>) -> Result<(), Stop> {
     for seed in (4..200).step_by(4) {
         let mut life = life(seed, (98, 95));
         put_each(&mut life, 0..8, 1, 300)?;
@@ -287,8 +287,7 @@ fn deleted_while_offered() -> Result<(), Stop> {
         for number in (0..8).chain(0..8) {
             life.step(&Step::Get(key(number)))?;
         }
-        let deletes = (0..8).map(|number| (key(number), None)).collect();
-        life.step(&Step::Write(deletes, Durability::Buffered))?;
+        replace(&mut life)?;
         life.step(&Step::Compact)?;
         life.step(&Step::Settle)?;
         life.check_all()?;
@@ -296,21 +295,17 @@ fn deleted_while_offered() -> Result<(), Stop> {
     Ok(())
 }
 
-/// As above, with newer records that are merged with the older ones in place of tombstones.
+/// By tombstones, which the merge takes away.
+fn deleted_while_offered() -> Result<(), Stop> {
+    replaced_while_offered(|life| {
+        let deletes = (0..8).map(|number| (key(number), None)).collect();
+        life.step(&Step::Write(deletes, Durability::Buffered))
+    })
+}
+
+/// By newer records.
 fn overwritten_while_offered() -> Result<(), Stop> {
-    for seed in (4..200).step_by(4) {
-        let mut life = life(seed, (98, 95));
-        put_each(&mut life, 0..8, 1, 300)?;
-        life.step(&Step::Compact)?;
-        for number in (0..8).chain(0..8) {
-            life.step(&Step::Get(key(number)))?;
-        }
-        put_each(&mut life, 0..8, 2, 300)?;
-        life.step(&Step::Compact)?;
-        life.step(&Step::Settle)?;
-        life.check_all()?;
-    }
-    Ok(())
+    replaced_while_offered(|life| put_each(life, 0..8, 2, 300))
 }
 
 /// A flush has a free slot for a newer version of a key, and none for an older one that a snapshot

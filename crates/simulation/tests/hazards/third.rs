@@ -1,7 +1,9 @@
 //! Tables on two tiers below the first: the second overflows to the third, which is lost to power
 //! cuts, gone or full like any other.
 
-use super::{delete, entries, goes_on_after, records, write_until_refused};
+use super::{
+    all_leaves_once_there_is_room, delete, entries, goes_on_after, records, write_until_refused,
+};
 use crate::{SHAPE, planned_life, put_each};
 use std::path::Path;
 use thermocline::{ByteSize, Db, Tier};
@@ -10,7 +12,6 @@ use thermocline_foundation::{Planted, planted::with};
 use thermocline_simulation::devices::Loss;
 use thermocline_simulation::history::{Step, TIERS};
 use thermocline_simulation::life::{Life, Stop};
-use thermocline_simulation::machine::Machine;
 
 /// Bytes of tables on each tier.
 fn table_bytes(db: &Db) -> [u64; 3] {
@@ -88,19 +89,8 @@ fn third_tier_at_its_capacity() -> Result<(), Stop> {
     }
     let bytes = table_bytes(life.db());
     assert!(bytes[1] > 0 && bytes[2] > 0, "{bytes:?}");
-    let known = life.known.read().clone();
-    let count = known.check_state(life.db(), known.acknowledged)?;
-    known.check_reads(life.db(), count)?;
-    let world = life.machine.devices.look(|world| world.after(Loss::None));
-    life.kill();
-    life.settings.tiers[2].capacity = ByteSize::mib(256);
-    let machine = Machine::new(world, 1);
-    let db = machine.open_with(&life.settings)?;
-    known.check_state(&db, known.acknowledged)?;
-    db.settle()?;
-    db.compact_range(None, None, &mut |_| {})?;
-    assert_eq!((records(&db), table_bytes(&db)[0]), (0, 0));
-    known.check_state(&db, known.acknowledged)?;
+    let db = all_leaves_once_there_is_room(life, 2)?;
+    assert_eq!(table_bytes(&db)[0], 0);
     Ok(())
 }
 
