@@ -20,7 +20,7 @@
 //! 3. `visible` is the sequence of the newest record that readers see; all records up to it are in
 //!    memtables or tables. A reader loads the read state before `visible`.
 
-use crate::compaction::cost_benefit::KeyRange;
+use crate::compaction::key_range::KeyRange;
 use crate::compaction::leveled::{self, Claim};
 use crate::compaction::pacing::Pacing;
 use crate::compaction::tempo::Tempo;

@@ -21,7 +21,7 @@
 //!    or not, and the range becomes one run.
 
 use crate::background::{merge_bytes, table_options, window_bytes};
-use crate::compaction::cost_benefit::{KeyRange, Pick, Purpose};
+use crate::compaction::key_range::{KeyRange, Pick, Purpose};
 use crate::compaction::leaving::{Leaving, LeavingCursor, run_bytes};
 use crate::compaction::rewrite::{Fate, Observe, Output, Retention, Rewrite};
 use crate::error::{Error, ErrorKind, Result};
@@ -518,7 +518,7 @@ impl Drop for Demotion {
 mod tests {
     use super::{Demotion, Pinning};
     use crate::Db;
-    use crate::compaction::cost_benefit::{KeyRange, Pick, Purpose};
+    use crate::compaction::key_range::{KeyRange, Pick, Purpose};
     use crate::front::slabs::Arrival;
     use crate::front::slabs::packing::Stored;
     use crate::front::slabs::room::Means;

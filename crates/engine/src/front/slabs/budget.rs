@@ -13,7 +13,7 @@
 //! come to the pace of the budget.
 
 use super::FastTier;
-use crate::compaction::cost_benefit::Purpose;
+use crate::compaction::key_range::Purpose;
 use crate::settings::Settings;
 use crate::state::Engine;
 use std::time::Duration;

@@ -14,7 +14,7 @@ use super::packing::Stored;
 use super::single_step::Work;
 use super::waiting::{Added, RECORD_OVERHEAD_BYTES, Waiting, Waits};
 use super::{Arrival, Born, FastTier};
-use crate::compaction::cost_benefit::KeyRange;
+use crate::compaction::key_range::KeyRange;
 use crate::error::Result;
 use crate::jobs::Jobs;
 use crate::manifest::Edit;
