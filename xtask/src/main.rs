@@ -33,7 +33,8 @@ Usage: cargo xtask COMMAND
           choose among them; --times N runs N times as many schedules
   simulate
           the whole engine on simulated machines; --seeds N, --hours H, --seed S, --help for more
-  tidy    the house rules as checks (see STYLE.md)
+  tidy    the house rules as checks (see STYLE.md); `tidy rooms` prints what each room of the
+          engine imports, too
   wrap    wraps comments at 100 columns, in place
   golden  writes the golden files anew from the present formats; review the difference
   torture kills and power cuts on the real kernel: torture kill|power|clean, --help for more
@@ -148,7 +149,16 @@ fn flagged(flag: &str, packages: Vec<&str>, chosen: &[&str], times: &str) -> boo
 }
 
 /// Runs the tidy checks and prints what they found.
-fn run_tidy() -> bool {
+fn run_tidy(more: &[String]) -> bool {
+    if more.first().is_some_and(|what| what == "rooms") {
+        match tidy::rooms(&root()) {
+            Ok(table) => print!("{table}"),
+            Err(error) => {
+                eprintln!("xtask: cannot read the sources: {error}");
+                return false;
+            }
+        }
+    }
     match tidy::check(&root()) {
         Ok(report) => {
             for finding in &report.findings {
@@ -191,7 +201,7 @@ fn ci() -> bool {
     let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     let failed = run_steps(&[
         ("fmt", &|| cargo(&["fmt", "--all", "--check"], &[])),
-        ("tidy", &run_tidy),
+        ("tidy", &|| run_tidy(&[])),
         ("clippy", &|| cargo(&clippy, &[])),
         ("test", &|| test(&[])),
     ]);
@@ -230,7 +240,7 @@ fn main() -> ExitCode {
         "test" => test(more),
         "schedules" => schedules(more),
         "simulate" => simulate(more),
-        "tidy" => run_tidy(),
+        "tidy" => run_tidy(more),
         "wrap" => wrap(),
         "golden" => golden(),
         "torture" => torture(more),

@@ -2,43 +2,25 @@
 
 use crate::compaction::leveled::{self, Pick, Writing};
 use crate::compaction::rewrite::{Output, Retention, Rewrite, STEP_BYTES};
-use crate::compaction::tempo::Hurry;
 use crate::error::{Error, Result};
-use crate::front::memtable::MemtableCursor;
 use crate::front::slabs::flush::SlotFlush;
 use crate::front::slabs::plan::plan_fast_tier;
+use crate::generations::Frozen;
+use crate::generations::memtable::MemtableCursor;
+use crate::jobs::Progress;
 use crate::jobs::{Job, Lane, Planner, Step};
-use crate::manifest::Edit;
+use crate::limits::LEVELS;
 use crate::merge::{LevelCursor, Merge, Source, Tables};
-use crate::settings::{Settings, WINDOWS_SHARE, WRITER_BYTES};
-use crate::state::{Engine, Frozen};
-use crate::table_set::levels::{LEVELS, may_overlap};
+use crate::shared::compaction_rate::Hurry;
+use crate::state::Engine;
+use crate::table_set::claims::Claim;
+use crate::table_set::levels::may_overlap;
+use crate::table_set::manifest::Edit;
 use std::sync::Arc;
 use thermocline_device::{ErrorKind, FileContext, FileKind, Origin, TierIndex};
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 use thermocline_foundation::{FileNumber, Planted, planted};
-use thermocline_table::{ReadAhead, TableOptions};
-
-/// Bytes a compaction reads at a time from each input, at most and at least.
-const WINDOW_BYTES_MAX: u64 = 512 << 10;
-const WINDOW_BYTES_MIN: u64 = 32 << 10;
-
-/// Windows that an input holds at most: the one in use, the one before it while a block reaches
-/// across, and the one being read.
-const WINDOWS: u64 = 3;
-
-/// Bytes to read at a time from each of `inputs`.
-pub(crate) fn window_bytes(settings: &Settings, inputs: usize) -> u32 {
-    let windows = WINDOWS * inputs.max(1) as u64 * u64::from(settings.background_threads);
-    let share = settings.memory.0 / WINDOWS_SHARE / windows;
-    let bytes = share.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
-    (bytes - bytes % 4096) as u32
-}
-
-/// Buffers of a merge of `inputs` into a table.
-pub(crate) fn merge_bytes(inputs: usize, window_bytes: u32) -> u64 {
-    inputs as u64 * WINDOWS * u64::from(window_bytes) + WRITER_BYTES
-}
+use thermocline_table::ReadAhead;
 
 /// A shared engine that plans its own background work.
 #[derive(Debug)]
@@ -114,7 +96,7 @@ fn plan_compaction(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
     let state = engine.read_state.load();
     let writing = match state.is_calm() {
         false => Writing::GoesOn,
-        true if engine.metrics.writes.get() == 0 => Writing::NotBegun,
+        true if engine.counts.writes.get() == 0 => Writing::NotBegun,
         true => Writing::Over,
     };
     let pick = leveled::pick(&state.levels, &tables.claims, &engine.settings, writing)?;
@@ -156,21 +138,6 @@ fn fetch(engine: &Engine) -> Option<(FileNumber, TierIndex)> {
     engine.files.worth_fetching().into_iter().next()
 }
 
-/// How tables of `level` are laid out.
-pub(crate) fn table_options(engine: &Engine, level: usize) -> TableOptions {
-    table_options_of(&engine.settings, level)
-}
-
-/// As [`table_options`], before there is an engine.
-pub(crate) fn table_options_of(settings: &Settings, level: usize) -> TableOptions {
-    TableOptions {
-        block_bytes: settings.block_size.0 as u32,
-        filter_bits_per_key: settings.filter_bits_per_key,
-        compression: settings.compression_of(level).into(),
-        ..TableOptions::default()
-    }
-}
-
 /// Writes a frozen memtable to level 0.
 #[derive(Debug)]
 struct Flush {
@@ -186,7 +153,7 @@ impl Flush {
         let kind = FileKind::Table { level: 0 };
         let output = Output {
             context: FileContext { kind, origin: Origin::Flush },
-            options: table_options(engine, 0),
+            options: engine.settings.table_options(0),
             // One table a flush: level 0 is counted in tables.
             table_bytes: u64::MAX,
             expected_bytes: frozen.memtable.bytes(),
@@ -202,8 +169,8 @@ impl Flush {
         self.frozen.log.seal()?;
         let added = self.rewrite.publish()?;
         let bytes: u64 = added.iter().map(|meta| meta.bytes).sum();
-        self.engine.metrics.flushed_bytes.add(bytes);
-        self.engine.tempo.flushed(bytes);
+        self.engine.counts.flushed_bytes.add(bytes);
+        self.engine.compaction_rate.flushed(bytes);
         if planted(Planted::LogRetiredBeforeEdit) {
             self.engine.files.delete_files(&[self.frozen.log.number])?;
         }
@@ -312,7 +279,7 @@ impl Compaction {
         let output = self.pick.output_level as u8;
         let removed = self.pick.inputs().map(|(level, table)| (level as u8, table.meta.number));
         let mut edit = Edit { removed: removed.collect(), ..Edit::default() };
-        let metrics = &self.engine.metrics;
+        let metrics = &self.engine.counts;
         match &mut self.work {
             Work::Move => {
                 let kind = FileKind::Table { level: output };
@@ -334,7 +301,7 @@ impl Compaction {
         if may_overlap(self.pick.level) && !may_overlap(self.pick.output_level) {
             let bytes = self.pick.upper.iter().map(|table| table.meta.bytes).sum();
             let elapsed_ns = self.engine.clock.now_ns() - self.started_ns;
-            self.engine.pacing.drained(bytes, elapsed_ns);
+            self.engine.write_throttle.drained(bytes, elapsed_ns);
         }
         Ok(())
     }
@@ -350,7 +317,7 @@ impl Compaction {
 
 fn rewrite_of(engine: &Arc<Engine>, pick: &Pick) -> Rewrite {
     let upper = if may_overlap(pick.level) { pick.upper.len() } else { 1 };
-    let window_bytes = window_bytes(&engine.settings, upper + 1);
+    let window_bytes = engine.settings.window_bytes(upper + 1);
     let read_ahead = ReadAhead::Stream { window_bytes };
     let mut sources = Vec::new();
     for (level, tables) in [(pick.level, &pick.upper), (pick.output_level, &pick.lower)] {
@@ -377,7 +344,7 @@ fn rewrite_of(engine: &Arc<Engine>, pick: &Pick) -> Rewrite {
     let origin = Origin::Compaction { from: pick.level as u8, to: pick.output_level as u8 };
     let output = Output {
         context: FileContext { kind, origin },
-        options: table_options(engine, pick.output_level),
+        options: engine.settings.table_options(pick.output_level),
         table_bytes,
         expected_bytes: table_bytes.min(pick.bytes()),
         cache: Some(Arc::clone(&engine.store.cache)),
@@ -393,7 +360,7 @@ impl Job for Compaction {
     fn step(&mut self) -> Result<Step> {
         if let Work::Rewrite(rewrite) = &mut self.work {
             let waits = !may_overlap(self.pick.level) && !self.engine.read_state.load().is_calm();
-            if waits && !self.engine.tempo.admit(STEP_BYTES.min(self.pick.bytes())) {
+            if waits && !self.engine.compaction_rate.admit(STEP_BYTES.min(self.pick.bytes())) {
                 return Ok(Step::More);
             }
             if rewrite.step()? == Step::More {
@@ -435,7 +402,7 @@ impl Job for Migration {
 
     fn step(&mut self) -> Result<Step> {
         match self.engine.files.migrate(self.number, self.tier, &mut |_| {}) {
-            Ok(()) => self.engine.metrics.migrations.add(1),
+            Ok(()) => self.engine.counts.migrations.add(1),
             // Compacted away meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             // Writers were faster to take the room, or the disk is fuller than the tier. The table
@@ -472,19 +439,10 @@ impl Drop for InLine<'_> {
     }
 }
 
-/// Done and total bytes of long work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Bytes done.
-    pub done_bytes: u64,
-    /// Bytes in all, as far as known.
-    pub total_bytes: u64,
-}
-
 impl Engine {
     /// Waits until background work has nothing left to do, or has ended for good.
     pub fn settle(&self) -> Result<()> {
-        let _hurry = self.tempo.hurry();
+        let _hurry = self.compaction_rate.hurry();
         self.jobs.wake();
         self.jobs.wait_idle();
         self.latch.check()
@@ -533,7 +491,7 @@ impl Engine {
         &self,
         choose: impl Fn(
             &crate::table_set::levels::Levels,
-            &[leveled::Claim],
+            &[Claim],
         ) -> Result<Option<Pick>, leveled::Busy>,
     ) -> Result<Option<Pick>> {
         let mut in_line = None;
@@ -551,7 +509,7 @@ impl Engine {
                 }
                 if in_line.is_none() {
                     tables.claimants += 1;
-                    in_line = Some(InLine { engine: self, _hurry: self.tempo.hurry() });
+                    in_line = Some(InLine { engine: self, _hurry: self.compaction_rate.hurry() });
                 }
             }
             self.clock.sleep(std::time::Duration::from_millis(2));
@@ -566,7 +524,7 @@ impl Engine {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<()> {
         let bytes = pick.bytes();
-        let _hurry = self.tempo.hurry();
+        let _hurry = self.compaction_rate.hurry();
         let mut compaction = Compaction::new(self, pick);
         self.carry_out(&mut compaction)?;
         *done_bytes += bytes;
@@ -584,9 +542,9 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::still_clock::StillClock;
+    use crate::support::still_clock::StillClock;
     use crate::support::{one_tier, stepped, stepped_environment, tier};
-    use crate::{ByteSize, Db, Environment, Preset};
+    use crate::{ByteSize, Db, Environment, Preset, Settings};
     use leveled::Busy;
     use std::path::Path;
     use std::time::Duration;
@@ -633,7 +591,7 @@ mod tests {
         }
         *clock.engine.lock() = Some(Arc::clone(&engine));
         let looks = std::cell::Cell::new(0);
-        let choose = |_: &crate::table_set::levels::Levels, _: &[leveled::Claim]| {
+        let choose = |_: &crate::table_set::levels::Levels, _: &[Claim]| {
             looks.set(looks.get() + 1);
             if looks.get() < 4 { Err(Busy) } else { Ok(None) }
         };
@@ -686,7 +644,7 @@ mod tests {
         pick.claim_tables();
         db.engine().tables.lock().claims.push(pick.claim.clone());
         let compaction = Compaction::new(db.engine(), pick);
-        let tempo = &db.engine().tempo;
+        let tempo = &db.engine().compaction_rate;
         // What was flushed to come here took no time.
         for _ in 0..300 {
             clock.sleep(Duration::from_secs(1));
@@ -706,7 +664,7 @@ mod tests {
         assert!(ns >= least_ns, "{ns} ns for {steps} steps, {least_ns} are due");
 
         let (db, clock, mut compaction) = with_deep_compaction();
-        let hurry = db.engine().tempo.hurry();
+        let hurry = db.engine().compaction_rate.hurry();
         assert_eq!(naps(&clock, &mut compaction), 0, "somebody waits");
         drop(hurry);
 
@@ -778,7 +736,7 @@ mod tests {
         assert_eq!(job.step().unwrap(), Step::Done);
         assert!(!engine.placement_changed.load(Relaxed), "nothing has changed by it");
         assert!(!engine.migrating.load(Relaxed), "others may move");
-        assert_eq!(engine.metrics.migrations.get(), 0);
+        assert_eq!(engine.counts.migrations.get(), 0);
         db.close().unwrap();
     }
 

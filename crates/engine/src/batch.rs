@@ -11,7 +11,9 @@
 //! + i. A batch of no records with a sequence (an ingest reserves one) is the version byte alone.
 
 use crate::error::{Error, Result};
-use crate::settings::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::BATCH_BYTES_MAX;
+use crate::limits::KEY_BYTES_MAX;
+use crate::limits::VALUE_BYTES_MAX;
 use bytes::Bytes;
 use thermocline_foundation::coding::{Decoder, put_bytes, varint_len};
 use thermocline_table::RecordKind;

@@ -4,10 +4,10 @@
 //! file system), and slabs copied, into a new namespace of the same lineage, and a fresh manifest
 //! there names them. Writers go on meanwhile.
 
-use crate::environment::SETTINGS_NAME;
 use crate::error::{Error, ErrorKind, Result};
-use crate::manifest::{Manifest, broken_slots};
+use crate::settings::SETTINGS_NAME;
 use crate::state::{Engine, ReadState, full_state};
+use crate::table_set::manifest::{Manifest, broken_slots};
 use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::{Devices, FileKind, Origin, TieredFiles};

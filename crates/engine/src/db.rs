@@ -1,7 +1,6 @@
 //! The database as its users hold it: every operation on records, and closing. Opening is in
 //! `environment.rs`.
 
-use crate::background::Progress;
 use crate::batch::{WriteBatch, check_sizes};
 use crate::builder::Builder;
 use crate::environment::Environment;
@@ -9,11 +8,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::Ingest;
 use crate::iterator::{Cursor, Records, ScanRange};
 use crate::jobs::Planner;
+use crate::jobs::Progress;
 use crate::settings::{Durability, Settings};
-use crate::snapshot::Snapshot as RegisteredSnapshot;
 use crate::state::Engine;
 use crate::stats::Stats;
 use crate::verify::VerifyReport;
+use crate::versions::snapshots::Snapshot as RegisteredSnapshot;
 use bytes::Bytes;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;

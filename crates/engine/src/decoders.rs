@@ -3,10 +3,10 @@
 
 use crate::batch::{BatchReader, WriteBatch};
 use crate::error::Result;
-use crate::front::memtable::Memtable;
-use crate::manifest::Edit;
+use crate::generations::memtable::Memtable;
+use crate::shared::totals::Totals;
+use crate::table_set::manifest::Edit;
 use crate::table_set::table::TableMeta;
-use crate::totals::Totals;
 use bytes::Bytes;
 use thermocline_foundation::coding::Decoder;
 use thermocline_foundation::{FileNumber, Sequence};

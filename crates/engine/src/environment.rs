@@ -4,26 +4,29 @@
 //! memtables and background jobs become an engine here, and nowhere else. What is done to the files
 //! meanwhile is in `recovery.rs`.
 
-use crate::background::{Background, table_options_of};
-use crate::compaction::pacing::Pacing;
-use crate::compaction::tempo::Tempo;
+use crate::background::Background;
 use crate::db::Db;
 use crate::error::{Latch, Result};
-use crate::front::memtable::Memtable;
 use crate::front::slabs::FastTier;
 use crate::front::slabs::packing::packing_is_named;
+use crate::generations::memtable::Memtable;
 use crate::jobs::{Jobs, Planner, Workers};
 use crate::make_log::make_log;
-use crate::manifest::Manifest;
 use crate::recovery::{
-    Replay, Replayed, Restored, numbers_of, reconcile, require_durable, require_floor, restore,
+    Replay, Replayed, numbers_of, reconcile, require_durable, require_floor, restore,
 };
+use crate::settings::SETTINGS_NAME;
 use crate::settings::{Preset, Settings};
-use crate::snapshot::Snapshots;
+use crate::shared::compaction_rate::CompactionRate;
+use crate::shared::counts::Counts;
+use crate::shared::totals::Totals;
+use crate::shared::write_throttle::WriteThrottle;
 use crate::state::{Engine, LogPool, ReadState, TableState, full_state};
 use crate::table_set::levels::Levels;
+use crate::table_set::manifest::Manifest;
+use crate::table_set::restored::Restored;
 use crate::table_set::table::{Graveyard, TableStore};
-use crate::totals::{Metrics, Totals};
+use crate::versions::snapshots::Snapshots;
 use crate::write_path::{Leader, LogTail, WriteQueue};
 use std::path::Path;
 use std::sync::Arc;
@@ -35,9 +38,6 @@ use thermocline_foundation::sync::{ArcSwap, Condvar, Mutex};
 use thermocline_foundation::{ByteSize, Clock, FileNumber, Sequence, SystemClock};
 use thermocline_slab::LiveSlots;
 use thermocline_table::BlockCache;
-
-/// The file of settings in a database's home.
-pub(crate) const SETTINGS_NAME: &str = "settings.toml";
 
 /// What a database stands on: replaced in tests and simulations.
 #[derive(Clone, Debug)]
@@ -190,7 +190,7 @@ impl Environment {
             logs.iter().copied().filter(|number| *number >= restored.log_floor).collect();
         let replay = Replay {
             files,
-            options: table_options_of(&settings, 0),
+            options: settings.table_options(0),
             memtable_bytes: fast.is_none().then(|| settings.division().memtable_bytes),
         };
         let replayed = replay.run(&live, restored.last_sequence)?;
@@ -223,7 +223,7 @@ impl Environment {
         };
         let (slowdown, stop) = (settings.level0_slowdown, settings.level0_stop);
         let delay_max = settings.delay_max.0;
-        let pacing = Pacing::new(Arc::clone(&self.clock), slowdown, stop, delay_max);
+        let write_throttle = WriteThrottle::new(Arc::clone(&self.clock), slowdown, stop, delay_max);
         let files = Arc::clone(&store.files);
         let log = make_log(&files, &settings, None, Origin::Recovery)?;
         let jobs = Arc::clone(&store.jobs);
@@ -241,9 +241,9 @@ impl Environment {
             snapshots: Arc::new(Snapshots::default()),
             latch: Latch::default(),
             jobs,
-            pacing,
-            tempo: Tempo::new(Arc::clone(&self.clock)),
-            metrics: Metrics::opened_at(self.clock.now_ns()),
+            write_throttle,
+            compaction_rate: CompactionRate::new(Arc::clone(&self.clock)),
+            counts: Counts::opened_at(self.clock.now_ns()),
             totals_before: restored.totals,
             queue: WriteQueue::default(),
             leader: Mutex::new(Leader { last_sequence, memtable, log }),

@@ -6,8 +6,8 @@
 //! in merges that left one run of a range. Before the first of these, and in levels, each record
 //! above the oldest run is taken for the replacement of another, as in the figure of amplification.
 
+use crate::shared::totals::{Count, Totals};
 use crate::state::{Engine, ReadState};
-use crate::totals::{Count, Totals};
 use std::collections::BTreeMap;
 use thermocline_device::TierIndex;
 use thermocline_foundation::FileNumber;

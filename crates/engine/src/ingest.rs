@@ -5,13 +5,13 @@
 //! manifest), and all its tables appear at once, at the deepest level under which nothing overlaps
 //! them. An unfinished load leaves nothing.
 
-use crate::background::table_options;
 use crate::batch::check_sizes;
-use crate::compaction::leveled::Claim;
 use crate::error::{Error, Result};
-use crate::manifest::Edit;
+use crate::limits::LEVELS;
 use crate::state::Engine;
-use crate::table_set::levels::{LEVELS, Levels, may_overlap};
+use crate::table_set::claims::Claim;
+use crate::table_set::levels::{Levels, may_overlap};
+use crate::table_set::manifest::Edit;
 use crate::table_set::table::TableMeta;
 use std::sync::Arc;
 use thermocline_device::{FileContext, FileKind, Origin};
@@ -64,7 +64,7 @@ impl Ingest {
             let context = FileContext { kind, origin: Origin::Ingest };
             let file = self.engine.files.create_file(context, table_bytes)?;
             self.unowned.push(file.number());
-            let options = table_options(&self.engine, bottom);
+            let options = self.engine.settings.table_options(bottom);
             self.writer = Some((file.number(), TableWriter::new(file, options)));
         }
         if let Some((_, writer)) = &mut self.writer {
@@ -90,7 +90,7 @@ impl Ingest {
             return Ok(());
         }
         let engine = Arc::clone(&self.engine);
-        engine.metrics.ingested_bytes.add(self.bytes);
+        engine.counts.ingested_bytes.add(self.bytes);
         // A failure half way leaves a sequence used and files of which nothing is known for sure.
         engine.with_writers_stopped(|sequence| {
             self.install(sequence).inspect_err(|error| engine.fail(error))

@@ -8,8 +8,8 @@
 
 use crate::error::Result;
 use crate::merge::{Merge, Target};
-use crate::snapshot::Snapshot;
 use crate::state::Engine;
+use crate::versions::snapshots::Snapshot;
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;

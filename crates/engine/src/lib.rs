@@ -43,48 +43,46 @@ mod compaction;
 mod db;
 #[doc(hidden)]
 pub mod decoders;
+mod engine;
 mod environment;
 mod error;
 mod front;
+mod generations;
 mod holdings;
-mod hybrid_settings;
 mod ingest;
 mod iterator;
 mod jobs;
+mod limits;
 mod make_log;
-mod manifest;
 mod merge;
 mod read_path;
 mod recovery;
 mod settings;
-mod snapshot;
+mod shared;
 mod state;
 mod stats;
 #[cfg(test)]
 mod support;
 mod table_set;
-mod totals;
 mod verify;
+mod versions;
 mod wear;
 mod write_path;
 
-pub use background::Progress;
 pub use batch::WriteBatch;
 pub use builder::Builder;
 pub use db::{Db, Scan, Snapshot};
 pub use environment::Environment;
 pub use error::{Error, ErrorKind, Result};
 pub use front::slabs::report::{DemotionStats, RegulationStats};
-pub use hybrid_settings::{
-    DemotionPolicy, HybridSettings, IndexCopies, Pinning, PopularityKind, Promotion,
-};
 pub use ingest::Ingest;
 pub use iterator::{Cursor, Records};
-pub use jobs::{Stepper, Workers};
-pub use settings::{
-    BATCH_BYTES_MAX, Compression, Durability, KEY_BYTES_MAX, Preset, Settings, Tier,
-    VALUE_BYTES_MAX,
+pub use jobs::{Progress, Stepper, Workers};
+pub use limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+pub use settings::hybrid::{
+    DemotionPolicy, HybridSettings, IndexCopies, Pinning, PopularityKind, Promotion,
 };
+pub use settings::{Compression, Durability, Preset, Settings, Tier};
 pub use stats::{
     Amplification, CacheStats, FastTierStats, HitStats, LevelStats, MemoryStats, OperationStats,
     SlotStats, Stats, TierStats,

@@ -1,9 +1,9 @@
 //! How a log comes to be: its size, its header, and its place in the namespace.
 
 use crate::error::{ErrorKind, Result};
-use crate::recovery::delete_or_leave;
+use crate::generations::log_file::LogFile;
 use crate::settings::{Durability, Settings};
-use crate::state::LogFile;
+use crate::shared::delete_or_leave;
 use std::sync::Arc;
 use thermocline_device::{FileContext, FileKind, Origin, TieredFiles};
 use thermocline_foundation::{FileNumber, Sequence};

@@ -7,16 +7,17 @@
 //! that many look-ups do.
 
 use crate::error::Result;
-use crate::front::memtable::MemtableCursor;
 use crate::front::slabs::FastTier;
 use crate::front::slabs::cursor::SlotCursor;
 use crate::front::slabs::lookup::{Reader, trailer_of};
+use crate::generations::memtable::MemtableCursor;
 use crate::iterator::{Cursor, Renewal, ScanRange};
+use crate::limits::LEVELS;
 use crate::merge::{LevelCursor, Merge, Source, Tables};
-use crate::snapshot::Snapshot;
 use crate::state::{Engine, ReadState};
-use crate::table_set::levels::{LEVELS, Levels, Located, may_overlap, settles};
+use crate::table_set::levels::{Levels, Located, may_overlap, settles};
 use crate::table_set::table::Table;
+use crate::versions::snapshots::Snapshot;
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -59,9 +60,9 @@ impl Engine {
         }
         let state = self.read_state.load();
         let snapshot = snapshot.unwrap_or_else(|| self.visible());
-        self.metrics.gets.add(1);
+        self.counts.gets.add(1);
         if let Some(found) = state.get_in_memory(key, snapshot) {
-            self.metrics.memtable_hits.add(1);
+            self.counts.memtable_hits.add(1);
             return Ok(live(Some(found)));
         }
         Ok(live(state.levels.get(key, snapshot)?))
@@ -74,13 +75,13 @@ impl Engine {
         key: &[u8],
         snapshot: Option<Sequence>,
     ) -> Result<Option<Bytes>> {
-        self.metrics.gets.add(1);
+        self.counts.gets.add(1);
         let hash = key_hash(key);
         // Kept for the question whether a load has a newer version, which a later state would not
         // answer.
         let before = self.read_state.load();
         if let Some(found) = before.get_in_memory(key, snapshot.unwrap_or_else(|| self.visible())) {
-            self.metrics.memtable_hits.add(1);
+            self.counts.memtable_hits.add(1);
             self.answered_above(fast, hash, found.0);
             return Ok(live(Some(found)));
         }
@@ -104,7 +105,7 @@ impl Engine {
         match below {
             Some(below) if found.as_ref().is_none_or(|(above, _)| below.trailer > *above) => {
                 let Located { trailer, value, table } = below;
-                self.metrics.slow_reads.add(1);
+                self.counts.slow_reads.add(1);
                 if snapshot.is_none() {
                     self.consider_promotion(key, hash, (trailer, &value), table);
                 }
@@ -113,7 +114,7 @@ impl Engine {
             _ => {
                 match &found {
                     Some((trailer, _)) => self.answered_above(fast, hash, *trailer),
-                    None => self.metrics.absent_reads.add(1),
+                    None => self.counts.absent_reads.add(1),
                 }
                 Ok(live(found))
             }
@@ -147,7 +148,7 @@ impl Engine {
         for (index, key) in keys.iter().enumerate() {
             match state.get_in_memory(key, snapshot) {
                 Some(found) => {
-                    self.metrics.memtable_hits.add(1);
+                    self.counts.memtable_hits.add(1);
                     if let Some(fast) = &self.fast {
                         self.answered_above(fast, key_hash(key), found.0);
                     }
@@ -161,7 +162,7 @@ impl Engine {
             counted = self.get_in_slots(fast, keys, snapshot, &mut left, &mut results)?;
             state = self.read_state.load_full();
         }
-        self.metrics.gets.add((keys.len() - counted) as u64);
+        self.counts.gets.add((keys.len() - counted) as u64);
         let mut searches: Vec<_> =
             left.iter().map(|index| Search::new(*index, keys[*index], snapshot, &state)).collect();
         while !searches.is_empty() {
@@ -183,7 +184,7 @@ impl Engine {
     /// Counts a look-up that memory above the fast tier, or the tier, has answered. A deleted key
     /// is none to keep up here.
     fn answered_above(&self, fast: &FastTier, hash: u64, found: Trailer) {
-        self.metrics.fast_reads.add(1);
+        self.counts.fast_reads.add(1);
         if found.kind() == RecordKind::Put {
             fast.popularity.touch(hash, true);
         }
@@ -194,11 +195,11 @@ impl Engine {
     fn answered_below(&self, search: Search<'_>, is_now: bool) -> Found {
         let Search { key, hash, snapshot, newest, .. } = search;
         if newest.is_none() {
-            self.metrics.absent_reads.add(1);
+            self.counts.absent_reads.add(1);
         }
         let (found, table) = newest?;
         if self.fast.is_some() {
-            self.metrics.slow_reads.add(1);
+            self.counts.slow_reads.add(1);
             // What the table has of a later moment may be the same key's, and newer: in a slot, the
             // version that was found would stand for it.
             if is_now && table.meta.largest_sequence <= snapshot {
@@ -270,7 +271,7 @@ impl Engine {
         snapshot: Snapshot,
         expected_bytes: u32,
     ) -> Cursor {
-        self.metrics.scans.add(1);
+        self.counts.scans.add(1);
         let sources = self.sources(range, snapshot.sequence(), expected_bytes);
         let renewal = self.fast.is_some().then(|| {
             let (engine, range) = (Arc::clone(self), range.clone());
@@ -298,7 +299,7 @@ impl Engine {
             // First of all: the sooner it is positioned, the less can have left since.
             let keys = u64::from(share.of_slots(expected_bytes)) / RECORD_BYTES_GUESS;
             let cursor = SlotCursor::new(self, snapshot, departures, keys as usize);
-            sources.push(Source::Slots(Box::new(cursor)));
+            sources.push(Source::Records(Box::new(cursor)));
         }
         sources.extend(
             memtables.map(|table| Source::Memtable(MemtableCursor::new(Arc::clone(table)))),
@@ -509,7 +510,7 @@ mod tests {
         let fast = stats.fast_tier.unwrap();
         let counts = [
             stats.operations.gets,
-            db.engine().metrics.memtable_hits.get(),
+            db.engine().counts.memtable_hits.get(),
             fast.fast_reads,
             fast.slow_reads,
             fast.tracked_keys,

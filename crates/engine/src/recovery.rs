@@ -18,14 +18,16 @@
 
 use crate::compaction::rewrite::{Output, Retention, Rewrite};
 use crate::error::{Error, ErrorKind, Result};
-use crate::front::memtable::{ENTRY_OVERHEAD_BYTES, Memtable, MemtableCursor};
+use crate::generations::memtable::{ENTRY_OVERHEAD_BYTES, Memtable, MemtableCursor};
 use crate::jobs::Step;
-use crate::manifest::{Edit, Manifest, broken_slots};
 use crate::merge::{Merge, Source};
+use crate::shared::delete_or_leave;
+use crate::shared::totals::Totals;
 use crate::state::{Engine, ReadState};
 use crate::table_set::levels::Levels;
+use crate::table_set::manifest::{Edit, Manifest, broken_slots};
+use crate::table_set::restored::Restored;
 use crate::table_set::table::{TableMeta, TableStore};
-use crate::totals::Totals;
 use std::sync::Arc;
 use thermocline_device::{
     Error as DeviceError, ErrorKind as DeviceErrorKind, File, FileContext, FileInfo, FileKind,
@@ -35,18 +37,6 @@ use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_log::{LogReader, ReplayEnd};
 use thermocline_slab::LiveSlots;
 use thermocline_table::TableOptions;
-
-/// What the manifest says.
-#[derive(Debug)]
-pub(crate) struct Restored {
-    pub manifest: Manifest,
-    pub levels: Levels,
-    pub slots: LiveSlots,
-    pub log_floor: FileNumber,
-    pub last_sequence: Sequence,
-    pub totals: Totals,
-    pub durable_sequence: Sequence,
-}
 
 /// Reads the newest manifest and deletes older ones; none in a database that was never opened for
 /// writing.
@@ -385,13 +375,6 @@ impl Engine {
             delete_or_leave(&self.files, &[self.leader.lock().log.number]);
         }
         Ok(())
-    }
-}
-
-/// Deletes files that do no harm where there is no room for saying so.
-pub(crate) fn delete_or_leave(files: &TieredFiles, numbers: &[FileNumber]) {
-    if let Err(error) = files.delete_files(numbers) {
-        tracing::warn!(%error, "files that nobody needs stay until the next opening");
     }
 }
 

@@ -20,28 +20,31 @@
 //! 3. `visible` is the sequence of the newest record that readers see; all records up to it are in
 //!    memtables or tables. A reader loads the read state before `visible`.
 
-use crate::compaction::key_range::KeyRange;
-use crate::compaction::leveled::{self, Claim};
-use crate::compaction::pacing::Pacing;
-use crate::compaction::tempo::Tempo;
+use crate::compaction::leveled;
 use crate::error::{Error, ErrorKind, Latch, Result};
-use crate::front::memtable::Memtable;
 use crate::front::slabs::{FastTier, SlotEdit};
+use crate::generations::Frozen;
+use crate::generations::log_file::LogFile;
+use crate::generations::memtable::Memtable;
 use crate::jobs::{Job, Jobs, Step};
 use crate::make_log::make_log;
-use crate::manifest::{Edit, Manifest, broken_slots};
 use crate::settings::{RETIRED_LOGS_MAX, Settings};
-use crate::snapshot::Snapshots;
+use crate::shared::compaction_rate::CompactionRate;
+use crate::shared::counts::Counts;
+use crate::shared::totals::Totals;
+use crate::shared::write_throttle::WriteThrottle;
+use crate::table_set::claims::Claim;
+use crate::table_set::key_range::KeyRange;
 use crate::table_set::levels::Levels;
+use crate::table_set::manifest::{Edit, Manifest, broken_slots};
 use crate::table_set::table::TableStore;
-use crate::totals::{Metrics, Totals};
+use crate::versions::snapshots::Snapshots;
 use crate::write_path::{Leader, LogTail, WriteQueue};
 use std::sync::Arc;
 use thermocline_device::{Origin, Placement, TierIndex, TieredFiles};
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thermocline_foundation::sync::{ArcSwap, Condvar, Mutex};
 use thermocline_foundation::{Clock, FileNumber, Planted, Sequence, planted};
-use thermocline_log::LogWriter;
 use thermocline_slab::LiveSlots;
 
 /// What a reader needs, at one moment.
@@ -100,45 +103,6 @@ impl ReadState {
     /// Nothing has been written since everything was flushed.
     pub fn is_calm(&self) -> bool {
         self.frozen.is_empty() && self.active.count() == 0
-    }
-}
-
-/// A full memtable on its way to a table.
-#[derive(Debug)]
-pub(crate) struct Frozen {
-    pub memtable: Arc<Memtable>,
-    pub log: Arc<LogFile>,
-    /// The log that followed; the floor once this memtable is in a table.
-    pub next_log: FileNumber,
-    pub claimed: AtomicBool,
-}
-
-/// A log in use.
-#[derive(Debug)]
-pub(crate) struct LogFile {
-    pub number: FileNumber,
-    pub writer: LogWriter,
-    sealed: Mutex<bool>,
-}
-
-impl LogFile {
-    pub fn new(number: FileNumber, writer: LogWriter) -> Self {
-        Self { number, writer, sealed: Mutex::new(false) }
-    }
-
-    /// The log has ended, durably. Says no while that is under way.
-    pub fn is_sealed(&self) -> bool {
-        self.sealed.try_lock().is_some_and(|sealed| *sealed)
-    }
-
-    /// Ends the log durably, once. No append may follow.
-    pub fn seal(&self) -> Result<()> {
-        let mut sealed = self.sealed.lock();
-        if !*sealed {
-            self.writer.seal()?;
-            *sealed = true;
-        }
-        Ok(())
     }
 }
 
@@ -215,9 +179,9 @@ pub(crate) struct Engine {
     pub snapshots: Arc<Snapshots>,
     pub latch: Latch,
     pub jobs: Arc<Jobs>,
-    pub pacing: Pacing,
-    pub tempo: Tempo,
-    pub metrics: Metrics,
+    pub write_throttle: WriteThrottle,
+    pub compaction_rate: CompactionRate,
+    pub counts: Counts,
     /// What was counted before this opening.
     pub totals_before: Totals,
     pub queue: WriteQueue,
@@ -407,7 +371,7 @@ impl Engine {
     /// Keeps what was counted and how far the logs go, durably, unless nothing was asked since
     /// opening.
     pub fn keep_totals(&self) -> Result<()> {
-        let metrics = &self.metrics;
+        let metrics = &self.counts;
         let asked = [&metrics.gets, &metrics.scans, &metrics.writes, &metrics.ingested_bytes];
         if asked.iter().all(|counter| counter.get() == 0) {
             return Ok(());
@@ -425,11 +389,11 @@ impl Engine {
             fast.levels_changed(self, levels);
             return;
         }
-        self.pacing.set_backlog(levels.level(0).len());
+        self.write_throttle.set_backlog(levels.level(0).len());
         self.fit_cache(levels);
         let targets = leveled::targets(levels, &self.settings);
         let behind = leveled::have_fallen_behind(levels, &targets, &self.settings);
-        self.tempo.set_levels(targets.work(), behind);
+        self.compaction_rate.set_levels(targets.work(), behind);
         let leveled::Targets { base, bytes: mut targets } = targets;
         for (level, target) in targets.iter_mut().enumerate() {
             // Room that a level does not use is for guests; the base comes and goes like level 0.

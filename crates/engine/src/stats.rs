@@ -3,10 +3,10 @@
 use crate::front::slabs::FastTier;
 use crate::front::slabs::report::{DemotionStats, RegulationStats};
 use crate::holdings::Held;
+use crate::limits::LEVELS;
 use crate::settings::Preset;
+use crate::shared::totals::{Count, Totals};
 use crate::state::{Engine, ReadState};
-use crate::table_set::levels::LEVELS;
-use crate::totals::{Count, Totals};
 use crate::wear::{WearStats, Written};
 use serde::Serialize;
 use std::collections::BTreeMap;

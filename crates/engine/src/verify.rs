@@ -2,8 +2,8 @@
 //! read and compared with its checksum, and what one file says of another is compared with the
 //! other.
 
-use crate::background::Progress;
 use crate::error::{ErrorKind, Result};
+use crate::jobs::Progress;
 use crate::state::Engine;
 use serde::Serialize;
 use std::sync::Arc;

@@ -72,7 +72,7 @@ impl WearStats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::still_clock::StillClock;
+    use crate::support::still_clock::StillClock;
     use crate::support::{hybrid, stepped_environment};
     use crate::{ByteSize, Db, Environment, HybridSettings, Settings, Stats};
     use std::path::Path;

@@ -16,10 +16,13 @@
 //! batches it had taken and those who line up behind it get the error.
 
 use crate::error::Result;
-use crate::front::memtable::{ENTRY_OVERHEAD_BYTES, Memtable};
-use crate::manifest::Edit;
-use crate::settings::{Durability, MEMTABLES};
-use crate::state::{Engine, Frozen, LogFile, ReadState};
+use crate::generations::Frozen;
+use crate::generations::log_file::LogFile;
+use crate::generations::memtable::{ENTRY_OVERHEAD_BYTES, Memtable};
+use crate::limits::MEMTABLES;
+use crate::settings::Durability;
+use crate::state::{Engine, ReadState};
+use crate::table_set::manifest::Edit;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -130,7 +133,7 @@ impl Engine {
     /// Applies an encoded batch; returns when it is as durable as asked and visible.
     pub fn write(&self, encoded: Bytes, count: u32, durability: Durability) -> Result<()> {
         self.latch.check()?;
-        self.pacing.admit(encoded.len(), || self.latch.check().is_err());
+        self.write_throttle.admit(encoded.len(), || self.latch.check().is_err());
         let submission = Submission { encoded, count, durability };
         let follower = {
             let mut line = self.queue.line.lock();
@@ -213,8 +216,8 @@ impl Engine {
         }
         leader.last_sequence = Sequence(next.0 - 1);
         self.visible.store(leader.last_sequence.0, Ordering::Release);
-        self.metrics.written_bytes.add(bytes);
-        self.metrics.writes.add(next.0 - first.0);
+        self.counts.written_bytes.add(bytes);
+        self.counts.writes.add(next.0 - first.0);
         Ok(())
     }
 
@@ -276,7 +279,7 @@ impl Engine {
             self.latch.check()?;
             self.jobs.wait(&self.room, &mut switching);
         }
-        self.metrics.stalled_ns.add(self.clock.now_ns() - start);
+        self.counts.stalled_ns.add(self.clock.now_ns() - start);
         Ok(())
     }
 

@@ -2,10 +2,12 @@
 //!
 //! Each rule is a function from text to findings, so that its test can show it failing on a
 //! sentence. The files are read once; nothing is compiled. `source.rs` looks into Rust files,
-//! `layout.rs` at crates, arrows and format pages; `lexer.rs` blanks out what is not code.
+//! `layout.rs` at crates, arrows and format pages; `rooms.rs` at the arrows inside the engine;
+//! `lexer.rs` blanks out what is not code.
 
 mod layout;
 mod lexer;
+mod rooms;
 mod source;
 mod wrap;
 
@@ -57,7 +59,15 @@ pub fn check(root: &Path) -> io::Result<Report> {
     findings.extend(layout::arrows(root, &paths)?);
     findings.extend(layout::formats(root, &paths)?);
     findings.extend(layout::named_paths(root, &paths)?);
+    findings.extend(rooms::check(root, &paths)?);
     Ok(Report { files: paths.len(), findings })
+}
+
+/// The rooms of the engine with what each imports, as text.
+pub fn rooms(root: &Path) -> io::Result<String> {
+    let mut paths = Vec::new();
+    walk(root, Path::new(""), &mut paths)?;
+    rooms::table(root, &paths)
 }
 
 /// Wraps the comments of every Rust file; returns the files that changed.

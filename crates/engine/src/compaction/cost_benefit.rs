@@ -6,16 +6,17 @@
 //! the best score is taken; what is known of its records is counted, or estimated from buckets. The
 //! score and the policies are those of the crate `popularity`.
 
-use crate::background::Progress;
 use crate::compaction::demotion::Demotion;
 use crate::compaction::key_range::{
-    KeyRange, Pick, Purpose, count_touching, newest_ingest, pick_runs, ranges, runs_of,
+    Pick, Purpose, count_touching, newest_ingest, pick_runs, ranges, runs_of,
 };
 use crate::error::Result;
 use crate::front::slabs::FastTier;
 use crate::front::slabs::room::{Means, draw_of};
-use crate::hybrid_settings::{DemotionPolicy, Promotion};
+use crate::jobs::Progress;
+use crate::settings::hybrid::{DemotionPolicy, Promotion};
 use crate::state::Engine;
+use crate::table_set::key_range::KeyRange;
 use crate::table_set::levels::Levels;
 use crate::table_set::table::Table;
 use std::sync::Arc;
@@ -430,8 +431,8 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::jobs::{Job, Step};
+    use crate::limits::LEVELS;
     use crate::support::{hybrid, stepped};
-    use crate::table_set::levels::LEVELS;
     use crate::{ByteSize, Db, HybridSettings, Settings};
     use thermocline_popularity::score;
 
@@ -776,7 +777,7 @@ mod tests {
         fast.index.for_each(from, to, |_, _| left += 1);
         assert!(left == 0 && records() < before, "{left} and {} of {before}", records());
         assert_eq!(db.stats().levels.len(), 1, "one run");
-        assert!(db.engine().metrics.compacted_in_bytes.get() > 0 && tables_before > 8);
+        assert!(db.engine().counts.compacted_in_bytes.get() > 0 && tables_before > 8);
         assert_eq!(db.stats().levels[0].entries, 600 + before - records());
         let found = sampled("k", 1200).iter().filter(|key| db.get(key).unwrap().is_some()).count();
         assert_eq!(found as u64, 600 + before);

@@ -20,8 +20,7 @@
 //! 6. Where a bulk load may have a newer version of a record in a slot, the record leaves, pinned
 //!    or not, and the range becomes one run.
 
-use crate::background::{merge_bytes, table_options, window_bytes};
-use crate::compaction::key_range::{KeyRange, Pick, Purpose};
+use crate::compaction::key_range::{Pick, Purpose};
 use crate::compaction::leaving::{Leaving, LeavingCursor, run_bytes};
 use crate::compaction::rewrite::{Fate, Observe, Output, Retention, Rewrite};
 use crate::error::{Error, ErrorKind, Result};
@@ -29,12 +28,15 @@ use crate::front::slabs::promotion::Offer;
 use crate::front::slabs::room::{Means, draw_of};
 use crate::front::slabs::waiting::Added;
 use crate::front::slabs::{Died, EntryAfter, FastTier, SlotEdit, slot_of};
-use crate::hybrid_settings::Promotion;
 use crate::jobs::{Job, Step};
-use crate::manifest::Edit;
+use crate::limits::LEVELS;
 use crate::merge::{LevelCursor, Merge, Source, Tables};
+use crate::settings::hybrid::Promotion;
+use crate::settings::merge_bytes;
 use crate::state::Engine;
-use crate::table_set::levels::{LEVELS, may_overlap};
+use crate::table_set::key_range::KeyRange;
+use crate::table_set::levels::may_overlap;
+use crate::table_set::manifest::Edit;
 use crate::table_set::table::{Table, TableMeta};
 use bytes::Bytes;
 use std::ops::Bound;
@@ -244,7 +246,7 @@ impl Demotion {
 
     /// Bytes to read at a time from each input.
     fn window_bytes(&self) -> u32 {
-        window_bytes(&self.engine.settings, self.inputs())
+        self.engine.settings.window_bytes(self.inputs())
     }
 
     /// What is read side by side: records of slots, and runs of tables.
@@ -266,7 +268,7 @@ impl Demotion {
         let window_bytes = self.window_bytes();
         let read_ahead = ReadAhead::Stream { window_bytes };
         let leaving = LeavingCursor::new(engine, &self.leaving);
-        let mut sources = vec![Source::Leaving(Box::new(leaving))];
+        let mut sources = vec![Source::Records(Box::new(leaving))];
         for level in 0..LEVELS {
             let of_level = self.pick.inputs.iter().filter(|(of, _)| *of == level);
             let tables: Vec<_> = of_level.map(|(_, table)| Arc::clone(table)).collect();
@@ -289,7 +291,7 @@ impl Demotion {
         let origin = Origin::Compaction { from: 0, to: level as u8 };
         let output = Output {
             context: FileContext { kind, origin },
-            options: table_options(engine, level),
+            options: engine.settings.table_options(level),
             table_bytes,
             expected_bytes: table_bytes,
             cache: Some(Arc::clone(&engine.store.cache)),
@@ -360,7 +362,7 @@ impl Demotion {
             Some(rewrite) => rewrite.publish()?,
             None => Vec::new(),
         };
-        let metrics = &self.engine.metrics;
+        let metrics = &self.engine.counts;
         let written_bytes = added.iter().map(|meta| meta.bytes).sum();
         if self.rewrite.is_some() {
             fast.slow_room.found();
@@ -412,14 +414,14 @@ impl Demotion {
         let elapsed_ns = self.engine.clock.now_ns() - self.started_ns;
         if bytes > 0 {
             // Writers are told in the bytes that they write.
-            self.engine.pacing.drained(fast.packing.value_bytes_of(bytes), elapsed_ns);
+            self.engine.write_throttle.drained(fast.packing.value_bytes_of(bytes), elapsed_ns);
         }
         Ok(())
     }
 
     /// Counts what left, `clean` of it as copies.
     fn count(&self, fast: &FastTier, died: &[Died], clean: u64) {
-        let counts = &self.engine.metrics.demotions;
+        let counts = &self.engine.counts.demotions;
         counts.ended.add(1);
         counts.elapsed_ns.add(self.engine.clock.now_ns() - self.started_ns);
         counts.clean.add(clean);
@@ -447,7 +449,7 @@ impl Demotion {
         let dirty = self.leaving.entries().filter(|entry| !entry.clean).count() as u64;
         let merged = dirty + entries(&|level| Some(level) != oldest);
         let kept: u64 = added.iter().map(|meta| meta.entries).sum();
-        let counts = &self.engine.metrics.demotions;
+        let counts = &self.engine.counts.demotions;
         counts.merged.add(merged);
         counts.replaced.add((dirty + entries(&|_| true)).saturating_sub(kept));
     }
@@ -518,16 +520,17 @@ impl Drop for Demotion {
 mod tests {
     use super::{Demotion, Pinning};
     use crate::Db;
-    use crate::compaction::key_range::{KeyRange, Pick, Purpose};
+    use crate::compaction::key_range::{Pick, Purpose};
     use crate::front::slabs::Arrival;
     use crate::front::slabs::packing::Stored;
     use crate::front::slabs::room::Means;
     use crate::front::slabs::sweep::{QUICK, Sweep};
     use crate::jobs::{Job, Step};
-    use crate::manifest::Edit;
+    use crate::limits::LEVELS;
     use crate::settings::WRITER_BYTES;
     use crate::support::{hybrid, stepped};
-    use crate::table_set::levels::LEVELS;
+    use crate::table_set::key_range::KeyRange;
+    use crate::table_set::manifest::Edit;
     use thermocline_device::Origin;
     use thermocline_foundation::Sequence;
     use thermocline_table::{RecordKind, Trailer, key_hash};
@@ -558,13 +561,13 @@ mod tests {
             promised_bytes: 0,
         };
         let counted = || {
-            let metrics = &engine.metrics;
+            let metrics = &engine.counts;
             (metrics.compactions.get(), metrics.compacted_in_bytes.get())
         };
         let before = counted();
         let mut demotion = Demotion::new(engine, pick);
         while demotion.step().unwrap() == Step::More {}
-        let demotions = &engine.metrics.demotions;
+        let demotions = &engine.counts.demotions;
         let moved = (demotions.dirty.get(), demotions.clean.get(), demotions.ended.get());
         assert_eq!(moved, (1, 1, 2), "the record, and its copy now");
         assert_eq!(db.stats().fast_tier.unwrap().records, 0);

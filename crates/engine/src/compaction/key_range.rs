@@ -8,63 +8,15 @@
 //! Which of them is worth a merge, and of how many runs, is for `cost_benefit` to say.
 
 use crate::front::slabs::room::Means;
-use crate::table_set::levels::{LEVELS, Levels, may_overlap};
-use crate::table_set::table::{Table, TableMeta};
-use std::ops::Bound;
+use crate::limits::LEVELS;
+use crate::table_set::key_range::KeyRange;
+use crate::table_set::levels::{Levels, may_overlap};
+use crate::table_set::table::Table;
 use std::sync::Arc;
 use thermocline_foundation::Sequence;
 
 /// The level of the oldest run.
 pub(super) const BOTTOM: usize = LEVELS - 1;
-
-/// Keys from here (inclusive) up to there (exclusive); none is an open end.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct KeyRange {
-    pub from: Option<Vec<u8>>,
-    pub to: Option<Vec<u8>>,
-}
-
-impl KeyRange {
-    pub fn overlaps(&self, other: &Self) -> bool {
-        let before = |to: &Option<Vec<u8>>, from: &Option<Vec<u8>>| match (to, from) {
-            (Some(to), Some(from)) => to <= from,
-            _ => false,
-        };
-        !before(&self.to, &other.from) && !before(&other.to, &self.from)
-    }
-
-    pub fn contains(&self, key: &[u8]) -> bool {
-        self.from.as_deref().is_none_or(|from| from <= key)
-            && self.to.as_deref().is_none_or(|to| key < to)
-    }
-
-    pub fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
-        let from = self.from.as_deref().map_or(Bound::Unbounded, Bound::Included);
-        let to = self.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        (from, to)
-    }
-
-    /// Some key of the table's span is in the range.
-    pub fn has_key_of(&self, meta: &TableMeta) -> bool {
-        self.to.as_ref().is_none_or(|to| meta.smallest_key < *to)
-            && self.from.as_ref().is_none_or(|from| meta.largest_key >= *from)
-    }
-
-    pub fn touches(&self, table: &Table) -> bool {
-        self.has_key_of(&table.meta)
-    }
-
-    /// Widens the range so that it has all keys of the table.
-    fn include(&mut self, table: &Table) {
-        if self.from.as_ref().is_some_and(|from| table.meta.smallest_key < *from) {
-            self.from = Some(table.meta.smallest_key.clone());
-        }
-        if self.to.as_ref().is_some_and(|to| table.meta.largest_key >= *to) {
-            // The smallest key after the table's largest.
-            self.to = Some([&table.meta.largest_key[..], &[0]].concat());
-        }
-    }
-}
 
 /// What a demotion is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,8 +150,9 @@ pub(super) fn count_touching(levels: &Levels, level: usize, range: &KeyRange) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::Edit;
     use crate::support::{one_tier, stepped};
+    use crate::table_set::manifest::Edit;
+    use crate::table_set::table::TableMeta;
     use thermocline_foundation::FileNumber;
 
     /// Tables of one level each, by first and last key; none of them is opened.

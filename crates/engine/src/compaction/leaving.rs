@@ -6,6 +6,7 @@
 use crate::error::Result;
 use crate::front::slabs::lookup::trailer_of;
 use crate::front::slabs::packing::Stored;
+use crate::merge::{RecordSource, Target};
 use crate::settings::Settings;
 use crate::state::Engine;
 use bytes::Bytes;
@@ -106,26 +107,6 @@ impl LeavingCursor {
         Self { engine, leaving, run_max, next: 0, run: Vec::new(), at: 0, value: Bytes::new() }
     }
 
-    pub fn current(&self) -> Option<(&[u8], Trailer)> {
-        let (at, _) = self.run.get(self.at)?;
-        Some((self.leaving.key(*at), trailer_of(self.leaving.entry(*at))))
-    }
-
-    pub fn value_slice(&self) -> &[u8] {
-        &self.value
-    }
-
-    /// To the first record.
-    pub fn begin(&mut self) -> Result<()> {
-        self.next = 0;
-        self.load()
-    }
-
-    pub fn step(&mut self) -> Result<()> {
-        self.at += 1;
-        if self.at < self.run.len() { self.unpack() } else { self.load() }
-    }
-
     fn load(&mut self) -> Result<()> {
         self.run.clear();
         self.at = 0;
@@ -165,5 +146,37 @@ impl LeavingCursor {
             None => Bytes::new(),
         };
         Ok(())
+    }
+}
+
+impl RecordSource for LeavingCursor {
+    fn current(&self) -> Option<(&[u8], Trailer)> {
+        let (at, _) = self.run.get(self.at)?;
+        Some((self.leaving.key(*at), trailer_of(self.leaving.entry(*at))))
+    }
+
+    fn value(&self) -> Bytes {
+        Bytes::copy_from_slice(&self.value)
+    }
+
+    fn value_slice(&self) -> &[u8] {
+        &self.value
+    }
+
+    /// A demotion reads its records once, from the first to the last.
+    fn position(&mut self, to: Target<'_>) -> Result<()> {
+        debug_assert!(matches!(to, Target::First), "a demotion starts at its first record");
+        self.next = 0;
+        self.load()
+    }
+
+    fn step(&mut self, forward: bool) -> Result<()> {
+        debug_assert!(forward, "a demotion goes forwards");
+        self.at += 1;
+        if self.at < self.run.len() { self.unpack() } else { self.load() }
+    }
+
+    fn is_stale(&self) -> bool {
+        false
     }
 }

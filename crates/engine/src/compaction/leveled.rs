@@ -24,8 +24,10 @@
 //! A pick is refused while it shares a table with a running compaction, or while its output could
 //! overlap the output of one ([`Claim`]).
 
+use crate::limits::LEVELS;
 use crate::settings::Settings;
-use crate::table_set::levels::{LEVELS, Levels, may_overlap};
+use crate::table_set::claims::Claim;
+use crate::table_set::levels::{Levels, may_overlap};
 use crate::table_set::table::Table;
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
@@ -68,21 +70,6 @@ impl Targets {
     pub fn work(&self) -> f64 {
         let steps = self.bytes[self.base..].windows(2).filter(|pair| pair[0] > 0);
         steps.map(|pair| 1.0 + pair[1] as f64 / pair[0] as f64).sum()
-    }
-}
-
-/// The key range and level that a running compaction writes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Claim {
-    pub output_level: usize,
-    pub from: Vec<u8>,
-    pub to: Vec<u8>,
-}
-
-impl Claim {
-    /// The claim's output could share a level and a key with tables of `level` in `from..=to`.
-    pub fn conflicts(&self, level: usize, from: &[u8], to: &[u8]) -> bool {
-        self.output_level == level && self.from.as_slice() <= to && from <= self.to.as_slice()
     }
 }
 

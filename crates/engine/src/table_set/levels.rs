@@ -12,16 +12,14 @@
 
 use super::table::{Table, TableMeta, TableStore};
 use crate::error::{Error, Result};
-use crate::manifest::Edit;
+use crate::limits::LEVELS;
+use crate::table_set::manifest::Edit;
 use bytes::Bytes;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_table::Trailer;
-
-/// Levels of the tree, level 0 included.
-pub(crate) const LEVELS: usize = 7;
 
 /// Tables of `level` may share keys.
 pub(crate) fn may_overlap(level: usize) -> bool {

@@ -129,8 +129,8 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::still_clock::StillClock;
     use crate::front::slabs::room::Means;
+    use crate::support::still_clock::StillClock;
     use crate::support::{hybrid, stepped_environment, tier};
     use crate::{ByteSize, Db, Environment, HybridSettings};
     use std::path::Path;

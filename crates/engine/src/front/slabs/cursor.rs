@@ -13,7 +13,7 @@
 use super::FastTier;
 use super::lookup::{Reader, trailer_of};
 use crate::error::Result;
-use crate::merge::Target;
+use crate::merge::{RecordSource, Target};
 use crate::state::Engine;
 use bytes::Bytes;
 use std::ops::Bound;
@@ -69,51 +69,6 @@ impl SlotCursor {
             next_keys: keys.clamp(BATCH_MIN, BATCH_MAX),
             forward: true,
         }
-    }
-
-    /// Records left the index for tables that this cursor's merge does not have.
-    pub fn is_stale(&self) -> bool {
-        self.stale
-    }
-
-    pub fn current(&self) -> Option<(&[u8], Trailer)> {
-        let (at, trailer, _) = self.run.get(self.at)?;
-        Some((self.batch.key(*at), *trailer))
-    }
-
-    pub fn value(&self) -> Bytes {
-        self.run.get(self.at).map(|(_, _, value)| value.clone()).unwrap_or_default()
-    }
-
-    pub fn value_slice(&self) -> &[u8] {
-        self.run.get(self.at).map_or(&[], |(_, _, value)| value)
-    }
-
-    pub fn position(&mut self, to: Target<'_>) -> Result<()> {
-        let (Target::First | Target::From(_)) = to else {
-            self.forward = false;
-            let bound = match to {
-                Target::UpTo(key) => Bound::Included(key),
-                Target::Before(key) => Bound::Excluded(key),
-                _ => Bound::Unbounded,
-            };
-            return self.load(bound);
-        };
-        self.forward = true;
-        let bound = match to {
-            Target::From(key) => Bound::Included(key),
-            _ => Bound::Unbounded,
-        };
-        self.load(bound)
-    }
-
-    pub fn step(&mut self, forward: bool) -> Result<()> {
-        debug_assert_eq!(forward, self.forward, "a merge turns by positioning");
-        self.at += 1;
-        if self.at < self.run.len() {
-            return Ok(());
-        }
-        self.next_run()
     }
 
     fn load(&mut self, from: Bound<&[u8]>) -> Result<()> {
@@ -197,6 +152,53 @@ impl SlotCursor {
             self.run.push((at, trailer, value));
         }
         Ok(())
+    }
+}
+
+impl RecordSource for SlotCursor {
+    /// Records left the index for tables that this cursor's merge does not have.
+    fn is_stale(&self) -> bool {
+        self.stale
+    }
+
+    fn current(&self) -> Option<(&[u8], Trailer)> {
+        let (at, trailer, _) = self.run.get(self.at)?;
+        Some((self.batch.key(*at), *trailer))
+    }
+
+    fn value(&self) -> Bytes {
+        self.run.get(self.at).map(|(_, _, value)| value.clone()).unwrap_or_default()
+    }
+
+    fn value_slice(&self) -> &[u8] {
+        self.run.get(self.at).map_or(&[], |(_, _, value)| value)
+    }
+
+    fn position(&mut self, to: Target<'_>) -> Result<()> {
+        let (Target::First | Target::From(_)) = to else {
+            self.forward = false;
+            let bound = match to {
+                Target::UpTo(key) => Bound::Included(key),
+                Target::Before(key) => Bound::Excluded(key),
+                _ => Bound::Unbounded,
+            };
+            return self.load(bound);
+        };
+        self.forward = true;
+        let bound = match to {
+            Target::From(key) => Bound::Included(key),
+            _ => Bound::Unbounded,
+        };
+        self.load(bound)
+    }
+
+    fn step(&mut self, forward: bool) -> Result<()> {
+        debug_assert_eq!(forward, self.forward, "a merge turns by positioning");
+        self.at += 1;
+        if self.at < self.run.len() {
+            return Ok(());
+        }
+        self.next_run()
     }
 }
 

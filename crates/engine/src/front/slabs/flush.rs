@@ -10,9 +10,10 @@ use super::FastTier;
 use super::pieces::{Pieces, piece_bytes};
 use crate::compaction::rewrite::Retention;
 use crate::error::{Error, ErrorKind, Result};
+use crate::generations::Frozen;
 use crate::jobs::{Job, Step};
-use crate::manifest::Edit;
-use crate::state::{Engine, Frozen};
+use crate::state::Engine;
+use crate::table_set::manifest::Edit;
 use std::sync::Arc;
 use std::time::Duration;
 use thermocline_device::{Origin, TierUsage, TieredFiles};
@@ -190,8 +191,8 @@ impl SlotFlush {
     fn finish(&mut self) -> Result<()> {
         let engine = &self.engine;
         let flushed_bytes = self.pieces.taken_bytes();
-        engine.metrics.flushed_bytes.add(flushed_bytes);
-        engine.tempo.flushed(flushed_bytes);
+        engine.counts.flushed_bytes.add(flushed_bytes);
+        engine.compaction_rate.flushed(flushed_bytes);
         if planted(Planted::LogRetiredBeforeEdit) {
             engine.files.delete_files(&[self.frozen.log.number])?;
         }

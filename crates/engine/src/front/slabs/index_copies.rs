@@ -26,8 +26,8 @@
 use super::FastTier;
 use super::single_step::Work;
 use crate::error::Result;
-use crate::hybrid_settings::IndexCopies;
 use crate::settings::Settings;
+use crate::settings::hybrid::IndexCopies;
 use crate::state::Engine;
 use crate::table_set::levels::Levels;
 use crate::table_set::table::Table;

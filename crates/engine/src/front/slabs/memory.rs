@@ -191,7 +191,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::still_clock::StillClock;
+    use crate::support::still_clock::StillClock;
     use crate::support::{hybrid, stepped_environment};
     use crate::{Db, Environment};
     use std::path::Path;

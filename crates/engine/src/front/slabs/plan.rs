@@ -8,8 +8,8 @@ use super::room::{Means, Need, SIZES};
 use super::single_step::SingleStep;
 use super::spill::SPILL;
 use super::sweep::{QUICK, Sweep, THOROUGH};
-use crate::hybrid_settings::Promotion;
 use crate::jobs::Job;
+use crate::settings::hybrid::Promotion;
 use crate::state::Engine;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Bo
     let demoting = || waits || !engine.tables.lock().ranges.is_empty();
     fast.room.planned(need, room.is_some() || was_at_work || fast.room.is_at_work() || demoting());
     // Where steps are taken one by one, any moment may be the one at which enough has gathered.
-    let in_hurry = engine.tempo.is_hurried() || engine.jobs.are_stepped();
+    let in_hurry = engine.compaction_rate.is_hurried() || engine.jobs.are_stepped();
     // Copies do not compete with what is written for the slots that there are.
     let spill = || {
         let is_due = fast.spill.is_due(in_hurry) && !fast.room.is_wanted();

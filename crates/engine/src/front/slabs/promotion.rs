@@ -19,7 +19,7 @@ use super::regulation::Regulation;
 use super::single_step::Work;
 use super::waiting::{Added, RECORD_OVERHEAD_BYTES, Waiting, Waits};
 use crate::error::Result;
-use crate::hybrid_settings::Promotion;
+use crate::settings::hybrid::Promotion;
 use crate::state::Engine;
 use crate::table_set::levels::Levels;
 use bytes::Bytes;

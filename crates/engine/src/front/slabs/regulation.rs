@@ -7,8 +7,8 @@
 use super::FastTier;
 use super::budget::SlowWrites;
 use crate::error::Result;
-use crate::hybrid_settings::{DemotionPolicy, Pinning as PinningMode};
 use crate::settings::Settings;
+use crate::settings::hybrid::{DemotionPolicy, Pinning as PinningMode};
 use crate::state::Engine;
 use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
@@ -302,7 +302,7 @@ impl Engine {
     /// Lets the rules see what was asked of the store since; true where reads ask for a compaction
     /// (PrismDB, section 5.3).
     pub fn regulate(&self, fast: &FastTier) -> bool {
-        let metrics = &self.metrics;
+        let metrics = &self.counts;
         let (reads, operations) = (metrics.gets.get(), self.operations());
         let slow_reads = metrics.slow_reads.get();
         let cost = slow_io(slow_reads, metrics.demotions.io_bytes.get());
@@ -333,7 +333,7 @@ impl Engine {
     }
 
     fn operations(&self) -> u64 {
-        let metrics = &self.metrics;
+        let metrics = &self.counts;
         metrics.gets.get() + metrics.writes.get() + metrics.scans.get()
     }
 }
@@ -341,9 +341,9 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::still_clock::StillClock;
-    use crate::hybrid_settings::{HybridSettings, Promotion};
+    use crate::settings::hybrid::{HybridSettings, Promotion};
     use crate::support::hooked::{Call, HookedDevices};
+    use crate::support::still_clock::StillClock;
     use crate::support::{hybrid, stepped_environment};
     use crate::{ByteSize, Db, Environment};
     use std::path::Path;

@@ -2,9 +2,9 @@
 
 use super::FastTier;
 use super::regulation::Regulation;
-use crate::hybrid_settings::Pinning as PinningMode;
+use crate::settings::hybrid::Pinning as PinningMode;
+use crate::shared::totals::{Count, Totals};
 use crate::state::Engine;
-use crate::totals::{Count, Totals};
 use serde::Serialize;
 use thermocline_popularity::{ReadTriggeredStage, TunerSettings, TunerStage};
 

@@ -24,9 +24,9 @@ use super::pieces::piece_bytes;
 use super::single_step::Work;
 use super::{Arrival, Died, EntryAfter, FastTier, SlotEdit};
 use crate::error::Result;
-use crate::manifest::Edit;
 use crate::settings::Settings;
 use crate::state::Engine;
+use crate::table_set::manifest::Edit;
 use thermocline_foundation::random::Random;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -324,7 +324,7 @@ impl Engine {
             room.drains_for_copies.store(false, Relaxed);
         }
         let over = used_bytes.saturating_sub(high_bytes) as f64;
-        self.pacing.set_fullness(over / (limit_bytes - high_bytes).max(1) as f64);
+        self.write_throttle.set_fullness(over / (limit_bytes - high_bytes).max(1) as f64);
         if stats.are_frees_held {
             // What leaves now makes no room before they are let go.
             return Need::Nothing;
@@ -577,8 +577,8 @@ mod tests {
                 }
                 // Nobody else looks: all of it is in the memtable.
                 db.engine().look_at_room(db.engine().fast.as_ref().unwrap());
-                let rate = db.engine().pacing.rate();
-                db.engine().pacing.set_fullness(0.0);
+                let rate = db.engine().write_throttle.rate();
+                db.engine().write_throttle.set_fullness(0.0);
                 rate
             };
             [1, 2, 3].map(rate_with)

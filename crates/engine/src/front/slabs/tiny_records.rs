@@ -31,7 +31,7 @@ impl Count {
         let kept = fast(db).slabs.kept_reads();
         let slabs = db.engine().files.tiers()[0].traffic(FileKind::Slab);
         Self {
-            demoted: db.engine().metrics.demotions.dirty.get(),
+            demoted: db.engine().counts.demotions.dirty.get(),
             written_bytes: slabs.written_bytes,
             // Nobody looks anything up.
             reads: slabs.reads - kept.reads,

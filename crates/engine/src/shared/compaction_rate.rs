@@ -39,7 +39,7 @@ struct State {
 
 /// See the module's header.
 #[derive(Debug)]
-pub(crate) struct Tempo {
+pub(crate) struct CompactionRate {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     /// Bytes that compactions move for each that is flushed, in hundredths.
@@ -49,7 +49,7 @@ pub(crate) struct Tempo {
 }
 
 /// While it lives there is no limit.
-pub(crate) struct Hurry<'a>(&'a Tempo);
+pub(crate) struct Hurry<'a>(&'a CompactionRate);
 
 impl Drop for Hurry<'_> {
     fn drop(&mut self) {
@@ -57,7 +57,7 @@ impl Drop for Hurry<'_> {
     }
 }
 
-impl Tempo {
+impl CompactionRate {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let state = State { flushed_ns: clock.now_ns(), flush_rate: 0.0, used_until_ns: 0 };
         Self {
@@ -133,12 +133,12 @@ impl Tempo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::still_clock::StillClock;
+    use crate::support::still_clock::StillClock;
 
     const MIB: u64 = 1 << 20;
 
     /// Seconds in which `mib` MiB are moved.
-    fn seconds(tempo: &Tempo, clock: &StillClock, mib: u64) -> f64 {
+    fn seconds(tempo: &CompactionRate, clock: &StillClock, mib: u64) -> f64 {
         let start_ns = clock.now_ns();
         for _ in 0..mib {
             while !tempo.admit(MIB) {}
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn compactions_move_as_much_as_flushes_make_them_and_half_as_much_again() {
         let clock = Arc::new(StillClock::default());
-        let tempo = Tempo::new(clock.clone());
+        let tempo = CompactionRate::new(clock.clone());
         tempo.set_levels(20.0, false);
         for _ in 0..10 {
             clock.sleep(Duration::from_secs(4));
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_burst_of_flushes_is_followed_at_once_and_its_end_slowly() {
         let clock = Arc::new(StillClock::default());
-        let tempo = Tempo::new(clock.clone());
+        let tempo = CompactionRate::new(clock.clone());
         tempo.set_levels(10.0, false);
         let flush = |seconds| {
             clock.sleep(Duration::from_secs(seconds));
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn nothing_waits_while_the_levels_are_behind_or_somebody_waits_for_them() {
         let clock = Arc::new(StillClock::default());
-        let tempo = Tempo::new(clock.clone());
+        let tempo = CompactionRate::new(clock.clone());
         assert_eq!(tempo.rate(), Some(RATE_MIN), "before the first flush");
         tempo.set_levels(10.0, true);
         assert_eq!(seconds(&tempo, &clock, 1000), 0.0);
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_compaction_that_has_to_wait_for_long_naps_shortly() {
         let clock = Arc::new(StillClock::default());
-        let tempo = Tempo::new(clock.clone());
+        let tempo = CompactionRate::new(clock.clone());
         assert!(tempo.admit(RATE_MIN));
         for nap in 1..=49 {
             assert!(!tempo.admit(RATE_MIN));

@@ -2,8 +2,8 @@
 //! them; each field says where.
 
 use crate::error::{Error, Result};
+use crate::limits::LEVELS;
 use crate::settings::Compression;
-use crate::table_set::levels::LEVELS;
 use serde::{Deserialize, Serialize};
 
 /// Of fewer operations chance says more than what was done.

@@ -6,8 +6,14 @@
 //! that fits its tiers, and an old one goes on with what it has. From then on the database has it
 //! by name, so that another default, or another number of tiers, changes nothing in it.
 
+pub(crate) mod hybrid;
+mod memory;
+mod table_options;
+
 use crate::error::{Error, Result};
-use crate::hybrid_settings::HybridSettings;
+use crate::limits::MEMTABLES;
+use hybrid::HybridSettings;
+pub(crate) use memory::{MemoryDivision, WRITER_BYTES, merge_bytes};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,12 +21,8 @@ use thermocline_device::placement::{BelowFirst, ByLevel, ByLevelSettings};
 use thermocline_device::{Placement, TierSpec};
 use thermocline_foundation::{ByteSize, Duration};
 
-/// Longest key, in bytes.
-pub const KEY_BYTES_MAX: usize = 64 << 10;
-/// Longest value, in bytes.
-pub const VALUE_BYTES_MAX: usize = 256 << 20;
-/// Most bytes in one batch, encoding included.
-pub const BATCH_BYTES_MAX: usize = thermocline_log::PAYLOAD_BYTES_MAX;
+/// The file of settings in a database's home.
+pub(crate) const SETTINGS_NAME: &str = "settings.toml";
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -283,22 +285,6 @@ impl Settings {
         self.compression.get(level).copied().unwrap_or(last)
     }
 
-    /// How the memory budget is divided.
-    pub(crate) fn division(&self) -> MemoryDivision {
-        let memory = self.memory.0;
-        let writers_bytes = (u64::from(self.background_threads) + 1) * WRITER_BYTES;
-        let memtables_bytes = match self.preset() {
-            Preset::Leveled => memory / 4,
-            // What memtables hold, slots could; and their logs take room of the fast tier.
-            Preset::Hybrid => memory / 8,
-        };
-        let left = memory - memtables_bytes - memory / WINDOWS_SHARE;
-        MemoryDivision {
-            memtable_bytes: memtables_bytes / MEMTABLES,
-            cache_bytes: left.saturating_sub(writers_bytes).max(memory / 8),
-        }
-    }
-
     /// The tiers, as the device layer takes them.
     pub(crate) fn tier_specs(&self) -> Vec<TierSpec> {
         let spec = |tier: &Tier| TierSpec {
@@ -413,26 +399,6 @@ const MANIFEST_SHARE: u64 = 128;
 const MAP_SHARE: u64 = 256;
 const JOURNAL_BYTES_MIN: u64 = 64 << 10;
 const MAP_BYTES_MAX: u64 = 1 << 20;
-
-/// Buffers of one worker that writes a table: the write buffer, the partitions of index and filter,
-/// and a block being compressed. A flush into slots takes about as much.
-pub(crate) const WRITER_BYTES: u64 = 2 << 20;
-
-/// Share of the memory budget that the inputs of all running compactions may take together.
-pub(crate) const WINDOWS_SHARE: u64 = 16;
-
-/// Memtables the budget has room for: the active one and those being flushed.
-pub(crate) const MEMTABLES: u64 = 3;
-
-/// Shares of the memory budget, in bytes. What is in neither is for the buffers of background work;
-/// pinned indexes of tables shrink the cache.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MemoryDivision {
-    /// One memtable, its overhead included.
-    pub memtable_bytes: u64,
-    /// The block cache.
-    pub cache_bytes: u64,
-}
 
 #[cfg(test)]
 mod tests {

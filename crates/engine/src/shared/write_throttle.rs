@@ -1,6 +1,7 @@
-//! Pacing: smooth back-pressure. When flushed tables pile up in level 0, reads slow down and space
-//! grows; with a fast tier of slots its room ends. Writers are then slowed to about the rate at
-//! which compactions and demotions drain what has piled up, instead of being stopped now and then.
+//! WriteThrottle: smooth back-pressure. When flushed tables pile up in level 0, reads slow down and
+//! space grows; with a fast tier of slots its room ends. Writers are then slowed to about the rate
+//! at which compactions and demotions drain what has piled up, instead of being stopped now and
+//! then.
 //!
 //! ```text
 //!   level 0            level0_slowdown ............................. level0_stop
@@ -33,7 +34,7 @@ const NOT_SLOWED: u32 = u32::MAX;
 
 /// See the module's header.
 #[derive(Debug)]
-pub(crate) struct Pacing {
+pub(crate) struct WriteThrottle {
     clock: Arc<dyn Clock>,
     slowdown: u32,
     stop: u32,
@@ -47,7 +48,7 @@ pub(crate) struct Pacing {
     pub delayed_ns: Counter,
 }
 
-impl Pacing {
+impl WriteThrottle {
     pub fn new(clock: Arc<dyn Clock>, slowdown: u32, stop: u32, delay_max: Duration) -> Self {
         Self {
             clock,
@@ -139,20 +140,20 @@ impl Pacing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::still_clock::StillClock;
+    use crate::support::still_clock::StillClock;
 
     #[test]
     fn the_rate_falls_smoothly_with_the_backlog() {
         let clock = Arc::new(StillClock::default());
-        let pacing = Pacing::new(clock.clone(), 10, 30, Duration::from_secs(1));
-        pacing.set_backlog(9);
-        assert_eq!(pacing.rate(), None);
-        pacing.admit(1 << 30, || false);
+        let write_throttle = WriteThrottle::new(clock.clone(), 10, 30, Duration::from_secs(1));
+        write_throttle.set_backlog(9);
+        assert_eq!(write_throttle.rate(), None);
+        write_throttle.admit(1 << 30, || false);
         assert_eq!(clock.now_ns(), 0);
         let rates: Vec<_> = (10..=40)
             .map(|backlog| {
-                pacing.set_backlog(backlog);
-                pacing.rate().unwrap()
+                write_throttle.set_backlog(backlog);
+                write_throttle.rate().unwrap()
             })
             .collect();
         assert!(rates.is_sorted_by(|a, b| a >= b), "{rates:?}");
@@ -164,10 +165,10 @@ mod tests {
     /// level 0.
     fn rates_of_fullness(slowdown: u32, stop: u32) -> Vec<Option<u64>> {
         let clock = Arc::new(StillClock::default());
-        let pacing = Pacing::new(clock, slowdown, stop, Duration::from_secs(1));
+        let write_throttle = WriteThrottle::new(clock, slowdown, stop, Duration::from_secs(1));
         let rate = |share| {
-            pacing.set_fullness(share);
-            pacing.rate()
+            write_throttle.set_fullness(share);
+            write_throttle.rate()
         };
         [-1.0, 0.0].into_iter().chain((1..=120).map(|at| f64::from(at) / 100.0)).map(rate).collect()
     }
@@ -192,14 +193,14 @@ mod tests {
     #[test]
     fn writers_are_slowed_by_a_full_fast_tier_and_never_stopped() {
         let clock = Arc::new(StillClock::default());
-        let pacing = Pacing::new(clock.clone(), 4, 4, Duration::from_secs(1));
-        pacing.set_fullness(0.0);
-        pacing.admit(1 << 30, || false);
+        let write_throttle = WriteThrottle::new(clock.clone(), 4, 4, Duration::from_secs(1));
+        write_throttle.set_fullness(0.0);
+        write_throttle.admit(1 << 30, || false);
         assert_eq!(clock.now_ns(), 0, "there is room");
-        pacing.set_fullness(1.0);
-        let rate = pacing.rate().unwrap();
+        write_throttle.set_fullness(1.0);
+        let rate = write_throttle.rate().unwrap();
         // Nobody makes room meanwhile, and all of them pass.
-        (0..100).for_each(|_| pacing.admit(64 << 10, || false));
+        (0..100).for_each(|_| write_throttle.admit(64 << 10, || false));
         let waited_s = clock.now_ns() as f64 / 1e9;
         let reached = 99.0 * f64::from(64 << 10) / waited_s;
         assert!((reached / rate as f64 - 1.0).abs() < 0.01, "{reached} against {rate}");
@@ -208,10 +209,10 @@ mod tests {
     #[test]
     fn writers_get_about_the_allowed_rate() {
         let clock = Arc::new(StillClock::default());
-        let pacing = Pacing::new(clock.clone(), 10, 30, Duration::from_secs(1));
-        pacing.set_backlog(20);
-        let rate = pacing.rate().unwrap();
-        (0..1000).for_each(|_| pacing.admit(64 << 10, || false));
+        let write_throttle = WriteThrottle::new(clock.clone(), 10, 30, Duration::from_secs(1));
+        write_throttle.set_backlog(20);
+        let rate = write_throttle.rate().unwrap();
+        (0..1000).for_each(|_| write_throttle.admit(64 << 10, || false));
         let seconds = clock.now_ns() as f64 / 1e9;
         let reached = 999.0 * f64::from(64 << 10) / seconds;
         assert!((reached / rate as f64 - 1.0).abs() < 0.01, "{reached} against {rate}");
@@ -220,17 +221,17 @@ mod tests {
     #[test]
     fn at_the_stop_writers_wait_until_the_backlog_falls_or_the_store_fails() {
         let clock = Arc::new(StillClock::default());
-        let pacing = Pacing::new(clock.clone(), 10, 30, Duration::from_millis(20));
-        pacing.set_backlog(30);
+        let write_throttle = WriteThrottle::new(clock.clone(), 10, 30, Duration::from_millis(20));
+        write_throttle.set_backlog(30);
         let naps = AtomicU32::new(0);
-        pacing.admit(1, || {
+        write_throttle.admit(1, || {
             if naps.fetch_add(1, Relaxed) == 5 {
-                pacing.set_backlog(29);
+                write_throttle.set_backlog(29);
             }
             false
         });
         assert!(clock.now_ns() >= 5 * 20_000_000);
-        pacing.set_backlog(30);
-        pacing.admit(1, || true);
+        write_throttle.set_backlog(30);
+        write_throttle.admit(1, || true);
     }
 }

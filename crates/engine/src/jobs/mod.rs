@@ -40,6 +40,15 @@ pub(crate) trait Job: Send + Debug {
     fn step(&mut self) -> Result<Step>;
 }
 
+/// Done and total bytes of long work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes done.
+    pub done_bytes: u64,
+    /// Bytes in all, as far as known.
+    pub total_bytes: u64,
+}
+
 /// Which worker a job is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {

@@ -14,8 +14,8 @@
 //! a newer version.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::shared::totals::Totals;
 use crate::table_set::table::TableMeta;
-use crate::totals::Totals;
 use std::sync::Arc;
 use thermocline_device::{
     Error as DeviceError, ErrorKind as DeviceErrorKind, Extent, FileContext, FileKind, Journal,

@@ -6,72 +6,8 @@
 //! moves records is an edit itself, and under reads alone that is all since the last promotion that
 //! got a slot, flush or demotion.
 
-use crate::state::Engine;
 use thermocline_device::{TierIndex, TrafficTotals};
-use thermocline_foundation::Counter;
 use thermocline_foundation::coding::{DecodeError, Decoder, put_varint};
-use thermocline_table::{BlockClass, CacheCounts};
-
-/// Counters since opening.
-#[derive(Debug, Default)]
-pub(crate) struct Metrics {
-    pub gets: Counter,
-    pub memtable_hits: Counter,
-    pub scans: Counter,
-    pub writes: Counter,
-    /// Encoded batches, what amplification is counted against.
-    pub written_bytes: Counter,
-    pub ingested_bytes: Counter,
-    pub flushed_bytes: Counter,
-    pub compactions: Counter,
-    pub compacted_in_bytes: Counter,
-    pub compacted_out_bytes: Counter,
-    /// Tables that changed level without being rewritten.
-    pub moves: Counter,
-    /// Tables that changed tier.
-    pub migrations: Counter,
-    /// Look-ups that the fast tier answered, memory above it included.
-    pub fast_reads: Counter,
-    /// Look-ups that a table answered.
-    pub slow_reads: Counter,
-    /// Look-ups that found nothing on either tier, not even a tombstone.
-    pub absent_reads: Counter,
-    pub demotions: DemotionMetrics,
-    /// Time writers waited for memory, in nanoseconds.
-    pub stalled_ns: Counter,
-    /// When the database was opened, in the clock's nanoseconds.
-    pub opened_ns: u64,
-}
-
-/// What demotions did.
-#[derive(Debug, Default)]
-pub(crate) struct DemotionMetrics {
-    /// Those that ended, not those that gave up.
-    pub ended: Counter,
-    /// From the choice of a range to the edit, in nanoseconds; two at a time count twice.
-    pub elapsed_ns: Counter,
-    /// Records that left the fast tier for tables.
-    pub dirty: Counter,
-    /// Copies that left with them, for tables have these.
-    pub clean: Counter,
-    /// Demotions that were chosen by their score.
-    pub scored: Counter,
-    /// Sum of these scores, in thousandths.
-    pub scores: Counter,
-    /// Entries of merges of all runs of a range that are not of the oldest of these.
-    pub merged: Counter,
-    /// Entries that such merges dropped, for newer ones replaced them or nothing was left to hide.
-    pub replaced: Counter,
-    /// Bytes of tables that demotions read and wrote.
-    pub io_bytes: Counter,
-}
-
-impl Metrics {
-    /// Nothing counted, at the time of opening.
-    pub fn opened_at(opened_ns: u64) -> Self {
-        Self { opened_ns, ..Self::default() }
-    }
-}
 
 /// Counts of the engine, in the order of the format (`docs/formats/manifest.md`). New ones come
 /// last.
@@ -126,7 +62,7 @@ pub(crate) enum Count {
 }
 
 /// Counts before those of the tiers.
-const ENGINE_COUNTS: usize = Count::UnaskedCopies as usize + 1;
+pub(crate) const ENGINE_COUNTS: usize = Count::UnaskedCopies as usize + 1;
 /// Counts of each tier: reads, read bytes, writes, written bytes, syncs.
 const TIER_COUNTS: usize = 5;
 
@@ -168,7 +104,7 @@ impl Totals {
         Ok(Self { counts })
     }
 
-    fn plus(&self, more: &[u64]) -> Self {
+    pub fn plus(&self, more: &[u64]) -> Self {
         let mut counts = self.counts.clone();
         counts.resize(counts.len().max(more.len()), 0);
         for (count, more) in counts.iter_mut().zip(more) {
@@ -192,83 +128,6 @@ impl Totals {
 
     fn at(&self, index: usize) -> u64 {
         self.counts.get(index).copied().unwrap_or(0)
-    }
-}
-
-impl Engine {
-    /// Counts since the database was made.
-    pub fn totals(&self) -> Totals {
-        let mut counts = vec![0; ENGINE_COUNTS];
-        let mut set = |count: Count, value: u64| counts[count as usize] = value;
-        let metrics = &self.metrics;
-        set(Count::Gets, metrics.gets.get());
-        set(Count::MemtableHits, metrics.memtable_hits.get());
-        set(Count::Scans, metrics.scans.get());
-        set(Count::Writes, metrics.writes.get());
-        set(Count::WrittenBytes, metrics.written_bytes.get());
-        set(Count::IngestedBytes, metrics.ingested_bytes.get());
-        set(Count::Compactions, metrics.compactions.get());
-        set(Count::Moves, metrics.moves.get());
-        set(Count::Migrations, metrics.migrations.get());
-        set(Count::DelayedNs, self.pacing.delayed_ns.get());
-        set(Count::StalledNs, metrics.stalled_ns.get());
-        for (class, hits_at, misses_at) in [
-            (BlockClass::Data, Count::DataHits, Count::DataMisses),
-            (BlockClass::Index, Count::IndexHits, Count::IndexMisses),
-            (BlockClass::Filter, Count::FilterHits, Count::FilterMisses),
-        ] {
-            let CacheCounts { hits, misses } = self.store.cache.counts(class);
-            set(hits_at, hits);
-            set(misses_at, misses);
-        }
-        set(Count::OpenNs, self.open_ns());
-        set(Count::CompactedInBytes, metrics.compacted_in_bytes.get());
-        set(Count::CompactedOutBytes, metrics.compacted_out_bytes.get());
-        self.count_fast_tier(&mut set);
-        for tier in self.files.tiers() {
-            let TrafficTotals { reads, read_bytes, writes, written_bytes, syncs } =
-                tier.traffic_total();
-            counts.extend([reads, read_bytes, writes, written_bytes, syncs]);
-        }
-        self.totals_before.plus(&counts)
-    }
-
-    /// Those that are 0 without a fast tier of slots.
-    fn count_fast_tier(&self, set: &mut impl FnMut(Count, u64)) {
-        let Some(fast) = &self.fast else { return };
-        let (metrics, demotions) = (&self.metrics, &self.metrics.demotions);
-        set(Count::FastReads, metrics.fast_reads.get());
-        set(Count::SlowReads, metrics.slow_reads.get());
-        set(Count::AbsentReads, metrics.absent_reads.get());
-        set(Count::CopyReads, fast.regulation.copies.read.get());
-        set(Count::RecordHits, fast.cache.hits());
-        set(Count::RecordMisses, fast.cache.misses());
-        set(Count::Promoted, fast.promotions.records.get());
-        set(Count::Spilled, fast.spill.records.get());
-        set(Count::Lifted, fast.room.lifted.get());
-        set(Count::Dropped, fast.room.dropped.get());
-        set(Count::ReplacedCopies, fast.regulation.copies.replaced.get());
-        set(Count::Relocated, fast.room.moved.get());
-        set(Count::DemotedDirty, demotions.dirty.get());
-        set(Count::DemotedClean, demotions.clean.get());
-        set(Count::Demotions, demotions.ended.get());
-        set(Count::DemotionNs, demotions.elapsed_ns.get());
-        set(Count::Scored, demotions.scored.get());
-        set(Count::Scores, demotions.scores.get());
-        set(Count::Merged, demotions.merged.get());
-        set(Count::Replaced, demotions.replaced.get());
-        set(Count::IndexCopyReads, fast.copying.counts.served.get());
-        set(Count::FailedIndexCopies, fast.copying.counts.failed.get());
-        let kept = fast.slabs.kept_reads();
-        set(Count::KeptReads, kept.reads);
-        set(Count::KeptReadBytes, kept.bytes);
-        set(Count::CopySlotReads, fast.regulation.copies.served.get());
-        set(Count::UnaskedCopies, fast.regulation.copies.unasked.get());
-    }
-
-    /// Nanoseconds since opening.
-    pub fn open_ns(&self) -> u64 {
-        self.clock.now_ns().saturating_sub(self.metrics.opened_ns)
     }
 }
 

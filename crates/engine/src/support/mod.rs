@@ -8,8 +8,9 @@ use std::sync::Arc;
 use thermocline_device::MemoryDevices;
 
 #[allow(dead_code, reason = "shared with the tests of the engine's outside")]
-#[path = "../tests/reliability/hooked.rs"]
+#[path = "../../tests/reliability/hooked.rs"]
 pub(crate) mod hooked;
+pub(crate) mod still_clock;
 
 /// A tier in memory.
 pub(crate) fn tier(path: &str, mib: u64) -> Tier {

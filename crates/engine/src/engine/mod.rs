@@ -1,0 +1,3 @@
+//! The running store.
+
+mod totals;

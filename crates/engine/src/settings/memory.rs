@@ -1,0 +1,60 @@
+//! How the memory budget is divided.
+
+use super::{Preset, Settings};
+use crate::limits::MEMTABLES;
+
+/// Shares of the memory budget, in bytes. What is in neither is for the buffers of background work;
+/// pinned indexes of tables shrink the cache.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemoryDivision {
+    /// One memtable, its overhead included.
+    pub memtable_bytes: u64,
+    /// The block cache.
+    pub cache_bytes: u64,
+}
+
+/// Buffers of one worker that writes a table: the write buffer, the partitions of index and filter,
+/// and a block being compressed. A flush into slots takes about as much.
+pub(crate) const WRITER_BYTES: u64 = 2 << 20;
+
+/// Share of the memory budget that the inputs of all running compactions may take together.
+const WINDOWS_SHARE: u64 = 16;
+
+/// Bytes a compaction reads at a time from each input, at most and at least.
+const WINDOW_BYTES_MAX: u64 = 512 << 10;
+const WINDOW_BYTES_MIN: u64 = 32 << 10;
+
+/// Windows that an input holds at most: the one in use, the one before it while a block reaches
+/// across, and the one being read.
+const WINDOWS: u64 = 3;
+
+/// Buffers of a merge of `inputs` into a table.
+pub(crate) fn merge_bytes(inputs: usize, window_bytes: u32) -> u64 {
+    inputs as u64 * WINDOWS * u64::from(window_bytes) + WRITER_BYTES
+}
+
+impl Settings {
+    /// How the memory budget is divided.
+    pub(crate) fn division(&self) -> MemoryDivision {
+        let memory = self.memory.0;
+        let writers_bytes = (u64::from(self.background_threads) + 1) * WRITER_BYTES;
+        let memtables_bytes = match self.preset() {
+            Preset::Leveled => memory / 4,
+            // What memtables hold, slots could; and their logs take room of the fast tier.
+            Preset::Hybrid => memory / 8,
+        };
+        let left = memory - memtables_bytes - memory / WINDOWS_SHARE;
+        MemoryDivision {
+            memtable_bytes: memtables_bytes / MEMTABLES,
+            cache_bytes: left.saturating_sub(writers_bytes).max(memory / 8),
+        }
+    }
+
+    /// Bytes that a merge reads at a time from each of `inputs`.
+    pub(crate) fn window_bytes(&self, inputs: usize) -> u32 {
+        let windows = WINDOWS * inputs.max(1) as u64 * u64::from(self.background_threads);
+        let share = self.memory.0 / WINDOWS_SHARE / windows;
+        let bytes = share.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
+        (bytes - bytes % 4096) as u32
+    }
+}

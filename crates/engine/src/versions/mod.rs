@@ -1,0 +1,3 @@
+//! What readers see, and how it changes.
+
+pub(crate) mod snapshots;
