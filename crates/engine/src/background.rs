@@ -2,6 +2,7 @@
 
 use crate::compaction::leveled::{self, Pick, Writing};
 use crate::compaction::rewrite::{Output, Retention, Rewrite, STEP_BYTES};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::front::slabs::flush::SlotFlush;
 use crate::front::slabs::plan::plan_fast_tier;
@@ -12,10 +13,10 @@ use crate::jobs::{Job, Lane, Planner, Step};
 use crate::limits::LEVELS;
 use crate::merge::{LevelCursor, Merge, Source, Tables};
 use crate::shared::compaction_rate::Hurry;
-use crate::state::Engine;
 use crate::table_set::claims::Claim;
 use crate::table_set::levels::may_overlap;
 use crate::table_set::manifest::Edit;
+use crate::versions::Change;
 use std::sync::Arc;
 use thermocline_device::{ErrorKind, FileContext, FileKind, Origin, TierIndex};
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
@@ -29,7 +30,7 @@ pub(crate) struct Background(pub Arc<Engine>);
 impl Planner for Background {
     fn plan(&self, lane: Lane) -> Option<Box<dyn Job>> {
         let engine = &self.0;
-        engine.latch.check().ok()?;
+        engine.shared.latch.check().ok()?;
         match lane {
             Lane::Flush => plan_flush(engine),
             // A log is made in a moment, and writers wait for it when it is missing.
@@ -45,16 +46,16 @@ impl Planner for Background {
 
     fn failed(&self, job: &'static str, error: &Error) {
         let text = format!("{job} failed: {error}");
-        self.0.fail(&Error::new(error.kind(), text));
+        self.0.shared.fail(&Error::new(error.kind(), text));
     }
 
     fn panicked(&self, job: &'static str, text: &str) {
-        self.0.fail_by_panic(&format!("the background job '{job}'"), text);
+        self.0.shared.fail_by_panic(&format!("the background job '{job}'"), text);
     }
 }
 
 fn plan_flush(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
-    let state = engine.read_state.load();
+    let state = engine.versions.current();
     // Oldest first, and one at a time, so that level 0 receives them in order.
     let frozen = state.frozen.last()?;
     if frozen.claimed.swap(true, Relaxed) {
@@ -74,43 +75,43 @@ fn plan_upkeep(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
     if engine.sync_wanted.swap(false, Relaxed) {
         return upkeep(engine, Task::SyncLog);
     }
-    let mut logs = engine.logs.lock();
-    if logs.may_prepare(engine.settings.logs_max()) {
-        logs.making = true;
-        return upkeep(engine, Task::PrepareLog);
-    }
-    None
+    let prepares = engine.log_pool.claim_preparation();
+    prepares.then(|| upkeep(engine, Task::PrepareLog)).flatten()
 }
 
 /// Deleting a table waits for the device, for long where the file system tells it at once what is
 /// free, so it is not among the things that writers wait for.
 fn plan_deletion(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
-    if engine.store.graveyard.is_empty() { None } else { upkeep(engine, Task::DeleteTables) }
+    if engine.versions.store.obsolete.is_empty() {
+        None
+    } else {
+        upkeep(engine, Task::DeleteTables)
+    }
 }
 
 fn plan_compaction(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
-    let mut tables = engine.tables.lock();
+    let mut tables = engine.versions.tables();
     if tables.claimants > 0 {
         return None;
     }
-    let state = engine.read_state.load();
+    let state = engine.versions.current();
     let writing = match state.is_calm() {
         false => Writing::GoesOn,
-        true if engine.counts.writes.get() == 0 => Writing::NotBegun,
+        true if engine.shared.counts.writes.get() == 0 => Writing::NotBegun,
         true => Writing::Over,
     };
-    let pick = leveled::pick(&state.levels, &tables.claims, &engine.settings, writing)?;
+    let pick = leveled::pick(&state.levels, &tables.claims, &engine.shared.settings, writing)?;
     pick.claim_tables();
     tables.claims.push(pick.claim.clone());
     Some(Box::new(Compaction::new(engine, pick)))
 }
 
 fn plan_migration(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
-    if !engine.placement_changed.load(Relaxed) || engine.migrating.swap(true, Relaxed) {
+    if !engine.shared.placement_changed.load(Relaxed) || engine.migrating.swap(true, Relaxed) {
         return None;
     }
-    engine.placement_changed.store(false, Relaxed);
-    let next = engine.files.misplaced().into_iter().next();
+    engine.shared.placement_changed.store(false, Relaxed);
+    let next = engine.shared.files.misplaced().into_iter().next();
     match next.or_else(|| fetch(engine)) {
         Some((number, tier)) => {
             Some(Box::new(Migration { engine: Arc::clone(engine), number, tier }))
@@ -125,17 +126,17 @@ fn plan_migration(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
 /// A table to bring to a faster tier while nothing is written: the room that a backlog needs would
 /// be filled and emptied again and again otherwise.
 fn fetch(engine: &Engine) -> Option<(FileNumber, TierIndex)> {
-    let state = engine.read_state.load();
-    if !state.frozen.is_empty() || !engine.tables.lock().claims.is_empty() {
+    let state = engine.versions.current();
+    if !state.frozen.is_empty() || !engine.versions.tables().claims.is_empty() {
         // What runs tells of its own change before it is off the list.
-        engine.placement_changed.store(true, Relaxed);
+        engine.shared.placement_changed.store(true, Relaxed);
         return None;
     }
     // Records in it are a flush to come, after which this is asked again.
     if state.active.count() > 0 {
         return None;
     }
-    engine.files.worth_fetching().into_iter().next()
+    engine.shared.files.worth_fetching().into_iter().next()
 }
 
 /// Writes a frozen memtable to level 0.
@@ -149,18 +150,18 @@ struct Flush {
 impl Flush {
     fn new(engine: &Arc<Engine>, frozen: Arc<Frozen>) -> Self {
         let cursor = MemtableCursor::new(Arc::clone(&frozen.memtable));
-        let retention = Retention::new(engine.snapshots.list(|| engine.visible()), None);
+        let retention = Retention::new(engine.versions.kept_readable(), None);
         let kind = FileKind::Table { level: 0 };
         let output = Output {
             context: FileContext { kind, origin: Origin::Flush },
-            options: engine.settings.table_options(0),
+            options: engine.shared.settings.table_options(0),
             // One table a flush: level 0 is counted in tables.
             table_bytes: u64::MAX,
             expected_bytes: frozen.memtable.bytes(),
-            cache: Some(Arc::clone(&engine.store.cache)),
+            cache: Some(Arc::clone(&engine.shared.cache)),
         };
         let merge = Merge::new(vec![Source::Memtable(cursor)]);
-        let rewrite = Rewrite::new(Arc::clone(&engine.files), merge, retention, output);
+        let rewrite = Rewrite::new(Arc::clone(&engine.shared.files), merge, retention, output);
         Self { engine: Arc::clone(engine), frozen, rewrite }
     }
 
@@ -169,17 +170,20 @@ impl Flush {
         self.frozen.log.seal()?;
         let added = self.rewrite.publish()?;
         let bytes: u64 = added.iter().map(|meta| meta.bytes).sum();
-        self.engine.counts.flushed_bytes.add(bytes);
-        self.engine.compaction_rate.flushed(bytes);
+        self.engine.shared.counts.flushed_bytes.add(bytes);
+        self.engine.shared.compaction_rate.flushed(bytes);
         if planted(Planted::LogRetiredBeforeEdit) {
-            self.engine.files.delete_files(&[self.frozen.log.number])?;
+            self.engine.shared.files.delete_files(&[self.frozen.log.number])?;
         }
         let edit = Edit {
             added: added.into_iter().map(|meta| (0, meta)).collect(),
             log_floor: Some(self.frozen.next_log),
             ..Edit::default()
         };
-        self.engine.commit(&mut self.engine.tables.lock(), edit, Some(&self.frozen))
+        let flushed = Some(Arc::clone(&self.frozen));
+        let change = Change { edit, flushed, ..Change::default() };
+        let versions = &self.engine.versions;
+        versions.commit(&mut versions.tables(), change)
     }
 }
 
@@ -229,10 +233,13 @@ impl Job for Upkeep {
     fn step(&mut self) -> Result<Step> {
         match self.task {
             Task::SyncLog => self.engine.sync_tail()?,
-            Task::PrepareLog => self.engine.prepare_log()?,
+            Task::PrepareLog => self.engine.log_pool.prepare_log()?,
             Task::DeleteTables => {
-                self.engine.files.delete_files(&self.engine.store.graveyard.take())?;
-                self.engine.room_freed();
+                self.engine
+                    .shared
+                    .files
+                    .delete_files(&self.engine.versions.store.obsolete.take())?;
+                self.engine.shared.room_freed();
             }
         }
         Ok(Step::Done)
@@ -258,7 +265,7 @@ enum Work {
 impl Compaction {
     /// The pick must be claimed; the compaction gives the claim back when it ends.
     pub fn new(engine: &Arc<Engine>, pick: Pick) -> Self {
-        let settings = &engine.settings;
+        let settings = &engine.shared.settings;
         let compression = |level| settings.compression_of(level);
         let (from, to) = (pick.level, pick.output_level);
         let work = if let [table] = pick.upper.as_slice()
@@ -271,7 +278,7 @@ impl Compaction {
         } else {
             Work::Rewrite(Box::new(rewrite_of(engine, &pick)))
         };
-        let started_ns = engine.clock.now_ns();
+        let started_ns = engine.shared.clock.now_ns();
         Self { engine: Arc::clone(engine), pick, work, started_ns }
     }
 
@@ -279,12 +286,12 @@ impl Compaction {
         let output = self.pick.output_level as u8;
         let removed = self.pick.inputs().map(|(level, table)| (level as u8, table.meta.number));
         let mut edit = Edit { removed: removed.collect(), ..Edit::default() };
-        let metrics = &self.engine.counts;
+        let metrics = &self.engine.shared.counts;
         match &mut self.work {
             Work::Move => {
                 let kind = FileKind::Table { level: output };
                 for table in &self.pick.upper {
-                    self.engine.files.reclassify(table.meta.number, kind)?;
+                    self.engine.shared.files.reclassify(table.meta.number, kind)?;
                     edit.added.push((output, table.meta.clone()));
                 }
                 metrics.moves.add(1);
@@ -297,11 +304,11 @@ impl Compaction {
                 edit.added.extend(added.into_iter().map(|meta| (output, meta)));
             }
         }
-        self.engine.commit(&mut self.engine.tables.lock(), edit, None)?;
+        self.engine.versions.commit(&mut self.engine.versions.tables(), edit)?;
         if may_overlap(self.pick.level) && !may_overlap(self.pick.output_level) {
             let bytes = self.pick.upper.iter().map(|table| table.meta.bytes).sum();
-            let elapsed_ns = self.engine.clock.now_ns() - self.started_ns;
-            self.engine.write_throttle.drained(bytes, elapsed_ns);
+            let elapsed_ns = self.engine.shared.clock.now_ns() - self.started_ns;
+            self.engine.shared.write_throttle.drained(bytes, elapsed_ns);
         }
         Ok(())
     }
@@ -310,14 +317,14 @@ impl Compaction {
 impl Compaction {
     /// The inputs are still where they were.
     fn is_unfinished(&self) -> bool {
-        let levels = Arc::clone(&self.engine.read_state.load().levels);
+        let levels = Arc::clone(&self.engine.versions.current().levels);
         self.pick.inputs().all(|(level, table)| levels.find(level, table.meta.number).is_some())
     }
 }
 
 fn rewrite_of(engine: &Arc<Engine>, pick: &Pick) -> Rewrite {
     let upper = if may_overlap(pick.level) { pick.upper.len() } else { 1 };
-    let window_bytes = engine.settings.window_bytes(upper + 1);
+    let window_bytes = engine.shared.settings.window_bytes(upper + 1);
     let read_ahead = ReadAhead::Stream { window_bytes };
     let mut sources = Vec::new();
     for (level, tables) in [(pick.level, &pick.upper), (pick.output_level, &pick.lower)] {
@@ -331,25 +338,25 @@ fn rewrite_of(engine: &Arc<Engine>, pick: &Pick) -> Rewrite {
             sources.push(Source::Level(Box::new(LevelCursor::new(tables, read_ahead))));
         }
     }
-    let levels = Arc::clone(&engine.read_state.load().levels);
+    let levels = Arc::clone(&engine.versions.current().levels);
     // One table for level 0, which is counted in tables.
     let table_bytes = match pick.output_level {
         level if may_overlap(level) => u64::MAX,
-        level => leveled::table_bytes(&levels, &engine.settings, level),
+        level => leveled::table_bytes(&levels, &engine.shared.settings, level),
     };
     // What a tombstone hides may lie in an older table of level 0.
     let below = (!may_overlap(pick.output_level)).then_some((levels, pick.output_level));
-    let retention = Retention::new(engine.snapshots.list(|| engine.visible()), below);
+    let retention = Retention::new(engine.versions.kept_readable(), below);
     let kind = FileKind::Table { level: pick.output_level as u8 };
     let origin = Origin::Compaction { from: pick.level as u8, to: pick.output_level as u8 };
     let output = Output {
         context: FileContext { kind, origin },
-        options: engine.settings.table_options(pick.output_level),
+        options: engine.shared.settings.table_options(pick.output_level),
         table_bytes,
         expected_bytes: table_bytes.min(pick.bytes()),
-        cache: Some(Arc::clone(&engine.store.cache)),
+        cache: Some(Arc::clone(&engine.shared.cache)),
     };
-    Rewrite::new(Arc::clone(&engine.files), Merge::new(sources), retention, output)
+    Rewrite::new(Arc::clone(&engine.shared.files), Merge::new(sources), retention, output)
 }
 
 impl Job for Compaction {
@@ -359,8 +366,9 @@ impl Job for Compaction {
 
     fn step(&mut self) -> Result<Step> {
         if let Work::Rewrite(rewrite) = &mut self.work {
-            let waits = !may_overlap(self.pick.level) && !self.engine.read_state.load().is_calm();
-            if waits && !self.engine.compaction_rate.admit(STEP_BYTES.min(self.pick.bytes())) {
+            let waits = !may_overlap(self.pick.level) && !self.engine.versions.current().is_calm();
+            if waits && !self.engine.shared.compaction_rate.admit(STEP_BYTES.min(self.pick.bytes()))
+            {
                 return Ok(Step::More);
             }
             if rewrite.step()? == Step::More {
@@ -378,12 +386,12 @@ impl Drop for Compaction {
             return;
         }
         self.pick.release_tables();
-        let mut tables = self.engine.tables.lock();
+        let mut tables = self.engine.versions.tables();
         if let Some(index) = tables.claims.iter().position(|claim| *claim == self.pick.claim) {
             tables.claims.swap_remove(index);
         }
         drop(tables);
-        self.engine.jobs.wake();
+        self.engine.shared.jobs.wake();
     }
 }
 
@@ -401,8 +409,8 @@ impl Job for Migration {
     }
 
     fn step(&mut self) -> Result<Step> {
-        match self.engine.files.migrate(self.number, self.tier, &mut |_| {}) {
-            Ok(()) => self.engine.counts.migrations.add(1),
+        match self.engine.shared.files.migrate(self.number, self.tier, &mut |_| {}) {
+            Ok(()) => self.engine.shared.counts.migrations.add(1),
             // Compacted away meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             // Writers were faster to take the room, or the disk is fuller than the tier. The table
@@ -420,7 +428,7 @@ impl Job for Migration {
             }
         }
         // There may be more to move.
-        self.engine.placement_changed.store(true, Relaxed);
+        self.engine.shared.placement_changed.store(true, Relaxed);
         self.engine.migrating.store(false, Relaxed);
         Ok(Step::Done)
     }
@@ -434,18 +442,18 @@ struct InLine<'a> {
 
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
-        self.engine.tables.lock().claimants -= 1;
-        self.engine.jobs.wake();
+        self.engine.versions.tables().claimants -= 1;
+        self.engine.shared.jobs.wake();
     }
 }
 
 impl Engine {
     /// Waits until background work has nothing left to do, or has ended for good.
     pub fn settle(&self) -> Result<()> {
-        let _hurry = self.compaction_rate.hurry();
-        self.jobs.wake();
-        self.jobs.wait_idle();
-        self.latch.check()
+        let _hurry = self.shared.compaction_rate.hurry();
+        self.shared.jobs.wake();
+        self.shared.jobs.wait_idle();
+        self.shared.latch.check()
     }
 
     /// Brings all records of `from..=to` to the deepest level in use, dropping what nobody can see.
@@ -465,7 +473,7 @@ impl Engine {
             let mut after: Option<Vec<u8>> = None;
             while let Some(pick) = self.claim(|levels, claims| {
                 let after = after.as_deref();
-                leveled::pick_range(levels, claims, &self.settings, level, (from, to), after)
+                leveled::pick_range(levels, claims, &self.shared.settings, level, (from, to), after)
             })? {
                 after = pick.upper.last().map(|table| table.meta.largest_key.clone());
                 self.run_compaction(pick, &mut done_bytes, (from, to), progress)?;
@@ -496,10 +504,10 @@ impl Engine {
     ) -> Result<Option<Pick>> {
         let mut in_line = None;
         loop {
-            self.latch.check()?;
+            self.shared.latch.check()?;
             {
-                let mut tables = self.tables.lock();
-                let levels = Arc::clone(&self.read_state.load().levels);
+                let mut tables = self.versions.tables();
+                let levels = Arc::clone(&self.versions.current().levels);
                 if let Ok(chosen) = choose(&levels, &tables.claims) {
                     if let Some(pick) = &chosen {
                         pick.claim_tables();
@@ -509,10 +517,11 @@ impl Engine {
                 }
                 if in_line.is_none() {
                     tables.claimants += 1;
-                    in_line = Some(InLine { engine: self, _hurry: self.compaction_rate.hurry() });
+                    in_line =
+                        Some(InLine { engine: self, _hurry: self.shared.compaction_rate.hurry() });
                 }
             }
-            self.clock.sleep(std::time::Duration::from_millis(2));
+            self.shared.clock.sleep(std::time::Duration::from_millis(2));
         }
     }
 
@@ -524,11 +533,11 @@ impl Engine {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<()> {
         let bytes = pick.bytes();
-        let _hurry = self.compaction_rate.hurry();
+        let _hurry = self.shared.compaction_rate.hurry();
         let mut compaction = Compaction::new(self, pick);
-        self.carry_out(&mut compaction)?;
+        self.shared.carry_out(&mut compaction)?;
         *done_bytes += bytes;
-        let levels = Arc::clone(&self.read_state.load().levels);
+        let levels = Arc::clone(&self.versions.current().levels);
         let deepest = levels.deepest();
         let left: u64 = (0..deepest)
             .flat_map(|level| levels.overlapping(level, from, to))
@@ -608,8 +617,8 @@ mod tests {
         for _ in 0..60_000 {
             random.fill(&mut value);
             db.put(random.next_u64().to_be_bytes(), &value).unwrap();
-            let tables = engine.tables.lock();
-            let levels = Arc::clone(&engine.read_state.load().levels);
+            let tables = engine.versions.tables();
+            let levels = Arc::clone(&engine.versions.current().levels);
             let is_deep = |pick: &Pick| pick.level > 0 && !pick.lower.is_empty();
             if let Some(pick) = leveled::pick(&levels, &tables.claims, settings, Writing::GoesOn)
                 .filter(|pick| is_deep(pick) && pick.bytes() >= 3 * STEP_BYTES)
@@ -642,9 +651,9 @@ mod tests {
         let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
         let pick = deep_pick(&db, &settings, &mut Random::new(1));
         pick.claim_tables();
-        db.engine().tables.lock().claims.push(pick.claim.clone());
+        db.engine().versions.tables().claims.push(pick.claim.clone());
         let compaction = Compaction::new(db.engine(), pick);
-        let tempo = &db.engine().compaction_rate;
+        let tempo = &db.engine().shared.compaction_rate;
         // What was flushed to come here took no time.
         for _ in 0..300 {
             clock.sleep(Duration::from_secs(1));
@@ -664,7 +673,7 @@ mod tests {
         assert!(ns >= least_ns, "{ns} ns for {steps} steps, {least_ns} are due");
 
         let (db, clock, mut compaction) = with_deep_compaction();
-        let hurry = db.engine().compaction_rate.hurry();
+        let hurry = db.engine().shared.compaction_rate.hurry();
         assert_eq!(naps(&clock, &mut compaction), 0, "somebody waits");
         drop(hurry);
 
@@ -690,7 +699,7 @@ mod tests {
         }
         db.flush().unwrap();
         db.settle().unwrap();
-        let levels = Arc::clone(&db.engine().read_state.load().levels);
+        let levels = Arc::clone(&db.engine().versions.current().levels);
         let targets = leveled::targets(&levels, &settings);
         let base = targets.base;
         let upper = base..LEVELS - 1;
@@ -710,11 +719,11 @@ mod tests {
         flush_one(&db, "key", Some("2"));
         db.compact_range(None, None, &mut |_| {}).unwrap();
         let engine = db.engine();
-        engine.placement_changed.store(false, Relaxed);
+        engine.shared.placement_changed.store(false, Relaxed);
         let mut job = Background(Arc::clone(engine)).plan(Lane::Bulk).unwrap();
         assert_eq!(job.name(), "deletion of tables");
         assert_eq!(job.step().unwrap(), Step::Done);
-        assert!(engine.placement_changed.load(Relaxed));
+        assert!(engine.shared.placement_changed.load(Relaxed));
         drop(job);
         db.close().unwrap();
     }
@@ -726,29 +735,29 @@ mod tests {
         let db = stepped(&settings);
         let engine = db.engine();
         flush_one(&db, "key", Some(&"large".repeat(1 << 18)));
-        let table = Arc::clone(&engine.read_state.load().levels.level(0)[0]);
+        let table = Arc::clone(&engine.versions.current().levels.level(0)[0]);
         assert!(table.meta.bytes > 1 << 20, "more than the other tier has");
         let number = table.meta.number;
         let to = TierIndex(1);
         assert!(!engine.migrating.swap(true, Relaxed));
         let mut job = Migration { engine: Arc::clone(engine), number, tier: to };
-        engine.placement_changed.store(false, Relaxed);
+        engine.shared.placement_changed.store(false, Relaxed);
         assert_eq!(job.step().unwrap(), Step::Done);
-        assert!(!engine.placement_changed.load(Relaxed), "nothing has changed by it");
+        assert!(!engine.shared.placement_changed.load(Relaxed), "nothing has changed by it");
         assert!(!engine.migrating.load(Relaxed), "others may move");
-        assert_eq!(engine.counts.migrations.get(), 0);
+        assert_eq!(engine.shared.counts.migrations.get(), 0);
         db.close().unwrap();
     }
 
     /// Flushes a table of `value` under `key` without letting a compaction begin.
     fn flush_one(db: &Db, key: &str, value: Option<&str>) {
-        db.engine().tables.lock().claimants += 1;
+        db.engine().versions.tables().claimants += 1;
         match value {
             Some(value) => db.put(key, value).unwrap(),
             None => db.delete(key).unwrap(),
         }
         db.flush().unwrap();
-        db.engine().tables.lock().claimants -= 1;
+        db.engine().versions.tables().claimants -= 1;
     }
 
     #[test]
@@ -768,8 +777,8 @@ mod tests {
         let db = stepped(&settings);
         let engine = Arc::clone(db.engine());
         let pick = || {
-            let tables = engine.tables.lock();
-            let levels = Arc::clone(&engine.read_state.load().levels);
+            let tables = engine.versions.tables();
+            let levels = Arc::clone(&engine.versions.current().levels);
             leveled::pick(&levels, &tables.claims, &settings, Writing::GoesOn)
         };
         for (key, value) in [("a", "1"), ("b", "1"), ("c", "1")] {
@@ -779,18 +788,18 @@ mod tests {
         assert_eq!((down.level, down.upper.len()), (0, 3));
         assert!(down.output_level > 0, "an empty way down is taken whole");
         down.claim_tables();
-        engine.tables.lock().claims.push(down.claim.clone());
+        engine.versions.tables().claims.push(down.claim.clone());
         flush_one(&db, "a", None);
         assert!(pick().is_none(), "one new table has nobody to be merged with");
         flush_one(&db, "b", Some("2"));
         let newest = pick().unwrap();
         assert_eq!((newest.level, newest.output_level, newest.upper.len()), (0, 0, 2));
         newest.claim_tables();
-        engine.tables.lock().claims.push(newest.claim.clone());
+        engine.versions.tables().claims.push(newest.claim.clone());
         let mut merge = Compaction::new(&engine, newest);
         while merge.step().unwrap() == Step::More {}
         drop(merge);
-        assert_eq!(engine.read_state.load().levels.level(0).len(), 4);
+        assert_eq!(engine.versions.current().levels.level(0).len(), 4);
         let get = |key: &str| db.get(key).unwrap().map(|value| value.to_vec());
         let expected = [None, Some(b"2".to_vec()), Some(b"1".to_vec())];
         assert_eq!(["a", "b", "c"].map(get), expected, "the delete hides what is below it still");

@@ -4,10 +4,11 @@
 //! file system), and slabs copied, into a new namespace of the same lineage, and a fresh manifest
 //! there names them. Writers go on meanwhile.
 
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::settings::SETTINGS_NAME;
-use crate::state::{Engine, ReadState, full_state};
-use crate::table_set::manifest::{Manifest, broken_slots};
+use crate::table_set::manifest::{Edit, Manifest, broken_slots};
+use crate::versions::Version;
 use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::{Devices, FileKind, Origin, TieredFiles};
@@ -17,7 +18,7 @@ use thermocline_slab::{FreesHeld, LiveSlots, SlabChange, SlabLive};
 /// What there is at one moment, with nothing half in memory.
 struct Moment {
     /// Holding it holds its tables: none is deleted while it is being linked.
-    state: Arc<ReadState>,
+    state: Arc<Version>,
     slots: LiveSlots,
     last_sequence: Sequence,
     /// Slots that are freed from here on keep their records until they are copied.
@@ -30,7 +31,7 @@ impl Engine {
     fn moment(&self) -> Result<Moment> {
         let Some(fast) = &self.fast else {
             self.flush()?;
-            let state = self.read_state.load_full();
+            let state = self.versions.current_full();
             let newest = state.levels.tables().map(|(_, table)| table.meta.largest_sequence).max();
             let last_sequence = newest.unwrap_or_default();
             let slots = LiveSlots::default();
@@ -39,19 +40,19 @@ impl Engine {
         // Flushes of what is written from here on begin once the moment is taken.
         let _flushes = {
             let mut leader = self.leader.lock();
-            self.latch.check()?;
+            self.shared.latch.check()?;
             self.freeze(&mut leader)?;
             fast.flushes.hold_from(leader.log.number)
         };
-        self.wait_until_flushed(|frozen| fast.flushes.is_held(frozen))?;
-        let tables = self.tables.lock();
+        self.versions.wait_until_flushed(|frozen| fast.flushes.is_held(frozen))?;
+        let tables = self.versions.tables();
         // Held from the moment on, and not while flushes are waited for: they may need the room.
         let held = Some(fast.slabs.hold_frees());
-        let (state, mut slots) = (self.read_state.load_full(), tables.slots.clone());
+        let (state, mut slots) = (self.versions.current_full(), fast.live.lock().clone());
         // A slab without records may be on its way out, and is of no use to the copy.
         let is_empty =
             |(file, slab): (FileNumber, &SlabLive)| (slab.slots.count() == 0).then_some(file);
-        for file in tables.slots.iter().filter_map(is_empty) {
+        for file in fast.live.lock().iter().filter_map(is_empty) {
             slots.apply(&SlabChange::removal(file)).map_err(broken_slots)?;
         }
         Ok(Moment { state, slots, last_sequence: tables.last_sequence, held })
@@ -67,10 +68,10 @@ impl Engine {
         let Moment { state, slots, last_sequence, held } = self.moment()?;
         let tables = state.levels.tables().map(|(_, table)| table.meta.number);
         let numbers: Vec<_> = tables.chain(slots.iter().map(|(slab, _)| slab)).collect();
-        let settings = self.settings.to_kept_toml()?;
+        let settings = self.shared.settings.to_kept_toml()?;
         let texts = [(SETTINGS_NAME, &settings[..])];
-        let files = Arc::new(self.files.create_checkpoint(devices, home, &numbers, &texts)?);
-        let edit = full_state(&state.levels, &slots, FileNumber(0), last_sequence);
+        let files = Arc::new(self.shared.files.create_checkpoint(devices, home, &numbers, &texts)?);
+        let edit = Edit::of_state(&state.levels, &slots, FileNumber(0), last_sequence);
         let made = (|| {
             let manifest = Manifest::create(&files, &edit, Origin::Foreground)?;
             Ok(files.close(&[(FileKind::Manifest, manifest.extent())])?)
@@ -82,7 +83,7 @@ impl Engine {
         });
         // What waited for slots may look again.
         drop(held);
-        self.jobs.wake();
+        self.shared.jobs.wake();
         made
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::batch::{WriteBatch, check_sizes};
 use crate::builder::Builder;
+use crate::engine::Engine;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ingest::Ingest;
@@ -10,7 +11,6 @@ use crate::iterator::{Cursor, Records, ScanRange};
 use crate::jobs::Planner;
 use crate::jobs::Progress;
 use crate::settings::{Durability, Settings};
-use crate::state::Engine;
 use crate::stats::Stats;
 use crate::verify::VerifyReport;
 use crate::versions::snapshots::Snapshot as RegisteredSnapshot;
@@ -122,7 +122,7 @@ impl Db {
 
     /// Applies a batch, all of it or nothing, with the durability of the settings.
     pub fn write(&self, batch: WriteBatch) -> Result<()> {
-        self.write_with(batch, self.engine().settings.durability)
+        self.write_with(batch, self.engine().shared.settings.durability)
     }
 
     /// Applies a batch with a durability of its own.
@@ -147,13 +147,13 @@ impl Db {
     /// A cursor over all records, as of now.
     pub fn cursor(&self) -> Cursor {
         let engine = self.engine();
-        engine.cursor(&ScanRange::all(), engine.snapshot(), 0)
+        engine.cursor(&ScanRange::all(), engine.versions.snapshot(), 0)
     }
 
     /// The database as of now, for as long as it is held.
     pub fn snapshot(&self) -> Snapshot {
         let engine = Arc::clone(self.engine());
-        let registered = engine.snapshot();
+        let registered = engine.versions.snapshot();
         Snapshot { engine, registered }
     }
 
@@ -201,7 +201,7 @@ impl Db {
 
     /// The settings in force.
     pub fn settings(&self) -> &Settings {
-        &self.engine().settings
+        &self.engine().shared.settings
     }
 
     /// Closes the database and says whether all went well. Other handles to it fail to write from
@@ -218,14 +218,14 @@ impl Open {
         }
         let engine = &self.engine;
         let is_written = self.is_written;
-        let keep = || engine.latch.check().and_then(|()| engine.keep_totals());
+        let keep = || engine.shared.latch.check().and_then(|()| engine.keep_totals());
         let kept = if is_written { keep() } else { Ok(()) };
         // Sends away whoever waits for background work, which is about to end.
-        engine.fail(&Error::new(ErrorKind::ReadOnly, "the database is closed"));
-        engine.jobs.stop();
+        engine.shared.fail(&Error::new(ErrorKind::ReadOnly, "the database is closed"));
+        engine.shared.jobs.stop();
         let sealed = kept.and_then(|()| if is_written { engine.seal_logs() } else { Ok(()) });
-        let manifest = engine.tables.lock().manifest.extent();
-        engine.files.close(&[(FileKind::Manifest, manifest)])?;
+        let manifest = engine.versions.tables().manifest.extent();
+        engine.shared.files.close(&[(FileKind::Manifest, manifest)])?;
         sealed
     }
 }
@@ -337,7 +337,7 @@ impl IntoIterator for Scan {
     type IntoIter = Records;
 
     fn into_iter(self) -> Records {
-        let snapshot = self.snapshot.unwrap_or_else(|| self.engine.snapshot());
+        let snapshot = self.snapshot.unwrap_or_else(|| self.engine.versions.snapshot());
         let expected = match self.limit {
             u64::MAX => 0,
             limit => limit.saturating_mul(RECORD_BYTES_GUESS).min(FIRST_READ_BYTES_MAX),
@@ -366,7 +366,7 @@ mod tests {
         let engine = db.engine();
         // The background is kept from preparing logs; this thread does that instead.
         loop {
-            let mut logs = engine.logs.lock();
+            let mut logs = engine.log_pool.logs();
             if !logs.making {
                 logs.making = true;
                 logs.ready = None;
@@ -375,14 +375,14 @@ mod tests {
         }
         db.put("first", "in the log made at the start").unwrap();
         let logs = || {
-            let files = engine.files.files().into_iter();
+            let files = engine.shared.files.files().into_iter();
             files.filter(|file| file.kind == FileKind::Log).map(|file| file.number)
         };
         let before = logs().max();
         let rotating = Arc::clone(engine);
         let rotate = move || rotating.rotate(&mut rotating.leader.lock());
         let writer = thermocline_foundation::threads::spawn("writer", rotate).unwrap();
-        engine.prepare_log().unwrap();
+        engine.log_pool.prepare_log().unwrap();
         writer.join().unwrap().unwrap();
         let next = logs().filter(|number| Some(*number) > before).min();
         assert_eq!(Some(engine.leader.lock().log.number), next);

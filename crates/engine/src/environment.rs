@@ -6,37 +6,32 @@
 
 use crate::background::Background;
 use crate::db::Db;
-use crate::error::{Latch, Result};
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::front::log_pool::{LogPool, make_log};
 use crate::front::slabs::FastTier;
 use crate::front::slabs::packing::packing_is_named;
 use crate::generations::memtable::Memtable;
 use crate::jobs::{Jobs, Planner, Workers};
-use crate::make_log::make_log;
+use crate::layout::leveled::LevelTargets;
 use crate::recovery::{
     Replay, Replayed, numbers_of, reconcile, require_durable, require_floor, restore,
 };
-use crate::settings::SETTINGS_NAME;
-use crate::settings::{Preset, Settings};
-use crate::shared::compaction_rate::CompactionRate;
-use crate::shared::counts::Counts;
-use crate::shared::totals::Totals;
-use crate::shared::write_throttle::WriteThrottle;
-use crate::state::{Engine, LogPool, ReadState, TableState, full_state};
-use crate::table_set::levels::Levels;
-use crate::table_set::manifest::Manifest;
+use crate::settings::{Preset, SETTINGS_NAME, Settings};
+use crate::shared::Shared;
+use crate::table_set::TableSet;
 use crate::table_set::restored::Restored;
-use crate::table_set::table::{Graveyard, TableStore};
-use crate::versions::snapshots::Snapshots;
+use crate::table_set::table::{ObsoleteFiles, TableStore};
+use crate::versions::{Follower, Version, Versions};
 use crate::write_path::{Leader, LogTail, WriteQueue};
 use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::{
     Devices, FileKind, Origin, Placement, SystemDevices, TierSpec, TieredFiles,
 };
+use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
-use thermocline_foundation::sync::{ArcSwap, Condvar, Mutex};
-use thermocline_foundation::{ByteSize, Clock, FileNumber, Sequence, SystemClock};
-use thermocline_slab::LiveSlots;
+use thermocline_foundation::{ByteSize, Clock, Sequence, SystemClock};
 use thermocline_table::BlockCache;
 
 /// What a database stands on: replaced in tests and simulations.
@@ -156,33 +151,26 @@ impl Environment {
         let cache = Arc::new(BlockCache::new(settings.division().cache_bytes));
         let store = Arc::new(TableStore {
             files: Arc::clone(files),
-            cache,
-            graveyard: Graveyard::default(),
+            cache: Arc::clone(&cache),
+            obsolete: ObsoleteFiles::default(),
             jobs: Arc::new(Jobs::new(&self.workers)),
         });
         let mut restored = match restore(&store)? {
             Some(restored) => restored,
-            None => {
-                let (levels, slots) = (Levels::default(), LiveSlots::default());
-                let state = full_state(&levels, &slots, FileNumber(0), Sequence::ZERO);
-                Restored {
-                    manifest: Manifest::create(files, &state, Origin::Foreground)?,
-                    levels,
-                    slots,
-                    log_floor: FileNumber(0),
-                    last_sequence: Sequence::ZERO,
-                    totals: Totals::default(),
-                    durable_sequence: Sequence::ZERO,
-                }
-            }
+            None => Restored::new(files)?,
         };
         if settings.preset() == Preset::Hybrid {
             restored.manifest.keep_short(settings.manifest_bytes());
             files.set_map_compact_bytes_min(settings.map_bytes());
         }
         reconcile(&store, &restored.levels, &restored.slots)?;
-        let (clock, workers) = (&self.clock, &self.workers);
-        let fast = FastTier::of_preset(&store, &settings, &mut restored, clock, workers)?;
+        let (clock, jobs) = (Arc::clone(&self.clock), Arc::clone(&store.jobs));
+        let totals_before = std::mem::take(&mut restored.totals);
+        let files = Arc::clone(files);
+        let shared = Shared::new(settings, clock, files, placement, cache, jobs, totals_before);
+        let shared = Arc::new(shared);
+        let fast = FastTier::of_preset(&shared, &mut restored, &self.workers)?.map(Arc::new);
+        let (files, settings) = (&shared.files, &shared.settings);
         changed.map_or(Ok(()), |text| files.write_home_file(SETTINGS_NAME, &text))?;
         let logs = numbers_of(files, |kind| kind == FileKind::Log);
         require_floor(&logs, restored.log_floor)?;
@@ -195,77 +183,60 @@ impl Environment {
         };
         let replayed = replay.run(&live, restored.last_sequence)?;
         require_durable(&replayed, restored.durable_sequence)?;
-        let engine = self.assemble(store, fast, settings, placement, restored, &replayed)?;
-        let engine = Arc::new(engine);
+        let engine = Arc::new(assemble(&shared, store, fast, restored, &replayed)?);
         let is_written = engine.settle_logs(replayed, &logs, &live)?;
         let planner: Arc<dyn Planner> = Arc::new(Background(Arc::clone(&engine)));
-        engine.jobs.start(&planner, engine.settings.background_threads)?;
+        shared.jobs.start(&planner, shared.settings.background_threads)?;
         Ok(Db::of(engine, planner, &self.devices, is_written))
     }
+}
 
-    fn assemble(
-        &self,
-        store: Arc<TableStore>,
-        fast: Option<FastTier>,
-        settings: Settings,
-        placement: Arc<dyn Placement>,
-        restored: Restored,
-        replayed: &Replayed,
-    ) -> Result<Engine> {
-        let last_sequence = replayed.last_sequence;
-        let memtable = Arc::new(Memtable::new());
-        let levels = Arc::new(restored.levels);
-        let read_state = ReadState {
-            active: Arc::clone(&memtable),
-            frozen: Vec::new(),
-            levels: Arc::clone(&levels),
-            ended_load: Sequence::ZERO,
-        };
-        let (slowdown, stop) = (settings.level0_slowdown, settings.level0_stop);
-        let delay_max = settings.delay_max.0;
-        let write_throttle = WriteThrottle::new(Arc::clone(&self.clock), slowdown, stop, delay_max);
-        let files = Arc::clone(&store.files);
-        let log = make_log(&files, &settings, None, Origin::Recovery)?;
-        let jobs = Arc::clone(&store.jobs);
-        let tail = LogTail::new(Arc::clone(&log));
-        let engine = Engine {
-            settings,
-            clock: Arc::clone(&self.clock),
-            files,
-            store,
-            fast,
-            placement,
-            read_state: ArcSwap::from_pointee(read_state),
-            switching: Mutex::new(()),
-            visible: AtomicU64::new(last_sequence.0),
-            snapshots: Arc::new(Snapshots::default()),
-            latch: Latch::default(),
-            jobs,
-            write_throttle,
-            compaction_rate: CompactionRate::new(Arc::clone(&self.clock)),
-            counts: Counts::opened_at(self.clock.now_ns()),
-            totals_before: restored.totals,
-            queue: WriteQueue::default(),
-            leader: Mutex::new(Leader { last_sequence, memtable, log }),
-            tail: Mutex::new(tail),
-            logs: Mutex::new(LogPool::new()),
-            tables: Mutex::new(TableState {
-                manifest: restored.manifest,
-                claims: Vec::new(),
-                slots: restored.slots,
-                ranges: Vec::new(),
-                claimants: 0,
-                log_floor: restored.log_floor,
-                last_sequence,
-                durable_sequence: restored.durable_sequence,
-            }),
-            room: Condvar::new(),
-            unsynced_bytes: AtomicU64::new(0),
-            sync_wanted: AtomicBool::new(false),
-            placement_changed: AtomicBool::new(true),
-            migrating: AtomicBool::new(false),
-        };
-        engine.levels_changed(&levels);
-        Ok(engine)
-    }
+/// Puts the parts together over what was `restored` and `replayed`.
+fn assemble(
+    shared: &Arc<Shared>,
+    store: Arc<TableStore>,
+    fast: Option<Arc<FastTier>>,
+    restored: Restored,
+    replayed: &Replayed,
+) -> Result<Engine> {
+    let last_sequence = replayed.last_sequence;
+    let memtable = Arc::new(Memtable::new());
+    let version = Version {
+        active: Arc::clone(&memtable),
+        frozen: Vec::new(),
+        levels: Arc::new(restored.levels),
+        ended_load: Sequence::ZERO,
+    };
+    let log = make_log(&shared.files, &shared.settings, None, Origin::Recovery)?;
+    shared.begin();
+    let log_pool = Arc::new(LogPool::new(Arc::clone(shared)));
+    let tables = TableSet {
+        manifest: restored.manifest,
+        claims: Vec::new(),
+        ranges: Vec::new(),
+        claimants: 0,
+        log_floor: restored.log_floor,
+        last_sequence,
+        durable_sequence: restored.durable_sequence,
+    };
+    let layout: Arc<dyn Follower> = match &fast {
+        Some(fast) => Arc::clone(fast) as _,
+        None => Arc::new(LevelTargets::new(Arc::clone(shared))),
+    };
+    let followers = vec![layout, Arc::clone(&log_pool) as _];
+    let versions = Versions::new(Arc::clone(shared), store, version, tables, followers);
+    let engine = Engine {
+        shared: Arc::clone(shared),
+        versions: Arc::new(versions),
+        fast,
+        log_pool,
+        queue: WriteQueue::default(),
+        tail: Mutex::new(LogTail::new(Arc::clone(&log))),
+        leader: Mutex::new(Leader { last_sequence, memtable, log }),
+        unsynced_bytes: AtomicU64::new(0),
+        sync_wanted: AtomicBool::new(false),
+        migrating: AtomicBool::new(false),
+    };
+    engine.versions.levels_changed();
+    Ok(engine)
 }

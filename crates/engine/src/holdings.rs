@@ -6,8 +6,9 @@
 //! in merges that left one run of a range. Before the first of these, and in levels, each record
 //! above the oldest run is taken for the replacement of another, as in the figure of amplification.
 
+use crate::engine::Engine;
 use crate::shared::totals::{Count, Totals};
-use crate::state::{Engine, ReadState};
+use crate::versions::Version;
 use std::collections::BTreeMap;
 use thermocline_device::TierIndex;
 use thermocline_foundation::FileNumber;
@@ -26,11 +27,11 @@ impl Engine {
     /// What slots and tables of each tier hold.
     pub fn held(
         &self,
-        state: &ReadState,
+        state: &Version,
         tier_of: &BTreeMap<FileNumber, TierIndex>,
         totals: &Totals,
     ) -> Vec<Held> {
-        let mut held = vec![Held::default(); self.files.tiers().len()];
+        let mut held = vec![Held::default(); self.shared.files.tiers().len()];
         let place = |number| tier_of.get(&number).copied().unwrap_or(TierIndex(0)).position();
         let mut dirty_bytes = 0;
         if let Some(fast) = &self.fast {

@@ -6,9 +6,9 @@
 //! them. An unfinished load leaves nothing.
 
 use crate::batch::check_sizes;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::limits::LEVELS;
-use crate::state::Engine;
 use crate::table_set::claims::Claim;
 use crate::table_set::levels::{Levels, may_overlap};
 use crate::table_set::manifest::Edit;
@@ -54,7 +54,7 @@ impl Ingest {
                 self.records + 1
             )));
         }
-        let table_bytes = self.engine.settings.table_size.0;
+        let table_bytes = self.engine.shared.settings.table_size.0;
         if self.writer.as_ref().is_some_and(|(_, writer)| writer.estimated_bytes() >= table_bytes) {
             self.close_table()?;
         }
@@ -62,9 +62,9 @@ impl Ingest {
             let bottom = LEVELS - 1;
             let kind = FileKind::Table { level: bottom as u8 };
             let context = FileContext { kind, origin: Origin::Ingest };
-            let file = self.engine.files.create_file(context, table_bytes)?;
+            let file = self.engine.shared.files.create_file(context, table_bytes)?;
             self.unowned.push(file.number());
-            let options = self.engine.settings.table_options(bottom);
+            let options = self.engine.shared.settings.table_options(bottom);
             self.writer = Some((file.number(), TableWriter::new(file, options)));
         }
         if let Some((_, writer)) = &mut self.writer {
@@ -90,10 +90,10 @@ impl Ingest {
             return Ok(());
         }
         let engine = Arc::clone(&self.engine);
-        engine.counts.ingested_bytes.add(self.bytes);
+        engine.shared.counts.ingested_bytes.add(self.bytes);
         // A failure half way leaves a sequence used and files of which nothing is known for sure.
         engine.with_writers_stopped(|sequence| {
-            self.install(sequence).inspect_err(|error| engine.fail(error))
+            self.install(sequence).inspect_err(|error| engine.shared.fail(error))
         })
     }
 
@@ -110,9 +110,9 @@ impl Ingest {
 
     fn install(&mut self, sequence: Sequence) -> Result<()> {
         let numbers: Vec<_> = self.finished.iter().map(|meta| meta.number).collect();
-        self.engine.files.publish(&numbers)?;
-        let mut tables = self.engine.tables.lock();
-        let levels = Arc::clone(&self.engine.read_state.load().levels);
+        self.engine.shared.files.publish(&numbers)?;
+        let mut tables = self.engine.versions.tables();
+        let levels = Arc::clone(&self.engine.versions.current().levels);
         let mut edit = Edit::default();
         for mut meta in std::mem::take(&mut self.finished) {
             meta.ingested_at = Some(sequence);
@@ -123,12 +123,12 @@ impl Ingest {
                 true => 0,
                 false => deepest_free(&levels, &tables.claims, &meta),
             };
-            self.engine.files.reclassify(meta.number, FileKind::Table { level })?;
+            self.engine.shared.files.reclassify(meta.number, FileKind::Table { level })?;
             edit.added.push((level, meta));
         }
         // A commit that fails may have taken effect; the next opening decides.
         self.unowned.clear();
-        self.engine.commit(&mut tables, edit, None)
+        self.engine.versions.commit(&mut tables, edit)
     }
 }
 
@@ -151,10 +151,10 @@ impl Drop for Ingest {
         if self.unowned.is_empty() {
             return;
         }
-        match self.engine.files.delete_files(&self.unowned) {
+        match self.engine.shared.files.delete_files(&self.unowned) {
             Ok(()) => {
-                self.engine.room_freed();
-                self.engine.jobs.wake();
+                self.engine.shared.room_freed();
+                self.engine.shared.jobs.wake();
             }
             Err(error) => {
                 tracing::warn!(%error, "files of an unfinished bulk load stay until the next open");

@@ -6,9 +6,9 @@
 //! Records on a fast tier are not held: a cursor that meets a gap there begins again from where it
 //! stands, with the tables of now.
 
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::merge::{Merge, Target};
-use crate::state::Engine;
 use crate::versions::snapshots::Snapshot;
 use bytes::Bytes;
 use std::ops::Bound;

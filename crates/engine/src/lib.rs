@@ -52,14 +52,14 @@ mod holdings;
 mod ingest;
 mod iterator;
 mod jobs;
+mod layout;
 mod limits;
-mod make_log;
 mod merge;
 mod read_path;
 mod recovery;
 mod settings;
 mod shared;
-mod state;
+
 mod stats;
 #[cfg(test)]
 mod support;

@@ -6,6 +6,7 @@
 //! then reads all those blocks, on all tiers, as one batch. It counts, and moves records up, as
 //! that many look-ups do.
 
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::front::slabs::FastTier;
 use crate::front::slabs::cursor::SlotCursor;
@@ -14,9 +15,9 @@ use crate::generations::memtable::MemtableCursor;
 use crate::iterator::{Cursor, Renewal, ScanRange};
 use crate::limits::LEVELS;
 use crate::merge::{LevelCursor, Merge, Source, Tables};
-use crate::state::{Engine, ReadState};
 use crate::table_set::levels::{Levels, Located, may_overlap, settles};
 use crate::table_set::table::Table;
+use crate::versions::Version;
 use crate::versions::snapshots::Snapshot;
 use bytes::Bytes;
 use std::ops::Bound;
@@ -40,7 +41,7 @@ fn live(found: Found) -> Option<Bytes> {
     found.filter(|(trailer, _)| trailer.kind() == RecordKind::Put).map(|(_, value)| value)
 }
 
-impl ReadState {
+impl Version {
     fn get_in_memory(&self, key: &[u8], snapshot: Sequence) -> Found {
         let oldest_first = planted(Planted::FrozenReadOldestFirst);
         let oldest = oldest_first.then(|| self.frozen.last()).flatten();
@@ -58,11 +59,11 @@ impl Engine {
         if let Some(fast) = &self.fast {
             return self.get_hybrid(fast, key, snapshot);
         }
-        let state = self.read_state.load();
-        let snapshot = snapshot.unwrap_or_else(|| self.visible());
-        self.counts.gets.add(1);
+        let state = self.versions.current();
+        let snapshot = snapshot.unwrap_or_else(|| self.versions.visible());
+        self.shared.counts.gets.add(1);
         if let Some(found) = state.get_in_memory(key, snapshot) {
-            self.counts.memtable_hits.add(1);
+            self.shared.counts.memtable_hits.add(1);
             return Ok(live(Some(found)));
         }
         Ok(live(state.levels.get(key, snapshot)?))
@@ -75,20 +76,22 @@ impl Engine {
         key: &[u8],
         snapshot: Option<Sequence>,
     ) -> Result<Option<Bytes>> {
-        self.counts.gets.add(1);
+        self.shared.counts.gets.add(1);
         let hash = key_hash(key);
         // Kept for the question whether a load has a newer version, which a later state would not
         // answer.
-        let before = self.read_state.load();
-        if let Some(found) = before.get_in_memory(key, snapshot.unwrap_or_else(|| self.visible())) {
-            self.counts.memtable_hits.add(1);
+        let before = self.versions.current();
+        if let Some(found) =
+            before.get_in_memory(key, snapshot.unwrap_or_else(|| self.versions.visible()))
+        {
+            self.shared.counts.memtable_hits.add(1);
             self.answered_above(fast, hash, found.0);
             return Ok(live(Some(found)));
         }
         let found = fast.get(key, snapshot)?;
         // What was demoted since is in the tables of now. They may have dropped what only the
         // moment above would see, so without a registered snapshot that moment is now too.
-        let state = self.read_state.load();
+        let state = self.versions.current();
         let below = match &found {
             Some((trailer, _))
                 if planted(Planted::IngestHiddenBySlot)
@@ -97,7 +100,7 @@ impl Engine {
                 None
             }
             _ => {
-                let snapshot = snapshot.unwrap_or_else(|| self.visible());
+                let snapshot = snapshot.unwrap_or_else(|| self.versions.visible());
                 let look_up = || state.levels.find_newest(key, snapshot);
                 fast.regulation.read_waits.for_tables(look_up)?
             }
@@ -105,7 +108,7 @@ impl Engine {
         match below {
             Some(below) if found.as_ref().is_none_or(|(above, _)| below.trailer > *above) => {
                 let Located { trailer, value, table } = below;
-                self.counts.slow_reads.add(1);
+                self.shared.counts.slow_reads.add(1);
                 if snapshot.is_none() {
                     self.consider_promotion(key, hash, (trailer, &value), table);
                 }
@@ -114,7 +117,7 @@ impl Engine {
             _ => {
                 match &found {
                     Some((trailer, _)) => self.answered_above(fast, hash, *trailer),
-                    None => self.counts.absent_reads.add(1),
+                    None => self.shared.counts.absent_reads.add(1),
                 }
                 Ok(live(found))
             }
@@ -128,10 +131,11 @@ impl Engine {
         snapshot: Option<Sequence>,
     ) -> Result<Vec<Option<Bytes>>> {
         // Held to the end, so that no version is dropped for which the keys' moment is too late.
-        let registered = (self.fast.is_some() && snapshot.is_none()).then(|| self.snapshot());
-        let state = self.read_state.load_full();
+        let registered =
+            (self.fast.is_some() && snapshot.is_none()).then(|| self.versions.snapshot());
+        let state = self.versions.current_full();
         let moment = snapshot.or_else(|| registered.as_ref().map(Snapshot::sequence));
-        let moment = moment.unwrap_or_else(|| self.visible());
+        let moment = moment.unwrap_or_else(|| self.versions.visible());
         self.multi_get_at(keys, moment, state, snapshot.is_none())
     }
 
@@ -140,7 +144,7 @@ impl Engine {
         &self,
         keys: &[&[u8]],
         snapshot: Sequence,
-        mut state: Arc<ReadState>,
+        mut state: Arc<Version>,
         is_now: bool,
     ) -> Result<Vec<Option<Bytes>>> {
         let mut results = vec![None; keys.len()];
@@ -148,7 +152,7 @@ impl Engine {
         for (index, key) in keys.iter().enumerate() {
             match state.get_in_memory(key, snapshot) {
                 Some(found) => {
-                    self.counts.memtable_hits.add(1);
+                    self.shared.counts.memtable_hits.add(1);
                     if let Some(fast) = &self.fast {
                         self.answered_above(fast, key_hash(key), found.0);
                     }
@@ -160,9 +164,9 @@ impl Engine {
         let mut counted = 0;
         if let Some(fast) = &self.fast {
             counted = self.get_in_slots(fast, keys, snapshot, &mut left, &mut results)?;
-            state = self.read_state.load_full();
+            state = self.versions.current_full();
         }
-        self.counts.gets.add((keys.len() - counted) as u64);
+        self.shared.counts.gets.add((keys.len() - counted) as u64);
         let mut searches: Vec<_> =
             left.iter().map(|index| Search::new(*index, keys[*index], snapshot, &state)).collect();
         while !searches.is_empty() {
@@ -184,7 +188,7 @@ impl Engine {
     /// Counts a look-up that memory above the fast tier, or the tier, has answered. A deleted key
     /// is none to keep up here.
     fn answered_above(&self, fast: &FastTier, hash: u64, found: Trailer) {
-        self.counts.fast_reads.add(1);
+        self.shared.counts.fast_reads.add(1);
         if found.kind() == RecordKind::Put {
             fast.popularity.touch(hash, true);
         }
@@ -195,11 +199,11 @@ impl Engine {
     fn answered_below(&self, search: Search<'_>, is_now: bool) -> Found {
         let Search { key, hash, snapshot, newest, .. } = search;
         if newest.is_none() {
-            self.counts.absent_reads.add(1);
+            self.shared.counts.absent_reads.add(1);
         }
         let (found, table) = newest?;
         if self.fast.is_some() {
-            self.counts.slow_reads.add(1);
+            self.shared.counts.slow_reads.add(1);
             // What the table has of a later moment may be the same key's, and newer: in a slot, the
             // version that was found would stand for it.
             if is_now && table.meta.largest_sequence <= snapshot {
@@ -219,7 +223,7 @@ impl Engine {
         left: &mut Vec<usize>,
         results: &mut [Option<Bytes>],
     ) -> Result<usize> {
-        let before = self.read_state.load();
+        let before = self.versions.current();
         let known = |index: &usize| {
             let key = keys[*index];
             let entry = fast.entry(key, Some(snapshot))?;
@@ -258,11 +262,6 @@ impl Engine {
         Ok(counted)
     }
 
-    /// A snapshot of now.
-    pub fn snapshot(&self) -> Snapshot {
-        self.snapshots.take(|| self.visible())
-    }
-
     /// A cursor over the records of `range` at `snapshot`. `expected_bytes` sizes the first read of
     /// each table.
     pub fn cursor(
@@ -271,7 +270,7 @@ impl Engine {
         snapshot: Snapshot,
         expected_bytes: u32,
     ) -> Cursor {
-        self.counts.scans.add(1);
+        self.shared.counts.scans.add(1);
         let sources = self.sources(range, snapshot.sequence(), expected_bytes);
         let renewal = self.fast.is_some().then(|| {
             let (engine, range) = (Arc::clone(self), range.clone());
@@ -288,8 +287,8 @@ impl Engine {
         expected_bytes: u32,
     ) -> Vec<Source> {
         // Before the state: what leaves the fast tier from here on is missed by its cursor.
-        let departures = self.fast.as_ref().map(FastTier::departures);
-        let state = self.read_state.load_full();
+        let departures = self.fast.as_ref().map(|fast| fast.departures());
+        let state = self.versions.current_full();
         let memtables = std::iter::once(&state.active)
             .chain(state.frozen.iter().map(|frozen| &frozen.memtable))
             .filter(|memtable| memtable.count() > 0);
@@ -310,7 +309,7 @@ impl Engine {
         };
         let (from, to) = (bound(&range.from), bound(&range.to));
         let window_bytes_max =
-            scan_window_bytes(self.settings.memory.0, state.levels.level(0).len());
+            scan_window_bytes(self.shared.settings.memory.0, state.levels.level(0).len());
         for level in 0..LEVELS {
             let first_bytes = share.of_level(level, expected_bytes);
             let read_ahead = ReadAhead::Adaptive { first_bytes, window_bytes_max };
@@ -399,7 +398,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(index: usize, key: &'a [u8], snapshot: Sequence, state: &ReadState) -> Self {
+    fn new(index: usize, key: &'a [u8], snapshot: Sequence, state: &Version) -> Self {
         let candidates = state.levels.candidates(key);
         let candidates: Vec<_> =
             candidates.map(|(level, table)| (level, Arc::clone(table))).collect();
@@ -510,7 +509,7 @@ mod tests {
         let fast = stats.fast_tier.unwrap();
         let counts = [
             stats.operations.gets,
-            db.engine().counts.memtable_hits.get(),
+            db.engine().shared.counts.memtable_hits.get(),
             fast.fast_reads,
             fast.slow_reads,
             fast.tracked_keys,
@@ -551,11 +550,11 @@ mod tests {
     fn a_version_that_the_table_has_a_newer_one_of_does_not_move_up() {
         let db = stepped(&hybrid());
         db.put("key", "old").unwrap();
-        let moment = db.engine().snapshot();
+        let moment = db.engine().versions.snapshot();
         db.put("key", "new").unwrap();
         db.compact_range(None, None, &mut |_| {}).unwrap();
         for _ in 0..2 {
-            let state = db.engine().read_state.load_full();
+            let state = db.engine().versions.current_full();
             let found = db.engine().multi_get_at(&[b"key"], moment.sequence(), state, true);
             assert_eq!(found.unwrap()[0].as_deref(), Some(&b"old"[..]));
         }

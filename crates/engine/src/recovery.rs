@@ -17,13 +17,13 @@
 //! deleted; records that are in slots already are met again with the same sequence.
 
 use crate::compaction::rewrite::{Output, Retention, Rewrite};
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::generations::memtable::{ENTRY_OVERHEAD_BYTES, Memtable, MemtableCursor};
 use crate::jobs::Step;
 use crate::merge::{Merge, Source};
 use crate::shared::delete_or_leave;
 use crate::shared::totals::Totals;
-use crate::state::{Engine, ReadState};
 use crate::table_set::levels::Levels;
 use crate::table_set::manifest::{Edit, Manifest, broken_slots};
 use crate::table_set::restored::Restored;
@@ -329,7 +329,7 @@ impl Engine {
         };
         let early = planted(Planted::RecoveryDeletesLogsFirst);
         if early {
-            self.files.delete_files(logs)?;
+            self.shared.files.delete_files(logs)?;
         }
         let settled = match replayed.no_room.take() {
             Some(no_room) => Err(no_room),
@@ -346,7 +346,7 @@ impl Engine {
             (settled, _) => {
                 settled?;
                 if !early {
-                    self.files.delete_files(logs)?;
+                    self.shared.files.delete_files(logs)?;
                 }
                 Ok(true)
             }
@@ -362,17 +362,17 @@ impl Engine {
         no_room: &Error,
     ) -> Result<()> {
         // What was read of them may be in the system's memory only, and is about to be shown.
-        logs.iter().try_for_each(|log| self.files.open_file(*log)?.sync())?;
+        logs.iter().try_for_each(|log| self.shared.files.open_file(*log)?.sync())?;
         if planted(Planted::ReadOnlyOpeningDropsLogs) {
-            self.files.delete_files(logs)?;
+            self.shared.files.delete_files(logs)?;
         }
-        let is_manifest_known = self.latch.check().is_ok();
-        self.fail(no_room);
-        self.switch(|state| ReadState { active: memtable, ..state.clone() });
+        let is_manifest_known = self.shared.latch.check().is_ok();
+        self.shared.fail(no_room);
+        self.versions.replace_active(memtable);
         // Nobody will write to the log of this opening. A manifest of which nobody knows the end
         // may name it as the floor.
         if is_manifest_known {
-            delete_or_leave(&self.files, &[self.leader.lock().log.number]);
+            delete_or_leave(&self.shared.files, &[self.leader.lock().log.number]);
         }
         Ok(())
     }

@@ -1,12 +1,13 @@
 //! Statistics: the report made from what is counted (`totals.rs`) and from the state of the moment.
 
+use crate::engine::Engine;
 use crate::front::slabs::FastTier;
 use crate::front::slabs::report::{DemotionStats, RegulationStats};
 use crate::holdings::Held;
 use crate::limits::LEVELS;
 use crate::settings::Preset;
 use crate::shared::totals::{Count, Totals};
-use crate::state::{Engine, ReadState};
+use crate::versions::Version;
 use crate::wear::{WearStats, Written};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -291,11 +292,11 @@ pub struct Amplification {
 impl Engine {
     /// See [`Stats`].
     pub fn stats(&self) -> Stats {
-        let state = self.read_state.load_full();
-        let usage = self.files.usage();
+        let state = self.versions.current_full();
+        let usage = self.shared.files.usage();
         let tier_of: BTreeMap<_, _> =
-            self.files.files().into_iter().map(|info| (info.number, info.tier)).collect();
-        let totals = self.totals();
+            self.shared.files.files().into_iter().map(|info| (info.number, info.tier)).collect();
+        let totals = self.versions.totals();
         let held = self.held(&state, &tier_of, &totals);
         let mut levels = Vec::new();
         for level in 0..LEVELS {
@@ -323,8 +324,8 @@ impl Engine {
         };
         let tiers: Vec<_> = usage.iter().map(tier).collect();
         Stats {
-            database: self.files.database().to_string(),
-            preset: self.settings.preset(),
+            database: self.shared.files.database().to_string(),
+            preset: self.shared.settings.preset(),
             amplification: amplification(&totals, &tiers, &levels),
             tiers,
             fast_tier: self.fast.as_ref().map(|fast| fast.stats(self, &totals)),
@@ -332,26 +333,27 @@ impl Engine {
             memory: self.memory_stats(&state),
             operations: operation_stats(&totals),
             levels,
-            sequence: self.visible().0,
-            read_only: self.latch.reason(),
+            sequence: self.versions.visible().0,
+            read_only: self.shared.latch.reason(),
         }
     }
 
     fn wear_of(&self, usage: &TierUsage, totals: &Totals) -> Option<WearStats> {
         let all_bytes = totals.traffic(usage.tier).written_bytes;
-        let before_bytes = self.totals_before.traffic(usage.tier).written_bytes;
-        let since_opening = Written { bytes: all_bytes - before_bytes, elapsed_ns: self.open_ns() };
+        let before_bytes = self.shared.totals_before.traffic(usage.tier).written_bytes;
+        let since_opening =
+            Written { bytes: all_bytes - before_bytes, elapsed_ns: self.shared.open_ns() };
         let all = Written { bytes: all_bytes, elapsed_ns: totals.of(Count::OpenNs) };
         // The budget is of the tier that demotions write to.
-        let budget = self.settings.hybrid.write_budget_dwpd;
+        let budget = self.shared.settings.hybrid.write_budget_dwpd;
         let has_budget = self.fast.is_some() && usage.tier == TierIndex(1) && budget > 0.0;
         WearStats::of(usage.capacity_bytes, since_opening, all, has_budget.then_some(budget))
     }
 
-    fn memory_stats(&self, state: &ReadState) -> MemoryStats {
+    fn memory_stats(&self, state: &Version) -> MemoryStats {
         let frozen = state.frozen.iter().map(|frozen| frozen.memtable.bytes()).sum::<u64>();
         let memtable_bytes = state.active.bytes() + frozen;
-        let cache_bytes = self.store.cache.memory_bytes();
+        let cache_bytes = self.shared.cache.memory_bytes();
         let pinned_bytes = state.levels.tables().map(|(_, table)| table.pinned_bytes()).sum();
         let fast = self.fast.as_ref();
         let merge_bytes = fast.map_or(0, |fast| fast.memory.merging_bytes());
@@ -360,7 +362,7 @@ impl Engine {
         let popularity_bytes = fast.map_or(0, |fast| fast.popularity.bytes() as u64);
         let of_fast = merge_bytes + slot_index_bytes + record_cache_bytes + popularity_bytes;
         MemoryStats {
-            budget_bytes: self.settings.memory.0,
+            budget_bytes: self.shared.settings.memory.0,
             memtable_bytes,
             cache_bytes,
             pinned_bytes,
@@ -382,8 +384,8 @@ impl Engine {
             (name.to_owned(), HitStats::of(totals.of(hits), totals.of(misses)))
         });
         CacheStats {
-            capacity_bytes: self.store.cache.capacity_bytes(),
-            used_bytes: self.store.cache.memory_bytes(),
+            capacity_bytes: self.shared.cache.capacity_bytes(),
+            used_bytes: self.shared.cache.memory_bytes(),
             classes: classes.into(),
         }
     }
@@ -405,7 +407,7 @@ impl FastTier {
             live: class.live,
         });
         let copies = &self.regulation.copies;
-        let state = engine.read_state.load();
+        let state = engine.versions.current();
         let index_copies = state.levels.tables().filter_map(|(_, table)| table.copy_bytes());
         let index_copies: Vec<_> = index_copies.collect();
         FastTierStats {

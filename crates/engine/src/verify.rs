@@ -2,9 +2,9 @@
 //! read and compared with its checksum, and what one file says of another is compared with the
 //! other.
 
+use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::jobs::Progress;
-use crate::state::Engine;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,9 +48,9 @@ impl Engine {
     /// See the module's header. Problems are gathered, not returned as errors, so that one damaged
     /// file does not hide the next.
     pub fn verify(self: &Arc<Self>, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport> {
-        let state = self.read_state.load_full();
+        let state = self.versions.current_full();
         let mut report = VerifyReport::default();
-        let mut files = self.files.files();
+        let mut files = self.shared.files.files();
         files.retain(|info| info.published);
         // Tables of this moment are held by `state`; other files may end while we read, and are
         // skipped then.
@@ -104,7 +104,7 @@ impl Engine {
             }
             progress(Progress { done_bytes: done_bytes.min(total_bytes), total_bytes });
         }
-        for (tier, problem) in self.files.verify_metadata() {
+        for (tier, problem) in self.shared.files.verify_metadata() {
             report.problems.push(Problem {
                 file: "identity or file map".to_owned(),
                 tier: tier.0,
@@ -124,7 +124,7 @@ impl Engine {
     ) {
         let Some(fast) = &self.fast else { return };
         let held = fast.slabs.hold_frees();
-        let live = self.tables.lock().slots.clone();
+        let live = fast.live.lock().clone();
         report.entries += live.iter().map(|(_, slab)| u64::from(slab.slots.count())).sum::<u64>();
         for (number, problem) in fast.slabs.verify(&held, &live, read) {
             let info = files.iter().find(|info| info.number == number);
@@ -137,7 +137,7 @@ impl Engine {
         }
         // What waited for slots may look again.
         drop(held);
-        self.jobs.wake();
+        self.shared.jobs.wake();
     }
 
     /// Logs and manifests. They are in use, so who writes them is kept out while they are read.
@@ -145,11 +145,11 @@ impl Engine {
         let checked = match info.kind {
             FileKind::Log => self.verify_log(info).or_else(|_| {
                 // A flush may have been ending the log just now.
-                self.clock.sleep(Duration::from_millis(50));
+                self.shared.clock.sleep(Duration::from_millis(50));
                 self.verify_log(info)
             }),
             FileKind::Manifest => {
-                let tables = self.tables.lock();
+                let tables = self.versions.tables();
                 // One that was replaced meanwhile says nothing any more.
                 let in_use = tables.manifest.number() == info.number;
                 if in_use { tables.manifest.verify() } else { Ok(()) }
@@ -173,7 +173,7 @@ impl Engine {
     }
 
     fn still_has(&self, info: &FileInfo) -> Option<FileInfo> {
-        self.files.files().into_iter().find(|now| now.number == info.number)
+        self.shared.files.files().into_iter().find(|now| now.number == info.number)
     }
 
     /// Writers pause while a log is read, for as long as reading a memtable's worth takes.
@@ -183,16 +183,16 @@ impl Engine {
         if in_use {
             // With everything handed to the driver a concurrent sync has nothing left to write.
             let position = self.tail.lock().position;
-            if let (Some(position), Ok(())) = (position, self.latch.check()) {
+            if let (Some(position), Ok(())) = (position, self.shared.latch.check()) {
                 leader.log.writer.commit(position, LogDurability::Buffered)?;
             }
         }
         // A log that waits to be recycled holds nothing any more.
-        let retired = self.logs.lock().retired.contains(&info.number);
+        let retired = self.log_pool.is_retired(info.number);
         if retired || self.still_has(info).is_none() {
             return Ok(());
         }
-        let file = self.files.open_file(info.number)?;
+        let file = self.shared.files.open_file(info.number)?;
         LogReader::replay(&file, &mut |_, _, _| Ok(()))?;
         Ok(())
     }

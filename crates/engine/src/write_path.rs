@@ -15,14 +15,15 @@
 //! A leader that panics latches the store too, and hands over before its panic goes on: those whose
 //! batches it had taken and those who line up behind it get the error.
 
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::generations::Frozen;
 use crate::generations::log_file::LogFile;
 use crate::generations::memtable::{ENTRY_OVERHEAD_BYTES, Memtable};
 use crate::limits::MEMTABLES;
 use crate::settings::Durability;
-use crate::state::{Engine, ReadState};
 use crate::table_set::manifest::Edit;
+use crate::versions::Version;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -132,8 +133,8 @@ impl LogTail {
 impl Engine {
     /// Applies an encoded batch; returns when it is as durable as asked and visible.
     pub fn write(&self, encoded: Bytes, count: u32, durability: Durability) -> Result<()> {
-        self.latch.check()?;
-        self.write_throttle.admit(encoded.len(), || self.latch.check().is_err());
+        self.shared.latch.check()?;
+        self.shared.write_throttle.admit(encoded.len(), || self.shared.latch.check().is_err());
         let submission = Submission { encoded, count, durability };
         let follower = {
             let mut line = self.queue.line.lock();
@@ -173,7 +174,7 @@ impl Engine {
         let group: Vec<_> = followers.iter().map(|follower| follower.submission.clone()).collect();
         let led = self.lead_caught(&group);
         self.hand_over();
-        let result = led.as_ref().map_or_else(|_| self.latch.check(), Clone::clone);
+        let result = led.as_ref().map_or_else(|_| self.shared.latch.check(), Clone::clone);
         for follower in &followers[1..] {
             follower.set(Turn::Done(result.clone()));
         }
@@ -184,7 +185,7 @@ impl Engine {
     /// Writing has stopped then.
     fn lead_caught(&self, group: &[Submission]) -> Result<Result<()>, Panic> {
         let led = catch_panic(|| self.lead(group));
-        led.inspect_err(|panic| self.fail_by_panic("a writer", &panic.to_string()))
+        led.inspect_err(|panic| self.shared.fail_by_panic("a writer", &panic.to_string()))
     }
 
     fn hand_over(&self) {
@@ -197,16 +198,17 @@ impl Engine {
 
     fn lead(&self, group: &[Submission]) -> Result<()> {
         let mut leader = self.leader.lock();
-        self.latch.check()?;
+        self.shared.latch.check()?;
         // Who gets the lock after a panic must not make a table of half a batch.
-        let _guard = self.latch.guard();
+        let _guard = self.shared.latch.guard();
         let bytes = group.iter().map(|submission| submission.encoded.len() as u64).sum();
         let count = group.iter().map(|submission| u64::from(submission.count)).sum::<u64>();
         self.make_room(&mut leader, bytes)?;
-        self.ask_memory_back(&leader, bytes + count * ENTRY_OVERHEAD_BYTES);
+        let grown_bytes = bytes + count * ENTRY_OVERHEAD_BYTES;
+        self.versions.memtable_grows(leader.memtable.bytes() + grown_bytes);
         let first = leader.last_sequence.next();
         if let Err(error) = self.log_group(&mut leader, group) {
-            self.fail(&error);
+            self.shared.fail(&error);
             return Err(error);
         }
         let mut next = first;
@@ -215,9 +217,9 @@ impl Engine {
             next = Sequence(next.0 + u64::from(submission.count));
         }
         leader.last_sequence = Sequence(next.0 - 1);
-        self.visible.store(leader.last_sequence.0, Ordering::Release);
-        self.counts.written_bytes.add(bytes);
-        self.counts.writes.add(next.0 - first.0);
+        self.versions.publish(leader.last_sequence);
+        self.shared.counts.written_bytes.add(bytes);
+        self.shared.counts.writes.add(next.0 - first.0);
         Ok(())
     }
 
@@ -234,7 +236,7 @@ impl Engine {
         let Some(position) = position else { return Ok(()) };
         self.tail.lock().position = Some(position);
         let unsynced = self.unsynced_bytes.fetch_add(bytes, Ordering::AcqRel) + bytes;
-        let bound = self.settings.background_sync_bytes.0;
+        let bound = self.shared.settings.background_sync_bytes.0;
         let asked = group.iter().any(|submission| submission.durability == Durability::Sync);
         let asked = asked && !planted(Planted::AcknowledgedBeforeFlush);
         // Past twice the bound the background sync did not keep up, and the bound is a promise.
@@ -243,13 +245,13 @@ impl Engine {
         }
         leader.log.writer.commit(position, LogDurability::Buffered)?;
         if unsynced >= bound && !self.sync_wanted.swap(true, Ordering::Relaxed) {
-            self.jobs.wake();
+            self.shared.jobs.wake();
         }
         Ok(())
     }
 
     fn make_room(&self, leader: &mut Leader, bytes: u64) -> Result<()> {
-        let full = leader.memtable.bytes() + bytes > self.settings.division().memtable_bytes;
+        let full = leader.memtable.bytes() + bytes > self.shared.settings.division().memtable_bytes;
         if full && leader.memtable.count() > 0 {
             self.wait_for_room()?;
             self.rotate(leader)?;
@@ -257,36 +259,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Asks back what was lent to records and the memtable needs, which is to grow by `bytes`.
-    fn ask_memory_back(&self, leader: &Leader, bytes: u64) {
-        let active_bytes = leader.memtable.bytes() + bytes;
-        if let Some(fast) = &self.fast
-            && fast.memory.is_short_for_active(active_bytes)
-        {
-            self.lend_memory_beside(fast, active_bytes);
-        }
-    }
-
     /// Waits until the memory budget has room for another memtable.
     fn wait_for_room(&self) -> Result<()> {
-        let full = |engine: &Self| engine.read_state.load().frozen.len() as u64 >= MEMTABLES - 1;
-        if !full(self) {
+        let has_room = |version: &Version| (version.frozen.len() as u64) < MEMTABLES - 1;
+        if has_room(&self.versions.current()) {
             return Ok(());
         }
-        let start = self.clock.now_ns();
-        let mut switching = self.switching.lock();
-        while full(self) {
-            self.latch.check()?;
-            self.jobs.wait(&self.room, &mut switching);
-        }
-        self.counts.stalled_ns.add(self.clock.now_ns() - start);
+        let start = self.shared.clock.now_ns();
+        self.versions.wait_until(has_room)?;
+        self.shared.counts.stalled_ns.add(self.shared.clock.now_ns() - start);
         Ok(())
     }
 
     /// Freezes the active memtable and goes on with an empty one and the next log.
     pub fn rotate(&self, leader: &mut Leader) -> Result<()> {
-        let next = self.next_log(leader.log.number);
-        let log = next.inspect_err(|error| self.fail(error))?;
+        let next = self.log_pool.next_log(leader.log.number);
+        let log = next.inspect_err(|error| self.shared.fail(error))?;
         let memtable = Arc::new(Memtable::new());
         let frozen = Arc::new(Frozen {
             memtable: std::mem::replace(&mut leader.memtable, Arc::clone(&memtable)),
@@ -301,18 +289,7 @@ impl Engine {
             unsealed.push(Arc::clone(&frozen.log));
             *tail = LogTail { unsealed, ..LogTail::new(Arc::clone(&leader.log)) };
         }
-        self.switch(|state| ReadState {
-            active: memtable,
-            frozen: std::iter::once(Arc::clone(&frozen))
-                .chain(state.frozen.iter().cloned())
-                .collect(),
-            levels: Arc::clone(&state.levels),
-            ended_load: state.ended_load,
-        });
-        if let Some(fast) = &self.fast {
-            fast.memory.active_was_frozen();
-        }
-        self.jobs.wake();
+        self.versions.freeze(frozen, memtable);
         Ok(())
     }
 
@@ -321,10 +298,10 @@ impl Engine {
     pub fn flush(&self) -> Result<()> {
         {
             let mut leader = self.leader.lock();
-            self.latch.check()?;
+            self.shared.latch.check()?;
             self.freeze(&mut leader)?;
         }
-        self.wait_for_flushes()
+        self.versions.wait_for_flushes()
     }
 
     /// Freezes the active memtable unless it is empty.
@@ -336,27 +313,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until every frozen memtable is flushed, but for those that `is_excepted`.
-    pub fn wait_until_flushed(&self, is_excepted: impl Fn(&Frozen) -> bool) -> Result<()> {
-        let waits = || !self.read_state.load().frozen.iter().all(|frozen| is_excepted(frozen));
-        let mut switching = self.switching.lock();
-        while waits() {
-            self.latch.check()?;
-            self.jobs.wait(&self.room, &mut switching);
-        }
-        Ok(())
-    }
-
-    /// Waits until the newest memtable that is frozen now is in a table. Flushes go oldest first.
-    fn wait_for_flushes(&self) -> Result<()> {
-        let Some(newest) = self.read_state.load().frozen.first().cloned() else { return Ok(()) };
-        self.wait_until_flushed(|frozen| !std::ptr::eq(frozen, &*newest))
-    }
-
     /// Makes everything acknowledged so far durable.
     pub fn sync(&self) -> Result<()> {
-        self.latch.check()?;
-        self.sync_tail().inspect_err(|error| self.fail(error))
+        self.shared.latch.check()?;
+        self.sync_tail().inspect_err(|error| self.shared.fail(error))
     }
 
     /// As [`Engine::sync`], for callers that see to the latch themselves.
@@ -375,25 +335,25 @@ impl Engine {
     /// For ingest: what it adds is newer than all before and older than all after.
     pub fn with_writers_stopped<T>(&self, body: impl FnOnce(Sequence) -> Result<T>) -> Result<T> {
         let mut leader = self.leader.lock();
-        self.latch.check()?;
+        self.shared.latch.check()?;
         // The log is about to have a sequence that the manifest must have before any later one.
-        let _guard = self.latch.guard();
+        let _guard = self.shared.latch.guard();
         self.freeze(&mut leader)?;
-        self.wait_for_flushes()?;
+        self.versions.wait_for_flushes()?;
         let sequence = leader.last_sequence.next();
         // The log must have the sequence too, or recovery would take the next record for one after
         // a hole.
         let reserved = crate::WriteBatch::new().freeze()?.0;
         let submission = Submission { encoded: reserved, count: 1, durability: Durability::Sync };
-        self.log_group(&mut leader, &[submission]).inspect_err(|error| self.fail(error))?;
+        self.log_group(&mut leader, &[submission]).inspect_err(|error| self.shared.fail(error))?;
         leader.last_sequence = sequence;
         let result = body(sequence).inspect_err(|_| {
             // The log says that the sequence was taken, so the manifest must too: recovery takes a
             // later record for proof that it once did. Failing, this stops all writing.
             let edit = Edit { last_sequence: Some(sequence), ..Edit::default() };
-            let _ = self.commit(&mut self.tables.lock(), edit, None);
+            let _ = self.versions.commit(&mut self.versions.tables(), edit);
         })?;
-        self.visible.store(sequence.0, Ordering::Release);
+        self.versions.publish(sequence);
         Ok(result)
     }
 

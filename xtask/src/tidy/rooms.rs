@@ -25,7 +25,7 @@ const ROOMS: [(&str, &[&str]); 18] = [
     ("generations", &["generations/"]),
     ("table_set", &["table_set/"]),
     ("merge", &["merge/"]),
-    ("versions", &["versions/", "state.rs"]),
+    ("versions", &["versions/"]),
     (
         "compaction",
         &[
@@ -36,7 +36,7 @@ const ROOMS: [(&str, &[&str]); 18] = [
         ],
     ),
     ("locator", &["locator/", "front/slabs/index_copies.rs"]),
-    ("front", &["front/mod.rs", "write_path.rs", "make_log.rs"]),
+    ("front", &["front/", "write_path.rs"]),
     (
         "layout",
         &[
@@ -76,15 +76,33 @@ const NEVER: [(&str, &str); 5] = [
 ];
 
 /// Files that belong to no room: the root, and doors for tests.
-const OUTSIDE: [&str; 4] = ["lib.rs", "decoders.rs", "support/", "front/slabs/tiny_records.rs"];
+const OUTSIDE: [&str; 5] =
+    ["lib.rs", "decoders.rs", "support/", "front/slabs/tiny_records.rs", "engine/tests.rs"];
 
 /// Arrows that still point the wrong way: a file, and the room that it must not know.
 const WRONG: &[(&str, &str)] = &[
     ("compaction/key_range.rs", "layout"),
     ("front/slabs/index_copies.rs", "layout"),
-    ("state.rs", "compaction"),
-    ("state.rs", "layout"),
-    ("state.rs", "front"),
+    ("compaction/cost_benefit.rs", "engine"),
+    ("compaction/demotion.rs", "engine"),
+    ("compaction/leaving.rs", "engine"),
+    ("front/slabs/budget.rs", "engine"),
+    ("front/slabs/cursor.rs", "engine"),
+    ("front/slabs/flush.rs", "engine"),
+    ("front/slabs/index_copies.rs", "engine"),
+    ("front/slabs/pieces.rs", "engine"),
+    ("front/slabs/plan.rs", "engine"),
+    ("front/slabs/promotion.rs", "engine"),
+    ("front/slabs/recovery.rs", "engine"),
+    ("front/slabs/regulation.rs", "engine"),
+    ("front/slabs/report.rs", "engine"),
+    ("front/slabs/room.rs", "engine"),
+    ("front/slabs/single_step.rs", "engine"),
+    ("front/slabs/spill.rs", "engine"),
+    ("front/slabs/sweep.rs", "engine"),
+    ("iterator.rs", "engine"),
+    ("read_path.rs", "engine"),
+    ("write_path.rs", "engine"),
 ];
 
 /// The room that a file of the engine belongs to.

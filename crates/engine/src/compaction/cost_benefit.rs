@@ -10,12 +10,12 @@ use crate::compaction::demotion::Demotion;
 use crate::compaction::key_range::{
     Pick, Purpose, count_touching, newest_ingest, pick_runs, ranges, runs_of,
 };
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::front::slabs::FastTier;
 use crate::front::slabs::room::{Means, draw_of};
 use crate::jobs::Progress;
 use crate::settings::hybrid::{DemotionPolicy, Promotion};
-use crate::state::Engine;
 use crate::table_set::key_range::KeyRange;
 use crate::table_set::levels::Levels;
 use crate::table_set::table::Table;
@@ -43,7 +43,7 @@ const UNCOUNTED: RunMerge = RunMerge { runs: usize::MAX, score: 0.0, written_byt
 impl FastTier {
     /// Where estimates serve instead of counting.
     fn estimates(&self, engine: &Engine) -> Option<&Buckets> {
-        let wanted = engine.settings.hybrid.policy == DemotionPolicy::Approximate;
+        let wanted = engine.shared.settings.hybrid.policy == DemotionPolicy::Approximate;
         self.regulation.buckets.as_ref().filter(|_| wanted)
     }
 
@@ -159,14 +159,14 @@ impl Engine {
         }
         let looks_at_all = means != Means::ColdOfDrawn;
         let _one_at_a_time = looks_at_all.then(|| fast.room.counting.lock());
-        let levels = Arc::clone(&self.read_state.load().levels);
-        let claims = self.tables.lock().ranges.clone();
+        let levels = Arc::clone(&self.versions.current().levels);
+        let claims = self.versions.tables().ranges.clone();
         if (looks_at_all || fast.slow_room.refusals() > 0) && !claims.is_empty() {
             // What is under way has the best range, maybe, and may be enough; or it is to show
             // whether there is room below.
             return None;
         }
-        let hybrid = &self.settings.hybrid;
+        let hybrid = &self.shared.settings.hybrid;
         let ranges = ranges(&levels, hybrid.range_tables as usize);
         let few_bytes = self.few_bytes(fast, ranges.len());
         let mut free = ranges;
@@ -186,7 +186,7 @@ impl Engine {
             (choice, self.demotion_bytes(), bytes_min)
         };
         let Some((at, merge)) = choice else {
-            fast.room.found_little(means, self.clock.now_ns());
+            fast.room.found_little(means, self.shared.clock.now_ns());
             return None;
         };
         let runs = if self.runs_max() == 1 { usize::MAX } else { merge.runs };
@@ -203,7 +203,7 @@ impl Engine {
     /// and go on.
     fn wait_for_slow_tier(&self, fast: &FastTier, purpose: Purpose) {
         if let Purpose::Room(means @ Means::ColdOfDrawn) = purpose {
-            fast.room.found_little(means, self.clock.now_ns());
+            fast.room.found_little(means, self.shared.clock.now_ns());
         }
     }
 
@@ -245,7 +245,7 @@ impl Engine {
             let (statistics, runs) = fast.statistics(self, levels, &free[at]);
             (best_merge(&statistics, &runs, self.runs_max(), scarcity), statistics.moved_bytes())
         };
-        let policy = match self.settings.hybrid.policy {
+        let policy = match self.shared.settings.hybrid.policy {
             DemotionPolicy::Random => {
                 // Drawn without a look at it; only the runs to merge are chosen by what it has, and
                 // where there is one there is nothing to choose.
@@ -299,7 +299,7 @@ impl Engine {
     /// Bytes of records that are too few for a demotion, where there are so many ranges.
     fn few_bytes(&self, fast: &FastTier, ranges: usize) -> u64 {
         let of_range = fast.room.limit_bytes() / ranges.max(1) as u64;
-        (self.settings.table_size.0 / FEW_OF_TABLE).min(of_range / FEW_OF_RANGE)
+        (self.shared.settings.table_size.0 / FEW_OF_TABLE).min(of_range / FEW_OF_RANGE)
     }
 
     /// The merge of the range whose tables have the most records that are asked for, so that these
@@ -308,11 +308,11 @@ impl Engine {
     pub fn plan_read_triggered(self: &Arc<Self>) -> Option<Demotion> {
         let fast = self.fast.as_ref()?;
         let bytes_max = self.demotion_bytes();
-        if self.settings.hybrid.promotion == Promotion::None || !self.may_merge(fast) {
+        if self.shared.settings.hybrid.promotion == Promotion::None || !self.may_merge(fast) {
             return None;
         }
         let buckets = fast.regulation.buckets.as_ref()?;
-        let levels = Arc::clone(&self.read_state.load().levels);
+        let levels = Arc::clone(&self.versions.current().levels);
         let pinning = fast.pinning();
         let popular = |range: &KeyRange| {
             let (from, to) = (range.from.as_deref().unwrap_or_default(), range.to.as_deref());
@@ -322,15 +322,20 @@ impl Engine {
                     && fast.index.get(key).is_none()
             })
         };
-        let mut ranges = ranges(&levels, self.settings.hybrid.range_tables as usize);
+        let mut ranges = ranges(&levels, self.shared.settings.hybrid.range_tables as usize);
         if fast.regulation.merges_for_reads() >= ranges.len() {
             return None;
         }
-        let claims = self.tables.lock().ranges.clone();
+        let claims = self.versions.tables().ranges.clone();
         ranges.retain(|range| !claims.iter().any(|claim| claim.overlaps(range)));
         let candidates = {
             let mut random = fast.room.random.lock();
-            power_of_k(ranges.len(), 1, self.settings.hybrid.candidates as usize, &mut random)
+            power_of_k(
+                ranges.len(),
+                1,
+                self.shared.settings.hybrid.candidates as usize,
+                &mut random,
+            )
         };
         let scored = candidates.into_iter().map(|at| (popular(&ranges[at]), at));
         let best = scored.filter(|(bytes, _)| *bytes > 0.0).max_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -343,17 +348,17 @@ impl Engine {
 
     /// Bytes of records that one demotion takes along, about.
     pub fn demotion_bytes(&self) -> u64 {
-        TABLES_PER_DEMOTION * self.settings.table_size.0
+        TABLES_PER_DEMOTION * self.shared.settings.table_size.0
     }
 
     /// Takes the range of a pick for itself, unless another demotion has keys of it.
     fn claim_demotion(self: &Arc<Self>, pick: Pick) -> Option<Demotion> {
-        let mut tables = self.tables.lock();
+        let mut tables = self.versions.tables();
         if tables.ranges.iter().any(|claim| claim.overlaps(&pick.range)) {
             return None;
         }
         // What was picked from may have changed before it was claimed.
-        let levels = Arc::clone(&self.read_state.load().levels);
+        let levels = Arc::clone(&self.versions.current().levels);
         let is_live =
             |(level, table): &(usize, Arc<Table>)| levels.find(*level, table.meta.number).is_some();
         let above: usize =
@@ -379,7 +384,7 @@ impl Engine {
         self.flush()?;
         let (mut at, mut done_bytes) = (from.map(<[u8]>::to_vec), 0);
         loop {
-            let levels = Arc::clone(&self.read_state.load().levels);
+            let levels = Arc::clone(&self.versions.current().levels);
             let reaches = |range: &KeyRange| match (&range.to, &at) {
                 (Some(to), Some(at)) => to > at,
                 _ => true,
@@ -390,13 +395,13 @@ impl Engine {
             let bytes_max = 4 * self.demotion_bytes();
             let pick = Pick { purpose: Purpose::Compaction, bytes_max, ..pick };
             let Some(mut demotion) = self.claim_demotion(pick) else {
-                self.latch.check()?;
-                self.clock.sleep(std::time::Duration::from_millis(2));
+                self.shared.latch.check()?;
+                self.shared.clock.sleep(std::time::Duration::from_millis(2));
                 continue;
             };
             let table_bytes = levels.tables().map(|(_, table)| table.meta.bytes).sum::<u64>();
             let slots_bytes = self.fast.as_ref().map_or(0, |fast| fast.slabs.stats().bytes_live());
-            self.carry_out(&mut demotion)?;
+            self.shared.carry_out(&mut demotion)?;
             let cut_after = demotion.cut_after.take();
             done_bytes += input_bytes + demotion.departed_bytes;
             drop(demotion);
@@ -420,7 +425,7 @@ impl Engine {
     }
 
     fn runs_max(&self) -> usize {
-        let hybrid = &self.settings.hybrid;
+        let hybrid = &self.shared.settings.hybrid;
         let is_small = self.fast.as_ref().is_some_and(|fast| fast.room.is_small_tier());
         let runs = if is_small { hybrid.small_tier_runs } else { hybrid.runs };
         runs as usize
@@ -456,7 +461,7 @@ mod tests {
         put(0);
         assert_eq!(compact(), 50 * record_bytes);
         put(50);
-        let levels = Arc::clone(&db.engine().read_state.load().levels);
+        let levels = Arc::clone(&db.engine().versions.current().levels);
         let tables: u64 = levels.tables().map(|(_, table)| table.meta.bytes).sum();
         assert!(tables > 0, "the first ones are in a table");
         assert_eq!(compact(), 50 * record_bytes + tables);
@@ -513,7 +518,7 @@ mod tests {
     }
 
     fn known(db: &Db, of: &KeyRange) -> (RangeStatistics, Vec<Run>) {
-        let levels = Arc::clone(&db.engine().read_state.load().levels);
+        let levels = Arc::clone(&db.engine().versions.current().levels);
         db.engine().fast.as_ref().unwrap().statistics(db.engine(), &levels, of)
     }
 
@@ -544,7 +549,7 @@ mod tests {
                 let best = equation(more, &with[0]);
                 assert!(best > equation(less, &without[0]), "{policy:?}");
                 let engine = db.engine();
-                let levels = Arc::clone(&engine.read_state.load().levels);
+                let levels = Arc::clone(&engine.versions.current().levels);
                 let fast = engine.fast.as_ref().unwrap();
                 let (chosen, merge) = engine.best_of(fast, &levels, &ranges, 2, 0).unwrap();
                 assert_eq!((chosen, merge.runs), (at, 1), "{policy:?}");
@@ -558,12 +563,12 @@ mod tests {
         let (db, ranges) = two_ranges(DemotionPolicy::Precise, "a");
         let reads = || db.stats().tiers[1].reads;
         let look_ups = || {
-            let cache = &db.engine().store.cache;
+            let cache = &db.engine().shared.cache;
             cache.counts(thermocline_table::BlockClass::Filter)
         };
         let before = (reads(), look_ups());
         assert!(known(&db, &ranges[0]).1[0].overlap_bytes > 0.0);
-        db.engine().store.cache.clear();
+        db.engine().shared.cache.clear();
         assert_eq!(known(&db, &ranges[0]).1[0].overlap_bytes, 0.0);
         assert_eq!((reads(), look_ups()), before);
     }
@@ -612,7 +617,7 @@ mod tests {
     }
 
     fn all_ranges(db: &Db, width: usize) -> Vec<KeyRange> {
-        ranges(&db.engine().read_state.load().levels, width)
+        ranges(&db.engine().versions.current().levels, width)
     }
 
     /// How often each range is chosen, most often first, of so many choices.
@@ -631,7 +636,7 @@ mod tests {
     /// The range that is claimed by the demotion that is planned now, which then gives it back.
     fn planned(db: &Db, plan: impl Fn() -> Option<Demotion>) -> Option<KeyRange> {
         let demotion = plan()?;
-        let claims = db.engine().tables.lock().ranges.clone();
+        let claims = db.engine().versions.tables().ranges.clone();
         assert_eq!(claims.len(), 1);
         drop(demotion);
         claims.into_iter().next()
@@ -706,7 +711,7 @@ mod tests {
                 ..hybrid().hybrid
             };
             let db = ranked(settings);
-            let levels = Arc::clone(&db.engine().read_state.load().levels);
+            let levels = Arc::clone(&db.engine().versions.current().levels);
             let tables_of = |range: &KeyRange| {
                 (0..LEVELS).map(|level| count_touching(&levels, level, range)).sum::<usize>()
             };
@@ -747,7 +752,7 @@ mod tests {
     fn what_is_drawn_by_chance_is_counted_only_where_there_are_runs_to_choose() {
         let drawn = |runs| {
             let db = ranked(random_policy(runs));
-            let levels = Arc::clone(&db.engine().read_state.load().levels);
+            let levels = Arc::clone(&db.engine().versions.current().levels);
             let fast = db.engine().fast.as_ref().unwrap();
             db.engine().best_of(fast, &levels, &all_ranges(&db, 1)[..1], 1, 0).unwrap()
         };
@@ -765,7 +770,7 @@ mod tests {
         // Behind the last table there is nothing.
         let plan = || {
             let demotion = db.engine().plan_demotion(Means::ColdOfDrawn)?;
-            let range = db.engine().tables.lock().ranges[0].clone();
+            let range = db.engine().versions.tables().ranges[0].clone();
             range.to.is_some().then_some((demotion, range))
         };
         let (mut demotion, range) = std::iter::repeat_with(plan).flatten().next().unwrap();
@@ -777,7 +782,7 @@ mod tests {
         fast.index.for_each(from, to, |_, _| left += 1);
         assert!(left == 0 && records() < before, "{left} and {} of {before}", records());
         assert_eq!(db.stats().levels.len(), 1, "one run");
-        assert!(db.engine().counts.compacted_in_bytes.get() > 0 && tables_before > 8);
+        assert!(db.engine().shared.counts.compacted_in_bytes.get() > 0 && tables_before > 8);
         assert_eq!(db.stats().levels[0].entries, 600 + before - records());
         let found = sampled("k", 1200).iter().filter(|key| db.get(key).unwrap().is_some()).count();
         assert_eq!(found as u64, 600 + before);

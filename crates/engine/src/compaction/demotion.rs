@@ -23,21 +23,23 @@
 use crate::compaction::key_range::{Pick, Purpose};
 use crate::compaction::leaving::{Leaving, LeavingCursor, run_bytes};
 use crate::compaction::rewrite::{Fate, Observe, Output, Retention, Rewrite};
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
+use crate::front::slabs::FastTier;
 use crate::front::slabs::promotion::Offer;
 use crate::front::slabs::room::{Means, draw_of};
-use crate::front::slabs::waiting::Added;
-use crate::front::slabs::{Died, EntryAfter, FastTier, SlotEdit, slot_of};
+use crate::front::slabs::waiting::Queued;
 use crate::jobs::{Job, Step};
 use crate::limits::LEVELS;
 use crate::merge::{LevelCursor, Merge, Source, Tables};
 use crate::settings::hybrid::Promotion;
 use crate::settings::merge_bytes;
-use crate::state::Engine;
 use crate::table_set::key_range::KeyRange;
 use crate::table_set::levels::may_overlap;
 use crate::table_set::manifest::Edit;
+use crate::table_set::slot_edit::{EntryAfter, Removed, SlotEdit, slot_of};
 use crate::table_set::table::{Table, TableMeta};
+use crate::versions::Change;
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -106,7 +108,7 @@ impl Demotion {
             leaving_bytes: 0,
             departed_bytes: 0,
             freed: false,
-            started_ns: engine.clock.now_ns(),
+            started_ns: engine.shared.clock.now_ns(),
         }
     }
 
@@ -222,7 +224,7 @@ impl Demotion {
         let few = self.leaving_bytes < self.pick.bytes_min && self.pick.ingested == Sequence::ZERO;
         let gives_up = few || self.leaving.is_empty();
         if gives_up {
-            fast.room.found_little(means, self.engine.clock.now_ns());
+            fast.room.found_little(means, self.engine.shared.clock.now_ns());
         }
         gives_up
     }
@@ -246,7 +248,7 @@ impl Demotion {
 
     /// Bytes to read at a time from each input.
     fn window_bytes(&self) -> u32 {
-        self.engine.settings.window_bytes(self.inputs())
+        self.engine.shared.settings.window_bytes(self.inputs())
     }
 
     /// What is read side by side: records of slots, and runs of tables.
@@ -258,9 +260,9 @@ impl Demotion {
     fn claim_memory(&mut self) {
         let Some(fast) = &self.engine.fast else { return };
         self.merging_bytes = merge_bytes(self.inputs(), self.window_bytes())
-            + run_bytes(&self.engine.settings, self.leaving.len(), self.leaving_bytes);
+            + run_bytes(&self.engine.shared.settings, self.leaving.len(), self.leaving_bytes);
         fast.memory.merge_begins(self.merging_bytes);
-        self.engine.lend_memory(fast);
+        fast.lend_memory(self.engine.versions.cell());
     }
 
     fn rewrite(&self) -> Rewrite {
@@ -282,21 +284,21 @@ impl Demotion {
                 Source::Level(Box::new(cursor))
             }));
         }
-        let levels = Arc::clone(&engine.read_state.load().levels);
+        let levels = Arc::clone(&engine.versions.current().levels);
         let level = self.pick.output_level;
         let below = Some((levels, level));
-        let retention = Retention::new(engine.snapshots.list(|| engine.visible()), below);
-        let table_bytes = engine.settings.table_size.0;
+        let retention = Retention::new(engine.versions.kept_readable(), below);
+        let table_bytes = engine.shared.settings.table_size.0;
         let kind = FileKind::Table { level: level as u8 };
         let origin = Origin::Compaction { from: 0, to: level as u8 };
         let output = Output {
             context: FileContext { kind, origin },
-            options: engine.settings.table_options(level),
+            options: engine.shared.settings.table_options(level),
             table_bytes,
             expected_bytes: table_bytes,
-            cache: Some(Arc::clone(&engine.store.cache)),
+            cache: Some(Arc::clone(&engine.shared.cache)),
         };
-        Rewrite::new(Arc::clone(&engine.files), Merge::new(sources), retention, output)
+        Rewrite::new(Arc::clone(&engine.shared.files), Merge::new(sources), retention, output)
             .observed(self.met_on_the_way())
     }
 
@@ -304,8 +306,8 @@ impl Demotion {
     /// are merged, to move up (PrismDB, section 5.1), unless everything is to leave.
     fn met_on_the_way(&self) -> Observe {
         let (engine, met) = (Arc::clone(&self.engine), Arc::clone(&self.met));
-        let pinning = engine.fast.as_ref().map(FastTier::pinning).unwrap_or_default();
-        let promotes = engine.settings.hybrid.promotion != Promotion::None
+        let pinning = engine.fast.as_ref().map(|fast| fast.pinning()).unwrap_or_default();
+        let promotes = engine.shared.settings.hybrid.promotion != Promotion::None
             && !matches!(self.pick.purpose, Purpose::Compaction | Purpose::Room(Means::Hot));
         let mut met_bytes = 0;
         Box::new(move |key, fate| {
@@ -339,14 +341,14 @@ impl Demotion {
         let waits =
             error.kind() == ErrorKind::OutOfSpace && self.pick.purpose != Purpose::Compaction;
         let Some(fast) = self.engine.fast.as_ref().filter(|_| waits) else { return Err(error) };
-        fast.slow_room.refuse(&error, self.engine.clock.now_ns());
+        fast.slow_room.refuse(&error, self.engine.shared.clock.now_ns());
         Ok(Step::Done)
     }
 
     /// Frees the slots of what leaves, which has been read, before the edit does: a planted bug.
     fn free_early(&self) {
         let Some(fast) = &self.engine.fast else { return };
-        let _tables = self.engine.tables.lock();
+        let _tables = self.engine.versions.tables();
         let now = |(at, entry)| fast.same_record(self.leaving.key(at), entry);
         let now = self.leaving.entries().enumerate().filter_map(now);
         let slots: Vec<_> = now.filter_map(|entry| slot_of(&entry)).collect();
@@ -362,7 +364,7 @@ impl Demotion {
             Some(rewrite) => rewrite.publish()?,
             None => Vec::new(),
         };
-        let metrics = &self.engine.counts;
+        let metrics = &self.engine.shared.counts;
         let written_bytes = added.iter().map(|meta| meta.bytes).sum();
         if self.rewrite.is_some() {
             fast.slow_room.found();
@@ -378,7 +380,7 @@ impl Demotion {
             added: added.into_iter().map(|meta| (output, meta)).collect(),
             ..Edit::default()
         };
-        let mut tables = self.engine.tables.lock();
+        let mut tables = self.engine.versions.tables();
         let mut slots = SlotEdit { departs: true, ..SlotEdit::default() };
         let (mut bytes, mut clean) = (0, 0);
         for (at, entry) in self.leaving.entries().enumerate() {
@@ -391,42 +393,47 @@ impl Demotion {
                 let lifted = self.leaving.is_lifted(at) && fast.cache.contains(key, entry.sequence);
                 let key = Bytes::copy_from_slice(key);
                 let entry = if lifted { EntryAfter::Lifted } else { EntryAfter::Gone };
-                slots.died.push(Died { entry, ..Died::new(key, &now) });
+                slots.removed.push(Removed { entry, ..Removed::new(key, &now) });
             }
         }
         // Before the edit, which keeps what is counted.
-        self.count(fast, &slots.died, clean);
-        self.engine.commit_slots(&mut tables, edit, &slots, None)?;
+        self.count(fast, &slots.removed, clean);
+        let gone = slots.removed.iter().filter(|old| old.entry != EntryAfter::Lifted);
+        let gone: Vec<_> = gone.map(|old| key_hash(&old.key)).collect();
+        let change = Change { edit, slots, flushed: None };
+        self.engine.versions.commit(&mut tables, change)?;
         drop(tables);
         for offer in std::mem::take(&mut *self.met.lock()) {
             // Workers are told when the demotion ends.
-            if fast.promotions.offers.add(offer) == Added::Refused
+            if fast.promotions.offers.add(offer) == Queued::Refused
                 && fast.promotions.offers.is_full()
             {
                 break;
             }
         }
-        let gone = slots.died.iter().filter(|old| old.entry != EntryAfter::Lifted);
-        gone.for_each(|old| fast.popularity.set_location(key_hash(&old.key), false));
+        gone.into_iter().for_each(|hash| fast.popularity.set_location(hash, false));
         self.departed_bytes = bytes;
         fast.room_was_made();
         fast.room.begin_anew();
-        let elapsed_ns = self.engine.clock.now_ns() - self.started_ns;
+        let elapsed_ns = self.engine.shared.clock.now_ns() - self.started_ns;
         if bytes > 0 {
             // Writers are told in the bytes that they write.
-            self.engine.write_throttle.drained(fast.packing.value_bytes_of(bytes), elapsed_ns);
+            self.engine
+                .shared
+                .write_throttle
+                .drained(fast.packing.value_bytes_of(bytes), elapsed_ns);
         }
         Ok(())
     }
 
     /// Counts what left, `clean` of it as copies.
-    fn count(&self, fast: &FastTier, died: &[Died], clean: u64) {
-        let counts = &self.engine.counts.demotions;
+    fn count(&self, fast: &FastTier, removed: &[Removed], clean: u64) {
+        let counts = &self.engine.shared.counts.demotions;
         counts.ended.add(1);
-        counts.elapsed_ns.add(self.engine.clock.now_ns() - self.started_ns);
+        counts.elapsed_ns.add(self.engine.shared.clock.now_ns() - self.started_ns);
         counts.clean.add(clean);
-        counts.dirty.add(died.len() as u64 - clean);
-        let lifted = died.iter().filter(|old| old.entry == EntryAfter::Lifted);
+        counts.dirty.add(removed.len() as u64 - clean);
+        let lifted = removed.iter().filter(|old| old.entry == EntryAfter::Lifted);
         fast.room.lifted.add(lifted.count() as u64);
         if let Some(score) = self.pick.score {
             counts.scored.add(1);
@@ -449,7 +456,7 @@ impl Demotion {
         let dirty = self.leaving.entries().filter(|entry| !entry.clean).count() as u64;
         let merged = dirty + entries(&|level| Some(level) != oldest);
         let kept: u64 = added.iter().map(|meta| meta.entries).sum();
-        let counts = &self.engine.counts.demotions;
+        let counts = &self.engine.shared.counts.demotions;
         counts.merged.add(merged);
         counts.replaced.add((dirty + entries(&|_| true)).saturating_sub(kept));
     }
@@ -507,12 +514,12 @@ impl Drop for Demotion {
             fast.memory.merge_ends(self.merging_bytes);
             fast.regulation.slow_writes.release(self.pick.promised_bytes);
         }
-        let mut tables = self.engine.tables.lock();
+        let mut tables = self.engine.versions.tables();
         if let Some(index) = tables.ranges.iter().position(|range| *range == self.claim) {
             tables.ranges.swap_remove(index);
         }
         drop(tables);
-        self.engine.jobs.wake();
+        self.engine.shared.jobs.wake();
     }
 }
 
@@ -542,12 +549,14 @@ mod tests {
         let fast = engine.fast.as_ref().unwrap();
         db.put("key", "value").unwrap();
         db.compact_range(None, None, &mut |_| {}).unwrap();
-        let trailer = Trailer::new(engine.visible(), RecordKind::Put);
+        let trailer = Trailer::new(engine.versions.visible(), RecordKind::Put);
         let copy =
             Arrival { key: "key".into(), trailer, value: Stored::plain("value"), clean: true };
         let placed = fast.write(&[copy], Origin::Migration).unwrap().unwrap();
-        engine.commit_placed(&mut engine.tables.lock(), Edit::default(), placed, vec![]).unwrap();
-        let levels = engine.read_state.load().levels.clone();
+        engine
+            .commit_placed(&mut engine.versions.tables(), Edit::default(), placed, vec![])
+            .unwrap();
+        let levels = engine.versions.current().levels.clone();
         let tables = levels.tables().map(|(level, table)| (level, table.clone()));
         let pick = Pick {
             range: KeyRange::default(),
@@ -561,13 +570,13 @@ mod tests {
             promised_bytes: 0,
         };
         let counted = || {
-            let metrics = &engine.counts;
+            let metrics = &engine.shared.counts;
             (metrics.compactions.get(), metrics.compacted_in_bytes.get())
         };
         let before = counted();
         let mut demotion = Demotion::new(engine, pick);
         while demotion.step().unwrap() == Step::More {}
-        let demotions = &engine.counts.demotions;
+        let demotions = &engine.shared.counts.demotions;
         let moved = (demotions.dirty.get(), demotions.clean.get(), demotions.ended.get());
         assert_eq!(moved, (1, 1, 2), "the record, and its copy now");
         assert_eq!(db.stats().fast_tier.unwrap().records, 0);
@@ -604,7 +613,7 @@ mod tests {
             score: None,
             promised_bytes: 0,
         };
-        engine.tables.lock().ranges.push(pick.range.clone());
+        engine.versions.tables().ranges.push(pick.range.clone());
         Demotion::new(engine, pick)
     }
 
@@ -676,7 +685,7 @@ mod tests {
         ingest.finish().unwrap();
         (0..4).for_each(|_| assert!(fast.popularity.touch(key_hash(b"other"), true).is_some()));
         fast.cache.clear();
-        let levels = db.engine().read_state.load().levels.clone();
+        let levels = db.engine().versions.current().levels.clone();
         let tables = levels.tables().map(|(level, table)| (level, table.clone()));
         let ingested = levels.newest_ingest_of_all();
         assert!(ingested > Sequence::ZERO);
@@ -685,7 +694,7 @@ mod tests {
         run(Demotion::new(db.engine(), pick));
         let is_there = |key: &str| fast.index.get(key.as_bytes()).is_some();
         assert_eq!(["cold", "other", "hot"].map(is_there), [false, false, true]);
-        let state = db.engine().read_state.load();
+        let state = db.engine().versions.current();
         assert!(!state.has_loads(), "the load is merged, and what it replaced has left");
         let found = ["cold", "other", "hot"].map(|key| db.get(key).unwrap().unwrap());
         assert_eq!(found, ["loaded", "loaded", "value"]);
@@ -699,7 +708,7 @@ mod tests {
         run(demotion_for(&db, Purpose::Room(Means::ColdOfDrawn), 1000));
         assert_eq!(places(&db), [2, 0, 0]);
         assert_eq!(room.means(0), Means::ThoroughSweep);
-        assert!(db.engine().tables.lock().ranges.is_empty(), "the range is free again");
+        assert!(db.engine().versions.tables().ranges.is_empty(), "the range is free again");
         run(demotion_for(&db, Purpose::Room(Means::Hot), 0));
         assert_eq!(places(&db), [0, 1, 1], "the last means takes what there is");
         assert_eq!(room.means(0), Means::Sweep);
@@ -716,7 +725,9 @@ mod tests {
         let copy =
             Arrival { key: "cold".into(), trailer, value: Stored::plain("value"), clean: true };
         let placed = fast.write(&[copy], Origin::Migration).unwrap().unwrap();
-        engine.commit_placed(&mut engine.tables.lock(), Edit::default(), placed, vec![]).unwrap();
+        engine
+            .commit_placed(&mut engine.versions.tables(), Edit::default(), placed, vec![])
+            .unwrap();
         assert_eq!(fast.index.get_at(b"cold", sequence).map(|entry| entry.clean), Some(true));
         db.put("other", "value").unwrap();
         db.flush().unwrap();

@@ -3,12 +3,12 @@
 //! They are read from their slots many at a time, and unpacked one by one: what a slot has may be a
 //! small part of its value.
 
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::front::slabs::lookup::trailer_of;
 use crate::front::slabs::packing::Stored;
 use crate::merge::{RecordSource, Target};
 use crate::settings::Settings;
-use crate::state::Engine;
 use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_index::Entry;
@@ -102,7 +102,7 @@ pub(crate) struct LeavingCursor {
 
 impl LeavingCursor {
     pub(super) fn new(engine: &Arc<Engine>, leaving: &Arc<Leaving>) -> Self {
-        let run_max = run_of(&engine.settings);
+        let run_max = run_of(&engine.shared.settings);
         let (engine, leaving) = (Arc::clone(engine), Arc::clone(leaving));
         Self { engine, leaving, run_max, next: 0, run: Vec::new(), at: 0, value: Bytes::new() }
     }

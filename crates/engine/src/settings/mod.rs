@@ -323,7 +323,7 @@ impl Settings {
         self.full_log_bytes().min((tier_bytes / 32).next_multiple_of(64 << 10))
     }
 
-    /// Logs that there are at once (`state.rs`, on [`crate::state::LogPool`]). Where records want
+    /// Logs that there are at once (`front/log_pool.rs`). Where records want
     /// the fast tier it is one for each memtable, and who fills the last may have to wait until a
     /// log is made anew.
     pub(crate) fn logs_max(&self) -> u64 {

@@ -69,6 +69,11 @@ impl CompactionRate {
         }
     }
 
+    /// The store is about to be open: what flushes bring is measured from here.
+    pub fn begin(&self) {
+        self.state.lock().flushed_ns = self.clock.now_ns();
+    }
+
     /// Somebody waits for background work.
     pub fn hurry(&self) -> Hurry<'_> {
         self.hurried.fetch_add(1, Relaxed);

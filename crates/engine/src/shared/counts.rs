@@ -2,6 +2,7 @@
 //! lock.
 
 use thermocline_foundation::Counter;
+use thermocline_foundation::sync::atomic::AtomicU64;
 
 /// Counters since opening.
 #[derive(Debug, Default)]
@@ -31,7 +32,7 @@ pub(crate) struct Counts {
     /// Time writers waited for memory, in nanoseconds.
     pub stalled_ns: Counter,
     /// When the database was opened, in the clock's nanoseconds.
-    pub opened_ns: u64,
+    pub opened_ns: AtomicU64,
 }
 
 /// What demotions did.
@@ -55,11 +56,4 @@ pub(crate) struct DemotionCounts {
     pub replaced: Counter,
     /// Bytes of tables that demotions read and wrote.
     pub io_bytes: Counter,
-}
-
-impl Counts {
-    /// Nothing counted, at the time of opening.
-    pub fn opened_at(opened_ns: u64) -> Self {
-        Self { opened_ns, ..Self::default() }
-    }
 }

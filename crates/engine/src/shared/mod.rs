@@ -1,17 +1,173 @@
-//! What every part of the engine shares: counters and totals, how fast writers and compactions may
-//! go.
+//! What every part of an open store shares: its settings, clock, files and workers, the latch that
+//! ends all writing, counters, and how fast writers and compactions may go.
+//!
+//! Nothing here knows memtables or tables. The lock of [`Shared::changed`] guards no data: a thread
+//! that waits for another part takes it, looks, and sleeps; the part that changes something takes
+//! it to store the change, or after it has, and signals. No I/O is done under it.
 
 pub(crate) mod compaction_rate;
 pub(crate) mod counts;
 pub(crate) mod totals;
 pub(crate) mod write_throttle;
 
-use thermocline_device::TieredFiles;
-use thermocline_foundation::FileNumber;
+use crate::error::{Error, ErrorKind, Latch, Result};
+use crate::jobs::{Job, Jobs, Step};
+use crate::settings::Settings;
+use compaction_rate::CompactionRate;
+use counts::Counts;
+use std::sync::Arc;
+use thermocline_device::{Placement, TieredFiles};
+use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
+use thermocline_foundation::sync::{Condvar, Mutex, MutexGuard};
+use thermocline_foundation::{Clock, FileNumber};
+use thermocline_table::BlockCache;
+use totals::{Tally, Totals};
+use write_throttle::WriteThrottle;
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub settings: Settings,
+    pub clock: Arc<dyn Clock>,
+    pub files: Arc<TieredFiles>,
+    pub placement: Arc<dyn Placement>,
+    pub cache: Arc<BlockCache>,
+    pub jobs: Arc<Jobs>,
+    pub latch: Latch,
+    pub write_throttle: WriteThrottle,
+    pub compaction_rate: CompactionRate,
+    pub counts: Counts,
+    /// What was counted before this opening.
+    pub totals_before: Totals,
+    /// Levels or their targets changed since the last look for tables on the wrong tier.
+    pub placement_changed: AtomicBool,
+    changing: Mutex<()>,
+    /// Signalled, with `changing`, when a version was replaced, a log is ready or the latch was
+    /// set.
+    changed: Condvar,
+}
+
+impl Shared {
+    /// Nothing has happened yet; `totals_before` is what was counted before this opening.
+    pub fn new(
+        settings: Settings,
+        clock: Arc<dyn Clock>,
+        files: Arc<TieredFiles>,
+        placement: Arc<dyn Placement>,
+        cache: Arc<BlockCache>,
+        jobs: Arc<Jobs>,
+        totals_before: Totals,
+    ) -> Self {
+        let write_throttle = WriteThrottle::new(Arc::clone(&clock), &settings);
+        let compaction_rate = CompactionRate::new(Arc::clone(&clock));
+        Self {
+            settings,
+            clock,
+            files,
+            placement,
+            cache,
+            jobs,
+            latch: Latch::default(),
+            write_throttle,
+            compaction_rate,
+            counts: Counts::default(),
+            totals_before,
+            placement_changed: AtomicBool::new(true),
+            changing: Mutex::new(()),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// The files are read and the store is about to be open: time counts from here.
+    pub fn begin(&self) {
+        self.counts.opened_ns.store(self.clock.now_ns(), Ordering::Relaxed);
+        self.compaction_rate.begin();
+    }
+
+    /// Nanoseconds since opening.
+    pub fn open_ns(&self) -> u64 {
+        let opened_ns = self.counts.opened_ns.load(Ordering::Relaxed);
+        self.clock.now_ns().saturating_sub(opened_ns)
+    }
+
+    /// Stops all writing because of `error`, and wakes the threads that wait for another part.
+    pub fn fail(&self, error: &Error) {
+        self.latch.set(error);
+        self.announce();
+    }
+
+    /// As [`Shared::fail`], because the thread that `who` names panicked and said `text`.
+    pub fn fail_by_panic(&self, who: &str, text: &str) {
+        self.latch.set_panic(who, text);
+        self.announce();
+    }
+
+    /// The lock under which a change is stored that others may wait for.
+    pub fn changing(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock()
+    }
+
+    /// Wakes the threads that wait, under [`Shared::changing`].
+    pub fn signal(&self, _changing: &MutexGuard<'_, ()>) {
+        self.changed.notify_all();
+    }
+
+    /// Wakes the threads that wait, after what they wait for was stored.
+    pub fn announce(&self) {
+        let changing = self.changing();
+        self.signal(&changing);
+    }
+
+    /// Waits until `found` finds something, looking after each change; an error once the latch is
+    /// set.
+    pub fn wait_for<T>(&self, mut found: impl FnMut() -> Option<T>) -> Result<T> {
+        let mut changing = self.changing();
+        loop {
+            if let Some(found) = found() {
+                return Ok(found);
+            }
+            self.latch.check()?;
+            self.jobs.wait(&self.changed, &mut changing);
+        }
+    }
+
+    /// The whole of a job, on the calling thread.
+    pub fn carry_out(&self, job: &mut dyn Job) -> Result<()> {
+        let run = (|| {
+            while job.step()? == Step::More {
+                self.latch.check()?;
+            }
+            Ok(())
+        })();
+        run.inspect_err(|error: &Error| {
+            // No room for the output, or an input that cannot be read: nothing was changed.
+            if !matches!(error.kind(), ErrorKind::OutOfSpace | ErrorKind::Corrupt) {
+                self.fail(error);
+            }
+        })
+    }
+
+    /// A file is gone, which placement counted until now: there may be room for what it would
+    /// rather have elsewhere.
+    pub fn room_freed(&self) {
+        self.placement_changed.store(true, Ordering::Relaxed);
+    }
+
+    /// What all parts have counted since opening, but for those that add theirs.
+    pub fn tally(&self) -> Tally {
+        Tally::of(self)
+    }
+
+    /// Operations on records since opening.
+    pub fn operations(&self) -> u64 {
+        let counts = &self.counts;
+        counts.gets.get() + counts.writes.get() + counts.scans.get()
+    }
+}
 
 /// Deletes files that do no harm where there is no room for saying so.
 pub(crate) fn delete_or_leave(files: &TieredFiles, numbers: &[FileNumber]) {
     if let Err(error) = files.delete_files(numbers) {
-        tracing::warn!(%error, "files that nobody needs stay until the next opening");
+        tracing::warn!(%error, "files that nothing needs stay until the next opening");
     }
 }

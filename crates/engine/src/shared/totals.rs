@@ -6,8 +6,10 @@
 //! moves records is an edit itself, and under reads alone that is all since the last promotion that
 //! got a slot, flush or demotion.
 
+use super::Shared;
 use thermocline_device::{TierIndex, TrafficTotals};
 use thermocline_foundation::coding::{DecodeError, Decoder, put_varint};
+use thermocline_table::{BlockClass, CacheCounts};
 
 /// Counts of the engine, in the order of the format (`docs/formats/manifest.md`). New ones come
 /// last.
@@ -62,7 +64,7 @@ pub(crate) enum Count {
 }
 
 /// Counts before those of the tiers.
-pub(crate) const ENGINE_COUNTS: usize = Count::UnaskedCopies as usize + 1;
+const ENGINE_COUNTS: usize = Count::UnaskedCopies as usize + 1;
 /// Counts of each tier: reads, read bytes, writes, written bytes, syncs.
 const TIER_COUNTS: usize = 5;
 
@@ -104,7 +106,7 @@ impl Totals {
         Ok(Self { counts })
     }
 
-    pub fn plus(&self, more: &[u64]) -> Self {
+    fn plus(&self, more: &[u64]) -> Self {
         let mut counts = self.counts.clone();
         counts.resize(counts.len().max(more.len()), 0);
         for (count, more) in counts.iter_mut().zip(more) {
@@ -128,6 +130,59 @@ impl Totals {
 
     fn at(&self, index: usize) -> u64 {
         self.counts.get(index).copied().unwrap_or(0)
+    }
+}
+
+/// What was counted since opening, on its way to the totals.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    counts: Vec<u64>,
+}
+
+impl Tally {
+    /// What is counted in `shared`: by callers, the block cache and the tiers.
+    pub fn of(shared: &Shared) -> Self {
+        let mut tally = Self { counts: vec![0; ENGINE_COUNTS] };
+        let counts = &shared.counts;
+        tally.set(Count::Gets, counts.gets.get());
+        tally.set(Count::MemtableHits, counts.memtable_hits.get());
+        tally.set(Count::Scans, counts.scans.get());
+        tally.set(Count::Writes, counts.writes.get());
+        tally.set(Count::WrittenBytes, counts.written_bytes.get());
+        tally.set(Count::IngestedBytes, counts.ingested_bytes.get());
+        tally.set(Count::Compactions, counts.compactions.get());
+        tally.set(Count::Moves, counts.moves.get());
+        tally.set(Count::Migrations, counts.migrations.get());
+        tally.set(Count::DelayedNs, shared.write_throttle.delayed_ns.get());
+        tally.set(Count::StalledNs, counts.stalled_ns.get());
+        for (class, hits_at, misses_at) in [
+            (BlockClass::Data, Count::DataHits, Count::DataMisses),
+            (BlockClass::Index, Count::IndexHits, Count::IndexMisses),
+            (BlockClass::Filter, Count::FilterHits, Count::FilterMisses),
+        ] {
+            let CacheCounts { hits, misses } = shared.cache.counts(class);
+            tally.set(hits_at, hits);
+            tally.set(misses_at, misses);
+        }
+        tally.set(Count::OpenNs, shared.open_ns());
+        tally.set(Count::CompactedInBytes, counts.compacted_in_bytes.get());
+        tally.set(Count::CompactedOutBytes, counts.compacted_out_bytes.get());
+        for tier in shared.files.tiers() {
+            let TrafficTotals { reads, read_bytes, writes, written_bytes, syncs } =
+                tier.traffic_total();
+            tally.counts.extend([reads, read_bytes, writes, written_bytes, syncs]);
+        }
+        tally
+    }
+
+    /// Sets one of the engine's counts.
+    pub fn set(&mut self, count: Count, value: u64) {
+        self.counts[count as usize] = value;
+    }
+
+    /// The totals, over what was counted `before` this opening.
+    pub fn over(&self, before: &Totals) -> Totals {
+        before.plus(&self.counts)
     }
 }
 

@@ -14,6 +14,7 @@
 //! of n bytes reserves n / rate of time; who comes early sleeps until its turn, looking every
 //! `delay_max` whether it still has to.
 
+use crate::settings::Settings;
 use std::sync::Arc;
 use std::time::Duration;
 use thermocline_foundation::sync::Mutex;
@@ -49,7 +50,13 @@ pub(crate) struct WriteThrottle {
 }
 
 impl WriteThrottle {
-    pub fn new(clock: Arc<dyn Clock>, slowdown: u32, stop: u32, delay_max: Duration) -> Self {
+    pub fn new(clock: Arc<dyn Clock>, settings: &Settings) -> Self {
+        let (slowdown, stop) = (settings.level0_slowdown, settings.level0_stop);
+        Self::between(clock, slowdown, stop, settings.delay_max.0)
+    }
+
+    /// Writers are slowed down from `slowdown` tables on, and wait at `stop`.
+    fn between(clock: Arc<dyn Clock>, slowdown: u32, stop: u32, delay_max: Duration) -> Self {
         Self {
             clock,
             slowdown,
@@ -145,7 +152,7 @@ mod tests {
     #[test]
     fn the_rate_falls_smoothly_with_the_backlog() {
         let clock = Arc::new(StillClock::default());
-        let write_throttle = WriteThrottle::new(clock.clone(), 10, 30, Duration::from_secs(1));
+        let write_throttle = WriteThrottle::between(clock.clone(), 10, 30, Duration::from_secs(1));
         write_throttle.set_backlog(9);
         assert_eq!(write_throttle.rate(), None);
         write_throttle.admit(1 << 30, || false);
@@ -165,7 +172,7 @@ mod tests {
     /// level 0.
     fn rates_of_fullness(slowdown: u32, stop: u32) -> Vec<Option<u64>> {
         let clock = Arc::new(StillClock::default());
-        let write_throttle = WriteThrottle::new(clock, slowdown, stop, Duration::from_secs(1));
+        let write_throttle = WriteThrottle::between(clock, slowdown, stop, Duration::from_secs(1));
         let rate = |share| {
             write_throttle.set_fullness(share);
             write_throttle.rate()
@@ -193,7 +200,7 @@ mod tests {
     #[test]
     fn writers_are_slowed_by_a_full_fast_tier_and_never_stopped() {
         let clock = Arc::new(StillClock::default());
-        let write_throttle = WriteThrottle::new(clock.clone(), 4, 4, Duration::from_secs(1));
+        let write_throttle = WriteThrottle::between(clock.clone(), 4, 4, Duration::from_secs(1));
         write_throttle.set_fullness(0.0);
         write_throttle.admit(1 << 30, || false);
         assert_eq!(clock.now_ns(), 0, "there is room");
@@ -209,7 +216,7 @@ mod tests {
     #[test]
     fn writers_get_about_the_allowed_rate() {
         let clock = Arc::new(StillClock::default());
-        let write_throttle = WriteThrottle::new(clock.clone(), 10, 30, Duration::from_secs(1));
+        let write_throttle = WriteThrottle::between(clock.clone(), 10, 30, Duration::from_secs(1));
         write_throttle.set_backlog(20);
         let rate = write_throttle.rate().unwrap();
         (0..1000).for_each(|_| write_throttle.admit(64 << 10, || false));
@@ -221,7 +228,8 @@ mod tests {
     #[test]
     fn at_the_stop_writers_wait_until_the_backlog_falls_or_the_store_fails() {
         let clock = Arc::new(StillClock::default());
-        let write_throttle = WriteThrottle::new(clock.clone(), 10, 30, Duration::from_millis(20));
+        let write_throttle =
+            WriteThrottle::between(clock.clone(), 10, 30, Duration::from_millis(20));
         write_throttle.set_backlog(30);
         let naps = AtomicU32::new(0);
         write_throttle.admit(1, || {

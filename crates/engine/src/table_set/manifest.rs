@@ -15,6 +15,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::shared::totals::Totals;
+use crate::table_set::levels::Levels;
 use crate::table_set::table::TableMeta;
 use std::sync::Arc;
 use thermocline_device::{
@@ -63,6 +64,28 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
+    /// The edit that makes a whole state out of nothing.
+    pub fn of_state(
+        levels: &Levels,
+        live: &LiveSlots,
+        log_floor: FileNumber,
+        last_sequence: Sequence,
+    ) -> Self {
+        Self {
+            added: levels.snapshot(),
+            live_slots: (!live.is_empty()).then(|| live.clone()),
+            log_floor: Some(log_floor),
+            last_sequence: Some(last_sequence),
+            ..Self::default()
+        }
+    }
+
+    /// Tables that the edit takes out: those that it does not add again, to another level.
+    pub fn gone(&self) -> impl Iterator<Item = (u8, FileNumber)> + '_ {
+        let kept = |number| self.added.iter().any(|(_, meta)| meta.number == number);
+        self.removed.iter().copied().filter(move |(_, number)| !kept(*number))
+    }
+
     /// The payload of a frame.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];

@@ -10,4 +10,26 @@ pub(crate) mod key_range;
 pub(crate) mod levels;
 pub(crate) mod manifest;
 pub(crate) mod restored;
+pub(crate) mod slot_edit;
 pub(crate) mod table;
+
+use claims::Claim;
+use key_range::KeyRange;
+use manifest::Manifest;
+use thermocline_foundation::{FileNumber, Sequence};
+
+/// The tables' side of a store: held while an edit is made durable.
+#[derive(Debug)]
+pub(crate) struct TableSet {
+    pub manifest: Manifest,
+    /// Outputs of running compactions and ingests.
+    pub claims: Vec<Claim>,
+    /// Ranges of running demotions.
+    pub ranges: Vec<KeyRange>,
+    /// Callers that wait for tables which running compactions hold.
+    pub claimants: usize,
+    pub log_floor: FileNumber,
+    pub last_sequence: Sequence,
+    /// What the manifest says was durable at the last closing.
+    pub durable_sequence: Sequence,
+}

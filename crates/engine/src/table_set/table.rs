@@ -1,9 +1,9 @@
 //! A live table: what the manifest says of it, its reader once somebody needed it, and its end.
 //!
 //! A table lives as long as any version, iterator or compaction holds it. When a manifest edit has
-//! removed it for good it is *doomed*; dropping the last reference to a doomed table hands its
-//! number to the [`Graveyard`], and a background job deletes the file. So no reader ever loses a
-//! file under its feet. A copy of its index on the fast tier ends with it.
+//! removed it for good it is *obsolete*; dropping the last reference to a obsolete table hands its
+//! number to the [`ObsoleteFiles`], and a background job deletes the file. So no reader ever loses
+//! a file under its feet. A copy of its index on the fast tier ends with it.
 
 use crate::error::{Error, Result};
 use crate::jobs::Jobs;
@@ -55,11 +55,11 @@ impl TableMeta {
 
 /// Numbers of tables that nobody needs any more.
 #[derive(Debug, Default)]
-pub(crate) struct Graveyard {
+pub(crate) struct ObsoleteFiles {
     numbers: Mutex<Vec<FileNumber>>,
 }
 
-impl Graveyard {
+impl ObsoleteFiles {
     pub fn take(&self) -> Vec<FileNumber> {
         std::mem::take(&mut self.numbers.lock())
     }
@@ -78,7 +78,7 @@ impl Graveyard {
 pub(crate) struct TableStore {
     pub files: Arc<TieredFiles>,
     pub cache: Arc<BlockCache>,
-    pub graveyard: Graveyard,
+    pub obsolete: ObsoleteFiles,
     /// Whom to tell that there is something to delete.
     pub jobs: Arc<Jobs>,
 }
@@ -97,7 +97,7 @@ pub(crate) struct Table {
     pub meta: TableMeta,
     store: Arc<TableStore>,
     reader: OnceLock<Arc<TableReader>>,
-    doomed: AtomicBool,
+    obsolete: AtomicBool,
     /// A compaction has it as input.
     pub claimed: AtomicBool,
     /// Copies of its index that were made, or could not be.
@@ -110,7 +110,7 @@ impl Table {
             meta,
             store,
             reader: OnceLock::new(),
-            doomed: AtomicBool::new(false),
+            obsolete: AtomicBool::new(false),
             claimed: AtomicBool::new(false),
             copy_attempts: AtomicU32::new(0),
         }
@@ -224,22 +224,22 @@ impl Table {
 
     /// Its file goes when the last reference does. Call only after the edit that removed it is
     /// durable.
-    pub fn doom(&self) {
+    pub fn mark_obsolete(&self) {
         if planted(Planted::DoomedTableDeletedAtOnce) {
-            self.store.graveyard.add(self.meta.number);
+            self.store.obsolete.add(self.meta.number);
             return;
         }
-        self.doomed.store(true, Relaxed);
+        self.obsolete.store(true, Relaxed);
     }
 }
 
 impl Drop for Table {
     fn drop(&mut self) {
-        if self.doomed.load(Relaxed) {
-            self.store.graveyard.add(self.meta.number);
+        if self.obsolete.load(Relaxed) {
+            self.store.obsolete.add(self.meta.number);
             let copy = self.opened().and_then(|reader| reader.take_copy());
             if !planted(Planted::IndexCopyOutlivesTable) {
-                copy.into_iter().for_each(|number| self.store.graveyard.add(number));
+                copy.into_iter().for_each(|number| self.store.obsolete.add(number));
             }
             self.store.jobs.wake();
         }

@@ -14,8 +14,8 @@
 
 use super::FastTier;
 use crate::compaction::key_range::Purpose;
+use crate::engine::Engine;
 use crate::settings::Settings;
-use crate::state::Engine;
 use std::time::Duration;
 use thermocline_device::TierIndex;
 use thermocline_foundation::sync::Mutex;
@@ -66,9 +66,10 @@ impl Engine {
         ask: impl FnOnce(&mut WriteBudget, u64) -> T,
     ) -> T {
         let Some(budget) = &fast.regulation.slow_writes.budget else { return unbounded };
-        let written_bytes = self.files.tiers()[SLOW.position()].traffic_total().written_bytes;
+        let written_bytes =
+            self.shared.files.tiers()[SLOW.position()].traffic_total().written_bytes;
         let mut budget = budget.lock();
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.shared.clock.now_ns();
         budget.observe(written_bytes, now_ns);
         ask(&mut budget, now_ns)
     }
@@ -82,14 +83,14 @@ impl Engine {
     pub fn may_merge(&self, fast: &FastTier) -> bool {
         let bytes = self.least_bytes(fast);
         self.ask_budget(fast, true, |budget, now_ns| budget.allows(bytes, now_ns))
-            && fast.slow_room.wait(self.clock.now_ns()).is_zero()
+            && fast.slow_room.wait(self.shared.clock.now_ns()).is_zero()
     }
 
     /// How long it is until then.
     pub fn wait_to_merge(&self, fast: &FastTier) -> Duration {
         let bytes = self.least_bytes(fast);
         let wait_ns = self.ask_budget(fast, 0, |budget, now_ns| budget.wait_ns(bytes, now_ns));
-        Duration::from_nanos(wait_ns).max(fast.slow_room.wait(self.clock.now_ns()))
+        Duration::from_nanos(wait_ns).max(fast.slow_room.wait(self.shared.clock.now_ns()))
     }
 
     /// How short the budget is, from 0 (and without one) to 1.
@@ -225,7 +226,7 @@ mod tests {
         let full_bytes = engine.budget_bytes(fast).unwrap();
         // What is freed goes to nobody, so flushes that wait in vain overdraw the tier.
         let held = fast.slabs.hold_frees();
-        let slabs = || engine.files.tiers()[1].traffic(FileKind::Slab).written_bytes;
+        let slabs = || engine.shared.files.tiers()[1].traffic(FileKind::Slab).written_bytes;
         let mut round = 0;
         while slabs() == 0 {
             round += 1;

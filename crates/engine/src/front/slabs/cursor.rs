@@ -12,9 +12,9 @@
 
 use super::FastTier;
 use super::lookup::{Reader, trailer_of};
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::merge::{RecordSource, Target};
-use crate::state::Engine;
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -220,7 +220,7 @@ mod tests {
     fn cursor(db: &Db) -> SlotCursor {
         let engine = Arc::clone(db.engine());
         let departures = engine.fast.as_ref().unwrap().departures();
-        SlotCursor::new(&engine, engine.visible(), departures, BATCH_MIN)
+        SlotCursor::new(&engine, engine.versions.visible(), departures, BATCH_MIN)
     }
 
     /// A flush replaces records between a cursor's look at the index and its reads, and their slots

@@ -9,11 +9,12 @@
 use super::FastTier;
 use super::pieces::{Pieces, piece_bytes};
 use crate::compaction::rewrite::Retention;
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::generations::Frozen;
 use crate::jobs::{Job, Step};
-use crate::state::Engine;
 use crate::table_set::manifest::Edit;
+use crate::versions::Change;
 use std::sync::Arc;
 use std::time::Duration;
 use thermocline_device::{Origin, TierUsage, TieredFiles};
@@ -115,7 +116,7 @@ pub(crate) struct SlotFlush {
 
 impl SlotFlush {
     pub fn new(engine: &Arc<Engine>, frozen: Arc<Frozen>) -> Self {
-        let retention = Retention::new(engine.snapshots.list(|| engine.visible()), None);
+        let retention = Retention::new(engine.versions.kept_readable(), None);
         let pieces = Pieces::new(&frozen.memtable, retention, Origin::Flush);
         Self {
             engine: Arc::clone(engine),
@@ -140,7 +141,7 @@ impl SlotFlush {
         // Fewer than before where one has found room meanwhile, and none the next.
         let before = self.refusals_before.map_or(refusals, |before| before.min(refusals));
         self.refusals_before = Some(before);
-        fast.slow_room.hurry(self.engine.clock.now_ns());
+        fast.slow_room.hurry(self.engine.shared.clock.now_ns());
     }
 
     /// There was no room; `for_ever` where waiting will not make any, as it looks. An error once it
@@ -151,14 +152,17 @@ impl SlotFlush {
         if self.starved < STARVED_MAX && !self.is_refused_for_good(fast) {
             return Ok(());
         }
-        Err(no_room(&self.engine.files, "new records, and nothing more can leave the fast one"))
+        Err(no_room(
+            &self.engine.shared.files,
+            "new records, and nothing more can leave the fast one",
+        ))
     }
 
     /// How long to wait before the next look: longer where nothing that is under way makes room,
     /// and the slow tier's budget or room lets nothing begin.
     fn pause(&self, fast: &FastTier) -> Duration {
         let wait = self.engine.wait_to_merge(fast);
-        let is_demoting = || !self.engine.tables.lock().ranges.is_empty();
+        let is_demoting = || !self.engine.versions.tables().ranges.is_empty();
         match wait <= WAIT || fast.room.is_at_work() || is_demoting() {
             true => WAIT,
             false => wait.min(WAIT_FOR_SLOW_TIER),
@@ -182,7 +186,7 @@ impl SlotFlush {
         self.pieces.settle(engine, fast, || {
             if planted(Planted::FloorRaisedByFirstPiece) {
                 let edit = Edit { log_floor: Some(frozen.next_log), ..Edit::default() };
-                engine.commit(&mut engine.tables.lock(), edit, None)?;
+                engine.versions.commit(&mut engine.versions.tables(), edit)?;
             }
             Ok(())
         })
@@ -191,13 +195,15 @@ impl SlotFlush {
     fn finish(&mut self) -> Result<()> {
         let engine = &self.engine;
         let flushed_bytes = self.pieces.taken_bytes();
-        engine.counts.flushed_bytes.add(flushed_bytes);
-        engine.compaction_rate.flushed(flushed_bytes);
+        engine.shared.counts.flushed_bytes.add(flushed_bytes);
+        engine.shared.compaction_rate.flushed(flushed_bytes);
         if planted(Planted::LogRetiredBeforeEdit) {
-            engine.files.delete_files(&[self.frozen.log.number])?;
+            engine.shared.files.delete_files(&[self.frozen.log.number])?;
         }
         let edit = Edit { log_floor: Some(self.frozen.next_log), ..Edit::default() };
-        engine.commit(&mut engine.tables.lock(), edit, Some(&self.frozen))
+        let flushed = Some(Arc::clone(&self.frozen));
+        let change = Change { edit, flushed, ..Change::default() };
+        engine.versions.commit(&mut engine.versions.tables(), change)
     }
 }
 
@@ -210,7 +216,7 @@ impl Job for SlotFlush {
         let engine = Arc::clone(&self.engine);
         let Some(fast) = &engine.fast else { return Ok(Step::Done) };
         if !self.started && fast.flushes.is_held(&self.frozen) {
-            engine.clock.sleep(WAIT);
+            engine.shared.clock.sleep(WAIT);
             return Ok(Step::More);
         }
         if !std::mem::replace(&mut self.started, true) {
@@ -219,7 +225,7 @@ impl Job for SlotFlush {
             if !planted(Planted::LogNotSealedBeforePiece) {
                 self.frozen.log.seal()?;
             }
-            engine.lend_memory(fast);
+            fast.lend_memory(engine.versions.cell());
         }
         if !self.pieces.fill(&fast.packing, piece_bytes(fast.room.limit_bytes())) {
             self.settle(fast)?;
@@ -241,11 +247,11 @@ impl Job for SlotFlush {
         if overdraws && self.write_piece(fast, true)? {
             return Ok(Step::More);
         }
-        engine.latch.check()?;
+        engine.shared.latch.check()?;
         self.note_no_room(fast, is_stuck && !is_held)?;
         fast.room.want(self.pieces.waiting_bytes());
-        engine.jobs.wake();
-        engine.clock.sleep(self.pause(fast));
+        engine.shared.jobs.wake();
+        engine.shared.clock.sleep(self.pause(fast));
         Ok(Step::More)
     }
 }
@@ -408,7 +414,7 @@ mod tests {
             db.flush().unwrap();
         }
         drop(held);
-        db.engine().jobs.wake();
+        db.engine().shared.jobs.wake();
         db.put(0u32.to_be_bytes(), [round; 1000]).unwrap();
         db.flush().unwrap();
         db.settle().unwrap();
@@ -424,11 +430,11 @@ mod tests {
         let db = stepped(&hybrid());
         let engine = db.engine();
         let (manifest_bytes, map_bytes) =
-            (engine.settings.manifest_bytes(), engine.settings.map_bytes());
+            (engine.shared.settings.manifest_bytes(), engine.shared.settings.map_bytes());
         let mut random = thermocline_foundation::random::Random::new(1);
         let (mut rewrites, mut edits_bytes, mut state_bytes) = (0, 0, 0);
         let manifest = || {
-            let tables = engine.tables.lock();
+            let tables = engine.versions.tables();
             (tables.manifest.number(), tables.manifest.extent().bytes)
         };
         (0..12_000u32).for_each(|key| db.put(key.to_be_bytes(), [7; 900]).unwrap());
@@ -447,7 +453,7 @@ mod tests {
                 state_bytes += after.1;
             }
             assert!(after.1 <= manifest_bytes, "{after:?} of {manifest_bytes}");
-            let map = engine.files.usage()[0].used_by_kind[&FileKind::Map];
+            let map = engine.shared.files.usage()[0].used_by_kind[&FileKind::Map];
             assert!(map <= map_bytes, "{map} of {map_bytes}");
         }
         // An edit takes a page at least, and a flush is three of them here.

@@ -25,10 +25,10 @@
 
 use super::FastTier;
 use super::single_step::Work;
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::settings::Settings;
 use crate::settings::hybrid::IndexCopies;
-use crate::state::Engine;
 use crate::table_set::levels::Levels;
 use crate::table_set::table::Table;
 use std::sync::Arc;
@@ -126,15 +126,15 @@ impl IndexCopying {
 
 impl FastTier {
     /// Decides anew whether copies are wanted, and takes room for them from the slots.
-    pub fn reckon_index_copies(&self, engine: &Engine, demand: Demand) {
-        let cache_bytes = engine.store.cache.capacity_bytes();
+    pub fn reckon_index_copies(&self, demand: Demand) {
+        let cache_bytes = self.shared.cache.capacity_bytes();
         let wanted = self.copying.decide(demand.partition_bytes, cache_bytes);
         let most_bytes = self.room.whole_bytes / ROOM_SHARE;
         let wanted_bytes = if wanted { demand.tail_bytes.min(most_bytes) } else { 0 };
         self.leave_room(wanted_bytes.max(demand.copied_bytes));
         // Who overdraws may have what is not used yet.
         let left_bytes = self.room.whole_bytes.saturating_sub(demand.copied_bytes);
-        engine.placement.set_slab_bytes(left_bytes);
+        self.shared.placement.set_slab_bytes(left_bytes);
     }
 }
 
@@ -150,14 +150,13 @@ impl Engine {
         let copying = &fast.copying;
         copying.look.store(false, Relaxed);
         copying.failures_seen.store(copying.counts.failed.get(), Relaxed);
-        let levels = Arc::clone(&self.read_state.load().levels);
+        let levels = Arc::clone(&self.versions.current().levels);
         let ended = self.end_index_copies(fast, &levels);
         let made = copying.wanted.load(Relaxed) && self.make_index_copy(fast, &levels);
         if ended || made {
             // There may be more to do, and the slots may have to leave more room or less.
-            let _tables = self.tables.lock();
-            let levels = Arc::clone(&self.read_state.load().levels);
-            fast.levels_changed(self, &levels);
+            let _tables = self.versions.tables();
+            fast.divide_memory_anew(self.versions.cell());
         }
         if ended {
             fast.room_was_made();
@@ -218,7 +217,7 @@ impl Engine {
             return Err(Error::new(ErrorKind::OutOfSpace, "slots have the room"));
         }
         let context = FileContext { kind: FileKind::TableIndex, origin: Origin::Migration };
-        let file = self.files.create_file(context, bytes)?;
+        let file = self.shared.files.create_file(context, bytes)?;
         let number = file.number();
         let copied = reader.copy_tail(file, &fast.copying.counts);
         copied.inspect_err(|_| self.delete_index_copy(number)).map(|()| true)
@@ -227,7 +226,7 @@ impl Engine {
     /// Slots, copies of indexes and one of so many bytes keep to the room.
     fn has_room_for_index_copy(&self, fast: &FastTier, bytes: u64) -> bool {
         let (mut copies_bytes, mut slabs_bytes) = (0, 0);
-        for file in self.files.files().iter().filter(|file| file.tier == TierIndex(0)) {
+        for file in self.shared.files.files().iter().filter(|file| file.tier == TierIndex(0)) {
             match file.kind {
                 FileKind::TableIndex => copies_bytes += file.bytes,
                 FileKind::Slab => slabs_bytes += file.bytes,
@@ -241,7 +240,7 @@ impl Engine {
 
     /// A copy that stays is in nobody's way but for its room, and goes at the next opening.
     fn delete_index_copy(&self, number: FileNumber) {
-        if let Err(error) = self.files.delete_files(&[number]) {
+        if let Err(error) = self.shared.files.delete_files(&[number]) {
             tracing::warn!(%number, %error, "a copy of a table's index stays until reopening");
         }
     }
@@ -301,7 +300,7 @@ mod tests {
     }
 
     fn copies(db: &Db) -> Vec<FileNumber> {
-        let files = db.engine().files.files().into_iter();
+        let files = db.engine().shared.files.files().into_iter();
         files.filter(|file| file.kind == FileKind::TableIndex).map(|file| file.number).collect()
     }
 
@@ -321,9 +320,9 @@ mod tests {
     /// where the block cache holds nothing.
     fn slow_reads(db: &Db) -> (f64, f64) {
         check(db, 1);
-        db.engine().store.cache.set_capacity(0);
+        db.engine().shared.cache.set_capacity(0);
         let of = |keys: std::ops::Range<u64>| {
-            let reads = || db.engine().files.tiers()[1].traffic_total().reads;
+            let reads = || db.engine().shared.files.tiers()[1].traffic_total().reads;
             let (count, before) = (keys.end - keys.start, reads());
             keys.for_each(|key| drop(db.get(name(key)).unwrap()));
             (reads() - before) as f64 / count as f64
@@ -356,11 +355,11 @@ mod tests {
             let before = copies(&db);
             assert_eq!(before.len() as u64, tables(&db));
             for number in &before {
-                let file = db.engine().files.open_file(*number).unwrap();
+                let file = db.engine().shared.files.open_file(*number).unwrap();
                 let bytes = file.len().unwrap() as usize;
                 assert!(file.write(0, Buffer::zeroed(bytes)).1.is_ok());
             }
-            db.engine().store.cache.set_capacity(0);
+            db.engine().shared.cache.set_capacity(0);
             check(&db, 1);
             assert_eq!(figures(&db).2, u64::from(round) * tables(&db));
             db.settle().unwrap();
@@ -391,7 +390,7 @@ mod tests {
         db.close().unwrap();
         let db = environment.open(Path::new(HOME)).unwrap();
         assert!(copies(&db).is_empty());
-        let on_tier = || db.engine().files.tiers()[0].driver().list().unwrap();
+        let on_tier = || db.engine().shared.files.tiers()[0].driver().list().unwrap();
         assert!(!on_tier().iter().any(|entry| entry.name.ends_with(".index")));
         check(&db, 1);
         db.settle().unwrap();

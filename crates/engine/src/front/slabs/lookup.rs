@@ -8,9 +8,10 @@
 //! again. A record that is in memory only and was given up there is for the tables to find, as one
 //! that the index does not know.
 
+use super::FastTier;
 use super::packing::Stored;
-use super::{FastTier, slot_of};
 use crate::error::{Error, Result};
+use crate::table_set::slot_edit::slot_of;
 use bytes::Bytes;
 use thermocline_foundation::Sequence;
 use thermocline_index::{Entry, EntryKind};

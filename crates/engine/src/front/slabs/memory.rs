@@ -19,7 +19,7 @@
 
 use super::FastTier;
 use crate::settings::{MemoryDivision, Settings, WRITER_BYTES};
-use crate::state::Engine;
+use crate::versions::Current;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -154,36 +154,36 @@ impl Memory {
     }
 }
 
-impl Engine {
+impl FastTier {
     /// Lends the records what memtables, flushes and merges leave unused, and asks back what they
     /// use now.
-    pub fn lend_memory(&self, fast: &FastTier) {
-        self.divide_memory(fast, None, 0);
+    pub fn lend_memory(&self, current: &Current) {
+        self.divide_memory(current, None, 0);
     }
 
-    /// As [`Engine::lend_memory`], before the active memtable comes to `active_bytes`.
-    pub fn lend_memory_beside(&self, fast: &FastTier, active_bytes: u64) {
-        self.divide_memory(fast, None, active_bytes);
+    /// As [`FastTier::lend_memory`], before the active memtable comes to `active_bytes`.
+    pub fn lend_memory_beside(&self, current: &Current, active_bytes: u64) {
+        self.divide_memory(current, None, active_bytes);
     }
 
-    /// As [`Engine::lend_memory`]; the records' own share is `share_bytes` from now on.
-    pub fn share_memory(&self, fast: &FastTier, share_bytes: u64) {
-        self.divide_memory(fast, Some(share_bytes), 0);
+    /// As [`FastTier::lend_memory`]; the records' own share is `share_bytes` from now on.
+    pub fn share_memory(&self, current: &Current, share_bytes: u64) {
+        self.divide_memory(current, Some(share_bytes), 0);
     }
 
-    fn divide_memory(&self, fast: &FastTier, share_bytes: Option<u64>, active_bytes: u64) {
+    fn divide_memory(&self, current: &Current, share_bytes: Option<u64>, active_bytes: u64) {
         let uses = || {
-            let state = self.read_state.load();
-            let frozen = state.frozen.iter().map(|frozen| frozen.memtable.bytes());
+            let version = current.get();
+            let frozen = version.frozen.iter().map(|frozen| frozen.memtable.bytes());
             // Those of flushes, and those of jobs that move a few records.
-            let writers_bytes = (state.frozen.len() as u64 + 1) * WRITER_BYTES;
-            let used_bytes = frozen.sum::<u64>() + writers_bytes + fast.memory.merging_bytes();
-            (state.active.bytes().max(active_bytes), used_bytes)
+            let writers_bytes = (version.frozen.len() as u64 + 1) * WRITER_BYTES;
+            let used_bytes = frozen.sum::<u64>() + writers_bytes + self.memory.merging_bytes();
+            (version.active.bytes().max(active_bytes), used_bytes)
         };
-        let set = |bytes| fast.cache.set_capacity_bytes(bytes);
-        let evicted = fast.memory.divide(self.clock.now_ns(), uses, share_bytes, set);
-        if let Some(evicted) = evicted {
-            fast.spill_evicted(evicted);
+        let set = |bytes| self.cache.set_capacity_bytes(bytes);
+        let now_ns = self.shared.clock.now_ns();
+        if let Some(evicted) = self.memory.divide(now_ns, uses, share_bytes, set) {
+            self.spill_evicted(evicted);
         }
     }
 }
@@ -301,7 +301,7 @@ mod tests {
     fn records_get_the_reserve_of_a_store_that_is_only_read_and_give_it_back_to_a_merge() {
         let (db, clock) = store();
         let fast = db.engine().fast.as_ref().unwrap();
-        let share = db.engine().settings.division().cache_bytes;
+        let share = db.engine().shared.settings.division().cache_bytes;
         let before = read_all(&db);
         assert!(before <= share, "{before} of {share}");
         (0..2).for_each(|_| {
@@ -313,7 +313,7 @@ mod tests {
         let stats = db.stats().memory;
         assert!(stats.used_bytes <= stats.budget_bytes, "{stats:?}");
         fast.memory.merge_begins(4 << 20);
-        db.engine().lend_memory(fast);
+        fast.lend_memory(db.engine().versions.cell());
         assert!(fast.cache.bytes() <= lent - (3 << 20), "{} of {lent}", fast.cache.bytes());
         let stats = db.stats().memory;
         assert!(
@@ -332,7 +332,7 @@ mod tests {
             db.engine().promote(fast).unwrap();
         }
         let lent = read_all(&db);
-        let division = db.engine().settings.division();
+        let division = db.engine().shared.settings.division();
         let full = division.memtable_bytes;
         let unlent = full / ACTIVE_PARTS * 2 + 2 * WRITER_BYTES;
         let given = fast.cache.capacity_bytes();
@@ -349,7 +349,7 @@ mod tests {
             assert!(now + full / 4 <= before, "{now} of {before}, part {part}");
             before = now;
         }
-        assert_eq!(db.engine().read_state.load().frozen.len(), 1);
+        assert_eq!(db.engine().versions.current().frozen.len(), 1);
     }
 
     #[test]
@@ -364,7 +364,7 @@ mod tests {
         let mut batch = crate::WriteBatch::new();
         (0..4000u32).for_each(|key| _ = batch.put(key.to_be_bytes(), "tiny"));
         db.write(batch).unwrap();
-        let active_bytes = db.engine().read_state.load().active.bytes();
+        let active_bytes = db.engine().versions.current().active.bytes();
         assert!(!fast.memory.is_short_for_active(active_bytes), "{active_bytes}");
         let stats = db.stats().memory;
         assert!(stats.used_bytes <= stats.budget_bytes, "{stats:?}");

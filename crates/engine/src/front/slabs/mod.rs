@@ -32,7 +32,7 @@
 //! 2. Which slots are live is said by the manifest, in the same edit that adds and removes tables;
 //!    bytes of other slots are never looked at. So a record is in exactly one place that counts.
 //! 3. The index changes only under the engine's `tables` lock, after the edit is durable: records
-//!    that are born enter before the memtable goes, records that are demoted leave after readers
+//!    that are added enter before the memtable goes, records that are demoted leave after readers
 //!    can see the tables. Entries without a slot are of clean copies only; where memory has given
 //!    such a record up, tables are asked for it as if there were no entry.
 //! 4. A slot is given to another record only after the edit that freed it is durable. Readers hold
@@ -62,8 +62,18 @@ mod tiny_records;
 pub(crate) mod waiting;
 
 use crate::error::Result;
-use crate::state::Engine;
-use crate::table_set::levels::Levels;
+use crate::shared::Shared;
+use crate::shared::totals::Tally;
+use crate::table_set::manifest::Edit;
+use crate::table_set::manifest::broken_slots;
+use crate::table_set::slot_edit::Added;
+use crate::table_set::slot_edit::EntryAfter;
+use crate::table_set::slot_edit::Removed;
+use crate::table_set::slot_edit::SlotEdit;
+use crate::versions::Change;
+use crate::versions::Current;
+use crate::versions::Follower;
+use crate::versions::Switch;
 use bytes::Bytes;
 use flush::FlushGate;
 use index_copies::{Demand, IndexCopying};
@@ -84,8 +94,8 @@ use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_index::{Entry, FastIndex, RecordCache};
 use thermocline_popularity::Popularity;
 use thermocline_slab::{
-    LiveSlots, Record, RecordKind as SlotKind, Reservation, SlabChange, SlabId, SlabShape, Slabs,
-    SlotAddress, record_bytes,
+    LiveSlots, Record, RecordKind as SlotKind, Reservation, SlabChange, SlabId, Slabs, SlotAddress,
+    record_bytes,
 };
 use thermocline_table::{RecordKind, Trailer, key_hash};
 
@@ -101,6 +111,9 @@ const TRACKER_KEY_BYTES: u64 = 12;
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct FastTier {
+    pub shared: Arc<Shared>,
+    /// The slots that hold records, as the manifest says.
+    pub live: Mutex<LiveSlots>,
     pub slabs: Arc<Slabs>,
     pub index: Arc<FastIndex>,
     /// Records in memory: of slots, and copies of what tables have.
@@ -130,65 +143,11 @@ pub(crate) struct Arrival {
     pub clean: bool,
 }
 
-/// A record of which the index is to know.
-#[derive(Clone, Debug)]
-pub(crate) struct Born {
-    pub key: Bytes,
-    pub entry: Entry,
-    /// An older version of the key, among the dead, whose place in the index it takes.
-    pub succeeds: Option<Sequence>,
-}
-
-/// A record whose slot is free once the edit is durable.
-#[derive(Clone, Debug)]
-pub(crate) struct Died {
-    pub key: Bytes,
-    pub sequence: Sequence,
-    /// None where the record was in memory only.
-    pub slot: Option<SlotAddress>,
-    pub entry: EntryAfter,
-}
-
-/// What becomes of the entry of a record that loses its slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EntryAfter {
-    /// It goes, unless the same record was born in another place.
-    Gone,
-    /// Memory has the record, which is in memory only from then on: tables have it too.
-    Lifted,
-    /// One of the born succeeds it, and memory knows.
-    Succeeded,
-}
-
-impl Died {
-    /// The record that `entry` speaks of.
-    pub fn new(key: Bytes, entry: &Entry) -> Self {
-        Self { key, sequence: entry.sequence, slot: slot_of(entry), entry: EntryAfter::Gone }
-    }
-}
-
-/// Where the record of an entry is; none where it is in memory only.
-pub(crate) fn slot_of(entry: &Entry) -> Option<SlotAddress> {
-    entry.has_slot().then(|| SlotAddress::unpack(entry.slot))
-}
-
-/// What an edit changes on the fast tier.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SlotEdit {
-    pub born: Vec<Born>,
-    pub died: Vec<Died>,
-    /// The dead are in tables now: readers must look there once they are gone from the index.
-    pub departs: bool,
-    /// Slabs made for the born.
-    pub new_slabs: Vec<(FileNumber, SlabShape)>,
-    /// Slabs without a live slot, to be deleted.
-    pub dropped: Vec<FileNumber>,
-}
-
 impl FastTier {
     /// Divides memory anew between records, blocks of tables and what is known of keys.
-    pub fn levels_changed(&self, engine: &Engine, levels: &Levels) {
-        let settings = &engine.settings;
+    pub(super) fn divide_memory_anew(&self, current: &Current) {
+        let settings = &self.shared.settings;
+        let levels = &current.get().levels;
         let share = settings.division().cache_bytes;
         let (mut entries, mut table_bytes, mut pinned_bytes) = (0, 0, 0);
         let mut demand = Demand::default();
@@ -227,26 +186,66 @@ impl FastTier {
         let left = share.saturating_sub(pinned_bytes + known_bytes).max(share / 8);
         let blocks = (partition_bytes + partition_bytes / 4 + left / 16).min(left / 2);
         // Every edit comes here, and a change takes all locks of the cache, for which readers wait.
-        let cache = &engine.store.cache;
+        let cache = &self.shared.cache;
         if blocks.abs_diff(cache.capacity_bytes()) > blocks / 64 {
             cache.set_capacity(blocks);
         }
-        engine.share_memory(self, left.saturating_sub(cache.capacity_bytes()));
-        self.reckon_index_copies(engine, demand);
+        self.share_memory(current, left.saturating_sub(cache.capacity_bytes()));
+        self.reckon_index_copies(demand);
+    }
+}
+
+impl Follower for FastTier {
+    fn prepare(&self, change: &mut Change) -> Result<()> {
+        let mut live = self.live.lock();
+        change.edit.slabs = self.changes(&live, &change.slots);
+        change.edit.slabs.iter().try_for_each(|slab| live.apply(slab).map_err(broken_slots))
+    }
+
+    fn before_switch(&self, switch: &Switch<'_>) -> Result<()> {
+        self.arrive(&switch.change.slots);
+        Ok(())
+    }
+
+    fn after_switch(&self, switch: &Switch<'_>) {
+        self.depart(&switch.change.slots);
+    }
+
+    fn whole(&self, edit: &mut Edit) {
+        let live = self.live.lock();
+        edit.live_slots = (!live.is_empty()).then(|| live.clone());
+    }
+
+    fn count(&self, tally: &mut Tally) {
+        self.tally(tally);
+    }
+
+    fn levels_changed(&self, current: &Current) {
+        self.divide_memory_anew(current);
+    }
+
+    fn memtable_grows(&self, current: &Current, active_bytes: u64) {
+        if self.memory.is_short_for_active(active_bytes) {
+            self.lend_memory_beside(current, active_bytes);
+        }
+    }
+
+    fn memtable_was_frozen(&self) {
+        self.memory.active_was_frozen();
     }
 }
 
 /// Records that are durable in slots, before an edit makes them live.
 #[derive(Debug)]
 pub(crate) struct Placed {
-    pub born: Vec<Born>,
+    pub added: Vec<Added>,
     pub reservation: Reservation,
 }
 
 /// Records that were written into slots, batch by batch, and are neither durable there nor live.
 #[derive(Debug)]
 pub(crate) struct Written {
-    born: Vec<Born>,
+    added: Vec<Added>,
     reservation: Reservation,
     /// Slabs to be synced.
     touched: BTreeSet<SlabId>,
@@ -256,21 +255,21 @@ impl Written {
     /// Makes the records durable where they are, still dead: each slab is synced once.
     pub fn sync(self, slabs: &Slabs) -> Result<Placed> {
         slabs.sync(&self.touched.into_iter().collect::<Vec<_>>())?;
-        Ok(Placed { born: self.born, reservation: self.reservation })
+        Ok(Placed { added: self.added, reservation: self.reservation })
     }
 
     /// Records.
     pub fn len(&self) -> usize {
-        self.born.len()
+        self.added.len()
     }
 }
 
 impl Placed {
     /// Splits the first `count` records off, which are to become live before the rest.
     fn split_first(&mut self, count: usize) -> Self {
-        let rest = self.born.split_off(count);
-        let born = std::mem::replace(&mut self.born, rest);
-        Self { born, reservation: self.reservation.split_first(count) }
+        let rest = self.added.split_off(count);
+        let added = std::mem::replace(&mut self.added, rest);
+        Self { added, reservation: self.reservation.split_first(count) }
     }
 }
 
@@ -302,7 +301,7 @@ impl FastTier {
         } else {
             let allocated = self.slabs.allocate_all(&sizes, origin)?;
             let Some(reservation) = allocated else { return Ok(false) };
-            *written = Some(Written { born: Vec::new(), reservation, touched: BTreeSet::new() });
+            *written = Some(Written { added: Vec::new(), reservation, touched: BTreeSet::new() });
             0
         };
         let Some(written) = written else { return Ok(false) };
@@ -311,8 +310,8 @@ impl FastTier {
         let to_write: Vec<_> =
             slots.iter().zip(records).map(|(slot, record)| (*slot, record.as_record())).collect();
         written.touched.extend(self.slabs.write(&to_write)?);
-        written.born.extend(records.iter().zip(&slots).zip(&sizes).map(
-            |((record, slot), bytes)| Born {
+        written.added.extend(records.iter().zip(&slots).zip(&sizes).map(
+            |((record, slot), bytes)| Added {
                 key: record.key.clone(),
                 entry: record.entry(*slot, *bytes),
                 succeeds: None,
@@ -330,28 +329,28 @@ impl FastTier {
             by_file.entry(*file).or_default();
         }
         let file = |slot: SlotAddress| self.slabs.file_number(slot.slab).unwrap_or_default();
-        for new in &edit.born {
+        for new in &edit.added {
             let slot = SlotAddress::unpack(new.entry.slot);
             by_file.entry(file(slot)).or_default().0.push((slot.slot, new.entry.sequence));
         }
-        for old in &edit.died {
+        for old in &edit.removed {
             let Some(slot) = old.slot else { continue };
             by_file.entry(file(slot)).or_default().1.push((slot.slot, old.sequence));
         }
         let shape = |file| edit.new_slabs.iter().find(|(new, _)| *new == file);
-        let changes = by_file.iter().map(|(file, (born, died))| {
-            live.change(*file, shape(*file).map(|(_, shape)| *shape), born, died)
+        let changes = by_file.iter().map(|(file, (added, removed))| {
+            live.change(*file, shape(*file).map(|(_, shape)| *shape), added, removed)
         });
         changes.chain(edit.dropped.iter().map(|file| SlabChange::removal(*file))).collect()
     }
 
-    /// The edit is durable: lets the records that were born be found, in the place of what they
+    /// The edit is durable: lets the records that were added be found, in the place of what they
     /// succeed. Call before readers lose what had them.
     pub fn arrive(&self, edit: &SlotEdit) {
-        let records = edit.born.iter().map(|new| (&new.key, new.entry, new.succeeds));
+        let records = edit.added.iter().map(|new| (&new.key, new.entry, new.succeeds));
         self.index.succeed_many(&records.collect::<Vec<_>>());
         if let Some(buckets) = &self.regulation.buckets {
-            for new in edit.born.iter().filter(|new| !new.entry.clean) {
+            for new in edit.added.iter().filter(|new| !new.entry.clean) {
                 buckets.insert_fast(&new.key, key_hash(&new.key), new.entry.record_bytes);
             }
         }
@@ -360,18 +359,18 @@ impl FastTier {
     /// Takes the dead that nothing succeeded from the index, and gives the slots of all away. Call
     /// after readers can see what has them now.
     pub fn depart(&self, edit: &SlotEdit) {
-        if edit.died.is_empty() {
+        if edit.removed.is_empty() {
             return;
         }
-        let is_born = |old: &Died| {
+        let is_born = |old: &Removed| {
             // The same record has another place: its entry names that already.
-            let place = |new: &Born| {
+            let place = |new: &Added| {
                 new.key.cmp(&old.key).then_with(|| old.sequence.cmp(&new.entry.sequence))
             };
-            edit.born.binary_search_by(place).is_ok()
+            edit.added.binary_search_by(place).is_ok()
         };
         let (mut lifted, mut gone) = (Vec::new(), Vec::new());
-        for old in &edit.died {
+        for old in &edit.removed {
             match old.entry {
                 EntryAfter::Succeeded => {}
                 _ if is_born(old) => {}
@@ -392,11 +391,11 @@ impl FastTier {
         }
         if let Some(buckets) = self.regulation.buckets.as_ref().filter(|_| edit.departs) {
             let is_dirty = |key| self.index.get(key).is_some_and(|now| !now.clean);
-            for old in edit.died.iter().filter(|old| !is_dirty(&old.key)) {
+            for old in edit.removed.iter().filter(|old| !is_dirty(&old.key)) {
                 buckets.remove_fast(&old.key, key_hash(&old.key));
             }
         }
-        let mut slots: Vec<_> = edit.died.iter().filter_map(|old| old.slot).collect();
+        let mut slots: Vec<_> = edit.removed.iter().filter_map(|old| old.slot).collect();
         if planted(Planted::SlotsFreedBeforeEdit) {
             // The bug is that they are free too early, not that they are freed twice.
             let mut freed = self.freed_early.lock();

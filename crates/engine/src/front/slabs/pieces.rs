@@ -10,12 +10,14 @@
 
 use super::packing::Packing;
 use super::room::Turnover;
-use super::{Arrival, Born, Died, EntryAfter, FastTier, Placed, SlotEdit, Written};
+use super::{Added, Arrival, EntryAfter, FastTier, Placed, Removed, SlotEdit, Written};
 use crate::compaction::rewrite::Retention;
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::generations::memtable::{Memtable, MemtableCursor};
-use crate::state::{Engine, TableState};
+use crate::table_set::TableSet;
 use crate::table_set::manifest::Edit;
+use crate::versions::Change;
 use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_device::Origin;
@@ -143,8 +145,8 @@ impl Pieces {
         for count in std::mem::take(&mut self.written_pieces) {
             let placed = placed.split_first(count);
             let turnover = engine.settle_in(fast, placed, &self.memtable)?;
-            self.turnover.born_bytes += turnover.born_bytes;
-            self.turnover.died_bytes += turnover.died_bytes;
+            self.turnover.added_bytes += turnover.added_bytes;
+            self.turnover.removed_bytes += turnover.removed_bytes;
             settled()?;
         }
         Ok(true)
@@ -175,18 +177,18 @@ impl Engine {
         mut placed: Placed,
         memtable: &Memtable,
     ) -> Result<Turnover> {
-        let snapshots = self.snapshots.list(|| self.visible());
-        let mut tables = self.tables.lock();
-        let Replaced { died, before } = fast.replaced_by(&mut placed.born, &snapshots);
-        let arrived: Vec<_> = placed.born.iter().map(|new| (new.key.clone(), new.entry)).collect();
+        let snapshots = self.versions.kept_readable();
+        let mut tables = self.versions.tables();
+        let Replaced { removed, before } = fast.replaced_by(&mut placed.added, &snapshots);
+        let arrived: Vec<_> = placed.added.iter().map(|new| (new.key.clone(), new.entry)).collect();
         let slot_bytes = |slot: SlotAddress| {
             fast.slabs.shape(slot.slab).map_or(0, |shape| u64::from(shape.slot_bytes))
         };
         let turnover = Turnover {
-            born_bytes: placed.reservation.slots().iter().flatten().copied().map(slot_bytes).sum(),
-            died_bytes: died.iter().filter_map(|old| old.slot).map(slot_bytes).sum(),
+            added_bytes: placed.reservation.slots().iter().flatten().copied().map(slot_bytes).sum(),
+            removed_bytes: removed.iter().filter_map(|old| old.slot).map(slot_bytes).sum(),
         };
-        self.commit_placed(&mut tables, Edit::default(), placed, died)?;
+        self.commit_placed(&mut tables, Edit::default(), placed, removed)?;
         drop(tables);
         fast.room.found();
         for (at, ((key, now), before)) in arrived.iter().zip(before).enumerate() {
@@ -203,22 +205,22 @@ impl Engine {
     /// Makes what was written into slots live, and frees those of `died`.
     pub fn commit_placed(
         &self,
-        tables: &mut TableState,
+        tables: &mut TableSet,
         edit: Edit,
         placed: Placed,
-        died: Vec<Died>,
+        removed: Vec<Removed>,
     ) -> Result<()> {
-        let Placed { born, reservation } = placed;
+        let Placed { added, reservation } = placed;
         let new_slabs = reservation.new_slabs();
         let numbers: Vec<_> = new_slabs.iter().map(|(number, _)| *number).collect();
-        if let Err(error) = self.files.publish(&numbers) {
+        if let Err(error) = self.shared.files.publish(&numbers) {
             // They may or may not be there after the next opening, with the slots of others that
             // were written at the same time.
             reservation.abandon();
             return Err(error.into());
         }
-        let slots = SlotEdit { born, died, new_slabs, ..SlotEdit::default() };
-        match self.commit_slots(tables, edit, &slots, None) {
+        let slots = SlotEdit { added, removed, new_slabs, ..SlotEdit::default() };
+        match self.versions.commit(tables, Change { edit, slots, flushed: None }) {
             Ok(()) => {
                 reservation.commit();
                 Ok(())
@@ -258,21 +260,21 @@ impl FastTier {
     }
 
     /// The versions in slots that nobody can see once `born`, in key order and of a key the newest
-    /// first, are there. Each is replaced by the oldest of the born that is newer, and where both
+    /// first, are there. Each is replaced by the oldest of the added that is newer, and where both
     /// are the newest of their key this one takes its place in the index. Counts the copies.
-    fn replaced_by(&self, born: &mut [Born], snapshots: &[Sequence]) -> Replaced {
+    fn replaced_by(&self, added: &mut [Added], snapshots: &[Sequence]) -> Replaced {
         let mut replaced = Replaced::default();
         let mut copies = 0;
         let mut versions = Vec::new();
-        for at in 0..born.len() {
-            let new = &born[at];
+        for at in 0..added.len() {
+            let new = &added[at];
             self.index.versions(&new.key, &mut versions);
             replaced.before.push(versions.first().copied());
-            let is_newest = at == 0 || born[at - 1].key != new.key;
+            let is_newest = at == 0 || added[at - 1].key != new.key;
             let mut succeeds = None;
             let newest = new.entry.sequence;
             let mut newer = newest;
-            let next = born.get(at + 1).filter(|next| next.key == new.key);
+            let next = added.get(at + 1).filter(|next| next.key == new.key);
             let is_replaced = |old: &&Entry| {
                 old.sequence <= newest && next.is_none_or(|next| old.sequence > next.entry.sequence)
             };
@@ -282,17 +284,17 @@ impl FastTier {
                 let seen = |snapshot: &Sequence| (old.sequence..newer).contains(snapshot);
                 if same || planted(Planted::SlotReusedUnderSnapshot) || !snapshots.iter().any(seen)
                 {
-                    let mut died = Died::new(new.key.clone(), old);
+                    let mut removed = Removed::new(new.key.clone(), old);
                     if is_newest && !same && old.sequence == versions[0].sequence {
-                        died.entry = EntryAfter::Succeeded;
+                        removed.entry = EntryAfter::Succeeded;
                         succeeds = Some(old.sequence);
                     }
-                    replaced.died.push(died);
+                    replaced.removed.push(removed);
                     copies += u64::from(old.clean && !same);
                 }
                 newer = old.sequence;
             }
-            born[at].succeeds = succeeds;
+            added[at].succeeds = succeeds;
         }
         self.regulation.copies.replaced.add(copies);
         replaced
@@ -302,8 +304,8 @@ impl FastTier {
 /// What newer versions do to those that are in slots.
 #[derive(Debug, Default)]
 struct Replaced {
-    died: Vec<Died>,
-    /// For each of the born the newest version of its key that was there before.
+    removed: Vec<Removed>,
+    /// For each of the added the newest version of its key that was there before.
     before: Vec<Option<Entry>>,
 }
 
@@ -349,8 +351,8 @@ mod tests {
             }
         }
         engine.freeze(&mut engine.leader.lock()).unwrap();
-        let frozen = Arc::clone(&engine.read_state.load().frozen[0]);
-        let retention = Retention::new(engine.snapshots.list(|| engine.visible()), None);
+        let frozen = Arc::clone(&engine.versions.current().frozen[0]);
+        let retention = Retention::new(engine.versions.kept_readable(), None);
         let packing = &engine.fast.as_ref().unwrap().packing;
         let mut pieces = Pieces::new(&frozen.memtable, retention, Origin::Flush);
         for key in ["a", "b", "c"] {
@@ -368,7 +370,7 @@ mod tests {
         let fast = db.engine().fast.as_ref().unwrap();
         let pieces = 8;
         let piece_bytes = piece_bytes(fast.room.limit_bytes());
-        let syncs = |kind| db.engine().files.tiers()[0].traffic(kind).syncs;
+        let syncs = |kind| db.engine().shared.files.tiers()[0].traffic(kind).syncs;
         let sizes = [200, 400, 900, 2000, 4000];
         let write = |byte: u8| {
             let mut bytes = 0;

@@ -8,9 +8,9 @@ use super::room::{Means, Need, SIZES};
 use super::single_step::SingleStep;
 use super::spill::SPILL;
 use super::sweep::{QUICK, Sweep, THOROUGH};
+use crate::engine::Engine;
 use crate::jobs::Job;
 use crate::settings::hybrid::Promotion;
-use crate::state::Engine;
 use std::sync::Arc;
 
 /// The most useful job that can begin now.
@@ -25,10 +25,10 @@ pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Bo
     };
     // Who waits for the slow tier, for its wear or for room there, waits; that is not the end.
     let waits = !engine.may_merge(fast);
-    let demoting = || waits || !engine.tables.lock().ranges.is_empty();
+    let demoting = || waits || !engine.versions.tables().ranges.is_empty();
     fast.room.planned(need, room.is_some() || was_at_work || fast.room.is_at_work() || demoting());
     // Where steps are taken one by one, any moment may be the one at which enough has gathered.
-    let in_hurry = engine.compaction_rate.is_hurried() || engine.jobs.are_stepped();
+    let in_hurry = engine.shared.compaction_rate.is_hurried() || engine.shared.jobs.are_stepped();
     // Copies do not compete with what is written for the slots that there are.
     let spill = || {
         let is_due = fast.spill.is_due(in_hurry) && !fast.room.is_wanted();
@@ -48,13 +48,13 @@ pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Bo
         .or_else(spill)
         .or_else(|| {
             let asked = engine.regulate(fast) && need == Need::Nothing;
-            let by_merges = engine.settings.hybrid.promotion == Promotion::Demotion;
+            let by_merges = engine.shared.settings.hybrid.promotion == Promotion::Demotion;
             if asked && by_merges && !fast.promotions.offers.is_empty() {
                 // However few: what a merge met must be up before the next is chosen. Where reads
                 // offer records too, there are always some, and these gather.
                 return SingleStep::begin(engine, &PROMOTION);
             }
-            let began_ns = engine.clock.now_ns();
+            let began_ns = engine.shared.clock.now_ns();
             let merge = asked.then(|| engine.plan_read_triggered()).flatten()?;
             Some(Box::new(merge.begun_at(began_ns)) as _)
         })
@@ -63,7 +63,7 @@ pub(crate) fn plan_fast_tier(engine: &Arc<Engine>, fast: &FastTier) -> Option<Bo
 /// What makes room the cheapest; none where that is under way, or nothing does.
 fn make_room(engine: &Arc<Engine>, fast: &FastTier) -> Option<Box<dyn Job>> {
     loop {
-        let began_ns = engine.clock.now_ns();
+        let began_ns = engine.shared.clock.now_ns();
         let means = fast.room.means(began_ns);
         let sweep = |patience| {
             let sweep = Sweep::begin(engine, patience)?;
@@ -77,7 +77,8 @@ fn make_room(engine: &Arc<Engine>, fast: &FastTier) -> Option<Box<dyn Job>> {
                 demotion.map(|demotion| Box::new(demotion.begun_at(began_ns)) as _)
             }
         };
-        let goes_on = || fast.room.is_draining() && fast.room.means(engine.clock.now_ns()) != means;
+        let goes_on =
+            || fast.room.is_draining() && fast.room.means(engine.shared.clock.now_ns()) != means;
         if job.is_some() || !goes_on() {
             return job;
         }
@@ -211,7 +212,7 @@ mod tests {
         let cold: Vec<_> = (2..12).map(|at| (at, 1000)).collect();
         let db = with_records(settings(), 600, &cold);
         let under_way = db.engine().plan_demotion(Means::ColdOfDrawn).unwrap();
-        assert_eq!(db.engine().tables.lock().ranges.len(), 1, "others are free");
+        assert_eq!(db.engine().versions.tables().ranges.len(), 1, "others are free");
         for means in [Means::ColdOfAll, Means::Hot] {
             come_to(&db, means);
             assert!(db.engine().plan_demotion(means).is_none());
@@ -234,7 +235,7 @@ mod tests {
         come_to(&db, Means::ColdOfAll);
         assert!(db.engine().plan_demotion(Means::ColdOfAll).is_none());
         assert_eq!(fast(&db).room.means(0), Means::ColdOfAll, "it waits");
-        let later_ns = db.engine().clock.now_ns() + 2_000_000_000;
+        let later_ns = db.engine().shared.clock.now_ns() + 2_000_000_000;
         assert_eq!(fast(&db).room.means(later_ns), Means::Sweep, "and tries again");
     }
 

@@ -17,10 +17,10 @@
 use super::FastTier;
 use super::regulation::Regulation;
 use super::single_step::Work;
-use super::waiting::{Added, RECORD_OVERHEAD_BYTES, Waiting, Waits};
+use super::waiting::{Queued, RECORD_OVERHEAD_BYTES, Waiting, Waits};
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::settings::hybrid::Promotion;
-use crate::state::Engine;
 use crate::table_set::levels::Levels;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -112,14 +112,14 @@ impl Engine {
         fast.popularity.touch(hash, false);
         if fast.regulation.table_reads.note_read(was_tracked) {
             // Under reads alone nobody else looks.
-            self.lend_memory(fast);
+            fast.lend_memory(self.versions.cell());
             fast.judge_tables();
             fast.judge_waits();
             fast.judge_promotions();
             self.wake_at_end_of_epoch(fast);
         }
         let has_room = || fast.cache.has_room(key, trailer.sequence(), value.len());
-        let wanted = self.settings.hybrid.promotion == Promotion::Read
+        let wanted = self.shared.settings.hybrid.promotion == Promotion::Read
             && (was_tracked && fast.regulation.table_reads.reads_recur()
                 || fast.promotions.slot_at_first_read.load(Relaxed)
                 || fast.promotions.memory_has_room.load(Relaxed) && has_room());
@@ -127,8 +127,8 @@ impl Engine {
             // A copy, so that nobody keeps the record's block alive.
             let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
             let offer = Offer { key, trailer, value, table };
-            if fast.promotions.offers.add(offer) == (Added::Waits { wake: true }) {
-                self.jobs.wake();
+            if fast.promotions.offers.add(offer) == (Queued::Waits { wake: true }) {
+                self.shared.jobs.wake();
             }
         }
     }
@@ -140,7 +140,7 @@ pub(super) const PROMOTION: Work =
 
 impl Engine {
     pub(super) fn promote(&self, fast: &FastTier) -> Result<()> {
-        self.lend_memory(fast);
+        fast.lend_memory(self.versions.cell());
         fast.judge_promotions();
         let mut offers = fast.promotions.take();
         offers.retain(|offer| fast.may_take(offer));
@@ -148,10 +148,10 @@ impl Engine {
             return Ok(());
         }
         // Asking filters may read from the slow tier: not while edits wait for the lock.
-        let asked = Arc::clone(&self.read_state.load().levels);
+        let asked = Arc::clone(&self.versions.current().levels);
         let newest: Vec<_> = offers.iter().map(|offer| is_newest(&asked, offer)).collect();
-        let tables = self.tables.lock();
-        let levels = Arc::clone(&self.read_state.load().levels);
+        let tables = self.versions.tables();
+        let levels = Arc::clone(&self.versions.current().levels);
         let newest = match Arc::ptr_eq(&levels, &asked) {
             true => newest,
             false => offers.iter().map(|offer| is_newest(&levels, offer)).collect(),

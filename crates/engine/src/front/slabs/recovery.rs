@@ -19,22 +19,22 @@ use super::room::Room;
 use super::slow_room::SlowRoom;
 use super::spill::Spill;
 use crate::compaction::rewrite::Retention;
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::generations::memtable::Memtable;
 use crate::jobs::Workers;
 use crate::settings::hybrid::PopularityKind;
 use crate::settings::{Preset, Settings};
-use crate::state::{Engine, full_state};
+use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
 use crate::table_set::restored::Restored;
-use crate::table_set::table::TableStore;
 use std::ops::Bound;
 use std::sync::Arc;
 use thermocline_device::{Origin, TieredFiles};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use thermocline_foundation::threads;
-use thermocline_foundation::{Clock, FileNumber, Planted, Sequence, planted};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_index::{Entry, FastIndex, RecordCache};
 use thermocline_popularity::{
     ClockTracker, FrequencySettings, FrequencyTracker, Popularity, SHARDS,
@@ -55,20 +55,19 @@ impl FastTier {
     /// The fast tier of the preset `hybrid`; none for another one, which records in slots must not
     /// be left to.
     pub fn of_preset(
-        store: &TableStore,
-        settings: &Settings,
+        shared: &Arc<Shared>,
         restored: &mut Restored,
-        clock: &Arc<dyn Clock>,
         workers: &Workers,
     ) -> Result<Option<Self>> {
-        let files = &store.files;
+        let (files, settings) = (&shared.files, &shared.settings);
         match settings.preset() {
             Preset::Hybrid if files.tiers().len() < 2 => Err(Error::invalid(
                 "the preset hybrid wants a fast tier and a slow one; name two tiers, or choose the \
                  preset leveled",
             )),
             Preset::Hybrid => {
-                Ok(Some(Self::open(store, settings, &restored.slots, clock, workers)?))
+                let live = std::mem::take(&mut restored.slots);
+                Ok(Some(Self::open(shared, live, workers)?))
             }
             Preset::Leveled => {
                 drop_copies(files, settings, restored, workers)?;
@@ -78,17 +77,12 @@ impl FastTier {
     }
 
     /// Opens the slabs and reads what is live in them.
-    fn open(
-        store: &TableStore,
-        settings: &Settings,
-        live: &LiveSlots,
-        clock: &Arc<dyn Clock>,
-        workers: &Workers,
-    ) -> Result<Self> {
-        let (slabs, index) = read_slabs(&store.files, settings, live, workers)?;
+    fn open(shared: &Arc<Shared>, live: LiveSlots, workers: &Workers) -> Result<Self> {
+        let (settings, clock) = (&shared.settings, &shared.clock);
+        let (slabs, index) = read_slabs(&shared.files, settings, &live, workers)?;
         let limit_bytes = settings.slab_bytes_max();
         slabs.set_limit_bytes(limit_bytes);
-        store.files.placement().set_slab_bytes(limit_bytes);
+        shared.files.placement().set_slab_bytes(limit_bytes);
         let popularity: Box<dyn Popularity> = match settings.hybrid.popularity {
             PopularityKind::Clock => Box::new(ClockTracker::new(1 << 10, SHARDS)),
             PopularityKind::Frequency => {
@@ -104,11 +98,13 @@ impl FastTier {
             });
         }
         Ok(Self {
+            shared: Arc::clone(shared),
+            live: Mutex::new(live),
             slabs,
             index,
             cache: RecordCache::new(settings.division().cache_bytes / 2),
             packing: Packing::new(settings),
-            spill: Spill::new(&store.jobs, settings.memory.0),
+            spill: Spill::new(&shared.jobs, settings.memory.0),
             popularity,
             promotions: Promotions::new(settings.memory.0),
             regulation,
@@ -173,7 +169,7 @@ fn drop_copies(
     let whole = || Edit {
         totals: Some(totals.clone()),
         durable_sequence: Some(*durable_sequence),
-        ..full_state(levels, slots, *log_floor, *last_sequence)
+        ..Edit::of_state(levels, slots, *log_floor, *last_sequence)
     };
     let edit = Edit { live_slots: Some(LiveSlots::default()), ..Edit::default() };
     manifest.commit(&edit, whole)?;
@@ -249,7 +245,7 @@ impl Engine {
             // What was read of them may be in the system's memory only. Lost with it, it must not
             // leave a piece behind that came later than the rest.
             if !planted(Planted::ReplayedLogsNotSynced) {
-                logs.iter().try_for_each(|log| self.files.open_file(*log)?.sync())?;
+                logs.iter().try_for_each(|log| self.shared.files.open_file(*log)?.sync())?;
             }
             // No snapshot survives a restart, so of each key only the newest version matters.
             let retention = Retention::new(vec![Sequence::MAX], None);
@@ -259,7 +255,7 @@ impl Engine {
             }
             pieces.settle(self, fast, || Ok(()))?;
         }
-        self.commit(&mut self.tables.lock(), edit, None)
+        self.versions.commit(&mut self.versions.tables(), edit)
     }
 
     /// Writes a piece, into slots that those before it freed if there are no others.
@@ -273,7 +269,7 @@ impl Engine {
         if is_written {
             return Ok(());
         }
-        Err(no_room(&self.files, "the records of the logs"))
+        Err(no_room(&self.shared.files, "the records of the logs"))
     }
 }
 
@@ -372,7 +368,7 @@ mod tests {
             assert!(flushes < 1000, "{} are free", free_bytes());
         }
         let replayed_bytes = || {
-            let state = db.engine().read_state.load();
+            let state = db.engine().versions.current();
             let frozen = state.frozen.iter().map(|frozen| frozen.memtable.bytes());
             frozen.sum::<u64>() + state.active.bytes()
         };
@@ -387,7 +383,7 @@ mod tests {
         let fast = db.stats().fast_tier.unwrap();
         assert!(fast.slab_bytes <= fast.limit_bytes, "{fast:?}");
         let on_slow = |file: &FileInfo| file.kind == FileKind::Slab && file.tier != TierIndex(0);
-        assert!(!db.engine().files.files().iter().any(on_slow));
+        assert!(!db.engine().shared.files.files().iter().any(on_slow));
         for key in 0..keys {
             let byte = if key < keys - updated { 7 } else { 9 };
             assert_eq!(db.get(name(key)).unwrap().unwrap(), vec![byte; 1000]);

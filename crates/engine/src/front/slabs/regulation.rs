@@ -6,10 +6,10 @@
 
 use super::FastTier;
 use super::budget::SlowWrites;
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::settings::Settings;
 use crate::settings::hybrid::{DemotionPolicy, Pinning as PinningMode};
-use crate::state::Engine;
 use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -302,8 +302,8 @@ impl Engine {
     /// Lets the rules see what was asked of the store since; true where reads ask for a compaction
     /// (PrismDB, section 5.3).
     pub fn regulate(&self, fast: &FastTier) -> bool {
-        let metrics = &self.counts;
-        let (reads, operations) = (metrics.gets.get(), self.operations());
+        let metrics = &self.shared.counts;
+        let (reads, operations) = (metrics.gets.get(), self.shared.operations());
         let slow_reads = metrics.slow_reads.get();
         let cost = slow_io(slow_reads, metrics.demotions.io_bytes.get());
         fast.regulation.tuner.lock().observe(operations, cost);
@@ -318,7 +318,7 @@ impl Engine {
     /// other work, or none is allowed, they are not woken at every look.
     pub fn wake_at_end_of_epoch(&self, fast: &FastTier) {
         let rules = &fast.regulation;
-        let operations = self.operations();
+        let operations = self.shared.operations();
         let since_woken = operations.saturating_sub(rules.woken_operations.load(Relaxed));
         if since_woken < rules.epoch_operations / WAKES_AN_EPOCH {
             return;
@@ -328,13 +328,8 @@ impl Engine {
             || read_triggered.is_some_and(|rule| rule.lock().is_epoch_over(operations));
         if is_over {
             rules.woken_operations.store(operations, Relaxed);
-            self.jobs.wake();
+            self.shared.jobs.wake();
         }
-    }
-
-    fn operations(&self) -> u64 {
-        let metrics = &self.counts;
-        metrics.gets.get() + metrics.writes.get() + metrics.scans.get()
     }
 }
 
@@ -457,7 +452,7 @@ mod tests {
             (0..RECORDS).step_by(4).for_each(|key| {
                 assert!(db.get(key.to_be_bytes()).unwrap().is_some());
             });
-            db.engine().jobs.wait_idle();
+            db.engine().shared.jobs.wait_idle();
         }
         let (_, epochs, promoted) = read_triggered(&db);
         assert!(epochs > 0 && promoted > 0, "{epochs} epochs, {promoted} records");

@@ -2,9 +2,10 @@
 
 use super::FastTier;
 use super::regulation::Regulation;
+use crate::engine::Engine;
 use crate::settings::hybrid::Pinning as PinningMode;
+use crate::shared::totals::Tally;
 use crate::shared::totals::{Count, Totals};
-use crate::state::Engine;
 use serde::Serialize;
 use thermocline_popularity::{ReadTriggeredStage, TunerSettings, TunerStage};
 
@@ -52,6 +53,44 @@ pub struct RegulationStats {
     pub slow_histogram: Vec<u64>,
 }
 
+impl FastTier {
+    /// Adds what the fast tier counts.
+    pub fn tally(&self, tally: &mut Tally) {
+        let (counts, demotions) = (&self.shared.counts, &self.shared.counts.demotions);
+        let (copies, kept) = (&self.regulation.copies, self.slabs.kept_reads());
+        for (count, value) in [
+            (Count::FastReads, counts.fast_reads.get()),
+            (Count::SlowReads, counts.slow_reads.get()),
+            (Count::AbsentReads, counts.absent_reads.get()),
+            (Count::CopyReads, copies.read.get()),
+            (Count::RecordHits, self.cache.hits()),
+            (Count::RecordMisses, self.cache.misses()),
+            (Count::Promoted, self.promotions.records.get()),
+            (Count::Spilled, self.spill.records.get()),
+            (Count::Lifted, self.room.lifted.get()),
+            (Count::Dropped, self.room.dropped.get()),
+            (Count::ReplacedCopies, copies.replaced.get()),
+            (Count::Relocated, self.room.moved.get()),
+            (Count::DemotedDirty, demotions.dirty.get()),
+            (Count::DemotedClean, demotions.clean.get()),
+            (Count::Demotions, demotions.ended.get()),
+            (Count::DemotionNs, demotions.elapsed_ns.get()),
+            (Count::Scored, demotions.scored.get()),
+            (Count::Scores, demotions.scores.get()),
+            (Count::Merged, demotions.merged.get()),
+            (Count::Replaced, demotions.replaced.get()),
+            (Count::IndexCopyReads, self.copying.counts.served.get()),
+            (Count::FailedIndexCopies, self.copying.counts.failed.get()),
+            (Count::KeptReads, kept.reads),
+            (Count::KeptReadBytes, kept.bytes),
+            (Count::CopySlotReads, copies.served.get()),
+            (Count::UnaskedCopies, copies.unasked.get()),
+        ] {
+            tally.set(count, value);
+        }
+    }
+}
+
 impl DemotionStats {
     pub(crate) fn new(fast: &FastTier, totals: &Totals) -> Self {
         let scored = totals.of(Count::Scored);
@@ -69,7 +108,7 @@ impl RegulationStats {
     pub(crate) fn new(engine: &Engine, fast: &FastTier) -> Self {
         let Regulation { tuner, read_triggered, .. } = &fast.regulation;
         let (tuner, histogram) = (tuner.lock(), fast.popularity.histogram());
-        let is_fixed = engine.settings.hybrid.pinning == PinningMode::Fixed;
+        let is_fixed = engine.shared.settings.hybrid.pinning == PinningMode::Fixed;
         let TunerSettings { threshold_min, threshold_max, .. } = *tuner.settings();
         let share = tuner.threshold().share();
         let bounds = if is_fixed { [share, share] } else { [threshold_min, threshold_max] };

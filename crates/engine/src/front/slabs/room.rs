@@ -22,11 +22,12 @@
 use super::packing::Stored;
 use super::pieces::piece_bytes;
 use super::single_step::Work;
-use super::{Arrival, Died, EntryAfter, FastTier, SlotEdit};
+use super::{Arrival, EntryAfter, FastTier, Removed, SlotEdit};
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::settings::Settings;
-use crate::state::Engine;
 use crate::table_set::manifest::Edit;
+use crate::versions::Change;
 use thermocline_foundation::random::Random;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -164,7 +165,7 @@ impl Room {
 
     /// A memtable of so many bytes was flushed.
     pub fn note_turnover(&self, turnover: Turnover, memtable_bytes: u64) {
-        let grown_bytes = turnover.born_bytes.saturating_sub(turnover.died_bytes);
+        let grown_bytes = turnover.added_bytes.saturating_sub(turnover.removed_bytes);
         let growth = (grown_bytes as f64 / memtable_bytes.max(1) as f64).min(1.0);
         let mut mean = self.growth.lock();
         *mean += (growth - *mean) / GROWTH_FLUSHES;
@@ -268,9 +269,9 @@ impl Room {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Turnover {
     /// Bytes of slots that they took.
-    pub born_bytes: u64,
+    pub added_bytes: u64,
     /// Bytes of slots that they freed.
-    pub died_bytes: u64,
+    pub removed_bytes: u64,
 }
 
 /// What should be done for more room.
@@ -286,7 +287,7 @@ pub(crate) enum Need {
 impl Engine {
     /// Bytes of memtables, whose records are about to want slots.
     fn memtable_bytes(&self) -> u64 {
-        let state = self.read_state.load();
+        let state = self.versions.current();
         let frozen: u64 = state.frozen.iter().map(|frozen| frozen.memtable.bytes()).sum();
         frozen + state.active.bytes()
     }
@@ -324,7 +325,7 @@ impl Engine {
             room.drains_for_copies.store(false, Relaxed);
         }
         let over = used_bytes.saturating_sub(high_bytes) as f64;
-        self.write_throttle.set_fullness(over / (limit_bytes - high_bytes).max(1) as f64);
+        self.shared.write_throttle.set_fullness(over / (limit_bytes - high_bytes).max(1) as f64);
         if stats.are_frees_held {
             // What leaves now makes no room before they are let go.
             return Need::Nothing;
@@ -458,20 +459,21 @@ impl Engine {
     /// Deletes slabs without records; false where there are none.
     fn delete_empty_slabs(&self, fast: &FastTier) -> Result<bool> {
         // Under the lock, so that who copies the live slots holds them before or sees them go.
-        let mut tables = self.tables.lock();
+        let mut tables = self.versions.tables();
         let empty = fast.slabs.take_empty(None, usize::MAX);
         if empty.is_empty() {
             return Ok(false);
         }
         let ids: Vec<_> = empty.iter().map(|(id, _)| *id).collect();
         // A slab that was made and never had a record is not in the manifest.
-        let known = |file: &thermocline_foundation::FileNumber| tables.slots.get(*file).is_some();
+        let known =
+            |file: &thermocline_foundation::FileNumber| fast.live.lock().get(*file).is_some();
         let dropped: Vec<_> = empty.iter().map(|(_, file)| *file).filter(known).collect();
         let slots = SlotEdit { dropped, ..SlotEdit::default() };
-        self.commit_slots(&mut tables, Edit::default(), &slots, None)?;
+        self.versions.commit(&mut tables, Change { slots, ..Change::default() })?;
         drop(tables);
         fast.slabs.remove(&ids)?;
-        self.room_freed();
+        self.shared.room_freed();
         fast.room_was_made();
         Ok(true)
     }
@@ -483,7 +485,7 @@ impl Engine {
         let Some(file) = fast.slabs.file_number(id) else { return Ok(false) };
         // First held, then asked: what is live by that is not written over while it is read.
         let held = fast.slabs.hold_frees();
-        let Some(live) = self.tables.lock().slots.get(file).cloned() else {
+        let Some(live) = fast.live.lock().get(file).cloned() else {
             return Ok(false);
         };
         let mut moving = Vec::new();
@@ -502,25 +504,25 @@ impl Engine {
         let Some(mut placed) = fast.write(&arrivals, thermocline_device::Origin::Migration)? else {
             return Ok(false);
         };
-        let mut tables = self.tables.lock();
-        let (mut died, mut unused) = (Vec::new(), Vec::new());
-        let mut born = Vec::with_capacity(placed.born.len());
-        for ((slot, arrival), new) in moving.into_iter().zip(std::mem::take(&mut placed.born)) {
+        let mut tables = self.versions.tables();
+        let (mut removed, mut unused) = (Vec::new(), Vec::new());
+        let mut added = Vec::with_capacity(placed.added.len());
+        for ((slot, arrival), new) in moving.into_iter().zip(std::mem::take(&mut placed.added)) {
             let sequence = arrival.trailer.sequence();
             let now = fast.index.get_at(&arrival.key, sequence);
             if now.is_some_and(|now| now.slot == slot.pack()) {
                 if !planted(Planted::MovedSlotNotFreed) {
                     let (key, slot) = (arrival.key, Some(slot));
-                    died.push(Died { key, sequence, slot, entry: EntryAfter::Gone });
+                    removed.push(Removed { key, sequence, slot, entry: EntryAfter::Gone });
                 }
-                born.push(new);
+                added.push(new);
             } else {
                 unused.push(SlotAddress::unpack(new.entry.slot));
             }
         }
-        fast.room.moved.add(born.len() as u64);
-        placed.born = born;
-        self.commit_placed(&mut tables, Edit::default(), placed, died)?;
+        fast.room.moved.add(added.len() as u64);
+        placed.added = added;
+        self.commit_placed(&mut tables, Edit::default(), placed, removed)?;
         drop(tables);
         fast.slabs.free(&unused);
         Ok(true)
@@ -577,8 +579,8 @@ mod tests {
                 }
                 // Nobody else looks: all of it is in the memtable.
                 db.engine().look_at_room(db.engine().fast.as_ref().unwrap());
-                let rate = db.engine().write_throttle.rate();
-                db.engine().write_throttle.set_fullness(0.0);
+                let rate = db.engine().shared.write_throttle.rate();
+                db.engine().shared.write_throttle.set_fullness(0.0);
                 rate
             };
             [1, 2, 3].map(rate_with)

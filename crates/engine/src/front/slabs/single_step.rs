@@ -5,9 +5,9 @@
 //! here.
 
 use super::FastTier;
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::jobs::{Job, Step};
-use crate::state::Engine;
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

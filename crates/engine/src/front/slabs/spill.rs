@@ -12,11 +12,11 @@
 
 use super::packing::Stored;
 use super::single_step::Work;
-use super::waiting::{Added, RECORD_OVERHEAD_BYTES, Waiting, Waits};
-use super::{Arrival, Born, FastTier};
+use super::waiting::{Queued, RECORD_OVERHEAD_BYTES, Waiting, Waits};
+use super::{Added, Arrival, FastTier};
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::jobs::Jobs;
-use crate::state::Engine;
 use crate::table_set::key_range::KeyRange;
 use crate::table_set::manifest::Edit;
 use bytes::Bytes;
@@ -105,7 +105,7 @@ impl Spill {
             // Nobody gets to them. A sweep finds the entry that has lost its record.
             return;
         }
-        if self.waiting.push(spilled) == (Added::Waits { wake: true }) {
+        if self.waiting.push(spilled) == (Queued::Waits { wake: true }) {
             self.jobs.wake();
         }
     }
@@ -188,7 +188,7 @@ impl Engine {
         let pinning = fast.pinning_of_copies();
         let get_slots = fast.regulation.copies.judge(fast.index.slot_records());
         let first_read = fast.promotions.slot_at_first_read.load(Relaxed);
-        let claims = self.tables.lock().ranges.clone();
+        let claims = self.versions.tables().ranges.clone();
         let mut admission = fast.regulation.copies.admission.lock();
         let (stay, go): (Vec<_>, Vec<_>) = batch.into_iter().partition(|spilled| {
             get_slots
@@ -204,7 +204,7 @@ impl Engine {
 
     /// Takes records that are nowhere but in tables from the index.
     fn forget_spilled(&self, fast: &FastTier, spilled: &[Spilled]) {
-        let _tables = self.tables.lock();
+        let _tables = self.versions.tables();
         let gone: Vec<_> = spilled
             .iter()
             .filter(|spilled| fast.is_in_memory_only(&spilled.key, spilled.sequence))
@@ -234,15 +234,15 @@ impl Engine {
             return Ok(());
         };
         fast.spill.unblock();
-        let mut tables = self.tables.lock();
-        let is_wanted = |new: &Born| {
+        let mut tables = self.versions.tables();
+        let is_wanted = |new: &Added| {
             fast.is_in_memory_only(&new.key, new.entry.sequence)
                 && !is_claimed(&tables.ranges, &new.key)
         };
-        let (born, stale): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut placed.born).into_iter().partition(is_wanted);
-        fast.spill.records.add(born.len() as u64);
-        placed.born = born;
+        let (added, stale): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut placed.added).into_iter().partition(is_wanted);
+        fast.spill.records.add(added.len() as u64);
+        placed.added = added;
         self.commit_placed(&mut tables, Edit::default(), placed, Vec::new())?;
         drop(tables);
         // Reserved with the others, and never live.
@@ -250,7 +250,7 @@ impl Engine {
         fast.slabs.free(&slots.collect::<Vec<_>>());
         // Both are in the order of keys and versions.
         let is_stale = |spilled: &Spilled| {
-            let place = |new: &Born| {
+            let place = |new: &Added| {
                 let versions = spilled.sequence.cmp(&new.entry.sequence);
                 new.key.cmp(&spilled.key).then(versions)
             };
@@ -502,14 +502,14 @@ mod tests {
     fn a_record_whose_range_is_being_demoted_gets_no_slot_behind_the_demotions_back() {
         let db = with_copy();
         evict(&db);
-        db.engine().tables.lock().ranges.push(KeyRange::default());
-        let slab_writes = || db.engine().files.tiers()[0].traffic(FileKind::Slab).writes;
+        db.engine().versions.tables().ranges.push(KeyRange::default());
+        let slab_writes = || db.engine().shared.files.tiers()[0].traffic(FileKind::Slab).writes;
         let before = slab_writes();
         spill(&db);
         assert_eq!(copies(&db), (0, 0));
         assert_eq!(slab_writes(), before, "what would not become live was written");
         assert_eq!(db.stats().fast_tier.unwrap().live_bytes, 0);
-        db.engine().tables.lock().ranges.clear();
+        db.engine().versions.tables().ranges.clear();
         assert_eq!(slow_reads(&db, "value"), 1);
     }
 
@@ -548,7 +548,7 @@ mod tests {
         fast(&db).cache.clear();
         assert_eq!(slow_reads(&db, "value"), 1);
         // Something else waits, as nearly always.
-        let sequence = db.engine().visible();
+        let sequence = db.engine().versions.visible();
         fast(&db).spill.add(Spilled { key: Bytes::from("abc"), sequence, value: None });
         sweep_beside_nobody(&db);
         assert_eq!(copies(&db), (0, 0));

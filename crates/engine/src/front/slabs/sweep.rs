@@ -5,11 +5,11 @@
 //! as long as room is wanted and enough is found.
 
 use super::room::{Means, Need};
-use super::{Died, EntryAfter, SlotEdit};
+use super::{EntryAfter, Removed, SlotEdit};
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::jobs::{Job, Step};
-use crate::state::Engine;
-use crate::table_set::manifest::Edit;
+use crate::versions::Change;
 use std::ops::Bound;
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
@@ -88,8 +88,8 @@ impl Sweep {
         if going.is_empty() {
             return Ok(());
         }
-        let mut tables = self.engine.tables.lock();
-        let (mut died, mut lifted, mut unasked, mut hashes) = (Vec::new(), 0, 0, Vec::new());
+        let mut tables = self.engine.versions.tables();
+        let (mut removed, mut lifted, mut unasked, mut hashes) = (Vec::new(), 0, 0, Vec::new());
         for (key, entry, in_memory) in going {
             // It may have been replaced since the batch was taken.
             if fast.index.get_at(key, entry.sequence) != Some(entry) {
@@ -104,19 +104,19 @@ impl Sweep {
                 hashes.push(key_hash(&key));
             }
             let after = if in_memory { EntryAfter::Lifted } else { EntryAfter::Gone };
-            died.push(Died { entry: after, ..Died::new(key, &entry) });
+            removed.push(Removed { entry: after, ..Removed::new(key, &entry) });
         }
         fast.room.dropped.add(hashes.len() as u64);
         fast.room.lifted.add(lifted);
         fast.regulation.copies.unasked.add(unasked);
-        let frees_slots = died.iter().any(|old| old.slot.is_some());
+        let frees_slots = removed.iter().any(|old| old.slot.is_some());
         if frees_slots {
             let departs = !hashes.is_empty();
-            let slots = SlotEdit { died, departs, ..SlotEdit::default() };
-            self.engine.commit_slots(&mut tables, Edit::default(), &slots, None)?;
+            let slots = SlotEdit { removed, departs, ..SlotEdit::default() };
+            self.engine.versions.commit(&mut tables, Change { slots, ..Change::default() })?;
         } else {
             // Nothing durable changes.
-            let gone: Vec<_> = died.iter().map(|old| (&old.key, old.sequence)).collect();
+            let gone: Vec<_> = removed.iter().map(|old| (&old.key, old.sequence)).collect();
             fast.index.remove_many(&gone, |_, _| {});
         }
         drop(tables);
@@ -153,7 +153,7 @@ impl Job for Sweep {
         // Other sizes of slots may be enough now. If they are not, what this has found counts.
         let ends_early = need == Need::OtherSizes;
         if self.finds_few(fast.index.len(), ends_early) {
-            fast.room.found_little(self.patience.means, engine.clock.now_ns());
+            fast.room.found_little(self.patience.means, engine.shared.clock.now_ns());
             return Ok(Step::Done);
         }
         Ok(if need == Need::Room { Step::More } else { Step::Done })
@@ -165,7 +165,7 @@ impl Drop for Sweep {
         if let Some(fast) = &self.engine.fast {
             fast.room.sweeping.store(false, Relaxed);
         }
-        self.engine.jobs.wake();
+        self.engine.shared.jobs.wake();
     }
 }
 
@@ -190,7 +190,7 @@ mod tests {
             db.put(key.to_be_bytes(), value).unwrap();
         }
         db.compact_range(None, None, &mut |_| {}).unwrap();
-        let slow = &db.engine().files.tiers()[1];
+        let slow = &db.engine().shared.files.tiers()[1];
         let before = slow.traffic_total();
         let mut copies = 0;
         for from in (0..RECORDS).step_by(3000) {

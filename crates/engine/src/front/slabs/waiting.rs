@@ -31,7 +31,7 @@ pub(crate) trait Waits {
 
 /// What [`Waiting::add`] came to.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Added {
+pub(crate) enum Queued {
     /// It waits. A worker should be told, or has been.
     Waits { wake: bool },
     /// Too much waits.
@@ -85,8 +85,8 @@ impl<T: Waits> Waiting<T> {
     }
 
     /// Takes an item, unless too much waits.
-    pub fn add(&self, item: T) -> Added {
-        if self.has_room(item.bytes()) { self.push(item) } else { Added::Refused }
+    pub fn add(&self, item: T) -> Queued {
+        if self.has_room(item.bytes()) { self.push(item) } else { Queued::Refused }
     }
 
     /// Twice as much waits as may.
@@ -95,14 +95,14 @@ impl<T: Waits> Waiting<T> {
     }
 
     /// Takes an item, however much waits.
-    pub fn push(&self, item: T) -> Added {
+    pub fn push(&self, item: T) -> Queued {
         let bytes = item.bytes();
         let mut items = self.items.lock();
         items.push(item);
         let was_due = self.is_due(false);
         self.bytes.fetch_add(bytes, Relaxed);
         self.len.fetch_add(1, Relaxed);
-        Added::Waits { wake: !was_due && self.is_due(false) }
+        Queued::Waits { wake: !was_due && self.is_due(false) }
     }
 
     /// The oldest items up to `bytes_max`, one at the least.
@@ -145,12 +145,12 @@ mod tests {
     fn what_waits_is_bounded_and_comes_in_its_order() {
         let waiting = Waiting::new(160);
         assert!(waiting.is_empty() && waiting.take(100).is_empty());
-        assert_eq!(waiting.add(1), Added::Waits { wake: false });
-        assert_eq!(waiting.add(4), Added::Waits { wake: true }, "a quarter of ten");
-        assert_eq!(waiting.add(2), Added::Waits { wake: false });
-        assert_eq!(waiting.add(4), Added::Refused);
+        assert_eq!(waiting.add(1), Queued::Waits { wake: false });
+        assert_eq!(waiting.add(4), Queued::Waits { wake: true }, "a quarter of ten");
+        assert_eq!(waiting.add(2), Queued::Waits { wake: false });
+        assert_eq!(waiting.add(4), Queued::Refused);
         assert!(!waiting.is_full() && waiting.has_room(3) && !waiting.has_room(4));
-        assert_eq!(waiting.push(4), Added::Waits { wake: false });
+        assert_eq!(waiting.push(4), Queued::Waits { wake: false });
         assert!(waiting.is_full());
         assert_eq!(waiting.take(5), [1, 4]);
         assert_eq!(waiting.take(1), [2], "one at the least");
@@ -163,8 +163,8 @@ mod tests {
         let waiting = Waiting::new(1 << 20);
         for bytes in [1, 96, 97, 4000] {
             let most = waiting.bytes_max() / bytes;
-            (0..most).for_each(|_| assert_ne!(waiting.add(bytes), Added::Refused));
-            assert_eq!(waiting.add(bytes), Added::Refused);
+            (0..most).for_each(|_| assert_ne!(waiting.add(bytes), Queued::Refused));
+            assert_eq!(waiting.add(bytes), Queued::Refused);
             assert_eq!(waiting.len() as u64, most);
             assert!(waiting.is_full() && !waiting.is_overfull());
             // What must not be refused may come in spite of it.
@@ -184,23 +184,23 @@ mod tests {
         let waiting = Waiting::new(1 << 20);
         assert!(!waiting.is_due(false) && !waiting.is_due(true));
         for number in 1..DUE_ITEMS {
-            assert_eq!(waiting.add(1), Added::Waits { wake: false });
+            assert_eq!(waiting.add(1), Queued::Waits { wake: false });
             assert!(waiting.is_due(true) && !waiting.is_due(false), "{number} items");
         }
-        assert_eq!(waiting.add(1), Added::Waits { wake: true });
-        assert_eq!(waiting.add(1), Added::Waits { wake: false }, "workers know");
+        assert_eq!(waiting.add(1), Queued::Waits { wake: true });
+        assert_eq!(waiting.add(1), Queued::Waits { wake: false }, "workers know");
         assert!(waiting.is_due(false));
         assert_eq!(waiting.take(2).len(), 2);
         assert!(!waiting.is_due(false));
-        assert_eq!(waiting.add(16 << 10), Added::Waits { wake: true }, "a quarter of the bytes");
+        assert_eq!(waiting.add(16 << 10), Queued::Waits { wake: true }, "a quarter of the bytes");
     }
 
     #[test]
     fn the_more_memory_the_more_gathers() {
         for (memory_mib, due_kib) in [(8, 128), (64, 128), (256, 512), (512, 1024), (4096, 1024)] {
             let waiting = Waiting::new(memory_mib << 20);
-            assert_eq!(waiting.add((due_kib << 10) - 1), Added::Waits { wake: false });
-            assert_eq!(waiting.add(1), Added::Waits { wake: true }, "{memory_mib} MiB");
+            assert_eq!(waiting.add((due_kib << 10) - 1), Queued::Waits { wake: false });
+            assert_eq!(waiting.add(1), Queued::Waits { wake: true }, "{memory_mib} MiB");
         }
     }
 }

@@ -1,0 +1,122 @@
+//! Logs of a running store.
+
+use crate::Settings;
+use crate::jobs::{Stepper, Workers};
+use crate::support::hooked::{Call, HookedDevices};
+use crate::support::{hybrid, stepped_environment, tier};
+use crate::{ByteSize, Db, Environment};
+use std::path::Path;
+use std::sync::Arc;
+use thermocline_device::FileKind;
+use thermocline_device::MemoryDevices;
+use thermocline_device::TierIndex;
+use thermocline_foundation::random::Random;
+use thermocline_foundation::sync::atomic::AtomicU64;
+use thermocline_foundation::sync::atomic::Ordering::Relaxed;
+
+fn settings() -> Settings {
+    let tiers = vec![tier("/fast", 64), tier("/slow", 256)];
+    Settings { tiers, memory: ByteSize::mib(8), ..hybrid() }
+}
+
+/// Bytes of each log that there is.
+fn log_bytes(db: &Db) -> Vec<u64> {
+    let files = db.engine().shared.files.files().into_iter();
+    files.filter(|file| file.kind == FileKind::Log).map(|file| file.bytes).collect()
+}
+
+/// Puts values of `len` bytes until so many bytes are written, with steps in between as drawn.
+fn fill(db: &Db, stepper: &Stepper, random: &mut Random, (len, bytes): (usize, usize)) {
+    for key in 0..bytes / (len + 8) {
+        db.put(key.to_be_bytes(), vec![7; len]).unwrap();
+        if random.below(1 << 20) < len as u64 + 100 {
+            (0..random.below(40)).all(|_| stepper.step());
+        }
+    }
+}
+
+#[test]
+fn there_are_never_more_logs_than_memtables_where_records_want_their_room() {
+    let mut most_of_all = 0;
+    for seed in 1..=12 {
+        let (now, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let (count, highest) = (Arc::clone(&now), Arc::clone(&most));
+        let hook = move |call, _: &Path, name: &str| {
+            match call {
+                Call::Create if name.ends_with(".log") => count.fetch_add(1, Relaxed),
+                Call::Delete if name.ends_with(".log") => count.fetch_sub(1, Relaxed),
+                _ => 0,
+            };
+            highest.fetch_max(count.load(Relaxed), Relaxed);
+            Ok(())
+        };
+        let memory = Arc::new(MemoryDevices::default());
+        let stepper = Arc::new(Stepper::new(seed));
+        let environment = Environment {
+            devices: Arc::new(HookedDevices::new(memory, Arc::new(hook))),
+            workers: Workers::Stepped(Arc::clone(&stepper)),
+            ..Environment::default()
+        };
+        let db = environment.create(Path::new("/home"), &settings()).unwrap();
+        let mut random = Random::new(seed);
+        for size in [(1000, 3 << 20), (30, 1 << 20), (9000, 3 << 20)] {
+            fill(&db, &stepper, &mut random, size);
+            // As long as what was reserved: none had to grow.
+            let reserved = db.engine().shared.settings.log_bytes();
+            let bytes = log_bytes(&db);
+            assert!(bytes.iter().all(|bytes| *bytes <= reserved), "{bytes:?} of {reserved}");
+        }
+        assert_eq!(now.load(Relaxed), log_bytes(&db).len() as u64);
+        assert!(most.load(Relaxed) <= 3, "{most:?} logs with seed {seed}");
+        most_of_all = most_of_all.max(most.load(Relaxed));
+    }
+    assert_eq!(most_of_all, 3);
+}
+
+/// A batch larger than a memtable makes its log as large, and no memtable wants such a log.
+#[test]
+fn a_log_that_had_to_grow_is_not_used_again() {
+    let db = stepped_environment().create(Path::new("/home"), &settings()).unwrap();
+    let reserved = db.engine().shared.settings.log_bytes();
+    for round in 0..8u8 {
+        db.put([round], vec![round; 1 << 20]).unwrap();
+        db.put([round], vec![round; 100]).unwrap();
+        db.flush().unwrap();
+        db.settle().unwrap();
+        assert!(log_bytes(&db).iter().all(|bytes| *bytes <= reserved), "{:?}", log_bytes(&db));
+    }
+}
+
+/// All logs of the last opening are there while the first of this one is made.
+#[test]
+fn an_opening_with_all_logs_and_full_slots_finds_room_for_its_own_on_the_fast_tier() {
+    let environment = stepped_environment();
+    let home = Path::new("/home");
+    // A log is nearly as large a share of the tier as it may be.
+    let tiers = vec![tier("/fast", 16), tier("/slow", 256)];
+    let settings = Settings { tiers, memory: ByteSize::mib(10), ..hybrid() };
+    let db = environment.create(home, &settings).unwrap();
+    let mut key = 0u64;
+    while db.stats().tiers[1].used_bytes < 8 << 20 {
+        db.put(key.to_be_bytes(), [7; 1000]).unwrap();
+        key += 1;
+    }
+    // A slab for each of some sizes, until there is no room for another.
+    let room = || db.stats().fast_tier.map(|fast| fast.limit_bytes - fast.slab_bytes);
+    while room() >= Some(64 << 10) {
+        db.put(key.to_be_bytes(), vec![7; 1000 + key as usize % 7000]).unwrap();
+        db.flush().unwrap();
+        key += 500;
+    }
+    while log_bytes(&db).len() < 3 {
+        db.put(key.to_be_bytes(), [7; 1000]).unwrap();
+        key += 1;
+    }
+    db.close().unwrap();
+    let db = environment.open(home).unwrap();
+    let files = db.engine().shared.files.files().into_iter();
+    let logs: Vec<_> = files.filter(|file| file.kind == FileKind::Log).collect();
+    assert!(logs.iter().all(|log| log.tier == TierIndex(0)), "{logs:?}");
+    let fast = &db.stats().tiers[0];
+    assert!(fast.used_bytes <= fast.capacity_bytes, "{fast:?}");
+}

@@ -1,0 +1,205 @@
+//! The logs that wait to be written, and how a log comes to be: its size, its header and its place
+//! in the namespace.
+
+use crate::error::{ErrorKind, Result};
+use crate::generations::log_file::LogFile;
+use crate::settings::{Durability, RETIRED_LOGS_MAX, Settings};
+use crate::shared::{Shared, delete_or_leave};
+use crate::versions::{Follower, Switch};
+use std::sync::Arc;
+use thermocline_device::{FileContext, FileKind, Origin, TierIndex, TieredFiles};
+use thermocline_foundation::sync::{Mutex, MutexGuard};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
+use thermocline_log::{LogHeader, LogSettings, LogWriter};
+
+/// Logs that wait to be used again, and the next one, ready.
+///
+/// 1. One log is made at a time, so numbers ascend: a writer that needs one that is being prepared
+///    waits.
+/// 2. There are never more than [`Settings::logs_max`], which is at least `MEMTABLES`. In the
+///    background a new one is made only while fewer are there; else a retired one is made anew,
+///    which makes none more. A writer that needs a log has waited until one memtable less is frozen
+///    than there may be, and a log is retired, or gone, before any writer sees that its memtable is
+///    flushed. So at most `MEMTABLES - 1` logs are in use then, and any other is ready or retired:
+///    the writer takes the one or makes the other anew, and a new one where there is none.
+#[derive(Debug)]
+pub(crate) struct LogPool {
+    shared: Arc<Shared>,
+    logs: Mutex<Logs>,
+}
+
+/// What the pool has.
+#[derive(Debug)]
+pub(crate) struct Logs {
+    pub ready: Option<Arc<LogFile>>,
+    pub retired: Vec<FileNumber>,
+    /// A thread makes one.
+    pub making: bool,
+    /// All logs since opening that are not deleted, the one that is being made included.
+    there: u64,
+}
+
+impl Logs {
+    /// A retired log to be made anew; none, and one more is there, where there is none.
+    fn take_retired(&mut self) -> Option<FileNumber> {
+        let retired = self.retired.pop();
+        self.there += u64::from(retired.is_none());
+        retired
+    }
+}
+
+impl LogPool {
+    /// The first log is in use, and no other is there.
+    pub fn new(shared: Arc<Shared>) -> Self {
+        let logs = Logs { ready: None, retired: Vec::new(), making: false, there: 1 };
+        Self { shared, logs: Mutex::new(logs) }
+    }
+
+    /// What the pool has, locked.
+    #[cfg(test)]
+    pub fn logs(&self) -> MutexGuard<'_, Logs> {
+        self.logs.lock()
+    }
+
+    /// The log waits to be used again: it holds nothing any more.
+    pub fn is_retired(&self, log: FileNumber) -> bool {
+        self.logs.lock().retired.contains(&log)
+    }
+
+    /// Claims the preparation of the next log; false where it is not wanted, or would be one more
+    /// than there may be.
+    pub fn claim_preparation(&self) -> bool {
+        let mut logs = self.logs.lock();
+        let may_make = !logs.retired.is_empty() || logs.there < self.shared.settings.logs_max();
+        let claims = logs.ready.is_none() && !logs.making && may_make;
+        logs.making |= claims;
+        claims
+    }
+
+    /// The log to follow `current`: a prepared one, or one made now. Its number is above
+    /// `current`'s: recovery replays logs in the order of their numbers, and the floor below which
+    /// it looks at none is a number.
+    pub fn next_log(&self, current: FileNumber) -> Result<Arc<LogFile>> {
+        let ready = self.shared.wait_for(|| {
+            let mut logs = self.logs.lock();
+            let ready = logs.ready.take();
+            let goes_on = ready.is_some() || !logs.making;
+            logs.making |= goes_on && ready.is_none();
+            goes_on.then_some(ready)
+        })?;
+        let next = match ready {
+            Some(ready) => ready,
+            None => {
+                let made = self.make_log(Origin::Foreground);
+                self.logs.lock().making = false;
+                made?
+            }
+        };
+        assert!(next.number > current, "logs are made one after the other");
+        Ok(next)
+    }
+
+    /// Makes a log as [`make_log`] does, from a retired file where there is one. One that cannot be
+    /// made ends all writing, so it goes on being counted.
+    fn make_log(&self, origin: Origin) -> Result<Arc<LogFile>> {
+        let retired = self.logs.lock().take_retired();
+        make_log(&self.shared.files, &self.shared.settings, retired, origin)
+    }
+
+    /// Makes the log that the next memtable begins with.
+    pub fn prepare_log(&self) -> Result<()> {
+        let made = self.make_log(Origin::Foreground);
+        {
+            let mut logs = self.logs.lock();
+            logs.making = false;
+            logs.ready = Some(made?);
+        }
+        self.shared.announce();
+        Ok(())
+    }
+
+    /// Puts away a log whose records are all in tables. It is kept for use as a log again unless it
+    /// takes more than a log should, or lies on a tier to which logs only overflow.
+    fn retire_log(&self, log: &LogFile) -> Result<()> {
+        let settings = &self.shared.settings;
+        let bytes_max = settings.full_log_bytes().min(2 * settings.log_bytes());
+        let is_home = log.writer.file().tier() == TierIndex(0);
+        {
+            let mut logs = self.logs.lock();
+            let is_kept = logs.retired.len() < RETIRED_LOGS_MAX;
+            if is_kept && is_home && log.writer.bytes() <= bytes_max {
+                logs.retired.push(log.number);
+                return Ok(());
+            }
+        }
+        self.shared.files.delete_files(&[log.number])?;
+        self.logs.lock().there -= 1;
+        self.shared.room_freed();
+        Ok(())
+    }
+}
+
+impl Follower for LogPool {
+    /// Before a writer sees room for a memtable more, which wants a log.
+    fn before_switch(&self, switch: &Switch<'_>) -> Result<()> {
+        let flushed = switch.change.flushed.as_ref();
+        match flushed.filter(|_| !planted(Planted::LogRetiredBeforeEdit)) {
+            Some(frozen) => self.retire_log(&frozen.log),
+            None => Ok(()),
+        }
+    }
+}
+
+fn log_settings(settings: &Settings) -> LogSettings {
+    let segment_bytes = settings.log_bytes();
+    let growth_bytes = (segment_bytes / 4).clamp(64 << 10, 16 << 20);
+    let buffer_bytes = (settings.division().memtable_bytes / 16).clamp(64 << 10, 512 << 10);
+    LogSettings { segment_bytes, growth_bytes, buffer_bytes: buffer_bytes as usize }
+}
+
+/// Makes a log whose header is durable and which the namespace knows.
+pub(crate) fn make_log(
+    files: &Arc<TieredFiles>,
+    settings: &Settings,
+    retired: Option<FileNumber>,
+    origin: Origin,
+) -> Result<Arc<LogFile>> {
+    let mut log_settings = log_settings(settings);
+    if origin == Origin::Recovery {
+        // The logs that are replayed are still there, and no room is kept for one more: this one
+        // grows when they are gone. Where nothing more fits it may not be written at all.
+        log_settings.segment_bytes = log_settings.segment_bytes.min(log_settings.growth_bytes);
+        match make_log_of(files, settings, retired, origin, log_settings) {
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => log_settings.segment_bytes = 0,
+            made => return made,
+        }
+    }
+    make_log_of(files, settings, retired, origin, log_settings)
+}
+
+fn make_log_of(
+    files: &Arc<TieredFiles>,
+    settings: &Settings,
+    retired: Option<FileNumber>,
+    origin: Origin,
+    log_settings: LogSettings,
+) -> Result<Arc<LogFile>> {
+    let context = FileContext { kind: FileKind::Log, origin };
+    let file = match retired {
+        Some(number) => files.recycle(number, context)?,
+        None => files.create_file(context, log_settings.segment_bytes)?,
+    };
+    // A write that is not to be synced needs no device: a page each time would be written for it,
+    // and waited for.
+    if settings.durability == Durability::Buffered {
+        file.use_page_cache()?;
+    }
+    let number = file.number();
+    // The next log is made before the first record is known which it will begin with.
+    let first_sequence = Sequence::ZERO.next();
+    let header = LogHeader { stream: 0, previous: retired, first_sequence };
+    let writer = LogWriter::create(file, header, log_settings)
+        .inspect_err(|_| delete_or_leave(files, &[number]))?;
+    files.publish(&[number])?;
+    Ok(Arc::new(LogFile::new(number, writer)))
+}

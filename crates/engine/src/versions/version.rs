@@ -1,0 +1,66 @@
+//! What one reader sees: memtables and tables of one moment.
+
+use crate::generations::Frozen;
+use crate::generations::memtable::Memtable;
+use crate::table_set::levels::Levels;
+use std::sync::Arc;
+use thermocline_foundation::Sequence;
+
+/// What a reader needs, at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    pub active: Arc<Memtable>,
+    /// Newest first.
+    pub frozen: Vec<Arc<Frozen>>,
+    pub levels: Arc<Levels>,
+    /// The sequence of the newest bulk load whose tables are gone, and of whose records the index
+    /// may still have the older versions; zero where there is none.
+    pub ended_load: Sequence,
+}
+
+impl Version {
+    /// The state with other levels, which have what was in `flushed`, and what the load that has
+    /// ended with this had.
+    pub(super) fn with_levels(
+        &self,
+        levels: &Arc<Levels>,
+        flushed: Option<&Arc<Frozen>>,
+        ended_load: Sequence,
+    ) -> Self {
+        let is_left =
+            |frozen: &&Arc<Frozen>| !flushed.is_some_and(|flushed| Arc::ptr_eq(frozen, flushed));
+        Self {
+            active: Arc::clone(&self.active),
+            frozen: self.frozen.iter().filter(is_left).cloned().collect(),
+            levels: Arc::clone(levels),
+            ended_load,
+        }
+    }
+
+    /// The state once all have left the index that a load which has ended replaced.
+    pub(super) fn without_ended_load(&self) -> Self {
+        Self {
+            active: Arc::clone(&self.active),
+            frozen: self.frozen.clone(),
+            levels: Arc::clone(&self.levels),
+            ended_load: Sequence::ZERO,
+        }
+    }
+
+    /// Records of the fast tier may be older than what a bulk load has of their keys.
+    pub fn has_loads(&self) -> bool {
+        self.ended_load.max(self.levels.newest_ingest_of_all()) > Sequence::ZERO
+    }
+
+    /// A bulk load may have a newer version of `key` than that of `sequence`, which the index gave
+    /// *after* this state was loaded. Of a later state this would say nothing: what ends a load
+    /// takes its tables first, and then what it replaced from the index.
+    pub fn may_be_loaded_over(&self, key: &[u8], hash: u64, sequence: Sequence) -> bool {
+        sequence < self.ended_load || self.levels.may_be_loaded_over(key, hash, sequence)
+    }
+
+    /// Nothing has been written since everything was flushed.
+    pub fn is_calm(&self) -> bool {
+        self.frozen.is_empty() && self.active.count() == 0
+    }
+}
