@@ -12,8 +12,10 @@
 //! 1. Everything runs on one thread, in the order of the seeds. The engine has the simulated clock
 //!    and the simulated devices' randomness, so only the engine and the suites decide the hash.
 //! 2. Each answer is checked as in the suites; a seed with a violation has no hash.
-//! 3. A change of the suites, of a preset's defaults or of how often the engine looks at its clock
-//!    changes the hash too (the manifest keeps times). Compare runs of the same suites.
+//! 3. How often the engine looks at its clock does not count: a look takes no time here. A sleep
+//!    does, and a stall.
+//! 4. A change of the suites or of a preset's defaults changes the hash. Compare runs of the same
+//!    suites.
 
 use crate::drills::{DRILLS, PHASES};
 use crate::history::Shape;

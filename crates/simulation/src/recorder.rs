@@ -89,6 +89,11 @@ pub fn start(keeps_text: bool) {
     RECORDER.set(Some(Recorder { keeps_text, ..Recorder::default() }));
 }
 
+/// This thread's calls are recorded.
+pub fn is_on() -> bool {
+    RECORDER.with_borrow(Option::is_some)
+}
+
 /// A call of `kind` on the file `name` of `directory`.
 pub fn call(kind: &dyn Debug, directory: &Path, name: &str, operands: Operands<'_>) {
     with(|recorder| {
