@@ -66,8 +66,8 @@ impl SimulatedClock {
 
 impl Clock for SimulatedClock {
     fn now_ns(&self) -> u64 {
-        // Time passes a little at each look. Not while calls are recorded: the manifest keeps times,
-        // and how often the engine looks is no device call.
+        // Time passes a little at each look. Not while calls are recorded: the manifest keeps
+        // times, and how often the engine looks is no device call.
         let look_ns = if recorder::is_on() { 0 } else { 100 };
         self.now_ns.fetch_add(look_ns, Relaxed)
     }
