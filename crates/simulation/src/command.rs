@@ -4,13 +4,16 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 use serde::Serialize;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use thermocline_device::drivers::{create_directory, host_files};
 use thermocline_foundation::{Clock, SystemClock, threads};
+use thermocline_simulation::calls::{self, AllCalls};
 use thermocline_simulation::campaign::{Failure, SUITES, Suite, Tally, Task, plan};
+use thermocline_simulation::recorder::Recording;
 
 /// Runs the whole engine on simulated machines: crashes, failing and lying devices, wrong tiers and
 /// rot, all of it from seeds, each answer held against a model.
@@ -22,7 +25,9 @@ use thermocline_simulation::campaign::{Failure, SUITES, Suite, Tally, Task, plan
         cargo xtask simulate --seeds 2000                 the long form\n  \
         cargo xtask simulate --hours 8 --first 1000000    until morning, on other seeds\n  \
         cargo xtask simulate --suite crash --seed 7       one seed of one suite\n  \
-        cargo xtask simulate --suite errors --seed 3 --item 412"
+        cargo xtask simulate --suite errors --seed 3 --item 412\n  \
+        cargo xtask simulate --calls --expect HEX         the device calls are still the same\n  \
+        cargo xtask simulate --calls --seed 7             every device call of a seed, for diff"
 )]
 struct Arguments {
     /// Seeds to run, each through the suites that fall on it.
@@ -52,6 +57,18 @@ struct Arguments {
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
+    /// Print one hash of every device call of 64 fixed seeds; with --seed the calls themselves.
+    #[arg(
+        long,
+        conflicts_with_all = ["seeds", "hours", "first", "suite", "threads", "traces", "json"]
+    )]
+    calls: bool,
+    /// Fail unless the device calls have this hash.
+    #[arg(long, requires = "calls", value_parser = parse_hash, value_name = "HEX")]
+    expect: Option<u64>,
+    /// Print the hash of each seed too.
+    #[arg(long, requires = "calls", conflicts_with = "seed")]
+    verbose: bool,
     /// Look for a task that finds each planted bug (all, or those named), and print the list.
     #[cfg(feature = "planted-bugs")]
     #[arg(long, num_args = 0..=1, default_missing_value = "all", value_name = "BUGS")]
@@ -84,6 +101,40 @@ fn parse_suite(name: &str) -> Result<Suite, String> {
     let found = SUITES.into_iter().find(|suite| suite.name() == name);
     let names = SUITES.map(Suite::name).join(", ");
     found.ok_or_else(|| format!("there is no suite '{name}'; there are {names}"))
+}
+
+fn parse_hash(text: &str) -> Result<u64, String> {
+    let hash = u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 16);
+    hash.ok_or_else(|| "a hash has 16 hexadecimal digits".to_owned())
+}
+
+/// Prints the hash of the device calls, or those of one seed in text.
+fn print_calls(arguments: &Arguments) -> Result<(), String> {
+    let said = |seed| move |why| format!("seed {seed}: {why}");
+    let hash = if let Some(seed) = arguments.seed {
+        let of = calls::of_seed(seed, true).map_err(said(seed))?;
+        let Recording { calls, hash, text } = of.recording;
+        let text = format!("{text}calls: seed {seed}, {calls} calls, hash {hash:016x}\n");
+        let written = std::io::stdout().lock().write_all(text.as_bytes());
+        written.map_err(|error| format!("the calls are not printed: {error}"))?;
+        hash
+    } else {
+        let mut all = AllCalls::default();
+        for seed in calls::SEEDS {
+            let of = calls::of_seed(seed, false).map_err(said(seed))?;
+            all.add(&of);
+            if arguments.verbose {
+                let Recording { calls, hash, .. } = of.recording;
+                println!("calls: seed {seed}, {calls} calls, hash {hash:016x}; {}", of.passed);
+            }
+        }
+        if arguments.verbose {
+            println!("calls: in all lives {}", all.passed);
+        }
+        println!("calls: {} seeds, {} calls, hash {:016x}", all.seeds, all.calls, all.hash());
+        all.hash()
+    };
+    arguments.expect.map_or(Ok(()), |expected| calls::compare(expected, hash))
 }
 
 /// What a run came to.
@@ -189,6 +240,15 @@ pub fn run() -> ExitCode {
     let count = arguments.threads.unwrap_or_else(threads::available).max(1);
     // What panics is caught and reported with its seed.
     std::panic::set_hook(Box::new(|_| {}));
+    if arguments.calls {
+        return match print_calls(&arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("simulate: {why}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     #[cfg(feature = "planted-bugs")]
     if let Some(name) = &arguments.find_planted {
         return find_planted(name, &arguments.suite);

@@ -8,6 +8,7 @@
 //!   history.rs    what happens, from a seed          oracle.rs           what is right
 //!   machine.rs    devices/ + clock.rs + the engine's Stepper: one machine, one thread
 //!   trace.rs      what a failing seed did
+//!   calls.rs      the device calls of fixed seeds in one hash     recorder.rs         their lines
 //! ```
 //! The engine is the product's, unchanged; it is given other [`devices`], another [`clock`] and
 //! [`Workers::Stepped`](thermocline::Workers), so that a seed decides everything: the history, the
@@ -31,6 +32,7 @@
 //! [`devices`], beside sectors and names.
 #![forbid(unsafe_code)]
 
+pub mod calls;
 pub mod campaign;
 pub mod clock;
 pub mod crash;
@@ -44,6 +46,7 @@ pub mod machine;
 pub mod oracle;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+pub mod recorder;
 pub mod rot;
 pub mod steady;
 pub mod trace;

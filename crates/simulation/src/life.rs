@@ -8,7 +8,7 @@ use crate::devices::{Loss, Watcher};
 use crate::history::{Shape, Step, Write, history, settings};
 use crate::machine::Machine;
 use crate::oracle::{Known, Model, Violation, Wrong, check_bytes, check_error, check_files};
-use crate::trace;
+use crate::{recorder, trace};
 use parking_lot::RwLock;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -200,6 +200,7 @@ impl Life {
 
     /// Carries out one step.
     pub fn step(&mut self, step: &Step) -> Result<(), Stop> {
+        recorder::note(|| name_of(step));
         match step {
             Step::Write(writes, durability) => self.write(writes, *durability),
             Step::Ingest(records) => self.ingest(records),

@@ -8,6 +8,7 @@ use super::world::{
     Change, Content, Directory as DirectoryState, FileId, NameChange, ReadPlace, World,
 };
 use crate::clock::SimulatedClock;
+use crate::recorder::{self, Operands};
 use crate::trace;
 use parking_lot::{Mutex, MutexGuard};
 use std::any::Any;
@@ -174,11 +175,18 @@ impl Devices {
     }
 
     /// Counts a call; its fault, if one happens to it.
-    fn enter(&self, kind: CallKind, path: &Path, name: &str) -> Result<Option<FaultKind>> {
+    fn enter(
+        &self,
+        kind: CallKind,
+        path: &Path,
+        name: &str,
+        operands: Operands<'_>,
+    ) -> Result<Option<FaultKind>> {
         let mut state = self.state();
         if state.dead {
             return Err(Error::new(ErrorKind::Io, "the simulated process has ended"));
         }
+        recorder::call(&kind, path, name, operands);
         let call = state.calls;
         state.calls += 1;
         if let Some(kinds) = &mut state.kinds {
@@ -222,6 +230,13 @@ impl Devices {
         }
     }
 
+    /// Records a call that is not counted and that no fault happens to.
+    pub(super) fn record(&self, kind: &str, path: &Path, name: &str, operands: Operands<'_>) {
+        if !self.state().dead {
+            recorder::call(&format_args!("{kind}"), path, name, operands);
+        }
+    }
+
     fn stall(&self, ns: u64) {
         self.shared.clock.advance(ns);
         self.state().stalled_ns += ns;
@@ -252,7 +267,7 @@ impl Devices {
 
 impl thermocline_device::Devices for Devices {
     fn home(&self, path: &Path) -> Result<Arc<dyn Driver>> {
-        self.enter(CallKind::Open, path, "")?;
+        self.enter(CallKind::Open, path, "", Operands::None)?;
         self.directory(path)
     }
 
@@ -261,7 +276,7 @@ impl thermocline_device::Devices for Devices {
     }
 
     fn create_directory(&self, path: &Path) -> Result<bool> {
-        self.enter(CallKind::CreateDirectory, path, "")?;
+        self.enter(CallKind::CreateDirectory, path, "", Operands::None)?;
         let mut state = self.state();
         let is_new = !state.world.directories.contains_key(path);
         if is_new {
@@ -272,7 +287,7 @@ impl thermocline_device::Devices for Devices {
     }
 
     fn remove_directory_if_empty(&self, path: &Path) -> Result<()> {
-        self.enter(CallKind::RemoveDirectory, path, "")?;
+        self.enter(CallKind::RemoveDirectory, path, "", Operands::None)?;
         let mut state = self.state();
         if state.world.directories.get(path).is_some_and(|directory| directory.live.is_empty()) {
             state.world.directories.remove(path);
@@ -296,6 +311,7 @@ impl DirectoryLock for Lock {}
 
 impl Drop for Lock {
     fn drop(&mut self) {
+        self.devices.record("Unlock", &self.path, &self.name, Operands::None);
         let mut state = self.devices.state();
         if let Some(directory) = state.world.directories.get_mut(&self.path) {
             directory.locked.remove(&self.name);
@@ -315,7 +331,11 @@ impl Directory {
     }
 
     fn enter(&self, kind: CallKind, name: &str) -> Result<()> {
-        self.devices.enter(kind, &self.path, name).map(drop)
+        self.enter_with(kind, name, Operands::None)
+    }
+
+    fn enter_with(&self, kind: CallKind, name: &str, operands: Operands<'_>) -> Result<()> {
+        self.devices.enter(kind, &self.path, name, operands).map(drop)
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut DirectoryState, u64) -> T) -> Result<T> {
@@ -386,7 +406,7 @@ impl Driver for Directory {
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.enter(CallKind::Rename, from)?;
+        self.enter_with(CallKind::Rename, from, Operands::To(to))?;
         let id = self.find(from)?;
         self.state().world.require_new(&self.path, to);
         let change = NameChange::Rename(from.to_owned(), to.to_owned(), id);
@@ -427,12 +447,18 @@ impl Driver for Directory {
         Ok(Box::new(Lock { devices, path, name: name.to_owned() }))
     }
 
-    fn queue(&self, _depth: usize) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(SimulatedQueue::default()))
+    fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
+        self.devices.record("Queue", &self.path, "", Operands::Number(depth as u64));
+        Ok(Box::new(SimulatedQueue::new(self.devices.clone(), self.path.clone())))
     }
 
     fn execute(&self, file: &Handle, operation: Operation) -> Completion {
         execute(file, operation)
+    }
+
+    fn try_link(&self, name: &str, into: &dyn Driver) -> Result<bool> {
+        self.devices.record("Link", &self.path, name, Operands::To(&into.describe()));
+        Ok(false)
     }
 }
 
@@ -485,7 +511,8 @@ impl File {
     fn read(&self, offset: u64, view: &mut [u8]) -> Result<usize> {
         self.check_aligned(offset, view.len());
         let devices = &self.directory.devices;
-        let fault = devices.enter(CallKind::Read, &self.directory.path, &self.name)?;
+        let operands = Operands::Range { offset, len: view.len() };
+        let fault = devices.enter(CallKind::Read, &self.directory.path, &self.name, operands)?;
         self.require_name()?;
         if let Some(reads) = &mut devices.state().reads {
             let (directory, name) = (self.directory.path.clone(), self.name.clone());
@@ -513,7 +540,8 @@ impl File {
     fn write(&self, offset: u64, view: &[u8]) -> Result<usize> {
         self.check_aligned(offset, view.len());
         let devices = &self.directory.devices;
-        let fault = devices.enter(CallKind::Write, &self.directory.path, &self.name)?;
+        let operands = Operands::Bytes { offset, bytes: view };
+        let fault = devices.enter(CallKind::Write, &self.directory.path, &self.name, operands)?;
         let half = view.len() / 2 / 512 * 512;
         let (mut to, mut bytes) = ((self.id, offset), view.to_vec());
         match fault {
@@ -574,7 +602,8 @@ impl File {
 
     fn sync(&self) -> Result<()> {
         let devices = &self.directory.devices;
-        let entered = devices.enter(CallKind::Sync, &self.directory.path, &self.name);
+        let (path, name) = (&self.directory.path, &self.name);
+        let entered = devices.enter(CallKind::Sync, path, name, Operands::None);
         entered.inspect_err(|_| self.with(self.id, |content, _| content.fail_sync()))?;
         self.with(self.id, |content, _| content.sync());
         devices.changed(CallKind::Sync);
@@ -597,14 +626,20 @@ impl DriverFile for File {
     }
 
     fn allocate(&self, len: u64) -> Result<()> {
-        self.directory.enter(CallKind::Allocate, &self.name)?;
+        self.directory.enter_with(CallKind::Allocate, &self.name, Operands::Number(len))?;
         let now = self.with(self.id, |content, _| content.live.len());
         if len <= now { Ok(()) } else { self.set_len(CallKind::Allocate, len) }
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
-        self.directory.enter(CallKind::Truncate, &self.name)?;
+        self.directory.enter_with(CallKind::Truncate, &self.name, Operands::Number(len))?;
         self.set_len(CallKind::Truncate, len)
+    }
+
+    fn use_page_cache(&self) -> Result<bool> {
+        let Directory { devices, path } = &self.directory;
+        devices.record("PageCache", path, &self.name, Operands::None);
+        Ok(false)
     }
 
     fn as_any(&self) -> &dyn Any {
