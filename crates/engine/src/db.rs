@@ -4,15 +4,15 @@
 use crate::batch::{WriteBatch, check_sizes};
 use crate::builder::Builder;
 use crate::engine::Engine;
+use crate::engine::ingest::Ingest;
+use crate::engine::stats::Stats;
+use crate::engine::verify::VerifyReport;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ingest::Ingest;
-use crate::iterator::{Cursor, Records, ScanRange};
 use crate::jobs::Planner;
 use crate::jobs::Progress;
+use crate::read::cursor::{Cursor, Records, ScanRange};
 use crate::settings::{Durability, Settings};
-use crate::stats::Stats;
-use crate::verify::VerifyReport;
 use crate::versions::snapshots::Snapshot as RegisteredSnapshot;
 use bytes::Bytes;
 use std::ops::{Bound, RangeBounds};
@@ -92,14 +92,14 @@ impl Db {
 
     /// The value of `key`, sharing the memory of the block or memtable it lies in.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        self.engine().get(key.as_ref(), None)
+        self.engine().reader.get(key.as_ref(), None)
     }
 
     /// The values of `keys` in their order, as of one moment. What must be read from tables is read
     /// in batches, on all tiers at once.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let keys: Vec<_> = keys.iter().map(AsRef::as_ref).collect();
-        self.engine().multi_get(&keys, None)
+        self.engine().reader.multi_get(&keys, None)
     }
 
     /// Sets `key` to `value` with the durability of the settings. Keys have up to 64 KiB, values up
@@ -147,7 +147,7 @@ impl Db {
     /// A cursor over all records, as of now.
     pub fn cursor(&self) -> Cursor {
         let engine = self.engine();
-        engine.cursor(&ScanRange::all(), engine.versions.snapshot(), 0)
+        engine.reader.cursor(&ScanRange::all(), engine.versions.snapshot(), 0)
     }
 
     /// The database as of now, for as long as it is held.
@@ -254,13 +254,13 @@ impl Snapshot {
     /// The value of `key` at that moment.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         let newest = planted(Planted::SnapshotReadsNewest);
-        self.engine.get(key.as_ref(), (!newest).then(|| self.sequence()))
+        self.engine.reader.get(key.as_ref(), (!newest).then(|| self.sequence()))
     }
 
     /// The values of `keys` at that moment.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let keys: Vec<_> = keys.iter().map(AsRef::as_ref).collect();
-        self.engine.multi_get(&keys, Some(self.sequence()))
+        self.engine.reader.multi_get(&keys, Some(self.sequence()))
     }
 
     /// A scan of that moment.
@@ -270,7 +270,7 @@ impl Snapshot {
 
     /// A cursor over that moment.
     pub fn cursor(&self) -> Cursor {
-        self.engine.cursor(&ScanRange::all(), self.registered.clone(), 0)
+        self.engine.reader.cursor(&ScanRange::all(), self.registered.clone(), 0)
     }
 }
 
@@ -342,7 +342,7 @@ impl IntoIterator for Scan {
             u64::MAX => 0,
             limit => limit.saturating_mul(RECORD_BYTES_GUESS).min(FIRST_READ_BYTES_MAX),
         };
-        let cursor = self.engine.cursor(&self.range, snapshot, expected as u32);
+        let cursor = self.engine.reader.cursor(&self.range, snapshot, expected as u32);
         Records::new(cursor, self.range, self.reverse, self.limit)
     }
 }

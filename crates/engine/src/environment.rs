@@ -4,26 +4,26 @@
 //! memtables and background jobs become an engine here, and nowhere else. What is done to the files
 //! meanwhile is in `recovery.rs`.
 
-use crate::background::Background;
 use crate::db::Db;
 use crate::engine::Engine;
-use crate::error::Result;
-use crate::front::log_pool::{LogPool, make_log};
-use crate::front::slabs::FastTier;
-use crate::front::slabs::packing::packing_is_named;
-use crate::generations::memtable::Memtable;
-use crate::jobs::{Jobs, Planner, Workers};
-use crate::layout::leveled::LevelTargets;
-use crate::recovery::{
+use crate::engine::background::Background;
+use crate::engine::restore::{
     Replay, Replayed, numbers_of, reconcile, require_durable, require_floor, restore,
 };
+use crate::error::Result;
+use crate::front::log_pool::{LogPool, make_log};
+use crate::front::write_path::{Leader, LogTail, WriteQueue};
+use crate::generations::memtable::Memtable;
+use crate::jobs::{Jobs, Planner, Workers};
+use crate::layout::OpenedLayout;
+use crate::layout::hybrid::records::packing::packing_is_named;
+use crate::read::Reader;
 use crate::settings::{Preset, SETTINGS_NAME, Settings};
 use crate::shared::Shared;
 use crate::table_set::TableSet;
 use crate::table_set::restored::Restored;
 use crate::table_set::table::{ObsoleteFiles, TableStore};
-use crate::versions::{Follower, Version, Versions};
-use crate::write_path::{Leader, LogTail, WriteQueue};
+use crate::versions::{Version, Versions};
 use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::{
@@ -169,7 +169,7 @@ impl Environment {
         let files = Arc::clone(files);
         let shared = Shared::new(settings, clock, files, placement, cache, jobs, totals_before);
         let shared = Arc::new(shared);
-        let fast = FastTier::of_preset(&shared, &mut restored, &self.workers)?.map(Arc::new);
+        let layout = OpenedLayout::open(&shared, &mut restored)?;
         let (files, settings) = (&shared.files, &shared.settings);
         changed.map_or(Ok(()), |text| files.write_home_file(SETTINGS_NAME, &text))?;
         let logs = numbers_of(files, |kind| kind == FileKind::Log);
@@ -179,11 +179,11 @@ impl Environment {
         let replay = Replay {
             files,
             options: settings.table_options(0),
-            memtable_bytes: fast.is_none().then(|| settings.division().memtable_bytes),
+            memtable_bytes: layout.replayed_memtable_bytes(settings),
         };
         let replayed = replay.run(&live, restored.last_sequence)?;
         require_durable(&replayed, restored.durable_sequence)?;
-        let engine = Arc::new(assemble(&shared, store, fast, restored, &replayed)?);
+        let engine = Arc::new(assemble(&shared, store, layout, restored, &replayed)?);
         let is_written = engine.settle_logs(replayed, &logs, &live)?;
         let planner: Arc<dyn Planner> = Arc::new(Background(Arc::clone(&engine)));
         shared.jobs.start(&planner, shared.settings.background_threads)?;
@@ -195,7 +195,7 @@ impl Environment {
 fn assemble(
     shared: &Arc<Shared>,
     store: Arc<TableStore>,
-    fast: Option<Arc<FastTier>>,
+    layout: OpenedLayout,
     restored: Restored,
     replayed: &Replayed,
 ) -> Result<Engine> {
@@ -219,16 +219,20 @@ fn assemble(
         last_sequence,
         durable_sequence: restored.durable_sequence,
     };
-    let layout: Arc<dyn Follower> = match &fast {
-        Some(fast) => Arc::clone(fast) as _,
-        None => Arc::new(LevelTargets::new(Arc::clone(shared))),
-    };
-    let followers = vec![layout, Arc::clone(&log_pool) as _];
+    let followers = vec![layout.follower(), Arc::clone(&log_pool) as _];
     let versions = Versions::new(Arc::clone(shared), store, version, tables, followers);
+    let versions = Arc::new(versions);
+    let layout = layout.over(shared, &versions);
+    let reader = Reader {
+        shared: Arc::clone(shared),
+        versions: Arc::clone(&versions),
+        layout: layout.clone(),
+    };
     let engine = Engine {
         shared: Arc::clone(shared),
-        versions: Arc::new(versions),
-        fast,
+        versions,
+        layout,
+        reader: Arc::new(reader),
         log_pool,
         queue: WriteQueue::default(),
         tail: Mutex::new(LogTail::new(Arc::clone(&log))),

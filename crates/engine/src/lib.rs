@@ -35,10 +35,8 @@
 //! `environment.rs` wires the parts; `state.rs` says what is shared and which lock guards what.
 #![forbid(unsafe_code)]
 
-mod background;
 mod batch;
 mod builder;
-mod checkpoint;
 mod compaction;
 mod db;
 #[doc(hidden)]
@@ -48,48 +46,40 @@ mod environment;
 mod error;
 mod front;
 mod generations;
-mod holdings;
-mod ingest;
-mod iterator;
 mod jobs;
 mod layout;
 mod limits;
 mod merge;
-mod read_path;
-mod recovery;
+mod read;
 mod settings;
 mod shared;
 
-mod stats;
 #[cfg(test)]
 mod support;
 mod table_set;
-mod verify;
 mod versions;
-mod wear;
-mod write_path;
 
 pub use batch::WriteBatch;
 pub use builder::Builder;
 pub use db::{Db, Scan, Snapshot};
+pub use engine::ingest::Ingest;
+pub use engine::stats::{
+    Amplification, CacheStats, LevelStats, MemoryStats, OperationStats, Stats, TierStats,
+};
+pub use engine::verify::{Problem, VerifyReport};
+pub use engine::wear::WearStats;
 pub use environment::Environment;
 pub use error::{Error, ErrorKind, Result};
-pub use front::slabs::report::{DemotionStats, RegulationStats};
-pub use ingest::Ingest;
-pub use iterator::{Cursor, Records};
 pub use jobs::{Progress, Stepper, Workers};
+pub use layout::hybrid::report::{DemotionStats, FastTierStats, RegulationStats, SlotStats};
 pub use limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+pub use read::cursor::{Cursor, Records};
 pub use settings::hybrid::{
     DemotionPolicy, HybridSettings, IndexCopies, Pinning, PopularityKind, Promotion,
 };
 pub use settings::{Compression, Durability, Preset, Settings, Tier};
-pub use stats::{
-    Amplification, CacheStats, FastTierStats, HitStats, LevelStats, MemoryStats, OperationStats,
-    SlotStats, Stats, TierStats,
-};
+pub use shared::hits::HitStats;
 pub use thermocline_foundation::{ByteSize, Duration, Sequence};
-pub use verify::{Problem, VerifyReport};
-pub use wear::WearStats;
 
 #[cfg(all(test, shuttle))]
 #[path = "../tests/schedules/mod.rs"]

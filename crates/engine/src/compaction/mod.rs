@@ -5,9 +5,5 @@
 //! `rewrite` does it (flushes too). `tempo` keeps it from taking more of the devices than it needs,
 //! `shared::write_throttle` slows writers smoothly when it falls behind.
 
-pub(crate) mod cost_benefit;
-pub(crate) mod demotion;
-pub(crate) mod key_range;
-mod leaving;
 pub(crate) mod leveled;
 pub(crate) mod rewrite;

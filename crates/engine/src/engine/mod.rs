@@ -1,12 +1,28 @@
 //! The running store.
 
+pub(crate) mod background;
+pub(crate) mod checkpoint;
+mod holdings;
+pub(crate) mod ingest;
+mod migration;
+pub(crate) mod restore;
+pub(crate) mod stats;
+pub(crate) mod verify;
+pub(crate) mod wear;
+
 use crate::error::Result;
 use crate::front::log_pool::LogPool;
-use crate::front::slabs::FastTier;
+use crate::front::write_path::{Leader, LogTail, WriteQueue};
+use crate::jobs::Progress;
+use crate::layout::Layout;
+#[cfg(test)]
+use crate::layout::hybrid::Hybrid;
+#[cfg(test)]
+use crate::layout::leveled::Leveled;
+use crate::read::Reader;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
 use crate::versions::Versions;
-use crate::write_path::{Leader, LogTail, WriteQueue};
 use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
@@ -16,8 +32,8 @@ use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
 pub(crate) struct Engine {
     pub shared: Arc<Shared>,
     pub versions: Arc<Versions>,
-    /// Records on the fast tier; none but with the preset `hybrid`.
-    pub fast: Option<Arc<FastTier>>,
+    pub layout: Layout,
+    pub reader: Arc<Reader>,
     pub log_pool: Arc<LogPool>,
     pub queue: WriteQueue,
     pub leader: Mutex<Leader>,
@@ -42,6 +58,44 @@ impl Engine {
         self.sync()?;
         let edit = Edit { durable_sequence, ..Edit::default() };
         self.versions.commit(&mut self.versions.tables(), edit)
+    }
+
+    /// Waits until background work has nothing left to do, or has ended for good.
+    pub fn settle(&self) -> Result<()> {
+        let _hurry = self.shared.compaction_rate.hurry();
+        self.shared.jobs.wake();
+        self.shared.jobs.wait_idle();
+        self.shared.latch.check()
+    }
+
+    /// Brings all records of `from..=to` to the deepest level in use, dropping what nothing can see
+    /// any more. Runs on the calling thread, beside the workers.
+    pub fn compact_range(
+        &self,
+        from: Option<&[u8]>,
+        to: Option<&[u8]>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        self.flush()?;
+        self.layout.compact_range(from, to, progress)
+    }
+
+    /// The layout of a store with a fast tier of slots.
+    #[cfg(test)]
+    pub fn hybrid(&self) -> &Arc<Hybrid> {
+        match &self.layout {
+            Layout::Hybrid(hybrid) => hybrid,
+            Layout::Leveled(_) => panic!("the preset has no fast tier"),
+        }
+    }
+
+    /// The layout of a store whose records are all in levels.
+    #[cfg(test)]
+    pub fn leveled(&self) -> &Arc<Leveled> {
+        match &self.layout {
+            Layout::Leveled(leveled) => leveled,
+            Layout::Hybrid(_) => panic!("the preset has a fast tier"),
+        }
     }
 }
 

@@ -1,15 +1,14 @@
-//! Logs of a running store.
+//! Logs, deletions and migrations of a running store.
 
-use crate::Settings;
-use crate::jobs::{Stepper, Workers};
+use super::background::Background;
+use super::migration::Migration;
+use crate::jobs::{Job, Lane, Planner, Step, Stepper, Workers};
 use crate::support::hooked::{Call, HookedDevices};
-use crate::support::{hybrid, stepped_environment, tier};
-use crate::{ByteSize, Db, Environment};
+use crate::support::{hybrid, one_tier, stepped, stepped_environment, tier};
+use crate::{ByteSize, Db, Environment, Preset, Settings};
 use std::path::Path;
 use std::sync::Arc;
-use thermocline_device::FileKind;
-use thermocline_device::MemoryDevices;
-use thermocline_device::TierIndex;
+use thermocline_device::{FileKind, MemoryDevices, TierIndex};
 use thermocline_foundation::random::Random;
 use thermocline_foundation::sync::atomic::AtomicU64;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
@@ -119,4 +118,52 @@ fn an_opening_with_all_logs_and_full_slots_finds_room_for_its_own_on_the_fast_ti
     assert!(logs.iter().all(|log| log.tier == TierIndex(0)), "{logs:?}");
     let fast = &db.stats().tiers[0];
     assert!(fast.used_bytes <= fast.capacity_bytes, "{fast:?}");
+}
+
+/// Flushes a table of `value` under `key` without letting a compaction begin.
+fn flush_one(db: &Db, key: &str, value: Option<&str>) {
+    db.engine().versions.tables().claimants += 1;
+    match value {
+        Some(value) => db.put(key, value).unwrap(),
+        None => db.delete(key).unwrap(),
+    }
+    db.flush().unwrap();
+    db.engine().versions.tables().claimants -= 1;
+}
+
+#[test]
+fn placement_is_asked_again_once_deleted_tables_have_left_room() {
+    let db = stepped(&one_tier());
+    flush_one(&db, "key", Some("1"));
+    flush_one(&db, "key", Some("2"));
+    db.compact_range(None, None, &mut |_| {}).unwrap();
+    let engine = db.engine();
+    engine.shared.placement_changed.store(false, Relaxed);
+    let mut job = Background(Arc::clone(engine)).plan(Lane::Bulk).unwrap();
+    assert_eq!(job.name(), "deletion of tables");
+    assert_eq!(job.step().unwrap(), Step::Done);
+    assert!(engine.shared.placement_changed.load(Relaxed));
+    drop(job);
+    db.close().unwrap();
+}
+
+#[test]
+fn a_move_that_finds_no_room_ends_no_others() {
+    let mut settings = Settings { preset: Some(Preset::Leveled), ..one_tier() };
+    settings.tiers.push(tier("/slow", 1));
+    let db = stepped(&settings);
+    let engine = db.engine();
+    flush_one(&db, "key", Some(&"large".repeat(1 << 18)));
+    let table = Arc::clone(&engine.versions.current().levels.level(0)[0]);
+    assert!(table.meta.bytes > 1 << 20, "more than the other tier has");
+    let number = table.meta.number;
+    let to = TierIndex(1);
+    assert!(!engine.migrating.swap(true, Relaxed));
+    let mut job = Migration { engine: Arc::clone(engine), number, tier: to };
+    engine.shared.placement_changed.store(false, Relaxed);
+    assert_eq!(job.step().unwrap(), Step::Done);
+    assert!(!engine.shared.placement_changed.load(Relaxed), "nothing has changed by it");
+    assert!(!engine.migrating.load(Relaxed), "others may move");
+    assert_eq!(engine.shared.counts.migrations.get(), 0);
+    db.close().unwrap();
 }

@@ -8,7 +8,9 @@ use crate::shared::{Shared, delete_or_leave};
 use crate::versions::{Follower, Switch};
 use std::sync::Arc;
 use thermocline_device::{FileContext, FileKind, Origin, TierIndex, TieredFiles};
-use thermocline_foundation::sync::{Mutex, MutexGuard};
+use thermocline_foundation::sync::Mutex;
+#[cfg(test)]
+use thermocline_foundation::sync::MutexGuard;
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_log::{LogHeader, LogSettings, LogWriter};
 

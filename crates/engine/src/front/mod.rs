@@ -1,5 +1,4 @@
-//! The front: where a write lands and becomes durable. A memtable before a write-ahead log, always;
-//! what a full memtable goes to is tables, or slots on the fast tier.
+//! The front: where a write lands and becomes durable: a memtable before a write-ahead log.
 
 pub(crate) mod log_pool;
-pub(crate) mod slabs;
+pub(crate) mod write_path;

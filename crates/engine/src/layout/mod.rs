@@ -1,3 +1,351 @@
-//! The layout: where records lie below the memtables, and what moves them.
+//! The layout: where records lie below the memtables, how a look-up finds them there, and what
+//! moves them.
+//!
+//! A closed choice with one `match` an operation: adding a layout adds one arm to each of them, and
+//! a folder. A layout knows no front: what a checkpoint or a compaction of a range wants flushed is
+//! flushed before the layout is asked.
 
+pub(crate) mod hybrid;
 pub(crate) mod leveled;
+
+use crate::error::Result;
+use crate::generations::Frozen;
+use crate::generations::memtable::Memtable;
+use crate::jobs::{Job, Progress};
+use crate::merge::Source;
+use crate::settings::{Preset, Settings};
+use crate::shared::Shared;
+use crate::shared::totals::Totals;
+use crate::table_set::TableSet;
+use crate::table_set::manifest::Edit;
+use crate::table_set::restored::Restored;
+use crate::versions::{Follower, Version, Versions};
+use bytes::Bytes;
+use hybrid::records::flush::FlushesHeld;
+use hybrid::report::FastTierStats;
+use hybrid::{FastTier, Hybrid};
+use leveled::{LevelTargets, Leveled};
+use std::sync::Arc;
+use thermocline_device::Error as DeviceError;
+use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_slab::{FreesHeld, LiveSlots};
+use thermocline_table::{RecordKind, Trailer};
+
+/// What a look-up found: an entry, or nothing of the key.
+pub(crate) type Found = Option<(Trailer, Bytes)>;
+
+/// The value of what was found, unless that is a tombstone.
+pub(crate) fn live(found: Found) -> Option<Bytes> {
+    found.filter(|(trailer, _)| trailer.kind() == RecordKind::Put).map(|(_, value)| value)
+}
+
+/// The moment that a look-up is for. Borrowed: a look-up counts no references.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment<'a> {
+    pub version: &'a Version,
+    /// The sequence that a caller asked for; none where it asks for now.
+    pub asked: Option<Sequence>,
+    /// The newest sequence that it sees of `version`.
+    pub visible: Sequence,
+}
+
+/// Keys that are looked up together, and what is known of them so far.
+#[derive(Debug)]
+pub(crate) struct Wanted<'a> {
+    pub keys: &'a [&'a [u8]],
+    pub moment: Sequence,
+    /// Places of the keys that are not answered yet.
+    pub left: Vec<usize>,
+    pub results: Vec<Option<Bytes>>,
+}
+
+impl Wanted<'_> {
+    /// The key at `at` is answered.
+    pub fn answer(&mut self, at: usize, found: Found) {
+        self.results[at] = live(found);
+    }
+}
+
+/// A table's record that a look-up answers with.
+#[derive(Debug)]
+pub(crate) struct TableAnswer<'a> {
+    pub key: &'a [u8],
+    pub hash: u64,
+    pub found: (Trailer, &'a Bytes),
+    pub table: FileNumber,
+    /// It is the newest version there is, not one of an earlier moment.
+    pub is_newest: bool,
+}
+
+/// What a layout keeps beside tables at one moment, held for a copy of it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub slots: LiveSlots,
+    pub last_sequence: Sequence,
+    /// Slots that are freed from here on keep their records.
+    pub frees: Option<FreesHeld>,
+}
+
+/// What slots and tables of a tier hold.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Holdings {
+    pub records: u64,
+    pub slot_bytes: u64,
+    pub table_bytes: u64,
+    /// Of the tables' bytes, as estimated.
+    pub dead_bytes: u64,
+}
+
+/// Memory that a layout takes beside memtables, block cache and open tables, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LayoutMemory {
+    pub merge_bytes: u64,
+    pub slot_index_bytes: u64,
+    pub record_cache_bytes: u64,
+    pub popularity_bytes: u64,
+}
+
+/// What a check of the records beside tables found.
+#[derive(Debug, Default)]
+pub(crate) struct Checked {
+    pub entries: u64,
+    pub problems: Vec<(FileNumber, DeviceError)>,
+}
+
+/// What of a layout is open before the store is: it follows edits.
+#[derive(Clone, Debug)]
+pub(crate) enum OpenedLayout {
+    Leveled(Arc<LevelTargets>),
+    Hybrid(Arc<FastTier>),
+}
+
+impl OpenedLayout {
+    /// Reads what the settings' layout keeps beside tables.
+    pub fn open(shared: &Arc<Shared>, restored: &mut Restored) -> Result<Self> {
+        Ok(match shared.settings.preset() {
+            Preset::Hybrid => {
+                let live = std::mem::take(&mut restored.slots);
+                Self::Hybrid(Arc::new(FastTier::open(shared, live)?))
+            }
+            Preset::Leveled => {
+                hybrid::records::opening::drop_copies(shared, restored)?;
+                Self::Leveled(Arc::new(LevelTargets::new(Arc::clone(shared))))
+            }
+        })
+    }
+
+    /// Bytes at which memtables are written out while logs are replayed; none where what the logs
+    /// had stays in memory until the store is put together.
+    pub fn replayed_memtable_bytes(&self, settings: &Settings) -> Option<u64> {
+        match self {
+            Self::Leveled(_) => Some(settings.division().memtable_bytes),
+            Self::Hybrid(_) => None,
+        }
+    }
+
+    /// The part that hears of edits.
+    pub fn follower(&self) -> Arc<dyn Follower> {
+        match self {
+            Self::Leveled(targets) => Arc::clone(targets) as _,
+            Self::Hybrid(fast) => Arc::clone(fast) as _,
+        }
+    }
+
+    /// The layout over `versions`.
+    pub fn over(self, shared: &Arc<Shared>, versions: &Arc<Versions>) -> Layout {
+        let (shared, versions) = (Arc::clone(shared), Arc::clone(versions));
+        match self {
+            Self::Leveled(_) => Layout::Leveled(Arc::new(Leveled { shared, versions })),
+            Self::Hybrid(fast) => Layout::Hybrid(Arc::new(Hybrid { shared, versions, fast })),
+        }
+    }
+}
+
+/// See the module's header.
+#[derive(Clone, Debug)]
+pub(crate) enum Layout {
+    Leveled(Arc<Leveled>),
+    Hybrid(Arc<Hybrid>),
+}
+
+impl Layout {
+    /// The job that brings a frozen memtable to tables or slots.
+    pub fn flush_job(&self, frozen: Arc<Frozen>) -> Box<dyn Job> {
+        match self {
+            Self::Leveled(leveled) => leveled.flush_job(frozen),
+            Self::Hybrid(hybrid) => hybrid.flush_job(frozen),
+        }
+    }
+
+    /// The most useful job that can begin now, claimed by this call.
+    pub fn plan(&self) -> Option<Box<dyn Job>> {
+        match self {
+            Self::Leveled(leveled) => leveled.plan(),
+            Self::Hybrid(hybrid) => hybrid.plan(),
+        }
+    }
+
+    /// The newest version of `key` at `moment`, of which no memtable has one. Counts the look-up
+    /// and considers the record for promotion.
+    pub fn get(&self, moment: &Moment<'_>, key: &[u8]) -> Result<Found> {
+        match self {
+            Self::Leveled(_) => moment.version.levels.get(key, moment.visible),
+            Self::Hybrid(hybrid) => hybrid.get(moment, key),
+        }
+    }
+
+    /// Answers those of `wanted` that lie beside tables, in one batch. Says how many look-ups it
+    /// has counted.
+    pub fn get_many(&self, wanted: &mut Wanted<'_>) -> Result<usize> {
+        match self {
+            Self::Leveled(_) => Ok(0),
+            Self::Hybrid(hybrid) => hybrid.get_many(wanted),
+        }
+    }
+
+    /// A memtable answered a look-up of `key`.
+    pub fn answered_by_memtable(&self, key: &[u8], found: Trailer) {
+        match self {
+            Self::Leveled(_) => {}
+            Self::Hybrid(hybrid) => hybrid.answered_by_memtable(key, found),
+        }
+    }
+
+    /// A table answered a look-up of several keys.
+    pub fn answered_by_table(&self, answer: &TableAnswer<'_>) {
+        match self {
+            Self::Leveled(_) => {}
+            Self::Hybrid(hybrid) => hybrid.answered_by_table(answer),
+        }
+    }
+
+    /// Records leave places that a version does not hold: a reader of several keys registers its
+    /// moment, and takes the tables of now after it has asked [`Layout::get_many`].
+    pub fn moves_records(&self) -> bool {
+        match self {
+            Self::Leveled(_) => false,
+            Self::Hybrid(_) => true,
+        }
+    }
+
+    /// Departures of records for tables so far: a scan asks before it takes its version.
+    pub fn departures(&self) -> u64 {
+        match self {
+            Self::Leveled(_) => 0,
+            Self::Hybrid(hybrid) => hybrid.fast.departures(),
+        }
+    }
+
+    /// The source of a scan that walks the records beside tables, where there are any; of `keys`
+    /// at first. `departures` is from before the tables of the scan were chosen.
+    pub fn source(&self, moment: Sequence, departures: u64, keys: usize) -> Option<Source> {
+        match self {
+            Self::Leveled(_) => None,
+            Self::Hybrid(hybrid) => Some(hybrid.source(moment, departures, keys)),
+        }
+    }
+
+    /// Records that lie beside tables; none where every level is read as if it had all.
+    pub fn records_beside_tables(&self) -> Option<u64> {
+        match self {
+            Self::Leveled(_) => None,
+            Self::Hybrid(hybrid) => Some(hybrid.fast.index.slot_records()),
+        }
+    }
+
+    /// Brings all records of `from..=to` to the deepest level in use, on the calling thread. The
+    /// memtables are flushed.
+    pub fn compact_range(
+        &self,
+        from: Option<&[u8]>,
+        to: Option<&[u8]>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        match self {
+            Self::Leveled(leveled) => leveled.compact_range(from, to, progress),
+            Self::Hybrid(hybrid) => hybrid.compact_range(from, to, progress),
+        }
+    }
+
+    /// Has what the logs had in tables or slots, and commits `edit`, which raises the log floor
+    /// above `logs`.
+    pub fn settle(
+        &self,
+        logs: &[FileNumber],
+        memtable: Option<&Arc<Memtable>>,
+        edit: Edit,
+    ) -> Result<()> {
+        match self {
+            Self::Leveled(leveled) => leveled.versions.commit(&mut leveled.versions.tables(), edit),
+            Self::Hybrid(hybrid) => hybrid.settle_replayed(logs, memtable, edit),
+        }
+    }
+
+    /// Holds back flushes that have not begun of memtables whose log is `log` or a later one.
+    pub fn hold_flushes(&self, log: FileNumber) -> Option<FlushesHeld<'_>> {
+        match self {
+            Self::Leveled(_) => None,
+            Self::Hybrid(hybrid) => Some(hybrid.fast.flushes.hold_from(log)),
+        }
+    }
+
+    /// What lies beside the tables of `version`, held for a copy.
+    pub fn hold(&self, tables: &TableSet, version: &Version) -> Result<Held> {
+        match self {
+            Self::Leveled(_) => {
+                let newest = version.levels.tables().map(|(_, table)| table.meta.largest_sequence);
+                let last_sequence = newest.max().unwrap_or_default();
+                Ok(Held { slots: LiveSlots::default(), last_sequence, frees: None })
+            }
+            Self::Hybrid(hybrid) => hybrid.hold(tables),
+        }
+    }
+
+    /// Reads and checks all records beside tables; `read` hears of bytes.
+    pub fn verify(&self, read: &mut dyn FnMut(u64)) -> Checked {
+        match self {
+            Self::Leveled(_) => Checked::default(),
+            Self::Hybrid(hybrid) => hybrid.verify(read),
+        }
+    }
+
+    /// Adds what lies beside tables to what the tiers hold, of which `place` gives the one of a
+    /// file. Says how many bytes of it replace records of tables.
+    pub fn add_holdings(
+        &self,
+        holdings: &mut [Holdings],
+        place: &dyn Fn(FileNumber) -> usize,
+    ) -> u64 {
+        match self {
+            Self::Leveled(_) => 0,
+            Self::Hybrid(hybrid) => hybrid.fast.add_holdings(holdings, place),
+        }
+    }
+
+    /// Memory beside memtables, block cache and open tables.
+    pub fn memory(&self) -> LayoutMemory {
+        match self {
+            Self::Leveled(_) => LayoutMemory::default(),
+            Self::Hybrid(hybrid) => hybrid.fast.memory_use(),
+        }
+    }
+
+    /// What statistics say of records beside tables, where there are any.
+    pub fn report(&self, totals: &Totals) -> Option<FastTierStats> {
+        match self {
+            Self::Leveled(_) => None,
+            Self::Hybrid(hybrid) => Some(hybrid.report(totals)),
+        }
+    }
+
+    /// Writes to the second tier that its rating allows, in drive writes a day; none without a
+    /// budget.
+    pub fn write_budget_dwpd(&self) -> Option<f64> {
+        match self {
+            Self::Leveled(_) => None,
+            Self::Hybrid(hybrid) => {
+                Some(hybrid.shared.settings.hybrid.write_budget_dwpd).filter(|dwpd| *dwpd > 0.0)
+            }
+        }
+    }
+}

@@ -7,6 +7,7 @@
 
 pub(crate) mod compaction_rate;
 pub(crate) mod counts;
+pub(crate) mod hits;
 pub(crate) mod totals;
 pub(crate) mod write_throttle;
 

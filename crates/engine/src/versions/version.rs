@@ -3,8 +3,10 @@
 use crate::generations::Frozen;
 use crate::generations::memtable::Memtable;
 use crate::table_set::levels::Levels;
+use bytes::Bytes;
 use std::sync::Arc;
-use thermocline_foundation::Sequence;
+use thermocline_foundation::{Planted, Sequence, planted};
+use thermocline_table::Trailer;
 
 /// What a reader needs, at one moment.
 #[derive(Clone, Debug)]
@@ -62,5 +64,16 @@ impl Version {
     /// Nothing has been written since everything was flushed.
     pub fn is_calm(&self) -> bool {
         self.frozen.is_empty() && self.active.count() == 0
+    }
+
+    /// The newest version of `key` at or before `snapshot` in a memtable.
+    pub fn get_in_memory(&self, key: &[u8], snapshot: Sequence) -> Option<(Trailer, Bytes)> {
+        let oldest_first = planted(Planted::FrozenReadOldestFirst);
+        let oldest = oldest_first.then(|| self.frozen.last()).flatten();
+        let oldest = || oldest?.memtable.get(key, snapshot);
+        self.active
+            .get(key, snapshot)
+            .or_else(oldest)
+            .or_else(|| self.frozen.iter().find_map(|frozen| frozen.memtable.get(key, snapshot)))
     }
 }

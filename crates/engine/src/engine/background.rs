@@ -1,0 +1,107 @@
+//! The engine's background jobs, and the plan that chooses among them.
+
+use crate::engine::Engine;
+use crate::engine::migration::plan_migration;
+use crate::error::{Error, Result};
+use crate::jobs::{Job, Lane, Planner, Step};
+use std::sync::Arc;
+use thermocline_foundation::sync::atomic::Ordering::Relaxed;
+
+/// A shared engine that plans its own background work.
+#[derive(Debug)]
+pub(crate) struct Background(pub Arc<Engine>);
+
+impl Planner for Background {
+    fn plan(&self, lane: Lane) -> Option<Box<dyn Job>> {
+        let engine = &self.0;
+        engine.shared.latch.check().ok()?;
+        match lane {
+            Lane::Flush => plan_flush(engine),
+            // A log is made in a moment, and writers wait for it when it is missing.
+            Lane::Upkeep => plan_upkeep(engine),
+            Lane::Bulk => plan_deletion(engine)
+                .or_else(|| engine.layout.plan())
+                .or_else(|| plan_migration(engine)),
+        }
+    }
+
+    fn failed(&self, job: &'static str, error: &Error) {
+        let text = format!("{job} failed: {error}");
+        self.0.shared.fail(&Error::new(error.kind(), text));
+    }
+
+    fn panicked(&self, job: &'static str, text: &str) {
+        self.0.shared.fail_by_panic(&format!("the background job '{job}'"), text);
+    }
+}
+
+fn plan_flush(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
+    let state = engine.versions.current();
+    // Oldest first, and one at a time, so that level 0 receives them in order.
+    let frozen = state.frozen.last()?;
+    if frozen.claimed.swap(true, Relaxed) {
+        return None;
+    }
+    Some(engine.layout.flush_job(Arc::clone(frozen)))
+}
+
+fn upkeep(engine: &Arc<Engine>, task: Task) -> Option<Box<dyn Job>> {
+    Some(Box::new(Upkeep { engine: Arc::clone(engine), task }))
+}
+
+fn plan_upkeep(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
+    if engine.sync_wanted.swap(false, Relaxed) {
+        return upkeep(engine, Task::SyncLog);
+    }
+    let prepares = engine.log_pool.claim_preparation();
+    prepares.then(|| upkeep(engine, Task::PrepareLog)).flatten()
+}
+
+/// Deleting a table waits for the device, for long where the file system tells it at once what is
+/// free, so it is not among the things that writers wait for.
+fn plan_deletion(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
+    if engine.versions.store.obsolete.is_empty() {
+        None
+    } else {
+        upkeep(engine, Task::DeleteTables)
+    }
+}
+
+/// Small things, most of which writers wait for.
+#[derive(Debug)]
+struct Upkeep {
+    engine: Arc<Engine>,
+    task: Task,
+}
+
+#[derive(Debug)]
+enum Task {
+    SyncLog,
+    PrepareLog,
+    DeleteTables,
+}
+
+impl Job for Upkeep {
+    fn name(&self) -> &'static str {
+        match self.task {
+            Task::SyncLog => "background sync of the log",
+            Task::PrepareLog => "preparation of a log",
+            Task::DeleteTables => "deletion of tables",
+        }
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        match self.task {
+            Task::SyncLog => self.engine.sync_tail()?,
+            Task::PrepareLog => self.engine.log_pool.prepare_log()?,
+            Task::DeleteTables => {
+                self.engine
+                    .shared
+                    .files
+                    .delete_files(&self.engine.versions.store.obsolete.take())?;
+                self.engine.shared.room_freed();
+            }
+        }
+        Ok(Step::Done)
+    }
+}

@@ -1,0 +1,697 @@
+//! Copies that memory gives up: those that should stay up get slots, the others are forgotten.
+//!
+//! ```text
+//!   tables ──promotion.rs──> memory only ──evicted──> spill ──hot──> slot, a clean copy
+//!                               ^                       └────cold──> forgotten: tables have it
+//!                               └───── sweep.rs, where a slot is wanted and memory has the record
+//! ```
+//! A record that was evicted waits here with its value. Its entry in the index still names no slot;
+//! while it does, the record is what the entry says, and a slot may have it, unless a demotion is
+//! at work on its range, which leaves nothing behind that it has not looked at. Both are looked at
+//! before a slot is written for it, and again under the lock of the tables, after it was.
+
+use crate::error::Result;
+use crate::jobs::Jobs;
+use crate::layout::hybrid::Hybrid;
+use crate::layout::hybrid::copies::bounded_queue::{Queued, RECORD_OVERHEAD_BYTES, Waiting, Waits};
+use crate::layout::hybrid::records::packing::Stored;
+use crate::layout::hybrid::single_step::Work;
+use crate::layout::hybrid::{Added, Arrival, FastTier};
+use crate::table_set::key_range::KeyRange;
+use crate::table_set::manifest::Edit;
+use bytes::Bytes;
+use std::sync::Arc;
+use thermocline_device::Origin;
+use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use thermocline_foundation::{Counter, Sequence};
+use thermocline_index::{Entry, Evicted};
+use thermocline_slab::SlotAddress;
+use thermocline_table::{RecordKind, Trailer, key_hash};
+
+/// Bytes that a job writes with one edit.
+const BATCH_BYTES: u64 = 1 << 20;
+/// Share of the fast tier's room that a job takes at most: less than what is kept free.
+const BATCH_SHARE: u64 = 64;
+
+/// A record that memory gave up.
+#[derive(Debug)]
+pub(crate) struct Spilled {
+    key: Bytes,
+    sequence: Sequence,
+    /// As memory had it; none where too much waits.
+    value: Option<Bytes>,
+}
+
+impl Waits for Spilled {
+    fn bytes(&self) -> u64 {
+        let value = self.value.as_ref().map_or(0, Bytes::len);
+        (self.key.len() + value) as u64 + RECORD_OVERHEAD_BYTES
+    }
+}
+
+impl Spilled {
+    fn arrival(&self, value: Stored) -> Arrival {
+        let trailer = Trailer::new(self.sequence, RecordKind::Put);
+        Arrival { key: self.key.clone(), trailer, value, clean: true }
+    }
+}
+
+/// What waits for a slot, or to be forgotten.
+#[derive(Debug)]
+pub(crate) struct Spill {
+    jobs: Arc<Jobs>,
+    pub waiting: Waiting<Spilled>,
+    /// A job is at it.
+    pub running: AtomicBool,
+    /// There was no room, and nothing has left since.
+    blocked: AtomicBool,
+    /// Copies that got slots.
+    pub records: Counter,
+}
+
+impl Spill {
+    /// Nothing waits; memory has `memory_bytes`.
+    pub fn new(jobs: &Arc<Jobs>, memory_bytes: u64) -> Self {
+        Self {
+            jobs: Arc::clone(jobs),
+            waiting: Waiting::new(memory_bytes),
+            running: AtomicBool::new(false),
+            blocked: AtomicBool::new(false),
+            records: Counter::default(),
+        }
+    }
+
+    /// Enough waits, or anything where somebody is in a hurry, and not for room; or so much that it
+    /// can wait no longer.
+    pub fn is_due(&self, in_hurry: bool) -> bool {
+        let is_blocked = self.blocked.load(Relaxed);
+        self.waiting.is_due(in_hurry) && !is_blocked || self.waiting.is_full()
+    }
+
+    /// Records have left: there may be room.
+    pub fn unblock(&self) {
+        self.blocked.store(false, Relaxed);
+    }
+
+    /// Takes a record. Where too much waits it loses its value, and can only be forgotten; where
+    /// twice as much does, it is.
+    fn add(&self, mut spilled: Spilled) {
+        if !self.waiting.has_room(spilled.bytes()) {
+            // Key and value share their memory.
+            spilled.key = Bytes::copy_from_slice(&spilled.key);
+            spilled.value = None;
+        }
+        if self.waiting.is_overfull() {
+            // Nobody gets to them. A sweep finds the entry that has lost its record.
+            return;
+        }
+        if self.waiting.push(spilled) == (Queued::Waits { wake: true }) {
+            self.jobs.wake();
+        }
+    }
+
+    /// Leaves out of `going`, clean copies in key order, what memory gave up and no job has decided
+    /// on: entries without a slot whose record waits here, and all of these while a job is at it.
+    pub fn spare<T>(&self, going: &mut Vec<(&[u8], Entry, T)>) {
+        if going.iter().all(|(_, entry, _)| entry.has_slot()) {
+            return;
+        }
+        let mut waits = vec![false; going.len()];
+        for (key, sequence) in self.waiting.map(|spilled| (spilled.key.clone(), spilled.sequence)) {
+            if let Ok(at) = going.binary_search_by(|(going, _, _)| (*going).cmp(&key)) {
+                waits[at] |= going[at].1.sequence == sequence;
+            }
+        }
+        // Asked after what waits, for jobs take from there.
+        let running = self.running.load(Relaxed);
+        let mut waits = waits.into_iter();
+        going.retain(|(_, entry, _)| {
+            let waits = waits.next() == Some(true);
+            entry.has_slot() || !waits && !running
+        });
+    }
+
+    /// The oldest records up to `bytes_max`, in key order, each once.
+    fn take(&self, bytes_max: u64) -> Vec<Spilled> {
+        let mut batch = self.waiting.take(bytes_max);
+        // Of the same record the one with a value first.
+        batch.sort_by(|a, b| {
+            let versions =
+                b.sequence.cmp(&a.sequence).then(b.value.is_some().cmp(&a.value.is_some()));
+            a.key.cmp(&b.key).then(versions)
+        });
+        batch.dedup_by(|a, b| (&a.key, a.sequence) == (&b.key, b.sequence));
+        batch
+    }
+}
+
+impl FastTier {
+    /// Keeps a copy of a record in memory. What memory gives up for it, and has no slot, waits for
+    /// one.
+    pub fn remember(&self, key: &[u8], sequence: Sequence, value: &Bytes) {
+        let kept = self.packing.for_memory(value);
+        self.spill_evicted(self.cache.insert(key, sequence, &kept));
+    }
+
+    /// What memory gave up, and has no slot, waits for one.
+    pub(crate) fn spill_evicted(&self, evicted: Evicted) {
+        for (key, sequence, value) in evicted.into_records() {
+            if self.is_in_memory_only(&key, sequence) {
+                self.spill.add(Spilled { key, sequence, value: Some(value) });
+            }
+        }
+    }
+
+    /// The index has the record, and no slot for it.
+    fn is_in_memory_only(&self, key: &[u8], sequence: Sequence) -> bool {
+        self.index.get_at(key, sequence) == Some(Entry::in_memory(sequence))
+    }
+}
+
+/// A demotion is at work on the key's range.
+fn is_claimed(claims: &[KeyRange], key: &[u8]) -> bool {
+    claims.iter().any(|range| range.contains(key))
+}
+
+/// Gives slots to one batch of what memory gave up.
+pub(crate) const SPILL: Work =
+    Work { name: "spill", claim: |fast| &fast.spill.running, run: Hybrid::spill };
+
+impl Hybrid {
+    pub(crate) fn spill(&self) -> Result<()> {
+        let mut batch =
+            self.fast.spill.take(BATCH_BYTES.min(self.fast.room.limit_bytes() / BATCH_SHARE));
+        // Some were replaced meanwhile, or asked for and brought back.
+        batch.retain(|spilled| {
+            self.fast.is_in_memory_only(&spilled.key, spilled.sequence)
+                && !self.fast.cache.contains(&spilled.key, spilled.sequence)
+        });
+        let pinning = self.fast.pinning_of_copies();
+        let get_slots = self.fast.regulation.copies.judge(self.fast.index.slot_records());
+        let first_read = self.fast.promotions.slot_at_first_read.load(Relaxed);
+        let claims = self.versions.tables().ranges.clone();
+        let mut admission = self.fast.regulation.copies.admission.lock();
+        let (stay, go): (Vec<_>, Vec<_>) = batch.into_iter().partition(|spilled| {
+            get_slots
+                && spilled.value.is_some()
+                && !is_claimed(&claims, &spilled.key)
+                && (first_read || self.fast.is_pinned(&pinning, &spilled.key))
+                && admission.admits()
+        });
+        drop(admission);
+        self.forget_spilled(&go);
+        if stay.is_empty() { Ok(()) } else { self.place_spilled(stay) }
+    }
+
+    /// Takes records that are nowhere but in tables from the index.
+    fn forget_spilled(&self, spilled: &[Spilled]) {
+        let _tables = self.versions.tables();
+        let gone: Vec<_> = spilled
+            .iter()
+            .filter(|spilled| self.fast.is_in_memory_only(&spilled.key, spilled.sequence))
+            .map(|spilled| (&spilled.key, spilled.sequence))
+            .collect();
+        // Nobody takes these from the index but for their values, so nothing departs.
+        self.fast.index.remove_many(&gone, |_, _| {});
+        for (key, _) in gone {
+            self.fast.popularity.set_location(key_hash(key), false);
+        }
+    }
+
+    /// Writes records into slots and lets the index say so.
+    fn place_spilled(&self, spilled: Vec<Spilled>) -> Result<()> {
+        let with_value = |spilled: &Spilled| {
+            Some(spilled.arrival(self.fast.packing.spilled(spilled.value.as_ref()?)))
+        };
+        let arrivals: Vec<_> = spilled.iter().filter_map(with_value).collect();
+        let Some(mut placed) = self.fast.write(&arrivals, Origin::Migration)? else {
+            self.fast.room.want_for_copies();
+            if self.fast.spill.blocked.swap(true, Relaxed) {
+                // There was none before, and too much waits for it.
+                self.forget_spilled(&spilled);
+            } else {
+                spilled.into_iter().for_each(|spilled| self.fast.spill.add(spilled));
+            }
+            return Ok(());
+        };
+        self.fast.spill.unblock();
+        let mut tables = self.versions.tables();
+        let is_wanted = |new: &Added| {
+            self.fast.is_in_memory_only(&new.key, new.entry.sequence)
+                && !is_claimed(&tables.ranges, &new.key)
+        };
+        let (added, stale): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut placed.added).into_iter().partition(is_wanted);
+        self.fast.spill.records.add(added.len() as u64);
+        placed.added = added;
+        self.commit_placed(&mut tables, Edit::default(), placed, Vec::new())?;
+        drop(tables);
+        // Reserved with the others, and never live.
+        let slots = stale.iter().map(|new| SlotAddress::unpack(new.entry.slot));
+        self.fast.slabs.free(&slots.collect::<Vec<_>>());
+        // Both are in the order of keys and versions.
+        let is_stale = |spilled: &Spilled| {
+            let place = |new: &Added| {
+                let versions = spilled.sequence.cmp(&new.entry.sequence);
+                new.key.cmp(&spilled.key).then(versions)
+            };
+            stale.binary_search_by(place).is_ok()
+        };
+        let go: Vec<_> = spilled.into_iter().filter(is_stale).collect();
+        self.forget_spilled(&go);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jobs::Job;
+    use crate::layout::hybrid::space::sweep::{QUICK, Sweep};
+    use crate::support::hooked::{Call, HookedDevices};
+    use crate::support::{hybrid, stepped, stepped_environment};
+    use crate::{ByteSize, Db, Environment, Settings};
+    use std::collections::VecDeque;
+    use std::path::Path;
+    use thermocline_device::FileKind;
+    use thermocline_foundation::sync::Mutex;
+
+    /// A store with a record in a table and a copy of it in memory, and no job but the test's own.
+    fn with_copy() -> Db {
+        with_copy_in(&stepped_environment())
+    }
+
+    fn with_copy_in(environment: &Environment) -> Db {
+        let db = environment.create(Path::new("/home"), &hybrid()).unwrap();
+        db.put("key", "value").unwrap();
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        let fast = fast(&db);
+        fast.promotions.running.store(true, Relaxed);
+        fast.spill.running.store(true, Relaxed);
+        // Some that are colder: the hottest seven tenths of what is tracked are to stay.
+        for other in 0..9 {
+            fast.popularity.touch(other, false);
+        }
+        (0..2).for_each(|_| assert_eq!(get(&db), "value"));
+        promote(&db);
+        assert_eq!(copies(&db), (0, 1));
+        db
+    }
+
+    fn fast(db: &Db) -> &FastTier {
+        &db.engine().hybrid().fast
+    }
+
+    fn promote(db: &Db) {
+        db.engine().hybrid().promote().unwrap();
+    }
+
+    fn get(db: &Db) -> Bytes {
+        db.get("key").unwrap().unwrap()
+    }
+
+    /// Reads of the slow tier for a look-up of the key, which finds `value`.
+    fn slow_reads(db: &Db, value: &str) -> u64 {
+        let before = db.stats().fast_tier.unwrap().slow_reads;
+        assert_eq!(get(db), value);
+        db.stats().fast_tier.unwrap().slow_reads - before
+    }
+
+    /// Records in slots and in memory only.
+    fn copies(db: &Db) -> (u64, u64) {
+        let stats = db.stats().fast_tier.unwrap();
+        (stats.records, stats.memory_records)
+    }
+
+    /// Takes the record out of memory, as other records would push it out.
+    fn evict(db: &Db) {
+        let sequence = fast(db).index.get(b"key").unwrap().sequence;
+        let value = fast(db).cache.get(b"key", sequence);
+        fast(db).cache.forget(b"key", sequence);
+        fast(db).spill.add(Spilled { key: Bytes::from("key"), sequence, value });
+    }
+
+    fn spill(db: &Db) {
+        fast(db).promotions.slot_at_first_read.store(false, Relaxed);
+        db.engine().hybrid().spill().unwrap();
+        fast(db).index.check();
+    }
+
+    #[test]
+    fn a_hot_record_that_memory_gives_up_gets_a_slot_and_loses_it_when_memory_has_it_again() {
+        let db = with_copy();
+        evict(&db);
+        spill(&db);
+        assert_eq!(copies(&db), (1, 0));
+        assert_eq!(db.stats().fast_tier.unwrap().clean_records, 1);
+        assert_eq!(slow_reads(&db, "value"), 0);
+        // The read has put it into memory.
+        Sweep::begin(db.engine().hybrid(), QUICK).unwrap().step().unwrap();
+        assert_eq!(copies(&db), (0, 1));
+        let stats = db.stats().fast_tier.unwrap();
+        assert_eq!((stats.lifted_records, stats.dropped_records, stats.live_bytes), (1, 0, 0));
+        assert_eq!(slow_reads(&db, "value"), 0);
+        let scanned: Vec<_> = db.scan().into_iter().map(Result::unwrap).collect();
+        assert_eq!(scanned, [(Bytes::from("key"), Bytes::from("value"))]);
+    }
+
+    #[test]
+    fn a_cold_record_that_memory_gives_up_is_forgotten_and_found_in_its_table() {
+        let db = with_copy();
+        fast(&db).popularity.forget(key_hash(b"key"));
+        evict(&db);
+        spill(&db);
+        assert_eq!(copies(&db), (0, 0));
+        assert_eq!(slow_reads(&db, "value"), 1);
+    }
+
+    #[test]
+    fn a_record_that_waits_is_found_in_its_table_and_may_come_back_to_memory() {
+        let db = with_copy();
+        evict(&db);
+        assert_eq!(slow_reads(&db, "value"), 1);
+        promote(&db);
+        assert_eq!(slow_reads(&db, "value"), 0);
+        spill(&db);
+        assert_eq!(copies(&db), (0, 1), "memory has it: no slot for it");
+    }
+
+    #[test]
+    fn copies_get_slots_only_while_they_are_read_more_often_than_replaced() {
+        let db = with_copy();
+        let uses = &fast(&db).regulation.copies;
+        uses.replaced.add(5_000);
+        evict(&db);
+        spill(&db);
+        assert_eq!(copies(&db), (0, 0), "forgotten although it is hot");
+        assert!(!db.stats().fast_tier.unwrap().copies_get_slots);
+        uses.read.add(50_000);
+        assert!(uses.judge(1));
+        (0..2).for_each(|_| assert_eq!(get(&db), "value"));
+        promote(&db);
+        evict(&db);
+        spill(&db);
+        assert_eq!(copies(&db), (1, 0));
+        assert!(db.stats().fast_tier.unwrap().copies_get_slots);
+    }
+
+    #[test]
+    fn copies_that_lose_their_slots_unread_get_fewer_of_them() {
+        let db = with_copy();
+        let share = || db.stats().fast_tier.unwrap().copy_slots_share;
+        fast(&db).regulation.copies.unasked.add(20_000);
+        evict(&db);
+        spill(&db);
+        assert_eq!((copies(&db), share()), ((0, 0), 0.5), "forgotten although it is hot");
+        (0..2).for_each(|_| assert_eq!(get(&db), "value"));
+        promote(&db);
+        evict(&db);
+        spill(&db);
+        assert_eq!(copies(&db), (1, 0), "every second one");
+        fast(&db).regulation.copies.served.add(20_000);
+        fast(&db).regulation.copies.judge(1);
+        assert_eq!(share(), 1.0);
+    }
+
+    #[test]
+    fn reads_of_copies_slots_are_counted_and_so_are_copies_that_nobody_asked_for() {
+        let db = with_copy();
+        let turns = || {
+            let stats = db.stats().fast_tier.unwrap();
+            (stats.copy_slot_reads, stats.unasked_copies)
+        };
+        assert_eq!(get(&db), "value");
+        assert_eq!(turns(), (0, 0), "memory answered");
+        evict(&db);
+        spill(&db);
+        assert_eq!(get(&db), "value");
+        assert_eq!(turns(), (1, 0));
+        let entry = fast(&db).index.get(b"key").unwrap();
+        fast(&db).cache.forget(b"key", entry.sequence);
+        fast(&db).popularity.forget(key_hash(b"key"));
+        Sweep::begin(db.engine().hybrid(), QUICK).unwrap().step().unwrap();
+        assert_eq!(turns(), (1, 1));
+        assert_eq!(copies(&db), (0, 0));
+    }
+
+    #[test]
+    fn replaced_copies_are_counted_and_so_are_the_reads_that_copies_serve() {
+        let db = with_copy();
+        let uses = || {
+            let stats = db.stats().fast_tier.unwrap();
+            (stats.copy_reads, stats.replaced_copies)
+        };
+        let (read, _) = uses();
+        assert_eq!(get(&db), "value");
+        assert_eq!(uses(), (read + 1, 0));
+        db.put("key", "new").unwrap();
+        assert_eq!(get(&db), "new");
+        db.flush().unwrap();
+        assert_eq!(get(&db), "new");
+        assert_eq!(uses(), (read + 1, 1), "what was written is no copy");
+    }
+
+    #[test]
+    fn a_record_that_was_replaced_while_it_waited_gets_no_slot() {
+        let db = with_copy();
+        let snapshot = db.snapshot();
+        evict(&db);
+        db.put("key", "new").unwrap();
+        db.flush().unwrap();
+        spill(&db);
+        assert_eq!(slow_reads(&db, "new"), 0);
+        assert_eq!(snapshot.get("key").unwrap().unwrap(), "value");
+        drop(snapshot);
+        db.delete("key").unwrap();
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        assert_eq!(db.get("key").unwrap(), None);
+        assert_eq!(copies(&db), (0, 0));
+    }
+
+    #[test]
+    fn a_record_whose_value_had_no_room_to_wait_is_forgotten() {
+        let db = with_copy();
+        let sequence = fast(&db).index.get(b"key").unwrap().sequence;
+        fast(&db).cache.forget(b"key", sequence);
+        let large = Some(vec![7; fast(&db).spill.waiting.bytes_max() as usize].into());
+        fast(&db).spill.add(Spilled { key: Bytes::from("key"), sequence, value: large });
+        assert!(!fast(&db).spill.waiting.is_empty() && !fast(&db).spill.waiting.is_full());
+        spill(&db);
+        assert_eq!(copies(&db), (0, 0));
+        assert!(fast(&db).spill.waiting.is_empty());
+    }
+
+    #[test]
+    fn however_many_memory_gives_up_a_bounded_number_waits() {
+        let db = with_copy();
+        let fast = fast(&db);
+        let most = 2 * fast.spill.waiting.bytes_max() / RECORD_OVERHEAD_BYTES;
+        let (key, value) = (Bytes::from("key"), Some(Bytes::from("value")));
+        for number in 0..2 * most {
+            let (key, value) = (key.clone(), value.clone());
+            fast.spill.add(Spilled { key, sequence: Sequence(number), value });
+        }
+        let waits = fast.spill.waiting.len() as u64;
+        assert!((most / 2..=most + 1).contains(&waits), "{waits} of {most}");
+        while !fast.spill.waiting.is_empty() {
+            spill(&db);
+        }
+        assert_eq!(copies(&db), (0, 1), "the record itself is in memory");
+    }
+
+    #[test]
+    fn a_record_whose_range_is_being_demoted_gets_no_slot_behind_the_demotions_back() {
+        let db = with_copy();
+        evict(&db);
+        db.engine().versions.tables().ranges.push(KeyRange::default());
+        let slab_writes = || db.engine().shared.files.tiers()[0].traffic(FileKind::Slab).writes;
+        let before = slab_writes();
+        spill(&db);
+        assert_eq!(copies(&db), (0, 0));
+        assert_eq!(slab_writes(), before, "what would not become live was written");
+        assert_eq!(db.stats().fast_tier.unwrap().live_bytes, 0);
+        db.engine().versions.tables().ranges.clear();
+        assert_eq!(slow_reads(&db, "value"), 1);
+    }
+
+    #[test]
+    fn what_memory_gives_up_as_it_shrinks_is_given_slots_or_forgotten() {
+        let db = stepped(&Settings { memory: ByteSize::mib(1), ..hybrid() });
+        let fast = fast(&db);
+        let keys = || (0..40).map(|number| format!("key {number:02}"));
+        keys().for_each(|key| db.put(key, [7; 1000]).unwrap());
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        fast.promotions.running.store(true, Relaxed);
+        fast.spill.running.store(true, Relaxed);
+        (0..2).for_each(|_| keys().for_each(|key| assert!(db.get(key).unwrap().is_some())));
+        promote(&db);
+        spill(&db);
+        let before = fast.cache.len();
+        assert!(before > 10 && fast.spill.waiting.is_empty());
+        // An index of many keys leaves less of memory for records.
+        (0..4000).for_each(|key: u32| db.put(key.to_be_bytes(), "other").unwrap());
+        db.flush().unwrap();
+        assert!(fast.cache.len() < before, "all {before} are there");
+        spill(&db);
+        let in_memory = fast.index.memory_records();
+        assert_eq!(in_memory, keys().filter(|key| is_in_memory(&db, key)).count() as u64);
+    }
+
+    /// Memory has the newest record of the key.
+    fn is_in_memory(db: &Db, key: &str) -> bool {
+        let entry = fast(db).index.get(key.as_bytes());
+        entry.is_some_and(|entry| fast(db).cache.contains(key.as_bytes(), entry.sequence))
+    }
+
+    #[test]
+    fn an_entry_whose_record_memory_has_lost_without_a_word_is_swept_away() {
+        let db = with_copy();
+        fast(&db).cache.clear();
+        assert_eq!(slow_reads(&db, "value"), 1);
+        // Something else waits, as nearly always.
+        let sequence = db.engine().versions.visible();
+        fast(&db).spill.add(Spilled { key: Bytes::from("abc"), sequence, value: None });
+        sweep_beside_nobody(&db);
+        assert_eq!(copies(&db), (0, 0));
+        assert_eq!(slow_reads(&db, "value"), 1);
+    }
+
+    /// Sweeps once while no job moves records.
+    fn sweep_beside_nobody(db: &Db) {
+        for running in [&fast(db).promotions.running, &fast(db).spill.running] {
+            running.store(false, Relaxed);
+        }
+        sweep(db);
+    }
+
+    fn sweep(db: &Db) {
+        Sweep::begin(db.engine().hybrid(), QUICK).unwrap().step().unwrap();
+    }
+
+    #[test]
+    fn an_entry_is_not_swept_away_while_its_record_waits_or_is_on_its_way() {
+        let db = with_copy();
+        evict(&db);
+        sweep_beside_nobody(&db);
+        assert_eq!(copies(&db), (0, 1), "it waits");
+        let taken = fast(&db).spill.take(BATCH_BYTES);
+        assert_eq!(taken.len(), 1);
+        for running in [&fast(&db).promotions.running, &fast(&db).spill.running] {
+            running.store(true, Relaxed);
+            sweep(&db);
+            assert_eq!(copies(&db), (0, 1), "a job has it");
+            running.store(false, Relaxed);
+        }
+        sweep_beside_nobody(&db);
+        assert_eq!(copies(&db), (0, 0));
+    }
+
+    #[test]
+    fn compacting_everything_leaves_nothing_in_memory_only() {
+        let db = with_copy();
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        assert_eq!(copies(&db), (0, 0));
+        assert_eq!(slow_reads(&db, "value"), 1);
+    }
+
+    #[test]
+    fn without_room_a_record_waits_until_too_much_does() {
+        let db = with_copy();
+        let fast = fast(&db);
+        fast.slabs.set_limit_bytes(0);
+        let (key, sequence) = (Bytes::from("large"), fast.index.get(b"key").unwrap().sequence);
+        fast.index.insert(&key, Entry::in_memory(sequence));
+        (0..2).for_each(|_| assert!(fast.popularity.touch(key_hash(&key), true).is_some()));
+        let value = Some(vec![7; 100_000].into());
+        fast.spill.add(Spilled { key: key.clone(), sequence, value });
+        assert!(fast.spill.is_due(true));
+        spill(&db);
+        assert_eq!(copies(&db), (0, 2));
+        assert!(!fast.spill.is_due(true) && !fast.spill.waiting.is_empty(), "it waits for room");
+        while !fast.spill.waiting.is_full() {
+            let value = Some(vec![7; 100_000].into());
+            fast.spill.add(Spilled { key: Bytes::from("unknown"), sequence, value });
+        }
+        assert!(fast.spill.is_due(true), "too much waits");
+        spill(&db);
+        assert_eq!(copies(&db), (0, 1), "forgotten, for there is no room");
+        fast.room_was_made();
+        assert!(fast.spill.is_due(true));
+    }
+
+    type Events = VecDeque<Box<dyn FnOnce() + Send>>;
+
+    /// What happens before and after reads of slabs, in this order, while somebody looks a key up.
+    /// What an event itself reads is none of them.
+    #[derive(Default)]
+    struct Between {
+        events: Mutex<Events>,
+        busy: AtomicBool,
+    }
+
+    impl Between {
+        fn pass(&self, name: &str) {
+            if !name.ends_with(".slab") || self.busy.swap(true, Relaxed) {
+                return;
+            }
+            let event = self.events.lock().pop_front();
+            event.into_iter().for_each(|event| event());
+            self.busy.store(false, Relaxed);
+        }
+    }
+
+    /// Puts the record of `key` into memory, which gives its slot to the next that wants one.
+    fn lift(db: &Db) {
+        let sequence = fast(db).index.get(b"key").unwrap().sequence;
+        fast(db).remember(b"key", sequence, &Bytes::from("value"));
+        Sweep::begin(db.engine().hybrid(), QUICK).unwrap().step().unwrap();
+        assert!(!fast(db).index.get(b"key").unwrap().has_slot());
+    }
+
+    fn put(db: &Db, key: &str, value: &str) {
+        db.put(key, value).unwrap();
+        db.flush().unwrap();
+    }
+
+    /// The same slot again, and another record in it whenever it is read.
+    #[test]
+    fn a_slot_that_was_given_away_and_back_and_away_again_is_not_damaged() {
+        let between = Arc::new(Between::default());
+        let (before, after) = (Arc::clone(&between), Arc::clone(&between));
+        let environment = stepped_environment();
+        let hook = Arc::new(move |call, _: &Path, name: &str| {
+            if call == Call::Read {
+                before.pass(name);
+            }
+            Ok(())
+        });
+        let devices = HookedDevices::new(Arc::clone(&environment.devices), hook);
+        let devices = Arc::new(devices.after_reads(Arc::new(move |name| after.pass(name))));
+        let db = with_copy_in(&Environment { devices, ..environment });
+        evict(&db);
+        spill(&db);
+        let slot = fast(&db).index.get(b"key").unwrap().slot;
+        let slot_of = |db: &Db, key: &str| fast(db).index.get(key.as_bytes()).unwrap().slot;
+        let [first, second, third] = [(); 3].map(|()| db.clone());
+        between.events.lock().extend([
+            Box::new(move || {
+                lift(&first);
+                put(&first, "abc", "other");
+                assert_eq!(slot_of(&first, "abc"), slot);
+            }) as Box<dyn FnOnce() + Send>,
+            Box::new(move || {
+                put(&second, "abc", "newer");
+                evict(&second);
+                spill(&second);
+                assert_eq!(slot_of(&second, "key"), slot);
+            }),
+            Box::new(move || {
+                lift(&third);
+                put(&third, "xyz", "other");
+            }),
+        ]);
+        assert_eq!(get(&db), "value");
+        assert!(between.events.lock().is_empty());
+        assert_eq!(get(&db), "value");
+    }
+}

@@ -1,0 +1,463 @@
+//! Flush of a memtable into slots.
+//!
+//! Records go piece by piece (`pieces.rs`), and after the last piece an edit raises the log floor;
+//! until then the log has all of them, and recovery finds a record in both places with the same
+//! sequence. So the log is made durable before the first piece is. A piece for which there is no
+//! room waits for demotions, with nothing written that is not live; where these find no room below
+//! (`slow_room.rs`), until they were tried again.
+
+use crate::compaction::rewrite::Retention;
+use crate::error::{Error, ErrorKind, Result};
+use crate::generations::Frozen;
+use crate::jobs::{Job, Step};
+use crate::layout::hybrid::FastTier;
+use crate::layout::hybrid::Hybrid;
+use crate::layout::hybrid::records::pieces::{Pieces, piece_bytes};
+use crate::table_set::manifest::Edit;
+use crate::versions::Change;
+use std::sync::Arc;
+use std::time::Duration;
+use thermocline_device::{Origin, TierUsage, TieredFiles};
+use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::sync::{Mutex, MutexGuard};
+use thermocline_foundation::{ByteSize, FileNumber, Planted, planted};
+
+/// How long a flush that found no slot waits before it looks again.
+const WAIT: Duration = Duration::from_micros(500);
+
+/// How long one waits at most that waits for the budget or the room of the slow tier: hours may be
+/// left, and meanwhile copies may go, or somebody empties the tier.
+const WAIT_FOR_SLOW_TIER: Duration = Duration::from_secs(1);
+
+/// So many looks in a row without room, and without anything that could make any, are for ever.
+const STARVED_MAX: u32 = 200;
+
+/// So many demotions without room below, while there is none up here either, are for ever too.
+const REFUSALS_MAX: u64 = 2;
+
+/// So many looks in a row without room while frees are held: not by a reader, who looks again, but
+/// by a checkpoint or a check, which takes as long as reading the tier does.
+const HELD_MAX: u32 = 20;
+
+/// There are no slots for `what` on any tier.
+pub(crate) fn no_room(files: &TieredFiles, what: &str) -> Error {
+    let use_of = |tier: &TierUsage| {
+        let (used, capacity) = (ByteSize(tier.used_bytes), ByteSize(tier.capacity_bytes));
+        let free = tier.space.map(|space| ByteSize(space.free_bytes));
+        let free = free.map_or(String::new(), |free| format!(", its device has {free} free"));
+        format!("{} uses {used} of {capacity}{free}", tier.spec.path.display())
+    };
+    let uses: Vec<_> = files.usage().iter().map(use_of).collect();
+    let text = format!(
+        "no tier has room for {what}: {}; free space there, or raise a capacity",
+        uses.join("; ")
+    );
+    Error::new(ErrorKind::OutOfSpace, text)
+}
+
+/// Which memtables may be flushed: all, but while somebody wants a moment at which none is partly
+/// in slots those only that were full before.
+#[derive(Debug)]
+pub(crate) struct FlushGate {
+    /// Logs from this number on are held back.
+    held_from: AtomicU64,
+    /// Held by who holds flushes back.
+    holder: Mutex<()>,
+}
+
+/// Flushes go on when it is dropped.
+#[derive(Debug)]
+pub(crate) struct FlushesHeld<'a> {
+    gate: &'a FlushGate,
+    _holder: MutexGuard<'a, ()>,
+}
+
+impl Default for FlushGate {
+    fn default() -> Self {
+        Self { held_from: AtomicU64::new(u64::MAX), holder: Mutex::new(()) }
+    }
+}
+
+impl FlushGate {
+    /// Holds back the memtables whose log is `log` or a later one. Waits for another who does.
+    pub fn hold_from(&self, log: FileNumber) -> FlushesHeld<'_> {
+        let holder = self.holder.lock();
+        self.held_from.store(log.0, Relaxed);
+        FlushesHeld { gate: self, _holder: holder }
+    }
+
+    /// The memtable must wait.
+    pub fn is_held(&self, frozen: &Frozen) -> bool {
+        frozen.log.number.0 >= self.held_from.load(Relaxed)
+    }
+}
+
+impl Drop for FlushesHeld<'_> {
+    fn drop(&mut self) {
+        self.gate.held_from.store(u64::MAX, Relaxed);
+    }
+}
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct SlotFlush {
+    hybrid: Arc<Hybrid>,
+    frozen: Arc<Frozen>,
+    started: bool,
+    pieces: Pieces,
+    /// Looks in a row at which there was no room, not even beyond the slots' share of the tier, and
+    /// nothing that could make any.
+    starved: u32,
+    /// Looks in a row at which there was no room and what was freed was held.
+    held: u32,
+    /// Demotions that had found no room below when this found none up here.
+    refusals_before: Option<u64>,
+}
+
+impl SlotFlush {
+    pub fn new(hybrid: &Arc<Hybrid>, frozen: Arc<Frozen>) -> Self {
+        let retention = Retention::new(hybrid.versions.kept_readable(), None);
+        let pieces = Pieces::new(&frozen.memtable, retention, Origin::Flush);
+        Self {
+            hybrid: Arc::clone(hybrid),
+            frozen,
+            started: false,
+            pieces,
+            starved: 0,
+            held: 0,
+            refusals_before: None,
+        }
+    }
+
+    /// Demotions have been tried again since this found no room, and found none either.
+    fn is_refused_for_good(&self, fast: &FastTier) -> bool {
+        let refusals = fast.slow_room.refusals();
+        self.refusals_before.is_some_and(|before| refusals >= before + REFUSALS_MAX)
+    }
+
+    /// Room is looked for: demotions that have found none below are tried soon.
+    fn hurry(&mut self, fast: &FastTier) {
+        let refusals = fast.slow_room.refusals();
+        // Fewer than before where one has found room meanwhile, and none the next.
+        let before = self.refusals_before.map_or(refusals, |before| before.min(refusals));
+        self.refusals_before = Some(before);
+        fast.slow_room.hurry(self.hybrid.shared.clock.now_ns());
+    }
+
+    /// There was no room; `for_ever` where waiting will not make any, as it looks. An error once it
+    /// has looked so for long, for the tier's disk is full of what is not ours; or once demotions
+    /// were tried again and found no room either.
+    fn note_no_room(&mut self, fast: &FastTier, for_ever: bool) -> Result<()> {
+        self.starved = if for_ever { self.starved + 1 } else { 0 };
+        if self.starved < STARVED_MAX && !self.is_refused_for_good(fast) {
+            return Ok(());
+        }
+        Err(no_room(
+            &self.hybrid.shared.files,
+            "new records, and nothing more can leave the fast one",
+        ))
+    }
+
+    /// How long to wait before the next look: longer where nothing that is under way makes room,
+    /// and the slow tier's budget or room lets nothing begin.
+    fn pause(&self, fast: &FastTier) -> Duration {
+        let wait = self.hybrid.wait_to_merge();
+        let is_demoting = || !self.hybrid.versions.tables().ranges.is_empty();
+        match wait <= WAIT || fast.room.is_at_work() || is_demoting() {
+            true => WAIT,
+            false => wait.min(WAIT_FOR_SLOW_TIER),
+        }
+    }
+
+    /// Writes the piece into slots, if need be of more than their share of the tier; false where
+    /// there is no room.
+    fn write_piece(&mut self, fast: &FastTier, may_overdraw: bool) -> Result<bool> {
+        let found_room = self.pieces.write(fast, may_overdraw)?;
+        if found_room {
+            self.starved = 0;
+            self.refusals_before = None;
+        }
+        Ok(found_room)
+    }
+
+    /// Makes what was written durable and then live; false where nothing was.
+    fn settle(&mut self, fast: &FastTier) -> Result<bool> {
+        let (hybrid, frozen) = (&self.hybrid, &self.frozen);
+        self.pieces.settle(hybrid, fast, || {
+            if planted(Planted::FloorRaisedByFirstPiece) {
+                let edit = Edit { log_floor: Some(frozen.next_log), ..Edit::default() };
+                hybrid.versions.commit(&mut hybrid.versions.tables(), edit)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let hybrid = &self.hybrid;
+        let flushed_bytes = self.pieces.taken_bytes();
+        hybrid.shared.counts.flushed_bytes.add(flushed_bytes);
+        hybrid.shared.compaction_rate.flushed(flushed_bytes);
+        if planted(Planted::LogRetiredBeforeEdit) {
+            hybrid.shared.files.delete_files(&[self.frozen.log.number])?;
+        }
+        let edit = Edit { log_floor: Some(self.frozen.next_log), ..Edit::default() };
+        let flushed = Some(Arc::clone(&self.frozen));
+        let change = Change { edit, flushed, ..Change::default() };
+        hybrid.versions.commit(&mut hybrid.versions.tables(), change)
+    }
+}
+
+impl Job for SlotFlush {
+    fn name(&self) -> &'static str {
+        "flush"
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        let hybrid = Arc::clone(&self.hybrid);
+        let fast = &hybrid.fast;
+        if !self.started && fast.flushes.is_held(&self.frozen) {
+            hybrid.shared.clock.sleep(WAIT);
+            return Ok(Step::More);
+        }
+        if !std::mem::replace(&mut self.started, true) {
+            // A piece makes records durable that come after others in the log, so the log must be
+            // durable first: what recovery finds is a prefix of what was written, in whole batches.
+            if !planted(Planted::LogNotSealedBeforePiece) {
+                self.frozen.log.seal()?;
+            }
+            fast.lend_memory(hybrid.versions.cell());
+        }
+        if !self.pieces.fill(&fast.packing, piece_bytes(fast.room.limit_bytes())) {
+            self.settle(fast)?;
+            fast.room.note_turnover(self.pieces.turnover(), self.frozen.memtable.bytes());
+            self.finish()?;
+            return Ok(Step::Done);
+        }
+        if self.pieces.are_many() {
+            self.settle(fast)?;
+        }
+        if self.write_piece(fast, false)? || self.settle(fast)? {
+            // What became live may have freed slots, for a piece that found none before.
+            return Ok(Step::More);
+        }
+        let (is_stuck, is_held) = (fast.room.is_stuck(), fast.slabs.has_held_frees());
+        self.held = if is_held { self.held + 1 } else { 0 };
+        self.hurry(fast);
+        let overdraws = is_stuck || self.held > HELD_MAX || self.is_refused_for_good(fast);
+        if overdraws && self.write_piece(fast, true)? {
+            return Ok(Step::More);
+        }
+        hybrid.shared.latch.check()?;
+        self.note_no_room(fast, is_stuck && !is_held)?;
+        fast.room.want(self.pieces.waiting_bytes());
+        hybrid.shared.jobs.wake();
+        hybrid.shared.clock.sleep(self.pause(fast));
+        Ok(Step::More)
+    }
+}
+
+impl Drop for SlotFlush {
+    fn drop(&mut self) {
+        self.frozen.claimed.store(false, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::support::hooked::{Call, HookedDevices};
+    use crate::support::{hybrid, stepped, stepped_environment};
+    use crate::{Db, Environment, Error};
+    use std::path::Path;
+    use std::sync::Arc;
+    use thermocline_device::FileKind;
+    use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::SeqCst};
+    use thermocline_table::key_hash;
+
+    #[test]
+    fn looking_a_deleted_key_up_does_not_have_it_tracked_again() {
+        let db = stepped(&hybrid());
+        let tracked = || {
+            let fast = &db.engine().hybrid().fast;
+            fast.popularity.value(key_hash(b"key")).is_some()
+        };
+        let look_up = || {
+            assert_eq!(db.get("key").unwrap(), None);
+            assert_eq!(db.multi_get(&["key"]).unwrap(), [None]);
+        };
+        db.put("key", "value").unwrap();
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        let before = db.snapshot();
+        db.delete("key").unwrap();
+        look_up();
+        assert!(!tracked(), "its tombstone is in the memtable");
+        db.flush().unwrap();
+        look_up();
+        assert!(!tracked(), "its tombstone is in a slot");
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        assert_eq!(db.stats().fast_tier.unwrap().records, 0);
+        look_up();
+        assert!(!tracked(), "its tombstone is in a table");
+        assert_eq!(before.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    }
+
+    /// Though no table has the key: that is for a merge to find.
+    #[test]
+    fn a_deleted_key_leaves_its_slot_to_a_tombstone_which_a_demotion_ends() {
+        let db = stepped(&hybrid());
+        let slots = || {
+            let fast = db.stats().fast_tier.unwrap();
+            (fast.records, fast.live_bytes)
+        };
+        db.put("key", [7; 1000]).unwrap();
+        db.flush().unwrap();
+        assert!(slots().0 == 1 && slots().1 > 1000);
+        db.delete("key").unwrap();
+        db.flush().unwrap();
+        assert!(slots().0 == 1 && slots().1 < 100, "{:?}", slots());
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        assert_eq!(slots(), (0, 0));
+        assert_eq!(db.stats().levels.iter().map(|level| level.tables).sum::<usize>(), 0);
+    }
+
+    /// So there may be more records in slots than keys, though nobody looks at the older any more.
+    #[test]
+    fn a_version_that_a_snapshot_sees_stays_until_its_key_is_flushed_without_one() {
+        let db = stepped(&hybrid());
+        let records_after = |value: &str| {
+            db.put("key", value).unwrap();
+            db.flush().unwrap();
+            db.stats().fast_tier.unwrap().records
+        };
+        assert_eq!(records_after("first"), 1);
+        let snapshot = db.snapshot();
+        assert_eq!(records_after("second"), 2);
+        assert_eq!(snapshot.get("key").unwrap().as_deref(), Some(&b"first"[..]));
+        drop(snapshot);
+        assert_eq!(db.stats().fast_tier.unwrap().records, 2);
+        assert_eq!(records_after("third"), 1);
+    }
+
+    /// Writes more than the fast tier holds, of which the slow one refuses so many files.
+    fn fill_while_refused(files: u64) -> (Db, Result<(), Error>) {
+        let environment = stepped_environment();
+        let refused = Arc::new(AtomicU64::new(0));
+        let hook = {
+            let refused = Arc::clone(&refused);
+            Arc::new(move |call, path: &Path, _: &str| {
+                let takes = |left: u64| left.checked_sub(1);
+                let is_new = call == Call::Create && path.starts_with("/slow");
+                if is_new && refused.fetch_update(SeqCst, SeqCst, takes).is_ok() {
+                    let kind = thermocline_device::ErrorKind::OutOfSpace;
+                    return Err(thermocline_device::Error::new(kind, "/slow is full"));
+                }
+                Ok(())
+            })
+        };
+        let devices = Arc::new(HookedDevices::new(Arc::clone(&environment.devices), hook));
+        let environment = Environment { devices, ..environment };
+        let db = environment.create(Path::new("/home"), &hybrid()).unwrap();
+        refused.store(files, SeqCst);
+        let limit_bytes = db.engine().hybrid().fast.room.limit_bytes();
+        let fill = || {
+            for number in 0..2 * limit_bytes / 1000 {
+                db.put(number.to_be_bytes(), [7; 1000])?;
+                if number % 500 == 0 {
+                    db.flush()?;
+                }
+            }
+            db.flush()
+        };
+        let result = fill();
+        assert!(files == u64::MAX || refused.load(SeqCst) == 0, "all were refused");
+        (db, result)
+    }
+
+    #[test]
+    fn a_flush_without_room_waits_until_demotions_have_found_some() {
+        for files in [1, 2] {
+            let (db, result) = fill_while_refused(files);
+            result.unwrap();
+            let stats = db.stats();
+            assert_eq!(stats.read_only, None);
+            let fast = stats.fast_tier.unwrap();
+            assert_eq!(fast.demotion_refusal, None);
+            assert!(fast.demoted_records > 1000);
+        }
+    }
+
+    #[test]
+    fn a_flush_without_room_ends_where_demotions_find_none_again_and_again() {
+        let (db, result) = fill_while_refused(u64::MAX);
+        let text = result.unwrap_err().to_string();
+        assert!(text.contains("no tier has room") && text.contains("/slow"), "{text}");
+        let stats = db.stats();
+        assert!(stats.read_only.is_some());
+        let fast = stats.fast_tier.unwrap();
+        assert!(fast.demotion_refusal.is_some_and(|why| why.contains("/slow is full")));
+        assert!(fast.records > 5000, "the fast tier is full: {}", fast.records);
+        assert_eq!(db.get(0u64.to_be_bytes()).unwrap().as_deref(), Some(&[7; 1000][..]));
+    }
+
+    #[test]
+    fn writers_go_on_while_somebody_holds_what_they_free() {
+        let db = stepped(&hybrid());
+        let fast = &db.engine().hybrid().fast;
+        let held = fast.slabs.hold_frees();
+        let (mut round, mut written_bytes) = (0u8, 0);
+        // More than the tier has room for, of versions that all but the last are dead.
+        while written_bytes < 2 * fast.room.limit_bytes() {
+            round += 1;
+            for key in 0..1000u32 {
+                db.put(key.to_be_bytes(), [round; 1000]).unwrap();
+                written_bytes += 1004;
+            }
+            db.flush().unwrap();
+        }
+        drop(held);
+        db.engine().shared.jobs.wake();
+        db.put(0u32.to_be_bytes(), [round; 1000]).unwrap();
+        db.flush().unwrap();
+        db.settle().unwrap();
+        let stats = fast.slabs.stats();
+        assert!(stats.file_bytes <= fast.room.limit_bytes(), "what was overdrawn is given back");
+        let value = |key: u32| db.get(key.to_be_bytes()).unwrap().unwrap();
+        assert!((0..1000).all(|key| value(key) == [round; 1000][..]));
+    }
+
+    /// Updates of all over the tier: hardly a run of slots is longer than one.
+    #[test]
+    fn manifest_and_map_keep_to_their_room_and_are_seldom_written_afresh() {
+        let db = stepped(&hybrid());
+        let engine = db.engine();
+        let (manifest_bytes, map_bytes) =
+            (engine.shared.settings.manifest_bytes(), engine.shared.settings.map_bytes());
+        let mut random = thermocline_foundation::random::Random::new(1);
+        let (mut rewrites, mut edits_bytes, mut state_bytes) = (0, 0, 0);
+        let manifest = || {
+            let tables = engine.versions.tables();
+            (tables.manifest.number(), tables.manifest.extent().bytes)
+        };
+        (0..12_000u32).for_each(|key| db.put(key.to_be_bytes(), [7; 900]).unwrap());
+        for _ in 0..300 {
+            for _ in 0..500 {
+                let key = random.below(12_000) as u32;
+                db.put(key.to_be_bytes(), [8; 900]).unwrap();
+            }
+            let before = manifest();
+            db.flush().unwrap();
+            let after = manifest();
+            if after.0 == before.0 {
+                edits_bytes += after.1 - before.1;
+            } else {
+                rewrites += 1;
+                state_bytes += after.1;
+            }
+            assert!(after.1 <= manifest_bytes, "{after:?} of {manifest_bytes}");
+            let map = engine.shared.files.usage()[0].used_by_kind[&FileKind::Map];
+            assert!(map <= map_bytes, "{map} of {map_bytes}");
+        }
+        // An edit takes a page at least, and a flush is three of them here.
+        assert!((1..=30).contains(&rewrites), "{rewrites} times");
+        assert!(state_bytes * 8 < edits_bytes, "{state_bytes} written afresh of {edits_bytes}");
+    }
+}

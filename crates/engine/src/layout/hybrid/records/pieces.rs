@@ -1,0 +1,427 @@
+//! The records of a memtable on their way into slots, piece by piece, in key order.
+//!
+//! Slots are found for a piece and written. Once all pieces are, or many, or there is no room for
+//! the next, each slab that they touched is synced, once, and then an edit for each piece makes it
+//! live and frees the slots of the versions that it replaces, which the next pieces may take. The
+//! log has all of them until who flushes raises its floor, and must be durable before: a piece
+//! makes records durable that come after others in the log.
+//!
+//! Between writing and edit only keys and places are kept; the memtable has the values.
+
+use crate::compaction::rewrite::Retention;
+use crate::error::Result;
+use crate::generations::memtable::{Memtable, MemtableCursor};
+use crate::layout::hybrid::Hybrid;
+use crate::layout::hybrid::records::packing::Packing;
+use crate::layout::hybrid::space::room::Turnover;
+use crate::layout::hybrid::{
+    Added, Arrival, EntryAfter, FastTier, Placed, Removed, SlotEdit, Written,
+};
+use crate::table_set::TableSet;
+use crate::table_set::manifest::Edit;
+use crate::versions::Change;
+use bytes::Bytes;
+use std::sync::Arc;
+use thermocline_device::Origin;
+use thermocline_foundation::{Planted, Sequence, planted};
+use thermocline_index::{Entry, EntryKind};
+use thermocline_slab::SlotAddress;
+use thermocline_table::key_hash;
+
+/// Bytes of keys and values of a piece: a share of the slots' room, so that a piece of a small tier
+/// finds its slots soon.
+const PIECE_SHARE: u64 = 32;
+const PIECE_BYTES_MIN: u64 = 16 << 10;
+const PIECE_BYTES_MAX: u64 = 4 << 20;
+
+/// Bytes of a piece where slots have so much room.
+pub(crate) fn piece_bytes(room_bytes: u64) -> u64 {
+    (room_bytes / PIECE_SHARE).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX)
+}
+
+/// Most records that are written before they are synced and made live: it bounds what is known of
+/// them meanwhile.
+const WRITTEN_RECORDS_MAX: usize = 1 << 16;
+/// Most bytes of them: a sync of more makes those of others wait long.
+const WRITTEN_BYTES_MAX: u64 = 32 << 20;
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    memtable: Arc<Memtable>,
+    cursor: MemtableCursor,
+    retention: Retention,
+    origin: Origin,
+    /// Records that wait for slots.
+    waiting: Vec<Arrival>,
+    /// Those that are in slots, and neither durable there nor live.
+    written: Option<Written>,
+    /// How many of these are in each piece.
+    written_pieces: Vec<usize>,
+    written_bytes: u64,
+    /// Keys and values that were taken from the memtable.
+    taken_bytes: u64,
+    /// Of the pieces that are live.
+    turnover: Turnover,
+}
+
+impl Pieces {
+    /// What `retention` keeps of the memtable.
+    pub fn new(memtable: &Arc<Memtable>, retention: Retention, origin: Origin) -> Self {
+        let mut cursor = MemtableCursor::new(Arc::clone(memtable));
+        cursor.seek_to_first();
+        Self {
+            memtable: Arc::clone(memtable),
+            cursor,
+            retention,
+            origin,
+            waiting: Vec::new(),
+            written: None,
+            written_pieces: Vec::new(),
+            written_bytes: 0,
+            taken_bytes: 0,
+            turnover: Turnover::default(),
+        }
+    }
+
+    /// Takes the next piece from the memtable, unless one waits; false where there is none.
+    pub fn fill(&mut self, packing: &Packing, bytes_max: u64) -> bool {
+        if !self.waiting.is_empty() {
+            return true;
+        }
+        let mut bytes = 0;
+        while let Some(entry) = self.cursor.entry() {
+            // All versions of a key at once: what is live of it in slots is always the newest, and
+            // a demotion between two pieces could take that and leave an older one to come.
+            let goes_on = self.waiting.last().is_some_and(|last| last.key[..] == *entry.key());
+            let may_cut = !goes_on || planted(Planted::PieceCutsVersions);
+            if bytes as u64 >= bytes_max && may_cut {
+                break;
+            }
+            if self.retention.judge(entry.key(), entry.trailer()).0 {
+                let (key, value) = (entry.key_bytes(), entry.value());
+                bytes += key.len() + value.len();
+                let trailer = entry.trailer();
+                let value = packing.for_slot(value);
+                self.waiting.push(Arrival { key, trailer, value, clean: false });
+            }
+            self.cursor.next();
+        }
+        self.taken_bytes += bytes as u64;
+        !self.waiting.is_empty()
+    }
+
+    /// Writes the piece into slots, if need be of more than their share of the tier; false where
+    /// there is no room.
+    pub fn write(&mut self, fast: &FastTier, may_overdraw: bool) -> Result<bool> {
+        // After a failure nothing of it is of use.
+        let mut written = self.written.take();
+        let mut write = || fast.write_more(&mut written, &self.waiting, self.origin);
+        let found_room = if may_overdraw { fast.overdraw(write)? } else { write()? };
+        self.written = written;
+        if found_room {
+            self.written_pieces.push(self.waiting.len());
+            self.written_bytes += self.waiting_bytes();
+            self.waiting.clear();
+        }
+        Ok(found_room)
+    }
+
+    /// No more may be written before what is gets settled.
+    pub fn are_many(&self) -> bool {
+        let records = self.written.as_ref().map_or(0, Written::len);
+        records >= WRITTEN_RECORDS_MAX || self.written_bytes >= WRITTEN_BYTES_MAX
+    }
+
+    /// Makes what was written durable and then live, with `settled` called after each piece; false
+    /// where nothing was.
+    pub fn settle(
+        &mut self,
+        hybrid: &Hybrid,
+        fast: &FastTier,
+        mut settled: impl FnMut() -> Result<()>,
+    ) -> Result<bool> {
+        let Some(written) = self.written.take() else { return Ok(false) };
+        self.written_bytes = 0;
+        let mut placed = written.sync(&fast.slabs)?;
+        for count in std::mem::take(&mut self.written_pieces) {
+            let placed = placed.split_first(count);
+            let turnover = hybrid.settle_in(placed, &self.memtable)?;
+            self.turnover.added_bytes += turnover.added_bytes;
+            self.turnover.removed_bytes += turnover.removed_bytes;
+            settled()?;
+        }
+        Ok(true)
+    }
+
+    /// Bytes of slots that the piece wants.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.waiting.iter().map(Arrival::bytes).sum()
+    }
+
+    /// Keys and values that were taken from the memtable.
+    pub fn taken_bytes(&self) -> u64 {
+        self.taken_bytes
+    }
+
+    /// What the live ones did to slots.
+    pub fn turnover(&self) -> Turnover {
+        self.turnover
+    }
+}
+
+impl Hybrid {
+    /// Makes records live that a flush has written, and with it frees the slots of the versions
+    /// that nobody can see any more.
+    fn settle_in(&self, mut placed: Placed, memtable: &Memtable) -> Result<Turnover> {
+        let snapshots = self.versions.kept_readable();
+        let mut tables = self.versions.tables();
+        let Replaced { removed, before } = self.fast.replaced_by(&mut placed.added, &snapshots);
+        let arrived: Vec<_> = placed.added.iter().map(|new| (new.key.clone(), new.entry)).collect();
+        let slot_bytes = |slot: SlotAddress| {
+            self.fast.slabs.shape(slot.slab).map_or(0, |shape| u64::from(shape.slot_bytes))
+        };
+        let turnover = Turnover {
+            added_bytes: placed.reservation.slots().iter().flatten().copied().map(slot_bytes).sum(),
+            removed_bytes: removed.iter().filter_map(|old| old.slot).map(slot_bytes).sum(),
+        };
+        self.commit_placed(&mut tables, Edit::default(), placed, removed)?;
+        drop(tables);
+        self.fast.room.found();
+        for (at, ((key, now), before)) in arrived.iter().zip(before).enumerate() {
+            self.fast.popularity.touch_write(key_hash(key), before.is_some());
+            let is_newest = at == 0 || arrived[at - 1].0 != *key;
+            if let Some(before) = before.filter(|_| is_newest) {
+                self.fast.renew(key, &before, now, memtable);
+            }
+        }
+        self.fast.forget_deleted(&arrived);
+        Ok(turnover)
+    }
+
+    /// Makes what was written into slots live, and frees those of `died`.
+    pub fn commit_placed(
+        &self,
+        tables: &mut TableSet,
+        edit: Edit,
+        placed: Placed,
+        removed: Vec<Removed>,
+    ) -> Result<()> {
+        let Placed { added, reservation } = placed;
+        let new_slabs = reservation.new_slabs();
+        let numbers: Vec<_> = new_slabs.iter().map(|(number, _)| *number).collect();
+        if let Err(error) = self.shared.files.publish(&numbers) {
+            // They may or may not be there after the next opening, with the slots of others that
+            // were written at the same time.
+            reservation.abandon();
+            return Err(error.into());
+        }
+        let slots = SlotEdit { added, removed, new_slabs, ..SlotEdit::default() };
+        match self.versions.commit(tables, Change { edit, slots, flushed: None }) {
+            Ok(()) => {
+                reservation.commit();
+                Ok(())
+            }
+            Err(error) => {
+                // The manifest may or may not have the edit.
+                reservation.abandon();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl FastTier {
+    /// Where memory has the record of `before`, it has what replaces that from now on.
+    fn renew(&self, key: &[u8], before: &Entry, now: &Entry, memtable: &Memtable) {
+        if before.sequence >= now.sequence {
+            return;
+        }
+        let kept = || {
+            let (_, value) = memtable.get(key, now.sequence)?;
+            (now.kind == EntryKind::Put).then(|| self.packing.for_memory(&value))
+        };
+        self.spill_evicted(self.cache.renew(key, before.sequence, now.sequence, kept));
+    }
+
+    /// Tracks no longer the keys that `records`, which are in slots now, leave deleted.
+    fn forget_deleted(&self, records: &[(Bytes, Entry)]) {
+        let is_delete = |(_, entry): &&(Bytes, Entry)| entry.kind == EntryKind::Delete;
+        for (key, entry) in records.iter().filter(is_delete) {
+            // A newer version may have come along, which is what will be asked for.
+            let newest = self.index.get(key);
+            if newest.is_some_and(|newest| newest.sequence == entry.sequence) {
+                self.popularity.forget(key_hash(key));
+            }
+        }
+    }
+
+    /// The versions in slots that nobody can see once `born`, in key order and of a key the newest
+    /// first, are there. Each is replaced by the oldest of the added that is newer, and where both
+    /// are the newest of their key this one takes its place in the index. Counts the copies.
+    fn replaced_by(&self, added: &mut [Added], snapshots: &[Sequence]) -> Replaced {
+        let mut replaced = Replaced::default();
+        let mut copies = 0;
+        let mut versions = Vec::new();
+        for at in 0..added.len() {
+            let new = &added[at];
+            self.index.versions(&new.key, &mut versions);
+            replaced.before.push(versions.first().copied());
+            let is_newest = at == 0 || added[at - 1].key != new.key;
+            let mut succeeds = None;
+            let newest = new.entry.sequence;
+            let mut newer = newest;
+            let next = added.get(at + 1).filter(|next| next.key == new.key);
+            let is_replaced = |old: &&Entry| {
+                old.sequence <= newest && next.is_none_or(|next| old.sequence > next.entry.sequence)
+            };
+            for old in versions.iter().filter(is_replaced) {
+                // The same record, which recovery found in a slot and in the log.
+                let same = old.sequence == new.entry.sequence;
+                let seen = |snapshot: &Sequence| (old.sequence..newer).contains(snapshot);
+                if same || planted(Planted::SlotReusedUnderSnapshot) || !snapshots.iter().any(seen)
+                {
+                    let mut removed = Removed::new(new.key.clone(), old);
+                    if is_newest && !same && old.sequence == versions[0].sequence {
+                        removed.entry = EntryAfter::Succeeded;
+                        succeeds = Some(old.sequence);
+                    }
+                    replaced.removed.push(removed);
+                    copies += u64::from(old.clean && !same);
+                }
+                newer = old.sequence;
+            }
+            added[at].succeeds = succeeds;
+        }
+        self.regulation.copies.replaced.add(copies);
+        replaced
+    }
+}
+
+/// What newer versions do to those that are in slots.
+#[derive(Debug, Default)]
+struct Replaced {
+    removed: Vec<Removed>,
+    /// For each of the added the newest version of its key that was there before.
+    before: Vec<Option<Entry>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::support::{hybrid, stepped};
+    use thermocline_device::FileKind;
+
+    #[test]
+    fn a_key_is_tracked_until_its_tombstone_is_flushed() {
+        let db = stepped(&hybrid());
+        let keys = ["deleted", "deleted and written again"];
+        let tracked = || {
+            let fast = &db.engine().hybrid().fast;
+            keys.map(|key| fast.popularity.value(key_hash(key.as_bytes())).is_some())
+        };
+        keys.iter().for_each(|key| db.put(key, "value").unwrap());
+        db.flush().unwrap();
+        keys.iter().for_each(|key| drop(db.get(key).unwrap()));
+        keys.iter().for_each(|key| db.delete(key).unwrap());
+        // Keeps the tombstone before the record, so that both are flushed.
+        let between = db.snapshot();
+        db.put(keys[1], "another").unwrap();
+        assert_eq!(tracked(), [true, true]);
+        db.flush().unwrap();
+        assert_eq!(tracked(), [false, true]);
+        assert_eq!(db.stats().fast_tier.unwrap().records, 3, "both versions were flushed");
+        drop(between);
+    }
+
+    /// Between two pieces a demotion may take what is live of a key; an older version that came
+    /// after it would be found from then on.
+    #[test]
+    fn all_versions_of_a_key_are_in_one_piece() {
+        let db = stepped(&hybrid());
+        let engine = db.engine();
+        let mut snapshots = Vec::new();
+        for key in ["a", "b", "c"] {
+            for version in 0..4 {
+                db.put(key, vec![version; 10_000]).unwrap();
+                snapshots.push(db.snapshot());
+            }
+        }
+        engine.freeze(&mut engine.leader.lock()).unwrap();
+        let frozen = Arc::clone(&engine.versions.current().frozen[0]);
+        let retention = Retention::new(engine.versions.kept_readable(), None);
+        let packing = &engine.hybrid().fast.packing;
+        let mut pieces = Pieces::new(&frozen.memtable, retention, Origin::Flush);
+        for key in ["a", "b", "c"] {
+            assert!(pieces.fill(packing, PIECE_BYTES_MIN));
+            let piece = std::mem::take(&mut pieces.waiting);
+            assert_eq!(piece.len(), 4);
+            assert!(piece.iter().all(|arrival| arrival.key == key));
+        }
+        assert!(!pieces.fill(packing, PIECE_BYTES_MIN));
+    }
+
+    #[test]
+    fn a_flush_of_many_pieces_syncs_each_slab_once_and_frees_what_each_piece_replaces() {
+        let db = stepped(&hybrid());
+        let fast = &db.engine().hybrid().fast;
+        let pieces = 8;
+        let piece_bytes = piece_bytes(fast.room.limit_bytes());
+        let syncs = |kind| db.engine().shared.files.tiers()[0].traffic(kind).syncs;
+        let sizes = [200, 400, 900, 2000, 4000];
+        let write = |byte: u8| {
+            let mut bytes = 0;
+            for (key, size) in (0u32..).zip(sizes.into_iter().cycle()) {
+                if bytes > pieces * piece_bytes {
+                    return u64::from(key);
+                }
+                db.put(key.to_be_bytes(), vec![byte; size]).unwrap();
+                bytes += size as u64;
+            }
+            0
+        };
+        for round in 1..=2 {
+            let records = write(round);
+            let before = [FileKind::Slab, FileKind::Manifest].map(syncs);
+            db.flush().unwrap();
+            let after = [FileKind::Slab, FileKind::Manifest].map(syncs);
+            let slabs = fast.slabs.ids().len() as u64;
+            assert!(after[0] - before[0] <= slabs, "{} of {slabs} slabs", after[0] - before[0]);
+            assert!(after[1] - before[1] >= pieces, "an edit for each piece");
+            let live = fast.slabs.stats().classes.iter().map(|class| class.live).sum::<u64>();
+            let stats = db.stats().fast_tier.unwrap();
+            assert_eq!((stats.records, live), (records, records));
+            let first = db.get(0u32.to_be_bytes()).unwrap().unwrap();
+            assert_eq!(first, vec![round; sizes[0]]);
+        }
+    }
+
+    #[test]
+    fn what_replaces_a_record_in_memory_is_there_in_its_place() {
+        let db = stepped(&hybrid());
+        let cache = &db.engine().hybrid().fast.cache;
+        let get = |key: &str| db.get(key).unwrap().map(|value| value.to_vec());
+        for key in ["read", "not read"] {
+            db.put(key, "old").unwrap();
+        }
+        db.flush().unwrap();
+        // Into memory, and from there more often than it is written.
+        (0..10).for_each(|_| assert_eq!(get("read").unwrap(), b"old"));
+        let before = db.snapshot();
+        for key in ["read", "not read"] {
+            db.put(key, "new").unwrap();
+        }
+        db.flush().unwrap();
+        assert_eq!(cache.len(), 1);
+        let reads = db.stats().tiers[0].reads;
+        assert_eq!(get("read").unwrap(), b"new");
+        assert_eq!(db.stats().tiers[0].reads, reads, "from memory");
+        assert_eq!(before.get("read").unwrap().unwrap(), "old");
+        drop(before);
+        assert!(!cache.is_empty());
+        db.delete("read").unwrap();
+        db.flush().unwrap();
+        assert!(cache.is_empty(), "what a tombstone replaces is in memory no more");
+        assert_eq!((get("read"), get("not read").unwrap()), (None, b"new".to_vec()));
+    }
+}

@@ -1,0 +1,139 @@
+//! Look-ups of the preset `hybrid`: the index of the fast tier first, then tables.
+//!
+//! Between the two a record may leave for tables, so these are of a version that is taken after the
+//! index was asked. Where a bulk load may have a newer version than a slot, both are compared.
+
+use super::cursor::SlotCursor;
+use super::lookup::{Reader, trailer_of};
+use crate::error::Result;
+use crate::layout::hybrid::Hybrid;
+use crate::layout::{Found, Moment, TableAnswer, Wanted};
+use crate::merge::Source;
+use crate::table_set::levels::Located;
+use std::sync::Arc;
+use thermocline_foundation::{Planted, Sequence, planted};
+use thermocline_table::{RecordKind, Trailer, key_hash};
+
+impl Hybrid {
+    /// The newest version of `key` at `moment`, of which no memtable has one.
+    pub fn get(&self, moment: &Moment<'_>, key: &[u8]) -> Result<Found> {
+        let hash = key_hash(key);
+        // The version of before the index is asked, for the question whether a load has a newer
+        // version, which a later one would not answer.
+        let before = moment.version;
+        let found = self.fast.get(key, moment.asked)?;
+        // What was demoted since is in the tables of now. They may have dropped what only the
+        // moment above would see, so without a registered snapshot that moment is now too.
+        let now = self.versions.current();
+        let below = match &found {
+            Some((trailer, _))
+                if planted(Planted::IngestHiddenBySlot)
+                    || !before.may_be_loaded_over(key, hash, trailer.sequence()) =>
+            {
+                None
+            }
+            _ => {
+                let visible = moment.asked.unwrap_or_else(|| self.versions.visible());
+                let look_up = || now.levels.find_newest(key, visible);
+                self.fast.regulation.read_waits.for_tables(look_up)?
+            }
+        };
+        match below {
+            Some(below) if found.as_ref().is_none_or(|(above, _)| below.trailer > *above) => {
+                let Located { trailer, value, table } = below;
+                let found = (trailer, &value);
+                let is_newest = moment.asked.is_none();
+                self.answered_by_table(&TableAnswer { key, hash, found, table, is_newest });
+                Ok(Some((trailer, value)))
+            }
+            _ => {
+                match &found {
+                    Some((trailer, _)) => self.answered_above(hash, *trailer),
+                    None => self.shared.counts.absent_reads.add(1),
+                }
+                Ok(found)
+            }
+        }
+    }
+
+    /// Answers those of `wanted` whose records are on the fast tier, in one batch of reads, and
+    /// takes them off the list. Says how many look-ups it has counted as such.
+    pub fn get_many(&self, wanted: &mut Wanted<'_>) -> Result<usize> {
+        let before = self.versions.current();
+        let (keys, moment) = (wanted.keys, wanted.moment);
+        let known = |at: &usize| {
+            let key = keys[*at];
+            let entry = self.fast.entry(key, Some(moment))?;
+            let over = before.may_be_loaded_over(key, key_hash(key), entry.sequence);
+            (!over).then_some((*at, entry))
+        };
+        let found: Vec<_> = wanted.left.iter().filter_map(known).collect();
+        let reads: Vec<_> = found.iter().map(|(at, entry)| (keys[*at], *entry)).collect();
+        let values = self.fast.values(&reads, Reader::LookUp);
+        let mut answered = vec![false; keys.len()];
+        for ((at, entry), value) in found.into_iter().zip(values) {
+            let found = match value {
+                Some(value) => Some((trailer_of(&entry), value)),
+                None => self.fast.get(keys[at], Some(moment))?,
+            };
+            if let Some(found) = found {
+                self.answered_above(key_hash(keys[at]), found.0);
+                wanted.answer(at, Some(found));
+                answered[at] = true;
+            }
+        }
+        wanted.left.retain(|at| !answered[*at]);
+        let mut counted = 0;
+        // A bulk load newer than a record in a slot: rare enough for the plain way.
+        if before.has_loads() {
+            for at in std::mem::take(&mut wanted.left) {
+                if self.fast.entry(keys[at], Some(moment)).is_none() {
+                    wanted.left.push(at);
+                    continue;
+                }
+                let version = self.versions.current();
+                let plain = Moment { version: &version, asked: Some(moment), visible: moment };
+                let found = match version.get_in_memory(keys[at], moment) {
+                    Some(found) => {
+                        self.shared.counts.memtable_hits.add(1);
+                        self.answered_above(key_hash(keys[at]), found.0);
+                        Some(found)
+                    }
+                    None => self.get(&plain, keys[at])?,
+                };
+                self.shared.counts.gets.add(1);
+                wanted.answer(at, found);
+                counted += 1;
+            }
+        }
+        Ok(counted)
+    }
+
+    /// A memtable answered a look-up of `key`.
+    pub fn answered_by_memtable(&self, key: &[u8], found: Trailer) {
+        self.answered_above(key_hash(key), found);
+    }
+
+    /// Counts a look-up that memory above the fast tier, or the tier, has answered. A deleted key
+    /// is none to keep up here.
+    fn answered_above(&self, hash: u64, found: Trailer) {
+        self.shared.counts.fast_reads.add(1);
+        if found.kind() == RecordKind::Put {
+            self.fast.popularity.touch(hash, true);
+        }
+    }
+
+    /// Counts a look-up that a table answered, and considers the record for promotion unless it is
+    /// of an earlier moment: in a slot, an old version would stand for the newest.
+    pub fn answered_by_table(&self, answer: &TableAnswer<'_>) {
+        self.shared.counts.slow_reads.add(1);
+        if answer.is_newest {
+            self.consider_promotion(answer.key, answer.hash, answer.found, answer.table);
+        }
+    }
+
+    /// The source of a scan that walks records in slots.
+    pub fn source(self: &Arc<Self>, moment: Sequence, departures: u64, keys: usize) -> Source {
+        Source::Records(Box::new(SlotCursor::new(self, moment, departures, keys)))
+    }
+}

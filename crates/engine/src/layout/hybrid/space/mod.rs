@@ -1,0 +1,6 @@
+//! Room on the fast tier: when it runs out, what makes room, and what the slow tier takes.
+
+pub(crate) mod backoff;
+pub(crate) mod budget;
+pub(crate) mod room;
+pub(crate) mod sweep;

@@ -1,0 +1,89 @@
+//! Flush of a memtable into a table of level 0.
+
+use crate::compaction::rewrite::Output;
+use crate::compaction::rewrite::Retention;
+use crate::compaction::rewrite::Rewrite;
+use crate::error::Result;
+use crate::generations::Frozen;
+use crate::generations::memtable::MemtableCursor;
+use crate::jobs::Job;
+use crate::jobs::Step;
+use crate::layout::leveled::Leveled;
+use crate::merge::Merge;
+use crate::merge::Source;
+use crate::table_set::manifest::Edit;
+use crate::versions::Change;
+use std::sync::Arc;
+use thermocline_device::FileContext;
+use thermocline_device::FileKind;
+use thermocline_device::Origin;
+use thermocline_foundation::Planted;
+use thermocline_foundation::planted;
+use thermocline_foundation::sync::atomic::Ordering::Relaxed;
+/// Writes a frozen memtable to level 0.
+#[derive(Debug)]
+pub(super) struct Flush {
+    leveled: Arc<Leveled>,
+    frozen: Arc<Frozen>,
+    rewrite: Rewrite,
+}
+
+impl Flush {
+    pub fn new(leveled: &Arc<Leveled>, frozen: Arc<Frozen>) -> Self {
+        let cursor = MemtableCursor::new(Arc::clone(&frozen.memtable));
+        let retention = Retention::new(leveled.versions.kept_readable(), None);
+        let kind = FileKind::Table { level: 0 };
+        let output = Output {
+            context: FileContext { kind, origin: Origin::Flush },
+            options: leveled.shared.settings.table_options(0),
+            // One table a flush: level 0 is counted in tables.
+            table_bytes: u64::MAX,
+            expected_bytes: frozen.memtable.bytes(),
+            cache: Some(Arc::clone(&leveled.shared.cache)),
+        };
+        let merge = Merge::new(vec![Source::Memtable(cursor)]);
+        let rewrite = Rewrite::new(Arc::clone(&leveled.shared.files), merge, retention, output);
+        Self { leveled: Arc::clone(leveled), frozen, rewrite }
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        // The log's tail must be durable before a later log can be the floor.
+        self.frozen.log.seal()?;
+        let added = self.rewrite.publish()?;
+        let bytes: u64 = added.iter().map(|meta| meta.bytes).sum();
+        self.leveled.shared.counts.flushed_bytes.add(bytes);
+        self.leveled.shared.compaction_rate.flushed(bytes);
+        if planted(Planted::LogRetiredBeforeEdit) {
+            self.leveled.shared.files.delete_files(&[self.frozen.log.number])?;
+        }
+        let edit = Edit {
+            added: added.into_iter().map(|meta| (0, meta)).collect(),
+            log_floor: Some(self.frozen.next_log),
+            ..Edit::default()
+        };
+        let flushed = Some(Arc::clone(&self.frozen));
+        let change = Change { edit, flushed, ..Change::default() };
+        let versions = &self.leveled.versions;
+        versions.commit(&mut versions.tables(), change)
+    }
+}
+
+impl Job for Flush {
+    fn name(&self) -> &'static str {
+        "flush"
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        if self.rewrite.step()? == Step::More {
+            return Ok(Step::More);
+        }
+        self.finish()?;
+        Ok(Step::Done)
+    }
+}
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        self.frozen.claimed.store(false, Relaxed);
+    }
+}

@@ -1,0 +1,233 @@
+//! Compactions of a store whose background work is stepped: which begin, in whose way they are, and
+//! how fast they go.
+
+use super::compaction::Compaction;
+use crate::compaction::leveled::{self, Busy, Pick, Writing};
+use crate::compaction::rewrite::STEP_BYTES;
+use crate::engine::Engine;
+use crate::engine::background::Background;
+use crate::jobs::{Job, Lane, Planner, Step};
+use crate::limits::LEVELS;
+use crate::support::still_clock::StillClock;
+use crate::support::{one_tier, stepped, stepped_environment, tier};
+use crate::table_set::claims::Claim;
+use crate::{ByteSize, Db, Environment, Preset, Settings};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use thermocline_foundation::Clock;
+use thermocline_foundation::random::Random;
+use thermocline_foundation::sync::Mutex;
+
+/// A clock whose sleepers look at what a worker would do meanwhile.
+#[derive(Debug, Default)]
+struct LookingClock {
+    engine: Mutex<Option<Arc<Engine>>>,
+    seen: Mutex<Vec<Option<&'static str>>>,
+}
+
+fn bulk_work(engine: &Arc<Engine>) -> Option<&'static str> {
+    // A job that is dropped gives back what it claimed.
+    Background(Arc::clone(engine)).plan(Lane::Bulk).map(|job| job.name())
+}
+
+impl Clock for LookingClock {
+    fn now_ns(&self) -> u64 {
+        0
+    }
+    fn wall_s(&self) -> u64 {
+        0
+    }
+    fn sleep(&self, _: Duration) {
+        if let Some(engine) = &*self.engine.lock() {
+            self.seen.lock().push(bulk_work(engine));
+        }
+    }
+}
+
+#[test]
+fn no_worker_begins_a_compaction_while_a_caller_waits_for_tables() {
+    let clock = Arc::new(LookingClock::default());
+    let environment = Environment { clock: clock.clone(), ..stepped_environment() };
+    let settings = Settings { level0_tables: 1, ..one_tier() };
+    let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
+    let engine = Arc::clone(db.engine());
+    while bulk_work(&engine) != Some("compaction") {
+        db.put("key", "value").unwrap();
+        db.flush().unwrap();
+    }
+    *clock.engine.lock() = Some(Arc::clone(&engine));
+    let looks = std::cell::Cell::new(0);
+    let choose = |_: &crate::table_set::levels::Levels, _: &[Claim]| {
+        looks.set(looks.get() + 1);
+        if looks.get() < 4 { Err(Busy) } else { Ok(None) }
+    };
+    assert!(engine.leveled().claim(choose).unwrap().is_none());
+    assert_eq!(*clock.seen.lock(), [None, None, None], "workers wait for the caller");
+    assert_eq!(bulk_work(&engine), Some("compaction"), "and no longer");
+    *clock.engine.lock() = None;
+}
+
+/// A compaction of a level below 0 that rewrites something, once there is one.
+fn deep_pick(db: &Db, settings: &Settings, random: &mut Random) -> Pick {
+    let engine = db.engine();
+    let mut value = vec![0; 1000];
+    for _ in 0..60_000 {
+        random.fill(&mut value);
+        db.put(random.next_u64().to_be_bytes(), &value).unwrap();
+        let tables = engine.versions.tables();
+        let levels = Arc::clone(&engine.versions.current().levels);
+        let is_deep = |pick: &Pick| pick.level > 0 && !pick.lower.is_empty();
+        if let Some(pick) = leveled::pick(&levels, &tables.claims, settings, Writing::GoesOn)
+            .filter(|pick| is_deep(pick) && pick.bytes() >= 3 * STEP_BYTES)
+        {
+            return pick;
+        }
+    }
+    panic!("no level below 0 was ever too large");
+}
+
+/// Nanoseconds that a compaction naps until it is done.
+fn naps(clock: &StillClock, compaction: &mut Compaction) -> u64 {
+    let start_ns = clock.now_ns();
+    while compaction.step().unwrap() == Step::More {}
+    clock.now_ns() - start_ns
+}
+
+/// A store with a compaction below level 0 to be done, while flushes bring 1 MiB a second and
+/// the levels are not behind.
+fn with_deep_compaction() -> (Db, Arc<StillClock>, Compaction) {
+    let clock = Arc::new(StillClock::default());
+    let environment = Environment { clock: clock.clone(), ..stepped_environment() };
+    let settings = Settings {
+        memory: ByteSize::mib(4),
+        table_size: ByteSize::mib(1),
+        level_ratio: 3,
+        tiers: vec![tier("/tier", 1 << 10)],
+        ..Settings::default()
+    };
+    let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
+    let pick = deep_pick(&db, &settings, &mut Random::new(1));
+    pick.claim_tables();
+    db.engine().versions.tables().claims.push(pick.claim.clone());
+    let compaction = Compaction::new(db.engine().leveled(), pick);
+    let tempo = &db.engine().shared.compaction_rate;
+    // What was flushed to come here took no time.
+    for _ in 0..300 {
+        clock.sleep(Duration::from_secs(1));
+        tempo.flushed(1 << 20);
+    }
+    tempo.set_levels(20.0, false);
+    assert_eq!(tempo.rate(), Some(30 << 20));
+    (db, clock, compaction)
+}
+
+#[test]
+fn a_compaction_below_level_0_keeps_to_the_tempo_unless_somebody_waits_for_it() {
+    let (_db, clock, mut compaction) = with_deep_compaction();
+    let steps = compaction.pick.bytes() / STEP_BYTES;
+    let ns = naps(&clock, &mut compaction);
+    let least_ns = (steps - 1) * 1_000_000_000 / 30;
+    assert!(ns >= least_ns, "{ns} ns for {steps} steps, {least_ns} are due");
+
+    let (db, clock, mut compaction) = with_deep_compaction();
+    let hurry = db.engine().shared.compaction_rate.hurry();
+    assert_eq!(naps(&clock, &mut compaction), 0, "somebody waits");
+    drop(hurry);
+
+    let (db, clock, mut compaction) = with_deep_compaction();
+    db.flush().unwrap();
+    assert_eq!(naps(&clock, &mut compaction), 0, "nothing is being written");
+}
+
+#[test]
+fn upper_levels_on_a_fast_tier_have_room_once_nothing_is_written() {
+    let settings = Settings {
+        memory: ByteSize::mib(4),
+        table_size: ByteSize::mib(1),
+        preset: Some(Preset::Leveled),
+        tiers: vec![tier("/fast", 12), tier("/slow", 1 << 10)],
+        ..Settings::default()
+    };
+    let db = stepped(&settings);
+    let (mut random, mut value) = (Random::new(3), vec![0; 1000]);
+    for _ in 0..40_000 {
+        random.fill(&mut value);
+        db.put(random.next_u64().to_be_bytes(), &value).unwrap();
+    }
+    db.flush().unwrap();
+    db.settle().unwrap();
+    let levels = Arc::clone(&db.engine().versions.current().levels);
+    let targets = leveled::targets(&levels, &settings);
+    let base = targets.base;
+    let upper = base..LEVELS - 1;
+    assert!(upper.len() >= 2, "several levels: {:?}", targets);
+    assert!(levels.level_bytes(0) * 4 <= levels.level_bytes(base));
+    for level in upper {
+        let (bytes, target) = (levels.level_bytes(level), targets.bytes[level]);
+        assert!(bytes * 4 < target * 3, "level {level} has {bytes} of {target} bytes");
+    }
+    db.close().unwrap();
+}
+
+/// Flushes a table of `value` under `key` without letting a compaction begin.
+fn flush_one(db: &Db, key: &str, value: Option<&str>) {
+    db.engine().versions.tables().claimants += 1;
+    match value {
+        Some(value) => db.put(key, value).unwrap(),
+        None => db.delete(key).unwrap(),
+    }
+    db.flush().unwrap();
+    db.engine().versions.tables().claimants -= 1;
+}
+
+#[test]
+fn a_lookup_in_a_table_that_was_just_flushed_reads_no_partition() {
+    let db = stepped(&one_tier());
+    flush_one(&db, "key", Some("value"));
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    let classes = db.stats().cache.classes;
+    assert_eq!(classes["data"].misses, 1, "memory has no records");
+    assert_eq!((classes["index"].misses, classes["filter"].misses), (0, 0));
+    db.close().unwrap();
+}
+
+#[test]
+fn new_tables_of_a_full_level_0_are_merged_with_each_other_while_its_way_down_is_taken() {
+    let settings = Settings { level0_tables: 2, level0_slowdown: 6, ..one_tier() };
+    let db = stepped(&settings);
+    let engine = Arc::clone(db.engine());
+    let pick = || {
+        let tables = engine.versions.tables();
+        let levels = Arc::clone(&engine.versions.current().levels);
+        leveled::pick(&levels, &tables.claims, &settings, Writing::GoesOn)
+    };
+    for (key, value) in [("a", "1"), ("b", "1"), ("c", "1")] {
+        flush_one(&db, key, Some(value));
+    }
+    let down = pick().unwrap();
+    assert_eq!((down.level, down.upper.len()), (0, 3));
+    assert!(down.output_level > 0, "an empty way down is taken whole");
+    down.claim_tables();
+    engine.versions.tables().claims.push(down.claim.clone());
+    flush_one(&db, "a", None);
+    assert!(pick().is_none(), "one new table has nobody to be merged with");
+    flush_one(&db, "b", Some("2"));
+    let newest = pick().unwrap();
+    assert_eq!((newest.level, newest.output_level, newest.upper.len()), (0, 0, 2));
+    newest.claim_tables();
+    engine.versions.tables().claims.push(newest.claim.clone());
+    let mut merge = Compaction::new(&engine.leveled(), newest);
+    while merge.step().unwrap() == Step::More {}
+    drop(merge);
+    assert_eq!(engine.versions.current().levels.level(0).len(), 4);
+    let get = |key: &str| db.get(key).unwrap().map(|value| value.to_vec());
+    let expected = [None, Some(b"2".to_vec()), Some(b"1".to_vec())];
+    assert_eq!(["a", "b", "c"].map(get), expected, "the delete hides what is below it still");
+    // The way down is free again; what was older goes down first.
+    let mut merge = Compaction::new(&engine.leveled(), down);
+    while merge.step().unwrap() == Step::More {}
+    drop(merge);
+    assert_eq!(["a", "b", "c"].map(get), expected);
+    db.close().unwrap();
+}

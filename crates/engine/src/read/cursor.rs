@@ -1,0 +1,379 @@
+//! Walking the records of one moment in key order: [`Cursor`] for free movement, [`Scan`] for a
+//! range.
+//!
+//! Both hold the memtables and tables of their moment, so flushes and compactions take nothing from
+//! under them, and a registered snapshot, so that versions they still need are not merged away.
+//! Records on a fast tier are not held: a cursor that meets a gap there begins again from where it
+//! stands, with the tables of now.
+
+use crate::error::Result;
+use crate::merge::{Merge, Target};
+use crate::read::Reader;
+use crate::versions::snapshots::Snapshot;
+use bytes::Bytes;
+use std::ops::Bound;
+use std::sync::Arc;
+use thermocline_table::RecordKind;
+
+/// A position among the visible records of one moment. Not shared between threads; make one for
+/// each.
+#[derive(Debug)]
+pub struct Cursor {
+    merge: Merge,
+    /// How the merge is made anew, where records can leave a source of it.
+    renewal: Option<Box<Renewal>>,
+    /// Keeps the moment alive.
+    snapshot: Snapshot,
+    /// The current record, if the cursor stands on one.
+    key: Vec<u8>,
+    value: Bytes,
+    valid: bool,
+}
+
+/// What a cursor over a fast tier was made from.
+#[derive(Debug)]
+pub(crate) struct Renewal {
+    pub reader: Arc<Reader>,
+    pub range: ScanRange,
+    pub expected_bytes: u32,
+}
+
+impl Cursor {
+    pub(crate) fn new(merge: Merge, snapshot: Snapshot, renewal: Option<Box<Renewal>>) -> Self {
+        let (key, value) = (Vec::new(), Bytes::new());
+        Self { merge, renewal, snapshot, key, value, valid: false }
+    }
+
+    /// The cursor stands on a record.
+    pub fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// The current key; empty where there is no record.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The current value, shared with the block it lies in; empty where there is no record.
+    pub fn value(&self) -> &Bytes {
+        &self.value
+    }
+
+    /// To the smallest key.
+    pub fn seek_to_first(&mut self) -> Result<()> {
+        self.place(Target::First)
+    }
+
+    /// To the largest key.
+    pub fn seek_to_last(&mut self) -> Result<()> {
+        self.place(Target::Last)
+    }
+
+    /// To the smallest key at or after `key`.
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.place(Target::From(key))
+    }
+
+    /// To the largest key at or before `key`.
+    pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
+        self.place(Target::UpTo(key))
+    }
+
+    /// To the next larger key; from nowhere, nowhere.
+    #[expect(clippy::should_implement_trait, reason = "a cursor moves; it hands nothing out")]
+    pub fn next(&mut self) -> Result<()> {
+        if !self.valid {
+            return Ok(());
+        }
+        let origin = self.origin();
+        self.go_on()?;
+        while self.renew() {
+            self.key.clone_from(&origin);
+            self.valid = true;
+            self.go_on()?;
+        }
+        Ok(())
+    }
+
+    fn go_on(&mut self) -> Result<()> {
+        if !self.merge.is_forward() || self.merge.is_unpositioned() {
+            // The sources stand before the current key, whose versions are passed over below.
+            self.guarded(|cursor| cursor.merge.position(Target::From(&cursor.key)))?;
+        }
+        self.guarded(Self::find_next)
+    }
+
+    /// To the next smaller key; from nowhere, nowhere.
+    pub fn prev(&mut self) -> Result<()> {
+        if !self.valid {
+            return Ok(());
+        }
+        let origin = self.origin();
+        self.go_back()?;
+        while self.renew() {
+            self.key.clone_from(&origin);
+            self.valid = true;
+            self.go_back()?;
+        }
+        Ok(())
+    }
+
+    fn go_back(&mut self) -> Result<()> {
+        if self.merge.is_forward() || self.merge.is_unpositioned() {
+            self.guarded(|cursor| cursor.merge.position(Target::Before(&cursor.key)))?;
+        }
+        self.guarded(Self::find_prev)
+    }
+
+    fn place(&mut self, to: Target<'_>) -> Result<()> {
+        loop {
+            self.valid = false;
+            self.guarded(|cursor| {
+                cursor.merge.position(to)?;
+                if cursor.merge.is_forward() { cursor.find_next() } else { cursor.find_prev() }
+            })?;
+            if !self.renew() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Where a movement began, if it may have to begin again.
+    fn origin(&self) -> Vec<u8> {
+        if self.renewal.is_some() { self.key.clone() } else { Vec::new() }
+    }
+
+    /// Makes the merge anew where records have left a source for tables that it does not have; the
+    /// movement that met it is void then.
+    fn renew(&mut self) -> bool {
+        let Some(renewal) = self.renewal.as_ref().filter(|_| self.merge.is_stale()) else {
+            return false;
+        };
+        let Renewal { reader, range, expected_bytes } = &**renewal;
+        let sources = reader.sources(range, self.snapshot.sequence(), *expected_bytes);
+        self.merge = Merge::unpositioned(sources);
+        true
+    }
+
+    /// Runs a movement; after an error the cursor stands nowhere.
+    fn guarded(&mut self, movement: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let result = movement(self);
+        if result.is_err() {
+            self.valid = false;
+        }
+        if !self.valid {
+            self.key.clear();
+            self.value = Bytes::new();
+        }
+        result
+    }
+
+    /// From the merge's position on, the first visible record that is not an older version of the
+    /// current key.
+    fn find_next(&mut self) -> Result<()> {
+        let snapshot = self.snapshot.sequence();
+        // While `valid`, older versions of `key` are passed over; a delete makes its key one to
+        // pass over too.
+        let mut pass = self.valid;
+        self.valid = false;
+        while let Some((key, trailer)) = self.merge.current() {
+            let seen = pass && key == self.key.as_slice();
+            if !seen && trailer.sequence() <= snapshot {
+                self.key.clear();
+                self.key.extend_from_slice(key);
+                if trailer.kind() == RecordKind::Put {
+                    self.value = self.merge.value();
+                    self.valid = true;
+                    return self.merge.step();
+                }
+                pass = true;
+            }
+            self.merge.step()?;
+        }
+        Ok(())
+    }
+
+    /// From the merge's position backwards, the first key whose newest visible version is a put.
+    /// Backwards the versions of a key come oldest first, so each visible one replaces the one
+    /// before.
+    fn find_prev(&mut self) -> Result<()> {
+        let snapshot = self.snapshot.sequence();
+        self.valid = false;
+        let mut candidate = None;
+        let mut has_key = false;
+        while let Some((key, trailer)) = self.merge.current() {
+            if has_key && key != self.key.as_slice() {
+                if candidate.is_some() {
+                    break;
+                }
+                has_key = false;
+            }
+            if trailer.sequence() <= snapshot {
+                if !has_key {
+                    self.key.clear();
+                    self.key.extend_from_slice(key);
+                    has_key = true;
+                }
+                candidate = match trailer.kind() {
+                    RecordKind::Put => Some(self.merge.value()),
+                    RecordKind::Delete => None,
+                };
+            }
+            self.merge.step()?;
+        }
+        if let Some(value) = candidate {
+            self.value = value;
+            self.valid = true;
+        }
+        Ok(())
+    }
+}
+
+/// What a scan covers, before its end is known to the tables.
+#[derive(Clone, Debug)]
+pub(crate) struct ScanRange {
+    pub from: Bound<Vec<u8>>,
+    pub to: Bound<Vec<u8>>,
+}
+
+impl ScanRange {
+    pub fn all() -> Self {
+        Self { from: Bound::Unbounded, to: Bound::Unbounded }
+    }
+
+    /// Cuts the range to the keys that begin with `prefix`.
+    pub fn with_prefix(mut self, prefix: &[u8]) -> Self {
+        let above_from = match &self.from {
+            Bound::Included(from) | Bound::Excluded(from) => from.as_slice() < prefix,
+            Bound::Unbounded => true,
+        };
+        if above_from {
+            self.from = Bound::Included(prefix.to_vec());
+        }
+        // The first key after all with the prefix: drop trailing 0xff bytes and count the last one
+        // up.
+        let mut end = prefix.to_vec();
+        while end.last() == Some(&0xff) {
+            end.pop();
+        }
+        if let Some(last) = end.last_mut() {
+            *last += 1;
+            let below_to = match &self.to {
+                Bound::Included(to) => *to >= end,
+                Bound::Excluded(to) => *to > end,
+                Bound::Unbounded => true,
+            };
+            if below_to {
+                self.to = Bound::Excluded(end);
+            }
+        }
+        self
+    }
+
+    fn below_end(&self, key: &[u8]) -> bool {
+        match &self.to {
+            Bound::Included(to) => key <= to.as_slice(),
+            Bound::Excluded(to) => key < to.as_slice(),
+            Bound::Unbounded => true,
+        }
+    }
+
+    fn above_start(&self, key: &[u8]) -> bool {
+        match &self.from {
+            Bound::Included(from) => key >= from.as_slice(),
+            Bound::Excluded(from) => key > from.as_slice(),
+            Bound::Unbounded => true,
+        }
+    }
+}
+
+/// A scan under way: an iterator over key and value. Ends after an error.
+#[derive(Debug)]
+pub struct Records {
+    cursor: Cursor,
+    range: ScanRange,
+    reverse: bool,
+    left: u64,
+    started: bool,
+}
+
+impl Records {
+    pub(crate) fn new(cursor: Cursor, range: ScanRange, reverse: bool, limit: u64) -> Self {
+        Self { cursor, range, reverse, left: limit, started: false }
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        if !std::mem::replace(&mut self.started, true) {
+            return self.start();
+        }
+        if self.reverse { self.cursor.prev() } else { self.cursor.next() }
+    }
+
+    fn start(&mut self) -> Result<()> {
+        if !self.reverse {
+            return match &self.range.from {
+                Bound::Unbounded => self.cursor.seek_to_first(),
+                Bound::Included(from) => self.cursor.seek(from),
+                Bound::Excluded(from) => {
+                    self.cursor.seek(from)?;
+                    if self.cursor.valid() && self.cursor.key() == from.as_slice() {
+                        self.cursor.next()?;
+                    }
+                    Ok(())
+                }
+            };
+        }
+        match &self.range.to {
+            Bound::Unbounded => self.cursor.seek_to_last(),
+            Bound::Included(to) => self.cursor.seek_for_prev(to),
+            Bound::Excluded(to) => {
+                self.cursor.seek_for_prev(to)?;
+                if self.cursor.valid() && self.cursor.key() == to.as_slice() {
+                    self.cursor.prev()?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Iterator for Records {
+    type Item = Result<(Bytes, Bytes)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        if let Err(error) = self.advance() {
+            self.left = 0;
+            return Some(Err(error));
+        }
+        let key = self.cursor.key();
+        let inside =
+            self.cursor.valid() && self.range.below_end(key) && self.range.above_start(key);
+        if !inside {
+            self.left = 0;
+            return None;
+        }
+        Some(Ok((Bytes::copy_from_slice(key), self.cursor.value().clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_cuts_the_range_at_both_ends() {
+        let range = ScanRange::all().with_prefix(b"ab");
+        assert_eq!(range.from, Bound::Included(b"ab".to_vec()));
+        assert_eq!(range.to, Bound::Excluded(b"ac".to_vec()));
+        let range = ScanRange::all().with_prefix(&[7, 0xff, 0xff]);
+        assert_eq!(range.to, Bound::Excluded(vec![8]));
+        assert_eq!(ScanRange::all().with_prefix(&[0xff]).to, Bound::Unbounded);
+        let narrow = ScanRange {
+            from: Bound::Excluded(b"abc".to_vec()),
+            to: Bound::Included(b"abd".to_vec()),
+        };
+        let cut = narrow.clone().with_prefix(b"ab");
+        assert_eq!((cut.from, cut.to), (narrow.from, narrow.to));
+    }
+}

@@ -1,0 +1,26 @@
+//! The look-up of one key: memtables first, then what the layout has.
+//!
+//! It takes the version, then the visible sequence (in this order: an edit may drop versions that
+//! an older sequence would need), and touches no lock.
+
+use super::Reader;
+use crate::error::Result;
+use crate::layout::{Moment, live};
+use bytes::Bytes;
+use thermocline_foundation::Sequence;
+
+impl Reader {
+    /// The value of `key` at the moment that was `asked` for, or now.
+    pub fn get(&self, key: &[u8], asked: Option<Sequence>) -> Result<Option<Bytes>> {
+        self.shared.counts.gets.add(1);
+        let version = self.versions.current();
+        let visible = asked.unwrap_or_else(|| self.versions.visible());
+        if let Some(found) = version.get_in_memory(key, visible) {
+            self.shared.counts.memtable_hits.add(1);
+            self.layout.answered_by_memtable(key, found.0);
+            return Ok(live(Some(found)));
+        }
+        let moment = Moment { version: &version, asked, visible };
+        Ok(live(self.layout.get(&moment, key)?))
+    }
+}

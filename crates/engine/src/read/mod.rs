@@ -1,0 +1,21 @@
+//! Reading: memtables first, then what the layout has, from the newest to the oldest.
+
+pub(crate) mod cursor;
+mod get;
+mod multi_get;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+use crate::layout::Layout;
+use crate::shared::Shared;
+use crate::versions::Versions;
+use std::sync::Arc;
+
+/// What a reader needs of a store.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pub shared: Arc<Shared>,
+    pub versions: Arc<Versions>,
+    pub layout: Layout,
+}

@@ -1,0 +1,139 @@
+//! Scans: everything that has records of a range, as sources of one merge.
+
+use super::Reader;
+use super::cursor::{Cursor, Renewal, ScanRange};
+use crate::generations::memtable::MemtableCursor;
+use crate::limits::LEVELS;
+use crate::merge::{LevelCursor, Merge, Source, Tables};
+use crate::table_set::levels::{Levels, may_overlap};
+use crate::versions::snapshots::Snapshot;
+use std::ops::Bound;
+use std::sync::Arc;
+use thermocline_foundation::Sequence;
+use thermocline_table::ReadAhead;
+
+/// Bytes that a record is taken to have when an expected number of bytes is turned into keys.
+const RECORD_BYTES_GUESS: u64 = 1 << 10;
+
+/// Bytes that a scan's first read of a place has beside the part of the scan that lies there.
+const SHARE_SPARE_BYTES: u32 = 4096;
+
+impl Reader {
+    /// A cursor over the records of `range` at `snapshot`. `expected_bytes` sizes the first read of
+    /// each table.
+    pub fn cursor(
+        self: &Arc<Self>,
+        range: &ScanRange,
+        snapshot: Snapshot,
+        expected_bytes: u32,
+    ) -> Cursor {
+        self.shared.counts.scans.add(1);
+        let sources = self.sources(range, snapshot.sequence(), expected_bytes);
+        let renewal = self.layout.moves_records().then(|| {
+            let (reader, range) = (Arc::clone(self), range.clone());
+            Box::new(Renewal { reader, range, expected_bytes })
+        });
+        Cursor::new(Merge::new(sources), snapshot, renewal)
+    }
+
+    /// Everything that has records of `range` for `snapshot`.
+    pub fn sources(
+        &self,
+        range: &ScanRange,
+        snapshot: Sequence,
+        expected_bytes: u32,
+    ) -> Vec<Source> {
+        // Before the version: what leaves for tables from here on is missed by the cursor.
+        let departures = self.layout.departures();
+        let state = self.versions.current_full();
+        let share = Shares::of(self.layout.records_beside_tables(), &state.levels);
+        // First of all: the sooner it is positioned, the less can have left since.
+        let keys = u64::from(share.of_slots(expected_bytes)) / RECORD_BYTES_GUESS;
+        let mut sources = Vec::new();
+        sources.extend(self.layout.source(snapshot, departures, keys as usize));
+        let memtables = std::iter::once(&state.active)
+            .chain(state.frozen.iter().map(|frozen| &frozen.memtable))
+            .filter(|memtable| memtable.count() > 0);
+        sources.extend(
+            memtables.map(|table| Source::Memtable(MemtableCursor::new(Arc::clone(table)))),
+        );
+        let bound = |bound: &Bound<Vec<u8>>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key.clone()),
+            Bound::Unbounded => None,
+        };
+        let (from, to) = (bound(&range.from), bound(&range.to));
+        let window_bytes_max =
+            scan_window_bytes(self.shared.settings.memory.0, state.levels.level(0).len());
+        for level in 0..LEVELS {
+            let first_bytes = share.of_level(level, expected_bytes);
+            let read_ahead = ReadAhead::Adaptive { first_bytes, window_bytes_max };
+            // Without an end to stop at, and with nothing in it that must not be seen, the level
+            // serves as it is.
+            let whole = !may_overlap(level)
+                && to.is_none()
+                && state.levels.newest_ingest(level) <= snapshot;
+            if whole {
+                if !state.levels.level(level).is_empty() {
+                    let tables = Tables::Level(Arc::clone(&state.levels), level);
+                    sources.push(Source::Level(Box::new(LevelCursor::new(tables, read_ahead))));
+                }
+                continue;
+            }
+            let mut tables = state.levels.overlapping(level, from.as_deref(), to.as_deref());
+            tables.retain(|table| table.stored_snapshot(snapshot).is_some());
+            if may_overlap(level) {
+                sources.extend(tables.into_iter().map(|table| {
+                    Source::Level(Box::new(LevelCursor::new(
+                        Tables::Listed(vec![table]),
+                        read_ahead,
+                    )))
+                }));
+            } else if !tables.is_empty() {
+                let tables = Tables::Listed(tables);
+                sources.push(Source::Level(Box::new(LevelCursor::new(tables, read_ahead))));
+            }
+        }
+        sources
+    }
+}
+
+/// How a scan's records are spread over slots and levels, where they are in several places of about
+/// the same weight: what a scan expects to read, it expects to find there by these shares. Without
+/// slots most is in the deepest level, and every level is read as if it had all.
+struct Shares<'a> {
+    levels: &'a Levels,
+    slots: u64,
+    /// Entries of all; none where levels are not weighed.
+    total: Option<u64>,
+}
+
+impl<'a> Shares<'a> {
+    /// Of `levels`, and of the records that the layout has beside them.
+    fn of(slots: Option<u64>, levels: &'a Levels) -> Self {
+        let total = slots.map(|slots| slots + levels.entries().iter().sum::<u64>());
+        Self { levels, slots: slots.unwrap_or(0), total }
+    }
+
+    fn of_slots(&self, bytes: u32) -> u32 {
+        self.part(self.slots, bytes)
+    }
+
+    fn of_level(&self, level: usize, bytes: u32) -> u32 {
+        self.part(self.levels.entries()[level], bytes)
+    }
+
+    /// The part of `bytes` that lies where `entries` are, and half as much again with a page: a
+    /// second read is dearer than what a somewhat longer one reads in vain.
+    fn part(&self, entries: u64, bytes: u32) -> u32 {
+        let Some(total) = self.total.filter(|total| *total > 0) else { return bytes };
+        let part = u128::from(bytes) * u128::from(entries) * 3 / 2 / u128::from(total);
+        (part as u32).saturating_add(SHARE_SPARE_BYTES).min(bytes)
+    }
+}
+
+/// Bytes that one of a scan's table iterators reads at once, at most: all of them together, three
+/// windows each, take a thirty-second of the memory budget.
+fn scan_window_bytes(memory_bytes: u64, level0_tables: usize) -> u32 {
+    let windows = 3 * (level0_tables + LEVELS) as u64;
+    (memory_bytes / 32 / windows).clamp(16 << 10, 1 << 20) as u32
+}
