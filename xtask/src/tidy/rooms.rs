@@ -65,10 +65,9 @@ fn room_of(file: &str) -> Option<usize> {
 }
 
 fn is_outside(file: &str) -> bool {
+    let is_named = |place: &str| file == place || place.ends_with('/') && file.starts_with(place);
     // Tests of a whole folder are a file of their own.
-    let is_named =
-        |place: &&str| file == **place || place.ends_with('/') && file.starts_with(**place);
-    file.ends_with("/tests.rs") || OUTSIDE.iter().any(|place| is_named(&place))
+    file.ends_with("/tests.rs") || OUTSIDE.iter().any(|place| is_named(place))
 }
 
 /// The engine's sources: texts by path below [`SOURCES`], comments and tests blanked out.
