@@ -131,12 +131,12 @@ impl Db {
         if count == 0 {
             return Ok(());
         }
-        self.engine().write(encoded, count, durability)
+        self.engine().front.write(encoded, count, durability)
     }
 
     /// Makes everything acknowledged so far durable.
     pub fn sync(&self) -> Result<()> {
-        self.engine().sync()
+        self.engine().front.sync()
     }
 
     /// A scan over all records, to be narrowed down: `db.scan().prefix("user/").limit(10)`.
@@ -223,7 +223,8 @@ impl Open {
         // Sends away whoever waits for background work, which is about to end.
         engine.shared.fail(&Error::new(ErrorKind::ReadOnly, "the database is closed"));
         engine.shared.jobs.stop();
-        let sealed = kept.and_then(|()| if is_written { engine.seal_logs() } else { Ok(()) });
+        let sealed =
+            kept.and_then(|()| if is_written { engine.front.enter().seal() } else { Ok(()) });
         let manifest = engine.versions.tables().manifest.extent();
         engine.shared.files.close(&[(FileKind::Manifest, manifest)])?;
         sealed
@@ -366,7 +367,7 @@ mod tests {
         let engine = db.engine();
         // The background is kept from preparing logs; this thread does that instead.
         loop {
-            let mut logs = engine.log_pool.logs();
+            let mut logs = engine.front.logged().pool().logs();
             if !logs.making {
                 logs.making = true;
                 logs.ready = None;
@@ -380,11 +381,11 @@ mod tests {
         };
         let before = logs().max();
         let rotating = Arc::clone(engine);
-        let rotate = move || rotating.rotate(&mut rotating.leader.lock());
+        let rotate = move || rotating.front.enter().rotate();
         let writer = thermocline_foundation::threads::spawn("writer", rotate).unwrap();
-        engine.log_pool.prepare_log().unwrap();
+        engine.front.logged().pool().prepare_log().unwrap();
         writer.join().unwrap().unwrap();
         let next = logs().filter(|number| Some(*number) > before).min();
-        assert_eq!(Some(engine.leader.lock().log.number), next);
+        assert_eq!(Some(engine.front.enter().log_number()), next);
     }
 }

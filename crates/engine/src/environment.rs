@@ -7,12 +7,13 @@
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::engine::background::Background;
-use crate::engine::restore::{
-    Replay, Replayed, numbers_of, reconcile, require_durable, require_floor, restore,
-};
+use crate::engine::restore::replay_logs;
+use crate::engine::restore::{numbers_of, reconcile, require_durable, require_floor, restore};
 use crate::error::Result;
+use crate::front::Front;
+use crate::front::Logged;
 use crate::front::log_pool::{LogPool, make_log};
-use crate::front::write_path::{Leader, LogTail, WriteQueue};
+use crate::front::replay::Replayed;
 use crate::generations::memtable::Memtable;
 use crate::jobs::{Jobs, Planner, Workers};
 use crate::layout::OpenedLayout;
@@ -29,8 +30,7 @@ use std::sync::Arc;
 use thermocline_device::{
     Devices, FileKind, Origin, Placement, SystemDevices, TierSpec, TieredFiles,
 };
-use thermocline_foundation::sync::Mutex;
-use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
+use thermocline_foundation::sync::atomic::AtomicBool;
 use thermocline_foundation::{ByteSize, Clock, Sequence, SystemClock};
 use thermocline_table::BlockCache;
 
@@ -170,21 +170,16 @@ impl Environment {
         let shared = Shared::new(settings, clock, files, placement, cache, jobs, totals_before);
         let shared = Arc::new(shared);
         let layout = OpenedLayout::open(&shared, &mut restored)?;
-        let (files, settings) = (&shared.files, &shared.settings);
+        let files = &shared.files;
         changed.map_or(Ok(()), |text| files.write_home_file(SETTINGS_NAME, &text))?;
         let logs = numbers_of(files, |kind| kind == FileKind::Log);
         require_floor(&logs, restored.log_floor)?;
         let live: Vec<_> =
             logs.iter().copied().filter(|number| *number >= restored.log_floor).collect();
-        let replay = Replay {
-            files,
-            options: settings.table_options(0),
-            memtable_bytes: layout.replayed_memtable_bytes(settings),
-        };
-        let replayed = replay.run(&live, restored.last_sequence)?;
-        require_durable(&replayed, restored.durable_sequence)?;
-        let engine = Arc::new(assemble(&shared, store, layout, restored, &replayed)?);
-        let is_written = engine.settle_logs(replayed, &logs, &live)?;
+        let recovered = replay_logs(&shared, &layout, &live, restored.last_sequence)?;
+        require_durable(&recovered.replayed, restored.durable_sequence)?;
+        let engine = Arc::new(assemble(&shared, store, layout, restored, &recovered.replayed)?);
+        let is_written = engine.settle_logs(recovered, &logs, &live)?;
         let planner: Arc<dyn Planner> = Arc::new(Background(Arc::clone(&engine)));
         shared.jobs.start(&planner, shared.settings.background_threads)?;
         Ok(Db::of(engine, planner, &self.devices, is_written))
@@ -200,9 +195,8 @@ fn assemble(
     replayed: &Replayed,
 ) -> Result<Engine> {
     let last_sequence = replayed.last_sequence;
-    let memtable = Arc::new(Memtable::new());
     let version = Version {
-        active: Arc::clone(&memtable),
+        active: Arc::new(Memtable::new()),
         frozen: Vec::new(),
         levels: Arc::new(restored.levels),
         ended_load: Sequence::ZERO,
@@ -228,17 +222,13 @@ fn assemble(
         versions: Arc::clone(&versions),
         layout: layout.clone(),
     };
+    let front = Logged::new(shared, &versions, log_pool, log);
     let engine = Engine {
         shared: Arc::clone(shared),
         versions,
         layout,
         reader: Arc::new(reader),
-        log_pool,
-        queue: WriteQueue::default(),
-        tail: Mutex::new(LogTail::new(Arc::clone(&log))),
-        leader: Mutex::new(Leader { last_sequence, memtable, log }),
-        unsynced_bytes: AtomicU64::new(0),
-        sync_wanted: AtomicBool::new(false),
+        front: Front::Logged(Arc::new(front)),
         migrating: AtomicBool::new(false),
     };
     engine.versions.levels_changed();

@@ -29,7 +29,7 @@ use thermocline_foundation::Sequence;
 const SMALL_SHARE: usize = 20;
 
 /// Who was asked for so often leaves the small queue for the main one. The paper's is 2, which has
-/// fewer hits beside scans (docs/decisions/0054-record-cache.md).
+/// fewer hits beside scans (docs/measurements/2026-11-23-record-cache.md).
 const PROMOTION_SCORE: u64 = HIT;
 
 /// Records that one eviction spares at most because they were asked for. After a time of hits only

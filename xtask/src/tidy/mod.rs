@@ -2,11 +2,12 @@
 //!
 //! Each rule is a function from text to findings, so that its test can show it failing on a
 //! sentence. The files are read once; nothing is compiled. `source.rs` looks into Rust files,
-//! `layout.rs` at crates, arrows and format pages; `rooms.rs` at the arrows inside the engine;
-//! `lexer.rs` blanks out what is not code.
+//! `layout.rs` at crates, arrows and format pages, `rooms.rs` at the arrows inside the engine,
+//! `links.rs` at links between Markdown pages; `lexer.rs` blanks out what is not code.
 
 mod layout;
 mod lexer;
+mod links;
 mod rooms;
 mod source;
 mod wrap;
@@ -60,6 +61,7 @@ pub fn check(root: &Path) -> io::Result<Report> {
     findings.extend(layout::formats(root, &paths)?);
     findings.extend(layout::named_paths(root, &paths)?);
     findings.extend(rooms::check(root, &paths)?);
+    findings.extend(links::check(root, &paths)?);
     Ok(Report { files: paths.len(), findings })
 }
 
@@ -124,7 +126,7 @@ mod tests {
         write("crates/log/Cargo.toml", "[dependencies]\nthermocline-table.workspace = true\n");
         write("crates/log/src/lib.rs", "#![forbid(unsafe_code)]\n");
         write("crates/log/src/util.rs", "//! Odds and ends.\n");
-        write("docs/formats/log.md", "# Log\n");
+        write("docs/formats/log.md", "# Log\n[gone](gone.md)\n");
         write("target/ignored.rs", "");
         let report = check(home.path()).unwrap();
         let texts: Vec<String> = report.findings.iter().map(Finding::to_string).collect();
@@ -133,6 +135,7 @@ mod tests {
             "log/src/util.rs:1: 'util' says nothing",
             "log/Cargo.toml:2: thermocline-log must not depend on thermocline-table",
             "docs/formats/log.md:1: not linked from ARCHITECTURE.md",
+            "docs/formats/log.md:2: the link gone.md leads to no file",
         ] {
             assert!(texts.iter().any(|text| text.contains(part)), "{part} is not in {texts:#?}");
         }

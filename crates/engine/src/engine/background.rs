@@ -18,7 +18,7 @@ impl Planner for Background {
         match lane {
             Lane::Flush => plan_flush(engine),
             // A log is made in a moment, and writers wait for it when it is missing.
-            Lane::Upkeep => plan_upkeep(engine),
+            Lane::Upkeep => engine.front.upkeep(),
             Lane::Bulk => plan_deletion(engine)
                 .or_else(|| engine.layout.plan())
                 .or_else(|| plan_migration(engine)),
@@ -45,63 +45,28 @@ fn plan_flush(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
     Some(engine.layout.flush_job(Arc::clone(frozen)))
 }
 
-fn upkeep(engine: &Arc<Engine>, task: Task) -> Option<Box<dyn Job>> {
-    Some(Box::new(Upkeep { engine: Arc::clone(engine), task }))
-}
-
-fn plan_upkeep(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
-    if engine.sync_wanted.swap(false, Relaxed) {
-        return upkeep(engine, Task::SyncLog);
-    }
-    let prepares = engine.log_pool.claim_preparation();
-    prepares.then(|| upkeep(engine, Task::PrepareLog)).flatten()
-}
-
 /// Deleting a table waits for the device, for long where the file system tells it at once what is
 /// free, so it is not among the things that writers wait for.
 fn plan_deletion(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
-    if engine.versions.store.obsolete.is_empty() {
-        None
-    } else {
-        upkeep(engine, Task::DeleteTables)
-    }
+    let is_due = !engine.versions.store.obsolete.is_empty();
+    is_due.then(|| Box::new(Deletion { engine: Arc::clone(engine) }) as _)
 }
 
-/// Small things, most of which writers wait for.
+/// Deletes the files of obsolete tables.
 #[derive(Debug)]
-struct Upkeep {
+struct Deletion {
     engine: Arc<Engine>,
-    task: Task,
 }
 
-#[derive(Debug)]
-enum Task {
-    SyncLog,
-    PrepareLog,
-    DeleteTables,
-}
-
-impl Job for Upkeep {
+impl Job for Deletion {
     fn name(&self) -> &'static str {
-        match self.task {
-            Task::SyncLog => "background sync of the log",
-            Task::PrepareLog => "preparation of a log",
-            Task::DeleteTables => "deletion of tables",
-        }
+        "deletion of tables"
     }
 
     fn step(&mut self) -> Result<Step> {
-        match self.task {
-            Task::SyncLog => self.engine.sync_tail()?,
-            Task::PrepareLog => self.engine.log_pool.prepare_log()?,
-            Task::DeleteTables => {
-                self.engine
-                    .shared
-                    .files
-                    .delete_files(&self.engine.versions.store.obsolete.take())?;
-                self.engine.shared.room_freed();
-            }
-        }
+        let obsolete = self.engine.versions.store.obsolete.take();
+        self.engine.shared.files.delete_files(&obsolete)?;
+        self.engine.shared.room_freed();
         Ok(Step::Done)
     }
 }

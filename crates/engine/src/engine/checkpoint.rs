@@ -28,12 +28,11 @@ impl Engine {
     fn moment(&self) -> Result<Moment> {
         // Flushes of what is written from here on begin once the moment is taken.
         let (log, _flushes) = {
-            let mut leader = self.leader.lock();
-            self.shared.latch.check()?;
-            self.freeze(&mut leader)?;
-            (leader.log.number, self.layout.hold_flushes(leader.log.number))
+            let mut quiet = self.front.quiesce()?;
+            quiet.freeze()?;
+            (quiet.log_number(), self.layout.hold_flushes(quiet.log_number()))
         };
-        self.versions.wait_until_flushed(|frozen| frozen.log.number >= log)?;
+        self.versions.wait_until_flushed(|frozen| frozen.generation.number() >= log)?;
         let tables = self.versions.tables();
         let version = self.versions.current_full();
         let held = self.layout.hold(&tables, &version)?;

@@ -92,7 +92,7 @@ impl Ingest {
         let engine = Arc::clone(&self.engine);
         engine.shared.counts.ingested_bytes.add(self.bytes);
         // A failure half way leaves a sequence used and files of which nothing is known for sure.
-        engine.with_writers_stopped(|sequence| {
+        engine.front.quiesce()?.with_sequence(|sequence| {
             self.install(sequence).inspect_err(|error| engine.shared.fail(error))
         })
     }

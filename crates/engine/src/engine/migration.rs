@@ -1,4 +1,5 @@
-//! Migration: tables that lie on another tier than placement wants them on are moved, one at a time.
+//! Migration: tables that lie on another tier than placement wants them on are moved, one at a
+//! time.
 
 use crate::engine::Engine;
 use crate::error::Result;

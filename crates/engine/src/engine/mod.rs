@@ -11,8 +11,7 @@ pub(crate) mod verify;
 pub(crate) mod wear;
 
 use crate::error::Result;
-use crate::front::log_pool::LogPool;
-use crate::front::write_path::{Leader, LogTail, WriteQueue};
+use crate::front::Front;
 use crate::jobs::Progress;
 use crate::layout::Layout;
 #[cfg(test)]
@@ -24,8 +23,7 @@ use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
 use crate::versions::Versions;
 use std::sync::Arc;
-use thermocline_foundation::sync::Mutex;
-use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
+use thermocline_foundation::sync::atomic::AtomicBool;
 
 /// See the module's header.
 #[derive(Debug)]
@@ -34,13 +32,7 @@ pub(crate) struct Engine {
     pub versions: Arc<Versions>,
     pub layout: Layout,
     pub reader: Arc<Reader>,
-    pub log_pool: Arc<LogPool>,
-    pub queue: WriteQueue,
-    pub leader: Mutex<Leader>,
-    pub tail: Mutex<LogTail>,
-    /// Log bytes that no sync covers yet.
-    pub unsynced_bytes: AtomicU64,
-    pub sync_wanted: AtomicBool,
+    pub front: Front,
     /// A migration runs, or failed and is not tried again before the next open.
     pub migrating: AtomicBool,
 }
@@ -55,9 +47,16 @@ impl Engine {
             return Ok(());
         }
         let durable_sequence = Some(self.versions.visible());
-        self.sync()?;
+        self.front.sync()?;
         let edit = Edit { durable_sequence, ..Edit::default() };
         self.versions.commit(&mut self.versions.tables(), edit)
+    }
+
+    /// Freezes the active memtable unless it is empty, and waits until it and those before it are
+    /// in tables or slots.
+    pub fn flush(&self) -> Result<()> {
+        self.front.quiesce()?.freeze()?;
+        self.versions.wait_for_flushes()
     }
 
     /// Waits until background work has nothing left to do, or has ended for good.

@@ -16,12 +16,13 @@
 //! the same logs and the same floor. The tables it had written are unknown to the manifest and
 //! deleted; records that are in slots already are met again with the same sequence.
 
-use crate::compaction::rewrite::{Output, Retention, Rewrite};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::generations::memtable::{ENTRY_OVERHEAD_BYTES, Memtable, MemtableCursor};
-use crate::jobs::Step;
-use crate::merge::{Merge, Source};
+use crate::front::replay::Replay;
+use crate::front::replay::Replayed;
+use crate::generations::memtable::Memtable;
+use crate::layout::OpenedLayout;
+use crate::shared::Shared;
 use crate::shared::delete_or_leave;
 use crate::shared::totals::Totals;
 use crate::table_set::levels::Levels;
@@ -29,14 +30,9 @@ use crate::table_set::manifest::{Edit, Manifest, broken_slots};
 use crate::table_set::restored::Restored;
 use crate::table_set::table::{TableMeta, TableStore};
 use std::sync::Arc;
-use thermocline_device::{
-    Error as DeviceError, ErrorKind as DeviceErrorKind, File, FileContext, FileInfo, FileKind,
-    Origin, TieredFiles,
-};
+use thermocline_device::{FileInfo, FileKind, TieredFiles};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
-use thermocline_log::{LogReader, ReplayEnd};
 use thermocline_slab::LiveSlots;
-use thermocline_table::TableOptions;
 
 /// Reads the newest manifest and deletes older ones; none in a database that was never opened for
 /// writing.
@@ -158,157 +154,42 @@ pub(crate) fn require_durable(replayed: &Replayed, durable: Sequence) -> Result<
     )))
 }
 
-/// Which sequences tables, slots and logs have.
-///
-/// The newest one outside the logs does not speak for those before it: of a memtable, or of logs
-/// that an opening was replaying, some pieces were live, and the rest is in the logs only. But the
-/// logs have all from their first one on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Covered {
-    /// The newest that the manifest knows of.
-    manifest: Sequence,
-    /// First and last in the logs.
-    logs: Option<(Sequence, Sequence)>,
-}
-
-impl Covered {
-    /// All up to `sequence` are there.
-    fn has(&self, sequence: Sequence) -> bool {
-        match self.logs {
-            Some((first, last)) if first <= sequence => sequence <= last,
-            _ => sequence <= self.manifest,
-        }
-    }
-
-    /// The last of those that are all there.
-    fn last(&self) -> Sequence {
-        self.logs.map_or(self.manifest, |(_, last)| last)
-    }
-}
-
-/// What the logs held.
+/// What the logs had, and where it is now.
 #[derive(Debug)]
-pub(crate) struct Replayed {
+pub(crate) struct Recovered {
+    pub replayed: Replayed,
     /// Tables written to level 0 from the logs' records.
-    pub added: Vec<TableMeta>,
-    /// All of the logs' records, where they were not written to tables.
-    pub memtable: Option<Arc<Memtable>>,
-    /// Why they were not, where they should have been.
-    pub no_room: Option<Error>,
-    pub last_sequence: Sequence,
-    pub covered: Covered,
-    pub records: u64,
+    added: Vec<TableMeta>,
+    /// Why the records are in memory, where they should be in tables.
+    no_room: Option<Error>,
 }
 
-/// Replays logs into level 0 tables.
-pub(crate) struct Replay<'a> {
-    pub files: &'a Arc<TieredFiles>,
-    pub options: TableOptions,
-    /// A memtable is written out at this size; none: all stays in one, which is given back. The
-    /// logs are of the memtables that there may be at once, so it is no larger than those.
-    pub memtable_bytes: Option<u64>,
-}
-
-impl Replay<'_> {
-    /// Replays the logs `numbers`, ascending. Records up to `flushed` are in tables only if their
-    /// log is below the floor, so all are replayed; a record met again has the same sequence and
-    /// does no harm. Where no tier has room for tables, all stays in one memtable.
-    pub fn run(&self, numbers: &[FileNumber], flushed: Sequence) -> Result<Replayed> {
-        let mut state = Replaying::new(flushed);
-        match self.run_through(&mut state, numbers) {
-            Ok(()) => Ok(state.replayed),
-            Err(error)
-                if error.kind() == ErrorKind::OutOfSpace && self.memtable_bytes.is_some() =>
-            {
-                let added = state.replayed.added.iter().map(|meta| meta.number);
-                delete_or_leave(self.files, &added.collect::<Vec<_>>());
-                let options = self.options.clone();
-                let in_memory = Replay { files: self.files, options, memtable_bytes: None };
-                let replayed = in_memory.run(numbers, flushed)?;
-                Ok(Replayed { no_room: Some(error), ..replayed })
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn run_through(&self, state: &mut Replaying, numbers: &[FileNumber]) -> Result<()> {
-        // The log before has the mark of its end: nothing of it was lost in a crash.
-        let mut sealed = false;
-        for number in numbers {
-            let file = self.files.open_file(*number)?;
-            let torn_before = state.hole.is_some();
-            let mut written = Ok(());
-            let summary = LogReader::replay(&file, &mut |first, count, payload| {
-                if written.is_ok() && state.continues(&file, first) {
-                    written = self.make_room(state, payload.len());
-                    state.insert(&file, first, count, payload)?;
-                }
-                Ok(())
-            })?;
-            written?;
-            let reached = state.replayed.last_sequence;
-            if sealed && let Some(hole) = state.hole.as_ref().filter(|_| !torn_before) {
-                return Err(Error::corrupt(format!(
-                    "{hole}, yet the log before it is whole up to sequence {reached}: a log \
-                     between them is missing; restore the database from a checkpoint"
-                )));
-            }
-            sealed = summary.end == ReplayEnd::Sealed;
-            if !state.replayed.covered.has(summary.durable_sequence) {
-                let cause = state.hole.take().unwrap_or_else(|| file.describe());
-                return Err(Error::corrupt(format!(
-                    "records after sequence {reached} are missing although sequence {} \
-                     was acknowledged as durable ({cause}); restore the database from a checkpoint",
-                    summary.durable_sequence
-                )));
-            }
-            if let ReplayEnd::Torn { offset } = summary.end {
-                tracing::info!(log = %file.describe(), offset, "the log ends in unsynced writes");
-                // What a later log has follows after what is missing here.
-                if !planted(Planted::HoleReplayedOver) {
-                    let hole = || format!("{} ends at {offset}", file.describe());
-                    state.hole.get_or_insert_with(hole);
-                }
-            }
-        }
-        let memtable = std::mem::take(&mut state.memtable);
-        if self.memtable_bytes.is_none() {
-            state.replayed.memtable = Some(Arc::new(memtable));
-            return Ok(());
-        }
-        self.write_out(memtable, &mut state.replayed.added)
-    }
-
-    /// Writes the memtable out where another payload would make it too large.
-    fn make_room(&self, state: &mut Replaying, payload_bytes: usize) -> Result<()> {
-        let added = state.memtable.bytes() + payload_bytes as u64 + ENTRY_OVERHEAD_BYTES;
-        let fits = self.memtable_bytes.is_none_or(|most| added <= most);
-        if fits || state.memtable.count() == 0 {
-            return Ok(());
-        }
-        let full = std::mem::take(&mut state.memtable);
-        self.write_out(full, &mut state.replayed.added)
-    }
-
-    fn write_out(&self, memtable: Memtable, added: &mut Vec<TableMeta>) -> Result<()> {
-        if memtable.count() == 0 {
-            return Ok(());
-        }
-        let expected_bytes = memtable.bytes();
-        let merge = Merge::new(vec![Source::Memtable(MemtableCursor::new(Arc::new(memtable)))]);
-        let output = Output {
-            context: FileContext { kind: FileKind::Table { level: 0 }, origin: Origin::Recovery },
-            options: self.options.clone(),
-            table_bytes: u64::MAX,
-            expected_bytes,
-            cache: None,
-        };
-        // No snapshot survives a restart, so of each key only the newest version matters.
-        let retention = Retention::new(vec![Sequence::MAX], None);
-        let mut rewrite = Rewrite::new(Arc::clone(self.files), merge, retention, output);
-        while rewrite.step()? == Step::More {}
-        added.extend(rewrite.publish()?);
+/// Replays the logs `live`, ascending; `flushed` is the newest sequence outside of them. Where no
+/// tier has room for tables, all stays in one memtable.
+pub(crate) fn replay_logs(
+    shared: &Shared,
+    layout: &OpenedLayout,
+    live: &[FileNumber],
+    flushed: Sequence,
+) -> Result<Recovered> {
+    let files = &shared.files;
+    let memtable_bytes = layout.replayed_memtable_bytes(&shared.settings);
+    let mut added = Vec::new();
+    let replay = Replay { files, memtable_bytes };
+    let replayed = replay.run(live, flushed, &mut |memtable| {
+        added.extend(layout.write_replayed(shared, memtable)?);
         Ok(())
+    });
+    match replayed {
+        Ok(replayed) => Ok(Recovered { replayed, added, no_room: None }),
+        Err(error) if error.kind() == ErrorKind::OutOfSpace && memtable_bytes.is_some() => {
+            let numbers = added.iter().map(|meta| meta.number);
+            delete_or_leave(files, &numbers.collect::<Vec<_>>());
+            let in_memory = Replay { files, memtable_bytes: None };
+            let replayed = in_memory.run(live, flushed, &mut |_| Ok(()))?;
+            Ok(Recovered { replayed, added: Vec::new(), no_room: Some(error) })
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -317,21 +198,21 @@ impl Engine {
     /// for it: then it stays in memory, and the store is to be read only.
     pub fn settle_logs(
         &self,
-        mut replayed: Replayed,
+        recovered: Recovered,
         logs: &[FileNumber],
         live: &[FileNumber],
     ) -> Result<bool> {
-        let added = std::mem::take(&mut replayed.added);
+        let Recovered { mut replayed, added, no_room } = recovered;
         let edit = Edit {
             added: added.into_iter().map(|meta| (0, meta)).collect(),
-            log_floor: Some(self.leader.lock().log.number),
+            log_floor: Some(self.front.enter().log_number()),
             ..Edit::default()
         };
         let early = planted(Planted::RecoveryDeletesLogsFirst);
         if early {
             self.shared.files.delete_files(logs)?;
         }
-        let settled = match replayed.no_room.take() {
+        let settled = match no_room {
             Some(no_room) => Err(no_room),
             None => self.layout.settle(live, replayed.memtable.as_ref(), edit),
         };
@@ -372,126 +253,8 @@ impl Engine {
         // Nobody will write to the log of this opening. A manifest of which nobody knows the end
         // may name it as the floor.
         if is_manifest_known {
-            delete_or_leave(&self.shared.files, &[self.leader.lock().log.number]);
+            delete_or_leave(&self.shared.files, &[self.front.enter().log_number()]);
         }
         Ok(())
-    }
-}
-
-/// A replay under way.
-struct Replaying {
-    replayed: Replayed,
-    memtable: Memtable,
-    flushed: Sequence,
-    /// The sequence that the next record must have; unknown before the first, which may also be one
-    /// that is in tables already: its log was at the floor.
-    expected: Option<Sequence>,
-    /// What a bulk load took, where the manifest does not know of it.
-    reserved: Option<Sequence>,
-    /// Where records are missing; nothing behind it counts.
-    hole: Option<String>,
-}
-
-impl Replaying {
-    fn new(flushed: Sequence) -> Self {
-        let back = u64::from(planted(Planted::SequenceGoesBack));
-        let last_sequence = Sequence(flushed.0.saturating_sub(back));
-        Self {
-            replayed: Replayed {
-                added: Vec::new(),
-                memtable: None,
-                no_room: None,
-                last_sequence,
-                covered: Covered { manifest: last_sequence, logs: None },
-                records: 0,
-            },
-            memtable: Memtable::new(),
-            flushed,
-            expected: None,
-            reserved: None,
-            hole: None,
-        }
-    }
-
-    /// The record of sequence `first` follows what was replayed so far.
-    fn continues(&mut self, file: &File, first: Sequence) -> bool {
-        let follows = match self.expected {
-            Some(expected) => expected == first,
-            None => first <= self.flushed.next(),
-        };
-        let follows = follows || planted(Planted::HoleReplayedOver);
-        if !follows && self.hole.is_none() {
-            self.hole = Some(format!("{} begins at sequence {first}", file.describe()));
-        }
-        self.hole.is_none()
-    }
-
-    fn insert(
-        &mut self,
-        file: &File,
-        first: Sequence,
-        count: u32,
-        payload: &[u8],
-    ) -> Result<(), DeviceError> {
-        let before = self.memtable.count();
-        let what = || format!("{}: the record of sequence {first}", file.describe());
-        let cut = planted(Planted::BatchCutInReplay);
-        let payload = if cut { crate::batch::first_half(payload) } else { payload };
-        self.memtable.insert_batch(first, payload).map_err(|error| {
-            let kind = match error.kind() {
-                ErrorKind::NewerFormat => DeviceErrorKind::NewerFormat,
-                _ => DeviceErrorKind::Corrupt,
-            };
-            DeviceError::new(kind, format!("{} is no batch: {error}", what()))
-        })?;
-        // A bulk load reserves a sequence with an empty batch; more writes than sequences are
-        // wrong.
-        let writes = self.memtable.count() - before;
-        if writes == 0 && first > self.flushed {
-            self.reserved = Some(first);
-        } else if let Some(reserved) = self.reserved {
-            // Writers wait until the load is in the manifest, or has failed, which is there too.
-            let text = format!(
-                "{} follows a bulk load of sequence {reserved} that the manifest does not know: \
-                 the end of the manifest is lost; restore the database from a checkpoint",
-                what()
-            );
-            return Err(DeviceError::new(DeviceErrorKind::Corrupt, text));
-        }
-        if writes > u64::from(count) {
-            let text = format!("{} has {writes} writes for {count} sequences", what());
-            return Err(DeviceError::new(DeviceErrorKind::Corrupt, text));
-        }
-        let next = Sequence(first.0 + u64::from(count));
-        self.expected = Some(next);
-        let last = Sequence(next.0.saturating_sub(1));
-        let logs = &mut self.replayed.covered.logs;
-        *logs = Some(logs.map_or((first, last), |(first, _)| (first, last)));
-        self.replayed.last_sequence = self.replayed.last_sequence.max(last);
-        self.replayed.records += u64::from(count);
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_newest_in_tables_does_not_stand_for_what_the_end_of_a_log_had() {
-        let covered = |manifest, logs: Option<(u64, u64)>| Covered {
-            manifest: Sequence(manifest),
-            logs: logs.map(|(first, last)| (Sequence(first), Sequence(last))),
-        };
-        assert!(covered(50, None).has(Sequence(50)) && !covered(50, None).has(Sequence(51)));
-        assert!(covered(0, None).has(Sequence::ZERO));
-        let all = covered(100, Some((51, 100)));
-        assert!(all.has(Sequence(100)) && all.has(Sequence(50)) && !all.has(Sequence(101)));
-        // A piece was live that has the newest of them, and then the log lost its end.
-        let cut = covered(100, Some((51, 80)));
-        assert!(cut.has(Sequence(80)) && cut.has(Sequence(50)) && !cut.has(Sequence(100)));
-        assert_eq!((cut.last(), covered(7, None).last()), (Sequence(80), Sequence(7)));
-        // Nothing was written out yet.
-        assert!(covered(0, Some((1, 9))).has(Sequence(9)));
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 use thermocline_device::{FileInfo, FileKind};
-use thermocline_log::{Durability as LogDurability, LogReader};
+use thermocline_log::LogReader;
 
 /// What a verification found.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -173,17 +173,12 @@ impl Engine {
 
     /// Writers pause while a log is read, for as long as reading a memtable's worth takes.
     fn verify_log(&self, info: &FileInfo) -> Result<()> {
-        let leader = self.leader.lock();
-        let in_use = leader.log.number == info.number;
-        if in_use {
-            // With everything handed to the driver a concurrent sync has nothing left to write.
-            let position = self.tail.lock().position;
-            if let (Some(position), Ok(())) = (position, self.shared.latch.check()) {
-                leader.log.writer.commit(position, LogDurability::Buffered)?;
-            }
+        let quiet = self.front.enter();
+        if quiet.log_number() == info.number {
+            quiet.hand_over_log()?;
         }
         // A log that waits to be recycled holds nothing any more.
-        let retired = self.log_pool.is_retired(info.number);
+        let retired = self.front.is_retired(info.number);
         if retired || self.still_has(info).is_none() {
             return Ok(());
         }

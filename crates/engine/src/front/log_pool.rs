@@ -146,7 +146,7 @@ impl Follower for LogPool {
     fn before_switch(&self, switch: &Switch<'_>) -> Result<()> {
         let flushed = switch.change.flushed.as_ref();
         match flushed.filter(|_| !planted(Planted::LogRetiredBeforeEdit)) {
-            Some(frozen) => self.retire_log(&frozen.log),
+            Some(frozen) => self.retire_log(frozen.generation.log()),
             None => Ok(()),
         }
     }

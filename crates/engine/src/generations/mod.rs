@@ -3,18 +3,59 @@
 pub(crate) mod log_file;
 pub(crate) mod memtable;
 
+use crate::error::Result;
 use log_file::LogFile;
 use memtable::Memtable;
 use std::sync::Arc;
 use thermocline_foundation::FileNumber;
 use thermocline_foundation::sync::atomic::AtomicBool;
 
-/// A full memtable on its way to a table.
+/// What makes a memtable durable.
+#[derive(Debug)]
+pub(crate) enum Generation {
+    Logs(LogGeneration),
+}
+
+/// A log, and the one that follows.
+#[derive(Debug)]
+pub(crate) struct LogGeneration {
+    pub log: Arc<LogFile>,
+    pub next: FileNumber,
+}
+
+impl Generation {
+    /// Makes all records of the memtable durable. None may follow.
+    pub fn seal(&self) -> Result<()> {
+        match self {
+            Self::Logs(logs) => logs.log.seal(),
+        }
+    }
+
+    /// The manifest's log floor once the memtable is flushed.
+    pub fn floor_after(&self) -> FileNumber {
+        match self {
+            Self::Logs(logs) => logs.next,
+        }
+    }
+
+    /// Its place in time: later generations have larger numbers.
+    pub fn number(&self) -> FileNumber {
+        self.log().number
+    }
+
+    /// Its log.
+    pub fn log(&self) -> &LogFile {
+        match self {
+            Self::Logs(logs) => &logs.log,
+        }
+    }
+}
+
+/// A full memtable on its way to tables or slots.
 #[derive(Debug)]
 pub(crate) struct Frozen {
     pub memtable: Arc<Memtable>,
-    pub log: Arc<LogFile>,
-    /// The log that followed; the floor once this memtable is in a table.
-    pub next_log: FileNumber,
+    pub generation: Generation,
+    /// A flush is under way.
     pub claimed: AtomicBool,
 }

@@ -19,6 +19,7 @@ use crate::shared::totals::Totals;
 use crate::table_set::TableSet;
 use crate::table_set::manifest::Edit;
 use crate::table_set::restored::Restored;
+use crate::table_set::table::TableMeta;
 use crate::versions::{Follower, Version, Versions};
 use bytes::Bytes;
 use hybrid::records::flush::FlushesHeld;
@@ -141,6 +142,11 @@ impl OpenedLayout {
             Self::Leveled(_) => Some(settings.division().memtable_bytes),
             Self::Hybrid(_) => None,
         }
+    }
+
+    /// Writes a memtable of replayed records to tables of level 0.
+    pub fn write_replayed(&self, shared: &Shared, memtable: Memtable) -> Result<Vec<TableMeta>> {
+        leveled::write_replayed(shared, memtable)
     }
 
     /// The part that hears of edits.

@@ -24,6 +24,7 @@ mod current;
 mod followers;
 pub(crate) mod snapshots;
 mod version;
+pub(crate) mod window;
 
 use crate::error::Result;
 use crate::generations::Frozen;
@@ -37,9 +38,10 @@ pub(crate) use followers::{Change, Follower, Switch};
 use snapshots::{Snapshot, Snapshots};
 use std::sync::Arc;
 use thermocline_foundation::Sequence;
-use thermocline_foundation::sync::atomic::{AtomicU64, Ordering};
+use thermocline_foundation::sync::atomic::Ordering;
 use thermocline_foundation::sync::{ArcSwapGuard, Mutex, MutexGuard};
 pub(crate) use version::Version;
+use window::Window;
 
 /// See the module's header.
 #[derive(Debug)]
@@ -47,7 +49,7 @@ pub(crate) struct Versions {
     shared: Arc<Shared>,
     pub store: Arc<TableStore>,
     current: Current,
-    visible: AtomicU64,
+    pub window: Window,
     snapshots: Arc<Snapshots>,
     tables: Mutex<TableSet>,
     followers: Vec<Arc<dyn Follower>>,
@@ -65,7 +67,7 @@ impl Versions {
         Self {
             shared,
             store,
-            visible: AtomicU64::new(tables.last_sequence.0),
+            window: Window::new(tables.last_sequence),
             current: Current::new(version),
             snapshots: Arc::default(),
             tables: Mutex::new(tables),
@@ -90,12 +92,7 @@ impl Versions {
 
     /// The newest sequence that readers see.
     pub fn visible(&self) -> Sequence {
-        Sequence(self.visible.load(Ordering::Acquire))
-    }
-
-    /// Readers see all records up to `sequence`, which are in memtables or tables.
-    pub fn publish(&self, sequence: Sequence) {
-        self.visible.store(sequence.0, Ordering::Release);
+        self.window.visible()
     }
 
     /// A snapshot of now.

@@ -5,19 +5,23 @@ use crate::compaction::rewrite::Retention;
 use crate::compaction::rewrite::Rewrite;
 use crate::error::Result;
 use crate::generations::Frozen;
+use crate::generations::memtable::Memtable;
 use crate::generations::memtable::MemtableCursor;
 use crate::jobs::Job;
 use crate::jobs::Step;
 use crate::layout::leveled::Leveled;
 use crate::merge::Merge;
 use crate::merge::Source;
+use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
+use crate::table_set::table::TableMeta;
 use crate::versions::Change;
 use std::sync::Arc;
 use thermocline_device::FileContext;
 use thermocline_device::FileKind;
 use thermocline_device::Origin;
 use thermocline_foundation::Planted;
+use thermocline_foundation::Sequence;
 use thermocline_foundation::planted;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 /// Writes a frozen memtable to level 0.
@@ -48,17 +52,17 @@ impl Flush {
 
     fn finish(&mut self) -> Result<()> {
         // The log's tail must be durable before a later log can be the floor.
-        self.frozen.log.seal()?;
+        self.frozen.generation.seal()?;
         let added = self.rewrite.publish()?;
         let bytes: u64 = added.iter().map(|meta| meta.bytes).sum();
         self.leveled.shared.counts.flushed_bytes.add(bytes);
         self.leveled.shared.compaction_rate.flushed(bytes);
         if planted(Planted::LogRetiredBeforeEdit) {
-            self.leveled.shared.files.delete_files(&[self.frozen.log.number])?;
+            self.leveled.shared.files.delete_files(&[self.frozen.generation.number()])?;
         }
         let edit = Edit {
             added: added.into_iter().map(|meta| (0, meta)).collect(),
-            log_floor: Some(self.frozen.next_log),
+            log_floor: Some(self.frozen.generation.floor_after()),
             ..Edit::default()
         };
         let flushed = Some(Arc::clone(&self.frozen));
@@ -86,4 +90,25 @@ impl Drop for Flush {
     fn drop(&mut self) {
         self.frozen.claimed.store(false, Relaxed);
     }
+}
+
+/// Writes a memtable of replayed records to tables of level 0, before the store is open.
+pub(crate) fn write_replayed(shared: &Shared, memtable: Memtable) -> Result<Vec<TableMeta>> {
+    if memtable.count() == 0 {
+        return Ok(Vec::new());
+    }
+    let expected_bytes = memtable.bytes();
+    let merge = Merge::new(vec![Source::Memtable(MemtableCursor::new(Arc::new(memtable)))]);
+    let output = Output {
+        context: FileContext { kind: FileKind::Table { level: 0 }, origin: Origin::Recovery },
+        options: shared.settings.table_options(0),
+        table_bytes: u64::MAX,
+        expected_bytes,
+        cache: None,
+    };
+    // No snapshot survives a restart, so of each key only the newest version matters.
+    let retention = Retention::new(vec![Sequence::MAX], None);
+    let mut rewrite = Rewrite::new(Arc::clone(&shared.files), merge, retention, output);
+    while rewrite.step()? == Step::More {}
+    rewrite.publish()
 }

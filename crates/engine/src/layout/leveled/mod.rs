@@ -13,6 +13,7 @@ use crate::jobs::Job;
 use crate::shared::Shared;
 use crate::versions::Versions;
 use flush::Flush;
+pub(crate) use flush::write_replayed;
 pub(crate) use level_targets::LevelTargets;
 use plan::plan_compaction;
 use std::sync::Arc;

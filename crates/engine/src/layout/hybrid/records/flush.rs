@@ -88,7 +88,7 @@ impl FlushGate {
 
     /// The memtable must wait.
     pub fn is_held(&self, frozen: &Frozen) -> bool {
-        frozen.log.number.0 >= self.held_from.load(Relaxed)
+        frozen.generation.number().0 >= self.held_from.load(Relaxed)
     }
 }
 
@@ -185,7 +185,8 @@ impl SlotFlush {
         let (hybrid, frozen) = (&self.hybrid, &self.frozen);
         self.pieces.settle(hybrid, fast, || {
             if planted(Planted::FloorRaisedByFirstPiece) {
-                let edit = Edit { log_floor: Some(frozen.next_log), ..Edit::default() };
+                let edit =
+                    Edit { log_floor: Some(frozen.generation.floor_after()), ..Edit::default() };
                 hybrid.versions.commit(&mut hybrid.versions.tables(), edit)?;
             }
             Ok(())
@@ -198,9 +199,10 @@ impl SlotFlush {
         hybrid.shared.counts.flushed_bytes.add(flushed_bytes);
         hybrid.shared.compaction_rate.flushed(flushed_bytes);
         if planted(Planted::LogRetiredBeforeEdit) {
-            hybrid.shared.files.delete_files(&[self.frozen.log.number])?;
+            hybrid.shared.files.delete_files(&[self.frozen.generation.number()])?;
         }
-        let edit = Edit { log_floor: Some(self.frozen.next_log), ..Edit::default() };
+        let edit =
+            Edit { log_floor: Some(self.frozen.generation.floor_after()), ..Edit::default() };
         let flushed = Some(Arc::clone(&self.frozen));
         let change = Change { edit, flushed, ..Change::default() };
         hybrid.versions.commit(&mut hybrid.versions.tables(), change)
@@ -223,7 +225,7 @@ impl Job for SlotFlush {
             // A piece makes records durable that come after others in the log, so the log must be
             // durable first: what recovery finds is a prefix of what was written, in whole batches.
             if !planted(Planted::LogNotSealedBeforePiece) {
-                self.frozen.log.seal()?;
+                self.frozen.generation.seal()?;
             }
             fast.lend_memory(hybrid.versions.cell());
         }

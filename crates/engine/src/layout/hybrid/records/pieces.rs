@@ -347,7 +347,7 @@ mod tests {
                 snapshots.push(db.snapshot());
             }
         }
-        engine.freeze(&mut engine.leader.lock()).unwrap();
+        engine.front.enter().freeze().unwrap();
         let frozen = Arc::clone(&engine.versions.current().frozen[0]);
         let retention = Retention::new(engine.versions.kept_readable(), None);
         let packing = &engine.hybrid().fast.packing;
