@@ -39,6 +39,7 @@ pub struct Slabs {
     pub(crate) allocation: Mutex<Allocation>,
     pub(crate) kept_reads: Counter,
     pub(crate) kept_read_bytes: Counter,
+    pub(crate) sealed_bytes: Counter,
 }
 
 /// Headers are read so many at once.
@@ -80,6 +81,7 @@ impl Slabs {
             allocation: Mutex::new(allocation),
             kept_reads: Counter::default(),
             kept_read_bytes: Counter::default(),
+            sealed_bytes: Counter::default(),
         }))
     }
 
@@ -160,6 +162,11 @@ impl Slabs {
     /// What writes have read since opening because they must keep it.
     pub fn kept_reads(&self) -> KeptReads {
         KeptReads { reads: self.kept_reads.get(), bytes: self.kept_read_bytes.get() }
+    }
+
+    /// Bytes of records that writes have computed checksums of since opening: each record once.
+    pub fn sealed_bytes(&self) -> u64 {
+        self.sealed_bytes.get()
     }
 
     pub(crate) fn slab(&self, id: SlabId) -> Result<Arc<Slab>> {

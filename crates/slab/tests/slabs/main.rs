@@ -8,6 +8,7 @@ mod failures;
 #[allow(dead_code, reason = "shared with the tests of the engine")]
 #[path = "../../../engine/tests/reliability/hooked.rs"]
 mod hooked;
+mod long;
 mod pages;
 mod room;
 #[allow(dead_code, reason = "shared with the tests of the device layer")]
