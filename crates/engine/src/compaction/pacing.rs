@@ -231,8 +231,7 @@ mod tests {
         assert!((reached / rate as f64 - 1.0).abs() < 0.01, "{reached} against {rate}");
     }
 
-    /// The clock stands still but for those who sleep, so what a small write sleeps is what it waits
-    /// for others.
+    /// The clock moves for those who sleep only: what a small write sleeps it waits for others.
     #[test]
     fn a_small_write_behind_a_large_one_waits_for_a_piece_of_it() {
         let clock = Arc::new(StillClock::default());
