@@ -256,6 +256,11 @@ pub(crate) fn claimed_bytes(bytes: &[u8]) -> Result<u64, Broken> {
     Ok(record_bytes(key_bytes(key) as usize, value_bytes as usize))
 }
 
+/// The checksum of what follows it in a slot at `place`.
+pub(crate) fn sum_of(place: &Place, body: &[u8]) -> [u8; 4] {
+    checksum(place, body).to_le_bytes()
+}
+
 fn key_bytes([low, middle, high]: [u8; 3]) -> u32 {
     u32::from_le_bytes([low, middle, high, 0])
 }
