@@ -12,6 +12,7 @@
 //!   generator      what the harness costs               agree: it against RocksDB's own program
 //!   results        results.json; report: tables of it
 //!   scenarios      comparisons by name                     figures: those of the PrismDB paper
+//!   value_sizes    bytes a second by the size of values
 //!   rig            two block devices and a memory limit, for any program
 //! ```
 //! A binary is one line: `thermocline_bench::command::main(&[&engine, ...])`. The workspace of
@@ -43,6 +44,7 @@ pub mod scenarios;
 pub mod state;
 pub mod store;
 pub mod summary;
+pub mod value_sizes;
 pub mod values;
 pub mod versions;
 pub mod workloads;

@@ -676,3 +676,27 @@ fn a_trace_is_loaded_and_replayed() {
     assert_eq!(measured.operations, 2_000);
     assert_eq!(measured.latency.len(), 5, "{:?}", measured.latency.keys());
 }
+
+#[test]
+fn values_of_each_size_are_moved_and_checked_and_nothing_is_left() {
+    let scratch = tempfile::tempdir().unwrap();
+    for preset in ["hybrid", "leveled"] {
+        let sizes = ["--smallest", "4KiB", "--largest", "1MiB", "--data", "1MiB"];
+        let store = ["--memory", "16MiB", "--dir", "stores", "--preset", preset];
+        let output = bench(scratch.path(), &[&["values"][..], &sizes, &store].concat());
+        let shown = text(&output.stdout);
+        assert!(output.status.success(), "{}\n{shown}", text(&output.stderr));
+        let lines: Vec<Vec<_>> =
+            shown.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0], ["value", "values", "put+flush", "get", "scan", "demotion"]);
+        let counts: Vec<_> = lines[1..].iter().map(|line| line[2]).collect();
+        assert_eq!(counts, ["256", "64", "16", "4", "2"], "{shown}");
+        let is_speed = |pair: &[&str]| pair[0].parse::<f64>().unwrap() > 0.0 && pair[1] == "MB/s";
+        assert!(
+            lines[1..].iter().all(|line| line.len() == 11 && line[3..].chunks(2).all(is_speed))
+        );
+        assert!(!scratch.path().join("stores").exists());
+    }
+    let output = bench(scratch.path(), &["values", "--preset", "other"]);
+    assert!(!output.status.success() && text(&output.stderr).contains("no preset"));
+}

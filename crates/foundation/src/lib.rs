@@ -13,6 +13,7 @@ pub mod coding;
 pub mod compression;
 pub mod counter;
 pub mod ids;
+pub mod mend;
 pub mod planted;
 pub mod random;
 pub mod sync;

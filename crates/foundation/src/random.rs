@@ -63,9 +63,27 @@ pub fn mix(word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
+/// The word of which [`mix`] made this one.
+pub fn unmix(word: u64) -> u64 {
+    let word = word ^ (word >> 31) ^ (word >> 62);
+    let word = word.wrapping_mul(0x3196_42B2_D24D_8EC3);
+    let word = word ^ (word >> 27) ^ (word >> 54);
+    let word = word.wrapping_mul(0x96DE_1B17_3F11_9089);
+    word ^ (word >> 30) ^ (word >> 60)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_mixed_can_be_unmixed() {
+        let mut random = Random::new(3);
+        for word in [0, 1, u64::MAX].into_iter().chain((0..1000).map(|_| random.next_u64())) {
+            assert_eq!(unmix(mix(word)), word);
+            assert_eq!(mix(unmix(word)), word);
+        }
+    }
 
     #[test]
     fn same_seed_gives_same_numbers() {

@@ -28,7 +28,7 @@ use bytes::Bytes;
 use std::fmt;
 use thermocline_device::Buffer;
 use thermocline_device::buffer::PAGE_BYTES;
-use thermocline_foundation::checksum::checksum;
+use thermocline_foundation::checksum::{checksum, checksum_parts};
 use thermocline_foundation::coding::{Decoder, is_zero};
 use thermocline_foundation::{FileNumber, Place, Planted, Sequence, planted};
 
@@ -89,22 +89,41 @@ impl Record<'_> {
     /// stays. The caller has chosen a slot that is large enough.
     pub fn encode(&self, place: &Place, out: &mut [u8]) {
         let bytes = self.bytes() as usize;
-        assert!(bytes <= out.len() && self.key.len() <= KEY_BYTES_MAX, "a record fits its slot");
+        assert!(bytes <= out.len(), "a record fits its slot");
+        copy_part(&self.seal(place), self, 0, &mut out[..bytes]);
+    }
+
+    /// What a slot at `place` has before the record's key. It reads all of the record once, for its
+    /// checksum.
+    pub(crate) fn seal(&self, place: &Place) -> [u8; SLOT_HEADER_BYTES] {
+        assert!(self.key.len() <= KEY_BYTES_MAX, "a record fits its slot");
         let is_tombstone = self.kind == RecordKind::Delete;
         assert!(!is_tombstone || self.value.is_empty() && !self.packed, "tombstones have no value");
         assert!(self.sequence <= Sequence::MAX, "a sequence has 56 bits");
-        let out = &mut out[..bytes];
+        let mut head = [0; SLOT_HEADER_BYTES];
         let word = self.sequence.0 << 8 | self.kind as u64;
-        out[4..8].copy_from_slice(&(self.value.len() as u32).to_le_bytes());
-        out[8..16].copy_from_slice(&word.to_le_bytes());
-        out[16..19].copy_from_slice(&(self.key.len() as u32).to_le_bytes()[..3]);
-        out[19] = if self.clean { CLEAN } else { 0 } | if self.packed { PACKED } else { 0 };
-        let (key, value) = out[SLOT_HEADER_BYTES..].split_at_mut(self.key.len());
-        key.copy_from_slice(self.key);
-        value.copy_from_slice(self.value);
-        let sum = checksum(place, &out[4..]);
-        out[..4].copy_from_slice(&sum.to_le_bytes());
+        head[4..8].copy_from_slice(&(self.value.len() as u32).to_le_bytes());
+        head[8..16].copy_from_slice(&word.to_le_bytes());
+        head[16..19].copy_from_slice(&(self.key.len() as u32).to_le_bytes()[..3]);
+        head[19] = if self.clean { CLEAN } else { 0 } | if self.packed { PACKED } else { 0 };
+        let sum = checksum_parts(place, &[&head[4..], self.key, self.value]);
+        head[..4].copy_from_slice(&sum.to_le_bytes());
+        head
     }
+}
+
+/// Fills `out` with the bytes of a slot from `from` on: its sealed head, then key and value. No
+/// more of the record is looked at than is copied.
+pub(crate) fn copy_part(head: &[u8], record: &Record<'_>, from: u64, out: &mut [u8]) {
+    let (mut start, mut done) = (from as usize, 0);
+    for part in [head, record.key, record.value] {
+        let rest = part.get(start..).unwrap_or_default();
+        let count = rest.len().min(out.len() - done);
+        out[done..done + count].copy_from_slice(&rest[..count]);
+        start = start.saturating_sub(part.len());
+        done += count;
+    }
+    assert!(done == out.len(), "a part of a record ends in it");
 }
 
 /// A record that was read from a slot and verified. It shares the memory that it was read into,
@@ -235,6 +254,11 @@ pub(crate) fn claimed_bytes(bytes: &[u8]) -> Result<u64, Broken> {
     decoder.u64().map_err(short)?;
     let key: [u8; 3] = decoder.array().map_err(short)?;
     Ok(record_bytes(key_bytes(key) as usize, value_bytes as usize))
+}
+
+/// The checksum of what follows it in a slot at `place`.
+pub(crate) fn sum_of(place: &Place, body: &[u8]) -> [u8; 4] {
+    checksum(place, body).to_le_bytes()
 }
 
 fn key_bytes([low, middle, high]: [u8; 3]) -> u32 {

@@ -13,6 +13,7 @@
 //!     writer.rs        many records at once: long aligned writes, neighbours kept, one batch of
 //!                      syncs
 //!     reader.rs        one slot, a batch of slots, a whole slab; verification
+//!     salvage.rs       what a slab with damaged slots still tells
 //!     emptying.rs      slabs whose room another size of slots needs more
 //!     slab.rs          one slab: its file, its shape, the lock of its writers
 //!   live.rs          which slots are live: the manifest's half, with a sum for each slab
@@ -58,6 +59,7 @@ pub mod packed;
 mod reader;
 mod removal;
 mod reservation;
+mod salvage;
 mod size_class;
 mod slab;
 mod slabs;
@@ -76,6 +78,7 @@ pub use format::{Broken, Record, RecordKind, Slot, record_bytes};
 pub use live::{LiveError, LiveSlots, SlabLive, SlabShape, SlotSum};
 pub use removal::FreesHeld;
 pub use reservation::Reservation;
+pub use salvage::Salvage;
 pub use size_class::{SLAB_BYTES_MAX, SLAB_BYTES_MIN, SizeClass, SizeClasses};
 pub use slabs::Slabs;
 pub use stats::{ClassStats, KeptReads, SlabStats};

@@ -26,7 +26,7 @@ use crate::size_class::{SLAB_BYTES_MAX, is_rung};
 use std::collections::BTreeMap;
 use std::fmt;
 use thermocline_foundation::coding::{DecodeError, Decoder, put_varint};
-use thermocline_foundation::random::mix;
+use thermocline_foundation::random::{mix, unmix};
 use thermocline_foundation::{FileNumber, Sequence};
 
 /// Why a state or change of live slots is not what was written.
@@ -136,6 +136,12 @@ impl SlotSum {
     #[must_use]
     pub fn minus(self, slot: u32, sequence: Sequence) -> Self {
         Self(self.0.wrapping_sub(part(slot, sequence)))
+    }
+
+    /// The sequence that `slot` must have for the sum to be `whole` with it. Where there is no such
+    /// record it is far beyond all that are in use.
+    pub(crate) fn lacks(self, slot: u32, whole: Self) -> Sequence {
+        Sequence(unmix(whole.0.wrapping_sub(self.0)) ^ mix(u64::from(slot) + 1))
     }
 }
 

@@ -24,7 +24,7 @@ use crate::slabs::Slabs;
 use bytes::Bytes;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
-use thermocline_device::{Buffer, Error, ErrorKind, ReadAt, Result, read_batch};
+use thermocline_device::{Error, ErrorKind, ReadAt, Result, read_batch};
 use thermocline_foundation::{FileNumber, Planted, planted};
 
 /// A scan reads up to so many bytes at once.
@@ -159,10 +159,13 @@ impl Slabs {
                     .and_then(|found| found.shared_value().map_err(|why| slab.corrupt(slot, why)));
                 if let Err(error) = found {
                     damaged = true;
-                    problems.push((file, error));
+                    problems.push((file, Self::named(&slab, slot, &error)));
                 }
                 Ok(())
             });
+            if let Err(error) = self.check_header(&slab) {
+                problems.push((file, error));
+            }
             // Where slots are damaged, a sum that differs is no news.
             if let Err(error) = walked
                 && !damaged
@@ -250,33 +253,34 @@ fn walk(slab: &Slab, live: &SlabLive, visit: Visit<'_>) -> Result<()> {
     while let (Some(current), Some(read)) = (span, pending) {
         span = next_span(live, current.end() + 1);
         pending = span.as_ref().map(&start);
-        let (buffer, failure) = match read.wait() {
-            Ok(buffer) => (buffer, None),
-            Err(error) => (Buffer::default(), Some(error)),
-        };
+        let read = read.wait();
+        let failure = read.is_err();
+        let buffer = read.unwrap_or_default();
         let memory_bytes = buffer.capacity();
         let bytes = Bytes::from_owner(buffer);
         for slot in current.clone().filter(|slot| live.slots.contains(*slot)) {
-            let found = match &failure {
-                Some(error) => Err(error.clone()),
-                None => cut(slab, *current.start(), slot, &bytes, memory_bytes),
+            let found = match failure {
+                // One that cannot be read must not take the others with it.
+                true => read_alone(slab, slot),
+                false => cut(slab, *current.start(), slot, &bytes, memory_bytes),
             };
             if let Ok(found) = &found {
                 sum = sum.plus(slot, found.sequence());
             }
             visit(slot, found)?;
-            if failure.is_some() {
-                // One report for one failed read.
-                break;
-            }
         }
     }
     if sum != live.sum && !planted(Planted::SlotSumsNotCompared) {
-        let why = "the sum of its live slots differs: a slot holds an older record than it should \
-                   (a write was lost or went elsewhere); restore from a checkpoint";
-        return Err(Error::corrupt(slab.file.describe(), 0, why));
+        return Err(slab.corrupt_sum());
     }
     Ok(())
+}
+
+/// The record of a slot, by a read of its own.
+fn read_alone(slab: &Slab, slot: u32) -> Result<Slot> {
+    let buffer = slab.file.read(slab.shape.offset(slot), slab.shape.slot_bytes as usize)?;
+    let memory_bytes = buffer.capacity();
+    finish(slab, slot, &Bytes::from_owner(buffer), memory_bytes)
 }
 
 /// The record of `slot` in bytes that begin with slot `first`.

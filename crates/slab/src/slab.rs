@@ -116,6 +116,14 @@ impl Slab {
         Error::corrupt(self.file.describe(), self.shape.offset(slot), why)
     }
 
+    /// The error for live slots whose sum differs.
+    #[cold]
+    pub fn corrupt_sum(&self) -> Error {
+        let why = "the sum of its live slots differs: a slot holds an older record than it should \
+                   (a write was lost or went elsewhere); restore from a checkpoint";
+        Error::corrupt(self.file.describe(), 0, why)
+    }
+
     /// How many bytes of a slot to read for a record of about `hint` bytes; 0: not known.
     pub fn read_bytes(&self, hint: u32) -> usize {
         let whole = self.shape.slot_bytes;

@@ -39,6 +39,7 @@ pub struct Slabs {
     pub(crate) allocation: Mutex<Allocation>,
     pub(crate) kept_reads: Counter,
     pub(crate) kept_read_bytes: Counter,
+    pub(crate) sealed_bytes: Counter,
 }
 
 /// Headers are read so many at once.
@@ -53,12 +54,28 @@ impl Slabs {
     /// `NotFound` where a file is missing, `Corrupt` where a header page is damaged or not what the
     /// manifest says, `NewerFormat`.
     pub fn open(files: Arc<TieredFiles>, slab_bytes: u64, live: &LiveSlots) -> Result<Arc<Self>> {
+        let (slabs, damage) = Self::open_damaged(files, slab_bytes, live)?;
+        damage.into_iter().next().map_or(Ok(slabs), Err)
+    }
+
+    /// As [`Slabs::open`], also where header pages or lengths are not as the manifest says. The
+    /// manifest says all that header pages do, and slots are checked one by one; what is wrong is
+    /// given back.
+    ///
+    /// # Errors
+    /// `NotFound` where a file is missing, `NewerFormat`, and those of the device.
+    pub fn open_damaged(
+        files: Arc<TieredFiles>,
+        slab_bytes: u64,
+        live: &LiveSlots,
+    ) -> Result<(Arc<Self>, Vec<Error>)> {
+        let mut damage = Vec::new();
         let mut opened = Vec::with_capacity(live.len());
         for (number, slab) in live.iter() {
             opened.push((files.open_file(number)?, slab.shape));
         }
         for batch in opened.chunks(OPENED_AT_ONCE) {
-            check_headers(batch)?;
+            check_headers(batch, &mut damage)?;
         }
         let classes = SizeClasses::new(slab_bytes);
         let mut allocation = Allocation::new(classes.len(), classes.slab_bytes());
@@ -73,14 +90,16 @@ impl Slabs {
             table.push(Some(Arc::new(Slab::new(id, file, shape))));
         }
         let open = ArcSwap::from_pointee(table);
-        Ok(Arc::new(Self {
+        let slabs = Arc::new(Self {
             files,
             classes,
             open,
             allocation: Mutex::new(allocation),
             kept_reads: Counter::default(),
             kept_read_bytes: Counter::default(),
-        }))
+            sealed_bytes: Counter::default(),
+        });
+        Ok((slabs, damage))
     }
 
     /// The sizes of slots, and which record fits which.
@@ -162,6 +181,17 @@ impl Slabs {
         KeptReads { reads: self.kept_reads.get(), bytes: self.kept_read_bytes.get() }
     }
 
+    /// Bytes of records that writes have computed checksums of since opening: each record once.
+    pub fn sealed_bytes(&self) -> u64 {
+        self.sealed_bytes.get()
+    }
+
+    /// The header page of a slab is as it was made.
+    pub(crate) fn check_header(&self, slab: &Slab) -> Result<()> {
+        let page = slab.file.read(0, HEADER_BYTES as usize)?;
+        Slab::check_header(&slab.file, &page, slab.shape)
+    }
+
     pub(crate) fn slab(&self, id: SlabId) -> Result<Arc<Slab>> {
         let found = self.open.load().get(id.0 as usize).and_then(Clone::clone);
         found.ok_or_else(|| gone(id))
@@ -177,15 +207,18 @@ impl Slabs {
     }
 }
 
-/// Reads and checks the header pages of some slabs, in one batch.
-fn check_headers(slabs: &[(Arc<File>, SlabShape)]) -> Result<()> {
+/// Reads and checks the header pages of some slabs, in one batch; gathers what is damaged.
+fn check_headers(slabs: &[(Arc<File>, SlabShape)], damage: &mut Vec<Error>) -> Result<()> {
     if let Some((file, _)) = slabs.iter().find(|(file, _)| file.kind() != FileKind::Slab) {
         return Err(Error::corrupt(file.describe(), 0, "the manifest lists it as a slab"));
     }
     let len = HEADER_BYTES as usize;
     let reads: Vec<_> = slabs.iter().map(|(file, _)| ReadAt { file, offset: 0, len }).collect();
     for ((file, shape), page) in slabs.iter().zip(read_batch(&reads)) {
-        Slab::check_header(file, &page?, *shape)?;
+        match page.and_then(|page| Slab::check_header(file, &page, *shape)) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => damage.push(error),
+            checked => checked?,
+        }
     }
     Ok(())
 }

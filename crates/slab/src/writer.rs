@@ -21,7 +21,7 @@
 //! Threads: any.
 
 use crate::address::{SlabId, SlotAddress};
-use crate::format::Record;
+use crate::format::{Record, SLOT_HEADER_BYTES, copy_part};
 use crate::reader::share_a_read;
 use crate::slab::Slab;
 use crate::slabs::Slabs;
@@ -86,6 +86,7 @@ impl Slabs {
         let chunks = plan(slab, placed, alignment);
         let _writing = slab.writing.lock();
         let mut stream = slab.file.start_writes(CHUNKS_AT_ONCE)?;
+        let mut cut = None;
         for batch in batches(&chunks) {
             let shared: Vec<Vec<Range<u64>>> =
                 batch.iter().map(|chunk| self.shared(slab, placed, chunk, alignment)).collect();
@@ -97,7 +98,8 @@ impl Slabs {
                     let at = (range.start - start) as usize..(range.end - start) as usize;
                     buffer[at].copy_from_slice(kept.bytes(range));
                 }
-                fill(slab, &placed[chunk.records.clone()], start, &mut buffer);
+                let placed = &placed[chunk.records.clone()];
+                self.sealed_bytes.add(fill(slab, placed, start, &mut buffer, &mut cut));
                 (start, buffer)
             });
             stream.write_all(encoded.collect(), IN_FLIGHT_BYTES as usize)?;
@@ -256,19 +258,33 @@ fn cut(slab: &Slab, placed: &[Placed<'_, '_>], run: &Chunk) -> Vec<Chunk> {
 }
 
 /// Encodes records into a buffer that begins at `start` of the file, as far as they reach into it.
-fn fill(slab: &Slab, placed: &[Placed<'_, '_>], start: u64, buffer: &mut [u8]) {
+/// `cut` is the last record that did not end in the buffer before, with its sealed head: so a
+/// record is sealed once however many chunks it fills.
+fn fill(
+    slab: &Slab,
+    placed: &[Placed<'_, '_>],
+    start: u64,
+    buffer: &mut [u8],
+    cut: &mut Option<(u32, [u8; SLOT_HEADER_BYTES])>,
+) -> u64 {
+    let mut sealed_bytes = 0;
     let end = start + buffer.len() as u64;
     for (slot, record) in placed {
         let span = span(slab, (*slot, *record));
-        let place = slab.file.place(span.start);
-        if span.start >= start && span.end <= end {
-            record.encode(&place, &mut buffer[(span.start - start) as usize..]);
-            continue;
-        }
-        let mut whole = vec![0; (span.end - span.start) as usize];
-        record.encode(&place, &mut whole);
+        let begun = cut.take().filter(|(begun, _)| begun == slot);
+        let head = begun.map_or_else(
+            || {
+                sealed_bytes += record.bytes();
+                record.seal(&slab.file.place(span.start))
+            },
+            |(_, head)| head,
+        );
         let (from, to) = (span.start.max(start), span.end.min(end));
-        let part = &whole[(from - span.start) as usize..(to - span.start) as usize];
-        buffer[(from - start) as usize..(to - start) as usize].copy_from_slice(part);
+        let out = &mut buffer[(from - start) as usize..(to - start) as usize];
+        copy_part(&head, record, from - span.start, out);
+        if span.end > end {
+            *cut = Some((*slot, head));
+        }
     }
+    sealed_bytes
 }

@@ -7,6 +7,7 @@ use crate::results::SlowDevice;
 use crate::rig::command::RigCommand;
 use crate::scenarios::{CommitArguments, ScenarioArguments};
 use crate::store::{Durability, TierSpace};
+use crate::value_sizes::ValuesArguments;
 use crate::values::{VALUE_BYTES_MAX, VALUE_BYTES_MIN};
 use crate::{Outcome, workloads};
 use clap::{Args, Parser, Subcommand};
@@ -29,6 +30,7 @@ Examples:
   thermocline-bench tiers --engine thermocline-hybrid@tiers+runs=6+pinning=50,rocksdb@tiers
   thermocline-bench prismdb --figure 6
   thermocline-bench commit --rounds 1
+  thermocline-bench values --largest 64MiB
 
 An engine is NAME[@fast|slow|tiers][+OPTION=VALUE]..., a workload NAME[/MODIFIER]...:
 ycsb-c/uniform, ycsb-a/zipf-0.8/value-4KiB/sync, hotrap-ro/hotspot-5, trace:FILE.";
@@ -53,6 +55,8 @@ pub enum Task {
     Generator(GeneratorArguments),
     /// Compare RocksDB in this harness with RocksDB's own db_bench
     Agree(AgreeArguments),
+    /// Bytes a second by the size of values, from 4 KiB to 256 MiB, on plain directories
+    Values(ValuesArguments),
     /// Name the engines with their options, and the workloads
     List,
     /// Compute what the best possible placement would reach

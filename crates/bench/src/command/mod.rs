@@ -4,6 +4,7 @@
 //!   run      cells in processes, a table, results.json        (plan)
 //!   quick    a small run that needs nothing                   (quick)
 //!   cell     one cell, started by the two above               (cell)
+//!   values   bytes a second by the size of values          (value_sizes)
 //!   tiers, single, full, commit   comparisons on the rig      (scenarios)
 //!   prismdb  the paper's figures on the rig                   (figures)
 //!   rig      two block devices and a memory limit             (rig)
@@ -22,7 +23,7 @@ use crate::results::Results;
 use crate::scenarios::{self, Scenario, ScenarioArguments};
 use crate::store::EngineKind;
 use crate::workloads::{self, Plan, SETS};
-use crate::{Failure, Outcome, agree, bound, cell, figures, generator, quick, rig};
+use crate::{Failure, Outcome, agree, bound, cell, figures, generator, quick, rig, value_sizes};
 use arguments::{Arguments, BoundArguments, ReportArguments, RunArguments, Task};
 use clap::Parser;
 use std::io::Write;
@@ -72,6 +73,10 @@ fn run(arguments: Arguments, engines: &[&dyn EngineKind]) -> Outcome<bool> {
         Task::Agree(arguments) => {
             let mut say = |line: &str| complain(line);
             say_all(agree::run(&arguments, engines, &program()?, started_s(), &mut say)?)
+        }
+        Task::Values(arguments) => {
+            value_sizes::run(&arguments, &mut |line| print(&format!("{line}\n")))?;
+            Ok(true)
         }
         Task::List => list(engines).map(|()| true),
         Task::Bound(arguments) => print_bound(&arguments).map(|()| true),

@@ -25,6 +25,10 @@ use thermocline_foundation::{Clock, Counter, Planted, planted};
 const RATE_START: u64 = 32 << 20;
 const RATE_MIN: u64 = 1 << 20;
 
+/// Bytes for which a writer reserves time at once: at the least rate those who come next wait a
+/// quarter of a second for them.
+const PIECE_BYTES: usize = 256 << 10;
+
 /// Parts of the way from where writers are slowed down to where they wait.
 const PARTS: u32 = 1 << 20;
 /// Where the way ends for a fast tier: writers are slowed down, never stopped, for the memory for
@@ -114,8 +118,18 @@ impl WriteThrottle {
     }
 
     /// Lets the calling writer pass with `bytes` when its time has come, or at once when `give_up`
-    /// says so. Called without any lock.
+    /// says so. Called without any lock. A long write reserves its time piece by piece and waits
+    /// for each, so that others come in between and none of them pays for all of it.
     pub fn admit(&self, bytes: usize, give_up: impl Fn() -> bool) {
+        let mut left = bytes;
+        while left > PIECE_BYTES && self.rate().is_some() && !give_up() {
+            self.admit_piece(PIECE_BYTES, &give_up);
+            left -= PIECE_BYTES;
+        }
+        self.admit_piece(left.min(PIECE_BYTES), &give_up);
+    }
+
+    fn admit_piece(&self, bytes: usize, give_up: &impl Fn() -> bool) {
         let Some(rate) = self.rate() else { return };
         let cost_ns = (bytes as f64 / rate as f64 * 1e9) as u64;
         let turn_ns = {
@@ -223,6 +237,51 @@ mod tests {
         let seconds = clock.now_ns() as f64 / 1e9;
         let reached = 999.0 * f64::from(64 << 10) / seconds;
         assert!((reached / rate as f64 - 1.0).abs() < 0.01, "{reached} against {rate}");
+    }
+
+    /// The clock moves for those who sleep only: what a small write sleeps it waits for others.
+    #[test]
+    fn a_small_write_behind_a_large_one_waits_for_a_piece_of_it() {
+        let clock = Arc::new(StillClock::default());
+        let pacing = Pacing::new(clock.clone(), 10, 30, Duration::from_secs(1));
+        pacing.set_backlog(20);
+        let rate = pacing.rate().unwrap() as f64;
+        let waited_s = |bytes: usize| {
+            let before_ns = clock.now_ns();
+            pacing.admit(bytes, || false);
+            (clock.now_ns() - before_ns) as f64 / 1e9
+        };
+        let piece_s = PIECE_BYTES as f64 / rate;
+        for bytes in [PIECE_BYTES, PIECE_BYTES + 1, 10 * PIECE_BYTES, 256 << 20] {
+            let large_s = waited_s(bytes);
+            let own_s = bytes as f64 / rate;
+            assert!(large_s <= own_s + 0.001, "{bytes} bytes waited {large_s} s of {own_s}");
+            assert!(large_s >= own_s - 1.01 * piece_s, "{bytes} bytes waited {large_s} s");
+            let small_s = waited_s(100);
+            assert!(small_s <= 1.01 * piece_s, "behind {bytes} bytes {small_s} s");
+            waited_s(1);
+        }
+    }
+
+    #[test]
+    fn a_large_value_goes_on_at_once_when_the_backlog_is_gone_or_the_store_fails() {
+        let clock = Arc::new(StillClock::default());
+        let pacing = Pacing::new(clock.clone(), 10, 30, Duration::from_secs(1));
+        for ends in [true, false] {
+            pacing.set_backlog(20);
+            let asked = AtomicU32::new(0);
+            let rate = pacing.rate().unwrap() as f64;
+            let before_ns = clock.now_ns();
+            pacing.admit(256 << 20, || {
+                let is_over = asked.fetch_add(1, Relaxed) >= 20;
+                if is_over && !ends {
+                    pacing.set_backlog(0);
+                }
+                is_over && ends
+            });
+            let waited_s = (clock.now_ns() - before_ns) as f64 / 1e9;
+            assert!(waited_s < 25.0 * PIECE_BYTES as f64 / rate, "{waited_s} s");
+        }
     }
 
     #[test]

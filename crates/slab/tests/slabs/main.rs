@@ -4,10 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod crashes;
+mod damage;
 mod failures;
 #[allow(dead_code, reason = "shared with the tests of the engine")]
 #[path = "../../../engine/tests/reliability/hooked.rs"]
 mod hooked;
+mod long;
 mod pages;
 mod room;
 #[allow(dead_code, reason = "shared with the tests of the device layer")]
