@@ -15,7 +15,7 @@ fn a_value_is_put_read_replaced_and_deleted() {
     scratch.ok(&["delete", "water"]);
     let error = scratch.fails(&["get", "water"], 1);
     assert!(error.contains("there is no key 'water'"), "{error}");
-    scratch.ok(&["delete", "water"]);
+    assert_eq!(scratch.fails(&["delete", "water"], 1), error);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn several_inputs_of_one_kind_are_loaded_in_order() {
 }
 
 #[test]
-fn every_table_has_a_json_form() {
+fn every_table_has_a_json_form_asked_for_before_or_after_the_command() {
     let scratch = Scratch::new();
     scratch.ok_with(&["load", "--tsv"], b"a\t1\nb\t2\n");
     for (arguments, key) in [
@@ -118,6 +118,16 @@ fn every_table_has_a_json_form() {
         let report: serde_json::Value = serde_json::from_slice(&scratch.ok(arguments)).unwrap();
         assert!(report.get(key).is_some(), "{arguments:?}: {report}");
     }
+    for (arguments, key) in [(&["stats"][..], "levels"), (&["compact"], "seconds")] {
+        let before = [&["--json"], arguments].concat();
+        let report: serde_json::Value = serde_json::from_slice(&scratch.ok(&before)).unwrap();
+        assert!(report.get(key).is_some(), "{before:?}: {report}");
+    }
+    assert_eq!(scratch.ok(&["--json", "get", "a"]), b"{\"key\":\"a\",\"value\":\"1\"}\n");
+    assert_eq!(
+        scratch.ok(&["--json", "scan", "--limit", "1"]),
+        scratch.ok(&["get", "a", "--json"])
+    );
     let tiers: serde_json::Value =
         serde_json::from_slice(&scratch.ok(&["tiers", "--json"])).unwrap();
     assert_eq!(tiers.as_array().unwrap().len(), 1);

@@ -1,6 +1,6 @@
 //! `stats`: what the database holds, how it is arranged, and what its work has cost.
 
-use crate::arguments::{Database, Stats as Arguments};
+use crate::arguments::Database;
 use crate::commands::{fast_tier, tiers};
 use crate::failure::Result;
 use crate::output::Output;
@@ -10,12 +10,12 @@ use thermocline::{Stats, TierStats};
 use thermocline_foundation::ByteSize;
 
 /// Prints the statistics.
-pub fn run(database: &Database, arguments: &Arguments) -> Result<()> {
+pub fn run(database: &Database, json: bool) -> Result<()> {
     let db = store::open(database)?;
     let stats = db.stats();
     db.close()?;
     let mut output = Output::new();
-    if arguments.json {
+    if json {
         output.json(&stats)?;
     } else {
         print(&stats, &mut output)?;

@@ -1,6 +1,6 @@
 //! `tiers`: what lies where, and what each tier has served since the database was made.
 
-use crate::arguments::{Database, Stats as Arguments};
+use crate::arguments::Database;
 use crate::failure::Result;
 use crate::output::Output;
 use crate::table::Table;
@@ -14,12 +14,12 @@ use thermocline_foundation::ByteSize;
 const UNLIMITED_BYTES: u64 = 1 << 60;
 
 /// Prints the tiers.
-pub fn run(database: &Database, arguments: &Arguments) -> Result<()> {
+pub fn run(database: &Database, json: bool) -> Result<()> {
     let db = store::open(database)?;
     let stats = db.stats();
     db.close()?;
     let mut output = Output::new();
-    if arguments.json {
+    if json {
         output.json(&stats.tiers)?;
     } else {
         table(&stats).print("Tiers, fastest first", &mut output)?;

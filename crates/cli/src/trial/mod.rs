@@ -58,7 +58,7 @@ struct Outcome {
 }
 
 /// Makes, uses and checks the store.
-pub fn run(database: &Database, arguments: &Try) -> Result<()> {
+pub fn run(database: &Database, arguments: &Try, json: bool) -> Result<()> {
     if !database.tier.is_empty() || database.config.is_some() {
         let text = "try chooses its own tiers and settings; use load with --tier or --config";
         return Err(Failure::Usage(text.to_owned()));
@@ -100,7 +100,7 @@ pub fn run(database: &Database, arguments: &Try) -> Result<()> {
         stats,
     };
     let mut output = Output::new();
-    if arguments.json {
+    if json {
         output.json(&outcome)?;
     } else {
         print(&outcome, database, &mut output)?;
@@ -133,7 +133,7 @@ fn timed<T>(clock: &SystemClock, work: impl FnOnce() -> Result<T>) -> Result<(T,
 }
 
 fn load(db: &Db, corpus: &mut Corpus) -> Result<()> {
-    let mut loader = Loader::new(db.clone(), Some(corpus.bytes()));
+    let mut loader = Loader::new(db.clone(), Bar::new("loading", Some(corpus.bytes())));
     corpus.load(&mut loader)?;
     loader.finish().1?;
     let bar = Bar::new("merging", None);
