@@ -86,8 +86,8 @@ pub enum Command {
     Delete(Delete),
     /// List records in key order
     Scan(Scan),
-    /// Show levels, hit ratios and amplifications
-    Stats,
+    /// Show tiers, levels, hit ratios and amplifications on one screen; --all: everything
+    Stats(Stats),
     /// Show what lies on each tier and what each has served
     Tiers,
     /// Merge tables until nothing is left to merge
@@ -255,6 +255,14 @@ pub struct Scan {
     pub keys_only: bool,
     #[command(flatten)]
     pub keys: Keys,
+}
+
+/// Arguments of `stats`.
+#[derive(Debug, Args)]
+pub struct Stats {
+    /// Show every table, not one screen
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// Arguments of `compact`.

@@ -25,7 +25,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         Command::Put(arguments) => put::run(database, &arguments),
         Command::Delete(arguments) => delete::run(database, &arguments),
         Command::Scan(arguments) => scan::run(database, &arguments, json),
-        Command::Stats => stats::run(database, json),
+        Command::Stats(arguments) => stats::run(database, &arguments, json),
         Command::Tiers => tiers::run(database, json),
         Command::Compact(arguments) => compact::run(database, &arguments, json),
         Command::Checkpoint(arguments) => checkpoint::run(database, &arguments, json),

@@ -41,20 +41,47 @@ pub fn table(stats: &Stats) -> Table {
     let mut table =
         Table::new(&[">tier", "driver", ">used", ">capacity", ">full", ">device free", "path"]);
     for (index, tier) in stats.tiers.iter().enumerate() {
-        let unlimited = tier.capacity_bytes >= UNLIMITED_BYTES;
-        let capacity = if unlimited { "device".to_owned() } else { size(tier.capacity_bytes) };
-        let full = if unlimited { 0 } else { tier.capacity_bytes };
+        let (capacity, full) = capacity(tier);
         table.row([
             index.to_string(),
             tier.driver.clone(),
             size(tier.used_bytes),
             capacity,
-            text::share(tier.used_bytes, full),
+            full,
             tier.device_free_bytes.map_or_else(|| "?".to_owned(), size),
             tier.path.clone(),
         ]);
     }
     table
+}
+
+/// One row for each tier: how full it is, and what it has done since the database was made.
+pub fn overview(stats: &Stats) -> Table {
+    let headings =
+        [">tier", ">used", ">capacity", ">full", ">records", ">reads", ">written", "path"];
+    let mut table = Table::new(&headings);
+    for (index, tier) in stats.tiers.iter().enumerate() {
+        let (capacity, full) = capacity(tier);
+        table.row([
+            index.to_string(),
+            size(tier.used_bytes),
+            capacity,
+            full,
+            text::count(tier.records),
+            text::count(tier.reads),
+            size(tier.written_bytes),
+            tier.path.clone(),
+        ]);
+    }
+    table
+}
+
+/// What a tier may hold, and which share of it is used.
+fn capacity(tier: &TierStats) -> (String, String) {
+    let unlimited = tier.capacity_bytes >= UNLIMITED_BYTES;
+    let capacity = if unlimited { "device".to_owned() } else { size(tier.capacity_bytes) };
+    let full = if unlimited { 0 } else { tier.capacity_bytes };
+    (capacity, text::share(tier.used_bytes, full))
 }
 
 /// One row for each kind of file, one column for each tier.
