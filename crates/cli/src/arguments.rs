@@ -259,10 +259,21 @@ pub struct Scan {
 
 /// Arguments of `stats`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Where another process has the database open, `stats` and `tiers` show the figures that it writes
+every `stats_interval` (a second, unless set), and say how old they are.
+
+Examples:
+  thermocline stats
+  thermocline stats --watch
+  thermocline stats --json | jq .tiers[0].used_bytes")]
 pub struct Stats {
     /// Show every table, not one screen
     #[arg(long)]
     pub all: bool,
+    /// Show what the process does that has the database open, again and again until it ends
+    #[arg(long, conflicts_with = "all")]
+    pub watch: bool,
 }
 
 /// Arguments of `compact`.

@@ -97,6 +97,11 @@ pub fn span(duration: Duration) -> String {
     format!("{value:.digits$} {unit}")
 }
 
+/// Whole seconds: `0 s`, `61 s`.
+pub fn seconds(duration: Duration) -> String {
+    format!("{} s", count(duration.as_secs()))
+}
+
 /// A share as a percentage; a dash where there is nothing to share.
 pub fn share(part: u64, whole: u64) -> String {
     match whole {

@@ -35,6 +35,7 @@
 //! `environment.rs` wires the parts; `state.rs` says what is shared and which lock guards what.
 #![forbid(unsafe_code)]
 
+mod activity;
 mod background;
 mod batch;
 mod builder;
@@ -51,6 +52,7 @@ mod hybrid_settings;
 mod ingest;
 mod iterator;
 mod jobs;
+mod live_stats;
 mod make_log;
 mod manifest;
 mod merge;
@@ -68,6 +70,7 @@ mod verify;
 mod wear;
 mod write_path;
 
+pub use activity::ActivityStats;
 pub use background::Progress;
 pub use batch::WriteBatch;
 pub use builder::Builder;
@@ -81,6 +84,7 @@ pub use hybrid_settings::{
 pub use ingest::Ingest;
 pub use iterator::{Cursor, Records};
 pub use jobs::{Stepper, Workers};
+pub use live_stats::{LiveMark, LiveStats};
 pub use settings::{
     BATCH_BYTES_MAX, Compression, Durability, KEY_BYTES_MAX, Preset, Settings, Tier,
     VALUE_BYTES_MAX,

@@ -1,5 +1,6 @@
 //! Statistics: the report made from what is counted (`totals.rs`) and from the state of the moment.
 
+use crate::activity::ActivityStats;
 use crate::front::slabs::FastTier;
 use crate::front::slabs::report::{DemotionStats, RegulationStats};
 use crate::holdings::Held;
@@ -8,13 +9,13 @@ use crate::state::{Engine, ReadState};
 use crate::table_set::levels::LEVELS;
 use crate::totals::{Count, Totals};
 use crate::wear::{WearStats, Written};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use thermocline_device::{FileKind, TierIndex, TierUsage};
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 
 /// The state of a database, for people and programs. Counters are since it was made.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Stats {
     /// The lineage of the database; all its checksums are bound to it.
     pub database: String,
@@ -32,6 +33,8 @@ pub struct Stats {
     pub memory: MemoryStats,
     /// What was asked of the database.
     pub operations: OperationStats,
+    /// What is going on now: queues, and what holds writers up.
+    pub activity: ActivityStats,
     /// What was written for each byte, and taken for each byte.
     pub amplification: Amplification,
     /// The sequence of the newest record.
@@ -41,7 +44,7 @@ pub struct Stats {
 }
 
 /// One tier.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TierStats {
     /// Its directory.
     pub path: String,
@@ -78,7 +81,7 @@ pub struct TierStats {
 }
 
 /// One level.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LevelStats {
     /// 0 is the newest.
     pub level: usize,
@@ -96,7 +99,7 @@ pub struct LevelStats {
 
 /// Records in slots on the fast tier, and what moved between the tiers since the database was made.
 /// What a release that did not count something did is not in it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FastTierStats {
     /// Versions of records in slots.
     pub records: u64,
@@ -188,7 +191,7 @@ pub struct FastTierStats {
 }
 
 /// Slots of one size.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SlotStats {
     /// Bytes of a slot.
     pub slot_bytes: u32,
@@ -201,7 +204,7 @@ pub struct SlotStats {
 }
 
 /// The block cache in memory.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CacheStats {
     /// Its size limit in bytes.
     pub capacity_bytes: u64,
@@ -212,7 +215,7 @@ pub struct CacheStats {
 }
 
 /// Hits and misses.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct HitStats {
     /// Found.
     pub hits: u64,
@@ -223,7 +226,7 @@ pub struct HitStats {
 }
 
 /// Where memory is, in bytes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MemoryStats {
     /// The limit.
     pub budget_bytes: u64,
@@ -247,7 +250,7 @@ pub struct MemoryStats {
 }
 
 /// What was asked.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OperationStats {
     /// Keys looked up.
     pub gets: u64,
@@ -278,7 +281,7 @@ pub struct OperationStats {
 }
 
 /// Cost for each byte of the user's.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Amplification {
     /// Bytes written to all tiers for each byte the user wrote; 0 before the first.
     pub write: f64,
@@ -331,6 +334,7 @@ impl Engine {
             cache: self.cache_stats(&totals),
             memory: self.memory_stats(&state),
             operations: operation_stats(&totals),
+            activity: self.activity(&state),
             levels,
             sequence: self.visible().0,
             read_only: self.latch.reason(),

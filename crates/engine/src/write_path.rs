@@ -77,6 +77,13 @@ pub(crate) struct WriteQueue {
     line: Mutex<Line>,
 }
 
+impl WriteQueue {
+    /// Writers behind the one that leads.
+    pub fn waiting(&self) -> u64 {
+        self.line.lock().waiting.len() as u64
+    }
+}
+
 #[derive(Debug, Default)]
 struct Line {
     /// Somebody leads.

@@ -182,7 +182,7 @@ fn rules(stats: &FastTierStats) -> Table {
         rules.pinning_stage,
         text::counted(rules.pinning_steps_kept, "step")
     );
-    let read_triggered = match rules.read_triggered_stage {
+    let read_triggered = match &*rules.read_triggered_stage {
         "off" => "off".to_owned(),
         stage => format!(
             "{}, {} run",

@@ -10,6 +10,7 @@ mod scan;
 pub mod stats;
 pub mod tiers;
 mod verify;
+mod watch;
 
 use crate::arguments::{Arguments, Command};
 use crate::failure::Result;

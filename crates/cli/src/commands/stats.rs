@@ -1,27 +1,33 @@
 //! `stats`: what the database holds, how it is arranged, and what its work has cost. One screen;
-//! `stats --all` has every table.
+//! `stats --all` has every table, `stats --watch` shows what a running process does.
 
 use crate::arguments::{Database, Stats as Arguments};
-use crate::commands::{fast_tier, tiers};
+use crate::commands::{fast_tier, tiers, watch};
 use crate::failure::Result;
+use crate::figures::Figures;
 use crate::output::Output;
 use crate::table::Table;
-use crate::{store, text};
+use crate::text;
 use thermocline::{Stats, TierStats};
 use thermocline_foundation::ByteSize;
 
 /// Prints the statistics.
 pub fn run(database: &Database, arguments: &Arguments, json: bool) -> Result<()> {
-    let db = store::open(database)?;
-    let stats = db.stats();
-    db.close()?;
+    if arguments.watch {
+        return watch::run(database, json);
+    }
+    let figures = Figures::of(database)?;
+    let stats = figures.stats();
     let mut output = Output::new();
     if json {
-        output.json(&stats)?;
-    } else {
-        print_heading(&stats, &mut output)?;
-        if arguments.all { print_all(&stats, &mut output) } else { print(&stats, &mut output) }?;
+        output.line(figures.to_json()?)?;
+        return output.finish();
     }
+    if let Some(origin) = figures.origin() {
+        output.line(origin)?;
+    }
+    print_heading(stats, &mut output)?;
+    if arguments.all { print_all(stats, &mut output) } else { print(stats, &mut output) }?;
     output.finish()
 }
 
@@ -51,9 +57,12 @@ fn print(stats: &Stats, output: &mut Output) -> Result<()> {
         cost.space,
         ByteSize(cost.read_bytes_per_get as u64)
     ))?;
+    let cause = stats.activity.stall_cause.as_deref();
     output.line(format!(
-        "writers delayed {:.2} s, writers stopped {:.2} s",
-        operations.delayed_s, operations.stalled_s
+        "writers delayed {:.2} s, writers stopped {:.2} s{}",
+        operations.delayed_s,
+        operations.stalled_s,
+        cause.map_or_else(String::new, |cause| format!("; now: {cause}"))
     ))?;
     if let Some(refusal) = stats.fast_tier.as_ref().and_then(|fast| fast.demotion_refusal.as_ref())
     {

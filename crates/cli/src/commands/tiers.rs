@@ -2,9 +2,10 @@
 
 use crate::arguments::Database;
 use crate::failure::Result;
-use crate::output::Output;
+use crate::figures::Figures;
+use crate::output::{Output, note};
 use crate::table::Table;
-use crate::{store, text};
+use crate::text;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use thermocline::{Stats, TierStats, WearStats};
@@ -15,18 +16,20 @@ const UNLIMITED_BYTES: u64 = 1 << 60;
 
 /// Prints the tiers.
 pub fn run(database: &Database, json: bool) -> Result<()> {
-    let db = store::open(database)?;
-    let stats = db.stats();
-    db.close()?;
+    let figures = Figures::of(database)?;
+    let (stats, origin) = (figures.stats(), figures.origin());
     let mut output = Output::new();
     if json {
+        // The tiers are a list, which has no place for it.
+        origin.iter().for_each(note);
         output.json(&stats.tiers)?;
     } else {
-        table(&stats).print("Tiers, fastest first", &mut output)?;
-        kinds(&stats).print("Bytes by kind", &mut output)?;
-        holds(&stats).print("Records by tier", &mut output)?;
-        served(&stats).print("Served, since the database was made", &mut output)?;
-        print_wear(&stats, &mut output)?;
+        origin.iter().try_for_each(|origin| output.line(origin))?;
+        table(stats).print("Tiers, fastest first", &mut output)?;
+        kinds(stats).print("Bytes by kind", &mut output)?;
+        holds(stats).print("Records by tier", &mut output)?;
+        served(stats).print("Served, since the database was made", &mut output)?;
+        print_wear(stats, &mut output)?;
     }
     output.finish()
 }
