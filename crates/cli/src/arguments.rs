@@ -1,6 +1,7 @@
 //! The command line: what may be said, and what `--help` teaches.
 
 use crate::failure::{Failure, Result};
+use crate::keys::{EXAMPLES as KEY_EXAMPLES, Keys};
 use crate::output::Output;
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use std::ffi::OsString;
@@ -25,6 +26,9 @@ Examples:
 pub struct Arguments {
     #[command(flatten)]
     pub database: Database,
+    /// Print the result as JSON; records as one object a line
+    #[arg(long, global = true)]
+    pub json: bool,
     /// What to do; `try` where nothing is said.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -78,20 +82,20 @@ pub enum Command {
     Get(Get),
     /// Store a value under a key
     Put(Put),
-    /// Remove a key
+    /// Remove a key; exit status 1 where there is none
     Delete(Delete),
     /// List records in key order
     Scan(Scan),
-    /// Show levels, hit ratios and amplifications
+    /// Show tiers, levels, hit ratios and amplifications on one screen; --all: everything
     Stats(Stats),
     /// Show what lies on each tier and what each has served
-    Tiers(Stats),
+    Tiers,
     /// Merge tables until nothing is left to merge
     Compact(Compact),
     /// Make a copy of the database as of now, sharing its files where it can
     Checkpoint(Checkpoint),
     /// Check every stored byte; exit status 0 only when all is well
-    Verify(Stats),
+    Verify,
 }
 
 /// Arguments of `try`.
@@ -101,7 +105,7 @@ Example:
   thermocline try /usr/share/doc --seconds 2")]
 pub struct Try {
     /// Where the files come from
-    #[arg(value_name = "DIR", default_value = "/usr/share")]
+    #[arg(value_name = "FILES_DIR", default_value = "/usr/share")]
     pub from: PathBuf,
     /// Load at most this many bytes of files, none of them above 1 MiB
     #[arg(long, value_name = "SIZE", default_value = "256MB")]
@@ -109,15 +113,12 @@ pub struct Try {
     /// How long to read, update and scan
     #[arg(long, value_name = "N", default_value_t = 4.0, value_parser = parse_seconds)]
     pub seconds: f64,
-    /// Print the result as JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 impl Default for Try {
     fn default() -> Self {
         let (from, bytes) = (PathBuf::from("/usr/share"), ByteSize(256_000_000));
-        Self { from, bytes, seconds: 4.0, json: false }
+        Self { from, bytes, seconds: 4.0 }
     }
 }
 
@@ -153,9 +154,9 @@ pub struct Load {
     /// With --files: leave out what cannot be read or is too large, and say how many
     #[arg(long, requires = "files")]
     pub skip: bool,
-    /// Print the result as JSON
+    /// Print no progress
     #[arg(long)]
-    pub json: bool,
+    pub quiet: bool,
 }
 
 /// What the input of `load` is.
@@ -178,47 +179,66 @@ pub struct LoadFormat {
 
 /// Arguments of `get`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  thermocline get motd > motd.txt")]
+#[command(after_help = format!("\
+Example:
+  thermocline get motd > motd.txt
+
+{KEY_EXAMPLES}"))]
 pub struct Get {
-    /// The key
+    /// The key, as `scan` prints it
     pub key: OsString,
+    #[command(flatten)]
+    pub keys: Keys,
 }
 
 /// Arguments of `put`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 Examples:
   thermocline put greeting hello
-  thermocline put motd - < /etc/motd")]
+  thermocline put motd - < /etc/motd
+
+{KEY_EXAMPLES}"))]
 pub struct Put {
-    /// The key
+    /// The key, as `scan` prints it
     pub key: OsString,
-    /// The value; - reads it from standard input
+    /// The value, byte for byte; - reads it from standard input
     pub value: OsString,
+    #[command(flatten)]
+    pub keys: Keys,
 }
 
 /// Arguments of `delete`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  thermocline delete greeting")]
+#[command(after_help = format!("\
+Example:
+  thermocline delete greeting
+
+{KEY_EXAMPLES}"))]
 pub struct Delete {
-    /// The key
+    /// The key, as `scan` prints it
     pub key: OsString,
+    #[command(flatten)]
+    pub keys: Keys,
 }
 
 /// Arguments of `scan`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 A line is KEY<TAB>VALUE with the escapes of `load --tsv`; --json gives lines for `load --jsonl`.
+With --key-format the keys of lines are written so too, values as ever.
 
 Examples:
   thermocline scan --prefix /usr/share/doc/ --keys-only
   thermocline scan --from a --to n --limit 10
-  thermocline scan --reverse --limit 1")]
+  thermocline scan --reverse --limit 1
+
+{KEY_EXAMPLES}"))]
 pub struct Scan {
     /// First key of the range
     #[arg(long, value_name = "K")]
     pub from: Option<OsString>,
-    /// End of the range; this key is not part of it
+    /// End of the range, exclusive: this key is not part of it
     #[arg(long, value_name = "K")]
     pub to: Option<OsString>,
     /// Only keys that begin so
@@ -233,31 +253,41 @@ pub struct Scan {
     /// Print no values
     #[arg(long)]
     pub keys_only: bool,
-    /// Print JSON, one object a line
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub keys: Keys,
 }
 
-/// Arguments of the commands that only show something.
+/// Arguments of `stats`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Where another process has the database open, `stats` and `tiers` show the figures that it writes
+every `stats_interval` (a second, unless set), and say how old they are.
+
+Examples:
+  thermocline stats
+  thermocline stats --watch
+  thermocline stats --json | jq .tiers[0].used_bytes")]
 pub struct Stats {
-    /// Print the result as JSON
+    /// Show every table, not one screen
     #[arg(long)]
-    pub json: bool,
+    pub all: bool,
+    /// Show what the process does that has the database open, again and again until it ends
+    #[arg(long, conflicts_with = "all")]
+    pub watch: bool,
 }
 
 /// Arguments of `compact`.
 #[derive(Debug, Args)]
+#[command(after_help = KEY_EXAMPLES)]
 pub struct Compact {
     /// First key of the range; the smallest where nothing is said
     #[arg(long, value_name = "K")]
     pub from: Option<OsString>,
-    /// Last key of the range; the largest where nothing is said
+    /// Last key of the range, which is part of it; the largest where nothing is said
     #[arg(long, value_name = "K")]
     pub to: Option<OsString>,
-    /// Print the result as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub keys: Keys,
 }
 
 /// Arguments of `checkpoint`.
@@ -266,9 +296,6 @@ pub struct Compact {
 pub struct Checkpoint {
     /// A directory that does not exist yet, or is empty
     pub dir: PathBuf,
-    /// Print the result as JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Turns clap's report into ours: help goes to standard output, a mistake becomes one line.

@@ -13,6 +13,8 @@ pub enum Failure {
     Usage(String),
     /// It did not work: exit status 1.
     Failed(String),
+    /// It did not work, for another process has the database open: exit status 1.
+    Locked(String),
     /// Whoever read standard output has seen enough: no message, exit status 0.
     ReaderGone,
 }
@@ -27,7 +29,7 @@ impl Failure {
     pub fn status(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Failed(_) => 1,
+            Self::Failed(_) | Self::Locked(_) => 1,
             Self::ReaderGone => 0,
         }
     }
@@ -36,6 +38,7 @@ impl Failure {
     pub fn and(self, more: impl fmt::Display) -> Self {
         match self {
             Self::Failed(text) => Self::Failed(format!("{text}; {more}")),
+            Self::Locked(text) => Self::Locked(format!("{text}; {more}")),
             other => other,
         }
     }
@@ -45,7 +48,9 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // A line is promised, whatever the text was made of.
-            Self::Usage(text) | Self::Failed(text) => f.write_str(&text.replace('\n', " ")),
+            Self::Usage(text) | Self::Failed(text) | Self::Locked(text) => {
+                f.write_str(&text.replace('\n', " "))
+            }
             Self::ReaderGone => f.write_str("standard output was closed"),
         }
     }
@@ -53,7 +58,10 @@ impl fmt::Display for Failure {
 
 impl From<thermocline::Error> for Failure {
     fn from(error: thermocline::Error) -> Self {
-        Self::new(error.to_string())
+        match error.kind() {
+            thermocline::ErrorKind::Locked => Self::Locked(error.to_string()),
+            _ => Self::new(error.to_string()),
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //!     ├── commands/*             one file per command, over the engine's public interface
 //!     ├── load/*                 one file per input format, one loader under them
 //!     ├── trial/*                `try`: a store made, filled, used, reopened and checked
-//!     └── output, table, progress, text, failure, store
+//!     └── figures, keys, output, table, progress, text, failure, store
 //! ```
 //!
 //! Invariants:
@@ -21,6 +21,8 @@
 mod arguments;
 mod commands;
 mod failure;
+mod figures;
+mod keys;
 mod load;
 mod output;
 mod progress;

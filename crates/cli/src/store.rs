@@ -44,6 +44,11 @@ pub fn absolute(path: &Path) -> Result<PathBuf> {
 
 /// Opens the database; an error with the way out where there is none.
 pub fn open(arguments: &Database) -> Result<Db> {
+    open_existing(&home(arguments)?, arguments)
+}
+
+/// Where the database is; an error with the way out where there is none.
+pub fn home(arguments: &Database) -> Result<PathBuf> {
     let home = absolute(&arguments.db)?;
     if !Db::exists(&home)? {
         let home = arguments.db.display();
@@ -52,7 +57,7 @@ pub fn open(arguments: &Database) -> Result<Db> {
              'put'"
         )));
     }
-    open_existing(&home, arguments)
+    Ok(home)
 }
 
 /// Opens the database, or makes it as the arguments say.

@@ -38,6 +38,11 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
+    /// The rows, for another table.
+    pub fn into_rows(self) -> impl Iterator<Item = Vec<String>> {
+        self.rows.into_iter()
+    }
+
     /// The lines, without ends.
     pub fn lines(&self) -> Vec<String> {
         let cell = |row: &[String], index: usize| row.get(index).cloned().unwrap_or_default();
@@ -64,6 +69,12 @@ impl Table {
             .collect()
     }
 
+    /// The lines for a page of few lines: two spaces before each, no rule under the heading.
+    pub fn plain_lines(&self) -> Vec<String> {
+        let lines = self.lines().into_iter().enumerate().filter(|(index, _)| *index != 1);
+        lines.map(|(_, line)| format!("  {line}")).collect()
+    }
+
     /// Prints the table under a title, with an empty line after it.
     pub fn print(&self, title: &str, output: &mut Output) -> Result<()> {
         output.line(title)?;
@@ -88,5 +99,7 @@ mod tests {
         assert_eq!(lines[2], "fast         5  ok");
         assert_eq!(lines[3], "slow  12345678");
         assert!(lines[1].chars().all(|c| c == '─' || c == ' '));
+        let plain = ["  tier     bytes  state", "  fast         5  ok", "  slow  12345678"];
+        assert_eq!(table.plain_lines(), plain);
     }
 }

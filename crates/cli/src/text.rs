@@ -7,6 +7,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+/// What is wrong where [`unescape`] fails.
+pub const AFTER_BACKSLASH: &str = "expected \\t, \\n, \\\\ or \\xNN after a backslash";
+
 /// `bytes` as one field of a tab-separated line.
 pub fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
@@ -56,7 +59,8 @@ pub fn unescape(field: &[u8]) -> Result<Vec<u8>, usize> {
     Ok(out)
 }
 
-fn hex(digits: Option<&[u8]>) -> Option<u8> {
+/// The byte of two hexadecimal digits.
+pub fn hex(digits: Option<&[u8]>) -> Option<u8> {
     let digits = std::str::from_utf8(digits?).ok()?;
     digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then_some(())?;
     u8::from_str_radix(digits, 16).ok()
@@ -91,6 +95,11 @@ pub fn span(duration: Duration) -> String {
     };
     let digits = if unit == "ns" || value >= 100.0 { 0 } else { 1 + usize::from(value < 10.0) };
     format!("{value:.digits$} {unit}")
+}
+
+/// Whole seconds: `0 s`, `61 s`.
+pub fn seconds(duration: Duration) -> String {
+    format!("{} s", count(duration.as_secs()))
 }
 
 /// A share as a percentage; a dash where there is nothing to share.

@@ -190,7 +190,8 @@ fn a_full_tier_ends_a_load_and_a_larger_one_brings_everything_back() {
         lines.push('\n');
     }
     scratch.file("store.toml", b"memory = '16 MiB'\n");
-    let full = ["--config", "store.toml", "--tier", "tier:32MiB", "load", "--tsv"];
+    // A progress line would be a second line beside the error.
+    let full = ["--config", "store.toml", "--tier", "tier:32MiB", "load", "--tsv", "--quiet"];
     let error = scratch.fails_with(&full, lines.as_bytes(), 1);
     assert!(error.contains("tier 0") && error.contains("32 MiB"), "{error}");
     assert!(error.ends_with("before it are loaded"), "{error}");

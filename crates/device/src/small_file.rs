@@ -54,9 +54,43 @@ pub(crate) fn whole_name(name: &str) -> &str {
     name.strip_suffix(UNFINISHED).unwrap_or(name)
 }
 
+/// What the names of files begin with that are of use only while the database is open.
+const LIVE: &str = "live-";
+
+/// The name is of a file that is of use only while the database is open.
+pub(crate) fn is_live(name: &str) -> bool {
+    name.starts_with(LIVE)
+}
+
 /// Replaces the file `name` as a whole: written under another name, synced, renamed, directory
 /// synced.
 pub(crate) fn replace(driver: &dyn Driver, name: &str, bytes: &[u8]) -> Result<()> {
+    let (new_name, file) = write_beside(driver, name, bytes)?;
+    sync(driver, &file)?;
+    driver.rename(&new_name, name)?;
+    driver.sync_directory()
+}
+
+/// As [`replace`] without a sync: a reader sees the file before or after, and a power cut may leave
+/// either, or a part.
+pub(crate) fn replace_unsynced(driver: &dyn Driver, name: &str, bytes: &[u8]) -> Result<()> {
+    let (new_name, _) = write_beside(driver, name, bytes)?;
+    driver.rename(&new_name, name)
+}
+
+/// Removes the file `name` and what [`replace`] left of it, where there are any.
+pub(crate) fn remove(driver: &dyn Driver, name: &str) -> Result<()> {
+    for name in [name, &format!("{name}{UNFINISHED}")] {
+        match driver.delete(name) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Writes `bytes` to the other name of the file `name`.
+fn write_beside(driver: &dyn Driver, name: &str, bytes: &[u8]) -> Result<(String, Handle)> {
     let new_name = format!("{name}{UNFINISHED}");
     let stays = planted(Planted::LeftoverPreventsOpening);
     match if stays { Ok(()) } else { driver.delete(&new_name) } {
@@ -66,7 +100,5 @@ pub(crate) fn replace(driver: &dyn Driver, name: &str, bytes: &[u8]) -> Result<(
     let file = driver.create(&new_name)?;
     write(driver, &file, 0, bytes)?;
     file.truncate(bytes.len() as u64)?;
-    sync(driver, &file)?;
-    driver.rename(&new_name, name)?;
-    driver.sync_directory()
+    Ok((new_name, file))
 }

@@ -11,6 +11,7 @@ use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::Planner;
 use crate::jobs::Progress;
+use crate::live_stats::LiveWriter;
 use crate::read::cursor::{Cursor, Records, ScanRange};
 use crate::settings::{Durability, Settings};
 use crate::versions::snapshots::Snapshot as RegisteredSnapshot;
@@ -37,6 +38,8 @@ struct Open {
     /// Keeps the planner alive, which the workers hold weakly.
     _planner: Arc<dyn Planner>,
     devices: Arc<dyn Devices>,
+    /// Writes figures for other processes.
+    live: Option<LiveWriter>,
     closed: AtomicBool,
 }
 
@@ -49,8 +52,10 @@ impl Db {
         is_written: bool,
     ) -> Self {
         let devices = Arc::clone(devices);
+        let live = LiveWriter::start(&engine);
         let closed = AtomicBool::new(false);
-        Self { inner: Arc::new(Open { engine, is_written, _planner: planner, devices, closed }) }
+        let open = Open { engine, is_written, _planner: planner, devices, live, closed };
+        Self { inner: Arc::new(open) }
     }
 
     /// Settings put together call by call, then a database.
@@ -217,6 +222,9 @@ impl Open {
             return Ok(());
         }
         let engine = &self.engine;
+        if let Some(live) = &self.live {
+            live.end();
+        }
         let is_written = self.is_written;
         let keep = || engine.shared.latch.check().and_then(|()| engine.keep_totals());
         let kept = if is_written { keep() } else { Ok(()) };

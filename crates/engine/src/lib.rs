@@ -22,17 +22,17 @@
 //! # Ok(()) }
 //! ```
 //!
-//! One engine with four seams; each choice at a seam is a module, and [`Preset`] names the sets
-//! that go together:
+//! One engine with four seams; each choice at a seam is a folder behind a closed enum, and
+//! [`Preset`] names the choices that go together:
 //!
 //! ```text
-//!   front        front/         where a write lands: memtable before a log, then tables or slots
-//!   table set    table_set/     how sorted tables are arranged: levels, which serve as runs too
-//!   locator      table_set/     how a key is found among them: per level, by ranges and filters;
-//!                               in slots by the index of the fast tier (crate `index`)
-//!   compaction   compaction/    what is rewritten next: leveled, or by cost and benefit
+//!   front        front/        where a write becomes durable: a memtable before a log
+//!   layout       layout/       where records lie below the memtables: levels, or slots over runs
+//!   table set    table_set/    the live tables, and the manifest that names them
+//!   compaction   compaction/   what is rewritten next, as plain data in and a decision out
 //! ```
-//! `environment.rs` wires the parts; `state.rs` says what is shared and which lock guards what.
+//! `environment.rs` wires the parts; `versions/` says how an edit becomes durable and visible, and
+//! which lock guards what.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -49,6 +49,7 @@ mod generations;
 mod jobs;
 mod layout;
 mod limits;
+mod live_stats;
 mod merge;
 mod read;
 mod settings;
@@ -62,6 +63,7 @@ mod versions;
 pub use batch::WriteBatch;
 pub use builder::Builder;
 pub use db::{Db, Scan, Snapshot};
+pub use engine::activity::ActivityStats;
 pub use engine::ingest::Ingest;
 pub use engine::stats::{
     Amplification, CacheStats, LevelStats, MemoryStats, OperationStats, Stats, TierStats,
@@ -73,6 +75,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use jobs::{Progress, Stepper, Workers};
 pub use layout::hybrid::report::{DemotionStats, FastTierStats, RegulationStats, SlotStats};
 pub use limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+pub use live_stats::{LiveMark, LiveStats};
 pub use read::cursor::{Cursor, Records};
 pub use settings::hybrid::{
     DemotionPolicy, HybridSettings, IndexCopies, Pinning, PopularityKind, Promotion,

@@ -1,10 +1,12 @@
-//! Batches, manifest edits and settings: their golden files, and the same under random damage. See
-//! `foundation/tests/decoders/mutation.rs`.
+//! Batches, manifest edits, settings and live figures: their golden files, and the same under
+//! random damage. See `foundation/tests/decoders/mutation.rs`.
 #![allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 #[path = "decoders/database.rs"]
 mod database;
+#[path = "decoders/live_sample.rs"]
+mod live_sample;
 #[path = "../../foundation/tests/decoders/mutation.rs"]
 mod mutation;
 #[path = "decoders/properties.rs"]
@@ -12,7 +14,9 @@ mod properties;
 
 use mutation::{Allowance, check, check_times};
 use std::path::{Path, PathBuf};
-use thermocline::{ByteSize, HybridSettings, Preset, Settings, Tier, WriteBatch, decoders};
+use thermocline::{
+    ByteSize, HybridSettings, LiveStats, Preset, Settings, Tier, WriteBatch, decoders,
+};
 
 /// A record of two bytes is an entry of the memtable.
 const BYTES: Allowance = Allowance { fixed_bytes: 64 << 10, per_byte: 256 };
@@ -70,6 +74,21 @@ fn golden_settings_are_read_and_written_as_ever() {
     let settings = Settings::from_toml(&text, Path::new("settings.toml")).unwrap();
     assert_eq!(settings.tiers[1].capacity, ByteSize(5_000_000_001));
     assert_eq!(settings.to_toml().unwrap(), text);
+}
+
+#[test]
+fn golden_live_stats_are_read_and_written_as_ever() {
+    let written = live_sample::live_stats().to_json().unwrap();
+    let golden = String::from_utf8(golden("live-stats-v1.json", written.as_bytes())).unwrap();
+    let live = LiveStats::from_json(&golden).unwrap();
+    assert_eq!((live.live.process, live.stats.operations.compacted_out_bytes), (4711, 11));
+    assert_eq!(live.to_json().unwrap(), golden);
+}
+
+#[test]
+fn damaged_live_stats_are_refused_or_read_back() {
+    let seeds = [live_sample::live_stats().to_json().unwrap().into_bytes()];
+    assert_reaches_inside(check("live stats", &seeds, TEXTS, properties::live_stats));
 }
 
 #[test]

@@ -16,7 +16,7 @@ struct Summary<'a> {
 }
 
 /// Makes the checkpoint.
-pub fn run(database: &Database, arguments: &Checkpoint) -> Result<()> {
+pub fn run(database: &Database, arguments: &Checkpoint, json: bool) -> Result<()> {
     let db = store::open(database)?;
     let clock = SystemClock::new();
     let dir = store::absolute(&arguments.dir)?;
@@ -24,7 +24,7 @@ pub fn run(database: &Database, arguments: &Checkpoint) -> Result<()> {
     db.close()?;
     let elapsed = Duration::from_nanos(clock.now_ns());
     let mut output = Output::new();
-    if arguments.json {
+    if json {
         output.json(&Summary { checkpoint: &dir, seconds: elapsed.as_secs_f64() })?;
     } else {
         let (dir, elapsed) = (dir.display(), text::span(elapsed));

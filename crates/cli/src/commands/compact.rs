@@ -6,8 +6,6 @@ use crate::output::Output;
 use crate::progress::Bar;
 use crate::{store, text};
 use serde::Serialize;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 use thermocline_foundation::{ByteSize, Clock, SystemClock};
 
@@ -18,11 +16,12 @@ struct Summary {
 }
 
 /// Compacts the range.
-pub fn run(database: &Database, arguments: &Compact) -> Result<()> {
+pub fn run(database: &Database, arguments: &Compact, json: bool) -> Result<()> {
+    let format = arguments.keys.format;
+    let from = format.parse_option(arguments.from.as_deref())?;
+    let to = format.parse_option(arguments.to.as_deref())?;
     let db = store::open(database)?;
     let clock = SystemClock::new();
-    let bound = |key: &'_ Option<OsString>| key.as_ref().map(|key| key.as_bytes().to_vec());
-    let (from, to) = (bound(&arguments.from), bound(&arguments.to));
     let bar = Bar::new("compacting", Some(0));
     let mut bytes = 0;
     db.compact_range(from.as_deref(), to.as_deref(), &mut |progress| {
@@ -33,7 +32,7 @@ pub fn run(database: &Database, arguments: &Compact) -> Result<()> {
     db.close()?;
     let elapsed = Duration::from_nanos(clock.now_ns());
     let mut output = Output::new();
-    if arguments.json {
+    if json {
         output.json(&Summary { bytes, seconds: elapsed.as_secs_f64() })?;
     } else {
         output.line(format!("compacted {} in {}", ByteSize(bytes), text::span(elapsed)))?;

@@ -1,7 +1,7 @@
 //! What only the preset `hybrid` has to show: what lies in slots on the fast tier, how popular it
 //! is, what moved between the tiers, which of them answered, and by which rules.
 //!
-//! `stats` prints all of it, `try` what fits a page.
+//! `stats --all` prints all of it, `stats` and `try` what fits a page.
 
 use crate::failure::Result;
 use crate::output::Output;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use thermocline::{FastTierStats, Stats};
 use thermocline_foundation::ByteSize;
 
-/// Prints the tables of `stats`.
+/// Prints the tables of `stats --all`.
 pub fn print(stats: &Stats, fast: &FastTierStats, output: &mut Output) -> Result<()> {
     let answered_by = "What answered the look-ups, since the database was made";
     answers(stats, fast).print(answered_by, output)?;
@@ -23,17 +23,24 @@ pub fn print(stats: &Stats, fast: &FastTierStats, output: &mut Output) -> Result
     rules(fast).print("Rules, since opening", output)
 }
 
-/// Prints the tables of `try`, in which the database was made and has served.
-pub fn print_trial(stats: &Stats, fast: &FastTierStats, output: &mut Output) -> Result<()> {
-    answers(stats, fast).print("What answered the look-ups", output)?;
-    movement(fast).print("Moved between the tiers", output)?;
-    demotions(fast).print("Demotions", output)?;
-    popularity(fast).print("Keys by how often they are asked for, least first", output)?;
-    summary(fast).print("Records on the fast tier", output)
+/// A line about what moved between the tiers since the database was made.
+pub fn moved(stats: &Stats) -> String {
+    match &stats.fast_tier {
+        Some(fast) => format!(
+            "Moved between the tiers: {} up, {} down; copies dropped: {}.",
+            text::counted(fast.promoted_records, "record"),
+            text::count(fast.demoted_records),
+            text::count(fast.dropped_records),
+        ),
+        None => {
+            let tables = text::counted(stats.operations.migrations, "table");
+            format!("Moved between the tiers: {tables}.")
+        }
+    }
 }
 
 /// Where look-ups found their record.
-fn answers(stats: &Stats, fast: &FastTierStats) -> Table {
+pub fn answers(stats: &Stats, fast: &FastTierStats) -> Table {
     let mut table = Table::new(&["look-ups answered by", ">amount", ">share"]);
     let in_memtables = stats.operations.memtable_hits;
     let all = fast.fast_reads + fast.slow_reads + fast.absent_reads;
@@ -175,7 +182,7 @@ fn rules(stats: &FastTierStats) -> Table {
         rules.pinning_stage,
         text::counted(rules.pinning_steps_kept, "step")
     );
-    let read_triggered = match rules.read_triggered_stage {
+    let read_triggered = match &*rules.read_triggered_stage {
         "off" => "off".to_owned(),
         stage => format!(
             "{}, {} run",
@@ -203,4 +210,63 @@ fn rules(stats: &FastTierStats) -> Table {
         table.row([rule.to_owned(), now]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thermocline::{Db, Settings, Tier};
+
+    /// A store with a fast tier of slots, in which some keys were asked for.
+    fn asked() -> Stats {
+        let home = tempfile::tempdir().unwrap();
+        let tier = |name: &str| Tier::new(home.path().join(name), ByteSize::mib(64));
+        let settings = Settings {
+            tiers: vec![tier("fast"), tier("slow")],
+            memory: ByteSize::mib(16),
+            ..Settings::default()
+        };
+        let db = Db::create(home.path().join("home"), &settings).unwrap();
+        (0..100u32).for_each(|key| db.put(key.to_be_bytes(), [7; 100]).unwrap());
+        db.flush().unwrap();
+        for asked in 0..200u32 {
+            assert!(db.get((asked % 70).to_be_bytes()).unwrap().is_some());
+        }
+        let stats = db.stats();
+        db.close().unwrap();
+        stats
+    }
+
+    /// The numbers of a row.
+    fn numbers(row: &str) -> Vec<u64> {
+        row.split_whitespace().filter_map(|cell| cell.replace(',', "").parse().ok()).collect()
+    }
+
+    #[test]
+    fn known_keys_are_those_of_both_tiers_and_all_of_them() {
+        let stats = asked();
+        let lines = popularity(stats.fast_tier.as_ref().unwrap()).lines();
+        let rows = lines.iter().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
+        let mut known = 0;
+        for row in rows {
+            let cells = numbers(row);
+            let [_popularity, keys, .., fast, slow] = cells[..] else {
+                panic!("'{row}' has no popularity, keys and tiers");
+            };
+            assert_eq!(keys, fast + slow, "{row}");
+            known += keys;
+        }
+        let all = lines.iter().find(|line| line.starts_with("all ")).unwrap();
+        assert_eq!(numbers(all), [known]);
+        assert_eq!(known, 70);
+    }
+
+    #[test]
+    fn what_answered_look_ups_adds_up() {
+        let stats = asked();
+        let lines = answers(&stats, stats.fast_tier.as_ref().unwrap()).lines();
+        let amounts: Vec<u64> =
+            lines[2..].iter().map(|line| numbers(line).first().copied().unwrap()).collect();
+        assert_eq!((amounts.len(), amounts.iter().sum()), (4, 200), "{lines:?}");
+    }
 }

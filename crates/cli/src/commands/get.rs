@@ -1,21 +1,25 @@
-//! `get KEY`: a value as it is, nothing added.
+//! `get KEY`: a value as it is, nothing added; with `--json` the record as one line.
 
 use crate::arguments::{Database, Get};
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
+use crate::load::jsonl::Record;
 use crate::output::Output;
-use crate::{store, text};
-use std::os::unix::ffi::OsStrExt;
+use crate::store;
 
 /// Writes the value to standard output.
-pub fn run(database: &Database, arguments: &Get) -> Result<()> {
+pub fn run(database: &Database, arguments: &Get, json: bool) -> Result<()> {
+    let format = arguments.keys.format;
+    let key = format.parse(&arguments.key)?;
     let db = store::open(database)?;
-    let key = arguments.key.as_bytes();
-    let Some(value) = db.get(key)? else {
-        let (key, db) = (text::escape(key), database.db.display());
-        return Err(Failure::new(format!("there is no key '{key}' in {db}")));
+    let Some(value) = db.get(&key)? else {
+        return Err(format.missing(&key, database));
     };
     let mut output = Output::new();
-    output.bytes(&value)?;
+    if json {
+        output.line(serde_json::to_string(&Record::of(&key, Some(&value)))?)?;
+    } else {
+        output.bytes(&value)?;
+    }
     output.finish()?;
     Ok(db.close()?)
 }

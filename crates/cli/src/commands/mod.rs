@@ -10,6 +10,7 @@ mod scan;
 pub mod stats;
 pub mod tiers;
 mod verify;
+mod watch;
 
 use crate::arguments::{Arguments, Command};
 use crate::failure::Result;
@@ -17,18 +18,18 @@ use crate::{load, trial};
 
 /// Carries out what was asked.
 pub fn run(arguments: Arguments) -> Result<()> {
-    let database = &arguments.database;
+    let (database, json) = (&arguments.database, arguments.json);
     match arguments.command.unwrap_or_else(|| Command::Try(Default::default())) {
-        Command::Try(arguments) => trial::run(database, &arguments),
-        Command::Load(arguments) => load::run(database, &arguments),
-        Command::Get(arguments) => get::run(database, &arguments),
+        Command::Try(arguments) => trial::run(database, &arguments, json),
+        Command::Load(arguments) => load::run(database, &arguments, json),
+        Command::Get(arguments) => get::run(database, &arguments, json),
         Command::Put(arguments) => put::run(database, &arguments),
         Command::Delete(arguments) => delete::run(database, &arguments),
-        Command::Scan(arguments) => scan::run(database, &arguments),
-        Command::Stats(arguments) => stats::run(database, &arguments),
-        Command::Tiers(arguments) => tiers::run(database, &arguments),
-        Command::Compact(arguments) => compact::run(database, &arguments),
-        Command::Checkpoint(arguments) => checkpoint::run(database, &arguments),
-        Command::Verify(arguments) => verify::run(database, &arguments),
+        Command::Scan(arguments) => scan::run(database, &arguments, json),
+        Command::Stats(arguments) => stats::run(database, &arguments, json),
+        Command::Tiers => tiers::run(database, json),
+        Command::Compact(arguments) => compact::run(database, &arguments, json),
+        Command::Checkpoint(arguments) => checkpoint::run(database, &arguments, json),
+        Command::Verify => verify::run(database, json),
     }
 }

@@ -9,11 +9,12 @@ use thermocline::VALUE_BYTES_MAX;
 
 /// Stores the value, making the database where there is none.
 pub fn run(database: &Database, arguments: &Put) -> Result<()> {
-    // The value is read first: a wrong input must not leave an empty database behind.
+    // Key and value come first: a wrong input must not leave an empty database behind.
+    let key = arguments.keys.format.parse(&arguments.key)?;
     let value =
         if arguments.value == "-" { read_value()? } else { arguments.value.as_bytes().to_vec() };
     let db = store::open_or_create(database)?;
-    db.put(arguments.key.as_bytes(), value)?;
+    db.put(&key, value)?;
     db.sync()?;
     Ok(db.close()?)
 }

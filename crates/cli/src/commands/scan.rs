@@ -2,23 +2,27 @@
 
 use crate::arguments::{Database, Scan};
 use crate::failure::Result;
+use crate::keys::KeyFormat;
 use crate::load::jsonl::Record;
 use crate::output::Output;
 use crate::{store, text};
-use std::os::unix::ffi::OsStrExt;
 
 /// Prints the records of the range.
-pub fn run(database: &Database, arguments: &Scan) -> Result<()> {
+pub fn run(database: &Database, arguments: &Scan, json: bool) -> Result<()> {
+    let format = arguments.keys.format;
+    let [from, to, prefix] = [&arguments.from, &arguments.to, &arguments.prefix]
+        .map(|key| format.parse_option(key.as_deref()));
+    let (from, to, prefix) = (from?, to?, prefix?);
     let db = store::open(database)?;
     let mut scan = db.scan();
-    if let Some(from) = &arguments.from {
-        scan = scan.from(from.as_bytes());
+    if let Some(from) = from {
+        scan = scan.from(from);
     }
-    if let Some(to) = &arguments.to {
-        scan = scan.to(to.as_bytes());
+    if let Some(to) = to {
+        scan = scan.to(to);
     }
-    if let Some(prefix) = &arguments.prefix {
-        scan = scan.prefix(prefix.as_bytes());
+    if let Some(prefix) = prefix {
+        scan = scan.prefix(prefix);
     }
     if arguments.reverse {
         scan = scan.reverse();
@@ -30,20 +34,24 @@ pub fn run(database: &Database, arguments: &Scan) -> Result<()> {
     for record in scan {
         let (key, value) = record?;
         let value = (!arguments.keys_only).then_some(&value[..]);
-        output.line(&line(&key, value, arguments.json)?)?;
+        output.bytes(&line(&key, value, format, json)?)?;
     }
     output.finish()?;
     Ok(db.close()?)
 }
 
-fn line(key: &[u8], value: Option<&[u8]>, json: bool) -> Result<String> {
-    if json {
-        return Ok(serde_json::to_string(&Record::of(key, value))?);
-    }
-    let mut line = text::escape(key);
-    if let Some(value) = value {
-        line.push('\t');
-        line.push_str(&text::escape(value));
-    }
+/// The line of a record, with its end.
+fn line(key: &[u8], value: Option<&[u8]>, format: KeyFormat, json: bool) -> Result<Vec<u8>> {
+    let mut line = if json {
+        serde_json::to_vec(&Record::of(key, value))?
+    } else {
+        let mut line = format.write(key);
+        if let Some(value) = value {
+            line.push(b'\t');
+            line.extend_from_slice(text::escape(value).as_bytes());
+        }
+        line
+    };
+    line.push(b'\n');
     Ok(line)
 }

@@ -1,29 +1,37 @@
-//! `stats`: what the database holds, how it is arranged, and what its work has cost.
+//! `stats`: what the database holds, how it is arranged, and what its work has cost. One screen;
+//! `stats --all` has every table, `stats --watch` shows what a running process does.
 
 use crate::arguments::{Database, Stats as Arguments};
-use crate::commands::{fast_tier, tiers};
+use crate::commands::{fast_tier, tiers, watch};
 use crate::failure::Result;
+use crate::figures::Figures;
 use crate::output::Output;
 use crate::table::Table;
-use crate::{store, text};
+use crate::text;
 use thermocline::{Stats, TierStats};
 use thermocline_foundation::ByteSize;
 
 /// Prints the statistics.
-pub fn run(database: &Database, arguments: &Arguments) -> Result<()> {
-    let db = store::open(database)?;
-    let stats = db.stats();
-    db.close()?;
-    let mut output = Output::new();
-    if arguments.json {
-        output.json(&stats)?;
-    } else {
-        print(&stats, &mut output)?;
+pub fn run(database: &Database, arguments: &Arguments, json: bool) -> Result<()> {
+    if arguments.watch {
+        return watch::run(database, json);
     }
+    let figures = Figures::of(database)?;
+    let stats = figures.stats();
+    let mut output = Output::new();
+    if json {
+        output.line(figures.to_json()?)?;
+        return output.finish();
+    }
+    if let Some(origin) = figures.origin() {
+        output.line(origin)?;
+    }
+    print_heading(stats, &mut output)?;
+    if arguments.all { print_all(stats, &mut output) } else { print(stats, &mut output) }?;
     output.finish()
 }
 
-fn print(stats: &Stats, output: &mut Output) -> Result<()> {
+fn print_heading(stats: &Stats, output: &mut Output) -> Result<()> {
     output.line(format!(
         "Database {}, preset {}, sequence {}",
         stats.database,
@@ -33,7 +41,56 @@ fn print(stats: &Stats, output: &mut Output) -> Result<()> {
     if let Some(reason) = &stats.read_only {
         output.line(format!("READ-ONLY: {reason}"))?;
     }
-    output.line("")?;
+    output.line("")
+}
+
+/// One screen.
+fn print(stats: &Stats, output: &mut Output) -> Result<()> {
+    tiers::overview(stats).print("Tiers, fastest first", output)?;
+    levels(stats).print("Levels", output)?;
+    hits(stats).print("Hit ratios, since the database was made", output)?;
+    let (cost, operations) = (&stats.amplification, &stats.operations);
+    output.line(fast_tier::moved(stats))?;
+    output.line(format!(
+        "write amplification {:.2}, space amplification {:.2}, read for each look-up {}",
+        cost.write,
+        cost.space,
+        ByteSize(cost.read_bytes_per_get as u64)
+    ))?;
+    let cause = stats.activity.stall_cause.as_deref();
+    output.line(format!(
+        "writers delayed {:.2} s, writers stopped {:.2} s{}",
+        operations.delayed_s,
+        operations.stalled_s,
+        cause.map_or_else(String::new, |cause| format!("; now: {cause}"))
+    ))?;
+    if let Some(refusal) = stats.fast_tier.as_ref().and_then(|fast| fast.demotion_refusal.as_ref())
+    {
+        output.line(format!("demotions wait: {refusal}"))?;
+    }
+    output.line("'stats --all' has the rest")
+}
+
+/// What answered look-ups, and which blocks memory had.
+fn hits(stats: &Stats) -> Table {
+    let gets = stats.operations.gets;
+    let mut table = Table::new(&["found in", ">amount", ">hit ratio"]);
+    match &stats.fast_tier {
+        Some(fast) => fast_tier::answers(stats, fast).into_rows().for_each(|row| table.row(row)),
+        None => {
+            let hits = stats.operations.memtable_hits;
+            table.row(["a memtable".to_owned(), text::count(hits), text::share(hits, gets)]);
+        }
+    }
+    for (class, counts) in &stats.cache.classes {
+        let ratio = text::share(counts.hits, counts.hits + counts.misses);
+        table.row([format!("{class} blocks in memory"), text::count(counts.hits), ratio]);
+    }
+    table
+}
+
+/// Every table.
+fn print_all(stats: &Stats, output: &mut Output) -> Result<()> {
     levels(stats).print("Levels", output)?;
     tiers::table(stats).print("Tiers", output)?;
     tiers::holds(stats).print("Records by tier", output)?;

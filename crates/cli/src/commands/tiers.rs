@@ -1,10 +1,11 @@
 //! `tiers`: what lies where, and what each tier has served since the database was made.
 
-use crate::arguments::{Database, Stats as Arguments};
+use crate::arguments::Database;
 use crate::failure::Result;
-use crate::output::Output;
+use crate::figures::Figures;
+use crate::output::{Output, note};
 use crate::table::Table;
-use crate::{store, text};
+use crate::text;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use thermocline::{Stats, TierStats, WearStats};
@@ -14,19 +15,21 @@ use thermocline_foundation::ByteSize;
 const UNLIMITED_BYTES: u64 = 1 << 60;
 
 /// Prints the tiers.
-pub fn run(database: &Database, arguments: &Arguments) -> Result<()> {
-    let db = store::open(database)?;
-    let stats = db.stats();
-    db.close()?;
+pub fn run(database: &Database, json: bool) -> Result<()> {
+    let figures = Figures::of(database)?;
+    let (stats, origin) = (figures.stats(), figures.origin());
     let mut output = Output::new();
-    if arguments.json {
+    if json {
+        // The tiers are a list, which has no place for it.
+        origin.iter().for_each(note);
         output.json(&stats.tiers)?;
     } else {
-        table(&stats).print("Tiers, fastest first", &mut output)?;
-        kinds(&stats).print("Bytes by kind", &mut output)?;
-        holds(&stats).print("Records by tier", &mut output)?;
-        served(&stats).print("Served, since the database was made", &mut output)?;
-        print_wear(&stats, &mut output)?;
+        origin.iter().try_for_each(|origin| output.line(origin))?;
+        table(stats).print("Tiers, fastest first", &mut output)?;
+        kinds(stats).print("Bytes by kind", &mut output)?;
+        holds(stats).print("Records by tier", &mut output)?;
+        served(stats).print("Served, since the database was made", &mut output)?;
+        print_wear(stats, &mut output)?;
     }
     output.finish()
 }
@@ -41,20 +44,47 @@ pub fn table(stats: &Stats) -> Table {
     let mut table =
         Table::new(&[">tier", "driver", ">used", ">capacity", ">full", ">device free", "path"]);
     for (index, tier) in stats.tiers.iter().enumerate() {
-        let unlimited = tier.capacity_bytes >= UNLIMITED_BYTES;
-        let capacity = if unlimited { "device".to_owned() } else { size(tier.capacity_bytes) };
-        let full = if unlimited { 0 } else { tier.capacity_bytes };
+        let (capacity, full) = capacity(tier);
         table.row([
             index.to_string(),
             tier.driver.clone(),
             size(tier.used_bytes),
             capacity,
-            text::share(tier.used_bytes, full),
+            full,
             tier.device_free_bytes.map_or_else(|| "?".to_owned(), size),
             tier.path.clone(),
         ]);
     }
     table
+}
+
+/// One row for each tier: how full it is, and what it has done since the database was made.
+pub fn overview(stats: &Stats) -> Table {
+    let headings =
+        [">tier", ">used", ">capacity", ">full", ">records", ">reads", ">written", "path"];
+    let mut table = Table::new(&headings);
+    for (index, tier) in stats.tiers.iter().enumerate() {
+        let (capacity, full) = capacity(tier);
+        table.row([
+            index.to_string(),
+            size(tier.used_bytes),
+            capacity,
+            full,
+            text::count(tier.records),
+            text::count(tier.reads),
+            size(tier.written_bytes),
+            tier.path.clone(),
+        ]);
+    }
+    table
+}
+
+/// What a tier may hold, and which share of it is used.
+fn capacity(tier: &TierStats) -> (String, String) {
+    let unlimited = tier.capacity_bytes >= UNLIMITED_BYTES;
+    let capacity = if unlimited { "device".to_owned() } else { size(tier.capacity_bytes) };
+    let full = if unlimited { 0 } else { tier.capacity_bytes };
+    (capacity, text::share(tier.used_bytes, full))
 }
 
 /// One row for each kind of file, one column for each tier.

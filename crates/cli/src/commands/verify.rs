@@ -1,6 +1,6 @@
 //! `verify`: reads every stored byte and says where one is not what was written.
 
-use crate::arguments::{Database, Stats};
+use crate::arguments::Database;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::progress::Bar;
@@ -10,13 +10,13 @@ use thermocline::VerifyReport;
 use thermocline_foundation::ByteSize;
 
 /// Verifies the database; a failure where it has a problem.
-pub fn run(database: &Database, arguments: &Stats) -> Result<()> {
+pub fn run(database: &Database, json: bool) -> Result<()> {
     let db = store::open(database)?;
     let bar = Bar::new("verifying", Some(0));
     let report = db.verify(&mut |progress| bar.show(&progress))?;
     drop(bar);
     let mut output = Output::new();
-    if arguments.json {
+    if json {
         output.json(&report)?;
     } else {
         print(&report, &mut output)?;

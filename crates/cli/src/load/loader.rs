@@ -22,10 +22,9 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// A loader into `db`; `total_bytes` of input are to come, where that is known.
-    pub fn new(db: Db, total_bytes: Option<u64>) -> Self {
+    /// A loader into `db` that tells `bar` how far the input is read.
+    pub fn new(db: Db, bar: Bar) -> Self {
         let loaded = Loaded { records: 0, bytes: 0, skipped: 0 };
-        let bar = Bar::new("loading", total_bytes);
         Self { db, batch: WriteBatch::new(), pending_bytes: 0, bar, loaded }
     }
 

@@ -14,6 +14,7 @@ mod tsv;
 use crate::arguments::{Database, Load};
 use crate::failure::{Failure, Result};
 use crate::output::Output;
+use crate::progress::Bar;
 use crate::{store, text};
 use lines::Lines;
 pub use loader::Loader;
@@ -39,7 +40,7 @@ struct Summary {
 }
 
 /// Loads all inputs.
-pub fn run(database: &Database, arguments: &Load) -> Result<()> {
+pub fn run(database: &Database, arguments: &Load, json: bool) -> Result<()> {
     let inputs = inputs(arguments)?;
     let sources = if arguments.format.files {
         Sources::Files(files::find(&inputs, arguments.skip)?)
@@ -50,7 +51,9 @@ pub fn run(database: &Database, arguments: &Load) -> Result<()> {
     let db = store::open_or_create(database)?;
     let clock = SystemClock::new();
     let written_before = written_bytes(&db);
-    let mut loader = Loader::new(db.clone(), sources.total_bytes());
+    let bar =
+        if arguments.quiet { Bar::quiet() } else { Bar::new("loading", sources.total_bytes()) };
+    let mut loader = Loader::new(db.clone(), bar);
     let outcome = match sources {
         Sources::Files(found) => files::load(found, arguments.skip, &mut loader),
         Sources::Texts(mut texts) => texts.iter_mut().try_for_each(|lines| {
@@ -67,7 +70,7 @@ pub fn run(database: &Database, arguments: &Load) -> Result<()> {
     let written = written_bytes(&db) - written_before;
     db.close()?;
     let elapsed = Duration::from_nanos(clock.now_ns());
-    report(&loaded, elapsed, written, arguments.json)
+    report(&loaded, elapsed, written, json)
 }
 
 /// Bytes written to all tiers since the database was made.

@@ -6,7 +6,7 @@
 use super::lines::{Lines, without_end};
 use super::loader::{Loader, refusal};
 use crate::failure::Result;
-use crate::text::unescape;
+use crate::text::{AFTER_BACKSLASH, unescape};
 
 /// Loads every line.
 pub fn load(lines: &mut Lines, loader: &mut Loader) -> Result<()> {
@@ -33,7 +33,7 @@ fn parse(line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), String> {
     let field = |from: usize, to: usize| {
         unescape(&line[from..to]).map_err(|at| {
             let column = from + at + 1;
-            format!("column {column}: expected \\t, \\n, \\\\ or \\xNN after a backslash")
+            format!("column {column}: {AFTER_BACKSLASH}")
         })
     };
     Ok((field(0, tab)?, field(tab + 1, line.len())?))

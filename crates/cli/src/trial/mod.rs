@@ -5,6 +5,7 @@
 //!   place     the directory of the trial, replaced only where an earlier trial made it
 //!   workload  clients that read, update and scan for some seconds, some keys more than others
 //!   check     every value against its file
+//!   page      what is printed of it
 //! ```
 //! The fast tier may hold a fifth of the data, so most of it has to lie on the slow one. Both are
 //! directories of the same disk here; what differs is what the store puts where. It is made as any
@@ -15,17 +16,16 @@
 
 mod check;
 mod corpus;
+mod page;
 mod place;
 mod workload;
 mod zipf;
 
 use crate::arguments::{Database, Try};
-use crate::commands::{fast_tier, stats, tiers};
 use crate::failure::{Failure, Result};
 use crate::load::Loader;
 use crate::output::{Output, note};
 use crate::progress::Bar;
-use crate::table::Table;
 use crate::{store, text};
 use corpus::Corpus;
 use serde::Serialize;
@@ -58,7 +58,7 @@ struct Outcome {
 }
 
 /// Makes, uses and checks the store.
-pub fn run(database: &Database, arguments: &Try) -> Result<()> {
+pub fn run(database: &Database, arguments: &Try, json: bool) -> Result<()> {
     if !database.tier.is_empty() || database.config.is_some() {
         let text = "try chooses its own tiers and settings; use load with --tier or --config";
         return Err(Failure::Usage(text.to_owned()));
@@ -100,10 +100,10 @@ pub fn run(database: &Database, arguments: &Try) -> Result<()> {
         stats,
     };
     let mut output = Output::new();
-    if arguments.json {
+    if json {
         output.json(&outcome)?;
     } else {
-        print(&outcome, database, &mut output)?;
+        page::lines(&outcome, &home, &database.db).iter().try_for_each(|line| output.line(line))?;
     }
     output.finish()
 }
@@ -133,56 +133,11 @@ fn timed<T>(clock: &SystemClock, work: impl FnOnce() -> Result<T>) -> Result<(T,
 }
 
 fn load(db: &Db, corpus: &mut Corpus) -> Result<()> {
-    let mut loader = Loader::new(db.clone(), Some(corpus.bytes()));
+    let mut loader = Loader::new(db.clone(), Bar::new("loading", Some(corpus.bytes())));
     corpus.load(&mut loader)?;
     loader.finish().1?;
     let bar = Bar::new("merging", None);
     db.flush()?;
     drop(bar);
     Ok(())
-}
-
-fn print(outcome: &Outcome, database: &Database, output: &mut Output) -> Result<()> {
-    let rate = ByteSize((outcome.bytes as f64 / outcome.load_s.max(1e-9)) as u64);
-    let seconds = |seconds: f64| text::span(Duration::from_secs_f64(seconds));
-    output.line(format!(
-        "Loaded {} of {} in {} ({rate}/s).\n",
-        text::counted(outcome.files, "file"),
-        ByteSize(outcome.bytes),
-        seconds(outcome.load_s)
-    ))?;
-    let mut table = Table::new(&["operation", ">count", ">per second", ">p50", ">p99", ">longest"]);
-    for operation in &outcome.operations {
-        let ns = |ns: u64| text::span(Duration::from_nanos(ns));
-        table.row([
-            operation.name.to_owned(),
-            text::count(operation.count),
-            text::count(operation.per_second as u64),
-            ns(operation.p50_ns),
-            ns(operation.p99_ns),
-            ns(operation.max_ns),
-        ]);
-    }
-    table.print("Served, zipf 0.99 over all files", output)?;
-    tiers::table(&outcome.stats).print("Tiers", output)?;
-    stats::levels(&outcome.stats).print("Where the data lies", output)?;
-    if let Some(fast) = &outcome.stats.fast_tier {
-        fast_tier::print_trial(&outcome.stats, fast, output)?;
-    }
-    tiers::served(&outcome.stats).print("What each tier served", output)?;
-    stats::caches(&outcome.stats).print("Block cache", output)?;
-    stats::amplification(&outcome.stats).print("What it cost", output)?;
-    output.line(format!(
-        "Closed, reopened in {}, and compared {} with their files in {}: all equal.",
-        seconds(outcome.reopen_s),
-        text::counted(outcome.checked, "value"),
-        seconds(outcome.check_s)
-    ))?;
-    if outcome.changed > 0 {
-        let changed = text::counted(outcome.changed, "file");
-        output
-            .line(format!("{changed} changed on disk meanwhile; the store has what it loaded."))?;
-    }
-    let db = database.db.display();
-    output.line(format!("The store stays in {db}; look at it with 'thermocline stats'."))
 }

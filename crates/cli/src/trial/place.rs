@@ -19,7 +19,8 @@ const MARK_TEXT: &str = "This store was made by 'thermocline try', which may rep
 const TIERS: [&str; 2] = ["fast", "slow"];
 
 /// Files of a store's home.
-const HOME_NAMES: [&str; 5] = [MARK_NAME, "DATABASE", "CREATING", "settings.toml", "LOCK"];
+const HOME_NAMES: [&str; 6] =
+    [MARK_NAME, "DATABASE", "CREATING", "settings.toml", "LOCK", "live-stats.json"];
 /// Files of a tier besides its numbered ones.
 const TIER_NAMES: [&str; 2] = ["TIER", "LOCK"];
 
@@ -137,6 +138,7 @@ mod tests {
         for name in ["DATABASE", MARK_NAME, "settings.toml", "DATABASE.12-0.tmp", "DATABASE.new"] {
             assert!(is_home_file(name), "{name}");
         }
+        assert!(is_home_file("live-stats.json") && is_home_file("live-stats.json.new"));
         for name in ["notes.txt", "DATABASE2", "MADE-BY-TRY.bak", ".bashrc"] {
             assert!(!is_home_file(name), "{name}");
         }

@@ -1,7 +1,8 @@
 //! What the program above keeps beside `DATABASE` in the home, and undoing a database that it could
 //! not finish making.
 //!
-//! 1. A text is replaced as a whole, as `DATABASE` is; a crash leaves the old one or the new one.
+//! 1. A text is replaced as a whole, as `DATABASE` is; a crash leaves the old one or the new one,
+//!    unless it is of use only while the database is open and was not synced.
 //! 2. Only a database made by this process moments ago is ever abandoned; nothing else is deleted.
 //!
 //! Threads: the owner of the home's lock.
@@ -9,7 +10,7 @@
 use super::TieredFiles;
 use super::devices::Devices;
 use super::home::{self, Home};
-use super::opening::absolute;
+use super::opening::{LOCK_NAME, absolute};
 use super::unfinished::{self, clear_with_lock, forget};
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{self, Identity};
@@ -56,6 +57,29 @@ impl TieredFiles {
     /// Replaces the text `name` beside `DATABASE`, atomically and durably.
     pub fn write_home_file(&self, name: &str, text: &str) -> Result<()> {
         small_file::replace(&**self.home_driver(), name, text.as_bytes())
+    }
+
+    /// As [`TieredFiles::write_home_file`] without a sync, for what is of use only while the
+    /// database is open: a power cut may leave the old text, the new one, or a part, and the next
+    /// opening removes it. `name` begins with `live-`.
+    pub fn write_live_file(&self, name: &str, text: &str) -> Result<()> {
+        assert!(small_file::is_live(name), "openings remove files that are called live-");
+        small_file::replace_unsynced(&**self.home_driver(), name, text.as_bytes())
+    }
+
+    /// Removes what [`TieredFiles::write_live_file`] wrote, if there is anything.
+    pub fn remove_live_file(&self, name: &str) -> Result<()> {
+        small_file::remove(&**self.home_driver(), name)
+    }
+
+    /// Another process, or another opening in this one, has the database whose home is `home`.
+    /// Asking takes the lock for a moment, so that an opening at the same time may be refused.
+    pub fn is_locked(devices: &dyn Devices, home: &Path) -> Result<bool> {
+        match devices.home(&absolute(home)?)?.lock(LOCK_NAME) {
+            Ok(_lock) => Ok(false),
+            Err(error) if error.kind() == ErrorKind::Locked => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// Removes a database that was just made and could not be finished: its files, and those of its

@@ -474,7 +474,7 @@ fn remove_leftovers(
         }
     }
     for entry in home_driver.list().unwrap_or_default() {
-        if small_file::is_unfinished(&entry.name) {
+        if small_file::is_unfinished(&entry.name) || small_file::is_live(&entry.name) {
             remove(home_driver, &entry.name);
         }
     }

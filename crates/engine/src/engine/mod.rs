@@ -1,5 +1,6 @@
 //! The running store.
 
+pub(crate) mod activity;
 pub(crate) mod background;
 pub(crate) mod checkpoint;
 mod holdings;

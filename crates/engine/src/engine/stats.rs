@@ -1,6 +1,7 @@
 //! Statistics: the report made from what is counted (`totals.rs`) and from the state of the moment.
 
 use crate::engine::Engine;
+use crate::engine::activity::ActivityStats;
 use crate::engine::wear::{WearStats, Written};
 use crate::layout::hybrid::report::FastTierStats;
 use crate::layout::{Holdings, LayoutMemory};
@@ -9,12 +10,12 @@ use crate::settings::Preset;
 use crate::shared::hits::HitStats;
 use crate::shared::totals::{Count, Totals};
 use crate::versions::Version;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use thermocline_device::{FileKind, TierIndex, TierUsage};
 
 /// The state of a database, for people and programs. Counters are since it was made.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Stats {
     /// The lineage of the database; all its checksums are bound to it.
     pub database: String,
@@ -32,6 +33,8 @@ pub struct Stats {
     pub memory: MemoryStats,
     /// What was asked of the database.
     pub operations: OperationStats,
+    /// What is going on now: queues, and what holds writers up.
+    pub activity: ActivityStats,
     /// What was written for each byte, and taken for each byte.
     pub amplification: Amplification,
     /// The sequence of the newest record.
@@ -41,7 +44,7 @@ pub struct Stats {
 }
 
 /// One tier.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TierStats {
     /// Its directory.
     pub path: String,
@@ -78,7 +81,7 @@ pub struct TierStats {
 }
 
 /// One level.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LevelStats {
     /// 0 is the newest.
     pub level: usize,
@@ -95,7 +98,7 @@ pub struct LevelStats {
 }
 
 /// The block cache in memory.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CacheStats {
     /// Its size limit in bytes.
     pub capacity_bytes: u64,
@@ -106,7 +109,7 @@ pub struct CacheStats {
 }
 
 /// Where memory is, in bytes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MemoryStats {
     /// The limit.
     pub budget_bytes: u64,
@@ -130,7 +133,7 @@ pub struct MemoryStats {
 }
 
 /// What was asked.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OperationStats {
     /// Keys looked up.
     pub gets: u64,
@@ -161,7 +164,7 @@ pub struct OperationStats {
 }
 
 /// Cost for each byte of the user's.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Amplification {
     /// Bytes written to all tiers for each byte the user wrote; 0 before the first.
     pub write: f64,
@@ -214,6 +217,7 @@ impl Engine {
             cache: self.cache_stats(&totals),
             memory: self.memory_stats(&state),
             operations: operation_stats(&totals),
+            activity: self.activity(&state),
             levels,
             sequence: self.versions.visible().0,
             read_only: self.shared.latch.reason(),

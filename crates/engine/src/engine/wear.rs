@@ -10,7 +10,7 @@
 //! the database was ever open, and nothing is said before that is a minute too. What a drive was
 //! written by others is not known here.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thermocline_popularity::lifetime_ns;
 
 const DAY_S: f64 = 86_400.0;
@@ -23,7 +23,7 @@ const RATED_YEARS: f64 = 5.0;
 const MEASURED_NS_MIN: u64 = 60_000_000_000;
 
 /// How fast a tier is written to, and how long it lasts.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WearStats {
     /// Over how long this was measured, in seconds: since opening, and in the first minute all the
     /// time that the database was open.

@@ -263,6 +263,16 @@ impl Logged {
         self.pool.is_retired(log)
     }
 
+    /// Bytes of logs that no sync has covered yet.
+    pub fn unsynced_bytes(&self) -> u64 {
+        self.unsynced_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Writers in line behind the leader.
+    pub fn waiting_writers(&self) -> u64 {
+        self.queue.waiting()
+    }
+
     /// The pool of logs, for a test that keeps the background from it.
     #[cfg(test)]
     pub fn pool(&self) -> &Arc<LogPool> {

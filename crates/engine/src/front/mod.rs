@@ -68,6 +68,20 @@ impl Front {
         }
     }
 
+    /// Bytes of logs that no sync has covered yet.
+    pub fn unsynced_bytes(&self) -> u64 {
+        match self {
+            Self::Logged(logged) => logged.unsynced_bytes(),
+        }
+    }
+
+    /// Writers in line behind the one that writes for all.
+    pub fn waiting_writers(&self) -> u64 {
+        match self {
+            Self::Logged(logged) => logged.waiting_writers(),
+        }
+    }
+
     /// The front with a log, of a store that has one.
     #[cfg(test)]
     pub fn logged(&self) -> &Arc<Logged> {

@@ -90,6 +90,11 @@ impl WriteQueue {
         Entered::Waits(waiter)
     }
 
+    /// Writers behind the one that leads.
+    pub fn waiting(&self) -> u64 {
+        self.line.lock().waiting.len() as u64
+    }
+
     /// Takes a group off the line; the caller is the first of it.
     pub fn take_group(&self) -> Vec<Arc<Waiter>> {
         let mut group = Vec::new();

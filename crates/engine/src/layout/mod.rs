@@ -106,6 +106,15 @@ pub(crate) struct LayoutMemory {
     pub popularity_bytes: u64,
 }
 
+/// What waits in a layout.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LayoutActivity {
+    /// Records that wait to be copied up to the fast tier.
+    pub promotions: u64,
+    /// Copies that memory gave up and that wait for a slot.
+    pub spills: u64,
+}
+
 /// What a check of the records beside tables found.
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
@@ -333,6 +342,34 @@ impl Layout {
         match self {
             Self::Leveled(_) => LayoutMemory::default(),
             Self::Hybrid(hybrid) => hybrid.fast.memory_use(),
+        }
+    }
+
+    /// What waits to be moved.
+    pub fn activity(&self) -> LayoutActivity {
+        match self {
+            Self::Leveled(_) => LayoutActivity::default(),
+            Self::Hybrid(hybrid) => LayoutActivity {
+                promotions: hybrid.fast.promotions.offers.count(),
+                spills: hybrid.fast.spill.waiting.count(),
+            },
+        }
+    }
+
+    /// Why writers are slowed down, where they are; level 0 has so many tables.
+    pub fn stall_cause(&self, level0_tables: u64) -> String {
+        match self {
+            Self::Leveled(leveled) => format!(
+                "level 0 has {level0_tables} tables, which compactions take down; writers are \
+                 slowed down at {}",
+                leveled.shared.settings.level0_slowdown
+            ),
+            Self::Hybrid(hybrid) => match hybrid.fast.slow_room.reason() {
+                Some(refusal) => {
+                    format!("the fast tier is full, and no record leaves it: {refusal}")
+                }
+                None => "the fast tier is full, and demotions make room on it".to_owned(),
+            },
         }
     }
 

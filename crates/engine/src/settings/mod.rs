@@ -184,6 +184,9 @@ pub struct Settings {
     pub level0_stop: u32,
     /// How often a delayed writer looks whether it still has to wait; default 20 ms.
     pub delay_max: Duration,
+    /// How often an open store writes its figures for other processes, while there is something to
+    /// tell: 10 ms to 1 h, or 0 for never; default 1 s.
+    pub stats_interval: Duration,
     /// What only the preset `hybrid` looks at.
     pub hybrid: HybridSettings,
 }
@@ -206,6 +209,7 @@ impl Default for Settings {
             level0_slowdown: 20,
             level0_stop: 36,
             delay_max: Duration::ms(20),
+            stats_interval: Duration::ms(1000),
             hybrid: HybridSettings::default(),
         }
     }
@@ -259,6 +263,9 @@ impl Settings {
         range("level0_slowdown", self.level0_slowdown.into(), first.into(), last.into(), "")?;
         range("level0_stop", last.into(), self.level0_slowdown.into(), 1000, "")?;
         range("delay_max", self.delay_max.0.as_millis() as u64, 1, 10_000, " ms")?;
+        let interval = self.stats_interval.0;
+        let least_ms = if interval.is_zero() { 0 } else { 10 };
+        range("stats_interval", interval.as_millis() as u64, least_ms, 3_600_000, " ms")?;
         range("compression levels", self.compression.len() as u64, 1, 7, "")?;
         range("number of tiers", self.tiers.len() as u64, 0, 16, "")?;
         self.hybrid.check()?;

@@ -1,9 +1,9 @@
 //! Hits and misses of a cache, as statistics show them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Hits and misses.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct HitStats {
     /// Found.
     pub hits: u64,

@@ -115,6 +115,12 @@ impl Totals {
         Self { counts }
     }
 
+    /// All but the time that the database was open, which passes also where nothing happens.
+    pub fn without_open_time(mut self) -> Self {
+        self.counts[Count::OpenNs as usize] = 0;
+        self
+    }
+
     /// One of the engine's.
     pub fn of(&self, count: Count) -> u64 {
         self.at(count as usize)

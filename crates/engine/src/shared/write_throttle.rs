@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn a_small_write_behind_a_large_one_waits_for_a_piece_of_it() {
         let clock = Arc::new(StillClock::default());
-        let pacing = Pacing::new(clock.clone(), 10, 30, Duration::from_secs(1));
+        let pacing = WriteThrottle::between(clock.clone(), 10, 30, Duration::from_secs(1));
         pacing.set_backlog(20);
         let rate = pacing.rate().unwrap() as f64;
         let waited_s = |bytes: usize| {
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn a_large_value_goes_on_at_once_when_the_backlog_is_gone_or_the_store_fails() {
         let clock = Arc::new(StillClock::default());
-        let pacing = Pacing::new(clock.clone(), 10, 30, Duration::from_secs(1));
+        let pacing = WriteThrottle::between(clock.clone(), 10, 30, Duration::from_secs(1));
         for ends in [true, false] {
             pacing.set_backlog(20);
             let asked = AtomicU32::new(0);

@@ -1,8 +1,8 @@
-//! What must hold for any bytes of a batch or a manifest edit, and for any text of settings and
-//! tiers. Each property returns whether the input was accepted.
+//! What must hold for any bytes of a batch or a manifest edit, and for any text of settings,
+//! tiers and live figures. Each property returns whether the input was accepted.
 
 use std::path::Path;
-use thermocline::{Settings, Tier, decoders};
+use thermocline::{LiveStats, Settings, Tier, decoders};
 
 /// A manifest edit: written again it is the same, and stays the same.
 pub fn manifest_edit(data: &[u8]) -> bool {
@@ -41,6 +41,24 @@ pub fn settings(data: &[u8]) -> bool {
     let written = settings.to_toml().expect("settings can be written");
     let again = Settings::from_toml(&written, origin);
     assert_eq!(again.ok().as_ref(), Some(&settings), "written as {written}");
+    true
+}
+
+/// Figures of an open store: what is accepted is written and read the same.
+pub fn live_stats(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return false;
+    };
+    let live = match LiveStats::from_json(text) {
+        Ok(live) => live,
+        Err(error) => {
+            assert!(!error.to_string().contains('\n'), "an error is one line: {error}");
+            return false;
+        }
+    };
+    let written = live.to_json().expect("figures can be written");
+    let again = LiveStats::from_json(&written).expect("what was written reads");
+    assert_eq!(again.to_json().ok().as_ref(), Some(&written), "figures change by being written");
     true
 }
 

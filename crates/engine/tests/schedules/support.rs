@@ -47,6 +47,8 @@ pub fn settings() -> Settings {
         level0_slowdown: 2,
         level0_stop: 3,
         compression: vec![Compression::None],
+        // Its thread would do nothing but lengthen every schedule.
+        stats_interval: crate::Duration::ms(0),
         ..Settings::default()
     }
 }

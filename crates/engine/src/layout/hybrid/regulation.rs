@@ -433,7 +433,7 @@ mod tests {
     fn read_triggered(db: &Db) -> (&'static str, u64, u64) {
         let fast = db.stats().fast_tier.unwrap();
         let rules = fast.regulation;
-        (rules.read_triggered_stage, rules.read_triggered_epochs, fast.promoted_records)
+        (&*rules.read_triggered_stage.leak(), rules.read_triggered_epochs, fast.promoted_records)
     }
 
     /// Workers that sleep, and nobody who settles.
@@ -606,7 +606,7 @@ mod tests {
     fn tuner(db: &Db) -> (f64, &'static str, u64) {
         let fast = db.stats().fast_tier.unwrap();
         let rules = fast.regulation;
-        (fast.pinning_percent.round(), rules.pinning_stage, rules.pinning_steps_kept)
+        (fast.pinning_percent.round(), &*rules.pinning_stage.leak(), rules.pinning_steps_kept)
     }
 
     #[test]

@@ -9,14 +9,14 @@ use crate::settings::hybrid::Pinning as PinningMode;
 use crate::shared::hits::HitStats;
 use crate::shared::totals::Tally;
 use crate::shared::totals::{Count, Totals};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thermocline_foundation::FileNumber;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 use thermocline_popularity::{ReadTriggeredStage, TunerSettings, TunerStage};
 
 /// Records in slots on the fast tier, and what moved between the tiers since the database was made.
 /// What a release that did not count something did is not in it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FastTierStats {
     /// Versions of records in slots.
     pub records: u64,
@@ -108,7 +108,7 @@ pub struct FastTierStats {
 }
 
 /// Slots of one size.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SlotStats {
     /// Bytes of a slot.
     pub slot_bytes: u32,
@@ -121,7 +121,7 @@ pub struct SlotStats {
 }
 
 /// Demotions since the database was made.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DemotionStats {
     /// Those that ended; one that found too little and gave up is none.
     pub ended: u64,
@@ -135,18 +135,18 @@ pub struct DemotionStats {
 }
 
 /// The rules that say what is on which tier, as they are now.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RegulationStats {
     /// Least and most share of the tracked keys that the tuner would pin, in percent; both are the
     /// share itself where it is fixed.
     pub pinning_bounds_percent: [f64; 2],
     /// What the tuner of that share is doing: `fixed`, `measuring`, `settling`, `probing` or
     /// `resting`.
-    pub pinning_stage: &'static str,
+    pub pinning_stage: String,
     /// Steps of the tuner that were better and kept, since opening.
     pub pinning_steps_kept: u64,
     /// Whether reads may trigger merges: `off`, `detecting`, `running` or `cooling_down`.
-    pub read_triggered_stage: &'static str,
+    pub read_triggered_stage: String,
     /// Epochs in which they did, since opening.
     pub read_triggered_epochs: u64,
     /// Bytes that may be written to the slow tier now, negative where more were; none without
@@ -326,9 +326,9 @@ impl RegulationStats {
         let values = histogram.by_value().len();
         Self {
             pinning_bounds_percent: bounds.map(|share| 100.0 * share),
-            pinning_stage: if is_fixed { "fixed" } else { tuner_name(tuner.stage()) },
+            pinning_stage: if is_fixed { "fixed" } else { tuner_name(tuner.stage()) }.to_owned(),
             pinning_steps_kept: tuner.steps_kept(),
-            read_triggered_stage,
+            read_triggered_stage: read_triggered_stage.to_owned(),
             read_triggered_epochs,
             write_budget_bytes: hybrid.budget_bytes(),
             refused_merges: fast.regulation.slow_writes.refused.get(),
@@ -387,7 +387,7 @@ mod tests {
         let hybrid_settings = HybridSettings { promotion, ..hybrid().hybrid };
         let db = stepped(&Settings { hybrid: hybrid_settings, ..hybrid() });
         put(&db, 0..60);
-        assert_eq!(rows(&db), [vec![], vec![], vec![]], "written, and not asked for");
+        assert_eq!(rows(&db), <[Vec<u64>; 3]>::default(), "written, and not asked for");
         get(&db, 0..30);
         assert_eq!(rows(&db), [vec![30], vec![0], vec![30]]);
         get(&db, 0..10);

@@ -63,6 +63,11 @@ impl<T: Waits> Waiting<T> {
         self.bytes_max
     }
 
+    /// How many items wait.
+    pub fn count(&self) -> u64 {
+        self.len.load(Relaxed) as u64
+    }
+
     pub fn is_empty(&self) -> bool {
         self.bytes.load(Relaxed) == 0
     }

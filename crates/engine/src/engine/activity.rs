@@ -1,0 +1,67 @@
+//! What a store is doing at this moment: its queues, and what holds writers up.
+//!
+//! All of it is read from numbers that the parts keep anyway; no lock is held for longer than a
+//! length is read. The totals of delays and stalls are in `totals.rs`.
+//!
+//! Threads: any.
+
+use crate::engine::Engine;
+use crate::layout::LayoutActivity;
+use crate::limits::MEMTABLES;
+use crate::versions::Version;
+use serde::{Deserialize, Serialize};
+
+/// What is going on now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActivityStats {
+    /// Full memtables whose flush is waited for or under way.
+    pub frozen_memtables: u64,
+    /// How many of them there can be; with as many, a writer that fills the next one waits.
+    pub frozen_memtables_max: u64,
+    /// Tables of level 0.
+    pub level0_tables: u64,
+    /// Bytes of logs that no sync has covered yet.
+    pub unsynced_bytes: u64,
+    /// Writers in line behind the one that writes for all.
+    pub waiting_writers: u64,
+    /// Records that wait to be copied up to the fast tier; 0 without one of slots, as is the next.
+    pub waiting_promotions: u64,
+    /// Copies that memory gave up and that wait for a slot.
+    pub waiting_spills: u64,
+    /// Bytes a second that writers may write at present; none where nothing slows them down.
+    pub write_rate_bytes: Option<u64>,
+    /// Why writers are slowed down or wait at this moment; none where they are not.
+    pub stall_cause: Option<String>,
+}
+
+impl Engine {
+    /// See [`ActivityStats`].
+    pub fn activity(&self, state: &Version) -> ActivityStats {
+        let frozen_memtables = state.frozen.len() as u64;
+        let level0_tables = state.levels.level(0).len() as u64;
+        let LayoutActivity { promotions, spills } = self.layout.activity();
+        ActivityStats {
+            frozen_memtables,
+            frozen_memtables_max: MEMTABLES - 1,
+            level0_tables,
+            unsynced_bytes: self.front.unsynced_bytes(),
+            waiting_writers: self.front.waiting_writers(),
+            waiting_promotions: promotions,
+            waiting_spills: spills,
+            write_rate_bytes: self.shared.write_throttle.rate(),
+            stall_cause: self.stall_cause(frozen_memtables, level0_tables),
+        }
+    }
+
+    fn stall_cause(&self, frozen_memtables: u64, level0_tables: u64) -> Option<String> {
+        if self.shared.latch.reason().is_some() {
+            return Some("the store is read-only".to_owned());
+        }
+        if frozen_memtables >= MEMTABLES - 1 {
+            let text = format!("{frozen_memtables} full memtables wait for their flush");
+            return Some(text);
+        }
+        self.shared.write_throttle.rate()?;
+        Some(self.layout.stall_cause(level0_tables))
+    }
+}
