@@ -22,6 +22,7 @@ use crate::read::Reader;
 use crate::settings::{Preset, SETTINGS_NAME, Settings};
 use crate::shared::Shared;
 use crate::table_set::TableSet;
+use crate::table_set::claims::Claims;
 use crate::table_set::restored::Restored;
 use crate::table_set::table::{ObsoleteFiles, TableStore};
 use crate::versions::{Version, Versions};
@@ -206,9 +207,7 @@ fn assemble(
     let log_pool = Arc::new(LogPool::new(Arc::clone(shared)));
     let tables = TableSet {
         manifest: restored.manifest,
-        claims: Vec::new(),
-        ranges: Vec::new(),
-        claimants: 0,
+        claims: Claims::default(),
         log_floor: restored.log_floor,
         last_sequence,
         durable_sequence: restored.durable_sequence,
@@ -231,6 +230,6 @@ fn assemble(
         front: Front::Logged(Arc::new(front)),
         migrating: AtomicBool::new(false),
     };
-    engine.versions.levels_changed();
+    engine.versions.levels_changed(&engine.versions.tables());
     Ok(engine)
 }

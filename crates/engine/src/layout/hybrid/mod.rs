@@ -71,6 +71,7 @@ use crate::layout::hybrid::space::room::Room;
 use crate::shared::Shared;
 use crate::shared::totals::Tally;
 use crate::table_set::TableSet;
+use crate::table_set::claims::Claims;
 use crate::table_set::manifest::Edit;
 use crate::table_set::manifest::broken_slots;
 use crate::table_set::slot_edit::Added;
@@ -269,7 +270,7 @@ impl Follower for FastTier {
         self.tally(tally);
     }
 
-    fn levels_changed(&self, current: &Current) {
+    fn levels_changed(&self, current: &Current, _claims: &Claims) {
         self.divide_memory_anew(current);
     }
 

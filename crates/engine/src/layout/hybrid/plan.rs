@@ -25,7 +25,7 @@ pub(super) fn plan_fast_tier(hybrid: &Arc<Hybrid>) -> Option<Box<dyn Job>> {
     };
     // Who waits for the slow tier, for its wear or for room there, waits; that is not the end.
     let waits = !hybrid.may_merge();
-    let demoting = || waits || !hybrid.versions.tables().ranges.is_empty();
+    let demoting = || waits || hybrid.versions.tables().claims.has_ranges();
     fast.room.planned(need, room.is_some() || was_at_work || fast.room.is_at_work() || demoting());
     // Where steps are taken one by one, any moment may be the one at which enough has gathered.
     let in_hurry = hybrid.shared.compaction_rate.is_hurried() || hybrid.shared.jobs.are_stepped();
@@ -214,7 +214,7 @@ mod tests {
         let cold: Vec<_> = (2..12).map(|at| (at, 1000)).collect();
         let db = with_records(settings(), 600, &cold);
         let under_way = db.engine().hybrid().plan_demotion(Means::ColdOfDrawn).unwrap();
-        assert_eq!(db.engine().versions.tables().ranges.len(), 1, "others are free");
+        assert_eq!(db.engine().versions.tables().claims.ranges().len(), 1, "others are free");
         for means in [Means::ColdOfAll, Means::Hot] {
             come_to(&db, means);
             assert!(db.engine().hybrid().plan_demotion(means).is_none());

@@ -1,7 +1,6 @@
 //! The layout of the preset `leveled`: all records in levels of tables (LevelDB, RocksDB).
 
 mod compact_range;
-mod compaction;
 mod flush;
 mod level_targets;
 mod plan;

@@ -189,7 +189,7 @@ impl Hybrid {
         let pinning = self.fast.pinning_of_copies();
         let get_slots = self.fast.regulation.copies.judge(self.fast.index.slot_records());
         let first_read = self.fast.promotions.slot_at_first_read.load(Relaxed);
-        let claims = self.versions.tables().ranges.clone();
+        let claims = self.versions.tables().claims.ranges();
         let mut admission = self.fast.regulation.copies.admission.lock();
         let (stay, go): (Vec<_>, Vec<_>) = batch.into_iter().partition(|spilled| {
             get_slots
@@ -238,7 +238,7 @@ impl Hybrid {
         let mut tables = self.versions.tables();
         let is_wanted = |new: &Added| {
             self.fast.is_in_memory_only(&new.key, new.entry.sequence)
-                && !is_claimed(&tables.ranges, &new.key)
+                && !tables.claims.ranges_have(&new.key)
         };
         let (added, stale): (Vec<_>, Vec<_>) =
             std::mem::take(&mut placed.added).into_iter().partition(is_wanted);
@@ -270,6 +270,7 @@ mod tests {
     use crate::layout::hybrid::space::sweep::{QUICK, Sweep};
     use crate::support::hooked::{Call, HookedDevices};
     use crate::support::{hybrid, stepped, stepped_environment};
+    use crate::table_set::claims::Claim;
     use crate::{ByteSize, Db, Environment, Settings};
     use std::collections::VecDeque;
     use std::path::Path;
@@ -503,14 +504,15 @@ mod tests {
     fn a_record_whose_range_is_being_demoted_gets_no_slot_behind_the_demotions_back() {
         let db = with_copy();
         evict(&db);
-        db.engine().versions.tables().ranges.push(KeyRange::default());
+        let whole = Claim { tables: Vec::new(), level: None, range: KeyRange::default() };
+        let claimed = db.engine().versions.claim(&mut db.engine().versions.tables(), whole);
         let slab_writes = || db.engine().shared.files.tiers()[0].traffic(FileKind::Slab).writes;
         let before = slab_writes();
         spill(&db);
         assert_eq!(copies(&db), (0, 0));
         assert_eq!(slab_writes(), before, "what would not become live was written");
         assert_eq!(db.stats().fast_tier.unwrap().live_bytes, 0);
-        db.engine().versions.tables().ranges.clear();
+        drop(claimed);
         assert_eq!(slow_reads(&db, "value"), 1);
     }
 

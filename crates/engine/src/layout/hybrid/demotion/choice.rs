@@ -12,7 +12,7 @@ use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::demotion::job::Demotion;
 use crate::layout::hybrid::demotion::ranges::{
-    Pick, Purpose, count_touching, newest_ingest, pick_runs, ranges, runs_of,
+    DemotionPlan, Purpose, count_touching, newest_ingest, pick_runs, ranges, runs_of,
 };
 use crate::layout::hybrid::space::room::{Means, draw_of};
 use crate::settings::hybrid::{DemotionPolicy, Promotion};
@@ -159,7 +159,7 @@ impl Hybrid {
         let looks_at_all = means != Means::ColdOfDrawn;
         let _one_at_a_time = looks_at_all.then(|| self.fast.room.counting.lock());
         let levels = Arc::clone(&self.versions.current().levels);
-        let claims = self.versions.tables().ranges.clone();
+        let claims = self.versions.tables().claims.ranges();
         if (looks_at_all || self.fast.slow_room.refusals() > 0) && !claims.is_empty() {
             // What is under way has the best range, maybe, and may be enough; or it is to show
             // whether there is room below.
@@ -189,13 +189,13 @@ impl Hybrid {
             return None;
         };
         let runs = if self.runs_max() == 1 { usize::MAX } else { merge.runs };
-        let pick = pick_runs(&levels, free[at].clone(), runs, self.runs_max());
+        let plan = pick_runs(&levels, free[at].clone(), runs, self.runs_max());
         let purpose = Purpose::Room(means);
         let is_scored = means != Means::Hot && hybrid.policy != DemotionPolicy::Random;
         let score = is_scored.then_some(merge.score);
-        let pick = Pick { purpose, bytes_min, bytes_max, score, ..pick };
-        let written_bytes = (merge.written_bytes as u64).min(pick.bytes() + bytes_max);
-        self.claim_within_budget(pick, written_bytes)
+        let plan = DemotionPlan { purpose, bytes_min, bytes_max, score, ..plan };
+        let written_bytes = (merge.written_bytes as u64).min(plan.bytes() + bytes_max);
+        self.claim_within_budget(plan, written_bytes)
     }
 
     /// What the slow tier's wear forbids now, or finds no room there, waits; sweeps write nothing,
@@ -208,12 +208,16 @@ impl Hybrid {
 
     /// As [`Hybrid::claim_demotion`], for a merge that is about to write so much, if the budget of
     /// the slow tier has that.
-    fn claim_within_budget(self: &Arc<Self>, pick: Pick, written_bytes: u64) -> Option<Demotion> {
-        if !self.promise_writes(pick.purpose, (0, written_bytes)) {
-            self.wait_for_slow_tier(pick.purpose);
+    fn claim_within_budget(
+        self: &Arc<Self>,
+        plan: DemotionPlan,
+        written_bytes: u64,
+    ) -> Option<Demotion> {
+        if !self.promise_writes(plan.purpose, (0, written_bytes)) {
+            self.wait_for_slow_tier(plan.purpose);
             return None;
         }
-        let demotion = self.claim_demotion(Pick { promised_bytes: written_bytes, ..pick });
+        let demotion = self.claim_demotion(DemotionPlan { promised_bytes: written_bytes, ..plan });
         if demotion.is_none() {
             self.fast.regulation.slow_writes.release(written_bytes);
         }
@@ -317,7 +321,7 @@ impl Hybrid {
         if self.fast.regulation.merges_for_reads() >= ranges.len() {
             return None;
         }
-        let claims = self.versions.tables().ranges.clone();
+        let claims = self.versions.tables().claims.ranges();
         ranges.retain(|range| !claims.iter().any(|claim| claim.overlaps(range)));
         let candidates = {
             let mut random = self.fast.room.random.lock();
@@ -330,9 +334,10 @@ impl Hybrid {
         };
         let scored = candidates.into_iter().map(|at| (popular(&ranges[at]), at));
         let best = scored.filter(|(bytes, _)| *bytes > 0.0).max_by(|a, b| a.0.total_cmp(&b.0))?;
-        let pick = pick_runs(&levels, ranges[best.1].clone(), usize::MAX, self.runs_max());
-        let written_bytes = pick.bytes() + bytes_max;
-        let demotion = self.claim_within_budget(Pick { bytes_max, ..pick }, written_bytes)?;
+        let plan = pick_runs(&levels, ranges[best.1].clone(), usize::MAX, self.runs_max());
+        let written_bytes = plan.bytes() + bytes_max;
+        let demotion =
+            self.claim_within_budget(DemotionPlan { bytes_max, ..plan }, written_bytes)?;
         self.fast.regulation.begin_merge_for_reads();
         Some(demotion)
     }
@@ -342,24 +347,26 @@ impl Hybrid {
         TABLES_PER_DEMOTION * self.shared.settings.table_size.0
     }
 
-    /// Takes the range of a pick for itself, unless another demotion has keys of it.
-    fn claim_demotion(self: &Arc<Self>, pick: Pick) -> Option<Demotion> {
+    /// Takes the range of a plan for itself, unless another demotion has keys of it.
+    fn claim_demotion(self: &Arc<Self>, plan: DemotionPlan) -> Option<Demotion> {
         let mut tables = self.versions.tables();
-        if tables.ranges.iter().any(|claim| claim.overlaps(&pick.range)) {
-            return None;
-        }
         // What was picked from may have changed before it was claimed.
         let levels = Arc::clone(&self.versions.current().levels);
         let is_live =
             |(level, table): &(usize, Arc<Table>)| levels.find(*level, table.meta.number).is_some();
-        let above: usize =
-            (0..=pick.output_level).map(|level| count_touching(&levels, level, &pick.range)).sum();
-        let loaded = newest_ingest(&levels, &pick.range) > pick.ingested;
-        if loaded || !pick.inputs.iter().all(is_live) || above != pick.inputs.len() {
+        let above: usize = (0..=plan.selection.output_level)
+            .map(|level| count_touching(&levels, level, &plan.selection.range))
+            .sum();
+        let loaded = newest_ingest(&levels, &plan.selection.range) > plan.ingested;
+        if loaded
+            || !plan.selection.inputs.iter().all(is_live)
+            || above != plan.selection.inputs.len()
+        {
             return None;
         }
-        tables.ranges.push(pick.range.clone());
-        Some(Demotion::new(self, pick))
+        let claim = plan.selection.claim_of_all_levels();
+        let claimed = self.versions.claim(&mut tables, claim)?;
+        Some(Demotion::new(self, plan, claimed))
     }
 }
 
@@ -380,11 +387,11 @@ impl Hybrid {
                 _ => true,
             };
             let Some(range) = ranges(&levels, 1).into_iter().find(reaches) else { return Ok(()) };
-            let pick = pick_runs(&levels, range.clone(), usize::MAX, self.runs_max());
-            let input_bytes = pick.bytes();
+            let plan = pick_runs(&levels, range.clone(), usize::MAX, self.runs_max());
+            let input_bytes = plan.bytes();
             let bytes_max = 4 * self.demotion_bytes();
-            let pick = Pick { purpose: Purpose::Compaction, bytes_max, ..pick };
-            let Some(mut demotion) = self.claim_demotion(pick) else {
+            let plan = DemotionPlan { purpose: Purpose::Compaction, bytes_max, ..plan };
+            let Some(mut demotion) = self.claim_demotion(plan) else {
                 self.shared.latch.check()?;
                 self.shared.clock.sleep(std::time::Duration::from_millis(2));
                 continue;
@@ -625,7 +632,7 @@ mod tests {
     /// The range that is claimed by the demotion that is planned now, which then gives it back.
     fn planned(db: &Db, plan: impl Fn() -> Option<Demotion>) -> Option<KeyRange> {
         let demotion = plan()?;
-        let claims = db.engine().versions.tables().ranges.clone();
+        let claims = db.engine().versions.tables().claims.ranges();
         assert_eq!(claims.len(), 1);
         drop(demotion);
         claims.into_iter().next()
@@ -758,7 +765,7 @@ mod tests {
         // Behind the last table there is nothing.
         let plan = || {
             let demotion = db.engine().hybrid().plan_demotion(Means::ColdOfDrawn)?;
-            let range = db.engine().versions.tables().ranges[0].clone();
+            let range = db.engine().versions.tables().claims.ranges()[0].clone();
             range.to.is_some().then_some((demotion, range))
         };
         let (mut demotion, range) = std::iter::repeat_with(plan).flatten().next().unwrap();

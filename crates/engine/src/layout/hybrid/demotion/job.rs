@@ -20,6 +20,7 @@
 //! 6. Where a bulk load may have a newer version of a record in a slot, the record leaves, pinned
 //!    or not, and the range becomes one run.
 
+use crate::compaction::inputs::sources_of;
 use crate::compaction::rewrite::{Fate, Observe, Output, Retention, Rewrite};
 use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::{Job, Step};
@@ -28,18 +29,17 @@ use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::copies::bounded_queue::Queued;
 use crate::layout::hybrid::copies::promotion::Offer;
 use crate::layout::hybrid::demotion::leaving::{Leaving, LeavingCursor, run_bytes};
-use crate::layout::hybrid::demotion::ranges::{Pick, Purpose};
+use crate::layout::hybrid::demotion::ranges::{DemotionPlan, Purpose};
 use crate::layout::hybrid::space::room::{Means, draw_of};
 use crate::limits::LEVELS;
-use crate::merge::{LevelCursor, Merge, Source, Tables};
+use crate::merge::{Merge, Source};
 use crate::settings::hybrid::Promotion;
 use crate::settings::merge_bytes;
-use crate::table_set::key_range::KeyRange;
-use crate::table_set::levels::may_overlap;
 use crate::table_set::manifest::Edit;
 use crate::table_set::slot_edit::{EntryAfter, Removed, SlotEdit, slot_of};
 use crate::table_set::table::{Table, TableMeta};
 use crate::versions::Change;
+use crate::versions::Claimed;
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -67,9 +67,8 @@ enum Judgement {
 #[derive(Debug)]
 pub(crate) struct Demotion {
     hybrid: Arc<Hybrid>,
-    pick: Pick,
-    /// The range as it was claimed.
-    claim: KeyRange,
+    plan: DemotionPlan,
+    _claimed: Claimed,
     /// Tables of bulk loads that are merged.
     loads: Vec<Arc<Table>>,
     leaving: Arc<Leaving>,
@@ -92,13 +91,13 @@ pub(crate) struct Demotion {
 }
 
 impl Demotion {
-    /// The range of the pick must be claimed; the demotion gives the claim back when it ends.
-    pub fn new(hybrid: &Arc<Hybrid>, pick: Pick) -> Self {
+    /// Carries out a plan whose range is claimed.
+    pub fn new(hybrid: &Arc<Hybrid>, plan: DemotionPlan, claimed: Claimed) -> Self {
         Self {
             hybrid: Arc::clone(hybrid),
-            claim: pick.range.clone(),
-            loads: pick.loads().cloned().collect(),
-            pick,
+            _claimed: claimed,
+            loads: plan.loads().cloned().collect(),
+            plan,
             leaving: Arc::default(),
             met: Arc::default(),
             rewrite: None,
@@ -122,16 +121,16 @@ impl Demotion {
     fn choose_leaving(&mut self, fast: &FastTier) {
         let pinning = fast.pinning();
         // Hot ones make up what cold ones do not come to.
-        let mut hot_bytes = match self.pick.purpose {
+        let mut hot_bytes = match self.plan.purpose {
             Purpose::Room(Means::Hot) => {
-                self.pick.bytes_max.saturating_sub(self.cold_bytes(fast, &pinning))
+                self.plan.bytes_max.saturating_sub(self.cold_bytes(fast, &pinning))
             }
             _ => 0,
         };
         let mut leaving = Leaving::default();
         let mut bytes = 0;
         let mut batch = IndexBatch::new();
-        let (mut from, to) = self.pick.range.bounds();
+        let (mut from, to) = self.plan.selection.range.bounds();
         let mut last;
         loop {
             batch.clear();
@@ -158,7 +157,7 @@ impl Demotion {
                 }
             }
             let Some(key) = batch.last_key() else { break };
-            let enough = bytes >= self.pick.bytes_max && self.pick.ingested == Sequence::ZERO;
+            let enough = bytes >= self.plan.bytes_max && self.plan.ingested == Sequence::ZERO;
             if batch.is_end() {
                 break;
             }
@@ -176,7 +175,7 @@ impl Demotion {
 
     /// Bytes of cold records of the range, as far as they are of use.
     fn cold_bytes(&self, fast: &FastTier, pinning: &Pinning) -> u64 {
-        let (from, to) = self.pick.range.bounds();
+        let (from, to) = self.plan.selection.range.bounds();
         let mut bytes = 0;
         fast.index.for_each(from, to, |key, entry| {
             if self.judge(fast, pinning, key, &entry) != Judgement::Stays {
@@ -191,7 +190,7 @@ impl Demotion {
     fn judge(&self, fast: &FastTier, pinning: &Pinning, key: &[u8], newest: &Entry) -> Judgement {
         let kept = planted(Planted::CopyStaysUnderIngest) && !newest.has_slot();
         let is_loaded_over = !kept && self.is_loaded_over(key, newest.sequence);
-        if self.pick.purpose == Purpose::Compaction
+        if self.plan.purpose == Purpose::Compaction
             || newest.kind != EntryKind::Put
             || is_loaded_over
         {
@@ -220,8 +219,8 @@ impl Demotion {
     /// Too little would leave for the room that it is to make, of which the room is told. What a
     /// bulk load replaces leaves in any case, for the sake of look-ups.
     fn gives_up(&self, fast: &FastTier) -> bool {
-        let Purpose::Room(means) = self.pick.purpose else { return false };
-        let few = self.leaving_bytes < self.pick.bytes_min && self.pick.ingested == Sequence::ZERO;
+        let Purpose::Room(means) = self.plan.purpose else { return false };
+        let few = self.leaving_bytes < self.plan.bytes_min && self.plan.ingested == Sequence::ZERO;
         let gives_up = few || self.leaving.is_empty();
         if gives_up {
             fast.room.found_little(means, self.hybrid.shared.clock.now_ns());
@@ -233,15 +232,15 @@ impl Demotion {
     /// somebody asked for is.
     fn is_within_budget(&mut self) -> bool {
         let fast = &self.hybrid.fast;
-        if self.pick.purpose == Purpose::Compaction {
+        if self.plan.purpose == Purpose::Compaction {
             return true;
         }
         // Tables may be larger than slots, which are packed.
         let leaving_bytes = fast.packing.value_bytes_of(self.leaving_bytes);
-        let (before, bytes) = (self.pick.promised_bytes, self.pick.bytes() + leaving_bytes);
-        let is_within = self.hybrid.promise_writes(self.pick.purpose, (before, bytes));
+        let (before, bytes) = (self.plan.promised_bytes, self.plan.bytes() + leaving_bytes);
+        let is_within = self.hybrid.promise_writes(self.plan.purpose, (before, bytes));
         if is_within {
-            self.pick.promised_bytes = bytes;
+            self.plan.promised_bytes = bytes;
         }
         is_within
     }
@@ -253,7 +252,7 @@ impl Demotion {
 
     /// What is read side by side: records of slots, and runs of tables.
     fn inputs(&self) -> usize {
-        self.pick.inputs.len().min(LEVELS) + 1
+        self.plan.selection.inputs.len().min(LEVELS) + 1
     }
 
     /// Asks back the memory that its buffers take.
@@ -271,21 +270,9 @@ impl Demotion {
         let read_ahead = ReadAhead::Stream { window_bytes };
         let leaving = LeavingCursor::new(hybrid, &self.leaving);
         let mut sources = vec![Source::Records(Box::new(leaving))];
-        for level in 0..LEVELS {
-            let of_level = self.pick.inputs.iter().filter(|(of, _)| *of == level);
-            let tables: Vec<_> = of_level.map(|(_, table)| Arc::clone(table)).collect();
-            let cursors = match may_overlap(level) {
-                true => tables.into_iter().map(|table| vec![table]).collect(),
-                false if tables.is_empty() => Vec::new(),
-                false => vec![tables],
-            };
-            sources.extend(cursors.into_iter().map(|tables| {
-                let cursor = LevelCursor::new(Tables::Listed(tables), read_ahead);
-                Source::Level(Box::new(cursor))
-            }));
-        }
+        sources.extend(sources_of(&self.plan.selection.inputs, read_ahead));
         let levels = Arc::clone(&hybrid.versions.current().levels);
-        let level = self.pick.output_level;
+        let level = self.plan.selection.output_level;
         let below = Some((levels, level));
         let retention = Retention::new(hybrid.versions.kept_readable(), below);
         let table_bytes = hybrid.shared.settings.table_size.0;
@@ -308,7 +295,7 @@ impl Demotion {
         let (hybrid, met) = (Arc::clone(&self.hybrid), Arc::clone(&self.met));
         let pinning = hybrid.fast.pinning();
         let promotes = hybrid.shared.settings.hybrid.promotion != Promotion::None
-            && !matches!(self.pick.purpose, Purpose::Compaction | Purpose::Room(Means::Hot));
+            && !matches!(self.plan.purpose, Purpose::Compaction | Purpose::Room(Means::Hot));
         let mut met_bytes = 0;
         Box::new(move |key, fate| {
             let fast = &hybrid.fast;
@@ -339,7 +326,7 @@ impl Demotion {
     /// as before. Who asked for it hears of it.
     fn refused(&self, error: Error) -> Result<Step> {
         let waits =
-            error.kind() == ErrorKind::OutOfSpace && self.pick.purpose != Purpose::Compaction;
+            error.kind() == ErrorKind::OutOfSpace && self.plan.purpose != Purpose::Compaction;
         if !waits {
             return Err(error);
         }
@@ -361,7 +348,7 @@ impl Demotion {
 
     fn finish(&mut self) -> Result<()> {
         let fast = &self.hybrid.fast;
-        let output = self.pick.output_level as u8;
+        let output = self.plan.selection.output_level as u8;
         // What cannot be published is known to the file map, or is not: nobody can tell.
         let added = match &mut self.rewrite {
             Some(rewrite) => rewrite.publish()?,
@@ -372,12 +359,12 @@ impl Demotion {
         if self.rewrite.is_some() {
             fast.slow_room.found();
             metrics.compactions.add(1);
-            metrics.compacted_in_bytes.add(self.pick.bytes());
+            metrics.compacted_in_bytes.add(self.plan.bytes());
             metrics.compacted_out_bytes.add(written_bytes);
-            metrics.demotions.io_bytes.add(self.pick.bytes() + written_bytes);
+            metrics.demotions.io_bytes.add(self.plan.bytes() + written_bytes);
             self.count_replaced(&added);
         }
-        let removed = self.pick.inputs.iter().filter(|_| self.rewrite.is_some());
+        let removed = self.plan.selection.inputs.iter().filter(|_| self.rewrite.is_some());
         let edit = Edit {
             removed: removed.map(|(level, table)| (*level as u8, table.meta.number)).collect(),
             added: added.into_iter().map(|meta| (output, meta)).collect(),
@@ -438,7 +425,7 @@ impl Demotion {
         counts.dirty.add(removed.len() as u64 - clean);
         let lifted = removed.iter().filter(|old| old.entry == EntryAfter::Lifted);
         fast.room.lifted.add(lifted.count() as u64);
-        if let Some(score) = self.pick.score {
+        if let Some(score) = self.plan.score {
             counts.scored.add(1);
             counts.scores.add((1000.0 * score) as u64);
             *fast.regulation.last_score.lock() = Some(score);
@@ -448,12 +435,12 @@ impl Demotion {
     /// Counts how many of the newer entries replaced older ones, where all runs of the range became
     /// one, so that this is known of all of them.
     fn count_replaced(&self, added: &[TableMeta]) {
-        if self.pick.output_level + 1 != LEVELS {
+        if self.plan.selection.output_level + 1 != LEVELS {
             return;
         }
-        let oldest = self.pick.inputs.iter().map(|(level, _)| *level).max();
+        let oldest = self.plan.selection.inputs.iter().map(|(level, _)| *level).max();
         let entries = |is_of: &dyn Fn(usize) -> bool| -> u64 {
-            let tables = self.pick.inputs.iter().filter(|(level, _)| is_of(*level));
+            let tables = self.plan.selection.inputs.iter().filter(|(level, _)| is_of(*level));
             tables.map(|(_, table)| table.meta.entries).sum()
         };
         let dirty = self.leaving.entries().filter(|entry| !entry.clean).count() as u64;
@@ -478,7 +465,8 @@ impl Job for Demotion {
                 return Ok(Step::Done);
             }
             let merges = self.leaving.entries().any(|entry| !entry.clean)
-                || !matches!(self.pick.purpose, Purpose::Room(_)) && !self.pick.inputs.is_empty();
+                || !matches!(self.plan.purpose, Purpose::Room(_))
+                    && !self.plan.selection.inputs.is_empty();
             if merges && !self.is_within_budget() {
                 return Ok(Step::Done);
             }
@@ -513,13 +501,7 @@ impl Drop for Demotion {
     fn drop(&mut self) {
         let fast = &self.hybrid.fast;
         fast.memory.merge_ends(self.merging_bytes);
-        fast.regulation.slow_writes.release(self.pick.promised_bytes);
-        let mut tables = self.hybrid.versions.tables();
-        if let Some(index) = tables.ranges.iter().position(|range| *range == self.claim) {
-            tables.ranges.swap_remove(index);
-        }
-        drop(tables);
-        self.hybrid.shared.jobs.wake();
+        fast.regulation.slow_writes.release(self.plan.promised_bytes);
     }
 }
 
@@ -527,9 +509,10 @@ impl Drop for Demotion {
 mod tests {
     use super::{Demotion, Pinning};
     use crate::Db;
+    use crate::compaction::selection::Selection;
     use crate::jobs::{Job, Step};
     use crate::layout::hybrid::Arrival;
-    use crate::layout::hybrid::demotion::ranges::{Pick, Purpose};
+    use crate::layout::hybrid::demotion::ranges::{DemotionPlan, Purpose};
     use crate::layout::hybrid::records::packing::Stored;
     use crate::layout::hybrid::space::room::Means;
     use crate::layout::hybrid::space::sweep::{QUICK, Sweep};
@@ -559,23 +542,19 @@ mod tests {
             .unwrap();
         let levels = engine.versions.current().levels.clone();
         let tables = levels.tables().map(|(level, table)| (level, table.clone()));
-        let pick = Pick {
+        let selection = Selection {
             range: KeyRange::default(),
             inputs: tables.collect(),
             output_level: levels.deepest(),
-            purpose: Purpose::Room(Means::Hot),
-            bytes_min: 0,
-            bytes_max: u64::MAX,
-            ingested: Sequence::ZERO,
-            score: None,
-            promised_bytes: 0,
         };
+        let purpose = Purpose::Room(Means::Hot);
+        let plan = DemotionPlan { purpose, ..DemotionPlan::new(selection, Sequence::ZERO) };
         let counted = || {
             let metrics = &engine.shared.counts;
             (metrics.compactions.get(), metrics.compacted_in_bytes.get())
         };
         let before = counted();
-        let mut demotion = Demotion::new(engine.hybrid(), pick);
+        let mut demotion = begin(&db, plan);
         while demotion.step().unwrap() == Step::More {}
         let demotions = &engine.shared.counts.demotions;
         let moved = (demotions.dirty.get(), demotions.clean.get(), demotions.ended.get());
@@ -602,20 +581,18 @@ mod tests {
     }
 
     fn demotion_for(db: &Db, purpose: Purpose, bytes_min: u64) -> Demotion {
-        let engine = db.engine();
-        let pick = Pick {
-            range: KeyRange::default(),
-            inputs: Vec::new(),
-            output_level: LEVELS - 1,
-            purpose,
-            bytes_min,
-            bytes_max: u64::MAX,
-            ingested: Sequence::ZERO,
-            score: None,
-            promised_bytes: 0,
-        };
-        engine.versions.tables().ranges.push(pick.range.clone());
-        Demotion::new(engine.hybrid(), pick)
+        let selection =
+            Selection { range: KeyRange::default(), inputs: Vec::new(), output_level: LEVELS - 1 };
+        let plan = DemotionPlan::new(selection, Sequence::ZERO);
+        begin(db, DemotionPlan { purpose, bytes_min, ..plan })
+    }
+
+    /// A demotion as planned, with the claim on its range.
+    fn begin(db: &Db, plan: DemotionPlan) -> Demotion {
+        let versions = &db.engine().versions;
+        let claim = plan.selection.claim_of_all_levels();
+        let claimed = versions.claim(&mut versions.tables(), claim).unwrap();
+        Demotion::new(db.engine().hybrid(), plan, claimed)
     }
 
     fn run(mut demotion: Demotion) {
@@ -690,9 +667,12 @@ mod tests {
         let tables = levels.tables().map(|(level, table)| (level, table.clone()));
         let ingested = levels.newest_ingest_of_all();
         assert!(ingested > Sequence::ZERO);
-        let claimed = demotion(&db);
-        let pick = Pick { inputs: tables.collect(), ingested, ..claimed.pick.clone() };
-        run(Demotion::new(db.engine().hybrid(), pick));
+        let selection = Selection {
+            range: KeyRange::default(),
+            inputs: tables.collect(),
+            output_level: LEVELS - 1,
+        };
+        run(begin(&db, DemotionPlan::new(selection, ingested)));
         let is_there = |key: &str| fast.index.get(key.as_bytes()).is_some();
         assert_eq!(["cold", "other", "hot"].map(is_there), [false, false, true]);
         let state = db.engine().versions.current();
@@ -709,7 +689,7 @@ mod tests {
         run(demotion_for(&db, Purpose::Room(Means::ColdOfDrawn), 1000));
         assert_eq!(places(&db), [2, 0, 0]);
         assert_eq!(room.means(0), Means::ThoroughSweep);
-        assert!(db.engine().versions.tables().ranges.is_empty(), "the range is free again");
+        assert!(!db.engine().versions.tables().claims.has_ranges(), "the range is free again");
         run(demotion_for(&db, Purpose::Room(Means::Hot), 0));
         assert_eq!(places(&db), [0, 1, 1], "the last means takes what there is");
         assert_eq!(room.means(0), Means::Sweep);
