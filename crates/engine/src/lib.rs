@@ -50,6 +50,7 @@ mod jobs;
 mod layout;
 mod limits;
 mod live_stats;
+mod locator;
 mod merge;
 mod read;
 mod settings;

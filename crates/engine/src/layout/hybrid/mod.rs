@@ -15,7 +15,6 @@
 //!   sweep.rs    slots are taken from copies that memory has, or that nobody asks for
 //!   spill.rs    copies that memory gives up get slots, or are forgotten; waiting.rs what waits
 //!   memory.rs   how much memory records get
-//!   index_copies.rs   what finds records in tables, on the fast tier too
 //!   plan.rs     what of this is done next; single_step.rs jobs of one step
 //!   report.rs   what statistics say of the rules and of demotions
 //! ```
@@ -41,7 +40,6 @@
 
 mod copies;
 mod demotion;
-mod index_copies;
 mod memory;
 mod plan;
 pub(crate) mod records;
@@ -59,15 +57,18 @@ use crate::layout::Checked;
 use crate::layout::Held;
 use crate::layout::hybrid::copies::promotion::Promotions;
 use crate::layout::hybrid::copies::spill::Spill;
-use crate::layout::hybrid::index_copies::{Demand, IndexCopying};
 use crate::layout::hybrid::memory::Memory;
 use crate::layout::hybrid::records::flush::FlushGate;
 use crate::layout::hybrid::records::flush::SlotFlush;
 use crate::layout::hybrid::records::lookup::entry_kind;
 use crate::layout::hybrid::records::packing::{Packing, Stored};
 use crate::layout::hybrid::regulation::Regulation;
+use crate::layout::hybrid::single_step::Work;
 use crate::layout::hybrid::space::backoff::SlowRoom;
 use crate::layout::hybrid::space::room::Room;
+use crate::locator::Locator;
+use crate::locator::copies::Tended;
+use crate::locator::copies::{Demand, IndexCopies};
 use crate::shared::Shared;
 use crate::shared::totals::Tally;
 use crate::table_set::TableSet;
@@ -108,11 +109,19 @@ const TRACKED_MIN: u64 = 1 << 10;
 const TRACKER_SHARE: u64 = 8;
 const TRACKER_KEY_BYTES: u64 = 12;
 
+/// Makes a copy of a table's index that is missing, or ends those that must go.
+const INDEX_COPY: Work = Work {
+    name: "copy of a table's index",
+    claim: |fast| &fast.copying.is_running,
+    run: Hybrid::tend_index_copies,
+};
+
 /// What the jobs of this layout hold.
 #[derive(Debug)]
 pub(crate) struct Hybrid {
     pub shared: Arc<Shared>,
     pub versions: Arc<Versions>,
+    pub locator: Locator,
     pub fast: Arc<FastTier>,
 }
 
@@ -120,6 +129,20 @@ impl Hybrid {
     /// The job that writes a frozen memtable into slots.
     pub fn flush_job(self: &Arc<Self>, frozen: Arc<Frozen>) -> Box<dyn Job> {
         Box::new(SlotFlush::new(self, frozen))
+    }
+
+    /// Makes a copy of a table's index that is missing, or ends those that must go.
+    fn tend_index_copies(&self) -> Result<()> {
+        let Tended { ended, made } = self.locator.tend(&self.versions.current_full().levels);
+        if ended || made {
+            // There may be more to do, and the slots may have to leave more room or less.
+            let _tables = self.versions.tables();
+            self.fast.divide_memory_anew(self.versions.cell());
+        }
+        if ended {
+            self.fast.room_was_made();
+        }
+        Ok(())
     }
 
     /// The most useful job that can begin now, claimed by this call.
@@ -177,7 +200,7 @@ pub(crate) struct FastTier {
     pub room: Room,
     pub slow_room: SlowRoom,
     pub memory: Memory,
-    pub copying: IndexCopying,
+    pub copying: Arc<IndexCopies>,
     /// Slots that demotions gave away before their edits: a planted bug.
     pub freed_early: Mutex<BTreeSet<SlotAddress>>,
 }
@@ -241,7 +264,7 @@ impl FastTier {
             cache.set_capacity(blocks);
         }
         self.share_memory(current, left.saturating_sub(cache.capacity_bytes()));
-        self.reckon_index_copies(demand);
+        self.copying.reckon(demand, |bytes| self.slabs.set_limit_bytes(bytes));
     }
 }
 

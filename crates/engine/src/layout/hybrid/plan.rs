@@ -3,9 +3,9 @@
 
 use crate::jobs::Job;
 use crate::layout::hybrid::Hybrid;
+use crate::layout::hybrid::INDEX_COPY;
 use crate::layout::hybrid::copies::promotion::PROMOTION;
 use crate::layout::hybrid::copies::spill::SPILL;
-use crate::layout::hybrid::index_copies::INDEX_COPY;
 use crate::layout::hybrid::single_step::SingleStep;
 use crate::layout::hybrid::space::room::{Means, Need, SIZES};
 use crate::layout::hybrid::space::sweep::{QUICK, Sweep, THOROUGH};
@@ -35,7 +35,7 @@ pub(super) fn plan_fast_tier(hybrid: &Arc<Hybrid>) -> Option<Box<dyn Job>> {
         is_due.then(|| SingleStep::begin(hybrid, &SPILL)).flatten()
     };
     // It is small, and while it is missing look-ups read more of the slow tier.
-    let copy = || fast.copying.is_due().then(|| SingleStep::begin(hybrid, &INDEX_COPY)).flatten();
+    let copy = || hybrid.locator.is_due().then(|| SingleStep::begin(hybrid, &INDEX_COPY)).flatten();
     // What memory gives up must not wait for promotions, of which there may always be more.
     let spills_first = fast.spill.waiting.is_full();
     copy()

@@ -30,6 +30,6 @@ pub(super) fn plan_compaction(leveled: &Arc<Leveled>) -> Option<Box<dyn Job>> {
     let version = leveled.versions.current();
     let selection = choose(&leveled.view(&version, &tables.claims))?;
     let claimed = leveled.versions.claim(&mut tables, selection.claim())?;
-    let Leveled { shared, versions } = &**leveled;
+    let Leveled { shared, versions, .. } = &**leveled;
     Some(Box::new(MergeJob::new(shared, versions, claimed, selection)))
 }

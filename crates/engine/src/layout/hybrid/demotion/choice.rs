@@ -469,14 +469,15 @@ mod tests {
         let db = stepped(&hybrid());
         let engine = db.engine();
         let room = &engine.hybrid().fast.room;
+        let whole_bytes = engine.shared.tier0.divided_bytes();
         let runs_with = |table_bytes| {
             room.note_tables(table_bytes);
             engine.hybrid().runs_max()
         };
-        assert_eq!(runs_with(9 * room.whole_bytes - 1), 3);
-        assert_eq!(runs_with(9 * room.whole_bytes), 6);
-        assert_eq!(runs_with(7 * room.whole_bytes), 6, "not back and forth");
-        assert_eq!(runs_with(7 * room.whole_bytes - 1), 3);
+        assert_eq!(runs_with(9 * whole_bytes - 1), 3);
+        assert_eq!(runs_with(9 * whole_bytes), 6);
+        assert_eq!(runs_with(7 * whole_bytes), 6, "not back and forth");
+        assert_eq!(runs_with(7 * whole_bytes - 1), 3);
         room.note_tables(u64::MAX);
         db.put("key", "value").unwrap();
         db.compact_range(None, None, &mut |_| {}).unwrap();

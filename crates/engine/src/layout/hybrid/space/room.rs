@@ -25,9 +25,11 @@ use crate::layout::hybrid::records::packing::Stored;
 use crate::layout::hybrid::records::pieces::piece_bytes;
 use crate::layout::hybrid::single_step::Work;
 use crate::layout::hybrid::{Arrival, EntryAfter, FastTier, Removed, SlotEdit};
-use crate::settings::Settings;
+use crate::shared::Shared;
+use crate::shared::tier0::Account;
 use crate::table_set::manifest::Edit;
 use crate::versions::Change;
+use std::sync::Arc;
 use thermocline_foundation::random::Random;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -66,16 +68,11 @@ impl Means {
 /// What may be taken and what is taken.
 #[derive(Debug)]
 pub(crate) struct Room {
-    /// Bytes that slabs and copies of tables' indexes may take together.
-    pub whole_bytes: u64,
     /// All of that is less than a tenth of the data.
     is_small_tier: AtomicBool,
-    /// Bytes that files of slabs may take: what the copies leave.
-    limit_bytes: AtomicU64,
+    shared: Arc<Shared>,
     high_percent: u32,
     low_percent: u32,
-    /// Callers that let the slots take more, at this moment.
-    overdraws: Mutex<usize>,
     /// Bytes of records that found no slot.
     wanted_bytes: AtomicU64,
     /// What flushes take of slots more than they free, in parts of what their memtables hold: a
@@ -113,15 +110,14 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// The room of a tier with these settings, for whose slots `limit_bytes` are left.
-    pub fn new(settings: &Settings, limit_bytes: u64) -> Self {
+    /// The room of the slots, all of which is free.
+    pub fn new(shared: &Arc<Shared>) -> Self {
+        let settings = &shared.settings;
         Self {
-            whole_bytes: limit_bytes,
+            shared: Arc::clone(shared),
             is_small_tier: AtomicBool::new(false),
-            limit_bytes: AtomicU64::new(limit_bytes),
             high_percent: settings.hybrid.high_watermark_percent,
             low_percent: settings.hybrid.low_watermark_percent,
-            overdraws: Mutex::new(0),
             wanted_bytes: AtomicU64::new(0),
             growth: Mutex::new(1.0),
             wanted_for_copies: AtomicBool::new(false),
@@ -135,7 +131,7 @@ impl Room {
             excess_bytes: AtomicU64::new(0),
             sizes_stuck: AtomicBool::new(false),
             hand: Mutex::default(),
-            random: Mutex::new(Random::new(limit_bytes)),
+            random: Mutex::new(Random::new(shared.tier0.divided_bytes())),
             dropped: Counter::default(),
             lifted: Counter::default(),
             moved: Counter::default(),
@@ -144,14 +140,14 @@ impl Room {
 
     /// Bytes that files of slabs may take.
     pub fn limit_bytes(&self) -> u64 {
-        self.limit_bytes.load(Relaxed)
+        self.shared.tier0.grant(Account::Slots)
     }
 
     /// Tables have so many bytes now.
     pub fn note_tables(&self, table_bytes: u64) {
         // The fast tier has its part beside these. In between it stays what it is, for a change is
         // a reason for merges.
-        match table_bytes / self.whole_bytes.max(1) {
+        match table_bytes / self.shared.tier0.divided_bytes().max(1) {
             9.. => self.is_small_tier.store(true, Relaxed),
             ..7 => self.is_small_tier.store(false, Relaxed),
             _ => {}
@@ -363,32 +359,8 @@ impl FastTier {
 
     /// Runs `body` while the slots may take more than their share of the tier.
     pub fn overdraw<T>(&self, body: impl FnOnce() -> T) -> T {
-        let enter = || {
-            let mut overdraws = self.room.overdraws.lock();
-            *overdraws += 1;
-            self.slabs.set_limit_bytes(u64::MAX);
-        };
-        let leave = || {
-            let mut overdraws = self.room.overdraws.lock();
-            *overdraws -= 1;
-            if *overdraws == 0 {
-                self.slabs.set_limit_bytes(self.room.limit_bytes());
-            }
-        };
-        enter();
-        let result = body();
-        leave();
-        result
-    }
-
-    /// The slots leave so many bytes of their room to copies of tables' indexes. What they have
-    /// more than that they give up as it becomes free.
-    pub fn leave_room(&self, bytes: u64) {
-        let limit_bytes = self.room.whole_bytes.saturating_sub(bytes);
-        let overdraws = self.room.overdraws.lock();
-        if self.room.limit_bytes.swap(limit_bytes, Relaxed) != limit_bytes && *overdraws == 0 {
-            self.slabs.set_limit_bytes(limit_bytes);
-        }
+        let _overdraft = self.shared.tier0.overdraw(|bytes| self.slabs.set_limit_bytes(bytes));
+        body()
     }
 
     /// Which records demotions leave on the fast tier, as of now: what the threshold says of a
