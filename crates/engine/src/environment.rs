@@ -227,7 +227,7 @@ fn assemble(
         versions,
         layout,
         reader: Arc::new(reader),
-        front: Front::Logged(Arc::new(front)),
+        front: Front::with_log(front),
         migrating: AtomicBool::new(false),
     };
     engine.versions.levels_changed(&engine.versions.tables());

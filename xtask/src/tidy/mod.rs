@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// A broken rule and where.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     path: PathBuf,
     /// Counted from 1; 0 where the whole file is meant.
