@@ -64,6 +64,19 @@ const LINES_MAX: usize = 500;
 /// Arrows that still point the wrong way: a file, and the room that it must not know.
 const WRONG: &[(&str, &str)] = &[];
 
+/// Circles of files that are still there: an arrow of each. The list may only shrink.
+const ROUND: &[(&str, &str)] = &[
+    ("builder.rs", "db.rs"),
+    ("builder.rs", "environment.rs"),
+    ("db.rs", "builder.rs"),
+    ("db.rs", "environment.rs"),
+    ("db.rs", "live_stats.rs"),
+    ("environment.rs", "db.rs"),
+    ("live_stats.rs", "environment.rs"),
+    ("table_set/levels.rs", "table_set/manifest.rs"),
+    ("table_set/manifest.rs", "table_set/levels.rs"),
+];
+
 /// The room that a file of the engine belongs to.
 fn room_of(file: &str) -> Option<usize> {
     let length = |place: &str| -> Option<usize> {
@@ -191,7 +204,7 @@ impl Sources {
 
     /// Findings about circles of files inside a room. A folder's `mod.rs` names what is in the
     /// folder, so arrows to the `mod.rs` of a folder that the file is in do not count.
-    fn circles(&self) -> Vec<Finding> {
+    fn circles(&self, known: &[(&str, &str)]) -> Vec<Finding> {
         let mut next: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for (file, text) in self.texts.iter().filter(|(file, _)| !is_outside(file)) {
             for (_, segments) in paths_in(file, text) {
@@ -218,12 +231,23 @@ impl Sources {
             }
             false
         };
-        let mut findings = Vec::new();
+        let (mut findings, mut met) = (Vec::new(), BTreeSet::new());
         for (file, targets) in &next {
             for target in targets.iter().filter(|target| reaches(target, file)) {
+                if known.contains(&(*file, target.as_str())) {
+                    met.insert((*file, target.as_str()));
+                    continue;
+                }
                 let text = format!("{target}, which it imports, leads back to it: a circle");
                 findings.push(Finding::new(&Path::new(SOURCES).join(file), 1, text));
             }
+        }
+        for (file, target) in known.iter().filter(|arrow| !met.contains(*arrow)) {
+            let text = format!(
+                "{target} does not lead back to it any more: take the arrow off the list ROUND in \
+                 xtask/src/tidy/rooms.rs"
+            );
+            findings.push(Finding::new(&Path::new(SOURCES).join(file), 1, text));
         }
         findings
     }
@@ -275,7 +299,7 @@ pub fn check(root: &Path, paths: &[PathBuf]) -> io::Result<Vec<Finding>> {
         sources.findings(WRONG),
         sources.named_variants(),
         sources.long_files(),
-        sources.circles(),
+        sources.circles(ROUND),
     ];
     Ok(findings.concat())
 }
@@ -503,11 +527,14 @@ mod tests {
             ("layout/a/c.rs", "use crate::layout::d::D;\n"),
             ("layout/d.rs", ""),
         ];
-        assert!(sources(&files).circles().is_empty());
+        assert!(sources(&files).circles(&[]).is_empty());
         let round = [&files[..4], &[("layout/d.rs", "use super::a::b::B;\n")]].concat();
-        let found = sources(&round).circles();
+        let found = sources(&round).circles(&[]);
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[0].to_string().contains("layout/a/c.rs, which it imports"), "{found:?}");
+        let known = [("layout/a/b.rs", "layout/a/c.rs")];
+        assert_eq!(sources(&round).circles(&known).len(), 2);
+        assert_eq!(sources(&files).circles(&known).len(), 1, "the list may only shrink");
     }
 
     #[test]

@@ -40,6 +40,7 @@
 
 mod copies;
 mod demotion;
+mod held;
 mod memory;
 mod plan;
 pub(crate) mod records;
@@ -53,8 +54,6 @@ mod tiny_records;
 use crate::error::Result;
 use crate::generations::Frozen;
 use crate::jobs::Job;
-use crate::layout::Checked;
-use crate::layout::Held;
 use crate::layout::hybrid::copies::promotion::Promotions;
 use crate::layout::hybrid::copies::spill::Spill;
 use crate::layout::hybrid::memory::Memory;
@@ -71,7 +70,6 @@ use crate::locator::copies::Tended;
 use crate::locator::copies::{Demand, IndexCopies};
 use crate::shared::Shared;
 use crate::shared::totals::Tally;
-use crate::table_set::TableSet;
 use crate::table_set::claims::Claims;
 use crate::table_set::manifest::Edit;
 use crate::table_set::manifest::broken_slots;
@@ -93,7 +91,6 @@ use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_index::{Entry, FastIndex, RecordCache};
 use thermocline_popularity::Popularity;
-use thermocline_slab::SlabLive;
 use thermocline_slab::{
     LiveSlots, Record, RecordKind as SlotKind, Reservation, SlabChange, SlabId, Slabs, SlotAddress,
     record_bytes,
@@ -148,36 +145,6 @@ impl Hybrid {
     /// The most useful job that can begin now, claimed by this call.
     pub fn plan(self: &Arc<Self>) -> Option<Box<dyn Job>> {
         plan::plan_fast_tier(self)
-    }
-
-    /// What is live in slots, held for a copy.
-    pub fn hold(&self, tables: &TableSet) -> Result<Held> {
-        // Held from the moment on, and not while flushes are waited for: they may need the room.
-        let frees = Some(self.fast.slabs.hold_frees());
-        let mut slots = self.fast.live.lock().clone();
-        // A slab without records may be on its way out, and is of no use to the copy.
-        let is_empty =
-            |(file, slab): (FileNumber, &SlabLive)| (slab.slots.count() == 0).then_some(file);
-        let empty: Vec<_> = slots.iter().filter_map(is_empty).collect();
-        for file in empty {
-            slots.apply(&SlabChange::removal(file)).map_err(broken_slots)?;
-        }
-        Ok(Held { slots, last_sequence: tables.last_sequence, frees })
-    }
-
-    /// Reads all live slots. None of them is given to another record meanwhile.
-    pub fn verify(&self, read: &mut dyn FnMut(u64)) -> Checked {
-        let held = self.fast.slabs.hold_frees();
-        let live = {
-            let _tables = self.versions.tables();
-            self.fast.live.lock().clone()
-        };
-        let entries = live.iter().map(|(_, slab)| u64::from(slab.slots.count())).sum();
-        let problems = self.fast.slabs.verify(&held, &live, read).into_iter().collect();
-        // What waited for slots may look again.
-        drop(held);
-        self.shared.jobs.wake();
-        Checked { entries, problems }
     }
 }
 
