@@ -189,7 +189,9 @@ fn a_batch_of_look_ups_shows_one_moment_of_records_that_leave() {
         let db = hybrid();
         let write = |db: &Db, number: u64| {
             let mut batch = crate::WriteBatch::new();
-            NAMES.iter().for_each(|name| drop(batch.put(name, value(number, 40))));
+            for name in NAMES {
+                batch.put(name, value(number, 40));
+            }
             db.write_with(batch, Durability::Buffered).unwrap();
         };
         write(&db, 1);
