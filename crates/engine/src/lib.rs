@@ -89,6 +89,9 @@ pub use settings::{Compression, Durability, Preset, Settings, Tier};
 pub use shared::hits::HitStats;
 pub use thermocline_foundation::{ByteSize, Duration, Sequence};
 
+#[cfg(test)]
+#[path = "../tests/inside/ranges.rs"]
+mod ranges;
 #[cfg(all(test, shuttle))]
 #[path = "../tests/schedules/mod.rs"]
 mod schedules;

@@ -39,7 +39,7 @@
 //!    holds frees and asks the index again.
 
 mod copies;
-mod demotion;
+pub(crate) mod demotion;
 mod held;
 mod memory;
 mod plan;
