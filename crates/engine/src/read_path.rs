@@ -84,6 +84,7 @@ impl Engine {
             self.answered_above(fast, hash, found.0);
             return Ok(live(Some(found)));
         }
+        fast.damage.admit(|| fast.entry(key, snapshot))?;
         let found = fast.get(key, snapshot)?;
         // What was demoted since is in the tables of now. They may have dropped what only the
         // moment above would see, so without a registered snapshot that moment is now too.
@@ -218,6 +219,9 @@ impl Engine {
         left: &mut Vec<usize>,
         results: &mut [Option<Bytes>],
     ) -> Result<usize> {
+        for index in left.iter() {
+            fast.damage.admit(|| fast.entry(keys[*index], Some(snapshot)))?;
+        }
         let before = self.read_state.load();
         let known = |index: &usize| {
             let key = keys[*index];

@@ -324,13 +324,17 @@ impl Replay<'_> {
 
 impl Engine {
     /// Has what the logs had in tables or slots, and the logs gone. Says no where no tier has room
-    /// for it: then it stays in memory, and the store is to be read only.
+    /// for it, or slots are damaged: then it stays in memory, and the store is to be read only.
     pub fn settle_logs(
         &self,
         mut replayed: Replayed,
         logs: &[FileNumber],
         live: &[FileNumber],
     ) -> Result<bool> {
+        if let Some(damage) = self.fast.as_ref().and_then(|fast| fast.damage.reason()) {
+            let memtable = replayed.memtable.take().unwrap_or_default();
+            return self.only_read(memtable, live, &damage).map(|()| false);
+        }
         let added = std::mem::take(&mut replayed.added);
         let edit = Edit {
             added: added.into_iter().map(|meta| (0, meta)).collect(),
@@ -365,19 +369,14 @@ impl Engine {
 
     /// Ends all writing before it begins, with `memtable`, which has what `logs` had, to be read.
     /// The logs stay, so the next opening finds what this one did.
-    fn only_read(
-        &self,
-        memtable: Arc<Memtable>,
-        logs: &[FileNumber],
-        no_room: &Error,
-    ) -> Result<()> {
+    fn only_read(&self, memtable: Arc<Memtable>, logs: &[FileNumber], why: &Error) -> Result<()> {
         // What was read of them may be in the system's memory only, and is about to be shown.
         logs.iter().try_for_each(|log| self.files.open_file(*log)?.sync())?;
         if planted(Planted::ReadOnlyOpeningDropsLogs) {
             self.files.delete_files(logs)?;
         }
         let is_manifest_known = self.latch.check().is_ok();
-        self.fail(no_room);
+        self.fail(why);
         self.switch(|state| ReadState { active: memtable, ..state.clone() });
         // Nobody will write to the log of this opening. A manifest of which nobody knows the end
         // may name it as the floor.

@@ -10,6 +10,7 @@
 //!   pieces.rs   what a flush or an opening writes into slots
 //!   packing.rs  how slots and memory keep values
 //!   lookup.rs   memtables, index and slots, tables       cursor.rs   the same, in key order
+//!   damage.rs   which answers are sure although slots were damaged at opening
 //!   room.rs     when the tier is full, and what leaves first; regulation.rs the rules for it
 //!   budget.rs   what may be written to the slow tier
 //!   sweep.rs    slots are taken from copies that memory has, or that nobody asks for
@@ -41,6 +42,7 @@
 
 pub(crate) mod budget;
 pub(crate) mod cursor;
+pub(crate) mod damage;
 pub(crate) mod flush;
 pub(crate) mod index_copies;
 pub(crate) mod lookup;
@@ -65,6 +67,7 @@ use crate::error::Result;
 use crate::state::Engine;
 use crate::table_set::levels::Levels;
 use bytes::Bytes;
+use damage::Damage;
 use flush::FlushGate;
 use index_copies::{Demand, IndexCopying};
 use lookup::entry_kind;
@@ -103,6 +106,8 @@ const TRACKER_KEY_BYTES: u64 = 12;
 pub(crate) struct FastTier {
     pub slabs: Arc<Slabs>,
     pub index: Arc<FastIndex>,
+    /// What was damaged when the store was opened.
+    pub damage: Damage,
     /// Records in memory: of slots, and copies of what tables have.
     pub cache: RecordCache,
     pub packing: Packing,

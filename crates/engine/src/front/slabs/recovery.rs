@@ -3,10 +3,12 @@
 //!
 //! Slabs are read whole, several at a time. A live slot that is not intact, or that holds an older
 //! record than the manifest's sum says, is damage; bytes of other slots are never looked at, so
-//! nothing that was freed can come back. Logs are replayed afterwards into memory, and from there
+//! nothing that was freed can come back. Where there is damage all slots are looked at once more,
+//! one by one, and the store opens for reading only (`damage.rs`). Logs are replayed afterwards into memory, and from there
 //! written to slots like any flush, before the store is open.
 
 use super::FastTier;
+use super::damage::Damage;
 use super::flush::{FlushGate, no_room};
 use super::index_copies::IndexCopying;
 use super::lookup::{entry_kind, kind_of};
@@ -39,7 +41,9 @@ use thermocline_index::{Entry, FastIndex, RecordCache};
 use thermocline_popularity::{
     ClockTracker, FrequencySettings, FrequencyTracker, Popularity, SHARDS,
 };
-use thermocline_slab::{LiveSlots, SLAB_BYTES_MAX, SLAB_BYTES_MIN, SlabId, SlabLive, Slabs};
+use thermocline_slab::{
+    LiveSlots, SLAB_BYTES_MAX, SLAB_BYTES_MIN, SlabId, SlabLive, Slabs, Slot, SlotAddress,
+};
 use thermocline_table::key_hash;
 
 /// Slabs that a fast tier is divided into, about, where all records are of a few sizes.
@@ -67,9 +71,7 @@ impl FastTier {
                 "the preset hybrid wants a fast tier and a slow one; name two tiers, or choose the \
                  preset leveled",
             )),
-            Preset::Hybrid => {
-                Ok(Some(Self::open(store, settings, &restored.slots, clock, workers)?))
-            }
+            Preset::Hybrid => Ok(Some(Self::open(store, settings, restored, clock, workers)?)),
             Preset::Leveled => {
                 drop_copies(files, settings, restored, workers)?;
                 Ok(None)
@@ -81,11 +83,11 @@ impl FastTier {
     fn open(
         store: &TableStore,
         settings: &Settings,
-        live: &LiveSlots,
+        restored: &mut Restored,
         clock: &Arc<dyn Clock>,
         workers: &Workers,
     ) -> Result<Self> {
-        let (slabs, index) = read_slabs(&store.files, settings, live, workers)?;
+        let (slabs, index, damage) = read_slabs(&store.files, settings, restored, workers)?;
         let limit_bytes = settings.slab_bytes_max();
         slabs.set_limit_bytes(limit_bytes);
         store.files.placement().set_slab_bytes(limit_bytes);
@@ -106,6 +108,7 @@ impl FastTier {
         Ok(Self {
             slabs,
             index,
+            damage,
             cache: RecordCache::new(settings.division().cache_bytes / 2),
             packing: Packing::new(settings),
             spill: Spill::new(&store.jobs, settings.memory.0),
@@ -126,14 +129,23 @@ impl FastTier {
 fn read_slabs(
     files: &Arc<TieredFiles>,
     settings: &Settings,
-    live: &LiveSlots,
+    restored: &mut Restored,
     workers: &Workers,
-) -> Result<(Arc<Slabs>, Arc<FastIndex>)> {
+) -> Result<(Arc<Slabs>, Arc<FastIndex>, Damage)> {
+    let live = &restored.slots;
     let room_bytes = settings.slab_bytes_max();
     let slab_bytes = (room_bytes / SLABS).clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
-    let slabs = Slabs::open(Arc::clone(files), slab_bytes, live)?;
+    let (slabs, met) = Slabs::open_damaged(Arc::clone(files), slab_bytes, live)?;
     slabs.set_slab_bytes_min(room_bytes / SLABS_MAX);
-    let index = Arc::new(FastIndex::new());
+    let mut damage = Damage::default();
+    for (error, is_long_enough) in met {
+        match is_long_enough {
+            // The manifest says what a header page does, and nothing else needs it.
+            true => tracing::error!(%error, "a slab goes on without its header page"),
+            false => damage.add([error.into()], None),
+        }
+    }
+    let mut index = Arc::new(FastIndex::new());
     let found = live.iter().filter_map(|(file, slab)| Some((slabs.id_of(file)?, slab.clone())));
     let scan = Scan {
         live: found.collect(),
@@ -142,8 +154,45 @@ fn read_slabs(
         next: AtomicUsize::new(0),
         failed: Mutex::new(None),
     };
-    scan.run(workers)?;
-    Ok((slabs, index))
+    match scan.run(workers) {
+        Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => {
+            index = salvage(&slabs, live, restored.last_sequence, &mut damage)?;
+        }
+        scanned => scanned?,
+    }
+    damage.weigh(&index, None);
+    Ok((slabs, index, damage))
+}
+
+/// An index of the records that are proved, where not all slots are as they should be.
+fn salvage(
+    slabs: &Slabs,
+    live: &LiveSlots,
+    newest: Sequence,
+    damage: &mut Damage,
+) -> Result<Arc<FastIndex>> {
+    let index = Arc::new(FastIndex::new());
+    for (file, slab) in live.iter() {
+        let Some(id) = slabs.id_of(file) else { continue };
+        let mut keep = |address, slot: &Slot| (slot.key().to_vec(), entry_of(address, slot));
+        let salvage = slabs.salvage(id, slab, newest, &mut keep)?;
+        for (key, entry) in salvage.proved {
+            index.insert(&key, entry);
+        }
+        damage.add(salvage.damage.into_iter().map(Error::from), salvage.newest_missing);
+    }
+    Ok(index)
+}
+
+/// The index's entry of a record in a slot.
+fn entry_of(address: SlotAddress, slot: &Slot) -> Entry {
+    Entry {
+        slot: address.pack(),
+        sequence: slot.sequence(),
+        kind: entry_kind(kind_of(slot)),
+        clean: slot.is_clean(),
+        record_bytes: slot.record_bytes() as u32,
+    }
 }
 
 /// Gives a database to the preset `leveled`: clean copies in slots are dropped, for tables have
@@ -154,12 +203,13 @@ fn drop_copies(
     restored: &mut Restored,
     workers: &Workers,
 ) -> Result<()> {
-    let Restored { manifest, levels, slots, log_floor, last_sequence, totals, durable_sequence } =
-        restored;
-    if slots.is_empty() {
+    if restored.slots.is_empty() {
         return Ok(());
     }
-    let (_, index) = read_slabs(files, settings, slots, workers)?;
+    let (_, index, damage) = read_slabs(files, settings, restored, workers)?;
+    damage.reason().map_or(Ok(()), Err)?;
+    let Restored { manifest, levels, slots, log_floor, last_sequence, totals, durable_sequence } =
+        restored;
     let only_here = index.len() - index.clean_records();
     if only_here > 0 {
         return Err(Error::invalid(format!(
@@ -216,15 +266,7 @@ impl Scan {
     fn work(&self) {
         while let Some((id, slab)) = self.live.get(self.next.fetch_add(1, Relaxed)) {
             let scanned = self.slabs.scan(*id, slab, &mut |address, slot| {
-                let kind = entry_kind(kind_of(slot));
-                let entry = Entry {
-                    slot: address.pack(),
-                    sequence: slot.sequence(),
-                    kind,
-                    clean: slot.is_clean(),
-                    record_bytes: slot.record_bytes() as u32,
-                };
-                self.index.insert(slot.key(), entry);
+                self.index.insert(slot.key(), entry_of(address, slot));
             });
             if let Err(error) = scanned {
                 self.failed.lock().get_or_insert(error.into());
