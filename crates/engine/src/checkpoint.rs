@@ -6,7 +6,7 @@
 
 use crate::environment::SETTINGS_NAME;
 use crate::error::{Error, ErrorKind, Result};
-use crate::manifest::{Manifest, broken_slots};
+use crate::manifest::{Edit, Manifest, broken_slots};
 use crate::state::{Engine, ReadState, full_state};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ struct Moment {
     state: Arc<ReadState>,
     slots: LiveSlots,
     last_sequence: Sequence,
+    older_versions: u64,
     /// Slots that are freed from here on keep their records until they are copied.
     held: Option<FreesHeld>,
 }
@@ -34,7 +35,7 @@ impl Engine {
             let newest = state.levels.tables().map(|(_, table)| table.meta.largest_sequence).max();
             let last_sequence = newest.unwrap_or_default();
             let slots = LiveSlots::default();
-            return Ok(Moment { state, slots, last_sequence, held: None });
+            return Ok(Moment { state, slots, last_sequence, older_versions: 0, held: None });
         };
         // Flushes of what is written from here on begin once the moment is taken.
         let _flushes = {
@@ -54,7 +55,8 @@ impl Engine {
         for file in tables.slots.iter().filter_map(is_empty) {
             slots.apply(&SlabChange::removal(file)).map_err(broken_slots)?;
         }
-        Ok(Moment { state, slots, last_sequence: tables.last_sequence, held })
+        let (last_sequence, older_versions) = (tables.last_sequence, tables.older_versions);
+        Ok(Moment { state, slots, last_sequence, older_versions, held })
     }
 
     /// See the module's header. A failed checkpoint leaves nothing at `home`.
@@ -64,13 +66,16 @@ impl Engine {
                 format!("there is a database at {} already; choose another place", home.display());
             return Err(Error::new(ErrorKind::AlreadyExists, text));
         }
-        let Moment { state, slots, last_sequence, held } = self.moment()?;
+        let Moment { state, slots, last_sequence, older_versions, held } = self.moment()?;
         let tables = state.levels.tables().map(|(_, table)| table.meta.number);
         let numbers: Vec<_> = tables.chain(slots.iter().map(|(slab, _)| slab)).collect();
         let settings = self.settings.to_kept_toml()?;
         let texts = [(SETTINGS_NAME, &settings[..])];
         let files = Arc::new(self.files.create_checkpoint(devices, home, &numbers, &texts)?);
-        let edit = full_state(&state.levels, &slots, FileNumber(0), last_sequence);
+        let edit = Edit {
+            older_versions: Some(older_versions).filter(|_| !slots.is_empty()),
+            ..full_state(&state.levels, &slots, FileNumber(0), last_sequence)
+        };
         let made = (|| {
             let manifest = Manifest::create(&files, &edit, Origin::Foreground)?;
             Ok(files.close(&[(FileKind::Manifest, manifest.extent())])?)

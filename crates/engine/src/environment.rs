@@ -173,6 +173,7 @@ impl Environment {
                     last_sequence: Sequence::ZERO,
                     totals: Totals::default(),
                     durable_sequence: Sequence::ZERO,
+                    older_versions: Some(0),
                 }
             }
         };
@@ -258,6 +259,7 @@ impl Environment {
                 log_floor: restored.log_floor,
                 last_sequence,
                 durable_sequence: restored.durable_sequence,
+                older_versions: restored.older_versions.unwrap_or_default(),
             }),
             room: Condvar::new(),
             unsynced_bytes: AtomicU64::new(0),

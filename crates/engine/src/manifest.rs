@@ -34,6 +34,7 @@ const TAG_SLAB: u8 = 5;
 const TAG_LIVE_SLOTS: u8 = 6;
 const TAG_TOTALS: u8 = 128;
 const TAG_DURABLE_SEQUENCE: u8 = 129;
+const TAG_OLDER_VERSIONS: u8 = 130;
 
 /// Journal bytes below which no fresh manifest is worth writing.
 const REWRITE_BYTES_MIN: u64 = 4 << 20;
@@ -60,6 +61,9 @@ pub(crate) struct Edit {
     /// All records up to this sequence were durable, in tables or logs: if fewer are found, a log
     /// has lost its end.
     pub durable_sequence: Option<Sequence>,
+    /// At most so many live slots hold a version that is not the newest of its key in slots. Every
+    /// edit that changes slots says it; one that does not leaves it unknown.
+    pub older_versions: Option<u64>,
 }
 
 impl Edit {
@@ -102,6 +106,9 @@ impl Edit {
         }
         if let Some(sequence) = self.durable_sequence {
             item(TAG_DURABLE_SEQUENCE, &mut |body| put_varint(body, sequence.0));
+        }
+        if let Some(count) = self.older_versions {
+            item(TAG_OLDER_VERSIONS, &mut |body| put_varint(body, count));
         }
         out
     }
@@ -146,7 +153,10 @@ impl Edit {
             TAG_DURABLE_SEQUENCE => {
                 self.durable_sequence = Some(Sequence(body.varint().map_err(damaged)?));
             }
-            _ if tag > TAG_DURABLE_SEQUENCE => {}
+            TAG_OLDER_VERSIONS => {
+                self.older_versions = Some(body.varint().map_err(damaged)?);
+            }
+            _ if tag > TAG_OLDER_VERSIONS => {}
             _ => return Err(newer(&format!("item {tag}"))),
         }
         Ok(())

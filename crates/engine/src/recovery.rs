@@ -46,6 +46,8 @@ pub(crate) struct Restored {
     pub last_sequence: Sequence,
     pub totals: Totals,
     pub durable_sequence: Sequence,
+    /// As the manifest says; none where it does not.
+    pub older_versions: Option<u64>,
 }
 
 /// Reads the newest manifest and deletes older ones; none in a database that was never opened for
@@ -75,7 +77,11 @@ pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
     let (mut log_floor, mut last_sequence) = (FileNumber(0), Sequence::ZERO);
     let (mut totals, mut durable_sequence) = (Totals::default(), Sequence::ZERO);
     let mut slots = LiveSlots::default();
+    let mut older_versions = Some(0);
     for edit in edits {
+        if edit.live_slots.is_some() || !edit.slabs.is_empty() {
+            older_versions = edit.older_versions;
+        }
         slots = edit.live_slots.clone().unwrap_or(slots);
         for change in &edit.slabs {
             slots.apply(change).map_err(broken_slots)?;
@@ -87,9 +93,16 @@ pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
         durable_sequence = edit.durable_sequence.unwrap_or(durable_sequence);
     }
     store.files.delete_files(&manifests)?;
-    let restored =
-        Restored { manifest, levels, slots, log_floor, last_sequence, totals, durable_sequence };
-    Ok(Some(restored))
+    Ok(Some(Restored {
+        manifest,
+        levels,
+        slots,
+        log_floor,
+        last_sequence,
+        totals,
+        durable_sequence,
+        older_versions,
+    }))
 }
 
 /// Numbers of the published files of a kind, ascending.

@@ -158,6 +158,8 @@ pub(crate) struct TableState {
     pub last_sequence: Sequence,
     /// What the manifest says was durable at the last closing.
     pub durable_sequence: Sequence,
+    /// At most so many slots hold a version that is not the newest of its key in slots.
+    pub older_versions: u64,
 }
 
 /// Logs that wait to be used again, and the next one, ready.
@@ -329,9 +331,12 @@ impl Engine {
         let live = &tables.slots;
         let totals = edit.totals.clone();
         let durable_sequence = Some(tables.durable_sequence);
+        let older_versions = Some(tables.older_versions).filter(|_| !live.is_empty());
+        edit.older_versions = older_versions.filter(|_| !edit.slabs.is_empty());
         let whole = || Edit {
             totals,
             durable_sequence,
+            older_versions,
             ..full_state(&after, live, log_floor, last_sequence)
         };
         let early = planted(Planted::InputsDeletedBeforeEdit);
@@ -547,6 +552,7 @@ pub(crate) fn full_state(
         last_sequence: Some(last_sequence),
         totals: None,
         durable_sequence: None,
+        older_versions: None,
     }
 }
 

@@ -41,6 +41,9 @@ impl Damage {
     /// All slabs were looked at, and `index` has what is proved. The manifest counts so many
     /// records in slots that are not the newest of their keys there; none: it does not say.
     pub fn weigh(&mut self, index: &FastIndex, older_versions: Option<u64>) {
+        if self.met.is_empty() {
+            return;
+        }
         self.slots_may_be_old = older_versions != Some(older_versions_of(index));
         for error in &self.met {
             tracing::error!(%error, "the fast tier is damaged");

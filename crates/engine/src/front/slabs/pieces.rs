@@ -177,7 +177,8 @@ impl Engine {
     ) -> Result<Turnover> {
         let snapshots = self.snapshots.list(|| self.visible());
         let mut tables = self.tables.lock();
-        let Replaced { died, before } = fast.replaced_by(&mut placed.born, &snapshots);
+        let Replaced { died, before, kept } = fast.replaced_by(&mut placed.born, &snapshots);
+        tables.older_versions += kept;
         let arrived: Vec<_> = placed.born.iter().map(|new| (new.key.clone(), new.entry)).collect();
         let slot_bytes = |slot: SlotAddress| {
             fast.slabs.shape(slot.slab).map_or(0, |shape| u64::from(shape.slot_bytes))
@@ -270,6 +271,7 @@ impl FastTier {
             replaced.before.push(versions.first().copied());
             let is_newest = at == 0 || born[at - 1].key != new.key;
             let mut succeeds = None;
+            replaced.kept += u64::from(!is_newest);
             let newest = new.entry.sequence;
             let mut newer = newest;
             let next = born.get(at + 1).filter(|next| next.key == new.key);
@@ -289,6 +291,8 @@ impl FastTier {
                     }
                     replaced.died.push(died);
                     copies += u64::from(old.clean && !same);
+                } else {
+                    replaced.kept += 1;
                 }
                 newer = old.sequence;
             }
@@ -305,6 +309,9 @@ struct Replaced {
     died: Vec<Died>,
     /// For each of the born the newest version of its key that was there before.
     before: Vec<Option<Entry>>,
+    /// How many versions more than before are not the newest of their keys; some may have been
+    /// counted already.
+    kept: u64,
 }
 
 #[cfg(test)]

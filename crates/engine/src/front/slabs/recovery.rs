@@ -8,7 +8,7 @@
 //! written to slots like any flush, before the store is open.
 
 use super::FastTier;
-use super::damage::Damage;
+use super::damage::{Damage, older_versions_of};
 use super::flush::{FlushGate, no_room};
 use super::index_copies::IndexCopying;
 use super::lookup::{entry_kind, kind_of};
@@ -160,7 +160,10 @@ fn read_slabs(
         }
         scanned => scanned?,
     }
-    damage.weigh(&index, None);
+    damage.weigh(&index, restored.older_versions);
+    if damage.reason().is_none() && restored.older_versions != Some(0) {
+        restored.older_versions = Some(older_versions_of(&index));
+    }
     Ok((slabs, index, damage))
 }
 
@@ -208,8 +211,8 @@ fn drop_copies(
     }
     let (_, index, damage) = read_slabs(files, settings, restored, workers)?;
     damage.reason().map_or(Ok(()), Err)?;
-    let Restored { manifest, levels, slots, log_floor, last_sequence, totals, durable_sequence } =
-        restored;
+    let Restored { manifest, levels, slots, log_floor, last_sequence, .. } = restored;
+    let (totals, durable_sequence) = (&restored.totals, restored.durable_sequence);
     let only_here = index.len() - index.clean_records();
     if only_here > 0 {
         return Err(Error::invalid(format!(
@@ -222,7 +225,7 @@ fn drop_copies(
     *slots = LiveSlots::default();
     let whole = || Edit {
         totals: Some(totals.clone()),
-        durable_sequence: Some(*durable_sequence),
+        durable_sequence: Some(durable_sequence),
         ..full_state(levels, slots, *log_floor, *last_sequence)
     };
     let edit = Edit { live_slots: Some(LiveSlots::default()), ..Edit::default() };
