@@ -347,6 +347,16 @@ mod tests {
         assert_eq!(Edit::decode(&newer).unwrap_err().kind(), ErrorKind::NewerFormat);
     }
 
+    /// An item of its own file, for the others are as they were before there was one.
+    #[test]
+    fn the_count_of_older_versions_is_as_documented() {
+        let edit = Edit { older_versions: Some(300), ..Edit::default() };
+        let golden = golden("manifest-older-versions-v1.bin", &edit.encode());
+        assert_eq!(golden, [1, 130, 2, 0xac, 2]);
+        assert_eq!(Edit::decode(&golden).unwrap(), edit);
+        assert!(Edit::decode(&golden[..4]).is_err());
+    }
+
     #[test]
     fn edits_round_trip_and_cut_ones_are_errors() {
         let edit = sample();

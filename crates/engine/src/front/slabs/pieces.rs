@@ -271,8 +271,9 @@ impl FastTier {
             replaced.before.push(versions.first().copied());
             let is_newest = at == 0 || born[at - 1].key != new.key;
             let mut succeeds = None;
-            replaced.kept += u64::from(!is_newest);
             let newest = new.entry.sequence;
+            let is_older = !is_newest || versions.first().is_some_and(|old| old.sequence > newest);
+            replaced.kept += u64::from(is_older);
             let mut newer = newest;
             let next = born.get(at + 1).filter(|next| next.key == new.key);
             let is_replaced = |old: &&Entry| {
