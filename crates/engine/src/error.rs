@@ -60,6 +60,12 @@ impl Error {
         Self::new(ErrorKind::Corrupt, message)
     }
 
+    /// The same, said of a key's record.
+    pub(crate) fn of_key(self, key: &[u8]) -> Self {
+        let message = format!("the record of key {}: {}", key.escape_ascii(), self.message);
+        Self { message, ..self }
+    }
+
     /// What the caller can do.
     pub fn kind(&self) -> ErrorKind {
         self.kind

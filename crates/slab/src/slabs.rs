@@ -55,12 +55,12 @@ impl Slabs {
     /// manifest says, `NewerFormat`.
     pub fn open(files: Arc<TieredFiles>, slab_bytes: u64, live: &LiveSlots) -> Result<Arc<Self>> {
         let (slabs, damage) = Self::open_damaged(files, slab_bytes, live)?;
-        damage.into_iter().next().map_or(Ok(slabs), Err)
+        damage.into_iter().next().map_or(Ok(slabs), |(error, _)| Err(error))
     }
 
     /// As [`Slabs::open`], also where header pages or lengths are not as the manifest says. The
     /// manifest says all that header pages do, and slots are checked one by one; what is wrong is
-    /// given back.
+    /// given back, and with it whether the file is long enough.
     ///
     /// # Errors
     /// `NotFound` where a file is missing, `NewerFormat`, and those of the device.
@@ -68,7 +68,7 @@ impl Slabs {
         files: Arc<TieredFiles>,
         slab_bytes: u64,
         live: &LiveSlots,
-    ) -> Result<(Arc<Self>, Vec<Error>)> {
+    ) -> Result<(Arc<Self>, Vec<(Error, bool)>)> {
         let mut damage = Vec::new();
         let mut opened = Vec::with_capacity(live.len());
         for (number, slab) in live.iter() {
@@ -208,7 +208,7 @@ impl Slabs {
 }
 
 /// Reads and checks the header pages of some slabs, in one batch; gathers what is damaged.
-fn check_headers(slabs: &[(Arc<File>, SlabShape)], damage: &mut Vec<Error>) -> Result<()> {
+fn check_headers(slabs: &[(Arc<File>, SlabShape)], damage: &mut Vec<(Error, bool)>) -> Result<()> {
     if let Some((file, _)) = slabs.iter().find(|(file, _)| file.kind() != FileKind::Slab) {
         return Err(Error::corrupt(file.describe(), 0, "the manifest lists it as a slab"));
     }
@@ -216,7 +216,10 @@ fn check_headers(slabs: &[(Arc<File>, SlabShape)], damage: &mut Vec<Error>) -> R
     let reads: Vec<_> = slabs.iter().map(|(file, _)| ReadAt { file, offset: 0, len }).collect();
     for ((file, shape), page) in slabs.iter().zip(read_batch(&reads)) {
         match page.and_then(|page| Slab::check_header(file, &page, *shape)) {
-            Err(error) if error.kind() == ErrorKind::Corrupt => damage.push(error),
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                let is_long_enough = file.len()? >= shape.file_bytes();
+                damage.push((error, is_long_enough));
+            }
             checked => checked?,
         }
     }

@@ -1,7 +1,7 @@
 //! The sorted inputs of a merge.
 
 use super::level_cursor::LevelCursor;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::generations::memtable::MemtableCursor;
 use bytes::Bytes;
 use std::fmt::Debug;
@@ -41,6 +41,11 @@ pub(crate) trait RecordSource: Send + Debug {
 
     /// Its value, to be looked at and not kept.
     fn value_slice(&self) -> &[u8];
+
+    /// Why the entry at hand has no value, where its bytes are damaged. The source goes on behind it.
+    fn damage(&self) -> Option<&Error> {
+        None
+    }
 
     /// Moves to where `to` says.
     fn position(&mut self, to: Target<'_>) -> Result<()>;
@@ -132,6 +137,13 @@ impl Source {
             }
         }
         Ok(())
+    }
+
+    pub(super) fn damage(&self) -> Option<&Error> {
+        match self {
+            Self::Records(records) => records.damage(),
+            Self::Memtable(_) | Self::Level(_) => None,
+        }
     }
 
     pub(super) fn is_stale(&self) -> bool {

@@ -10,6 +10,7 @@
 //!   pieces.rs   what a flush or an opening writes into slots
 //!   packing.rs  how slots and memory keep values
 //!   lookup.rs   memtables, index and slots, tables       cursor.rs   the same, in key order
+//!   damage.rs   which answers are sure although slots were damaged at opening
 //!   room.rs     when the tier is full, and what leaves first; regulation.rs the rules for it
 //!   budget.rs   what may be written to the slow tier
 //!   sweep.rs    slots are taken from copies that memory has, or that nobody asks for
@@ -53,28 +54,26 @@ mod tiny_records;
 use crate::error::Result;
 use crate::generations::Frozen;
 use crate::jobs::Job;
-use crate::layout::Checked;
-use crate::layout::Held;
 use crate::layout::hybrid::copies::promotion::Promotions;
 use crate::layout::hybrid::copies::spill::Spill;
 use crate::layout::hybrid::memory::Memory;
-use crate::layout::hybrid::records::flush::FlushGate;
-use crate::layout::hybrid::records::flush::SlotFlush;
+use crate::layout::hybrid::records::damage::Damage;
+use crate::layout::hybrid::records::flush::{FlushGate, SlotFlush};
+use crate::layout::hybrid::records::live::LiveRecords;
 use crate::layout::hybrid::records::lookup::entry_kind;
 use crate::layout::hybrid::records::packing::{Packing, Stored};
 use crate::layout::hybrid::regulation::Regulation;
 use crate::layout::hybrid::single_step::Work;
 use crate::layout::hybrid::space::backoff::SlowRoom;
 use crate::layout::hybrid::space::room::Room;
+use crate::layout::{Checked, Held};
 use crate::locator::Locator;
-use crate::locator::copies::Tended;
-use crate::locator::copies::{Demand, IndexCopies};
+use crate::locator::copies::{Demand, IndexCopies, Tended};
 use crate::shared::Shared;
 use crate::shared::totals::Tally;
 use crate::table_set::TableSet;
 use crate::table_set::claims::Claims;
 use crate::table_set::manifest::Edit;
-use crate::table_set::manifest::broken_slots;
 use crate::table_set::slot_edit::Added;
 use crate::table_set::slot_edit::EntryAfter;
 use crate::table_set::slot_edit::Removed;
@@ -93,7 +92,6 @@ use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_index::{Entry, FastIndex, RecordCache};
 use thermocline_popularity::Popularity;
-use thermocline_slab::SlabLive;
 use thermocline_slab::{
     LiveSlots, Record, RecordKind as SlotKind, Reservation, SlabChange, SlabId, Slabs, SlotAddress,
     record_bytes,
@@ -154,15 +152,8 @@ impl Hybrid {
     pub fn hold(&self, tables: &TableSet) -> Result<Held> {
         // Held from the moment on, and not while flushes are waited for: they may need the room.
         let frees = Some(self.fast.slabs.hold_frees());
-        let mut slots = self.fast.live.lock().clone();
-        // A slab without records may be on its way out, and is of no use to the copy.
-        let is_empty =
-            |(file, slab): (FileNumber, &SlabLive)| (slab.slots.count() == 0).then_some(file);
-        let empty: Vec<_> = slots.iter().filter_map(is_empty).collect();
-        for file in empty {
-            slots.apply(&SlabChange::removal(file)).map_err(broken_slots)?;
-        }
-        Ok(Held { slots, last_sequence: tables.last_sequence, frees })
+        let (slots, older_versions) = self.fast.live.lock().for_copy()?;
+        Ok(Held { slots, older_versions, last_sequence: tables.last_sequence, frees })
     }
 
     /// Reads all live slots. None of them is given to another record meanwhile.
@@ -170,7 +161,7 @@ impl Hybrid {
         let held = self.fast.slabs.hold_frees();
         let live = {
             let _tables = self.versions.tables();
-            self.fast.live.lock().clone()
+            self.fast.live.lock().slots.clone()
         };
         let entries = live.iter().map(|(_, slab)| u64::from(slab.slots.count())).sum();
         let problems = self.fast.slabs.verify(&held, &live, read).into_iter().collect();
@@ -186,9 +177,11 @@ impl Hybrid {
 pub(crate) struct FastTier {
     pub shared: Arc<Shared>,
     /// The slots that hold records, as the manifest says.
-    pub live: Mutex<LiveSlots>,
+    pub live: Mutex<LiveRecords>,
     pub slabs: Arc<Slabs>,
     pub index: Arc<FastIndex>,
+    /// What was damaged when the store was opened.
+    pub damage: Damage,
     /// Records in memory: of slots, and copies of what tables have.
     pub cache: RecordCache,
     pub packing: Packing,
@@ -271,8 +264,8 @@ impl FastTier {
 impl Follower for FastTier {
     fn prepare(&self, change: &mut Change) -> Result<()> {
         let mut live = self.live.lock();
-        change.edit.slabs = self.changes(&live, &change.slots);
-        change.edit.slabs.iter().try_for_each(|slab| live.apply(slab).map_err(broken_slots))
+        change.edit.slabs = self.changes(&live.slots, &change.slots);
+        live.follow(&mut change.edit)
     }
 
     fn before_switch(&self, switch: &Switch<'_>) -> Result<()> {
@@ -285,8 +278,7 @@ impl Follower for FastTier {
     }
 
     fn whole(&self, edit: &mut Edit) {
-        let live = self.live.lock();
-        edit.live_slots = (!live.is_empty()).then(|| live.clone());
+        self.live.lock().whole(edit);
     }
 
     fn count(&self, tally: &mut Tally) {
