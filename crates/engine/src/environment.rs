@@ -241,6 +241,7 @@ impl Environment {
             visible: AtomicU64::new(last_sequence.0),
             snapshots: Arc::new(Snapshots::default()),
             latch: Latch::default(),
+            mended: replayed.mended.clone(),
             jobs,
             pacing,
             tempo: Tempo::new(Arc::clone(&self.clock)),

@@ -216,6 +216,8 @@ pub(crate) struct Engine {
     pub visible: AtomicU64,
     pub snapshots: Arc<Snapshots>,
     pub latch: Latch,
+    /// Damage of logs that the opening met, and that cost nothing.
+    pub mended: Vec<(FileNumber, TierIndex, Error)>,
     pub jobs: Arc<Jobs>,
     pub pacing: Pacing,
     pub tempo: Tempo,
