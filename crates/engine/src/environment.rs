@@ -228,6 +228,7 @@ fn assemble(
         layout,
         reader: Arc::new(reader),
         front: Front::Logged(Arc::new(front)),
+        mended: replayed.mended.clone(),
         migrating: AtomicBool::new(false),
     };
     engine.versions.levels_changed(&engine.versions.tables());

@@ -31,8 +31,8 @@ pub enum ErrorKind {
     /// The call or the settings cannot be carried out as given: fix them.
     Invalid,
     /// The store stopped writing after an earlier failure, or was opened without room for what its
-    /// logs have; the text says which: remove the cause and reopen. Where it is a panic there is no
-    /// cause to remove.
+    /// logs have, or with damaged slots; the text says which: remove the cause and reopen. Where it
+    /// is a panic there is no cause to remove.
     ReadOnly,
     /// A device failed: see the system's log.
     Io,

@@ -325,3 +325,35 @@ fn a_damaged_header_page_of_a_slab_costs_nothing() {
         assert_eq!(unanswered(&db, &written), [""; 0]);
     }
 }
+
+/// Of each kind of file but the two that say which database and which tier this is.
+#[test]
+fn a_flipped_bit_of_any_file_leaves_nearly_everything_readable_and_is_reported() {
+    let (image, model) = fixture();
+    let kinds = [".slab", ".table", ".log", ".map", ".manifest"];
+    let mut reported = BTreeMap::new();
+    for (index, (_, name, bytes)) in image.iter().enumerate() {
+        let Some(kind) = kinds.into_iter().find(|kind| name.ends_with(kind)) else { continue };
+        // Where something is written, and a few places where nothing is.
+        let written: Vec<_> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
+        let places = written.iter().copied().step_by(written.len() / 60 + 1);
+        for at in places.chain((0..bytes.len()).step_by(bytes.len() / 5 + 1)) {
+            let mut damaged = image.clone();
+            damaged[index].2[at] ^= 1 << (at % 8);
+            let what = format!("bit {} of byte {at} of {name}", at % 8);
+            let opened = environment(restore(&damaged)).open(Path::new(HOME));
+            let db = opened.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let failed = unanswered(&db, &model).len();
+            // A block of a table, or all that a page of its index leads to.
+            let most = if kind == ".table" { 300 } else { 1 };
+            assert!(failed <= most, "{what}: {failed} keys");
+            let problems = db.verify(&mut |_| {}).unwrap().problems;
+            assert!(failed == 0 || !problems.is_empty(), "{what}: nothing is reported");
+            *reported.entry(kind).or_insert(0) += usize::from(!problems.is_empty());
+        }
+    }
+    for kind in kinds {
+        let count = reported.get(kind).copied().unwrap_or(0);
+        assert!(count > 10, "{kind}: {reported:?}");
+    }
+}

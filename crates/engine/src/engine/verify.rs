@@ -104,6 +104,13 @@ impl Engine {
             }
             progress(Progress { done_bytes: done_bytes.min(total_bytes), total_bytes });
         }
+        // Their records have been written anew, so no other file has the damage.
+        report.problems.extend(self.mended.iter().map(|(number, tier, error)| Problem {
+            file: format!("{number}.log"),
+            tier: tier.0,
+            kind: error.kind(),
+            text: error.to_string(),
+        }));
         for (tier, problem) in self.shared.files.verify_metadata() {
             report.problems.push(Problem {
                 file: "identity or file map".to_owned(),
