@@ -227,7 +227,7 @@ fn assemble(
         versions,
         layout,
         reader: Arc::new(reader),
-        front: Front::Logged(Arc::new(front)),
+        front: Front::with_log(front),
         mended: replayed.mended.clone(),
         migrating: AtomicBool::new(false),
     };

@@ -172,11 +172,11 @@ impl OpenedLayout {
         let (shared, versions) = (Arc::clone(shared), Arc::clone(versions));
         match self {
             Self::Leveled(_) => {
-                let locator = Locator::PerLevel;
+                let locator = Locator::per_level();
                 Layout::Leveled(Arc::new(Leveled { shared, versions, locator }))
             }
             Self::Hybrid(fast) => {
-                let locator = Locator::OnTier0(Arc::clone(&fast.copying));
+                let locator = Locator::on_tier0(&fast.copying);
                 Layout::Hybrid(Arc::new(Hybrid { shared, versions, locator, fast }))
             }
         }
@@ -417,6 +417,24 @@ impl Layout {
             Self::Hybrid(hybrid) => {
                 Some(hybrid.shared.settings.hybrid.write_budget_dwpd).filter(|dwpd| *dwpd > 0.0)
             }
+        }
+    }
+
+    /// The layout of a store with a fast tier of slots.
+    #[cfg(test)]
+    pub fn hybrid(&self) -> &Arc<Hybrid> {
+        match self {
+            Self::Hybrid(hybrid) => hybrid,
+            Self::Leveled(_) => panic!("the preset has no fast tier"),
+        }
+    }
+
+    /// The layout of a store whose records are all in levels.
+    #[cfg(test)]
+    pub fn leveled(&self) -> &Arc<Leveled> {
+        match self {
+            Self::Leveled(leveled) => leveled,
+            Self::Hybrid(_) => panic!("the preset has a fast tier"),
         }
     }
 }

@@ -25,6 +25,16 @@ pub(crate) enum Locator {
 }
 
 impl Locator {
+    /// By ranges and filters alone.
+    pub fn per_level() -> Self {
+        Self::PerLevel
+    }
+
+    /// With `copies` of what finds a key on tier 0.
+    pub fn on_tier0(copies: &Arc<IndexCopies>) -> Self {
+        Self::OnTier0(Arc::clone(copies))
+    }
+
     /// Tables that may hold `key` with their levels, in the order in which the newest version is
     /// met first.
     pub fn candidates<'a>(

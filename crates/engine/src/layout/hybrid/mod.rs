@@ -41,6 +41,7 @@
 
 mod copies;
 mod demotion;
+mod held;
 mod memory;
 mod plan;
 pub(crate) mod records;
@@ -58,7 +59,8 @@ use crate::layout::hybrid::copies::promotion::Promotions;
 use crate::layout::hybrid::copies::spill::Spill;
 use crate::layout::hybrid::memory::Memory;
 use crate::layout::hybrid::records::damage::Damage;
-use crate::layout::hybrid::records::flush::{FlushGate, SlotFlush};
+use crate::layout::hybrid::records::flush::FlushGate;
+use crate::layout::hybrid::records::flush::SlotFlush;
 use crate::layout::hybrid::records::live::LiveRecords;
 use crate::layout::hybrid::records::lookup::entry_kind;
 use crate::layout::hybrid::records::packing::{Packing, Stored};
@@ -66,12 +68,11 @@ use crate::layout::hybrid::regulation::Regulation;
 use crate::layout::hybrid::single_step::Work;
 use crate::layout::hybrid::space::backoff::SlowRoom;
 use crate::layout::hybrid::space::room::Room;
-use crate::layout::{Checked, Held};
 use crate::locator::Locator;
-use crate::locator::copies::{Demand, IndexCopies, Tended};
+use crate::locator::copies::Tended;
+use crate::locator::copies::{Demand, IndexCopies};
 use crate::shared::Shared;
 use crate::shared::totals::Tally;
-use crate::table_set::TableSet;
 use crate::table_set::claims::Claims;
 use crate::table_set::manifest::Edit;
 use crate::table_set::slot_edit::Added;
@@ -146,29 +147,6 @@ impl Hybrid {
     /// The most useful job that can begin now, claimed by this call.
     pub fn plan(self: &Arc<Self>) -> Option<Box<dyn Job>> {
         plan::plan_fast_tier(self)
-    }
-
-    /// What is live in slots, held for a copy.
-    pub fn hold(&self, tables: &TableSet) -> Result<Held> {
-        // Held from the moment on, and not while flushes are waited for: they may need the room.
-        let frees = Some(self.fast.slabs.hold_frees());
-        let (slots, older_versions) = self.fast.live.lock().for_copy()?;
-        Ok(Held { slots, older_versions, last_sequence: tables.last_sequence, frees })
-    }
-
-    /// Reads all live slots. None of them is given to another record meanwhile.
-    pub fn verify(&self, read: &mut dyn FnMut(u64)) -> Checked {
-        let held = self.fast.slabs.hold_frees();
-        let live = {
-            let _tables = self.versions.tables();
-            self.fast.live.lock().slots.clone()
-        };
-        let entries = live.iter().map(|(_, slab)| u64::from(slab.slots.count())).sum();
-        let problems = self.fast.slabs.verify(&held, &live, read).into_iter().collect();
-        // What waited for slots may look again.
-        drop(held);
-        self.shared.jobs.wake();
-        Checked { entries, problems }
     }
 }
 

@@ -21,6 +21,7 @@
 
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
+use crate::layout::hybrid::records::pieces::Turnover;
 use crate::layout::hybrid::records::pieces::piece_bytes;
 use crate::shared::Shared;
 use crate::shared::tier0::Account;
@@ -263,15 +264,6 @@ impl Room {
     pub fn is_at_work(&self) -> bool {
         self.sweeping.load(Relaxed)
     }
-}
-
-/// What pieces did to slots.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Turnover {
-    /// Bytes of slots that they took.
-    pub added_bytes: u64,
-    /// Bytes of slots that they freed.
-    pub removed_bytes: u64,
 }
 
 /// What should be done for more room.
