@@ -19,7 +19,7 @@ pub(crate) trait RecordSource: Send + Debug {
     /// Its value, to be looked at and not kept.
     fn value_slice(&self) -> &[u8];
 
-    /// Why the entry at hand has no value, where its bytes are damaged. The source goes on behind it.
+    /// Why the entry at hand has no value: its bytes are damaged. The source goes on behind it.
     fn damage(&self) -> Option<&Error> {
         None
     }

@@ -187,7 +187,7 @@ impl RecordSource for SlotCursor {
         self.run.get(self.at).map_or(&[], |(_, _, value)| value)
     }
 
-    /// The slot of the current record is damaged. The cursor goes on all the same.
+    /// Why the current record has no value: its slot is damaged. The cursor goes on all the same.
     fn damage(&self) -> Option<&Error> {
         self.damage.as_ref().filter(|_| self.at + 1 == self.run.len())
     }

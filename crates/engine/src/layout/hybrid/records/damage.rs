@@ -1,8 +1,8 @@
 //! Damage of slots that an opening met, and which answers are still sure.
 //!
-//! A record of a known key is in the index like any other: who asks for it reads its slot and is
-//! told. A record of an unknown key may be the newest version of any key, so an older one must not
-//! stand for it. Sure is then
+//! A record of a known key is in the index like any other: a look-up reads its slot and reports the
+//! damage. A record of an unknown key may be the newest version of any key, so an older one must
+//! not stand for it. Sure is then
 //! 1. what a memtable has: it is newer than all slots;
 //! 2. a record in a slot that is newer than any that is missing;
 //! 3. any record in a slot, where no slot holds a version that is not the newest of its key: so the

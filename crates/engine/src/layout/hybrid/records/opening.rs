@@ -4,8 +4,8 @@
 //! Slabs are read whole, several at a time. A live slot that is not intact, or that holds an older
 //! record than the manifest's sum says, is damage; bytes of other slots are never looked at, so
 //! nothing that was freed can come back. Where there is damage all slots are looked at once more,
-//! one by one, and the store opens for reading only (`damage.rs`). Logs are replayed afterwards into
-//! memory, and from there written to slots like any flush, before the store is open.
+//! one by one, and the store opens for reading only (`damage.rs`). Logs are replayed afterwards
+//! into memory, and from there written to slots like any flush, before the store is open.
 
 use crate::compaction::rewrite::Retention;
 use crate::error::{Error, ErrorKind, Result};
