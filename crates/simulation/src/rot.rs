@@ -326,7 +326,7 @@ pub fn most_unanswered(name: &str) -> Option<usize> {
     match name.rsplit('.').next() {
         Some("slab") => Some(1),
         Some("log" | "map" | "manifest" | "index") => Some(0),
-        Some("table") => Some(SHAPE.keys),
+        Some("table") => Some(SHAPE.keys as usize),
         _ => None,
     }
 }

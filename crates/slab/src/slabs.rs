@@ -45,6 +45,15 @@ pub struct Slabs {
 /// Headers are read so many at once.
 const OPENED_AT_ONCE: usize = 256;
 
+/// A slab of which the header page, or the file's length, is not as the manifest says.
+#[derive(Debug)]
+pub struct DamagedHeader {
+    /// What is wrong.
+    pub error: Error,
+    /// The file has all slots.
+    pub is_long_enough: bool,
+}
+
 impl Slabs {
     /// Opens the slabs that the manifest lists, reading one page of each. New ones will have
     /// `slab_bytes`, unless [`Slabs::set_slab_bytes_min`] lets them be shorter. No slab is made
@@ -55,12 +64,12 @@ impl Slabs {
     /// manifest says, `NewerFormat`.
     pub fn open(files: Arc<TieredFiles>, slab_bytes: u64, live: &LiveSlots) -> Result<Arc<Self>> {
         let (slabs, damage) = Self::open_damaged(files, slab_bytes, live)?;
-        damage.into_iter().next().map_or(Ok(slabs), |(error, _)| Err(error))
+        damage.into_iter().next().map_or(Ok(slabs), |slab| Err(slab.error))
     }
 
     /// As [`Slabs::open`], also where header pages or lengths are not as the manifest says. The
     /// manifest says all that header pages do, and slots are checked one by one; what is wrong is
-    /// given back, and with it whether the file is long enough.
+    /// given back.
     ///
     /// # Errors
     /// `NotFound` where a file is missing, `NewerFormat`, and those of the device.
@@ -68,7 +77,7 @@ impl Slabs {
         files: Arc<TieredFiles>,
         slab_bytes: u64,
         live: &LiveSlots,
-    ) -> Result<(Arc<Self>, Vec<(Error, bool)>)> {
+    ) -> Result<(Arc<Self>, Vec<DamagedHeader>)> {
         let mut damage = Vec::new();
         let mut opened = Vec::with_capacity(live.len());
         for (number, slab) in live.iter() {
@@ -208,7 +217,7 @@ impl Slabs {
 }
 
 /// Reads and checks the header pages of some slabs, in one batch; gathers what is damaged.
-fn check_headers(slabs: &[(Arc<File>, SlabShape)], damage: &mut Vec<(Error, bool)>) -> Result<()> {
+fn check_headers(slabs: &[(Arc<File>, SlabShape)], damage: &mut Vec<DamagedHeader>) -> Result<()> {
     if let Some((file, _)) = slabs.iter().find(|(file, _)| file.kind() != FileKind::Slab) {
         return Err(Error::corrupt(file.describe(), 0, "the manifest lists it as a slab"));
     }
@@ -218,7 +227,7 @@ fn check_headers(slabs: &[(Arc<File>, SlabShape)], damage: &mut Vec<(Error, bool
         match page.and_then(|page| Slab::check_header(file, &page, *shape)) {
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 let is_long_enough = file.len()? >= shape.file_bytes();
-                damage.push((error, is_long_enough));
+                damage.push(DamagedHeader { error, is_long_enough });
             }
             checked => checked?,
         }

@@ -41,7 +41,8 @@ use thermocline_popularity::{
     ClockTracker, FrequencySettings, FrequencyTracker, Popularity, SHARDS,
 };
 use thermocline_slab::{
-    LiveSlots, SLAB_BYTES_MAX, SLAB_BYTES_MIN, SlabId, SlabLive, Slabs, Slot, SlotAddress,
+    DamagedHeader, LiveSlots, SLAB_BYTES_MAX, SLAB_BYTES_MIN, SlabId, SlabLive, Slabs, Slot,
+    SlotAddress,
 };
 use thermocline_table::key_hash;
 
@@ -116,7 +117,7 @@ fn read_slabs(
     let (slabs, met) = Slabs::open_damaged(Arc::clone(&shared.files), slab_bytes, live)?;
     slabs.set_slab_bytes_min(room_bytes / SLABS_MAX);
     let mut damage = Damage::default();
-    for (error, is_long_enough) in met {
+    for DamagedHeader { error, is_long_enough } in met {
         match is_long_enough {
             // The manifest says what a header page does, and nothing else needs it.
             true => tracing::error!(%error, "a slab goes on without its header page"),
