@@ -429,7 +429,7 @@ fn replay(file: &File, tiers: usize) -> Result<(MapState, u64)> {
     let mut state = MapState::default();
     let mut frame = 0u64;
     let mut snapshot_bytes = 0;
-    Journal::read(file, |payload| {
+    Journal::read_mended(file, |payload| {
         let damage = |why: String| match why.ends_with("upgrade") {
             true => Error::new(ErrorKind::NewerFormat, format!("{} has {why}", file.describe())),
             false => {

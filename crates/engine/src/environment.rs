@@ -228,6 +228,7 @@ fn assemble(
         layout,
         reader: Arc::new(reader),
         front: Front::with_log(front),
+        mended: replayed.mended.clone(),
         migrating: AtomicBool::new(false),
     };
     engine.versions.levels_changed(&engine.versions.tables());

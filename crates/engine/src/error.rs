@@ -31,8 +31,8 @@ pub enum ErrorKind {
     /// The call or the settings cannot be carried out as given: fix them.
     Invalid,
     /// The store stopped writing after an earlier failure, or was opened without room for what its
-    /// logs have; the text says which: remove the cause and reopen. Where it is a panic there is no
-    /// cause to remove.
+    /// logs have, or with damaged slots; the text says which: remove the cause and reopen. Where it
+    /// is a panic there is no cause to remove.
     ReadOnly,
     /// A device failed: see the system's log.
     Io,
@@ -58,6 +58,12 @@ impl Error {
 
     pub(crate) fn corrupt(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Corrupt, message)
+    }
+
+    /// The same, said of a key's record.
+    pub(crate) fn of_key(self, key: &[u8]) -> Self {
+        let message = format!("the record of key {}: {}", key.escape_ascii(), self.message);
+        Self { message, ..self }
     }
 
     /// What the caller can do.

@@ -61,7 +61,11 @@ pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
     let (mut log_floor, mut last_sequence) = (FileNumber(0), Sequence::ZERO);
     let (mut totals, mut durable_sequence) = (Totals::default(), Sequence::ZERO);
     let mut slots = LiveSlots::default();
+    let mut older_versions = Some(0);
     for edit in edits {
+        if edit.live_slots.is_some() || !edit.slabs.is_empty() {
+            older_versions = edit.older_versions;
+        }
         slots = edit.live_slots.clone().unwrap_or(slots);
         for change in &edit.slabs {
             slots.apply(change).map_err(broken_slots)?;
@@ -73,9 +77,16 @@ pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
         durable_sequence = edit.durable_sequence.unwrap_or(durable_sequence);
     }
     store.files.delete_files(&manifests)?;
-    let restored =
-        Restored { manifest, levels, slots, log_floor, last_sequence, totals, durable_sequence };
-    Ok(Some(restored))
+    Ok(Some(Restored {
+        manifest,
+        levels,
+        slots,
+        log_floor,
+        last_sequence,
+        totals,
+        durable_sequence,
+        older_versions,
+    }))
 }
 
 /// Numbers of the published files of a kind, ascending.
@@ -195,7 +206,7 @@ pub(crate) fn replay_logs(
 
 impl Engine {
     /// Has what the logs had in tables or slots, and the logs gone. Says no where no tier has room
-    /// for it: then it stays in memory, and the store is to be read only.
+    /// for it, or slots are damaged: then it stays in memory, and the store is to be read only.
     pub fn settle_logs(
         &self,
         recovered: Recovered,
@@ -203,6 +214,10 @@ impl Engine {
         live: &[FileNumber],
     ) -> Result<bool> {
         let Recovered { mut replayed, added, no_room } = recovered;
+        if let Some(damage) = self.layout.damage() {
+            let memtable = replayed.memtable.take().unwrap_or_default();
+            return self.only_read(memtable, live, &damage).map(|()| false);
+        }
         let edit = Edit {
             added: added.into_iter().map(|meta| (0, meta)).collect(),
             log_floor: Some(self.front.enter().log_number()),
@@ -236,19 +251,14 @@ impl Engine {
 
     /// Ends all writing before it begins, with `memtable`, which has what `logs` had, to be read.
     /// The logs stay, so the next opening finds what this one did.
-    fn only_read(
-        &self,
-        memtable: Arc<Memtable>,
-        logs: &[FileNumber],
-        no_room: &Error,
-    ) -> Result<()> {
+    fn only_read(&self, memtable: Arc<Memtable>, logs: &[FileNumber], why: &Error) -> Result<()> {
         // What was read of them may be in the system's memory only, and is about to be shown.
         logs.iter().try_for_each(|log| self.shared.files.open_file(*log)?.sync())?;
         if planted(Planted::ReadOnlyOpeningDropsLogs) {
             self.shared.files.delete_files(logs)?;
         }
         let is_manifest_known = self.shared.latch.check().is_ok();
-        self.shared.fail(no_room);
+        self.shared.fail(why);
         self.versions.replace_active(memtable);
         // Nobody will write to the log of this opening. A manifest of which nobody knows the end
         // may name it as the floor.

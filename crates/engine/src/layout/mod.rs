@@ -8,7 +8,7 @@
 pub(crate) mod hybrid;
 pub(crate) mod leveled;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::generations::Frozen;
 use crate::generations::memtable::Memtable;
 use crate::jobs::{Job, Progress};
@@ -83,6 +83,9 @@ pub(crate) struct TableAnswer<'a> {
 #[derive(Debug)]
 pub(crate) struct Held {
     pub slots: LiveSlots,
+    /// At most so many slots hold a version that is not the newest of its key in slots; none where
+    /// there are no slots.
+    pub older_versions: Option<u64>,
     pub last_sequence: Sequence,
     /// Slots that are freed from here on keep their records.
     pub frees: Option<FreesHeld>,
@@ -134,10 +137,7 @@ impl OpenedLayout {
     /// Reads what the settings' layout keeps beside tables.
     pub fn open(shared: &Arc<Shared>, restored: &mut Restored) -> Result<Self> {
         Ok(match shared.settings.preset() {
-            Preset::Hybrid => {
-                let live = std::mem::take(&mut restored.slots);
-                Self::Hybrid(Arc::new(FastTier::open(shared, live)?))
-            }
+            Preset::Hybrid => Self::Hybrid(Arc::new(FastTier::open(shared, restored)?)),
             Preset::Leveled => {
                 hybrid::records::opening::drop_copies(shared, restored)?;
                 Self::Leveled(Arc::new(LevelTargets::new(Arc::clone(shared))))
@@ -315,6 +315,14 @@ impl Layout {
         }
     }
 
+    /// Damage that the opening met, because of which the store may not be written to.
+    pub fn damage(&self) -> Option<Error> {
+        match self {
+            Self::Leveled(_) => None,
+            Self::Hybrid(hybrid) => hybrid.fast.damage.reason(),
+        }
+    }
+
     /// Holds back flushes that have not begun of memtables whose log is `log` or a later one.
     pub fn hold_flushes(&self, log: FileNumber) -> Option<FlushesHeld<'_>> {
         match self {
@@ -329,7 +337,8 @@ impl Layout {
             Self::Leveled(_) => {
                 let newest = version.levels.tables().map(|(_, table)| table.meta.largest_sequence);
                 let last_sequence = newest.max().unwrap_or_default();
-                Ok(Held { slots: LiveSlots::default(), last_sequence, frees: None })
+                let slots = LiveSlots::default();
+                Ok(Held { slots, older_versions: None, last_sequence, frees: None })
             }
             Self::Hybrid(hybrid) => hybrid.hold(tables),
         }

@@ -2,7 +2,7 @@
 
 use super::level_cursor::LevelCursor;
 use super::target::{Arrived, Target};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::generations::memtable::MemtableCursor;
 use bytes::Bytes;
 use std::fmt::Debug;
@@ -18,6 +18,11 @@ pub(crate) trait RecordSource: Send + Debug {
 
     /// Its value, to be looked at and not kept.
     fn value_slice(&self) -> &[u8];
+
+    /// Why the entry at hand has no value: its bytes are damaged. The source goes on behind it.
+    fn damage(&self) -> Option<&Error> {
+        None
+    }
 
     /// Moves to where `to` says.
     fn position(&mut self, to: Target<'_>) -> Result<()>;
@@ -109,6 +114,13 @@ impl Source {
             }
         }
         Ok(())
+    }
+
+    pub(super) fn damage(&self) -> Option<&Error> {
+        match self {
+            Self::Records(records) => records.damage(),
+            Self::Memtable(_) | Self::Level(_) => None,
+        }
     }
 
     pub(super) fn is_stale(&self) -> bool {

@@ -28,6 +28,8 @@ pub struct Cursor {
     key: Vec<u8>,
     value: Bytes,
     valid: bool,
+    /// The key of the record that the last movement met, where its slot is damaged.
+    damaged: Option<Vec<u8>>,
 }
 
 /// What a cursor over a fast tier was made from.
@@ -41,7 +43,7 @@ pub(crate) struct Renewal {
 impl Cursor {
     pub(crate) fn new(merge: Merge, snapshot: Snapshot, renewal: Option<Box<Renewal>>) -> Self {
         let (key, value) = (Vec::new(), Bytes::new());
-        Self { merge, renewal, snapshot, key, value, valid: false }
+        Self { merge, renewal, snapshot, key, value, valid: false, damaged: None }
     }
 
     /// The cursor stands on a record.
@@ -155,8 +157,17 @@ impl Cursor {
         true
     }
 
+    /// After an error that was about one record alone the cursor stands where that is, so that the
+    /// next movement goes on from there; false where it was not.
+    fn pass_over(&mut self) -> bool {
+        let Some(key) = self.damaged.take() else { return false };
+        (self.key, self.valid) = (key, true);
+        true
+    }
+
     /// Runs a movement; after an error the cursor stands nowhere.
     fn guarded(&mut self, movement: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.damaged = None;
         let result = movement(self);
         if result.is_err() {
             self.valid = false;
@@ -182,6 +193,11 @@ impl Cursor {
                 self.key.clear();
                 self.key.extend_from_slice(key);
                 if trailer.kind() == RecordKind::Put {
+                    if let Some(error) = self.merge.damage().cloned() {
+                        self.merge.step()?;
+                        self.damaged = Some(self.key.clone());
+                        return Err(error);
+                    }
                     self.value = self.merge.value();
                     self.valid = true;
                     return self.merge.step();
@@ -215,15 +231,25 @@ impl Cursor {
                     has_key = true;
                 }
                 candidate = match trailer.kind() {
-                    RecordKind::Put => Some(self.merge.value()),
+                    RecordKind::Put => match self.merge.damage() {
+                        Some(error) => Some(Err(error.clone())),
+                        None => Some(Ok(self.merge.value())),
+                    },
                     RecordKind::Delete => None,
                 };
             }
             self.merge.step()?;
         }
-        if let Some(value) = candidate {
-            self.value = value;
-            self.valid = true;
+        match candidate {
+            None => {}
+            Some(Ok(value)) => {
+                self.value = value;
+                self.valid = true;
+            }
+            Some(Err(error)) => {
+                self.damaged = Some(self.key.clone());
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -287,7 +313,9 @@ impl ScanRange {
     }
 }
 
-/// A scan under way: an iterator over key and value. Ends after an error.
+/// A scan under way: an iterator over key and value. Ends after an error, but for one: where a
+/// record of the fast tier is damaged and its key is known, an error of kind `Corrupt` takes its
+/// place, and the scan goes on behind it.
 #[derive(Debug)]
 pub struct Records {
     cursor: Cursor,
@@ -342,9 +370,15 @@ impl Iterator for Records {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
-        if let Err(error) = self.advance() {
-            self.left = 0;
-            return Some(Err(error));
+        while let Err(error) = self.advance() {
+            if !self.cursor.pass_over() {
+                self.left = 0;
+                return Some(Err(error));
+            }
+            let key = self.cursor.key();
+            if self.range.below_end(key) && self.range.above_start(key) {
+                return Some(Err(error));
+            }
         }
         let key = self.cursor.key();
         let inside =

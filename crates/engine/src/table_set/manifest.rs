@@ -35,6 +35,7 @@ const TAG_SLAB: u8 = 5;
 const TAG_LIVE_SLOTS: u8 = 6;
 const TAG_TOTALS: u8 = 128;
 const TAG_DURABLE_SEQUENCE: u8 = 129;
+const TAG_OLDER_VERSIONS: u8 = 130;
 
 /// Journal bytes below which no fresh manifest is worth writing.
 const REWRITE_BYTES_MIN: u64 = 4 << 20;
@@ -61,6 +62,9 @@ pub(crate) struct Edit {
     /// All records up to this sequence were durable, in tables or logs: if fewer are found, a log
     /// has lost its end.
     pub durable_sequence: Option<Sequence>,
+    /// At most so many live slots hold a version that is not the newest of its key in slots. Every
+    /// edit that changes slots says it; one that does not leaves it unknown.
+    pub older_versions: Option<u64>,
 }
 
 impl Edit {
@@ -126,6 +130,9 @@ impl Edit {
         if let Some(sequence) = self.durable_sequence {
             item(TAG_DURABLE_SEQUENCE, &mut |body| put_varint(body, sequence.0));
         }
+        if let Some(count) = self.older_versions {
+            item(TAG_OLDER_VERSIONS, &mut |body| put_varint(body, count));
+        }
         out
     }
 
@@ -169,7 +176,10 @@ impl Edit {
             TAG_DURABLE_SEQUENCE => {
                 self.durable_sequence = Some(Sequence(body.varint().map_err(damaged)?));
             }
-            _ if tag > TAG_DURABLE_SEQUENCE => {}
+            TAG_OLDER_VERSIONS => {
+                self.older_versions = Some(body.varint().map_err(damaged)?);
+            }
+            _ if tag > TAG_OLDER_VERSIONS => {}
             _ => return Err(newer(&format!("item {tag}"))),
         }
         Ok(())
@@ -358,6 +368,16 @@ mod tests {
         assert_eq!(Edit::decode(&golden).unwrap(), edit);
         let newer = [&[VERSION + 1], &golden[1..]].concat();
         assert_eq!(Edit::decode(&newer).unwrap_err().kind(), ErrorKind::NewerFormat);
+    }
+
+    /// An item of its own file, for the others are as they were before there was one.
+    #[test]
+    fn the_count_of_older_versions_is_as_documented() {
+        let edit = Edit { older_versions: Some(300), ..Edit::default() };
+        let golden = golden("manifest-older-versions-v1.bin", &edit.encode());
+        assert_eq!(golden, [1, 130, 2, 0xac, 2]);
+        assert_eq!(Edit::decode(&golden).unwrap(), edit);
+        assert!(Edit::decode(&golden[..4]).is_err());
     }
 
     #[test]

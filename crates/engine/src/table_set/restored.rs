@@ -19,6 +19,8 @@ pub(crate) struct Restored {
     pub last_sequence: Sequence,
     pub totals: Totals,
     pub durable_sequence: Sequence,
+    /// As the manifest says; none where it does not.
+    pub older_versions: Option<u64>,
 }
 
 impl Restored {
@@ -34,6 +36,7 @@ impl Restored {
             last_sequence: Sequence::ZERO,
             totals: Totals::default(),
             durable_sequence: Sequence::ZERO,
+            older_versions: Some(0),
         })
     }
 }

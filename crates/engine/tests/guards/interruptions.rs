@@ -18,6 +18,7 @@ use std::time::Duration;
 use thermocline::{ByteSize, Db, Environment, HybridSettings, Settings};
 use thermocline_device::MemoryDevices;
 use thermocline_foundation::random::Random;
+use thermocline_foundation::threads::spawn;
 
 const KEYS: u64 = 1500;
 /// Keys that are read again and again.
@@ -83,7 +84,7 @@ impl World {
         }
         self.interrupted[place].fetch_add(1, SeqCst);
         let (world, (done, is_done)) = (Arc::clone(self), channel::<()>());
-        let interruption = std::thread::spawn(move || {
+        let interruption = spawn("interruption", move || {
             world.write(60, 900);
             world.db().flush().unwrap();
             if place == 0 {
@@ -91,7 +92,8 @@ impl World {
             }
             drop(done);
             world.busy.store(false, SeqCst);
-        });
+        })
+        .unwrap();
         // The end of the channel is what is waited for.
         let ended = is_done.recv_timeout(INTERRUPTION_MAX);
         assert!(matches!(ended, Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected)));

@@ -10,6 +10,7 @@
 //!   pieces.rs   what a flush or an opening writes into slots
 //!   packing.rs  how slots and memory keep values
 //!   lookup.rs   memtables, index and slots, tables       cursor.rs   the same, in key order
+//!   damage.rs   which answers are sure although slots were damaged at opening
 //!   room.rs     when the tier is full, and what leaves first; regulation.rs the rules for it
 //!   budget.rs   what may be written to the slow tier
 //!   sweep.rs    slots are taken from copies that memory has, or that nobody asks for
@@ -57,8 +58,10 @@ use crate::jobs::Job;
 use crate::layout::hybrid::copies::promotion::Promotions;
 use crate::layout::hybrid::copies::spill::Spill;
 use crate::layout::hybrid::memory::Memory;
+use crate::layout::hybrid::records::damage::Damage;
 use crate::layout::hybrid::records::flush::FlushGate;
 use crate::layout::hybrid::records::flush::SlotFlush;
+use crate::layout::hybrid::records::live::LiveRecords;
 use crate::layout::hybrid::records::lookup::entry_kind;
 use crate::layout::hybrid::records::packing::{Packing, Stored};
 use crate::layout::hybrid::regulation::Regulation;
@@ -72,7 +75,6 @@ use crate::shared::Shared;
 use crate::shared::totals::Tally;
 use crate::table_set::claims::Claims;
 use crate::table_set::manifest::Edit;
-use crate::table_set::manifest::broken_slots;
 use crate::table_set::slot_edit::Added;
 use crate::table_set::slot_edit::EntryAfter;
 use crate::table_set::slot_edit::Removed;
@@ -153,9 +155,11 @@ impl Hybrid {
 pub(crate) struct FastTier {
     pub shared: Arc<Shared>,
     /// The slots that hold records, as the manifest says.
-    pub live: Mutex<LiveSlots>,
+    pub live: Mutex<LiveRecords>,
     pub slabs: Arc<Slabs>,
     pub index: Arc<FastIndex>,
+    /// What was damaged when the store was opened.
+    pub damage: Damage,
     /// Records in memory: of slots, and copies of what tables have.
     pub cache: RecordCache,
     pub packing: Packing,
@@ -238,8 +242,8 @@ impl FastTier {
 impl Follower for FastTier {
     fn prepare(&self, change: &mut Change) -> Result<()> {
         let mut live = self.live.lock();
-        change.edit.slabs = self.changes(&live, &change.slots);
-        change.edit.slabs.iter().try_for_each(|slab| live.apply(slab).map_err(broken_slots))
+        change.edit.slabs = self.changes(&live.slots, &change.slots);
+        live.follow(&mut change.edit)
     }
 
     fn before_switch(&self, switch: &Switch<'_>) -> Result<()> {
@@ -252,8 +256,7 @@ impl Follower for FastTier {
     }
 
     fn whole(&self, edit: &mut Edit) {
-        let live = self.live.lock();
-        edit.live_slots = (!live.is_empty()).then(|| live.clone());
+        self.live.lock().whole(edit);
     }
 
     fn count(&self, tally: &mut Tally) {

@@ -184,7 +184,9 @@ impl Hybrid {
     fn settle_in(&self, mut placed: Placed, memtable: &Memtable) -> Result<Turnover> {
         let snapshots = self.versions.kept_readable();
         let mut tables = self.versions.tables();
-        let Replaced { removed, before } = self.fast.replaced_by(&mut placed.added, &snapshots);
+        let Replaced { removed, before, kept } =
+            self.fast.replaced_by(&mut placed.added, &snapshots);
+        self.fast.live.lock().older_versions += kept;
         let arrived: Vec<_> = placed.added.iter().map(|new| (new.key.clone(), new.entry)).collect();
         let slot_bytes = |slot: SlotAddress| {
             self.fast.slabs.shape(slot.slab).map_or(0, |shape| u64::from(shape.slot_bytes))
@@ -278,6 +280,8 @@ impl FastTier {
             let is_newest = at == 0 || added[at - 1].key != new.key;
             let mut succeeds = None;
             let newest = new.entry.sequence;
+            let is_older = !is_newest || versions.first().is_some_and(|old| old.sequence > newest);
+            replaced.kept += u64::from(is_older);
             let mut newer = newest;
             let next = added.get(at + 1).filter(|next| next.key == new.key);
             let is_replaced = |old: &&Entry| {
@@ -296,6 +300,8 @@ impl FastTier {
                     }
                     replaced.removed.push(removed);
                     copies += u64::from(old.clean && !same);
+                } else {
+                    replaced.kept += 1;
                 }
                 newer = old.sequence;
             }
@@ -312,6 +318,9 @@ struct Replaced {
     removed: Vec<Removed>,
     /// For each of the added the newest version of its key that was there before.
     before: Vec<Option<Entry>>,
+    /// How many versions more than before are not the newest of their keys; some may have been
+    /// counted already.
+    kept: u64,
 }
 
 #[cfg(test)]

@@ -47,8 +47,9 @@ impl Hybrid {
         }
         let ids: Vec<_> = empty.iter().map(|(id, _)| *id).collect();
         // A slab that was made and never had a record is not in the manifest.
-        let known =
-            |file: &thermocline_foundation::FileNumber| self.fast.live.lock().get(*file).is_some();
+        let known = |file: &thermocline_foundation::FileNumber| {
+            self.fast.live.lock().slots.get(*file).is_some()
+        };
         let dropped: Vec<_> = empty.iter().map(|(_, file)| *file).filter(known).collect();
         let slots = SlotEdit { dropped, ..SlotEdit::default() };
         self.versions.commit(&mut tables, Change { slots, ..Change::default() })?;
@@ -66,7 +67,7 @@ impl Hybrid {
         let Some(file) = self.fast.slabs.file_number(id) else { return Ok(false) };
         // First held, then asked: what is live by that is not written over while it is read.
         let held = self.fast.slabs.hold_frees();
-        let Some(live) = self.fast.live.lock().get(file).cloned() else {
+        let Some(live) = self.fast.live.lock().slots.get(file).cloned() else {
             return Ok(false);
         };
         let mut moving = Vec::new();
