@@ -8,7 +8,7 @@ use crate::background::{Background, table_options_of};
 use crate::compaction::pacing::Pacing;
 use crate::compaction::tempo::Tempo;
 use crate::db::Db;
-use crate::error::{Latch, Result};
+use crate::error::{Error, ErrorKind, Latch, Result};
 use crate::front::memtable::Memtable;
 use crate::front::slabs::FastTier;
 use crate::front::slabs::packing::packing_is_named;
@@ -38,6 +38,22 @@ use thermocline_table::BlockCache;
 
 /// The file of settings in a database's home.
 pub(crate) const SETTINGS_NAME: &str = "settings.toml";
+
+/// What a database is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+fn settings_are_missing(home: &Path) -> Error {
+    let text = format!(
+        "{} is missing: put it back from a backup or a checkpoint, or open the database with \
+         settings that name its preset (Db::open_with, --config)",
+        home.join(SETTINGS_NAME).display()
+    );
+    Error::new(ErrorKind::NotFound, text)
+}
 
 /// What a database stands on: replaced in tests and simulations.
 #[derive(Clone, Debug)]
@@ -88,25 +104,54 @@ impl Environment {
     /// Opens the database at `home` with the settings it keeps. Where no tier has room for what its
     /// logs have it can be read, and its statistics say why it is read-only.
     pub fn open(&self, home: &Path) -> Result<Db> {
-        self.open_changed(home, |settings| settings)
+        self.open_as(home, None, Access::Write)
     }
 
     /// As [`Db::open_with`]: with other settings, which are kept from then on.
     pub fn open_with(&self, home: &Path, settings: &Settings) -> Result<Db> {
-        self.open_changed(home, |_| settings.clone())
+        self.open_as(home, Some(settings), Access::Write)
     }
 
-    fn open_changed(&self, home: &Path, change: impl FnOnce(Settings) -> Settings) -> Result<Db> {
+    /// As [`Db::open_read_only`].
+    pub fn open_read_only(&self, home: &Path) -> Result<Db> {
+        self.open_as(home, None, Access::Read)
+    }
+
+    /// As [`Db::open_read_only`] with other settings, which hold for this opening: where tiers are
+    /// mounted elsewhere, or memory is scarce.
+    pub fn open_read_only_with(&self, home: &Path, settings: &Settings) -> Result<Db> {
+        self.open_as(home, Some(settings), Access::Read)
+    }
+
+    /// As [`Db::kept_settings`].
+    pub fn kept_settings(&self, home: &Path) -> Result<Settings> {
+        let (kept, _) = self.read_settings(home)?;
+        kept.ok_or_else(|| settings_are_missing(home))
+    }
+
+    /// The settings that the database at `home` keeps, and the text that they were read from; none
+    /// where the file is gone.
+    fn read_settings(&self, home: &Path) -> Result<(Option<Settings>, Option<String>)> {
         let text = TieredFiles::read_home_file(&*self.devices, home, SETTINGS_NAME)?;
         let origin = home.join(SETTINGS_NAME);
         let read = text.as_ref().map(|text| Settings::from_toml(text, &origin));
-        let mut kept = read.transpose()?.unwrap_or_default();
+        let mut kept = read.transpose()?;
         // DATABASE has the tiers; a crash can come between two files that both have them.
-        if !std::mem::take(&mut kept.tiers).is_empty() {
+        if kept.as_mut().is_some_and(|kept| !std::mem::take(&mut kept.tiers).is_empty()) {
             let file = origin.display();
             tracing::warn!(%file, "the tiers in it are ignored; name tiers when opening");
         }
-        let mut settings = change(kept.clone());
+        Ok((kept, text))
+    }
+
+    fn open_as(&self, home: &Path, given: Option<&Settings>, access: Access) -> Result<Db> {
+        let (kept, text) = self.read_settings(home)?;
+        // Settings of which one could only be guessed would be another database's.
+        if kept.is_none() && given.is_none_or(|given| given.preset.is_none()) {
+            return Err(settings_are_missing(home));
+        }
+        let kept = kept.unwrap_or_default();
+        let mut settings = given.unwrap_or(&kept).clone();
         settings.preset = Some(settings.preset_over(&kept));
         settings.check()?;
         let moved = (!settings.tiers.is_empty()).then(|| settings.tier_specs());
@@ -117,10 +162,11 @@ impl Environment {
             home,
             moved.as_deref(),
             Arc::clone(&placement),
-            false,
+            access == Access::Read,
         )?;
         let changed = settings != kept || !packing_is_named(&settings, text.as_deref());
-        let changed = changed.then(|| settings.to_kept_toml()).transpose()?;
+        let changed =
+            (changed && access == Access::Write).then(|| settings.to_kept_toml()).transpose()?;
         let specs = files.tiers().iter().map(|tier| tier.spec());
         settings.tiers = specs
             .map(|spec| crate::Tier::new(&spec.path, spec.capacity).driver(&spec.driver))
@@ -191,7 +237,8 @@ impl Environment {
         let replay = Replay {
             files,
             options: table_options_of(&settings, 0),
-            memtable_bytes: fast.is_none().then(|| settings.division().memtable_bytes),
+            memtable_bytes: (fast.is_none() && !files.is_read_only())
+                .then(|| settings.division().memtable_bytes),
         };
         let replayed = replay.run(&live, restored.last_sequence)?;
         require_durable(&replayed, restored.durable_sequence)?;

@@ -46,6 +46,7 @@ pub mod decoders;
 mod environment;
 mod error;
 mod front;
+mod holders;
 mod holdings;
 mod hybrid_settings;
 mod ingest;
@@ -86,8 +87,8 @@ pub use settings::{
     VALUE_BYTES_MAX,
 };
 pub use stats::{
-    Amplification, CacheStats, FastTierStats, HitStats, LevelStats, MemoryStats, OperationStats,
-    SlotStats, Stats, TierStats,
+    Amplification, CacheStats, FastTierStats, HitStats, LevelStats, MemoryStats, Mode,
+    OperationStats, SlotStats, Stats, TierStats,
 };
 pub use thermocline_foundation::{ByteSize, Duration, Sequence};
 pub use verify::{Problem, VerifyReport};

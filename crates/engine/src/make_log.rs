@@ -5,7 +5,7 @@ use crate::recovery::delete_or_leave;
 use crate::settings::{Durability, Settings};
 use crate::state::LogFile;
 use std::sync::Arc;
-use thermocline_device::{FileContext, FileKind, Origin, TieredFiles};
+use thermocline_device::{File, FileContext, FileKind, Origin, TieredFiles};
 use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_log::{LogHeader, LogSettings, LogWriter};
 
@@ -16,7 +16,8 @@ fn log_settings(settings: &Settings) -> LogSettings {
     LogSettings { segment_bytes, growth_bytes, buffer_bytes: buffer_bytes as usize }
 }
 
-/// Makes a log whose header is durable and which the namespace knows.
+/// Makes a log whose header is durable and which the namespace knows; one in memory where the files
+/// are only read, to which nothing is written.
 pub(crate) fn make_log(
     files: &Arc<TieredFiles>,
     settings: &Settings,
@@ -24,6 +25,10 @@ pub(crate) fn make_log(
     origin: Origin,
 ) -> Result<Arc<LogFile>> {
     let mut log_settings = log_settings(settings);
+    if files.is_read_only() {
+        log_settings.segment_bytes = 0;
+        return log_in(files.scratch_file(FileKind::Log)?, None, log_settings);
+    }
     if origin == Origin::Recovery {
         // The logs that are replayed are still there, and no room is kept for one more: this one
         // grows when they are gone. Where nothing more fits it may not be written at all.
@@ -54,11 +59,21 @@ fn make_log_of(
         file.use_page_cache()?;
     }
     let number = file.number();
+    let log =
+        log_in(file, retired, log_settings).inspect_err(|_| delete_or_leave(files, &[number]))?;
+    files.publish(&[number])?;
+    Ok(log)
+}
+
+fn log_in(
+    file: Arc<File>,
+    retired: Option<FileNumber>,
+    log_settings: LogSettings,
+) -> Result<Arc<LogFile>> {
+    let number = file.number();
     // The next log is made before anybody knows which record it will begin with.
     let first_sequence = Sequence::ZERO.next();
     let header = LogHeader { stream: 0, previous: retired, first_sequence };
-    let writer = LogWriter::create(file, header, log_settings)
-        .inspect_err(|_| delete_or_leave(files, &[number]))?;
-    files.publish(&[number])?;
+    let writer = LogWriter::create(file, header, log_settings)?;
     Ok(Arc::new(LogFile::new(number, writer)))
 }

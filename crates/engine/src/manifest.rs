@@ -207,15 +207,21 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Writes a new manifest whose first frame is `state`, and makes it the one.
+    /// Writes a new manifest whose first frame is `state`, and makes it the one; in memory where
+    /// the files are only read.
     pub fn create(files: &Arc<TieredFiles>, state: &Edit, origin: Origin) -> Result<Self> {
         let payload = state.encode();
         let context = FileContext { kind: FileKind::Manifest, origin };
-        let file = files.create_file(context, payload.len() as u64)?;
+        let file = match files.is_read_only() {
+            true => files.scratch_file(FileKind::Manifest)?,
+            false => files.create_file(context, payload.len() as u64)?,
+        };
         let number = file.number();
         let mut journal = Journal::create(file)?;
         journal.append(&payload)?;
-        files.publish(&[number])?;
+        if !files.is_read_only() {
+            files.publish(&[number])?;
+        }
         let (files, rewrite_bytes_min) = (Arc::clone(files), REWRITE_BYTES_MIN);
         let rewrite_factor = REWRITE_FACTOR;
         let rewrite_bytes = rewrite_bytes_min.max(rewrite_factor * journal.len_bytes());
@@ -232,7 +238,7 @@ impl Manifest {
         let what = file.describe();
         let mut failure = None;
         let mut frames = 0;
-        let opened = Journal::open(file, |payload| {
+        let visit = |payload: &[u8]| {
             frames += 1;
             let applied = Edit::decode(payload).and_then(&mut apply);
             applied.map_err(|error| {
@@ -240,7 +246,11 @@ impl Manifest {
                 failure = Some(Error::new(error.kind(), text.clone()));
                 DeviceError::new(DeviceErrorKind::Corrupt, text)
             })
-        });
+        };
+        let opened = match files.is_read_only() {
+            true => Journal::open_read_only(file, visit),
+            false => Journal::open(file, visit),
+        };
         // The device layer knows fewer kinds of error than we do; the one we kept says more.
         let journal = opened.map_err(|error| failure.unwrap_or_else(|| error.into()))?;
         if frames == 0 {

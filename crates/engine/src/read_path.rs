@@ -270,6 +270,10 @@ impl Engine {
         snapshot: Snapshot,
         expected_bytes: u32,
     ) -> Cursor {
+        if snapshot.require_owner().is_err() {
+            // As every movement of it says.
+            return Cursor::new(Merge::unpositioned(Vec::new()), snapshot, None);
+        }
         self.metrics.scans.add(1);
         let sources = self.sources(range, snapshot.sequence(), expected_bytes);
         let renewal = self.fast.is_some().then(|| {

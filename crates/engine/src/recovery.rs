@@ -10,7 +10,9 @@
 //! below a sequence that some log says was durable is damage, and refused.
 //!
 //! Where no tier has room for what the logs had, all of it stays in memory and the logs stay: the
-//! store is opened for reading, and says why.
+//! store is opened for reading, and says why. So does a store that is opened for reading only,
+//! which changes nothing: leftovers stay, and its manifest and its log, where one must be made, are
+//! in memory.
 //!
 //! Recovery is idempotent: until the edit that raises the floor is durable the next opening finds
 //! the same logs and the same floor. The tables it had written are unknown to the manifest and
@@ -86,7 +88,9 @@ pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
         totals = edit.totals.unwrap_or(totals);
         durable_sequence = edit.durable_sequence.unwrap_or(durable_sequence);
     }
-    store.files.delete_files(&manifests)?;
+    if !store.files.is_read_only() {
+        store.files.delete_files(&manifests)?;
+    }
     let restored =
         Restored { manifest, levels, slots, log_floor, last_sequence, totals, durable_sequence };
     Ok(Some(restored))
@@ -101,7 +105,7 @@ pub(crate) fn numbers_of(files: &TieredFiles, want: impl Fn(FileKind) -> bool) -
 }
 
 /// Refuses a namespace that lacks a table or slab of the manifest, and deletes those that the
-/// manifest does not know.
+/// manifest does not know, unless it is only read.
 pub(crate) fn reconcile(store: &TableStore, levels: &Levels, slots: &LiveSlots) -> Result<()> {
     let files: Vec<FileInfo> = store.files.files();
     for (level, table) in levels.tables() {
@@ -114,7 +118,7 @@ pub(crate) fn reconcile(store: &TableStore, levels: &Levels, slots: &LiveSlots) 
         };
         let kind = FileKind::Table { level: level as u8 };
         // A crash between reclassifying and the manifest's edit leaves the old level there.
-        if info.kind != kind {
+        if info.kind != kind && !store.files.is_read_only() {
             store.files.reclassify(number, kind)?;
         }
     }
@@ -134,6 +138,9 @@ pub(crate) fn reconcile(store: &TableStore, levels: &Levels, slots: &LiveSlots) 
                  checkpoint"
             )));
         }
+    }
+    if store.files.is_read_only() {
+        return Ok(());
     }
     let mut leftovers = leftovers;
     let slabs = numbers_of(&store.files, |kind| kind == FileKind::Slab);
@@ -331,6 +338,11 @@ impl Engine {
         logs: &[FileNumber],
         live: &[FileNumber],
     ) -> Result<bool> {
+        if self.files.is_read_only() {
+            self.latch.set_opened_read_only(self.files.home());
+            self.show_replayed(replayed.memtable.unwrap_or_default());
+            return Ok(false);
+        }
         let added = std::mem::take(&mut replayed.added);
         let edit = Edit {
             added: added.into_iter().map(|meta| (0, meta)).collect(),
@@ -363,6 +375,11 @@ impl Engine {
         }
     }
 
+    /// Lets readers see what the logs had, where nothing is written from here on.
+    fn show_replayed(&self, memtable: Arc<Memtable>) {
+        self.switch(|state| ReadState { active: memtable, ..state.clone() });
+    }
+
     /// Ends all writing before it begins, with `memtable`, which has what `logs` had, to be read.
     /// The logs stay, so the next opening finds what this one did.
     fn only_read(
@@ -378,7 +395,7 @@ impl Engine {
         }
         let is_manifest_known = self.latch.check().is_ok();
         self.fail(no_room);
-        self.switch(|state| ReadState { active: memtable, ..state.clone() });
+        self.show_replayed(memtable);
         // Nobody will write to the log of this opening. A manifest of which nobody knows the end
         // may name it as the floor.
         if is_manifest_known {

@@ -1,9 +1,10 @@
 //! Statistics: the report made from what is counted (`totals.rs`) and from the state of the moment.
 
+use crate::error::Error;
 use crate::front::slabs::FastTier;
 use crate::front::slabs::report::{DemotionStats, RegulationStats};
 use crate::holdings::Held;
-use crate::settings::Preset;
+use crate::settings::{Preset, Settings};
 use crate::state::{Engine, ReadState};
 use crate::table_set::levels::LEVELS;
 use crate::totals::{Count, Totals};
@@ -36,8 +37,44 @@ pub struct Stats {
     pub amplification: Amplification,
     /// The sequence of the newest record.
     pub sequence: u64,
+    /// What the store takes.
+    pub mode: Mode,
     /// Why the store takes no more writes; none while it does.
     pub read_only: Option<String>,
+}
+
+/// What an open database takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Reads and writes.
+    ReadWrite,
+    /// Reads: it was opened for these only.
+    ReadOnly,
+    /// Reads, since writing stopped or found no room at opening.
+    Stopped,
+    /// Nothing: the handle came with a fork.
+    Unusable,
+}
+
+impl Stats {
+    /// What there is to say of a handle that came with a fork: why it is of no use.
+    pub(crate) fn unusable(settings: &Settings, why: &Error) -> Self {
+        Self {
+            database: String::new(),
+            preset: settings.preset(),
+            tiers: Vec::new(),
+            levels: Vec::new(),
+            fast_tier: None,
+            cache: CacheStats::default(),
+            memory: MemoryStats::default(),
+            operations: OperationStats::default(),
+            amplification: Amplification::default(),
+            sequence: 0,
+            mode: Mode::Unusable,
+            read_only: Some(why.to_string()),
+        }
+    }
 }
 
 /// One tier.
@@ -201,7 +238,7 @@ pub struct SlotStats {
 }
 
 /// The block cache in memory.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct CacheStats {
     /// Its size limit in bytes.
     pub capacity_bytes: u64,
@@ -223,7 +260,7 @@ pub struct HitStats {
 }
 
 /// Where memory is, in bytes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct MemoryStats {
     /// The limit.
     pub budget_bytes: u64,
@@ -247,7 +284,7 @@ pub struct MemoryStats {
 }
 
 /// What was asked.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct OperationStats {
     /// Keys looked up.
     pub gets: u64,
@@ -278,7 +315,7 @@ pub struct OperationStats {
 }
 
 /// Cost for each byte of the user's.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Amplification {
     /// Bytes written to all tiers for each byte the user wrote; 0 before the first.
     pub write: f64,
@@ -333,7 +370,16 @@ impl Engine {
             operations: operation_stats(&totals),
             levels,
             sequence: self.visible().0,
+            mode: self.mode(),
             read_only: self.latch.reason(),
+        }
+    }
+
+    fn mode(&self) -> Mode {
+        match self.latch.reason() {
+            _ if self.files.is_read_only() => Mode::ReadOnly,
+            Some(_) => Mode::Stopped,
+            None => Mode::ReadWrite,
         }
     }
 

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Writes the value to standard output.
 pub fn run(database: &Database, arguments: &Get) -> Result<()> {
-    let db = store::open(database)?;
+    let db = store::open_to_read(database)?;
     let key = arguments.key.as_bytes();
     let Some(value) = db.get(key)? else {
         let (key, db) = (text::escape(key), database.db.display());

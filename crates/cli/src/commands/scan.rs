@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Prints the records of the range.
 pub fn run(database: &Database, arguments: &Scan) -> Result<()> {
-    let db = store::open(database)?;
+    let db = store::open_to_read(database)?;
     let mut scan = db.scan();
     if let Some(from) = &arguments.from {
         scan = scan.from(from.as_bytes());

@@ -15,7 +15,7 @@ const UNLIMITED_BYTES: u64 = 1 << 60;
 
 /// Prints the tiers.
 pub fn run(database: &Database, arguments: &Arguments) -> Result<()> {
-    let db = store::open(database)?;
+    let db = store::open_to_read(database)?;
     let stats = db.stats();
     db.close()?;
     let mut output = Output::new();

@@ -55,6 +55,7 @@ impl TieredFiles {
 
     /// Replaces the text `name` beside `DATABASE`, atomically and durably.
     pub fn write_home_file(&self, name: &str, text: &str) -> Result<()> {
+        self.require_writable()?;
         small_file::replace(&**self.home_driver(), name, text.as_bytes())
     }
 

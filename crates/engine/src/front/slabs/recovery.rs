@@ -170,6 +170,9 @@ fn drop_copies(
     }
     let numbers: Vec<_> = slots.iter().map(|(number, _)| number).collect();
     *slots = LiveSlots::default();
+    if files.is_read_only() {
+        return Ok(());
+    }
     let whole = || Edit {
         totals: Some(totals.clone()),
         durable_sequence: Some(*durable_sequence),
