@@ -258,8 +258,9 @@ impl Db {
         }
         let Some(holders) = engine.versions.holders().describe() else { return Ok(()) };
         let text = format!(
-            "the database at {} is closed and all of it is durable, but {holders} of this process \
-             still hold its files and its lock: drop them before opening it again",
+            "the database at {} is closed and all of it is durable, but this process still has \
+             {holders} of it, and so its files and its lock: drop what is left before opening it \
+             again",
             engine.shared.files.home().display()
         );
         Err(Error::new(ErrorKind::Locked, text))

@@ -153,10 +153,7 @@ impl Environment {
 
     fn open_as(&self, home: &Path, given: Option<&Settings>, access: Access) -> Result<Db> {
         let (kept, text) = self.read_settings(home)?;
-        // Settings of which one could only be guessed would be another database's.
-        if kept.is_none() && given.is_none_or(|given| given.preset.is_none()) {
-            return Err(settings_are_missing(home));
-        }
+        let is_guessed = kept.is_none() && given.is_none_or(|given| given.preset.is_none());
         let kept = kept.unwrap_or_default();
         let mut settings = given.unwrap_or(&kept).clone();
         settings.preset = Some(settings.preset_over(&kept));
@@ -171,6 +168,10 @@ impl Environment {
             Arc::clone(&placement),
             access == Access::Read,
         )?;
+        if is_guessed && !numbers_of(&files, |kind| kind == FileKind::Slab).is_empty() {
+            // What is guessed is the preset of old, which leaves slabs unread.
+            return Err(settings_are_missing(home));
+        }
         let changed = settings != kept || !packing_is_named(&settings, text.as_deref());
         let changed =
             (changed && access == Access::Write).then(|| settings.to_kept_toml()).transpose()?;

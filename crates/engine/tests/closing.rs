@@ -55,8 +55,8 @@ fn closing_names_what_still_holds_the_database_and_opening_says_that_it_is_this_
             let error = db.close().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Locked, "{what}");
             let text = error.to_string();
-            let says = format!("durable, but {what} of this process still hold");
-            assert!(text.contains(&says) && text.contains("drop them"), "{text}");
+            let says = format!("durable, but this process still has {what} of it");
+            assert!(text.contains(&says) && text.contains("drop what is left"), "{text}");
             for again in [Db::open(&home), Db::open_read_only(&home)] {
                 let error = again.map(drop).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Locked, "{what}");
