@@ -14,7 +14,7 @@
 //!
 //! Threads: its owner locks; the lock is held while a frame is made durable.
 
-use crate::context::FileKind;
+use crate::context::{FileKind, Keeping};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{File, Location};
 use crate::journal::Journal;
@@ -181,7 +181,7 @@ fn decode(payload: &[u8], is_first: bool, tiers: usize) -> Result<Vec<MapChange>
 fn decode_change(decoder: &mut Decoder<'_>, tiers: usize) -> Result<MapChange, String> {
     let short = |error: DecodeError| error.to_string();
     let kind = |code| {
-        let kind = FileKind::from_code(code).filter(|kind| kind.may_be_published());
+        let kind = FileKind::from_code(code).filter(|kind| kind.keeping() == Keeping::Durable);
         kind.ok_or_else(|| format!("no file kind {code:?}"))
     };
     let tier = |index: u8| match usize::from(index) < tiers {

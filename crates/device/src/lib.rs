@@ -29,7 +29,7 @@ pub mod tier;
 pub mod tiered_files;
 
 pub use buffer::Buffer;
-pub use context::{FileContext, FileKind, Origin};
+pub use context::{FileContext, FileKind, Keeping, Origin};
 pub use driver::{Completion, DirectoryId, Driver, DriverFile, Handle, Operation, Queue, Request};
 pub use drivers::{DriverSpec, OwnerProcess};
 pub use error::{Error, ErrorKind, Result};

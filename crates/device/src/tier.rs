@@ -3,7 +3,7 @@
 //!
 //! A `Tier` is shared by all files that lie on it. Queues are costly to make (a ring is a mapping
 //! and a system call), so a batch takes one from the pool and gives it back; the pool keeps as many
-//! as were ever used at once, up to [`IDLE_QUEUES_MAX`].
+//! as were ever used at once, up to `IDLE_QUEUES_MAX`.
 //!
 //! 1. A queue in the pool has nothing in flight.
 //! 2. Counters only grow. They count what was asked of the device, not what it did for it.

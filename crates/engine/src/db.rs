@@ -49,15 +49,14 @@ struct Open {
 
 impl Db {
     /// The handle of an engine that was opened; not to be written where `is_written` is not set.
-    /// `live` writes its figures.
     pub(crate) fn of(
         engine: Arc<Engine>,
         planner: Arc<dyn Planner>,
         devices: &Arc<dyn Devices>,
         is_written: bool,
-        live: Option<LiveWriter>,
     ) -> Self {
         let devices = Arc::clone(devices);
+        let live = LiveWriter::start(&engine);
         let closed = AtomicBool::new(false);
         let open = Open { engine, is_written, _planner: planner, devices, live, closed };
         Self { inner: Arc::new(open) }

@@ -22,11 +22,11 @@ use crate::generations::memtable::Memtable;
 use crate::jobs::{Jobs, Planner, Workers};
 use crate::layout::OpenedLayout;
 use crate::layout::hybrid::records::packing::packing_is_named;
-use crate::live_stats::LiveWriter;
 use crate::read::Reader;
 use crate::settings::{Preset, SETTINGS_NAME, Settings};
 use crate::shared::Shared;
 use crate::table_set::TableSet;
+use crate::table_set::claims::Claims;
 use crate::table_set::restored::Restored;
 use crate::table_set::table::{ObsoleteFiles, TableStore};
 use crate::versions::{Version, Versions};
@@ -249,11 +249,7 @@ impl Environment {
         let shared = &engine.shared;
         let planner: Arc<dyn Planner> = Arc::new(Background(Arc::clone(&engine)));
         shared.jobs.start(&planner, shared.settings.background_threads)?;
-        let live = match access {
-            Access::Read => None,
-            Access::Write => LiveWriter::start(&engine),
-        };
-        Ok(Db::of(engine, planner, &self.devices, is_written, live))
+        Ok(Db::of(engine, planner, &self.devices, is_written))
     }
 }
 
@@ -305,9 +301,7 @@ impl Opened {
         let log_pool = Arc::new(LogPool::new(Arc::clone(&shared)));
         let tables = TableSet {
             manifest: restored.manifest,
-            claims: Vec::new(),
-            ranges: Vec::new(),
-            claimants: 0,
+            claims: Claims::default(),
             log_floor: restored.log_floor,
             last_sequence,
             durable_sequence: restored.durable_sequence,
@@ -327,10 +321,10 @@ impl Opened {
             versions,
             layout,
             reader: Arc::new(reader),
-            front: Front::Logged(Arc::new(front)),
+            front: Front::with_log(front),
             migrating: AtomicBool::new(false),
         };
-        engine.versions.levels_changed();
+        engine.versions.levels_changed(&engine.versions.tables());
         engine
     }
 }

@@ -22,6 +22,9 @@
 //! # Ok(()) }
 //! ```
 //!
+//! [`design`] is an overview of how the store works. Complete programs are in the package's folder
+//! `examples`: a first store, batches and snapshots, a bulk load, checkpoints, a small service.
+//!
 //! One engine with four seams; each choice at a seam is a folder behind a closed enum, and
 //! [`Preset`] names the choices that go together:
 //!
@@ -41,6 +44,7 @@ mod compaction;
 mod db;
 #[doc(hidden)]
 pub mod decoders;
+pub mod design;
 mod engine;
 mod environment;
 mod error;
@@ -50,6 +54,7 @@ mod jobs;
 mod layout;
 mod limits;
 mod live_stats;
+mod locator;
 mod merge;
 mod read;
 mod settings;

@@ -182,12 +182,12 @@ struct Told {
 }
 
 impl LiveWriter {
-    /// Starts the thread, unless background work is stepped or `stats_interval` is 0. A store
-    /// without it works as well, so nothing here is an error.
+    /// Starts the thread, unless the store is only read, background work is stepped or
+    /// `stats_interval` is 0. A store without it works as well, so nothing here is an error.
     pub fn start(engine: &Arc<Engine>) -> Option<Self> {
         let files = Arc::clone(&engine.shared.files);
         let interval = engine.shared.settings.stats_interval.0;
-        if interval.is_zero() || engine.shared.jobs.are_stepped() {
+        if files.is_read_only() || interval.is_zero() || engine.shared.jobs.are_stepped() {
             return None;
         }
         let signal = Arc::new(Signal::default());

@@ -35,7 +35,7 @@ pub use home::{FILE_NAME as HOME_FILE_NAME, Home};
 pub use system::SystemDevices;
 
 use crate::buffer::PAGE_BYTES;
-use crate::context::{FileContext, FileKind};
+use crate::context::{FileContext, FileKind, Keeping};
 use crate::driver::{DirectoryLock, Driver, Space};
 use crate::drivers::OwnerProcess;
 use crate::error::{Error, ErrorKind, Result};
@@ -258,7 +258,7 @@ impl TieredFiles {
         let mut tiers = BTreeSet::new();
         for number in numbers {
             let (file, kind, tier) = self.unpublished(*number)?;
-            if !kind.may_be_published() {
+            if kind.keeping() == Keeping::Scratch {
                 let text = format!("file {number} is a {kind}, which ends with the process");
                 return Err(Error::new(ErrorKind::Invalid, text));
             }

@@ -9,7 +9,8 @@ use crate::batch::check_sizes;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::limits::LEVELS;
-use crate::table_set::claims::Claim;
+use crate::table_set::claims::Claims;
+use crate::table_set::key_range::KeyRange;
 use crate::table_set::levels::{Levels, may_overlap};
 use crate::table_set::manifest::Edit;
 use crate::table_set::table::TableMeta;
@@ -124,7 +125,7 @@ impl Ingest {
             meta.ingested_at = Some(sequence);
             meta.smallest_sequence = sequence;
             meta.largest_sequence = sequence;
-            let level = match tables.ranges.iter().any(|range| range.has_key_of(&meta)) {
+            let level = match tables.claims.ranges_meet(&span_of(&meta)) {
                 // What a demotion is about to write there is older.
                 true => 0,
                 false => deepest_free(&levels, &tables.claims, &meta),
@@ -138,13 +139,18 @@ impl Ingest {
     }
 }
 
+/// All keys of a table.
+fn span_of(meta: &TableMeta) -> KeyRange {
+    KeyRange::spanning(&meta.smallest_key, &meta.largest_key)
+}
+
 /// The deepest level such that neither it nor any above it has, or is about to have, a key of the
 /// table's range.
-fn deepest_free(levels: &Levels, claims: &[Claim], meta: &TableMeta) -> u8 {
+fn deepest_free(levels: &Levels, claims: &Claims, meta: &TableMeta) -> u8 {
     let (from, to) = (meta.smallest_key.as_slice(), meta.largest_key.as_slice());
     let free = |level: &usize| {
         levels.overlapping(*level, Some(from), Some(to)).is_empty()
-            && !claims.iter().any(|claim| claim.conflicts(*level, from, to))
+            && !claims.meet(*level, &span_of(meta))
     };
     let free_levels = (0..LEVELS).take_while(free).count();
     debug_assert!(may_overlap(0), "level 0 takes any table");

@@ -83,19 +83,13 @@ impl Engine {
     /// The layout of a store with a fast tier of slots.
     #[cfg(test)]
     pub fn hybrid(&self) -> &Arc<Hybrid> {
-        match &self.layout {
-            Layout::Hybrid(hybrid) => hybrid,
-            Layout::Leveled(_) => panic!("the preset has no fast tier"),
-        }
+        self.layout.hybrid()
     }
 
     /// The layout of a store whose records are all in levels.
     #[cfg(test)]
     pub fn leveled(&self) -> &Arc<Leveled> {
-        match &self.layout {
-            Layout::Leveled(leveled) => leveled,
-            Layout::Hybrid(_) => panic!("the preset has a fast tier"),
-        }
+        self.layout.leveled()
     }
 }
 

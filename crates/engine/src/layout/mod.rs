@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::generations::Frozen;
 use crate::generations::memtable::Memtable;
 use crate::jobs::{Job, Progress};
+use crate::locator::Locator;
 use crate::merge::Source;
 use crate::settings::{Preset, Settings};
 use crate::shared::Shared;
@@ -170,8 +171,14 @@ impl OpenedLayout {
     pub fn over(self, shared: &Arc<Shared>, versions: &Arc<Versions>) -> Layout {
         let (shared, versions) = (Arc::clone(shared), Arc::clone(versions));
         match self {
-            Self::Leveled(_) => Layout::Leveled(Arc::new(Leveled { shared, versions })),
-            Self::Hybrid(fast) => Layout::Hybrid(Arc::new(Hybrid { shared, versions, fast })),
+            Self::Leveled(_) => {
+                let locator = Locator::per_level();
+                Layout::Leveled(Arc::new(Leveled { shared, versions, locator }))
+            }
+            Self::Hybrid(fast) => {
+                let locator = Locator::on_tier0(&fast.copying);
+                Layout::Hybrid(Arc::new(Hybrid { shared, versions, locator, fast }))
+            }
         }
     }
 }
@@ -204,7 +211,11 @@ impl Layout {
     /// and considers the record for promotion.
     pub fn get(&self, moment: &Moment<'_>, key: &[u8]) -> Result<Found> {
         match self {
-            Self::Leveled(_) => moment.version.levels.get(key, moment.visible),
+            Self::Leveled(leveled) => {
+                let levels = &moment.version.levels;
+                let found = leveled.locator.find_newest(levels, key, moment.visible)?;
+                Ok(found.map(|found| (found.trailer, found.value)))
+            }
             Self::Hybrid(hybrid) => hybrid.get(moment, key),
         }
     }
@@ -231,6 +242,14 @@ impl Layout {
         match self {
             Self::Leveled(_) => {}
             Self::Hybrid(hybrid) => hybrid.answered_by_table(answer),
+        }
+    }
+
+    /// How keys are found among the tables.
+    pub fn locator(&self) -> &Locator {
+        match self {
+            Self::Leveled(leveled) => &leveled.locator,
+            Self::Hybrid(hybrid) => &hybrid.locator,
         }
     }
 
@@ -389,6 +408,24 @@ impl Layout {
             Self::Hybrid(hybrid) => {
                 Some(hybrid.shared.settings.hybrid.write_budget_dwpd).filter(|dwpd| *dwpd > 0.0)
             }
+        }
+    }
+
+    /// The layout of a store with a fast tier of slots.
+    #[cfg(test)]
+    pub fn hybrid(&self) -> &Arc<Hybrid> {
+        match self {
+            Self::Hybrid(hybrid) => hybrid,
+            Self::Leveled(_) => panic!("the preset has no fast tier"),
+        }
+    }
+
+    /// The layout of a store whose records are all in levels.
+    #[cfg(test)]
+    pub fn leveled(&self) -> &Arc<Leveled> {
+        match self {
+            Self::Leveled(leveled) => leveled,
+            Self::Hybrid(_) => panic!("the preset has a fast tier"),
         }
     }
 }

@@ -18,12 +18,14 @@
 
 pub(crate) mod level_cursor;
 pub(crate) mod source;
+pub(crate) mod target;
 
 use crate::error::Result;
 use bytes::Bytes;
 pub(crate) use level_cursor::{LevelCursor, Tables};
-pub(crate) use source::{RecordSource, Source, Target};
+pub(crate) use source::{RecordSource, Source};
 use std::cmp::Ordering;
+pub(crate) use target::Target;
 use thermocline_device::read_batch;
 use thermocline_table::{Trailer, compare};
 

@@ -1,5 +1,5 @@
-//! Walking the records of one moment in key order: [`Cursor`] for free movement, [`Scan`] for a
-//! range.
+//! Walking the records of one moment in key order: [`Cursor`] for free movement, [`Records`] for
+//! a range.
 //!
 //! Both hold the memtables and tables of their moment, so flushes and compactions take nothing from
 //! under them, and a registered snapshot, so that versions they still need are not merged away.

@@ -19,6 +19,7 @@
 //! 3. `visible` is the sequence of the newest record that readers see; all records up to it are in
 //!    memtables or tables. A reader loads the version before `visible`.
 
+mod claimed;
 mod commit;
 mod current;
 mod followers;
@@ -34,6 +35,7 @@ use crate::shared::Shared;
 use crate::shared::totals::Totals;
 use crate::table_set::TableSet;
 use crate::table_set::table::TableStore;
+pub(crate) use claimed::Claimed;
 pub(crate) use current::Current;
 pub(crate) use followers::{Change, Follower, Switch};
 use holders::Holders;
@@ -174,8 +176,10 @@ impl Versions {
     }
 
     /// Tells followers and placement of the tables of now.
-    pub fn levels_changed(&self) {
+    pub fn levels_changed(&self, tables: &TableSet) {
         self.shared.placement_changed.store(true, Ordering::Relaxed);
-        self.followers.iter().for_each(|follower| follower.levels_changed(&self.current));
+        for follower in &self.followers {
+            follower.levels_changed(&self.current, &tables.claims);
+        }
     }
 }

@@ -87,6 +87,7 @@ fn fast_tier(cache: HitStats) -> FastTierStats {
         clean_records: 100,
         memory_records: 10,
         limit_bytes: 1 << 23,
+        grants: [("logs".to_owned(), 1 << 20), ("slots".to_owned(), 1 << 23)].into(),
         slab_bytes: 1 << 23,
         live_bytes: 1 << 22,
         waste_bytes: 1 << 10,

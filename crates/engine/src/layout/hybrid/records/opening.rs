@@ -13,7 +13,6 @@ use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::copies::promotion::Promotions;
 use crate::layout::hybrid::copies::spill::Spill;
-use crate::layout::hybrid::index_copies::IndexCopying;
 use crate::layout::hybrid::memory::Memory;
 use crate::layout::hybrid::records::flush::{FlushGate, no_room};
 use crate::layout::hybrid::records::lookup::{entry_kind, kind_of};
@@ -22,6 +21,7 @@ use crate::layout::hybrid::records::pieces::{Pieces, piece_bytes};
 use crate::layout::hybrid::regulation::Regulation;
 use crate::layout::hybrid::space::backoff::SlowRoom;
 use crate::layout::hybrid::space::room::Room;
+use crate::locator::copies::IndexCopies;
 use crate::settings::hybrid::PopularityKind;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
@@ -60,7 +60,7 @@ impl FastTier {
             ));
         }
         let (slabs, index) = read_slabs(shared, &live)?;
-        let limit_bytes = settings.slab_bytes_max();
+        let limit_bytes = shared.tier0.divided_bytes();
         slabs.set_limit_bytes(limit_bytes);
         shared.files.placement().set_slab_bytes(limit_bytes);
         let popularity: Box<dyn Popularity> = match settings.hybrid.popularity {
@@ -89,10 +89,10 @@ impl FastTier {
             promotions: Promotions::new(settings.memory.0),
             regulation,
             flushes: FlushGate::default(),
-            room: Room::new(settings, limit_bytes),
+            room: Room::new(shared),
             slow_room: SlowRoom::default(),
             memory: Memory::new(settings),
-            copying: IndexCopying::new(settings),
+            copying: Arc::new(IndexCopies::new(shared)),
             freed_early: Mutex::default(),
         })
     }
@@ -100,7 +100,7 @@ impl FastTier {
 
 /// Opens the slabs and reads what is live in them.
 fn read_slabs(shared: &Shared, live: &LiveSlots) -> Result<(Arc<Slabs>, Arc<FastIndex>)> {
-    let room_bytes = shared.settings.slab_bytes_max();
+    let room_bytes = shared.tier0.divided_bytes();
     let slab_bytes = (room_bytes / SLABS).clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
     let slabs = Slabs::open(Arc::clone(&shared.files), slab_bytes, live)?;
     slabs.set_slab_bytes_min(room_bytes / SLABS_MAX);

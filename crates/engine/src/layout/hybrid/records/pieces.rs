@@ -13,7 +13,6 @@ use crate::error::Result;
 use crate::generations::memtable::{Memtable, MemtableCursor};
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::records::packing::Packing;
-use crate::layout::hybrid::space::room::Turnover;
 use crate::layout::hybrid::{
     Added, Arrival, EntryAfter, FastTier, Placed, Removed, SlotEdit, Written,
 };
@@ -44,6 +43,15 @@ pub(crate) fn piece_bytes(room_bytes: u64) -> u64 {
 const WRITTEN_RECORDS_MAX: usize = 1 << 16;
 /// Most bytes of them: a sync of more makes those of others wait long.
 const WRITTEN_BYTES_MAX: u64 = 32 << 20;
+
+/// What pieces did to slots.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Turnover {
+    /// Bytes of slots that they took.
+    pub added_bytes: u64,
+    /// Bytes of slots that they freed.
+    pub removed_bytes: u64,
+}
 
 /// See the module's header.
 #[derive(Debug)]

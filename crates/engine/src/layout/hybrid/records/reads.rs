@@ -34,7 +34,7 @@ impl Hybrid {
             }
             _ => {
                 let visible = moment.asked.unwrap_or_else(|| self.versions.visible());
-                let look_up = || now.levels.find_newest(key, visible);
+                let look_up = || self.locator.find_newest(&now.levels, key, visible);
                 self.fast.regulation.read_waits.for_tables(look_up)?
             }
         };
