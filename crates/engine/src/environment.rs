@@ -242,8 +242,8 @@ impl Environment {
             logs.iter().copied().filter(|number| *number >= restored.log_floor).collect();
         let opened = Opened { shared, store, layout, restored };
         let (engine, is_written) = match access {
-            Access::Read => (opened.to_read(&live)?, false),
-            Access::Write => opened.to_write(&logs, &live)?,
+            Access::Read => (opened.into_read(&live)?, false),
+            Access::Write => opened.into_written(&logs, &live)?,
         };
         let engine = Arc::new(engine);
         let shared = &engine.shared;
@@ -264,7 +264,7 @@ struct Opened {
 impl Opened {
     /// The engine of a store that is written, and whether it may be: there may be no room for what
     /// `live`, those of `logs` from the floor on, have.
-    fn to_write(self, logs: &[FileNumber], live: &[FileNumber]) -> Result<(Engine, bool)> {
+    fn into_written(self, logs: &[FileNumber], live: &[FileNumber]) -> Result<(Engine, bool)> {
         let (shared, restored) = (&self.shared, &self.restored);
         let recovered = replay_logs(shared, &self.layout, live, restored.last_sequence)?;
         require_durable(&recovered.replayed, restored.durable_sequence)?;
@@ -276,7 +276,7 @@ impl Opened {
 
     /// The engine of a store that is only read: what the logs `live` have stays in memory, and so
     /// does the log that nothing is written to.
-    fn to_read(self, live: &[FileNumber]) -> Result<Engine> {
+    fn into_read(self, live: &[FileNumber]) -> Result<Engine> {
         let (shared, restored) = (&self.shared, &self.restored);
         let replayed = replay_in_memory(shared, live, restored.last_sequence)?;
         require_durable(&replayed, restored.durable_sequence)?;
