@@ -9,6 +9,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
+use thermocline_foundation::{Clock, SystemClock};
 
 const READERS: [&[&str]; 6] =
     [&["get", "a"], &["scan"], &["stats"], &["tiers"], &["verify"], &["stats", "--json"]];
@@ -123,7 +125,7 @@ fn another_users_database_is_read_and_not_written() {
         // Who holds it is told to those who may not look into its process, too.
         let mut holder = scratch.start(&["--db", "db", "load", "--tsv", "-"]);
         let held = (0..3000).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            SystemClock::new().sleep(Duration::from_millis(10));
             !user.run(&on_db(&["get", "a"])).status.success()
         });
         assert!(held, "`load` did not open the database within 30 s");
