@@ -45,7 +45,7 @@ impl MergeJob {
     ) -> Self {
         let settings = &shared.settings;
         let compression = |level| settings.compression_of(level);
-        let (from, to) = (selection.from_level(), selection.output_level);
+        let (from, to) = (selection.source_level(), selection.output_level);
         let work = if let [(_, table)] = selection.inputs.as_slice()
             && from != to
             && compression(from) == compression(to)
@@ -90,7 +90,7 @@ impl MergeJob {
             }
         }
         self.versions.commit(&mut self.versions.tables(), edit)?;
-        let (from, to) = (self.selection.from_level(), self.selection.output_level);
+        let (from, to) = (self.selection.source_level(), self.selection.output_level);
         if may_overlap(from) && !may_overlap(to) {
             let bytes = self.selection.upper().map(|table| table.meta.bytes).sum();
             let elapsed_ns = self.shared.clock.now_ns() - self.started_ns;
@@ -113,7 +113,7 @@ impl MergeJob {
 
 fn rewrite_of(shared: &Shared, versions: &Versions, selection: &Selection) -> Rewrite {
     let settings = &shared.settings;
-    let (from, to) = (selection.from_level(), selection.output_level);
+    let (from, to) = (selection.source_level(), selection.output_level);
     let upper = if may_overlap(from) { selection.upper().count() } else { 1 };
     let window_bytes = settings.window_bytes(upper + 1);
     let sources = sources_of(&selection.inputs, ReadAhead::Stream { window_bytes });
@@ -146,7 +146,7 @@ impl Job for MergeJob {
     fn step(&mut self) -> Result<Step> {
         if let Work::Rewrite(rewrite) = &mut self.work {
             let waits =
-                !may_overlap(self.selection.from_level()) && !self.versions.current().is_calm();
+                !may_overlap(self.selection.source_level()) && !self.versions.current().is_calm();
             if waits && !self.shared.compaction_rate.admit(STEP_BYTES.min(self.selection.bytes())) {
                 return Ok(Step::More);
             }

@@ -17,13 +17,13 @@ pub(crate) struct Selection {
 
 impl Selection {
     /// The highest level that tables come from.
-    pub fn from_level(&self) -> usize {
+    pub fn source_level(&self) -> usize {
         self.inputs.first().map_or(self.output_level, |(level, _)| *level)
     }
 
     /// The tables of that level.
     pub fn upper(&self) -> impl Iterator<Item = &Arc<Table>> {
-        let from = self.from_level();
+        let from = self.source_level();
         self.inputs.iter().filter(move |(level, _)| *level == from).map(|(_, table)| table)
     }
 

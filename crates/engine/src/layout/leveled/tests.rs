@@ -93,7 +93,7 @@ fn deep_selection(db: &Db, random: &mut Random) -> Selection {
         db.put(random.next_u64().to_be_bytes(), &value).unwrap();
         let is_deep = |selection: &Selection| {
             let rewrites = selection.upper().count() < selection.inputs.len();
-            selection.from_level() > 0 && rewrites && selection.bytes() >= 3 * STEP_BYTES
+            selection.source_level() > 0 && rewrites && selection.bytes() >= 3 * STEP_BYTES
         };
         if let Some(selection) = selected(db).filter(is_deep) {
             return selection;
@@ -213,14 +213,14 @@ fn new_tables_of_a_full_level_0_are_merged_with_each_other_while_its_way_down_is
         flush_one(&db, key, Some(value));
     }
     let down = selected(&db).unwrap();
-    assert_eq!((down.from_level(), down.inputs.len()), (0, 3));
+    assert_eq!((down.source_level(), down.inputs.len()), (0, 3));
     assert!(down.output_level > 0, "an empty way down is taken whole");
     let mut down = begin(&db, down);
     flush_one(&db, "a", None);
     assert!(selected(&db).is_none(), "one new table has none to be merged with");
     flush_one(&db, "b", Some("2"));
     let newest = selected(&db).unwrap();
-    assert_eq!((newest.from_level(), newest.output_level, newest.inputs.len()), (0, 0, 2));
+    assert_eq!((newest.source_level(), newest.output_level, newest.inputs.len()), (0, 0, 2));
     let mut merge = begin(&db, newest);
     while merge.step().unwrap() == Step::More {}
     drop(merge);
