@@ -255,7 +255,11 @@ impl FileMap {
     ) -> Result<Self> {
         maps.sort_unstable();
         while let Some(number) = maps.pop() {
-            let handle = tier.driver().open(&map_name(number))?;
+            let name = map_name(number);
+            let handle = match repair {
+                true => tier.driver().open(&name)?,
+                false => tier.driver().open_to_read(&name)?,
+            };
             let file = Arc::new(wrap(database, number, tier, handle));
             let (state, snapshot_bytes) = replay(&file, tiers)?;
             if snapshot_bytes == 0 {

@@ -71,7 +71,7 @@ pub use db::{Db, Scan, Snapshot};
 pub use engine::activity::ActivityStats;
 pub use engine::ingest::Ingest;
 pub use engine::stats::{
-    Amplification, CacheStats, LevelStats, MemoryStats, OperationStats, Stats, TierStats,
+    Amplification, CacheStats, LevelStats, MemoryStats, Mode, OperationStats, Stats, TierStats,
 };
 pub use engine::verify::{Problem, VerifyReport};
 pub use engine::wear::WearStats;

@@ -13,7 +13,7 @@ pub fn run(database: &Database, arguments: &Scan, json: bool) -> Result<()> {
     let [from, to, prefix] = [&arguments.from, &arguments.to, &arguments.prefix]
         .map(|key| format.parse_option(key.as_deref()));
     let (from, to, prefix) = (from?, to?, prefix?);
-    let db = store::open(database)?;
+    let db = store::open_to_read(database)?;
     let mut scan = db.scan();
     if let Some(from) = from {
         scan = scan.from(from);

@@ -14,6 +14,7 @@ use crate::table_set::key_range::KeyRange;
 use crate::table_set::levels::{Levels, may_overlap};
 use crate::table_set::manifest::Edit;
 use crate::table_set::table::TableMeta;
+use crate::versions::holders::{Held, Holder};
 use std::sync::Arc;
 use thermocline_device::{FileContext, FileKind, Origin};
 use thermocline_foundation::{FileNumber, Sequence};
@@ -30,12 +31,15 @@ pub struct Ingest {
     last_key: Option<Vec<u8>>,
     bytes: u64,
     records: u64,
+    _held: Held,
 }
 
 impl Ingest {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
+        let held = Held::new(engine.versions.holders(), Holder::Load);
         Self {
             engine,
+            _held: held,
             writer: None,
             finished: Vec::new(),
             unowned: Vec::new(),
@@ -47,6 +51,7 @@ impl Ingest {
 
     /// Adds a record; its key must be larger than the one before.
     pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.engine.shared.files.require_owner()?;
         let (key, value) = (key.as_ref(), value.as_ref());
         check_sizes(key, value.len())?;
         if self.last_key.as_ref().is_some_and(|last| key <= last.as_slice()) {
@@ -86,6 +91,7 @@ impl Ingest {
 
     /// Makes the records durable and visible, all at once.
     pub fn finish(mut self) -> Result<()> {
+        self.engine.shared.files.require_owner()?;
         self.close_table()?;
         if self.finished.is_empty() {
             return Ok(());
@@ -153,6 +159,11 @@ fn deepest_free(levels: &Levels, claims: &Claims, meta: &TableMeta) -> u8 {
 
 impl Drop for Ingest {
     fn drop(&mut self) {
+        if self.engine.shared.files.require_owner().is_err() {
+            // In a forked child: what is being written, and the files, are the parent's.
+            std::mem::forget(self.writer.take());
+            return;
+        }
         self.writer = None;
         if self.unowned.is_empty() {
             return;

@@ -9,6 +9,7 @@
 use crate::error::Result;
 use crate::merge::{Merge, Target};
 use crate::read::Reader;
+use crate::versions::holders::{Held, Holder};
 use crate::versions::snapshots::Snapshot;
 use bytes::Bytes;
 use std::ops::Bound;
@@ -24,6 +25,7 @@ pub struct Cursor {
     renewal: Option<Box<Renewal>>,
     /// Keeps the moment alive.
     snapshot: Snapshot,
+    _held: Held,
     /// The current record, if the cursor stands on one.
     key: Vec<u8>,
     value: Bytes,
@@ -43,7 +45,8 @@ pub(crate) struct Renewal {
 impl Cursor {
     pub(crate) fn new(merge: Merge, snapshot: Snapshot, renewal: Option<Box<Renewal>>) -> Self {
         let (key, value) = (Vec::new(), Bytes::new());
-        Self { merge, renewal, snapshot, key, value, valid: false, damaged: None }
+        let held = Held::new(snapshot.holders(), Holder::Cursor);
+        Self { merge, renewal, snapshot, _held: held, key, value, valid: false, damaged: None }
     }
 
     /// The cursor stands on a record.
@@ -84,6 +87,7 @@ impl Cursor {
     /// To the next larger key; from nowhere, nowhere.
     #[expect(clippy::should_implement_trait, reason = "a cursor moves; it hands nothing out")]
     pub fn next(&mut self) -> Result<()> {
+        self.snapshot.require_owner()?;
         if !self.valid {
             return Ok(());
         }
@@ -107,6 +111,7 @@ impl Cursor {
 
     /// To the next smaller key; from nowhere, nowhere.
     pub fn prev(&mut self) -> Result<()> {
+        self.snapshot.require_owner()?;
         if !self.valid {
             return Ok(());
         }
@@ -128,6 +133,7 @@ impl Cursor {
     }
 
     fn place(&mut self, to: Target<'_>) -> Result<()> {
+        self.snapshot.require_owner()?;
         loop {
             self.valid = false;
             self.guarded(|cursor| {
@@ -252,6 +258,17 @@ impl Cursor {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for Cursor {
+    /// In a forked child reads that are under way are the parent's: nothing waits for them, and
+    /// nothing that the cursor held is given back.
+    fn drop(&mut self) {
+        if self.snapshot.require_owner().is_err() {
+            std::mem::forget(std::mem::replace(&mut self.merge, Merge::unpositioned(Vec::new())));
+            std::mem::forget(self.renewal.take());
+        }
     }
 }
 

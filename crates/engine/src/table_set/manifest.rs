@@ -19,8 +19,8 @@ use crate::table_set::levels::Levels;
 use crate::table_set::table::TableMeta;
 use std::sync::Arc;
 use thermocline_device::{
-    Error as DeviceError, ErrorKind as DeviceErrorKind, Extent, FileContext, FileKind, Journal,
-    Origin, TieredFiles,
+    Error as DeviceError, ErrorKind as DeviceErrorKind, Extent, File, FileContext, FileKind,
+    Journal, Origin, TieredFiles,
 };
 use thermocline_foundation::coding::{DecodeError, Decoder, put_bytes, put_varint};
 use thermocline_foundation::{FileNumber, Sequence};
@@ -244,11 +244,21 @@ impl Manifest {
     pub fn create(files: &Arc<TieredFiles>, state: &Edit, origin: Origin) -> Result<Self> {
         let payload = state.encode();
         let context = FileContext { kind: FileKind::Manifest, origin };
-        let file = files.create_file(context, payload.len() as u64)?;
+        let manifest =
+            Self::in_file(files, files.create_file(context, payload.len() as u64)?, &payload)?;
+        files.publish(&[manifest.number])?;
+        Ok(manifest)
+    }
+
+    /// As [`Manifest::create`], in memory: for files that are only read.
+    pub fn in_memory(files: &Arc<TieredFiles>, state: &Edit) -> Result<Self> {
+        Self::in_file(files, files.scratch_file(FileKind::Manifest)?, &state.encode())
+    }
+
+    fn in_file(files: &Arc<TieredFiles>, file: Arc<File>, payload: &[u8]) -> Result<Self> {
         let number = file.number();
         let mut journal = Journal::create(file)?;
-        journal.append(&payload)?;
-        files.publish(&[number])?;
+        journal.append(payload)?;
         let (files, rewrite_bytes_min) = (Arc::clone(files), REWRITE_BYTES_MIN);
         let rewrite_factor = REWRITE_FACTOR;
         let rewrite_bytes = rewrite_bytes_min.max(rewrite_factor * journal.len_bytes());
@@ -265,7 +275,7 @@ impl Manifest {
         let what = file.describe();
         let mut failure = None;
         let mut frames = 0;
-        let opened = Journal::open(file, |payload| {
+        let visit = |payload: &[u8]| {
             frames += 1;
             let applied = Edit::decode(payload).and_then(&mut apply);
             applied.map_err(|error| {
@@ -273,7 +283,11 @@ impl Manifest {
                 failure = Some(Error::new(error.kind(), text.clone()));
                 DeviceError::new(DeviceErrorKind::Corrupt, text)
             })
-        });
+        };
+        let opened = match files.is_read_only() {
+            true => Journal::open_read_only(file, visit),
+            false => Journal::open(file, visit),
+        };
         // The device layer knows fewer kinds of error than we do; the one we kept says more.
         let journal = opened.map_err(|error| failure.unwrap_or_else(|| error.into()))?;
         if frames == 0 {

@@ -26,10 +26,19 @@ pub(crate) struct Restored {
 impl Restored {
     /// A database without tables, whose manifest is made here.
     pub fn new(files: &Arc<TieredFiles>) -> Result<Self> {
+        Self::without_tables(|state| Manifest::create(files, state, Origin::Foreground))
+    }
+
+    /// As [`Restored::new`] with a manifest in memory: for files that are only read.
+    pub fn in_memory(files: &Arc<TieredFiles>) -> Result<Self> {
+        Self::without_tables(|state| Manifest::in_memory(files, state))
+    }
+
+    fn without_tables(manifest: impl FnOnce(&Edit) -> Result<Manifest>) -> Result<Self> {
         let (levels, slots) = (Levels::default(), LiveSlots::default());
         let state = Edit::of_state(&levels, &slots, FileNumber(0), Sequence::ZERO);
         Ok(Self {
-            manifest: Manifest::create(files, &state, Origin::Foreground)?,
+            manifest: manifest(&state)?,
             levels,
             slots,
             log_floor: FileNumber(0),

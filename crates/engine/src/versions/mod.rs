@@ -23,6 +23,7 @@ mod claimed;
 mod commit;
 mod current;
 mod followers;
+pub(crate) mod holders;
 pub(crate) mod snapshots;
 mod version;
 pub(crate) mod window;
@@ -37,6 +38,7 @@ use crate::table_set::table::TableStore;
 pub(crate) use claimed::Claimed;
 pub(crate) use current::Current;
 pub(crate) use followers::{Change, Follower, Switch};
+use holders::Holders;
 use snapshots::{Snapshot, Snapshots};
 use std::sync::Arc;
 use thermocline_foundation::Sequence;
@@ -100,6 +102,11 @@ impl Versions {
     /// A snapshot of now.
     pub fn snapshot(&self) -> Snapshot {
         self.snapshots.take(|| self.visible())
+    }
+
+    /// Where what holds the database is counted.
+    pub fn holders(&self) -> &Arc<Holders> {
+        &self.snapshots.holders
     }
 
     /// Sequences that a merge must keep readable, ascending: those of snapshots, and now.

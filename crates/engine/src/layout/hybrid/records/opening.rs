@@ -197,6 +197,9 @@ pub(crate) fn drop_copies(shared: &Shared, restored: &mut Restored) -> Result<()
     }
     let numbers: Vec<_> = slots.iter().map(|(number, _)| number).collect();
     *slots = LiveSlots::default();
+    if shared.files.is_read_only() {
+        return Ok(());
+    }
     let whole = || Edit {
         totals: Some(totals.clone()),
         durable_sequence: Some(durable_sequence),
