@@ -228,6 +228,20 @@ fn what_an_opening_of_a_damaged_store_leaves_is_what_it_found() {
 }
 
 #[test]
+fn an_opening_for_reading_only_answers_the_same_and_writes_nothing() {
+    let (image, model) = fixture();
+    let (index, at) = slot_of(&image, "key0003", &model["key0003"]);
+    let mut damaged = image;
+    damaged[index].2[at + 30] ^= 1;
+    let devices = restore(&damaged);
+    let before = take(&devices);
+    let db = environment(devices.clone()).open_read_only(Path::new(HOME)).unwrap();
+    assert_eq!(unanswered(&db, &model), ["key0003"]);
+    db.close().unwrap();
+    assert!(take(&devices) == before, "a file has changed");
+}
+
+#[test]
 fn a_slot_of_an_unknown_key_leaves_no_answer_that_may_be_older() {
     let (image, model) = fixture();
     let kept = |db: &Db| model.len() - unanswered(db, &model).len();
