@@ -20,7 +20,7 @@ use thermocline_device::Result;
 use thermocline_foundation::FileNumber;
 
 /// While it lives, slots that are freed are not given out and files of slabs are not deleted; see
-/// [`Slabs::hold_frees`].
+/// [`Slabs::delay_slot_reuse`].
 #[derive(Debug)]
 pub struct FreesHeld {
     slabs: Arc<Slabs>,
@@ -40,7 +40,7 @@ impl Slabs {
     /// While the guard lives, slots that are freed keep their bytes: neither given out nor written,
     /// no slab is taken out, and those that were before keep their files. For whoever reads what
     /// was live when the guard was made: take the guard first, then copy the live set.
-    pub fn hold_frees(self: &Arc<Self>) -> FreesHeld {
+    pub fn delay_slot_reuse(self: &Arc<Self>) -> FreesHeld {
         self.allocation.lock().holds += 1;
         FreesHeld { slabs: Arc::clone(self) }
     }

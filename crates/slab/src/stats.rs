@@ -19,7 +19,7 @@ pub struct ClassStats {
     pub free: u64,
     /// Slots of reservations that are not committed.
     pub reserved: u64,
-    /// Slots that were freed and are held back; see [`crate::Slabs::hold_frees`].
+    /// Slots that were freed and are held back; see [`crate::Slabs::delay_slot_reuse`].
     pub held: u64,
     /// Slabs without any record.
     pub empty_slabs: u64,

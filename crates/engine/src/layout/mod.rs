@@ -392,7 +392,7 @@ impl Layout {
                  slowed down at {}",
                 leveled.shared.settings.level0_slowdown
             ),
-            Self::Hybrid(hybrid) => match hybrid.fast.slow_room.reason() {
+            Self::Hybrid(hybrid) => match hybrid.fast.slow_tier_backoff.reason() {
                 Some(refusal) => {
                     format!("the fast tier is full, and no record leaves it: {refusal}")
                 }

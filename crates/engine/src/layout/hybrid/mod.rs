@@ -66,7 +66,7 @@ use crate::layout::hybrid::records::lookup::entry_kind;
 use crate::layout::hybrid::records::packing::{Packing, Stored};
 use crate::layout::hybrid::regulation::Regulation;
 use crate::layout::hybrid::single_step::Work;
-use crate::layout::hybrid::space::backoff::SlowRoom;
+use crate::layout::hybrid::space::backoff::SlowTierBackoff;
 use crate::layout::hybrid::space::room::Room;
 use crate::locator::Locator;
 use crate::locator::copies::Tended;
@@ -169,7 +169,7 @@ pub(crate) struct FastTier {
     pub regulation: Regulation,
     pub flushes: FlushGate,
     pub room: Room,
-    pub slow_room: SlowRoom,
+    pub slow_tier_backoff: SlowTierBackoff,
     pub memory: Memory,
     pub copying: Arc<IndexCopies>,
     /// Slots that demotions gave away before their edits: a planted bug.
@@ -417,7 +417,7 @@ impl FastTier {
             match old.entry {
                 EntryAfter::Succeeded => {}
                 _ if is_born(old) => {}
-                EntryAfter::Lifted => lifted.push((&old.key, Entry::in_memory(old.sequence))),
+                EntryAfter::MemoryOnly => lifted.push((&old.key, Entry::in_memory(old.sequence))),
                 EntryAfter::Gone => gone.push((&old.key, old.sequence)),
             }
         }

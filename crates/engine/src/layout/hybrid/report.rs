@@ -295,7 +295,7 @@ impl Hybrid {
             failed_index_copies: totals.of(Count::FailedIndexCopies),
             kept_reads: totals.of(Count::KeptReads),
             kept_read_bytes: totals.of(Count::KeptReadBytes),
-            demotion_refusal: self.fast.slow_room.reason(),
+            demotion_refusal: self.fast.slow_tier_backoff.reason(),
             demotions: DemotionStats::new(&self.fast, totals),
             regulation: RegulationStats::new(self),
         }
@@ -365,7 +365,7 @@ fn read_triggered_name(stage: ReadTriggeredStage) -> &'static str {
 #[cfg(test)]
 mod tests {
     use crate::jobs::{Job, Step};
-    use crate::layout::hybrid::space::room::Means;
+    use crate::layout::hybrid::space::room::EvictionStep;
     use crate::support::{hybrid, stepped, stepped_environment};
     use crate::{ByteSize, Db, DemotionPolicy, HybridSettings, Promotion, Settings};
     use std::ops::Range;
@@ -414,8 +414,8 @@ mod tests {
     }
 
     /// Demotes once, by these means of making room.
-    fn demote(db: &Db, means: Means) {
-        let mut demotion = db.engine().hybrid().plan_demotion(means).unwrap();
+    fn demote(db: &Db, step: EvictionStep) {
+        let mut demotion = db.engine().hybrid().plan_demotion(step).unwrap();
         while demotion.step().unwrap() == Step::More {}
     }
 
@@ -438,10 +438,10 @@ mod tests {
         let db = environment.create(Path::new("/home"), &settings).unwrap();
         assert_eq!(scores(&db), (0, None, None));
         put(&db, 0..100);
-        demote(&db, Means::ColdOfDrawn);
+        demote(&db, EvictionStep::ColdOfDrawn);
         assert_eq!(scores(&db), (1, Some(100.0), Some(100_000)));
         put(&db, 100..150);
-        demote(&db, Means::ColdOfAll);
+        demote(&db, EvictionStep::ColdOfAll);
         assert_eq!(scores(&db), (2, Some(50.0), Some(75_000)));
         put(&db, 150..190);
         let popularity = &db.engine().hybrid().fast.popularity;
@@ -449,17 +449,17 @@ mod tests {
             let hash = key_hash(&key.to_be_bytes());
             (0..2).for_each(|_| assert!(popularity.touch(hash, true).is_some()));
         }
-        demote(&db, Means::ColdOfDrawn);
+        demote(&db, EvictionStep::ColdOfDrawn);
         // Half of them are a quarter as cold.
         assert_eq!(scores(&db), (3, Some(25.0), Some(58_333)));
         put(&db, 190..200);
-        demote(&db, Means::Hot);
+        demote(&db, EvictionStep::Hot);
         assert_eq!(scores(&db), (4, Some(25.0), Some(58_333)), "it was chosen by its size");
         db.close().unwrap();
         let db = environment.open(Path::new("/home")).unwrap();
         assert_eq!(scores(&db), (4, None, Some(58_333)), "the last one of this opening");
         put(&db, 200..220);
-        demote(&db, Means::ColdOfDrawn);
+        demote(&db, EvictionStep::ColdOfDrawn);
         let (ended, last, mean) = scores(&db);
         assert!(ended == 5 && last.is_some_and(|last| (20.0..31.0).contains(&last)), "{last:?}");
         assert!(mean < Some(58_333));

@@ -17,7 +17,9 @@
 use crate::error::Result;
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
-use crate::layout::hybrid::copies::bounded_queue::{Queued, RECORD_OVERHEAD_BYTES, Waiting, Waits};
+use crate::layout::hybrid::copies::bounded_queue::{
+    BoundedQueue, Queued, RECORD_OVERHEAD_BYTES, Waits,
+};
 use crate::layout::hybrid::regulation::Regulation;
 use crate::layout::hybrid::single_step::Work;
 use crate::locator::Locator;
@@ -59,7 +61,7 @@ impl Waits for Offer {
 #[derive(Debug)]
 pub(crate) struct Promotions {
     /// What is too much is only read again.
-    pub offers: Waiting<Offer>,
+    pub offers: BoundedQueue<Offer>,
     /// A job is at it.
     pub running: AtomicBool,
     /// The first read is reason enough, for a slot too.
@@ -74,7 +76,7 @@ impl Promotions {
     /// Nothing waits; memory has `memory_bytes`.
     pub fn new(memory_bytes: u64) -> Self {
         Self {
-            offers: Waiting::new(memory_bytes),
+            offers: BoundedQueue::new(memory_bytes),
             running: AtomicBool::new(false),
             memory_has_room: AtomicBool::new(false),
             slot_at_first_read: AtomicBool::new(false),

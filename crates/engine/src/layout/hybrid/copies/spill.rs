@@ -13,7 +13,9 @@
 use crate::error::Result;
 use crate::jobs::Jobs;
 use crate::layout::hybrid::Hybrid;
-use crate::layout::hybrid::copies::bounded_queue::{Queued, RECORD_OVERHEAD_BYTES, Waiting, Waits};
+use crate::layout::hybrid::copies::bounded_queue::{
+    BoundedQueue, Queued, RECORD_OVERHEAD_BYTES, Waits,
+};
 use crate::layout::hybrid::records::packing::Stored;
 use crate::layout::hybrid::single_step::Work;
 use crate::layout::hybrid::{Added, Arrival, FastTier};
@@ -60,7 +62,7 @@ impl Spilled {
 #[derive(Debug)]
 pub(crate) struct Spill {
     jobs: Arc<Jobs>,
-    pub waiting: Waiting<Spilled>,
+    pub waiting: BoundedQueue<Spilled>,
     /// A job is at it.
     pub running: AtomicBool,
     /// There was no room, and nothing has left since.
@@ -74,7 +76,7 @@ impl Spill {
     pub fn new(jobs: &Arc<Jobs>, memory_bytes: u64) -> Self {
         Self {
             jobs: Arc::clone(jobs),
-            waiting: Waiting::new(memory_bytes),
+            waiting: BoundedQueue::new(memory_bytes),
             running: AtomicBool::new(false),
             blocked: AtomicBool::new(false),
             records: Counter::default(),

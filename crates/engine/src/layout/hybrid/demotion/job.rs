@@ -31,7 +31,7 @@ use crate::layout::hybrid::copies::promotion::Offer;
 use crate::layout::hybrid::demotion::leaving::{Leaving, LeavingCursor, run_bytes};
 use crate::layout::hybrid::demotion::ranges::{DemotionPlan, Purpose};
 use crate::layout::hybrid::regulation::pinning::draw_of;
-use crate::layout::hybrid::space::room::Means;
+use crate::layout::hybrid::space::room::EvictionStep;
 use crate::limits::LEVELS;
 use crate::merge::{Merge, Source};
 use crate::settings::hybrid::Promotion;
@@ -105,11 +105,11 @@ impl Demotion {
     /// Too little would leave for the room that it is to make, of which the room is told. What a
     /// bulk load replaces leaves in any case, for the sake of look-ups.
     fn gives_up(&self, fast: &FastTier) -> bool {
-        let Purpose::Room(means) = self.plan.purpose else { return false };
+        let Purpose::Room(step) = self.plan.purpose else { return false };
         let few = self.leaving_bytes < self.plan.bytes_min && self.plan.ingested == Sequence::ZERO;
         let gives_up = few || self.leaving.is_empty();
         if gives_up {
-            fast.room.found_little(means, self.hybrid.shared.clock.now_ns());
+            fast.room.found_little(step, self.hybrid.shared.clock.now_ns());
         }
         gives_up
     }
@@ -181,7 +181,7 @@ impl Demotion {
         let (hybrid, met) = (Arc::clone(&self.hybrid), Arc::clone(&self.met));
         let pinning = hybrid.fast.pinning();
         let promotes = hybrid.shared.settings.hybrid.promotion != Promotion::None
-            && !matches!(self.plan.purpose, Purpose::Compaction | Purpose::Room(Means::Hot));
+            && !matches!(self.plan.purpose, Purpose::Compaction | Purpose::Room(EvictionStep::Hot));
         let mut met_bytes = 0;
         Box::new(move |key, fate| {
             let fast = &hybrid.fast;
@@ -217,7 +217,7 @@ impl Demotion {
             return Err(error);
         }
         let now_ns = self.hybrid.shared.clock.now_ns();
-        self.hybrid.fast.slow_room.refuse(&error, now_ns);
+        self.hybrid.fast.slow_tier_backoff.refuse(&error, now_ns);
         Ok(Step::Done)
     }
 
@@ -243,7 +243,7 @@ impl Demotion {
         let metrics = &self.hybrid.shared.counts;
         let written_bytes = added.iter().map(|meta| meta.bytes).sum();
         if self.rewrite.is_some() {
-            fast.slow_room.found();
+            fast.slow_tier_backoff.found();
             metrics.compactions.add(1);
             metrics.compacted_in_bytes.add(self.plan.bytes());
             metrics.compacted_out_bytes.add(written_bytes);
@@ -268,13 +268,13 @@ impl Demotion {
                 let now = if planted(Planted::DemotionFreesOldSlot) { *entry } else { now };
                 let lifted = self.leaving.is_lifted(at) && fast.cache.contains(key, entry.sequence);
                 let key = Bytes::copy_from_slice(key);
-                let entry = if lifted { EntryAfter::Lifted } else { EntryAfter::Gone };
+                let entry = if lifted { EntryAfter::MemoryOnly } else { EntryAfter::Gone };
                 slots.removed.push(Removed { entry, ..Removed::new(key, &now) });
             }
         }
         // Before the edit, which keeps what is counted.
         self.count(fast, &slots.removed, clean);
-        let gone = slots.removed.iter().filter(|old| old.entry != EntryAfter::Lifted);
+        let gone = slots.removed.iter().filter(|old| old.entry != EntryAfter::MemoryOnly);
         let gone: Vec<_> = gone.map(|old| key_hash(&old.key)).collect();
         let change = Change { edit, slots, flushed: None };
         self.hybrid.versions.commit(&mut tables, change)?;
@@ -309,7 +309,7 @@ impl Demotion {
         counts.elapsed_ns.add(self.hybrid.shared.clock.now_ns() - self.started_ns);
         counts.clean.add(clean);
         counts.dirty.add(removed.len() as u64 - clean);
-        let lifted = removed.iter().filter(|old| old.entry == EntryAfter::Lifted);
+        let lifted = removed.iter().filter(|old| old.entry == EntryAfter::MemoryOnly);
         fast.room.lifted.add(lifted.count() as u64);
         if let Some(score) = self.plan.score {
             counts.scored.add(1);

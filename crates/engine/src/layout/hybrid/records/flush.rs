@@ -4,7 +4,7 @@
 //! until then the log has all of them, and recovery finds a record in both places with the same
 //! sequence. So the log is made durable before the first piece is. A piece for which there is no
 //! room waits for demotions, with nothing written that is not live; where these find no room below
-//! (`slow_room.rs`), until they were tried again.
+//! (`slow_tier_backoff.rs`), until they were tried again.
 
 use crate::compaction::rewrite::Retention;
 use crate::error::{Error, ErrorKind, Result};
@@ -131,17 +131,17 @@ impl SlotFlush {
 
     /// Demotions have been tried again since this found no room, and found none either.
     fn is_refused_for_good(&self, fast: &FastTier) -> bool {
-        let refusals = fast.slow_room.refusals();
+        let refusals = fast.slow_tier_backoff.refusals();
         self.refusals_before.is_some_and(|before| refusals >= before + REFUSALS_MAX)
     }
 
     /// Room is looked for: demotions that have found none below are tried soon.
     fn hurry(&mut self, fast: &FastTier) {
-        let refusals = fast.slow_room.refusals();
+        let refusals = fast.slow_tier_backoff.refusals();
         // Fewer than before where one has found room meanwhile, and none the next.
         let before = self.refusals_before.map_or(refusals, |before| before.min(refusals));
         self.refusals_before = Some(before);
-        fast.slow_room.hurry(self.hybrid.shared.clock.now_ns());
+        fast.slow_tier_backoff.hurry(self.hybrid.shared.clock.now_ns());
     }
 
     /// There was no room; `for_ever` where waiting will not make any, as it looks. An error once it
@@ -404,7 +404,7 @@ mod tests {
     fn writers_go_on_while_somebody_holds_what_they_free() {
         let db = stepped(&hybrid());
         let fast = &db.engine().hybrid().fast;
-        let held = fast.slabs.hold_frees();
+        let held = fast.slabs.delay_slot_reuse();
         let (mut round, mut written_bytes) = (0u8, 0);
         // More than the tier has room for, of versions that all but the last are dead.
         while written_bytes < 2 * fast.room.limit_bytes() {

@@ -77,7 +77,7 @@ impl FastTier {
     /// The newest version of `key` on the fast tier, at or before `snapshot` where there is one.
     pub fn get(&self, key: &[u8], snapshot: Option<Sequence>) -> Result<Option<(Trailer, Bytes)>> {
         self.get_once(key, snapshot).or_else(|_| {
-            let _held = self.slabs.hold_frees();
+            let _held = self.slabs.delay_slot_reuse();
             self.get_once(key, snapshot).map_err(|error| error.of_key(key))
         })
     }
@@ -179,7 +179,7 @@ impl FastTier {
 
     /// The slot had something else: the record was replaced, or moved to another slot.
     fn fetch_again(&self, key: &[u8], entry: &Entry) -> Result<Option<Stored>> {
-        let _held = self.slabs.hold_frees();
+        let _held = self.slabs.delay_slot_reuse();
         let Some(now) = self.same_record(key, entry) else { return Ok(None) };
         let (slot, bytes) = read_of(&now);
         match self.slabs.read(slot, bytes) {

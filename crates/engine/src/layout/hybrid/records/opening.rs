@@ -22,7 +22,7 @@ use crate::layout::hybrid::records::lookup::{entry_kind, kind_of};
 use crate::layout::hybrid::records::packing::Packing;
 use crate::layout::hybrid::records::pieces::{Pieces, piece_bytes};
 use crate::layout::hybrid::regulation::Regulation;
-use crate::layout::hybrid::space::backoff::SlowRoom;
+use crate::layout::hybrid::space::backoff::SlowTierBackoff;
 use crate::layout::hybrid::space::room::Room;
 use crate::locator::copies::IndexCopies;
 use crate::settings::hybrid::PopularityKind;
@@ -98,7 +98,7 @@ impl FastTier {
             regulation,
             flushes: FlushGate::default(),
             room: Room::new(shared),
-            slow_room: SlowRoom::default(),
+            slow_tier_backoff: SlowTierBackoff::default(),
             memory: Memory::new(settings),
             copying: Arc::new(IndexCopies::new(shared)),
             freed_early: Mutex::default(),

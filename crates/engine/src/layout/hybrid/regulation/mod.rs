@@ -13,7 +13,7 @@ use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::regulation::copy_worth::Copies;
 use crate::layout::hybrid::regulation::read_waits::ReadWaits;
-use crate::layout::hybrid::regulation::reuse::Recurrence;
+use crate::layout::hybrid::regulation::reuse::ReuseDetector;
 use crate::layout::hybrid::space::budget::SlowWrites;
 use crate::settings::Settings;
 use crate::settings::hybrid::{DemotionPolicy, Pinning as PinningMode};
@@ -41,8 +41,8 @@ pub(crate) struct Regulation {
     pub last_score: Mutex<Option<f64>>,
     pub copies: Copies,
     /// Look-ups that slots answered, and those that tables did.
-    pub slot_reads: Recurrence,
-    pub table_reads: Recurrence,
+    pub slot_reads: ReuseDetector,
+    pub table_reads: ReuseDetector,
     pub read_waits: ReadWaits,
     /// Entries of all tables.
     pub table_entries: AtomicU64,
@@ -117,8 +117,8 @@ impl Regulation {
             slow_writes,
             last_score: Mutex::default(),
             copies,
-            slot_reads: Recurrence::default(),
-            table_reads: Recurrence::default(),
+            slot_reads: ReuseDetector::default(),
+            table_reads: ReuseDetector::default(),
             read_waits: ReadWaits::new(clock),
             table_entries: AtomicU64::new(0),
             share_of_keys: AtomicU64::new(u64::MAX),

@@ -77,14 +77,15 @@ impl Hybrid {
     pub fn may_merge(&self) -> bool {
         let bytes = self.least_bytes();
         self.ask_budget(true, |budget, now_ns| budget.allows(bytes, now_ns))
-            && self.fast.slow_room.wait(self.shared.clock.now_ns()).is_zero()
+            && self.fast.slow_tier_backoff.wait(self.shared.clock.now_ns()).is_zero()
     }
 
     /// How long it is until then.
     pub fn wait_to_merge(&self) -> Duration {
         let bytes = self.least_bytes();
         let wait_ns = self.ask_budget(0, |budget, now_ns| budget.wait_ns(bytes, now_ns));
-        Duration::from_nanos(wait_ns).max(self.fast.slow_room.wait(self.shared.clock.now_ns()))
+        Duration::from_nanos(wait_ns)
+            .max(self.fast.slow_tier_backoff.wait(self.shared.clock.now_ns()))
     }
 
     /// How short the budget is, from 0 (and without one) to 1.
@@ -119,7 +120,7 @@ impl Hybrid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::hybrid::space::room::Means;
+    use crate::layout::hybrid::space::room::EvictionStep;
     use crate::support::still_clock::StillClock;
     use crate::support::{hybrid, stepped_environment, tier};
     use crate::{ByteSize, Db, Environment, HybridSettings};
@@ -160,7 +161,7 @@ mod tests {
         let promise = |purpose, bytes| engine.hybrid().promise_writes(purpose, bytes);
         assert!(!promise(Purpose::Reads, (0, left_bytes + 1000)));
         assert!(engine.hybrid().may_merge(), "others go on");
-        let room = Purpose::Room(Means::ColdOfDrawn);
+        let room = Purpose::Room(EvictionStep::ColdOfDrawn);
         assert!(!promise(room, (0, left_bytes + 1000)));
         assert!(!engine.hybrid().may_merge());
         assert!(promise(room, (0, left_bytes)));
@@ -214,7 +215,7 @@ mod tests {
         let fast = &engine.hybrid().fast;
         let full_bytes = engine.hybrid().budget_bytes().unwrap();
         // What is freed goes to nobody, so flushes that wait in vain overdraw the tier.
-        let held = fast.slabs.hold_frees();
+        let held = fast.slabs.delay_slot_reuse();
         let slabs = || engine.shared.files.tiers()[1].traffic(FileKind::Slab).written_bytes;
         let mut round = 0;
         while slabs() == 0 {

@@ -4,7 +4,7 @@
 //! and ends at the low one (PrismDB, section 4.2); both are counted with the records that are about
 //! to come, the memtables, so that a flush finds its slots free. Of these only what is new counts:
 //! a piece of a flush takes slots before it frees those that it replaces, and the next piece finds
-//! these. What leaves, the cheapest first ([`Means`]):
+//! these. What leaves, the cheapest first ([`EvictionStep`]):
 //! 1. Clean copies that are in memory too, or that nobody asks for: an edit and no write
 //!    (`sweep.rs`).
 //! 2. Ranges of cold records, merged into tables (`compaction/demotion.rs`), where enough leave to
@@ -38,7 +38,7 @@ const GROWTH_FLUSHES: f64 = 4.0;
 
 /// By what room is made: each is tried when the one before it has found too little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Means {
+pub(crate) enum EvictionStep {
     /// A sweep for clean copies, for as long as it finds many.
     Sweep,
     /// A demotion of cold records, of the best of the ranges that are drawn.
@@ -51,7 +51,7 @@ pub(crate) enum Means {
     Hot,
 }
 
-impl Means {
+impl EvictionStep {
     const ALL: [Self; 5] =
         [Self::Sweep, Self::ColdOfDrawn, Self::ThoroughSweep, Self::ColdOfAll, Self::Hot];
 }
@@ -77,8 +77,8 @@ pub(crate) struct Room {
     pub(crate) sweeping: AtomicBool,
     /// Nothing that is under way or could begin makes room.
     stuck: AtomicBool,
-    /// The place in [`Means::ALL`] of what is tried now.
-    means: AtomicUsize,
+    /// The place in [`EvictionStep::ALL`] of what is tried now.
+    step: AtomicUsize,
     /// When that took the turn of another.
     turned_ns: AtomicU64,
     /// Held by who looks at all ranges, until one is claimed.
@@ -115,7 +115,7 @@ impl Room {
             is_draining: AtomicBool::new(false),
             sweeping: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
-            means: AtomicUsize::new(0),
+            step: AtomicUsize::new(0),
             turned_ns: AtomicU64::new(0),
             counting: Mutex::default(),
             drains_for_copies: AtomicBool::new(false),
@@ -212,27 +212,27 @@ impl Room {
     /// What is tried now. What found little a while ago may find more, but not while somebody is
     /// still at what is tried now: he may need longer than that to find little, and the next would
     /// never have its turn.
-    pub fn means(&self, now_ns: u64) -> Means {
+    pub fn eviction_step(&self, now_ns: u64) -> EvictionStep {
         let is_long = now_ns.saturating_sub(self.turned_ns.load(Relaxed)) > RETRY_NS;
         if is_long && !self.is_at_work() && self.counting.try_lock().is_some() {
             self.begin_anew();
         }
-        Means::ALL[self.means.load(Relaxed)]
+        EvictionStep::ALL[self.step.load(Relaxed)]
     }
 
     /// This found too little: from now on the next is tried, unless another than this is already.
     /// The last one stays, for what it does not find is not there.
-    pub fn found_little(&self, means: Means, now_ns: u64) {
-        let at = means as usize;
-        let is_last = at + 1 == Means::ALL.len();
-        if !is_last && self.means.compare_exchange(at, at + 1, Relaxed, Relaxed).is_ok() {
+    pub fn found_little(&self, step: EvictionStep, now_ns: u64) {
+        let at = step as usize;
+        let is_last = at + 1 == EvictionStep::ALL.len();
+        if !is_last && self.step.compare_exchange(at, at + 1, Relaxed, Relaxed).is_ok() {
             self.turned_ns.store(now_ns, Relaxed);
         }
     }
 
     /// The cheapest means is tried next: it is another time, or records have left.
     pub fn begin_anew(&self) {
-        self.means.store(0, Relaxed);
+        self.step.store(0, Relaxed);
     }
 
     /// It is being drained.

@@ -66,7 +66,7 @@ impl Hybrid {
         let Some(id) = self.fast.slabs.sparsest() else { return Ok(false) };
         let Some(file) = self.fast.slabs.file_number(id) else { return Ok(false) };
         // First held, then asked: what is live by that is not written over while it is read.
-        let held = self.fast.slabs.hold_frees();
+        let held = self.fast.slabs.delay_slot_reuse();
         let Some(live) = self.fast.live.lock().slots.get(file).cloned() else {
             return Ok(false);
         };

@@ -7,7 +7,7 @@
 use crate::error::Result;
 use crate::jobs::{Job, Step};
 use crate::layout::hybrid::Hybrid;
-use crate::layout::hybrid::space::room::{Means, Need};
+use crate::layout::hybrid::space::room::{EvictionStep, Need};
 use crate::layout::hybrid::{EntryAfter, Removed, SlotEdit};
 use crate::versions::Change;
 use std::ops::Bound;
@@ -23,7 +23,7 @@ const STEP_KEYS: usize = 2048;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Patience {
     /// What this sweep is, among the means to make room.
-    means: Means,
+    step: EvictionStep,
     /// Keys that are looked at before it gives up.
     keys: usize,
     /// It gives up unless it frees the slot of one in so many keys.
@@ -31,10 +31,11 @@ pub(crate) struct Patience {
 }
 
 /// Demotions are better where a sweep finds less than this.
-pub(crate) const QUICK: Patience = Patience { means: Means::Sweep, keys: STEP_KEYS, one_in: 8 };
+pub(crate) const QUICK: Patience =
+    Patience { step: EvictionStep::Sweep, keys: STEP_KEYS, one_in: 8 };
 /// Where demotions find hardly anything to take, a sweep may find as little, for it writes nothing.
 pub(crate) const THOROUGH: Patience =
-    Patience { means: Means::ThoroughSweep, keys: 16 * STEP_KEYS, one_in: 64 };
+    Patience { step: EvictionStep::ThoroughSweep, keys: 16 * STEP_KEYS, one_in: 64 };
 
 /// A sweep under way.
 #[derive(Debug)]
@@ -103,7 +104,7 @@ impl Sweep {
                 unasked += u64::from(entry.has_slot());
                 hashes.push(key_hash(&key));
             }
-            let after = if in_memory { EntryAfter::Lifted } else { EntryAfter::Gone };
+            let after = if in_memory { EntryAfter::MemoryOnly } else { EntryAfter::Gone };
             removed.push(Removed { entry: after, ..Removed::new(key, &entry) });
         }
         fast.room.dropped.add(hashes.len() as u64);
@@ -153,7 +154,7 @@ impl Job for Sweep {
         // Other sizes of slots may be enough now. If they are not, what this has found counts.
         let ends_early = need == Need::OtherSizes;
         if self.finds_few(fast.index.len(), ends_early) {
-            fast.room.found_little(self.patience.means, hybrid.shared.clock.now_ns());
+            fast.room.found_little(self.patience.step, hybrid.shared.clock.now_ns());
             return Ok(Step::Done);
         }
         Ok(if need == Need::Room { Step::More } else { Step::Done })

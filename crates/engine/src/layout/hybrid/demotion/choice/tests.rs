@@ -216,7 +216,7 @@ fn ask_for(db: &Db, key: &str) {
 }
 
 fn cold_of_drawn(db: &Db) -> Option<KeyRange> {
-    planned(db, || db.engine().hybrid().plan_demotion(Means::ColdOfDrawn))
+    planned(db, || db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn))
 }
 
 /// Of all but one the best is drawn nearly always, and otherwise the second.
@@ -306,7 +306,8 @@ fn the_random_policy_takes_each_range_equally_often_and_gives_no_score() {
         // Some of them find nothing in their range.
         let demotions = || db.stats().fast_tier.unwrap().demotions;
         while demotions().ended < 4 {
-            let mut demotion = db.engine().hybrid().plan_demotion(Means::ColdOfDrawn).unwrap();
+            let mut demotion =
+                db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn).unwrap();
             while demotion.step().unwrap() == Step::More {}
         }
         assert_eq!((demotions().last_score, demotions().mean_score), (None, None));
@@ -333,7 +334,7 @@ fn all_runs_of_a_range_that_is_drawn_by_chance_are_merged_and_its_cold_records_l
     let (before, tables_before) = (records(), db.stats().levels[0].tables);
     // Behind the last table there is nothing.
     let plan = || {
-        let demotion = db.engine().hybrid().plan_demotion(Means::ColdOfDrawn)?;
+        let demotion = db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn)?;
         let range = db.engine().versions.tables().claims.ranges()[0].clone();
         range.to.is_some().then_some((demotion, range))
     };

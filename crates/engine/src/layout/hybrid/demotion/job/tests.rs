@@ -7,7 +7,7 @@ use crate::jobs::{Job, Step};
 use crate::layout::hybrid::Arrival;
 use crate::layout::hybrid::demotion::ranges::{DemotionPlan, Purpose};
 use crate::layout::hybrid::records::packing::Stored;
-use crate::layout::hybrid::space::room::Means;
+use crate::layout::hybrid::space::room::EvictionStep;
 use crate::layout::hybrid::space::sweep::{QUICK, Sweep};
 use crate::limits::LEVELS;
 use crate::settings::WRITER_BYTES;
@@ -40,7 +40,7 @@ fn a_demotion_that_merges_nothing_is_no_compaction() {
         inputs: tables.collect(),
         output_level: levels.deepest(),
     };
-    let purpose = Purpose::Room(Means::Hot);
+    let purpose = Purpose::Room(EvictionStep::Hot);
     let plan = DemotionPlan { purpose, ..DemotionPlan::new(selection, Sequence::ZERO) };
     let counted = || {
         let metrics = &engine.shared.counts;
@@ -133,14 +133,14 @@ fn a_hot_record_that_memory_loses_during_the_demotion_leaves_as_the_cold_do() {
 #[test]
 fn hot_records_leave_where_they_must_and_memory_keeps_those_that_it_has() {
     let db = with_hot_and_cold();
-    run(demotion_for(&db, Purpose::Room(Means::Hot), 0));
+    run(demotion_for(&db, Purpose::Room(EvictionStep::Hot), 0));
     assert_eq!(places(&db), [0, 1, 1]);
     assert_eq!(slow_reads_of_hot(&db), 0);
     let db = with_hot_and_cold();
     db.engine().hybrid().fast.cache.clear();
     run(demotion(&db));
     assert_eq!(places(&db), [1, 0, 0], "no reason to leave");
-    run(demotion_for(&db, Purpose::Room(Means::Hot), 0));
+    run(demotion_for(&db, Purpose::Room(EvictionStep::Hot), 0));
     assert_eq!(places(&db), [0, 0, 0]);
     assert_eq!(slow_reads_of_hot(&db), 1);
 }
@@ -178,14 +178,14 @@ fn what_a_load_replaced_leaves_and_hot_records_beside_it_stay() {
 fn a_demotion_of_too_few_gives_up_and_says_so() {
     let db = with_hot_and_cold();
     let room = &db.engine().hybrid().fast.room;
-    room.found_little(Means::Sweep, 0);
-    run(demotion_for(&db, Purpose::Room(Means::ColdOfDrawn), 1000));
+    room.found_little(EvictionStep::Sweep, 0);
+    run(demotion_for(&db, Purpose::Room(EvictionStep::ColdOfDrawn), 1000));
     assert_eq!(places(&db), [2, 0, 0]);
-    assert_eq!(room.means(0), Means::ThoroughSweep);
+    assert_eq!(room.eviction_step(0), EvictionStep::ThoroughSweep);
     assert!(!db.engine().versions.tables().claims.has_ranges(), "the range is free again");
-    run(demotion_for(&db, Purpose::Room(Means::Hot), 0));
-    assert_eq!(places(&db), [0, 1, 1], "the last means takes what there is");
-    assert_eq!(room.means(0), Means::Sweep);
+    run(demotion_for(&db, Purpose::Room(EvictionStep::Hot), 0));
+    assert_eq!(places(&db), [0, 1, 1], "the last step takes what there is");
+    assert_eq!(room.eviction_step(0), EvictionStep::Sweep);
 }
 
 #[test]

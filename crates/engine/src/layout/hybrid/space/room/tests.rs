@@ -1,6 +1,6 @@
 //! When room is made, and for how much.
 
-use super::{Means, Need, RETRY_NS};
+use super::{EvictionStep, Need, RETRY_NS};
 use crate::layout::hybrid::records::pieces::piece_bytes;
 use crate::layout::hybrid::space::sweep::{Sweep, THOROUGH};
 use crate::support::{hybrid, stepped};
@@ -88,16 +88,16 @@ fn what_is_under_way_for_long_is_not_the_end_of_its_turn() {
     let db = stepped(&hybrid());
     let room = &db.engine().hybrid().fast.room;
     let later_ns = 2 * RETRY_NS;
-    room.found_little(Means::Sweep, 0);
-    room.found_little(Means::ColdOfDrawn, 0);
+    room.found_little(EvictionStep::Sweep, 0);
+    room.found_little(EvictionStep::ColdOfDrawn, 0);
     let sweep = Sweep::begin(db.engine().hybrid(), THOROUGH).unwrap();
-    assert_eq!(room.means(later_ns), Means::ThoroughSweep);
-    room.found_little(Means::ThoroughSweep, 0);
+    assert_eq!(room.eviction_step(later_ns), EvictionStep::ThoroughSweep);
+    room.found_little(EvictionStep::ThoroughSweep, 0);
     drop(sweep);
     let counting = room.counting.lock();
-    assert_eq!(room.means(later_ns), Means::ColdOfAll);
+    assert_eq!(room.eviction_step(later_ns), EvictionStep::ColdOfAll);
     drop(counting);
-    assert_eq!(room.means(later_ns), Means::Sweep);
+    assert_eq!(room.eviction_step(later_ns), EvictionStep::Sweep);
 }
 
 #[test]
