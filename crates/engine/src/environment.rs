@@ -9,6 +9,7 @@
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::engine::background::Background;
+use crate::engine::migration::Migrations;
 use crate::engine::restore::{
     numbers_of, remove_leftovers, replay_in_memory, replay_logs, require_durable, require_files,
     require_floor, restore,
@@ -36,7 +37,6 @@ use std::sync::Arc;
 use thermocline_device::{
     Devices, FileKind, Origin, Placement, SystemDevices, TierSpec, TieredFiles,
 };
-use thermocline_foundation::sync::atomic::AtomicBool;
 use thermocline_foundation::{ByteSize, Clock, FileNumber, Sequence, SystemClock};
 use thermocline_table::BlockCache;
 
@@ -317,6 +317,7 @@ impl Opened {
             layout: layout.clone(),
         };
         let front = Logged::new(&shared, &versions, log_pool, log);
+        let migrations = Migrations::new(&shared, &versions);
         let engine = Engine {
             shared,
             versions,
@@ -324,7 +325,7 @@ impl Opened {
             reader: Arc::new(reader),
             front: Front::with_log(front),
             mended: replayed.mended.clone(),
-            migrating: AtomicBool::new(false),
+            migrations: Arc::new(migrations),
         };
         engine.versions.levels_changed(&engine.versions.tables());
         engine

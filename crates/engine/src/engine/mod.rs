@@ -5,7 +5,7 @@ pub(crate) mod background;
 pub(crate) mod checkpoint;
 mod holdings;
 pub(crate) mod ingest;
-mod migration;
+pub(crate) mod migration;
 pub(crate) mod restore;
 pub(crate) mod stats;
 pub(crate) mod verify;
@@ -23,10 +23,10 @@ use crate::read::Reader;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
 use crate::versions::Versions;
+use migration::Migrations;
 use std::sync::Arc;
 use thermocline_device::TierIndex;
 use thermocline_foundation::FileNumber;
-use thermocline_foundation::sync::atomic::AtomicBool;
 
 /// See the module's header.
 #[derive(Debug)]
@@ -38,8 +38,7 @@ pub(crate) struct Engine {
     pub front: Front,
     /// Damage of logs that the opening met, and that cost nothing.
     pub mended: Vec<(FileNumber, TierIndex, Error)>,
-    /// A migration runs, or failed and is not tried again before the next open.
-    pub migrating: AtomicBool,
+    pub migrations: Arc<Migrations>,
 }
 
 impl Engine {

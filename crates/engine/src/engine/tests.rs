@@ -1,11 +1,10 @@
 //! Logs, deletions and migrations of a running store.
 
 use super::background::Background;
-use super::migration::Migration;
-use crate::jobs::{Job, Lane, Planner, Step, Stepper, Workers};
+use crate::jobs::{Lane, Planner, Step, Stepper, Workers};
 use crate::support::hooked::{Call, HookedDevices};
 use crate::support::{hybrid, one_tier, stepped, stepped_environment, tier};
-use crate::{ByteSize, Db, Environment, Preset, Settings};
+use crate::{ByteSize, Db, Environment, Settings};
 use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::{FileKind, MemoryDevices, TierIndex};
@@ -144,26 +143,5 @@ fn placement_is_asked_again_once_deleted_tables_have_left_room() {
     assert_eq!(job.step().unwrap(), Step::Done);
     assert!(engine.shared.placement_changed.load(Relaxed));
     drop(job);
-    db.close().unwrap();
-}
-
-#[test]
-fn a_move_that_finds_no_room_ends_no_others() {
-    let mut settings = Settings { preset: Some(Preset::Leveled), ..one_tier() };
-    settings.tiers.push(tier("/slow", 1));
-    let db = stepped(&settings);
-    let engine = db.engine();
-    flush_one(&db, "key", Some(&"large".repeat(1 << 18)));
-    let table = Arc::clone(&engine.versions.current().levels.level(0)[0]);
-    assert!(table.meta.bytes > 1 << 20, "more than the other tier has");
-    let number = table.meta.number;
-    let to = TierIndex(1);
-    assert!(!engine.migrating.swap(true, Relaxed));
-    let mut job = Migration { engine: Arc::clone(engine), number, tier: to };
-    engine.shared.placement_changed.store(false, Relaxed);
-    assert_eq!(job.step().unwrap(), Step::Done);
-    assert!(!engine.shared.placement_changed.load(Relaxed), "nothing has changed by it");
-    assert!(!engine.migrating.load(Relaxed), "others may move");
-    assert_eq!(engine.shared.counts.migrations.get(), 0);
     db.close().unwrap();
 }
