@@ -73,8 +73,6 @@ const ROUND: &[(&str, &str)] = &[
     ("db.rs", "live_stats.rs"),
     ("environment.rs", "db.rs"),
     ("live_stats.rs", "environment.rs"),
-    ("table_set/levels.rs", "table_set/manifest.rs"),
-    ("table_set/manifest.rs", "table_set/levels.rs"),
 ];
 
 /// The room that a file of the engine belongs to.

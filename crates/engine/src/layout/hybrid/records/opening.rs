@@ -203,7 +203,7 @@ pub(crate) fn drop_copies(shared: &Shared, restored: &mut Restored) -> Result<()
     let whole = || Edit {
         totals: Some(totals.clone()),
         durable_sequence: Some(durable_sequence),
-        ..Edit::of_state(levels, slots, *log_floor, *last_sequence)
+        ..Edit::of_state(levels.snapshot(), slots, *log_floor, *last_sequence)
     };
     let edit = Edit { live_slots: Some(LiveSlots::default()), ..Edit::default() };
     manifest.commit(&edit, whole)?;
