@@ -1,28 +1,28 @@
-//! The database as its users hold it: every operation on records, and closing. Opening is in
-//! `environment.rs`.
+//! The database as its users hold it: opening, every operation on records, and closing. How an
+//! engine is made of its parts is in `engine/opening.rs`.
+
+pub(crate) mod scan;
+pub(crate) mod snapshot;
 
 use crate::batch::{WriteBatch, check_sizes};
-use crate::builder::Builder;
 use crate::engine::Engine;
 use crate::engine::ingest::Ingest;
+use crate::engine::live_stats::LiveWriter;
+use crate::engine::opening::{self, Access, Opened};
 use crate::engine::stats::Stats;
 use crate::engine::verify::VerifyReport;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
-use crate::jobs::Planner;
-use crate::jobs::Progress;
-use crate::live_stats::LiveWriter;
-use crate::read::cursor::{Cursor, Records, ScanRange};
+use crate::jobs::{Planner, Progress};
+use crate::read::cursor::{Cursor, ScanRange};
 use crate::settings::{Durability, Settings};
-use crate::versions::holders::{Held, Holder};
-use crate::versions::snapshots::Snapshot as RegisteredSnapshot;
 use bytes::Bytes;
-use std::ops::{Bound, RangeBounds};
+use scan::Scan;
+use snapshot::Snapshot;
 use std::path::Path;
 use std::sync::Arc;
-use thermocline_device::{Devices, FileKind};
+use thermocline_device::{Devices, FileKind, TieredFiles};
 use thermocline_foundation::sync::atomic::AtomicBool;
-use thermocline_foundation::{Planted, Sequence, planted};
 
 /// An open database. Clones share it; the last one to go closes it.
 ///
@@ -48,23 +48,14 @@ struct Open {
 }
 
 impl Db {
-    /// The handle of an engine that was opened; not to be written where `is_written` is not set.
-    pub(crate) fn of(
-        engine: Arc<Engine>,
-        planner: Arc<dyn Planner>,
-        devices: &Arc<dyn Devices>,
-        is_written: bool,
-    ) -> Self {
-        let devices = Arc::clone(devices);
+    /// The first handle of a store that was opened.
+    fn of(opened: Opened, environment: &Environment) -> Self {
+        let Opened { engine, planner, is_written } = opened;
+        let devices = Arc::clone(&environment.devices);
         let live = LiveWriter::start(&engine);
         let closed = AtomicBool::new(false);
         let open = Open { engine, is_written, _planner: planner, devices, live, closed };
         Self { inner: Arc::new(open) }
-    }
-
-    /// Settings put together call by call, then a database.
-    pub fn builder() -> Builder {
-        Builder::default()
     }
 
     /// There is a database at `home`.
@@ -119,7 +110,7 @@ impl Db {
 
     /// The engine, unless it came with a fork.
     fn ours(&self) -> Result<&Arc<Engine>> {
-        ours(&self.inner.engine)
+        self.inner.engine.ours()
     }
 
     /// The value of `key`, sharing the memory of the block or memtable it lies in.
@@ -185,10 +176,7 @@ impl Db {
 
     /// The database as of now, for as long as it is held.
     pub fn snapshot(&self) -> Snapshot {
-        let engine = Arc::clone(self.engine());
-        let registered = engine.versions.snapshot();
-        let held = Held::new(registered.holders(), Holder::Snapshot);
-        Snapshot { engine, registered, _held: held }
+        Snapshot::new(self.engine())
     }
 
     /// Writes everything in memory to tables.
@@ -266,6 +254,54 @@ impl Db {
     }
 }
 
+impl Environment {
+    /// There is a database at `home`.
+    pub fn exists(&self, home: &Path) -> Result<bool> {
+        Ok(TieredFiles::exists(&*self.devices, home)?)
+    }
+
+    /// Makes a database at `home`. Leaves nothing behind when it fails.
+    pub fn create(&self, home: &Path, settings: &Settings) -> Result<Db> {
+        Ok(Db::of(opening::create(self, home, settings)?, self))
+    }
+
+    /// Opens the database at `home` with the settings it keeps. Where no tier has room for what its
+    /// logs have it can be read, and its statistics say why it is read-only.
+    pub fn open(&self, home: &Path) -> Result<Db> {
+        Ok(Db::of(opening::open(self, home, None, Access::Write)?, self))
+    }
+
+    /// As [`Db::open_with`]: with other settings, which are kept from then on.
+    pub fn open_with(&self, home: &Path, settings: &Settings) -> Result<Db> {
+        Ok(Db::of(opening::open(self, home, Some(settings), Access::Write)?, self))
+    }
+
+    /// As [`Db::open_read_only`].
+    pub fn open_read_only(&self, home: &Path) -> Result<Db> {
+        Ok(Db::of(opening::open(self, home, None, Access::Read)?, self))
+    }
+
+    /// As [`Db::open_read_only`] with other settings, which hold for this opening: where tiers are
+    /// mounted elsewhere, or memory is scarce.
+    pub fn open_read_only_with(&self, home: &Path, settings: &Settings) -> Result<Db> {
+        Ok(Db::of(opening::open(self, home, Some(settings), Access::Read)?, self))
+    }
+
+    /// As [`Db::kept_settings`].
+    pub fn kept_settings(&self, home: &Path) -> Result<Settings> {
+        opening::kept_settings(self, home)
+    }
+
+    /// Opens the database at `home`, making it where there is none.
+    pub fn open_or_create(&self, home: &Path, settings: &Settings) -> Result<Db> {
+        if self.exists(home)? {
+            self.open_with(home, settings)
+        } else {
+            self.create(home, settings)
+        }
+    }
+}
+
 impl Open {
     fn close(&self) -> Result<()> {
         if self.closed.swap(true, thermocline_foundation::sync::atomic::Ordering::AcqRel) {
@@ -289,15 +325,9 @@ impl Open {
     }
 }
 
-/// The engine, unless it came with a fork.
-fn ours(engine: &Arc<Engine>) -> Result<&Arc<Engine>> {
-    engine.shared.files.require_owner()?;
-    Ok(engine)
-}
-
 impl Drop for Open {
     fn drop(&mut self) {
-        if ours(&self.engine).is_err() {
+        if self.engine.ours().is_err() {
             // A forked child has none of the threads, and locks that they held stay held: nothing
             // of the engine is dropped, only its copies of the directories' locks.
             std::mem::forget((Arc::clone(&self.engine), self.live.take()));
@@ -307,121 +337,6 @@ impl Drop for Open {
         if let Err(error) = self.close() {
             tracing::error!(%error, "closing the database failed");
         }
-    }
-}
-
-/// The database as of one moment. Holding it keeps compactions from dropping versions that it sees.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    engine: Arc<Engine>,
-    registered: RegisteredSnapshot,
-    _held: Held,
-}
-
-impl Snapshot {
-    /// The newest sequence that the snapshot sees.
-    pub fn sequence(&self) -> Sequence {
-        self.registered.sequence()
-    }
-
-    /// The value of `key` at that moment.
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        let newest = planted(Planted::SnapshotReadsNewest);
-        ours(&self.engine)?.reader.get(key.as_ref(), (!newest).then(|| self.sequence()))
-    }
-
-    /// The values of `keys` at that moment.
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
-        let keys: Vec<_> = keys.iter().map(AsRef::as_ref).collect();
-        ours(&self.engine)?.reader.multi_get(&keys, Some(self.sequence()))
-    }
-
-    /// A scan of that moment.
-    pub fn scan(&self) -> Scan {
-        Scan::new(Arc::clone(&self.engine), Some(self.registered.clone()))
-    }
-
-    /// A cursor over that moment.
-    pub fn cursor(&self) -> Cursor {
-        self.engine.reader.cursor(&ScanRange::all(), self.registered.clone(), 0)
-    }
-}
-
-/// Bytes that a record is taken to have when a limit sizes the first read of a scan.
-const RECORD_BYTES_GUESS: u64 = 1 << 10;
-/// First read of a scan at most, in bytes; read-ahead grows from there.
-const FIRST_READ_BYTES_MAX: u64 = 256 << 10;
-
-/// A scan being described; iterate over it to run it.
-#[derive(Debug)]
-pub struct Scan {
-    engine: Arc<Engine>,
-    snapshot: Option<RegisteredSnapshot>,
-    range: ScanRange,
-    reverse: bool,
-    limit: u64,
-    held: Held,
-}
-
-impl Scan {
-    fn new(engine: Arc<Engine>, snapshot: Option<RegisteredSnapshot>) -> Self {
-        let held = Held::new(engine.versions.holders(), Holder::Cursor);
-        let (range, limit) = (ScanRange::all(), u64::MAX);
-        Self { engine, snapshot, range, reverse: false, limit, held }
-    }
-
-    /// Only keys in `range`, such as `b"a".to_vec()..b"b".to_vec()`.
-    pub fn range(mut self, range: impl RangeBounds<Vec<u8>>) -> Self {
-        self.range =
-            ScanRange { from: range.start_bound().cloned(), to: range.end_bound().cloned() };
-        self
-    }
-
-    /// Only keys at or after `key`.
-    pub fn from(mut self, key: impl Into<Vec<u8>>) -> Self {
-        self.range.from = Bound::Included(key.into());
-        self
-    }
-
-    /// Only keys before `key`.
-    pub fn to(mut self, key: impl Into<Vec<u8>>) -> Self {
-        self.range.to = Bound::Excluded(key.into());
-        self
-    }
-
-    /// Only keys that begin with `prefix`; narrows down what was said before.
-    pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
-        self.range = self.range.with_prefix(prefix.as_ref());
-        self
-    }
-
-    /// Largest key first.
-    pub fn reverse(mut self) -> Self {
-        self.reverse = true;
-        self
-    }
-
-    /// At most `records`. Also sizes the first read.
-    pub fn limit(mut self, records: u64) -> Self {
-        self.limit = records;
-        self
-    }
-}
-
-impl IntoIterator for Scan {
-    type Item = Result<(Bytes, Bytes)>;
-    type IntoIter = Records;
-
-    fn into_iter(self) -> Records {
-        let snapshot = self.snapshot.unwrap_or_else(|| self.engine.versions.snapshot());
-        let expected = match self.limit {
-            u64::MAX => 0,
-            limit => limit.saturating_mul(RECORD_BYTES_GUESS).min(FIRST_READ_BYTES_MAX),
-        };
-        let cursor = self.engine.reader.cursor(&self.range, snapshot, expected as u32);
-        // The cursor is counted from here on.
-        drop(self.held);
-        Records::new(cursor, self.range, self.reverse, self.limit)
     }
 }
 

@@ -13,7 +13,7 @@ use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 
 /// The migrations of a store, of which one runs at a time.
 #[derive(Debug)]
-pub(crate) struct Migrations {
+pub(super) struct Migrations {
     shared: Arc<Shared>,
     versions: Arc<Versions>,
     /// One runs, or failed and is not tried again before the next open.

@@ -5,8 +5,10 @@ pub(crate) mod background;
 pub(crate) mod checkpoint;
 mod holdings;
 pub(crate) mod ingest;
-pub(crate) mod migration;
-pub(crate) mod restore;
+pub(crate) mod live_stats;
+mod migration;
+pub(crate) mod opening;
+mod restore;
 pub(crate) mod stats;
 pub(crate) mod verify;
 pub(crate) mod wear;
@@ -38,10 +40,16 @@ pub(crate) struct Engine {
     pub front: Front,
     /// Damage of logs that the opening met, and that cost nothing.
     pub mended: Vec<(FileNumber, TierIndex, Error)>,
-    pub migrations: Arc<Migrations>,
+    migrations: Arc<Migrations>,
 }
 
 impl Engine {
+    /// The engine, unless it came with a fork.
+    pub fn ours(self: &Arc<Self>) -> Result<&Arc<Self>> {
+        self.shared.files.require_owner()?;
+        Ok(self)
+    }
+
     /// Keeps what was counted and how far the logs go, durably, unless nothing was asked since
     /// opening.
     pub fn keep_totals(&self) -> Result<()> {
