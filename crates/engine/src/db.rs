@@ -21,7 +21,7 @@ use scan::Scan;
 use snapshot::Snapshot;
 use std::path::Path;
 use std::sync::Arc;
-use thermocline_device::{Devices, FileKind, TieredFiles};
+use thermocline_device::{Devices, TieredFiles};
 use thermocline_foundation::sync::atomic::AtomicBool;
 
 /// An open database. Clones share it; the last one to go closes it.
@@ -115,14 +115,14 @@ impl Db {
 
     /// The value of `key`, sharing the memory of the block or memtable it lies in.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        self.ours()?.reader.get(key.as_ref(), None)
+        self.ours()?.reader().get(key.as_ref(), None)
     }
 
     /// The values of `keys` in their order, as of one moment. What must be read from tables is read
     /// in batches, on all tiers at once.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let keys: Vec<_> = keys.iter().map(AsRef::as_ref).collect();
-        self.ours()?.reader.multi_get(&keys, None)
+        self.ours()?.reader().multi_get(&keys, None)
     }
 
     /// Sets `key` to `value` with the durability of the settings. Keys have up to 64 KiB, values up
@@ -145,7 +145,7 @@ impl Db {
 
     /// Applies a batch, all of it or nothing, with the durability of the settings.
     pub fn write(&self, batch: WriteBatch) -> Result<()> {
-        self.write_with(batch, self.engine().shared.settings.durability)
+        self.write_with(batch, self.settings().durability)
     }
 
     /// Applies a batch with a durability of its own.
@@ -155,12 +155,12 @@ impl Db {
         if count == 0 {
             return Ok(());
         }
-        engine.front.write(encoded, count, durability)
+        engine.write(encoded, count, durability)
     }
 
     /// Makes everything acknowledged so far durable.
     pub fn sync(&self) -> Result<()> {
-        self.ours()?.front.sync()
+        self.ours()?.sync()
     }
 
     /// A scan over all records, to be narrowed down: `db.scan().prefix("user/").limit(10)`.
@@ -171,7 +171,7 @@ impl Db {
     /// A cursor over all records, as of now.
     pub fn cursor(&self) -> Cursor {
         let engine = self.engine();
-        engine.reader.cursor(&ScanRange::all(), engine.versions.snapshot(), 0)
+        engine.reader().cursor(&ScanRange::all(), engine.snapshot(), 0)
     }
 
     /// The database as of now, for as long as it is held.
@@ -226,7 +226,7 @@ impl Db {
 
     /// The settings in force.
     pub fn settings(&self) -> &Settings {
-        &self.engine().shared.settings
+        self.engine().settings()
     }
 
     /// Closes the database and says whether all went well. Other handles to it fail to write from
@@ -243,12 +243,12 @@ impl Db {
             tracing::info!(handles, "the database is closed; its lock goes with its last handle");
             return Ok(());
         }
-        let Some(holders) = engine.versions.holders().describe() else { return Ok(()) };
+        let Some(holders) = engine.holders().describe() else { return Ok(()) };
         let text = format!(
             "the database at {} is closed and all of it is durable, but this process still has \
              {holders} of it, and so its files and its lock: drop what is left before opening it \
              again",
-            engine.shared.files.home().display()
+            engine.home().display()
         );
         Err(Error::new(ErrorKind::Locked, text))
     }
@@ -307,21 +307,10 @@ impl Open {
         if self.closed.swap(true, thermocline_foundation::sync::atomic::Ordering::AcqRel) {
             return Ok(());
         }
-        let engine = &self.engine;
         if let Some(live) = &self.live {
             live.end();
         }
-        let is_written = self.is_written;
-        let keep = || engine.shared.latch.check().and_then(|()| engine.keep_totals());
-        let kept = if is_written { keep() } else { Ok(()) };
-        // Sends away whoever waits for background work, which is about to end.
-        engine.shared.fail(&Error::new(ErrorKind::ReadOnly, "the database is closed"));
-        engine.shared.jobs.stop();
-        let sealed =
-            kept.and_then(|()| if is_written { engine.front.enter().seal() } else { Ok(()) });
-        let manifest = engine.versions.tables().manifest.extent();
-        engine.shared.files.close(&[(FileKind::Manifest, manifest)])?;
-        sealed
+        self.engine.close(self.is_written)
     }
 }
 
@@ -331,53 +320,11 @@ impl Drop for Open {
             // A forked child has none of the threads, and locks that they held stay held: nothing
             // of the engine is dropped, only its copies of the directories' locks.
             std::mem::forget((Arc::clone(&self.engine), self.live.take()));
-            self.engine.shared.files.leave_to_owner();
+            self.engine.leave_to_owner();
             return;
         }
         if let Err(error) = self.close() {
             tracing::error!(%error, "closing the database failed");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ByteSize;
-    use thermocline_device::MemoryDevices;
-
-    /// A background job prepares the next log. A writer who needs one meanwhile makes none of its
-    /// own, which would have a number on the wrong side of the other's.
-    #[test]
-    fn a_writer_waits_for_the_log_that_is_being_prepared() {
-        let environment =
-            Environment { devices: Arc::new(MemoryDevices::new()), ..Environment::default() };
-        let tier = crate::Tier::new("/tier", ByteSize::mib(256)).driver("memory");
-        let settings =
-            Settings { tiers: vec![tier], memory: ByteSize::mib(8), ..Default::default() };
-        let db = environment.create(Path::new("/home"), &settings).unwrap();
-        let engine = db.engine();
-        // The background is kept from preparing logs; this thread does that instead.
-        loop {
-            let mut logs = engine.front.logged().pool().logs();
-            if !logs.making {
-                logs.making = true;
-                logs.ready = None;
-                break;
-            }
-        }
-        db.put("first", "in the log made at the start").unwrap();
-        let logs = || {
-            let files = engine.shared.files.files().into_iter();
-            files.filter(|file| file.kind == FileKind::Log).map(|file| file.number)
-        };
-        let before = logs().max();
-        let rotating = Arc::clone(engine);
-        let rotate = move || rotating.front.enter().rotate();
-        let writer = thermocline_foundation::threads::spawn("writer", rotate).unwrap();
-        engine.front.logged().pool().prepare_log().unwrap();
-        writer.join().unwrap().unwrap();
-        let next = logs().filter(|number| Some(*number) > before).min();
-        assert_eq!(Some(engine.front.enter().log_number()), next);
     }
 }

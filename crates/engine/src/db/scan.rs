@@ -27,7 +27,7 @@ pub struct Scan {
 
 impl Scan {
     pub(super) fn new(engine: Arc<Engine>, snapshot: Option<RegisteredSnapshot>) -> Self {
-        let held = Held::new(engine.versions.holders(), Holder::Cursor);
+        let held = Held::new(engine.holders(), Holder::Cursor);
         let (range, limit) = (ScanRange::all(), u64::MAX);
         Self { engine, snapshot, range, reverse: false, limit, held }
     }
@@ -75,12 +75,12 @@ impl IntoIterator for Scan {
     type IntoIter = Records;
 
     fn into_iter(self) -> Records {
-        let snapshot = self.snapshot.unwrap_or_else(|| self.engine.versions.snapshot());
+        let snapshot = self.snapshot.unwrap_or_else(|| self.engine.snapshot());
         let expected = match self.limit {
             u64::MAX => 0,
             limit => limit.saturating_mul(RECORD_BYTES_GUESS).min(FIRST_READ_BYTES_MAX),
         };
-        let cursor = self.engine.reader.cursor(&self.range, snapshot, expected as u32);
+        let cursor = self.engine.reader().cursor(&self.range, snapshot, expected as u32);
         // The cursor is counted from here on.
         drop(self.held);
         Records::new(cursor, self.range, self.reverse, self.limit)

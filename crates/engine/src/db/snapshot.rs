@@ -20,7 +20,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(super) fn new(engine: &Arc<Engine>) -> Self {
-        let registered = engine.versions.snapshot();
+        let registered = engine.snapshot();
         let held = Held::new(registered.holders(), Holder::Snapshot);
         Self { engine: Arc::clone(engine), registered, _held: held }
     }
@@ -33,13 +33,13 @@ impl Snapshot {
     /// The value of `key` at that moment.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         let newest = planted(Planted::SnapshotReadsNewest);
-        self.engine.ours()?.reader.get(key.as_ref(), (!newest).then(|| self.sequence()))
+        self.engine.ours()?.reader().get(key.as_ref(), (!newest).then(|| self.sequence()))
     }
 
     /// The values of `keys` at that moment.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let keys: Vec<_> = keys.iter().map(AsRef::as_ref).collect();
-        self.engine.ours()?.reader.multi_get(&keys, Some(self.sequence()))
+        self.engine.ours()?.reader().multi_get(&keys, Some(self.sequence()))
     }
 
     /// A scan of that moment.
@@ -49,6 +49,6 @@ impl Snapshot {
 
     /// A cursor over that moment.
     pub fn cursor(&self) -> Cursor {
-        self.engine.reader.cursor(&ScanRange::all(), self.registered.clone(), 0)
+        self.engine.reader().cursor(&ScanRange::all(), self.registered.clone(), 0)
     }
 }

@@ -145,3 +145,37 @@ fn placement_is_asked_again_once_deleted_tables_have_left_room() {
     drop(job);
     db.close().unwrap();
 }
+
+/// A background job prepares the next log. A writer who needs one meanwhile makes none of its
+/// own, which would have a number on the wrong side of the other's.
+#[test]
+fn a_writer_waits_for_the_log_that_is_being_prepared() {
+    let environment =
+        Environment { devices: Arc::new(MemoryDevices::new()), ..Environment::default() };
+    let tier = crate::Tier::new("/tier", ByteSize::mib(256)).driver("memory");
+    let settings = Settings { tiers: vec![tier], memory: ByteSize::mib(8), ..Default::default() };
+    let db = environment.create(Path::new("/home"), &settings).unwrap();
+    let engine = db.engine();
+    // The background is kept from preparing logs; this thread does that instead.
+    loop {
+        let mut logs = engine.front.logged().pool().logs();
+        if !logs.making {
+            logs.making = true;
+            logs.ready = None;
+            break;
+        }
+    }
+    db.put("first", "in the log made at the start").unwrap();
+    let logs = || {
+        let files = engine.shared.files.files().into_iter();
+        files.filter(|file| file.kind == FileKind::Log).map(|file| file.number)
+    };
+    let before = logs().max();
+    let rotating = Arc::clone(engine);
+    let rotate = move || rotating.front.enter().rotate();
+    let writer = thermocline_foundation::threads::spawn("writer", rotate).unwrap();
+    engine.front.logged().pool().prepare_log().unwrap();
+    writer.join().unwrap().unwrap();
+    let next = logs().filter(|number| Some(*number) > before).min();
+    assert_eq!(Some(engine.front.enter().log_number()), next);
+}

@@ -215,7 +215,7 @@ mod tests {
         let cold: Vec<_> = (2..12).map(|at| (at, 1000)).collect();
         let db = with_records(settings(), 600, &cold);
         let under_way = db.engine().hybrid().plan_demotion(Means::ColdOfDrawn).unwrap();
-        assert_eq!(db.engine().versions.tables().claims.ranges().len(), 1, "others are free");
+        assert_eq!(db.engine().versions().tables().claims.ranges().len(), 1, "others are free");
         for means in [Means::ColdOfAll, Means::Hot] {
             come_to(&db, means);
             assert!(db.engine().hybrid().plan_demotion(means).is_none());
@@ -238,7 +238,7 @@ mod tests {
         come_to(&db, Means::ColdOfAll);
         assert!(db.engine().hybrid().plan_demotion(Means::ColdOfAll).is_none());
         assert_eq!(fast(&db).room.means(0), Means::ColdOfAll, "it waits");
-        let later_ns = db.engine().shared.clock.now_ns() + 2_000_000_000;
+        let later_ns = db.engine().shared().clock.now_ns() + 2_000_000_000;
         assert_eq!(fast(&db).room.means(later_ns), Means::Sweep, "and tries again");
     }
 
