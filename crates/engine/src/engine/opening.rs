@@ -281,11 +281,7 @@ impl Parts {
         let versions = Versions::new(Arc::clone(&shared), store, version, tables, followers);
         let versions = Arc::new(versions);
         let layout = layout.over(&shared, &versions);
-        let reader = Reader {
-            shared: Arc::clone(&shared),
-            versions: Arc::clone(&versions),
-            layout: layout.clone(),
-        };
+        let reader = Reader::new(&shared, &versions, &layout);
         let front = Logged::new(&shared, &versions, log_pool, log);
         let migrations = Migrations::new(&shared, &versions);
         let engine = Engine {
