@@ -15,10 +15,11 @@ use std::{fs, io};
 const SOURCES: &str = "crates/engine/src";
 
 /// The rooms in order, each with the files and folders that belong to it. The longest match counts.
-const ROOMS: [(&str, &[&str]); 18] = [
+const ROOMS: [(&str, &[&str]); 19] = [
     ("limits", &["limits.rs"]),
     ("error", &["error.rs"]),
     ("jobs", &["jobs/"]),
+    ("environment", &["environment.rs"]),
     ("batch", &["batch.rs"]),
     ("settings", &["settings/"]),
     ("shared", &["shared/"]),
@@ -33,7 +34,7 @@ const ROOMS: [(&str, &[&str]); 18] = [
     ("fast_cache", &["fast_cache/"]),
     ("read", &["read/"]),
     ("engine", &["engine/"]),
-    ("db", &["db.rs", "builder.rs", "environment.rs", "live_stats.rs", "db/"]),
+    ("db", &["db.rs", "builder.rs", "db/"]),
 ];
 
 /// Arrows that must not be, although the order of the rooms would allow them.
@@ -65,17 +66,7 @@ const LINES_MAX: usize = 500;
 const WRONG: &[(&str, &str)] = &[];
 
 /// Circles of files that are still there: an arrow of each. The list may only shrink.
-const ROUND: &[(&str, &str)] = &[
-    ("builder.rs", "db.rs"),
-    ("builder.rs", "environment.rs"),
-    ("db.rs", "builder.rs"),
-    ("db.rs", "environment.rs"),
-    ("db.rs", "live_stats.rs"),
-    ("environment.rs", "db.rs"),
-    ("live_stats.rs", "environment.rs"),
-    ("table_set/levels.rs", "table_set/manifest.rs"),
-    ("table_set/manifest.rs", "table_set/levels.rs"),
-];
+const ROUND: &[(&str, &str)] = &[];
 
 /// The room that a file of the engine belongs to.
 fn room_of(file: &str) -> Option<usize> {
@@ -321,6 +312,7 @@ pub fn table(root: &Path, paths: &[PathBuf]) -> io::Result<String> {
         text += &format!("{name:12} {files:3} files <- {}\n", names.join(" "));
     }
     text += &format!("{} arrows still point the wrong way\n", WRONG.len());
+    text += &format!("{} arrows are still part of a circle of files\n", ROUND.len());
     Ok(text)
 }
 

@@ -77,7 +77,7 @@ fn levels(tables: &[(usize, Span)]) -> Result<Levels, Error> {
     let added =
         tables.iter().zip(1..).map(|((level, span), number)| (*level as u8, meta(number, *span)));
     let edit = Edit { added: added.collect(), ..Edit::default() };
-    Levels::default().apply(&edit, &db.engine().versions.store)
+    Levels::default().apply(&edit, &db.engine().versions().store)
 }
 
 fn numbers<'a>(

@@ -301,7 +301,7 @@ mod tests {
     fn records_get_the_reserve_of_a_store_that_is_only_read_and_give_it_back_to_a_merge() {
         let (db, clock) = store();
         let fast = &db.engine().hybrid().fast;
-        let share = db.engine().shared.settings.division().cache_bytes;
+        let share = db.engine().shared().settings.division().cache_bytes;
         let before = read_all(&db);
         assert!(before <= share, "{before} of {share}");
         (0..2).for_each(|_| {
@@ -313,7 +313,7 @@ mod tests {
         let stats = db.stats().memory;
         assert!(stats.used_bytes <= stats.budget_bytes, "{stats:?}");
         fast.memory.merge_begins(4 << 20);
-        fast.lend_memory(db.engine().versions.cell());
+        fast.lend_memory(db.engine().versions().cell());
         assert!(fast.cache.bytes() <= lent - (3 << 20), "{} of {lent}", fast.cache.bytes());
         let stats = db.stats().memory;
         assert!(
@@ -332,7 +332,7 @@ mod tests {
             db.engine().hybrid().promote().unwrap();
         }
         let lent = read_all(&db);
-        let division = db.engine().shared.settings.division();
+        let division = db.engine().shared().settings.division();
         let full = division.memtable_bytes;
         let unlent = full / ACTIVE_PARTS * 2 + 2 * WRITER_BYTES;
         let given = fast.cache.capacity_bytes();
@@ -349,7 +349,7 @@ mod tests {
             assert!(now + full / 4 <= before, "{now} of {before}, part {part}");
             before = now;
         }
-        assert_eq!(db.engine().versions.current().frozen.len(), 1);
+        assert_eq!(db.engine().versions().current().frozen.len(), 1);
     }
 
     #[test]
@@ -364,7 +364,7 @@ mod tests {
         let mut batch = crate::WriteBatch::new();
         (0..4000u32).for_each(|key| _ = batch.put(key.to_be_bytes(), "tiny"));
         db.write(batch).unwrap();
-        let active_bytes = db.engine().versions.current().active.bytes();
+        let active_bytes = db.engine().versions().current().active.bytes();
         assert!(!fast.memory.is_short_for_active(active_bytes), "{active_bytes}");
         let stats = db.stats().memory;
         assert!(stats.used_bytes <= stats.budget_bytes, "{stats:?}");

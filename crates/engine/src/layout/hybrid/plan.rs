@@ -216,7 +216,7 @@ mod tests {
         let cold: Vec<_> = (2..12).map(|at| (at, 1000)).collect();
         let db = with_records(settings(), 600, &cold);
         let under_way = db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn).unwrap();
-        assert_eq!(db.engine().versions.tables().claims.ranges().len(), 1, "others are free");
+        assert_eq!(db.engine().versions().tables().claims.ranges().len(), 1, "others are free");
         for step in [EvictionStep::ColdOfAll, EvictionStep::Hot] {
             come_to(&db, step);
             assert!(db.engine().hybrid().plan_demotion(step).is_none());
@@ -239,7 +239,7 @@ mod tests {
         come_to(&db, EvictionStep::ColdOfAll);
         assert!(db.engine().hybrid().plan_demotion(EvictionStep::ColdOfAll).is_none());
         assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::ColdOfAll, "it waits");
-        let later_ns = db.engine().shared.clock.now_ns() + 2_000_000_000;
+        let later_ns = db.engine().shared().clock.now_ns() + 2_000_000_000;
         assert_eq!(fast(&db).room.eviction_step(later_ns), EvictionStep::Sweep, "and tries again");
     }
 

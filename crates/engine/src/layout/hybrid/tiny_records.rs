@@ -29,9 +29,9 @@ struct Count {
 impl Count {
     fn of(db: &Db) -> Self {
         let kept = fast(db).slabs.kept_reads();
-        let slabs = db.engine().shared.files.tiers()[0].traffic(FileKind::Slab);
+        let slabs = db.engine().shared().files.tiers()[0].traffic(FileKind::Slab);
         Self {
-            demoted: db.engine().shared.counts.demotions.dirty.get(),
+            demoted: db.engine().shared().counts.demotions.dirty.get(),
             written_bytes: slabs.written_bytes,
             // Nobody looks anything up.
             reads: slabs.reads - kept.reads,

@@ -176,7 +176,7 @@ mod tests {
             (*level as u8, meta)
         });
         let edit = Edit { added: added.collect(), ..Edit::default() };
-        Levels::default().apply(&edit, &db.engine().versions.store).unwrap()
+        Levels::default().apply(&edit, &db.engine().versions().store).unwrap()
     }
 
     fn range(from: Option<&str>, to: Option<&str>) -> KeyRange {

@@ -238,7 +238,7 @@ mod tests {
     fn cursor(db: &Db) -> SlotCursor {
         let engine = Arc::clone(db.engine());
         let departures = engine.hybrid().fast.departures();
-        SlotCursor::new(engine.hybrid(), engine.versions.visible(), departures, BATCH_MIN)
+        SlotCursor::new(engine.hybrid(), engine.versions().visible(), departures, BATCH_MIN)
     }
 
     /// A flush replaces records between a cursor's look at the index and its reads, and their slots

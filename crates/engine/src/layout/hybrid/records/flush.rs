@@ -416,7 +416,7 @@ mod tests {
             db.flush().unwrap();
         }
         drop(held);
-        db.engine().shared.jobs.wake();
+        db.engine().shared().jobs.wake();
         db.put(0u32.to_be_bytes(), [round; 1000]).unwrap();
         db.flush().unwrap();
         db.settle().unwrap();
@@ -432,11 +432,11 @@ mod tests {
         let db = stepped(&hybrid());
         let engine = db.engine();
         let (manifest_bytes, map_bytes) =
-            (engine.shared.settings.manifest_bytes(), engine.shared.settings.map_bytes());
+            (engine.shared().settings.manifest_bytes(), engine.shared().settings.map_bytes());
         let mut random = thermocline_foundation::random::Random::new(1);
         let (mut rewrites, mut edits_bytes, mut state_bytes) = (0, 0, 0);
         let manifest = || {
-            let tables = engine.versions.tables();
+            let tables = engine.versions().tables();
             (tables.manifest.number(), tables.manifest.extent().bytes)
         };
         (0..12_000u32).for_each(|key| db.put(key.to_be_bytes(), [7; 900]).unwrap());
@@ -455,7 +455,7 @@ mod tests {
                 state_bytes += after.1;
             }
             assert!(after.1 <= manifest_bytes, "{after:?} of {manifest_bytes}");
-            let map = engine.shared.files.usage()[0].used_by_kind[&FileKind::Map];
+            let map = engine.shared().files.usage()[0].used_by_kind[&FileKind::Map];
             assert!(map <= map_bytes, "{map} of {map_bytes}");
         }
         // An edit takes a page at least, and a flush is three of them here.

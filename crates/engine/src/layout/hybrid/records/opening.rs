@@ -203,7 +203,7 @@ pub(crate) fn drop_copies(shared: &Shared, restored: &mut Restored) -> Result<()
     let whole = || Edit {
         totals: Some(totals.clone()),
         durable_sequence: Some(durable_sequence),
-        ..Edit::of_state(levels, slots, *log_floor, *last_sequence)
+        ..Edit::of_state(levels.snapshot(), slots, *log_floor, *last_sequence)
     };
     let edit = Edit { live_slots: Some(LiveSlots::default()), ..Edit::default() };
     manifest.commit(&edit, whole)?;
@@ -395,7 +395,7 @@ mod tests {
             assert!(flushes < 1000, "{} are free", free_bytes());
         }
         let replayed_bytes = || {
-            let state = db.engine().versions.current();
+            let state = db.engine().versions().current();
             let frozen = state.frozen.iter().map(|frozen| frozen.memtable.bytes());
             frozen.sum::<u64>() + state.active.bytes()
         };
@@ -410,7 +410,7 @@ mod tests {
         let fast = db.stats().fast_tier.unwrap();
         assert!(fast.slab_bytes <= fast.limit_bytes, "{fast:?}");
         let on_slow = |file: &FileInfo| file.kind == FileKind::Slab && file.tier != TierIndex(0);
-        assert!(!db.engine().shared.files.files().iter().any(on_slow));
+        assert!(!db.engine().shared().files.files().iter().any(on_slow));
         for key in 0..keys {
             let byte = if key < keys - updated { 7 } else { 9 };
             assert_eq!(db.get(name(key)).unwrap().unwrap(), vec![byte; 1000]);

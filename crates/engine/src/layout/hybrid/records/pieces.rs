@@ -364,9 +364,9 @@ mod tests {
                 snapshots.push(db.snapshot());
             }
         }
-        engine.front.enter().freeze().unwrap();
-        let frozen = Arc::clone(&engine.versions.current().frozen[0]);
-        let retention = Retention::new(engine.versions.kept_readable(), None);
+        engine.front().enter().freeze().unwrap();
+        let frozen = Arc::clone(&engine.versions().current().frozen[0]);
+        let retention = Retention::new(engine.versions().kept_readable(), None);
         let packing = &engine.hybrid().fast.packing;
         let mut pieces = Pieces::new(&frozen.memtable, retention, Origin::Flush);
         for key in ["a", "b", "c"] {
@@ -384,7 +384,7 @@ mod tests {
         let fast = &db.engine().hybrid().fast;
         let pieces = 8;
         let piece_bytes = piece_bytes(fast.room.limit_bytes());
-        let syncs = |kind| db.engine().shared.files.tiers()[0].traffic(kind).syncs;
+        let syncs = |kind| db.engine().shared().files.tiers()[0].traffic(kind).syncs;
         let sizes = [200, 400, 900, 2000, 4000];
         let write = |byte: u8| {
             let mut bytes = 0;

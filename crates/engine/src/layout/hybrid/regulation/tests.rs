@@ -116,7 +116,7 @@ fn reads_alone_wake_the_workers_for_the_merges_that_they_ask_for() {
         (0..RECORDS).step_by(4).for_each(|key| {
             assert!(db.get(key.to_be_bytes()).unwrap().is_some());
         });
-        db.engine().shared.jobs.wait_idle();
+        db.engine().shared().jobs.wait_idle();
     }
     let (_, epochs, promoted) = read_triggered(&db);
     assert!(epochs > 0 && promoted > 0, "{epochs} epochs, {promoted} records");

@@ -216,7 +216,7 @@ mod tests {
         let full_bytes = engine.hybrid().budget_bytes().unwrap();
         // What is freed goes to nobody, so flushes that wait in vain overdraw the tier.
         let held = fast.slabs.delay_slot_reuse();
-        let slabs = || engine.shared.files.tiers()[1].traffic(FileKind::Slab).written_bytes;
+        let slabs = || engine.shared().files.tiers()[1].traffic(FileKind::Slab).written_bytes;
         let mut round = 0;
         while slabs() == 0 {
             round += 1;

@@ -189,7 +189,7 @@ mod tests {
             db.put(key.to_be_bytes(), value).unwrap();
         }
         db.compact_range(None, None, &mut |_| {}).unwrap();
-        let slow = &db.engine().shared.files.tiers()[1];
+        let slow = &db.engine().shared().files.tiers()[1];
         let before = slow.traffic_total();
         let mut copies = 0;
         for from in (0..RECORDS).step_by(3000) {

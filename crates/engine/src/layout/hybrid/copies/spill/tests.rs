@@ -240,8 +240,8 @@ fn a_record_whose_range_is_being_demoted_gets_no_slot_behind_the_demotions_back(
     let db = with_copy();
     evict(&db);
     let whole = Claim { tables: Vec::new(), level: None, range: KeyRange::default() };
-    let claimed = db.engine().versions.claim(&mut db.engine().versions.tables(), whole);
-    let slab_writes = || db.engine().shared.files.tiers()[0].traffic(FileKind::Slab).writes;
+    let claimed = db.engine().versions().claim(&mut db.engine().versions().tables(), whole);
+    let slab_writes = || db.engine().shared().files.tiers()[0].traffic(FileKind::Slab).writes;
     let before = slab_writes();
     spill(&db);
     assert_eq!(copies(&db), (0, 0));
@@ -286,7 +286,7 @@ fn an_entry_whose_record_memory_has_lost_without_a_word_is_swept_away() {
     fast(&db).cache.clear();
     assert_eq!(slow_reads(&db, "value"), 1);
     // Something else waits, as nearly always.
-    let sequence = db.engine().versions.visible();
+    let sequence = db.engine().versions().visible();
     fast(&db).spill.add(Spilled { key: Bytes::from("abc"), sequence, value: None });
     sweep_beside_nobody(&db);
     assert_eq!(copies(&db), (0, 0));

@@ -47,8 +47,8 @@ fn writers_are_slowed_above_the_high_watermark_whatever_is_said_of_level_0() {
             }
             // Nobody else looks: all of it is in the memtable.
             db.engine().hybrid().look_at_room();
-            let rate = db.engine().shared.write_throttle.rate();
-            db.engine().shared.write_throttle.set_fullness(0.0);
+            let rate = db.engine().shared().write_throttle.rate();
+            db.engine().shared().write_throttle.set_fullness(0.0);
             rate
         };
         [1, 2, 3].map(rate_with)
