@@ -345,13 +345,13 @@ impl FastIndex {
             while done < end && (!split || same_key(done)) {
                 body(done, &mut block);
                 done += 1;
-                split = block.split_place(self.limits.leaf_entries).is_some();
+                split = block.is_too_large(self.limits.leaf_entries);
             }
             let after = Share::of(&block);
             self.totals.change(before, after);
             drop(block);
             if split {
-                self.split(key);
+                self.split(key_of(done - 1));
             } else if self.has_become_small(before.records as usize, after.records as usize) {
                 self.join(key);
             }
@@ -365,16 +365,17 @@ impl FastIndex {
         after < before && halved && after <= self.limits.leaf_entries / 4
     }
 
-    /// Splits the leaf that covers `key`, if it still needs it.
+    /// Splits the leaf that covers `key`, the one inserted last, if it still needs it.
     fn split(&self, key: &[u8]) {
         let mut top = self.top.write();
         let spot = top.covering(key);
         let leaf = Arc::clone(top.leaf(spot));
         let mut block = leaf.write();
-        let Some(at) = block.split_place(self.limits.leaf_entries) else {
+        if !block.is_too_large(self.limits.leaf_entries) {
             return;
-        };
+        }
         let before = block.memory_bytes();
+        let at = block.split_place(key);
         let right = block.split_off(at);
         let low = block.separator(&right).to_vec();
         self.totals.add_memory(block.memory_bytes() + right.memory_bytes() + leaf_overhead_bytes());

@@ -12,6 +12,7 @@ use thermocline_device::MemoryDevices;
 use thermocline_foundation::random::{Random, mix};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::threads::{Panic, catch_panic, spawn};
+use thermocline_foundation::{Clock, SystemClock};
 
 /// Background work as the error names it.
 const JOBS: [&str; 12] = [
@@ -126,6 +127,22 @@ fn reopen(memory: &MemoryDevices, what: &str) -> Db {
     db.unwrap_or_else(|error| panic!("{what}: {error}"))
 }
 
+/// Waits until the store says what the panic said: until it was caught, a little after it let go of
+/// its locks, a refused write can only say that there was one.
+fn wait_until_said(db: &Db, what: &str) {
+    let clock = SystemClock::new();
+    let start_ns = clock.now_ns();
+    loop {
+        let error = db.put("x", "y").unwrap_err();
+        if !error.to_string().contains("since a thread panicked while") {
+            return;
+        }
+        let waited_ns = clock.now_ns() - start_ns;
+        assert!(waited_ns < 30_000_000_000, "{what}: the panic is not caught: {error}");
+        clock.sleep(Duration::from_millis(1));
+    }
+}
+
 /// A store in which the call `at` of background threads panics, if there are so many. Where there
 /// are reads after each write, tables have everything at first.
 fn run_with_panic(settings: &Settings, at: u64, reads: u64) -> bool {
@@ -154,6 +171,7 @@ fn run_with_panic(settings: &Settings, at: u64, reads: u64) -> bool {
         if error.to_string().contains("panicked:") {
             assert_says(&error, &[&said]);
         }
+        wait_until_said(&db, &what);
         for error in [
             db.put("x", "y").unwrap_err(),
             db.flush().unwrap_err(),
