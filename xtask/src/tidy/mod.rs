@@ -3,12 +3,13 @@
 //! Each rule is a function from text to findings, so that its test can show it failing on a
 //! sentence. The files are read once; nothing is compiled. `source.rs` looks into Rust files,
 //! `layout.rs` at crates, arrows and format pages, `rooms.rs` at the arrows inside the engine,
-//! `packages.rs` at what a package needs, `links.rs` at links between Markdown pages; `lexer.rs`
-//! blanks out what is not code.
+//! `packages.rs` at what a package needs, `links.rs` at links between Markdown pages, `merges.rs`
+//! at what a merge left behind; `lexer.rs` blanks out what is not code.
 
 mod layout;
 mod lexer;
 mod links;
+mod merges;
 mod packages;
 mod rooms;
 mod source;
@@ -65,6 +66,7 @@ pub fn check(root: &Path) -> io::Result<Report> {
     findings.extend(packages::check(root, &paths)?);
     findings.extend(rooms::check(root, &paths)?);
     findings.extend(links::check(root, &paths)?);
+    findings.extend(merges::check(root, &paths)?);
     Ok(Report { files: paths.len(), findings })
 }
 
@@ -130,6 +132,7 @@ mod tests {
         write("crates/log/src/lib.rs", "#![forbid(unsafe_code)]\n");
         write("crates/log/src/util.rs", "//! Odds and ends.\n");
         write("docs/formats/log.md", "# Log\n[gone](gone.md)\n");
+        write("docs/half.md", &format!("{} HEAD\n", "<".repeat(7)));
         write("target/ignored.rs", "");
         let report = check(home.path()).unwrap();
         let texts: Vec<String> = report.findings.iter().map(Finding::to_string).collect();
@@ -140,9 +143,10 @@ mod tests {
             "log/Cargo.toml:1: no description",
             "docs/formats/log.md:1: not linked from ARCHITECTURE.md",
             "docs/formats/log.md:2: the link gone.md leads to no file",
+            "docs/half.md:1: a merge that was not finished",
         ] {
             assert!(texts.iter().any(|text| text.contains(part)), "{part} is not in {texts:#?}");
         }
-        assert_eq!(report.files, 4);
+        assert_eq!(report.files, 5);
     }
 }

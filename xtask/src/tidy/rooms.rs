@@ -59,6 +59,20 @@ const SEAMS: [(&str, &str); 4] = [
     ("Generation", "generations/mod.rs"),
 ];
 
+/// Choosers and rules: data in, decision out. They know none of the [`IMPURE`] names, so that a
+/// test of them is a script.
+const PURE: [&str; 5] = [
+    "layout/hybrid/rules/",
+    "compaction/leveled.rs",
+    "compaction/selection.rs",
+    "compaction/targets.rs",
+    "compaction/view.rs",
+];
+
+/// Locks, atomics, clocks, files.
+const IMPURE: [&str; 8] =
+    ["Mutex", "RwLock", "Condvar", "Atomic", "atomic", "Clock", "TieredFiles", "std::fs"];
+
 /// Lines of a file of the engine at most, tests included.
 const LINES_MAX: usize = 500;
 
@@ -167,6 +181,24 @@ impl Sources {
             Finding::new(&Path::new(SOURCES).join(file), 1, text)
         };
         long.map(finding).collect()
+    }
+
+    /// Findings about choosers and rules that know a lock, an atomic, a clock or a file.
+    fn impure(&self) -> Vec<Finding> {
+        let is_pure = |file: &str| PURE.iter().any(|place| file.starts_with(place));
+        let mut findings = Vec::new();
+        for (file, text) in self.texts.iter().filter(|(file, _)| is_pure(file)) {
+            for (at, line) in text.lines().enumerate() {
+                for name in IMPURE.iter().filter(|name| line.contains(*name)) {
+                    let text = format!(
+                        "a rule or chooser knows `{name}`: give it what it asks for as data, and \
+                         keep locks, atomics, clocks and files with its caller"
+                    );
+                    findings.push(Finding::new(&Path::new(SOURCES).join(file), at + 1, text));
+                }
+            }
+        }
+        findings
     }
 
     /// Findings about variants of a seam's enum that are named outside its file.
@@ -289,6 +321,7 @@ pub fn check(root: &Path, paths: &[PathBuf]) -> io::Result<Vec<Finding>> {
     let findings = [
         sources.findings(WRONG),
         sources.named_variants(),
+        sources.impure(),
         sources.long_files(),
         sources.circles(ROUND),
     ];
@@ -498,6 +531,19 @@ mod tests {
         assert!(
             found[0].to_string().contains("mod.rs:1: names a variant of `Layout`"),
             "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_rule_that_knows_a_lock_a_clock_or_a_file_is_found() {
+        let rule = "layout/hybrid/rules/memory.rs";
+        for impure in ["use thermocline_foundation::sync::Mutex;\n", "fn f(c: &dyn Clock) {}\n"] {
+            let found = sources(&[(rule, impure)]).impure();
+            assert!(found[0].to_string().contains("memory.rs:1: a rule or chooser"), "{found:?}");
+            assert!(sources(&[("layout/hybrid/space/room.rs", impure)]).impure().is_empty());
+        }
+        assert!(
+            sources(&[(rule, "/// Clock bits, under a Mutex.\nfn f() {}\n")]).impure().is_empty()
         );
     }
 

@@ -18,6 +18,8 @@
 //! of tables once in a thousand look-ups, for under reads alone there may be no job.
 
 use crate::layout::hybrid::FastTier;
+use crate::layout::hybrid::rules::memory::{Keys, Tracked, blocks_and_records};
+use crate::locator::copies::Demand;
 use crate::settings::{MemoryDivision, Settings, WRITER_BYTES};
 use crate::versions::Current;
 use thermocline_foundation::sync::Mutex;
@@ -155,6 +157,43 @@ impl Memory {
 }
 
 impl FastTier {
+    /// Divides memory anew between records, blocks of tables and what is known of keys.
+    pub fn divide_memory_anew(&self, current: &Current) {
+        let settings = &self.shared.settings;
+        let levels = &current.get().levels;
+        let (mut entries, mut table_bytes, mut pinned_bytes) = (0, 0, 0);
+        let mut demand = Demand::default();
+        for (_, table) in levels.tables() {
+            entries += table.meta.entries;
+            table_bytes += table.meta.bytes;
+            pinned_bytes += table.pinned_bytes();
+            demand.add(table, settings);
+        }
+        self.room.note_tables(table_bytes);
+        self.feedback.table_entries.store(entries, Relaxed);
+        let share_bytes = settings.division().cache_bytes;
+        let tracked = Tracked::of(Keys {
+            fast: self.index.len(),
+            in_tables: entries,
+            share_bytes,
+            percent: settings.hybrid.tracker_percent,
+        });
+        self.feedback.share_of_keys.store(tracked.share_of_keys, Relaxed);
+        if tracked.is_far_from(self.popularity.capacity() as u64) {
+            self.popularity.set_capacity(tracked.keys as usize);
+        }
+        let known_bytes = self.index.memory_bytes() + self.popularity.bytes() as u64;
+        let used_bytes = pinned_bytes + known_bytes;
+        let (blocks, left) = blocks_and_records(share_bytes, used_bytes, demand.partition_bytes);
+        // Every edit comes here, and a change takes all locks of the cache, for which readers wait.
+        let cache = &self.shared.cache;
+        if blocks.abs_diff(cache.capacity_bytes()) > blocks / 64 {
+            cache.set_capacity(blocks);
+        }
+        self.share_memory(current, left.saturating_sub(cache.capacity_bytes()));
+        self.copying.reckon(demand, |bytes| self.slabs.set_limit_bytes(bytes));
+    }
+
     /// Lends the records what memtables, flushes and merges leave unused, and asks back what they
     /// use now.
     pub fn lend_memory(&self, current: &Current) {

@@ -12,15 +12,17 @@
 
 use crate::error::Result;
 use crate::jobs::Jobs;
+use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::copies::bounded_queue::{
     BoundedQueue, Queued, RECORD_OVERHEAD_BYTES, Waits,
 };
 use crate::layout::hybrid::records::packing::Stored;
+use crate::layout::hybrid::records::placing::Arrival;
 use crate::layout::hybrid::single_step::Work;
-use crate::layout::hybrid::{Added, Arrival, FastTier};
 use crate::table_set::key_range::KeyRange;
 use crate::table_set::manifest::Edit;
+use crate::table_set::slot_edit::Added;
 use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_device::Origin;
@@ -189,10 +191,10 @@ impl Hybrid {
                 && !self.fast.cache.contains(&spilled.key, spilled.sequence)
         });
         let pinning = self.fast.pinning_of_copies();
-        let get_slots = self.fast.regulation.copies.judge(self.fast.index.slot_records());
+        let get_slots = self.fast.feedback.copies.judge(self.fast.index.slot_records());
         let first_read = self.fast.promotions.slot_at_first_read.load(Relaxed);
         let claims = self.versions.tables().claims.ranges();
-        let mut admission = self.fast.regulation.copies.admission.lock();
+        let mut admission = self.fast.feedback.copies.admission.lock();
         let (stay, go): (Vec<_>, Vec<_>) = batch.into_iter().partition(|spilled| {
             get_slots
                 && spilled.value.is_some()

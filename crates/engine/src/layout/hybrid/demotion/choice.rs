@@ -11,8 +11,8 @@ use crate::layout::hybrid::demotion::job::Demotion;
 use crate::layout::hybrid::demotion::ranges::{
     DemotionPlan, Purpose, count_touching, newest_ingest, pick_runs, ranges,
 };
-use crate::layout::hybrid::regulation::pinning::draw_of;
-use crate::layout::hybrid::space::room::EvictionStep;
+use crate::layout::hybrid::rules::fullness::EvictionStep;
+use crate::layout::hybrid::rules::pinning::draw_of;
 use crate::settings::hybrid::{DemotionPolicy, Promotion};
 use crate::table_set::key_range::KeyRange;
 use crate::table_set::levels::Levels;
@@ -57,7 +57,7 @@ impl Hybrid {
         let few_bytes = self.few_bytes(ranges.len());
         let mut free = ranges;
         free.retain(|range| !claims.iter().any(|claim| claim.overlaps(range)));
-        if free.is_empty() || step == EvictionStep::Hot && self.fast.room.gives_up_for_copies() {
+        if free.is_empty() || step == EvictionStep::Hot && self.fast.room.give_up_for_copies() {
             return None;
         }
         let (choice, bytes_max, bytes_min) = if step == EvictionStep::Hot {
@@ -106,7 +106,7 @@ impl Hybrid {
         }
         let demotion = self.claim_demotion(DemotionPlan { promised_bytes: written_bytes, ..plan });
         if demotion.is_none() {
-            self.fast.regulation.slow_writes.release(written_bytes);
+            self.fast.feedback.slow_writes.release(written_bytes);
         }
         demotion
     }
@@ -193,7 +193,7 @@ impl Hybrid {
         if self.shared.settings.hybrid.promotion == Promotion::None || !self.may_merge() {
             return None;
         }
-        let buckets = self.fast.regulation.buckets.as_ref()?;
+        let buckets = self.fast.feedback.buckets.as_ref()?;
         let levels = Arc::clone(&self.versions.current().levels);
         let pinning = self.fast.pinning();
         let popular = |range: &KeyRange| {
@@ -205,7 +205,7 @@ impl Hybrid {
             })
         };
         let mut ranges = ranges(&levels, self.shared.settings.hybrid.range_tables as usize);
-        if self.fast.regulation.merges_for_reads() >= ranges.len() {
+        if self.fast.feedback.merges_for_reads() >= ranges.len() {
             return None;
         }
         let claims = self.versions.tables().claims.ranges();
@@ -225,7 +225,7 @@ impl Hybrid {
         let written_bytes = plan.bytes() + bytes_max;
         let demotion =
             self.claim_within_budget(DemotionPlan { bytes_max, ..plan }, written_bytes)?;
-        self.fast.regulation.begin_merge_for_reads();
+        self.fast.feedback.begin_merge_for_reads();
         Some(demotion)
     }
 

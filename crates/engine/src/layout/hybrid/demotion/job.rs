@@ -30,8 +30,8 @@ use crate::layout::hybrid::copies::bounded_queue::Queued;
 use crate::layout::hybrid::copies::promotion::Offer;
 use crate::layout::hybrid::demotion::leaving::{Leaving, LeavingCursor, run_bytes};
 use crate::layout::hybrid::demotion::ranges::{DemotionPlan, Purpose};
-use crate::layout::hybrid::regulation::pinning::draw_of;
-use crate::layout::hybrid::space::room::EvictionStep;
+use crate::layout::hybrid::rules::fullness::EvictionStep;
+use crate::layout::hybrid::rules::pinning::draw_of;
 use crate::limits::LEVELS;
 use crate::merge::{Merge, Source};
 use crate::settings::hybrid::Promotion;
@@ -187,12 +187,12 @@ impl Demotion {
             let fast = &hybrid.fast;
             let hash = key_hash(key);
             let Fate::Kept { trailer, value, table } = fate else {
-                if let Some(buckets) = &fast.regulation.buckets {
+                if let Some(buckets) = &fast.feedback.buckets {
                     buckets.remove_slow(key, hash);
                 }
                 return;
             };
-            if let Some(buckets) = &fast.regulation.buckets {
+            if let Some(buckets) = &fast.feedback.buckets {
                 buckets.insert_slow(key, hash, (key.len() + value.len()) as u32);
             }
             let hot = promotes
@@ -314,7 +314,7 @@ impl Demotion {
         if let Some(score) = self.plan.score {
             counts.scored.add(1);
             counts.scores.add((1000.0 * score) as u64);
-            *fast.regulation.last_score.lock() = Some(score);
+            *fast.feedback.last_score.lock() = Some(score);
         }
     }
 
@@ -387,7 +387,7 @@ impl Drop for Demotion {
     fn drop(&mut self) {
         let fast = &self.hybrid.fast;
         fast.memory.merge_ends(self.merging_bytes);
-        fast.regulation.slow_writes.release(self.plan.promised_bytes);
+        fast.feedback.slow_writes.release(self.plan.promised_bytes);
     }
 }
 

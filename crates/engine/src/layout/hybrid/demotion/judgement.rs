@@ -4,7 +4,7 @@ use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::demotion::job::Demotion;
 use crate::layout::hybrid::demotion::leaving::Leaving;
 use crate::layout::hybrid::demotion::ranges::Purpose;
-use crate::layout::hybrid::space::room::EvictionStep;
+use crate::layout::hybrid::rules::fullness::EvictionStep;
 use crate::table_set::table::Table;
 use std::ops::Bound;
 use std::sync::Arc;

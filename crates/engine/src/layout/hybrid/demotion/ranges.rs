@@ -8,7 +8,7 @@
 //! Which of them is worth a merge, and of how many runs, is for `cost_benefit` to say.
 
 use crate::compaction::selection::Selection;
-use crate::layout::hybrid::space::room::EvictionStep;
+use crate::layout::hybrid::rules::fullness::EvictionStep;
 use crate::limits::LEVELS;
 use crate::table_set::key_range::KeyRange;
 use crate::table_set::levels::{Levels, may_overlap};

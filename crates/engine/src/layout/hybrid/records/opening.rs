@@ -14,6 +14,7 @@ use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::copies::promotion::Promotions;
 use crate::layout::hybrid::copies::spill::Spill;
+use crate::layout::hybrid::feedback::Feedback;
 use crate::layout::hybrid::memory::Memory;
 use crate::layout::hybrid::records::damage::{Damage, older_versions_of};
 use crate::layout::hybrid::records::flush::{FlushGate, no_room};
@@ -21,7 +22,6 @@ use crate::layout::hybrid::records::live::LiveRecords;
 use crate::layout::hybrid::records::lookup::{entry_kind, kind_of};
 use crate::layout::hybrid::records::packing::Packing;
 use crate::layout::hybrid::records::pieces::{Pieces, piece_bytes};
-use crate::layout::hybrid::regulation::Regulation;
 use crate::layout::hybrid::space::backoff::SlowTierBackoff;
 use crate::layout::hybrid::space::room::Room;
 use crate::locator::copies::IndexCopies;
@@ -76,8 +76,8 @@ impl FastTier {
                 Box::new(FrequencyTracker::new(1 << 10, SHARDS, FrequencySettings::default()))
             }
         };
-        let regulation = Regulation::new(settings, clock);
-        if let Some(buckets) = &regulation.buckets {
+        let feedback = Feedback::new(settings, clock);
+        if let Some(buckets) = &feedback.buckets {
             index.for_each(Bound::Unbounded, Bound::Unbounded, |key, entry| {
                 if !entry.clean {
                     buckets.insert_fast(key, key_hash(key), entry.record_bytes);
@@ -95,7 +95,7 @@ impl FastTier {
             spill: Spill::new(&shared.jobs, settings.memory.0),
             popularity,
             promotions: Promotions::new(settings.memory.0),
-            regulation,
+            feedback,
             flushes: FlushGate::default(),
             room: Room::new(shared),
             slow_tier_backoff: SlowTierBackoff::default(),

@@ -11,13 +11,13 @@
 use crate::compaction::rewrite::Retention;
 use crate::error::Result;
 use crate::generations::memtable::{Memtable, MemtableCursor};
+use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::records::packing::Packing;
-use crate::layout::hybrid::{
-    Added, Arrival, EntryAfter, FastTier, Placed, Removed, SlotEdit, Written,
-};
+use crate::layout::hybrid::records::placing::{Arrival, Placed, Written};
 use crate::table_set::TableSet;
 use crate::table_set::manifest::Edit;
+use crate::table_set::slot_edit::{Added, EntryAfter, Removed, SlotEdit};
 use crate::versions::Change;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -307,7 +307,7 @@ impl FastTier {
             }
             added[at].succeeds = succeeds;
         }
-        self.regulation.copies.replaced.add(copies);
+        self.feedback.copies.replaced.add(copies);
         replaced
     }
 }

@@ -59,7 +59,7 @@ impl SlowWrites {
 impl Hybrid {
     /// Asks the budget, which knows what has been written up to now; `unbounded` without one.
     fn ask_budget<T>(&self, unbounded: T, ask: impl FnOnce(&mut WriteBudget, u64) -> T) -> T {
-        let Some(budget) = &self.fast.regulation.slow_writes.budget else { return unbounded };
+        let Some(budget) = &self.fast.feedback.slow_writes.budget else { return unbounded };
         let written_bytes =
             self.shared.files.tiers()[SLOW.position()].traffic_total().written_bytes;
         let mut budget = budget.lock();
@@ -70,7 +70,7 @@ impl Hybrid {
 
     /// What must be there before anybody looks for a merge.
     fn least_bytes(&self) -> u64 {
-        self.demotion_bytes().max(*self.fast.regulation.slow_writes.refused_bytes.lock())
+        self.demotion_bytes().max(*self.fast.feedback.slow_writes.refused_bytes.lock())
     }
 
     /// A merge may be looked for, as far as the slow tier's wear is concerned and the room there.
@@ -103,7 +103,7 @@ impl Hybrid {
             budget.promise(if allows { bytes } else { before });
             allows
         });
-        let slow_writes = &self.fast.regulation.slow_writes;
+        let slow_writes = &self.fast.feedback.slow_writes;
         if matches!(purpose, Purpose::Room(_)) {
             *slow_writes.refused_bytes.lock() = if is_promised { 0 } else { bytes };
         }
@@ -120,7 +120,7 @@ impl Hybrid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::hybrid::space::room::EvictionStep;
+    use crate::layout::hybrid::rules::fullness::EvictionStep;
     use crate::support::still_clock::StillClock;
     use crate::support::{hybrid, stepped_environment, tier};
     use crate::{ByteSize, Db, Environment, HybridSettings};
@@ -154,7 +154,7 @@ mod tests {
         let fast = &engine.hybrid().fast;
         let left_bytes = engine.hybrid().demotion_bytes() + 1000;
         let spend = |bytes| {
-            let budget = fast.regulation.slow_writes.budget.as_ref().unwrap();
+            let budget = fast.feedback.slow_writes.budget.as_ref().unwrap();
             budget.lock().spend(bytes, clock.now_ns());
         };
         spend(engine.hybrid().budget_bytes().unwrap() as u64 - left_bytes);

@@ -1,9 +1,9 @@
 //! A change of slot sizes: room of slabs is divided anew where free slots have the wrong size.
 
 use crate::error::Result;
-use crate::layout::hybrid::Arrival;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::records::packing::Stored;
+use crate::layout::hybrid::records::placing::Arrival;
 use crate::layout::hybrid::single_step::Work;
 use crate::table_set::manifest::Edit;
 use crate::table_set::slot_edit::EntryAfter;

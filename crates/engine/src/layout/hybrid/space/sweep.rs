@@ -7,8 +7,8 @@
 use crate::error::Result;
 use crate::jobs::{Job, Step};
 use crate::layout::hybrid::Hybrid;
-use crate::layout::hybrid::space::room::{EvictionStep, Need};
-use crate::layout::hybrid::{EntryAfter, Removed, SlotEdit};
+use crate::layout::hybrid::rules::fullness::{EvictionStep, Need};
+use crate::table_set::slot_edit::{EntryAfter, Removed, SlotEdit};
 use crate::versions::Change;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl Sweep {
         }
         fast.room.dropped.add(hashes.len() as u64);
         fast.room.lifted.add(lifted);
-        fast.regulation.copies.unasked.add(unasked);
+        fast.feedback.copies.unasked.add(unasked);
         let frees_slots = removed.iter().any(|old| old.slot.is_some());
         if frees_slots {
             let departs = !hashes.is_empty();

@@ -115,7 +115,7 @@ fn a_record_that_waits_is_found_in_its_table_and_may_come_back_to_memory() {
 #[test]
 fn copies_get_slots_only_while_they_are_read_more_often_than_replaced() {
     let db = with_copy();
-    let uses = &fast(&db).regulation.copies;
+    let uses = &fast(&db).feedback.copies;
     uses.replaced.add(5_000);
     evict(&db);
     spill(&db);
@@ -135,7 +135,7 @@ fn copies_get_slots_only_while_they_are_read_more_often_than_replaced() {
 fn copies_that_lose_their_slots_unread_get_fewer_of_them() {
     let db = with_copy();
     let share = || db.stats().fast_tier.unwrap().copy_slots_share;
-    fast(&db).regulation.copies.unasked.add(20_000);
+    fast(&db).feedback.copies.unasked.add(20_000);
     evict(&db);
     spill(&db);
     assert_eq!((copies(&db), share()), ((0, 0), 0.5), "forgotten although it is hot");
@@ -144,8 +144,8 @@ fn copies_that_lose_their_slots_unread_get_fewer_of_them() {
     evict(&db);
     spill(&db);
     assert_eq!(copies(&db), (1, 0), "every second one");
-    fast(&db).regulation.copies.served.add(20_000);
-    fast(&db).regulation.copies.judge(1);
+    fast(&db).feedback.copies.served.add(20_000);
+    fast(&db).feedback.copies.judge(1);
     assert_eq!(share(), 1.0);
 }
 

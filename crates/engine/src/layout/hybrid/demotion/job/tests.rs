@@ -4,10 +4,10 @@ use super::Demotion;
 use crate::Db;
 use crate::compaction::selection::Selection;
 use crate::jobs::{Job, Step};
-use crate::layout::hybrid::Arrival;
 use crate::layout::hybrid::demotion::ranges::{DemotionPlan, Purpose};
 use crate::layout::hybrid::records::packing::Stored;
-use crate::layout::hybrid::space::room::EvictionStep;
+use crate::layout::hybrid::records::placing::Arrival;
+use crate::layout::hybrid::rules::fullness::EvictionStep;
 use crate::layout::hybrid::space::sweep::{QUICK, Sweep};
 use crate::limits::LEVELS;
 use crate::settings::WRITER_BYTES;
@@ -240,7 +240,7 @@ fn a_hot_record_that_is_written_during_the_demotion_keeps_the_new_slot() {
 #[test]
 fn of_a_key_that_no_table_has_any_more_the_buckets_know_nothing() {
     let db = stepped(&hybrid());
-    let buckets = db.engine().hybrid().fast.regulation.buckets.as_ref().unwrap();
+    let buckets = db.engine().hybrid().fast.feedback.buckets.as_ref().unwrap();
     let slow = || buckets.estimate(&[], None, &Pinning::default()).slow_objects;
     let demote = || db.compact_range(None, None, &mut |_| {}).unwrap();
     // Enough of them that some are sampled.

@@ -177,8 +177,8 @@ fn once_all_ranges_had_their_turn_reads_ask_for_no_merge_until_the_next_epoch() 
         cool_down_operations: EPOCH,
         ..hybrid().hybrid
     });
-    let regulation = &db.engine().hybrid().fast.regulation;
-    (0..100).for_each(|_| regulation.begin_merge_for_reads());
+    let feedback = &db.engine().hybrid().fast.feedback;
+    (0..100).for_each(|_| feedback.begin_merge_for_reads());
     for course in [("running", 0, 0), ("cooling_down", 1, 0), ("detecting", 1, 0)] {
         read(&db, 0..1000);
         assert_eq!(read_triggered(&db), course);
@@ -297,7 +297,7 @@ fn the_threshold_moves_and_merges_count_as_look_ups_do() {
 #[test]
 fn a_bucket_has_64_thousand_keys_and_is_divided_at_twice_as_many() {
     let db = stepped_environment().create(Path::new("/home"), &hybrid()).unwrap();
-    let buckets = db.engine().hybrid().fast.regulation.buckets.as_ref().unwrap();
+    let buckets = db.engine().hybrid().fast.feedback.buckets.as_ref().unwrap();
     // Each of them is one of 32.
     let tell = |key: u64| buckets.insert_fast(&key.to_be_bytes(), key << 29, 100);
     let of_keys = |keys: u64| keys / 32;
