@@ -141,8 +141,8 @@ fn show_parts(parts: &[(PathBuf, Results)]) -> Outcome<bool> {
         html::write(results, &Prices::default(), &page)?;
         print(&format!("results: {}\npage: {}\n", path.display(), page.display()))?;
         let picture = path.with_extension("svg");
-        if html::write_figure(results, &picture)? {
-            print(&format!("figure: {}\n", picture.display()))?;
+        if html::write_picture(results, &picture)? {
+            print(&format!("picture: {}\n", picture.display()))?;
         }
         finished &= all_finished(results);
     }

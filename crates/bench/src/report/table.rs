@@ -70,7 +70,7 @@ pub(super) fn with_spread(spread: Spread) -> String {
     }
 }
 
-const HEAD: [&str; 11] = [
+const HEAD: [&str; 12] = [
     "workload",
     "engine",
     "op/s",
@@ -78,6 +78,7 @@ const HEAD: [&str; 11] = [
     "p50 us",
     "p99 us",
     "p99.9 us",
+    "longest us",
     "cpu us",
     "w-amp",
     "slow r/op",
@@ -122,6 +123,8 @@ fn cells(workload: &str, summary: &Summary<'_>) -> Vec<String> {
         (None, Some(_)) => "failed".to_owned(),
         (spread, _) => with_spread(spread, 0),
     };
+    // Of all rounds: a pause of one of them is a pause.
+    let longest = summary.latency_us(|latency| latency.max_us);
     let share = summary.spread(|measured| measured.bound.map(|bound| 100.0 * bound.share));
     vec![
         workload.to_owned(),
@@ -131,6 +134,7 @@ fn cells(workload: &str, summary: &Summary<'_>) -> Vec<String> {
         text(summary.latency_us(|latency| latency.p50_us), 1),
         text(summary.latency_us(|latency| latency.p99_us), 0),
         text(summary.latency_us(|latency| latency.p999_us), 0),
+        longest.map_or_else(|| "-".to_owned(), |spread| format!("{:.0}", spread.max)),
         text(summary.spread(|measured| Some(measured.cpu_us_per_op)), 2),
         text(summary.spread(|measured| measured.write_amplification), 2),
         text(summary.spread(|measured| measured.slow_reads_per_op), 3),
