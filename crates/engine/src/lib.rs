@@ -78,6 +78,7 @@ pub use engine::stats::{
 pub use engine::verify::{Problem, VerifyReport};
 pub use engine::wear::WearStats;
 pub use environment::Environment;
+pub use environment::experiments::{Experiments, Rule};
 pub use error::{Error, ErrorKind, Result};
 pub use jobs::{Progress, Stepper, Workers};
 pub use layout::hybrid::report::{DemotionStats, FastTierStats, RegulationStats, SlotStats};

@@ -22,6 +22,7 @@ fn environment() -> Environment {
         devices: Arc::new(MemoryDevices::new()),
         clock: Arc::new(SystemClock::new()),
         workers: Workers::Threads,
+        ..Environment::default()
     }
 }
 

@@ -184,8 +184,8 @@ fn start(
     });
     let mut restored = restored(&store, &settings, access)?;
     let totals_before = std::mem::take(&mut restored.totals);
-    let (clock, files) = (Arc::clone(&environment.clock), Arc::clone(files));
-    let shared = Shared::new(settings, clock, files, placement, cache, jobs, totals_before);
+    let files = Arc::clone(files);
+    let shared = Shared::new(settings, environment, files, placement, cache, jobs, totals_before);
     let shared = Arc::new(shared);
     let layout = OpenedLayout::open(&shared, &mut restored)?;
     changed.map_or(Ok(()), |text| shared.files.write_home_file(SETTINGS_NAME, &text))?;

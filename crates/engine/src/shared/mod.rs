@@ -12,6 +12,8 @@ pub(crate) mod tier0;
 pub(crate) mod totals;
 pub(crate) mod write_throttle;
 
+use crate::environment::Environment;
+use crate::environment::experiments::Experiments;
 use crate::error::{Error, ErrorKind, Latch, Result};
 use crate::jobs::{Job, Jobs, Step};
 use crate::settings::Settings;
@@ -31,6 +33,7 @@ use write_throttle::WriteThrottle;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub settings: Settings,
+    pub experiments: Experiments,
     pub clock: Arc<dyn Clock>,
     pub files: Arc<TieredFiles>,
     pub placement: Arc<dyn Placement>,
@@ -55,18 +58,20 @@ impl Shared {
     /// Nothing has happened yet; `totals_before` is what was counted before this opening.
     pub fn new(
         settings: Settings,
-        clock: Arc<dyn Clock>,
+        environment: &Environment,
         files: Arc<TieredFiles>,
         placement: Arc<dyn Placement>,
         cache: Arc<BlockCache>,
         jobs: Arc<Jobs>,
         totals_before: Totals,
     ) -> Self {
+        let clock = Arc::clone(&environment.clock);
         let write_throttle = WriteThrottle::new(Arc::clone(&clock), &settings);
         let compaction_rate = CompactionRate::new(Arc::clone(&clock));
         let tier0 = Tier0::new(&settings);
         Self {
             settings,
+            experiments: environment.experiments,
             clock,
             files,
             placement,

@@ -19,6 +19,7 @@ pub fn environment(devices: impl Devices + 'static) -> Environment {
         devices: Arc::new(devices),
         clock: Arc::new(SystemClock::new()),
         workers: Workers::Threads,
+        ..Environment::default()
     }
 }
 

@@ -17,6 +17,7 @@
 //! Threads: any. Looks are made where background jobs begin and end, by that writer, and by readers
 //! of tables once in a thousand look-ups, for under reads alone there may be no job.
 
+use crate::environment::experiments::Rule;
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::rules::memory::{Keys, Tracked, blocks_and_records};
 use crate::locator::copies::Demand;
@@ -177,6 +178,7 @@ impl FastTier {
             in_tables: entries,
             share_bytes,
             percent: settings.hybrid.tracker_percent,
+            may_be_beyond: self.shared.experiments.has(Rule::TrackerBeyondFifth),
         });
         self.feedback.share_of_keys.store(tracked.share_of_keys, Relaxed);
         if tracked.is_far_from(self.popularity.capacity() as u64) {

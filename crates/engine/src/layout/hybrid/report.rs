@@ -280,7 +280,7 @@ impl Hybrid {
             copy_reads: totals.of(Count::CopyReads),
             replaced_copies: totals.of(Count::ReplacedCopies),
             copies_get_slots: copies.get_slots(),
-            copy_slots_share: copies.admission.lock().share(),
+            copy_slots_share: copies.slots_share(),
             slots_at_first_read: self.fast.promotions.slot_at_first_read.load(Relaxed),
             slot_reads_recur: self.fast.feedback.slot_reads.reads_recur(),
             table_reads_recur: self.fast.feedback.table_reads.reads_recur(),

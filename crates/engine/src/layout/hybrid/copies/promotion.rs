@@ -21,6 +21,7 @@ use crate::layout::hybrid::copies::bounded_queue::{
     BoundedQueue, Queued, RECORD_OVERHEAD_BYTES, Waits,
 };
 use crate::layout::hybrid::feedback::Feedback;
+use crate::layout::hybrid::rules::promotion::{first_read_is_enough, memory_has_room};
 use crate::layout::hybrid::single_step::Work;
 use crate::locator::Locator;
 use crate::settings::hybrid::Promotion;
@@ -34,13 +35,6 @@ use thermocline_table::{RecordKind, Trailer, key_hash};
 
 /// Bytes that a job takes up under one lock.
 const BATCH_BYTES: u64 = 1 << 20;
-
-/// While more than one in so many records of the fast tier has not been asked for, the first read
-/// moves a record up; afterwards the second. Where reads do not recur, neither does.
-const UNASKED_SHARE: u64 = 7;
-
-/// With more than this share of its bytes unused, memory has room for whatever is read.
-const ROOM_SHARE: u64 = 32;
 
 /// A record that a table has, and a reader or a merge met there.
 #[derive(Debug)]
@@ -202,22 +196,14 @@ impl FastTier {
     fn judge_promotions(&self) {
         let Feedback { copies, slot_reads, table_reads, .. } = &self.feedback;
         let recur = slot_reads.reads_recur() && table_reads.reads_recur();
-        let for_slots = recur && copies.get_slots() && self.is_mostly_unasked();
-        self.promotions.slot_at_first_read.store(for_slots, Relaxed);
-        self.promotions.memory_has_room.store(self.memory_has_room(), Relaxed);
-    }
-
-    /// So many of the records here have not been asked for that any read is a better reason to be
-    /// here.
-    fn is_mostly_unasked(&self) -> bool {
+        let copies_pay = recur && copies.get_slots();
         let asked = self.popularity.histogram().on_fast_total();
-        self.index.len().saturating_sub(asked) * UNASKED_SHARE > self.index.len()
-    }
-
-    /// Memory has room for a record without giving another up.
-    fn memory_has_room(&self) -> bool {
-        let capacity = self.cache.capacity_bytes();
-        self.cache.bytes() < capacity - capacity / ROOM_SHARE
+        let experiments = self.shared.experiments;
+        let for_slots = first_read_is_enough(experiments, copies_pay, self.index.len(), asked);
+        self.promotions.slot_at_first_read.store(for_slots, Relaxed);
+        let has_room =
+            memory_has_room(experiments, self.cache.bytes(), self.cache.capacity_bytes());
+        self.promotions.memory_has_room.store(has_room, Relaxed);
     }
 }
 

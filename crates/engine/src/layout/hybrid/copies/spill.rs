@@ -194,15 +194,13 @@ impl Hybrid {
         let get_slots = self.fast.feedback.copies.judge(self.fast.index.slot_records());
         let first_read = self.fast.promotions.slot_at_first_read.load(Relaxed);
         let claims = self.versions.tables().claims.ranges();
-        let mut admission = self.fast.feedback.copies.admission.lock();
         let (stay, go): (Vec<_>, Vec<_>) = batch.into_iter().partition(|spilled| {
             get_slots
                 && spilled.value.is_some()
                 && !is_claimed(&claims, &spilled.key)
                 && (first_read || self.fast.is_pinned(&pinning, &spilled.key))
-                && admission.admits()
+                && self.fast.feedback.copies.admits()
         });
-        drop(admission);
         self.forget_spilled(&go);
         if stay.is_empty() { Ok(()) } else { self.place_spilled(stay) }
     }

@@ -11,6 +11,7 @@ use crate::layout::hybrid::demotion::job::Demotion;
 use crate::layout::hybrid::demotion::ranges::{
     DemotionPlan, Purpose, count_touching, newest_ingest, pick_runs, ranges,
 };
+use crate::layout::hybrid::rules::demotion::few_bytes;
 use crate::layout::hybrid::rules::fullness::EvictionStep;
 use crate::layout::hybrid::rules::pinning::draw_of;
 use crate::settings::hybrid::{DemotionPolicy, Promotion};
@@ -25,12 +26,6 @@ use thermocline_popularity::{
 
 /// Bytes of records that one demotion takes, in tables: more would only hold the range for longer.
 const TABLES_PER_DEMOTION: u64 = 1;
-/// Records are few where they come to less than this share of a table: a demotion of so few costs a
-/// table's file, a sync and an edit for next to no room.
-const FEW_OF_TABLE: u64 = 64;
-/// And no more than this share of what a range has of the fast tier in the mean, where that is
-/// small: a tenth of it may come and go (`PINNED_SHARE_MAX` in `room.rs`).
-const FEW_OF_RANGE: u64 = 16;
 /// A merge of all runs of a range of which nothing was counted. It is promised all that it takes,
 /// so where writes have a budget it may wait for more than it will write.
 const UNCOUNTED: RunMerge = RunMerge { runs: usize::MAX, score: 0.0, written_bytes: f64::INFINITY };
@@ -181,8 +176,9 @@ impl Hybrid {
 
     /// Bytes of records that are too few for a demotion, where there are so many ranges.
     fn few_bytes(&self, ranges: usize) -> u64 {
-        let of_range = self.fast.room.limit_bytes() / ranges.max(1) as u64;
-        (self.shared.settings.table_size.0 / FEW_OF_TABLE).min(of_range / FEW_OF_RANGE)
+        let (table_bytes, limit_bytes) =
+            (self.shared.settings.table_size.0, self.fast.room.limit_bytes());
+        few_bytes(self.shared.experiments, table_bytes, limit_bytes, ranges)
     }
 
     /// The merge of the range whose tables have the most records that are asked for, so that these

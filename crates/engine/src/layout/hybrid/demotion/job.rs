@@ -30,6 +30,7 @@ use crate::layout::hybrid::copies::bounded_queue::Queued;
 use crate::layout::hybrid::copies::promotion::Offer;
 use crate::layout::hybrid::demotion::leaving::{Leaving, LeavingCursor, run_bytes};
 use crate::layout::hybrid::demotion::ranges::{DemotionPlan, Purpose};
+use crate::layout::hybrid::rules::demotion::gathers_hot;
 use crate::layout::hybrid::rules::fullness::EvictionStep;
 use crate::layout::hybrid::rules::pinning::draw_of;
 use crate::limits::LEVELS;
@@ -180,8 +181,10 @@ impl Demotion {
     fn met_on_the_way(&self) -> Observe {
         let (hybrid, met) = (Arc::clone(&self.hybrid), Arc::clone(&self.met));
         let pinning = hybrid.fast.pinning();
-        let promotes = hybrid.shared.settings.hybrid.promotion != Promotion::None
-            && !matches!(self.plan.purpose, Purpose::Compaction | Purpose::Room(EvictionStep::Hot));
+        let may_promote = hybrid.shared.settings.hybrid.promotion != Promotion::None;
+        let must_leave =
+            matches!(self.plan.purpose, Purpose::Compaction | Purpose::Room(EvictionStep::Hot));
+        let promotes = gathers_hot(hybrid.shared.experiments, may_promote, must_leave);
         let mut met_bytes = 0;
         Box::new(move |key, fate| {
             let fast = &hybrid.fast;

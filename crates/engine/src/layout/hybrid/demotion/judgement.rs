@@ -4,6 +4,7 @@ use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::demotion::job::Demotion;
 use crate::layout::hybrid::demotion::leaving::Leaving;
 use crate::layout::hybrid::demotion::ranges::Purpose;
+use crate::layout::hybrid::rules::demotion::Judgement;
 use crate::layout::hybrid::rules::fullness::EvictionStep;
 use crate::table_set::table::Table;
 use std::ops::Bound;
@@ -16,18 +17,9 @@ use thermocline_index::EntryKind;
 use thermocline_index::IndexBatch;
 use thermocline_popularity::Pinning;
 use thermocline_table::key_hash;
+
 /// Keys of the index that are looked at under one lock.
 const BATCH_KEYS: usize = 1024;
-/// What becomes of a key in a demotion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Judgement {
-    /// All its versions leave.
-    Leaves,
-    /// They leave, and memory keeps the newest.
-    MemoryOnly,
-    /// The newest stays where it is.
-    Stays,
-}
 
 impl Demotion {
     /// Chooses what leaves; the range ends early where that is enough for one demotion.
@@ -53,10 +45,7 @@ impl Demotion {
                 let mut fate = self.judge(fast, &pinning, key, newest);
                 if fate == Judgement::Stays && newest.has_slot() && hot_bytes > 0 {
                     hot_bytes = hot_bytes.saturating_sub(u64::from(newest.record_bytes));
-                    fate = Judgement::Leaves;
-                    if fast.cache.contains(key, newest.sequence) {
-                        fate = Judgement::MemoryOnly;
-                    }
+                    fate = judge_hot(fast, true, key, newest);
                 }
                 let stays = fate == Judgement::Stays;
                 let count = match planted(Planted::OlderVersionStays) {
@@ -112,10 +101,8 @@ impl Demotion {
             Judgement::Stays
         } else if !fast.is_pinned(pinning, key) {
             Judgement::Leaves
-        } else if fast.cache.contains(key, newest.sequence) {
-            Judgement::MemoryOnly
         } else {
-            Judgement::Stays
+            judge_hot(fast, false, key, newest)
         }
     }
 
@@ -128,4 +115,10 @@ impl Demotion {
         };
         self.loads.iter().any(may_have)
     }
+}
+
+/// What becomes of a hot record.
+fn judge_hot(fast: &FastTier, must_leave: bool, key: &[u8], newest: &Entry) -> Judgement {
+    let is_in_memory = || fast.cache.contains(key, newest.sequence);
+    Judgement::of_hot(fast.shared.experiments, must_leave, is_in_memory)
 }

@@ -1,5 +1,6 @@
 //! Whether clean copies are worth slots.
 
+use crate::environment::experiments::{Experiments, Rule};
 use thermocline_foundation::Counter;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::AtomicBool;
@@ -21,16 +22,19 @@ pub(crate) struct Copies {
     pub served: Counter,
     /// Those that lost their slots because nobody asked for them.
     pub unasked: Counter,
+    experiments: Experiments,
     worth: Mutex<CopyWorth>,
     /// Which share of them gets slots.
-    pub admission: Mutex<CopyAdmission>,
+    admission: Mutex<CopyAdmission>,
     /// The last judgement.
     get_slots: AtomicBool,
 }
 
-impl Default for Copies {
-    fn default() -> Self {
+impl Copies {
+    /// Nothing is known; copies get slots.
+    pub fn new(experiments: Experiments) -> Self {
         Self {
+            experiments,
             read: Counter::default(),
             replaced: Counter::default(),
             served: Counter::default(),
@@ -40,9 +44,7 @@ impl Default for Copies {
             get_slots: AtomicBool::new(true),
         }
     }
-}
 
-impl Copies {
     /// Whether they get slots, as it was judged last.
     pub fn get_slots(&self) -> bool {
         self.get_slots.load(Relaxed)
@@ -54,7 +56,42 @@ impl Copies {
         self.admission.lock().observe(turns, slots);
         let uses = CopyUses { read: self.read.get(), replaced: self.replaced.get() };
         let get_slots = self.worth.lock().observe(uses);
+        let get_slots = get_slots || !self.experiments.has(Rule::CopiesWorthSlots);
         self.get_slots.store(get_slots, Relaxed);
         get_slots
+    }
+    /// The share of copies that get slots.
+    pub fn slots_share(&self) -> f64 {
+        self.admission.lock().share()
+    }
+
+    /// One more copy that deserves a slot is of the share that gets one.
+    pub fn admits(&self) -> bool {
+        !self.experiments.has(Rule::CopyShare) || self.admission.lock().admits()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether copies get slots, and how many of 100, after many that nobody read.
+    fn judged(experiments: Experiments) -> (bool, usize) {
+        let copies = Copies::new(experiments);
+        for _ in 0..64 {
+            copies.replaced.add(10_000);
+            copies.unasked.add(10_000);
+            copies.judge(1000);
+        }
+        (copies.get_slots(), (0..100).filter(|_| copies.admits()).count())
+    }
+
+    #[test]
+    fn copies_that_nobody_reads_get_no_slots_unless_they_are_not_judged() {
+        let all = Experiments::ALL_RULES;
+        let (get_slots, admitted) = judged(all);
+        assert!(!get_slots && admitted < 50, "{admitted}");
+        assert_eq!(judged(all.without(Rule::CopiesWorthSlots)), (true, admitted));
+        assert_eq!(judged(all.without(Rule::CopyShare)), (false, 100));
     }
 }

@@ -9,11 +9,13 @@ pub(crate) mod pinning;
 pub(crate) mod read_waits;
 pub(crate) mod reuse;
 
+use crate::environment::experiments::{Experiments, Rule};
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::feedback::copy_worth::Copies;
 use crate::layout::hybrid::feedback::read_waits::ReadWaits;
 use crate::layout::hybrid::feedback::reuse::ReuseDetector;
+use crate::layout::hybrid::rules::memory::worth_of_backed;
 use crate::layout::hybrid::space::budget::SlowWrites;
 use crate::settings::Settings;
 use crate::settings::hybrid::{DemotionPolicy, Pinning as PinningMode};
@@ -61,7 +63,8 @@ impl FastTier {
         let ReadWaits { slots, tables, cost, .. } = &self.feedback.read_waits;
         let mut cost = cost.lock();
         if cost.observe(slots.so_far(), tables.so_far()) {
-            self.cache.set_worth_of_backed(cost.worth_of_fast_hit());
+            let worth = worth_of_backed(self.shared.experiments, cost.worth_of_fast_hit());
+            self.cache.set_worth_of_backed(worth);
         }
     }
 
@@ -86,7 +89,7 @@ impl FastTier {
 
 impl Feedback {
     /// Rules as `settings` want them.
-    pub fn new(settings: &Settings, clock: &Arc<dyn Clock>) -> Self {
+    pub fn new(settings: &Settings, experiments: Experiments, clock: &Arc<dyn Clock>) -> Self {
         let hybrid = &settings.hybrid;
         let mode = match hybrid.pinning {
             PinningMode::Fixed => ThresholdMode::Fixed,
@@ -107,7 +110,7 @@ impl Feedback {
         let slow_writes = SlowWrites::new(settings, &**clock);
         let estimates = hybrid.policy == DemotionPolicy::Approximate || hybrid.read_triggered;
         let buckets = estimates.then(|| Buckets::new(BucketSettings::default()));
-        let copies = Copies::default();
+        let copies = Copies::new(experiments);
         Self {
             tuner: Mutex::new(tuner),
             read_triggered,
@@ -117,8 +120,8 @@ impl Feedback {
             slow_writes,
             last_score: Mutex::default(),
             copies,
-            slot_reads: ReuseDetector::default(),
-            table_reads: ReuseDetector::default(),
+            slot_reads: ReuseDetector::new(experiments.has(Rule::SlotReadsRecur)),
+            table_reads: ReuseDetector::new(experiments.has(Rule::TableReadsRecur)),
             read_waits: ReadWaits::new(clock),
             table_entries: AtomicU64::new(0),
             share_of_keys: AtomicU64::new(u64::MAX),

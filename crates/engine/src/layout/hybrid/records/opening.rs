@@ -76,7 +76,7 @@ impl FastTier {
                 Box::new(FrequencyTracker::new(1 << 10, SHARDS, FrequencySettings::default()))
             }
         };
-        let feedback = Feedback::new(settings, clock);
+        let feedback = Feedback::new(settings, shared.experiments, clock);
         if let Some(buckets) = &feedback.buckets {
             index.for_each(Bound::Unbounded, Bound::Unbounded, |key, entry| {
                 if !entry.clean {

@@ -9,6 +9,7 @@
 //! Between writing and edit only keys and places are kept; the memtable has the values.
 
 use crate::compaction::rewrite::Retention;
+use crate::environment::experiments::Rule;
 use crate::error::Result;
 use crate::generations::memtable::{Memtable, MemtableCursor};
 use crate::layout::hybrid::FastTier;
@@ -247,9 +248,10 @@ impl FastTier {
         if before.sequence >= now.sequence {
             return;
         }
+        let is_renewed = self.shared.experiments.has(Rule::HitWeight) && now.kind == EntryKind::Put;
         let kept = || {
             let (_, value) = memtable.get(key, now.sequence)?;
-            (now.kind == EntryKind::Put).then(|| self.packing.for_memory(&value))
+            is_renewed.then(|| self.packing.for_memory(&value))
         };
         self.spill_evicted(self.cache.renew(key, before.sequence, now.sequence, kept));
     }

@@ -4,6 +4,8 @@
 //! counted with the records that are about to come. The steps go from the cheapest to the dearest
 //! ([`EvictionStep`]); each has its turn when the one before it has found too little.
 
+use crate::environment::experiments::{Experiments, Rule};
+
 /// How long a dearer step is tried before the cheapest is again.
 pub(crate) const RETRY_NS: u64 = 1_000_000_000;
 /// Flushes over which their growth is a mean, about.
@@ -30,6 +32,15 @@ impl EvictionStep {
     /// From the cheapest to the dearest.
     const ALL: [Self; 5] =
         [Self::Sweep, Self::ColdOfDrawn, Self::ThoroughSweep, Self::ColdOfAll, Self::Hot];
+
+    /// The step is tried unless it is a rule of its own that is left out.
+    fn is_tried(self, experiments: Experiments) -> bool {
+        match self {
+            Self::Sweep | Self::ColdOfDrawn | Self::Hot => true,
+            Self::ThoroughSweep => experiments.has(Rule::ThoroughSweep),
+            Self::ColdOfAll => experiments.has(Rule::ColdOfAll),
+        }
+    }
 }
 
 /// What should be done for more room.
@@ -76,6 +87,7 @@ pub(crate) struct Look {
 pub(crate) struct Fullness {
     high_percent: u32,
     low_percent: u32,
+    experiments: Experiments,
     /// The fast tier is less than a tenth of the data, or was and is hardly more.
     is_small_tier: bool,
     /// Bytes of records that found no slot.
@@ -103,10 +115,11 @@ pub(crate) struct Fullness {
 
 impl Fullness {
     /// A fast tier that is empty; work begins and ends at these shares of its room.
-    pub fn new(low_percent: u32, high_percent: u32) -> Self {
+    pub fn new(low_percent: u32, high_percent: u32, experiments: Experiments) -> Self {
         Self {
             high_percent,
             low_percent,
+            experiments,
             is_small_tier: false,
             wanted_bytes: 0,
             wanted_for_copies: false,
@@ -122,10 +135,10 @@ impl Fullness {
     }
 
     /// Tables have so many times the bytes of the fast tier. Between seven and nine times the last
-    /// answer stays, for a change is a reason for merges.
+    /// answer stays, for a change is a reason for merges. Without the rule of runs no tier is small.
     pub fn note_tables(&mut self, times: u64) {
         match times {
-            9.. => self.is_small_tier = true,
+            9.. => self.is_small_tier = self.experiments.has(Rule::SmallTierRuns),
             ..7 => self.is_small_tier = false,
             _ => {}
         }
@@ -138,6 +151,9 @@ impl Fullness {
 
     /// A memtable of so many bytes was flushed, for which slots grew by `grown_bytes`.
     pub fn note_flush(&mut self, grown_bytes: u64, memtable_bytes: u64) {
+        if !self.experiments.has(Rule::Growth) {
+            return;
+        }
         let growth = (grown_bytes as f64 / memtable_bytes.max(1) as f64).min(1.0);
         self.growth += (growth - self.growth) / GROWTH_FLUSHES;
     }
@@ -168,7 +184,7 @@ impl Fullness {
     /// Copies that memory gave up found no slot; they wait.
     pub fn want_for_copies(&mut self) {
         self.wanted_for_copies = true;
-        if !self.is_draining {
+        if !self.is_draining && self.experiments.has(Rule::DrainForCopies) {
             self.is_draining = true;
             self.drains_for_copies = true;
             self.begin_anew();
@@ -217,8 +233,10 @@ impl Fullness {
     /// already. The last one stays, for what it does not find is not there.
     pub fn found_little(&mut self, step: EvictionStep, now_ns: u64) {
         let at = step as usize;
-        if self.step == at && at + 1 < EvictionStep::ALL.len() {
-            self.step = at + 1;
+        let is_next = |next: &usize| EvictionStep::ALL[*next].is_tried(self.experiments);
+        let next = (at + 1..EvictionStep::ALL.len()).find(is_next);
+        if let Some(next) = next.filter(|_| self.step == at) {
+            self.step = next;
             self.turned_ns = now_ns;
         }
     }

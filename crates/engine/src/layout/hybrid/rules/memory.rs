@@ -1,5 +1,7 @@
 //! How memory is divided: keys that are tracked, blocks of tables, records.
 
+use crate::environment::experiments::{Experiments, Rule};
+
 /// Share of all keys that popularity knows at least, where the settings do not say (PrismDB,
 /// section 7), and of how few keys.
 const TRACKED_PERCENT: u32 = 20;
@@ -8,6 +10,9 @@ const TRACKED_MIN: u64 = 1 << 10;
 /// and the index have, at so many bytes a key.
 const TRACKER_SHARE: u64 = 8;
 const TRACKER_KEY_BYTES: u64 = 12;
+
+/// What a hit counts that spares the read of a slot, where it is not measured.
+const FIXED_WORTH: f64 = 1.0 / 8.0;
 
 /// What the number of tracked keys follows from.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +25,8 @@ pub(crate) struct Keys {
     pub share_bytes: u64,
     /// Share of all keys that the settings name; 0: none.
     pub percent: u32,
+    /// More may be known than a share of all keys.
+    pub may_be_beyond: bool,
 }
 
 /// How many keys popularity should know.
@@ -43,7 +50,7 @@ impl Tracked {
         let share_of_keys = (all * u64::from(percent) / 100).max(TRACKED_MIN);
         let beyond = (keys.fast + keys.fast / 4).min(all - all / 5);
         let beyond = beyond.min(keys.share_bytes / TRACKER_SHARE / TRACKER_KEY_BYTES);
-        let keys = match is_set || keys.in_tables == 0 {
+        let keys = match is_set || keys.in_tables == 0 || !keys.may_be_beyond {
             true => share_of_keys,
             false => share_of_keys.max(beyond),
         };
@@ -68,9 +75,24 @@ pub(crate) fn blocks_and_records(
     (blocks, left)
 }
 
+/// What a hit in memory counts that spares the read of a slot, where one that spares a table's
+/// counts 1: as measured, or a fixed small part.
+pub(crate) fn worth_of_backed(experiments: Experiments, measured: f64) -> f64 {
+    if experiments.has(Rule::HitWeight) { measured } else { FIXED_WORTH }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hit_that_spares_a_slots_read_counts_what_was_measured_or_an_eighth() {
+        let all = Experiments::ALL_RULES;
+        for measured in [0.01, 0.5, 1.0] {
+            assert_eq!(worth_of_backed(all, measured), measured);
+            assert_eq!(worth_of_backed(all.without(Rule::HitWeight), measured), 0.125);
+        }
+    }
 
     #[test]
     fn a_fifth_of_all_keys_is_tracked_and_more_where_the_fast_tier_has_more() {
@@ -86,8 +108,12 @@ mod tests {
             ((40_000, 60_000, 1 << 30, 5), (5_000, 5_000)),
         ];
         for ((fast, in_tables, share_bytes, percent), (share_of_keys, keys)) in table {
-            let found = Tracked::of(Keys { fast, in_tables, share_bytes, percent });
+            let known = Keys { fast, in_tables, share_bytes, percent, may_be_beyond: true };
+            let found = Tracked::of(known);
             assert_eq!(found, Tracked { share_of_keys, keys }, "{fast} {in_tables} {percent}");
+            // Without the rule.
+            let found = Tracked::of(Keys { may_be_beyond: false, ..known });
+            assert_eq!(found, Tracked { share_of_keys, keys: share_of_keys });
         }
     }
 

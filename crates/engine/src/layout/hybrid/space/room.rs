@@ -54,7 +54,11 @@ impl Room {
     /// The room of the slots, all of which is free.
     pub fn new(shared: &Arc<Shared>) -> Self {
         let hybrid = &shared.settings.hybrid;
-        let fullness = Fullness::new(hybrid.low_watermark_percent, hybrid.high_watermark_percent);
+        let fullness = Fullness::new(
+            hybrid.low_watermark_percent,
+            hybrid.high_watermark_percent,
+            shared.experiments,
+        );
         Self {
             shared: Arc::clone(shared),
             fullness: Mutex::new(fullness),

@@ -22,7 +22,12 @@ impl Stage {
             are_frees_held: false,
             has_empty_slabs: false,
         };
-        Self { fullness: Fullness::new(80, 90), seen, now_ns: 0, is_under_way: false }
+        Self {
+            fullness: Fullness::new(80, 90, Experiments::ALL_RULES),
+            seen,
+            now_ns: 0,
+            is_under_way: false,
+        }
     }
 
     /// The answer of the rule to one act.
@@ -72,6 +77,10 @@ impl Stage {
             ["copy", begins] => self.seen.are_frees_held = *begins == "begins",
             ["empty", yes] => self.seen.has_empty_slabs = *yes == "yes",
             ["files", bytes] => self.seen.file_bytes = bytes.parse().unwrap(),
+            ["without", rule] => {
+                let rule = rule.parse().unwrap();
+                fullness.experiments = fullness.experiments.without(rule);
+            }
             ["found"] => fullness.found(),
             ["copies_want"] => fullness.want_for_copies(),
             ["other_sizes"] => fullness.begin_other_sizes(),
@@ -262,7 +271,7 @@ fn a_tier_is_small_below_a_tenth_and_until_it_is_an_eighth() {
 
 #[test]
 fn waiting_is_in_vain_where_the_plan_found_nothing_and_nothing_is_under_way() {
-    let mut fullness = Fullness::new(80, 90);
+    let mut fullness = Fullness::new(80, 90, Experiments::ALL_RULES);
     for (need, is_at_it, is_stuck) in [
         (Need::Room, false, true),
         (Need::Room, true, false),
@@ -272,4 +281,70 @@ fn waiting_is_in_vain_where_the_plan_found_nothing_and_nothing_is_under_way() {
         fullness.planned(need, is_at_it);
         assert_eq!(fullness.is_stuck(), is_stuck, "{need:?} {is_at_it}");
     }
+}
+
+#[test]
+fn without_growth_all_of_the_memtables_is_coming() {
+    play(
+        "
+        without growth
+        flushed 0 1000 -> growth 1.00
+        memtables 9000 -> coming 9000
+        ",
+    );
+}
+
+#[test]
+fn a_step_that_is_left_out_is_passed_over() {
+    play(
+        "
+        without thorough_sweep
+        little
+        step -> ColdOfDrawn
+        little
+        step -> ColdOfAll
+        little
+        step -> Hot
+        without cold_of_all
+        records_left
+        little
+        little
+        step -> Hot
+        little
+        step -> Hot
+        ",
+    );
+    play(
+        "
+        without cold_of_all
+        little
+        little
+        step -> ThoroughSweep
+        little
+        step -> Hot
+        ",
+    );
+}
+
+#[test]
+fn without_draining_for_copies_they_want_other_sizes_and_no_room() {
+    play(
+        "
+        without drain_for_copies
+        copies_want
+        free 1500 -> OtherSizes, excess 500, over 0.00
+        give_up_for_copies -> false
+        free 1000 -> Room, excess 1000, over 0.00
+        ",
+    );
+}
+
+#[test]
+fn without_the_rule_of_runs_no_tier_is_small() {
+    play(
+        "
+        without small_tier_runs
+        tables 9 -> small false
+        ",
+    );
 }

@@ -1,0 +1,150 @@
+//! Rules of the preset `hybrid` that an experiment leaves out, to see what each is worth (decision
+//! 77). No settings file reaches them: a store outside of experiments runs with all rules.
+//!
+//! Without a rule its place does the simplest thing that is correct. So a store may be opened with
+//! other experiments than it was made with, and every record is found in any case.
+
+use crate::error::{Error, Result};
+use std::str::FromStr;
+
+/// A rule that an experiment may leave out, with what happens without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Demotions of a few bytes are not worth a table. Without: one byte is worth it.
+    FewBytes,
+    /// Of memtables only what is new counts as coming. Without: all of it does.
+    Growth,
+    /// A second sweep is content with few copies. Without: demotions of any range come sooner.
+    ThoroughSweep,
+    /// The best of all ranges, where those that were drawn have little. Without: hot records leave.
+    ColdOfAll,
+    /// Room is made for copies that memory gives up. Without: they get slots that are free anyway.
+    DrainForCopies,
+    /// A small fast tier has more sorted runs below it. Without: as many as a large one.
+    SmallTierRuns,
+    /// A hot record that memory has leaves its slot. Without: it stays, and a record that must leave
+    /// leaves the fast tier.
+    MemoryOnly,
+    /// Hot records that a merge meets in tables move up. Without: only what is read does.
+    MetInMerge,
+    /// While most records here are not asked for, the first read moves a record up. Without: the
+    /// second.
+    FirstRead,
+    /// Where memory has room the first read moves a record there. Without: the second.
+    MemoryHasRoom,
+    /// Reads of tables that do not recur move nothing up. Without: all reads recur.
+    TableReadsRecur,
+    /// The same for reads of slots.
+    SlotReadsRecur,
+    /// Copies that are replaced more than they are read get no slots. Without: they do.
+    CopiesWorthSlots,
+    /// Of the copies a share gets slots. Without: all do.
+    CopyShare,
+    /// A hit in memory that spares a slot's read is worth what was measured, and memory keeps what
+    /// was asked for there when it is replaced. Without: an eighth of one that spares a table's, and
+    /// memory gives up what is replaced.
+    HitWeight,
+    /// More than a fifth of all keys is tracked where more are up. Without: a fifth.
+    TrackerBeyondFifth,
+}
+
+impl Rule {
+    /// All of them, as they are declared.
+    pub const ALL: [Self; 16] = [
+        Self::FewBytes,
+        Self::Growth,
+        Self::ThoroughSweep,
+        Self::ColdOfAll,
+        Self::DrainForCopies,
+        Self::SmallTierRuns,
+        Self::MemoryOnly,
+        Self::MetInMerge,
+        Self::FirstRead,
+        Self::MemoryHasRoom,
+        Self::TableReadsRecur,
+        Self::SlotReadsRecur,
+        Self::CopiesWorthSlots,
+        Self::CopyShare,
+        Self::HitWeight,
+        Self::TrackerBeyondFifth,
+    ];
+
+    /// Its name, as command lines have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FewBytes => "few_bytes",
+            Self::Growth => "growth",
+            Self::ThoroughSweep => "thorough_sweep",
+            Self::ColdOfAll => "cold_of_all",
+            Self::DrainForCopies => "drain_for_copies",
+            Self::SmallTierRuns => "small_tier_runs",
+            Self::MemoryOnly => "memory_only",
+            Self::MetInMerge => "met_in_merge",
+            Self::FirstRead => "first_read",
+            Self::MemoryHasRoom => "memory_has_room",
+            Self::TableReadsRecur => "table_reads_recur",
+            Self::SlotReadsRecur => "slot_reads_recur",
+            Self::CopiesWorthSlots => "copies_worth_slots",
+            Self::CopyShare => "copy_share",
+            Self::HitWeight => "hit_weight",
+            Self::TrackerBeyondFifth => "tracker_beyond_fifth",
+        }
+    }
+}
+
+impl FromStr for Rule {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|rule| rule.name() == text).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Error::invalid(format!("there is no rule '{text}'; there are {names}"))
+        })
+    }
+}
+
+/// What an experiment changes. By default nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Experiments {
+    /// A bit for each rule that is left out.
+    left_out: u16,
+}
+
+impl Experiments {
+    /// Nothing is changed.
+    pub const ALL_RULES: Self = Self { left_out: 0 };
+
+    /// The same without `rule`.
+    #[must_use]
+    pub fn without(self, rule: Rule) -> Self {
+        Self { left_out: self.left_out | 1 << rule as u16 }
+    }
+
+    /// `rule` is in force.
+    pub fn has(self, rule: Rule) -> bool {
+        self.left_out & 1 << rule as u16 == 0
+    }
+
+    /// The rules that are left out.
+    pub fn left_out(self) -> impl Iterator<Item = Rule> {
+        Rule::ALL.into_iter().filter(move |rule| !self.has(*rule))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_rule_has_a_name_of_its_own_and_is_left_out_alone() {
+        for (at, rule) in Rule::ALL.into_iter().enumerate() {
+            assert_eq!(rule as usize, at);
+            assert_eq!(rule.name().parse::<Rule>().unwrap(), rule);
+            let experiments = Experiments::default().without(rule);
+            assert_eq!(experiments.left_out().collect::<Vec<_>>(), [rule]);
+        }
+        assert_eq!(Experiments::default().left_out().count(), 0);
+        let refused = "luck".parse::<Rule>().unwrap_err().to_string();
+        assert!(refused.contains("there is no rule 'luck'; there are few_bytes, growth"));
+    }
+}
