@@ -3,7 +3,8 @@
 //! Where schedules are checked (`--cfg shuttle`, see `sync`) they are threads of the scheduler.
 //!
 //! A panic leaves no lock behind: those of `sync` are not poisoned, they are free once the panic
-//! has passed. So who catches one must see to it that nobody goes on with what was left half done.
+//! has passed. So the code that catches a panic must see to it that no thread goes on with what was
+//! left half done.
 
 use std::any::Any;
 use std::fmt;
