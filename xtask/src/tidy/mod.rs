@@ -141,7 +141,8 @@ mod tests {
             "log/src/util.rs:1: 'util' says nothing",
             "log/Cargo.toml:2: thermocline-log must not depend on thermocline-table",
             "log/Cargo.toml:1: no description",
-            "docs/formats/log.md:1: not linked from ARCHITECTURE.md",
+            "docs/formats/log.md:1: not linked from docs/formats/README.md",
+            "docs/formats/README.md:1: ARCHITECTURE.md does not link it",
             "docs/formats/log.md:2: the link gone.md leads to no file",
             "docs/half.md:1: a merge that was not finished",
         ] {
