@@ -65,7 +65,7 @@ pub fn catch_panic<T>(body: impl FnOnce() -> T) -> Result<T, Panic> {
     if cfg!(shuttle) {
         return Ok(body());
     }
-    // What the panic left half done is seen to by the caller, as the header says.
+    // The caller sees to what the panic left half done, as the header says.
     catch_unwind(AssertUnwindSafe(body)).map_err(Panic)
 }
 

@@ -128,7 +128,7 @@ impl LogWriter {
             spare: None,
             last: base,
             written_sequence: base,
-            // What is before this log is for the logs before it to say.
+            // The logs before this one say what is before it.
             synced_sequence: Sequence::ZERO,
             written: PAGE,
             synced: PAGE,
