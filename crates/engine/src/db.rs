@@ -185,7 +185,7 @@ impl Db {
     }
 
     /// Merges the records of `from..=to` (none: open) into the deepest level in use, dropping what
-    /// nobody can see.
+    /// no reader can see.
     pub fn compact_range(
         &self,
         from: Option<&[u8]>,

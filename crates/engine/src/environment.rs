@@ -14,7 +14,7 @@ pub struct Environment {
     pub devices: Arc<dyn Devices>,
     /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Who does the background work.
+    /// What does the background work.
     pub workers: Workers,
 }
 

@@ -100,7 +100,7 @@ fn score(view: &View<'_>, level: usize, targets: &Targets) -> f64 {
 /// The score of a level of which so many bytes are free.
 fn score_of(bytes: u64, level: usize, targets: &Targets) -> f64 {
     match targets.bytes[level] {
-        // A level that should be empty is drained, but nobody waits for it.
+        // A level that should be empty is drained, but no writer waits for it.
         0 if bytes > 0 => PRESSED_SCORE,
         0 => 0.0,
         target => bytes as f64 / target as f64,
