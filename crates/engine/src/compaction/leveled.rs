@@ -132,7 +132,7 @@ fn choose_newest(view: &View<'_>) -> Option<Selection> {
 }
 
 /// All of level 0 into the base level. One at a time: two would both have to cover the same keys.
-fn choose_level0(view: &View<'_>, base: usize) -> Option<Selection> {
+pub(super) fn choose_level0(view: &View<'_>, base: usize) -> Option<Selection> {
     let levels = view.levels;
     let mut upper = levels.level(0).to_vec();
     if planted(Planted::NewerSinksBelowOlder) {
@@ -169,7 +169,7 @@ fn overlap_per_mille(levels: &Levels, output: usize, table: &Table) -> u64 {
 }
 
 /// Adds what overlaps in the output level; none where something is taken.
-fn complete(
+pub(super) fn complete(
     view: &View<'_>,
     level: usize,
     output_level: usize,
