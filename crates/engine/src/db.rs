@@ -224,6 +224,13 @@ impl Db {
         }
     }
 
+    /// What work that has ended has not given back; none where all is well. For tests of the store,
+    /// while no other caller is at work.
+    #[doc(hidden)]
+    pub fn left_over(&self) -> Result<Vec<String>> {
+        self.ours()?.left_over()
+    }
+
     /// The settings in force.
     pub fn settings(&self) -> &Settings {
         self.engine().settings()

@@ -87,6 +87,11 @@ impl WriteBudget {
         self.promised_bytes += bytes as f64;
     }
 
+    /// Bytes that are promised.
+    pub fn promised_bytes(&self) -> u64 {
+        self.promised_bytes as u64
+    }
+
     /// Takes a promise back.
     pub fn release(&mut self, bytes: u64) {
         self.promised_bytes = (self.promised_bytes - bytes as f64).max(0.0);

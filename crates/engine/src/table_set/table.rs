@@ -64,6 +64,10 @@ impl ObsoleteFiles {
         std::mem::take(&mut self.numbers.lock())
     }
 
+    pub fn count(&self) -> usize {
+        self.numbers.lock().len()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.numbers.lock().is_empty()
     }

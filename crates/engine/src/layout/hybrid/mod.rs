@@ -37,6 +37,7 @@
 //!    no pins: a read of a slot that was given away meanwhile sees that key or sequence do not fit,
 //!    holds frees and asks the index again.
 
+mod at_rest;
 mod copies;
 pub(crate) mod demotion;
 mod feedback;

@@ -47,6 +47,11 @@ impl SlowWrites {
         }
     }
 
+    /// What is promised to merges, in bytes; none without a budget.
+    pub fn promised_bytes(&self) -> u64 {
+        self.budget.as_ref().map_or(0, |budget| budget.lock().promised_bytes())
+    }
+
     /// A merge has ended for which so much was promised.
     pub fn release(&self, bytes: u64) {
         if let Some(budget) = &self.budget {
