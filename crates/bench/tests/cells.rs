@@ -243,7 +243,7 @@ fn a_run_that_is_killed_keeps_its_finished_rows_and_leaves_no_process() {
     let kept = rows();
     assert!(kept >= 3);
     assert!(Results::read(&path).unwrap().rows.iter().all(|row| row.measured.is_some()));
-    // The cell under way dies with its parent; nobody goes on to write.
+    // The cell under way dies with its parent; no process goes on writing.
     let below = scratch.path().canonicalize().unwrap();
     let cells = || {
         let processes = Path::new("/proc").read_dir().unwrap().flatten();

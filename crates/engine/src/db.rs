@@ -185,7 +185,7 @@ impl Db {
     }
 
     /// Merges the records of `from..=to` (none: open) into the deepest level in use, dropping what
-    /// nobody can see.
+    /// no reader can see.
     pub fn compact_range(
         &self,
         from: Option<&[u8]>,
@@ -222,6 +222,13 @@ impl Db {
             Ok(engine) => engine.stats(),
             Err(error) => Stats::unusable(self.settings(), &error),
         }
+    }
+
+    /// What work that has ended has not given back; none where all is well. For tests of the store,
+    /// while no other caller is at work.
+    #[doc(hidden)]
+    pub fn left_over(&self) -> Result<Vec<String>> {
+        self.ours()?.left_over()
     }
 
     /// The settings in force.

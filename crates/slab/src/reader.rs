@@ -10,7 +10,7 @@
 //! 2. A scan looks at live slots only, and compares the slab's sum at its end: a slot whose last
 //!    write was lost holds an older intact record, which no checksum finds.
 //! 3. Slots share the memory that they were read into, and in a batch with their neighbours:
-//!    [`Slot::compact_value`] is for who keeps one.
+//!    a caller that keeps a value takes [`Slot::compact_value`].
 //!
 //! Threads: any; several scans side by side.
 

@@ -47,7 +47,7 @@ pub struct SlabStats {
     pub file_bytes: u64,
     /// What they may take.
     pub limit_bytes: u64,
-    /// Somebody keeps slots that are freed from being given out.
+    /// A guard keeps slots that are freed from being given out.
     pub are_frees_held: bool,
 }
 

@@ -11,7 +11,7 @@
 //! 4. Reading leaves nothing behind: no file is made for it, and where no lock can be taken there
 //!    is none.
 //!
-//! Who holds a lock is asked of `/proc/locks` where there is one; nothing is written down.
+//! `/proc/locks`, where there is one, names the holder of a lock; the lock writes nothing down.
 //!
 //! Threads: any.
 

@@ -49,7 +49,7 @@ impl Migrations {
     fn fetch(&self) -> Option<(FileNumber, TierIndex)> {
         let state = self.versions.current();
         if !state.frozen.is_empty() || self.versions.tables().claims.has_levels() {
-            // What runs tells of its own change before it is off the list.
+            // A merge that runs tells of its own change before its claim ends.
             self.shared.placement_changed.store(true, Relaxed);
             return None;
         }

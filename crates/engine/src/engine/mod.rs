@@ -1,6 +1,7 @@
 //! The running store.
 
 pub(crate) mod activity;
+mod at_rest;
 pub(crate) mod background;
 mod checkpoint;
 mod holdings;

@@ -146,8 +146,8 @@ fn placement_is_asked_again_once_deleted_tables_have_left_room() {
     db.close().unwrap();
 }
 
-/// A background job prepares the next log. A writer who needs one meanwhile makes none of its
-/// own, which would have a number on the wrong side of the other's.
+/// A background job prepares the next log. A writer that needs one meanwhile makes none of its own,
+/// which would have a number on the wrong side of the other's.
 #[test]
 fn a_writer_waits_for_the_log_that_is_being_prepared() {
     let environment =

@@ -17,7 +17,7 @@ pub struct Environment {
     pub devices: Arc<dyn Devices>,
     /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Who does the background work.
+    /// What does the background work.
     pub workers: Workers,
     /// Which rules are left out, of those that no settings file reaches.
     pub experiments: Experiments,

@@ -384,6 +384,15 @@ impl Layout {
         }
     }
 
+    /// Tells `expect` what should be left of work once all of it has ended: what, how much there
+    /// is, and how much is right.
+    pub fn left_over(&self, expect: &mut dyn FnMut(&str, u64, u64)) {
+        match self {
+            Self::Leveled(_) => {}
+            Self::Hybrid(hybrid) => hybrid.fast.left_over(expect),
+        }
+    }
+
     /// Why writers are slowed down, where they are; level 0 has so many tables.
     pub fn stall_cause(&self, level0_tables: u64) -> String {
         match self {

@@ -227,7 +227,7 @@ fn damaged(error: DecodeError) -> Error {
     Error::corrupt(format!("a manifest edit is malformed: {error}"))
 }
 
-/// The open manifest. Owned by whoever holds the engine's table lock.
+/// The open manifest. The holder of the tables' lock owns it.
 #[derive(Debug)]
 pub(crate) struct Manifest {
     files: Arc<TieredFiles>,

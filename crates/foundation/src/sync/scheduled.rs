@@ -1,8 +1,8 @@
 //! What is behind the door under the scheduler of `shuttle`, beside the locks of `locks.rs`.
 //!
 //! Threads of a test are then coroutines of one thread, and one of them runs at a time. Each
-//! operation here asks the scheduler who goes on. A lock that no thread can get any more is a
-//! deadlock, which the scheduler reports with the schedule that leads to it.
+//! operation here asks the scheduler which thread goes on. A lock that no thread can get any more
+//! is a deadlock, which the scheduler reports with the schedule that leads to it.
 //!
 //! Invariants:
 //! 1. A wait for a signal ends with one, or, where it has a limit, at any time: the scheduler knows

@@ -52,8 +52,8 @@ fn records_of_every_size_are_read_alone_in_batches_and_after_reopening() {
     }
 }
 
-/// Its checksum matches and it is no packed value all the same: whoever wrote it was wrong, and
-/// nobody gets its bytes for a value.
+/// Its checksum matches and it is no packed value all the same: its writer was wrong, and no reader
+/// gets its bytes for a value.
 #[test]
 fn an_intact_slot_whose_packed_value_is_none_is_damage() {
     let devices = MemoryDevices::default();

@@ -1,5 +1,5 @@
-//! How much memory the records get: their own share, and of what is kept for writing as much as
-//! nobody has used for a while.
+//! How much memory the records get: their own share, and as much of the memory kept for writing as
+//! writes have not used for a while.
 //!
 //! ```text
 //!   budget | memtables, merges | partitions of tables, index, popularity | records |
@@ -11,8 +11,8 @@
 //! That costs copies, which were read from slots or tables to get there; so a reserve that was in
 //! use a moment ago is not lent, and records do not leave and come with every flush.
 //!
-//! The active memtable is given what it uses and a part or two ahead. A writer who comes beyond
-//! that asks for more first, and after each change of memtables.
+//! The active memtable is given what it uses and a part or two ahead. A writer that needs more asks
+//! for it first, and so does the first writer after each change of memtables.
 //!
 //! Threads: any. Looks are made where background jobs begin and end, by that writer, and by readers
 //! of tables once in a thousand look-ups, for under reads alone there may be no job.
@@ -44,7 +44,7 @@ pub(crate) struct Memory {
     budget_bytes: u64,
     reserve_bytes: u64,
     memtable_bytes: u64,
-    /// What the active memtable may come to before somebody must look.
+    /// What the active memtable may come to before a writer must look.
     kept_for_active_bytes: AtomicU64,
     /// Buffers of the merges under way, as reckoned.
     merging_bytes: AtomicU64,
@@ -114,7 +114,7 @@ impl Memory {
 
     /// There is another active memtable, and one more that is frozen: the next write is to look.
     pub fn active_was_frozen(&self) {
-        // Who looks meanwhile has seen the memtables of before.
+        // A look that is under way has seen the memtables of before: this waits for its end.
         let _lent = self.lent.lock();
         self.kept_for_active_bytes.store(0, Relaxed);
     }
@@ -129,7 +129,7 @@ impl Memory {
 
     /// Gives the records what they may have now with `set`, where that is not what they have, and
     /// gives back what `set` does. `uses` tells what the active memtable has, or is about to have,
-    /// and what else is used. Of two who look at once the later one is the last to set.
+    /// and what else is used. Of two looks at once the later one sets last.
     fn divide<T>(
         &self,
         now_ns: u64,

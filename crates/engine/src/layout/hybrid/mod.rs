@@ -27,8 +27,8 @@
 //! 1. Of two versions of a key, one in a slot and one in a table, the slot has the newer, or both
 //!    are the same record (then the slot is a *clean* copy). The exception are bulk loads: a table
 //!    with an `ingested_at` may be newer than a slot, which look-ups compare and demotions end.
-//! 2. Which slots are live is said by the manifest, in the same edit that adds and removes tables;
-//!    bytes of other slots are never looked at. So a record is in exactly one place that counts.
+//! 2. The manifest says which slots are live, in the same edit that adds and removes tables; bytes
+//!    of other slots are never looked at. So a record is in exactly one place that counts.
 //! 3. The index changes only under the hybrid's `tables` lock, after the edit is durable: records
 //!    that are added enter before the memtable goes, records that are demoted leave after readers
 //!    can see the tables. Entries without a slot are of clean copies only; where memory has given
@@ -37,6 +37,7 @@
 //!    no pins: a read of a slot that was given away meanwhile sees that key or sequence do not fit,
 //!    holds frees and asks the index again.
 
+mod at_rest;
 mod copies;
 pub(crate) mod demotion;
 mod feedback;

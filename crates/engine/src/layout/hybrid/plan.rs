@@ -17,14 +17,15 @@ use std::sync::Arc;
 pub(super) fn plan_fast_tier(hybrid: &Arc<Hybrid>) -> Option<Box<dyn Job>> {
     let fast = &hybrid.fast;
     let need = hybrid.look_at_room();
-    // Asked before, too: who is at work and ends meanwhile has made room, or wakes who plans.
+    // Asked before, too: a job that is at work and ends meanwhile has made room, or wakes the
+    // planner.
     let was_at_work = fast.room.is_at_work();
     let room: Option<Box<dyn Job>> = match need {
         Need::Nothing => None,
         Need::OtherSizes => SingleStep::begin(hybrid, &SIZES),
         Need::Room => make_room(hybrid),
     };
-    // Who waits for the slow tier, for its wear or for room there, waits; that is not the end.
+    // A demotion that waits for the slow tier, for its wear or for room there, can make room later.
     let waits = !hybrid.may_merge();
     let demoting = || waits || hybrid.versions.tables().claims.has_ranges();
     fast.room.planned(need, room.is_some() || was_at_work || fast.room.is_at_work() || demoting());
@@ -287,7 +288,7 @@ mod tests {
         assert!(db.stats().fast_tier.unwrap().demoted_records > fillers + 500);
     }
 
-    /// The paper's promotion (section 5.1): a merge for room, which nobody's reads asked for.
+    /// The paper's promotion (section 5.1): a merge for room, which no read asked for.
     #[test]
     fn a_hot_record_of_a_table_that_is_rewritten_for_room_moves_up() {
         let moved = |promotion, step| {

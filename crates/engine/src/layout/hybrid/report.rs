@@ -83,7 +83,7 @@ pub struct FastTierStats {
     pub table_reads_recur: bool,
     /// Look-ups for which a copy's slot was read.
     pub copy_slot_reads: u64,
-    /// Copies that lost their slots because nobody asked for them.
+    /// Copies that lost their slots because no read asked for them.
     pub unasked_copies: u64,
     /// Records that moved to another slot for the sake of other sizes.
     pub moved_records: u64,

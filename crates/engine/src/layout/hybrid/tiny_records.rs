@@ -33,7 +33,7 @@ impl Count {
         Self {
             demoted: db.engine().shared().counts.demotions.dirty.get(),
             written_bytes: slabs.written_bytes,
-            // Nobody looks anything up.
+            // The test looks nothing up.
             reads: slabs.reads - kept.reads,
             read_bytes: slabs.read_bytes - kept.bytes,
             kept_reads: kept.reads,

@@ -72,7 +72,8 @@ impl<T: Waits> BoundedQueue<T> {
         self.bytes.load(Relaxed) == 0
     }
 
-    /// Enough has gathered for a job; anything, where somebody is in a hurry.
+    /// Enough has gathered for a job; in a hurry, where a caller waits for background work,
+    /// anything is enough.
     pub fn is_due(&self, in_hurry: bool) -> bool {
         let enough =
             self.bytes.load(Relaxed) >= self.due_bytes || self.len.load(Relaxed) >= DUE_ITEMS;

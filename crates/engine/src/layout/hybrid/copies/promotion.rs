@@ -108,7 +108,7 @@ impl Hybrid {
         let was_tracked = self.fast.popularity.value(hash).is_some();
         self.fast.popularity.touch(hash, false);
         if self.fast.feedback.table_reads.note_read(was_tracked) {
-            // Under reads alone nobody else looks.
+            // Where there are reads alone, no other thread makes these looks.
             self.fast.lend_memory(self.versions.cell());
             self.fast.judge_tables();
             self.fast.judge_waits();
@@ -121,7 +121,7 @@ impl Hybrid {
                 || self.fast.promotions.slot_at_first_read.load(Relaxed)
                 || self.fast.promotions.memory_has_room.load(Relaxed) && has_room());
         if wanted {
-            // A copy, so that nobody keeps the record's block alive.
+            // A copy, so that the offer does not keep the record's block alive.
             let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
             let offer = Offer { key, trailer, value, table };
             if self.fast.promotions.offers.add(offer) == (Queued::Waits { wake: true }) {

@@ -85,8 +85,8 @@ impl Spill {
         }
     }
 
-    /// Enough waits, or anything where somebody is in a hurry, and not for room; or so much that it
-    /// can wait no longer.
+    /// Enough waits (in a hurry anything is enough), and not for room; or so much waits that it can
+    /// wait no longer.
     pub fn is_due(&self, in_hurry: bool) -> bool {
         let is_blocked = self.blocked.load(Relaxed);
         self.waiting.is_due(in_hurry) && !is_blocked || self.waiting.is_full()
@@ -106,7 +106,7 @@ impl Spill {
             spilled.value = None;
         }
         if self.waiting.is_overfull() {
-            // Nobody gets to them. A sweep finds the entry that has lost its record.
+            // No job gets to them. A sweep finds the entry that has lost its record.
             return;
         }
         if self.waiting.push(spilled) == (Queued::Waits { wake: true }) {
@@ -213,7 +213,8 @@ impl Hybrid {
             .filter(|spilled| self.fast.is_in_memory_only(&spilled.key, spilled.sequence))
             .map(|spilled| (&spilled.key, spilled.sequence))
             .collect();
-        // Nobody takes these from the index but for their values, so nothing departs.
+        // Readers want these entries for values in memory only, and tables have the records:
+        // nothing departs.
         self.fast.index.remove_many(&gone, |_, _| {});
         for (key, _) in gone {
             self.fast.popularity.set_location(key_hash(key), false);

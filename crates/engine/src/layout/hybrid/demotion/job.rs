@@ -12,8 +12,8 @@
 //! 2. What is merged has every table of the range down to the output's level, level 0 included, so
 //!    the tables that stay above it have newer records only, and those below older ones.
 //! 3. Of a key either all versions leave or all but the newest; so what stays is newer.
-//! 4. A record that is replaced meanwhile stays replaced: its slot is freed by who replaced it, and
-//!    the table gets a version that nobody will find first.
+//! 4. A record that is replaced meanwhile stays replaced: the job that replaces it frees its slot,
+//!    and the table gets a version that no look-up finds first.
 //! 5. A hot record that memory has needs no slot: it is merged with the cold ones, and memory keeps
 //!    it as a clean copy (*lifted*), so that memory and slots together hold more.
 //!    A clean copy in a slot stays there; it is for sweeps to take.
@@ -115,8 +115,8 @@ impl Demotion {
         gives_up
     }
 
-    /// Now that it is known what leaves: the slow tier's wear lets all of it be written. What
-    /// somebody asked for is.
+    /// Whether the budget of the slow tier's wear lets the job write all that leaves, which is
+    /// known by now. A demotion that a caller asked for may always write.
     fn is_within_budget(&mut self) -> bool {
         let fast = &self.hybrid.fast;
         if self.plan.purpose == Purpose::Compaction {
@@ -211,8 +211,8 @@ impl Demotion {
         })
     }
 
-    /// There was no room for tables: what was to make room is tried again, for slots and tables are
-    /// as before. Who asked for it hears of it.
+    /// The slow tier had no room for tables. The planner tries a demotion for room again, for slots
+    /// and tables are as before; a caller that asked for a demotion gets the error.
     fn refused(&self, error: Error) -> Result<Step> {
         let waits =
             error.kind() == ErrorKind::OutOfSpace && self.plan.purpose != Purpose::Compaction;
@@ -238,7 +238,7 @@ impl Demotion {
     fn finish(&mut self) -> Result<()> {
         let fast = &self.hybrid.fast;
         let output = self.plan.selection.output_level as u8;
-        // What cannot be published is known to the file map, or is not: nobody can tell.
+        // A publication that fails may or may not have reached the file map.
         let added = match &mut self.rewrite {
             Some(rewrite) => rewrite.publish()?,
             None => Vec::new(),
@@ -264,7 +264,8 @@ impl Demotion {
         let (mut bytes, mut clean) = (0, 0);
         for (at, entry) in self.leaving.entries().enumerate() {
             let key = self.leaving.key(at);
-            // Freed by who replaced it, where it was replaced; in another slot, where it was moved.
+            // The job that replaced a record has freed its slot; a record that was moved is in
+            // another slot.
             if let Some(now) = fast.same_record(key, entry) {
                 bytes += u64::from(entry.record_bytes);
                 clean += u64::from(entry.clean);

@@ -5,7 +5,7 @@
 //!   newer runs        [ a ...... c ]     [ e ............ k ]    and one behind the last
 //! ```
 //! A range grows until nothing that is merged in it, and nothing above that, reaches out of it.
-//! Which of them is worth a merge, and of how many runs, is for `cost_benefit` to say.
+//! `choice.rs` decides which of them is worth a merge, and of how many runs.
 
 use crate::compaction::selection::Selection;
 use crate::layout::hybrid::rules::fullness::EvictionStep;

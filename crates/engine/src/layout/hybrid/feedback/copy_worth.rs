@@ -20,7 +20,7 @@ pub(crate) struct Copies {
     pub replaced: Counter,
     /// Reads for which the slot of one was read.
     pub served: Counter,
-    /// Those that lost their slots because nobody asked for them.
+    /// Those that lost their slots because no read asked for them.
     pub unasked: Counter,
     experiments: Experiments,
     worth: Mutex<CopyWorth>,

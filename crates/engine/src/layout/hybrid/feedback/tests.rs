@@ -100,7 +100,7 @@ fn read_triggered(db: &Db) -> (&'static str, u64, u64) {
     (&*rules.read_triggered_stage.leak(), rules.read_triggered_epochs, fast.promoted_records)
 }
 
-/// Workers that sleep, and nobody who settles.
+/// Workers that sleep, and no caller that settles.
 #[test]
 fn reads_alone_wake_the_workers_for_the_merges_that_they_ask_for() {
     let hybrid_settings = HybridSettings {

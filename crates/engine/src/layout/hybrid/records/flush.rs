@@ -4,7 +4,7 @@
 //! until then the log has all of them, and recovery finds a record in both places with the same
 //! sequence. So the log is made durable before the first piece is. A piece for which there is no
 //! room waits for demotions, with nothing written that is not live; where these find no room below
-//! (`slow_tier_backoff.rs`), until they were tried again.
+//! (`space/backoff.rs`), until they were tried again.
 
 use crate::compaction::rewrite::Retention;
 use crate::error::{Error, ErrorKind, Result};
@@ -25,8 +25,8 @@ use thermocline_foundation::{ByteSize, FileNumber, Planted, planted};
 /// How long a flush that found no slot waits before it looks again.
 const WAIT: Duration = Duration::from_micros(500);
 
-/// How long one waits at most that waits for the budget or the room of the slow tier: hours may be
-/// left, and meanwhile copies may go, or somebody empties the tier.
+/// How long a flush waits at most for the budget or the room of the slow tier before it looks
+/// again: hours may be left, and meanwhile copies may go, or a user may empty the tier.
 const WAIT_FOR_SLOW_TIER: Duration = Duration::from_secs(1);
 
 /// So many looks in a row without room, and without anything that could make any, are for ever.
@@ -35,8 +35,8 @@ const STARVED_MAX: u32 = 200;
 /// So many demotions without room below, while there is none up here either, are for ever too.
 const REFUSALS_MAX: u64 = 2;
 
-/// So many looks in a row without room while frees are held: not by a reader, who looks again, but
-/// by a checkpoint or a check, which takes as long as reading the tier does.
+/// After so many looks in a row without room the holder of frees is no reader, which would have let
+/// go, but a checkpoint or a check, which takes as long as reading the tier does.
 const HELD_MAX: u32 = 20;
 
 /// There are no slots for `what` on any tier.
@@ -55,13 +55,13 @@ pub(crate) fn no_room(files: &TieredFiles, what: &str) -> Error {
     Error::new(ErrorKind::OutOfSpace, text)
 }
 
-/// Which memtables may be flushed: all, but while somebody wants a moment at which none is partly
-/// in slots those only that were full before.
+/// Which memtables may be flushed: all; but while a caller needs a moment at which none is partly
+/// in slots, only those that were full before.
 #[derive(Debug)]
 pub(crate) struct FlushGate {
     /// Logs from this number on are held back.
     held_from: AtomicU64,
-    /// Held by who holds flushes back.
+    /// The caller that holds flushes back has this lock.
     holder: Mutex<()>,
 }
 
@@ -79,7 +79,8 @@ impl Default for FlushGate {
 }
 
 impl FlushGate {
-    /// Holds back the memtables whose log is `log` or a later one. Waits for another who does.
+    /// Holds back the memtables whose log is `log` or a later one. Waits while another caller holds
+    /// flushes back.
     pub fn hold_from(&self, log: FileNumber) -> FlushesHeld<'_> {
         let holder = self.holder.lock();
         self.held_from.store(log.0, Relaxed);
@@ -321,7 +322,8 @@ mod tests {
         assert_eq!(db.stats().levels.iter().map(|level| level.tables).sum::<usize>(), 0);
     }
 
-    /// So there may be more records in slots than keys, though nobody looks at the older any more.
+    /// So there may be more records in slots than keys, though no reader looks at the older any
+    /// more.
     #[test]
     fn a_version_that_a_snapshot_sees_stays_until_its_key_is_flushed_without_one() {
         let db = stepped(&hybrid());

@@ -21,7 +21,7 @@ use thermocline_table::{RecordKind, Trailer, key_hash};
 /// Records of a merge that are read in one batch.
 const FETCHED_AT_ONCE: usize = 256;
 
-/// Who reads a batch of records.
+/// What reads a batch of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
     /// Each key was asked for.

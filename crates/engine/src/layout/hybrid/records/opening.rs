@@ -260,7 +260,7 @@ impl Scan {
 impl Hybrid {
     /// Writes what `logs` had into slots and makes it live, piece by piece, and then raises the log
     /// floor with `edit`. The slots may take more than their share, where there is no room for a
-    /// piece, until demotions have made it: nobody waits for them yet.
+    /// piece, until demotions have made it: no writer waits for them yet.
     pub fn settle_replayed(
         &self,
         logs: &[FileNumber],
@@ -442,9 +442,9 @@ mod tests {
 
     #[derive(Debug, Default)]
     struct Met {
-        /// 0 where nobody waits.
+        /// 0 where no thread waits.
         expected: usize,
-        /// Slabs whose header was read, all by who opens them.
+        /// Slabs whose header was read, each by the thread that opens it.
         opened: HashSet<String>,
         /// Threads that came; none of them has gone on, so each is another.
         came: usize,
@@ -462,7 +462,7 @@ mod tests {
             met.came += 1;
             self.one_came.notify_all();
             while met.came < met.expected && !met.is_given_up {
-                // Only where somebody never comes it is for long.
+                // The wait is long only where a thread never comes.
                 let waited = self.one_came.wait_for(&mut met, Duration::from_secs(20));
                 met.is_given_up |= waited.timed_out();
             }

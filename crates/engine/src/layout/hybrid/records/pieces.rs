@@ -3,8 +3,8 @@
 //! Slots are found for a piece and written. Once all pieces are, or many, or there is no room for
 //! the next, each slab that they touched is synced, once, and then an edit for each piece makes it
 //! live and frees the slots of the versions that it replaces, which the next pieces may take. The
-//! log has all of them until who flushes raises its floor, and must be durable before: a piece
-//! makes records durable that come after others in the log.
+//! log has all of them until the flush raises the floor, and must be durable before a piece is: a
+//! piece makes records durable that come after others in the log.
 //!
 //! Between writing and edit only keys and places are kept; the memtable has the values.
 
@@ -181,7 +181,7 @@ impl Pieces {
 
 impl Hybrid {
     /// Makes records live that a flush has written, and with it frees the slots of the versions
-    /// that nobody can see any more.
+    /// that no reader can see any more.
     fn settle_in(&self, mut placed: Placed, memtable: &Memtable) -> Result<Turnover> {
         let snapshots = self.versions.kept_readable();
         let mut tables = self.versions.tables();
@@ -268,9 +268,10 @@ impl FastTier {
         }
     }
 
-    /// The versions in slots that nobody can see once `born`, in key order and of a key the newest
-    /// first, are there. Each is replaced by the oldest of the added that is newer, and where both
-    /// are the newest of their key this one takes its place in the index. Counts the copies.
+    /// The versions in slots that no reader can see once the records of `added`, in key order and
+    /// of a key the newest first, are there. Each is replaced by the oldest of the added that is
+    /// newer, and where both are the newest of their key this one takes its place in the index.
+    /// Counts the copies.
     fn replaced_by(&self, added: &mut [Added], snapshots: &[Sequence]) -> Replaced {
         let mut replaced = Replaced::default();
         let mut copies = 0;

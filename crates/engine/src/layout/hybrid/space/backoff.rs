@@ -47,7 +47,7 @@ impl SlowTierBackoff {
         *refusal = Some(Refusal { count, retry_ns, error: error.clone() });
     }
 
-    /// Somebody waits for room: the next is tried soon.
+    /// A flush waits for room: the next attempt is soon.
     pub fn hurry(&self, now_ns: u64) {
         if let Some(refusal) = &mut *self.refusal.lock() {
             refusal.retry_ns = refusal.retry_ns.min(now_ns + RETRY_MIN.as_nanos() as u64);

@@ -2,12 +2,11 @@
 //!
 //! Everything that is written there counts, by the tier's own count: merges, bulk loads, tables
 //! that come from other tiers, and slabs that found no room above. Of these only merges can wait,
-//! and those that somebody asked for do not, once what memtables hold is in slots, for which
+//! and those that a caller asked for do not, once what memtables hold is in slots, for which
 //! flushes may have to wait. A merge is chosen when the budget has what it would write by the
 //! estimate, begins when it has what it will write at most (of packed values by what flushes have
-//! packed since opening), and has that promised until it ends.
-//! The scarcer the budget, the more the choice goes by what a merge writes (`score.rs` of the
-//! crate `popularity`).
+//! packed since opening), and has that promised until it ends. The scarcer the budget, the more the
+//! choice goes by what a merge writes (`score.rs` of the crate `popularity`).
 //!
 //! Where nothing leaves the fast tier any more, writers wait with the flush that finds no slot, and
 //! come to the pace of the budget.
@@ -29,7 +28,7 @@ const SLOW: TierIndex = TierIndex(1);
 pub(crate) struct SlowWrites {
     budget: Option<Mutex<WriteBudget>>,
     /// What the merge for room would have written that was refused last; 0 once one has begun.
-    /// Nobody looks for another before there is as much.
+    /// The planner looks for no other merge until the budget has this many bytes.
     refused_bytes: Mutex<u64>,
     /// Merges that were refused.
     pub refused: Counter,
@@ -46,6 +45,11 @@ impl SlowWrites {
             refused_bytes: Mutex::new(0),
             refused: Counter::default(),
         }
+    }
+
+    /// What is promised to merges, in bytes; none without a budget.
+    pub fn promised_bytes(&self) -> u64 {
+        self.budget.as_ref().map_or(0, |budget| budget.lock().promised_bytes())
     }
 
     /// A merge has ended for which so much was promised.
@@ -68,7 +72,7 @@ impl Hybrid {
         ask(&mut budget, now_ns)
     }
 
-    /// What must be there before anybody looks for a merge.
+    /// What the budget must have before the planner looks for a merge.
     fn least_bytes(&self) -> u64 {
         self.demotion_bytes().max(*self.fast.feedback.slow_writes.refused_bytes.lock())
     }
@@ -98,7 +102,7 @@ impl Hybrid {
     pub fn promise_writes(&self, purpose: Purpose, (before, bytes): (u64, u64)) -> bool {
         let is_promised = self.ask_budget(true, |budget, now_ns| {
             budget.release(before);
-            // What it has already nobody may have written meanwhile.
+            // No other merge may have written meanwhile what this one was promised before.
             let allows = bytes <= before || budget.allows(bytes, now_ns);
             budget.promise(if allows { bytes } else { before });
             allows
@@ -214,7 +218,7 @@ mod tests {
         let engine = db.engine();
         let fast = &engine.hybrid().fast;
         let full_bytes = engine.hybrid().budget_bytes().unwrap();
-        // What is freed goes to nobody, so flushes that wait in vain overdraw the tier.
+        // No record gets a slot that is freed, so flushes that wait in vain overdraw the tier.
         let held = fast.slabs.delay_slot_reuse();
         let slabs = || engine.shared().files.tiers()[1].traffic(FileKind::Slab).written_bytes;
         let mut round = 0;

@@ -29,7 +29,7 @@ impl Hybrid {
             return Ok(());
         }
         if self.fast.slabs.stats().are_frees_held {
-            // None goes while somebody looks at them.
+            // No slab goes while a guard holds frees.
             return Ok(());
         }
         // No slab can go as things are: fewer records are the only way.
@@ -39,7 +39,8 @@ impl Hybrid {
 
     /// Deletes slabs without records; false where there are none.
     fn delete_empty_slabs(&self) -> Result<bool> {
-        // Under the lock, so that who copies the live slots holds them before or sees them go.
+        // Under the lock, so that a thread that copies the live slots holds them before, or sees
+        // them go.
         let mut tables = self.versions.tables();
         let empty = self.fast.slabs.take_empty(None, usize::MAX);
         if empty.is_empty() {

@@ -1,4 +1,4 @@
-//! Sweeps: slots are taken from clean copies that memory has too, or that nobody asks for.
+//! Sweeps take slots from clean copies that memory has too, or that no read asks for.
 //!
 //! That is an edit and no write, for tables have these records. What memory has is in memory only
 //! from then on. A hand goes round the keys, and each sweep goes on where the last one ended, for

@@ -358,8 +358,8 @@ fn without_room_a_record_waits_until_too_much_does() {
 
 type Events = VecDeque<Box<dyn FnOnce() + Send>>;
 
-/// What happens before and after reads of slabs, in this order, while somebody looks a key up.
-/// What an event itself reads is none of them.
+/// What happens before and after reads of slabs, in this order, while a look-up runs. Reads by an
+/// event itself do not count.
 #[derive(Default)]
 struct Between {
     events: Mutex<Events>,

@@ -77,7 +77,7 @@ fn two_ranges(policy: DemotionPolicy, overlapped: &str) -> (Db, [KeyRange; 2]) {
         sampled(prefix, 200).iter().skip(skipped).step_by(2).for_each(put);
     }
     db.flush().unwrap();
-    // A table is opened, and can be asked, once somebody has looked for a key in its span.
+    // The first look-up of a key in a table's span opens the table; then it can be asked.
     for prefix in ["a", "s"] {
         assert!(db.get(format!("{}-", sampled(prefix, 1)[0])).unwrap().is_none());
     }
