@@ -5,7 +5,8 @@
 //!                           +pinning=50+tracker=40
 //! ```
 //! They are the parameters that PrismDB's evaluation varies (its section 7), so that each of its
-//! figures is a list of labels.
+//! figures is a list of labels. `+without=few_bytes/growth` leaves out rules, to see what each is
+//! worth (decision 77).
 //!
 //! Invariants:
 //! 1. An option that a label does not name has the engine's own default.
@@ -15,11 +16,12 @@
 use crate::Outcome;
 use crate::store::OpenOptions;
 use thermocline::{
-    Compression, DemotionPolicy, HybridSettings, IndexCopies, Pinning, PopularityKind, Promotion,
+    Compression, DemotionPolicy, Experiments, HybridSettings, IndexCopies, Pinning, PopularityKind,
+    Promotion, Rule,
 };
 
 /// Names and meanings.
-pub(super) const OPTIONS: [(&str, &str); 16] = [
+pub(super) const OPTIONS: [(&str, &str); 17] = [
     ("policy", "choice of a range to demote: random, precise or approximate; default approximate"),
     ("candidates", "ranges that a choice looks at, 1 to 64; default 8"),
     ("range-tables", "consecutive tables of a range, 1 to 64; default 1"),
@@ -50,6 +52,7 @@ pub(super) const OPTIONS: [(&str, &str); 16] = [
     ),
     ("index-copies", "indexes of tables on the fast tier: auto, always or never; default auto"),
     ("write-budget", "capacities of the slow tier written a day, 0 for no bound; default 0"),
+    ("without", "rules that are left out, by name, with / between them; default none"),
 ];
 
 /// Words for compressions.
@@ -116,6 +119,13 @@ pub(super) fn settings(options: &OpenOptions, compression: Compression) -> Outco
         hybrid.write_budget_dwpd = budget;
     }
     Ok(hybrid)
+}
+
+/// The rules that the label leaves out. They are no settings: a store's own do not have them.
+pub(super) fn experiments(options: &OpenOptions) -> Outcome<Experiments> {
+    let names = options.option("without").into_iter().flat_map(|names| names.split('/'));
+    let rules = names.map(str::parse::<Rule>).collect::<Result<Vec<_>, _>>()?;
+    Ok(rules.into_iter().fold(Experiments::default(), Experiments::without))
 }
 
 /// Sets `to` to what the option's word means.

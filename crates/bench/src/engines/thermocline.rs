@@ -11,7 +11,7 @@ use crate::Outcome;
 use crate::store::{
     Demotions, Durability, EngineKind, Needs, OpenOptions, Store, TierTraffic, Visitor,
 };
-use thermocline::{ByteSize, Compression, Db, Preset, Settings, Tier};
+use thermocline::{ByteSize, Compression, Db, Environment, Preset, Settings, Tier};
 
 /// A preset as an engine.
 #[derive(Clone, Copy, Debug)]
@@ -147,13 +147,18 @@ impl EngineKind for Thermocline {
                 pairs.push((format!("{prefix}{name}"), value.trim_matches('"').to_owned()));
             }
         }
+        for rule in hybrid::experiments(options)?.left_out() {
+            pairs.push(("without".to_owned(), rule.name().to_owned()));
+        }
         Ok(pairs)
     }
 
     fn open(&self, options: &OpenOptions) -> Outcome<Box<dyn Store>> {
         let settings = self.settings(options)?;
         let first = options.tiers.first().ok_or("an engine needs at least one tier")?;
-        let db = Db::open_or_create(first.path.join("home"), &settings)?;
+        let experiments = hybrid::experiments(options)?;
+        let environment = Environment { experiments, ..Environment::default() };
+        let db = environment.open_or_create(&first.path.join("home"), &settings)?;
         Ok(Box::new(Open { db }))
     }
 }
@@ -228,10 +233,10 @@ impl Store for Open {
 mod tests {
     use super::*;
     use crate::store::{Label, Layout, TierSpace, find};
-    use thermocline::{DemotionPolicy, Pinning, PopularityKind, Promotion};
+    use thermocline::{DemotionPolicy, Pinning, PopularityKind, Promotion, Rule};
 
-    /// What a label comes to, on two tiers.
-    fn settings(label: &str) -> Outcome<Settings> {
+    /// A label's options, on two tiers.
+    fn options(label: &str) -> Outcome<OpenOptions> {
         let label: Label = label.parse()?;
         let engines: [&dyn EngineKind; 2] = [&LEVELED, &HYBRID];
         find(&engines, &label)?;
@@ -240,7 +245,7 @@ mod tests {
             path: name.into(),
             capacity: ByteSize::gib(1),
         };
-        let options = OpenOptions {
+        Ok(OpenOptions {
             tiers: vec![tier("fast"), tier("slow")],
             memory: ByteSize::mib(64),
             durability: Durability::Buffered,
@@ -251,8 +256,14 @@ mod tests {
             records: 1000,
             loading: false,
             options: label.options,
-        };
-        if label.name == HYBRID.name { &HYBRID } else { &LEVELED }.settings(&options)
+        })
+    }
+
+    /// The settings that a label comes to.
+    fn settings(label: &str) -> Outcome<Settings> {
+        let options = options(label)?;
+        hybrid::experiments(&options)?;
+        if label.starts_with(HYBRID.name) { &HYBRID } else { &LEVELED }.settings(&options)
     }
 
     #[test]
@@ -270,6 +281,17 @@ mod tests {
         assert_eq!((hybrid.runs, hybrid.pinning_percent, hybrid.tracker_percent), (6, 50, 40));
         assert_eq!(hybrid.pinning, Pinning::Fixed);
         assert_eq!((hybrid.epoch_operations, hybrid.cool_down_operations), (500, 700));
+    }
+
+    #[test]
+    fn a_label_leaves_out_rules_and_says_so() {
+        let options = options("thermocline-hybrid@tiers+without=few_bytes/copy_share").unwrap();
+        let left_out: Vec<_> = hybrid::experiments(&options).unwrap().left_out().collect();
+        assert_eq!(left_out, [Rule::FewBytes, Rule::CopyShare]);
+        let described = HYBRID.describe(&options).unwrap();
+        let without = |(name, _): &&(String, String)| name == "without";
+        let named: Vec<_> = described.iter().filter(without).map(|(_, rule)| rule).collect();
+        assert_eq!(named, ["few_bytes", "copy_share"]);
     }
 
     /// Rivals have none unless it is named for them too.
@@ -300,6 +322,7 @@ mod tests {
             ("thermocline-hybrid+record-compression=1", "none, lz4 or zstd"),
             ("thermocline-hybrid+runs=9", "hybrid.runs = 9 is out of range"),
             ("thermocline-hybrid+runs=x", "option runs=x"),
+            ("thermocline-hybrid+without=luck", "there is no rule 'luck'; there are few_bytes"),
             ("thermocline-hybrid+cache=1", "it has driver, slow-driver"),
             ("thermocline-leveled+runs=2", "no option 'runs'"),
             ("thermocline-hybrid@fast", "it can use tiers"),
