@@ -1,4 +1,4 @@
-//! The table behind both trackers: open addressing over words of 8 bytes, with a clock hand.
+//! The table behind the tracker: open addressing over words of 8 bytes, with a clock hand.
 //!
 //! ```text
 //!   bits 63..6   the key's hash without its low six bits
@@ -104,10 +104,6 @@ impl Ring {
 
     pub fn limit(&self) -> usize {
         self.limit
-    }
-
-    pub fn slots(&self) -> usize {
-        self.slots.len()
     }
 
     pub fn bytes(&self) -> usize {

@@ -147,8 +147,10 @@ impl EngineKind for Thermocline {
                 pairs.push((format!("{prefix}{name}"), value.trim_matches('"').to_owned()));
             }
         }
-        for rule in hybrid::experiments(options)?.left_out() {
-            pairs.push(("without".to_owned(), rule.name().to_owned()));
+        for name in hybrid::EXPERIMENTS {
+            if let Some(value) = options.option(name) {
+                pairs.push((format!("experiment.{name}"), value.to_owned()));
+            }
         }
         Ok(pairs)
     }
@@ -233,7 +235,7 @@ impl Store for Open {
 mod tests {
     use super::*;
     use crate::store::{Label, Layout, TierSpace, find};
-    use thermocline::{DemotionPolicy, Pinning, PopularityKind, Promotion, Rule};
+    use thermocline::{DemotionPolicy, Experiments, Pinning, Promotion, Rule, Variant};
 
     /// A label's options, on two tiers.
     fn options(label: &str) -> Outcome<OpenOptions> {
@@ -268,19 +270,28 @@ mod tests {
 
     #[test]
     fn options_of_a_hybrid_label_become_its_settings() {
-        let label = "thermocline-hybrid@tiers+runs=6+policy=approximate+popularity=frequency\
-                     +promotion=none+pinning=50+tracker=40+block-size=8KiB\
-                     +epoch=500+cool-down=700";
+        let label = "thermocline-hybrid@tiers+variant=paper+runs=6+policy=random+promotion=none\
+                     +pinning=50+tracker=40+block-size=8KiB+epoch=500+cool-down=700\
+                     +read-triggered=off+candidates=3+range-tables=2+low-watermark=40";
         let settings = settings(label).unwrap();
         let hybrid = settings.hybrid;
         assert_eq!(settings.preset, Some(Preset::Hybrid));
         assert_eq!(settings.block_size, ByteSize::kib(8));
-        assert_eq!(hybrid.policy, DemotionPolicy::Approximate);
-        assert_eq!(hybrid.popularity, PopularityKind::Frequency);
-        assert_eq!(hybrid.promotion, Promotion::None);
+        assert_eq!(hybrid.variant, Variant::Paper);
         assert_eq!((hybrid.runs, hybrid.pinning_percent, hybrid.tracker_percent), (6, 50, 40));
-        assert_eq!(hybrid.pinning, Pinning::Fixed);
-        assert_eq!((hybrid.epoch_operations, hybrid.cool_down_operations), (500, 700));
+        let expected = Experiments {
+            policy: Some(DemotionPolicy::Random),
+            candidates: Some(3),
+            range_tables: Some(2),
+            runs: Some(6),
+            low_watermark_percent: Some(40),
+            promotion: Some(Promotion::None),
+            read_triggered: Some(false),
+            epoch_operations: Some(500),
+            cool_down_operations: Some(700),
+            ..Experiments::NONE
+        };
+        assert_eq!(hybrid::experiments(&options(label).unwrap()).unwrap(), expected);
     }
 
     #[test]
@@ -289,9 +300,8 @@ mod tests {
         let left_out: Vec<_> = hybrid::experiments(&options).unwrap().left_out().collect();
         assert_eq!(left_out, [Rule::FewBytes, Rule::CopyShare]);
         let described = HYBRID.describe(&options).unwrap();
-        let without = |(name, _): &&(String, String)| name == "without";
-        let named: Vec<_> = described.iter().filter(without).map(|(_, rule)| rule).collect();
-        assert_eq!(named, ["few_bytes", "copy_share"]);
+        let told = ("experiment.without".to_owned(), "few_bytes/copy_share".to_owned());
+        assert!(described.contains(&told), "{described:?}");
     }
 
     /// Rivals have none unless it is named for them too.
@@ -314,7 +324,7 @@ mod tests {
     fn a_wrong_option_of_a_hybrid_label_is_answered_with_what_is_right() {
         for (label, part) in [
             ("thermocline-hybrid+policy=best", "random, precise or approximate"),
-            ("thermocline-hybrid+popularity=lru", "clock or frequency"),
+            ("thermocline-hybrid+variant=old", "tuned or paper"),
             ("thermocline-hybrid+promotion=always", "none, demotion or read"),
             ("thermocline-hybrid+pinning=most", "0 to 100 or auto"),
             ("thermocline-hybrid+read-triggered=1", "on or off"),
@@ -334,12 +344,11 @@ mod tests {
 
     #[test]
     fn only_the_preset_that_reads_them_describes_settings_of_its_own() {
-        let label: Label = "thermocline-hybrid+pinning=auto".parse().unwrap();
+        let text = "thermocline-hybrid+pinning=auto";
+        let label: Label = text.parse().unwrap();
         assert_eq!(find(&[&HYBRID as &dyn EngineKind], &label).unwrap().1, Layout::Tiers);
-        assert_eq!(
-            settings("thermocline-hybrid+pinning=auto").unwrap().hybrid.pinning,
-            Pinning::Auto
-        );
+        let experiments = hybrid::experiments(&options(text).unwrap()).unwrap();
+        assert_eq!(experiments.pinning, Some(Pinning::Auto));
         let of = |kind: &Thermocline| {
             let tier =
                 TierSpace { name: "fast".to_owned(), path: "f".into(), capacity: ByteSize::gib(1) };
@@ -362,6 +371,6 @@ mod tests {
             pairs.into_iter().filter(|(name, _)| name.starts_with("hybrid.")).count()
         };
         assert_eq!(of(&LEVELED), 0);
-        assert!(of(&HYBRID) >= 10, "{}", of(&HYBRID));
+        assert_eq!(of(&HYBRID), 8);
     }
 }

@@ -27,7 +27,7 @@ use crate::jobs::{Jobs, Planner};
 use crate::layout::OpenedLayout;
 use crate::layout::hybrid::records::packing::packing_is_named;
 use crate::read::Reader;
-use crate::settings::{Preset, SETTINGS_NAME, Settings, Tier};
+use crate::settings::{Preset, SETTINGS_NAME, Settings, Tier, retired};
 use crate::shared::Shared;
 use crate::table_set::TableSet;
 use crate::table_set::claims::Claims;
@@ -122,7 +122,9 @@ pub(crate) fn open(
         // What is guessed is the preset of old, which leaves slabs unread.
         return Err(settings_are_missing(home));
     }
-    let changed = settings != kept || !packing_is_named(&settings, text.as_deref());
+    let changed = settings != kept
+        || !packing_is_named(&settings, text.as_deref())
+        || text.as_deref().is_some_and(retired::are_in);
     let changed =
         (changed && access == Access::Write).then(|| settings.to_kept_toml()).transpose()?;
     let specs = files.tiers().iter().map(|tier| tier.spec());

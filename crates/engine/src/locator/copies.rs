@@ -91,7 +91,7 @@ impl IndexCopies {
     /// Copies are wanted, where the block cache of `cache_bytes` is to hold these partitions. They
     /// go on being wanted, or not, in between.
     pub(super) fn decide(&self, partition_bytes: u64, cache_bytes: u64) -> bool {
-        let wanted = match self.shared.settings.hybrid.index_copies {
+        let wanted = match self.shared.settings.hybrid.index_copies_of_variant() {
             Setting::Always => true,
             Setting::Never => false,
             // What the cache is given where there is memory enough: a quarter more than they take.

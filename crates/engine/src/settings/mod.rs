@@ -8,6 +8,7 @@
 
 pub(crate) mod hybrid;
 mod memory;
+pub(crate) mod retired;
 mod table_options;
 
 use crate::error::{Error, Result};
@@ -216,13 +217,24 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads settings from TOML; `origin` names the file in errors.
+    /// Reads settings from TOML; `origin` names the file in errors. Names of settings that are no
+    /// more are dropped with a warning.
     pub fn from_toml(text: &str, origin: &Path) -> Result<Self> {
+        let mut table = text.parse::<toml::Table>().unwrap_or_default();
+        let retired = retired::take(&mut table);
+        let text = if retired.is_empty() { text } else { &table.to_string() };
         let settings: Self = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
             let message = error.message().replace('\n', " ");
-            Error::invalid(format!("{}, line {line}: {message}", origin.display()))
+            let place = match error.span().filter(|_| retired.is_empty()) {
+                Some(span) => format!(", line {}", 1 + text[..span.start].matches('\n').count()),
+                None => String::new(),
+            };
+            Error::invalid(format!("{}{place}: {message}", origin.display()))
         })?;
+        if !retired.is_empty() {
+            let (file, names) = (origin.display(), retired.join(", "));
+            tracing::warn!(%file, "these are no settings any more and have no effect: {names}");
+        }
         settings
             .check()
             .map_err(|error| Error::invalid(format!("{}: {error}", origin.display())))?;
@@ -448,7 +460,11 @@ mod tests {
             let name = format!("preset = \"{}\"", preset.name());
             assert!(settings.to_kept_toml().unwrap().contains(&name));
         }
-        // What a release wrote that had fewer settings.
+        // What releases wrote that had more settings, or fewer.
+        let more = golden.replace("[hybrid]", "[hybrid]\npolicy = \"random\"\ncandidates = 8");
+        assert_eq!(Settings::from_toml(&more, &path).unwrap(), settings);
+        let wrong = Settings::from_toml(&more.replace("runs = 3", "runs = 'x'"), &path);
+        assert!(wrong.unwrap_err().to_string().contains("settings-defaults-v1.toml: invalid type"));
         let few = Settings::from_toml("memory = '64 MiB'", &path).unwrap();
         assert_eq!(few, Settings { memory: ByteSize::mib(64), ..Settings::default() });
     }

@@ -178,7 +178,7 @@ impl FastTier {
             in_tables: entries,
             share_bytes,
             percent: settings.hybrid.tracker_percent,
-            may_be_beyond: self.shared.experiments.has(Rule::TrackerBeyondFifth),
+            may_be_beyond: self.rules.experiments.has(Rule::TrackerBeyondFifth),
         });
         self.feedback.share_of_keys.store(tracked.share_of_keys, Relaxed);
         if tracked.is_far_from(self.popularity.capacity() as u64) {

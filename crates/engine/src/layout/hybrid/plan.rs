@@ -1,6 +1,7 @@
 //! The plan of what moves between the tiers: room for what comes first, then what is wanted on the
 //! fast tier, then what reads ask for.
 
+use crate::environment::experiments::Promotion;
 use crate::jobs::Job;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::INDEX_COPY;
@@ -10,7 +11,6 @@ use crate::layout::hybrid::rules::fullness::{EvictionStep, Need};
 use crate::layout::hybrid::single_step::SingleStep;
 use crate::layout::hybrid::space::slot_sizes::SIZES;
 use crate::layout::hybrid::space::sweep::{QUICK, Sweep, THOROUGH};
-use crate::settings::hybrid::Promotion;
 use std::sync::Arc;
 
 /// The most useful job that can begin now.
@@ -50,7 +50,7 @@ pub(super) fn plan_fast_tier(hybrid: &Arc<Hybrid>) -> Option<Box<dyn Job>> {
         .or_else(spill)
         .or_else(|| {
             let asked = hybrid.regulate() && need == Need::Nothing;
-            let by_merges = hybrid.shared.settings.hybrid.promotion == Promotion::Demotion;
+            let by_merges = fast.rules.promotion == Promotion::Demotion;
             if asked && by_merges && !fast.promotions.offers.is_empty() {
                 // However few: what a merge met must be up before the next is chosen. Where reads
                 // offer records too, there are always some, and these gather.
@@ -92,26 +92,42 @@ fn make_room(hybrid: &Arc<Hybrid>) -> Option<Box<dyn Job>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::environment::experiments::{DemotionPolicy, Experiments};
     use crate::jobs::Step;
     use crate::layout::hybrid::FastTier;
-    use crate::support::{hybrid, stepped};
-    use crate::{ByteSize, Db, DemotionPolicy, HybridSettings, Settings};
+    use crate::support::{hybrid, stepped_with};
+    use crate::{ByteSize, Db, HybridSettings, Settings};
     use thermocline_table::key_hash;
 
     /// Keys between those that tables have from the beginning.
     const STEP: u32 = 1000;
 
     /// All is counted and all are looked at; what is tracked is what tests touch.
+    const EXPERIMENTS: Experiments = Experiments {
+        policy: Some(DemotionPolicy::Precise),
+        candidates: Some(64),
+        ..Experiments::NONE
+    };
+
     fn settings() -> HybridSettings {
-        let (policy, candidates) = (DemotionPolicy::Precise, 64);
-        HybridSettings { tracker_percent: 100, policy, candidates, ..hybrid().hybrid }
+        HybridSettings { tracker_percent: 100, ..hybrid().hybrid }
     }
 
     /// A store of eight tables and more, with so many hot records in slots, one after each key of
     /// the tables, and some cold ones by key and length. 4 KiB are few.
     fn with_records(hybrid_settings: HybridSettings, hot: u32, cold: &[(u32, usize)]) -> Db {
+        with_records_in(EXPERIMENTS, hybrid_settings, hot, cold)
+    }
+
+    fn with_records_in(
+        experiments: Experiments,
+        hybrid_settings: HybridSettings,
+        hot: u32,
+        cold: &[(u32, usize)],
+    ) -> Db {
         let table_size = ByteSize::kib(256);
-        let db = stepped(&Settings { table_size, hybrid: hybrid_settings, ..hybrid() });
+        let settings = Settings { table_size, hybrid: hybrid_settings, ..hybrid() };
+        let db = stepped_with(experiments, &settings);
         for at in 0..2000 {
             // What does not compress.
             let value: Vec<u8> =
@@ -263,13 +279,10 @@ mod tests {
     /// All of it through the planner: of a tier that is full of hot records just what must leaves.
     #[test]
     fn a_full_tier_of_hot_records_stays_nearly_full() {
-        let settings = HybridSettings {
-            high_watermark_percent: 10,
-            low_watermark_percent: 8,
-            pinning_percent: 100,
-            ..settings()
-        };
-        let db = with_records(settings, 0, &[]);
+        let (high_watermark_percent, pinning_percent) = (10, 100);
+        let settings = HybridSettings { high_watermark_percent, pinning_percent, ..settings() };
+        let experiments = Experiments { low_watermark_percent: Some(8), ..EXPERIMENTS };
+        let db = with_records_in(experiments, settings, 0, &[]);
         let limit_bytes = fast(&db).room.limit_bytes();
         let mut shares = Vec::new();
         for key in (0..2000).map(|at| at * STEP + 1) {
@@ -293,8 +306,9 @@ mod tests {
     fn a_hot_record_of_a_table_that_is_rewritten_for_room_moves_up() {
         let moved = |promotion, step| {
             let cold: Vec<_> = (2..12).map(|at| (3 * STEP + at, 1000)).collect();
-            let settings = HybridSettings { promotion, runs: 1, ..settings() };
-            let db = with_records(settings, 0, &cold);
+            let experiments =
+                Experiments { promotion: Some(promotion), runs: Some(1), ..EXPERIMENTS };
+            let db = with_records_in(experiments, settings(), 0, &cold);
             let (hot, unasked) = (4 * STEP, 5 * STEP);
             let popularity = &fast(&db).popularity;
             (0..9).for_each(|other| assert_eq!(popularity.touch(other, false), Some(0)));

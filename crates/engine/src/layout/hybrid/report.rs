@@ -1,11 +1,11 @@
 //! What statistics say of the rules between the tiers, and of demotions.
 
+use crate::environment::experiments::Pinning as PinningMode;
 use crate::layout::Holdings;
 use crate::layout::LayoutMemory;
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::feedback::Feedback;
-use crate::settings::hybrid::Pinning as PinningMode;
 use crate::shared::hits::HitStats;
 use crate::shared::totals::Tally;
 use crate::shared::totals::{Count, Totals};
@@ -320,7 +320,7 @@ impl RegulationStats {
         let fast = &hybrid.fast;
         let Feedback { tuner, read_triggered, .. } = &fast.feedback;
         let (tuner, histogram) = (tuner.lock(), fast.popularity.histogram());
-        let is_fixed = hybrid.shared.settings.hybrid.pinning == PinningMode::Fixed;
+        let is_fixed = fast.rules.pinning == PinningMode::Fixed;
         let TunerSettings { threshold_min, threshold_max, .. } = *tuner.settings();
         let share = tuner.threshold().share();
         let bounds = if is_fixed { [share, share] } else { [threshold_min, threshold_max] };
@@ -366,8 +366,10 @@ fn read_triggered_name(stage: ReadTriggeredStage) -> &'static str {
 mod tests {
     use crate::jobs::{Job, Step};
     use crate::layout::hybrid::rules::fullness::EvictionStep;
-    use crate::support::{hybrid, stepped, stepped_environment};
-    use crate::{ByteSize, Db, DemotionPolicy, HybridSettings, Promotion, Settings};
+    use crate::support::{hybrid, stepped_environment, stepped_with};
+    use crate::{
+        ByteSize, Db, DemotionPolicy, Environment, Experiments, HybridSettings, Promotion, Settings,
+    };
     use std::ops::Range;
     use std::path::Path;
     use thermocline_table::key_hash;
@@ -389,9 +391,8 @@ mod tests {
 
     #[test]
     fn tracked_keys_are_shown_by_how_often_they_were_asked_for_on_which_tier() {
-        let promotion = Promotion::None;
-        let hybrid_settings = HybridSettings { promotion, ..hybrid().hybrid };
-        let db = stepped(&Settings { hybrid: hybrid_settings, ..hybrid() });
+        let experiments = Experiments { promotion: Some(Promotion::None), ..Experiments::NONE };
+        let db = stepped_with(experiments, &hybrid());
         put(&db, 0..60);
         assert_eq!(rows(&db), <[Vec<u64>; 3]>::default(), "written, and not asked for");
         get(&db, 0..30);
@@ -430,9 +431,10 @@ mod tests {
     /// tier's I/O for each that leaves, so the score is the coldness of all of them.
     #[test]
     fn the_score_of_the_last_demotion_is_shown_and_the_mean_of_all_of_them() {
-        let (policy, pinning_percent) = (DemotionPolicy::Precise, 0);
-        let hybrid_settings = HybridSettings { policy, pinning_percent, ..hybrid().hybrid };
-        let environment = stepped_environment();
+        let hybrid_settings = HybridSettings { pinning_percent: 0, ..hybrid().hybrid };
+        let policy = Some(DemotionPolicy::Precise);
+        let experiments = Experiments { policy, ..Experiments::NONE };
+        let environment = Environment { experiments, ..stepped_environment() };
         let table_size = ByteSize::kib(512);
         let settings = Settings { table_size, hybrid: hybrid_settings, ..hybrid() };
         let db = environment.create(Path::new("/home"), &settings).unwrap();

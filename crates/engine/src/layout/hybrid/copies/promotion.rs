@@ -14,6 +14,7 @@
 //! memtable does no harm: it is found first, and replaces the copy when it is flushed. Nothing
 //! durable changes: after a restart the copy is where it was before, in tables.
 
+use crate::environment::experiments::Promotion;
 use crate::error::Result;
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
@@ -24,7 +25,6 @@ use crate::layout::hybrid::feedback::Feedback;
 use crate::layout::hybrid::rules::promotion::{first_read_is_enough, memory_has_room};
 use crate::layout::hybrid::single_step::Work;
 use crate::locator::Locator;
-use crate::settings::hybrid::Promotion;
 use crate::table_set::levels::Levels;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ impl Hybrid {
             self.wake_at_end_of_epoch();
         }
         let has_room = || self.fast.cache.has_room(key, trailer.sequence(), value.len());
-        let wanted = self.shared.settings.hybrid.promotion == Promotion::Read
+        let wanted = self.fast.rules.promotion == Promotion::Read
             && (was_tracked && self.fast.feedback.table_reads.reads_recur()
                 || self.fast.promotions.slot_at_first_read.load(Relaxed)
                 || self.fast.promotions.memory_has_room.load(Relaxed) && has_room());

@@ -6,6 +6,7 @@
 //! the best score is taken; what is known of its records is counted, or estimated from buckets. The
 //! score and the policies are those of the crate `popularity`.
 
+use crate::environment::experiments::{DemotionPolicy, Promotion};
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::demotion::job::Demotion;
 use crate::layout::hybrid::demotion::ranges::{
@@ -14,7 +15,6 @@ use crate::layout::hybrid::demotion::ranges::{
 use crate::layout::hybrid::rules::demotion::few_bytes;
 use crate::layout::hybrid::rules::fullness::EvictionStep;
 use crate::layout::hybrid::rules::pinning::draw_of;
-use crate::settings::hybrid::{DemotionPolicy, Promotion};
 use crate::table_set::key_range::KeyRange;
 use crate::table_set::levels::Levels;
 use crate::table_set::table::Table;
@@ -47,8 +47,8 @@ impl Hybrid {
             // whether there is room below.
             return None;
         }
-        let hybrid = &self.shared.settings.hybrid;
-        let ranges = ranges(&levels, hybrid.range_tables as usize);
+        let rules = &self.fast.rules;
+        let ranges = ranges(&levels, rules.range_tables);
         let few_bytes = self.few_bytes(ranges.len());
         let mut free = ranges;
         free.retain(|range| !claims.iter().any(|claim| claim.overlaps(range)));
@@ -60,9 +60,9 @@ impl Hybrid {
             (self.fullest(&levels, &free, bytes_max), bytes_max, 0)
         } else {
             // It was estimated: half of that is still worth it.
-            let is_random = hybrid.policy == DemotionPolicy::Random;
+            let is_random = rules.policy == DemotionPolicy::Random;
             let bytes_min = if is_random { 0 } else { few_bytes / 2 };
-            let count = if looks_at_all { free.len() } else { hybrid.candidates as usize };
+            let count = if looks_at_all { free.len() } else { rules.candidates };
             let choice = self.best_of(&levels, &free, count, few_bytes);
             (choice, self.demotion_bytes(), bytes_min)
         };
@@ -73,7 +73,7 @@ impl Hybrid {
         let runs = if self.runs_max() == 1 { usize::MAX } else { merge.runs };
         let plan = pick_runs(&levels, free[at].clone(), runs, self.runs_max());
         let purpose = Purpose::Room(step);
-        let is_scored = step != EvictionStep::Hot && hybrid.policy != DemotionPolicy::Random;
+        let is_scored = step != EvictionStep::Hot && rules.policy != DemotionPolicy::Random;
         let score = is_scored.then_some(merge.score);
         let plan = DemotionPlan { purpose, bytes_min, bytes_max, score, ..plan };
         let written_bytes = (merge.written_bytes as u64).min(plan.bytes() + bytes_max);
@@ -121,10 +121,10 @@ impl Hybrid {
         };
         let scarcity = self.scarcity_of_writes();
         let weigh = |at: usize| {
-            let (statistics, runs) = self.fast.statistics(self, levels, &free[at]);
+            let (statistics, runs) = self.fast.statistics(levels, &free[at]);
             (best_merge(&statistics, &runs, self.runs_max(), scarcity), statistics.moved_bytes())
         };
-        let policy = match self.shared.settings.hybrid.policy {
+        let policy = match self.fast.rules.policy {
             DemotionPolicy::Random => {
                 // Drawn without a look at it; only the runs to merge are chosen by what it has, and
                 // where there is one there is nothing to choose.
@@ -158,7 +158,7 @@ impl Hybrid {
         };
         let counted = free.iter().map(bytes).enumerate();
         let (at, _) = counted.max_by_key(|(_, bytes)| *bytes).filter(|(_, most)| *most > 0)?;
-        let (known, mut runs) = self.fast.statistics(self, levels, &free[at]);
+        let (known, mut runs) = self.fast.statistics(levels, &free[at]);
         let fast_bytes = known.fast_bytes.clamp(1.0, bytes_max.max(1) as f64);
         let statistics = RangeStatistics {
             // Where none of a sample is dirty, one may be.
@@ -178,7 +178,7 @@ impl Hybrid {
     fn few_bytes(&self, ranges: usize) -> u64 {
         let (table_bytes, limit_bytes) =
             (self.shared.settings.table_size.0, self.fast.room.limit_bytes());
-        few_bytes(self.shared.experiments, table_bytes, limit_bytes, ranges)
+        few_bytes(self.fast.rules.experiments, table_bytes, limit_bytes, ranges)
     }
 
     /// The merge of the range whose tables have the most records that are asked for, so that these
@@ -186,7 +186,7 @@ impl Hybrid {
     /// where all ranges have had their turn in this epoch.
     pub fn plan_read_triggered(self: &Arc<Self>) -> Option<Demotion> {
         let bytes_max = self.demotion_bytes();
-        if self.shared.settings.hybrid.promotion == Promotion::None || !self.may_merge() {
+        if self.fast.rules.promotion == Promotion::None || !self.may_merge() {
             return None;
         }
         let buckets = self.fast.feedback.buckets.as_ref()?;
@@ -200,7 +200,7 @@ impl Hybrid {
                     && self.fast.index.get(key).is_none()
             })
         };
-        let mut ranges = ranges(&levels, self.shared.settings.hybrid.range_tables as usize);
+        let mut ranges = ranges(&levels, self.fast.rules.range_tables);
         if self.fast.feedback.merges_for_reads() >= ranges.len() {
             return None;
         }
@@ -208,12 +208,7 @@ impl Hybrid {
         ranges.retain(|range| !claims.iter().any(|claim| claim.overlaps(range)));
         let candidates = {
             let mut random = self.fast.room.random.lock();
-            power_of_k(
-                ranges.len(),
-                1,
-                self.shared.settings.hybrid.candidates as usize,
-                &mut random,
-            )
+            power_of_k(ranges.len(), 1, self.fast.rules.candidates, &mut random)
         };
         let scored = candidates.into_iter().map(|at| (popular(&ranges[at]), at));
         let best = scored.filter(|(bytes, _)| *bytes > 0.0).max_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -254,10 +249,8 @@ impl Hybrid {
 
     /// Runs that may lie over each other.
     pub(super) fn runs_max(&self) -> usize {
-        let hybrid = &self.shared.settings.hybrid;
-        let is_small = self.fast.room.is_small_tier();
-        let runs = if is_small { hybrid.small_tier_runs } else { hybrid.runs };
-        runs as usize
+        let rules = &self.fast.rules;
+        if self.fast.room.is_small_tier() { rules.small_tier_runs } else { rules.runs }
     }
 }
 

@@ -35,7 +35,6 @@ use crate::layout::hybrid::rules::fullness::EvictionStep;
 use crate::layout::hybrid::rules::pinning::draw_of;
 use crate::limits::LEVELS;
 use crate::merge::{Merge, Source};
-use crate::settings::hybrid::Promotion;
 use crate::settings::merge_bytes;
 use crate::table_set::manifest::Edit;
 use crate::table_set::slot_edit::{EntryAfter, Removed, SlotEdit, slot_of};
@@ -181,10 +180,9 @@ impl Demotion {
     fn met_on_the_way(&self) -> Observe {
         let (hybrid, met) = (Arc::clone(&self.hybrid), Arc::clone(&self.met));
         let pinning = hybrid.fast.pinning();
-        let may_promote = hybrid.shared.settings.hybrid.promotion != Promotion::None;
         let must_leave =
             matches!(self.plan.purpose, Purpose::Compaction | Purpose::Room(EvictionStep::Hot));
-        let promotes = gathers_hot(hybrid.shared.experiments, may_promote, must_leave);
+        let promotes = gathers_hot(&hybrid.fast.rules, must_leave);
         let mut met_bytes = 0;
         Box::new(move |key, fate| {
             let fast = &hybrid.fast;

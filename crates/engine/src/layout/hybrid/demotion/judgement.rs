@@ -120,5 +120,5 @@ impl Demotion {
 /// What becomes of a hot record.
 fn judge_hot(fast: &FastTier, must_leave: bool, key: &[u8], newest: &Entry) -> Judgement {
     let is_in_memory = || fast.cache.contains(key, newest.sequence);
-    Judgement::of_hot(fast.shared.experiments, must_leave, is_in_memory)
+    Judgement::of_hot(fast.rules.experiments, must_leave, is_in_memory)
 }

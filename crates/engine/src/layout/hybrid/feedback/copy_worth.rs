@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn copies_that_nobody_reads_get_no_slots_unless_they_are_not_judged() {
-        let all = Experiments::ALL_RULES;
+        let all = Experiments::NONE;
         let (get_slots, admitted) = judged(all);
         assert!(!get_slots && admitted < 50, "{admitted}");
         assert_eq!(judged(all.without(Rule::CopiesWorthSlots)), (true, admitted));

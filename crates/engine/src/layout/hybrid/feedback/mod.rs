@@ -9,16 +9,16 @@ pub(crate) mod pinning;
 pub(crate) mod read_waits;
 pub(crate) mod reuse;
 
-use crate::environment::experiments::{Experiments, Rule};
+use crate::environment::experiments::{DemotionPolicy, Pinning as PinningMode, Rule};
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::feedback::copy_worth::Copies;
 use crate::layout::hybrid::feedback::read_waits::ReadWaits;
 use crate::layout::hybrid::feedback::reuse::ReuseDetector;
 use crate::layout::hybrid::rules::memory::worth_of_backed;
+use crate::layout::hybrid::rules::rule_set::RuleSet;
 use crate::layout::hybrid::space::budget::SlowWrites;
 use crate::settings::Settings;
-use crate::settings::hybrid::{DemotionPolicy, Pinning as PinningMode};
 use std::sync::Arc;
 use thermocline_foundation::Clock;
 use thermocline_foundation::sync::Mutex;
@@ -63,7 +63,7 @@ impl FastTier {
         let ReadWaits { slots, tables, cost, .. } = &self.feedback.read_waits;
         let mut cost = cost.lock();
         if cost.observe(slots.so_far(), tables.so_far()) {
-            let worth = worth_of_backed(self.shared.experiments, cost.worth_of_fast_hit());
+            let worth = worth_of_backed(self.rules.experiments, cost.worth_of_fast_hit());
             self.cache.set_worth_of_backed(worth);
         }
     }
@@ -88,19 +88,18 @@ impl FastTier {
 }
 
 impl Feedback {
-    /// Rules as `settings` want them.
-    pub fn new(settings: &Settings, experiments: Experiments, clock: &Arc<dyn Clock>) -> Self {
-        let hybrid = &settings.hybrid;
-        let mode = match hybrid.pinning {
+    /// Counters and answers of a store that was just opened.
+    pub fn new(settings: &Settings, rules: &RuleSet, clock: &Arc<dyn Clock>) -> Self {
+        let mode = match rules.pinning {
             PinningMode::Fixed => ThresholdMode::Fixed,
             PinningMode::Auto => ThresholdMode::Auto,
         };
-        let start = f64::from(hybrid.pinning_percent) / 100.0;
-        let epoch_operations = hybrid.epoch_operations;
+        let start = f64::from(settings.hybrid.pinning_percent) / 100.0;
+        let (epoch_operations, experiments) = (rules.epoch_operations, rules.experiments);
         let tuner = TunerSettings { mode, start, epoch_operations, ..TunerSettings::default() };
         let tuner = ThresholdTuner::new(tuner);
-        let read_triggered = hybrid.read_triggered.then(|| {
-            let cool_down_operations = hybrid.cool_down_operations;
+        let read_triggered = rules.read_triggered.then(|| {
+            let cool_down_operations = rules.cool_down_operations;
             Mutex::new(ReadTriggered::new(ReadTriggeredSettings {
                 epoch_operations,
                 cool_down_operations,
@@ -108,7 +107,7 @@ impl Feedback {
             }))
         });
         let slow_writes = SlowWrites::new(settings, &**clock);
-        let estimates = hybrid.policy == DemotionPolicy::Approximate || hybrid.read_triggered;
+        let estimates = rules.policy == DemotionPolicy::Approximate || rules.read_triggered;
         let buckets = estimates.then(|| Buckets::new(BucketSettings::default()));
         let copies = Copies::new(experiments);
         Self {

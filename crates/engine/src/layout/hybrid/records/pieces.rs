@@ -248,7 +248,7 @@ impl FastTier {
         if before.sequence >= now.sequence {
             return;
         }
-        let is_renewed = self.shared.experiments.has(Rule::HitWeight) && now.kind == EntryKind::Put;
+        let is_renewed = self.rules.experiments.has(Rule::HitWeight) && now.kind == EntryKind::Put;
         let kept = || {
             let (_, value) = memtable.get(key, now.sequence)?;
             is_renewed.then(|| self.packing.for_memory(&value))

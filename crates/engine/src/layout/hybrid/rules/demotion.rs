@@ -1,6 +1,7 @@
 //! Demotions: how few bytes are too few, and what becomes of hot records that a merge meets.
 
-use crate::environment::experiments::{Experiments, Rule};
+use crate::environment::experiments::{Experiments, Promotion, Rule};
+use crate::layout::hybrid::rules::rule_set::RuleSet;
 
 /// Records are few where they come to less than this share of a table: a demotion of so few costs a
 /// table's file, a sync and an edit for next to no room.
@@ -51,16 +52,23 @@ pub(crate) fn few_bytes(
     (table_bytes / FEW_OF_TABLE).min(of_range / FEW_OF_RANGE)
 }
 
-/// A merge gathers the hot records of tables that it meets, so that they move up.
-pub(crate) fn gathers_hot(experiments: Experiments, may_promote: bool, must_leave: bool) -> bool {
-    experiments.has(Rule::MetInMerge) && may_promote && !must_leave
+/// A merge gathers the hot records of tables that it meets, so that they move up (PrismDB, section
+/// 5.1).
+pub(crate) fn gathers_hot(rules: &RuleSet, must_leave: bool) -> bool {
+    let is_wanted = match rules.promotion {
+        Promotion::None => false,
+        Promotion::Demotion => true,
+        Promotion::Read => rules.experiments.has(Rule::MetInMerge),
+    };
+    is_wanted && !must_leave
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::hybrid::HybridSettings;
 
-    const ALL: Experiments = Experiments::ALL_RULES;
+    const ALL: Experiments = Experiments::NONE;
 
     #[test]
     fn few_is_a_share_of_a_table_or_of_a_small_range() {
@@ -96,10 +104,19 @@ mod tests {
 
     #[test]
     fn hot_records_are_gathered_unless_all_must_leave_or_nothing_may_move_up() {
-        let table = [(true, false, true), (true, true, false), (false, false, false)];
-        for (may_promote, must_leave, with) in table {
-            assert_eq!(gathers_hot(ALL, may_promote, must_leave), with);
-            assert!(!gathers_hot(ALL.without(Rule::MetInMerge), may_promote, must_leave));
+        let of = |promotion, experiments| {
+            let promotion = Some(promotion);
+            RuleSet::of(&HybridSettings::default(), &Experiments { promotion, ..experiments })
+        };
+        let without = ALL.without(Rule::MetInMerge);
+        for (rules, with) in [
+            (of(Promotion::Read, ALL), true),
+            (of(Promotion::Read, without), false),
+            (of(Promotion::Demotion, without), true),
+            (of(Promotion::None, ALL), false),
+        ] {
+            assert_eq!(gathers_hot(&rules, false), with, "{rules:?}");
+            assert!(!gathers_hot(&rules, true));
         }
     }
 }

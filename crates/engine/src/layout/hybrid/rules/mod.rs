@@ -3,6 +3,7 @@
 //! define, act, print.
 //!
 //! ```text
+//!   rule_set.rs   which rules hold, by variant and experiment
 //!   fullness.rs   when room is made, for how much, and by which step (PrismDB, section 4.2)
 //!   pinning.rs    how many records may be pinned (PrismDB, section 4.3)
 //!   demotion.rs   how few records are too few; hot records that a merge meets
@@ -18,3 +19,4 @@ pub(crate) mod fullness;
 pub(crate) mod memory;
 pub(crate) mod pinning;
 pub(crate) mod promotion;
+pub(crate) mod rule_set;

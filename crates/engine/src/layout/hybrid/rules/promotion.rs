@@ -30,7 +30,7 @@ pub(crate) fn memory_has_room(experiments: Experiments, bytes: u64, capacity_byt
 mod tests {
     use super::*;
 
-    const ALL: Experiments = Experiments::ALL_RULES;
+    const ALL: Experiments = Experiments::NONE;
 
     #[test]
     fn the_first_read_is_enough_while_a_seventh_was_not_asked_for() {

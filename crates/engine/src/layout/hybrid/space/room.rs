@@ -21,6 +21,7 @@ use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::records::pieces::{Turnover, piece_bytes};
 use crate::layout::hybrid::rules::fullness::{EvictionStep, Fullness, Look, Need, Seen};
+use crate::layout::hybrid::rules::rule_set::RuleSet;
 use crate::shared::Shared;
 use crate::shared::tier0::Account;
 use std::sync::Arc;
@@ -52,12 +53,11 @@ pub(crate) struct Room {
 
 impl Room {
     /// The room of the slots, all of which is free.
-    pub fn new(shared: &Arc<Shared>) -> Self {
-        let hybrid = &shared.settings.hybrid;
+    pub fn new(shared: &Arc<Shared>, rules: &RuleSet) -> Self {
         let fullness = Fullness::new(
-            hybrid.low_watermark_percent,
-            hybrid.high_watermark_percent,
-            shared.experiments,
+            rules.low_watermark_percent,
+            rules.high_watermark_percent,
+            rules.experiments,
         );
         Self {
             shared: Arc::clone(shared),

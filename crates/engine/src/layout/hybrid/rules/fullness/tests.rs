@@ -23,7 +23,7 @@ impl Stage {
             has_empty_slabs: false,
         };
         Self {
-            fullness: Fullness::new(80, 90, Experiments::ALL_RULES),
+            fullness: Fullness::new(80, 90, Experiments::NONE),
             seen,
             now_ns: 0,
             is_under_way: false,
@@ -271,7 +271,7 @@ fn a_tier_is_small_below_a_tenth_and_until_it_is_an_eighth() {
 
 #[test]
 fn waiting_is_in_vain_where_the_plan_found_nothing_and_nothing_is_under_way() {
-    let mut fullness = Fullness::new(80, 90, Experiments::ALL_RULES);
+    let mut fullness = Fullness::new(80, 90, Experiments::NONE);
     for (need, is_at_it, is_stuck) in [
         (Need::Room, false, true),
         (Need::Room, true, false),

@@ -3,8 +3,8 @@
 use crate::layout::hybrid::records::pieces::piece_bytes;
 use crate::layout::hybrid::rules::fullness::{EvictionStep, Need, RETRY_NS};
 use crate::layout::hybrid::space::sweep::{Sweep, THOROUGH};
-use crate::support::{hybrid, stepped};
-use crate::{Db, HybridSettings, Settings};
+use crate::support::{hybrid, stepped, stepped_with};
+use crate::{Db, Experiments, HybridSettings, Settings};
 
 /// Writes the keys and flushes them; what the room takes for the growth of ten times as many
 /// bytes as a piece has, in pieces.
@@ -32,14 +32,17 @@ fn flushes_tell_how_much_of_them_is_new() {
     assert!(all[3] > 7.0, "{all:?}");
 }
 
+fn low_watermark(percent: u32) -> Experiments {
+    Experiments { low_watermark_percent: Some(percent), ..Experiments::NONE }
+}
+
 #[test]
 fn writers_are_slowed_above_the_high_watermark_whatever_is_said_of_level_0() {
     // The rate after each of some thousand records, of which none leaves.
     let rates = |level0_slowdown, level0_stop| {
-        let (low_watermark_percent, high_watermark_percent) = (1, 12);
-        let settings =
-            HybridSettings { low_watermark_percent, high_watermark_percent, ..hybrid().hybrid };
-        let db = stepped(&Settings { level0_slowdown, level0_stop, hybrid: settings, ..hybrid() });
+        let settings = HybridSettings { high_watermark_percent: 12, ..hybrid().hybrid };
+        let settings = Settings { level0_slowdown, level0_stop, hybrid: settings, ..hybrid() };
+        let db = stepped_with(low_watermark(1), &settings);
         let rate_with = |thousands: u32| {
             for key in 1000 * (thousands - 1)..1000 * thousands {
                 db.put(key.to_be_bytes(), [7; 1000]).unwrap();
@@ -62,10 +65,8 @@ fn writers_are_slowed_above_the_high_watermark_whatever_is_said_of_level_0() {
 
 #[test]
 fn empty_slabs_of_another_size_go_before_records_leave() {
-    let (low_watermark_percent, high_watermark_percent) = (1, 90);
-    let settings =
-        HybridSettings { low_watermark_percent, high_watermark_percent, ..hybrid().hybrid };
-    let db = stepped(&Settings { hybrid: settings, ..hybrid() });
+    let settings = HybridSettings { high_watermark_percent: 90, ..hybrid().hybrid };
+    let db = stepped_with(low_watermark(1), &Settings { hybrid: settings, ..hybrid() });
     let fast = &db.engine().hybrid().fast;
     let fill = |bytes| {
         (0..1000u32).for_each(|key| db.put(key.to_be_bytes(), vec![7; bytes]).unwrap());
