@@ -20,7 +20,7 @@
 //! 5. Prints are those of all entries while there are at most `PRINTS`. Beyond, which only versions
 //!    of one key bring about, they mean nothing and look-ups search by halves.
 
-use crate::entry::{Entry, Packed};
+use crate::entry::{Entry, EntryKind, Packed};
 use crate::key_hash::{allocated_bytes, key_hash};
 use std::cmp::Ordering;
 use std::ops::{Bound, Range};
@@ -44,8 +44,9 @@ const _: () = assert!(PRINTS.is_multiple_of(LANES) && LEAF_ENTRIES_MAX < PRINTS)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
     pub record_bytes: u64,
-    pub clean: u32,
-    pub in_memory: u32,
+    pub clean: u16,
+    pub in_memory: u16,
+    pub tombstones: u16,
 }
 
 impl Sums {
@@ -57,14 +58,16 @@ impl Sums {
 
     fn add(&mut self, entry: &Entry) {
         self.record_bytes += u64::from(entry.record_bytes);
-        self.clean += u32::from(entry.clean);
-        self.in_memory += u32::from(!entry.has_slot());
+        self.clean += u16::from(entry.clean);
+        self.in_memory += u16::from(!entry.has_slot());
+        self.tombstones += u16::from(entry.kind == EntryKind::Delete);
     }
 
     fn sub(&mut self, entry: &Entry) {
         self.record_bytes -= u64::from(entry.record_bytes);
-        self.clean -= u32::from(entry.clean);
-        self.in_memory -= u32::from(!entry.has_slot());
+        self.clean -= u16::from(entry.clean);
+        self.in_memory -= u16::from(!entry.has_slot());
+        self.tombstones -= u16::from(entry.kind == EntryKind::Delete);
     }
 }
 
