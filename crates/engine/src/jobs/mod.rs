@@ -281,6 +281,14 @@ impl Jobs {
         }
     }
 
+    /// Waits a moment for what background work holds: a step of it where the caller steps, else
+    /// `sleep`.
+    pub fn let_work(&self, sleep: impl FnOnce()) {
+        if !self.stepper.as_ref().is_some_and(|stepper| stepper.step()) {
+            sleep();
+        }
+    }
+
     fn work(&self, planner: &Weak<dyn Planner>, lane: Lane) {
         loop {
             let generation = {
