@@ -100,9 +100,9 @@ impl Share {
         Self {
             records: block.len() as u64,
             record_bytes: sums.record_bytes,
-            clean_records: u64::from(sums.clean),
-            memory_records: u64::from(sums.in_memory),
-            tombstones: u64::from(sums.tombstones),
+            clean_records: sums.clean,
+            memory_records: sums.in_memory,
+            tombstones: sums.tombstones,
             leaf_bytes: block.memory_bytes() as u64,
         }
     }

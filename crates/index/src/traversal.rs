@@ -102,7 +102,7 @@ impl FastIndex {
             if range.len() == block.len() {
                 let sums = block.sums();
                 totals.record_bytes += sums.record_bytes;
-                totals.tombstones += u64::from(sums.tombstones);
+                totals.tombstones += sums.tombstones;
                 return true;
             }
             for entry in range.map(|at| block.entry(at)) {

@@ -9,7 +9,7 @@ const MORE_SHARE: u64 = 8;
 /// The last look at all ranges, where it found none worth a merge.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SpaceLooks {
-    /// Tombstones that there were.
+    /// The fewest tombstones since then.
     pub tombstones: u64,
     /// The oldest sequence that a reader could ask for.
     pub oldest_read: Sequence,
@@ -18,8 +18,10 @@ pub(crate) struct SpaceLooks {
 }
 
 impl SpaceLooks {
-    /// Another look may find more than the last one.
-    pub fn is_due(self, tombstones: u64, oldest_read: Sequence) -> bool {
+    /// Another look may find more than the last one. Where there are fewer tombstones by now, more
+    /// than these count.
+    pub fn is_due(&mut self, tombstones: u64, oldest_read: Sequence) -> bool {
+        self.tombstones = self.tombstones.min(tombstones);
         tombstones > self.tombstones + self.tombstones / MORE_SHARE
             || self.waits_for_snapshot && oldest_read != self.oldest_read
     }
@@ -40,7 +42,7 @@ mod tests {
             // waits, tombstones, oldest: due
             (false, 900, 5, false),
             (false, 901, 5, true),
-            (false, 100, 9, false),
+            (false, 800, 9, false),
             (true, 800, 5, false),
             (true, 800, 9, true),
         ];
@@ -48,6 +50,10 @@ mod tests {
             let found = look(waits).is_due(tombstones, Sequence(oldest));
             assert_eq!(found, due, "{waits} {tombstones} {oldest}");
         }
+        let mut looks = look(false);
+        assert!(!looks.is_due(80, Sequence(5)), "most tombstones are gone");
+        assert!(!looks.is_due(90, Sequence(5)));
+        assert!(looks.is_due(91, Sequence(5)), "and as many as an eighth of the rest are new");
         assert!(SpaceLooks::default().is_due(1, Sequence(1)), "the first is always due");
         assert!(!SpaceLooks::default().is_due(0, Sequence(1)), "but for nothing");
     }
