@@ -33,7 +33,8 @@ Usage: cargo xtask COMMAND
           choose among them; --times N runs N times as many schedules
   simulate
           the whole engine on simulated machines; --seeds N, --hours H, --seed S, --help for more;
-          --calls: one hash of the device calls of fixed seeds, which a refactoring keeps
+          --calls: one hash of the device calls of fixed seeds, which a refactoring keeps;
+          --without-sync list|all|SITE: what objects where the syncs of a place are left out
   tidy    the house rules as checks (see STYLE.md); `tidy rooms` prints what each room of the
           engine imports, too
   wrap    wraps comments at 100 columns, in place
@@ -82,6 +83,10 @@ fn simulate(more: &[String]) -> bool {
     let package = ["--profile", "simulation", "--package", "thermocline-simulation"];
     let mut arguments = vec!["run", "--quiet"];
     arguments.extend(package);
+    // What leaves out syncs is in no other build.
+    if more.iter().any(|argument| argument.starts_with("--without-sync")) {
+        arguments.extend(["--features", "planted-bugs"]);
+    }
     arguments.push("--");
     arguments.extend(more.iter().map(String::as_str));
     cargo(&arguments, &[])
@@ -94,6 +99,7 @@ fn planted() -> bool {
     arguments.extend(package);
     arguments.extend(["--features", "planted-bugs"]);
     arguments.extend(["--test", "planted", "--test", "slots", "--test", "calls"]);
+    arguments.extend(["--test", "syncs"]);
     cargo(&arguments, &[])
 }
 

@@ -25,7 +25,7 @@ use crate::tier::TierIndex;
 use std::fmt;
 use thermocline_foundation::checksum::checksum;
 use thermocline_foundation::coding::{DecodeError, Decoder};
-use thermocline_foundation::{DatabaseId, FileNumber, Place};
+use thermocline_foundation::{DatabaseId, FileNumber, Place, sync_site};
 
 /// The name of the identity file.
 pub const FILE_NAME: &str = "TIER";
@@ -90,10 +90,10 @@ impl Identity {
     }
 
     fn write(&self, driver: &dyn Driver, file: &Handle, order: [usize; 2]) -> Result<()> {
-        for copy in order {
+        for (copy, name) in order.into_iter().zip(["first-copy", "second-copy"]) {
             let offset = (copy * PAGE_BYTES) as u64;
             small_file::write(driver, file, offset, &self.encode(offset))?;
-            small_file::sync(driver, file)?;
+            sync_site(name, || small_file::sync(driver, file))?;
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::{Devices, FileKind};
 use thermocline_foundation::sync::atomic::AtomicBool;
-use thermocline_foundation::{Planted, Sequence, planted};
+use thermocline_foundation::{Planted, Sequence, planted, sync_site};
 
 /// An open database. Clones share it; the last one to go closes it.
 #[derive(Clone, Debug)]
@@ -141,7 +141,7 @@ impl Db {
 
     /// Makes everything acknowledged so far durable.
     pub fn sync(&self) -> Result<()> {
-        self.engine().front.sync()
+        sync_site("sync", || self.engine().front.sync())
     }
 
     /// A scan over all records, to be narrowed down: `db.scan().prefix("user/").limit(10)`.

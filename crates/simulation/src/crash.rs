@@ -18,12 +18,14 @@
 //!    any point of the recovery or after it (`check_image`, idempotence).
 
 use crate::devices::{CallKind, Devices, Loss, Unit, Watcher, World};
-use crate::history::{key, value};
+use crate::errors::is_unfinished;
+use crate::history::{key, settings, value};
 use crate::machine::Machine;
 use crate::oracle::{Known, Violation, check_bytes, check_files};
 use crate::trace;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use thermocline::{Db, ErrorKind};
 use thermocline_foundation::random::{Random, mix};
@@ -81,6 +83,9 @@ impl Tally {
     }
 }
 
+/// Of the images of a creation that was cut off, one in so many is cut off again.
+const AGAIN_ONE_IN: u64 = 8;
+
 /// Submissions that must be there.
 #[derive(Clone, Copy, Debug)]
 struct Least {
@@ -90,6 +95,7 @@ struct Least {
 
 /// The crash points of one life, and of the recoveries from its images.
 pub struct CrashPoints {
+    seed: u64,
     known: Arc<RwLock<Known>>,
     effort: Effort,
     /// Recoveries that this one is within.
@@ -107,6 +113,12 @@ struct Shared {
     violation: Option<Violation>,
 }
 
+impl Shared {
+    fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed), tally: Tally::default(), violation: None }
+    }
+}
+
 impl std::fmt::Debug for CrashPoints {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "crash points at depth {}", self.depth)
@@ -122,20 +134,19 @@ impl CrashPoints {
             false => self.effort,
         };
         let (known, shared) = (Arc::clone(&self.known), Arc::clone(&self.shared));
-        Self { known, effort, depth: 0, least: None, torn: None, shared }
+        Self { seed: self.seed, known, effort, depth: 0, least: None, torn: None, shared }
     }
 
     /// Crash points of a life of which `known` is known.
     pub fn new(seed: u64, known: Arc<RwLock<Known>>, effort: Effort) -> Self {
-        let random = Random::new(mix(seed ^ 0xC4A5));
-        let shared = Shared { random, tally: Tally::default(), violation: None };
         Self {
+            seed,
             known,
             effort,
             depth: 0,
             least: None,
             torn: None,
-            shared: Arc::new(Mutex::new(shared)),
+            shared: Arc::new(Mutex::new(Shared::new(mix(seed ^ 0xC4A5)))),
         }
     }
 
@@ -211,6 +222,7 @@ impl CrashPoints {
         let is_nested = self.depth < self.effort.depth && self.draw(self.effort.nested_one_in) == 0;
         if is_nested {
             machine.devices.watch(Some(Arc::new(Self {
+                seed: self.seed,
                 known: Arc::clone(&self.known),
                 effort: self.effort,
                 depth: self.depth + 1,
@@ -227,13 +239,69 @@ impl CrashPoints {
         let known = self.known.read_recursive();
         let db = match opened {
             Ok(db) => db,
-            Err(error) if !known.created && error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) if !known.created && error.kind() == ErrorKind::NotFound => {
+                return self.check_created_again(world);
+            }
             Err(error) => return Err(format!("it does not open: {error}")),
         };
         let count = known.check_state(&db, least.after_kill)?;
+        if self.depth == 0 {
+            self.check_checkpoint(&known, &machine, &db)?;
+        }
         let checked = self.check_further(&known, &machine, &db, count);
         machine.kill(Some(db));
         checked
+    }
+
+    /// The checkpoint that is being made is there with all that it should have, or, unless it was
+    /// made, is not there and can be made.
+    fn check_checkpoint(&self, known: &Known, machine: &Machine, db: &Db) -> Result<(), Violation> {
+        let Some((path, is_made)) = &known.checkpoint else { return Ok(()) };
+        match machine.environment.open(path) {
+            Ok(copy) => {
+                known.check_state(&copy, if *is_made { known.count() } else { 0 })?;
+                copy.close().map_err(|error| format!("the checkpoint does not close: {error}"))
+            }
+            Err(error) if !is_made && error.kind() == ErrorKind::NotFound => {
+                if !self.tally().images[0].is_multiple_of(3) {
+                    return Ok(());
+                }
+                machine.devices.meddle(|world| world.forget_numbers(path));
+                let made = db.checkpoint(path);
+                made.map_err(|error| format!("the checkpoint cannot be made again: {error}"))
+            }
+            Err(error) if !is_made && is_unfinished(&error) => Ok(()),
+            Err(error) => Err(format!("the checkpoint does not open: {error}")),
+        }
+    }
+
+    /// Makes the database in an image of a creation that was cut off, on some with crash points
+    /// there too: what is left of the first attempt is in the way of none.
+    fn check_created_again(&self, world: &World) -> Result<(), Violation> {
+        let seed = mix(self.seed ^ world.digest());
+        let machine = Machine::new(world.clone(), seed);
+        machine.devices.meddle(|world| world.forget_numbers(Path::new("/")));
+        let again = Arc::new(Self {
+            depth: self.depth + 1,
+            shared: Arc::new(Mutex::new(Shared::new(seed))),
+            ..self.sampled()
+        });
+        if self.depth == 0 && seed.is_multiple_of(AGAIN_ONE_IN) {
+            machine.devices.watch(Some(Arc::clone(&again) as Arc<dyn Watcher>));
+        }
+        let made = machine.create(&settings(self.seed));
+        machine.devices.watch(None);
+        if let Some(violation) = again.violation() {
+            return Err(format!("the creation is made again: {violation}"));
+        }
+        let db = made.map_err(|error| format!("it cannot be created again: {error}"))?;
+        machine.kill(Some(db));
+        let image = machine.devices.look(|world| world.after(Loss::All));
+        let machine = Machine::new(image, seed);
+        let db = machine.open();
+        let db = db.map_err(|error| format!("created again, it does not open: {error}"))?;
+        machine.kill(Some(db));
+        Ok(())
     }
 
     /// Opens an image in which the last write to `file` is torn, lets the store append to its
@@ -241,6 +309,7 @@ impl CrashPoints {
     fn check_torn_again(&self, world: &World, least: Least, file: u64) -> Result<(), Violation> {
         let machine = Machine::new(world.clone(), self.draw(u64::MAX));
         machine.devices.watch(Some(Arc::new(Self {
+            seed: self.seed,
             known: Arc::clone(&self.known),
             effort: self.effort,
             depth: self.depth + 1,

@@ -68,6 +68,8 @@ pub struct Life {
     snapshot: Option<(Snapshot, Model)>,
     cursor: Option<HeldCursor>,
     checkpoints: usize,
+    /// Where a checkpoint was begun that did not come to its end.
+    pub checkpoint_begun: Option<PathBuf>,
     /// What the database is made with.
     pub settings: Settings,
     /// The longest that a write may take, in nanoseconds that the machine's callers waited.
@@ -94,6 +96,7 @@ impl Life {
             snapshot: None,
             cursor: None,
             checkpoints: 0,
+            checkpoint_begun: None,
             settings: settings(seed),
             write_ns_max: WRITE_NS_MAX,
         }
@@ -294,13 +297,22 @@ impl Life {
     fn checkpoint(&mut self) -> Result<(), Stop> {
         self.checkpoints += 1;
         let path = PathBuf::from(format!("/checkpoint-{}", self.checkpoints));
+        self.checkpoint_begun = Some(path.clone());
+        self.known.write().checkpoint = Some((path.clone(), false));
         self.db().checkpoint(&path)?;
-        self.known.write().acknowledge(true);
+        self.checkpoint_begun = None;
+        {
+            let mut known = self.known.write();
+            known.checkpoint = Some((path.clone(), true));
+            known.acknowledge(true);
+        }
         let copy = self.machine.environment.open(&path)?;
         let known = self.known.read_recursive();
         known.check_state(&copy, known.count())?;
         drop(known);
-        Ok(copy.close()?)
+        let closed = copy.close();
+        self.known.write().checkpoint = None;
+        Ok(closed?)
     }
 
     fn get(&mut self, key: &[u8]) -> Result<(), Stop> {
@@ -401,6 +413,7 @@ impl Life {
         self.machine = machine;
         let least = {
             let mut known = self.known.write();
+            known.checkpoint = None;
             if !killed {
                 // What was only buffered is gone, or is not; a kill during recovery can lose it
                 // too.

@@ -25,6 +25,7 @@ use crate::table_set::manifest::Edit;
 use crate::versions::Versions;
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::AtomicBool;
+use thermocline_foundation::sync_site;
 
 /// See the module's header.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ impl Engine {
             return Ok(());
         }
         let durable_sequence = Some(self.versions.visible());
-        self.front.sync()?;
+        sync_site("totals", || self.front.sync())?;
         let edit = Edit { durable_sequence, ..Edit::default() };
         self.versions.commit(&mut self.versions.tables(), edit)
     }

@@ -23,7 +23,7 @@ use thermocline_device::{
     Origin, TieredFiles,
 };
 use thermocline_foundation::coding::{DecodeError, Decoder, put_bytes, put_varint};
-use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_foundation::{FileNumber, Sequence, sync_site};
 use thermocline_slab::{LiveError, LiveSlots, SlabChange};
 
 const VERSION: u8 = 1;
@@ -237,7 +237,7 @@ impl Manifest {
         let file = files.create_file(context, payload.len() as u64)?;
         let number = file.number();
         let mut journal = Journal::create(file)?;
-        journal.append(&payload)?;
+        sync_site("manifest/new", || journal.append(&payload))?;
         files.publish(&[number])?;
         let (files, rewrite_bytes_min) = (Arc::clone(files), REWRITE_BYTES_MIN);
         let rewrite_factor = REWRITE_FACTOR;
@@ -255,13 +255,15 @@ impl Manifest {
         let what = file.describe();
         let mut failure = None;
         let mut frames = 0;
-        let opened = Journal::open(file, |payload| {
-            frames += 1;
-            let applied = Edit::decode(payload).and_then(&mut apply);
-            applied.map_err(|error| {
-                let text = format!("{what}, frame {frames}: {error}");
-                failure = Some(Error::new(error.kind(), text.clone()));
-                DeviceError::new(DeviceErrorKind::Corrupt, text)
+        let opened = sync_site("manifest", || {
+            Journal::open(file, |payload| {
+                frames += 1;
+                let applied = Edit::decode(payload).and_then(&mut apply);
+                applied.map_err(|error| {
+                    let text = format!("{what}, frame {frames}: {error}");
+                    failure = Some(Error::new(error.kind(), text.clone()));
+                    DeviceError::new(DeviceErrorKind::Corrupt, text)
+                })
             })
         });
         // The device layer knows fewer kinds of error than we do; the one we kept says more.
@@ -308,7 +310,7 @@ impl Manifest {
     /// Makes `edit` durable. `state` is asked for the whole state after it when a fresh manifest is
     /// due.
     pub fn commit(&mut self, edit: &Edit, state: impl FnOnce() -> Edit) -> Result<()> {
-        self.journal.append(&edit.encode())?;
+        sync_site("manifest/edit", || self.journal.append(&edit.encode()))?;
         if self.journal.len_bytes() > self.rewrite_bytes {
             let mut fresh = Self::create(&self.files, &state(), Origin::Foreground)?;
             fresh.rewrite_bytes_min = self.rewrite_bytes_min;

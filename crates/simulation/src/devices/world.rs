@@ -175,6 +175,8 @@ pub struct Unit {
     pub file: Option<u64>,
     /// The number of the call that made it.
     pub call: u64,
+    /// A sync that should have covered it failed.
+    pub given_up: bool,
 }
 
 /// Bytes that were read as a whole.
@@ -231,6 +233,11 @@ impl World {
         }
     }
 
+    /// Another database is made in the directories below `path`: its numbers begin anew.
+    pub fn forget_numbers(&mut self, path: &Path) {
+        Arc::make_mut(&mut self.numbered).retain(|(directory, _)| !directory.starts_with(path));
+    }
+
     pub(super) fn draw(&mut self) -> u64 {
         let mut random = Random::new(self.entropy);
         self.entropy = random.next_u64();
@@ -241,12 +248,14 @@ impl World {
     pub fn units(&self) -> Vec<Unit> {
         let mut units = Vec::new();
         for (index, directory) in self.directories.values().enumerate() {
-            let unit = |file, call| Unit { directory: index, file, call };
-            units.extend(directory.pending.iter().map(|pending| unit(None, pending.call)));
+            let unit = |file, call, given_up| Unit { directory: index, file, call, given_up };
+            let names = directory.pending.iter();
+            units.extend(names.map(|pending| unit(None, pending.call, pending.given_up)));
             for id in directory.files() {
                 for pending in self.files.get(&id).into_iter().flat_map(|file| &file.pending) {
                     let count = pending.change.units();
-                    units.extend(std::iter::repeat_n(unit(Some(id), pending.call), count));
+                    let unit = unit(Some(id), pending.call, pending.given_up);
+                    units.extend(std::iter::repeat_n(unit, count));
                 }
             }
         }

@@ -88,7 +88,7 @@ use std::sync::Arc;
 use thermocline_device::Origin;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
-use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted, sync_site};
 use thermocline_index::{Entry, FastIndex, RecordCache};
 use thermocline_popularity::Popularity;
 use thermocline_slab::SlabLive;
@@ -303,7 +303,8 @@ pub(crate) struct Written {
 impl Written {
     /// Makes the records durable where they are, still dead: each slab is synced once.
     pub fn sync(self, slabs: &Slabs) -> Result<Placed> {
-        slabs.sync(&self.touched.into_iter().collect::<Vec<_>>())?;
+        let touched: Vec<_> = self.touched.into_iter().collect();
+        sync_site("slots", || slabs.sync(&touched))?;
         Ok(Placed { added: self.added, reservation: self.reservation })
     }
 
