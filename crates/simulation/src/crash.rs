@@ -245,6 +245,9 @@ impl CrashPoints {
             Err(error) => return Err(format!("it does not open: {error}")),
         };
         let count = known.check_state(&db, least.after_kill)?;
+        if !known.created && db.settings().memory != settings(self.seed).memory {
+            return Err("it opens without the settings that it is made with".to_owned());
+        }
         if self.depth == 0 {
             self.check_checkpoint(&known, &machine, &db)?;
         }

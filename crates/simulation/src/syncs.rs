@@ -11,6 +11,7 @@
 //!    effect just after it. Where another sync comes, the first has taken effect before.
 //! 4. `tests/every-sync.txt` says for each place and each pair which task objects first, so that
 //!    the test does not search; `simulate --without-sync all` makes the list anew.
+//! 5. A place to which nothing objects is in the list as [`NOTHING`], and decision 0074 says why.
 //!
 //! Threads: what is left out, and what was met, belongs to the thread, as the simulated run does.
 
@@ -36,7 +37,7 @@ pub(crate) fn turn(_another_waits: bool) -> Turn {
 #[cfg(feature = "planted-bugs")]
 pub(crate) use active::turn;
 #[cfg(feature = "planted-bugs")]
-pub use active::{Change, HARMLESS, List, UNNAMED, attempt, find, met_by};
+pub use active::{Change, List, NOTHING, UNNAMED, attempt, find, is_within, met_by};
 
 #[cfg(feature = "planted-bugs")]
 mod active {
@@ -51,8 +52,8 @@ mod active {
     /// What a sync is met as that comes from no named place.
     pub const UNNAMED: &str = "unnamed";
 
-    /// What the list says of a change to which nothing can object.
-    pub const HARMLESS: &str = "harmless";
+    /// What the list says of a change to which no task objects; decision 0074 says why.
+    pub const NOTHING: &str = "nothing";
 
     /// What is done to the syncs of a place.
     #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,6 +70,14 @@ mod active {
             match text.split_once(',') {
                 Some((first, second)) => Self::Exchanged(first.to_owned(), second.to_owned()),
                 None => Self::Without(text.to_owned()),
+            }
+        }
+
+        /// The places that it is about.
+        pub fn places(&self) -> Vec<&String> {
+            match self {
+                Self::Without(place) => vec![place],
+                Self::Exchanged(first, second) => vec![first, second],
             }
         }
     }
@@ -109,7 +118,7 @@ mod active {
     }
 
     /// `place` is `group`, or its name begins with it.
-    fn is_within(place: &str, group: &str) -> bool {
+    pub fn is_within(place: &str, group: &str) -> bool {
         place.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
@@ -136,8 +145,8 @@ mod active {
             let of = move |suite: Suite, one_in: u64| {
                 seeds.clone().map(move |seed| Task { suite, seed, one_in, only: None })
             };
-            let cheap = of(Suite::Crash, 2).chain(of(Suite::Drills, 1).take(2));
-            cheap.chain(of(Suite::Errors, 16).step_by(3))
+            let cheap = of(Suite::Crash, 3).chain(of(Suite::Errors, 64).step_by(3));
+            cheap.chain(of(Suite::Crash, 2)).chain(of(Suite::Errors, 8).take(1))
         };
         (0..rounds).flat_map(round)
     }
@@ -172,14 +181,14 @@ mod active {
             Self(lines.map(parse).collect())
         }
 
-        /// A line: a change, and the task that objects, or that none can.
+        /// A line: a change, and the task that objects, or that none does.
         pub fn line(change: &Change, task: Option<Task>) -> String {
-            format!("{change} {}", task.map_or(HARMLESS.to_owned(), task_words))
+            format!("{change} {}", task.map_or(NOTHING.to_owned(), task_words))
         }
 
         fn parse_line(line: &str) -> Option<(Change, Option<Task>)> {
             let (change, rest) = line.split_once(' ')?;
-            let task = if rest == HARMLESS { None } else { Some(parse_task(rest)?) };
+            let task = if rest == NOTHING { None } else { Some(parse_task(rest)?) };
             Some((Change::parse(change), task))
         }
     }

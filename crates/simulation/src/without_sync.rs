@@ -24,7 +24,7 @@ pub fn run(name: &str, threads: usize) -> ExitCode {
         "all" => list.iter().map(|(change, _)| change.clone()).collect(),
         _ => vec![Change::parse(name)],
     };
-    let harmless: BTreeSet<_> =
+    let unopposed: BTreeSet<_> =
         list.into_iter().filter(|(_, task)| task.is_none()).map(|(change, _)| change).collect();
     let found = find_all(changes.clone(), threads);
     let mut all_right = true;
@@ -36,7 +36,7 @@ pub fn run(name: &str, threads: usize) -> ExitCode {
                 eprintln!("  {}", text.lines().collect::<Vec<_>>().join("\n  "));
                 eprintln!("  {}", replay(task));
             }
-            None if name == "all" && harmless.contains(change) => {
+            None if name == "all" && unopposed.contains(change) => {
                 println!("{}", List::line(change, None));
             }
             None => {
