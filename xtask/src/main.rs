@@ -25,7 +25,7 @@ use std::process::{Command, ExitCode};
 const USAGE: &str = "\
 Usage: cargo xtask COMMAND
 
-  ci      everything continuous integration runs: fmt, tidy, clippy, test
+  ci      everything continuous integration runs: fmt, tidy, clippy, doc, test
   test    all tests of the workspace, `schedules`, the planted bugs, and `simulate` in its quick
           form; with arguments only the tests of the workspace, by cargo test with them
   schedules
@@ -37,6 +37,7 @@ Usage: cargo xtask COMMAND
           --without-sync list|all|SITE: what objects where the syncs of a place are left out
   tidy    the house rules as checks (see STYLE.md); `tidy rooms` prints what each room of the
           engine imports, too
+  doc     the documentation of all crates, of public and of private items, without a warning
   wrap    wraps comments at 100 columns, in place
   golden  writes the golden files anew from the present formats; review the difference
   torture kills and power cuts on the real kernel: torture kill|power|clean, --help for more
@@ -205,12 +206,23 @@ fn run_steps(steps: &[Step<'_>]) -> Vec<&'static str> {
     failed
 }
 
+/// The documentation, as users read it and as the source has it: a link that leads nowhere, or from
+/// a public page to a private item, is an error.
+fn doc() -> bool {
+    let public = ["doc", "--workspace", "--no-deps", "--keep-going"];
+    let private = [&public[..], &["--document-private-items"]].concat();
+    let warnings = [("RUSTDOCFLAGS", "-D warnings")];
+    // The public pages come last, for they replace the others.
+    cargo(&private, &warnings) & cargo(&public, &warnings)
+}
+
 fn ci() -> bool {
     let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     let failed = run_steps(&[
         ("fmt", &|| cargo(&["fmt", "--all", "--check"], &[])),
         ("tidy", &|| run_tidy(&[])),
         ("clippy", &|| cargo(&clippy, &[])),
+        ("doc", &doc),
         ("test", &|| test(&[])),
     ]);
     if !failed.is_empty() {
@@ -249,6 +261,7 @@ fn main() -> ExitCode {
         "schedules" => schedules(more),
         "simulate" => simulate(more),
         "tidy" => run_tidy(more),
+        "doc" => doc(),
         "wrap" => wrap(),
         "golden" => golden(),
         "torture" => torture(more),

@@ -57,6 +57,12 @@ pub struct Database {
     /// Settings in TOML, kept by the database; --tier and --preset replace its own
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Open an existing database for reading only: nothing is written, several may read at once
+    ///
+    /// get, scan, stats, tiers and verify do so by themselves where nothing can be written. With
+    /// --tier, --preset or --config these hold for this command alone.
+    #[arg(long, global = true)]
+    pub read_only: bool,
 }
 
 fn parse_tier(text: &str) -> Result<Tier, String> {
@@ -298,9 +304,30 @@ pub struct Checkpoint {
     pub dir: PathBuf,
 }
 
+/// Says which of the arguments is not UTF-8 where it must be, which clap does not: the first one
+/// that leaves no such complaint when it is made text, as those before it were.
+fn not_text(mut arguments: Vec<OsString>) -> String {
+    for index in 1..arguments.len() {
+        if arguments[index].to_str().is_some() {
+            continue;
+        }
+        let text = OsString::from(arguments[index].to_string_lossy().into_owned());
+        let bytes = std::mem::replace(&mut arguments[index], text);
+        let parsed = Arguments::try_parse_from(&arguments);
+        if parsed.err().is_none_or(|error| error.kind() != ErrorKind::InvalidUtf8) {
+            return format!(
+                "argument {index}, {bytes:?}, is not UTF-8; only keys, values and directories may \
+                 be"
+            );
+        }
+    }
+    "an argument is not UTF-8".to_owned()
+}
+
 /// Turns clap's report into ours: help goes to standard output, a mistake becomes one line.
 pub fn refuse(error: &clap::Error) -> Result<()> {
     match error.kind() {
+        ErrorKind::InvalidUtf8 => Err(Failure::Usage(not_text(std::env::args_os().collect()))),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             let mut output = Output::new();
             output.bytes(error.render().to_string().as_bytes())?;

@@ -1,7 +1,7 @@
 //! Statistics of a database: its own, or those that the process writes which has it open.
 //!
-//! A database is open in one process at a time. Where this command cannot open it for that reason,
-//! it shows what the other process has written about it, and says how old that is.
+//! A database is open for writing in one process at a time. Where this command cannot open it for
+//! that reason, it shows what the other process has written about it, and says how old that is.
 
 use crate::arguments::Database;
 use crate::failure::{Failure, Result};
@@ -21,7 +21,7 @@ pub enum Figures {
 impl Figures {
     /// The statistics of the database that the arguments name.
     pub fn of(database: &Database) -> Result<Self> {
-        match store::open(database) {
+        match store::open_to_read(database) {
             Ok(db) => {
                 let stats = db.stats();
                 db.close()?;
@@ -57,9 +57,17 @@ impl Figures {
     }
 }
 
-/// Figures of the process that has the database open; `locked` says that there is one.
+/// Figures of the process that has the database open for writing; `locked` says that some process
+/// has it open.
 fn beside(database: &Database, locked: &str) -> Result<Figures> {
-    match LiveStats::read(store::absolute(&database.db)?) {
+    let home = store::absolute(&database.db)?;
+    if !LiveStats::is_open(&home)? {
+        // Readers write no figures, and those of a writer that was killed are not theirs.
+        return Err(Failure::new(format!(
+            "{locked}; it is open for reading only: add --read-only to read it at the same time"
+        )));
+    }
+    match LiveStats::read(home) {
         Ok(Some(live)) => Ok(Figures::Live(Box::new(live))),
         Ok(None) => Err(Failure::new(format!(
             "{locked}; it has written no figures yet: try again in a second, or set stats_interval \

@@ -3,14 +3,11 @@
 use crate::arguments::Database;
 use crate::failure::{Failure, Result};
 use std::path::{Path, PathBuf};
-use thermocline::{Db, Preset, Settings};
+use thermocline::{Db, ErrorKind, Preset, Settings};
 use thermocline_device::drivers::host_files;
 
 /// Longest configuration file that is read, in bytes.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
-
-/// Where a database keeps its settings, in its home.
-const SETTINGS_NAME: &str = "settings.toml";
 
 /// The settings that `path` holds.
 fn read_settings(path: &Path) -> Result<Settings> {
@@ -44,27 +41,40 @@ pub fn absolute(path: &Path) -> Result<PathBuf> {
 
 /// Opens the database; an error with the way out where there is none.
 pub fn open(arguments: &Database) -> Result<Db> {
-    open_existing(&home(arguments)?, arguments)
+    let home = home(arguments)?;
+    let settings = named_settings(&home, arguments)?;
+    Ok(open_as(&home, settings.as_ref(), arguments.read_only)?)
+}
+
+/// As [`open`], for a command that changes nothing: for reading only where nothing can be written.
+pub fn open_to_read(arguments: &Database) -> Result<Db> {
+    let home = home(arguments)?;
+    let settings = named_settings(&home, arguments)?;
+    match open_as(&home, settings.as_ref(), arguments.read_only) {
+        Err(error) if matches!(error.kind(), ErrorKind::ReadOnly | ErrorKind::Denied) => {
+            Ok(open_as(&home, settings.as_ref(), true)?)
+        }
+        opened => Ok(opened?),
+    }
 }
 
 /// Where the database is; an error with the way out where there is none.
 pub fn home(arguments: &Database) -> Result<PathBuf> {
     let home = absolute(&arguments.db)?;
-    if !Db::exists(&home)? {
-        let home = arguments.db.display();
-        return Err(Failure::new(format!(
-            "there is no database at {home}; name another with --db, or make one with 'load' or \
-             'put'"
-        )));
+    if Db::exists(&home)? {
+        return Ok(home);
     }
-    Ok(home)
+    let home = arguments.db.display();
+    Err(Failure::new(format!(
+        "there is no database at {home}; name another with --db, or make one with 'load' or 'put'"
+    )))
 }
 
 /// Opens the database, or makes it as the arguments say.
 pub fn open_or_create(arguments: &Database) -> Result<Db> {
     let home = absolute(&arguments.db)?;
-    if Db::exists(&home)? {
-        return open_existing(&home, arguments);
+    if Db::exists(&home)? || arguments.read_only {
+        return open(arguments);
     }
     let settings = match &arguments.config {
         Some(path) => read_settings(path)?,
@@ -80,14 +90,26 @@ pub fn open_or_create(arguments: &Database) -> Result<Db> {
     Ok(Db::create(&home, &settings)?)
 }
 
-/// An existing database knows its tiers and settings; what the arguments name replaces them.
-fn open_existing(home: &Path, arguments: &Database) -> Result<Db> {
+/// An existing database knows its tiers and settings; what the arguments name replaces them. None
+/// where they name nothing.
+fn named_settings(home: &Path, arguments: &Database) -> Result<Option<Settings>> {
     let settings = match &arguments.config {
         Some(path) => read_settings(path)?,
-        None if arguments.tier.is_empty() && arguments.preset.is_none() => {
-            return Ok(Db::open(home)?);
-        }
-        None => read_settings(&home.join(SETTINGS_NAME))?,
+        None if arguments.tier.is_empty() && arguments.preset.is_none() => return Ok(None),
+        None => Db::kept_settings(home)?,
     };
-    Ok(Db::open_with(home, &with_named(settings, arguments)?)?)
+    with_named(settings, arguments).map(Some)
+}
+
+fn open_as(
+    home: &Path,
+    settings: Option<&Settings>,
+    read_only: bool,
+) -> Result<Db, thermocline::Error> {
+    match (settings, read_only) {
+        (None, false) => Db::open(home),
+        (Some(settings), false) => Db::open_with(home, settings),
+        (None, true) => Db::open_read_only(home),
+        (Some(settings), true) => Db::builder().settings(settings.clone()).open_read_only(home),
+    }
 }

@@ -163,3 +163,29 @@ fn a_process_without_figures_is_named_with_the_setting() {
     scratch.ok(&["stats"]);
     assert!(scratch.names("thermocline-data", "live-stats.json").is_empty());
 }
+
+#[test]
+fn stats_beside_a_reader_shows_no_figures_of_a_writer_that_was_killed() {
+    let scratch = Scratch::new();
+    let holder = Holder::start(&scratch, "10 ms");
+    figures(&scratch);
+    holder.kill();
+    let reader = thermocline::Db::open_read_only(scratch.path("thermocline-data")).unwrap();
+    assert_eq!(
+        scratch.names("thermocline-data", "live-stats.json"),
+        ["thermocline-data/live-stats.json"]
+    );
+    for command in ["stats", "tiers"] {
+        let error = scratch.fails(&[command], 1);
+        assert!(error.contains("locked") && error.contains("--read-only"), "{error}");
+    }
+    let error = scratch.fails(&["stats", "--watch"], 1);
+    assert!(error.contains("no process has ./thermocline-data open"), "{error}");
+    let shown = text(&scratch.ok(&["--read-only", "stats"]));
+    assert!(shown.starts_with("Database ") && shown.contains("mode read-only"), "{shown}");
+    assert_eq!(
+        scratch.names("thermocline-data", "live-stats.json"),
+        ["thermocline-data/live-stats.json"]
+    );
+    reader.close().unwrap();
+}

@@ -63,4 +63,10 @@ fn the_readme_shows_what_the_first_command_prints() {
     assert!(shown.len() <= 12, "{} lines", shown.len());
     let shown: Vec<String> = shown.into_iter().map(shape).collect();
     assert_eq!(printed, shown, "README.md does not show what the program prints:\n{page}");
+    // Where the page sends its readers is one screen.
+    let screen = text(&scratch.ok(&["stats"]));
+    assert!(screen.lines().count() <= 40, "{screen}");
+    for part in ["slots, or memory above them", "writers delayed", "'stats --all' has the rest"] {
+        assert!(screen.contains(part), "{part} is not in {screen}");
+    }
 }

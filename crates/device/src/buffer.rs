@@ -6,7 +6,7 @@
 //!
 //! Aligned memory that is zeroed costs a small read more of the processor than its checksum does,
 //! and a read overwrites it all the same. So each thread keeps the pages of some small buffers that
-//! it dropped ([`Spares`]), and [`Buffer::for_read`] takes them as they are.
+//! it dropped (`Spares`), and [`Buffer::for_read`] takes them as they are.
 
 use std::cell::RefCell;
 use std::mem;

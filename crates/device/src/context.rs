@@ -25,6 +25,15 @@ pub enum FileKind {
     TableIndex,
 }
 
+/// How long files of a kind are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// Until they are deleted: the namespace publishes them.
+    Durable,
+    /// Until the process ends: never published, and removed by the next opening.
+    Scratch,
+}
+
 impl FileKind {
     /// The extension of the file's name: `00000012.table`.
     pub fn extension(self) -> &'static str {
@@ -58,10 +67,12 @@ impl FileKind {
         }
     }
 
-    /// A file of this kind may outlive the process that made it. Others are caches, which the next
-    /// opening removes.
-    pub fn may_be_published(self) -> bool {
-        self != Self::TableIndex
+    /// How long a file of this kind is kept.
+    pub fn keeping(self) -> Keeping {
+        match self {
+            Self::TableIndex => Keeping::Scratch,
+            _ => Keeping::Durable,
+        }
     }
 
     /// What [`FileKind::code`] wrote.

@@ -143,6 +143,15 @@ pub struct Space {
 /// Holds a directory until it is dropped.
 pub trait DirectoryLock: Send + Sync + Debug {}
 
+/// Which directory a driver serves, whatever path led there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DirectoryId {
+    /// The device.
+    pub device: u64,
+    /// The directory's number on it.
+    pub number: u64,
+}
+
 /// One directory on one device.
 pub trait Driver: Send + Sync + Debug {
     /// The driver's name in configurations: `posix`, `direct`, `memory`, `emulated`.
@@ -161,6 +170,11 @@ pub trait Driver: Send + Sync + Debug {
     /// Opens an existing file for reading and writing.
     fn open(&self, name: &str) -> Result<Handle>;
 
+    /// Opens an existing file for reading: also where nothing may be written.
+    fn open_to_read(&self, name: &str) -> Result<Handle> {
+        self.open(name)
+    }
+
     /// Removes a name.
     fn delete(&self, name: &str) -> Result<()>;
 
@@ -176,8 +190,21 @@ pub trait Driver: Send + Sync + Debug {
     /// Room on the device.
     fn space(&self) -> Result<Space>;
 
-    /// Takes the directory for this process; an error of kind `Locked` where another has it.
+    /// Takes the directory for this process; an error of kind `Locked` where another has it, or
+    /// reads in it.
     fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>>;
+
+    /// Takes the directory for reading, beside others that only read; an error of kind `Locked`
+    /// where a process has it for itself. Writes nothing. None where the directory, or the driver,
+    /// has no such locks.
+    fn lock_shared(&self, _name: &str) -> Result<Option<Box<dyn DirectoryLock>>> {
+        Ok(None)
+    }
+
+    /// Which directory it is; none where that cannot be told.
+    fn directory_id(&self) -> Option<DirectoryId> {
+        None
+    }
 
     /// A new queue for up to `depth` requests in flight.
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>>;

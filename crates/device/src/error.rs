@@ -18,12 +18,16 @@ pub enum ErrorKind {
     OutOfSpace,
     /// Bytes are not what was written: restore from a checkpoint; `verify` says how far it goes.
     Corrupt,
-    /// Another process holds the tier: close it.
+    /// Another process holds the tier, or this one does already: close it there.
     Locked,
     /// A tier is missing, foreign, swapped or older than the rest: mount or name the right one.
     Tier,
     /// The data was written by a newer version of this software: upgrade.
     NewerFormat,
+    /// Nothing can be written there: read only, or mount it for writing.
+    ReadOnly,
+    /// The permissions do not allow it: change them, act as the owner, or read only.
+    Denied,
     /// The call cannot be carried out as made: fix its arguments.
     Invalid,
     /// The device failed: see the system's log; writing stops, reading goes on.
@@ -50,6 +54,8 @@ impl Error {
             io::ErrorKind::NotFound => ErrorKind::NotFound,
             io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::OutOfSpace,
+            io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
+            io::ErrorKind::PermissionDenied => ErrorKind::Denied,
             _ => ErrorKind::Io,
         };
         let path: PathBuf = path.as_ref().into();

@@ -205,6 +205,7 @@ impl File {
 
     /// What to read so as to show `len` bytes at `offset`.
     pub(crate) fn span(&self, location: &Location, offset: u64, len: usize) -> Result<Span> {
+        location.tier.require_owner()?;
         let mut len = len;
         if len > UNCHECKED_READ_BYTES_MAX || offset.checked_add(len as u64 + 4096).is_none() {
             let end = location.handle.len();
@@ -224,6 +225,9 @@ impl File {
     /// ([`PAGE_BYTES`] always is), and gives the buffer back.
     pub fn write(&self, offset: u64, buffer: Buffer) -> (Buffer, Result<()>) {
         let location = self.location.load();
+        if let Err(error) = location.tier.require_owner() {
+            return (buffer, Err(error));
+        }
         self.count_write(&location, offset, &buffer);
         let len = buffer.len();
         let operation = Operation::Write { offset, buffer };
@@ -255,6 +259,7 @@ impl File {
     /// Makes every completed write durable.
     pub fn sync(&self) -> Result<()> {
         let location = self.location.load();
+        location.tier.require_owner()?;
         location.tier.counters(self.kind()).count_sync();
         let mut completion = location.tier.driver().execute(&location.handle, Operation::Sync);
         if planted(Planted::FailedSyncRetried) && completion.result.is_err() {
@@ -266,6 +271,7 @@ impl File {
     /// Reserves space up to `len` bytes; see [`crate::DriverFile::allocate`].
     pub fn allocate(&self, len: u64) -> Result<()> {
         let location = self.location.load();
+        location.tier.require_owner()?;
         let result = location.handle.allocate(len);
         result.map_err(|e| self.explain(&location, &format!("allocate {len} bytes of"), &e))?;
         self.extent.fetch_max(len, Relaxed);
@@ -275,6 +281,7 @@ impl File {
     /// Cuts or extends the file.
     pub fn truncate(&self, len: u64) -> Result<()> {
         let location = self.location.load();
+        location.tier.require_owner()?;
         let result = location.handle.truncate(len);
         result.map_err(|e| self.explain(&location, &format!("cut to {len} bytes"), &e))?;
         self.extent.store(len, Relaxed);

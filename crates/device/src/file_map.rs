@@ -14,7 +14,7 @@
 //!
 //! Threads: its owner locks; the lock is held while a frame is made durable.
 
-use crate::context::FileKind;
+use crate::context::{FileKind, Keeping};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{File, Location};
 use crate::journal::Journal;
@@ -182,7 +182,7 @@ fn decode(payload: &[u8], is_first: bool, tiers: usize) -> Result<Vec<MapChange>
 fn decode_change(decoder: &mut Decoder<'_>, tiers: usize) -> Result<MapChange, String> {
     let short = |error: DecodeError| error.to_string();
     let kind = |code| {
-        let kind = FileKind::from_code(code).filter(|kind| kind.may_be_published());
+        let kind = FileKind::from_code(code).filter(|kind| kind.keeping() == Keeping::Durable);
         kind.ok_or_else(|| format!("no file kind {code:?}"))
     };
     let tier = |index: u8| match usize::from(index) < tiers {
@@ -256,7 +256,11 @@ impl FileMap {
     ) -> Result<Self> {
         maps.sort_unstable();
         while let Some(number) = maps.pop() {
-            let handle = tier.driver().open(&map_name(number))?;
+            let name = map_name(number);
+            let handle = match repair {
+                true => tier.driver().open(&name)?,
+                false => tier.driver().open_to_read(&name)?,
+            };
             let file = Arc::new(wrap(database, number, tier, handle));
             let (state, snapshot_bytes) = replay(&file, tiers)?;
             if snapshot_bytes == 0 {
@@ -432,7 +436,7 @@ fn replay(file: &File, tiers: usize) -> Result<(MapState, u64)> {
     let mut state = MapState::default();
     let mut frame = 0u64;
     let mut snapshot_bytes = 0;
-    Journal::read(file, |payload| {
+    Journal::read_mended(file, |payload| {
         let damage = |why: String| match why.ends_with("upgrade") {
             true => Error::new(ErrorKind::NewerFormat, format!("{} has {why}", file.describe())),
             false => {

@@ -52,6 +52,11 @@ impl Drop for Lane {
         let Some(mut queue) = self.queue.take() else {
             return;
         };
+        if self.tier.require_owner().is_err() {
+            // In a forked child: what is in flight is its parent's.
+            std::mem::forget(queue);
+            return;
+        }
         let in_flight = queue.in_flight();
         queue.reap(in_flight, &mut Vec::new());
         self.tier.give_queue(queue);

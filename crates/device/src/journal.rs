@@ -14,7 +14,8 @@
 //!    frame can be torn.
 //! 2. Nothing is assumed of writes but that a sector is written whole or not at all. So a torn
 //!    frame has sectors that are all zero or beyond the end of the file, and its others are valid.
-//!    Anything else is damage and an error.
+//!    Anything else is damage and an error; but opening turns a single flipped bit of a sector back
+//!    in what it read, and leaves it for verification to report.
 //! 3. Every sector carries the number of its frame: a gap with a later frame behind it was not
 //!    torn, it is damage.
 //! 4. A torn frame was never acknowledged. It is erased, durably, before anything is appended in
@@ -32,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use thermocline_foundation::checksum::{checksum, checksum_parts};
 use thermocline_foundation::coding::{DecodeError, Decoder, is_zero};
+use thermocline_foundation::mend::mend;
 use thermocline_foundation::threads::catch_panic;
 use thermocline_foundation::{Planted, planted, sync_site};
 
@@ -72,7 +74,7 @@ impl Journal {
     /// last frame is erased. What was read is durable when this returns: frames that a killed
     /// process had written and not synced must not be acted upon (files deleted) and lost later.
     pub fn open(file: Arc<File>, visit: impl FnMut(&[u8]) -> Result<()>) -> Result<Self> {
-        let end = Self::read(&file, visit)?;
+        let end = Self::read_mended(&file, visit)?;
         // After the process was killed, or ended because a sync failed, the last frame may be in
         // the page cache alone. A frame appended behind it could then reach the device first, and a
         // power cut leave a gap.
@@ -89,7 +91,7 @@ impl Journal {
 
     /// As [`Journal::open`], but changes nothing and refuses appends.
     pub fn open_read_only(file: Arc<File>, visit: impl FnMut(&[u8]) -> Result<()>) -> Result<Self> {
-        let end = Self::read(&file, visit)?;
+        let end = Self::read_mended(&file, visit)?;
         let failed = Some(Error::new(ErrorKind::Invalid, "it was opened for reading only"));
         Ok(Self { file, len_bytes: end.len_bytes, frames: end.frames, failed })
     }
@@ -97,6 +99,12 @@ impl Journal {
     /// Passes every payload to `visit` in order and changes nothing.
     pub fn read(file: &File, visit: impl FnMut(&[u8]) -> Result<()>) -> Result<JournalEnd> {
         Scan::new(file)?.run(visit)
+    }
+
+    /// As [`Journal::read`], with single flipped bits turned back: nothing else can be read without
+    /// a journal. Damage all the same, which [`Journal::reread`] reports.
+    pub fn read_mended(file: &File, visit: impl FnMut(&[u8]) -> Result<()>) -> Result<JournalEnd> {
+        Scan { mends: true, ..Scan::new(file)? }.run(visit)
     }
 
     /// Passes every payload to `visit` again, and says so if frames that were appended are lost.
@@ -262,12 +270,34 @@ enum Sector<'a> {
     Damaged,
 }
 
+/// Makes a sector whole of which one bit was flipped; leaves any other as it is.
+fn mend_sector(file: &File, offset: u64, sector: &mut [u8]) {
+    if is_zero(sector) {
+        return;
+    }
+    if sector.iter().map(|byte| byte.count_ones()).sum::<u32>() == 1 {
+        // No sector that was written has so few.
+        tracing::error!(file = %file.describe(), offset, "a bit of an unwritten sector flipped");
+        sector.fill(0);
+        return;
+    }
+    let place = file.place(offset);
+    let (covered, crc) = sector.split_at_mut(BODY_BYTES + 4);
+    let stored = u32::from_le_bytes([crc[0], crc[1], crc[2], crc[3]]);
+    if checksum(&place, covered) != stored && mend(&place, covered, stored) {
+        tracing::error!(file = %file.describe(), offset, "a bit of a journal's sector flipped");
+        crc.copy_from_slice(&checksum(&place, covered).to_le_bytes());
+    }
+}
+
 /// Walks a journal from its start, a chunk of pages at a time.
 struct Scan<'a> {
     file: &'a File,
     file_len: u64,
     chunk: Buffer,
     chunk_at: u64,
+    /// Single flipped bits are turned back in what was read.
+    mends: bool,
 }
 
 /// A frame, or why there is none.
@@ -278,7 +308,8 @@ enum Found {
 
 impl<'a> Scan<'a> {
     fn new(file: &'a File) -> Result<Self> {
-        Ok(Self { file, file_len: file.len()?, chunk: Buffer::default(), chunk_at: 0 })
+        let file_len = file.len()?;
+        Ok(Self { file, file_len, chunk: Buffer::default(), chunk_at: 0, mends: false })
     }
 
     fn run(mut self, mut visit: impl FnMut(&[u8]) -> Result<()>) -> Result<JournalEnd> {
@@ -400,9 +431,12 @@ impl<'a> Scan<'a> {
             self.chunk = self.file.read_up_to(offset, CHUNK_BYTES)?;
             self.chunk_at = offset;
         }
-        let start = (offset - self.chunk_at) as usize;
-        let bytes = &self.chunk[start.min(self.chunk.len())..];
-        let bytes = &bytes[..bytes.len().min(SECTOR_BYTES)];
+        let start = ((offset - self.chunk_at) as usize).min(self.chunk.len());
+        let end = (start + SECTOR_BYTES).min(self.chunk.len());
+        if self.mends && end - start == SECTOR_BYTES {
+            mend_sector(self.file, offset, &mut self.chunk[start..end]);
+        }
+        let bytes = &self.chunk[start..end];
         if is_zero(bytes) {
             return Ok(Sector::NotWritten);
         }

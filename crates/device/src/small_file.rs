@@ -18,7 +18,7 @@ pub(crate) fn read(
     what: &str,
     bytes_max: usize,
 ) -> Result<Vec<u8>> {
-    let file = driver.open(name)?;
+    let file = driver.open_to_read(name)?;
     let len = file.len()?;
     if len > bytes_max as u64 {
         return Err(Error::corrupt(what, 0, format!("{len} bytes, at most {bytes_max} expected")));

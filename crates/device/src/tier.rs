@@ -3,7 +3,7 @@
 //!
 //! A `Tier` is shared by all files that lie on it. Queues are costly to make (a ring is a mapping
 //! and a system call), so a batch takes one from the pool and gives it back; the pool keeps as many
-//! as were ever used at once, up to [`IDLE_QUEUES_MAX`].
+//! as were ever used at once, up to `IDLE_QUEUES_MAX`.
 //!
 //! 1. A queue in the pool has nothing in flight.
 //! 2. Counters only grow. They count what was asked of the device, not what it did for it.
@@ -12,6 +12,7 @@
 
 use crate::context::FileKind;
 use crate::driver::{Driver, Queue};
+use crate::drivers::OwnerProcess;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -115,6 +116,7 @@ pub struct Tier {
     traffic: [TrafficCounters; 6],
     /// Why names made here may never be durable.
     names_failed: Mutex<Option<Error>>,
+    owner: OwnerProcess,
 }
 
 /// A kind without its level, the grain of [`TrafficTotals`].
@@ -132,7 +134,13 @@ impl Tier {
             idle: Mutex::default(),
             traffic: Default::default(),
             names_failed: Mutex::default(),
+            owner: OwnerProcess::current(),
         }
+    }
+
+    /// Refuses a forked child, whose parent's the files and queues are.
+    pub(crate) fn require_owner(&self) -> Result<()> {
+        if self.owner.is_current() { Ok(()) } else { self.owner.require(self.describe()) }
     }
 
     /// Makes the names durable that were made, changed and removed in the directory. A failure is
@@ -141,6 +149,7 @@ impl Tier {
     ///
     /// Errors: the driver's, and again after the first until the tier is opened anew.
     pub fn sync_directory(&self) -> Result<()> {
+        self.require_owner()?;
         let mut failed = self.names_failed.lock();
         if let Some(error) = &*failed {
             return Err(error.clone());
@@ -211,6 +220,7 @@ impl Tier {
 
     /// A queue with nothing in flight; give it back with [`Tier::give_queue`].
     pub(crate) fn take_queue(&self) -> Result<Box<dyn Queue>> {
+        self.require_owner()?;
         let idle = self.idle.lock().pop();
         idle.map_or_else(|| self.driver.queue(QUEUE_DEPTH), Ok)
     }

@@ -390,6 +390,37 @@ fn check_a_directory_is_locked_once(subject: &Subject) {
     drop(held);
 }
 
+fn check_readers_share_a_directory_and_a_writer_has_it_alone(subject: &Subject) {
+    let again = (subject.again)();
+    let readers = [&subject.driver, &again].map(|driver| driver.lock_shared("LOCK").unwrap());
+    assert!(readers.iter().all(Option::is_some));
+    assert!(subject.names().is_empty(), "readers make no file");
+    let [one, other] = readers;
+    drop(one);
+    assert_eq!(again.lock("LOCK").unwrap_err().kind(), ErrorKind::Locked, "one still reads");
+    drop(other);
+    let held = again.lock("LOCK").unwrap();
+    for driver in [&subject.driver, &again] {
+        let error = driver.lock_shared("LOCK").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+        assert!(error.to_string().contains("this process"), "{error}");
+    }
+    drop(held);
+    assert!(subject.driver.lock_shared("LOCK").unwrap().is_some());
+    assert!(subject.driver.lock("LOCK").is_ok());
+}
+
+fn check_files_opened_to_read_give_what_was_written(subject: &Subject) {
+    let (driver, unit) = (&*subject.driver, subject.unit());
+    write_at(driver, &driver.create("file").unwrap(), 0, &pattern(3, 2 * unit));
+    let file = driver.open_to_read("file").unwrap();
+    assert_eq!(read_at(driver, &file, 0, 3 * unit), pattern(3, 2 * unit));
+    let done = run_all(driver, 2, vec![read_request(1, &file, unit as u64, unit)]);
+    assert_eq!(&done[0].buffer[..], &pattern(3, 2 * unit)[unit..]);
+    assert_eq!(driver.open_to_read("absent").unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(driver.open_to_read("../file").is_err());
+}
+
 fn check_links_share_bytes_or_are_declined(subject: &Subject) {
     let (driver, unit) = (&*subject.driver, subject.unit());
     let file = driver.create("file").unwrap();
@@ -562,7 +593,9 @@ macro_rules! contract {
         check_names_are_listed_with_lengths_and_errors_name_them
         check_an_absurd_offset_is_an_error_and_harms_nothing
         check_a_directory_is_locked_once
+        check_readers_share_a_directory_and_a_writer_has_it_alone
         check_links_share_bytes_or_are_declined
+        check_files_opened_to_read_give_what_was_written
         check_random_histories_match_a_vector_of_bytes
     ); )+ };
     (@ $driver:ident, $make:expr, $($check:ident)+) => {
@@ -619,7 +652,7 @@ fn check_full_and_read_only(driver: &dyn Driver, mount: &subject::Mount) {
     drop(file);
     mount.make("ro");
     let error = driver.create("other").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Io);
+    assert_eq!(error.kind(), ErrorKind::ReadOnly);
     let text = error.to_string();
     assert!(text.contains("Read-only") && text.contains("other"), "{text}");
     mount.make("rw");

@@ -72,6 +72,11 @@ impl Builder {
         self.environment.open_or_create(home.as_ref(), &self.settings)
     }
 
+    /// As [`Db::open_read_only`], with these settings for this opening.
+    pub fn open_read_only(self, home: impl AsRef<Path>) -> Result<Db> {
+        self.environment.open_read_only_with(home.as_ref(), &self.settings)
+    }
+
     /// Makes a database at `home`; an error of kind `AlreadyExists` where there is one.
     pub fn create(self, home: impl AsRef<Path>) -> Result<Db> {
         self.environment.create(home.as_ref(), &self.settings)

@@ -14,6 +14,7 @@ use crate::jobs::Progress;
 use crate::live_stats::LiveWriter;
 use crate::read::cursor::{Cursor, Records, ScanRange};
 use crate::settings::{Durability, Settings};
+use crate::versions::holders::{Held, Holder};
 use crate::versions::snapshots::Snapshot as RegisteredSnapshot;
 use bytes::Bytes;
 use std::ops::{Bound, RangeBounds};
@@ -24,6 +25,9 @@ use thermocline_foundation::sync::atomic::AtomicBool;
 use thermocline_foundation::{Planted, Sequence, planted, sync_site};
 
 /// An open database. Clones share it; the last one to go closes it.
+///
+/// A child that `fork` makes of the process has a handle that is of no use: each call on it, and on
+/// what it gave out, is an error of kind `Locked`, and dropping it changes nothing for the parent.
 #[derive(Clone, Debug)]
 pub struct Db {
     inner: Arc<Open>,
@@ -33,7 +37,7 @@ pub struct Db {
 #[derive(Debug)]
 struct Open {
     engine: Arc<Engine>,
-    /// Not where no tier had room for what the logs had: then it is open for reading.
+    /// Not where it was opened for reading only, or no tier had room for what the logs had.
     is_written: bool,
     /// Keeps the planner alive, which the workers hold weakly.
     _planner: Arc<dyn Planner>,
@@ -86,6 +90,24 @@ impl Db {
         Environment::default().open_with(home.as_ref(), settings)
     }
 
+    /// Opens the database at `home` for reading only: where the medium, or its permissions, allow
+    /// no more, or where nothing is to change. Nothing is written, not even a file for the lock.
+    ///
+    /// Several may read beside each other; where a process has the database open for writing the
+    /// error is of kind `Locked`, and so is its own while one reads. Where the medium takes no
+    /// locks, a writer is not kept out, and what it changes may become errors here.
+    ///
+    /// What the logs have is held in memory, whatever the budget: no more than memtables had when
+    /// it was written. Changes are errors of kind `ReadOnly`.
+    pub fn open_read_only(home: impl AsRef<Path>) -> Result<Self> {
+        Environment::default().open_read_only(home.as_ref())
+    }
+
+    /// The settings that the database at `home` keeps, without tiers, which are another file's.
+    pub fn kept_settings(home: impl AsRef<Path>) -> Result<Settings> {
+        Environment::default().kept_settings(home.as_ref())
+    }
+
     /// Opens the database at `home`, making it where there is none.
     pub fn open_or_create(home: impl AsRef<Path>, settings: &Settings) -> Result<Self> {
         Environment::default().open_or_create(home.as_ref(), settings)
@@ -95,16 +117,21 @@ impl Db {
         &self.inner.engine
     }
 
+    /// The engine, unless it came with a fork.
+    fn ours(&self) -> Result<&Arc<Engine>> {
+        ours(&self.inner.engine)
+    }
+
     /// The value of `key`, sharing the memory of the block or memtable it lies in.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        self.engine().reader.get(key.as_ref(), None)
+        self.ours()?.reader.get(key.as_ref(), None)
     }
 
     /// The values of `keys` in their order, as of one moment. What must be read from tables is read
     /// in batches, on all tiers at once.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let keys: Vec<_> = keys.iter().map(AsRef::as_ref).collect();
-        self.engine().reader.multi_get(&keys, None)
+        self.ours()?.reader.multi_get(&keys, None)
     }
 
     /// Sets `key` to `value` with the durability of the settings. Keys have up to 64 KiB, values up
@@ -132,16 +159,18 @@ impl Db {
 
     /// Applies a batch with a durability of its own.
     pub fn write_with(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
+        let engine = self.ours()?;
         let (encoded, count) = batch.freeze()?;
         if count == 0 {
             return Ok(());
         }
-        self.engine().front.write(encoded, count, durability)
+        engine.front.write(encoded, count, durability)
     }
 
     /// Makes everything acknowledged so far durable.
     pub fn sync(&self) -> Result<()> {
-        sync_site("sync", || self.engine().front.sync())
+        let engine = self.ours()?;
+        sync_site("sync", || engine.front.sync())
     }
 
     /// A scan over all records, to be narrowed down: `db.scan().prefix("user/").limit(10)`.
@@ -159,12 +188,13 @@ impl Db {
     pub fn snapshot(&self) -> Snapshot {
         let engine = Arc::clone(self.engine());
         let registered = engine.versions.snapshot();
-        Snapshot { engine, registered }
+        let held = Held::new(registered.holders(), Holder::Snapshot);
+        Snapshot { engine, registered, _held: held }
     }
 
     /// Writes everything in memory to tables.
     pub fn flush(&self) -> Result<()> {
-        self.engine().flush()
+        self.ours()?.flush()
     }
 
     /// Merges the records of `from..=to` (none: open) into the deepest level in use, dropping what
@@ -175,18 +205,18 @@ impl Db {
         to: Option<&[u8]>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<()> {
-        self.engine().compact_range(from, to, progress)
+        self.ours()?.compact_range(from, to, progress)
     }
 
     /// Waits until background work has nothing left to do; an error where it ended before that.
     pub fn settle(&self) -> Result<()> {
-        self.engine().settle()
+        self.ours()?.settle()
     }
 
     /// Makes `dir` a database of its own with the records of now. Tables are linked where `dir` is
     /// on the file system of their tier, and copied elsewhere.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
-        self.engine().checkpoint(&*self.inner.devices, dir.as_ref())
+        self.ours()?.checkpoint(&*self.inner.devices, dir.as_ref())
     }
 
     /// Begins a bulk load of records in ascending key order, past log and memtable.
@@ -196,12 +226,15 @@ impl Db {
 
     /// Reads every byte of the database and checks it.
     pub fn verify(&self, progress: &mut dyn FnMut(Progress)) -> Result<VerifyReport> {
-        self.engine().verify(progress)
+        self.ours()?.verify(progress)
     }
 
     /// The state of the database.
     pub fn stats(&self) -> Stats {
-        self.engine().stats()
+        match self.ours() {
+            Ok(engine) => engine.stats(),
+            Err(error) => Stats::unusable(self.settings(), &error),
+        }
     }
 
     /// The settings in force.
@@ -211,8 +244,26 @@ impl Db {
 
     /// Closes the database and says whether all went well. Other handles to it fail to write from
     /// then on; dropping the last handle closes too, but can only log an error.
+    ///
+    /// An error of kind `Locked` where this was the last handle and snapshots, cursors, scans or
+    /// bulk loads are left: all is durable, but they keep the files, and others from opening the
+    /// database, until they are dropped.
     pub fn close(self) -> Result<()> {
-        self.inner.close()
+        let engine = self.ours()?;
+        self.inner.close()?;
+        let handles = Arc::strong_count(&self.inner) - 1;
+        if handles > 0 {
+            tracing::info!(handles, "the database is closed; its lock goes with its last handle");
+            return Ok(());
+        }
+        let Some(holders) = engine.versions.holders().describe() else { return Ok(()) };
+        let text = format!(
+            "the database at {} is closed and all of it is durable, but this process still has \
+             {holders} of it, and so its files and its lock: drop what is left before opening it \
+             again",
+            engine.shared.files.home().display()
+        );
+        Err(Error::new(ErrorKind::Locked, text))
     }
 }
 
@@ -239,8 +290,21 @@ impl Open {
     }
 }
 
+/// The engine, unless it came with a fork.
+fn ours(engine: &Arc<Engine>) -> Result<&Arc<Engine>> {
+    engine.shared.files.require_owner()?;
+    Ok(engine)
+}
+
 impl Drop for Open {
     fn drop(&mut self) {
+        if ours(&self.engine).is_err() {
+            // A forked child has none of the threads, and locks that they held stay held: nothing
+            // of the engine is dropped, only its copies of the directories' locks.
+            std::mem::forget((Arc::clone(&self.engine), self.live.take()));
+            self.engine.shared.files.leave_to_owner();
+            return;
+        }
         if let Err(error) = self.close() {
             tracing::error!(%error, "closing the database failed");
         }
@@ -252,6 +316,7 @@ impl Drop for Open {
 pub struct Snapshot {
     engine: Arc<Engine>,
     registered: RegisteredSnapshot,
+    _held: Held,
 }
 
 impl Snapshot {
@@ -263,13 +328,13 @@ impl Snapshot {
     /// The value of `key` at that moment.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         let newest = planted(Planted::SnapshotReadsNewest);
-        self.engine.reader.get(key.as_ref(), (!newest).then(|| self.sequence()))
+        ours(&self.engine)?.reader.get(key.as_ref(), (!newest).then(|| self.sequence()))
     }
 
     /// The values of `keys` at that moment.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let keys: Vec<_> = keys.iter().map(AsRef::as_ref).collect();
-        self.engine.reader.multi_get(&keys, Some(self.sequence()))
+        ours(&self.engine)?.reader.multi_get(&keys, Some(self.sequence()))
     }
 
     /// A scan of that moment.
@@ -296,11 +361,14 @@ pub struct Scan {
     range: ScanRange,
     reverse: bool,
     limit: u64,
+    held: Held,
 }
 
 impl Scan {
     fn new(engine: Arc<Engine>, snapshot: Option<RegisteredSnapshot>) -> Self {
-        Self { engine, snapshot, range: ScanRange::all(), reverse: false, limit: u64::MAX }
+        let held = Held::new(engine.versions.holders(), Holder::Cursor);
+        let (range, limit) = (ScanRange::all(), u64::MAX);
+        Self { engine, snapshot, range, reverse: false, limit, held }
     }
 
     /// Only keys in `range`, such as `b"a".to_vec()..b"b".to_vec()`.
@@ -352,6 +420,8 @@ impl IntoIterator for Scan {
             limit => limit.saturating_mul(RECORD_BYTES_GUESS).min(FIRST_READ_BYTES_MAX),
         };
         let cursor = self.engine.reader.cursor(&self.range, snapshot, expected as u32);
+        // The cursor is counted from here on.
+        drop(self.held);
         Records::new(cursor, self.range, self.reverse, self.limit)
     }
 }

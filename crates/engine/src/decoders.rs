@@ -51,6 +51,7 @@ pub fn sample_edit() -> Vec<u8> {
         live_slots: Some(live),
         totals: counts,
         durable_sequence: Some(Sequence(1 << 49)),
+        older_versions: None,
     };
     edit.encode()
 }

@@ -2,18 +2,23 @@
 //!
 //! The one place where the parts are wired together: devices, namespace, cache, manifest, logs,
 //! memtables and background jobs become an engine here, and nowhere else. What is done to the files
-//! meanwhile is in `recovery.rs`.
+//! meanwhile is in `engine/restore.rs`. An opening for reading only differs in the parts that it is
+//! put together from: its log, its replayed records and a manifest that must be made are in memory,
+//! and the latch is set before the first write.
 
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::engine::background::Background;
-use crate::engine::restore::replay_logs;
-use crate::engine::restore::{numbers_of, reconcile, require_durable, require_floor, restore};
-use crate::error::Result;
+use crate::engine::restore::{
+    numbers_of, remove_leftovers, replay_in_memory, replay_logs, require_durable, require_files,
+    require_floor, restore,
+};
+use crate::error::{Error, ErrorKind, Result};
 use crate::front::Front;
 use crate::front::Logged;
-use crate::front::log_pool::{LogPool, make_log};
+use crate::front::log_pool::{LogPool, log_in_memory, make_log};
 use crate::front::replay::Replayed;
+use crate::generations::log_file::LogFile;
 use crate::generations::memtable::Memtable;
 use crate::jobs::{Jobs, Planner, Workers};
 use crate::layout::OpenedLayout;
@@ -22,6 +27,7 @@ use crate::read::Reader;
 use crate::settings::{Preset, SETTINGS_NAME, Settings};
 use crate::shared::Shared;
 use crate::table_set::TableSet;
+use crate::table_set::claims::Claims;
 use crate::table_set::restored::Restored;
 use crate::table_set::table::{ObsoleteFiles, TableStore};
 use crate::versions::{Version, Versions};
@@ -31,8 +37,31 @@ use thermocline_device::{
     Devices, FileKind, Origin, Placement, SystemDevices, TierSpec, TieredFiles,
 };
 use thermocline_foundation::sync::atomic::AtomicBool;
-use thermocline_foundation::{ByteSize, Clock, Sequence, SystemClock};
+use thermocline_foundation::{ByteSize, Clock, FileNumber, Sequence, SystemClock};
 use thermocline_table::BlockCache;
+
+/// What a database is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+impl Access {
+    /// What the files were opened for.
+    fn of(files: &TieredFiles) -> Self {
+        if files.is_read_only() { Self::Read } else { Self::Write }
+    }
+}
+
+fn settings_are_missing(home: &Path) -> Error {
+    let text = format!(
+        "{} is missing: put it back from a backup or a checkpoint, or open the database with \
+         settings that name its preset (Db::open_with, --config)",
+        home.join(SETTINGS_NAME).display()
+    );
+    Error::new(ErrorKind::NotFound, text)
+}
 
 /// What a database stands on: replaced in tests and simulations.
 #[derive(Clone, Debug)]
@@ -83,25 +112,51 @@ impl Environment {
     /// Opens the database at `home` with the settings it keeps. Where no tier has room for what its
     /// logs have it can be read, and its statistics say why it is read-only.
     pub fn open(&self, home: &Path) -> Result<Db> {
-        self.open_changed(home, |settings| settings)
+        self.open_as(home, None, Access::Write)
     }
 
     /// As [`Db::open_with`]: with other settings, which are kept from then on.
     pub fn open_with(&self, home: &Path, settings: &Settings) -> Result<Db> {
-        self.open_changed(home, |_| settings.clone())
+        self.open_as(home, Some(settings), Access::Write)
     }
 
-    fn open_changed(&self, home: &Path, change: impl FnOnce(Settings) -> Settings) -> Result<Db> {
+    /// As [`Db::open_read_only`].
+    pub fn open_read_only(&self, home: &Path) -> Result<Db> {
+        self.open_as(home, None, Access::Read)
+    }
+
+    /// As [`Db::open_read_only`] with other settings, which hold for this opening: where tiers are
+    /// mounted elsewhere, or memory is scarce.
+    pub fn open_read_only_with(&self, home: &Path, settings: &Settings) -> Result<Db> {
+        self.open_as(home, Some(settings), Access::Read)
+    }
+
+    /// As [`Db::kept_settings`].
+    pub fn kept_settings(&self, home: &Path) -> Result<Settings> {
+        let (kept, _) = self.read_settings(home)?;
+        kept.ok_or_else(|| settings_are_missing(home))
+    }
+
+    /// The settings that the database at `home` keeps, and the text that they were read from; none
+    /// where the file is gone.
+    fn read_settings(&self, home: &Path) -> Result<(Option<Settings>, Option<String>)> {
         let text = TieredFiles::read_home_file(&*self.devices, home, SETTINGS_NAME)?;
         let origin = home.join(SETTINGS_NAME);
         let read = text.as_ref().map(|text| Settings::from_toml(text, &origin));
-        let mut kept = read.transpose()?.unwrap_or_default();
+        let mut kept = read.transpose()?;
         // DATABASE has the tiers; a crash can come between two files that both have them.
-        if !std::mem::take(&mut kept.tiers).is_empty() {
+        if kept.as_mut().is_some_and(|kept| !std::mem::take(&mut kept.tiers).is_empty()) {
             let file = origin.display();
             tracing::warn!(%file, "the tiers in it are ignored; name tiers when opening");
         }
-        let mut settings = change(kept.clone());
+        Ok((kept, text))
+    }
+
+    fn open_as(&self, home: &Path, given: Option<&Settings>, access: Access) -> Result<Db> {
+        let (kept, text) = self.read_settings(home)?;
+        let is_guessed = kept.is_none() && given.is_none_or(|given| given.preset.is_none());
+        let kept = kept.unwrap_or_default();
+        let mut settings = given.unwrap_or(&kept).clone();
         settings.preset = Some(settings.preset_over(&kept));
         settings.check()?;
         let moved = (!settings.tiers.is_empty()).then(|| settings.tier_specs());
@@ -112,10 +167,15 @@ impl Environment {
             home,
             moved.as_deref(),
             Arc::clone(&placement),
-            false,
+            access == Access::Read,
         )?;
+        if is_guessed && !numbers_of(&files, |kind| kind == FileKind::Slab).is_empty() {
+            // What is guessed is the preset of old, which leaves slabs unread.
+            return Err(settings_are_missing(home));
+        }
         let changed = settings != kept || !packing_is_named(&settings, text.as_deref());
-        let changed = changed.then(|| settings.to_kept_toml()).transpose()?;
+        let changed =
+            (changed && access == Access::Write).then(|| settings.to_kept_toml()).transpose()?;
         let specs = files.tiers().iter().map(|tier| tier.spec());
         settings.tiers = specs
             .map(|spec| crate::Tier::new(&spec.path, spec.capacity).driver(&spec.driver))
@@ -155,15 +215,20 @@ impl Environment {
             obsolete: ObsoleteFiles::default(),
             jobs: Arc::new(Jobs::new(&self.workers)),
         });
-        let mut restored = match restore(&store)? {
-            Some(restored) => restored,
-            None => Restored::new(files)?,
+        let access = Access::of(files);
+        let mut restored = match (restore(&store)?, access) {
+            (Some(restored), _) => restored,
+            (None, Access::Read) => Restored::in_memory(files)?,
+            (None, Access::Write) => Restored::new(files)?,
         };
         if settings.preset() == Preset::Hybrid {
             restored.manifest.keep_short(settings.manifest_bytes());
             files.set_map_compact_bytes_min(settings.map_bytes());
         }
-        reconcile(&store, &restored.levels, &restored.slots)?;
+        require_files(&store, &restored)?;
+        if access == Access::Write {
+            remove_leftovers(&store, &restored)?;
+        }
         let (clock, jobs) = (Arc::clone(&self.clock), Arc::clone(&store.jobs));
         let totals_before = std::mem::take(&mut restored.totals);
         let files = Arc::clone(files);
@@ -176,61 +241,92 @@ impl Environment {
         require_floor(&logs, restored.log_floor)?;
         let live: Vec<_> =
             logs.iter().copied().filter(|number| *number >= restored.log_floor).collect();
-        let recovered = replay_logs(&shared, &layout, &live, restored.last_sequence)?;
-        require_durable(&recovered.replayed, restored.durable_sequence)?;
-        let engine = Arc::new(assemble(&shared, store, layout, restored, &recovered.replayed)?);
-        let is_written = engine.settle_logs(recovered, &logs, &live)?;
+        let opened = Opened { shared, store, layout, restored };
+        let (engine, is_written) = match access {
+            Access::Read => (opened.into_read(&live)?, false),
+            Access::Write => opened.into_written(&logs, &live)?,
+        };
+        let engine = Arc::new(engine);
+        let shared = &engine.shared;
         let planner: Arc<dyn Planner> = Arc::new(Background(Arc::clone(&engine)));
         shared.jobs.start(&planner, shared.settings.background_threads)?;
         Ok(Db::of(engine, planner, &self.devices, is_written))
     }
 }
 
-/// Puts the parts together over what was `restored` and `replayed`.
-fn assemble(
-    shared: &Arc<Shared>,
+/// What an opening has before the logs are replayed.
+struct Opened {
+    shared: Arc<Shared>,
     store: Arc<TableStore>,
     layout: OpenedLayout,
     restored: Restored,
-    replayed: &Replayed,
-) -> Result<Engine> {
-    let last_sequence = replayed.last_sequence;
-    let version = Version {
-        active: Arc::new(Memtable::new()),
-        frozen: Vec::new(),
-        levels: Arc::new(restored.levels),
-        ended_load: Sequence::ZERO,
-    };
-    let log = make_log(&shared.files, &shared.settings, None, Origin::Recovery)?;
-    shared.begin();
-    let log_pool = Arc::new(LogPool::new(Arc::clone(shared)));
-    let tables = TableSet {
-        manifest: restored.manifest,
-        claims: Vec::new(),
-        ranges: Vec::new(),
-        claimants: 0,
-        log_floor: restored.log_floor,
-        last_sequence,
-        durable_sequence: restored.durable_sequence,
-    };
-    let followers = vec![layout.follower(), Arc::clone(&log_pool) as _];
-    let versions = Versions::new(Arc::clone(shared), store, version, tables, followers);
-    let versions = Arc::new(versions);
-    let layout = layout.over(shared, &versions);
-    let reader = Reader {
-        shared: Arc::clone(shared),
-        versions: Arc::clone(&versions),
-        layout: layout.clone(),
-    };
-    let front = Logged::new(shared, &versions, log_pool, log);
-    let engine = Engine {
-        shared: Arc::clone(shared),
-        versions,
-        layout,
-        reader: Arc::new(reader),
-        front: Front::Logged(Arc::new(front)),
-        migrating: AtomicBool::new(false),
-    };
-    engine.versions.levels_changed();
-    Ok(engine)
+}
+
+impl Opened {
+    /// The engine of a store that is written, and whether it may be: there may be no room for what
+    /// `live`, those of `logs` from the floor on, have.
+    fn into_written(self, logs: &[FileNumber], live: &[FileNumber]) -> Result<(Engine, bool)> {
+        let (shared, restored) = (&self.shared, &self.restored);
+        let recovered = replay_logs(shared, &self.layout, live, restored.last_sequence)?;
+        require_durable(&recovered.replayed, restored.durable_sequence)?;
+        let log = make_log(&shared.files, &shared.settings, None, Origin::Recovery)?;
+        let engine = self.assemble(&recovered.replayed, log);
+        let is_written = engine.settle_logs(recovered, logs, live)?;
+        Ok((engine, is_written))
+    }
+
+    /// The engine of a store that is only read: what the logs `live` have stays in memory, and so
+    /// does the log that nothing is written to.
+    fn into_read(self, live: &[FileNumber]) -> Result<Engine> {
+        let (shared, restored) = (&self.shared, &self.restored);
+        let replayed = replay_in_memory(shared, live, restored.last_sequence)?;
+        require_durable(&replayed, restored.durable_sequence)?;
+        let log = log_in_memory(&shared.files, &shared.settings)?;
+        shared.latch.set_opened_read_only(shared.files.home());
+        let engine = self.assemble(&replayed, log);
+        engine.versions.replace_active(replayed.memtable.unwrap_or_default());
+        Ok(engine)
+    }
+
+    /// Puts the parts together, with what the logs had `replayed`; `log` is for the next record.
+    fn assemble(self, replayed: &Replayed, log: Arc<LogFile>) -> Engine {
+        let Self { shared, store, layout, restored } = self;
+        let last_sequence = replayed.last_sequence;
+        let version = Version {
+            active: Arc::new(Memtable::new()),
+            frozen: Vec::new(),
+            levels: Arc::new(restored.levels),
+            ended_load: Sequence::ZERO,
+        };
+        shared.begin();
+        let log_pool = Arc::new(LogPool::new(Arc::clone(&shared)));
+        let tables = TableSet {
+            manifest: restored.manifest,
+            claims: Claims::default(),
+            log_floor: restored.log_floor,
+            last_sequence,
+            durable_sequence: restored.durable_sequence,
+        };
+        let followers = vec![layout.follower(), Arc::clone(&log_pool) as _];
+        let versions = Versions::new(Arc::clone(&shared), store, version, tables, followers);
+        let versions = Arc::new(versions);
+        let layout = layout.over(&shared, &versions);
+        let reader = Reader {
+            shared: Arc::clone(&shared),
+            versions: Arc::clone(&versions),
+            layout: layout.clone(),
+        };
+        let front = Logged::new(&shared, &versions, log_pool, log);
+        let engine = Engine {
+            shared,
+            versions,
+            layout,
+            reader: Arc::new(reader),
+            front: Front::with_log(front),
+            mended: replayed.mended.clone(),
+            migrating: AtomicBool::new(false),
+        };
+        engine.versions.levels_changed(&engine.versions.tables());
+        engine
+    }
 }

@@ -1,6 +1,7 @@
 //! The engine's errors: few kinds, each saying what the caller can do, and one line of text that
 //! names the place.
 
+use std::path::Path;
 use thermocline_device::{Error as DeviceError, ErrorKind as DeviceErrorKind};
 use thermocline_foundation::sync::OnceLock;
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +23,8 @@ pub enum ErrorKind {
     OutOfSpace,
     /// Stored bytes are not what was written: restore from a checkpoint; `verify` shows the extent.
     Corrupt,
-    /// Another process has the database open: close it there.
+    /// The database is open already, in another process or in this one, or its handle came with a
+    /// fork; the text says where: close it there.
     Locked,
     /// A tier is missing, foreign, swapped or out of date: mount or name the right one.
     Tier,
@@ -31,9 +33,12 @@ pub enum ErrorKind {
     /// The call or the settings cannot be carried out as given: fix them.
     Invalid,
     /// The store stopped writing after an earlier failure, or was opened without room for what its
-    /// logs have; the text says which: remove the cause and reopen. Where it is a panic there is no
+    /// logs have, or with damaged slots, or for reading only, or lies where nothing can be written;
+    /// the text says which: remove the cause and reopen, or read. Where it is a panic there is no
     /// cause to remove.
     ReadOnly,
+    /// Permissions do not allow it: change them, act as the owner, or open it for reading only.
+    Denied,
     /// A device failed: see the system's log.
     Io,
 }
@@ -60,6 +65,12 @@ impl Error {
         Self::new(ErrorKind::Corrupt, message)
     }
 
+    /// The same, said of a key's record.
+    pub(crate) fn of_key(self, key: &[u8]) -> Self {
+        let message = format!("the record of key {}: {}", key.escape_ascii(), self.message);
+        Self { message, ..self }
+    }
+
     /// What the caller can do.
     pub fn kind(&self) -> ErrorKind {
         self.kind
@@ -76,6 +87,8 @@ impl From<DeviceError> for Error {
             DeviceErrorKind::Locked => ErrorKind::Locked,
             DeviceErrorKind::Tier => ErrorKind::Tier,
             DeviceErrorKind::NewerFormat => ErrorKind::NewerFormat,
+            DeviceErrorKind::ReadOnly => ErrorKind::ReadOnly,
+            DeviceErrorKind::Denied => ErrorKind::Denied,
             DeviceErrorKind::Invalid => ErrorKind::Invalid,
             DeviceErrorKind::Io => ErrorKind::Io,
         };
@@ -87,8 +100,13 @@ impl From<DeviceError> for Error {
 #[derive(Debug)]
 struct Failure {
     error: Error,
+    /// What is said before it.
+    what: &'static str,
     way_out: &'static str,
 }
+
+/// What is said before a failure.
+const AFTER_FAILURE: &str = "the store is read-only since an earlier failure";
 
 /// Remembers the first failed write or sync, or the first panic of a background job or of a writer
 /// that leads others. From then on the store is read-only: what later writes would build on may be
@@ -121,14 +139,27 @@ impl Latch {
         if error.kind() == ErrorKind::ReadOnly && self.panicked.load(Ordering::Acquire) {
             return;
         }
-        self.keep(Failure { error: error.clone(), way_out: "remove the cause and reopen it" });
+        let (what, way_out) = (AFTER_FAILURE, "remove the cause and reopen it");
+        self.keep(Failure { error: error.clone(), what, way_out });
     }
 
     /// A background job or a writer, as `who` says, panicked and said `text`.
     pub fn set_panic(&self, who: &str, text: &str) {
         let text = format!("{who} panicked: {text}");
         let way_out = "this is a fault of the store, not of its devices: open it again";
-        self.keep(Failure { error: Error::new(ErrorKind::ReadOnly, text), way_out });
+        let (error, what) = (Error::new(ErrorKind::ReadOnly, text), AFTER_FAILURE);
+        self.keep(Failure { error, what, way_out });
+    }
+
+    /// The store at `home` was opened for reading only, so it is no failure that nothing is
+    /// written.
+    pub fn set_opened_read_only(&self, home: &Path) {
+        let text = format!("{} was opened for reading only", home.display());
+        let (what, way_out) = ("the store takes no changes", "close it and open it for writing");
+        let failure = Failure { error: Error::new(ErrorKind::ReadOnly, text), what, way_out };
+        if self.first.set(failure).is_err() {
+            tracing::debug!("a store that was to be read has failed before");
+        }
     }
 
     fn keep(&self, failure: Failure) {
@@ -146,9 +177,7 @@ impl Latch {
     /// The error every later write gets.
     pub fn check(&self) -> Result<()> {
         let text = match self.first.get() {
-            Some(Failure { error, way_out }) => {
-                format!("the store is read-only since an earlier failure: {error}; {way_out}")
-            }
+            Some(Failure { error, what, way_out }) => format!("{what}: {error}; {way_out}"),
             None if self.panicked.load(Ordering::Acquire) => {
                 format!("the store is read-only since {PANIC_TEXT}; open it again")
             }

@@ -22,6 +22,9 @@
 //! # Ok(()) }
 //! ```
 //!
+//! [`design`] is an overview of how the store works. Complete programs are in the package's folder
+//! `examples`: a first store, batches and snapshots, a bulk load, checkpoints, a small service.
+//!
 //! One engine with four seams; each choice at a seam is a folder behind a closed enum, and
 //! [`Preset`] names the choices that go together:
 //!
@@ -41,6 +44,7 @@ mod compaction;
 mod db;
 #[doc(hidden)]
 pub mod decoders;
+pub mod design;
 mod engine;
 mod environment;
 mod error;
@@ -50,6 +54,7 @@ mod jobs;
 mod layout;
 mod limits;
 mod live_stats;
+mod locator;
 mod merge;
 mod read;
 mod settings;
@@ -66,7 +71,7 @@ pub use db::{Db, Scan, Snapshot};
 pub use engine::activity::ActivityStats;
 pub use engine::ingest::Ingest;
 pub use engine::stats::{
-    Amplification, CacheStats, LevelStats, MemoryStats, OperationStats, Stats, TierStats,
+    Amplification, CacheStats, LevelStats, MemoryStats, Mode, OperationStats, Stats, TierStats,
 };
 pub use engine::verify::{Problem, VerifyReport};
 pub use engine::wear::WearStats;
@@ -84,6 +89,9 @@ pub use settings::{Compression, Durability, Preset, Settings, Tier};
 pub use shared::hits::HitStats;
 pub use thermocline_foundation::{ByteSize, Duration, Sequence};
 
+#[cfg(test)]
+#[path = "../tests/inside/ranges.rs"]
+mod ranges;
 #[cfg(all(test, shuttle))]
 #[path = "../tests/schedules/mod.rs"]
 mod schedules;

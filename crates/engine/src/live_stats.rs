@@ -1,6 +1,6 @@
 //! Figures of an open store for other processes, in a small file of its home.
 //!
-//! A store is open in one process at a time, so no other can ask it anything. Instead the store
+//! A store is open for writing in one process at a time, and no other can ask it anything. So it
 //! writes its statistics to `live-stats.json` about every `stats_interval`, while there is
 //! something to tell. `thermocline stats` reads the file where it finds the store locked.
 //!
@@ -14,8 +14,9 @@
 //!    nothing else; a panic ends the thread, not the store.
 //! 2. The file is replaced by a rename and never synced: a reader sees it whole, and after a power
 //!    cut it may be torn, old or gone.
-//! 3. An opening removes what a killed process left, and a closing removes the file. So where the
-//!    store is locked, the figures are those of the process that has it.
+//! 3. An opening for writing removes what a killed process left, and a closing removes the file.
+//!    So where a process has the store open for writing, the figures are those of that process. An
+//!    opening for reading only neither writes nor removes the file.
 //! 4. The thread exists only beside other threads of the store. Where background work is stepped
 //!    (simulations), no device is asked for anything because of this file.
 //!
@@ -92,9 +93,10 @@ impl LiveStats {
     }
 
     /// The figures that the process wrote which has the store at `home` open. None where there are
-    /// none: no process has the store open, or it has had it for less than `stats_interval`, or
-    /// that is 0. What was left by a process that was killed stays until the next opening, so this
-    /// alone does not say that the store is open; [`LiveStats::is_open`] does.
+    /// none: no process has the store open for writing, or it has had it for less than
+    /// `stats_interval`, or that is 0. What was left by a process that was killed stays until the
+    /// next opening for writing, so this alone does not say that the store is open;
+    /// [`LiveStats::is_open`] does.
     ///
     /// Errors: `NotFound` where there is no database; `Corrupt` where the file is torn;
     /// `NewerFormat` where another version of this software wrote it.
@@ -103,8 +105,8 @@ impl LiveStats {
         text.map(|text| Self::from_json(&text)).transpose()
     }
 
-    /// A process has the store at `home` open. Asking takes the store's lock for a moment, so an
-    /// opening at the same time may be refused: to be asked seldom.
+    /// A process has the store at `home` open for writing. Asking takes a reader's lock for a
+    /// moment, so an opening for writing at the same time may be refused: to be asked seldom.
     pub fn is_open(home: impl AsRef<Path>) -> Result<bool> {
         Ok(TieredFiles::is_locked(&*Environment::default().devices, home.as_ref())?)
     }
@@ -180,12 +182,12 @@ struct Told {
 }
 
 impl LiveWriter {
-    /// Starts the thread, unless background work is stepped or `stats_interval` is 0. A store
-    /// without it works as well, so nothing here is an error.
+    /// Starts the thread, unless the store is only read, background work is stepped or
+    /// `stats_interval` is 0. A store without it works as well, so nothing here is an error.
     pub fn start(engine: &Arc<Engine>) -> Option<Self> {
         let files = Arc::clone(&engine.shared.files);
         let interval = engine.shared.settings.stats_interval.0;
-        if interval.is_zero() || engine.shared.jobs.are_stepped() {
+        if files.is_read_only() || interval.is_zero() || engine.shared.jobs.are_stepped() {
             return None;
         }
         let signal = Arc::new(Signal::default());

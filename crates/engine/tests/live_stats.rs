@@ -127,6 +127,11 @@ fn figures_of_a_killed_process_are_gone_once_the_store_is_opened() {
     holder.kill();
     assert!(LiveStats::read(&home).unwrap().is_some(), "nothing removed them");
     assert!(!LiveStats::is_open(&home).unwrap(), "but no process has the store");
+    let reader = Db::open_read_only(&home).unwrap();
+    assert!(!LiveStats::is_open(&home).unwrap(), "one that reads writes no figures");
+    assert!(reader.get(2usize.to_be_bytes()).unwrap().is_some());
+    reader.close().unwrap();
+    assert!(LiveStats::read(&home).unwrap().is_some(), "nor does it remove any");
     let off = Settings { stats_interval: thermocline::Duration::ms(0), ..settings(&home) };
     let db = Db::open_with(&home, &off).unwrap();
     assert!(LiveStats::read(&home).unwrap().is_none());
@@ -158,6 +163,7 @@ fn a_store_whose_figures_cannot_be_written_works_and_closes_as_ever() {
     }
     assert_eq!(db.stats().read_only, None);
     db.close().unwrap();
+    assert!(home.join("live-stats.json").is_dir(), "the test was in the way all the time");
     let db = Db::open(&home).unwrap();
     assert_eq!(db.scan().into_iter().count(), 200);
     db.close().unwrap();

@@ -10,10 +10,10 @@
 //!
 //! 1. Without the cargo feature `planted-bugs` (which is not a default and which no product turns
 //!    on) [`planted`] is a constant `false`: the hooks compile to nothing.
-//! 2. With it, a bug is on only in the thread that runs [`with`](planted::with), and only one at a
+//! 2. With it, a bug is on only in the thread that runs `with`, and only one at a
 //!    time. Worker threads never see one; simulations run the whole store on one thread. Programs
 //!    that torture the store as it is, threads and all, plant one bug in the whole process
-//!    ([`everywhere`](planted::everywhere)).
+//!    (`everywhere`).
 //! 3. A hook changes what one line does and nothing else. What the bug damages is found by the same
 //!    oracle that judges all runs, never by a check made for it.
 //!

@@ -20,7 +20,9 @@ use crate::format::{
 use crate::record_assembly::{RecordAssembly, Step};
 use thermocline_device::buffer::PAGE_BYTES;
 use thermocline_device::{Error, File, Result};
+use thermocline_foundation::checksum::checksum;
 use thermocline_foundation::coding::is_zero;
+use thermocline_foundation::mend::mend;
 use thermocline_foundation::{Place, Planted, Sequence, planted};
 
 /// Bytes read at a time.
@@ -71,13 +73,38 @@ impl LogReader {
     /// `Corrupt` for damage, which names the file and the offset; records before it have been given
     /// out. `NewerFormat` for a later version. What the file or `sink` report.
     pub fn replay(file: &File, sink: &mut RecordSink<'_>) -> Result<ReplaySummary> {
-        let page = file.read_up_to(0, PAGE_BYTES)?;
+        Self::run(file, sink, None)
+    }
+
+    /// As [`Self::replay`], with single flipped bits of sectors turned back: their checksums say
+    /// which, and those of records that it was right. What was mended is added to `mended`.
+    ///
+    /// # Errors
+    /// As [`Self::replay`], for damage that is more than a bit of a sector.
+    pub fn replay_mended(
+        file: &File,
+        sink: &mut RecordSink<'_>,
+        mended: &mut Vec<Error>,
+    ) -> Result<ReplaySummary> {
+        Self::run(file, sink, Some(mended))
+    }
+
+    fn run(
+        file: &File,
+        sink: &mut RecordSink<'_>,
+        mut mended: Option<&mut Vec<Error>>,
+    ) -> Result<ReplaySummary> {
+        let mut page = file.read_up_to(0, PAGE_BYTES)?;
+        if let Some(mended) = mended.as_deref_mut() {
+            mend_header(file, &mut page, mended);
+        }
         let header = HeaderPage::decode(file, file.number(), &page)?;
         let base = header.header.base_sequence();
         let replay = Replay {
             file,
             header,
             sink,
+            mended,
             record: RecordAssembly::default(),
             open: true,
             sealed: false,
@@ -106,6 +133,8 @@ struct Replay<'a, 'b> {
     file: &'a File,
     header: HeaderPage,
     sink: &'a mut RecordSink<'b>,
+    /// Where it is told what was mended; none where nothing is to be.
+    mended: Option<&'a mut Vec<Error>>,
     record: RecordAssembly,
     /// Records are still being read; otherwise only what lies behind the end is examined.
     open: bool,
@@ -175,7 +204,12 @@ impl Replay<'_, '_> {
             let at = offset + (index * SECTOR_BYTES) as u64;
             let begun = index > 0 && self.open && !self.record.is_idle();
             let lenient = begun && planted(Planted::TornRecordAccepted);
-            if !(self.is_current(at, sector)? || lenient) {
+            let mut mended = [0; SECTOR_BYTES];
+            let (is_current, sector) = match self.is_current(at, sector) {
+                Err(error) => (self.mend(at, sector, error, &mut mended)?, &mended[..]),
+                is_current => (is_current?, sector),
+            };
+            if !(is_current || lenient) {
                 self.open = false;
                 continue;
             }
@@ -218,6 +252,33 @@ impl Replay<'_, '_> {
              from a checkpoint"
         );
         Err(self.corrupt(offset, why))
+    }
+
+    /// Makes a damaged sector whole in `whole`, if one bit of it was flipped; says whether it was
+    /// written by this log, or the error.
+    fn mend(
+        &mut self,
+        offset: u64,
+        sector: &[u8],
+        error: Error,
+        whole: &mut [u8; SECTOR_BYTES],
+    ) -> Result<bool> {
+        let Some(mended) = self.mended.as_deref_mut() else { return Err(error) };
+        let place = self.file.place(offset);
+        let bits = sector.iter().map(|byte| byte.count_ones()).sum::<u32>();
+        // No sector that was written has a single bit.
+        let is_zero = bits == 1;
+        whole[..sector.len()].copy_from_slice(sector);
+        if is_zero {
+            whole.fill(0);
+        }
+        let is_current = !is_zero && mend_sector(&place, whole);
+        let mut stale = self.header.ancestors.iter().map(|number| Place { file: *number, ..place });
+        if is_zero || is_current || stale.any(|place| mend_sector(&place, whole)) {
+            mended.push(flipped(self.file, offset));
+            return Ok(is_current);
+        }
+        Err(error)
     }
 
     fn page_header(&mut self, offset: u64, sector: &[u8]) -> Result<()> {
@@ -284,5 +345,32 @@ impl Replay<'_, '_> {
         }
         (self.last, self.records) = (last, self.records + 1);
         (self.sink)(record.first, record.count, self.record.payload())
+    }
+}
+
+/// What is said of a bit that was turned back.
+fn flipped(file: &File, offset: u64) -> Error {
+    let why = "a bit of this sector had flipped; it was turned back, and nothing is lost";
+    Error::corrupt(file.describe(), offset, why)
+}
+
+/// Makes a sector of a place whole of which one bit was flipped; false for any other.
+fn mend_sector(place: &Place, sector: &mut [u8]) -> bool {
+    let Some((body, sum)) = sector.split_last_chunk_mut::<4>() else { return false };
+    let is_whole = mend(place, body, u32::from_le_bytes(*sum));
+    if is_whole {
+        *sum = checksum(place, body).to_le_bytes();
+    }
+    is_whole
+}
+
+/// Mends the sectors of a header page that are damaged.
+fn mend_header(file: &File, page: &mut [u8], mended: &mut Vec<Error>) {
+    for (index, sector) in page.chunks_exact_mut(SECTOR_BYTES).enumerate() {
+        let offset = (index * SECTOR_BYTES) as u64;
+        let place = file.place(offset);
+        if !sector_matches(&place, sector) && mend_sector(&place, sector) {
+            mended.push(flipped(file, offset));
+        }
     }
 }

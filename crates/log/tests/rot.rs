@@ -5,7 +5,7 @@
 mod support;
 
 use proptest::prelude::*;
-use support::{Harness, Records, Shape, header, payload_of, replay_bytes};
+use support::{Harness, Records, Shape, header, payload_of, replay_bytes, replay_mended};
 use thermocline_device::ErrorKind;
 use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_log::{Durability, LogHeader, ReplayEnd};
@@ -60,6 +60,36 @@ fn every_flipped_byte_is_reported_or_harmless() {
         let least = if seal { end / 512 * 512 - 4096 } else { image.len() };
         assert!(reported >= least && (harmless > 0) == seal, "{reported} {harmless}");
     }
+}
+
+#[test]
+fn a_mended_replay_turns_any_one_bit_back_says_where_and_refuses_two() {
+    let (image, records, end) = small_log(true);
+    assert!(replay_mended(2, &image).unwrap().2.is_empty());
+    let (mut told, mut refused) = (0, 0);
+    for at in 0..image.len() {
+        let mut bytes = image.clone();
+        bytes[at] ^= 1 << (at % 8);
+        let (found, summary, mended) = replay_mended(2, &bytes).unwrap();
+        assert!(found == records && summary.end == ReplayEnd::Sealed, "byte {at}");
+        // A replay reads no sector of a page behind the mark that the rest of it holds nothing.
+        assert!(mended.len() <= 1, "byte {at}: {mended:?}");
+        for error in &mended {
+            let offset = (at / 512 * 512).to_string();
+            assert!(error.to_string().contains(&offset), "byte {at}: {error}");
+            told += 1;
+        }
+        bytes[at / 512 * 512 + (at + 77) % 512] ^= 4;
+        match replay_mended(2, &bytes) {
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "byte {at}");
+                refused += 1;
+            }
+            Ok((found, ..)) => assert!(found == records, "byte {at}"),
+        }
+    }
+    let least = end / 512 * 512 - 4096;
+    assert!(told >= least && refused >= least, "{told} told, {refused} refused");
 }
 
 #[test]

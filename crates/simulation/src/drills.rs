@@ -1,5 +1,6 @@
 //! Tier drills: a tier is missing, swapped, foreign, an older clone, full, a hundred times slower,
-//! or vanishes under a running store; each while the store is idle, loaded, and compacting.
+//! vanishes under a running store, or allows only reading once the store has ended; each while the
+//! store is idle, loaded, and compacting.
 //!
 //! The store refuses with a reason, or goes on; it never mixes tiers up, and loses nothing once
 //! the right tier is back.
@@ -8,12 +9,12 @@ use crate::devices::{Loss, World};
 use crate::history::{HOME, Shape, TIERS, is_hybrid, key, settings, value};
 use crate::life::Life;
 use crate::machine::Machine;
-use crate::oracle::{Known, Violation, check_error, check_files};
+use crate::oracle::{Known, Violation, check_bytes, check_error, check_files};
 use parking_lot::RwLock;
 use std::path::Path;
 use std::sync::Arc;
-use thermocline::{Durability, ErrorKind};
-use thermocline_foundation::random::mix;
+use thermocline::{Durability, ErrorKind, Mode};
+use thermocline_foundation::random::{Random, mix};
 
 /// What happens to a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,10 +27,11 @@ pub enum Drill {
     Full,
     Slow,
     Vanishing,
+    ReadOnly,
 }
 
 /// All of them.
-pub const DRILLS: [Drill; 7] = [
+pub const DRILLS: [Drill; 8] = [
     Drill::Missing,
     Drill::Swapped,
     Drill::Foreign,
@@ -37,6 +39,7 @@ pub const DRILLS: [Drill; 7] = [
     Drill::Full,
     Drill::Slow,
     Drill::Vanishing,
+    Drill::ReadOnly,
 ];
 
 /// What the store does when it happens.
@@ -107,6 +110,7 @@ pub fn run(seed: u64, drill: Drill, phase: Phase) -> Result<(), Violation> {
             refused(life, &known, drill, tier, tiers)
         }
         Drill::Full | Drill::Slow | Drill::Vanishing => live(life, &known, drill, tier),
+        Drill::ReadOnly => read_only(life, &known),
     }
 }
 
@@ -231,4 +235,69 @@ fn live(mut life: Life, known: &RwLock<Known>, drill: Drill, tier: &Path) -> Res
     let world = devices.look(|world| world.after(Loss::None));
     life.kill();
     restart(world, known, life.seed)
+}
+
+/// The store was closed, killed, or its power cut, and is opened for reading only: it shows what an
+/// opening for writing shows, and asks its devices for no change.
+fn read_only(mut life: Life, known: &RwLock<Known>) -> Result<(), Violation> {
+    let devices = life.machine.devices.clone();
+    let units = devices.look(|world| world.units());
+    let mut random = Random::new(mix(life.seed ^ 0x8EAD));
+    let kept: Vec<_> = units.iter().map(|_| random.below(2) == 0).collect();
+    let killed = devices.look(|world| world.after(Loss::None));
+    let cut = devices.look(|world| world.after(Loss::Kept(&kept)));
+    let (acknowledged, durable) = {
+        let known = known.read_recursive();
+        (known.acknowledged, known.durable)
+    };
+    life.close().map_err(|stop| format!("{stop:?}"))?;
+    let closed = devices.look(|world| world.after(Loss::None));
+    let known = known.read_recursive();
+    let ends = [("killed", killed, acknowledged), ("cut", cut, durable)];
+    for (end, world, least) in ends.into_iter().chain([("closed", closed, known.acknowledged)]) {
+        let shown = only_read(&world, life.seed, &known, least)
+            .map_err(|violation| format!("{end} and opened for reading only: {violation}"))?;
+        let db = Machine::new(world, life.seed).open().map_err(|error| error.to_string())?;
+        let right = known.check_state(&db, least)?;
+        if shown != right {
+            return Err(format!("{end}: after {shown} submissions where writing shows {right}"));
+        }
+    }
+    Ok(())
+}
+
+/// Opens `world` for reading only, twice, and says what is shown: how many submissions, at least
+/// `least`.
+fn only_read(world: &World, seed: u64, known: &Known, least: usize) -> Result<usize, Violation> {
+    let machine = Machine::new(world.clone(), seed);
+    machine.devices.record_kinds();
+    let open = || machine.open_read_only().map_err(|error| error.to_string());
+    let (first, second) = (open()?, open()?);
+    let count = known.check_state(&first, least)?;
+    known.check_reads(&first, count)?;
+    known.check_reads(&second, count)?;
+    check_bytes(&first)?;
+    let stats = first.stats();
+    if stats.mode != Mode::ReadOnly {
+        return Err(format!("its mode is {:?}", stats.mode));
+    }
+    let refused = [first.put("x", "y"), first.flush(), first.sync(), second.delete("x")];
+    for refused in refused {
+        match refused {
+            Err(error) if error.kind() == ErrorKind::ReadOnly => check_error(&error)?,
+            other => return Err(format!("a change is not refused: {other:?}")),
+        }
+    }
+    match machine.open() {
+        Err(error) if error.kind() == ErrorKind::Locked => {}
+        other => return Err(format!("a writer is let in: {:?}", other.map(drop))),
+    }
+    while machine.stepper.step() {}
+    second.close().map_err(|error| format!("it does not close: {error}"))?;
+    drop(first);
+    let changes: Vec<_> = machine.devices.kinds().into_iter().filter(|it| it.changes()).collect();
+    if !changes.is_empty() || machine.devices.look(|world| world.digest()) != world.digest() {
+        return Err(format!("it asks for changes: {changes:?}"));
+    }
+    Ok(count)
 }

@@ -57,6 +57,11 @@ impl Machine {
         self.environment.open(Path::new(HOME))
     }
 
+    /// Opens the database for reading only.
+    pub fn open_read_only(&self) -> Result<Db> {
+        self.environment.open_read_only(Path::new(HOME))
+    }
+
     /// Opens the database with other settings.
     pub fn open_with(&self, settings: &Settings) -> Result<Db> {
         self.environment.open_with(Path::new(HOME), settings)

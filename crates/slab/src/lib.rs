@@ -80,5 +80,5 @@ pub use removal::FreesHeld;
 pub use reservation::Reservation;
 pub use salvage::Salvage;
 pub use size_class::{SLAB_BYTES_MAX, SLAB_BYTES_MIN, SizeClass, SizeClasses};
-pub use slabs::Slabs;
+pub use slabs::{DamagedHeader, Slabs};
 pub use stats::{ClassStats, KeptReads, SlabStats};

@@ -45,6 +45,15 @@ pub struct Slabs {
 /// Headers are read so many at once.
 const OPENED_AT_ONCE: usize = 256;
 
+/// A slab of which the header page, or the file's length, is not as the manifest says.
+#[derive(Debug)]
+pub struct DamagedHeader {
+    /// What is wrong.
+    pub error: Error,
+    /// The file has all slots.
+    pub is_long_enough: bool,
+}
+
 impl Slabs {
     /// Opens the slabs that the manifest lists, reading one page of each. New ones will have
     /// `slab_bytes`, unless [`Slabs::set_slab_bytes_min`] lets them be shorter. No slab is made
@@ -55,7 +64,7 @@ impl Slabs {
     /// manifest says, `NewerFormat`.
     pub fn open(files: Arc<TieredFiles>, slab_bytes: u64, live: &LiveSlots) -> Result<Arc<Self>> {
         let (slabs, damage) = Self::open_damaged(files, slab_bytes, live)?;
-        damage.into_iter().next().map_or(Ok(slabs), Err)
+        damage.into_iter().next().map_or(Ok(slabs), |slab| Err(slab.error))
     }
 
     /// As [`Slabs::open`], also where header pages or lengths are not as the manifest says. The
@@ -68,7 +77,7 @@ impl Slabs {
         files: Arc<TieredFiles>,
         slab_bytes: u64,
         live: &LiveSlots,
-    ) -> Result<(Arc<Self>, Vec<Error>)> {
+    ) -> Result<(Arc<Self>, Vec<DamagedHeader>)> {
         let mut damage = Vec::new();
         let mut opened = Vec::with_capacity(live.len());
         for (number, slab) in live.iter() {
@@ -208,7 +217,7 @@ impl Slabs {
 }
 
 /// Reads and checks the header pages of some slabs, in one batch; gathers what is damaged.
-fn check_headers(slabs: &[(Arc<File>, SlabShape)], damage: &mut Vec<Error>) -> Result<()> {
+fn check_headers(slabs: &[(Arc<File>, SlabShape)], damage: &mut Vec<DamagedHeader>) -> Result<()> {
     if let Some((file, _)) = slabs.iter().find(|(file, _)| file.kind() != FileKind::Slab) {
         return Err(Error::corrupt(file.describe(), 0, "the manifest lists it as a slab"));
     }
@@ -216,7 +225,10 @@ fn check_headers(slabs: &[(Arc<File>, SlabShape)], damage: &mut Vec<Error>) -> R
     let reads: Vec<_> = slabs.iter().map(|(file, _)| ReadAt { file, offset: 0, len }).collect();
     for ((file, shape), page) in slabs.iter().zip(read_batch(&reads)) {
         match page.and_then(|page| Slab::check_header(file, &page, *shape)) {
-            Err(error) if error.kind() == ErrorKind::Corrupt => damage.push(error),
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                let is_long_enough = file.len()? >= shape.file_bytes();
+                damage.push(DamagedHeader { error, is_long_enough });
+            }
             checked => checked?,
         }
     }

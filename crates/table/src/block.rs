@@ -7,14 +7,14 @@
 //! ```
 //! A key is the first `shared` bytes of the key before it, then its own bytes. At a restart
 //! `shared` is 0. With B > 0, bucket `low 32 bits of the key's hash * B >> 32` names the restart to
-//! scan from for that key: [`EMPTY`] says that no key of the block hashes there, [`COLLISION`] that
+//! scan from for that key: `EMPTY` says that no key of the block hashes there, `COLLISION` that
 //! the restarts must be searched.
 //!
 //! Index partitions have the same shape with entries of their own, `index_entry.rs`; which of the
-//! two a block has ([`Coding`]) is known from where it lies.
+//! two a block has (`Coding`) is known from where it lies.
 //!
 //! Invariants:
-//! 1. [`Block::parse`] accepts only blocks whose restarts ascend, start at 0 and lie inside the
+//! 1. `Block::parse` accepts only blocks whose restarts ascend, start at 0 and lie inside the
 //!    entries.
 //! 2. Damage inside entries is found where it is met and reported, never a panic: every length is
 //!    checked.

@@ -3,11 +3,13 @@
 //! Each rule is a function from text to findings, so that its test can show it failing on a
 //! sentence. The files are read once; nothing is compiled. `source.rs` looks into Rust files,
 //! `layout.rs` at crates, arrows and format pages, `rooms.rs` at the arrows inside the engine,
-//! `links.rs` at links between Markdown pages; `lexer.rs` blanks out what is not code.
+//! `packages.rs` at what a package needs, `links.rs` at links between Markdown pages; `lexer.rs`
+//! blanks out what is not code.
 
 mod layout;
 mod lexer;
 mod links;
+mod packages;
 mod rooms;
 mod source;
 mod wrap;
@@ -17,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// A broken rule and where.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     path: PathBuf,
     /// Counted from 1; 0 where the whole file is meant.
@@ -60,6 +62,7 @@ pub fn check(root: &Path) -> io::Result<Report> {
     findings.extend(layout::arrows(root, &paths)?);
     findings.extend(layout::formats(root, &paths)?);
     findings.extend(layout::named_paths(root, &paths)?);
+    findings.extend(packages::check(root, &paths)?);
     findings.extend(rooms::check(root, &paths)?);
     findings.extend(links::check(root, &paths)?);
     Ok(Report { files: paths.len(), findings })
@@ -134,6 +137,7 @@ mod tests {
             "log/src/lib.rs:1: no `//!` header",
             "log/src/util.rs:1: 'util' says nothing",
             "log/Cargo.toml:2: thermocline-log must not depend on thermocline-table",
+            "log/Cargo.toml:1: no description",
             "docs/formats/log.md:1: not linked from ARCHITECTURE.md",
             "docs/formats/log.md:2: the link gone.md leads to no file",
         ] {

@@ -45,11 +45,37 @@ const NEVER: [(&str, &str); 5] = [
     ("table_set", "generations"),
 ];
 
-/// Files that belong to no room: the root, and doors for tests.
-const OUTSIDE: [&str; 4] = ["lib.rs", "decoders.rs", "support/", "layout/hybrid/tiny_records.rs"];
+/// Files that belong to no room: the root, the overview, and doors for tests.
+const OUTSIDE: [&str; 5] =
+    ["lib.rs", "decoders.rs", "design.rs", "support/", "layout/hybrid/tiny_records.rs"];
+
+/// The choices at the seams, each with the one file that may name its variants: everywhere else an
+/// operation of the enum is called, so that another choice adds one arm to each.
+const SEAMS: [(&str, &str); 4] = [
+    ("Layout", "layout/mod.rs"),
+    ("Front", "front/mod.rs"),
+    ("Locator", "locator/mod.rs"),
+    ("Generation", "generations/mod.rs"),
+];
+
+/// Lines of a file of the engine at most, tests included.
+const LINES_MAX: usize = 500;
 
 /// Arrows that still point the wrong way: a file, and the room that it must not know.
 const WRONG: &[(&str, &str)] = &[];
+
+/// Circles of files that are still there: an arrow of each. The list may only shrink.
+const ROUND: &[(&str, &str)] = &[
+    ("builder.rs", "db.rs"),
+    ("builder.rs", "environment.rs"),
+    ("db.rs", "builder.rs"),
+    ("db.rs", "environment.rs"),
+    ("db.rs", "live_stats.rs"),
+    ("environment.rs", "db.rs"),
+    ("live_stats.rs", "environment.rs"),
+    ("table_set/levels.rs", "table_set/manifest.rs"),
+    ("table_set/manifest.rs", "table_set/levels.rs"),
+];
 
 /// The room that a file of the engine belongs to.
 fn room_of(file: &str) -> Option<usize> {
@@ -74,6 +100,8 @@ fn is_outside(file: &str) -> bool {
 #[derive(Debug, Default)]
 pub struct Sources {
     texts: BTreeMap<String, String>,
+    /// Lines of each file, tests included.
+    lines: BTreeMap<String, usize>,
     /// What `lib.rs` exports, with the module that it comes from.
     exports: BTreeMap<String, Vec<String>>,
 }
@@ -106,6 +134,7 @@ impl Sources {
             self.exports = exports_of(&code);
         }
         self.texts.insert(file.to_owned(), code);
+        self.lines.insert(file.to_owned(), text.lines().count());
     }
 
     /// The file that a path from the crate's root leads to, as deep as files go.
@@ -134,6 +163,93 @@ impl Sources {
             }
         }
         arrows.into_iter().collect()
+    }
+
+    /// Findings about files that are too long.
+    fn long_files(&self) -> Vec<Finding> {
+        let long = self.lines.iter().filter(|(_, lines)| **lines > LINES_MAX);
+        let finding = |(file, lines): (&String, &usize)| {
+            let text = format!(
+                "{lines} lines; a file of the engine has {LINES_MAX} at most: split it by what its \
+                 parts do, or move its tests to a file of their own"
+            );
+            Finding::new(&Path::new(SOURCES).join(file), 1, text)
+        };
+        long.map(finding).collect()
+    }
+
+    /// Findings about variants of a seam's enum that are named outside its file.
+    fn named_variants(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for (file, text) in self.texts.iter().filter(|(file, _)| !is_outside(file)) {
+            for (seam, home) in SEAMS.iter().filter(|(_, home)| file != home) {
+                let start = format!("{seam}::");
+                for (at, _) in text.match_indices(&start) {
+                    let before = text[..at].chars().next_back();
+                    let is_word = before.is_some_and(|c| c.is_alphanumeric() || c == '_');
+                    let next = text[at + start.len()..].chars().next();
+                    if !is_word && next.is_some_and(char::is_uppercase) {
+                        let line = 1 + text[..at].matches('\n').count();
+                        let text = format!(
+                            "names a variant of `{seam}`: only {home} may; call an operation of \
+                             the enum"
+                        );
+                        findings.push(Finding::new(&Path::new(SOURCES).join(file), line, text));
+                    }
+                }
+            }
+        }
+        findings
+    }
+
+    /// Findings about circles of files inside a room. A folder's `mod.rs` names what is in the
+    /// folder, so arrows to the `mod.rs` of a folder that the file is in do not count.
+    fn circles(&self, known: &[(&str, &str)]) -> Vec<Finding> {
+        let mut next: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        for (file, text) in self.texts.iter().filter(|(file, _)| !is_outside(file)) {
+            for (_, segments) in paths_in(file, text) {
+                let Some(target) = self.file_of(&segments) else { continue };
+                let is_above =
+                    target.strip_suffix("mod.rs").is_some_and(|dir| file.starts_with(dir));
+                let is_same_room = room_of(&target) == room_of(file) && !is_outside(&target);
+                if target != *file && is_same_room && !is_above {
+                    next.entry(file).or_default().insert(target);
+                }
+            }
+        }
+        let reaches = |from: &str, to: &str| {
+            let (mut seen, mut waiting) = (BTreeSet::new(), vec![from.to_owned()]);
+            while let Some(file) = waiting.pop() {
+                for target in next.get(file.as_str()).into_iter().flatten() {
+                    if target == to {
+                        return true;
+                    }
+                    if seen.insert(target.clone()) {
+                        waiting.push(target.clone());
+                    }
+                }
+            }
+            false
+        };
+        let (mut findings, mut met) = (Vec::new(), BTreeSet::new());
+        for (file, targets) in &next {
+            for target in targets.iter().filter(|target| reaches(target, file)) {
+                if known.contains(&(*file, target.as_str())) {
+                    met.insert((*file, target.as_str()));
+                    continue;
+                }
+                let text = format!("{target}, which it imports, leads back to it: a circle");
+                findings.push(Finding::new(&Path::new(SOURCES).join(file), 1, text));
+            }
+        }
+        for (file, target) in known.iter().filter(|arrow| !met.contains(*arrow)) {
+            let text = format!(
+                "{target} does not lead back to it any more: take the arrow off the list ROUND in \
+                 xtask/src/tidy/rooms.rs"
+            );
+            findings.push(Finding::new(&Path::new(SOURCES).join(file), 1, text));
+        }
+        findings
     }
 
     /// Findings about files without a room and about wrong arrows, of which `wrong` are known.
@@ -179,7 +295,13 @@ pub fn check(root: &Path, paths: &[PathBuf]) -> io::Result<Vec<Finding>> {
     if sources.texts.is_empty() {
         return Ok(Vec::new());
     }
-    Ok(sources.findings(WRONG))
+    let findings = [
+        sources.findings(WRONG),
+        sources.named_variants(),
+        sources.long_files(),
+        sources.circles(ROUND),
+    ];
+    Ok(findings.concat())
 }
 
 /// The rooms with what each of them imports, as text.
@@ -373,6 +495,46 @@ mod tests {
         let fixed = [("jobs/mod.rs", ""), ("shared/mod.rs", "")];
         let found = texts(&sources(&fixed), &[("jobs/mod.rs", "shared")]);
         assert!(found[0].contains("take the arrow off the list"), "{found:?}");
+    }
+
+    #[test]
+    fn a_variant_of_a_seam_is_named_in_its_own_file_only() {
+        let named = "fn f() { Layout::Leveled(1) }\n";
+        let home = [("layout/mod.rs", named), ("engine/mod.rs", "Layout::new(); MyLayout::A\n")];
+        assert!(sources(&home).named_variants().is_empty());
+        let found = sources(&[("engine/mod.rs", named)]).named_variants();
+        assert!(
+            found[0].to_string().contains("mod.rs:1: names a variant of `Layout`"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_file_of_more_than_500_lines_is_found_with_its_tests() {
+        let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "\n".repeat(500));
+        let files = [("jobs/mod.rs", &tests[..]), ("batch.rs", "")];
+        let found = sources(&files).long_files();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].to_string().contains("503 lines"), "{found:?}");
+    }
+
+    #[test]
+    fn a_circle_of_files_in_a_room_is_found_but_for_the_mod_of_a_folder() {
+        let files = [
+            ("layout/mod.rs", "use a::b::B;\n"),
+            ("layout/a/mod.rs", "use crate::layout::a::b::B;\n"),
+            ("layout/a/b.rs", "use crate::layout::Layout;\nuse super::c::C;\n"),
+            ("layout/a/c.rs", "use crate::layout::d::D;\n"),
+            ("layout/d.rs", ""),
+        ];
+        assert!(sources(&files).circles(&[]).is_empty());
+        let round = [&files[..4], &[("layout/d.rs", "use super::a::b::B;\n")]].concat();
+        let found = sources(&round).circles(&[]);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found[0].to_string().contains("layout/a/c.rs, which it imports"), "{found:?}");
+        let known = [("layout/a/b.rs", "layout/a/c.rs")];
+        assert_eq!(sources(&round).circles(&known).len(), 2);
+        assert_eq!(sources(&files).circles(&known).len(), 1, "the list may only shrink");
     }
 
     #[test]

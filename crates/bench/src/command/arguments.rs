@@ -91,10 +91,10 @@ pub enum Task {
 /// `run`.
 #[derive(Debug, Args)]
 pub struct RunArguments {
-    /// Engines, NAME[@fast|slow|tiers][+OPTION=VALUE]...; see `list`
+    /// Engines, `NAME[@fast|slow|tiers][+OPTION=VALUE]...`; see `list`
     #[arg(long, value_delimiter = ',', required = true)]
     pub engine: Vec<String>,
-    /// Workloads and sets of them, NAME[/MODIFIER]...; see `list`
+    /// Workloads and sets of them, `NAME[/MODIFIER]...`; see `list`
     #[arg(long, required = true)]
     pub workload: String,
     /// The fast tier; the capacity counts in layout `tiers`

@@ -9,7 +9,7 @@
 //! Invariants:
 //! 1. Within one thread it never goes back.
 //! 2. It is as exact as the calibration: a reading of both clocks at once, told by the shortest of
-//!    many attempts, at both ends of [`CALIBRATION`]; about 2 in a million.
+//!    many attempts, at both ends of `CALIBRATION`; about 2 in a million.
 //!
 //! Threads: read-only once it is made.
 
@@ -39,7 +39,7 @@ impl fmt::Debug for Ticks {
 }
 
 impl Ticks {
-    /// A clock that begins at zero now; takes [`CALIBRATION`].
+    /// A clock that begins at zero now; takes `CALIBRATION`.
     pub fn new() -> Self {
         let (counter, system) = (quanta::Clock::new(), SystemClock::new());
         let both = || {

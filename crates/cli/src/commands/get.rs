@@ -10,7 +10,7 @@ use crate::store;
 pub fn run(database: &Database, arguments: &Get, json: bool) -> Result<()> {
     let format = arguments.keys.format;
     let key = format.parse(&arguments.key)?;
-    let db = store::open(database)?;
+    let db = store::open_to_read(database)?;
     let Some(value) = db.get(&key)? else {
         return Err(format.missing(&key, database));
     };

@@ -4,7 +4,7 @@ use crate::arguments::{Database, Scan};
 use crate::failure::Result;
 use crate::keys::KeyFormat;
 use crate::load::jsonl::Record;
-use crate::output::Output;
+use crate::output::{Output, note};
 use crate::{store, text};
 
 /// Prints the records of the range.
@@ -13,7 +13,7 @@ pub fn run(database: &Database, arguments: &Scan, json: bool) -> Result<()> {
     let [from, to, prefix] = [&arguments.from, &arguments.to, &arguments.prefix]
         .map(|key| format.parse_option(key.as_deref()));
     let (from, to, prefix) = (from?, to?, prefix?);
-    let db = store::open(database)?;
+    let db = store::open_to_read(database)?;
     let mut scan = db.scan();
     if let Some(from) = from {
         scan = scan.from(from);
@@ -31,12 +31,23 @@ pub fn run(database: &Database, arguments: &Scan, json: bool) -> Result<()> {
         scan = scan.limit(limit);
     }
     let mut output = Output::new();
+    let mut failed: Option<thermocline::Error> = None;
     for record in scan {
-        let (key, value) = record?;
+        let (key, value) = match record {
+            Ok(record) => record,
+            // A damaged record does not end a scan; the others are of use without it.
+            Err(error) => {
+                if let Some(before) = failed.replace(error) {
+                    note(before.to_string());
+                }
+                continue;
+            }
+        };
         let value = (!arguments.keys_only).then_some(&value[..]);
         output.bytes(&line(&key, value, format, json)?)?;
     }
     output.finish()?;
+    failed.map_or(Ok(()), Err)?;
     Ok(db.close()?)
 }
 

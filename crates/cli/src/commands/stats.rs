@@ -8,7 +8,7 @@ use crate::figures::Figures;
 use crate::output::Output;
 use crate::table::Table;
 use crate::text;
-use thermocline::{Stats, TierStats};
+use thermocline::{Mode, Stats, TierStats};
 use thermocline_foundation::ByteSize;
 
 /// Prints the statistics.
@@ -33,10 +33,11 @@ pub fn run(database: &Database, arguments: &Arguments, json: bool) -> Result<()>
 
 fn print_heading(stats: &Stats, output: &mut Output) -> Result<()> {
     output.line(format!(
-        "Database {}, preset {}, sequence {}",
+        "Database {}, preset {}, sequence {}, mode {}",
         stats.database,
         stats.preset.name(),
-        text::count(stats.sequence)
+        text::count(stats.sequence),
+        mode(stats.mode)
     ))?;
     if let Some(reason) = &stats.read_only {
         output.line(format!("READ-ONLY: {reason}"))?;
@@ -102,6 +103,15 @@ fn print_all(stats: &Stats, output: &mut Output) -> Result<()> {
     caches(stats).print("Block cache, since the database was made", output)?;
     memory(stats).print("Memory", output)?;
     amplification(stats).print("Cost, since the database was made", output)
+}
+
+fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::ReadWrite => "read-write",
+        Mode::ReadOnly => "read-only",
+        Mode::Stopped => "read-only, writing has stopped",
+        Mode::Unusable => "unusable",
+    }
 }
 
 /// One row for each level, with a column for each tier; above them one for records in slots, where

@@ -11,7 +11,7 @@ use thermocline_foundation::ByteSize;
 
 /// Verifies the database; a failure where it has a problem.
 pub fn run(database: &Database, json: bool) -> Result<()> {
-    let db = store::open(database)?;
+    let db = store::open_to_read(database)?;
     let bar = Bar::new("verifying", Some(0));
     let report = db.verify(&mut |progress| bar.show(&progress))?;
     drop(bar);

@@ -65,7 +65,7 @@ fn first(home: &Path, database: &Database, clock: &SystemClock) -> Result<LiveSt
     for _ in 0..FIRST_LOOKS {
         if !LiveStats::is_open(home)? {
             return Err(Failure::new(format!(
-                "no process has {db} open; look at it with 'thermocline stats'"
+                "no process has {db} open for writing; look at it with 'thermocline stats'"
             )));
         }
         if let Some(live) = look(home)? {

@@ -17,7 +17,9 @@ use super::disk::{self, Disk};
 use super::pool::{Pool, PoolQueue};
 use super::ring::{self, RingQueue};
 use crate::buffer::{Buffer, PAGE_BYTES};
-use crate::driver::{Completion, DirectoryLock, Driver, Entry, Handle, Operation, Queue, Space};
+use crate::driver::{
+    Completion, DirectoryId, DirectoryLock, Driver, Entry, Handle, Operation, Queue, Space,
+};
 use crate::error::{Error, ErrorKind, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -49,8 +51,22 @@ impl DirectDriver {
     pub fn open(path: &Path, batches: Batches) -> Result<Self> {
         let disk = Disk::open(path, OFlags::DIRECT, PAGE_BYTES)?;
         probe(path)?;
+        Ok(Self::over(disk, batches))
+    }
+
+    /// As [`DirectDriver::open`], for reading only: a file that is there is read, and none is made.
+    /// Where there is none, reads say later what the file system has.
+    pub fn open_to_read(path: &Path, batches: Batches) -> Result<Self> {
+        let disk = Disk::open(path, OFlags::DIRECT, PAGE_BYTES)?;
+        if let Some(entry) = disk.list()?.first() {
+            probe_reading(&disk, path, &entry.name)?;
+        }
+        Ok(Self::over(disk, batches))
+    }
+
+    fn over(disk: Disk, batches: Batches) -> Self {
         let ring = batches == Batches::Ring && ring::is_available();
-        Ok(Self { disk, pool: Arc::default(), ring })
+        Self { disk, pool: Arc::default(), ring }
     }
 
     /// Whether batches go through io_uring.
@@ -73,6 +89,19 @@ fn probe(path: &Path) -> Result<()> {
         Ok(PAGE_BYTES) => Ok(()),
         Ok(_) | Err(Errno::INVAL) => Err(refused(path)),
         Err(errno) => Err(disk::failure("try direct I/O in", path, errno)),
+    }
+}
+
+/// Reads a page of the file `name`. One that is shorter gives fewer bytes, where that is possible.
+fn probe_reading(disk: &Disk, path: &Path, name: &str) -> Result<()> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT | OFlags::NOFOLLOW;
+    let mut page = Buffer::zeroed(PAGE_BYTES);
+    let read = retry_on_intr(|| rustix::fs::openat(disk.descriptor(), name, flags, Mode::empty()))
+        .and_then(|file| retry_on_intr(|| rustix::io::pread(&file, &mut page[..], 0)));
+    match read {
+        Err(Errno::INVAL) => Err(refused(path)),
+        Err(errno) => Err(disk::failure("try direct I/O in", path, errno)),
+        Ok(_) => Ok(()),
     }
 }
 
@@ -123,6 +152,10 @@ impl Driver for DirectDriver {
         self.disk.open_existing(name)
     }
 
+    fn open_to_read(&self, name: &str) -> Result<Handle> {
+        self.disk.open_to_read(name)
+    }
+
     fn delete(&self, name: &str) -> Result<()> {
         self.disk.delete(name)
     }
@@ -145,6 +178,14 @@ impl Driver for DirectDriver {
 
     fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
         self.disk.lock(name)
+    }
+
+    fn lock_shared(&self, name: &str) -> Result<Option<Box<dyn DirectoryLock>>> {
+        self.disk.lock_shared(name)
+    }
+
+    fn directory_id(&self) -> Option<DirectoryId> {
+        self.disk.id()
     }
 
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {

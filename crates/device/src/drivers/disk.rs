@@ -12,11 +12,14 @@
 //!
 //! Threads: everything is shared freely.
 
+use super::directory_lock::{self, DiskLock};
 use crate::buffer::Buffer;
-use crate::driver::{Completion, DirectoryLock, DriverFile, Entry, Handle, Operation, Space};
+use crate::driver::{
+    Completion, DirectoryId, DirectoryLock, DriverFile, Entry, Handle, Operation, Space,
+};
 use crate::error::{Error, ErrorKind, Result};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use std::any::Any;
 use std::fmt::Display;
@@ -46,25 +49,6 @@ pub(crate) struct DiskFile {
     /// Goes down to 1 where the file changes to the page cache.
     alignment: AtomicUsize,
     sync_failed: AtomicBool,
-}
-
-/// An exclusive lock on a file.
-#[derive(Debug)]
-struct DiskLock {
-    descriptor: OwnedFd,
-}
-
-impl DirectoryLock for DiskLock {}
-
-impl Drop for DiskLock {
-    /// Gives the lock back now. Closing alone would leave it with a child process that another
-    /// thread is starting, which holds a copy of the descriptor until it runs its program.
-    fn drop(&mut self) {
-        let unlock = FlockOperation::Unlock;
-        if let Err(errno) = retry_on_intr(|| rustix::fs::flock(&self.descriptor, unlock)) {
-            tracing::debug!(%errno, "a lock ends with its descriptor instead");
-        }
-    }
 }
 
 /// The error of `action` on `path`; [`Error::io`] for rustix's error numbers.
@@ -98,6 +82,10 @@ impl Disk {
         self.alignment
     }
 
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
     fn full(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -112,7 +100,7 @@ impl Disk {
 
     fn open_file(&self, action: &str, name: &str, flags: OFlags) -> Result<Handle> {
         self.check(action, name)?;
-        let flags = flags | self.flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let flags = flags | self.flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let opened = retry_on_intr(|| rustix::fs::openat(&self.descriptor, name, flags, MODE));
         let descriptor = opened.map_err(|errno| self.failure(action, name, errno))?;
         Ok(Arc::new(DiskFile {
@@ -125,11 +113,20 @@ impl Disk {
     }
 
     pub(crate) fn create(&self, name: &str) -> Result<Handle> {
-        self.open_file("create", name, OFlags::CREATE | OFlags::EXCL)
+        self.open_file("create", name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
     }
 
     pub(crate) fn open_existing(&self, name: &str) -> Result<Handle> {
-        self.open_file("open", name, OFlags::empty())
+        self.open_file("open", name, OFlags::RDWR)
+    }
+
+    pub(crate) fn open_to_read(&self, name: &str) -> Result<Handle> {
+        self.open_file("open", name, OFlags::RDONLY)
+    }
+
+    pub(crate) fn id(&self) -> Option<DirectoryId> {
+        let (device, number) = directory_lock::id_of(self.descriptor(), &self.path).ok()?;
+        Some(DirectoryId { device, number })
     }
 
     pub(crate) fn delete(&self, name: &str) -> Result<()> {
@@ -183,24 +180,16 @@ impl Disk {
         })
     }
 
-    /// `flock` belongs to the open file description, so a second taker inside this process is
-    /// refused just as another process is, and a crash gives the lock back.
     pub(crate) fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
         self.check("lock", name)?;
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let opened = retry_on_intr(|| rustix::fs::openat(&self.descriptor, name, flags, MODE));
-        let descriptor = opened.map_err(|errno| self.failure("open lock file", name, errno))?;
-        let exclusive = FlockOperation::NonBlockingLockExclusive;
-        match retry_on_intr(|| rustix::fs::flock(&descriptor, exclusive)) {
-            Ok(()) => Ok(Box::new(DiskLock { descriptor })),
-            Err(Errno::WOULDBLOCK) => {
-                let place = self.full(name);
-                let place = place.display();
-                let text = format!("{place} is locked: close the process that has the store open");
-                Err(Error::new(ErrorKind::Locked, text))
-            }
-            Err(errno) => Err(self.failure("lock", name, errno)),
-        }
+        let lock = DiskLock::alone(self.descriptor(), &self.path, name, MODE)?;
+        Ok(Box::new(lock))
+    }
+
+    pub(crate) fn lock_shared(&self, name: &str) -> Result<Option<Box<dyn DirectoryLock>>> {
+        self.check("lock", name)?;
+        let lock = DiskLock::beside_readers(self.descriptor(), &self.path, name)?;
+        Ok(lock.map(|lock| Box::new(lock) as Box<dyn DirectoryLock>))
     }
 
     /// Gives `name` a second name of the same spelling in `directory`; `false` where the two

@@ -18,7 +18,7 @@
 
 use super::model::{Access, DeviceModel, Position, Schedule};
 use crate::driver::{
-    Completion, DirectoryLock, Driver, Entry, Handle, Operation, Queue, Request, Space,
+    Completion, DirectoryId, DirectoryLock, Driver, Entry, Handle, Operation, Queue, Request, Space,
 };
 use crate::error::Result;
 use std::cell::Cell;
@@ -207,6 +207,10 @@ impl Driver for EmulatedDriver {
         self.inner.open(name)
     }
 
+    fn open_to_read(&self, name: &str) -> Result<Handle> {
+        self.inner.open_to_read(name)
+    }
+
     fn delete(&self, name: &str) -> Result<()> {
         self.inner.delete(name)
     }
@@ -232,6 +236,14 @@ impl Driver for EmulatedDriver {
 
     fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
         self.inner.lock(name)
+    }
+
+    fn lock_shared(&self, name: &str) -> Result<Option<Box<dyn DirectoryLock>>> {
+        self.inner.lock_shared(name)
+    }
+
+    fn directory_id(&self) -> Option<DirectoryId> {
+        self.inner.directory_id()
     }
 
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {

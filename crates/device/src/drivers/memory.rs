@@ -11,7 +11,7 @@ use crate::driver::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use thermocline_foundation::sync::{Mutex, RwLock};
 
@@ -28,7 +28,8 @@ pub struct MemoryDriver {
 #[derive(Debug, Default)]
 struct Directory {
     files: Mutex<BTreeMap<String, Arc<MemoryFile>>>,
-    locked: Mutex<BTreeSet<String>>,
+    /// Names that are locked: for one (none), or for so many that read.
+    locked: Mutex<BTreeMap<String, Option<u64>>>,
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +57,14 @@ impl MemoryDriver {
     fn find(&self, action: &str, name: &str) -> Result<Arc<MemoryFile>> {
         self.directory.files.lock().get(name).cloned().ok_or_else(|| missing(action, name))
     }
+}
+
+fn locked_here(name: &str) -> Error {
+    let text = format!(
+        "{name} in memory is locked: this process has the store open already; use that handle, or \
+         close it and drop what it gave out (clones, snapshots, cursors, scans) first"
+    );
+    Error::new(ErrorKind::Locked, text)
 }
 
 fn missing(action: &str, name: &str) -> Error {
@@ -123,7 +132,11 @@ impl DirectoryLock for MemoryLock {}
 
 impl Drop for MemoryLock {
     fn drop(&mut self) {
-        self.directory.locked.lock().remove(&self.name);
+        let mut locked = self.directory.locked.lock();
+        match locked.get_mut(&self.name) {
+            Some(Some(readers)) if *readers > 1 => *readers -= 1,
+            _ => drop(locked.remove(&self.name)),
+        }
     }
 }
 
@@ -218,11 +231,22 @@ impl Driver for MemoryDriver {
     }
 
     fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
-        if !self.directory.locked.lock().insert(name.to_owned()) {
-            return Err(Error::new(ErrorKind::Locked, format!("{name} in memory is locked")));
+        let mut locked = self.directory.locked.lock();
+        if locked.contains_key(name) {
+            return Err(locked_here(name));
         }
+        locked.insert(name.to_owned(), None);
         let directory = Arc::clone(&self.directory);
         Ok(Box::new(MemoryLock { directory, name: name.to_owned() }))
+    }
+
+    fn lock_shared(&self, name: &str) -> Result<Option<Box<dyn DirectoryLock>>> {
+        match self.directory.locked.lock().entry(name.to_owned()).or_insert(Some(0)) {
+            Some(readers) => *readers += 1,
+            None => return Err(locked_here(name)),
+        }
+        let directory = Arc::clone(&self.directory);
+        Ok(Some(Box::new(MemoryLock { directory, name: name.to_owned() })))
     }
 
     fn queue(&self, _depth: usize) -> Result<Box<dyn Queue>> {

@@ -9,19 +9,26 @@
 //!   emulated.rs    any of these, slowed down to a device model (model.rs, profiles.rs)
 //!   host_files.rs  files that are not the store's own: what a loader reads, what a tool writes
 //!   directories.rs making, removing and looking at directories
+//!   directory_lock.rs holding a directory, alone or beside other readers
+//!   owner_process.rs which process something belongs to, after a fork (unsafe)
+//!   forking.rs     a forked child, for tests (feature `forking`; unsafe)
 //!   power_switch.rs cutting a file system off, for tests (feature `power-switch`; unsafe)
 //! ```
 //!
-//! `unsafe` of this crate lives below this module, nowhere else; today in `ring.rs` and
-//! `power_switch.rs`.
+//! `unsafe` of this crate lives below this module, nowhere else; today in `ring.rs`,
+//! `owner_process.rs`, `forking.rs` and `power_switch.rs`.
 
 pub mod direct;
 pub mod directories;
+mod directory_lock;
 mod disk;
 pub mod emulated;
+#[cfg(feature = "forking")]
+pub mod forking;
 pub mod host_files;
 pub mod memory;
 pub mod model;
+pub mod owner_process;
 mod pool;
 pub mod posix;
 #[cfg(feature = "power-switch")]
@@ -35,6 +42,7 @@ pub use directories::{create_directory, directory_is_mount_point, remove_empty_d
 pub use emulated::EmulatedDriver;
 pub use memory::MemoryDriver;
 pub use model::DeviceModel;
+pub use owner_process::OwnerProcess;
 pub use posix::PosixDriver;
 pub use profiles::Profile;
 pub use spec::DriverSpec;

@@ -9,10 +9,12 @@
 //! 2. A request in the pool owns its buffer and its handle. A dropped queue waits for its own
 //!    requests, so that nothing is written after its owner is gone.
 //! 3. Where the system has no thread to give, the submitter carries out the requests itself.
+//! 4. A forked child, which has no such threads, waits for none of them.
 //!
 //! Threads: the pool is shared; a queue belongs to one thread at a time.
 
 use super::disk;
+use super::owner_process::OwnerProcess;
 use crate::driver::{Completion, Operation, Queue, Request};
 use rustix::io::ReadWriteFlags;
 use std::collections::VecDeque;
@@ -31,6 +33,7 @@ const THREADS_MAX: usize = 16;
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    owner: OwnerProcess,
 }
 
 #[derive(Debug, Default)]
@@ -90,6 +93,11 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        if !self.owner.is_current() {
+            // In a forked child there are no such threads, and what they held stays held.
+            std::mem::forget(std::mem::take(self.threads.get_mut()));
+            return;
+        }
         self.shared.state.lock().stop = true;
         self.shared.work.notify_all();
         for thread in self.threads.get_mut().drain(..) {
@@ -244,7 +252,7 @@ impl Queue for PoolQueue {
 
 impl Drop for PoolQueue {
     fn drop(&mut self) {
-        while self.running > 0 {
+        while self.running > 0 && self.pool.owner.is_current() {
             self.fetch(true);
         }
     }

@@ -7,7 +7,9 @@
 
 use super::disk::{self, Disk};
 use super::pool::{Pool, PoolQueue};
-use crate::driver::{Completion, DirectoryLock, Driver, Entry, Handle, Operation, Queue, Space};
+use crate::driver::{
+    Completion, DirectoryId, DirectoryLock, Driver, Entry, Handle, Operation, Queue, Space,
+};
 use crate::error::Result;
 use rustix::fs::OFlags;
 use std::path::Path;
@@ -49,6 +51,10 @@ impl Driver for PosixDriver {
         self.disk.open_existing(name)
     }
 
+    fn open_to_read(&self, name: &str) -> Result<Handle> {
+        self.disk.open_to_read(name)
+    }
+
     fn delete(&self, name: &str) -> Result<()> {
         self.disk.delete(name)
     }
@@ -71,6 +77,14 @@ impl Driver for PosixDriver {
 
     fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
         self.disk.lock(name)
+    }
+
+    fn lock_shared(&self, name: &str) -> Result<Option<Box<dyn DirectoryLock>>> {
+        self.disk.lock_shared(name)
+    }
+
+    fn directory_id(&self) -> Option<DirectoryId> {
+        self.disk.id()
     }
 
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {

@@ -20,6 +20,7 @@
 #![allow(unsafe_code)]
 
 use super::disk::{self, DiskFile};
+use super::owner_process::OwnerProcess;
 use crate::buffer::Buffer;
 use crate::driver::{Completion, Handle, Operation, Queue, Request};
 use crate::error::Result;
@@ -78,6 +79,8 @@ pub(crate) struct RingQueue {
     waiting: VecDeque<usize>,
     finished: Vec<Completion>,
     refused: bool,
+    /// A forked child shares the ring's memory, and would take away its parent's completions.
+    owner: OwnerProcess,
 }
 
 impl RingQueue {
@@ -92,6 +95,7 @@ impl RingQueue {
             waiting: VecDeque::with_capacity(depth),
             finished: Vec::with_capacity(depth),
             refused: false,
+            owner: OwnerProcess::current(),
         })
     }
 
@@ -287,6 +291,10 @@ impl Queue for RingQueue {
 
 impl Drop for RingQueue {
     fn drop(&mut self) {
+        if !self.owner.is_current() {
+            std::mem::forget(std::mem::take(&mut self.slots));
+            return;
+        }
         while self.started() > 0 {
             while let Some(event) = self.next_event() {
                 if let Some(slot) = self.slots.get_mut(event.user_data() as usize) {

@@ -40,12 +40,27 @@ impl DriverSpec {
     /// Serves the directory `path`, which must exist unless it is in memory. `clock` is what an
     /// emulated device lives by.
     pub fn open(&self, path: &Path, clock: Arc<dyn Clock>) -> Result<Arc<dyn Driver>> {
+        self.open_as(path, clock, DirectDriver::open)
+    }
+
+    /// As [`DriverSpec::open`], for reading only: writes nothing to find out what the directory can
+    /// do.
+    pub fn open_to_read(&self, path: &Path, clock: Arc<dyn Clock>) -> Result<Arc<dyn Driver>> {
+        self.open_as(path, clock, DirectDriver::open_to_read)
+    }
+
+    fn open_as(
+        &self,
+        path: &Path,
+        clock: Arc<dyn Clock>,
+        direct: fn(&Path, Batches) -> Result<DirectDriver>,
+    ) -> Result<Arc<dyn Driver>> {
         Ok(match self {
             Self::Posix => Arc::new(PosixDriver::open(path)?),
-            Self::Direct => Arc::new(DirectDriver::open(path, Batches::Ring)?),
+            Self::Direct => Arc::new(direct(path, Batches::Ring)?),
             Self::Memory => Arc::new(MemoryDriver::new()),
             Self::Emulated(profile) => {
-                let inner: Arc<dyn Driver> = match DirectDriver::open(path, Batches::Ring) {
+                let inner: Arc<dyn Driver> = match direct(path, Batches::Ring) {
                     Ok(driver) => Arc::new(driver),
                     Err(error) if error.kind() == ErrorKind::Invalid => {
                         Arc::new(PosixDriver::open(path)?)

@@ -57,6 +57,7 @@ impl TieredFiles {
 
     /// Replaces the text `name` beside `DATABASE`, atomically and durably.
     pub fn write_home_file(&self, name: &str, text: &str) -> Result<()> {
+        self.require_writable()?;
         let replace = || small_file::replace(&**self.home_driver(), name, text.as_bytes());
         sync_site("settings", replace)
     }
@@ -66,18 +67,21 @@ impl TieredFiles {
     /// opening removes it. `name` begins with `live-`.
     pub fn write_live_file(&self, name: &str, text: &str) -> Result<()> {
         assert!(small_file::is_live(name), "openings remove files that are called live-");
+        self.require_writable()?;
         small_file::replace_unsynced(&**self.home_driver(), name, text.as_bytes())
     }
 
     /// Removes what [`TieredFiles::write_live_file`] wrote, if there is anything.
     pub fn remove_live_file(&self, name: &str) -> Result<()> {
+        self.require_writable()?;
         small_file::remove(&**self.home_driver(), name)
     }
 
-    /// Another process, or another opening in this one, has the database whose home is `home`.
-    /// Asking takes the lock for a moment, so that an opening at the same time may be refused.
+    /// Another process, or another opening in this one, has the database whose home is `home` open
+    /// for writing. Asking takes a reader's lock for a moment, so that an opening for writing at
+    /// the same time may be refused.
     pub fn is_locked(devices: &dyn Devices, home: &Path) -> Result<bool> {
-        match devices.home(&absolute(home)?)?.lock(LOCK_NAME) {
+        match devices.home(&absolute(home)?)?.lock_shared(LOCK_NAME) {
             Ok(_lock) => Ok(false),
             Err(error) if error.kind() == ErrorKind::Locked => Ok(true),
             Err(error) => Err(error),

@@ -13,7 +13,9 @@
 use super::TieredFiles;
 use super::devices::Devices;
 use super::home::{self, Home};
-use super::opening::{LOCK_NAME, Parts, absolute, absolute_tiers, has_file, require_distinct};
+use super::opening::{
+    LOCK_NAME, Parts, absolute, absolute_tiers, has_file, require_distinct, require_other,
+};
 use super::unfinished::{self, clear_with_lock, forget};
 use crate::driver::{DirectoryLock, Driver};
 use crate::error::{Error, ErrorKind, Result};
@@ -132,6 +134,13 @@ fn take(
         true => Ok(driver),
         false => require_empty(&*driver, path).map(|()| driver),
     });
+    let others: Vec<_> =
+        taken.iter().map(|other| (Arc::clone(&other.driver), other.path.as_path())).collect();
+    let opened = opened.and_then(|driver| {
+        require_other(&*driver, path, &others)?;
+        Ok(driver)
+    });
+    drop(others);
     let driver = match opened {
         Ok(driver) => driver,
         Err(error) => {

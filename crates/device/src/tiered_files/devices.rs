@@ -23,6 +23,12 @@ pub trait Devices: Send + Sync + Debug {
     /// The driver of a tier's directory; `NotFound` where there is no such directory.
     fn tier(&self, spec: &TierSpec) -> Result<Arc<dyn Driver>>;
 
+    /// As [`Devices::tier`], for reading only: nothing is written, not even to find out what the
+    /// directory can do.
+    fn tier_to_read(&self, spec: &TierSpec) -> Result<Arc<dyn Driver>> {
+        self.tier(spec)
+    }
+
     /// Makes a directory and those above it, durably; false where it was there already.
     fn create_directory(&self, path: &Path) -> Result<bool>;
 

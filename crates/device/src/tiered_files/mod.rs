@@ -20,6 +20,7 @@
 //! Locks: `map` is held while a change is made durable; `state` only for a moment and never during
 //! I/O. A thread that takes both takes `map` first. Threads: everything is shared freely.
 
+mod access;
 mod attachment;
 mod checkpoint;
 mod creation;
@@ -34,8 +35,9 @@ pub use home::{FILE_NAME as HOME_FILE_NAME, Home};
 pub use system::SystemDevices;
 
 use crate::buffer::PAGE_BYTES;
-use crate::context::{FileContext, FileKind};
+use crate::context::{FileContext, FileKind, Keeping};
 use crate::driver::{DirectoryLock, Driver, Space};
+use crate::drivers::OwnerProcess;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{File, Location};
 use crate::file_map::{FileMap, MapChange, MapEntry};
@@ -69,8 +71,9 @@ pub struct TieredFiles {
     closed_extents: BTreeMap<String, Extent>,
     read_only: bool,
     closed: AtomicBool,
+    owner: OwnerProcess,
     /// Hold the directories until the namespace is dropped.
-    _locks: Vec<Box<dyn DirectoryLock>>,
+    locks: Mutex<Vec<Box<dyn DirectoryLock>>>,
 }
 
 /// A file as the namespace knows it.
@@ -255,7 +258,7 @@ impl TieredFiles {
         let mut tiers = BTreeSet::new();
         for number in numbers {
             let (file, kind, tier) = self.unpublished(*number)?;
-            if !kind.may_be_published() {
+            if kind.keeping() == Keeping::Scratch {
                 let text = format!("file {number} is a {kind}, which ends with the process");
                 return Err(Error::new(ErrorKind::Invalid, text));
             }
@@ -312,6 +315,7 @@ impl TieredFiles {
 
     /// Opens a file; everybody gets the same one.
     pub fn open_file(&self, number: FileNumber) -> Result<Arc<File>> {
+        self.require_owner()?;
         loop {
             let (kind, tier, extent) = {
                 let state = self.state.lock();
@@ -322,7 +326,9 @@ impl TieredFiles {
                 (entry.kind, entry.tier, Arc::clone(&entry.extent))
             };
             let driver = self.tiers[tier.position()].driver();
-            let opened = driver.open(&file_name(number, kind));
+            let name = file_name(number, kind);
+            let opened =
+                if self.read_only { driver.open_to_read(&name) } else { driver.open(&name) };
             let mut state = self.state.lock();
             let entry = state.get_mut(&number).ok_or_else(|| unknown(number))?;
             if let Some(file) = entry.open.upgrade() {
@@ -552,18 +558,6 @@ impl TieredFiles {
         change: impl FnOnce(&mut BTreeMap<FileNumber, Entry>) -> T,
     ) -> T {
         change(&mut self.state.lock())
-    }
-
-    pub(crate) fn require_writable(&self) -> Result<()> {
-        let why = if self.read_only {
-            "it was opened for reading only; open it for writing"
-        } else if self.closed.load(Relaxed) {
-            "it was closed; open it again"
-        } else {
-            return Ok(());
-        };
-        let text = format!("cannot change the files of {}: {why}", self.home.display());
-        Err(Error::new(ErrorKind::Invalid, text))
     }
 }
 

@@ -26,6 +26,7 @@ use super::unfinished;
 use super::{Entry, TieredFiles, file_name};
 use crate::context::FileKind;
 use crate::driver::{DirectoryLock, Driver};
+use crate::drivers::OwnerProcess;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_map::{FileMap, MapState, map_name};
 use crate::identity::{self, Identity};
@@ -65,7 +66,8 @@ pub(super) struct Parts {
 impl TieredFiles {
     /// Opens the database whose home is `home`. `tiers`, if given, are used in place of those that
     /// `DATABASE` lists (disks may be mounted elsewhere now), and recorded if they are the right
-    /// ones. For reading only, nothing is changed, repaired or removed.
+    /// ones. For reading only, nothing is changed, repaired or removed, several may do so beside
+    /// each other, and no lock is taken where there can be none.
     ///
     /// Errors: `NotFound` where there is no database, `Tier` where a tier is not the right one,
     /// `Locked`, `Corrupt`, `NewerFormat`.
@@ -78,7 +80,8 @@ impl TieredFiles {
     ) -> Result<Self> {
         let home_path = absolute(home)?;
         let home_driver = open_home(devices, &home_path)?;
-        let mut locks = vec![home_driver.lock(LOCK_NAME)?];
+        let mut locks = Vec::new();
+        take_lock(&*home_driver, read_only, &mut locks)?;
         let mut home = Home::read(&*home_driver, &home_path)?;
         let count = home.tiers.len();
         if let Some(tiers) = tiers {
@@ -94,10 +97,15 @@ impl TieredFiles {
             return Err(Error::new(ErrorKind::Tier, text));
         }
         let mut found = Vec::with_capacity(count);
+        let mut opened = vec![(Arc::clone(&home_driver), home_path.as_path())];
         for (index, spec) in home.tiers.iter().enumerate() {
-            let tier = open_tier(devices, TierIndex(index as u8), spec, &mut locks)?;
+            let tier = open_tier(devices, TierIndex(index as u8), spec, read_only)?;
+            require_other(&**tier.driver(), &spec.path, &opened)?;
+            take_lock(&**tier.driver(), read_only, &mut locks)?;
+            opened.push((Arc::clone(tier.driver()), &spec.path));
             found.push(check_identity(&home, tier)?);
         }
+        drop(opened);
         check_generations(&home, &home_path, &found)?;
         let tiers: Vec<_> = found.iter().map(|found| Arc::clone(&found.tier)).collect();
         let listings = tiers.iter().map(list).collect::<Result<Vec<_>>>()?;
@@ -148,7 +156,8 @@ impl TieredFiles {
             state: Mutex::new(entries),
             read_only,
             closed: AtomicBool::new(false),
-            _locks: locks,
+            owner: OwnerProcess::current(),
+            locks: Mutex::new(locks),
         }
     }
 
@@ -163,6 +172,7 @@ impl TieredFiles {
     /// published are removed at the next opening. Later changes are refused; the directories stay
     /// locked until the namespace is dropped.
     pub fn close(&self, journals: &[(FileKind, Extent)]) -> Result<()> {
+        self.require_owner()?;
         if self.read_only || self.closed.swap(true, Relaxed) {
             return Ok(());
         }
@@ -223,6 +233,39 @@ pub(super) fn require_distinct(home: &Path, tiers: &[TierSpec]) -> Result<()> {
     Ok(())
 }
 
+/// A directory is named once, whatever paths lead to it: not `path`, which `driver` serves, and one
+/// of `others`.
+pub(super) fn require_other(
+    driver: &dyn Driver,
+    path: &Path,
+    others: &[(Arc<dyn Driver>, &Path)],
+) -> Result<()> {
+    let Some(id) = driver.directory_id() else { return Ok(()) };
+    let Some((_, same)) = others.iter().find(|(other, _)| other.directory_id() == Some(id)) else {
+        return Ok(());
+    };
+    let text = format!(
+        "{} and {} are the same directory, by a symbolic link or a mount; home and tiers need a \
+         directory each",
+        same.display(),
+        path.display()
+    );
+    Err(Error::new(ErrorKind::Invalid, text))
+}
+
+/// Holds a directory for as long as `locks` are.
+fn take_lock(
+    driver: &dyn Driver,
+    read_only: bool,
+    locks: &mut Vec<Box<dyn DirectoryLock>>,
+) -> Result<()> {
+    match read_only {
+        true => locks.extend(driver.lock_shared(LOCK_NAME)?),
+        false => locks.push(driver.lock(LOCK_NAME)?),
+    }
+    Ok(())
+}
+
 pub(super) fn has_file(driver: &dyn Driver, name: &str) -> Result<bool> {
     Ok(driver.list()?.iter().any(|entry| entry.name == name))
 }
@@ -256,10 +299,11 @@ fn open_tier(
     devices: &dyn Devices,
     index: TierIndex,
     spec: &TierSpec,
-    locks: &mut Vec<Box<dyn DirectoryLock>>,
+    read_only: bool,
 ) -> Result<Arc<Tier>> {
     let whose = format!("{index} at {}", spec.path.display());
-    let driver = devices.tier(spec).map_err(|error| match error.kind() {
+    let driver = if read_only { devices.tier_to_read(spec) } else { devices.tier(spec) };
+    let driver = driver.map_err(|error| match error.kind() {
         ErrorKind::NotFound => refuse(
             &whose,
             "missing, there is no such directory",
@@ -272,7 +316,6 @@ fn open_tier(
         let way_out = "mount the tier there, or name the path where it is now when opening";
         return Err(refuse(&whose, found, way_out));
     }
-    locks.push(driver.lock(LOCK_NAME)?);
     Ok(Arc::new(Tier::new(index, spec.clone(), driver)))
 }
 

@@ -30,6 +30,22 @@ impl SystemDevices {
     }
 }
 
+/// How a driver is opened.
+type Open = fn(&DriverSpec, &Path, Arc<dyn Clock>) -> Result<Arc<dyn Driver>>;
+
+impl SystemDevices {
+    fn open_tier(&self, spec: &TierSpec, open: Open) -> Result<Arc<dyn Driver>> {
+        let driver: DriverSpec = spec.driver.parse().map_err(|error| {
+            Error::new(ErrorKind::Invalid, format!("tier {}: {error}", spec.path.display()))
+        })?;
+        if driver == DriverSpec::Memory {
+            self.memory.create_directory(&spec.path)?;
+            return self.memory.tier(spec);
+        }
+        open(&driver, &spec.path, Arc::clone(&self.clock))
+    }
+}
+
 /// Raises the process's soft limit of open files to its hard limit; where the system refuses,
 /// things stay as they are.
 fn raise_descriptor_limit() {
@@ -53,14 +69,11 @@ impl Devices for SystemDevices {
     }
 
     fn tier(&self, spec: &TierSpec) -> Result<Arc<dyn Driver>> {
-        let driver: DriverSpec = spec.driver.parse().map_err(|error| {
-            Error::new(ErrorKind::Invalid, format!("tier {}: {error}", spec.path.display()))
-        })?;
-        if driver == DriverSpec::Memory {
-            self.memory.create_directory(&spec.path)?;
-            return self.memory.tier(spec);
-        }
-        driver.open(&spec.path, Arc::clone(&self.clock))
+        self.open_tier(spec, DriverSpec::open)
+    }
+
+    fn tier_to_read(&self, spec: &TierSpec) -> Result<Arc<dyn Driver>> {
+        self.open_tier(spec, DriverSpec::open_to_read)
     }
 
     fn create_directory(&self, path: &Path) -> Result<bool> {

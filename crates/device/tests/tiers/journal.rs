@@ -101,6 +101,33 @@ fn every_flipped_byte_is_reported() {
     }
 }
 
+/// What an opening makes of a journal's bytes: the payloads, and what verification says after it.
+fn opened(bytes: &[u8]) -> Result<(Vec<Vec<u8>>, Result<()>)> {
+    let mut frames = Vec::new();
+    let file = Arc::new(file_on(&with_bytes("journal", bytes), false));
+    let journal = Journal::open(file, |payload| {
+        frames.push(payload.to_vec());
+        Ok(())
+    })?;
+    Ok((frames, journal.reread(|_| Ok(()))))
+}
+
+#[test]
+fn an_opening_turns_any_one_bit_back_and_verification_reports_it() {
+    let payloads = [payload(10), payload(5000), payload(100)];
+    let whole = journal_of(&payloads);
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        let (frames, verified) = opened(&bytes).unwrap();
+        assert_eq!(frames, payloads, "byte {at}");
+        assert_eq!(verified.unwrap_err().kind(), ErrorKind::Corrupt, "byte {at}");
+        // A second one in the same sector is too much.
+        bytes[at / 512 * 512 + (at + 77) % 512] ^= 4;
+        assert_eq!(opened(&bytes).unwrap_err().kind(), ErrorKind::Corrupt, "byte {at}");
+    }
+}
+
 #[test]
 fn a_zeroed_stale_or_misplaced_sector_before_the_last_frame_is_damage() {
     let whole = journal_of(&[payload(10), payload(5000), payload(100)]);

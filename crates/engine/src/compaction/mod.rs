@@ -1,9 +1,15 @@
-//! Compaction: what is rewritten next, how, and how fast writers may go meanwhile.
+//! Compaction: what is rewritten next, and how.
 //!
-//! `leveled` chooses the work, and `cost_benefit` what leaves a fast tier by a `demotion` (as
-//! `leaving` reads it) in which range (`key_range`);
-//! `rewrite` does it (flushes too). `tempo` keeps it from taking more of the devices than it needs,
-//! `shared::write_throttle` slows writers smoothly when it falls behind.
+//! ```text
+//!   View ──chooser──> Selection ──Claims::take──> MergeJob ──commit──> the claim ends
+//! ```
+//! A chooser (`leveled`, by the sizes in `targets`) is plain data in and a decision out. `inputs`
+//! and `rewrite` carry it out; flushes and demotions use them too.
 
+pub(crate) mod inputs;
 pub(crate) mod leveled;
+pub(crate) mod merge_job;
 pub(crate) mod rewrite;
+pub(crate) mod selection;
+pub(crate) mod targets;
+pub(crate) mod view;

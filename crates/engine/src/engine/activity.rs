@@ -30,7 +30,8 @@ pub struct ActivityStats {
     pub waiting_spills: u64,
     /// Bytes a second that writers may write at present; none where nothing slows them down.
     pub write_rate_bytes: Option<u64>,
-    /// Why writers are slowed down or wait at this moment; none where they are not.
+    /// Why writers are slowed down at this moment, or wait once the memtable is full, which it may
+    /// be already; none where neither is so.
     pub stall_cause: Option<String>,
 }
 

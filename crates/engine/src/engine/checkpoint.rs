@@ -46,13 +46,17 @@ impl Engine {
                 format!("there is a database at {} already; choose another place", home.display());
             return Err(Error::new(ErrorKind::AlreadyExists, text));
         }
-        let Moment { version, held: Held { slots, last_sequence, frees } } = self.moment()?;
+        let Moment { version, held } = self.moment()?;
+        let Held { slots, older_versions, last_sequence, frees } = held;
         let tables = version.levels.tables().map(|(_, table)| table.meta.number);
         let numbers: Vec<_> = tables.chain(slots.iter().map(|(slab, _)| slab)).collect();
         let settings = self.shared.settings.to_kept_toml()?;
         let texts = [(SETTINGS_NAME, &settings[..])];
         let files = Arc::new(self.shared.files.create_checkpoint(devices, home, &numbers, &texts)?);
-        let edit = Edit::of_state(&version.levels, &slots, FileNumber(0), last_sequence);
+        let edit = Edit {
+            older_versions,
+            ..Edit::of_state(&version.levels, &slots, FileNumber(0), last_sequence)
+        };
         let made = (|| {
             let manifest = Manifest::create(&files, &edit, Origin::Foreground)?;
             Ok(files.close(&[(FileKind::Manifest, manifest.extent())])?)

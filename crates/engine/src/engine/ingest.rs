@@ -9,10 +9,12 @@ use crate::batch::check_sizes;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::limits::LEVELS;
-use crate::table_set::claims::Claim;
+use crate::table_set::claims::Claims;
+use crate::table_set::key_range::KeyRange;
 use crate::table_set::levels::{Levels, may_overlap};
 use crate::table_set::manifest::Edit;
 use crate::table_set::table::TableMeta;
+use crate::versions::holders::{Held, Holder};
 use std::sync::Arc;
 use thermocline_device::{FileContext, FileKind, Origin};
 use thermocline_foundation::{FileNumber, Sequence};
@@ -29,12 +31,15 @@ pub struct Ingest {
     last_key: Option<Vec<u8>>,
     bytes: u64,
     records: u64,
+    _held: Held,
 }
 
 impl Ingest {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
+        let held = Held::new(engine.versions.holders(), Holder::Load);
         Self {
             engine,
+            _held: held,
             writer: None,
             finished: Vec::new(),
             unowned: Vec::new(),
@@ -46,6 +51,7 @@ impl Ingest {
 
     /// Adds a record; its key must be larger than the one before.
     pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.engine.shared.files.require_owner()?;
         let (key, value) = (key.as_ref(), value.as_ref());
         check_sizes(key, value.len())?;
         if self.last_key.as_ref().is_some_and(|last| key <= last.as_slice()) {
@@ -85,6 +91,7 @@ impl Ingest {
 
     /// Makes the records durable and visible, all at once.
     pub fn finish(mut self) -> Result<()> {
+        self.engine.shared.files.require_owner()?;
         self.close_table()?;
         if self.finished.is_empty() {
             return Ok(());
@@ -118,7 +125,7 @@ impl Ingest {
             meta.ingested_at = Some(sequence);
             meta.smallest_sequence = sequence;
             meta.largest_sequence = sequence;
-            let level = match tables.ranges.iter().any(|range| range.has_key_of(&meta)) {
+            let level = match tables.claims.ranges_meet(&span_of(&meta)) {
                 // What a demotion is about to write there is older.
                 true => 0,
                 false => deepest_free(&levels, &tables.claims, &meta),
@@ -132,13 +139,18 @@ impl Ingest {
     }
 }
 
+/// All keys of a table.
+fn span_of(meta: &TableMeta) -> KeyRange {
+    KeyRange::spanning(&meta.smallest_key, &meta.largest_key)
+}
+
 /// The deepest level such that neither it nor any above it has, or is about to have, a key of the
 /// table's range.
-fn deepest_free(levels: &Levels, claims: &[Claim], meta: &TableMeta) -> u8 {
+fn deepest_free(levels: &Levels, claims: &Claims, meta: &TableMeta) -> u8 {
     let (from, to) = (meta.smallest_key.as_slice(), meta.largest_key.as_slice());
     let free = |level: &usize| {
         levels.overlapping(*level, Some(from), Some(to)).is_empty()
-            && !claims.iter().any(|claim| claim.conflicts(*level, from, to))
+            && !claims.meet(*level, &span_of(meta))
     };
     let free_levels = (0..LEVELS).take_while(free).count();
     debug_assert!(may_overlap(0), "level 0 takes any table");
@@ -147,6 +159,11 @@ fn deepest_free(levels: &Levels, claims: &[Claim], meta: &TableMeta) -> u8 {
 
 impl Drop for Ingest {
     fn drop(&mut self) {
+        if self.engine.shared.files.require_owner().is_err() {
+            // In a forked child: what is being written, and the files, are the parent's.
+            std::mem::forget(self.writer.take());
+            return;
+        }
         self.writer = None;
         if self.unowned.is_empty() {
             return;

@@ -31,7 +31,7 @@ pub(super) fn plan_migration(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
 /// be filled and emptied again and again otherwise.
 fn fetch(engine: &Engine) -> Option<(FileNumber, TierIndex)> {
     let state = engine.versions.current();
-    if !state.frozen.is_empty() || !engine.versions.tables().claims.is_empty() {
+    if !state.frozen.is_empty() || engine.versions.tables().claims.has_levels() {
         // What runs tells of its own change before it is off the list.
         engine.shared.placement_changed.store(true, Relaxed);
         return None;

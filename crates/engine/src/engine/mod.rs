@@ -11,7 +11,7 @@ pub(crate) mod stats;
 pub(crate) mod verify;
 pub(crate) mod wear;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::front::Front;
 use crate::jobs::Progress;
 use crate::layout::Layout;
@@ -24,6 +24,8 @@ use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
 use crate::versions::Versions;
 use std::sync::Arc;
+use thermocline_device::TierIndex;
+use thermocline_foundation::FileNumber;
 use thermocline_foundation::sync::atomic::AtomicBool;
 use thermocline_foundation::sync_site;
 
@@ -35,6 +37,8 @@ pub(crate) struct Engine {
     pub layout: Layout,
     pub reader: Arc<Reader>,
     pub front: Front,
+    /// Damage of logs that the opening met, and that cost nothing.
+    pub mended: Vec<(FileNumber, TierIndex, Error)>,
     /// A migration runs, or failed and is not tried again before the next open.
     pub migrating: AtomicBool,
 }
@@ -84,19 +88,13 @@ impl Engine {
     /// The layout of a store with a fast tier of slots.
     #[cfg(test)]
     pub fn hybrid(&self) -> &Arc<Hybrid> {
-        match &self.layout {
-            Layout::Hybrid(hybrid) => hybrid,
-            Layout::Leveled(_) => panic!("the preset has no fast tier"),
-        }
+        self.layout.hybrid()
     }
 
     /// The layout of a store whose records are all in levels.
     #[cfg(test)]
     pub fn leveled(&self) -> &Arc<Leveled> {
-        match &self.layout {
-            Layout::Leveled(leveled) => leveled,
-            Layout::Hybrid(_) => panic!("the preset has a fast tier"),
-        }
+        self.layout.leveled()
     }
 }
 

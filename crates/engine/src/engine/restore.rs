@@ -10,7 +10,8 @@
 //! below a sequence that some log says was durable is damage, and refused.
 //!
 //! Where no tier has room for what the logs had, all of it stays in memory and the logs stay: the
-//! store is opened for reading, and says why.
+//! store is opened for reading, and says why. A store that is opened for reading only keeps what
+//! its logs have in memory too, and changes nothing: leftovers stay.
 //!
 //! Recovery is idempotent: until the edit that raises the floor is durable the next opening finds
 //! the same logs and the same floor. The tables it had written are unknown to the manifest and
@@ -29,13 +30,13 @@ use crate::table_set::levels::Levels;
 use crate::table_set::manifest::{Edit, Manifest, broken_slots};
 use crate::table_set::restored::Restored;
 use crate::table_set::table::{TableMeta, TableStore};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thermocline_device::{FileInfo, FileKind, TieredFiles};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted, sync_site};
 use thermocline_slab::LiveSlots;
 
-/// Reads the newest manifest and deletes older ones; none in a database that was never opened for
-/// writing.
+/// Reads the newest manifest; none in a database that was never opened for writing.
 pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
     let mut manifests = numbers_of(&store.files, |kind| kind == FileKind::Manifest);
     let Some(newest) = manifests.pop() else {
@@ -61,7 +62,11 @@ pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
     let (mut log_floor, mut last_sequence) = (FileNumber(0), Sequence::ZERO);
     let (mut totals, mut durable_sequence) = (Totals::default(), Sequence::ZERO);
     let mut slots = LiveSlots::default();
+    let mut older_versions = Some(0);
     for edit in edits {
+        if edit.live_slots.is_some() || !edit.slabs.is_empty() {
+            older_versions = edit.older_versions;
+        }
         slots = edit.live_slots.clone().unwrap_or(slots);
         for change in &edit.slabs {
             slots.apply(change).map_err(broken_slots)?;
@@ -72,10 +77,16 @@ pub(crate) fn restore(store: &Arc<TableStore>) -> Result<Option<Restored>> {
         totals = edit.totals.unwrap_or(totals);
         durable_sequence = edit.durable_sequence.unwrap_or(durable_sequence);
     }
-    store.files.delete_files(&manifests)?;
-    let restored =
-        Restored { manifest, levels, slots, log_floor, last_sequence, totals, durable_sequence };
-    Ok(Some(restored))
+    Ok(Some(Restored {
+        manifest,
+        levels,
+        slots,
+        log_floor,
+        last_sequence,
+        totals,
+        durable_sequence,
+        older_versions,
+    }))
 }
 
 /// Numbers of the published files of a kind, ascending.
@@ -86,34 +97,19 @@ pub(crate) fn numbers_of(files: &TieredFiles, want: impl Fn(FileKind) -> bool) -
     numbers
 }
 
-/// Refuses a namespace that lacks a table or slab of the manifest, and deletes those that the
-/// manifest does not know.
-pub(crate) fn reconcile(store: &TableStore, levels: &Levels, slots: &LiveSlots) -> Result<()> {
+/// Refuses a namespace that lacks a table or slab of the manifest.
+pub(crate) fn require_files(store: &TableStore, restored: &Restored) -> Result<()> {
     let files: Vec<FileInfo> = store.files.files();
-    for (level, table) in levels.tables() {
+    for (level, table) in restored.levels.tables() {
         let number = table.meta.number;
-        let Some(info) = files.iter().find(|info| info.number == number) else {
+        if !files.iter().any(|info| info.number == number) {
             return Err(Error::corrupt(format!(
                 "table {number} of level {level} is in the manifest but in no tier; \
                  restore the database from a checkpoint"
             )));
-        };
-        let kind = FileKind::Table { level: level as u8 };
-        // A crash between reclassifying and the manifest's edit leaves the old level there.
-        if info.kind != kind {
-            store.files.reclassify(number, kind)?;
         }
     }
-    let known: std::collections::BTreeSet<_> =
-        levels.tables().map(|(_, table)| table.meta.number).collect();
-    let leftovers: Vec<_> = numbers_of(&store.files, |kind| matches!(kind, FileKind::Table { .. }))
-        .into_iter()
-        .filter(|number| !known.contains(number))
-        .collect();
-    if planted(Planted::UnknownTablesKept) {
-        return Ok(());
-    }
-    for (number, _) in slots.iter() {
+    for (number, _) in restored.slots.iter() {
         if !files.iter().any(|info| info.number == number && info.kind == FileKind::Slab) {
             return Err(Error::corrupt(format!(
                 "slab {number} is in the manifest but in no tier; restore the database from a \
@@ -121,10 +117,35 @@ pub(crate) fn reconcile(store: &TableStore, levels: &Levels, slots: &LiveSlots) 
             )));
         }
     }
-    let mut leftovers = leftovers;
-    let slabs = numbers_of(&store.files, |kind| kind == FileKind::Slab);
-    leftovers.extend(slabs.into_iter().filter(|number| slots.get(*number).is_none()));
-    Ok(store.files.delete_files(&leftovers)?)
+    Ok(())
+}
+
+/// Deletes older manifests than the newest, and tables and slabs that the newest does not know;
+/// gives each table the kind of its level.
+pub(crate) fn remove_leftovers(store: &TableStore, restored: &Restored) -> Result<()> {
+    let files = &store.files;
+    let mut manifests = numbers_of(files, |kind| kind == FileKind::Manifest);
+    manifests.pop();
+    files.delete_files(&manifests)?;
+    let kinds: BTreeMap<_, _> =
+        files.files().into_iter().map(|info| (info.number, info.kind)).collect();
+    let mut known = BTreeSet::new();
+    for (level, table) in restored.levels.tables() {
+        let (number, kind) = (table.meta.number, FileKind::Table { level: level as u8 });
+        // A crash between reclassifying and the manifest's edit leaves the old level there.
+        if kinds.get(&number) != Some(&kind) {
+            files.reclassify(number, kind)?;
+        }
+        known.insert(number);
+    }
+    if planted(Planted::UnknownTablesKept) {
+        return Ok(());
+    }
+    let mut leftovers = numbers_of(files, |kind| matches!(kind, FileKind::Table { .. }));
+    leftovers.retain(|number| !known.contains(number));
+    let slabs = numbers_of(files, |kind| kind == FileKind::Slab);
+    leftovers.extend(slabs.into_iter().filter(|number| restored.slots.get(*number).is_none()));
+    Ok(files.delete_files(&leftovers)?)
 }
 
 /// Refuses logs without the one that the manifest says to begin with. A log goes only after the
@@ -185,17 +206,25 @@ pub(crate) fn replay_logs(
         Err(error) if error.kind() == ErrorKind::OutOfSpace && memtable_bytes.is_some() => {
             let numbers = added.iter().map(|meta| meta.number);
             delete_or_leave(files, &numbers.collect::<Vec<_>>());
-            let in_memory = Replay { files, memtable_bytes: None };
-            let replayed = in_memory.run(live, flushed, &mut |_| Ok(()))?;
+            let replayed = replay_in_memory(shared, live, flushed)?;
             Ok(Recovered { replayed, added: Vec::new(), no_room: Some(error) })
         }
         Err(error) => Err(error),
     }
 }
 
+/// As [`replay_logs`], with all of it in one memtable.
+pub(crate) fn replay_in_memory(
+    shared: &Shared,
+    live: &[FileNumber],
+    flushed: Sequence,
+) -> Result<Replayed> {
+    Replay { files: &shared.files, memtable_bytes: None }.run(live, flushed, &mut |_| Ok(()))
+}
+
 impl Engine {
     /// Has what the logs had in tables or slots, and the logs gone. Says no where no tier has room
-    /// for it: then it stays in memory, and the store is to be read only.
+    /// for it, or slots are damaged: then it stays in memory, and the store is to be read only.
     pub fn settle_logs(
         &self,
         recovered: Recovered,
@@ -203,6 +232,10 @@ impl Engine {
         live: &[FileNumber],
     ) -> Result<bool> {
         let Recovered { mut replayed, added, no_room } = recovered;
+        if let Some(damage) = self.layout.damage() {
+            let memtable = replayed.memtable.take().unwrap_or_default();
+            return self.only_read(memtable, live, &damage).map(|()| false);
+        }
         let edit = Edit {
             added: added.into_iter().map(|meta| (0, meta)).collect(),
             log_floor: Some(self.front.enter().log_number()),
@@ -236,12 +269,7 @@ impl Engine {
 
     /// Ends all writing before it begins, with `memtable`, which has what `logs` had, to be read.
     /// The logs stay, so the next opening finds what this one did.
-    fn only_read(
-        &self,
-        memtable: Arc<Memtable>,
-        logs: &[FileNumber],
-        no_room: &Error,
-    ) -> Result<()> {
+    fn only_read(&self, memtable: Arc<Memtable>, logs: &[FileNumber], why: &Error) -> Result<()> {
         // What was read of them may be in the system's memory only, and is about to be shown.
         let sync = |log: &FileNumber| self.shared.files.open_file(*log)?.sync();
         sync_site("read-only/logs", || logs.iter().try_for_each(sync))?;
@@ -249,7 +277,7 @@ impl Engine {
             self.shared.files.delete_files(logs)?;
         }
         let is_manifest_known = self.shared.latch.check().is_ok();
-        self.shared.fail(no_room);
+        self.shared.fail(why);
         self.versions.replace_active(memtable);
         // Nobody will write to the log of this opening. A manifest of which nobody knows the end
         // may name it as the floor.

@@ -3,10 +3,11 @@
 use crate::engine::Engine;
 use crate::engine::activity::ActivityStats;
 use crate::engine::wear::{WearStats, Written};
+use crate::error::Error;
 use crate::layout::hybrid::report::FastTierStats;
 use crate::layout::{Holdings, LayoutMemory};
 use crate::limits::LEVELS;
-use crate::settings::Preset;
+use crate::settings::{Preset, Settings};
 use crate::shared::hits::HitStats;
 use crate::shared::totals::{Count, Totals};
 use crate::versions::Version;
@@ -39,8 +40,45 @@ pub struct Stats {
     pub amplification: Amplification,
     /// The sequence of the newest record.
     pub sequence: u64,
+    /// What the store takes.
+    pub mode: Mode,
     /// Why the store takes no more writes; none while it does.
     pub read_only: Option<String>,
+}
+
+/// What an open database takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Reads and writes.
+    ReadWrite,
+    /// Reads: it was opened for these only.
+    ReadOnly,
+    /// Reads, since writing stopped or found no room at opening.
+    Stopped,
+    /// Nothing: the handle came with a fork.
+    Unusable,
+}
+
+impl Stats {
+    /// What there is to say of a handle that came with a fork: why it is of no use.
+    pub(crate) fn unusable(settings: &Settings, why: &Error) -> Self {
+        Self {
+            database: String::new(),
+            preset: settings.preset(),
+            tiers: Vec::new(),
+            levels: Vec::new(),
+            fast_tier: None,
+            cache: CacheStats::default(),
+            memory: MemoryStats::default(),
+            operations: OperationStats::default(),
+            amplification: Amplification::default(),
+            activity: ActivityStats::default(),
+            sequence: 0,
+            mode: Mode::Unusable,
+            read_only: Some(why.to_string()),
+        }
+    }
 }
 
 /// One tier.
@@ -98,7 +136,7 @@ pub struct LevelStats {
 }
 
 /// The block cache in memory.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CacheStats {
     /// Its size limit in bytes.
     pub capacity_bytes: u64,
@@ -109,7 +147,7 @@ pub struct CacheStats {
 }
 
 /// Where memory is, in bytes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct MemoryStats {
     /// The limit.
     pub budget_bytes: u64,
@@ -133,7 +171,7 @@ pub struct MemoryStats {
 }
 
 /// What was asked.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OperationStats {
     /// Keys looked up.
     pub gets: u64,
@@ -164,7 +202,7 @@ pub struct OperationStats {
 }
 
 /// Cost for each byte of the user's.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Amplification {
     /// Bytes written to all tiers for each byte the user wrote; 0 before the first.
     pub write: f64,
@@ -220,7 +258,16 @@ impl Engine {
             activity: self.activity(&state),
             levels,
             sequence: self.versions.visible().0,
+            mode: self.mode(),
             read_only: self.shared.latch.reason(),
+        }
+    }
+
+    fn mode(&self) -> Mode {
+        match self.shared.latch.reason() {
+            _ if self.shared.files.is_read_only() => Mode::ReadOnly,
+            Some(_) => Mode::Stopped,
+            None => Mode::ReadWrite,
         }
     }
 

@@ -122,13 +122,13 @@ fn an_opening_with_all_logs_and_full_slots_finds_room_for_its_own_on_the_fast_ti
 
 /// Flushes a table of `value` under `key` without letting a compaction begin.
 fn flush_one(db: &Db, key: &str, value: Option<&str>) {
-    db.engine().versions.tables().claimants += 1;
+    db.engine().versions.tables().claims.line_up();
     match value {
         Some(value) => db.put(key, value).unwrap(),
         None => db.delete(key).unwrap(),
     }
     db.flush().unwrap();
-    db.engine().versions.tables().claimants -= 1;
+    db.engine().versions.tables().claims.leave_line();
 }
 
 #[test]

@@ -104,6 +104,7 @@ impl Engine {
             }
             progress(Progress { done_bytes: done_bytes.min(total_bytes), total_bytes });
         }
+        self.report_mended(&mut report);
         for (tier, problem) in self.shared.files.verify_metadata() {
             report.problems.push(Problem {
                 file: "identity or file map".to_owned(),
@@ -113,6 +114,17 @@ impl Engine {
             });
         }
         Ok(report)
+    }
+
+    /// The damage of logs that the opening met. Their records have been written anew, so no other
+    /// file has it.
+    fn report_mended(&self, report: &mut VerifyReport) {
+        report.problems.extend(self.mended.iter().map(|(number, tier, error)| Problem {
+            file: format!("{number}.log"),
+            tier: tier.0,
+            kind: error.kind(),
+            text: error.to_string(),
+        }));
     }
 
     /// The records that the layout keeps beside tables.

@@ -7,7 +7,7 @@ use crate::settings::{Durability, RETIRED_LOGS_MAX, Settings};
 use crate::shared::{Shared, delete_or_leave};
 use crate::versions::{Follower, Switch};
 use std::sync::Arc;
-use thermocline_device::{FileContext, FileKind, Origin, TierIndex, TieredFiles};
+use thermocline_device::{File, FileContext, FileKind, Origin, TierIndex, TieredFiles};
 use thermocline_foundation::sync::Mutex;
 #[cfg(test)]
 use thermocline_foundation::sync::MutexGuard;
@@ -197,11 +197,27 @@ fn make_log_of(
         file.use_page_cache()?;
     }
     let number = file.number();
+    let log =
+        log_in(file, retired, log_settings).inspect_err(|_| delete_or_leave(files, &[number]))?;
+    files.publish(&[number])?;
+    Ok(log)
+}
+
+/// A log in memory, for a store that is only read: nothing is written to it.
+pub(crate) fn log_in_memory(files: &TieredFiles, settings: &Settings) -> Result<Arc<LogFile>> {
+    let log_settings = LogSettings { segment_bytes: 0, ..log_settings(settings) };
+    log_in(files.scratch_file(FileKind::Log)?, None, log_settings)
+}
+
+fn log_in(
+    file: Arc<File>,
+    retired: Option<FileNumber>,
+    log_settings: LogSettings,
+) -> Result<Arc<LogFile>> {
+    let number = file.number();
     // The next log is made before the first record is known which it will begin with.
     let first_sequence = Sequence::ZERO.next();
     let header = LogHeader { stream: 0, previous: retired, first_sequence };
-    let writer = LogWriter::create(file, header, log_settings)
-        .inspect_err(|_| delete_or_leave(files, &[number]))?;
-    files.publish(&[number])?;
+    let writer = LogWriter::create(file, header, log_settings)?;
     Ok(Arc::new(LogFile::new(number, writer)))
 }

@@ -13,13 +13,11 @@
 use super::log_pool::LogPool;
 use super::log_tail::LogTail;
 use super::queue::{Entered, Submission, Turn, WriteQueue};
-use super::upkeep::{Task, Upkeep};
 use crate::batch::WriteBatch;
 use crate::error::Result;
 use crate::generations::log_file::LogFile;
 use crate::generations::memtable::{ENTRY_OVERHEAD_BYTES, Memtable};
-use crate::generations::{Frozen, Generation, LogGeneration};
-use crate::jobs::Job;
+use crate::generations::{Frozen, Generation};
 use crate::limits::MEMTABLES;
 use crate::settings::Durability;
 use crate::shared::Shared;
@@ -195,7 +193,7 @@ impl Logged {
         self.tail.lock().follow(&log, &next);
         let frozen = Arc::new(Frozen {
             memtable: std::mem::replace(&mut leader.memtable, Arc::clone(&memtable)),
-            generation: Generation::Logs(LogGeneration { log, next: next.number }),
+            generation: Generation::of_log(log, next.number),
             claimed: AtomicBool::new(false),
         });
         self.versions.freeze(frozen, memtable);
@@ -241,16 +239,14 @@ impl Logged {
         Ok(())
     }
 
-    /// The upkeep of logs that is wanted now, claimed.
-    pub fn upkeep(self: &Arc<Self>) -> Option<Box<dyn Job>> {
-        let task = if self.sync_wanted.swap(false, Ordering::Relaxed) {
-            Task::SyncLog
-        } else if self.pool.claim_preparation() {
-            Task::PrepareLog
-        } else {
-            return None;
-        };
-        Some(Box::new(Upkeep::new(self, task)))
+    /// Claims the background sync of the log, where it is wanted.
+    pub(super) fn claim_sync(&self) -> bool {
+        self.sync_wanted.swap(false, Ordering::Relaxed)
+    }
+
+    /// Claims the preparation of the next log, where it is wanted.
+    pub(super) fn claim_preparation(&self) -> bool {
+        self.pool.claim_preparation()
     }
 
     /// Makes the log that the next memtable begins with.

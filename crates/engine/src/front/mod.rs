@@ -25,6 +25,11 @@ pub(crate) enum Front {
 }
 
 impl Front {
+    /// A memtable before a write-ahead log.
+    pub fn with_log(logged: Logged) -> Self {
+        Self::Logged(Arc::new(logged))
+    }
+
     /// Applies an encoded batch; returns when it is as durable as asked and visible.
     pub fn write(&self, encoded: Bytes, count: u32, durability: Durability) -> Result<()> {
         match self {

@@ -6,7 +6,9 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::generations::memtable::{ENTRY_OVERHEAD_BYTES, Memtable};
 use std::sync::Arc;
-use thermocline_device::{Error as DeviceError, ErrorKind as DeviceErrorKind, File, TieredFiles};
+use thermocline_device::{
+    Error as DeviceError, ErrorKind as DeviceErrorKind, File, TierIndex, TieredFiles,
+};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_log::{LogReader, ReplayEnd};
 
@@ -46,6 +48,8 @@ pub(crate) struct Replayed {
     pub last_sequence: Sequence,
     pub covered: Covered,
     pub records: u64,
+    /// Damage of logs that cost nothing: which log, on which tier, and what.
+    pub mended: Vec<(FileNumber, TierIndex, Error)>,
 }
 
 /// Replays logs into level 0 tables.
@@ -83,14 +87,20 @@ impl Replay<'_> {
             let file = self.files.open_file(*number)?;
             let torn_before = state.hole.is_some();
             let mut written = Ok(());
-            let summary = LogReader::replay(&file, &mut |first, count, payload| {
+            let mut mended = Vec::new();
+            let mut sink = |first, count, payload: &[u8]| {
                 if written.is_ok() && state.continues(&file, first) {
                     written = self.make_room(state, payload.len(), write_out);
                     state.insert(&file, first, count, payload)?;
                 }
                 Ok(())
-            })?;
+            };
+            let summary = LogReader::replay_mended(&file, &mut sink, &mut mended)?;
             written?;
+            for error in mended {
+                tracing::error!(%error, "a log is damaged");
+                state.replayed.mended.push((*number, file.tier(), error.into()));
+            }
             let reached = state.replayed.last_sequence;
             if sealed && let Some(hole) = state.hole.as_ref().filter(|_| !torn_before) {
                 return Err(Error::corrupt(format!(
@@ -164,6 +174,7 @@ impl Replaying {
                 last_sequence,
                 covered: Covered { manifest: last_sequence, logs: None },
                 records: 0,
+                mended: Vec::new(),
             },
             memtable: Memtable::new(),
             flushed,

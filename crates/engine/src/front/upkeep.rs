@@ -8,20 +8,28 @@ use thermocline_foundation::sync_site;
 
 /// See the module's header.
 #[derive(Debug)]
-pub(super) struct Upkeep {
+struct Upkeep {
     logged: Arc<Logged>,
     task: Task,
 }
 
 #[derive(Debug)]
-pub(super) enum Task {
+enum Task {
     SyncLog,
     PrepareLog,
 }
 
-impl Upkeep {
-    pub fn new(logged: &Arc<Logged>, task: Task) -> Self {
-        Self { logged: Arc::clone(logged), task }
+impl Logged {
+    /// The upkeep that is wanted now, claimed.
+    pub fn upkeep(self: &Arc<Self>) -> Option<Box<dyn Job>> {
+        let task = if self.claim_sync() {
+            Task::SyncLog
+        } else if self.claim_preparation() {
+            Task::PrepareLog
+        } else {
+            return None;
+        };
+        Some(Box::new(Upkeep { logged: Arc::clone(self), task }))
     }
 }
 

@@ -24,6 +24,11 @@ pub(crate) struct LogGeneration {
 }
 
 impl Generation {
+    /// A memtable that `log` makes durable; `next` is the log that follows.
+    pub fn of_log(log: Arc<LogFile>, next: FileNumber) -> Self {
+        Self::Logs(LogGeneration { log, next })
+    }
+
     /// Makes all records of the memtable durable. None may follow.
     pub fn seal(&self) -> Result<()> {
         match self {

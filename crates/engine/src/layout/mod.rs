@@ -8,10 +8,11 @@
 pub(crate) mod hybrid;
 pub(crate) mod leveled;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::generations::Frozen;
 use crate::generations::memtable::Memtable;
 use crate::jobs::{Job, Progress};
+use crate::locator::Locator;
 use crate::merge::Source;
 use crate::settings::{Preset, Settings};
 use crate::shared::Shared;
@@ -82,6 +83,9 @@ pub(crate) struct TableAnswer<'a> {
 #[derive(Debug)]
 pub(crate) struct Held {
     pub slots: LiveSlots,
+    /// At most so many slots hold a version that is not the newest of its key in slots; none where
+    /// there are no slots.
+    pub older_versions: Option<u64>,
     pub last_sequence: Sequence,
     /// Slots that are freed from here on keep their records.
     pub frees: Option<FreesHeld>,
@@ -133,10 +137,7 @@ impl OpenedLayout {
     /// Reads what the settings' layout keeps beside tables.
     pub fn open(shared: &Arc<Shared>, restored: &mut Restored) -> Result<Self> {
         Ok(match shared.settings.preset() {
-            Preset::Hybrid => {
-                let live = std::mem::take(&mut restored.slots);
-                Self::Hybrid(Arc::new(FastTier::open(shared, live)?))
-            }
+            Preset::Hybrid => Self::Hybrid(Arc::new(FastTier::open(shared, restored)?)),
             Preset::Leveled => {
                 hybrid::records::opening::drop_copies(shared, restored)?;
                 Self::Leveled(Arc::new(LevelTargets::new(Arc::clone(shared))))
@@ -170,8 +171,14 @@ impl OpenedLayout {
     pub fn over(self, shared: &Arc<Shared>, versions: &Arc<Versions>) -> Layout {
         let (shared, versions) = (Arc::clone(shared), Arc::clone(versions));
         match self {
-            Self::Leveled(_) => Layout::Leveled(Arc::new(Leveled { shared, versions })),
-            Self::Hybrid(fast) => Layout::Hybrid(Arc::new(Hybrid { shared, versions, fast })),
+            Self::Leveled(_) => {
+                let locator = Locator::per_level();
+                Layout::Leveled(Arc::new(Leveled { shared, versions, locator }))
+            }
+            Self::Hybrid(fast) => {
+                let locator = Locator::on_tier0(&fast.copying);
+                Layout::Hybrid(Arc::new(Hybrid { shared, versions, locator, fast }))
+            }
         }
     }
 }
@@ -204,7 +211,11 @@ impl Layout {
     /// and considers the record for promotion.
     pub fn get(&self, moment: &Moment<'_>, key: &[u8]) -> Result<Found> {
         match self {
-            Self::Leveled(_) => moment.version.levels.get(key, moment.visible),
+            Self::Leveled(leveled) => {
+                let levels = &moment.version.levels;
+                let found = leveled.locator.find_newest(levels, key, moment.visible)?;
+                Ok(found.map(|found| (found.trailer, found.value)))
+            }
             Self::Hybrid(hybrid) => hybrid.get(moment, key),
         }
     }
@@ -231,6 +242,14 @@ impl Layout {
         match self {
             Self::Leveled(_) => {}
             Self::Hybrid(hybrid) => hybrid.answered_by_table(answer),
+        }
+    }
+
+    /// How keys are found among the tables.
+    pub fn locator(&self) -> &Locator {
+        match self {
+            Self::Leveled(leveled) => &leveled.locator,
+            Self::Hybrid(hybrid) => &hybrid.locator,
         }
     }
 
@@ -296,6 +315,14 @@ impl Layout {
         }
     }
 
+    /// Damage that the opening met, because of which the store may not be written to.
+    pub fn damage(&self) -> Option<Error> {
+        match self {
+            Self::Leveled(_) => None,
+            Self::Hybrid(hybrid) => hybrid.fast.damage.reason(),
+        }
+    }
+
     /// Holds back flushes that have not begun of memtables whose log is `log` or a later one.
     pub fn hold_flushes(&self, log: FileNumber) -> Option<FlushesHeld<'_>> {
         match self {
@@ -310,7 +337,8 @@ impl Layout {
             Self::Leveled(_) => {
                 let newest = version.levels.tables().map(|(_, table)| table.meta.largest_sequence);
                 let last_sequence = newest.max().unwrap_or_default();
-                Ok(Held { slots: LiveSlots::default(), last_sequence, frees: None })
+                let slots = LiveSlots::default();
+                Ok(Held { slots, older_versions: None, last_sequence, frees: None })
             }
             Self::Hybrid(hybrid) => hybrid.hold(tables),
         }
@@ -389,6 +417,24 @@ impl Layout {
             Self::Hybrid(hybrid) => {
                 Some(hybrid.shared.settings.hybrid.write_budget_dwpd).filter(|dwpd| *dwpd > 0.0)
             }
+        }
+    }
+
+    /// The layout of a store with a fast tier of slots.
+    #[cfg(test)]
+    pub fn hybrid(&self) -> &Arc<Hybrid> {
+        match self {
+            Self::Hybrid(hybrid) => hybrid,
+            Self::Leveled(_) => panic!("the preset has no fast tier"),
+        }
+    }
+
+    /// The layout of a store whose records are all in levels.
+    #[cfg(test)]
+    pub fn leveled(&self) -> &Arc<Leveled> {
+        match self {
+            Self::Leveled(leveled) => leveled,
+            Self::Hybrid(_) => panic!("the preset has a fast tier"),
         }
     }
 }

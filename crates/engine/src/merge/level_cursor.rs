@@ -1,6 +1,6 @@
 //! Walks tables in key order.
 
-use super::source::{Arrived, Target};
+use super::target::{Arrived, Target};
 use crate::error::Result;
 use crate::table_set::levels::Levels;
 use crate::table_set::table::Table;

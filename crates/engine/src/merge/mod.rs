@@ -3,7 +3,8 @@
 //! Sources are memtables, single tables (of a level that may overlap) and whole disjoint levels. A
 //! binary heap of source indexes has the source with the next entry on top. The same merge serves
 //! scans, either way, and compactions. Errors of a source surface at the step that met them and end
-//! the merge: a read error must never look like the end of the data.
+//! the merge: a read error must never look like the end of the data. Only a damaged slot does not
+//! end it: its record has its place in the order and no value ([`Merge::damage`]).
 //!
 //! What the levels of a scan must read before its first record they read together: a scan pays for
 //! the slowest read of a batch and not for one read a level. That batch comes after the other
@@ -18,12 +19,14 @@
 
 pub(crate) mod level_cursor;
 pub(crate) mod source;
+pub(crate) mod target;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use bytes::Bytes;
 pub(crate) use level_cursor::{LevelCursor, Tables};
-pub(crate) use source::{RecordSource, Source, Target};
+pub(crate) use source::{RecordSource, Source};
 use std::cmp::Ordering;
+pub(crate) use target::Target;
 use thermocline_device::read_batch;
 use thermocline_table::{Trailer, compare};
 
@@ -56,6 +59,11 @@ impl Merge {
     /// The value at the current position, shared with where it lies; empty for a delete.
     pub fn value(&self) -> Bytes {
         self.heap.first().map_or_else(Bytes::new, |top| self.sources[*top].value())
+    }
+
+    /// Why there is no value at the current position: the record's slot is damaged.
+    pub fn damage(&self) -> Option<&Error> {
+        self.sources[*self.heap.first()?].damage()
     }
 
     /// The value at the current position, to be looked at and not kept.

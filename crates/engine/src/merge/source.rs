@@ -1,35 +1,12 @@
 //! The sorted inputs of a merge.
 
 use super::level_cursor::LevelCursor;
-use crate::error::Result;
+use super::target::{Arrived, Target};
+use crate::error::{Error, Result};
 use crate::generations::memtable::MemtableCursor;
 use bytes::Bytes;
 use std::fmt::Debug;
-use thermocline_device::Buffer;
 use thermocline_table::{AwaitedRead, TableIterator, Trailer};
-
-/// A read that a source waited for, and what came of it.
-pub(super) type Arrived = (AwaitedRead, thermocline_device::Result<Buffer>);
-
-/// Where to go. No target lies between two versions of a key, so tables may show their trailers as
-/// they like.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Target<'a> {
-    First,
-    Last,
-    /// The first entry whose key is at or after this one.
-    From(&'a [u8]),
-    /// The last entry whose key is at or before this one.
-    UpTo(&'a [u8]),
-    /// The last entry whose key is before this one.
-    Before(&'a [u8]),
-}
-
-impl Target<'_> {
-    pub(super) fn is_forward(&self) -> bool {
-        matches!(self, Self::First | Self::From(_))
-    }
-}
 
 /// Records that a layout keeps beside memtables and tables, in the order of a merge.
 pub(crate) trait RecordSource: Send + Debug {
@@ -41,6 +18,11 @@ pub(crate) trait RecordSource: Send + Debug {
 
     /// Its value, to be looked at and not kept.
     fn value_slice(&self) -> &[u8];
+
+    /// Why the entry at hand has no value: its bytes are damaged. The source goes on behind it.
+    fn damage(&self) -> Option<&Error> {
+        None
+    }
 
     /// Moves to where `to` says.
     fn position(&mut self, to: Target<'_>) -> Result<()>;
@@ -132,6 +114,13 @@ impl Source {
             }
         }
         Ok(())
+    }
+
+    pub(super) fn damage(&self) -> Option<&Error> {
+        match self {
+            Self::Records(records) => records.damage(),
+            Self::Memtable(_) | Self::Level(_) => None,
+        }
     }
 
     pub(super) fn is_stale(&self) -> bool {

@@ -1,5 +1,5 @@
-//! Walking the records of one moment in key order: [`Cursor`] for free movement, [`Scan`] for a
-//! range.
+//! Walking the records of one moment in key order: [`Cursor`] for free movement, [`Records`] for
+//! a range.
 //!
 //! Both hold the memtables and tables of their moment, so flushes and compactions take nothing from
 //! under them, and a registered snapshot, so that versions they still need are not merged away.
@@ -9,6 +9,7 @@
 use crate::error::Result;
 use crate::merge::{Merge, Target};
 use crate::read::Reader;
+use crate::versions::holders::{Held, Holder};
 use crate::versions::snapshots::Snapshot;
 use bytes::Bytes;
 use std::ops::Bound;
@@ -24,10 +25,13 @@ pub struct Cursor {
     renewal: Option<Box<Renewal>>,
     /// Keeps the moment alive.
     snapshot: Snapshot,
+    _held: Held,
     /// The current record, if the cursor stands on one.
     key: Vec<u8>,
     value: Bytes,
     valid: bool,
+    /// The key of the record that the last movement met, where its slot is damaged.
+    damaged: Option<Vec<u8>>,
 }
 
 /// What a cursor over a fast tier was made from.
@@ -41,7 +45,8 @@ pub(crate) struct Renewal {
 impl Cursor {
     pub(crate) fn new(merge: Merge, snapshot: Snapshot, renewal: Option<Box<Renewal>>) -> Self {
         let (key, value) = (Vec::new(), Bytes::new());
-        Self { merge, renewal, snapshot, key, value, valid: false }
+        let held = Held::new(snapshot.holders(), Holder::Cursor);
+        Self { merge, renewal, snapshot, _held: held, key, value, valid: false, damaged: None }
     }
 
     /// The cursor stands on a record.
@@ -82,6 +87,7 @@ impl Cursor {
     /// To the next larger key; from nowhere, nowhere.
     #[expect(clippy::should_implement_trait, reason = "a cursor moves; it hands nothing out")]
     pub fn next(&mut self) -> Result<()> {
+        self.snapshot.require_owner()?;
         if !self.valid {
             return Ok(());
         }
@@ -105,6 +111,7 @@ impl Cursor {
 
     /// To the next smaller key; from nowhere, nowhere.
     pub fn prev(&mut self) -> Result<()> {
+        self.snapshot.require_owner()?;
         if !self.valid {
             return Ok(());
         }
@@ -126,6 +133,7 @@ impl Cursor {
     }
 
     fn place(&mut self, to: Target<'_>) -> Result<()> {
+        self.snapshot.require_owner()?;
         loop {
             self.valid = false;
             self.guarded(|cursor| {
@@ -155,8 +163,17 @@ impl Cursor {
         true
     }
 
+    /// After an error that was about one record alone the cursor stands where that is, so that the
+    /// next movement goes on from there; false where it was not.
+    fn pass_over(&mut self) -> bool {
+        let Some(key) = self.damaged.take() else { return false };
+        (self.key, self.valid) = (key, true);
+        true
+    }
+
     /// Runs a movement; after an error the cursor stands nowhere.
     fn guarded(&mut self, movement: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.damaged = None;
         let result = movement(self);
         if result.is_err() {
             self.valid = false;
@@ -182,6 +199,11 @@ impl Cursor {
                 self.key.clear();
                 self.key.extend_from_slice(key);
                 if trailer.kind() == RecordKind::Put {
+                    if let Some(error) = self.merge.damage().cloned() {
+                        self.merge.step()?;
+                        self.damaged = Some(self.key.clone());
+                        return Err(error);
+                    }
                     self.value = self.merge.value();
                     self.valid = true;
                     return self.merge.step();
@@ -215,17 +237,38 @@ impl Cursor {
                     has_key = true;
                 }
                 candidate = match trailer.kind() {
-                    RecordKind::Put => Some(self.merge.value()),
+                    RecordKind::Put => match self.merge.damage() {
+                        Some(error) => Some(Err(error.clone())),
+                        None => Some(Ok(self.merge.value())),
+                    },
                     RecordKind::Delete => None,
                 };
             }
             self.merge.step()?;
         }
-        if let Some(value) = candidate {
-            self.value = value;
-            self.valid = true;
+        match candidate {
+            None => {}
+            Some(Ok(value)) => {
+                self.value = value;
+                self.valid = true;
+            }
+            Some(Err(error)) => {
+                self.damaged = Some(self.key.clone());
+                return Err(error);
+            }
         }
         Ok(())
+    }
+}
+
+impl Drop for Cursor {
+    /// In a forked child reads that are under way are the parent's: nothing waits for them, and
+    /// nothing that the cursor held is given back.
+    fn drop(&mut self) {
+        if self.snapshot.require_owner().is_err() {
+            std::mem::forget(std::mem::replace(&mut self.merge, Merge::unpositioned(Vec::new())));
+            std::mem::forget(self.renewal.take());
+        }
     }
 }
 
@@ -287,7 +330,9 @@ impl ScanRange {
     }
 }
 
-/// A scan under way: an iterator over key and value. Ends after an error.
+/// A scan under way: an iterator over key and value. Ends after an error, but for one: where a
+/// record of the fast tier is damaged and its key is known, an error of kind `Corrupt` takes its
+/// place, and the scan goes on behind it.
 #[derive(Debug)]
 pub struct Records {
     cursor: Cursor,
@@ -342,9 +387,15 @@ impl Iterator for Records {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
-        if let Err(error) = self.advance() {
-            self.left = 0;
-            return Some(Err(error));
+        while let Err(error) = self.advance() {
+            if !self.cursor.pass_over() {
+                self.left = 0;
+                return Some(Err(error));
+            }
+            let key = self.cursor.key();
+            if self.range.below_end(key) && self.range.above_start(key) {
+                return Some(Err(error));
+            }
         }
         let key = self.cursor.key();
         let inside =

@@ -7,6 +7,8 @@
 use super::Reader;
 use crate::error::Result;
 use crate::layout::{TableAnswer, Wanted};
+use crate::locator::Locator;
+use crate::table_set::levels::Levels;
 use crate::table_set::levels::settles;
 use crate::table_set::table::Table;
 use crate::versions::Version;
@@ -54,7 +56,8 @@ impl Reader {
             version = self.versions.current_full();
         }
         self.shared.counts.gets.add((keys.len() - counted) as u64);
-        let search = |at: &usize| Search::new(*at, keys[*at], moment, &version);
+        let places = (self.layout.locator(), &*version.levels);
+        let search = |at: &usize| Search::new(*at, keys[*at], moment, places);
         let mut searches: Vec<_> = wanted.left.iter().map(search).collect();
         while !searches.is_empty() {
             let mut waiting = Vec::new();
@@ -102,8 +105,13 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(index: usize, key: &'a [u8], snapshot: Sequence, version: &Version) -> Self {
-        let candidates = version.levels.candidates(key);
+    fn new(
+        index: usize,
+        key: &'a [u8],
+        snapshot: Sequence,
+        (locator, levels): (&Locator, &Levels),
+    ) -> Self {
+        let candidates = locator.candidates(levels, key);
         let candidates: Vec<_> =
             candidates.map(|(level, table)| (level, Arc::clone(table))).collect();
         Self {

@@ -27,6 +27,10 @@ impl Reader {
         snapshot: Snapshot,
         expected_bytes: u32,
     ) -> Cursor {
+        if snapshot.require_owner().is_err() {
+            // As every movement of it says.
+            return Cursor::new(Merge::unpositioned(Vec::new()), snapshot, None);
+        }
         self.shared.counts.scans.add(1);
         let sources = self.sources(range, snapshot.sequence(), expected_bytes);
         let renewal = self.layout.moves_records().then(|| {

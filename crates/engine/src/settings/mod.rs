@@ -342,7 +342,7 @@ impl Settings {
 
     /// Bytes that all logs may take of a fast tier that records want. On a small one they grow
     /// beyond their reserve, and so they have more there than what is reserved.
-    fn logs_bytes(&self) -> u64 {
+    pub(crate) fn logs_bytes(&self) -> u64 {
         (self.logs_max() * self.full_log_bytes()).min(SMALL_LOGS * self.log_bytes())
     }
 
@@ -374,21 +374,7 @@ impl Settings {
     pub(crate) fn fast_table_bytes(&self) -> Option<u64> {
         Some(self.by_level().table_bytes(self.tiers.first()?.capacity.0))
     }
-
-    /// What slabs may take of the fast tier: all but what logs and journals may come to, and some
-    /// for a journal that is written afresh beside the old one, the first log of an opening, and
-    /// logs of batches larger than a memtable.
-    pub(crate) fn slab_bytes_max(&self) -> u64 {
-        let capacity_bytes = self.tiers.first().map_or(0, |tier| tier.capacity.0);
-        let log_bytes = self.logs_bytes();
-        let journals_bytes = self.manifest_bytes() + self.map_bytes();
-        let spare_bytes = capacity_bytes / SPARE_SHARE;
-        capacity_bytes.saturating_sub(log_bytes + journals_bytes + spare_bytes)
-    }
 }
-
-/// Share of the fast tier that slabs leave free beside logs and journals.
-const SPARE_SHARE: u64 = 100;
 
 /// Logs that there are at once where there is room for them: the one written, those of frozen
 /// memtables, the next, and retired ones kept for use as logs again.

@@ -8,6 +8,7 @@
 pub(crate) mod compaction_rate;
 pub(crate) mod counts;
 pub(crate) mod hits;
+pub(crate) mod tier0;
 pub(crate) mod totals;
 pub(crate) mod write_throttle;
 
@@ -22,6 +23,7 @@ use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
 use thermocline_foundation::sync::{Condvar, Mutex, MutexGuard};
 use thermocline_foundation::{Clock, FileNumber};
 use thermocline_table::BlockCache;
+use tier0::Tier0;
 use totals::{Tally, Totals};
 use write_throttle::WriteThrottle;
 
@@ -38,6 +40,7 @@ pub(crate) struct Shared {
     pub write_throttle: WriteThrottle,
     pub compaction_rate: CompactionRate,
     pub counts: Counts,
+    pub tier0: Tier0,
     /// What was counted before this opening.
     pub totals_before: Totals,
     /// Levels or their targets changed since the last look for tables on the wrong tier.
@@ -61,6 +64,7 @@ impl Shared {
     ) -> Self {
         let write_throttle = WriteThrottle::new(Arc::clone(&clock), &settings);
         let compaction_rate = CompactionRate::new(Arc::clone(&clock));
+        let tier0 = Tier0::new(&settings);
         Self {
             settings,
             clock,
@@ -72,6 +76,7 @@ impl Shared {
             write_throttle,
             compaction_rate,
             counts: Counts::default(),
+            tier0,
             totals_before,
             placement_changed: AtomicBool::new(true),
             changing: Mutex::new(()),

@@ -11,6 +11,11 @@ pub(crate) struct KeyRange {
 }
 
 impl KeyRange {
+    /// All keys from `first` to `last`, both included.
+    pub fn spanning(first: &[u8], last: &[u8]) -> Self {
+        Self { from: Some(first.to_vec()), to: Some(successor(last)) }
+    }
+
     pub fn overlaps(&self, other: &Self) -> bool {
         let before = |to: &Option<Vec<u8>>, from: &Option<Vec<u8>>| match (to, from) {
             (Some(to), Some(from)) => to <= from,
@@ -46,8 +51,12 @@ impl KeyRange {
             self.from = Some(table.meta.smallest_key.clone());
         }
         if self.to.as_ref().is_some_and(|to| table.meta.largest_key >= *to) {
-            // The smallest key after the table's largest.
-            self.to = Some([&table.meta.largest_key[..], &[0]].concat());
+            self.to = Some(successor(&table.meta.largest_key));
         }
     }
+}
+
+/// The smallest key after `key`.
+pub(crate) fn successor(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
 }

@@ -230,27 +230,6 @@ impl Levels {
         level0.map(|table| (0, table)).chain(deeper)
     }
 
-    /// The newest version of `key` at or before `snapshot`.
-    pub fn get(&self, key: &[u8], snapshot: Sequence) -> Result<Option<(Trailer, Bytes)>> {
-        Ok(self.find_newest(key, snapshot)?.map(|found| (found.trailer, found.value)))
-    }
-
-    /// As [`Levels::get`], with the table that has it.
-    pub fn find_newest(&self, key: &[u8], snapshot: Sequence) -> Result<Option<Located>> {
-        let mut newest: Option<Located> = None;
-        for (level, table) in self.candidates(key) {
-            if newest.as_ref().is_some_and(|best| settles(best.trailer, level, table)) {
-                break;
-            }
-            if let Some((trailer, value)) = table.get(key, snapshot)?
-                && newest.as_ref().is_none_or(|best| trailer > best.trailer)
-            {
-                newest = Some(Located { trailer, value, table: table.meta.number });
-            }
-        }
-        Ok(newest)
-    }
-
     /// No level below `level` has a table that may hold `key`.
     pub fn is_bottom_for(&self, level: usize, key: &[u8]) -> bool {
         (level + 1..LEVELS).all(|deeper| self.locate(deeper, key).is_none())

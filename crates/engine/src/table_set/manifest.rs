@@ -19,8 +19,8 @@ use crate::table_set::levels::Levels;
 use crate::table_set::table::TableMeta;
 use std::sync::Arc;
 use thermocline_device::{
-    Error as DeviceError, ErrorKind as DeviceErrorKind, Extent, FileContext, FileKind, Journal,
-    Origin, TieredFiles,
+    Error as DeviceError, ErrorKind as DeviceErrorKind, Extent, File, FileContext, FileKind,
+    Journal, Origin, TieredFiles,
 };
 use thermocline_foundation::coding::{DecodeError, Decoder, put_bytes, put_varint};
 use thermocline_foundation::{FileNumber, Sequence, sync_site};
@@ -35,6 +35,7 @@ const TAG_SLAB: u8 = 5;
 const TAG_LIVE_SLOTS: u8 = 6;
 const TAG_TOTALS: u8 = 128;
 const TAG_DURABLE_SEQUENCE: u8 = 129;
+const TAG_OLDER_VERSIONS: u8 = 130;
 
 /// Journal bytes below which no fresh manifest is worth writing.
 const REWRITE_BYTES_MIN: u64 = 4 << 20;
@@ -61,6 +62,9 @@ pub(crate) struct Edit {
     /// All records up to this sequence were durable, in tables or logs: if fewer are found, a log
     /// has lost its end.
     pub durable_sequence: Option<Sequence>,
+    /// At most so many live slots hold a version that is not the newest of its key in slots. Every
+    /// edit that changes slots says it; one that does not leaves it unknown.
+    pub older_versions: Option<u64>,
 }
 
 impl Edit {
@@ -126,6 +130,9 @@ impl Edit {
         if let Some(sequence) = self.durable_sequence {
             item(TAG_DURABLE_SEQUENCE, &mut |body| put_varint(body, sequence.0));
         }
+        if let Some(count) = self.older_versions {
+            item(TAG_OLDER_VERSIONS, &mut |body| put_varint(body, count));
+        }
         out
     }
 
@@ -169,7 +176,10 @@ impl Edit {
             TAG_DURABLE_SEQUENCE => {
                 self.durable_sequence = Some(Sequence(body.varint().map_err(damaged)?));
             }
-            _ if tag > TAG_DURABLE_SEQUENCE => {}
+            TAG_OLDER_VERSIONS => {
+                self.older_versions = Some(body.varint().map_err(damaged)?);
+            }
+            _ if tag > TAG_OLDER_VERSIONS => {}
             _ => return Err(newer(&format!("item {tag}"))),
         }
         Ok(())
@@ -234,11 +244,21 @@ impl Manifest {
     pub fn create(files: &Arc<TieredFiles>, state: &Edit, origin: Origin) -> Result<Self> {
         let payload = state.encode();
         let context = FileContext { kind: FileKind::Manifest, origin };
-        let file = files.create_file(context, payload.len() as u64)?;
+        let manifest =
+            Self::in_file(files, files.create_file(context, payload.len() as u64)?, &payload)?;
+        files.publish(&[manifest.number])?;
+        Ok(manifest)
+    }
+
+    /// As [`Manifest::create`], in memory: for files that are only read.
+    pub fn in_memory(files: &Arc<TieredFiles>, state: &Edit) -> Result<Self> {
+        Self::in_file(files, files.scratch_file(FileKind::Manifest)?, &state.encode())
+    }
+
+    fn in_file(files: &Arc<TieredFiles>, file: Arc<File>, payload: &[u8]) -> Result<Self> {
         let number = file.number();
         let mut journal = Journal::create(file)?;
-        sync_site("manifest/new", || journal.append(&payload))?;
-        files.publish(&[number])?;
+        sync_site("manifest/new", || journal.append(payload))?;
         let (files, rewrite_bytes_min) = (Arc::clone(files), REWRITE_BYTES_MIN);
         let rewrite_factor = REWRITE_FACTOR;
         let rewrite_bytes = rewrite_bytes_min.max(rewrite_factor * journal.len_bytes());
@@ -255,17 +275,19 @@ impl Manifest {
         let what = file.describe();
         let mut failure = None;
         let mut frames = 0;
-        let opened = sync_site("manifest", || {
-            Journal::open(file, |payload| {
-                frames += 1;
-                let applied = Edit::decode(payload).and_then(&mut apply);
-                applied.map_err(|error| {
-                    let text = format!("{what}, frame {frames}: {error}");
-                    failure = Some(Error::new(error.kind(), text.clone()));
-                    DeviceError::new(DeviceErrorKind::Corrupt, text)
-                })
+        let visit = |payload: &[u8]| {
+            frames += 1;
+            let applied = Edit::decode(payload).and_then(&mut apply);
+            applied.map_err(|error| {
+                let text = format!("{what}, frame {frames}: {error}");
+                failure = Some(Error::new(error.kind(), text.clone()));
+                DeviceError::new(DeviceErrorKind::Corrupt, text)
             })
-        });
+        };
+        let opened = match files.is_read_only() {
+            true => Journal::open_read_only(file, visit),
+            false => sync_site("manifest", || Journal::open(file, visit)),
+        };
         // The device layer knows fewer kinds of error than we do; the one we kept says more.
         let journal = opened.map_err(|error| failure.unwrap_or_else(|| error.into()))?;
         if frames == 0 {
@@ -360,6 +382,16 @@ mod tests {
         assert_eq!(Edit::decode(&golden).unwrap(), edit);
         let newer = [&[VERSION + 1], &golden[1..]].concat();
         assert_eq!(Edit::decode(&newer).unwrap_err().kind(), ErrorKind::NewerFormat);
+    }
+
+    /// An item of its own file, for the others are as they were before there was one.
+    #[test]
+    fn the_count_of_older_versions_is_as_documented() {
+        let edit = Edit { older_versions: Some(300), ..Edit::default() };
+        let golden = golden("manifest-older-versions-v1.bin", &edit.encode());
+        assert_eq!(golden, [1, 130, 2, 0xac, 2]);
+        assert_eq!(Edit::decode(&golden).unwrap(), edit);
+        assert!(Edit::decode(&golden[..4]).is_err());
     }
 
     #[test]

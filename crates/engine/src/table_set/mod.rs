@@ -13,8 +13,7 @@ pub(crate) mod restored;
 pub(crate) mod slot_edit;
 pub(crate) mod table;
 
-use claims::Claim;
-use key_range::KeyRange;
+use claims::Claims;
 use manifest::Manifest;
 use thermocline_foundation::{FileNumber, Sequence};
 
@@ -22,12 +21,8 @@ use thermocline_foundation::{FileNumber, Sequence};
 #[derive(Debug)]
 pub(crate) struct TableSet {
     pub manifest: Manifest,
-    /// Outputs of running compactions and ingests.
-    pub claims: Vec<Claim>,
-    /// Ranges of running demotions.
-    pub ranges: Vec<KeyRange>,
-    /// Callers that wait for tables which running compactions hold.
-    pub claimants: usize,
+    /// What running merges have taken.
+    pub claims: Claims,
     pub log_floor: FileNumber,
     pub last_sequence: Sequence,
     /// What the manifest says was durable at the last closing.

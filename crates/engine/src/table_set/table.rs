@@ -98,8 +98,6 @@ pub(crate) struct Table {
     store: Arc<TableStore>,
     reader: OnceLock<Arc<TableReader>>,
     obsolete: AtomicBool,
-    /// A compaction has it as input.
-    pub claimed: AtomicBool,
     /// Copies of its index that were made, or could not be.
     copy_attempts: AtomicU32,
 }
@@ -111,7 +109,6 @@ impl Table {
             store,
             reader: OnceLock::new(),
             obsolete: AtomicBool::new(false),
-            claimed: AtomicBool::new(false),
             copy_attempts: AtomicU32::new(0),
         }
     }

@@ -50,7 +50,7 @@ impl Versions {
                 table.mark_obsolete();
             }
         }
-        self.levels_changed();
+        self.levels_changed(tables);
         self.shared.jobs.wake();
         Ok(())
     }

@@ -9,6 +9,7 @@ use super::current::Current;
 use crate::error::Result;
 use crate::generations::Frozen;
 use crate::shared::totals::Tally;
+use crate::table_set::claims::Claims;
 use crate::table_set::levels::Levels;
 use crate::table_set::manifest::Edit;
 use crate::table_set::slot_edit::SlotEdit;
@@ -61,7 +62,7 @@ pub(crate) trait Follower: Send + Sync + Debug {
     fn count(&self, _tally: &mut Tally) {}
 
     /// The tables are those of the current version.
-    fn levels_changed(&self, _current: &Current) {}
+    fn levels_changed(&self, _current: &Current, _claims: &Claims) {}
 
     /// The active memtable is about to hold `active_bytes`. Called for each group of writes.
     fn memtable_grows(&self, _current: &Current, _active_bytes: u64) {}

@@ -19,9 +19,11 @@
 //! 3. `visible` is the sequence of the newest record that readers see; all records up to it are in
 //!    memtables or tables. A reader loads the version before `visible`.
 
+mod claimed;
 mod commit;
 mod current;
 mod followers;
+pub(crate) mod holders;
 pub(crate) mod snapshots;
 mod version;
 pub(crate) mod window;
@@ -33,8 +35,10 @@ use crate::shared::Shared;
 use crate::shared::totals::Totals;
 use crate::table_set::TableSet;
 use crate::table_set::table::TableStore;
+pub(crate) use claimed::Claimed;
 pub(crate) use current::Current;
 pub(crate) use followers::{Change, Follower, Switch};
+use holders::Holders;
 use snapshots::{Snapshot, Snapshots};
 use std::sync::Arc;
 use thermocline_foundation::Sequence;
@@ -98,6 +102,11 @@ impl Versions {
     /// A snapshot of now.
     pub fn snapshot(&self) -> Snapshot {
         self.snapshots.take(|| self.visible())
+    }
+
+    /// Where what holds the database is counted.
+    pub fn holders(&self) -> &Arc<Holders> {
+        &self.snapshots.holders
     }
 
     /// Sequences that a merge must keep readable, ascending: those of snapshots, and now.
@@ -167,8 +176,10 @@ impl Versions {
     }
 
     /// Tells followers and placement of the tables of now.
-    pub fn levels_changed(&self) {
+    pub fn levels_changed(&self, tables: &TableSet) {
         self.shared.placement_changed.store(true, Ordering::Relaxed);
-        self.followers.iter().for_each(|follower| follower.levels_changed(&self.current));
+        for follower in &self.followers {
+            follower.levels_changed(&self.current, &tables.claims);
+        }
     }
 }

@@ -4,8 +4,11 @@
 //! older version of a key survives when some snapshot in the list still sees it. A snapshot taken
 //! later is at or after the newest sequence of that time, so nothing it needs was dropped.
 
+use crate::error::Result;
+use crate::versions::holders::Holders;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use thermocline_device::OwnerProcess;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::{Planted, Sequence, planted};
 
@@ -13,12 +16,19 @@ use thermocline_foundation::{Planted, Sequence, planted};
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     held: Mutex<BTreeMap<Sequence, u64>>,
+    /// In a forked child another thread of its parent may hold the lock for ever; nothing is
+    /// registered there.
+    owner: OwnerProcess,
+    pub holders: Arc<Holders>,
 }
 
 impl Snapshots {
     /// Registers the sequence that `newest` gives, read under the lock so that a compaction's list
     /// cannot miss it.
     pub fn take(self: &Arc<Self>, newest: impl FnOnce() -> Sequence) -> Snapshot {
+        if !self.owner.is_current() {
+            return Snapshot { registry: Arc::clone(self), sequence: newest() };
+        }
         let mut held = self.held.lock();
         let sequence = newest();
         *held.entry(sequence).or_default() += 1;
@@ -53,6 +63,17 @@ impl Snapshot {
     pub fn sequence(&self) -> Sequence {
         self.sequence
     }
+
+    /// Refuses a forked child.
+    pub fn require_owner(&self) -> Result<()> {
+        let owner = &self.registry.owner;
+        if owner.is_current() { Ok(()) } else { Ok(owner.require("the store")?) }
+    }
+
+    /// Where what holds the database is counted.
+    pub fn holders(&self) -> &Arc<Holders> {
+        &self.registry.holders
+    }
 }
 
 impl Clone for Snapshot {
@@ -63,6 +84,9 @@ impl Clone for Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
+        if !self.registry.owner.is_current() {
+            return;
+        }
         let mut held = self.registry.held.lock();
         if let Some(count) = held.get_mut(&self.sequence) {
             *count -= 1;

@@ -51,6 +51,7 @@ impl Window {
     }
 
     /// Readers see the group: its records are in the memtable.
+    #[expect(clippy::needless_pass_by_value, reason = "a group is published or skipped once")]
     pub fn publish(&self, group: Group) {
         let Group { first, last } = group;
         debug_assert!(self.visible.load(Ordering::Relaxed) < first.0, "published in order");
@@ -58,6 +59,7 @@ impl Window {
     }
 
     /// The group has no records. Readers pass it with the next one.
+    #[expect(clippy::needless_pass_by_value, reason = "a group is published or skipped once")]
     pub fn skip(&self, group: Group) {
         debug_assert_eq!(self.claimed.load(Ordering::Relaxed), group.last.0, "none is behind it");
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use thermocline::{
     ActivityStats, Amplification, CacheStats, DemotionStats, FastTierStats, HitStats, LevelStats,
-    LiveMark, LiveStats, MemoryStats, OperationStats, Preset, RegulationStats, SlotStats, Stats,
-    TierStats, WearStats,
+    LiveMark, LiveStats, MemoryStats, Mode, OperationStats, Preset, RegulationStats, SlotStats,
+    Stats, TierStats, WearStats,
 };
 
 /// The figures.
@@ -50,6 +50,7 @@ pub fn live_stats() -> LiveStats {
         },
         amplification: Amplification { write: 2.5, read_bytes_per_get: 1024.0, space: 1.25 },
         sequence: 1 << 50,
+        mode: Mode::Stopped,
         read_only: Some("a log: the device failed".to_owned()),
     };
     LiveStats { live: mark, stats }
@@ -86,6 +87,7 @@ fn fast_tier(cache: HitStats) -> FastTierStats {
         clean_records: 100,
         memory_records: 10,
         limit_bytes: 1 << 23,
+        grants: [("logs".to_owned(), 1 << 20), ("slots".to_owned(), 1 << 23)].into(),
         slab_bytes: 1 << 23,
         live_bytes: 1 << 22,
         waste_bytes: 1 << 10,

@@ -1,10 +1,17 @@
 //! Guards: one kind of mistake a file, each tried with mistakes of its kind in the engine.
 //!
 //! ```text
-//!   moments.rs   reads of a moment, then of now
+//!   moments.rs         reads of a moment, then of now
+//!   interruptions.rs   work first, lock later
+//!   boundaries.rs      ends of ranges, of prefixes, of keys
 //! ```
 //! They see what users see, and so stay as they are when the engine's files move.
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
+mod boundaries;
+#[allow(dead_code, reason = "shared with the tests of reliability")]
+#[path = "../reliability/hooked.rs"]
+mod hooked;
+mod interruptions;
 mod moments;
 mod support;

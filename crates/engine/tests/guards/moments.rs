@@ -192,3 +192,30 @@ fn what_a_moment_shows_beneath_a_bulk_load_does_not_hide_the_load() {
         }
     }
 }
+
+/// Records leave beside the key, whose versions stay in slots: a cursor of before begins again
+/// with the tables of now, and its moment stays its own.
+#[test]
+fn a_cursor_that_begins_again_keeps_its_moment() {
+    for new in [Some("new"), None] {
+        let db = stepped(&hybrid());
+        // What lies behind the table of these is a range of its own.
+        ["a", "n"].iter().for_each(|key| db.put(key, "base").unwrap());
+        compact(&db);
+        db.put("key", "old").unwrap();
+        db.put(OTHER, "other").unwrap();
+        db.flush().unwrap();
+        let mut cursor = db.cursor();
+        match new {
+            Some(value) => db.put("key", value).unwrap(),
+            None => db.delete("key").unwrap(),
+        }
+        db.flush().unwrap();
+        db.compact_range(Some(b"o"), None, &mut |_| {}).unwrap();
+        assert_eq!(db.stats().fast_tier.unwrap().records, 2, "both versions of the key stay");
+        let right = [("a", "base"), ("key", "old"), ("n", "base"), (OTHER, "other")];
+        let right = right.map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec()));
+        assert_eq!(walk(&mut cursor), right);
+        assert_eq!(read_now(&db, "beside").as_deref(), new.map(str::as_bytes));
+    }
+}

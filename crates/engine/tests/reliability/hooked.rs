@@ -276,6 +276,11 @@ impl Driver for HookedDriver {
         self.inner.lock(name)
     }
 
+    fn lock_shared(&self, name: &str) -> Result<Option<Box<dyn DirectoryLock>>> {
+        self.gate.pass(Call::Lock, name)?;
+        self.inner.lock_shared(name)
+    }
+
     fn queue(&self, _depth: usize) -> Result<Box<dyn Queue>> {
         let (batches, in_flight) = (Arc::clone(&self.batches), Arc::clone(&self.in_flight));
         Ok(Box::new(HookedQueue { batches, in_flight, completions: Vec::new() }))

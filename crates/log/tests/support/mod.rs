@@ -286,6 +286,19 @@ pub fn replay_bytes(number: u64, bytes: &[u8]) -> Result<(Records, ReplaySummary
     harness.replay()
 }
 
+/// As [`replay_bytes`], with flipped bits turned back; also what was.
+#[allow(dead_code, reason = "for the tests of rot")]
+pub fn replay_mended(number: u64, bytes: &[u8]) -> Result<(Records, ReplaySummary, Vec<Error>)> {
+    let harness = Harness { number: FileNumber(number), ..Harness::with_bytes(bytes) };
+    let (mut records, mut mended) = (Vec::new(), Vec::new());
+    let mut sink = |first: Sequence, count, payload: &[u8]| {
+        records.push((first.0, count, payload.to_vec()));
+        Ok(())
+    };
+    let summary = LogReader::replay_mended(&harness.file(), &mut sink, &mut mended)?;
+    Ok((records, summary, mended))
+}
+
 pub fn header(first: u64) -> LogHeader {
     LogHeader { stream: 0, previous: None, first_sequence: Sequence(first) }
 }

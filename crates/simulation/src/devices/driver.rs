@@ -358,7 +358,10 @@ impl Drop for Lock {
         self.devices.record("Unlock", &self.path, &self.name, Operands::None);
         let mut state = self.devices.state();
         if let Some(directory) = state.world.directories.get_mut(&self.path) {
-            directory.locked.remove(&self.name);
+            match directory.locked.get_mut(&self.name) {
+                Some(Some(readers)) if *readers > 1 => *readers -= 1,
+                _ => drop(directory.locked.remove(&self.name)),
+            }
         }
     }
 }
@@ -367,6 +370,17 @@ impl Drop for Lock {
 struct Directory {
     devices: Devices,
     path: PathBuf,
+}
+
+impl Directory {
+    fn is_locked(&self) -> Error {
+        Error::new(ErrorKind::Locked, format!("{} is locked", self.path.display()))
+    }
+
+    fn lock_of(&self, name: &str) -> Lock {
+        let (devices, path) = (self.devices.clone(), self.path.clone());
+        Lock { devices, path, name: name.to_owned() }
+    }
 }
 
 impl Directory {
@@ -483,12 +497,26 @@ impl Driver for Directory {
 
     fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {
         self.enter(CallKind::Lock, name)?;
-        if !self.with(|directory, _| directory.locked.insert(name.to_owned()))? {
-            let text = format!("{} is locked", self.path.display());
-            return Err(Error::new(ErrorKind::Locked, text));
-        }
-        let (devices, path) = (self.devices.clone(), self.path.clone());
-        Ok(Box::new(Lock { devices, path, name: name.to_owned() }))
+        self.with(|directory, _| {
+            if directory.locked.contains_key(name) {
+                return Err(self.is_locked());
+            }
+            directory.locked.insert(name.to_owned(), None);
+            Ok(())
+        })??;
+        Ok(Box::new(self.lock_of(name)))
+    }
+
+    fn lock_shared(&self, name: &str) -> Result<Option<Box<dyn DirectoryLock>>> {
+        self.enter(CallKind::Lock, name)?;
+        self.with(|directory, _| {
+            match directory.locked.entry(name.to_owned()).or_insert(Some(0)) {
+                Some(readers) => *readers += 1,
+                None => return Err(self.is_locked()),
+            }
+            Ok(())
+        })??;
+        Ok(Some(Box::new(self.lock_of(name))))
     }
 
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {

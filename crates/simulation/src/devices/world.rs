@@ -128,7 +128,8 @@ pub(super) struct Directory {
     pub live: Names,
     pub durable: Names,
     pub pending: Vec<Pending<NameChange>>,
-    pub locked: BTreeSet<String>,
+    /// Names that are locked: for one (none), or for so many that read.
+    pub locked: BTreeMap<String, Option<u64>>,
     /// Offsets, lengths and views of transfers are multiples of it.
     pub alignment: usize,
     /// Bytes that files may take; none: no limit.
@@ -417,7 +418,7 @@ impl Directory {
             live: names,
             durable,
             pending,
-            locked: BTreeSet::new(),
+            locked: BTreeMap::new(),
             alignment: self.alignment,
             capacity: self.capacity,
             gone: self.gone,

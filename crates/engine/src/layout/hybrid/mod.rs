@@ -10,12 +10,12 @@
 //!   pieces.rs   what a flush or an opening writes into slots
 //!   packing.rs  how slots and memory keep values
 //!   lookup.rs   memtables, index and slots, tables       cursor.rs   the same, in key order
+//!   damage.rs   which answers are sure although slots were damaged at opening
 //!   room.rs     when the tier is full, and what leaves first; regulation.rs the rules for it
 //!   budget.rs   what may be written to the slow tier
 //!   sweep.rs    slots are taken from copies that memory has, or that nobody asks for
 //!   spill.rs    copies that memory gives up get slots, or are forgotten; waiting.rs what waits
 //!   memory.rs   how much memory records get
-//!   index_copies.rs   what finds records in tables, on the fast tier too
 //!   plan.rs     what of this is done next; single_step.rs jobs of one step
 //!   report.rs   what statistics say of the rules and of demotions
 //! ```
@@ -40,8 +40,8 @@
 //!    holds frees and asks the index again.
 
 mod copies;
-mod demotion;
-mod index_copies;
+pub(crate) mod demotion;
+mod held;
 mod memory;
 mod plan;
 pub(crate) mod records;
@@ -55,24 +55,26 @@ mod tiny_records;
 use crate::error::Result;
 use crate::generations::Frozen;
 use crate::jobs::Job;
-use crate::layout::Checked;
-use crate::layout::Held;
 use crate::layout::hybrid::copies::promotion::Promotions;
 use crate::layout::hybrid::copies::spill::Spill;
-use crate::layout::hybrid::index_copies::{Demand, IndexCopying};
 use crate::layout::hybrid::memory::Memory;
+use crate::layout::hybrid::records::damage::Damage;
 use crate::layout::hybrid::records::flush::FlushGate;
 use crate::layout::hybrid::records::flush::SlotFlush;
+use crate::layout::hybrid::records::live::LiveRecords;
 use crate::layout::hybrid::records::lookup::entry_kind;
 use crate::layout::hybrid::records::packing::{Packing, Stored};
 use crate::layout::hybrid::regulation::Regulation;
+use crate::layout::hybrid::single_step::Work;
 use crate::layout::hybrid::space::backoff::SlowRoom;
 use crate::layout::hybrid::space::room::Room;
+use crate::locator::Locator;
+use crate::locator::copies::Tended;
+use crate::locator::copies::{Demand, IndexCopies};
 use crate::shared::Shared;
 use crate::shared::totals::Tally;
-use crate::table_set::TableSet;
+use crate::table_set::claims::Claims;
 use crate::table_set::manifest::Edit;
-use crate::table_set::manifest::broken_slots;
 use crate::table_set::slot_edit::Added;
 use crate::table_set::slot_edit::EntryAfter;
 use crate::table_set::slot_edit::Removed;
@@ -91,7 +93,6 @@ use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted, sync_site};
 use thermocline_index::{Entry, FastIndex, RecordCache};
 use thermocline_popularity::Popularity;
-use thermocline_slab::SlabLive;
 use thermocline_slab::{
     LiveSlots, Record, RecordKind as SlotKind, Reservation, SlabChange, SlabId, Slabs, SlotAddress,
     record_bytes,
@@ -107,11 +108,19 @@ const TRACKED_MIN: u64 = 1 << 10;
 const TRACKER_SHARE: u64 = 8;
 const TRACKER_KEY_BYTES: u64 = 12;
 
+/// Makes a copy of a table's index that is missing, or ends those that must go.
+const INDEX_COPY: Work = Work {
+    name: "copy of a table's index",
+    claim: |fast| &fast.copying.is_running,
+    run: Hybrid::tend_index_copies,
+};
+
 /// What the jobs of this layout hold.
 #[derive(Debug)]
 pub(crate) struct Hybrid {
     pub shared: Arc<Shared>,
     pub versions: Arc<Versions>,
+    pub locator: Locator,
     pub fast: Arc<FastTier>,
 }
 
@@ -121,39 +130,23 @@ impl Hybrid {
         Box::new(SlotFlush::new(self, frozen))
     }
 
+    /// Makes a copy of a table's index that is missing, or ends those that must go.
+    fn tend_index_copies(&self) -> Result<()> {
+        let Tended { ended, made } = self.locator.tend(&self.versions.current_full().levels);
+        if ended || made {
+            // There may be more to do, and the slots may have to leave more room or less.
+            let _tables = self.versions.tables();
+            self.fast.divide_memory_anew(self.versions.cell());
+        }
+        if ended {
+            self.fast.room_was_made();
+        }
+        Ok(())
+    }
+
     /// The most useful job that can begin now, claimed by this call.
     pub fn plan(self: &Arc<Self>) -> Option<Box<dyn Job>> {
         plan::plan_fast_tier(self)
-    }
-
-    /// What is live in slots, held for a copy.
-    pub fn hold(&self, tables: &TableSet) -> Result<Held> {
-        // Held from the moment on, and not while flushes are waited for: they may need the room.
-        let frees = Some(self.fast.slabs.hold_frees());
-        let mut slots = self.fast.live.lock().clone();
-        // A slab without records may be on its way out, and is of no use to the copy.
-        let is_empty =
-            |(file, slab): (FileNumber, &SlabLive)| (slab.slots.count() == 0).then_some(file);
-        let empty: Vec<_> = slots.iter().filter_map(is_empty).collect();
-        for file in empty {
-            slots.apply(&SlabChange::removal(file)).map_err(broken_slots)?;
-        }
-        Ok(Held { slots, last_sequence: tables.last_sequence, frees })
-    }
-
-    /// Reads all live slots. None of them is given to another record meanwhile.
-    pub fn verify(&self, read: &mut dyn FnMut(u64)) -> Checked {
-        let held = self.fast.slabs.hold_frees();
-        let live = {
-            let _tables = self.versions.tables();
-            self.fast.live.lock().clone()
-        };
-        let entries = live.iter().map(|(_, slab)| u64::from(slab.slots.count())).sum();
-        let problems = self.fast.slabs.verify(&held, &live, read).into_iter().collect();
-        // What waited for slots may look again.
-        drop(held);
-        self.shared.jobs.wake();
-        Checked { entries, problems }
     }
 }
 
@@ -162,9 +155,11 @@ impl Hybrid {
 pub(crate) struct FastTier {
     pub shared: Arc<Shared>,
     /// The slots that hold records, as the manifest says.
-    pub live: Mutex<LiveSlots>,
+    pub live: Mutex<LiveRecords>,
     pub slabs: Arc<Slabs>,
     pub index: Arc<FastIndex>,
+    /// What was damaged when the store was opened.
+    pub damage: Damage,
     /// Records in memory: of slots, and copies of what tables have.
     pub cache: RecordCache,
     pub packing: Packing,
@@ -176,7 +171,7 @@ pub(crate) struct FastTier {
     pub room: Room,
     pub slow_room: SlowRoom,
     pub memory: Memory,
-    pub copying: IndexCopying,
+    pub copying: Arc<IndexCopies>,
     /// Slots that demotions gave away before their edits: a planted bug.
     pub freed_early: Mutex<BTreeSet<SlotAddress>>,
 }
@@ -240,15 +235,15 @@ impl FastTier {
             cache.set_capacity(blocks);
         }
         self.share_memory(current, left.saturating_sub(cache.capacity_bytes()));
-        self.reckon_index_copies(demand);
+        self.copying.reckon(demand, |bytes| self.slabs.set_limit_bytes(bytes));
     }
 }
 
 impl Follower for FastTier {
     fn prepare(&self, change: &mut Change) -> Result<()> {
         let mut live = self.live.lock();
-        change.edit.slabs = self.changes(&live, &change.slots);
-        change.edit.slabs.iter().try_for_each(|slab| live.apply(slab).map_err(broken_slots))
+        change.edit.slabs = self.changes(&live.slots, &change.slots);
+        live.follow(&mut change.edit)
     }
 
     fn before_switch(&self, switch: &Switch<'_>) -> Result<()> {
@@ -261,15 +256,14 @@ impl Follower for FastTier {
     }
 
     fn whole(&self, edit: &mut Edit) {
-        let live = self.live.lock();
-        edit.live_slots = (!live.is_empty()).then(|| live.clone());
+        self.live.lock().whole(edit);
     }
 
     fn count(&self, tally: &mut Tally) {
         self.tally(tally);
     }
 
-    fn levels_changed(&self, current: &Current) {
+    fn levels_changed(&self, current: &Current, _claims: &Claims) {
         self.divide_memory_anew(current);
     }
 

@@ -3,11 +3,12 @@
 
 use crate::jobs::Job;
 use crate::layout::hybrid::Hybrid;
+use crate::layout::hybrid::INDEX_COPY;
 use crate::layout::hybrid::copies::promotion::PROMOTION;
 use crate::layout::hybrid::copies::spill::SPILL;
-use crate::layout::hybrid::index_copies::INDEX_COPY;
 use crate::layout::hybrid::single_step::SingleStep;
-use crate::layout::hybrid::space::room::{Means, Need, SIZES};
+use crate::layout::hybrid::space::room::{Means, Need};
+use crate::layout::hybrid::space::slot_sizes::SIZES;
 use crate::layout::hybrid::space::sweep::{QUICK, Sweep, THOROUGH};
 use crate::settings::hybrid::Promotion;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub(super) fn plan_fast_tier(hybrid: &Arc<Hybrid>) -> Option<Box<dyn Job>> {
     };
     // Who waits for the slow tier, for its wear or for room there, waits; that is not the end.
     let waits = !hybrid.may_merge();
-    let demoting = || waits || !hybrid.versions.tables().ranges.is_empty();
+    let demoting = || waits || hybrid.versions.tables().claims.has_ranges();
     fast.room.planned(need, room.is_some() || was_at_work || fast.room.is_at_work() || demoting());
     // Where steps are taken one by one, any moment may be the one at which enough has gathered.
     let in_hurry = hybrid.shared.compaction_rate.is_hurried() || hybrid.shared.jobs.are_stepped();
@@ -35,7 +36,7 @@ pub(super) fn plan_fast_tier(hybrid: &Arc<Hybrid>) -> Option<Box<dyn Job>> {
         is_due.then(|| SingleStep::begin(hybrid, &SPILL)).flatten()
     };
     // It is small, and while it is missing look-ups read more of the slow tier.
-    let copy = || fast.copying.is_due().then(|| SingleStep::begin(hybrid, &INDEX_COPY)).flatten();
+    let copy = || hybrid.locator.is_due().then(|| SingleStep::begin(hybrid, &INDEX_COPY)).flatten();
     // What memory gives up must not wait for promotions, of which there may always be more.
     let spills_first = fast.spill.waiting.is_full();
     copy()
@@ -214,7 +215,7 @@ mod tests {
         let cold: Vec<_> = (2..12).map(|at| (at, 1000)).collect();
         let db = with_records(settings(), 600, &cold);
         let under_way = db.engine().hybrid().plan_demotion(Means::ColdOfDrawn).unwrap();
-        assert_eq!(db.engine().versions.tables().ranges.len(), 1, "others are free");
+        assert_eq!(db.engine().versions.tables().claims.ranges().len(), 1, "others are free");
         for means in [Means::ColdOfAll, Means::Hot] {
             come_to(&db, means);
             assert!(db.engine().hybrid().plan_demotion(means).is_none());

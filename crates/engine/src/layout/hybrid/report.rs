@@ -10,6 +10,7 @@ use crate::shared::hits::HitStats;
 use crate::shared::totals::Tally;
 use crate::shared::totals::{Count, Totals};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use thermocline_foundation::FileNumber;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 use thermocline_popularity::{ReadTriggeredStage, TunerSettings, TunerStage};
@@ -26,6 +27,10 @@ pub struct FastTierStats {
     pub memory_records: u64,
     /// What slots may take of the tier, in bytes.
     pub limit_bytes: u64,
+    /// What each kind of file may take of the tier, in bytes: `logs`, `journals`, `spare` for what
+    /// comes for a moment, `slots` and `index_copies`. Together that is its capacity at most.
+    #[serde(default)]
+    pub grants: BTreeMap<String, u64>,
     /// Files of slabs, in bytes.
     pub slab_bytes: u64,
     /// Slots with a record, in bytes.
@@ -254,6 +259,7 @@ impl Hybrid {
                 .saturating_sub(self.fast.index.memory_records()),
             memory_records: self.fast.index.memory_records(),
             limit_bytes: self.fast.room.limit_bytes(),
+            grants: self.shared.tier0.grants(),
             slab_bytes: slabs.file_bytes,
             live_bytes: slabs.bytes_live(),
             waste_bytes: slabs.waste_bytes(),

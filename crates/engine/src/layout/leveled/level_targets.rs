@@ -1,8 +1,11 @@
 //! What follows from the sizes of the levels: how fast writers and compactions may go, what the
 //! block cache has, and which levels a fast tier is to hold.
 
-use crate::compaction::leveled;
+use crate::compaction::leveled::have_fallen_behind;
+use crate::compaction::targets::{Targets, batch_bytes, targets};
+use crate::compaction::view::{View, Writing};
 use crate::shared::Shared;
+use crate::table_set::claims::Claims;
 use crate::table_set::levels::Levels;
 use crate::versions::{Current, Follower};
 use std::sync::Arc;
@@ -27,15 +30,17 @@ impl LevelTargets {
 }
 
 impl Follower for LevelTargets {
-    fn levels_changed(&self, current: &Current) {
+    fn levels_changed(&self, current: &Current, claims: &Claims) {
         let settings = &self.shared.settings;
-        let levels = &current.get().levels;
+        let version = current.get();
+        let levels = &version.levels;
         self.shared.write_throttle.set_backlog(levels.level(0).len());
         self.fit_cache(levels);
-        let targets = leveled::targets(levels, settings);
-        let behind = leveled::have_fallen_behind(levels, &targets, settings);
+        let targets = targets(levels, settings);
+        let view = View { levels, claims, settings, writing: Writing::GoesOn };
+        let behind = have_fallen_behind(&view, &targets);
         self.shared.compaction_rate.set_levels(targets.work(), behind);
-        let leveled::Targets { base, bytes: mut targets } = targets;
+        let Targets { base, bytes: mut targets } = targets;
         for (level, target) in targets.iter_mut().enumerate() {
             // Room that a level does not use is for guests; the base comes and goes like level 0.
             if level != base || *target == 0 {
@@ -44,7 +49,7 @@ impl Follower for LevelTargets {
             }
         }
         // What level 0 holds before it is compacted: room for it must not come and go.
-        targets[0] = targets[0].max(leveled::batch_bytes(settings));
+        targets[0] = targets[0].max(batch_bytes(settings));
         self.shared.placement.set_level_targets(&targets);
     }
 }

@@ -1,7 +1,6 @@
 //! The layout of the preset `leveled`: all records in levels of tables (LevelDB, RocksDB).
 
 mod compact_range;
-mod compaction;
 mod flush;
 mod level_targets;
 mod plan;
@@ -10,6 +9,7 @@ mod tests;
 
 use crate::generations::Frozen;
 use crate::jobs::Job;
+use crate::locator::Locator;
 use crate::shared::Shared;
 use crate::versions::Versions;
 use flush::Flush;
@@ -23,6 +23,7 @@ use std::sync::Arc;
 pub(crate) struct Leveled {
     pub shared: Arc<Shared>,
     pub versions: Arc<Versions>,
+    pub locator: Locator,
 }
 
 impl Leveled {

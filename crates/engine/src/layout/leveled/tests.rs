@@ -1,16 +1,18 @@
 //! Compactions of a store whose background work is stepped: which begin, in whose way they are, and
 //! how fast they go.
 
-use super::compaction::Compaction;
-use crate::compaction::leveled::{self, Busy, Pick, Writing};
+use crate::compaction::leveled::{Busy, choose};
+use crate::compaction::merge_job::MergeJob;
 use crate::compaction::rewrite::STEP_BYTES;
+use crate::compaction::selection::Selection;
+use crate::compaction::targets::targets;
+use crate::compaction::view::{View, Writing};
 use crate::engine::Engine;
 use crate::engine::background::Background;
 use crate::jobs::{Job, Lane, Planner, Step};
 use crate::limits::LEVELS;
 use crate::support::still_clock::StillClock;
 use crate::support::{one_tier, stepped, stepped_environment, tier};
-use crate::table_set::claims::Claim;
 use crate::{ByteSize, Db, Environment, Preset, Settings};
 use std::path::Path;
 use std::sync::Arc;
@@ -58,7 +60,7 @@ fn no_worker_begins_a_compaction_while_a_caller_waits_for_tables() {
     }
     *clock.engine.lock() = Some(Arc::clone(&engine));
     let looks = std::cell::Cell::new(0);
-    let choose = |_: &crate::table_set::levels::Levels, _: &[Claim]| {
+    let choose = |_: &View<'_>| {
         looks.set(looks.get() + 1);
         if looks.get() < 4 { Err(Busy) } else { Ok(None) }
     };
@@ -68,27 +70,40 @@ fn no_worker_begins_a_compaction_while_a_caller_waits_for_tables() {
     *clock.engine.lock() = None;
 }
 
-/// A compaction of a level below 0 that rewrites something, once there is one.
-fn deep_pick(db: &Db, settings: &Settings, random: &mut Random) -> Pick {
+/// What is selected now, as if nothing was ever calm.
+fn selected(db: &Db) -> Option<Selection> {
     let engine = db.engine();
+    let tables = engine.versions.tables();
+    let version = engine.versions.current();
+    choose(&View { writing: Writing::GoesOn, ..engine.leveled().view(&version, &tables.claims) })
+}
+
+/// A selection, claimed, as a job.
+fn begin(db: &Db, selection: Selection) -> MergeJob {
+    let Engine { shared, versions, .. } = &**db.engine();
+    let claimed = versions.claim(&mut versions.tables(), selection.claim()).unwrap();
+    MergeJob::new(shared, versions, claimed, selection)
+}
+
+/// A compaction of a level below 0 that rewrites something, once there is one.
+fn deep_selection(db: &Db, random: &mut Random) -> Selection {
     let mut value = vec![0; 1000];
     for _ in 0..60_000 {
         random.fill(&mut value);
         db.put(random.next_u64().to_be_bytes(), &value).unwrap();
-        let tables = engine.versions.tables();
-        let levels = Arc::clone(&engine.versions.current().levels);
-        let is_deep = |pick: &Pick| pick.level > 0 && !pick.lower.is_empty();
-        if let Some(pick) = leveled::pick(&levels, &tables.claims, settings, Writing::GoesOn)
-            .filter(|pick| is_deep(pick) && pick.bytes() >= 3 * STEP_BYTES)
-        {
-            return pick;
+        let is_deep = |selection: &Selection| {
+            let rewrites = selection.upper().count() < selection.inputs.len();
+            selection.source_level() > 0 && rewrites && selection.bytes() >= 3 * STEP_BYTES
+        };
+        if let Some(selection) = selected(db).filter(is_deep) {
+            return selection;
         }
     }
     panic!("no level below 0 was ever too large");
 }
 
 /// Nanoseconds that a compaction naps until it is done.
-fn naps(clock: &StillClock, compaction: &mut Compaction) -> u64 {
+fn naps(clock: &StillClock, compaction: &mut MergeJob) -> u64 {
     let start_ns = clock.now_ns();
     while compaction.step().unwrap() == Step::More {}
     clock.now_ns() - start_ns
@@ -96,7 +111,7 @@ fn naps(clock: &StillClock, compaction: &mut Compaction) -> u64 {
 
 /// A store with a compaction below level 0 to be done, while flushes bring 1 MiB a second and
 /// the levels are not behind.
-fn with_deep_compaction() -> (Db, Arc<StillClock>, Compaction) {
+fn with_deep_compaction() -> (Db, Arc<StillClock>, MergeJob) {
     let clock = Arc::new(StillClock::default());
     let environment = Environment { clock: clock.clone(), ..stepped_environment() };
     let settings = Settings {
@@ -107,10 +122,7 @@ fn with_deep_compaction() -> (Db, Arc<StillClock>, Compaction) {
         ..Settings::default()
     };
     let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
-    let pick = deep_pick(&db, &settings, &mut Random::new(1));
-    pick.claim_tables();
-    db.engine().versions.tables().claims.push(pick.claim.clone());
-    let compaction = Compaction::new(db.engine().leveled(), pick);
+    let compaction = begin(&db, deep_selection(&db, &mut Random::new(1)));
     let tempo = &db.engine().shared.compaction_rate;
     // What was flushed to come here took no time.
     for _ in 0..300 {
@@ -125,7 +137,7 @@ fn with_deep_compaction() -> (Db, Arc<StillClock>, Compaction) {
 #[test]
 fn a_compaction_below_level_0_keeps_to_the_tempo_unless_somebody_waits_for_it() {
     let (_db, clock, mut compaction) = with_deep_compaction();
-    let steps = compaction.pick.bytes() / STEP_BYTES;
+    let steps = compaction.selection().bytes() / STEP_BYTES;
     let ns = naps(&clock, &mut compaction);
     let least_ns = (steps - 1) * 1_000_000_000 / 30;
     assert!(ns >= least_ns, "{ns} ns for {steps} steps, {least_ns} are due");
@@ -158,7 +170,7 @@ fn upper_levels_on_a_fast_tier_have_room_once_nothing_is_written() {
     db.flush().unwrap();
     db.settle().unwrap();
     let levels = Arc::clone(&db.engine().versions.current().levels);
-    let targets = leveled::targets(&levels, &settings);
+    let targets = targets(&levels, &settings);
     let base = targets.base;
     let upper = base..LEVELS - 1;
     assert!(upper.len() >= 2, "several levels: {:?}", targets);
@@ -172,13 +184,13 @@ fn upper_levels_on_a_fast_tier_have_room_once_nothing_is_written() {
 
 /// Flushes a table of `value` under `key` without letting a compaction begin.
 fn flush_one(db: &Db, key: &str, value: Option<&str>) {
-    db.engine().versions.tables().claimants += 1;
+    db.engine().versions.tables().claims.line_up();
     match value {
         Some(value) => db.put(key, value).unwrap(),
         None => db.delete(key).unwrap(),
     }
     db.flush().unwrap();
-    db.engine().versions.tables().claimants -= 1;
+    db.engine().versions.tables().claims.leave_line();
 }
 
 #[test]
@@ -197,27 +209,19 @@ fn new_tables_of_a_full_level_0_are_merged_with_each_other_while_its_way_down_is
     let settings = Settings { level0_tables: 2, level0_slowdown: 6, ..one_tier() };
     let db = stepped(&settings);
     let engine = Arc::clone(db.engine());
-    let pick = || {
-        let tables = engine.versions.tables();
-        let levels = Arc::clone(&engine.versions.current().levels);
-        leveled::pick(&levels, &tables.claims, &settings, Writing::GoesOn)
-    };
     for (key, value) in [("a", "1"), ("b", "1"), ("c", "1")] {
         flush_one(&db, key, Some(value));
     }
-    let down = pick().unwrap();
-    assert_eq!((down.level, down.upper.len()), (0, 3));
+    let down = selected(&db).unwrap();
+    assert_eq!((down.source_level(), down.inputs.len()), (0, 3));
     assert!(down.output_level > 0, "an empty way down is taken whole");
-    down.claim_tables();
-    engine.versions.tables().claims.push(down.claim.clone());
+    let mut down = begin(&db, down);
     flush_one(&db, "a", None);
-    assert!(pick().is_none(), "one new table has nobody to be merged with");
+    assert!(selected(&db).is_none(), "one new table has none to be merged with");
     flush_one(&db, "b", Some("2"));
-    let newest = pick().unwrap();
-    assert_eq!((newest.level, newest.output_level, newest.upper.len()), (0, 0, 2));
-    newest.claim_tables();
-    engine.versions.tables().claims.push(newest.claim.clone());
-    let mut merge = Compaction::new(&engine.leveled(), newest);
+    let newest = selected(&db).unwrap();
+    assert_eq!((newest.source_level(), newest.output_level, newest.inputs.len()), (0, 0, 2));
+    let mut merge = begin(&db, newest);
     while merge.step().unwrap() == Step::More {}
     drop(merge);
     assert_eq!(engine.versions.current().levels.level(0).len(), 4);
@@ -225,9 +229,8 @@ fn new_tables_of_a_full_level_0_are_merged_with_each_other_while_its_way_down_is
     let expected = [None, Some(b"2".to_vec()), Some(b"1".to_vec())];
     assert_eq!(["a", "b", "c"].map(get), expected, "the delete hides what is below it still");
     // The way down is free again; what was older goes down first.
-    let mut merge = Compaction::new(&engine.leveled(), down);
-    while merge.step().unwrap() == Step::More {}
-    drop(merge);
+    while down.step().unwrap() == Step::More {}
+    drop(down);
     assert_eq!(["a", "b", "c"].map(get), expected);
     db.close().unwrap();
 }

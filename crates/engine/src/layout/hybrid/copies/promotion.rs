@@ -20,6 +20,7 @@ use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::copies::bounded_queue::{Queued, RECORD_OVERHEAD_BYTES, Waiting, Waits};
 use crate::layout::hybrid::regulation::Regulation;
 use crate::layout::hybrid::single_step::Work;
+use crate::locator::Locator;
 use crate::settings::hybrid::Promotion;
 use crate::table_set::levels::Levels;
 use bytes::Bytes;
@@ -149,12 +150,13 @@ impl Hybrid {
         }
         // Asking filters may read from the slow tier: not while edits wait for the lock.
         let asked = Arc::clone(&self.versions.current().levels);
-        let newest: Vec<_> = offers.iter().map(|offer| is_newest(&asked, offer)).collect();
+        let newest: Vec<_> =
+            offers.iter().map(|offer| is_newest(&self.locator, &asked, offer)).collect();
         let tables = self.versions.tables();
         let levels = Arc::clone(&self.versions.current().levels);
         let newest = match Arc::ptr_eq(&levels, &asked) {
             true => newest,
-            false => offers.iter().map(|offer| is_newest(&levels, offer)).collect(),
+            false => offers.iter().map(|offer| is_newest(&self.locator, &levels, offer)).collect(),
         };
         let taken = offers.iter().zip(newest).filter(|(offer, is_newest)| {
             planted(Planted::StalePromotion) || *is_newest && self.fast.may_take(offer)
@@ -177,10 +179,10 @@ impl Hybrid {
 
 /// The offer's table is live, and no table that may be newer may have the key. A table that cannot
 /// be asked may have it.
-fn is_newest(levels: &Levels, offer: &Offer) -> bool {
+fn is_newest(locator: &Locator, levels: &Levels, offer: &Offer) -> bool {
     let hash = key_hash(&offer.key);
-    let first = levels
-        .candidates(&offer.key)
+    let first = locator
+        .candidates(levels, &offer.key)
         .find(|(_, table)| table.meta.number == offer.table || table.may_have(&offer.key, hash));
     first.is_some_and(|(_, table)| table.meta.number == offer.table)
 }

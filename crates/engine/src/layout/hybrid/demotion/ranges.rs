@@ -7,6 +7,7 @@
 //! A range grows until nothing that is merged in it, and nothing above that, reaches out of it.
 //! Which of them is worth a merge, and of how many runs, is for `cost_benefit` to say.
 
+use crate::compaction::selection::Selection;
 use crate::layout::hybrid::space::room::Means;
 use crate::limits::LEVELS;
 use crate::table_set::key_range::KeyRange;
@@ -29,12 +30,10 @@ pub(crate) enum Purpose {
     Compaction,
 }
 
-/// A range and what is merged in it.
+/// A demotion to be carried out: what is merged, and what leaves with it.
 #[derive(Clone, Debug)]
-pub(crate) struct Pick {
-    pub range: KeyRange,
-    pub inputs: Vec<(usize, Arc<Table>)>,
-    pub output_level: usize,
+pub(crate) struct DemotionPlan {
+    pub selection: Selection,
     pub purpose: Purpose,
     /// It gives up where less than this would leave.
     pub bytes_min: u64,
@@ -49,15 +48,29 @@ pub(crate) struct Pick {
     pub promised_bytes: u64,
 }
 
-impl Pick {
-    /// Bytes of the tables that are merged.
-    pub fn bytes(&self) -> u64 {
-        self.inputs.iter().map(|(_, table)| table.meta.bytes).sum()
+impl DemotionPlan {
+    /// A plan for reads, without bounds.
+    pub fn new(selection: Selection, ingested: Sequence) -> Self {
+        Self {
+            selection,
+            purpose: Purpose::Reads,
+            bytes_min: 0,
+            bytes_max: u64::MAX,
+            ingested,
+            score: None,
+            promised_bytes: 0,
+        }
     }
 
-    /// Those of bulk loads.
+    /// Bytes of the tables that are merged.
+    pub fn bytes(&self) -> u64 {
+        self.selection.bytes()
+    }
+
+    /// The tables of bulk loads.
     pub fn loads(&self) -> impl Iterator<Item = &Arc<Table>> {
-        self.inputs.iter().map(|(_, table)| table).filter(|table| table.meta.ingested_at.is_some())
+        let tables = self.selection.inputs.iter().map(|(_, table)| table);
+        tables.filter(|table| table.meta.ingested_at.is_some())
     }
 }
 
@@ -85,7 +98,7 @@ pub(crate) fn pick_runs(
     mut range: KeyRange,
     merged: usize,
     runs_max: usize,
-) -> Pick {
+) -> DemotionPlan {
     let top = LEVELS - runs_max;
     loop {
         let runs = runs_of(levels, &range);
@@ -105,17 +118,7 @@ pub(crate) fn pick_runs(
             inputs.extend(tables.into_iter().map(|table| (level, table)));
         }
         if range == before {
-            return Pick {
-                range,
-                inputs,
-                output_level,
-                purpose: Purpose::Reads,
-                bytes_min: 0,
-                bytes_max: u64::MAX,
-                ingested,
-                score: None,
-                promised_bytes: 0,
-            };
+            return DemotionPlan::new(Selection { inputs, output_level, range }, ingested);
         }
     }
 }
@@ -186,9 +189,9 @@ mod tests {
     fn merge(levels: &Levels, of: &KeyRange, merged: usize) -> (Vec<u64>, usize) {
         let pick = pick_runs(levels, of.clone(), merged, 3);
         let mut numbers: Vec<_> =
-            pick.inputs.iter().map(|(_, table)| table.meta.number.0).collect();
+            pick.selection.inputs.iter().map(|(_, table)| table.meta.number.0).collect();
         numbers.sort_unstable();
-        (numbers, pick.output_level)
+        (numbers, pick.selection.output_level)
     }
 
     #[test]
@@ -244,7 +247,7 @@ mod tests {
         let first = range(None, Some("d"));
         assert_eq!(merge(&levels, &first, 1), (vec![4], BOTTOM - 1));
         assert_eq!(merge(&levels, &first, 2), (vec![1, 2, 4], BOTTOM));
-        let grown = pick_runs(&levels, first, 2, 3).range;
+        let grown = pick_runs(&levels, first, 2, 3).selection.range;
         assert_eq!(grown, range(None, Some("f\0")));
         assert!(grown.contains(b"f") && !grown.contains(b"g"));
         assert!(range(Some("b"), None).contains(b"b") && !range(Some("b"), None).contains(b"a"));

@@ -10,7 +10,7 @@
 //! 2. Records have been demoted. They are in tables that the merge does not have: the source is
 //!    *stale*, says so, and whoever drives the merge begins again with the tables of now.
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::records::lookup::{Reader, trailer_of};
@@ -44,6 +44,8 @@ pub(crate) struct SlotCursor {
     read: usize,
     /// The visible version of each key read last that has one, in the order of the walk.
     run: Vec<(usize, Trailer, Bytes)>,
+    /// Why the last of the run has no value, where its slot is damaged.
+    damage: Option<Error>,
     at: usize,
     /// Bytes of the records of all runs, and what slots have of them.
     unpacked_bytes: u64,
@@ -63,6 +65,7 @@ impl SlotCursor {
             batch: IndexBatch::new(),
             read: 0,
             run: Vec::new(),
+            damage: None,
             at: 0,
             unpacked_bytes: 0,
             stored_bytes: 0,
@@ -74,6 +77,7 @@ impl SlotCursor {
     fn load(&mut self, from: Bound<&[u8]>) -> Result<()> {
         let hybrid = Arc::clone(&self.hybrid);
         let fast = &hybrid.fast;
+        fast.damage.admit_scan()?;
         self.copy_keys(fast, from);
         self.next_run()
     }
@@ -84,6 +88,7 @@ impl SlotCursor {
         let hybrid = Arc::clone(&self.hybrid);
         let fast = &hybrid.fast;
         self.run.clear();
+        self.damage = None;
         self.at = 0;
         while self.run.is_empty() && !self.stale {
             if self.read < self.batch.len() {
@@ -139,7 +144,15 @@ impl SlotCursor {
             let found = match value {
                 Some(value) => Some((trailer_of(&entry), value)),
                 // The slot was given away since the keys were copied: ask for what is there now.
-                None => fast.get(self.batch.key(at), Some(self.snapshot))?,
+                None => match fast.get(self.batch.key(at), Some(self.snapshot)) {
+                    Err(error) if error.kind() == ErrorKind::Corrupt => {
+                        // The next run begins behind it.
+                        self.run.push((at, trailer_of(&entry), Bytes::new()));
+                        (self.damage, self.read) = (Some(error), at + 1);
+                        return Ok(());
+                    }
+                    found => found?,
+                },
             };
             let Some((trailer, value)) = found else {
                 // It left for tables.
@@ -172,6 +185,11 @@ impl RecordSource for SlotCursor {
 
     fn value_slice(&self) -> &[u8] {
         self.run.get(self.at).map_or(&[], |(_, _, value)| value)
+    }
+
+    /// Why the current record has no value: its slot is damaged. The cursor goes on all the same.
+    fn damage(&self) -> Option<&Error> {
+        self.damage.as_ref().filter(|_| self.at + 1 == self.run.len())
     }
 
     fn position(&mut self, to: Target<'_>) -> Result<()> {
@@ -220,7 +238,7 @@ mod tests {
     fn cursor(db: &Db) -> SlotCursor {
         let engine = Arc::clone(db.engine());
         let departures = engine.hybrid().fast.departures();
-        SlotCursor::new(&engine.hybrid(), engine.versions.visible(), departures, BATCH_MIN)
+        SlotCursor::new(engine.hybrid(), engine.versions.visible(), departures, BATCH_MIN)
     }
 
     /// A flush replaces records between a cursor's look at the index and its reads, and their slots

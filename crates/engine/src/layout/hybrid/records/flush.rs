@@ -162,7 +162,7 @@ impl SlotFlush {
     /// and the slow tier's budget or room lets nothing begin.
     fn pause(&self, fast: &FastTier) -> Duration {
         let wait = self.hybrid.wait_to_merge();
-        let is_demoting = || !self.hybrid.versions.tables().ranges.is_empty();
+        let is_demoting = || self.hybrid.versions.tables().claims.has_ranges();
         match wait <= WAIT || fast.room.is_at_work() || is_demoting() {
             true => WAIT,
             false => wait.min(WAIT_FOR_SLOW_TIER),

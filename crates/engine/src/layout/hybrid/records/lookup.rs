@@ -78,7 +78,7 @@ impl FastTier {
     pub fn get(&self, key: &[u8], snapshot: Option<Sequence>) -> Result<Option<(Trailer, Bytes)>> {
         self.get_once(key, snapshot).or_else(|_| {
             let _held = self.slabs.hold_frees();
-            self.get_once(key, snapshot)
+            self.get_once(key, snapshot).map_err(|error| error.of_key(key))
         })
     }
 

@@ -1,7 +1,9 @@
 //! Records in slots: how they are written, found, walked and read at opening.
 
 pub(crate) mod cursor;
+pub(crate) mod damage;
 pub(crate) mod flush;
+pub(crate) mod live;
 pub(crate) mod lookup;
 pub(crate) mod opening;
 pub(crate) mod packing;

@@ -3,8 +3,9 @@
 //!
 //! Slabs are read whole, several at a time. A live slot that is not intact, or that holds an older
 //! record than the manifest's sum says, is damage; bytes of other slots are never looked at, so
-//! nothing that was freed can come back. Logs are replayed afterwards into memory, and from there
-//! written to slots like any flush, before the store is open.
+//! nothing that was freed can come back. Where there is damage all slots are looked at once more,
+//! one by one, and the store opens for reading only (`damage.rs`). Logs are replayed afterwards
+//! into memory, and from there written to slots like any flush, before the store is open.
 
 use crate::compaction::rewrite::Retention;
 use crate::error::{Error, ErrorKind, Result};
@@ -13,15 +14,17 @@ use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::copies::promotion::Promotions;
 use crate::layout::hybrid::copies::spill::Spill;
-use crate::layout::hybrid::index_copies::IndexCopying;
 use crate::layout::hybrid::memory::Memory;
+use crate::layout::hybrid::records::damage::{Damage, older_versions_of};
 use crate::layout::hybrid::records::flush::{FlushGate, no_room};
+use crate::layout::hybrid::records::live::LiveRecords;
 use crate::layout::hybrid::records::lookup::{entry_kind, kind_of};
 use crate::layout::hybrid::records::packing::Packing;
 use crate::layout::hybrid::records::pieces::{Pieces, piece_bytes};
 use crate::layout::hybrid::regulation::Regulation;
 use crate::layout::hybrid::space::backoff::SlowRoom;
 use crate::layout::hybrid::space::room::Room;
+use crate::locator::copies::IndexCopies;
 use crate::settings::hybrid::PopularityKind;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
@@ -37,7 +40,10 @@ use thermocline_index::{Entry, FastIndex, RecordCache};
 use thermocline_popularity::{
     ClockTracker, FrequencySettings, FrequencyTracker, Popularity, SHARDS,
 };
-use thermocline_slab::{LiveSlots, SLAB_BYTES_MAX, SLAB_BYTES_MIN, SlabId, SlabLive, Slabs};
+use thermocline_slab::{
+    DamagedHeader, LiveSlots, SLAB_BYTES_MAX, SLAB_BYTES_MIN, SlabId, SlabLive, Slabs, Slot,
+    SlotAddress,
+};
 use thermocline_table::key_hash;
 
 /// Slabs that a fast tier is divided into, about, where all records are of a few sizes.
@@ -51,7 +57,7 @@ const SCANS_MAX: usize = 8;
 
 impl FastTier {
     /// Opens the slabs and reads what is live in them.
-    pub fn open(shared: &Arc<Shared>, live: LiveSlots) -> Result<Self> {
+    pub fn open(shared: &Arc<Shared>, restored: &mut Restored) -> Result<Self> {
         let (settings, clock) = (&shared.settings, &shared.clock);
         if shared.files.tiers().len() < 2 {
             return Err(Error::invalid(
@@ -59,8 +65,9 @@ impl FastTier {
                  preset leveled",
             ));
         }
-        let (slabs, index) = read_slabs(shared, &live)?;
-        let limit_bytes = settings.slab_bytes_max();
+        let (slabs, index, damage) = read_slabs(shared, restored)?;
+        let live = LiveRecords::new(restored);
+        let limit_bytes = shared.tier0.divided_bytes();
         slabs.set_limit_bytes(limit_bytes);
         shared.files.placement().set_slab_bytes(limit_bytes);
         let popularity: Box<dyn Popularity> = match settings.hybrid.popularity {
@@ -82,6 +89,7 @@ impl FastTier {
             live: Mutex::new(live),
             slabs,
             index,
+            damage,
             cache: RecordCache::new(settings.division().cache_bytes / 2),
             packing: Packing::new(settings),
             spill: Spill::new(&shared.jobs, settings.memory.0),
@@ -89,22 +97,34 @@ impl FastTier {
             promotions: Promotions::new(settings.memory.0),
             regulation,
             flushes: FlushGate::default(),
-            room: Room::new(settings, limit_bytes),
+            room: Room::new(shared),
             slow_room: SlowRoom::default(),
             memory: Memory::new(settings),
-            copying: IndexCopying::new(settings),
+            copying: Arc::new(IndexCopies::new(shared)),
             freed_early: Mutex::default(),
         })
     }
 }
 
 /// Opens the slabs and reads what is live in them.
-fn read_slabs(shared: &Shared, live: &LiveSlots) -> Result<(Arc<Slabs>, Arc<FastIndex>)> {
-    let room_bytes = shared.settings.slab_bytes_max();
+fn read_slabs(
+    shared: &Shared,
+    restored: &mut Restored,
+) -> Result<(Arc<Slabs>, Arc<FastIndex>, Damage)> {
+    let live = &restored.slots;
+    let room_bytes = shared.tier0.divided_bytes();
     let slab_bytes = (room_bytes / SLABS).clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
-    let slabs = Slabs::open(Arc::clone(&shared.files), slab_bytes, live)?;
+    let (slabs, met) = Slabs::open_damaged(Arc::clone(&shared.files), slab_bytes, live)?;
     slabs.set_slab_bytes_min(room_bytes / SLABS_MAX);
-    let index = Arc::new(FastIndex::new());
+    let mut damage = Damage::default();
+    for DamagedHeader { error, is_long_enough } in met {
+        match is_long_enough {
+            // The manifest says what a header page does, and nothing else needs it.
+            true => tracing::error!(%error, "a slab goes on without its header page"),
+            false => damage.add([error.into()], None),
+        }
+    }
+    let mut index = Arc::new(FastIndex::new());
     let found = live.iter().filter_map(|(file, slab)| Some((slabs.id_of(file)?, slab.clone())));
     let scan = Scan {
         live: found.collect(),
@@ -113,19 +133,60 @@ fn read_slabs(shared: &Shared, live: &LiveSlots) -> Result<(Arc<Slabs>, Arc<Fast
         next: AtomicUsize::new(0),
         failed: Mutex::new(None),
     };
-    scan.run(shared.jobs.are_stepped())?;
-    Ok((slabs, index))
+    match scan.run(shared.jobs.are_stepped()) {
+        Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => {
+            index = salvage(&slabs, live, restored.last_sequence, &mut damage)?;
+        }
+        scanned => scanned?,
+    }
+    damage.weigh(&index, restored.older_versions);
+    if damage.reason().is_none() && restored.older_versions != Some(0) {
+        restored.older_versions = Some(older_versions_of(&index));
+    }
+    Ok((slabs, index, damage))
+}
+
+/// An index of the records that are proved, where not all slots are as they should be.
+fn salvage(
+    slabs: &Slabs,
+    live: &LiveSlots,
+    newest: Sequence,
+    damage: &mut Damage,
+) -> Result<Arc<FastIndex>> {
+    let index = Arc::new(FastIndex::new());
+    for (file, slab) in live.iter() {
+        let Some(id) = slabs.id_of(file) else { continue };
+        let mut keep = |address, slot: &Slot| (slot.key().to_vec(), entry_of(address, slot));
+        let salvage = slabs.salvage(id, slab, newest, &mut keep)?;
+        for (key, entry) in salvage.proved {
+            index.insert(&key, entry);
+        }
+        damage.add(salvage.damage.into_iter().map(Error::from), salvage.newest_missing);
+    }
+    Ok(index)
+}
+
+/// The index's entry of a record in a slot.
+fn entry_of(address: SlotAddress, slot: &Slot) -> Entry {
+    Entry {
+        slot: address.pack(),
+        sequence: slot.sequence(),
+        kind: entry_kind(kind_of(slot)),
+        clean: slot.is_clean(),
+        record_bytes: slot.record_bytes() as u32,
+    }
 }
 
 /// Gives a database to the preset `leveled`: clean copies in slots are dropped, for tables have
 /// these records too. Refused where a slot has a record that no table has.
 pub(crate) fn drop_copies(shared: &Shared, restored: &mut Restored) -> Result<()> {
-    let Restored { manifest, levels, slots, log_floor, last_sequence, totals, durable_sequence } =
-        restored;
-    if slots.is_empty() {
+    if restored.slots.is_empty() {
         return Ok(());
     }
-    let (_, index) = read_slabs(shared, slots)?;
+    let (_, index, damage) = read_slabs(shared, restored)?;
+    damage.reason().map_or(Ok(()), Err)?;
+    let Restored { manifest, levels, slots, log_floor, last_sequence, .. } = restored;
+    let (totals, durable_sequence) = (&restored.totals, restored.durable_sequence);
     let only_here = index.len() - index.clean_records();
     if only_here > 0 {
         return Err(Error::invalid(format!(
@@ -136,9 +197,12 @@ pub(crate) fn drop_copies(shared: &Shared, restored: &mut Restored) -> Result<()
     }
     let numbers: Vec<_> = slots.iter().map(|(number, _)| number).collect();
     *slots = LiveSlots::default();
+    if shared.files.is_read_only() {
+        return Ok(());
+    }
     let whole = || Edit {
         totals: Some(totals.clone()),
-        durable_sequence: Some(*durable_sequence),
+        durable_sequence: Some(durable_sequence),
         ..Edit::of_state(levels, slots, *log_floor, *last_sequence)
     };
     let edit = Edit { live_slots: Some(LiveSlots::default()), ..Edit::default() };
@@ -183,15 +247,7 @@ impl Scan {
     fn work(&self) {
         while let Some((id, slab)) = self.live.get(self.next.fetch_add(1, Relaxed)) {
             let scanned = self.slabs.scan(*id, slab, &mut |address, slot| {
-                let kind = entry_kind(kind_of(slot));
-                let entry = Entry {
-                    slot: address.pack(),
-                    sequence: slot.sequence(),
-                    kind,
-                    clean: slot.is_clean(),
-                    record_bytes: slot.record_bytes() as u32,
-                };
-                self.index.insert(slot.key(), entry);
+                self.index.insert(slot.key(), entry_of(address, slot));
             });
             if let Err(error) = scanned {
                 self.failed.lock().get_or_insert(error.into());

@@ -13,7 +13,6 @@ use crate::error::Result;
 use crate::generations::memtable::{Memtable, MemtableCursor};
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::records::packing::Packing;
-use crate::layout::hybrid::space::room::Turnover;
 use crate::layout::hybrid::{
     Added, Arrival, EntryAfter, FastTier, Placed, Removed, SlotEdit, Written,
 };
@@ -44,6 +43,15 @@ pub(crate) fn piece_bytes(room_bytes: u64) -> u64 {
 const WRITTEN_RECORDS_MAX: usize = 1 << 16;
 /// Most bytes of them: a sync of more makes those of others wait long.
 const WRITTEN_BYTES_MAX: u64 = 32 << 20;
+
+/// What pieces did to slots.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Turnover {
+    /// Bytes of slots that they took.
+    pub added_bytes: u64,
+    /// Bytes of slots that they freed.
+    pub removed_bytes: u64,
+}
 
 /// See the module's header.
 #[derive(Debug)]
@@ -176,7 +184,9 @@ impl Hybrid {
     fn settle_in(&self, mut placed: Placed, memtable: &Memtable) -> Result<Turnover> {
         let snapshots = self.versions.kept_readable();
         let mut tables = self.versions.tables();
-        let Replaced { removed, before } = self.fast.replaced_by(&mut placed.added, &snapshots);
+        let Replaced { removed, before, kept } =
+            self.fast.replaced_by(&mut placed.added, &snapshots);
+        self.fast.live.lock().older_versions += kept;
         let arrived: Vec<_> = placed.added.iter().map(|new| (new.key.clone(), new.entry)).collect();
         let slot_bytes = |slot: SlotAddress| {
             self.fast.slabs.shape(slot.slab).map_or(0, |shape| u64::from(shape.slot_bytes))
@@ -270,6 +280,8 @@ impl FastTier {
             let is_newest = at == 0 || added[at - 1].key != new.key;
             let mut succeeds = None;
             let newest = new.entry.sequence;
+            let is_older = !is_newest || versions.first().is_some_and(|old| old.sequence > newest);
+            replaced.kept += u64::from(is_older);
             let mut newer = newest;
             let next = added.get(at + 1).filter(|next| next.key == new.key);
             let is_replaced = |old: &&Entry| {
@@ -288,6 +300,8 @@ impl FastTier {
                     }
                     replaced.removed.push(removed);
                     copies += u64::from(old.clean && !same);
+                } else {
+                    replaced.kept += 1;
                 }
                 newer = old.sequence;
             }
@@ -304,6 +318,9 @@ struct Replaced {
     removed: Vec<Removed>,
     /// For each of the added the newest version of its key that was there before.
     before: Vec<Option<Entry>>,
+    /// How many versions more than before are not the newest of their keys; some may have been
+    /// counted already.
+    kept: u64,
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ impl Hybrid {
         // The version of before the index is asked, for the question whether a load has a newer
         // version, which a later one would not answer.
         let before = moment.version;
+        self.fast.damage.admit(|| self.fast.entry(key, moment.asked))?;
         let found = self.fast.get(key, moment.asked)?;
         // What was demoted since is in the tables of now. They may have dropped what only the
         // moment above would see, so without a registered snapshot that moment is now too.
@@ -34,7 +35,7 @@ impl Hybrid {
             }
             _ => {
                 let visible = moment.asked.unwrap_or_else(|| self.versions.visible());
-                let look_up = || now.levels.find_newest(key, visible);
+                let look_up = || self.locator.find_newest(&now.levels, key, visible);
                 self.fast.regulation.read_waits.for_tables(look_up)?
             }
         };
@@ -61,6 +62,9 @@ impl Hybrid {
     pub fn get_many(&self, wanted: &mut Wanted<'_>) -> Result<usize> {
         let before = self.versions.current();
         let (keys, moment) = (wanted.keys, wanted.moment);
+        for at in &wanted.left {
+            self.fast.damage.admit(|| self.fast.entry(keys[*at], Some(moment)))?;
+        }
         let known = |at: &usize| {
             let key = keys[*at];
             let entry = self.fast.entry(key, Some(moment))?;

@@ -3,4 +3,5 @@
 pub(crate) mod backoff;
 pub(crate) mod budget;
 pub(crate) mod room;
+pub(crate) mod slot_sizes;
 pub(crate) mod sweep;

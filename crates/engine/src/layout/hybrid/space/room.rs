@@ -19,25 +19,18 @@
 //! Writers are slowed down between the watermarks and the end of the room, so that they come to
 //! about the rate at which records leave.
 
-use crate::error::Result;
+use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
-use crate::layout::hybrid::records::packing::Stored;
+use crate::layout::hybrid::records::pieces::Turnover;
 use crate::layout::hybrid::records::pieces::piece_bytes;
-use crate::layout::hybrid::single_step::Work;
-use crate::layout::hybrid::{Arrival, EntryAfter, FastTier, Removed, SlotEdit};
-use crate::settings::Settings;
-use crate::table_set::manifest::Edit;
-use crate::versions::Change;
+use crate::shared::Shared;
+use crate::shared::tier0::Account;
+use std::sync::Arc;
+use thermocline_foundation::Counter;
 use thermocline_foundation::random::Random;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use thermocline_foundation::{Counter, Planted, planted};
-use thermocline_popularity::Pinning;
-use thermocline_slab::SlotAddress;
-use thermocline_table::key_hash;
 
-/// Share of the records that fit the fast tier which may be pinned: the rest come and go.
-const PINNED_SHARE_MAX: f64 = 0.9;
 /// How long a dearer means to make room is tried before the cheapest is again.
 const RETRY_NS: u64 = 1_000_000_000;
 /// Flushes over which their growth is a mean, about.
@@ -66,16 +59,11 @@ impl Means {
 /// What may be taken and what is taken.
 #[derive(Debug)]
 pub(crate) struct Room {
-    /// Bytes that slabs and copies of tables' indexes may take together.
-    pub whole_bytes: u64,
     /// All of that is less than a tenth of the data.
     is_small_tier: AtomicBool,
-    /// Bytes that files of slabs may take: what the copies leave.
-    limit_bytes: AtomicU64,
+    shared: Arc<Shared>,
     high_percent: u32,
     low_percent: u32,
-    /// Callers that let the slots take more, at this moment.
-    overdraws: Mutex<usize>,
     /// Bytes of records that found no slot.
     wanted_bytes: AtomicU64,
     /// What flushes take of slots more than they free, in parts of what their memtables hold: a
@@ -113,15 +101,14 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// The room of a tier with these settings, for whose slots `limit_bytes` are left.
-    pub fn new(settings: &Settings, limit_bytes: u64) -> Self {
+    /// The room of the slots, all of which is free.
+    pub fn new(shared: &Arc<Shared>) -> Self {
+        let settings = &shared.settings;
         Self {
-            whole_bytes: limit_bytes,
+            shared: Arc::clone(shared),
             is_small_tier: AtomicBool::new(false),
-            limit_bytes: AtomicU64::new(limit_bytes),
             high_percent: settings.hybrid.high_watermark_percent,
             low_percent: settings.hybrid.low_watermark_percent,
-            overdraws: Mutex::new(0),
             wanted_bytes: AtomicU64::new(0),
             growth: Mutex::new(1.0),
             wanted_for_copies: AtomicBool::new(false),
@@ -135,7 +122,7 @@ impl Room {
             excess_bytes: AtomicU64::new(0),
             sizes_stuck: AtomicBool::new(false),
             hand: Mutex::default(),
-            random: Mutex::new(Random::new(limit_bytes)),
+            random: Mutex::new(Random::new(shared.tier0.divided_bytes())),
             dropped: Counter::default(),
             lifted: Counter::default(),
             moved: Counter::default(),
@@ -144,14 +131,14 @@ impl Room {
 
     /// Bytes that files of slabs may take.
     pub fn limit_bytes(&self) -> u64 {
-        self.limit_bytes.load(Relaxed)
+        self.shared.tier0.grant(Account::Slots)
     }
 
     /// Tables have so many bytes now.
     pub fn note_tables(&self, table_bytes: u64) {
         // The fast tier has its part beside these. In between it stays what it is, for a change is
         // a reason for merges.
-        match table_bytes / self.whole_bytes.max(1) {
+        match table_bytes / self.shared.tier0.divided_bytes().max(1) {
             9.. => self.is_small_tier.store(true, Relaxed),
             ..7 => self.is_small_tier.store(false, Relaxed),
             _ => {}
@@ -187,6 +174,20 @@ impl Room {
     /// Records found slots.
     pub fn found(&self) {
         self.wanted_bytes.store(0, Relaxed);
+    }
+
+    /// A change of slot sizes begins, for copies too.
+    pub fn begin_other_sizes(&self) {
+        self.wanted_for_copies.store(false, Relaxed);
+    }
+
+    /// No slab can give its room to another size as things are: records must leave where others
+    /// want their slots.
+    pub fn sizes_are_stuck(&self) {
+        self.sizes_stuck.store(true, Relaxed);
+        if self.is_wanted() {
+            self.is_draining.store(true, Relaxed);
+        }
     }
 
     /// Copies that memory gave up found no slot; they wait.
@@ -265,15 +266,6 @@ impl Room {
     }
 }
 
-/// What pieces did to slots.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Turnover {
-    /// Bytes of slots that they took.
-    pub added_bytes: u64,
-    /// Bytes of slots that they freed.
-    pub removed_bytes: u64,
-}
-
 /// What should be done for more room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
@@ -348,11 +340,6 @@ impl Hybrid {
     }
 }
 
-/// A number in 0..1 that is always the same for a key.
-pub(crate) fn draw_of(hash: u64) -> f64 {
-    (hash >> 11) as f64 / (1u64 << 53) as f64
-}
-
 impl FastTier {
     /// Records have left, or slabs: what found no room may look again.
     pub fn room_was_made(&self) {
@@ -363,287 +350,10 @@ impl FastTier {
 
     /// Runs `body` while the slots may take more than their share of the tier.
     pub fn overdraw<T>(&self, body: impl FnOnce() -> T) -> T {
-        let enter = || {
-            let mut overdraws = self.room.overdraws.lock();
-            *overdraws += 1;
-            self.slabs.set_limit_bytes(u64::MAX);
-        };
-        let leave = || {
-            let mut overdraws = self.room.overdraws.lock();
-            *overdraws -= 1;
-            if *overdraws == 0 {
-                self.slabs.set_limit_bytes(self.room.limit_bytes());
-            }
-        };
-        enter();
-        let result = body();
-        leave();
-        result
-    }
-
-    /// The slots leave so many bytes of their room to copies of tables' indexes. What they have
-    /// more than that they give up as it becomes free.
-    pub fn leave_room(&self, bytes: u64) {
-        let limit_bytes = self.room.whole_bytes.saturating_sub(bytes);
-        let overdraws = self.room.overdraws.lock();
-        if self.room.limit_bytes.swap(limit_bytes, Relaxed) != limit_bytes && *overdraws == 0 {
-            self.slabs.set_limit_bytes(limit_bytes);
-        }
-    }
-
-    /// Which records demotions leave on the fast tier, as of now: what the threshold says of a
-    /// fifth of all keys, though more may be known than that. With more of them each merge finds
-    /// fewer that may leave, and rewrites as much for these.
-    pub fn pinning(&self) -> Pinning {
-        let share = self.regulation.threshold().share();
-        self.pinning_of(share * self.regulation.share_of_keys.load(Relaxed) as f64)
-    }
-
-    /// Which copies of what tables have stay, as of now: what the threshold says of all that is
-    /// known.
-    pub fn pinning_of_copies(&self) -> Pinning {
-        self.pinning_of(f64::INFINITY)
-    }
-
-    /// What the threshold says, as far as this is `keys_max` at most and leaves room for others.
-    /// Records in memory only take no room.
-    fn pinning_of(&self, keys_max: f64) -> Pinning {
-        let live_bytes = self.slabs.stats().bytes_live();
-        let in_slots = self.index.slot_records() as f64;
-        let records = match live_bytes {
-            0 => f64::INFINITY,
-            bytes => in_slots * self.room.limit_bytes() as f64 / bytes as f64,
-        };
-        let records = records + self.index.memory_records() as f64;
-        let histogram = self.popularity.histogram();
-        let keys_max = keys_max.min(PINNED_SHARE_MAX * records);
-        self.regulation.threshold().pinning_within(&histogram, keys_max)
-    }
-
-    /// The key is one of those that stay.
-    pub fn is_pinned(&self, pinning: &Pinning, key: &[u8]) -> bool {
-        let hash = key_hash(key);
-        pinning.decide(self.popularity.value(hash), draw_of(hash))
-    }
-}
-
-/// Gives the room of slabs to other sizes of slots: slabs without records are deleted, and where
-/// there are none the emptiest is emptied into others of its size.
-pub(crate) const SIZES: Work = Work {
-    name: "change of slot sizes",
-    claim: |fast| &fast.room.sweeping,
-    run: Hybrid::change_sizes,
-};
-
-impl Hybrid {
-    fn change_sizes(&self) -> Result<()> {
-        self.fast.room.wanted_for_copies.store(false, Relaxed);
-        if self.delete_empty_slabs()? || (self.empty_one_slab()? && self.delete_empty_slabs()?) {
-            self.fast.room.wanted_bytes.store(0, Relaxed);
-            return Ok(());
-        }
-        if self.fast.slabs.stats().are_frees_held {
-            // None goes while somebody looks at them.
-            return Ok(());
-        }
-        // No slab can go as things are: fewer records are the only way.
-        self.fast.room.sizes_stuck.store(true, Relaxed);
-        if self.fast.room.wanted_bytes.load(Relaxed) > 0 {
-            self.fast.room.is_draining.store(true, Relaxed);
-        }
-        Ok(())
-    }
-
-    /// Deletes slabs without records; false where there are none.
-    fn delete_empty_slabs(&self) -> Result<bool> {
-        // Under the lock, so that who copies the live slots holds them before or sees them go.
-        let mut tables = self.versions.tables();
-        let empty = self.fast.slabs.take_empty(None, usize::MAX);
-        if empty.is_empty() {
-            return Ok(false);
-        }
-        let ids: Vec<_> = empty.iter().map(|(id, _)| *id).collect();
-        // A slab that was made and never had a record is not in the manifest.
-        let known =
-            |file: &thermocline_foundation::FileNumber| self.fast.live.lock().get(*file).is_some();
-        let dropped: Vec<_> = empty.iter().map(|(_, file)| *file).filter(known).collect();
-        let slots = SlotEdit { dropped, ..SlotEdit::default() };
-        self.versions.commit(&mut tables, Change { slots, ..Change::default() })?;
-        drop(tables);
-        self.fast.slabs.remove(&ids)?;
-        self.shared.room_freed();
-        self.fast.room_was_made();
-        Ok(true)
-    }
-
-    /// Moves the records of the slab with the fewest, of those whose size has free slots enough
-    /// elsewhere; false where there is none.
-    fn empty_one_slab(&self) -> Result<bool> {
-        let Some(id) = self.fast.slabs.sparsest() else { return Ok(false) };
-        let Some(file) = self.fast.slabs.file_number(id) else { return Ok(false) };
-        // First held, then asked: what is live by that is not written over while it is read.
-        let held = self.fast.slabs.hold_frees();
-        let Some(live) = self.fast.live.lock().get(file).cloned() else {
-            return Ok(false);
-        };
-        let mut moving = Vec::new();
-        self.fast.slabs.scan(id, &live, &mut |address, slot| {
-            let kind = crate::layout::hybrid::records::lookup::kind_of(slot);
-            let trailer = thermocline_table::Trailer::new(slot.sequence(), kind);
-            let key = bytes::Bytes::copy_from_slice(slot.key());
-            let packed = slot.is_packed() && !planted(Planted::MovedSlotUnpacked);
-            let value = Stored { bytes: slot.shared_stored(), packed };
-            moving.push((address, Arrival { key, trailer, value, clean: slot.is_clean() }));
-        })?;
-        drop(held);
-        moving.sort_by(|(_, a), (_, b)| (&a.key, b.trailer).cmp(&(&b.key, a.trailer)));
-        let arrivals: Vec<_> = moving.iter().map(|(_, arrival)| arrival.clone()).collect();
-        let _closed = self.fast.slabs.close(id);
-        let Some(mut placed) = self.fast.write(&arrivals, thermocline_device::Origin::Migration)?
-        else {
-            return Ok(false);
-        };
-        let mut tables = self.versions.tables();
-        let (mut removed, mut unused) = (Vec::new(), Vec::new());
-        let mut added = Vec::with_capacity(placed.added.len());
-        for ((slot, arrival), new) in moving.into_iter().zip(std::mem::take(&mut placed.added)) {
-            let sequence = arrival.trailer.sequence();
-            let now = self.fast.index.get_at(&arrival.key, sequence);
-            if now.is_some_and(|now| now.slot == slot.pack()) {
-                if !planted(Planted::MovedSlotNotFreed) {
-                    let (key, slot) = (arrival.key, Some(slot));
-                    removed.push(Removed { key, sequence, slot, entry: EntryAfter::Gone });
-                }
-                added.push(new);
-            } else {
-                unused.push(SlotAddress::unpack(new.entry.slot));
-            }
-        }
-        self.fast.room.moved.add(added.len() as u64);
-        placed.added = added;
-        self.commit_placed(&mut tables, Edit::default(), placed, removed)?;
-        drop(tables);
-        self.fast.slabs.free(&unused);
-        Ok(true)
+        let _overdraft = self.shared.tier0.overdraw(|bytes| self.slabs.set_limit_bytes(bytes));
+        body()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Means, Need, RETRY_NS};
-    use crate::layout::hybrid::records::pieces::piece_bytes;
-    use crate::layout::hybrid::space::sweep::{Sweep, THOROUGH};
-    use crate::support::{hybrid, stepped};
-    use crate::{Db, HybridSettings, Settings};
-
-    /// Writes the keys and flushes them; what the room takes for the growth of ten times as many
-    /// bytes as a piece has, in pieces.
-    fn pieces_to_come(db: &Db, keys: std::ops::Range<u32>) -> f64 {
-        keys.for_each(|key| db.put(key.to_be_bytes(), [7; 1000]).unwrap());
-        db.flush().unwrap();
-        let room = &db.engine().hybrid().fast.room;
-        let piece_bytes = piece_bytes(room.limit_bytes());
-        room.coming_bytes(10 * piece_bytes) as f64 / piece_bytes as f64
-    }
-
-    #[test]
-    fn what_comes_is_a_piece_and_of_the_rest_what_is_new() {
-        let db = stepped(&hybrid());
-        let room = &db.engine().hybrid().fast.room;
-        assert_eq!(room.coming_bytes(1000), 1000, "less than a piece wants no more than it is");
-        assert!(pieces_to_come(&db, 0..1000) > 9.0, "all of it is new");
-        let updated: Vec<_> = (0..16).map(|_| pieces_to_come(&db, 0..1000)).collect();
-        assert!(updated.is_sorted_by(|a, b| a >= b), "{updated:?}");
-        assert!((1.0..1.2).contains(&updated[15]), "none is, but for a piece: {updated:?}");
-        let half: Vec<_> =
-            (1..17).map(|round| pieces_to_come(&db, round * 500..(round + 2) * 500)).collect();
-        assert!((4.0..6.0).contains(&half[15]), "{half:?}");
-        let all: Vec<_> =
-            (20..24).map(|round| pieces_to_come(&db, round * 500..(round + 1) * 500)).collect();
-        assert!(all[3] > 7.0, "{all:?}");
-    }
-
-    #[test]
-    fn writers_are_slowed_above_the_high_watermark_whatever_is_said_of_level_0() {
-        // The rate after each of some thousand records, of which none leaves.
-        let rates = |level0_slowdown, level0_stop| {
-            let (low_watermark_percent, high_watermark_percent) = (1, 12);
-            let settings =
-                HybridSettings { low_watermark_percent, high_watermark_percent, ..hybrid().hybrid };
-            let db =
-                stepped(&Settings { level0_slowdown, level0_stop, hybrid: settings, ..hybrid() });
-            let rate_with = |thousands: u32| {
-                for key in 1000 * (thousands - 1)..1000 * thousands {
-                    db.put(key.to_be_bytes(), [7; 1000]).unwrap();
-                }
-                // Nobody else looks: all of it is in the memtable.
-                db.engine().hybrid().look_at_room();
-                let rate = db.engine().shared.write_throttle.rate();
-                db.engine().shared.write_throttle.set_fullness(0.0);
-                rate
-            };
-            [1, 2, 3].map(rate_with)
-        };
-        let [below, above, far_above] = rates(20, 36);
-        assert_eq!(below, None);
-        assert!(above > far_above && far_above.is_some(), "{above:?} {far_above:?}");
-        for (slowdown, stop) in [(4, 4), (20, 20), (20, 21)] {
-            assert_eq!(rates(slowdown, stop), [below, above, far_above], "{slowdown} to {stop}");
-        }
-    }
-
-    #[test]
-    fn empty_slabs_of_another_size_go_before_records_leave() {
-        let (low_watermark_percent, high_watermark_percent) = (1, 90);
-        let settings =
-            HybridSettings { low_watermark_percent, high_watermark_percent, ..hybrid().hybrid };
-        let db = stepped(&Settings { hybrid: settings, ..hybrid() });
-        let fast = &db.engine().hybrid().fast;
-        let fill = |bytes| {
-            (0..1000u32).for_each(|key| db.put(key.to_be_bytes(), vec![7; bytes]).unwrap());
-            db.flush().unwrap();
-        };
-        fill(1000);
-        fill(2000);
-        assert!(fast.slabs.stats().has_empty_slabs());
-        fast.room.want_for_copies();
-        assert_eq!(db.engine().hybrid().look_at_room(), Need::Room, "copies can wait for a sweep");
-        fast.room.want(1000);
-        assert_eq!(db.engine().hybrid().look_at_room(), Need::OtherSizes);
-        db.engine().hybrid().change_sizes().unwrap();
-        assert!(!fast.slabs.stats().has_empty_slabs());
-    }
-
-    #[test]
-    fn what_is_under_way_for_long_is_not_the_end_of_its_turn() {
-        let db = stepped(&hybrid());
-        let room = &db.engine().hybrid().fast.room;
-        let later_ns = 2 * RETRY_NS;
-        room.found_little(Means::Sweep, 0);
-        room.found_little(Means::ColdOfDrawn, 0);
-        let sweep = Sweep::begin(db.engine().hybrid(), THOROUGH).unwrap();
-        assert_eq!(room.means(later_ns), Means::ThoroughSweep);
-        room.found_little(Means::ThoroughSweep, 0);
-        drop(sweep);
-        let counting = room.counting.lock();
-        assert_eq!(room.means(later_ns), Means::ColdOfAll);
-        drop(counting);
-        assert_eq!(room.means(later_ns), Means::Sweep);
-    }
-
-    #[test]
-    fn a_snapshot_keeps_what_is_replaced_and_so_all_of_it_is_new() {
-        let db = stepped(&hybrid());
-        pieces_to_come(&db, 0..1000);
-        let before: Vec<_> = (0..8).map(|_| pieces_to_come(&db, 0..1000)).collect();
-        assert!(before[7] < 2.5, "{before:?}");
-        let mut snapshots = Vec::new();
-        let kept: Vec<_> = (0..6)
-            .map(|_| {
-                snapshots.push(db.snapshot());
-                pieces_to_come(&db, 0..1000)
-            })
-            .collect();
-        assert!(kept[5] > 7.0, "{kept:?}");
-    }
-}
+mod tests;

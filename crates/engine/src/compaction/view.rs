@@ -1,0 +1,33 @@
+//! What a chooser of merges looks at: plain data.
+
+use crate::settings::Settings;
+use crate::table_set::claims::Claims;
+use crate::table_set::levels::Levels;
+use crate::table_set::table::Table;
+
+/// What writers do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writing {
+    /// Memory has records.
+    GoesOn,
+    /// Nothing has been written since the store was opened, bulk loads aside.
+    NotBegun,
+    /// All that was written is in tables.
+    Over,
+}
+
+/// See the module's header.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'a> {
+    pub levels: &'a Levels,
+    pub claims: &'a Claims,
+    pub settings: &'a Settings,
+    pub writing: Writing,
+}
+
+impl View<'_> {
+    /// No running merge has the table.
+    pub fn is_free(&self, table: &Table) -> bool {
+        !self.claims.has_table(table.meta.number)
+    }
+}

@@ -1,0 +1,131 @@
+//! Which records of a range leave: the cold ones, and where it comes to that, hot ones.
+
+use crate::layout::hybrid::FastTier;
+use crate::layout::hybrid::demotion::job::Demotion;
+use crate::layout::hybrid::demotion::leaving::Leaving;
+use crate::layout::hybrid::demotion::ranges::Purpose;
+use crate::layout::hybrid::space::room::Means;
+use crate::table_set::table::Table;
+use std::ops::Bound;
+use std::sync::Arc;
+use thermocline_foundation::Planted;
+use thermocline_foundation::Sequence;
+use thermocline_foundation::planted;
+use thermocline_index::Entry;
+use thermocline_index::EntryKind;
+use thermocline_index::IndexBatch;
+use thermocline_popularity::Pinning;
+use thermocline_table::key_hash;
+/// Keys of the index that are looked at under one lock.
+const BATCH_KEYS: usize = 1024;
+/// What becomes of a key in a demotion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Judgement {
+    /// All its versions leave.
+    Leaves,
+    /// They leave, and memory keeps the newest.
+    Lifted,
+    /// The newest stays where it is.
+    Stays,
+}
+
+impl Demotion {
+    /// Chooses what leaves; the range ends early where that is enough for one demotion.
+    pub(super) fn choose_leaving(&mut self, fast: &FastTier) {
+        let pinning = fast.pinning();
+        // Hot ones make up what cold ones do not come to.
+        let mut hot_bytes = match self.plan.purpose {
+            Purpose::Room(Means::Hot) => {
+                self.plan.bytes_max.saturating_sub(self.cold_bytes(fast, &pinning))
+            }
+            _ => 0,
+        };
+        let mut leaving = Leaving::default();
+        let mut bytes = 0;
+        let mut batch = IndexBatch::new();
+        let (mut from, to) = self.plan.selection.range.bounds();
+        let mut last;
+        loop {
+            batch.clear();
+            fast.index.ascend(from, to, BATCH_KEYS, &mut batch);
+            for (key, versions) in batch.iter() {
+                let Some(newest) = versions.first() else { continue };
+                let mut fate = self.judge(fast, &pinning, key, newest);
+                if fate == Judgement::Stays && newest.has_slot() && hot_bytes > 0 {
+                    hot_bytes = hot_bytes.saturating_sub(u64::from(newest.record_bytes));
+                    fate = Judgement::Leaves;
+                    if fast.cache.contains(key, newest.sequence) {
+                        fate = Judgement::Lifted;
+                    }
+                }
+                let stays = fate == Judgement::Stays;
+                let count = match planted(Planted::OlderVersionStays) {
+                    true => 1,
+                    false => versions.len(),
+                };
+                let leaves = || versions[..count].iter().skip(usize::from(stays)).copied();
+                bytes += leaves().map(|entry| u64::from(entry.record_bytes)).sum::<u64>();
+                if leaves().next().is_some() {
+                    leaving.push(key, fate == Judgement::Lifted, leaves());
+                }
+            }
+            let Some(key) = batch.last_key() else { break };
+            let enough = bytes >= self.plan.bytes_max && self.plan.ingested == Sequence::ZERO;
+            if batch.is_end() {
+                break;
+            }
+            if enough {
+                self.cut_after = Some(key.to_vec());
+                break;
+            }
+            last = key.to_vec();
+            from = Bound::Excluded(&last);
+        }
+        self.leaving = Arc::new(leaving);
+        self.leaving_bytes = bytes;
+        self.chosen = true;
+    }
+
+    /// Bytes of cold records of the range, as far as they are of use.
+    fn cold_bytes(&self, fast: &FastTier, pinning: &Pinning) -> u64 {
+        let (from, to) = self.plan.selection.range.bounds();
+        let mut bytes = 0;
+        fast.index.for_each(from, to, |key, entry| {
+            if self.judge(fast, pinning, key, &entry) != Judgement::Stays {
+                bytes += u64::from(entry.record_bytes);
+            }
+        });
+        bytes
+    }
+
+    /// What becomes of a key, by its newest record, if hot ones stay. Copies of what tables have
+    /// stay too: a sweep takes their slots for nothing.
+    fn judge(&self, fast: &FastTier, pinning: &Pinning, key: &[u8], newest: &Entry) -> Judgement {
+        let kept = planted(Planted::CopyStaysUnderIngest) && !newest.has_slot();
+        let is_loaded_over = !kept && self.is_loaded_over(key, newest.sequence);
+        if self.plan.purpose == Purpose::Compaction
+            || newest.kind != EntryKind::Put
+            || is_loaded_over
+        {
+            Judgement::Leaves
+        } else if newest.clean {
+            Judgement::Stays
+        } else if !fast.is_pinned(pinning, key) {
+            Judgement::Leaves
+        } else if fast.cache.contains(key, newest.sequence) {
+            Judgement::Lifted
+        } else {
+            Judgement::Stays
+        }
+    }
+
+    /// A bulk load that is merged may have a newer version of `key` than that of `sequence`.
+    fn is_loaded_over(&self, key: &[u8], sequence: Sequence) -> bool {
+        let may_have = |table: &Arc<Table>| {
+            table.meta.ingested_at > Some(sequence)
+                && table.meta.overlaps(Some(key), Some(key))
+                && table.may_have(key, key_hash(key))
+        };
+        self.loads.iter().any(may_have)
+    }
+}

@@ -1,0 +1,212 @@
+//! The ledger of the fast tier's space: what each kind of file there may come to.
+//!
+//! ```text
+//!   capacity | logs | journals | spare | slots ........................ | copies of indexes |
+//!            '---- first, by the settings --' '-- the rest, divided anew as copies are wanted --'
+//! ```
+//! Logs and journals come first, for without them nothing is written. A spare part is left for a
+//! journal that is written afresh beside the old one, the first log of an opening, and logs of
+//! batches larger than a memtable. Slots have the rest, and give way to copies of tables' indexes,
+//! which get a quarter of it at most. A flush that finds no slot and must not wait overdraws: while
+//! one does, the slots may take what the tier has.
+//!
+//! Invariant: the grants of all accounts together are the capacity at most.
+
+use crate::settings::Settings;
+use std::collections::BTreeMap;
+use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Share of the fast tier that is left free beside logs and journals.
+const SPARE_SHARE: u64 = 100;
+
+/// Share of the slots' room that copies of indexes may take.
+const COPIES_SHARE: u64 = 4;
+
+/// What takes space of the fast tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Account {
+    Logs,
+    Journals,
+    Spare,
+    Slots,
+    IndexCopies,
+}
+
+impl Account {
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Logs, "logs"),
+        (Self::Journals, "journals"),
+        (Self::Spare, "spare"),
+        (Self::Slots, "slots"),
+        (Self::IndexCopies, "index_copies"),
+    ];
+}
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct Tier0 {
+    logs_bytes: u64,
+    journals_bytes: u64,
+    spare_bytes: u64,
+    /// What slots and copies of indexes divide.
+    divided_bytes: u64,
+    /// What the slots have of it; changed under `overdrafts`.
+    slots_bytes: AtomicU64,
+    /// Callers that let the slots take more, at this moment.
+    overdrafts: Mutex<usize>,
+}
+
+/// The slots may take more than their grant for as long as it lives.
+pub(crate) struct Overdraft<'a, S: Fn(u64)> {
+    tier0: &'a Tier0,
+    set: S,
+}
+
+impl Tier0 {
+    /// The tier as `settings` have it, with no copies.
+    pub fn new(settings: &Settings) -> Self {
+        let capacity_bytes = settings.tiers.first().map_or(0, |tier| tier.capacity.0);
+        let mut left_bytes = capacity_bytes;
+        let mut grant = |bytes: u64| {
+            let granted = bytes.min(left_bytes);
+            left_bytes -= granted;
+            granted
+        };
+        let logs_bytes = grant(settings.logs_bytes());
+        let journals_bytes = grant(settings.manifest_bytes() + settings.map_bytes());
+        let spare_bytes = grant(capacity_bytes / SPARE_SHARE);
+        Self {
+            logs_bytes,
+            journals_bytes,
+            spare_bytes,
+            divided_bytes: left_bytes,
+            slots_bytes: AtomicU64::new(left_bytes),
+            overdrafts: Mutex::new(0),
+        }
+    }
+
+    /// Bytes that files of the account may take.
+    pub fn grant(&self, account: Account) -> u64 {
+        match account {
+            Account::Logs => self.logs_bytes,
+            Account::Journals => self.journals_bytes,
+            Account::Spare => self.spare_bytes,
+            Account::Slots => self.slots_bytes.load(Relaxed),
+            Account::IndexCopies => self.divided_bytes - self.grant(Account::Slots),
+        }
+    }
+
+    /// The grants of all accounts, by name.
+    pub fn grants(&self) -> BTreeMap<String, u64> {
+        let named = Account::ALL.map(|(account, name)| (name.to_owned(), self.grant(account)));
+        named.into()
+    }
+
+    /// Bytes that slots and copies of indexes divide.
+    pub fn divided_bytes(&self) -> u64 {
+        self.divided_bytes
+    }
+
+    /// Copies of indexes want so many bytes, of which `taken_bytes` are taken: the slots give way,
+    /// and `set` hears of their new grant unless they are overdrawn.
+    pub fn want_copies(&self, bytes: u64, taken_bytes: u64, set: impl FnOnce(u64)) {
+        let copies_bytes = bytes.min(self.divided_bytes / COPIES_SHARE).max(taken_bytes);
+        let slots_bytes = self.divided_bytes.saturating_sub(copies_bytes);
+        let overdrafts = self.overdrafts.lock();
+        if self.slots_bytes.swap(slots_bytes, Relaxed) != slots_bytes && *overdrafts == 0 {
+            set(slots_bytes);
+        }
+    }
+
+    /// Copies of so many bytes keep to their share, and to what slots of so many leave.
+    pub fn has_room_for_copies(&self, copies_bytes: u64, slots_bytes: u64) -> bool {
+        copies_bytes <= self.divided_bytes / COPIES_SHARE
+            && copies_bytes + slots_bytes <= self.divided_bytes
+    }
+
+    /// Lets the slots take more than their grant; `set` hears of their limit, now and when the last
+    /// overdraft ends.
+    pub fn overdraw<S: Fn(u64)>(&self, set: S) -> Overdraft<'_, S> {
+        let mut overdrafts = self.overdrafts.lock();
+        *overdrafts += 1;
+        set(u64::MAX);
+        Overdraft { tier0: self, set }
+    }
+}
+
+impl<S: Fn(u64)> Drop for Overdraft<'_, S> {
+    fn drop(&mut self) {
+        let mut overdrafts = self.tier0.overdrafts.lock();
+        *overdrafts -= 1;
+        if *overdrafts == 0 {
+            (self.set)(self.tier0.grant(Account::Slots));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ByteSize, Preset, Tier};
+    use std::cell::Cell;
+    use thermocline_foundation::random::Random;
+
+    fn ledger(capacity_bytes: u64, memory_bytes: u64, preset: Preset) -> Tier0 {
+        let tiers = vec![Tier::new("/fast", ByteSize(capacity_bytes))];
+        let (preset, memory) = (Some(preset), ByteSize(memory_bytes));
+        Tier0::new(&Settings { tiers, preset, memory, ..Settings::default() })
+    }
+
+    fn granted(tier0: &Tier0) -> u64 {
+        tier0.grants().values().sum()
+    }
+
+    #[test]
+    fn grants_are_the_capacity_whatever_the_settings_and_the_copies() {
+        let mut random = Random::new(1);
+        for _ in 0..2000 {
+            let mut at_least_a_mib = |bits_max| {
+                let bits = 21 + random.below(bits_max);
+                1 << 20 | random.below(1 << bits)
+            };
+            let (capacity_bytes, memory_bytes) = (at_least_a_mib(20), at_least_a_mib(14));
+            let preset = [Preset::Leveled, Preset::Hybrid][random.below(2) as usize];
+            let tier0 = ledger(capacity_bytes, memory_bytes, preset);
+            assert_eq!(granted(&tier0), capacity_bytes);
+            tier0.want_copies(random.below(capacity_bytes), random.below(1 << 20), |_| {});
+            assert!(granted(&tier0) <= capacity_bytes, "{tier0:?}");
+        }
+    }
+
+    #[test]
+    fn slots_give_way_to_copies_up_to_a_quarter() {
+        let tier0 = ledger(64 << 20, 16 << 20, Preset::Hybrid);
+        let all = tier0.divided_bytes();
+        let limit = Cell::new(all);
+        tier0.want_copies(1 << 20, 0, |bytes| limit.set(bytes));
+        assert_eq!((limit.get(), tier0.grant(Account::IndexCopies)), (all - (1 << 20), 1 << 20));
+        tier0.want_copies(u64::MAX, 0, |bytes| limit.set(bytes));
+        assert_eq!(limit.get(), all - all / 4);
+        assert!(tier0.has_room_for_copies(all / 4, all / 4 * 3));
+        assert!(!tier0.has_room_for_copies(all / 4 + 1, 0));
+        assert!(!tier0.has_room_for_copies(all / 4, all / 4 * 3 + 4));
+        tier0.want_copies(0, 2 << 20, |bytes| limit.set(bytes));
+        assert_eq!(limit.get(), all - (2 << 20), "those that are there still are");
+    }
+
+    #[test]
+    fn the_last_overdraft_that_ends_brings_the_grant_of_now_back() {
+        let tier0 = ledger(64 << 20, 16 << 20, Preset::Hybrid);
+        let all = tier0.divided_bytes();
+        let limit = Cell::new(all);
+        let first = tier0.overdraw(|bytes| limit.set(bytes));
+        let second = tier0.overdraw(|bytes| limit.set(bytes));
+        assert_eq!(limit.get(), u64::MAX);
+        tier0.want_copies(1 << 20, 0, |bytes| limit.set(bytes));
+        drop(first);
+        assert_eq!(limit.get(), u64::MAX, "another goes on");
+        drop(second);
+        assert_eq!(limit.get(), all - (1 << 20));
+    }
+}
