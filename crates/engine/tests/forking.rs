@@ -248,6 +248,42 @@ fn a_child_opens_databases_of_its_own_and_its_parents_after_that_closed_it() {
     check(&home, 200);
 }
 
+/// What other threads of the parent are in the middle of, opening and closing among it, does not
+/// hold up a child that opens a database of its own and works with it.
+#[test]
+fn children_open_their_own_databases_while_others_open_theirs() {
+    let work = |preset, driver| -> Result<(), String> {
+        let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let (home, settings) = (place.path().join("home"), settings(place.path(), preset, driver));
+        let db = Db::create(&home, &settings).map_err(|error| error.to_string())?;
+        put(&db, 0..400);
+        db.flush().map_err(|error| error.to_string())?;
+        let count = db.scan().into_iter().filter(Result::is_ok).count();
+        is(count == 400, "records are missing")?;
+        db.close().map_err(|error| error.to_string())
+    };
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for driver in ["posix", "direct"] {
+            let (ends, work) = (&ends, &work);
+            scope.spawn(move || {
+                while !ends.load(Ordering::Acquire) {
+                    work(Preset::Hybrid, driver).unwrap();
+                }
+            });
+        }
+        for _ in 0..15 {
+            for (preset, driver) in [(Preset::Hybrid, "posix"), (Preset::Leveled, "direct")] {
+                let child = start_child(|| work(preset, driver));
+                let ended = child.wait();
+                ends.fetch_or(ended.is_err(), Ordering::AcqRel);
+                assert_eq!(ended, Ok(()), "{preset:?} on {driver}");
+            }
+        }
+        ends.store(true, Ordering::Release);
+    });
+}
+
 /// A database that was closed before the fork, and that a snapshot still holds.
 #[test]
 fn a_child_drops_the_last_holder_of_a_closed_database_without_harm() {

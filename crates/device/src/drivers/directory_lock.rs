@@ -6,7 +6,7 @@
 //! 2. The directory itself is locked, and the lock's file besides. A file can be deleted and made
 //!    anew, and its lock is then one of a file that has no name; a directory cannot be exchanged
 //!    under the files in it. The file is for file systems that lock no directories (NFS).
-//! 3. A lock is given back by the process that took it and by no other. A child that was forked
+//! 3. A lock is given back by the process that took it and by no other. A forked child
 //!    shares the description, so unlocking in it would be unlocking in its parent.
 //! 4. Reading leaves nothing behind: no file is made for it, and where no lock can be taken there
 //!    is none.
@@ -17,7 +17,7 @@
 
 use super::disk::failure;
 use super::host_files;
-use super::owner_process::OwnerProcess;
+use super::owner_process::{OwnerProcess, PerProcess};
 use crate::driver::DirectoryLock;
 use crate::error::{Error, ErrorKind, Result};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,21 +30,16 @@ use std::sync::{Mutex, PoisonError};
 /// Longest file about a process, or about users, that is read.
 const ABOUT_BYTES_MAX: u64 = 1 << 20;
 
-/// The locks of this process, and of those that it was forked from.
-static HELD: Mutex<Vec<Taken>> = Mutex::new(Vec::new());
-
 /// A file that is locked: device and number.
 type FileId = (u64, u64);
 
-#[derive(Clone, Copy, Debug)]
-struct Taken {
-    file: FileId,
-    owner: OwnerProcess,
-}
+/// The files that this process has locked.
+static HELD: PerProcess<Mutex<Vec<FileId>>> = PerProcess::new();
 
-fn held<T>(with: impl FnOnce(&mut Vec<Taken>) -> T) -> T {
+fn held<T>(with: impl FnOnce(&mut Vec<FileId>) -> T) -> T {
+    let held = HELD.get_or_make(Mutex::default);
     // A panic cannot leave the list half changed.
-    with(&mut HELD.lock().unwrap_or_else(PoisonError::into_inner))
+    with(&mut held.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// How a directory is held.
@@ -85,10 +80,9 @@ impl Drop for DiskLock {
             if let Err(errno) = retry_on_intr(|| rustix::fs::flock(descriptor, unlock)) {
                 tracing::debug!(%errno, "a lock ends with its descriptor instead");
             }
-            held(|taken| {
-                let of_this = |it: &Taken| it.file == *file && it.owner.is_same(&self.owner);
-                if let Some(at) = taken.iter().position(of_this) {
-                    taken.swap_remove(at);
+            held(|files| {
+                if let Some(at) = files.iter().position(|it| it == file) {
+                    files.swap_remove(at);
                 }
             });
         }
@@ -137,7 +131,7 @@ impl DiskLock {
         let file = id_of(descriptor.as_fd(), place)?;
         match retry_on_intr(|| rustix::fs::flock(&descriptor, hold.operation())) {
             Ok(()) => {
-                held(|taken| taken.push(Taken { file, owner: self.owner }));
+                held(|files| files.push(file));
                 self.locked.push((descriptor, file));
                 Ok(true)
             }
@@ -176,13 +170,12 @@ fn not_writable(path: &Path, name: &str, errno: Errno) -> Error {
 
 /// Why a lock is refused: what holds it, and the way out.
 fn refusal(place: &Path, file: FileId) -> Error {
-    let own = OwnerProcess::current();
-    let is_own = held(|taken| taken.iter().any(|it| it.file == file && it.owner.is_same(&own)));
+    let is_own = held(|files| files.contains(&file));
     let why = match (is_own, &holders(file)[..]) {
         (true, _) => format!(
             "this process ({}) has the store open already; use that handle, or close it and drop \
              what it gave out (clones, snapshots, cursors, scans) first",
-            own.process_id()
+            std::process::id()
         ),
         (false, []) => "close the process that has the store open".to_owned(),
         (false, [first, more @ ..]) => {

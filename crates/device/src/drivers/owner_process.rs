@@ -13,14 +13,16 @@
 //! Where the kernel has no such pages (before Linux 4.14) the number of the process is asked for
 //! each time.
 //!
+//! Nothing here waits for another thread, not even to make something once: a child made at that
+//! moment would wait for ever.
+//!
 //! Threads: any.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, ErrorKind, Result};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use std::fmt::Display;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// The length of the mapping; a page of any size holds it, and the kernel rounds up.
 const MAPPED_BYTES: usize = 4096;
@@ -43,9 +45,8 @@ impl Default for OwnerProcess {
 impl OwnerProcess {
     /// The calling process.
     pub fn current() -> Self {
-        static PAGE: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
         let process_id = std::process::id();
-        match *PAGE.get_or_init(wiped_page) {
+        match page_of_marks() {
             Some(page) => Self { mark: mark_of(page), process_id, page: Some(page) },
             None => Self { mark: u64::from(process_id), process_id, page: None },
         }
@@ -80,8 +81,68 @@ impl OwnerProcess {
     }
 
     /// The same process made both.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    #[cfg(test)]
+    pub(super) fn is_same(&self, other: &Self) -> bool {
         self.mark == other.mark
+    }
+}
+
+/// A value of the process, of which a child makes its own: the copy that the fork left it may be a
+/// lock that a thread of its parent holds. Never dropped.
+pub(super) struct PerProcess<T> {
+    made: AtomicPtr<Made<T>>,
+}
+
+struct Made<T> {
+    owner: OwnerProcess,
+    value: T,
+}
+
+impl<T: Send + Sync + 'static> PerProcess<T> {
+    /// Nothing, in any process so far.
+    pub(super) const fn new() -> Self {
+        Self { made: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// The value of the calling process, from `make` where it has none yet. Of threads that make
+    /// one at the same time one is heard.
+    pub(super) fn get_or_make(&self, make: impl FnOnce() -> T) -> &T {
+        let found = self.made.load(Ordering::Acquire);
+        // SAFETY: null, or from `Box::into_raw` below and never freed; only shared from then on.
+        if let Some(made) = unsafe { found.as_ref() }
+            && made.owner.is_current()
+        {
+            return &made.value;
+        }
+        let new = Box::into_raw(Box::new(Made { owner: OwnerProcess::current(), value: make() }));
+        let swap = self.made.compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire);
+        let now = match swap {
+            Ok(_) => new,
+            Err(earlier) => {
+                // SAFETY: from `Box::into_raw` above, and no other thread has seen it.
+                drop(unsafe { Box::from_raw(new) });
+                earlier
+            }
+        };
+        // SAFETY: as above; it is not null, because it was made here or replaced what was found.
+        unsafe { &(*now).value }
+    }
+}
+
+/// The page of this process and its children, if the kernel has such pages.
+fn page_of_marks() -> Option<&'static AtomicU64> {
+    static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
+    // SAFETY: null, or from `wiped_page`, which gives it for ever.
+    if let Some(page) = unsafe { PAGE.load(Ordering::Acquire).as_ref() } {
+        return Some(page);
+    }
+    let new = wiped_page()?;
+    let none = std::ptr::null_mut();
+    match PAGE.compare_exchange(none, new.as_ptr().cast(), Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => Some(new),
+        // Another thread was first; the page made here stays unused.
+        // SAFETY: as above.
+        Err(first) => unsafe { first.as_ref() },
     }
 }
 
@@ -134,6 +195,18 @@ mod tests {
         let text = error.to_string();
         assert!(text.starts_with("the store at /db was opened by process 7"), "{text}");
         assert!(text.contains("open it here"), "{text}");
+    }
+
+    #[test]
+    fn a_value_of_the_process_is_made_once_for_all_its_threads() {
+        static VALUE: PerProcess<u64> = PerProcess::new();
+        let made = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..4).map(|id| scope.spawn(move || *VALUE.get_or_make(|| id))).collect();
+            threads.into_iter().map(|it| it.join().unwrap()).collect::<Vec<_>>()
+        });
+        let now = *VALUE.get_or_make(|| 9);
+        assert!(made.iter().all(|it| *it == now), "{made:?}, then {now}");
     }
 
     #[test]

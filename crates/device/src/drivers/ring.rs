@@ -20,7 +20,7 @@
 #![allow(unsafe_code)]
 
 use super::disk::{self, DiskFile};
-use super::owner_process::OwnerProcess;
+use super::owner_process::{OwnerProcess, PerProcess};
 use crate::buffer::Buffer;
 use crate::driver::{Completion, Handle, Operation, Queue, Request};
 use crate::error::Result;
@@ -30,7 +30,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::OnceLock;
 
 /// The most a ring request moves at once; Linux itself stops at 2 GiB less a page. The rest is
 /// finished like any short transfer.
@@ -41,8 +40,8 @@ const DEPTH_MAX: usize = 4096;
 
 /// Whether rings can be made and know the operations used here. Asked of the kernel once.
 pub(crate) fn is_available() -> bool {
-    static AVAILABLE: OnceLock<bool> = OnceLock::new();
-    *AVAILABLE.get_or_init(|| {
+    static AVAILABLE: PerProcess<bool> = PerProcess::new();
+    *AVAILABLE.get_or_make(|| {
         let Ok(ring) = IoUring::new(2) else {
             return false;
         };

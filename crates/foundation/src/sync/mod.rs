@@ -4,7 +4,7 @@
 //! it), because what is behind the door depends on how the store is compiled:
 //!
 //! ```text
-//!   ordinary        parking_lot, std::sync, arc_swap: re-exported, nothing added
+//!   ordinary        `ordinary.rs`: std::sync without poison, and arc_swap
 //!   --cfg shuttle   `scheduled.rs`: the same types over the scheduler of `shuttle`, which decides
 //!                   at each of them which thread goes on, and repeats a schedule from its seed
 //!   --cfg loom      the atomics of `loom`, which tries every order that the memory model allows;
@@ -25,22 +25,7 @@ mod scheduled;
 pub mod schedules;
 
 #[cfg(not(shuttle))]
-mod ordinary {
-    pub use arc_swap::{ArcSwap, Guard as ArcSwapGuard};
-    pub use parking_lot::{
-        Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult,
-    };
-    pub use std::sync::OnceLock;
-
-    /// Atomic numbers and flags.
-    pub mod atomic {
-        #[cfg(loom)]
-        pub use loom::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
-        pub use std::sync::atomic::Ordering;
-        #[cfg(not(loom))]
-        pub use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
-    }
-}
+mod ordinary;
 
 #[cfg(not(shuttle))]
 pub use ordinary::*;

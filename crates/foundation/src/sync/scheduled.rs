@@ -1,12 +1,11 @@
-//! The shared types over the scheduler of `shuttle`, shaped as `parking_lot`, `std::sync` and
-//! `arc_swap` shape them.
+//! The shared types over the scheduler of `shuttle`, shaped as those of `ordinary.rs`.
 //!
 //! Threads of a test are then coroutines of one thread, and one of them runs at a time. Each
 //! operation here asks the scheduler who goes on. A lock that nobody can get any more is a
 //! deadlock, which the scheduler reports with the schedule that leads to it.
 //!
 //! Invariants:
-//! 1. Locks are not poisoned, as `parking_lot`'s are not: a panic fails the whole test anyway.
+//! 1. Locks are not poisoned, as the ordinary ones are not: a panic fails the whole test anyway.
 //! 2. A wait for a signal ends with one, or, where it has a limit, at any time: the scheduler knows
 //!    no clock, so a limit may always be over.
 //! 3. A read of [`OnceLock`] and [`ArcSwap`] is a point of scheduling, as a load of an atomic is.
