@@ -10,7 +10,7 @@ use thermocline_simulation::campaign::{Failure, Task};
 use thermocline_simulation::syncs::{Change, List, find};
 
 /// Rounds of tasks that are tried before a change counts as one to which nothing objects.
-const ROUNDS: u64 = 6;
+const ROUNDS: u64 = 3;
 
 /// Prints the places (`list`), or what objects to each change of the list (`all`) or to one; fails
 /// where nothing objects and the list does not say so.
@@ -64,6 +64,9 @@ fn find_all(changes: Vec<Change>, count: usize) -> Found {
             let (changes, next, found) = &*shared;
             while let Some(change) = changes.get(next.fetch_add(1, Relaxed)) {
                 let result = find(change, ROUNDS);
+                // As it is found, because a run over all places takes long.
+                let task = result.0.as_ref().map(|(task, _)| *task);
+                eprintln!("{}", List::line(change, task));
                 found.lock().insert(change.clone(), result);
             }
         };
