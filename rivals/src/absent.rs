@@ -1,6 +1,6 @@
-//! Engines that can be named and not run, each with the reason and the way out: stores that
-//! nobody can get any more in a form that runs here, and those whose library was not there when
-//! this program was built.
+//! Engines that can be named and not run, each with the reason and the way out: stores that no
+//! longer exist in a form that runs here, and those whose library was not there when this program
+//! was built.
 
 use thermocline_bench::Outcome;
 use thermocline_bench::store::{EngineKind, Needs, OpenOptions, Store};

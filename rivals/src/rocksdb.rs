@@ -38,13 +38,20 @@ const WRITE_BUFFERS: u64 = 3;
 /// RocksDB's own default.
 const LEVEL_BASE: u64 = 256 << 20;
 
-const OPTIONS: [(&str, &str); 6] = [
+/// How often RocksDB looks for tables that reads ask to compact, where nothing is written.
+const WAKE_UP_S: u64 = 20;
+
+const OPTIONS: [(&str, &str); 7] = [
     ("levels", "with two tiers: default, or tuned so that the upper levels fill the fast one"),
     ("row-cache", "part of the memory for whole rows, such as 64MiB; default 0"),
     ("cache", "lru (default) or hyper: the kind of block cache"),
     ("block-size", "bytes of a data block; default 4KiB"),
     ("jobs", "threads for flushes and compactions; default 4"),
     ("compression", "none (default), lz4 or zstd"),
+    (
+        "read-triggered",
+        "sampled reads a byte from which a table is compacted, such as 0.001; default 0",
+    ),
 ];
 
 /// What the label and the scenario come to.
@@ -57,6 +64,8 @@ struct Plan {
     block_size: u64,
     jobs: i32,
     compression: DBCompressionType,
+    /// Sampled reads a byte above which a table goes down a level; 0: never.
+    read_triggered: f64,
     level_base: u64,
     /// Path and target size.
     paths: Vec<(String, u64)>,
@@ -104,6 +113,7 @@ impl Plan {
                     ("zstd", DBCompressionType::Zstd),
                 ],
             )?,
+            read_triggered: options.parsed("read-triggered")?.unwrap_or(0.0),
             level_base,
             paths,
             db: first.path.join("db").display().to_string(),
@@ -113,7 +123,15 @@ impl Plan {
 
     /// The options, and the caches they refer to.
     fn options(&self) -> Outcome<Options> {
-        let mut all = Options::default();
+        // The crate has no setters for these two.
+        let text = match self.read_triggered {
+            0.0 => String::new(),
+            reads => format!(
+                "read_triggered_compaction_threshold={reads};\
+                 max_compaction_trigger_wakeup_seconds={WAKE_UP_S}"
+            ),
+        };
+        let mut all = Options::default().get_options_from_string(text)?;
         all.create_if_missing(true);
         all.set_write_buffer_size(self.write_buffer as usize);
         all.set_max_write_buffer_number(WRITE_BUFFERS as i32);
@@ -227,6 +245,7 @@ impl EngineKind for RocksDb {
             ("compaction_readahead_size", size(plan.readahead())),
             ("max_background_jobs", plan.jobs.to_string()),
             ("max_subcompactions", "2".to_owned()),
+            ("read_triggered_compaction_threshold", plan.read_triggered.to_string()),
             ("use_direct_reads", plan.direct.to_string()),
             ("use_direct_io_for_flush_and_compaction", plan.direct.to_string()),
             ("bytes_per_sync", size(1 << 20)),
@@ -352,6 +371,27 @@ mod tests {
         let filled = plan.level_base * BASES_ON_FAST;
         let fast = plan.paths[0].1;
         assert!(filled <= fast && filled > fast / 10 * 8, "{filled} of {fast}");
+    }
+
+    /// RocksDB writes the options that hold into a file of its own.
+    #[test]
+    fn a_store_that_compacts_what_is_read_says_so_in_its_options() {
+        let home = tempfile::tempdir().unwrap();
+        let options_of = |texts: &[(&str, &str)], name: &str| {
+            let mut plan = plan(texts, 1).unwrap();
+            plan.db = home.path().join(name).display().to_string();
+            drop(DB::open(&plan.options().unwrap(), &plan.db).unwrap());
+            let files = std::fs::read_dir(&plan.db).unwrap().map(|entry| entry.unwrap().path());
+            let is_options = |path: &std::path::PathBuf| {
+                path.file_name().unwrap().to_string_lossy().starts_with("OPTIONS-")
+            };
+            std::fs::read_to_string(files.into_iter().find(is_options).unwrap()).unwrap()
+        };
+        let on = options_of(&[("read-triggered", "0.001")], "on");
+        assert!(on.contains("read_triggered_compaction_threshold=0.001"), "{on}");
+        assert!(on.contains("max_compaction_trigger_wakeup_seconds=20"), "{on}");
+        let off = options_of(&[], "off");
+        assert!(off.contains("read_triggered_compaction_threshold=0.0"), "{off}");
     }
 
     #[test]

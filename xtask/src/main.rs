@@ -1,8 +1,8 @@
 //! The project's own chores; `cargo xtask` alone lists them.
 //!
-//! What they are for: one command is exactly what continuous integration runs, so that nobody finds
-//! out about a rule from a server. The chores start `cargo` as a person would, print its output as
-//! it is, and end with one line that says how it went.
+//! What they are for: one command is exactly what continuous integration runs, so that no rule
+//! shows on a server first. The chores start `cargo` as a person would, print its output as it is,
+//! and end with one line that says how it went.
 //!
 //! Invariants:
 //! 1. `ci` runs every step even after one failed, and names all that failed.

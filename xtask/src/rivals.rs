@@ -2,8 +2,8 @@
 //!
 //! RocksDB takes half an hour to compile, and its Java package already holds a library that exports
 //! the whole C interface. This chore takes that library out of the package, checks both against
-//! known digests, and puts it where `rivals/.cargo/config.toml` tells the build to look. Nothing
-//! is fetched unless somebody asks: an ordinary build knows nothing of rivals.
+//! known digests, and puts it where `rivals/.cargo/config.toml` tells the build to look. The chore
+//! fetches nothing unless the user asks: an ordinary build knows nothing of rivals.
 //!
 //! ```text
 //! org.rocksdb:rocksdbjni:11.8.1 (jar) --unzip--> librocksdbjni-linux64.so

@@ -183,7 +183,7 @@ fn flags(arguments: &AgreeArguments, described: &[(String, String)]) -> Outcome<
         "--pin_l0_filter_and_index_blocks_in_cache=true",
         "--open_files=-1",
         "--histogram=1",
-        // What RocksDB's options are where nobody sets them; db_bench has others.
+        // RocksDB's own defaults; db_bench has others.
         "--enable_pipelined_write=false",
         "--delayed_write_rate=16777216",
     ];

@@ -91,7 +91,7 @@ pub fn copy(from: &Path, to: &Path) -> Outcome<u64> {
         match kind {
             FileType::Directory => bytes += copy(&inner, &target)?,
             FileType::RegularFile => bytes += copy_file(&inner, &target)?,
-            // Sockets and the like are made anew by whoever needs them.
+            // A program that needs a socket or the like makes it anew.
             _ => {}
         }
     }

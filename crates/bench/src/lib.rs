@@ -49,7 +49,7 @@ pub mod values;
 pub mod versions;
 pub mod workloads;
 
-/// What went wrong, in one line for the person who reads it.
+/// What went wrong, as one line for the user.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The result of a step of a benchmark.

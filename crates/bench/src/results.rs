@@ -247,7 +247,7 @@ pub enum TrafficSource {
 /// Traffic by tier.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
-    /// Who counted.
+    /// What counted the bytes.
     pub source: TrafficSource,
     /// Tier by tier, fastest first; one entry in all from `process`.
     pub tiers: Vec<TierTraffic>,

@@ -9,8 +9,8 @@
 //!   commit   two ways to commit to the fast tier and the preset that has one of them, updates
 //!            alone, on the fast device; records of 1 KB and of 128 B
 //! ```
-//! All run on the rig. Where there is none to be had, `tiers` says why and runs what it can: our
-//! engines on the emulated device, and nobody else.
+//! All run on the rig. Where the machine can have none, `tiers` says why and runs what it can: our
+//! engines on the emulated device, and no rivals.
 //!
 //! Invariant: sizes follow from the number of records and the shares below, never from the engine.
 

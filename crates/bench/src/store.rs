@@ -207,7 +207,7 @@ pub struct TierTraffic {
     pub writes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Flushes of the device, or syncs of files where the engine counts; 0 where nobody does.
+    /// Flushes of the device, or syncs of files where the engine counts; 0 where neither counts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub syncs: u64,
 }

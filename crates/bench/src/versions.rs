@@ -204,8 +204,8 @@ fn around(old: u32, new: u32) -> u32 {
     if new >= old { new - old } else { new + VERSION_MASK - old }
 }
 
-/// How many records each thread has inserted: their numbers are `records + index * threads +
-/// thread`, so nobody else's.
+/// How many records each thread has inserted. Their numbers are `records + index * threads +
+/// thread`, so no two threads insert the same number.
 #[derive(Debug)]
 pub struct Inserted {
     records: u64,

@@ -243,7 +243,7 @@ fn a_run_that_is_killed_keeps_its_finished_rows_and_leaves_no_process() {
     let kept = rows();
     assert!(kept >= 3);
     assert!(Results::read(&path).unwrap().rows.iter().all(|row| row.measured.is_some()));
-    // The cell under way dies with its parent; nobody goes on to write.
+    // The cell under way dies with its parent; no process goes on writing.
     let below = scratch.path().canonicalize().unwrap();
     let cells = || {
         let processes = Path::new("/proc").read_dir().unwrap().flatten();
@@ -515,11 +515,16 @@ impl Store for CheatingStore {
 
 /// Loads 500 records and runs `workload` on a store that cheats.
 fn run_cheating(cheat: Cheat, workload: &str) -> Outcome<Measured> {
-    run_cheating_and(cheat, workload, false)
+    run_cheating_and(cheat, workload, 20_000, false)
 }
 
-/// The same; then all records are looked up where `read_back`.
-fn run_cheating_and(cheat: Cheat, workload: &str, read_back: bool) -> Outcome<Measured> {
+/// The same, of so many operations; then all records are looked up where `read_back`.
+fn run_cheating_and(
+    cheat: Cheat,
+    workload: &str,
+    operations: u64,
+    read_back: bool,
+) -> Outcome<Measured> {
     let records = Box::leak(Box::new(RwLock::new(BTreeMap::new())));
     let engine = Cheater { cheat, records };
     let scratch = tempfile::tempdir().unwrap();
@@ -536,7 +541,7 @@ fn run_cheating_and(cheat: Cheat, workload: &str, read_back: bool) -> Outcome<Me
         threads: 4,
         durability: Durability::Buffered,
         tiers: vec![tier],
-        operations: Some(20_000),
+        operations: Some(operations),
         read_back,
         ..example_cell()
     };
@@ -575,6 +580,14 @@ fn an_honest_engine_passes_every_workload() {
 }
 
 #[test]
+fn a_writer_beside_readers_writes_however_soon_they_are_done() {
+    for _ in 0..4 {
+        let measured = run_cheating_and(Cheat::Nothing, "readwhilewriting", 1, false).unwrap();
+        assert!(measured.beside_ops_per_s.is_some_and(|rate| rate > 0.0));
+    }
+}
+
+#[test]
 fn every_kind_of_wrong_answer_fails_the_run_and_names_the_key() {
     for (cheat, workload, reason) in [
         (Cheat::LosesWrites, "ycsb-a", "version"),
@@ -602,11 +615,11 @@ fn what_nobody_asked_for_is_found_wrong_when_all_records_are_read_back() {
         (Cheat::SwapsRecords, "record"),
     ] {
         run_cheating(cheat, "overwrite").unwrap();
-        let error = run_cheating_and(cheat, "overwrite", true).unwrap_err().to_string();
+        let error = run_cheating_and(cheat, "overwrite", 20_000, true).unwrap_err().to_string();
         assert!(error.contains("after the run: ") && error.contains("key"), "{error}");
         assert!(error.contains(reason), "{cheat:?}: {error}");
     }
-    let measured = run_cheating_and(Cheat::Nothing, "overwrite", true).unwrap();
+    let measured = run_cheating_and(Cheat::Nothing, "overwrite", 20_000, true).unwrap();
     assert_eq!(measured.checked, 500);
 }
 

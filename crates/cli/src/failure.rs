@@ -15,7 +15,7 @@ pub enum Failure {
     Failed(String),
     /// It did not work, for another process has the database open: exit status 1.
     Locked(String),
-    /// Whoever read standard output has seen enough: no message, exit status 0.
+    /// The reader of standard output has closed it: no message, exit status 0.
     ReaderGone,
 }
 

@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
         Err(failure) => {
-            // There is nobody left to tell where standard error is gone too.
+            // Where standard error is gone too, no message can reach the user.
             let _ = writeln!(std::io::stderr(), "thermocline: {failure}");
             ExitCode::from(failure.status())
         }

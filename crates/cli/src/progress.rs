@@ -70,7 +70,7 @@ impl Lines {
 }
 
 impl Bar {
-    /// A bar over `total_bytes`, or a spinner where nobody knows how many there will be.
+    /// A bar over `total_bytes`, or a spinner where the total is not known.
     pub fn new(what: &'static str, total_bytes: Option<u64>) -> Self {
         let bar = match total_bytes {
             Some(total) => ProgressBar::new(total),

@@ -66,7 +66,8 @@ fn reading_only_changes_nothing_and_says_so() {
     }
 }
 
-/// Another user, who may read the database and not write it. Commands of root may do anything.
+/// Another user, with the right to read the database and without the right to write it. Commands of
+/// root may do anything.
 struct OtherUser<'a>(&'a Scratch);
 
 impl OtherUser<'_> {
@@ -122,7 +123,7 @@ fn another_users_database_is_read_and_not_written() {
             assert!(says && stderr.lines().count() == 1, "{stderr}");
         }
         assert_eq!(everything(&scratch), before);
-        // Who holds it is told to those who may not look into its process, too.
+        // The store names its holder even to a user without the right to look into that process.
         let mut holder = scratch.start(&["--db", "db", "load", "--tsv", "-"]);
         let held = (0..3000).any(|_| {
             SystemClock::new().sleep(Duration::from_millis(10));

@@ -82,8 +82,8 @@ impl Buffer {
         Self { pages, view: 0..len }
     }
 
-    /// `len` bytes of no meaning, all in view, for something to be read into. Whoever reads less
-    /// than that narrows the view.
+    /// `len` bytes of no meaning, all in view, for something to be read into. A caller that reads
+    /// less than that narrows the view.
     pub fn for_read(len: usize) -> Self {
         // A thread that ends has none any more.
         let spare = SPARES.try_with(|spares| spares.borrow_mut().take(len.div_ceil(PAGE_BYTES)));

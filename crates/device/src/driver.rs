@@ -55,7 +55,7 @@ pub trait DriverFile: Any + Send + Sync + Debug {
 
     /// Asks that the file be served by the system's page cache from here on, although the driver
     /// goes past it, and says whether it is: writes need no alignment then, and end when they are
-    /// copied. For small writes that nobody wants durable one by one. Before any other use of the
+    /// copied. For small writes that need not be durable one by one. Before any other use of the
     /// handle.
     fn use_page_cache(&self) -> Result<bool> {
         Ok(false)

@@ -3,8 +3,8 @@
 //! Each takes a queue of the tier for as long as it lasts, so the requests of a batch reach a
 //! device together and devices work side by side.
 //!
-//! 1. A queue goes back to its tier empty: whoever holds one reaps all it submitted, also when
-//!    dropped early.
+//! 1. A queue goes back to its tier empty: its holder reaps all that it submitted, also when the
+//!    holder is dropped early.
 //! 2. The location found at the start serves the whole request; a migration meanwhile does not
 //!    disturb it.
 //!

@@ -18,6 +18,13 @@ pub struct Builder {
     environment: Environment,
 }
 
+impl Db {
+    /// Settings put together call by call, then a database.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
 impl Builder {
     /// Begins with these settings instead of the defaults.
     pub fn settings(mut self, settings: Settings) -> Self {

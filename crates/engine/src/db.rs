@@ -1,28 +1,28 @@
-//! The database as its users hold it: every operation on records, and closing. Opening is in
-//! `environment.rs`.
+//! The database as its users hold it: opening, every operation on records, and closing. How an
+//! engine is made of its parts is in `engine/opening.rs`.
+
+pub(crate) mod scan;
+pub(crate) mod snapshot;
 
 use crate::batch::{WriteBatch, check_sizes};
-use crate::builder::Builder;
 use crate::engine::Engine;
 use crate::engine::ingest::Ingest;
+use crate::engine::live_stats::LiveWriter;
+use crate::engine::opening::{self, Access, Opened};
 use crate::engine::stats::Stats;
 use crate::engine::verify::VerifyReport;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
-use crate::jobs::Planner;
-use crate::jobs::Progress;
-use crate::live_stats::LiveWriter;
-use crate::read::cursor::{Cursor, Records, ScanRange};
+use crate::jobs::{Planner, Progress};
+use crate::read::cursor::{Cursor, ScanRange};
 use crate::settings::{Durability, Settings};
-use crate::versions::holders::{Held, Holder};
-use crate::versions::snapshots::Snapshot as RegisteredSnapshot;
 use bytes::Bytes;
-use std::ops::{Bound, RangeBounds};
+use scan::Scan;
+use snapshot::Snapshot;
 use std::path::Path;
 use std::sync::Arc;
-use thermocline_device::{Devices, FileKind};
+use thermocline_device::{Devices, TieredFiles};
 use thermocline_foundation::sync::atomic::AtomicBool;
-use thermocline_foundation::{Planted, Sequence, planted, sync_site};
 
 /// An open database. Clones share it; the last one to go closes it.
 ///
@@ -48,23 +48,14 @@ struct Open {
 }
 
 impl Db {
-    /// The handle of an engine that was opened; not to be written where `is_written` is not set.
-    pub(crate) fn of(
-        engine: Arc<Engine>,
-        planner: Arc<dyn Planner>,
-        devices: &Arc<dyn Devices>,
-        is_written: bool,
-    ) -> Self {
-        let devices = Arc::clone(devices);
+    /// The first handle of a store that was opened.
+    fn of(opened: Opened, environment: &Environment) -> Self {
+        let Opened { engine, planner, is_written } = opened;
+        let devices = Arc::clone(&environment.devices);
         let live = LiveWriter::start(&engine);
         let closed = AtomicBool::new(false);
         let open = Open { engine, is_written, _planner: planner, devices, live, closed };
         Self { inner: Arc::new(open) }
-    }
-
-    /// Settings put together call by call, then a database.
-    pub fn builder() -> Builder {
-        Builder::default()
     }
 
     /// There is a database at `home`.
@@ -119,19 +110,19 @@ impl Db {
 
     /// The engine, unless it came with a fork.
     fn ours(&self) -> Result<&Arc<Engine>> {
-        ours(&self.inner.engine)
+        self.inner.engine.ours()
     }
 
     /// The value of `key`, sharing the memory of the block or memtable it lies in.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        self.ours()?.reader.get(key.as_ref(), None)
+        self.ours()?.reader().get(key.as_ref(), None)
     }
 
     /// The values of `keys` in their order, as of one moment. What must be read from tables is read
     /// in batches, on all tiers at once.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let keys: Vec<_> = keys.iter().map(AsRef::as_ref).collect();
-        self.ours()?.reader.multi_get(&keys, None)
+        self.ours()?.reader().multi_get(&keys, None)
     }
 
     /// Sets `key` to `value` with the durability of the settings. Keys have up to 64 KiB, values up
@@ -154,7 +145,7 @@ impl Db {
 
     /// Applies a batch, all of it or nothing, with the durability of the settings.
     pub fn write(&self, batch: WriteBatch) -> Result<()> {
-        self.write_with(batch, self.engine().shared.settings.durability)
+        self.write_with(batch, self.settings().durability)
     }
 
     /// Applies a batch with a durability of its own.
@@ -164,13 +155,12 @@ impl Db {
         if count == 0 {
             return Ok(());
         }
-        engine.front.write(encoded, count, durability)
+        engine.write(encoded, count, durability)
     }
 
     /// Makes everything acknowledged so far durable.
     pub fn sync(&self) -> Result<()> {
-        let engine = self.ours()?;
-        sync_site("sync", || engine.front.sync())
+        self.ours()?.sync()
     }
 
     /// A scan over all records, to be narrowed down: `db.scan().prefix("user/").limit(10)`.
@@ -181,15 +171,12 @@ impl Db {
     /// A cursor over all records, as of now.
     pub fn cursor(&self) -> Cursor {
         let engine = self.engine();
-        engine.reader.cursor(&ScanRange::all(), engine.versions.snapshot(), 0)
+        engine.reader().cursor(&ScanRange::all(), engine.snapshot(), 0)
     }
 
     /// The database as of now, for as long as it is held.
     pub fn snapshot(&self) -> Snapshot {
-        let engine = Arc::clone(self.engine());
-        let registered = engine.versions.snapshot();
-        let held = Held::new(registered.holders(), Holder::Snapshot);
-        Snapshot { engine, registered, _held: held }
+        Snapshot::new(self.engine())
     }
 
     /// Writes everything in memory to tables.
@@ -198,7 +185,7 @@ impl Db {
     }
 
     /// Merges the records of `from..=to` (none: open) into the deepest level in use, dropping what
-    /// nobody can see.
+    /// no reader can see.
     pub fn compact_range(
         &self,
         from: Option<&[u8]>,
@@ -237,9 +224,16 @@ impl Db {
         }
     }
 
+    /// What work that has ended has not given back; none where all is well. For tests of the store,
+    /// while no other caller is at work.
+    #[doc(hidden)]
+    pub fn left_over(&self) -> Result<Vec<String>> {
+        self.ours()?.left_over()
+    }
+
     /// The settings in force.
     pub fn settings(&self) -> &Settings {
-        &self.engine().shared.settings
+        self.engine().settings()
     }
 
     /// Closes the database and says whether all went well. Other handles to it fail to write from
@@ -256,14 +250,62 @@ impl Db {
             tracing::info!(handles, "the database is closed; its lock goes with its last handle");
             return Ok(());
         }
-        let Some(holders) = engine.versions.holders().describe() else { return Ok(()) };
+        let Some(holders) = engine.holders().describe() else { return Ok(()) };
         let text = format!(
             "the database at {} is closed and all of it is durable, but this process still has \
              {holders} of it, and so its files and its lock: drop what is left before opening it \
              again",
-            engine.shared.files.home().display()
+            engine.home().display()
         );
         Err(Error::new(ErrorKind::Locked, text))
+    }
+}
+
+impl Environment {
+    /// There is a database at `home`.
+    pub fn exists(&self, home: &Path) -> Result<bool> {
+        Ok(TieredFiles::exists(&*self.devices, home)?)
+    }
+
+    /// Makes a database at `home`. Leaves nothing behind when it fails.
+    pub fn create(&self, home: &Path, settings: &Settings) -> Result<Db> {
+        Ok(Db::of(opening::create(self, home, settings)?, self))
+    }
+
+    /// Opens the database at `home` with the settings it keeps. Where no tier has room for what its
+    /// logs have it can be read, and its statistics say why it is read-only.
+    pub fn open(&self, home: &Path) -> Result<Db> {
+        Ok(Db::of(opening::open(self, home, None, Access::Write)?, self))
+    }
+
+    /// As [`Db::open_with`]: with other settings, which are kept from then on.
+    pub fn open_with(&self, home: &Path, settings: &Settings) -> Result<Db> {
+        Ok(Db::of(opening::open(self, home, Some(settings), Access::Write)?, self))
+    }
+
+    /// As [`Db::open_read_only`].
+    pub fn open_read_only(&self, home: &Path) -> Result<Db> {
+        Ok(Db::of(opening::open(self, home, None, Access::Read)?, self))
+    }
+
+    /// As [`Db::open_read_only`] with other settings, which hold for this opening: where tiers are
+    /// mounted elsewhere, or memory is scarce.
+    pub fn open_read_only_with(&self, home: &Path, settings: &Settings) -> Result<Db> {
+        Ok(Db::of(opening::open(self, home, Some(settings), Access::Read)?, self))
+    }
+
+    /// As [`Db::kept_settings`].
+    pub fn kept_settings(&self, home: &Path) -> Result<Settings> {
+        opening::kept_settings(self, home)
+    }
+
+    /// Opens the database at `home`, making it where there is none.
+    pub fn open_or_create(&self, home: &Path, settings: &Settings) -> Result<Db> {
+        if self.exists(home)? {
+            self.open_with(home, settings)
+        } else {
+            self.create(home, settings)
+        }
     }
 }
 
@@ -272,198 +314,24 @@ impl Open {
         if self.closed.swap(true, thermocline_foundation::sync::atomic::Ordering::AcqRel) {
             return Ok(());
         }
-        let engine = &self.engine;
         if let Some(live) = &self.live {
             live.end();
         }
-        let is_written = self.is_written;
-        let keep = || engine.shared.latch.check().and_then(|()| engine.keep_totals());
-        let kept = if is_written { keep() } else { Ok(()) };
-        // Sends away whoever waits for background work, which is about to end.
-        engine.shared.fail(&Error::new(ErrorKind::ReadOnly, "the database is closed"));
-        engine.shared.jobs.stop();
-        let sealed =
-            kept.and_then(|()| if is_written { engine.front.enter().seal() } else { Ok(()) });
-        let manifest = engine.versions.tables().manifest.extent();
-        engine.shared.files.close(&[(FileKind::Manifest, manifest)])?;
-        sealed
+        self.engine.close(self.is_written)
     }
-}
-
-/// The engine, unless it came with a fork.
-fn ours(engine: &Arc<Engine>) -> Result<&Arc<Engine>> {
-    engine.shared.files.require_owner()?;
-    Ok(engine)
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        if ours(&self.engine).is_err() {
+        if self.engine.ours().is_err() {
             // A forked child has none of the threads, and locks that they held stay held: nothing
             // of the engine is dropped, only its copies of the directories' locks.
             std::mem::forget((Arc::clone(&self.engine), self.live.take()));
-            self.engine.shared.files.leave_to_owner();
+            self.engine.leave_to_owner();
             return;
         }
         if let Err(error) = self.close() {
             tracing::error!(%error, "closing the database failed");
         }
-    }
-}
-
-/// The database as of one moment. Holding it keeps compactions from dropping versions that it sees.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    engine: Arc<Engine>,
-    registered: RegisteredSnapshot,
-    _held: Held,
-}
-
-impl Snapshot {
-    /// The newest sequence that the snapshot sees.
-    pub fn sequence(&self) -> Sequence {
-        self.registered.sequence()
-    }
-
-    /// The value of `key` at that moment.
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        let newest = planted(Planted::SnapshotReadsNewest);
-        ours(&self.engine)?.reader.get(key.as_ref(), (!newest).then(|| self.sequence()))
-    }
-
-    /// The values of `keys` at that moment.
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
-        let keys: Vec<_> = keys.iter().map(AsRef::as_ref).collect();
-        ours(&self.engine)?.reader.multi_get(&keys, Some(self.sequence()))
-    }
-
-    /// A scan of that moment.
-    pub fn scan(&self) -> Scan {
-        Scan::new(Arc::clone(&self.engine), Some(self.registered.clone()))
-    }
-
-    /// A cursor over that moment.
-    pub fn cursor(&self) -> Cursor {
-        self.engine.reader.cursor(&ScanRange::all(), self.registered.clone(), 0)
-    }
-}
-
-/// Bytes that a record is taken to have when a limit sizes the first read of a scan.
-const RECORD_BYTES_GUESS: u64 = 1 << 10;
-/// First read of a scan at most, in bytes; read-ahead grows from there.
-const FIRST_READ_BYTES_MAX: u64 = 256 << 10;
-
-/// A scan being described; iterate over it to run it.
-#[derive(Debug)]
-pub struct Scan {
-    engine: Arc<Engine>,
-    snapshot: Option<RegisteredSnapshot>,
-    range: ScanRange,
-    reverse: bool,
-    limit: u64,
-    held: Held,
-}
-
-impl Scan {
-    fn new(engine: Arc<Engine>, snapshot: Option<RegisteredSnapshot>) -> Self {
-        let held = Held::new(engine.versions.holders(), Holder::Cursor);
-        let (range, limit) = (ScanRange::all(), u64::MAX);
-        Self { engine, snapshot, range, reverse: false, limit, held }
-    }
-
-    /// Only keys in `range`, such as `b"a".to_vec()..b"b".to_vec()`.
-    pub fn range(mut self, range: impl RangeBounds<Vec<u8>>) -> Self {
-        self.range =
-            ScanRange { from: range.start_bound().cloned(), to: range.end_bound().cloned() };
-        self
-    }
-
-    /// Only keys at or after `key`.
-    pub fn from(mut self, key: impl Into<Vec<u8>>) -> Self {
-        self.range.from = Bound::Included(key.into());
-        self
-    }
-
-    /// Only keys before `key`.
-    pub fn to(mut self, key: impl Into<Vec<u8>>) -> Self {
-        self.range.to = Bound::Excluded(key.into());
-        self
-    }
-
-    /// Only keys that begin with `prefix`; narrows down what was said before.
-    pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
-        self.range = self.range.with_prefix(prefix.as_ref());
-        self
-    }
-
-    /// Largest key first.
-    pub fn reverse(mut self) -> Self {
-        self.reverse = true;
-        self
-    }
-
-    /// At most `records`. Also sizes the first read.
-    pub fn limit(mut self, records: u64) -> Self {
-        self.limit = records;
-        self
-    }
-}
-
-impl IntoIterator for Scan {
-    type Item = Result<(Bytes, Bytes)>;
-    type IntoIter = Records;
-
-    fn into_iter(self) -> Records {
-        let snapshot = self.snapshot.unwrap_or_else(|| self.engine.versions.snapshot());
-        let expected = match self.limit {
-            u64::MAX => 0,
-            limit => limit.saturating_mul(RECORD_BYTES_GUESS).min(FIRST_READ_BYTES_MAX),
-        };
-        let cursor = self.engine.reader.cursor(&self.range, snapshot, expected as u32);
-        // The cursor is counted from here on.
-        drop(self.held);
-        Records::new(cursor, self.range, self.reverse, self.limit)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ByteSize;
-    use thermocline_device::MemoryDevices;
-
-    /// A background job prepares the next log. A writer who needs one meanwhile makes none of its
-    /// own, which would have a number on the wrong side of the other's.
-    #[test]
-    fn a_writer_waits_for_the_log_that_is_being_prepared() {
-        let environment =
-            Environment { devices: Arc::new(MemoryDevices::new()), ..Environment::default() };
-        let tier = crate::Tier::new("/tier", ByteSize::mib(256)).driver("memory");
-        let settings =
-            Settings { tiers: vec![tier], memory: ByteSize::mib(8), ..Default::default() };
-        let db = environment.create(Path::new("/home"), &settings).unwrap();
-        let engine = db.engine();
-        // The background is kept from preparing logs; this thread does that instead.
-        loop {
-            let mut logs = engine.front.logged().pool().logs();
-            if !logs.making {
-                logs.making = true;
-                logs.ready = None;
-                break;
-            }
-        }
-        db.put("first", "in the log made at the start").unwrap();
-        let logs = || {
-            let files = engine.shared.files.files().into_iter();
-            files.filter(|file| file.kind == FileKind::Log).map(|file| file.number)
-        };
-        let before = logs().max();
-        let rotating = Arc::clone(engine);
-        let rotate = move || rotating.front.enter().rotate();
-        let writer = thermocline_foundation::threads::spawn("writer", rotate).unwrap();
-        engine.front.logged().pool().prepare_log().unwrap();
-        writer.join().unwrap().unwrap();
-        let next = logs().filter(|number| Some(*number) > before).min();
-        assert_eq!(Some(engine.front.enter().log_number()), next);
     }
 }

@@ -143,7 +143,7 @@ impl Latch {
         self.keep(Failure { error: error.clone(), what, way_out });
     }
 
-    /// A background job or a writer, as `who` says, panicked and said `text`.
+    /// Latches a panic that said `text`, of the background job or the writer that `who` names.
     pub fn set_panic(&self, who: &str, text: &str) {
         let text = format!("{who} panicked: {text}");
         let way_out = "this is a fault of the store, not of its devices: open it again";
@@ -193,7 +193,7 @@ impl Latch {
     }
 }
 
-/// What there is to say of a panic that nobody has caught.
+/// What there is to say of a panic that no thread has caught yet.
 const PANIC_TEXT: &str = "a thread panicked while it changed the database";
 
 #[cfg(test)]
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(early.kind(), ErrorKind::ReadOnly);
         assert!(early.to_string().contains("panicked"), "{early}");
         assert!(latch.reason().is_some());
-        // Somebody else fails for it meanwhile.
+        // Another caller fails because of it meanwhile.
         latch.set(&early);
         latch.set_panic("the background job 'flush'", &caught.unwrap_err().to_string());
         let text = latch.check().unwrap_err().to_string();

@@ -34,8 +34,8 @@
 //!   table set    table_set/    the live tables, and the manifest that names them
 //!   compaction   compaction/   what is rewritten next, as plain data in and a decision out
 //! ```
-//! `environment.rs` wires the parts; `versions/` says how an edit becomes durable and visible, and
-//! which lock guards what.
+//! `engine/opening.rs` puts the parts together; `versions/` says how an edit becomes durable and
+//! visible, and which lock guards what.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -53,7 +53,6 @@ mod generations;
 mod jobs;
 mod layout;
 mod limits;
-mod live_stats;
 mod locator;
 mod merge;
 mod read;
@@ -67,9 +66,12 @@ mod versions;
 
 pub use batch::WriteBatch;
 pub use builder::Builder;
-pub use db::{Db, Scan, Snapshot};
+pub use db::Db;
+pub use db::scan::Scan;
+pub use db::snapshot::Snapshot;
 pub use engine::activity::ActivityStats;
 pub use engine::ingest::Ingest;
+pub use engine::live_stats::{LiveMark, LiveStats};
 pub use engine::stats::{
     Amplification, CacheStats, LevelStats, MemoryStats, Mode, OperationStats, Stats, TierStats,
 };
@@ -80,7 +82,6 @@ pub use error::{Error, ErrorKind, Result};
 pub use jobs::{Progress, Stepper, Workers};
 pub use layout::hybrid::report::{DemotionStats, FastTierStats, RegulationStats, SlotStats};
 pub use limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
-pub use live_stats::{LiveMark, LiveStats};
 pub use read::cursor::{Cursor, Records};
 pub use settings::hybrid::{
     DemotionPolicy, HybridSettings, IndexCopies, Pinning, PopularityKind, Promotion,

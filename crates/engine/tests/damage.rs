@@ -262,7 +262,7 @@ fn a_slot_of_an_unknown_key_leaves_no_answer_that_may_be_older() {
     }
 }
 
-/// A page of slots: which records they had nobody can tell.
+/// A page of slots: nothing tells which records they had.
 #[test]
 fn a_page_of_zeros_leaves_the_slots_of_other_slabs_and_the_log() {
     let devices = MemoryDevices::new();

@@ -146,7 +146,7 @@ fn a_value_that_is_larger_than_the_fast_tier_takes_as_much_more_as_it_is_longer(
     grows_evenly(&[8, 16, 32].map(|mib| mib * MIB), &settings(16, Compression::None));
 }
 
-/// A clock that moves for those who sleep, and with each write to the slow tier.
+/// A clock that moves for threads that sleep, and with each write to the slow tier.
 #[derive(Debug, Default)]
 struct SleepClock(AtomicU64);
 

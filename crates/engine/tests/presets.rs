@@ -110,8 +110,8 @@ fn a_preset_that_is_named_is_the_stores() {
 
 type Open<'a> = &'a dyn Fn(&Path) -> thermocline::Result<Db>;
 
-/// Whoever opens a store in a program has settings without a preset, and tiers that would mean the
-/// other one for a new store.
+/// A program that opens a store has settings without a preset, and tiers that would mean the other
+/// preset for a new store.
 fn open_in_every_way(place: &Place, preset: Preset) {
     let unnamed = place.settings(2);
     let without_tiers = Settings { tiers: Vec::new(), ..unnamed.clone() };
@@ -141,8 +141,8 @@ fn a_store_goes_on_with_its_preset_until_another_is_named() {
     open_in_every_way(&place, Preset::Hybrid);
 }
 
-/// A file of settings without a preset: one that an older release wrote, or that somebody cut. Such
-/// a store was made when there was one default, and its records are in tables.
+/// A file of settings without a preset: one that an older release wrote, or that a user cut. Such a
+/// store was made when there was one default, and its records are in tables.
 #[test]
 fn an_old_store_without_a_preset_in_its_file_stays_leveled_and_is_named_so() {
     let place = Place::new();

@@ -3,7 +3,7 @@
 #[cfg(loom)]
 use crate::sync::atomic::AtomicU64;
 use crossbeam_utils::CachePadded;
-// Nothing is decided by a count, so it is no point of scheduling under `--cfg shuttle`.
+// No code decides by a count, so it is no point of scheduling under `--cfg shuttle`.
 #[cfg(not(loom))]
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,6 +1,6 @@
 //! Planted bugs: the tests' test. Each [`Planted`] is a real, subtle mistake, written at the line
-//! where somebody could have made it. The simulation turns one on and must then find a violation:
-//! a suite that does not see a bug that is there says nothing when it sees none.
+//! where a programmer could have made it. The simulation turns one on and must then find a
+//! violation: a suite that does not see a bug that is there says nothing when it sees none.
 //!
 //! ```text
 //!   foundation/planted.rs        the list; planted(bug): is it on in this thread?
@@ -80,7 +80,7 @@ bugs! {
     InputsDeletedBeforeEdit,
     /// File number reused after a crash · numbers given out for files that were not published by
     /// then are given out again · power cut after a file was created and before it was published;
-    /// whoever watches names sees a name made twice. Leftovers are removed first, so no answer
+    /// a test that watches names sees one made twice. Leftovers are removed first, so no answer
     /// changes: only the driver's history shows it.
     FileNumberReused,
     /// File number reused · a recycled log keeps its number, lies below the floor and is not
@@ -266,8 +266,8 @@ bugs! {
     /// record is moved while it leaves.
     DemotionFreesOldSlot,
     /// Bulk load hidden · a demotion that meets a newer bulk load leaves a copy that has no slot:
-    /// the load's table is merged, and nobody compares any more · promotion, bulk load of the same
-    /// key, demotion of its range, read.
+    /// the load's table is merged, and look-ups no longer compare the two · promotion, bulk load of
+    /// the same key, demotion of its range, read.
     CopyStaysUnderIngest,
     /// Cache serves a stale block · what a copy of a table's index says is taken without comparing
     /// its checksum, which is bound to the table: records are not found · a flipped bit of it.
@@ -279,21 +279,21 @@ bugs! {
     /// failed and no table has them · slow tier full or gone, demotion, get.
     FailedDemotionDeparts,
     /// Tombstone for ever · a merge keeps tombstones that have nothing left to hide · flush,
-    /// demotion, delete, demotion with the oldest run: tables stay in which nobody sees anything.
+    /// demotion, delete, demotion with the oldest run: tables stay that hold nothing for a reader.
     TombstoneLeftBehind,
     /// Deleted value back · an opening believes every slot that is intact, and not the manifest,
     /// which says what is live · demotion, delete, demotion of the tombstone, crash.
     DeadSlotBelieved,
     /// Bit rot hidden · an opening takes a live slot that is not intact for the torn write of a
-    /// record that nobody was promised: it is missing, without an error · a flipped bit of a live
-    /// slot, reopening.
+    /// record that was never acknowledged: it is missing, without an error · a flipped bit of a
+    /// live slot, reopening.
     DamagedSlotTakenForTorn,
     /// Torn batch · the first piece of a flush is durable before the log's tail is · a batch of
     /// several pieces, power cut between them.
     LogNotSealedBeforePiece,
-    /// File gone under a reader · a table is deleted with the edit that takes it out, whoever still
-    /// reads it · a scan under way that has not opened all of its tables, demotion that replaces
-    /// them.
+    /// File gone under a reader · a table is deleted with the edit that takes it out, although a
+    /// reader still reads it · a scan under way that has not opened all of its tables, demotion
+    /// that replaces them.
     DoomedTableDeletedAtOnce,
     /// Out of space loses records · an opening that finds no room for what the logs had, and is
     /// only to be read, deletes the logs as others do · both tiers full, reopening, reopening with

@@ -3,7 +3,8 @@
 //! Where schedules are checked (`--cfg shuttle`, see `sync`) they are threads of the scheduler.
 //!
 //! A panic leaves no lock behind: those of `sync` are not poisoned, they are free once the panic
-//! has passed. So who catches one must see to it that nobody goes on with what was left half done.
+//! has passed. So the code that catches a panic must see to it that no thread goes on with what was
+//! left half done.
 
 use std::any::Any;
 use std::fmt;
@@ -64,7 +65,7 @@ pub fn catch_panic<T>(body: impl FnOnce() -> T) -> Result<T, Panic> {
     if cfg!(shuttle) {
         return Ok(body());
     }
-    // What the panic left half done is seen to by the caller, as the header says.
+    // The caller sees to what the panic left half done, as the header says.
     catch_unwind(AssertUnwindSafe(body)).map_err(Panic)
 }
 

@@ -75,14 +75,12 @@ pub(crate) struct Block {
     keys: Vec<u8>,
     entries: Vec<Packed>,
     sums: Sums,
-    /// The last insertion was at the end: keys probably arrive in order.
-    appended: bool,
 }
 
 impl Default for Block {
     fn default() -> Self {
         let (keys, entries) = (Vec::new(), Vec::new());
-        Self { prints: [0; PRINTS], keys, entries, sums: Sums::default(), appended: false }
+        Self { prints: [0; PRINTS], keys, entries, sums: Sums::default() }
     }
 }
 
@@ -260,7 +258,6 @@ impl Block {
         if at < self.len() && order(at) == Ordering::Equal {
             return Some(self.replace(at, entry));
         }
-        self.appended = at == self.len();
         let start = self.key_start(at);
         let end = u32::try_from(start + key.len()).expect("keys of a leaf are below 4 GiB");
         grow(&mut self.keys, key.len());
@@ -325,18 +322,21 @@ impl Block {
         entry
     }
 
-    /// Where to split a block that has more than `entries_max` entries or too many bytes of keys:
-    /// between two keys, in the middle, or near the end where keys arrive in order. None where it
-    /// is small enough or has one key only.
-    pub fn split_place(&self, entries_max: usize) -> Option<usize> {
+    /// The block has more than `entries_max` entries or too many bytes of keys, and more than one
+    /// key.
+    pub fn is_too_large(&self, entries_max: usize) -> bool {
         let small = self.len() <= entries_max && self.key_bytes() <= KEY_BYTES_SPLIT;
-        if small || self.key(0) == self.key(self.len() - 1) {
-            return None;
-        }
-        let wanted = if self.appended { self.len() - self.len() / 8 } else { self.len() / 2 };
+        !small && self.key(0) != self.key(self.len() - 1)
+    }
+
+    /// Where to split a block that is too large: between two keys, in the middle, or near the end
+    /// where `newest`, the key inserted last, is at the end: keys probably arrive in order.
+    pub fn split_place(&self, newest: &[u8]) -> usize {
+        let appended = self.key(self.len() - 1) == newest;
+        let wanted = if appended { self.len() - self.len() / 8 } else { self.len() / 2 };
         let wanted = wanted.clamp(1, self.len() - 1);
         let start = self.versions_start(wanted);
-        Some(if start > 0 { start } else { self.versions_end(wanted) })
+        if start > 0 { start } else { self.versions_end(wanted) }
     }
 
     /// Takes the entries from `at` on away.
@@ -347,8 +347,7 @@ impl Block {
         entries.iter_mut().for_each(|entry| entry.key_end -= start as u32);
         let sums = Sums::of(&entries);
         entries.iter().for_each(|gone| self.sums.sub(&gone.entry()));
-        let appended = std::mem::take(&mut self.appended);
-        let mut right = Self { keys, entries, sums, appended, ..Self::default() };
+        let mut right = Self { keys, entries, sums, ..Self::default() };
         if at + right.len() <= PRINTS {
             right.prints[..PRINTS - at].copy_from_slice(&self.prints[at..]);
         } else {

@@ -14,21 +14,22 @@
 //! under the top's write lock, which happens once in some fifty insertions.
 //!
 //! Invariants:
-//! 1. Nobody waits for a leaf's lock without holding the top's, and nobody waits for the top's
-//!    while holding a leaf's. So there is no deadlock, and who has a leaf's lock has the leaf that
-//!    covers its key: leaves change what they cover under the top's write lock and their own.
+//! 1. A thread waits for a leaf's lock only while it holds the top's, and never waits for the top's
+//!    while it holds a leaf's. So there is no deadlock, and a thread that holds a leaf's lock has
+//!    the leaf that covers its key: leaves change what they cover under the top's write lock and
+//!    their own.
 //! 2. All versions of a key are in one leaf, so every operation on a key is atomic: a look-up sees
 //!    a replaced version or the one that replaced it.
 //! 3. Ranges and batches are atomic leaf by leaf, no further.
 //! 4. [`FastIndex::departures`] grows by [`FastIndex::announce_departures`] before entries leave
 //!    for tables.
 //! 5. The counters are changed under the lock of the leaf that they speak of: they are exact when
-//!    nobody writes, and never below zero.
+//!    no thread writes, and never below zero.
 //!
 //! **Departures.** A record that is demoted is in a table first and then leaves the index, and a
-//! reader must find it in one of them. The protocol: who demotes makes the tables visible, calls
-//! `announce_departures` and then changes the index; who reads takes `departures`, then the tables,
-//! then asks the index, and if `departures` has changed after that, begins again.
+//! reader must find it in one of them. The protocol: a demotion makes the tables visible, calls
+//! `announce_departures` and then changes the index; a reader takes `departures`, then the tables,
+//! then asks the index, and begins again if `departures` has changed after that.
 //!
 //! Closures that are called with a leaf's lock held must be short and must not call the index.
 //!
@@ -200,8 +201,8 @@ impl FastIndex {
         );
     }
 
-    /// As [`FastIndex::insert_many`], and with each record the version of its key goes out that is
-    /// named, which is older: who looks meanwhile finds the one or the other.
+    /// As [`FastIndex::insert_many`]; each record also removes the older version of its key that it
+    /// names. A look-up meanwhile finds one of the two.
     pub fn succeed_many<K: AsRef<[u8]>>(&self, records: &[(K, Entry, Option<Sequence>)]) {
         self.in_leaves(
             records.len(),
@@ -245,7 +246,7 @@ impl FastIndex {
     /// To be called when records are in visible tables, before the first of them leaves the index
     /// or its slot.
     pub fn announce_departures(&self) {
-        // Released to whoever takes a leaf's lock after this thread has had it.
+        // A thread that takes a leaf's lock after this thread has had it sees the new count.
         self.departures.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -289,7 +290,7 @@ impl FastIndex {
         self.top.read().memory_bytes() as u64 + self.totals.leaf_bytes.load(Ordering::Relaxed)
     }
 
-    /// Checks the invariants of all parts; for tests, while nobody writes.
+    /// Checks the invariants of all parts; for tests, while no thread writes.
     #[doc(hidden)]
     pub fn check(&self) {
         let top = self.top.read();
@@ -345,13 +346,13 @@ impl FastIndex {
             while done < end && (!split || same_key(done)) {
                 body(done, &mut block);
                 done += 1;
-                split = block.split_place(self.limits.leaf_entries).is_some();
+                split = block.is_too_large(self.limits.leaf_entries);
             }
             let after = Share::of(&block);
             self.totals.change(before, after);
             drop(block);
             if split {
-                self.split(key);
+                self.split(key_of(done - 1));
             } else if self.has_become_small(before.records as usize, after.records as usize) {
                 self.join(key);
             }
@@ -365,16 +366,17 @@ impl FastIndex {
         after < before && halved && after <= self.limits.leaf_entries / 4
     }
 
-    /// Splits the leaf that covers `key`, if it still needs it.
+    /// Splits the leaf that covers `key`, the one inserted last, if it still needs it.
     fn split(&self, key: &[u8]) {
         let mut top = self.top.write();
         let spot = top.covering(key);
         let leaf = Arc::clone(top.leaf(spot));
         let mut block = leaf.write();
-        let Some(at) = block.split_place(self.limits.leaf_entries) else {
+        if !block.is_too_large(self.limits.leaf_entries) {
             return;
-        };
+        }
         let before = block.memory_bytes();
+        let at = block.split_place(key);
         let right = block.split_off(at);
         let low = block.separator(&right).to_vec();
         self.totals.add_memory(block.memory_bytes() + right.memory_bytes() + leaf_overhead_bytes());
@@ -389,7 +391,7 @@ impl FastIndex {
         let spot = top.covering(key);
         let leaf = Arc::clone(top.leaf(spot));
         if top.leaves() > 1 && leaf.read().is_empty() {
-            // Nobody can reach it while the top is locked, nor afterwards.
+            // No thread can reach the leaf while the top is locked, nor afterwards.
             self.totals.sub_memory(leaf.read().memory_bytes() + leaf_overhead_bytes());
             top.remove(spot, self.limits.branch_leaves);
             return;

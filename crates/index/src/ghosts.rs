@@ -1,4 +1,4 @@
-//! Ghosts: who left the small queue not long ago, of whom nothing but a fingerprint is kept.
+//! Ghosts: fingerprints of the records that left the small queue not long ago.
 //!
 //! ```text
 //!   fingerprint -> set of 16 fingerprints, newest first
@@ -57,7 +57,7 @@ impl Ghosts {
         true
     }
 
-    /// Makes room for `wanted` sets, or gives room back; by steps, since everyone moves.
+    /// Makes room for `wanted` sets, or gives room back; by steps, since every fingerprint moves.
     fn resize(&mut self, wanted: usize) {
         let sets = self.sets.len();
         if (wanted..=wanted * 3 / 2 + 1).contains(&sets) {

@@ -2,7 +2,7 @@
 //!
 //! Keys are hashed in words of eight bytes by the mix of `foundation::random`. There is no seed, so
 //! that every run finds the same; keys chosen to collide cost comparisons and give no wrong answer,
-//! because whoever uses the hash compares the key.
+//! because every user of the hash compares the key.
 
 use thermocline_foundation::random::mix;
 

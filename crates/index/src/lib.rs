@@ -8,14 +8,14 @@
 //!     block.rs           what a leaf holds: keys, entries and fingerprints, packed
 //!     entry.rs           Entry, and its 24 bytes in a leaf
 //!   record_cache.rs    RecordCache: values by key and sequence, bounded by bytes
-//!     record_shard.rs    a part of it under one lock, and who is to go; ghosts.rs: who went
+//!     record_shard.rs    a part of it under one lock, and what it evicts; ghosts.rs: what went
 //!     record_table.rs    records found by hash, in queues, over lists in chunks (chunks.rs)
 //!     record_pieces.rs   a record's bytes, and records that went
 //!   key_hash.rs        the hash of a key, the same in every run
 //! ```
 //!
-//! The crate is memory only: it opens no file, knows no slab, and a slot is a number to it. What
-//! is in the index after a crash is decided by who fills it again.
+//! The crate is memory only: it opens no file, knows no slab, and a slot is a number to it. After a
+//! crash the engine fills the index again and decides what is in it.
 //!
 //! Invariants:
 //! 1. Same calls, same content and same order, in every run: nothing here draws a random seed.

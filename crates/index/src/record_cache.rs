@@ -19,8 +19,8 @@
 //!    keep free, and what is remembered of evicted records. Only the locks and counters of the
 //!    shards, which are there from the beginning, are not in them.
 //! 5. The same calls of one thread leave the same records, on every machine.
-//! 6. What an insertion or a smaller capacity pushes out is given to who asked for it
-//!    ([`Evicted`]): the record may be nowhere else that is fast.
+//! 6. An insertion or a smaller capacity returns the records that it pushes out ([`Evicted`]): no
+//!    other fast place may have them.
 //! 7. A hit takes a lock for readers and writes nothing but a small count. Records are copied on
 //!    their way in, freed, and put together on their way out, after the lock is let go.
 //!
@@ -71,8 +71,8 @@ const SHARDS_MAX: u64 = 16;
 /// Smaller parts would refuse large values.
 const SHARD_BYTES_MIN: u64 = 1 << 20;
 
-/// Look-ups of a shard under one lock: as many as memory serves at once, about. Who wants to write
-/// waits for no more.
+/// Look-ups of a shard under one lock: about as many as memory serves at once. A writer waits for
+/// no more than these.
 const LOOK_UPS_A_LOCK: usize = 32;
 
 impl RecordCache {
@@ -144,17 +144,18 @@ impl RecordCache {
         self.insert_at(self.place(key, sequence), key, Record::new(key, sequence, value), false)
     }
 
-    /// A hit of a record that somebody else has on fast storage is worth so much, where one of
-    /// another is 1: to the eighth below, an eighth at the least, as it is at first.
+    /// Sets what a hit of a backed record is worth, where a hit of another is 1: rounded down to
+    /// eighths, an eighth at the least, as at first. A record is backed while fast storage has it
+    /// too.
     pub fn set_worth_of_backed(&self, worth: f64) {
         let eighths = (worth * HIT as f64) as u64;
         self.backed_hit.store(eighths.clamp(1, HIT), Relaxed);
     }
 
-    /// As [`RecordCache::insert`], of a record that somebody else has on fast storage. To miss it
-    /// costs less, an eighth if not said otherwise ([`RecordCache::set_worth_of_backed`]): that is
-    /// what its hits count, and where others would have to go only such a share of these calls
-    /// keeps its record. The value, of about `value_bytes`, is made only then.
+    /// As [`RecordCache::insert`], of a record that fast storage has too. A miss of it costs less,
+    /// an eighth unless [`RecordCache::set_worth_of_backed`] says otherwise: its hits count so
+    /// much, and where others would have to go only such a share of these calls keeps its record.
+    /// The value, of about `value_bytes`, is made only then.
     pub fn insert_backed<V: AsRef<[u8]>>(
         &self,
         key: &[u8],
@@ -181,11 +182,11 @@ impl RecordCache {
         evicted
     }
 
-    /// `key` has another value from `to` on, which somebody else has on fast storage: keeps it for
-    /// the one from `from` on, in the same queue and with half of its hits. Nothing, and the value
-    /// is not asked for, where that is not here, or had no more hits than one (backed ones count
-    /// what they are worth): each version is the newest of its queue, so who is written as often as
-    /// read would stay for ever.
+    /// Replaces the value that `key` has from `from` on by the one that it has from `to` on, which
+    /// fast storage has too. The new one takes over the queue and half of the hits. Does nothing,
+    /// and asks for no value, where the cache lacks the old one or the old one had at most one hit
+    /// (backed ones count what they are worth): each version is the newest of its queue, so a key
+    /// that is written as often as read would stay for ever.
     pub fn renew<V: AsRef<[u8]>>(
         &self,
         key: &[u8],
@@ -221,7 +222,7 @@ impl RecordCache {
         shard.read().has_room(key.len() + value_bytes)
     }
 
-    /// Nobody else has the record on fast storage any more.
+    /// Notes that fast storage has the record no longer.
     pub fn unback(&self, key: &[u8], sequence: Sequence) {
         let place = self.place(key, sequence);
         self.shard(place).write().unback(place.hash, key, sequence);
@@ -233,7 +234,7 @@ impl RecordCache {
         self.shard(place).read().contains(place.hash, key, sequence)
     }
 
-    /// Frees the memory of a record that nobody will ask for again.
+    /// Frees the memory of a record that no caller will ask for again.
     pub fn forget(&self, key: &[u8], sequence: Sequence) {
         let place = self.place(key, sequence);
         let forgotten = self.shard(place).write().remove(place.hash, key, sequence);

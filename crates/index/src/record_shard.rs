@@ -1,4 +1,5 @@
-//! A part of the cache of records, and who is to go: S3-FIFO (Yang et al., SOSP 2023, algorithm 1).
+//! A part of the cache of records, and what it evicts: S3-FIFO (Yang et al., SOSP 2023, algorithm
+//! 1).
 //!
 //! ```text
 //!   newcomer -> small queue, a twentieth -> asked for? -> main queue
@@ -6,15 +7,16 @@
 //!   newcomer with a ghost -> main queue -> asked for? -> main queue again, one count less
 //!                                       -> else gone
 //! ```
-//! A record that nobody asks for again, as a scan brings them, passes the small queue only. A hit
-//! moves nothing: it counts up to three, and queues are looked at when something must go. Hits of
-//! records that are backed ([`RecordCache::insert_backed`]) count less: to miss them costs less.
+//! A record that no look-up asks for again, as a scan brings them, passes through the small queue
+//! only. A hit moves nothing: it counts up to three, and queues are looked at when something must
+//! go. Hits of records that are backed ([`RecordCache::insert_backed`]) count less: to miss them
+//! costs less.
 //!
 //! [`RecordCache::insert_backed`]: crate::RecordCache::insert_backed
 //!
 //! Invariants:
 //! 1. The bytes of table and ghosts are never more than the capacity, once a call has returned.
-//! 2. Who goes depends on the calls alone.
+//! 2. The calls alone decide which records go.
 //!
 //! The caller has the lock around it (`record_cache.rs`).
 
@@ -25,11 +27,11 @@ use bytes::Bytes;
 use thermocline_foundation::Sequence;
 
 /// The small queue's share of the capacity: half of the paper's. Ghosts, and not that queue, tell
-/// who comes back after long.
+/// which records come back after long.
 const SMALL_SHARE: usize = 20;
 
-/// Who was asked for so often leaves the small queue for the main one. The paper's is 2, which has
-/// fewer hits beside scans (docs/measurements/2026-11-23-record-cache.md).
+/// A record that was asked for so often leaves the small queue for the main one. The paper's is 2,
+/// which has fewer hits beside scans (docs/measurements/2026-11-23-record-cache.md).
 const PROMOTION_SCORE: u64 = HIT;
 
 /// Records that one eviction spares at most because they were asked for. After a time of hits only

@@ -1,4 +1,4 @@
-//! Cached records, found by hash, in two queues: everything about them but who is to go.
+//! Cached records, found by hash, in two queues: everything about them but which to evict.
 //!
 //! ```text
 //!   buckets   hash -> entry | entry | ...              a chain through the entries of a bucket
@@ -69,7 +69,7 @@ pub(crate) struct Standing {
     pub queue: Queue,
     /// How often it was asked for since it came there, times [`HIT`], up to [`SCORE_MAX`].
     pub score: u64,
-    /// Somebody else has it on fast storage.
+    /// Fast storage has it too.
     pub is_backed: bool,
 }
 
@@ -238,7 +238,7 @@ impl RecordTable {
     }
 
     /// Counts a hit, of a record that is backed as `backed_hit`. Of two at once one may be lost.
-    /// Nobody writes where there is nothing to count, or the hottest entries would wander between
+    /// A hit that changes no count writes nothing, or the hottest entries would wander between
     /// processors.
     #[inline]
     pub fn note_hit(&self, number: u32, backed_hit: u64) {

@@ -25,6 +25,10 @@ use thermocline_foundation::sync::RwLock;
 /// A leaf and its lock.
 pub(crate) type Leaf = RwLock<Block>;
 
+/// With its reference counts a leaf fills one size of an allocator.
+#[cfg(all(target_pointer_width = "64", not(any(shuttle, loom))))]
+const _: () = assert!(size_of::<Leaf>() + 16 == 256);
+
 /// Bytes of an empty leaf: lock, prints, sums, two reference counts.
 pub(crate) fn leaf_overhead_bytes() -> usize {
     allocated_bytes(size_of::<Leaf>() + 16)

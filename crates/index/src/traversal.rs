@@ -91,8 +91,8 @@ impl FastIndex {
         });
     }
 
-    /// Versions of the range and their bytes. Exact where nobody writes; otherwise each leaf's part
-    /// is of the moment at which it was visited. Costs some hundred nanoseconds a leaf.
+    /// Versions of the range and their bytes. Exact where no thread writes; otherwise each leaf's
+    /// part is of the moment at which it was visited. Costs some hundred nanoseconds a leaf.
     pub fn totals(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> RangeTotals {
         let mut totals = RangeTotals::default();
         self.walk_up(from, to, &mut Fences::default(), |block, range| {

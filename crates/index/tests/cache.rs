@@ -30,7 +30,8 @@ fn a_hit_is_the_value_of_exactly_that_key_and_sequence() {
     assert_eq!((cache.hits(), cache.misses(), cache.len()), (1000, 2000, 1000));
 }
 
-/// What is asked for together is what is asked for one by one: values, counters, and who stays.
+/// Look-ups of many keys at once give the same as one by one: values, counters, and the records
+/// that stay.
 #[test]
 fn many_look_ups_at_once_are_as_good_as_one_by_one() {
     let caches = [RecordCache::new(4 << 20), RecordCache::new(4 << 20)];

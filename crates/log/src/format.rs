@@ -13,7 +13,7 @@
 //!    of zeros is always one that was not written.
 //! 2. A sector that is not full ends with the end of a record, then zeros. It may be written again
 //!    with more behind that record; what it already holds does not change.
-//! 3. Encoding and decoding live side by side here; nobody else knows an offset inside a page.
+//! 3. Encoding and decoding live side by side here; no other file knows an offset inside a page.
 //!
 //! Pure functions; callable from any thread.
 

@@ -111,7 +111,7 @@ impl LogReader {
             skipping: false,
             current_behind: false,
             last: base,
-            // What is before this log is for the logs before it to say.
+            // The logs before this one say what is before it.
             durable: Sequence::ZERO,
             records: 0,
             end: PAGE,

@@ -1,7 +1,7 @@
 //! Appends records and makes them durable for many threads at once.
 //!
-//! Two roles exist, each held by at most one thread at a time, and anybody who needs the role's
-//! work takes it: the *writing* thread takes all that was appended and writes it; the *syncing*
+//! Two roles exist, each held by at most one thread at a time. A thread that needs a role's work
+//! takes the role: the *writing* thread takes all that was appended and writes it; the *syncing*
 //! thread syncs all that was written. Neither holds the lock while it waits for the device, so
 //! records are appended during a write and written during a sync (SpanDB, sections 2.3 and 4.2:
 //! grouping and pipelining).
@@ -17,8 +17,8 @@
 //! 5. A page header claims as durable only what a completed sync covered before the page was begun.
 //!
 //! Threads: `append` by one thread at a time, in sequence order (the caller's write lock sees to
-//! it); `commit` by any number; `seal` after the last `append`. A lone thread waits for nobody and
-//! wakes nobody.
+//! it); `commit` by any number; `seal` after the last `append`. A lone thread waits for no other
+//! and wakes no other.
 
 use crate::format::{
     ANCESTORS_MAX, HeaderPage, LogHeader, PAGE, PAGE_STREAM_BYTES, PAYLOAD_BYTES_MAX, PageHeader,
@@ -128,7 +128,7 @@ impl LogWriter {
             spare: None,
             last: base,
             written_sequence: base,
-            // What is before this log is for the logs before it to say.
+            // The logs before this one say what is before it.
             synced_sequence: Sequence::ZERO,
             written: PAGE,
             synced: PAGE,
@@ -202,8 +202,8 @@ impl LogWriter {
                 return Ok(());
             }
             let unwritten = state.written < position.0;
-            // Who wants a sync lets records gather while another one is under way: one write for
-            // all.
+            // A commit with a sync lets records gather while another sync is under way: one write
+            // then serves them all.
             if state.syncing && sync || unwritten && state.writing {
                 self.wait(&mut state);
             } else if unwritten {
@@ -358,8 +358,8 @@ impl LogWriter {
         self.wake(state);
     }
 
-    /// What I/O came to. A panic in it ends the log before it goes on, or those who wait would
-    /// wait for ever.
+    /// What I/O came to. A panic in it ends the log before the panic goes on, or waiting threads
+    /// would wait for ever.
     fn outcome_of<T>(&self, state: &mut State, outcome: Result<Result<T>, Panic>) -> Result<T> {
         outcome.unwrap_or_else(|panic| {
             let text = format!("writing to {} panicked: {panic}", self.file.describe());

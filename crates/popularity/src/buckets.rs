@@ -18,8 +18,8 @@
 //!        by key from the sample        by the bucket's totals if all of it is inside
 //! ```
 //!
-//! The sample is in memory only. After an opening its owner tells what is on the fast tier; of the
-//! slow one it learns from merges, and from reads, which tell what anybody could want up.
+//! The sample is in memory only. After an opening its owner tells what is on the fast tier. Merges
+//! tell what is on the slow tier, and reads tell which of that a promotion could want.
 //!
 //! Invariants:
 //! 1. The first bucket begins at the empty key; buckets are disjoint, ascending, and cover all

@@ -82,7 +82,7 @@ impl CopyWorth {
 pub struct CopyTurns {
     /// Reads for which a copy's slot was read.
     pub served: u64,
-    /// Copies that lost their slots because nobody asked for them.
+    /// Copies that lost their slots because no read asked for them.
     pub dropped: u64,
 }
 

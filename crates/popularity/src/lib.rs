@@ -1,4 +1,4 @@
-//! Who is hot, and what is worth moving between the tiers.
+//! Which records are hot, and what is worth moving between the tiers.
 //!
 //! The store keeps hot records on the fast tier and lets cold ones sink. This crate holds every
 //! decision of that kind as arithmetic over numbers that the engine hands in: it opens no file,
@@ -7,12 +7,12 @@
 //! its.
 //!
 //! ```text
-//!   reads, writes ──> Popularity            who is hot             §4.3
+//!   reads, writes ──> Popularity            what is hot            §4.3
 //!                       clock_tracker         the paper's clock
 //!                       frequency_tracker     longer memory, same memory a key
 //!                         │ histogram
 //!                         v
-//!                     pinning               who stays on the fast tier    §4.3, the mapper
+//!                     pinning               what stays on the fast tier   §4.3, the mapper
 //!                         ^ threshold
 //!                     tuner                 where the threshold should be §7.4
 //!

@@ -9,10 +9,10 @@
 //!   mean wait, slow / fast     1 ... 1.4 ... 2 ... 2.8 ... and more
 //!   worth of a fast hit          1     1/2    1/4    1/8
 //! ```
-//! The worth is the inverse ratio, squared: a wait for a device at its limit is bound by how many
-//! there are who wait, so it says too little of what one read more costs. Measured on two devices
-//! of which the slow one does 10,000 reads a second: 5 where reads are bound by it (8 threads), 1.3
-//! where processors are the limit.
+//! The worth is the inverse ratio, squared: at a device at its limit the number of waiting threads
+//! bounds the wait, so the wait says too little about what one more read costs. Measured on two
+//! devices of which the slow one does 10,000 reads a second: 5 where reads are bound by it (8
+//! threads), 1.3 where processors are the limit.
 //!
 //! Invariant: the worth changes at the ends of windows only.
 

@@ -8,7 +8,7 @@
 //!
 //! Invariants:
 //! 1. Between halvings an estimate is never below the true count, up to 15; collisions raise it.
-//! 2. Whoever ages the tracker halves every word here as often as every entry there.
+//! 2. The ageing of the tracker halves every word here as often as every entry there.
 
 use thermocline_foundation::random::mix;
 

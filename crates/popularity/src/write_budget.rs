@@ -9,7 +9,7 @@
 //! 1. Over any time `t`, what was allowed is at most `burst + rate * t`, and the last amount.
 //! 2. An amount above the burst is allowed when the bucket is full, and leaves a debt.
 //! 3. A clock that stands still or goes back adds nothing.
-//! 4. What is promised to somebody who is about to write is allowed to nobody else.
+//! 4. Bytes that are promised to one job are allowed to no other.
 //!
 //! It is for background work that can wait. Writes of clients are paced elsewhere: a full fast tier
 //! and no budget must slow them down, not refuse them.
@@ -23,7 +23,7 @@ pub struct WriteBudget {
     burst_bytes: f64,
     tokens: f64,
     filled_at_ns: u64,
-    /// For who has begun to write and is not yet done.
+    /// Promised to jobs that have begun to write and are not yet done.
     promised_bytes: f64,
     /// The total of bytes written that was seen last.
     seen_bytes: u64,
@@ -81,9 +81,15 @@ impl WriteBudget {
         1.0 - left.clamp(0.0, 1.0)
     }
 
-    /// Somebody is about to write so much. He takes it back when he is done, or writes nothing.
+    /// Promises so many bytes to a job that is about to write. The job releases them when it is
+    /// done, or when it writes nothing after all.
     pub fn promise(&mut self, bytes: u64) {
         self.promised_bytes += bytes as f64;
+    }
+
+    /// Bytes that are promised.
+    pub fn promised_bytes(&self) -> u64 {
+        self.promised_bytes as u64
     }
 
     /// Takes a promise back.
@@ -91,7 +97,7 @@ impl WriteBudget {
         self.promised_bytes = (self.promised_bytes - bytes as f64).max(0.0);
     }
 
-    /// Takes the total of bytes written since the store was opened, by whomever, and spends what is
+    /// Takes the total of bytes that all jobs wrote since the store was opened, and spends what is
     /// new of it.
     pub fn observe(&mut self, total_bytes: u64, now_ns: u64) {
         self.spend(total_bytes.saturating_sub(self.seen_bytes), now_ns);

@@ -85,7 +85,7 @@ pub struct Tally {
     pub cache_pairs: u64,
     /// Histories whose background work lagged behind.
     pub backlogs: u64,
-    /// Damages to files that somebody reported.
+    /// Damages to files that the store reported.
     pub damages_reported: u64,
     /// Damages that make no difference.
     pub damages_harmless: u64,

@@ -1,7 +1,7 @@
-//! Simulated time: it passes when somebody sleeps or a device stalls, and jumps when told to.
+//! Simulated time: it passes when a caller sleeps or a device stalls, and jumps when told to.
 //!
-//! A caller that sleeps lets background work have a step, because in a real store it would. One
-//! that sleeps on and on although there is no work waits for ever, and is told so by a panic.
+//! A caller that sleeps lets background work have a step, because in a real store it would. A
+//! caller that sleeps on and on although there is no work would wait for ever, and a panic says so.
 
 use crate::recorder;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use thermocline_foundation::Clock;
 #[derive(Debug)]
 pub struct SimulatedClock {
     now_ns: AtomicU64,
-    /// How much of that nobody lived through: the clock jumped.
+    /// How much of that the clock jumped, without a sleep that took as long.
     jumped_ns: AtomicU64,
     /// How far the wall clock was set forward, in nanoseconds; negative: back.
     wall_set_ns: AtomicI64,

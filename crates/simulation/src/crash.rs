@@ -320,7 +320,7 @@ impl CrashPoints {
             torn: Some(file),
             shared: Arc::clone(&self.shared),
         })));
-        // Whether it opens is said by `check_image`.
+        // `check_image` says whether it opens.
         let db = machine.open().ok();
         let compacted = db.as_ref().map(|db| db.compact_range(None, None, &mut |_| {}));
         machine.kill(db);

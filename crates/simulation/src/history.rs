@@ -2,7 +2,7 @@
 //!
 //! A history is a list of [`Step`]s that follows from a seed and a [`Shape`]. Keys are few, so that
 //! they are overwritten and deleted often; values name their key and step and end in a digest, so
-//! that bytes that nobody wrote are found out.
+//! that a check finds bytes that no step wrote.
 
 use std::collections::BTreeMap;
 use thermocline::{

@@ -303,8 +303,8 @@ fn slabs_of(db: &Db) -> usize {
     classes.map(|class| class.slabs).sum::<u64>() as usize
 }
 
-/// Files that nobody needs, that are there twice, or that are missing, once background work is
-/// done.
+/// Finds files that the store does not need, that are there twice, or that are missing, once
+/// background work is done.
 pub fn check_files(db: &Db, list: impl Fn(&Path) -> Vec<(String, u64)>) -> Result<(), Violation> {
     db.settle().map_err(|error| error.to_string())?;
     let files = TIERS.iter().flat_map(|tier| list(Path::new(tier)));

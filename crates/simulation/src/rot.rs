@@ -64,7 +64,7 @@ pub enum Damage {
 /// What was damaged, and what came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Somebody said so.
+    /// The store reported it.
     Reported,
     /// It makes no difference.
     Harmless,
@@ -183,7 +183,7 @@ impl Fixture {
     }
 
     /// A database of tables whose blocks are alike in length: each holds one record, and all are of
-    /// the same size. Whoever misplaces one puts it where another fits.
+    /// the same size. A misplaced block lands where another fits.
     pub fn alike(seed: u64) -> Result<Self, Violation> {
         let known = Arc::new(RwLock::new(Known::new(SHAPE.keys)));
         let mut life = Life::new(seed, &SHAPE, Arc::clone(&known));

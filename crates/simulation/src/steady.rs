@@ -40,7 +40,7 @@ const CACHED: Shape =
 const MS: u64 = 1_000_000;
 const HOUR: u64 = 3_600_000 * MS;
 
-/// Writers that are paced get this rate at least, in bytes a second (`compaction/pacing.rs`).
+/// Writers that are paced get this rate at least, in bytes a second (`shared/write_throttle.rs`).
 const RATE_MIN: u64 = 1 << 20;
 
 /// The longest that a read may wait, in simulated time: looking at the clock takes 100 ns.
@@ -167,7 +167,7 @@ pub fn run(seed: u64, item: &Item) -> Result<(), Violation> {
     }
 }
 
-/// The history of `seed` with `fault` in it: nobody may notice.
+/// The history of `seed` with `fault` in it: no answer may change.
 fn disturbed(seed: u64, fault: &Fault) -> Result<(), Violation> {
     let steps = history(seed, &SHAPE);
     let (mut life, known) = paced_life(seed, &steps);

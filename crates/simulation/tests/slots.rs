@@ -414,7 +414,7 @@ fn flipped_bit_of_an_index_copy() -> Result<(), Stop> {
     let kinds = first.machine.devices.kinds();
     let writes = (0..kinds.len()).filter(|at| kinds[*at] == CallKind::Write);
     assert!(index_copies(&first) > 0);
-    // What else is written is a log that nobody reads before the next opening.
+    // What else is written is a log that the store reads at the next opening only.
     let writes = writes.map(|at| start + at as u64);
     for (at, bit) in writes.flat_map(|at| (0..320).map(move |bit| (at, bit * 257))) {
         let mut life = before()?;

@@ -1,8 +1,8 @@
-//! Which slots can be given out, and to whom they were given.
+//! Which slots can be given out, and to which reservations they were given.
 //!
 //! ```text
 //!            allocate            commit              free
-//!     free ------------> reserved -------> live ------------> free, or while anybody holds frees:
+//!     free ------------> reserved -------> live ------------> free, or while frees are held:
 //!      ^                    |                          held ----(last hold dropped)----> free
 //!      +------- dropped ----+
 //!
@@ -14,8 +14,8 @@
 //! 2. A class gives out slots of the slab with most free ones first, in ascending position, to
 //!    records in the order of their keys: neighbours share pages, and writes are long.
 //! 3. A slab that was made for a reservation serves that reservation alone until it is committed:
-//!    nobody else can make a slot live in a slab that the manifest does not know. A reservation
-//!    that is committed in parts lists all its slabs with the first.
+//!    no other reservation can make a slot live in a slab that the manifest does not know. A
+//!    reservation that is committed in parts lists all its slabs with the first.
 //! 4. The lock is never held during I/O.
 //!
 //! Order decides what ends up where, so everything here is in the order of ids and positions: the
@@ -30,17 +30,17 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use thermocline_foundation::FileNumber;
 
-/// Who may have slots of a slab.
+/// Which reservations may have slots of a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// The reservation that it was made for.
     Private,
     Open,
-    /// Nobody: its one slot is as large as the record that it was made for.
+    /// None: its one slot is as large as the record that it was made for.
     Single,
-    /// Nobody: so many are emptying it.
+    /// None: so many callers are emptying it.
     Closed(u32),
-    /// Nobody: it is being taken out.
+    /// None: it is being taken out.
     Retired,
 }
 
@@ -62,7 +62,7 @@ impl SlabSlots {
         self.free.count() + self.live.count() == self.shape.slots
     }
 
-    /// Who may have slots of it when nobody has a reason to keep others out.
+    /// Its access while it is neither private, nor being emptied, nor taken out.
     pub fn settled_access(&self) -> Access {
         if self.shape.is_single() { Access::Single } else { Access::Open }
     }
@@ -101,7 +101,7 @@ pub(crate) struct Allocation {
     pub file_bytes: u64,
     pub holds: u32,
     held: Vec<SlotAddress>,
-    /// Slabs to be removed when nobody holds frees any more.
+    /// Slabs to be removed when no guard holds frees any more.
     pub leaving: Vec<SlabId>,
     seen: Vec<Seen>,
 }
@@ -122,7 +122,7 @@ impl Allocation {
         }
     }
 
-    /// Adds a slab of which `live` slots are live, for everybody.
+    /// Adds a slab of which `live` slots are live, open to all reservations.
     pub fn add_open(
         &mut self,
         file: FileNumber,
@@ -238,7 +238,7 @@ impl Allocation {
         }
     }
 
-    /// Slots were freed that nobody gets yet.
+    /// Slots were freed that no reservation gets yet.
     pub fn has_held(&self) -> bool {
         !self.held.is_empty()
     }

@@ -1,11 +1,11 @@
 //! Emptying slabs, so that their room can be divided into slots of another size.
 //!
-//! Slots of a size that records no longer have are room that nobody can use. A slab of which few
+//! Slots of a size that records no longer have are room that no record can use. A slab of which few
 //! slots are live can be emptied: its records move to other slabs of their size, then it is taken
 //! out ([`crate::Slabs::take_empty`]).
 //!
-//! 1. A slab that is being emptied gives out no slots; when everybody who empties it is done, it
-//!    serves again.
+//! 1. A slab that is being emptied gives out no slots; when every caller that empties it is done,
+//!    it serves again.
 //! 2. Only slabs are named whose records fit into slots that are free already, in other slabs: to
 //!    empty one makes none.
 

@@ -18,7 +18,7 @@
 //!    that is used of it.
 //! 2. Nothing of a slot is believed before its checksum matched, but its lengths, which say what
 //!    the checksum covers and are checked against the slot.
-//! 3. Encoding and decoding live side by side here; nobody else knows an offset inside a slot.
+//! 3. Encoding and decoding live side by side here; no other file knows an offset inside a slot.
 //!
 //! Pure functions; callable from any thread.
 
@@ -170,8 +170,8 @@ impl Slot {
         Bytes::copy_from_slice(&stored)
     }
 
-    /// The value, sharing the slot's memory where it can. For a reader who is soon done with it;
-    /// one who keeps it takes [`Slot::compact_value`].
+    /// The value, sharing the slot's memory where it can. For a caller that is soon done with it; a
+    /// caller that keeps it takes [`Slot::compact_value`].
     ///
     /// # Errors
     /// The slot is intact, and its packed value is not one.

@@ -25,8 +25,7 @@
 //! ```
 //!
 //! What always holds:
-//! 1. *What is live is said by the manifest, never by the bytes of a slot.* A dead slot is not
-//!    looked at.
+//! 1. *The manifest says what is live, the bytes of a slot never do.* A dead slot is not looked at.
 //! 2. A live slot is never written. A new version of a record goes to another slot; an edit makes
 //!    the one live and the other dead, at once.
 //! 3. A slot is given out again only after the edit by which it died is durable.

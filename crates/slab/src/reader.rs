@@ -1,16 +1,16 @@
 //! Reads slots: one, a batch in one submission, or all live ones of a slab.
 //!
 //! Readers hold nothing. While one reads, its slot may die and be given to another record; what it
-//! gets then has another key or sequence, or is damaged because half of it was written. So who
-//! finds a wrong record or `Corrupt` holds frees ([`Slabs::hold_frees`]) and asks the index again:
-//! only if what that leads to is wrong too, the slot is damaged. Without the hold it could have
-//! been given away once more.
+//! gets then has another key or sequence, or is damaged because half of it was written. So a caller
+//! that finds a wrong record or `Corrupt` delays the reuse of slots ([`Slabs::delay_slot_reuse`])
+//! and asks the index again: only if what that leads to is wrong too, the slot is damaged. Without
+//! the delay it could have been given away once more.
 //!
 //! 1. A record is given out only after its checksum, bound to the slot's place, matched.
 //! 2. A scan looks at live slots only, and compares the slab's sum at its end: a slot whose last
 //!    write was lost holds an older intact record, which no checksum finds.
 //! 3. Slots share the memory that they were read into, and in a batch with their neighbours:
-//!    [`Slot::compact_value`] is for who keeps one.
+//!    a caller that keeps a value takes [`Slot::compact_value`].
 //!
 //! Threads: any; several scans side by side.
 
@@ -101,8 +101,8 @@ impl Slabs {
     }
 
     /// Reads a slab from end to end and gives every slot of `live` to `visit`, ascending. For
-    /// opening, before anything is written, or under a guard of [`Slabs::hold_frees`] that was
-    /// taken before `live` was copied.
+    /// opening, before anything is written, or under a guard of [`Slabs::delay_slot_reuse`] that
+    /// was taken before `live` was copied.
     ///
     /// # Errors
     /// `Corrupt` at the first live slot without an intact record, or where the slab's sum says that

@@ -4,10 +4,10 @@
 //! ```text
 //!   take_empty --> (the engine's edit) --> remove
 //! ```
-//! 1. While anybody holds frees, nothing that lived when the hold began changes: no slot that was
+//! 1. While a guard holds frees, nothing that lived when the hold began changes: no slot that was
 //!    freed is given out, no file of a slab is deleted.
 //! 2. A slab that was taken out gives out no slots, and its file goes after its edit is durable.
-//! 3. A file that may be in the manifest, as far as anybody knows, is left to the next opening.
+//! 3. A file that the manifest may name is left to the next opening.
 //!
 //! Threads: any; the allocation's lock is not held while files are deleted.
 
@@ -20,7 +20,7 @@ use thermocline_device::Result;
 use thermocline_foundation::FileNumber;
 
 /// While it lives, slots that are freed are not given out and files of slabs are not deleted; see
-/// [`Slabs::hold_frees`].
+/// [`Slabs::delay_slot_reuse`].
 #[derive(Debug)]
 pub struct FreesHeld {
     slabs: Arc<Slabs>,
@@ -38,17 +38,17 @@ impl Drop for FreesHeld {
 
 impl Slabs {
     /// While the guard lives, slots that are freed keep their bytes: neither given out nor written,
-    /// no slab is taken out, and those that were before keep their files. For whoever reads what
-    /// was live when the guard was made: take the guard first, then copy the live set.
-    pub fn hold_frees(self: &Arc<Self>) -> FreesHeld {
+    /// no slab is taken out, and those that were before keep their files. For a caller that reads
+    /// what was live when the guard was made: take the guard first, then copy the live set.
+    pub fn delay_slot_reuse(self: &Arc<Self>) -> FreesHeld {
         self.allocation.lock().holds += 1;
         FreesHeld { slabs: Arc::clone(self) }
     }
 
-    /// Takes up to `slabs_max` slabs without any record out, of `class` or of any: nobody gets a
-    /// slot of them. The caller removes them by an edit and calls [`Slabs::remove`].
-    /// Where the edit comes to nothing they stay taken out until the next opening. None while frees
-    /// are held.
+    /// Takes up to `slabs_max` slabs without any record out, of `class` or of any: no reservation
+    /// gets a slot of them. The caller removes them by an edit and calls [`Slabs::remove`]. Where
+    /// the edit comes to nothing they stay taken out until the next opening. None while frees are
+    /// held.
     pub fn take_empty(
         &self,
         class: Option<SizeClass>,
@@ -71,8 +71,8 @@ impl Slabs {
     }
 
     /// Forgets slabs that were taken out and whose removal is durable, and deletes their files:
-    /// now, or where frees are held, when they are let go. Whoever holds them may have copied the
-    /// live set when the slabs were still in it.
+    /// now, or where frees are held, when they are let go. The holder may have copied the live set
+    /// when the slabs were still in it.
     pub fn remove(&self, ids: &[SlabId]) -> Result<()> {
         {
             let mut allocation = self.allocation.lock();
@@ -106,8 +106,8 @@ impl Slabs {
         numbers
     }
 
-    /// Removes slabs of a reservation that came to nothing. One that was published may be in the
-    /// manifest, as far as anybody knows: it stays, unused, and the next opening decides.
+    /// Removes slabs of a reservation that came to nothing. The manifest may name one that was
+    /// published: it stays, unused, and the next opening decides.
     pub(crate) fn discard_unpublished(&self, ids: &[SlabId]) {
         if ids.is_empty() {
             return;

@@ -101,7 +101,7 @@ impl Reservation {
     }
 
     /// The edit that makes the slots live is durable. From now on they are live until they are
-    /// freed, and the new slabs serve everybody.
+    /// freed, and the new slabs serve all reservations.
     pub fn commit(mut self) {
         self.settled = true;
         let mut allocation = self.slabs.allocation.lock();
@@ -451,7 +451,7 @@ impl Slabs {
         self.allocation.lock().free(slots);
     }
 
-    /// Slots were freed that nobody gets yet, since somebody holds frees.
+    /// Slots were freed that no reservation gets yet, since a guard holds frees.
     pub fn has_held_frees(&self) -> bool {
         self.allocation.lock().has_held()
     }

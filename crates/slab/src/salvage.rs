@@ -4,7 +4,7 @@
 //!
 //! Three things tell more than a checksum that does not match:
 //! - A slot of which a single bit flipped tells its key all the same ([`mend`]). Its value is never
-//!   given out: whoever reads the slot finds it damaged, as it is.
+//!   given out: a read of the slot finds it damaged, as it is.
 //! - The slab's sum, less what is found, is what the missing slots have in it. Of one slot that
 //!   gives the sequence of its record; of several it says whether the sequences that their headers
 //!   claim are right.

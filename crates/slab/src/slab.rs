@@ -1,4 +1,4 @@
-//! One open slab: its file, how it is divided, and the lock of those who write to it.
+//! One open slab: its file, how it is divided, and the lock of its writers.
 //!
 //! 1. Header page and length are written when the slab is made, and never again. A slab is made
 //!    for records, and the sync that makes the first of them durable makes the header so, before

@@ -152,7 +152,7 @@ impl Slabs {
     /// Makes what was written to the slabs durable, all at once. Each id once, in any order.
     ///
     /// # Errors
-    /// The first failure. It is final: what was written is lost as far as anybody can tell.
+    /// The first failure. It is final: what was written counts as lost.
     pub fn sync(&self, slabs: &[SlabId]) -> Result<()> {
         let slabs = slabs.iter().map(|id| self.slab(*id)).collect::<Result<Vec<_>>>()?;
         let mut files: Vec<&File> = slabs.iter().map(|slab| &*slab.file).collect();
@@ -163,7 +163,7 @@ impl Slabs {
     }
 
     /// Bytes of whole slabs, the shortest, that may still be made if all may take `limit_bytes`.
-    /// (What they may take at this moment can be more, for somebody who overdraws it.)
+    /// (What they may take at this moment can be more, for a caller that overdraws it.)
     pub fn bytes_to_come(&self, limit_bytes: u64) -> u64 {
         let allocation = self.allocation.lock();
         let left = limit_bytes.saturating_sub(allocation.file_bytes);

@@ -19,7 +19,7 @@ pub struct ClassStats {
     pub free: u64,
     /// Slots of reservations that are not committed.
     pub reserved: u64,
-    /// Slots that were freed and are held back; see [`crate::Slabs::hold_frees`].
+    /// Slots that were freed and are held back; see [`crate::Slabs::delay_slot_reuse`].
     pub held: u64,
     /// Slabs without any record.
     pub empty_slabs: u64,
@@ -47,7 +47,7 @@ pub struct SlabStats {
     pub file_bytes: u64,
     /// What they may take.
     pub limit_bytes: u64,
-    /// Somebody keeps slots that are freed from being given out.
+    /// A guard keeps slots that are freed from being given out.
     pub are_frees_held: bool,
 }
 

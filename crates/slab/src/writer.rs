@@ -227,8 +227,8 @@ fn plan(slab: &Slab, placed: &[Placed<'_, '_>], alignment: u64) -> Vec<Chunk> {
         let start = span.start / alignment * alignment;
         let end = span.end.next_multiple_of(alignment);
         match runs.last_mut() {
-            // Neighbours are one run although the first does not fill its slot: what is between is
-            // nobody's.
+            // Neighbours are one run although the first does not fill its slot: no record has the
+            // bytes between.
             Some(run) if run.window.end >= start || placed[index - 1].0 + 1 == record.0 => {
                 run.window.end = run.window.end.max(end);
                 run.records.end = index + 1;

@@ -12,8 +12,8 @@
 //! for no read that it does not need. Streaming, for compactions, starts at full size. Both
 //! directions work alike.
 //!
-//! The window of a jump can also be asked for, read by somebody else together with those of other
-//! iterators, and supplied.
+//! A caller can also ask for the window of a jump, read it together with those of other iterators,
+//! and supply it.
 //!
 //! Invariants: bytes are only handed out for the address asked for, unverified; a read error
 //! belongs to the block whose bytes it lost, and asking again reads again. One thread at a time,
@@ -91,7 +91,7 @@ pub(crate) struct Reader {
     pending: Option<(u64, PendingRead)>,
     /// The block asked for last, for telling a run from a jump.
     last: Option<BlockAddress>,
-    /// The window was supplied for the block asked for last, and nobody has taken it yet.
+    /// The window was supplied for the block asked for last, and no read has taken it yet.
     supplied: bool,
     /// Bytes of the next window of a run.
     next_bytes: u64,

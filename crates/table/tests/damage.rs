@@ -78,7 +78,7 @@ fn flip_every_byte(name: &str, good: &[u8], rows: &[Row]) {
         for flip in [1u8 << (at % 8), 0xff] {
             bad[at] ^= flip;
             expect_corrupt(&verify(&bad).expect_err("verify passes over a flipped byte"));
-            // Padding is nobody's byte but verify's; elsewhere one flip in eight is read in full.
+            // Only verify reads padding; elsewhere one flip in eight is read in full.
             if at % 8 == 0 {
                 match open(&file_of(&bad)) {
                     Ok(table) => drop(read_all(&table, rows)),

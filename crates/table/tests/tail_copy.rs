@@ -1,5 +1,5 @@
-//! Copies of a table's tail: what is read through them, and that nothing that happens to them is
-//! noticed by who looks up.
+//! Copies of a table's tail: what is read through them, and that a look-up notices nothing that
+//! happens to them.
 #![allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 

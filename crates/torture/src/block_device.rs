@@ -108,7 +108,7 @@ fn is_mounted(path: &Path) -> bool {
 impl Drop for BlockDevice {
     fn drop(&mut self) {
         if is_mounted(&self.mount_point) && self.unmount().is_err() {
-            // Somebody still holds it: it goes when the last descriptor does.
+            // A process still holds the mount: it goes when the last descriptor does.
             let _ = unmount(&self.mount_point, UnmountFlags::DETACH);
         }
         if let Err(Setup(error)) = run("losetup", &["-d", text(&self.device)]) {

@@ -44,7 +44,7 @@ pub struct Heard {
     pub promised: Vec<u64>,
     opened: bool,
     phase: Phase,
-    /// How often each phase was begun. On a busy machine a phase can be over before anybody who
+    /// How often each phase was begun. On a busy machine a phase can be over before a thread that
     /// waits for it has looked.
     begun: [u64; 3],
     ended: bool,

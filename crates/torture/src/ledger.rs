@@ -1,4 +1,5 @@
-//! Who has come how far: what was submitted, acknowledged, and promised to survive a power cut.
+//! How far each writer has come: what was submitted, acknowledged, and promised to survive a power
+//! cut.
 //!
 //! A write is noted as submitted before the store hears of it and as acknowledged after the store
 //! answered, so at every moment the truth lies between the two. In a child process that will be
@@ -102,7 +103,7 @@ impl Ledger {
     }
 
     /// An opened store has `found` of each writer. From then on that is durable, whatever it was
-    /// before: nobody may act upon what a power cut could take back.
+    /// before: no thread may act upon what a power cut could take back.
     pub fn resume(&self, found: &[u64]) -> Result<(), String> {
         for (writer, (account, stamp)) in self.writers.iter().zip(found).enumerate() {
             let acknowledged = account.acknowledged.fetch_max(*stamp, SeqCst);
@@ -149,7 +150,7 @@ impl Ledger {
     /// The store promised that everything up to `stamps` survives a power cut. What it promises
     /// while the power goes does not count: an `fsync` that ext4 is in when it is shut down can
     /// report success although the extents it wrote stay marked as unwritten. A device that loses
-    /// power cannot answer afterwards, so nobody would hear of that promise.
+    /// power cannot answer afterwards, so no client would hear of that promise.
     pub fn promise(&self, stamps: &[u64]) {
         if self.is_cut.load(SeqCst) {
             return;

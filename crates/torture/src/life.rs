@@ -126,8 +126,8 @@ pub fn stamps(db: &Db, writers: usize) -> Result<Vec<u64>, String> {
     (0..writers).map(stamp).collect()
 }
 
-/// Writes and maintains until the store fails, which stops all threads, or somebody says stop.
-/// Returns the first failure that came while nobody was cutting the power.
+/// Writes and maintains until the store fails, which stops all threads, or `ledger.stop` is set.
+/// Returns the first failure that came before the power was cut.
 pub fn live(db: &Db, epoch: &Epoch, ledger: &Ledger, seed: u64) -> Option<String> {
     let failure = Mutex::new(None);
     let from = match stamps(db, epoch.writers).and_then(|from| {

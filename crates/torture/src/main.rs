@@ -5,7 +5,7 @@
 //!   torture power --rounds 1000    ext4 on loop devices, cut off while the store writes; root
 //!   torture clean                  unmounts, detaches and removes what killed runs left
 //!
-//!   history.rs  what writers write, and the model      ledger.rs  who came how far
+//!   history.rs  what writers write, and the model      ledger.rs  how far writers came
 //!   life.rs     a store at work until it ends          oracle.rs  what must hold afterwards
 //!   kill.rs     the rounds of kills                    power.rs   the rounds of cuts
 //!   block_device.rs  ext4 on a loop device             report.rs  progress and result

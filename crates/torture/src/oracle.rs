@@ -111,7 +111,7 @@ fn files(directories: &[&Path]) -> Result<BTreeMap<String, usize>, String> {
     Ok(counts)
 }
 
-/// Waits for the background, then looks for files that nobody needs.
+/// Waits for the background, then looks for files that the store does not need.
 pub fn check_tidy(db: &Db, fast: &Path, slow: &Path) -> Result<(), String> {
     db.settle().map_err(|error| error.to_string())?;
     let stats = db.stats();

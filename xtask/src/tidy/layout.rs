@@ -126,26 +126,41 @@ fn edge(
     })
 }
 
-/// Findings about format pages: linked from ARCHITECTURE.md, and naming a golden file that exists.
+/// The page that lists the format pages, and the page that must link it.
+const FORMATS: &str = "docs/formats/README.md";
+const FORMATS_LINKED_FROM: &str = "ARCHITECTURE.md";
+
+/// Findings about format pages: [`FORMATS`] links each, each names a golden file that exists, and
+/// [`FORMATS_LINKED_FROM`] links the list.
 pub fn formats(root: &Path, paths: &[PathBuf]) -> io::Result<Vec<Finding>> {
-    let architecture = root.join("ARCHITECTURE.md");
-    let map = if architecture.exists() { fs::read_to_string(architecture)? } else { String::new() };
+    let read = |page: &str| {
+        let is_there = paths.iter().any(|path| path.as_path() == Path::new(page));
+        if is_there { fs::read_to_string(root.join(page)) } else { Ok(String::new()) }
+    };
+    let (list, map) = (read(FORMATS)?, read(FORMATS_LINKED_FROM)?);
     let mut findings = Vec::new();
-    let pages = paths.iter().filter(|path| {
-        path.starts_with("docs/formats") && path.extension().is_some_and(|end| end == "md")
-    });
+    let pages: Vec<&PathBuf> = paths
+        .iter()
+        .filter(|path| path.starts_with("docs/formats") && *path != Path::new(FORMATS))
+        .filter(|path| path.extension().is_some_and(|end| end == "md"))
+        .collect();
+    if !pages.is_empty() && !map.contains(FORMATS) {
+        let text = format!("{FORMATS_LINKED_FROM} does not link it");
+        findings.push(Finding::new(Path::new(FORMATS), 1, text));
+    }
     for path in pages {
         let text = fs::read_to_string(root.join(path))?;
         let exists = |golden: &str| paths.iter().any(|path| path.starts_with(golden));
-        findings.extend(format_page(path, &text, &map, exists));
+        findings.extend(format_page(path, &text, &list, exists));
     }
     Ok(findings)
 }
 
-fn format_page(path: &Path, page: &str, map: &str, exists: impl Fn(&str) -> bool) -> Vec<Finding> {
+fn format_page(path: &Path, page: &str, list: &str, exists: impl Fn(&str) -> bool) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if !path.to_str().is_some_and(|path| map.contains(path)) {
-        findings.push(Finding::new(path, 1, "not linked from ARCHITECTURE.md"));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if !list.contains(&format!("]({name})")) {
+        findings.push(Finding::new(path, 1, format!("not linked from {FORMATS}")));
     }
     let golden: Vec<(usize, &str)> = page
         .lines()
@@ -241,18 +256,18 @@ mod tests {
     #[test]
     fn a_format_page_without_link_or_golden_file_is_found() {
         let path = Path::new("docs/formats/log.md");
-        let map = "[log](docs/formats/log.md)";
+        let list = "[log](log.md)";
         let page = "Golden file: `crates/log/tests/golden/log.bin`.";
-        assert_eq!(format_page(path, page, map, |_| true).len(), 0);
+        assert_eq!(format_page(path, page, list, |_| true).len(), 0);
         let several = "`crates/log/tests/golden/{a,b}.bin`";
         let folder = |path: &str| path == "crates/log/tests/golden";
-        assert_eq!(format_page(path, several, map, folder).len(), 0);
-        assert_eq!(format_page(path, several, map, |_| false).len(), 1);
+        assert_eq!(format_page(path, several, list, folder).len(), 0);
+        assert_eq!(format_page(path, several, list, |_| false).len(), 1);
         let unlinked = texts(&format_page(path, page, "", |_| true));
         assert!(unlinked[0].contains("not linked"), "{unlinked:?}");
-        let missing = texts(&format_page(path, page, map, |_| false));
+        let missing = texts(&format_page(path, page, list, |_| false));
         assert!(missing[0].contains("does not exist"), "{missing:?}");
-        let unnamed = texts(&format_page(path, "Bytes.", map, |_| true));
+        let unnamed = texts(&format_page(path, "Bytes.", list, |_| true));
         assert!(unnamed[0].contains("names no golden file"), "{unnamed:?}");
     }
 

@@ -21,6 +21,21 @@ pub fn code_only(text: &str) -> String {
     out
 }
 
+/// `text` with all but its comments blanked out, newlines kept.
+pub fn comments_only(text: &str) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    while at < chars.len() {
+        let end = literal_end(&chars, at).unwrap_or(at);
+        let is_comment = end > at && chars[at] == '/';
+        let end = end.max(at + 1).min(chars.len());
+        out.extend(chars[at..end].iter().map(|c| if is_comment || *c == '\n' { *c } else { ' ' }));
+        at = end;
+    }
+    out
+}
+
 /// Where the comment or literal that starts at `at` ends; none where code goes on.
 fn literal_end(chars: &[char], at: usize) -> Option<usize> {
     let next = |ahead: usize| chars.get(at + ahead).copied();

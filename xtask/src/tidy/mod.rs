@@ -3,13 +3,16 @@
 //! Each rule is a function from text to findings, so that its test can show it failing on a
 //! sentence. The files are read once; nothing is compiled. `source.rs` looks into Rust files,
 //! `layout.rs` at crates, arrows and format pages, `rooms.rs` at the arrows inside the engine,
-//! `packages.rs` at what a package needs, `links.rs` at links between Markdown pages; `lexer.rs`
-//! blanks out what is not code.
+//! `packages.rs` at what a package needs, `links.rs` at links between Markdown pages, `prose.rs` at
+//! words in comments and pages, `merges.rs` at what a merge left behind; `lexer.rs` tells code,
+//! literals and comments apart.
 
 mod layout;
 mod lexer;
 mod links;
+mod merges;
 mod packages;
+mod prose;
 mod rooms;
 mod source;
 mod wrap;
@@ -58,6 +61,7 @@ pub fn check(root: &Path) -> io::Result<Report> {
             let text = fs::read_to_string(root.join(path))?;
             findings.extend(source::check(path, &text));
         }
+        findings.extend(prose::check(root, path)?);
     }
     findings.extend(layout::arrows(root, &paths)?);
     findings.extend(layout::formats(root, &paths)?);
@@ -65,6 +69,7 @@ pub fn check(root: &Path) -> io::Result<Report> {
     findings.extend(packages::check(root, &paths)?);
     findings.extend(rooms::check(root, &paths)?);
     findings.extend(links::check(root, &paths)?);
+    findings.extend(merges::check(root, &paths)?);
     Ok(Report { files: paths.len(), findings })
 }
 
@@ -128,8 +133,9 @@ mod tests {
         };
         write("crates/log/Cargo.toml", "[dependencies]\nthermocline-table.workspace = true\n");
         write("crates/log/src/lib.rs", "#![forbid(unsafe_code)]\n");
-        write("crates/log/src/util.rs", "//! Odds and ends.\n");
+        write("crates/log/src/util.rs", "//! Nobody knows.\n");
         write("docs/formats/log.md", "# Log\n[gone](gone.md)\n");
+        write("docs/half.md", &format!("{} HEAD\n", "<".repeat(7)));
         write("target/ignored.rs", "");
         let report = check(home.path()).unwrap();
         let texts: Vec<String> = report.findings.iter().map(Finding::to_string).collect();
@@ -138,11 +144,14 @@ mod tests {
             "log/src/util.rs:1: 'util' says nothing",
             "log/Cargo.toml:2: thermocline-log must not depend on thermocline-table",
             "log/Cargo.toml:1: no description",
-            "docs/formats/log.md:1: not linked from ARCHITECTURE.md",
+            "docs/formats/log.md:1: not linked from docs/formats/README.md",
+            "docs/formats/README.md:1: ARCHITECTURE.md does not link it",
+            "crates/log/src/util.rs:1: 'nobody'",
             "docs/formats/log.md:2: the link gone.md leads to no file",
+            "docs/half.md:1: a merge that was not finished",
         ] {
             assert!(texts.iter().any(|text| text.contains(part)), "{part} is not in {texts:#?}");
         }
-        assert_eq!(report.files, 4);
+        assert_eq!(report.files, 5);
     }
 }

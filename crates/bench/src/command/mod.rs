@@ -47,7 +47,7 @@ pub fn main(engines: &[&dyn EngineKind]) -> ExitCode {
     }
 }
 
-/// A line for a person; there is nobody left to tell where standard error is gone.
+/// Prints a line for the user; where standard error is gone, no message can reach the user.
 fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "thermocline-bench: {text}");
 }
@@ -141,8 +141,8 @@ fn show_parts(parts: &[(PathBuf, Results)]) -> Outcome<bool> {
         html::write(results, &Prices::default(), &page)?;
         print(&format!("results: {}\npage: {}\n", path.display(), page.display()))?;
         let picture = path.with_extension("svg");
-        if html::write_figure(results, &picture)? {
-            print(&format!("figure: {}\n", picture.display()))?;
+        if html::write_picture(results, &picture)? {
+            print(&format!("picture: {}\n", picture.display()))?;
         }
         finished &= all_finished(results);
     }
@@ -163,7 +163,8 @@ fn show(arguments: &ReportArguments) -> Outcome<()> {
 fn run_cell(json: &str, engines: &[&dyn EngineKind]) -> Outcome<bool> {
     let cell: Cell = serde_json::from_str(json)
         .map_err(|error| -> Failure { format!("--json is not a cell: {error}").into() })?;
-    // Nobody would read what it says, and its directories may be given to another.
+    // A child must not outlive its parent: no process would read its messages, and another cell may
+    // be given its directories.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let mut gone = None;
     let mut say = |message: Message| {

@@ -3,7 +3,7 @@
 //! ```text
 //!   runner     threads, operations, checks          latency    histograms and timeline of a thread
 //!   scan_check what a scan hands over
-//!   traffic    bytes by tier, from whom they are    process    processor time, memory, kernel
+//!   traffic    bytes by tier, and their source      process    processor time, memory, kernel
 //!   ticks      the clock of operations               read_back  all records at the end
 //! ```
 

@@ -1,8 +1,8 @@
 //! The check at the end of a cell that asks for it: every loaded record is what was written last.
 //!
 //! While operations run, look-ups meet the popular records alone, and may find what is still in a
-//! memtable. Here nobody writes any more, and all records are looked up. Of writes that overlapped
-//! each may be the last.
+//! memtable. This check runs after all writes have ended and looks up every record. Of writes that
+//! overlapped each may be the last.
 //!
 //! Records that were inserted are left out: workloads that insert say themselves what is there.
 //!

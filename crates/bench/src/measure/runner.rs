@@ -287,7 +287,10 @@ impl Worker {
             let progress = part.progress(first, now);
             let before = seen.operations;
             for _ in 0..count {
-                if part.over.load(Relaxed) || now >= part.end_ns {
+                // The writer beside the others writes once at least, also where they are done
+                // before its thread has had its turn.
+                let may_end = counted || seen.operations > 0;
+                if may_end && (part.over.load(Relaxed) || now >= part.end_ns) {
                     return Ok(seen);
                 }
                 let Some(operation) = stream.next(progress, &self.subject.inserted) else {

@@ -1,4 +1,4 @@
-//! Who counts the bytes of the tiers.
+//! Where the counts of each tier's bytes come from.
 //!
 //! Best are the block devices themselves, where the caller names them: they see everything that the
 //! store does to them, journal and page cache included, and nothing else runs on them. Next are the
@@ -55,7 +55,7 @@ impl Traffic {
         Self { source: self.source, tiers: tiers.collect() }
     }
 
-    /// Bytes written to all tiers; none where nobody counted.
+    /// Bytes written to all tiers; none where nothing counted them.
     pub fn written_bytes(&self) -> Option<u64> {
         let sum = self.tiers.iter().map(|tier| tier.written_bytes).sum();
         (self.source != TrafficSource::None).then_some(sum)

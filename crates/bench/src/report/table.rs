@@ -21,7 +21,7 @@ pub fn table(results: &Results) -> String {
     for summary in &found {
         let workload = if summary.workload == last { "" } else { summary.workload };
         last = summary.workload;
-        rows.push(cells(workload, summary));
+        rows.push(cells(workload, summary, results.scenario.memory_bytes));
     }
     let mut text = heading(results);
     text.push_str(&align(&rows));
@@ -70,7 +70,7 @@ pub(super) fn with_spread(spread: Spread) -> String {
     }
 }
 
-const HEAD: [&str; 11] = [
+const HEAD: [&str; 13] = [
     "workload",
     "engine",
     "op/s",
@@ -78,9 +78,11 @@ const HEAD: [&str; 11] = [
     "p50 us",
     "p99 us",
     "p99.9 us",
+    "longest us",
     "cpu us",
     "w-amp",
     "slow r/op",
+    "res/mem",
     "of bound",
 ];
 
@@ -107,7 +109,7 @@ fn heading(results: &Results) -> String {
     text
 }
 
-fn cells(workload: &str, summary: &Summary<'_>) -> Vec<String> {
+fn cells(workload: &str, summary: &Summary<'_>, memory_bytes: u64) -> Vec<String> {
     let text = |spread: Option<Spread>, digits: usize| {
         spread.map_or_else(|| "-".to_owned(), |spread| format!("{:.digits$}", spread.median))
     };
@@ -122,6 +124,12 @@ fn cells(workload: &str, summary: &Summary<'_>) -> Vec<String> {
         (None, Some(_)) => "failed".to_owned(),
         (spread, _) => with_spread(spread, 0),
     };
+    // Of all rounds: a pause of one of them is a pause.
+    let longest = summary.latency_us(|latency| latency.max_us);
+    // Of the whole process, the benchmark's own records of what is right included.
+    let resident = summary.spread(|measured| {
+        (memory_bytes > 0).then(|| measured.peak_rss_bytes as f64 / memory_bytes as f64)
+    });
     let share = summary.spread(|measured| measured.bound.map(|bound| 100.0 * bound.share));
     vec![
         workload.to_owned(),
@@ -131,9 +139,11 @@ fn cells(workload: &str, summary: &Summary<'_>) -> Vec<String> {
         text(summary.latency_us(|latency| latency.p50_us), 1),
         text(summary.latency_us(|latency| latency.p99_us), 0),
         text(summary.latency_us(|latency| latency.p999_us), 0),
+        longest.map_or_else(|| "-".to_owned(), |spread| format!("{:.0}", spread.max)),
         text(summary.spread(|measured| Some(measured.cpu_us_per_op)), 2),
         text(summary.spread(|measured| measured.write_amplification), 2),
         text(summary.spread(|measured| measured.slow_reads_per_op), 3),
+        text(resident, 2),
         share.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share.median)),
     ]
 }
@@ -195,7 +205,8 @@ mod tests {
 
     #[test]
     fn rows_failures_and_what_was_skipped_are_all_in_the_table() {
-        let mut results = Results::new("a run", Scenario::default(), Machine::default(), 0);
+        let scenario = Scenario { memory_bytes: 100, ..Scenario::default() };
+        let mut results = Results::new("a run", scenario, Machine::default(), 0);
         for (round, ops_per_s) in [(1, 1000.0), (2, 2000.0)] {
             let bound = Some(Bound { share: 0.5, ..Bound::default() });
             results.rows.push(Row {
@@ -205,7 +216,12 @@ mod tests {
                 seed: 1,
                 durability: Durability::Buffered,
                 tiers: Vec::new(),
-                measured: Some(Measured { ops_per_s, bound, ..Measured::default() }),
+                measured: Some(Measured {
+                    ops_per_s,
+                    bound,
+                    peak_rss_bytes: 137,
+                    ..Measured::default()
+                }),
                 failure: None,
             });
         }
@@ -219,6 +235,7 @@ mod tests {
         for part in [
             "1500 (1000..2000)",
             "50 %",
+            "1.37",
             "failed: theirs on ycsb-a: no space",
             "skipped: other on all workloads: not fetched",
         ] {

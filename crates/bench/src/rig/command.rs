@@ -88,7 +88,7 @@ impl DesignArguments {
 /// Does it, and says what went wrong.
 pub fn main(command: &RigCommand) -> ExitCode {
     run(command).unwrap_or_else(|failure| {
-        // There is nobody left to tell where standard error is gone too.
+        // Where standard error is gone too, no message can reach the user.
         let _ = writeln!(std::io::stderr(), "rig: {failure}");
         ExitCode::FAILURE
     })
@@ -174,7 +174,8 @@ fn run_inside(design: &DesignArguments, memory: ByteSize, command: &[String]) ->
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
-/// Whether a rig can be made here at all, for those who would rather do without than fail.
+/// Fails where this machine can have no rig. A caller that can do without a rig asks before it
+/// makes one.
 pub fn possible(design: &Design) -> Outcome<()> {
     machine::check(&Kernel as &dyn System, design)?;
     machine::groups(&Kernel).map(drop)

@@ -9,7 +9,7 @@ use thermocline_foundation::ByteSize;
 /// Where a rig writes down that it exists; emptied by a restart, as everything a rig makes in the
 /// kernel is.
 pub const STATE_FOLDER: &str = "/run";
-/// Free memory that a rig leaves to everybody else.
+/// Free memory that a rig leaves to all other processes.
 const MEMORY_LEFT: u64 = 256 << 20;
 /// Free disk that a rig leaves.
 const DISK_LEFT: u64 = 256 << 20;

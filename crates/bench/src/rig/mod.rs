@@ -16,13 +16,13 @@
 //! A program sees two ordinary directories, so rivals and we meet the same hardware unmodified.
 //!
 //! Invariants:
-//! 1. Nothing stays behind. Whoever brings a rig up for a run starts a guard first, a process that
-//!    removes the rig when the one that started it is gone, however it went: its end closes a pipe.
+//! 1. Nothing stays behind. A process that brings a rig up for a run starts a guard first. The
+//!    guard removes the rig when that process has ended, however it ended: its end closes a pipe.
 //!    `rig down` finds what is left by label even without the state file.
 //! 2. A rig that cannot be made whole is removed again, and the error says which step failed.
 //! 3. Everything is checked before anything is made: root, loop devices, cgroups, space, memory.
 //!
-//! Threads: one; a rig belongs to who made it.
+//! Threads: one; a rig belongs to the thread that made it.
 
 pub mod command;
 pub mod launcher;
@@ -154,7 +154,7 @@ impl Rig {
         if system.read(&state_path(&name)).is_some()
             || !machine::leftovers(&*system, Some(&name), folder).is_empty()
         {
-            // The guard must not remove what somebody else has made.
+            // The guard must not remove the rig of another run.
             if let Some(guard) = guard {
                 guard.dismiss();
             }
@@ -254,7 +254,7 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         if !self.keep {
-            // There is nobody to return it to; `rig down` says it again.
+            // A destructor cannot return the error; `rig down` reports it again.
             let _ = self.remove();
         }
     }
@@ -368,7 +368,7 @@ impl Guard {
     /// Tells it that nothing is left to do, and waits for its end.
     fn dismiss(mut self) {
         if let Some(mut pipe) = self.process.stdin.take() {
-            // Where it is gone already there is nobody to tell.
+            // A guard that has ended already needs no message.
             let _ = pipe.write_all(DONE.as_bytes());
         }
         let _ = self.process.wait();

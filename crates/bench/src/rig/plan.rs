@@ -6,8 +6,8 @@
 //! `{slow.number}` for its number (`7:3`).
 //!
 //! Invariants:
-//! 1. The fast image is allocated whole before anything is inside a memory limit: its pages belong
-//!    to nobody's limit, and no write to the device can fail for want of memory. Nothing is
+//! 1. The fast image is allocated whole before anything is inside a memory limit: its pages count
+//!    against no limit, and no write to the device can fail for want of memory. Nothing is
 //!    discarded on it later, which would give pages back.
 //! 2. `queue/rotational` is 0 before the first rule: the throttle's slice is then about 4 ms, and
 //!    100 ms otherwise.
@@ -77,8 +77,8 @@ pub enum Groups {
     V1 {
         /// The cgroup of memory that this process is in; a new one goes below it.
         memory: PathBuf,
-        /// The root of the controller of block devices. Its rules hold for everyone outside other
-        /// groups and for what the kernel writes back, so the device is limited as a whole.
+        /// The root of the controller of block devices. Its rules hold for every process outside
+        /// other groups and for what the kernel writes back, so they limit the device as a whole.
         blkio: PathBuf,
     },
     /// One hierarchy; write-back belongs to the group that wrote.
@@ -148,8 +148,8 @@ impl Design {
         steps
     }
 
-    /// The steps that switch the slow device's limits on or off for everyone. Version 2 limits the
-    /// group of a cell and has nothing to switch.
+    /// The steps that switch the slow device's limits on or off for all processes. Version 2 limits
+    /// the group of a cell and has nothing to switch.
     pub fn throttle(&self, groups: &Groups, on: bool) -> Vec<Step> {
         let Groups::V1 { blkio, .. } = groups else { return Vec::new() };
         let rule = |(name, limit): (&str, u64)| Step::Write {

@@ -1,6 +1,6 @@
 //! What the slow device of the rig can do: limits the kernel enforces, by the name of a product.
 //!
-//! Limits are of the device as a whole, for everybody who uses it. Sources: the product's own data
+//! A limit holds for the device as a whole: all processes share it. Sources: the product's own data
 //! sheet for `gp3` (10,000 of its up to 16,000 IOPS, 300 of its up to 1,000 MB/s); a 4 TB QLC drive
 //! as its makers give it for random reads and for writes past its cache for `qlc`.
 

@@ -194,7 +194,7 @@ fn a_rig_that_is_in_use_is_not_given_to_a_second_run() {
     let fake = Fake::new();
     let mut rig = make(&fake).unwrap();
     std::mem::forget(rig.cell(ByteSize(1 << 30)).unwrap());
-    // An empty group is a leftover and in nobody's way.
+    // An empty group is a leftover and hinders no run.
     std::mem::forget(rig.cell(ByteSize(1 << 30)).unwrap());
     fake.0.borrow_mut().processes = "41 42".to_owned();
     let failure = rig.cell(ByteSize(1 << 30)).err().unwrap().to_string();

@@ -136,8 +136,8 @@ pub fn served(stats: &Stats) -> Table {
     table
 }
 
-/// Prints how fast each tier is written to, where that is known. Of a tier as large as its device
-/// nobody has said what a drive write is.
+/// Prints how fast each tier is written to, where that is known. A tier as large as its device has
+/// no stated capacity, so no drive write to count in.
 pub fn print_wear(stats: &Stats, output: &mut Output) -> Result<()> {
     let is_known = |tier: &&TierStats| tier.capacity_bytes < UNLIMITED_BYTES;
     let known: Vec<_> = (stats.tiers.iter().enumerate())

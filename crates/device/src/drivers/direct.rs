@@ -75,7 +75,8 @@ impl DirectDriver {
     }
 }
 
-/// Writes and reads one page of a file without a name, which nobody can see and a crash removes.
+/// Writes and reads one page of a file without a name, which no program can see and a crash
+/// removes.
 fn probe(path: &Path) -> Result<()> {
     let file = match open_probe(path) {
         Ok(file) => file,

@@ -1,7 +1,7 @@
 //! Directories themselves: made, removed, looked at.
 //!
 //! A driver never makes its directory, because a missing one may be a device that is not mounted
-//! (house rule 7): who asks for a directory here has decided that it is to be new.
+//! (house rule 7): a caller that asks for a directory here has decided that it is to be new.
 //!
 //! Threads: any.
 

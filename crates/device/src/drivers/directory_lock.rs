@@ -6,12 +6,12 @@
 //! 2. The directory itself is locked, and the lock's file besides. A file can be deleted and made
 //!    anew, and its lock is then one of a file that has no name; a directory cannot be exchanged
 //!    under the files in it. The file is for file systems that lock no directories (NFS).
-//! 3. A lock is given back by the process that took it and by no other. A forked child
-//!    shares the description, so unlocking in it would be unlocking in its parent.
+//! 3. A lock is given back by the process that took it and by no other. A forked child shares the
+//!    description, so unlocking in it would be unlocking in its parent.
 //! 4. Reading leaves nothing behind: no file is made for it, and where no lock can be taken there
 //!    is none.
 //!
-//! Who holds a lock is asked of `/proc/locks` where there is one; nothing is written down.
+//! `/proc/locks`, where there is one, names the holder of a lock; the lock writes nothing down.
 //!
 //! Threads: any.
 

@@ -5,7 +5,7 @@
 //! Invariants:
 //! 1. Names are resolved against the directory's descriptor, taken once when the driver opens. A
 //!    device that is mounted over the path later, or unmounted, never redirects a file.
-//! 2. Interruptions (`EINTR`) and short transfers are finished here; nobody above sees them.
+//! 2. Interruptions (`EINTR`) and short transfers are finished here; no caller sees them.
 //! 3. A handle whose sync failed once answers every later sync with that failure: Linux forgets
 //!    the error after reporting it, so a second `fdatasync` that succeeds proves nothing.
 //! 4. A name is one component: no slash, no NUL, not `.` or `..`.

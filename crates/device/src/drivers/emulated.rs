@@ -280,7 +280,7 @@ mod tests {
     use crate::buffer::Buffer;
     use thermocline_foundation::sync::atomic::{AtomicU64, Ordering};
 
-    /// Time passes only where somebody sleeps.
+    /// Time passes only where a caller sleeps.
     #[derive(Debug, Default)]
     struct SteppedClock(AtomicU64);
 

@@ -77,8 +77,9 @@ impl Child {
 
 #[cfg(test)]
 mod tests {
-    use super::super::owner_process::OwnerProcess;
+    use super::super::owner_process::{OwnerProcess, PerProcess};
     use super::*;
+    use std::sync::Mutex;
 
     #[test]
     fn what_a_child_reports_reaches_its_parent() {
@@ -107,5 +108,20 @@ mod tests {
         });
         assert_eq!(child.wait(), Ok(()));
         assert!(own.is_current());
+    }
+
+    #[test]
+    fn a_child_makes_its_own_value_of_the_process_while_its_parents_is_locked() {
+        static LOCKED: PerProcess<Mutex<u32>> = PerProcess::new();
+        let mut held = LOCKED.get_or_make(|| Mutex::new(1)).lock().unwrap();
+        let child = start_child(|| {
+            let own = LOCKED.get_or_make(|| Mutex::new(2)).lock().unwrap();
+            let again = LOCKED.get_or_make(|| Mutex::new(3));
+            if *own == 2 && again.try_lock().is_err() { Ok(()) } else { Err("not its own".into()) }
+        });
+        assert_eq!(child.wait(), Ok(()));
+        *held += 4;
+        drop(held);
+        assert_eq!(*LOCKED.get_or_make(|| Mutex::new(6)).lock().unwrap(), 5, "as it was");
     }
 }

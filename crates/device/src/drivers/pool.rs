@@ -63,7 +63,8 @@ struct Mailbox {
 }
 
 impl Pool {
-    /// Queues `jobs` and makes sure that threads run; jobs nobody will run stay in the argument.
+    /// Queues `jobs` and makes sure that threads run; jobs that no thread will run stay in the
+    /// argument.
     fn run(&self, jobs: &mut VecDeque<Job>) {
         let mut threads = self.threads.lock();
         let missing = {

@@ -2,9 +2,9 @@
 //! operation on it fails, nothing that was not on the device reaches it any more, and the journal
 //! is not written out. Unmounting and mounting again is then what a machine does after a power cut.
 //!
-//! This is the shutdown call of XFS, which ext4 and f2fs have too. Only root may cut, and only file
-//! systems that nobody needs: what is open there is lost. Built with the feature `power-switch`,
-//! which no product turns on.
+//! This is the shutdown call of XFS, which ext4 and f2fs have too. Only root may cut. Cut only a
+//! file system that no other program uses: what is open there is lost. Built with the feature
+//! `power-switch`, which no product turns on.
 //!
 //! Threads: any.
 #![allow(unsafe_code)]
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_file_system_without_the_call_says_so_and_lives_on() {
-        // /proc knows no shutdown, whoever asks.
+        // /proc knows no shutdown, not even for root.
         let switch = PowerSwitch::of(Path::new("/proc/self")).unwrap();
         let error = switch.cut().unwrap_err();
         assert!(error.to_string().contains("/proc/self"), "{error}");

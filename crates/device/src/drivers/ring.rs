@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! 1. A slot is taken from before its entry is written into the ring until its completion is seen;
-//!    meanwhile nobody touches, moves or frees the pages of its buffer, nor closes its file.
+//!    meanwhile no code touches, moves or frees the pages of its buffer, nor closes its file.
 //! 2. At most `depth` slots exist and the ring has at least as many entries, so that neither the
 //!    submission nor the completion ring overflows.
 //! 3. Entries start in the order they were written. `waiting` lists those the kernel has not taken;

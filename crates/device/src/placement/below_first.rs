@@ -2,9 +2,9 @@
 //! what is slower (PrismDB, section 4: slabs on the fast device, the sorted log on the slow one).
 //!
 //! 1. A table goes to tier 1 and overflows to slower tiers, to tier 0 only where all are full.
-//! 2. Everything else goes to tier 0 and overflows downwards. Slabs do so only where somebody must
-//!    have room, a flush or an opening: a copy of a hot record on a slow tier is of no use. Copies
-//!    of tables' indexes never do.
+//! 2. Everything else goes to tier 0 and overflows downwards. Slabs do so only where a flush or an
+//!    opening must have room: a copy of a hot record on a slow tier is of no use. Copies of tables'
+//!    indexes never do.
 //! 3. Slabs may take what is meant for them up to the last byte, for beside it there is room for
 //!    logs and metadata. What they take beyond that keeps below the watermark, and so does all of
 //!    it while tables lie on tier 0, in that room.

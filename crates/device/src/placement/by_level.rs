@@ -10,7 +10,7 @@
 //!    nor do deeper guests keep out those of the level just below.
 //! 2. A full tier passes new files on to the next slower one with room, then to a faster one.
 //! 3. Moves: a table on a tier slower than its level's goes up while the tier stays below
-//!    [`PROMOTE_PERCENT`]; a guest for whom its host's own levels leave no room goes down.
+//!    [`PROMOTE_PERCENT`]; a guest goes down when its host's own levels leave it no room.
 //! 4. Guests are placed when they are made, and fetched only while nothing else is to be done:
 //!    after a load the room that its backlog took would stay empty otherwise. Fetching leaves a
 //!    margin, so that a small change of the levels sends no guest back.

@@ -138,8 +138,8 @@ fn overflow_order(home: usize, tiers: usize) -> impl Iterator<Item = usize> {
 
 /// The first tier of the overflow order with room. Tables and slabs keep below the watermark; what
 /// is left above it is for logs and metadata, without which nothing can be written. Slabs and
-/// copies of tables' indexes do not overflow: they are worth having on their own tier only. Whoever
-/// makes such a copy has asked the slabs for its room.
+/// copies of tables' indexes do not overflow: they are worth having on their own tier only. The
+/// maker of such a copy has asked the slabs for its room.
 fn first_with_room(
     kind: FileKind,
     home: usize,

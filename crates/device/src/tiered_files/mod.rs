@@ -85,7 +85,7 @@ pub(crate) struct Entry {
     expected_bytes: u64,
     /// Bytes that the file takes; the open [`File`] raises it.
     extent: Arc<AtomicU64>,
-    /// The open file, if anybody has it.
+    /// The open file, while a caller has it.
     pub(crate) open: Weak<File>,
     /// Keeps the file open until it is published.
     unpublished: Option<Arc<File>>,
@@ -313,7 +313,7 @@ impl TieredFiles {
         Ok((Arc::clone(file), entry.kind, entry.tier))
     }
 
-    /// Opens a file; everybody gets the same one.
+    /// Opens a file; all callers get the same one.
     pub fn open_file(&self, number: FileNumber) -> Result<Arc<File>> {
         self.require_owner()?;
         loop {
@@ -377,7 +377,7 @@ impl TieredFiles {
         })
     }
 
-    /// Deletes files, all or none; who has one open can go on reading it.
+    /// Deletes files, all or none; a caller that has one open can go on reading it.
     pub fn delete_files(&self, numbers: &[FileNumber]) -> Result<()> {
         self.require_writable()?;
         let numbers: BTreeSet<FileNumber> = numbers.iter().copied().collect();

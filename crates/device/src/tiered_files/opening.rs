@@ -176,7 +176,7 @@ impl TieredFiles {
         if self.read_only || self.closed.swap(true, Relaxed) {
             return Ok(());
         }
-        // Whoever is changing the map has finished when the lock is ours.
+        // A thread that was changing the map has finished when this thread gets the lock.
         let map = self.map.lock();
         let mut closed = self.closed_extents.clone();
         for (kind, extent) in journals.iter().chain(&[(FileKind::Map, map.journal().extent())]) {

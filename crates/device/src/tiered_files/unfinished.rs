@@ -6,8 +6,8 @@
 //!   removal    the tiers' files -> TIER of each -> texts -> CREATING
 //! ```
 //! 1. `CREATING` says what `DATABASE` is to say. It is durable before anything else is made, and
-//!    turns into `DATABASE` with one rename. So where it is there is no database, and nothing that
-//!    it speaks of can be missed by anybody.
+//!    turns into `DATABASE` with one rename. So where `CREATING` is there is no database, and a
+//!    removal of what it names loses nothing.
 //! 2. Of a tier only what is there under a `TIER` with the instance that `CREATING` names is
 //!    removed, or a `TIER` alone that says nothing yet. A home that holds anything else is left as
 //!    it is.

@@ -92,7 +92,7 @@ pub fn emulated() -> Option<Subject> {
     Some(Subject { driver: again(), again, _scratch: None })
 }
 
-/// Time passes only where somebody sleeps.
+/// Time passes only where a caller sleeps.
 #[derive(Debug, Default)]
 struct SteppedClock {
     ns: AtomicU64,

@@ -131,7 +131,7 @@ fn check_creation(devices: &SimulatedDevices, what: &str) {
     for again in 0.. {
         let next = devices.after_power_cut(Fate::Any(again));
         next.set_fault(Fault::PowerCut(again));
-        // One tier for two: what is left on the other is in nobody's way.
+        // One tier for two: what is left on the other is in no file's way.
         let made = create_with_text(&next, 1, "the second").is_ok();
         let cut = next.is_dead();
         let last = next.after_power_cut(Fate::Any(again + 1));

@@ -9,6 +9,7 @@ mod journal;
 mod migration;
 mod namespace;
 mod refusals;
+mod room;
 mod rot;
 mod simulated;
 mod slabs;

@@ -3,7 +3,9 @@
 use crate::simulated::{Fault, SimulatedDevices};
 use crate::support::*;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use thermocline_device::{ErrorKind, FileKind, MemoryDevices, TierIndex};
+use thermocline_device::{
+    Buffer, Driver, ErrorKind, FileKind, MemoryDevices, Operation, TierIndex,
+};
 
 #[test]
 fn readers_never_notice_a_file_going_back_and_forth() {
@@ -114,4 +116,45 @@ fn only_published_tables_move_and_only_where_there_is_room() {
     assert_eq!(kind(large, 7), ErrorKind::Invalid);
     assert_eq!(kind(large, 1), ErrorKind::OutOfSpace);
     assert_eq!(files.usage()[1].used_by_kind.get(&FileKind::Table { level: 0 }), None);
+}
+
+/// The device drops a write, or a part of one, of any part of the copy, the last one short of a
+/// chunk among them: the file stays where it was, and no byte is lost.
+#[test]
+fn a_copy_that_the_device_did_not_keep_is_never_switched_to() {
+    const CHUNK: usize = 1 << 20;
+    for len in [1, 2560, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 2560] {
+        for damaged_chunk in 0..len.div_ceil(CHUNK) {
+            let last = (len - damaged_chunk * CHUNK).min(CHUNK) - 1;
+            for at in [0, last].map(|at| (damaged_chunk * CHUNK + at) as u64) {
+                drop_a_byte(len, at);
+            }
+        }
+    }
+}
+
+/// Moves a file of so many bytes, of which the copy loses one once it is written.
+fn drop_a_byte(len: usize, at: u64) {
+    let devices = MemoryDevices::new();
+    let files = create(&devices, 2).unwrap();
+    let number = add(&files, TABLE, len).unwrap();
+    let name = format!("{number}.table");
+    let target = devices.directory(&tier_path(1)).unwrap();
+    let mut is_lost = false;
+    let mut lose = |copied: u64| {
+        if copied > at && !std::mem::replace(&mut is_lost, true) {
+            let file = target.open(&name).unwrap();
+            let byte = content(number, len)[at as usize] ^ 0x40;
+            let buffer = Buffer::copy_of(&[byte]);
+            target.execute(&file, Operation::Write { offset: at, buffer }).result.unwrap();
+        }
+    };
+    let error = files.migrate(number, TierIndex(1), &mut lose).expect_err("the copy is not whole");
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "byte {at} of {len}: {error}");
+    assert!(is_lost);
+    assert_eq!(files.files()[0].tier, TierIndex(0));
+    assert_content(&files, number, len);
+    assert!(!names(&devices, &tier_path(1)).contains(&name), "no stray copy");
+    files.migrate(number, TierIndex(1), &mut |_| {}).unwrap();
+    assert_content(&files, number, len);
 }

@@ -100,7 +100,7 @@ fn score(view: &View<'_>, level: usize, targets: &Targets) -> f64 {
 /// The score of a level of which so many bytes are free.
 fn score_of(bytes: u64, level: usize, targets: &Targets) -> f64 {
     match targets.bytes[level] {
-        // A level that should be empty is drained, but nobody waits for it.
+        // A level that should be empty is drained, but no writer waits for it.
         0 if bytes > 0 => PRESSED_SCORE,
         0 => 0.0,
         target => bytes as f64 / target as f64,
@@ -132,7 +132,7 @@ fn choose_newest(view: &View<'_>) -> Option<Selection> {
 }
 
 /// All of level 0 into the base level. One at a time: two would both have to cover the same keys.
-fn choose_level0(view: &View<'_>, base: usize) -> Option<Selection> {
+pub(super) fn choose_level0(view: &View<'_>, base: usize) -> Option<Selection> {
     let levels = view.levels;
     let mut upper = levels.level(0).to_vec();
     if planted(Planted::NewerSinksBelowOlder) {
@@ -169,7 +169,7 @@ fn overlap_per_mille(levels: &Levels, output: usize, table: &Table) -> u64 {
 }
 
 /// Adds what overlaps in the output level; none where something is taken.
-fn complete(
+pub(super) fn complete(
     view: &View<'_>,
     level: usize,
     output_level: usize,

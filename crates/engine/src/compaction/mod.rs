@@ -3,12 +3,13 @@
 //! ```text
 //!   View ──chooser──> Selection ──Claims::take──> MergeJob ──commit──> the claim ends
 //! ```
-//! A chooser (`leveled`, by the sizes in `targets`) is plain data in and a decision out. `inputs`
-//! and `rewrite` carry it out; flushes and demotions use them too.
+//! A chooser (`leveled`, by the sizes in `targets`; `reclaim`, by tombstones) is plain data in and
+//! a decision out. `inputs` and `rewrite` carry it out; flushes and demotions use them too.
 
 pub(crate) mod inputs;
 pub(crate) mod leveled;
 pub(crate) mod merge_job;
+pub(crate) mod reclaim;
 pub(crate) mod rewrite;
 pub(crate) mod selection;
 pub(crate) mod targets;

@@ -4,6 +4,7 @@ use crate::settings::Settings;
 use crate::table_set::claims::Claims;
 use crate::table_set::levels::Levels;
 use crate::table_set::table::Table;
+use thermocline_foundation::Sequence;
 
 /// What writers do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub(crate) struct View<'a> {
     pub claims: &'a Claims,
     pub settings: &'a Settings,
     pub writing: Writing,
+    /// The oldest sequence that a reader may ask for: of the oldest snapshot, or now.
+    pub oldest_read: Sequence,
 }
 
 impl View<'_> {

@@ -1,9 +1,10 @@
 //! The engine's background jobs, and the plan that chooses among them.
 
 use crate::engine::Engine;
-use crate::engine::migration::plan_migration;
 use crate::error::{Error, Result};
 use crate::jobs::{Job, Lane, Planner, Step};
+use crate::shared::Shared;
+use crate::versions::Versions;
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 
@@ -21,7 +22,7 @@ impl Planner for Background {
             Lane::Upkeep => engine.front.upkeep(),
             Lane::Bulk => plan_deletion(engine)
                 .or_else(|| engine.layout.plan())
-                .or_else(|| plan_migration(engine)),
+                .or_else(|| engine.migrations.plan()),
         }
     }
 
@@ -35,7 +36,7 @@ impl Planner for Background {
     }
 }
 
-fn plan_flush(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
+fn plan_flush(engine: &Engine) -> Option<Box<dyn Job>> {
     let state = engine.versions.current();
     // Oldest first, and one at a time, so that level 0 receives them in order.
     let frozen = state.frozen.last()?;
@@ -47,15 +48,18 @@ fn plan_flush(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
 
 /// Deleting a table waits for the device, for long where the file system tells it at once what is
 /// free, so it is not among the things that writers wait for.
-fn plan_deletion(engine: &Arc<Engine>) -> Option<Box<dyn Job>> {
-    let is_due = !engine.versions.store.obsolete.is_empty();
-    is_due.then(|| Box::new(Deletion { engine: Arc::clone(engine) }) as _)
+fn plan_deletion(engine: &Engine) -> Option<Box<dyn Job>> {
+    let Engine { shared, versions, .. } = engine;
+    let deletion = || Deletion { shared: Arc::clone(shared), versions: Arc::clone(versions) };
+    let is_due = !versions.store.obsolete.is_empty();
+    is_due.then(|| Box::new(deletion()) as _)
 }
 
 /// Deletes the files of obsolete tables.
 #[derive(Debug)]
 struct Deletion {
-    engine: Arc<Engine>,
+    shared: Arc<Shared>,
+    versions: Arc<Versions>,
 }
 
 impl Job for Deletion {
@@ -64,9 +68,9 @@ impl Job for Deletion {
     }
 
     fn step(&mut self) -> Result<Step> {
-        let obsolete = self.engine.versions.store.obsolete.take();
-        self.engine.shared.files.delete_files(&obsolete)?;
-        self.engine.shared.room_freed();
+        let obsolete = self.versions.store.obsolete.take();
+        self.shared.files.delete_files(&obsolete)?;
+        self.shared.room_freed();
         Ok(Step::Done)
     }
 }

@@ -55,7 +55,7 @@ impl Engine {
         let files = Arc::new(self.shared.files.create_checkpoint(devices, home, &numbers, &texts)?);
         let edit = Edit {
             older_versions,
-            ..Edit::of_state(&version.levels, &slots, FileNumber(0), last_sequence)
+            ..Edit::of_state(version.levels.snapshot(), &slots, FileNumber(0), last_sequence)
         };
         let made = (|| {
             let manifest = Manifest::create(&files, &edit, Origin::Foreground)?;

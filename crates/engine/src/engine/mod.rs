@@ -1,17 +1,20 @@
 //! The running store.
 
 pub(crate) mod activity;
+mod at_rest;
 pub(crate) mod background;
-pub(crate) mod checkpoint;
+mod checkpoint;
 mod holdings;
 pub(crate) mod ingest;
+pub(crate) mod live_stats;
 mod migration;
-pub(crate) mod restore;
+pub(crate) mod opening;
+mod restore;
 pub(crate) mod stats;
 pub(crate) mod verify;
 pub(crate) mod wear;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::front::Front;
 use crate::jobs::Progress;
 use crate::layout::Layout;
@@ -20,33 +23,97 @@ use crate::layout::hybrid::Hybrid;
 #[cfg(test)]
 use crate::layout::leveled::Leveled;
 use crate::read::Reader;
+use crate::settings::{Durability, Settings};
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
 use crate::versions::Versions;
+use crate::versions::holders::Holders;
+use crate::versions::snapshots::Snapshot;
+use bytes::Bytes;
+use migration::Migrations;
+use std::path::Path;
 use std::sync::Arc;
-use thermocline_device::TierIndex;
-use thermocline_foundation::FileNumber;
-use thermocline_foundation::sync::atomic::AtomicBool;
-use thermocline_foundation::sync_site;
+use thermocline_device::{FileKind, TierIndex};
+use thermocline_foundation::{FileNumber, sync_site};
 
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    pub shared: Arc<Shared>,
-    pub versions: Arc<Versions>,
-    pub layout: Layout,
-    pub reader: Arc<Reader>,
-    pub front: Front,
+    shared: Arc<Shared>,
+    versions: Arc<Versions>,
+    layout: Layout,
+    reader: Arc<Reader>,
+    front: Front,
     /// Damage of logs that the opening met, and that cost nothing.
-    pub mended: Vec<(FileNumber, TierIndex, Error)>,
-    /// A migration runs, or failed and is not tried again before the next open.
-    pub migrating: AtomicBool,
+    mended: Vec<(FileNumber, TierIndex, Error)>,
+    migrations: Arc<Migrations>,
 }
 
 impl Engine {
+    /// The engine, unless it came with a fork.
+    pub fn ours(self: &Arc<Self>) -> Result<&Arc<Self>> {
+        self.shared.files.require_owner()?;
+        Ok(self)
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
+        &self.shared.settings
+    }
+
+    /// The directory that it was opened at.
+    pub fn home(&self) -> &Path {
+        self.shared.files.home()
+    }
+
+    /// What looks records up.
+    pub fn reader(&self) -> &Arc<Reader> {
+        &self.reader
+    }
+
+    /// This moment, readable for as long as it is held.
+    pub fn snapshot(&self) -> Snapshot {
+        self.versions.snapshot()
+    }
+
+    /// What holds the store besides its handles.
+    pub fn holders(&self) -> &Arc<Holders> {
+        self.versions.holders()
+    }
+
+    /// Applies the `count` records of an encoded batch, all of them or none.
+    pub fn write(&self, batch: Bytes, count: u32, durability: Durability) -> Result<()> {
+        self.front.write(batch, count, durability)
+    }
+
+    /// Makes everything acknowledged so far durable.
+    pub fn sync(&self) -> Result<()> {
+        sync_site("sync", || self.front.sync())
+    }
+
+    /// Ends all work and seals the files; keeps what was counted first where the store `is_written`
+    /// to.
+    pub fn close(&self, is_written: bool) -> Result<()> {
+        let keep = || self.shared.latch.check().and_then(|()| self.keep_totals());
+        let kept = if is_written { keep() } else { Ok(()) };
+        // Sends away what waits for background work, which is about to end.
+        self.shared.fail(&Error::new(ErrorKind::ReadOnly, "the database is closed"));
+        self.shared.jobs.stop();
+        let sealed =
+            kept.and_then(|()| if is_written { self.front.enter().seal() } else { Ok(()) });
+        let manifest = self.versions.tables().manifest.extent();
+        self.shared.files.close(&[(FileKind::Manifest, manifest)])?;
+        sealed
+    }
+
+    /// Gives up the copies of the directories' locks that came with a fork.
+    pub fn leave_to_owner(&self) {
+        self.shared.files.leave_to_owner();
+    }
+
     /// Keeps what was counted and how far the logs go, durably, unless nothing was asked since
     /// opening.
-    pub fn keep_totals(&self) -> Result<()> {
+    fn keep_totals(&self) -> Result<()> {
         let counts = &self.shared.counts;
         let asked = [&counts.gets, &counts.scans, &counts.writes, &counts.ingested_bytes];
         if asked.iter().all(|counter| counter.get() == 0) {
@@ -83,6 +150,21 @@ impl Engine {
     ) -> Result<()> {
         self.flush()?;
         self.layout.compact_range(from, to, progress)
+    }
+
+    #[cfg(test)]
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    #[cfg(test)]
+    pub fn versions(&self) -> &Arc<Versions> {
+        &self.versions
+    }
+
+    #[cfg(test)]
+    pub fn front(&self) -> &Front {
+        &self.front
     }
 
     /// The layout of a store with a fast tier of slots.

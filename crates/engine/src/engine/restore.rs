@@ -279,8 +279,8 @@ impl Engine {
         let is_manifest_known = self.shared.latch.check().is_ok();
         self.shared.fail(why);
         self.versions.replace_active(memtable);
-        // Nobody will write to the log of this opening. A manifest of which nobody knows the end
-        // may name it as the floor.
+        // No writer will write to the log of this opening. A manifest whose end is unknown may name
+        // this log as the floor.
         if is_manifest_known {
             delete_or_leave(&self.shared.files, &[self.front.enter().log_number()]);
         }

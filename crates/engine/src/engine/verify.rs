@@ -147,7 +147,8 @@ impl Engine {
         }
     }
 
-    /// Logs and manifests. They are in use, so who writes them is kept out while they are read.
+    /// Logs and manifests. They are in use, so the check keeps their writers out while it reads
+    /// them.
     fn verify_other(&self, info: &FileInfo, report: &mut VerifyReport) {
         let checked = match info.kind {
             FileKind::Log => self.verify_log(info).or_else(|_| {

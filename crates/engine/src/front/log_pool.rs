@@ -68,6 +68,11 @@ impl LogPool {
         self.logs.lock().retired.contains(&log)
     }
 
+    /// Logs that count as there.
+    pub fn counted(&self) -> u64 {
+        self.logs.lock().there
+    }
+
     /// Claims the preparation of the next log; false where it is not wanted, or would be one more
     /// than there may be.
     pub fn claim_preparation(&self) -> bool {

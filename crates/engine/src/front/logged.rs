@@ -264,6 +264,11 @@ impl Logged {
         self.unsynced_bytes.load(Ordering::Relaxed)
     }
 
+    /// Logs that the pool counts as there.
+    pub fn counted_logs(&self) -> u64 {
+        self.pool.counted()
+    }
+
     /// Writers in line behind the leader.
     pub fn waiting_writers(&self) -> u64 {
         self.queue.waiting()

@@ -80,6 +80,13 @@ impl Front {
         }
     }
 
+    /// Logs that the pool counts as there.
+    pub fn counted_logs(&self) -> u64 {
+        match self {
+            Self::Logged(logged) => logged.counted_logs(),
+        }
+    }
+
     /// Writers in line behind the one that writes for all.
     pub fn waiting_writers(&self) -> u64 {
         match self {

@@ -2,18 +2,19 @@
 //!
 //! A [`Job`] is resumable: it does a bounded piece of work a step and keeps its state in between.
 //! In production worker threads run the steps; a simulation can run them one at a time on its own
-//! thread. Nobody queues jobs: a worker that is free asks the [`Planner`], which knows the state of
-//! the store, so no queue can go stale.
+//! thread. There is no queue of jobs: a worker that is free asks the [`Planner`], which knows the
+//! state of the store, so nothing queued can go stale.
 //!
-//! Who runs the steps is said by [`Workers`]: threads of the store, or, in a simulation, the
-//! caller, one step at a time by a [`Stepper`]. Where a caller has to wait for background work it
-//! calls [`Jobs::wait`], which then steps instead of sleeping.
+//! [`Workers`] chooses what runs the steps: threads of the store, or, in a simulation, the caller,
+//! one step at a time by a [`Stepper`]. A caller that has to wait for background work calls
+//! [`Jobs::wait`], which then steps instead of sleeping.
 //!
 //! There are three lanes. Flushes have a worker of their own, and so has the upkeep of logs (syncs,
 //! the next log): writers wait for both, so neither a compaction nor the other is in front of them.
 //!
 //! A job that panics on a thread of the store stops all writing, as one that fails does, and the
-//! worker lives on: who waits for it is sent away. Nothing catches a panic where the caller steps.
+//! worker lives on; callers that wait for the job get an error. Nothing catches a panic where the
+//! caller steps.
 
 use crate::error::{Error, Result};
 use std::fmt::Debug;
@@ -90,13 +91,13 @@ impl State {
     }
 }
 
-/// Who carries out the background work of a store.
+/// What carries out the background work of a store.
 #[derive(Clone, Debug, Default)]
 pub enum Workers {
     /// Threads of its own.
     #[default]
     Threads,
-    /// Whoever calls [`Stepper::step`], and callers that have to wait: for simulations.
+    /// The caller of [`Stepper::step`], and callers that have to wait: for simulations.
     Stepped(Arc<Stepper>),
 }
 
@@ -334,7 +335,8 @@ impl Jobs {
     }
 }
 
-/// What `body`, a part of `job`, gives; none where it panics, which the planner is told.
+/// What `body`, a part of `job`, gives; none where it panics, and then the planner hears of the
+/// panic.
 fn caught<T>(
     planner: &Weak<dyn Planner>,
     job: &'static str,

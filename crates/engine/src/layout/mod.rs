@@ -384,6 +384,15 @@ impl Layout {
         }
     }
 
+    /// Tells `expect` what should be left of work once all of it has ended: what, how much there
+    /// is, and how much is right.
+    pub fn left_over(&self, expect: &mut dyn FnMut(&str, u64, u64)) {
+        match self {
+            Self::Leveled(_) => {}
+            Self::Hybrid(hybrid) => hybrid.fast.left_over(expect),
+        }
+    }
+
     /// Why writers are slowed down, where they are; level 0 has so many tables.
     pub fn stall_cause(&self, level0_tables: u64) -> String {
         match self {
@@ -392,7 +401,7 @@ impl Layout {
                  slowed down at {}",
                 leveled.shared.settings.level0_slowdown
             ),
-            Self::Hybrid(hybrid) => match hybrid.fast.slow_room.reason() {
+            Self::Hybrid(hybrid) => match hybrid.fast.slow_tier_backoff.reason() {
                 Some(refusal) => {
                     format!("the fast tier is full, and no record leaves it: {refusal}")
                 }

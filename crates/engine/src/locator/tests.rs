@@ -57,7 +57,7 @@ fn tables(db: &Db) -> u64 {
 }
 
 fn copies(db: &Db) -> Vec<FileNumber> {
-    let files = db.engine().shared.files.files().into_iter();
+    let files = db.engine().shared().files.files().into_iter();
     files.filter(|file| file.kind == FileKind::TableIndex).map(|file| file.number).collect()
 }
 
@@ -77,9 +77,9 @@ fn check(db: &Db, round: u8) {
 /// where the block cache holds nothing.
 fn slow_reads(db: &Db) -> (f64, f64) {
     check(db, 1);
-    db.engine().shared.cache.set_capacity(0);
+    db.engine().shared().cache.set_capacity(0);
     let of = |keys: std::ops::Range<u64>| {
-        let reads = || db.engine().shared.files.tiers()[1].traffic_total().reads;
+        let reads = || db.engine().shared().files.tiers()[1].traffic_total().reads;
         let (count, before) = (keys.end - keys.start, reads());
         keys.for_each(|key| drop(db.get(name(key)).unwrap()));
         (reads() - before) as f64 / count as f64
@@ -112,11 +112,11 @@ fn a_damaged_copy_is_not_served_and_made_anew_a_few_times() {
         let before = copies(&db);
         assert_eq!(before.len() as u64, tables(&db));
         for number in &before {
-            let file = db.engine().shared.files.open_file(*number).unwrap();
+            let file = db.engine().shared().files.open_file(*number).unwrap();
             let bytes = file.len().unwrap() as usize;
             assert!(file.write(0, Buffer::zeroed(bytes)).1.is_ok());
         }
-        db.engine().shared.cache.set_capacity(0);
+        db.engine().shared().cache.set_capacity(0);
         check(&db, 1);
         assert_eq!(figures(&db).2, u64::from(round) * tables(&db));
         db.settle().unwrap();
@@ -147,7 +147,7 @@ fn an_opening_removes_all_copies_and_makes_them_anew_where_they_are_wanted() {
     db.close().unwrap();
     let db = environment.open(Path::new(HOME)).unwrap();
     assert!(copies(&db).is_empty());
-    let on_tier = || db.engine().shared.files.tiers()[0].driver().list().unwrap();
+    let on_tier = || db.engine().shared().files.tiers()[0].driver().list().unwrap();
     assert!(!on_tier().iter().any(|entry| entry.name.ends_with(".index")));
     check(&db, 1);
     db.settle().unwrap();
@@ -218,7 +218,7 @@ fn slots_leave_room_to_copies_and_both_keep_to_what_is_for_slots() {
 fn copies_are_wanted_while_memory_does_not_hold_all_partitions() {
     let of = |setting| {
         let db = stepped_environment().create(Path::new(HOME), &settings(setting)).unwrap();
-        super::IndexCopies::new(&db.engine().shared)
+        super::IndexCopies::new(db.engine().shared())
     };
     let auto = of(IndexCopies::Auto);
     assert!(!auto.decide(100, 1000) && !auto.is_due());

@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(db.scan().into_iter().count(), KEYS);
         let runs: Vec<_> = db.stats().levels.iter().map(|level| level.tables).collect();
         assert_eq!((runs[0], runs.iter().sum::<usize>()), (2, 3), "{runs:?}");
-        db.engine().shared.cache.clear();
+        db.engine().shared().cache.clear();
         *reads.lock() = Reads::default();
         (db, reads)
     }
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(std::mem::take(&mut reads.lock().batches), [3, 3]);
         cursor.seek_for_prev(&key(300)).unwrap();
         assert_eq!((cursor.key(), reads.lock().batches.remove(0)), (&key(300)[..], 3));
-        db.engine().shared.cache.clear();
+        db.engine().shared().cache.clear();
         *reads.lock() = Reads::default();
         cursor.next().unwrap();
         assert_eq!(cursor.key(), key(301));
@@ -278,7 +278,7 @@ mod tests {
     fn an_error_of_one_read_of_a_batch_is_reported_with_its_place() {
         let (db, reads) = three_runs();
         for pass in 0..6 {
-            db.engine().shared.cache.clear();
+            db.engine().shared().cache.clear();
             reads.lock().pass = Some(pass);
             let mut scan = db.scan().from(key(100)).into_iter();
             let error = scan.next().unwrap().unwrap_err();
@@ -297,7 +297,7 @@ mod tests {
     fn tables_that_are_deleted_under_a_cursor_stay_readable() {
         let (db, reads) = three_runs();
         let tables = || {
-            let files = db.engine().shared.files.files().into_iter();
+            let files = db.engine().shared().files.files().into_iter();
             files.filter(|file| matches!(file.kind, FileKind::Table { .. })).count()
         };
         let mut cursor = db.cursor();
@@ -305,7 +305,7 @@ mod tests {
         db.compact_range(None, None, &mut |_| {}).unwrap();
         db.settle().unwrap();
         assert_eq!(tables(), 4, "the cursor's, and the one that they became");
-        db.engine().shared.cache.clear();
+        db.engine().shared().cache.clear();
         reads.lock().batches.clear();
         cursor.seek_to_first().unwrap();
         assert_eq!(reads.lock().batches, [3], "it has the partitions");

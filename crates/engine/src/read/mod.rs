@@ -15,7 +15,14 @@ use std::sync::Arc;
 /// What a reader needs of a store.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    pub shared: Arc<Shared>,
-    pub versions: Arc<Versions>,
-    pub layout: Layout,
+    shared: Arc<Shared>,
+    versions: Arc<Versions>,
+    layout: Layout,
+}
+
+impl Reader {
+    pub fn new(shared: &Arc<Shared>, versions: &Arc<Versions>, layout: &Layout) -> Self {
+        let (shared, versions) = (Arc::clone(shared), Arc::clone(versions));
+        Self { shared, versions, layout: layout.clone() }
+    }
 }

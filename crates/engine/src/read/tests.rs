@@ -33,7 +33,7 @@ fn counts(db: &Db) -> ([u64; 6], Vec<u64>) {
     let fast = stats.fast_tier.unwrap();
     let counts = [
         stats.operations.gets,
-        db.engine().shared.counts.memtable_hits.get(),
+        db.engine().shared().counts.memtable_hits.get(),
         fast.fast_reads,
         fast.slow_reads,
         fast.tracked_keys,
@@ -74,12 +74,12 @@ fn look_ups_of_a_snapshot_move_nothing_up() {
 fn a_version_that_the_table_has_a_newer_one_of_does_not_move_up() {
     let db = stepped(&hybrid());
     db.put("key", "old").unwrap();
-    let moment = db.engine().versions.snapshot();
+    let moment = db.engine().versions().snapshot();
     db.put("key", "new").unwrap();
     db.compact_range(None, None, &mut |_| {}).unwrap();
     for _ in 0..2 {
-        let state = db.engine().versions.current_full();
-        let found = db.engine().reader.multi_get_at(&[b"key"], moment.sequence(), state, true);
+        let state = db.engine().versions().current_full();
+        let found = db.engine().reader().multi_get_at(&[b"key"], moment.sequence(), state, true);
         assert_eq!(found.unwrap()[0].as_deref(), Some(&b"old"[..]));
     }
     assert_eq!(counts(&db).0[5], 0);

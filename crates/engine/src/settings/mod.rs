@@ -331,8 +331,8 @@ impl Settings {
     }
 
     /// Logs that there are at once (`front/log_pool.rs`). Where records want
-    /// the fast tier it is one for each memtable, and who fills the last may have to wait until a
-    /// log is made anew.
+    /// the fast tier it is one for each memtable, and a writer that fills the last may have to wait
+    /// until a log is made anew.
     pub(crate) fn logs_max(&self) -> u64 {
         match self.preset() {
             Preset::Leveled => LOGS,

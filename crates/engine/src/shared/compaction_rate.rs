@@ -1,4 +1,4 @@
-//! The tempo of compactions below level 0: as fast as writes make work for them, and no faster.
+//! The rate of compactions below level 0: as fast as writes make work for them, and no faster.
 //!
 //! A merge of level 0 leaves work for every level below it at once. Done at the device's speed it
 //! takes the slow tier away from readers for seconds, and is then over long before the next merge
@@ -8,8 +8,8 @@
 //!   bytes moved a second = bytes flushed a second * work for each * HEADROOM
 //!   work for each        = sum over the levels from the base on of 1 + size of the next / own size
 //! ```
-//! There is no limit while nothing is written, while somebody waits for background work, and while
-//! the levels are behind: then speed is what everybody wants.
+//! There is no limit while nothing is written, while a caller waits for background work, and while
+//! the levels are behind: then compactions run at full speed.
 //!
 //! Threads: any; the lock is held for moments. The compactions that run share one rate.
 
@@ -19,7 +19,7 @@ use thermocline_foundation::Clock;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The least rate, in bytes a second: below it a limit would spare nobody anything.
+/// The least rate, in bytes a second: below it a limit would spare readers nothing.
 const RATE_MIN: u64 = 16 << 20;
 
 /// How much faster than what flushes bring, so that what was left over is worked off too.
@@ -74,13 +74,13 @@ impl CompactionRate {
         self.state.lock().flushed_ns = self.clock.now_ns();
     }
 
-    /// Somebody waits for background work.
+    /// A caller waits for background work until it drops the guard.
     pub fn hurry(&self) -> Hurry<'_> {
         self.hurried.fetch_add(1, Relaxed);
         Hurry(self)
     }
 
-    /// Somebody waits for background work, at this moment.
+    /// Whether a caller waits for background work at this moment.
     pub fn is_hurried(&self) -> bool {
         self.hurried.load(Relaxed) > 0
     }
@@ -121,7 +121,7 @@ impl CompactionRate {
             let mut state = self.state.lock();
             let left_ns = state.used_until_ns.saturating_sub(now_ns);
             if left_ns < NAP_MAX.as_nanos() as u64 {
-                // Time that nobody used is gone, or a pause would be followed by a burst.
+                // Unused time is gone, or a burst would follow a pause.
                 let start_ns = state.used_until_ns.max(now_ns);
                 state.used_until_ns = start_ns + (bytes as f64 / rate as f64 * 1e9) as u64;
             }

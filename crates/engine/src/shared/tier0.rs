@@ -125,6 +125,11 @@ impl Tier0 {
             && copies_bytes + slots_bytes <= self.divided_bytes
     }
 
+    /// Overdrafts under way.
+    pub fn overdrafts(&self) -> usize {
+        *self.overdrafts.lock()
+    }
+
     /// Lets the slots take more than their grant; `set` hears of their limit, now and when the last
     /// overdraft ends.
     pub fn overdraw<S: Fn(u64)>(&self, set: S) -> Overdraft<'_, S> {

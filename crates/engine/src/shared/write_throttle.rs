@@ -11,8 +11,8 @@
 //!
 //! The rate falls evenly on the way, which is counted in parts of itself and not in tables: a fast
 //! tier has none that pile up, and its fullness takes nothing from the settings of level 0. A write
-//! of n bytes reserves n / rate of time; who comes early sleeps until its turn, looking every
-//! `delay_max` whether it still has to.
+//! of n bytes reserves n / rate of time; a writer that comes early sleeps until its turn, and looks
+//! every `delay_max` whether it still has to.
 
 use crate::settings::Settings;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use thermocline_foundation::{Clock, Counter, Planted, planted};
 const RATE_START: u64 = 32 << 20;
 const RATE_MIN: u64 = 1 << 20;
 
-/// Bytes for which a writer reserves time at once: at the least rate those who come next wait a
-/// quarter of a second for them.
+/// Bytes for which a writer reserves time at once: at the least rate the writers that come next
+/// wait a quarter of a second for them.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Parts of the way from where writers are slowed down to where they wait.
@@ -134,7 +134,7 @@ impl WriteThrottle {
         let cost_ns = (bytes as f64 / rate as f64 * 1e9) as u64;
         let turn_ns = {
             let mut until = self.reserved_until_ns.lock();
-            // Time that nobody used is gone, or a pause would be followed by a burst.
+            // Unused time is gone, or a burst would follow a pause.
             let start = (*until).max(self.now_ns());
             *until = start + cost_ns;
             start
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(clock.now_ns(), 0, "there is room");
         write_throttle.set_fullness(1.0);
         let rate = write_throttle.rate().unwrap();
-        // Nobody makes room meanwhile, and all of them pass.
+        // No job makes room meanwhile, and all writes pass.
         (0..100).for_each(|_| write_throttle.admit(64 << 10, || false));
         let waited_s = clock.now_ns() as f64 / 1e9;
         let reached = 99.0 * f64::from(64 << 10) / waited_s;
@@ -239,7 +239,8 @@ mod tests {
         assert!((reached / rate as f64 - 1.0).abs() < 0.01, "{reached} against {rate}");
     }
 
-    /// The clock moves for those who sleep only: what a small write sleeps it waits for others.
+    /// The clock moves for sleeping threads only: a small write sleeps only as long as it waits for
+    /// others.
     #[test]
     fn a_small_write_behind_a_large_one_waits_for_a_piece_of_it() {
         let clock = Arc::new(StillClock::default());

@@ -33,7 +33,7 @@ pub(crate) fn hybrid() -> Settings {
     }
 }
 
-/// Empty devices, and nobody who does background work but those who have to wait for it.
+/// Empty devices; only callers that have to wait for background work do any.
 pub(crate) fn stepped_environment() -> Environment {
     Environment {
         devices: Arc::new(MemoryDevices::default()),

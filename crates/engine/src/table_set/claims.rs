@@ -120,6 +120,15 @@ impl Claims {
         self.callers -= 1;
     }
 
+    /// What is held and waited for, each with its name.
+    pub fn counts(&self) -> [(&'static str, usize); 3] {
+        [
+            ("claims of merges", self.held.len()),
+            ("tables that merges hold", self.tables.len()),
+            ("callers that wait for merges", self.callers),
+        ]
+    }
+
     /// A caller waits.
     pub fn callers_wait(&self) -> bool {
         self.callers > 0

@@ -15,7 +15,6 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::shared::totals::Totals;
-use crate::table_set::levels::Levels;
 use crate::table_set::table::TableMeta;
 use std::sync::Arc;
 use thermocline_device::{
@@ -68,15 +67,15 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    /// The edit that makes a whole state out of nothing.
+    /// The edit that makes a whole state out of nothing: one with these `tables`, by level.
     pub fn of_state(
-        levels: &Levels,
+        tables: Vec<(u8, TableMeta)>,
         live: &LiveSlots,
         log_floor: FileNumber,
         last_sequence: Sequence,
     ) -> Self {
         Self {
-            added: levels.snapshot(),
+            added: tables,
             live_slots: (!live.is_empty()).then(|| live.clone()),
             log_floor: Some(log_floor),
             last_sequence: Some(last_sequence),
@@ -228,7 +227,7 @@ fn damaged(error: DecodeError) -> Error {
     Error::corrupt(format!("a manifest edit is malformed: {error}"))
 }
 
-/// The open manifest. Owned by whoever holds the engine's table lock.
+/// The open manifest. The holder of the tables' lock owns it.
 #[derive(Debug)]
 pub(crate) struct Manifest {
     files: Arc<TieredFiles>,

@@ -36,7 +36,7 @@ impl Restored {
 
     fn without_tables(manifest: impl FnOnce(&Edit) -> Result<Manifest>) -> Result<Self> {
         let (levels, slots) = (Levels::default(), LiveSlots::default());
-        let state = Edit::of_state(&levels, &slots, FileNumber(0), Sequence::ZERO);
+        let state = Edit::of_state(levels.snapshot(), &slots, FileNumber(0), Sequence::ZERO);
         Ok(Self {
             manifest: manifest(&state)?,
             levels,

@@ -31,7 +31,7 @@ pub(crate) enum EntryAfter {
     /// It goes, unless the same record was added in another place.
     Gone,
     /// Memory has the record, which is in memory only from then on: tables have it too.
-    Lifted,
+    MemoryOnly,
     /// One of the added succeeds it, and memory knows.
     Succeeded,
 }

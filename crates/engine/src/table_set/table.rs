@@ -1,4 +1,4 @@
-//! A live table: what the manifest says of it, its reader once somebody needed it, and its end.
+//! A live table: what the manifest says of it, its reader once a caller needed it, and its end.
 //!
 //! A table lives as long as any version, iterator or compaction holds it. When a manifest edit has
 //! removed it for good it is *obsolete*; dropping the last reference to a obsolete table hands its
@@ -53,7 +53,7 @@ impl TableMeta {
     }
 }
 
-/// Numbers of tables that nobody needs any more.
+/// Numbers of tables that no version needs any more.
 #[derive(Debug, Default)]
 pub(crate) struct ObsoleteFiles {
     numbers: Mutex<Vec<FileNumber>>,
@@ -62,6 +62,10 @@ pub(crate) struct ObsoleteFiles {
 impl ObsoleteFiles {
     pub fn take(&self) -> Vec<FileNumber> {
         std::mem::take(&mut self.numbers.lock())
+    }
+
+    pub fn count(&self) -> usize {
+        self.numbers.lock().len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -79,13 +83,13 @@ pub(crate) struct TableStore {
     pub files: Arc<TieredFiles>,
     pub cache: Arc<BlockCache>,
     pub obsolete: ObsoleteFiles,
-    /// Whom to tell that there is something to delete.
+    /// What to wake when there is something to delete.
     pub jobs: Arc<Jobs>,
 }
 
 /// What a data block takes of an index partition in the cache, where separators are short: six
 /// bytes, and its share of restarts and of what the cache adds to a partition
-/// (`docs/decisions/0051-index-partitions.md`). For tables that nobody has opened yet.
+/// (`docs/decisions/0051-index-partitions.md`). For tables that are not open yet.
 const INDEX_BYTES_PER_BLOCK: u64 = 8;
 
 /// What files of tables are multiples of.
@@ -169,7 +173,7 @@ impl Table {
         self.opened().map_or_else(guess, |reader| reader.tail_bytes())
     }
 
-    /// The reader, if somebody needed it.
+    /// The reader, if a caller needed it.
     pub fn opened(&self) -> Option<&Arc<TableReader>> {
         self.reader.get()
     }
@@ -195,7 +199,7 @@ impl Table {
         self.copy_attempts.fetch_add(1, Relaxed);
     }
 
-    /// The trailer of an entry as everybody above sees it.
+    /// The trailer of an entry as all callers see it.
     pub fn trailer(&self, stored: Trailer) -> Trailer {
         match self.meta.ingested_at {
             None => stored,

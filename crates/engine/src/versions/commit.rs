@@ -77,7 +77,7 @@ impl Versions {
             let mut whole = Edit {
                 totals: edit.totals.clone(),
                 durable_sequence,
-                ..Edit::of_state(after, &no_slots, log_floor, last_sequence)
+                ..Edit::of_state(after.snapshot(), &no_slots, log_floor, last_sequence)
             };
             self.followers.iter().for_each(|follower| follower.whole(&mut whole));
             whole

@@ -68,12 +68,13 @@ impl Versions {
         tables: TableSet,
         followers: Vec<Arc<dyn Follower>>,
     ) -> Self {
+        let snapshots = Arc::new(Snapshots::new(&store.jobs));
         Self {
             shared,
             store,
             window: Window::new(tables.last_sequence),
             current: Current::new(version),
-            snapshots: Arc::default(),
+            snapshots,
             tables: Mutex::new(tables),
             followers,
         }
@@ -112,6 +113,17 @@ impl Versions {
     /// Sequences that a merge must keep readable, ascending: those of snapshots, and now.
     pub fn kept_readable(&self) -> Vec<Sequence> {
         self.snapshots.list(|| self.visible())
+    }
+
+    /// The oldest sequence that a reader may ask for.
+    pub fn oldest_read(&self) -> Sequence {
+        self.snapshots.oldest(|| self.visible())
+    }
+
+    /// The end of the oldest snapshot wakes the planner, once: what it kept may be merged away. Ask
+    /// for [`Versions::oldest_read`] again after this.
+    pub fn await_end_of_snapshot(&self) {
+        self.snapshots.await_end();
     }
 
     /// The tables' side, locked.

@@ -5,24 +5,35 @@
 //! later is at or after the newest sequence of that time, so nothing it needs was dropped.
 
 use crate::error::Result;
+use crate::jobs::Jobs;
 use crate::versions::holders::Holders;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thermocline_device::OwnerProcess;
 use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use thermocline_foundation::{Planted, Sequence, planted};
 
 /// Live snapshots of a database.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     held: Mutex<BTreeMap<Sequence, u64>>,
+    /// Work waits for the end of the oldest snapshot.
+    is_awaited: AtomicBool,
     /// In a forked child another thread of its parent may hold the lock for ever; nothing is
     /// registered there.
     owner: OwnerProcess,
+    /// The jobs of the store.
+    jobs: Option<Arc<Jobs>>,
     pub holders: Arc<Holders>,
 }
 
 impl Snapshots {
+    /// None yet, of a store with these jobs.
+    pub fn new(jobs: &Arc<Jobs>) -> Self {
+        Self { jobs: Some(Arc::clone(jobs)), ..Self::default() }
+    }
+
     /// Registers the sequence that `newest` gives, read under the lock so that a compaction's list
     /// cannot miss it.
     pub fn take(self: &Arc<Self>, newest: impl FnOnce() -> Sequence) -> Snapshot {
@@ -48,6 +59,18 @@ impl Snapshots {
             list.push(newest);
         }
         list
+    }
+
+    /// The oldest registered sequence; where there is none, the one that `newest` gives.
+    pub fn oldest(&self, newest: impl FnOnce() -> Sequence) -> Sequence {
+        let held = self.held.lock();
+        held.keys().next().copied().unwrap_or_else(newest)
+    }
+
+    /// The end of the oldest snapshot wakes the jobs, once. Ask for [`Snapshots::oldest`] again
+    /// after this: a snapshot may have ended just before.
+    pub fn await_end(&self) {
+        self.is_awaited.store(true, Relaxed);
     }
 }
 
@@ -88,11 +111,19 @@ impl Drop for Snapshot {
             return;
         }
         let mut held = self.registry.held.lock();
-        if let Some(count) = held.get_mut(&self.sequence) {
+        let was_oldest = held.keys().next() == Some(&self.sequence);
+        let is_last = held.get_mut(&self.sequence).is_some_and(|count| {
             *count -= 1;
-            if *count == 0 {
-                held.remove(&self.sequence);
-            }
+            *count == 0
+        });
+        if is_last {
+            held.remove(&self.sequence);
+        }
+        drop(held);
+        // Under the lock the planner has either seen this end or said before that it waits for it.
+        if was_oldest && is_last && self.registry.is_awaited.load(Relaxed) {
+            self.registry.is_awaited.store(false, Relaxed);
+            self.registry.jobs.iter().for_each(|jobs| jobs.wake());
         }
     }
 }

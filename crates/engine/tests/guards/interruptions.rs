@@ -29,6 +29,10 @@ type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 /// The longest that a job waits for what interrupts it. The job may hold what that waits for.
 const INTERRUPTION_MAX: Duration = Duration::from_millis(300);
 
+/// Interruptions of a kind while records move. Each makes work for the jobs, which are interrupted
+/// again: without an end, work might never run out.
+const INTERRUPTIONS_MAX: u64 = 25;
+
 /// What a hook needs: the store, what it must show, and what is to come.
 struct World {
     /// None once the test is over.
@@ -40,6 +44,8 @@ struct World {
     busy: AtomicBool,
     /// Interruptions between work and lock, by what was interrupted: slots, tables.
     interrupted: [AtomicU64; 2],
+    /// Those to come until all have had an end, likewise.
+    left: [AtomicU64; 2],
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -80,6 +86,11 @@ impl World {
             _ => return,
         };
         if !self.armed.load(SeqCst) || is_upkeep_thread() || self.busy.swap(true, SeqCst) {
+            return;
+        }
+        let take_one = |left: u64| left.checked_sub(1);
+        if self.left[place].fetch_update(SeqCst, SeqCst, take_one).is_err() {
+            self.busy.store(false, SeqCst);
             return;
         }
         self.interrupted[place].fetch_add(1, SeqCst);
@@ -158,6 +169,7 @@ fn world(seed: u64) -> Arc<World> {
         armed: AtomicBool::new(false),
         busy: AtomicBool::new(false),
         interrupted: [AtomicU64::new(0), AtomicU64::new(0)],
+        left: [AtomicU64::new(0), AtomicU64::new(0)],
     });
     let seen = Arc::clone(&world);
     let hook: Hook = Arc::new(move |call: Call, _: &Path, name: &str| {
@@ -174,6 +186,7 @@ fn world(seed: u64) -> Arc<World> {
 /// Reads hot records, so that they move up and others are given up; merges; both are interrupted.
 fn move_records(world: &World) {
     let db = world.db();
+    world.left.iter().for_each(|left| left.store(INTERRUPTIONS_MAX, SeqCst));
     world.armed.store(true, SeqCst);
     for _ in 0..3 {
         for number in 0..HOT_KEYS {

@@ -4,11 +4,15 @@
 //!   moments.rs         reads of a moment, then of now
 //!   interruptions.rs   work first, lock later
 //!   boundaries.rs      ends of ranges, of prefixes, of keys
+//!   at_rest.rs         what only grows
+//!   checkpoints.rs     copies beside writers
 //! ```
 //! They see what users see, and so stay as they are when the engine's files move.
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
+mod at_rest;
 mod boundaries;
+mod checkpoints;
 #[allow(dead_code, reason = "shared with the tests of reliability")]
 #[path = "../reliability/hooked.rs"]
 mod hooked;

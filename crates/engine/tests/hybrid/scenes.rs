@@ -314,8 +314,7 @@ fn one_tier_is_refused_and_so_is_another_preset_over_slots() {
     twin.compare();
 }
 
-/// Copies move up whenever somebody reads: they must not make the way to the other preset a matter
-/// of luck.
+/// Any read may move copies up: they must not make the way to the other preset a matter of luck.
 #[test]
 fn clean_copies_do_not_keep_a_database_from_the_other_preset() {
     let mut twin = Twin::new(settings(HybridSettings::default()), 17);

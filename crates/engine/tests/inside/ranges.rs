@@ -77,7 +77,7 @@ fn levels(tables: &[(usize, Span)]) -> Result<Levels, Error> {
     let added =
         tables.iter().zip(1..).map(|((level, span), number)| (*level as u8, meta(number, *span)));
     let edit = Edit { added: added.collect(), ..Edit::default() };
-    Levels::default().apply(&edit, &db.engine().versions.store)
+    Levels::default().apply(&edit, &db.engine().versions().store)
 }
 
 fn numbers<'a>(
@@ -246,7 +246,9 @@ fn a_compaction_takes_in_all_that_overlaps_below_and_claims_all_of_it() {
                 let mut claims = Claims::default();
                 let choose = |claims: &Claims| {
                     let writing = Writing::GoesOn;
-                    let view = View { levels: &levels, claims, settings: &settings, writing };
+                    let oldest_read = Sequence::MAX;
+                    let view =
+                        View { levels: &levels, claims, settings: &settings, writing, oldest_read };
                     leveled::choose_in_range(&view, 2, ends, None)
                 };
                 let chosen = choose(&claims).unwrap();

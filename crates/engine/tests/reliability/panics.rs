@@ -1,5 +1,5 @@
-//! A panic at a device call of a background thread, or of a writer: writing stops and says why,
-//! nobody waits for ever, reads go on, and reopening finds all that was acknowledged.
+//! A panic at a device call of a background thread, or of a writer: writing stops and says why, no
+//! caller waits for ever, reads go on, and reopening finds all that was acknowledged.
 
 use crate::history::scan;
 use crate::hooked::{Call, Hook, HookedDevices};
@@ -12,6 +12,7 @@ use thermocline_device::MemoryDevices;
 use thermocline_foundation::random::{Random, mix};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::threads::{Panic, catch_panic, spawn};
+use thermocline_foundation::{Clock, SystemClock};
 
 /// Background work as the error names it.
 const JOBS: [&str; 12] = [
@@ -126,6 +127,22 @@ fn reopen(memory: &MemoryDevices, what: &str) -> Db {
     db.unwrap_or_else(|error| panic!("{what}: {error}"))
 }
 
+/// Waits until the store says what the panic said: until it was caught, a little after it let go of
+/// its locks, a refused write can only say that there was one.
+fn wait_until_said(db: &Db, what: &str) {
+    let clock = SystemClock::new();
+    let start_ns = clock.now_ns();
+    loop {
+        let error = db.put("x", "y").unwrap_err();
+        if !error.to_string().contains("since a thread panicked while") {
+            return;
+        }
+        let waited_ns = clock.now_ns() - start_ns;
+        assert!(waited_ns < 30_000_000_000, "{what}: the panic is not caught: {error}");
+        clock.sleep(Duration::from_millis(1));
+    }
+}
+
 /// A store in which the call `at` of background threads panics, if there are so many. Where there
 /// are reads after each write, tables have everything at first.
 fn run_with_panic(settings: &Settings, at: u64, reads: u64) -> bool {
@@ -149,11 +166,12 @@ fn run_with_panic(settings: &Settings, at: u64, reads: u64) -> bool {
     if struck {
         let said = panics.said.lock().clone().unwrap();
         let error = error.unwrap_or_else(|| panic!("{what}: nobody hears of it: {said}"));
-        // Who was caught between the panic and its end hears less, and who waited for the log with
-        // it hears of the log.
+        // A call between the panic and its end hears less; a call that waits for the log meanwhile
+        // hears of the log.
         if error.to_string().contains("panicked:") {
             assert_says(&error, &[&said]);
         }
+        wait_until_said(&db, &what);
         for error in [
             db.put("x", "y").unwrap_err(),
             db.flush().unwrap_err(),
@@ -164,7 +182,7 @@ fn run_with_panic(settings: &Settings, at: u64, reads: u64) -> bool {
             assert_eq!(error.kind(), ErrorKind::ReadOnly, "{what}");
             let text = error.to_string();
             let named = JOBS.iter().any(|job| text.contains(&format!("job '{job}' panicked")));
-            // Who waits for the log or the file map with it may be the first to say so.
+            // A call that waits for the log or the file map meanwhile may be the first to say so.
             let waited = [
                 ".log (tier 0, /fast) panicked",
                 "a change panicked, reopen",
@@ -292,7 +310,7 @@ fn run_with_panicking_writer(settings: &Settings, at: u64) -> bool {
             }
             Ok(Some(error)) => {
                 assert_eq!(error.kind(), ErrorKind::ReadOnly, "{what}: {error}");
-                // Who comes between the panic and its end hears less.
+                // A call between the panic and its end hears less.
                 assert_says(&error, &["panicked", "open it"]);
             }
             Ok(None) => assert_eq!(count, WRITES, "{what}"),
@@ -334,7 +352,7 @@ fn run_with_panicking_writer(settings: &Settings, at: u64) -> bool {
 fn a_panic_of_a_writer_sends_away_those_who_wait_behind_it_and_all_who_come_later() {
     let mut struck = 0;
     for seed in first_seed()..first_seed() + rounds(20) {
-        // The first writer leads alone, later ones with those who lined up meanwhile.
+        // The first writer leads alone, later ones lead the writers that lined up meanwhile.
         let at = if seed.is_multiple_of(4) { seed / 4 } else { Random::new(seed).below(300) };
         let preset = if seed.is_multiple_of(2) { Preset::Hybrid } else { Preset::Leveled };
         struck += u64::from(run_with_panicking_writer(

@@ -1,5 +1,5 @@
 //! Many threads at once: each owner of a key range always reads what it wrote, no reader sees a
-//! shared key go back, a snapshot never changes, and readers wait for nobody.
+//! shared key go back, a snapshot never changes, and readers wait for no other thread.
 
 use crate::hooked::{Call, Hook, HookedDevices};
 use crate::support::*;

@@ -91,8 +91,8 @@ pub fn write_file(devices: &dyn Devices, path: &Path, name: &str, bytes: &[u8]) 
     driver.execute(&file, Operation::Write { offset: 0, buffer }).result.unwrap();
 }
 
-/// Files that nobody needs, or that are missing, by what the directories hold once background work
-/// is done; none if all is well.
+/// Files that the store does not need, or that are missing, by what the directories hold once
+/// background work is done; none if all is well.
 pub fn leaks(devices: &dyn Devices, db: &Db) -> Option<String> {
     let clock = SystemClock::new();
     let mut leak = None;

@@ -340,7 +340,7 @@ fn an_ingest_is_seen_whole_and_in_its_place() {
     });
 }
 
-/// A bulk load replaces what is in slots, or in tables, and is merged with it while somebody reads.
+/// A bulk load replaces what is in slots, or in tables, and is merged with it while a reader reads.
 fn loads_stay_seen_while_they_are_merged() {
     let db = create(&Arc::default());
     db.write(twins(0, 1, 8)).unwrap();

@@ -99,7 +99,7 @@ fn records_are_found_while_they_leave_for_tables() {
     });
 }
 
-/// Those in tables are older versions of what leaves, so that a reader who looks there too early
+/// Those in tables are older versions of what leaves, so that a reader that looks there too early
 /// finds something, and the wrong thing.
 #[test]
 fn newer_versions_are_found_while_they_leave_for_tables_that_have_older_ones() {

@@ -1,196 +1,25 @@
-//! The shared types over the scheduler of `shuttle`, shaped as those of `ordinary.rs`.
+//! What is behind the door under the scheduler of `shuttle`, beside the locks of `locks.rs`.
 //!
 //! Threads of a test are then coroutines of one thread, and one of them runs at a time. Each
-//! operation here asks the scheduler who goes on. A lock that nobody can get any more is a
-//! deadlock, which the scheduler reports with the schedule that leads to it.
+//! operation here asks the scheduler which thread goes on. A lock that no thread can get any more
+//! is a deadlock, which the scheduler reports with the schedule that leads to it.
 //!
 //! Invariants:
-//! 1. Locks are not poisoned, as the ordinary ones are not: a panic fails the whole test anyway.
-//! 2. A wait for a signal ends with one, or, where it has a limit, at any time: the scheduler knows
+//! 1. A wait for a signal ends with one, or, where it has a limit, at any time: the scheduler knows
 //!    no clock, so a limit may always be over.
-//! 3. A read of [`OnceLock`] and [`ArcSwap`] is a point of scheduling, as a load of an atomic is.
+//! 2. A read of [`OnceLock`] and [`ArcSwap`] is a point of scheduling, as a load of an atomic is.
 //!
 //! Compiled with `--cfg shuttle` only, for tests.
 
 use shuttle::sync as base;
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 /// Atomic numbers and flags; every order is as strong as the strongest.
 pub mod atomic {
     pub use shuttle::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
     pub use std::sync::atomic::Ordering;
-}
-
-/// A lock for one.
-#[derive(Default)]
-pub struct Mutex<T> {
-    inner: base::Mutex<T>,
-}
-
-impl<T> Mutex<T> {
-    /// An open lock around `value`.
-    #[track_caller]
-    pub const fn new(value: T) -> Self {
-        Self { inner: base::Mutex::new(value) }
-    }
-
-    /// Waits for the lock.
-    pub fn lock(&self) -> MutexGuard<'_, T> {
-        let held = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        MutexGuard { mutex: self, held: Some(held) }
-    }
-
-    /// The lock, if nobody has it.
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        let held = self.inner.try_lock().ok()?;
-        Some(MutexGuard { mutex: self, held: Some(held) })
-    }
-
-    /// What is inside, without locking: nobody else can have it.
-    pub fn get_mut(&mut self) -> &mut T {
-        self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What was inside.
-    pub fn into_inner(self) -> T {
-        self.inner.into_inner().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
-/// The right to what is in a [`Mutex`].
-pub struct MutexGuard<'a, T> {
-    mutex: &'a Mutex<T>,
-    /// None only while a call below has given the lock away.
-    held: Option<base::MutexGuard<'a, T>>,
-}
-
-impl<T> MutexGuard<'_, T> {
-    /// Opens the lock while `body` runs.
-    pub fn unlocked<U>(guard: &mut Self, body: impl FnOnce() -> U) -> U {
-        guard.held = None;
-        let result = body();
-        guard.held = guard.mutex.lock().held.take();
-        result
-    }
-}
-
-const HELD: &str = "a guard holds its lock outside of waits";
-
-impl<T> Deref for MutexGuard<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        self.held.as_ref().expect(HELD)
-    }
-}
-
-impl<T> DerefMut for MutexGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        self.held.as_mut().expect(HELD)
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.held.fmt(f)
-    }
-}
-
-/// Whether a wait ended because its limit was over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WaitTimeoutResult(bool);
-
-impl WaitTimeoutResult {
-    /// The limit was over.
-    pub fn timed_out(self) -> bool {
-        self.0
-    }
-}
-
-/// A signal to wait for.
-#[derive(Debug, Default)]
-pub struct Condvar {
-    inner: base::Condvar,
-}
-
-impl Condvar {
-    /// A signal that nobody waits for.
-    #[track_caller]
-    pub const fn new() -> Self {
-        Self { inner: base::Condvar::new() }
-    }
-
-    /// Opens the lock, waits for a signal, and takes the lock again.
-    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        let held = guard.held.take().expect(HELD);
-        let held = self.inner.wait(held).unwrap_or_else(PoisonError::into_inner);
-        guard.held = Some(held);
-    }
-
-    /// As [`Condvar::wait`], but for a while that may be over at once: the lock is opened, others
-    /// may run, and the caller must be content with what it then finds.
-    pub fn wait_for<T>(
-        &self,
-        guard: &mut MutexGuard<'_, T>,
-        _limit: Duration,
-    ) -> WaitTimeoutResult {
-        MutexGuard::unlocked(guard, shuttle::thread::yield_now);
-        WaitTimeoutResult(true)
-    }
-
-    /// Wakes one that waits.
-    pub fn notify_one(&self) {
-        self.inner.notify_one();
-    }
-
-    /// Wakes all that wait.
-    pub fn notify_all(&self) {
-        self.inner.notify_all();
-    }
-}
-
-/// A lock for many readers or one writer.
-#[derive(Default)]
-pub struct RwLock<T> {
-    inner: base::RwLock<T>,
-}
-
-/// The right to read what is in a [`RwLock`].
-pub type RwLockReadGuard<'a, T> = base::RwLockReadGuard<'a, T>;
-/// The right to change what is in a [`RwLock`].
-pub type RwLockWriteGuard<'a, T> = base::RwLockWriteGuard<'a, T>;
-
-impl<T> RwLock<T> {
-    /// An open lock around `value`.
-    #[track_caller]
-    pub const fn new(value: T) -> Self {
-        Self { inner: base::RwLock::new(value) }
-    }
-
-    /// Waits for the right to read.
-    pub fn read(&self) -> RwLockReadGuard<'_, T> {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for the right to change.
-    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
-        self.inner.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for RwLock<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
 }
 
 /// A value that is set once.
@@ -210,7 +39,7 @@ impl<T> OnceLock<T> {
 
     /// The value, once it is set.
     pub fn get(&self) -> Option<&T> {
-        // Does not wait for one who makes the value, as the original does not.
+        // Does not wait for a thread that makes the value, as the original does not.
         drop(self.turn.try_lock());
         self.value.get()
     }

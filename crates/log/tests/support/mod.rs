@@ -251,7 +251,7 @@ impl Harness {
         file.read(0, file.len().unwrap() as usize).unwrap().to_vec()
     }
 
-    /// Overwrites bytes without anybody noticing.
+    /// Overwrites bytes behind the recording driver's back.
     pub fn put(&self, offset: u64, bytes: &[u8]) {
         let inner = self.handle.as_any().downcast_ref::<RecordingFile>().unwrap().inner.clone();
         let buffer = thermocline_device::Buffer::copy_of(bytes);

@@ -641,8 +641,8 @@ impl File {
         }
     }
 
-    /// The file has not been deleted. (Where others may get its room at once, who still reads it
-    /// finds their bytes.)
+    /// Fails where the file has been deleted. (Where other files may get its room at once, a reader
+    /// of it finds their bytes.)
     fn require_name(&self) -> Result<()> {
         let has_name = self.directory.with(|directory, _| {
             // Files that are used again have another name than they were opened by.

@@ -1,7 +1,7 @@
 //! All directories and files at one moment, and what of them survives.
 //!
 //! 1. `live` is what calls see; `durable` plus any subset of `pending` is what a power cut leaves.
-//! 2. A pending change that no surviving name leads to is not a unit: nobody could see it.
+//! 2. A pending change that no surviving name leads to is not a unit: no call could see it.
 //! 3. Copies of a world share nothing that changes.
 
 use super::sparse::Sparse;

@@ -110,8 +110,8 @@ fn slow_tier_full() -> Result<(), Stop> {
     [4, 12, 16, 20].into_iter().try_for_each(slow_tier_full_of)
 }
 
-/// A slow tier that is full stops nobody while the fast one has room. Once there is room below,
-/// records leave again; nobody opens the store anew.
+/// A slow tier that is full stops no writer while the fast one has room. Once there is room below,
+/// records leave again, without a new opening.
 fn slow_tier_full_for_a_while() -> Result<(), Stop> {
     let mut life = life_on_both_tiers(12, (50, 30))?;
     fill_slow(&life);
@@ -176,8 +176,8 @@ fn all_leaves_once_there_is_room(mut life: Life, tier: usize) -> Result<Db, Stop
     Ok(db)
 }
 
-/// Who asks for a demotion himself hears of a full slow tier; nothing has changed, so writing goes
-/// on, and once there is room the same demotion does what it failed to do.
+/// A caller that asks for a demotion hears of a full slow tier; nothing has changed, so writing
+/// goes on, and once there is room the same demotion does what it failed to do.
 fn slow_tier_full_for_a_caller() -> Result<(), Stop> {
     let mut life = life(12, (98, 95));
     put_each(&mut life, 0..SHAPE.keys, 1, 3_000)?;
@@ -327,7 +327,7 @@ fn deleted_after_they_were_copied() -> Result<(), Stop> {
     delete_and_crash(&mut life, 0..48, len)
 }
 
-/// Sweeps take slots from copies that nobody asks for; no newer version of these records is in a
+/// Sweeps take slots from copies that no read asks for; no newer version of these records is in a
 /// slot. They are overwritten, the newer records leave for tables and their slots are given to
 /// others, while those that the copies had still have their bytes; then the process or the power
 /// ends.
@@ -338,7 +338,7 @@ fn overwritten_after_a_sweep() -> Result<(), Stop> {
     // that are empty.
     put_each(&mut life, 48..SHAPE.keys, 1, 300)?;
     life.step(&Step::Flush)?;
-    // A new process knows nobody who asks for the copies.
+    // A new process has seen no read of the copies.
     life.step(&Step::Kill)?;
     let fast = |life: &Life| life.db().stats().fast_tier.unwrap();
     let mut numbers = 100..400;
@@ -367,8 +367,8 @@ fn overwritten_after_a_sweep() -> Result<(), Stop> {
     life.check_tidy()
 }
 
-/// A bit of an acknowledged slot is flipped while the database is closed, or after a crash: it is
-/// not a write that nobody was promised.
+/// A bit of an acknowledged slot is flipped while the database is closed, or after a crash: the
+/// opening must not take it for a write that was never acknowledged.
 fn flipped_bit_of_an_acknowledged_slot() -> Result<(), Stop> {
     let mut life = life(12, (98, 95));
     put_each(&mut life, 0..8, 1, 700)?;

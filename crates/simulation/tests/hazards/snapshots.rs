@@ -63,7 +63,7 @@ fn merged_away() -> Result<(), Stop> {
             check_both(&mut life)?;
         }
         life.step(&Step::ReleaseSnapshot)?;
-        // Nobody sees the older versions any more, and they go.
+        // No reader sees the older versions any more, and they go.
         life.step(&Step::Compact)?;
         life.check_all()?;
         life.check_tidy()?;

@@ -293,7 +293,7 @@ fn a_slot_is_given_to_one_at_a_time() {
                     let reservation = store.reserve(2);
                     let slots: Vec<_> = reservation.slots().iter().flatten().copied().collect();
                     assert_eq!(slots.len(), 2);
-                    let held = (round == 1 && thread == 0).then(|| store.slabs.hold_frees());
+                    let held = (round == 1 && thread == 0).then(|| store.slabs.delay_slot_reuse());
                     for slot in &slots {
                         assert!(owned.lock().insert(*slot), "{slot} is somebody's");
                     }
@@ -324,7 +324,7 @@ fn what_lived_when_frees_were_held_stays_as_it_was_until_they_are_let_go() {
         let holders = [(); 2].map(|()| {
             let store = Arc::clone(&store);
             spawn(move || {
-                let held = store.slabs.hold_frees();
+                let held = store.slabs.delay_slot_reuse();
                 let live = store.index.lock().clone();
                 for _ in 0..2 {
                     for (key, (slot, sequence)) in &live {
@@ -383,7 +383,7 @@ fn slabs_are_taken_out_between_reservations_and_none_is_lost_or_used() {
         let holder = {
             let (store, manifest) = (Arc::clone(&store), Arc::clone(&manifest));
             spawn(move || {
-                let _held = store.slabs.hold_frees();
+                let _held = store.slabs.delay_slot_reuse();
                 let listed = manifest.lock().clone();
                 // What is copied before it takes long.
                 (0..20).for_each(|_| yield_now());

@@ -73,7 +73,7 @@ impl Damaged {
 #[test]
 fn a_slot_of_which_any_one_bit_flipped_tells_its_key_and_is_damaged_all_the_same() {
     let damaged = Damaged::new();
-    let hold = damaged.store.slabs.hold_frees();
+    let hold = damaged.store.slabs.delay_slot_reuse();
     for bit in 0..record_bytes(11, 30) as usize * 8 {
         let flip = |bytes: &mut [u8]| bytes[bit / 8] ^= 1 << (bit % 8);
         damaged.change(3, flip);
@@ -159,7 +159,7 @@ fn a_damaged_header_page_costs_no_record() {
     let damaged = Damaged::new();
     let (number, live) = damaged.live();
     damaged.file.write(16, Buffer::copy_of(&[7])).1.unwrap();
-    let hold = damaged.store.slabs.hold_frees();
+    let hold = damaged.store.slabs.delay_slot_reuse();
     let problems = damaged.store.slabs.verify(&hold, &damaged.store.live, &mut |_| {});
     assert_eq!(problems.len(), 1, "{problems:?}");
     drop(hold);

@@ -52,8 +52,8 @@ fn records_of_every_size_are_read_alone_in_batches_and_after_reopening() {
     }
 }
 
-/// Its checksum matches and it is no packed value all the same: whoever wrote it was wrong, and
-/// nobody gets its bytes for a value.
+/// Its checksum matches and it is no packed value all the same: its writer was wrong, and no reader
+/// gets its bytes for a value.
 #[test]
 fn an_intact_slot_whose_packed_value_is_none_is_damage() {
     let devices = MemoryDevices::default();
@@ -76,7 +76,7 @@ fn an_intact_slot_whose_packed_value_is_none_is_damage() {
     assert_eq!(found.compact_value().unwrap(), "the value");
     let found = store.slabs.read(slots[1], 0).unwrap();
     assert!(found.shared_value().is_err() && found.compact_value().is_err());
-    let problems = store.slabs.verify(&store.slabs.hold_frees(), &store.live, &mut |_| {});
+    let problems = store.slabs.verify(&store.slabs.delay_slot_reuse(), &store.live, &mut |_| {});
     let [(_, error)] = &problems[..] else { panic!("{problems:?}") };
     assert!(
         error.kind() == ErrorKind::Corrupt && error.to_string().contains("decompress"),
@@ -115,7 +115,7 @@ fn rot_of_each_byte_of_a_live_slot_is_reported_with_file_and_slot() {
     let slots = store.flush(1, &[30, 30, 30]);
     let file = store.files.open_file(store.slabs.file_number(slots[1].slab).unwrap()).unwrap();
     let offset = store.slabs.shape(slots[1].slab).unwrap().offset(slots[1].slot);
-    let hold = store.slabs.hold_frees();
+    let hold = store.slabs.delay_slot_reuse();
     for at in 0..record_bytes(11, 30) {
         let good = file.read(offset + at, 1).unwrap();
         let bad = Buffer::copy_of(&[good[0] ^ 0x10]);
@@ -160,7 +160,7 @@ fn slots_come_ascending_from_the_emptiest_slab_and_are_held_back_while_asked() {
     let expected = [slots[shape], slots[shape + 4], slots[3]].map(Some);
     assert_eq!(some.slots(), expected);
     drop(some);
-    let hold = store.slabs.hold_frees();
+    let hold = store.slabs.delay_slot_reuse();
     store.kill(&[(slots[7], 8)]);
     store.slabs.set_limit_bytes(0);
     let four = store.reserve(&[1024; 4]);

@@ -57,7 +57,7 @@ fn the_sparsest_slab_is_one_whose_records_fit_into_free_slots_of_others() {
     assert_eq!(some.slots()[0].unwrap().slab, SlabId(1));
     assert_eq!(store.slabs.sparsest(), None, "not while somebody writes into it");
     drop(some);
-    let hold = store.slabs.hold_frees();
+    let hold = store.slabs.delay_slot_reuse();
     kill(&mut store, &slots, &[2 * SLOTS - 1]);
     assert_ne!(store.slabs.sparsest(), Some(SlabId(1)), "nor while a slot of it is held");
     drop(hold);
@@ -100,7 +100,7 @@ fn a_slab_that_was_taken_out_gives_out_no_slot() {
     let class = store.slabs.stats().classes[0].class;
     kill(&mut store, &slots, &(0..2 * SLOTS).collect::<Vec<_>>());
     store.slabs.set_limit_bytes(0);
-    let hold = store.slabs.hold_frees();
+    let hold = store.slabs.delay_slot_reuse();
     assert!(store.slabs.take_empty(None, 9).is_empty(), "frees are held");
     drop(hold);
     let other = thermocline_slab::SizeClass(class.0 + 1);
@@ -122,7 +122,7 @@ fn a_slab_that_was_taken_out_keeps_its_file_for_whoever_holds_frees_since_before
     let slots = store.flush(1, &[1024]);
     kill(&mut store, &slots, &[0]);
     let taken = store.slabs.take_empty(None, 9);
-    let holds = [store.slabs.hold_frees(), store.slabs.hold_frees()];
+    let holds = [store.slabs.delay_slot_reuse(), store.slabs.delay_slot_reuse()];
     let live = store.live.clone();
     store.live.apply(&SlabChange::removal(taken[0].1)).unwrap();
     store.slabs.remove(&[taken[0].0]).unwrap();
@@ -161,7 +161,7 @@ fn figures_add_up_through_the_life_of_slots() {
     store.slabs.set_limit_bytes(limit);
     assert_eq!(store.slabs.bytes_to_come(limit), 5 * SLAB_BYTES, "whole slabs");
     let slots = store.flush(1, &[1024; 10]);
-    let hold = store.slabs.hold_frees();
+    let hold = store.slabs.delay_slot_reuse();
     kill(&mut store, &slots, &[4]);
     let reserved = store.reserve(&[1015, 1024]);
     let stats = store.slabs.stats();

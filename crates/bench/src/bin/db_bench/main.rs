@@ -33,14 +33,14 @@ use workload::Bench;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What went wrong, for the person who reads it.
+/// What went wrong, as text for the user.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // There is nobody left to tell where standard error is gone too.
+            // Where standard error is gone too, no message can reach the user.
             let _ = writeln!(std::io::stderr(), "thermocline-db_bench: {failure}");
             ExitCode::FAILURE
         }

@@ -61,7 +61,7 @@ impl Drop for Background {
         self.door.orders.lock().over = true;
         self.door.changed.notify_one();
         if let Some(thread) = self.thread.take() {
-            // What it panicked of is told by the state that it left.
+            // The state that it left tells why it panicked.
             let _ = thread.join();
         }
     }

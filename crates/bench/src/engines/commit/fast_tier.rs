@@ -14,7 +14,7 @@
 //!    what recovery costs is not compared here.
 //! 2. A slot is freed after the index has let go of it: see [`FastTier::arrive`].
 //!
-//! Threads: readers any number; who writes is up to the way to commit.
+//! Threads: any number may read; the way to commit decides which threads write.
 
 use crate::Outcome;
 use crate::store::{OpenOptions, TierTraffic};
@@ -35,7 +35,7 @@ use thermocline_slab::{
 
 /// Room for slabs, in percent of what all records take, and besides: about what the comparison
 /// gives the preset, since lengths of slabs follow from it and what is free in the last of them
-/// makes slots neighbours. Nobody waits for room.
+/// makes slots neighbours. No writer waits for room.
 const ROOM_PERCENT: u64 = 300;
 const ROOM_BYTES: u64 = 256 << 20;
 /// Slabs that the room is divided into, about; and where records are of many sizes. As the engine's

@@ -1,16 +1,17 @@
-//! Group commit, the same for both ways: writers line up, the first takes everyone in line along.
+//! Group commit, the same for both ways: writers line up, the first takes all writers in line
+//! along.
 //!
 //! ```text
-//!   put -> nobody leads: lead alone           -> hand over to the next in line
-//!       -> somebody does: wait -> done, or lead with all who are in line by then
+//!   put -> no leader: lead alone              -> hand over to the next in line
+//!       -> a leader: wait -> done, or lead with all that line up by then
 //! ```
-//! It is the engine's write path (crates/engine, `write_path.rs`) without batches: one sync serves
-//! everyone who waits, and a writer that is alone pays for no hand-over.
+//! It is the engine's write path (crates/engine, `front/queue.rs`) without batches: one sync serves
+//! all writers that wait, and a writer that is alone pays for no hand-over.
 //!
 //! Invariants:
 //! 1. One thread leads at a time.
-//! 2. After the first failure, or a panic of a leader, nobody leads any more: everyone gets what
-//!    was wrong.
+//! 2. After the first failure, or a panic of a leader, no thread leads any more: every writer gets
+//!    the failure.
 //!
 //! Threads: any.
 
@@ -124,7 +125,7 @@ impl Line {
         }
     }
 
-    /// Everyone in line, up to the most that one leader takes.
+    /// The writers in line, up to the most that one leader takes.
     fn followers(&self) -> Vec<Arc<Follower>> {
         let mut state = self.state.lock();
         let mut followers = Vec::new();

@@ -14,7 +14,8 @@
 //! popularity, a record cache, statistics.
 //!
 //! Invariants:
-//! 1. Who is acknowledged has its record in the log, written, with durability `sync` also durable.
+//! 1. When a write is acknowledged, the log holds its record, written; with durability `sync` the
+//!    record is also durable.
 //! 2. A log is used again after what its memtable had is in slots, durable and listed as live.
 //! 3. A record leaves the memtables after the index has it.
 
@@ -141,7 +142,7 @@ impl Shared {
         self.failed.lock().as_ref().map_or(Ok(()), |failure| Err(failure.clone().into()))
     }
 
-    /// Keeps what went wrong beside the writers, and lets those who wait see it.
+    /// Keeps a failure of a background thread and wakes the waiting writers, so that they see it.
     fn note(&self, outcome: Outcome<()>) {
         if let Err(failure) = outcome {
             self.failed.lock().get_or_insert(failure.to_string());
@@ -179,7 +180,8 @@ impl Shared {
             self.memtables.lock().frozen.pop_front();
             self.flushed.notify_all();
             let number = oldest.log.file().number();
-            // Whoever syncs the tail may still hold it; it is sealed, so nothing is written to it.
+            // A thread that syncs the tail may still hold this log; the log is sealed, so no thread
+            // writes to it.
             self.tail.lock().unsealed.retain(|log| !Arc::ptr_eq(log, &oldest));
             drop(oldest);
             if self.ready.lock().is_some() {

@@ -1,5 +1,5 @@
 //! The memtable of way (b): the engine's in small. Every version is kept, in the order of keys, and
-//! counts what it takes in the engine (`front/memtable.rs`), so that it is full as soon.
+//! counts what it takes in the engine (`generations/memtable.rs`), so that it is full as soon.
 //!
 //! Threads: readers any number, and one writer beside them.
 

@@ -8,10 +8,10 @@
 //!     fast_tier.rs    slabs, index, journal of live slots, for both
 //!     background.rs   a thread beside the writers
 //! ```
-//! Both keep the same promises: who is acknowledged survives the process, with durability `sync` a
-//! loss of power, and no record is torn. Both have one tier and room for everything. Neither has
-//! deletes, scans, batches or snapshots, and neither is opened after a crash: [decision 53] says
-//! what that leaves out of the comparison.
+//! Both keep the same promises: an acknowledged write survives the end of the process, with
+//! durability `sync` also a loss of power, and no record is torn. Both have one tier and room for
+//! everything. Neither has deletes, scans, batches or snapshots, and neither is opened after a
+//! crash: [decision 53] says what that leaves out of the comparison.
 //!
 //! [decision 53]: ../../../../../docs/decisions/0053-commit.md
 

@@ -17,7 +17,8 @@
 //! newest version of a key wins. This store writes it down when it is closed.
 //!
 //! Invariants:
-//! 1. Who is acknowledged has its record in a slot, written, with durability `sync` also durable.
+//! 1. When a write is acknowledged, a slot holds its record, written; with durability `sync` the
+//!    record is also durable.
 //! 2. A slot is freed after the version that replaced its record is durable.
 
 use super::background::Background;

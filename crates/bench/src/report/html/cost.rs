@@ -109,7 +109,7 @@ pub fn fast_share(results: &Results) -> f64 {
     if data == 0 { 0.0 } else { results.scenario.fast_bytes as f64 / data as f64 }
 }
 
-/// Bytes written to the last tier for each operation; none where nobody counted by tier.
+/// Bytes written to the last tier for each operation; none where nothing counted by tier.
 pub fn slow_written_per_op(measured: &Measured, layout: Layout) -> Option<f64> {
     let tiers = &measured.traffic.tiers;
     let counted = match layout {

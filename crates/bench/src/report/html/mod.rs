@@ -36,12 +36,26 @@ pub fn write(results: &Results, prices: &Prices, path: &Path) -> Outcome<()> {
     Ok(host_files::write_text(path, &page(results, prices))?)
 }
 
-/// Writes the plots of the figure that `results` are of, as one picture, to `path`; false, and
-/// nothing written, where they are of none.
-pub fn write_figure(results: &Results, path: &Path) -> Outcome<bool> {
-    let Some(picture) = figure::picture(results) else { return Ok(false) };
+/// Writes one picture to `path`: the plots of the figure that `results` are of, or the throughput
+/// of the engines that they compare. False, and nothing written, where they are neither.
+pub fn write_picture(results: &Results, path: &Path) -> Outcome<bool> {
+    let drawn = figure::picture(results).or_else(|| comparison(results));
+    let Some(picture) = drawn else { return Ok(false) };
     host_files::write_text(path, &picture)?;
     Ok(true)
+}
+
+/// The throughput of several engines beside the bound, a plot for each workload.
+fn comparison(results: &Results) -> Option<String> {
+    let prices = Prices::default();
+    let subject = Subject::new(results, &prices);
+    let plots = sections::throughputs(&subject);
+    if subject.engines.len() < 2 || plots.is_empty() {
+        return None;
+    }
+    let named: Vec<_> = plots.iter().map(|(name, plot)| (name.as_str(), plot.clone())).collect();
+    let label = "Operations a second; a dashed line is the best possible placement's";
+    Some(svg::picture(label, &named, &[]))
 }
 
 /// What all sections draw from.

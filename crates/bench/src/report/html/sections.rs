@@ -29,7 +29,8 @@ fn middle<'a>(summary: &Summary<'a>) -> Option<&'a Measured> {
     rounds.get(rounds.len() / 2).copied()
 }
 
-pub fn throughput(subject: &Subject<'_>) -> String {
+/// The throughput of all engines on each workload: its name, and bars.
+pub fn throughputs(subject: &Subject<'_>) -> Vec<(String, String)> {
     let bar = |summary: &&Summary<'_>| {
         let Some(spread) = summary.ops_per_s() else {
             return Bar {
@@ -63,14 +64,17 @@ pub fn throughput(subject: &Subject<'_>) -> String {
             text: format!("{}{ratio}", short(spread.median)),
         }
     };
-    let cards: Vec<_> = subject
-        .workloads()
-        .iter()
-        .map(|(name, group)| {
-            let all: Vec<Bar> = group.iter().map(bar).collect();
-            card(name, &bars(&format!("throughput on {name}"), &all))
-        })
-        .collect();
+    let drawn = |(name, group): (String, Vec<&Summary<'_>>)| {
+        let all: Vec<Bar> = group.iter().map(bar).collect();
+        let bars = bars(&format!("throughput on {name}"), &all);
+        (name, bars)
+    };
+    subject.workloads().into_iter().map(drawn).collect()
+}
+
+pub fn throughput(subject: &Subject<'_>) -> String {
+    let cards: Vec<_> =
+        throughputs(subject).iter().map(|(name, drawn)| card(name, drawn)).collect();
     section(
         "Operations a second: the median of the rounds, the thin line from the least to the \
          greatest; × is the ratio to the baseline. A dashed line is what the best possible \

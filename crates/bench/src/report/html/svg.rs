@@ -293,12 +293,17 @@ pub fn plot(label: &str, x: &Axis, y: &Axis, series: &[Series], joined: bool) ->
     svg
 }
 
+/// Most plots in a row of a picture; more of them come in rows of two.
+const PLOTS_ACROSS: usize = 3;
+
 /// Plots beside each other under their headings, as a picture that stands alone, with the names of
 /// colours below.
 pub fn picture(label: &str, plots: &[(&str, String)], names: &[(usize, String)]) -> String {
     let tallest = plots.iter().map(|(_, plot)| height_of(plot)).fold(0.0, f64::max);
-    let below = HEADING + tallest;
-    let width = PLOT_WIDTH * plots.len() as f64;
+    let across = if plots.len() > PLOTS_ACROSS { 2 } else { plots.len() };
+    let row_height = HEADING + tallest;
+    let below = row_height * plots.len().div_ceil(across.max(1)) as f64;
+    let width = PLOT_WIDTH * across as f64;
     let mut svg = opened(label, width, below + NAME_STEP * names.len() as f64 + 4.0);
     svg.insert_str("<svg ".len(), "xmlns='http://www.w3.org/2000/svg' ");
     let _ = write!(
@@ -307,15 +312,18 @@ pub fn picture(label: &str, plots: &[(&str, String)], names: &[(usize, String)])
         include_str!("plot.css")
     );
     for (at, (heading, plot)) in plots.iter().enumerate() {
-        let left = PLOT_WIDTH * at as f64;
+        let left = PLOT_WIDTH * (at % across) as f64;
+        let top = row_height * (at / across) as f64;
         let _ = write!(
             svg,
-            "<text x='{:.1}' y='16' class='value'>{}</text>",
+            "<text x='{:.1}' y='{:.1}' class='value'>{}</text>",
             left + TOP,
+            top + 16.0,
             escaped(heading)
         );
         let placed = format!(
-            "<svg x='{left}' y='{HEADING}' width='{PLOT_WIDTH}' height='{}' ",
+            "<svg x='{left}' y='{}' width='{PLOT_WIDTH}' height='{}' ",
+            top + HEADING,
             height_of(plot)
         );
         svg.push_str(&plot.replacen("<svg ", &placed, 1));

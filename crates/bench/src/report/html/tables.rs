@@ -6,7 +6,7 @@ use crate::summary::{Spread, Summary};
 use std::fmt::Write;
 use thermocline_foundation::ByteSize;
 
-const HEAD: [&str; 15] = [
+const HEAD: [&str; 16] = [
     "workload",
     "engine",
     "op/s",
@@ -17,6 +17,7 @@ const HEAD: [&str; 15] = [
     "p50 us",
     "p99 us",
     "p99.9 us",
+    "longest us",
     "cpu us/op",
     "write amp",
     "slow reads/op",
@@ -57,6 +58,7 @@ fn row(text: &mut String, workload: &str, summary: &Summary<'_>) {
             median(summary.latency_us(|latency| latency.p50_us)),
             median(summary.latency_us(|latency| latency.p99_us)),
             median(summary.latency_us(|latency| latency.p999_us)),
+            summary.latency_us(|latency| latency.max_us).map_or(String::new(), |s| short(s.max)),
             median(summary.spread(|measured| Some(measured.cpu_us_per_op))),
             median(summary.spread(|measured| measured.write_amplification)),
             median(summary.spread(|measured| measured.slow_reads_per_op)),

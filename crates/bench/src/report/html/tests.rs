@@ -202,6 +202,29 @@ fn a_picture_of_a_figure_stands_alone_and_names_its_colours() {
 }
 
 #[test]
+fn a_picture_of_several_engines_has_a_plot_of_bars_and_the_bound_for_each_workload() {
+    let results = results();
+    let picture = comparison(&results).unwrap();
+    let workloads = Subject::new(&results, &Prices::default()).workloads().len();
+    assert_eq!(picture.matches("<svg").count(), 1 + workloads);
+    assert!(picture.contains("thermocline-leveled@tiers") && picture.contains("class='mark'"));
+    let one = Results { rows: results.rows[..1].to_vec(), engines: Vec::new(), ..results };
+    assert_eq!(comparison(&one), None, "one engine is no comparison");
+}
+
+#[test]
+fn plots_of_a_picture_come_in_rows() {
+    let plot = || svg::bars("bars", &[]);
+    let of = |count: usize| {
+        let plots: Vec<_> = (0..count).map(|_| ("plot", plot())).collect();
+        let picture = svg::picture("label", &plots, &[]);
+        picture.split('\'').find(|part| part.starts_with("0 0 ")).unwrap().to_owned()
+    };
+    let sizes = [1, 2, 3, 4, 5].map(of);
+    assert_eq!(sizes, ["0 0 420 32", "0 0 840 32", "0 0 1260 32", "0 0 840 60", "0 0 840 88"]);
+}
+
+#[test]
 fn the_page_loads_nothing() {
     let page = page(&results(), &Prices::default());
     for outside in ["http:", "https:", "src=", "@import", "url(", "<script"] {

@@ -10,14 +10,14 @@ impl Hybrid {
     /// What is live in slots, held for a copy.
     pub fn hold(&self, tables: &TableSet) -> Result<Held> {
         // Held from the moment on, and not while flushes are waited for: they may need the room.
-        let frees = Some(self.fast.slabs.hold_frees());
+        let frees = Some(self.fast.slabs.delay_slot_reuse());
         let (slots, older_versions) = self.fast.live.lock().for_copy()?;
         Ok(Held { slots, older_versions, last_sequence: tables.last_sequence, frees })
     }
 
     /// Reads all live slots. None of them is given to another record meanwhile.
     pub fn verify(&self, read: &mut dyn FnMut(u64)) -> Checked {
-        let held = self.fast.slabs.hold_frees();
+        let held = self.fast.slabs.delay_slot_reuse();
         let live = {
             let _tables = self.versions.tables();
             self.fast.live.lock().slots.clone()

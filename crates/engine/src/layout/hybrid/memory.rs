@@ -1,5 +1,5 @@
-//! How much memory the records get: their own share, and of what is kept for writing as much as
-//! nobody has used for a while.
+//! How much memory the records get: their own share, and as much of the memory kept for writing as
+//! writes have not used for a while.
 //!
 //! ```text
 //!   budget | memtables, merges | partitions of tables, index, popularity | records |
@@ -11,13 +11,15 @@
 //! That costs copies, which were read from slots or tables to get there; so a reserve that was in
 //! use a moment ago is not lent, and records do not leave and come with every flush.
 //!
-//! The active memtable is given what it uses and a part or two ahead. A writer who comes beyond
-//! that asks for more first, and after each change of memtables.
+//! The active memtable is given what it uses and a part or two ahead. A writer that needs more asks
+//! for it first, and so does the first writer after each change of memtables.
 //!
 //! Threads: any. Looks are made where background jobs begin and end, by that writer, and by readers
 //! of tables once in a thousand look-ups, for under reads alone there may be no job.
 
 use crate::layout::hybrid::FastTier;
+use crate::layout::hybrid::rules::memory::{Keys, Tracked, blocks_and_records};
+use crate::locator::copies::Demand;
 use crate::settings::{MemoryDivision, Settings, WRITER_BYTES};
 use crate::versions::Current;
 use thermocline_foundation::sync::Mutex;
@@ -41,7 +43,7 @@ pub(crate) struct Memory {
     budget_bytes: u64,
     reserve_bytes: u64,
     memtable_bytes: u64,
-    /// What the active memtable may come to before somebody must look.
+    /// What the active memtable may come to before a writer must look.
     kept_for_active_bytes: AtomicU64,
     /// Buffers of the merges under way, as reckoned.
     merging_bytes: AtomicU64,
@@ -111,7 +113,7 @@ impl Memory {
 
     /// There is another active memtable, and one more that is frozen: the next write is to look.
     pub fn active_was_frozen(&self) {
-        // Who looks meanwhile has seen the memtables of before.
+        // A look that is under way has seen the memtables of before: this waits for its end.
         let _lent = self.lent.lock();
         self.kept_for_active_bytes.store(0, Relaxed);
     }
@@ -126,7 +128,7 @@ impl Memory {
 
     /// Gives the records what they may have now with `set`, where that is not what they have, and
     /// gives back what `set` does. `uses` tells what the active memtable has, or is about to have,
-    /// and what else is used. Of two who look at once the later one is the last to set.
+    /// and what else is used. Of two looks at once the later one sets last.
     fn divide<T>(
         &self,
         now_ns: u64,
@@ -155,6 +157,43 @@ impl Memory {
 }
 
 impl FastTier {
+    /// Divides memory anew between records, blocks of tables and what is known of keys.
+    pub fn divide_memory_anew(&self, current: &Current) {
+        let settings = &self.shared.settings;
+        let levels = &current.get().levels;
+        let (mut entries, mut table_bytes, mut pinned_bytes) = (0, 0, 0);
+        let mut demand = Demand::default();
+        for (_, table) in levels.tables() {
+            entries += table.meta.entries;
+            table_bytes += table.meta.bytes;
+            pinned_bytes += table.pinned_bytes();
+            demand.add(table, settings);
+        }
+        self.room.note_tables(table_bytes);
+        self.feedback.table_entries.store(entries, Relaxed);
+        let share_bytes = settings.division().cache_bytes;
+        let tracked = Tracked::of(Keys {
+            fast: self.index.len(),
+            in_tables: entries,
+            share_bytes,
+            percent: settings.hybrid.tracker_percent,
+        });
+        self.feedback.share_of_keys.store(tracked.share_of_keys, Relaxed);
+        if tracked.is_far_from(self.popularity.capacity() as u64) {
+            self.popularity.set_capacity(tracked.keys as usize);
+        }
+        let known_bytes = self.index.memory_bytes() + self.popularity.bytes() as u64;
+        let used_bytes = pinned_bytes + known_bytes;
+        let (blocks, left) = blocks_and_records(share_bytes, used_bytes, demand.partition_bytes);
+        // Every edit comes here, and a change takes all locks of the cache, for which readers wait.
+        let cache = &self.shared.cache;
+        if blocks.abs_diff(cache.capacity_bytes()) > blocks / 64 {
+            cache.set_capacity(blocks);
+        }
+        self.share_memory(current, left.saturating_sub(cache.capacity_bytes()));
+        self.copying.reckon(demand, |bytes| self.slabs.set_limit_bytes(bytes));
+    }
+
     /// Lends the records what memtables, flushes and merges leave unused, and asks back what they
     /// use now.
     pub fn lend_memory(&self, current: &Current) {
@@ -301,7 +340,7 @@ mod tests {
     fn records_get_the_reserve_of_a_store_that_is_only_read_and_give_it_back_to_a_merge() {
         let (db, clock) = store();
         let fast = &db.engine().hybrid().fast;
-        let share = db.engine().shared.settings.division().cache_bytes;
+        let share = db.engine().shared().settings.division().cache_bytes;
         let before = read_all(&db);
         assert!(before <= share, "{before} of {share}");
         (0..2).for_each(|_| {
@@ -313,7 +352,7 @@ mod tests {
         let stats = db.stats().memory;
         assert!(stats.used_bytes <= stats.budget_bytes, "{stats:?}");
         fast.memory.merge_begins(4 << 20);
-        fast.lend_memory(db.engine().versions.cell());
+        fast.lend_memory(db.engine().versions().cell());
         assert!(fast.cache.bytes() <= lent - (3 << 20), "{} of {lent}", fast.cache.bytes());
         let stats = db.stats().memory;
         assert!(
@@ -332,7 +371,7 @@ mod tests {
             db.engine().hybrid().promote().unwrap();
         }
         let lent = read_all(&db);
-        let division = db.engine().shared.settings.division();
+        let division = db.engine().shared().settings.division();
         let full = division.memtable_bytes;
         let unlent = full / ACTIVE_PARTS * 2 + 2 * WRITER_BYTES;
         let given = fast.cache.capacity_bytes();
@@ -349,7 +388,7 @@ mod tests {
             assert!(now + full / 4 <= before, "{now} of {before}, part {part}");
             before = now;
         }
-        assert_eq!(db.engine().versions.current().frozen.len(), 1);
+        assert_eq!(db.engine().versions().current().frozen.len(), 1);
     }
 
     #[test]
@@ -364,7 +403,7 @@ mod tests {
         let mut batch = crate::WriteBatch::new();
         (0..4000u32).for_each(|key| _ = batch.put(key.to_be_bytes(), "tiny"));
         db.write(batch).unwrap();
-        let active_bytes = db.engine().versions.current().active.bytes();
+        let active_bytes = db.engine().versions().current().active.bytes();
         assert!(!fast.memory.is_short_for_active(active_bytes), "{active_bytes}");
         let stats = db.stats().memory;
         assert!(stats.used_bytes <= stats.budget_bytes, "{stats:?}");

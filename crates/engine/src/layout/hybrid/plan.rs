@@ -6,8 +6,8 @@ use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::INDEX_COPY;
 use crate::layout::hybrid::copies::promotion::PROMOTION;
 use crate::layout::hybrid::copies::spill::SPILL;
+use crate::layout::hybrid::rules::fullness::{EvictionStep, Need};
 use crate::layout::hybrid::single_step::SingleStep;
-use crate::layout::hybrid::space::room::{Means, Need};
 use crate::layout::hybrid::space::slot_sizes::SIZES;
 use crate::layout::hybrid::space::sweep::{QUICK, Sweep, THOROUGH};
 use crate::settings::hybrid::Promotion;
@@ -17,14 +17,15 @@ use std::sync::Arc;
 pub(super) fn plan_fast_tier(hybrid: &Arc<Hybrid>) -> Option<Box<dyn Job>> {
     let fast = &hybrid.fast;
     let need = hybrid.look_at_room();
-    // Asked before, too: who is at work and ends meanwhile has made room, or wakes who plans.
+    // Asked before, too: a job that is at work and ends meanwhile has made room, or wakes the
+    // planner.
     let was_at_work = fast.room.is_at_work();
     let room: Option<Box<dyn Job>> = match need {
         Need::Nothing => None,
         Need::OtherSizes => SingleStep::begin(hybrid, &SIZES),
         Need::Room => make_room(hybrid),
     };
-    // Who waits for the slow tier, for its wear or for room there, waits; that is not the end.
+    // A demotion that waits for the slow tier, for its wear or for room there, can make room later.
     let waits = !hybrid.may_merge();
     let demoting = || waits || hybrid.versions.tables().claims.has_ranges();
     fast.room.planned(need, room.is_some() || was_at_work || fast.room.is_at_work() || demoting());
@@ -66,21 +67,22 @@ fn make_room(hybrid: &Arc<Hybrid>) -> Option<Box<dyn Job>> {
     let fast = &hybrid.fast;
     loop {
         let began_ns = hybrid.shared.clock.now_ns();
-        let means = fast.room.means(began_ns);
+        let step = fast.room.eviction_step(began_ns);
         let sweep = |patience| {
             let sweep = Sweep::begin(hybrid, patience)?;
             Some(Box::new(sweep) as Box<dyn Job>)
         };
-        let job = match means {
-            Means::Sweep => sweep(QUICK),
-            Means::ThoroughSweep => sweep(THOROUGH),
-            Means::ColdOfDrawn | Means::ColdOfAll | Means::Hot => {
-                let demotion = hybrid.plan_demotion(means);
+        let job = match step {
+            EvictionStep::Sweep => sweep(QUICK),
+            EvictionStep::ThoroughSweep => sweep(THOROUGH),
+            EvictionStep::ColdOfDrawn | EvictionStep::ColdOfAll | EvictionStep::Hot => {
+                let demotion = hybrid.plan_demotion(step);
                 demotion.map(|demotion| Box::new(demotion.begun_at(began_ns)) as _)
             }
         };
-        let goes_on =
-            || fast.room.is_draining() && fast.room.means(hybrid.shared.clock.now_ns()) != means;
+        let goes_on = || {
+            fast.room.is_draining() && fast.room.eviction_step(hybrid.shared.clock.now_ns()) != step
+        };
         if job.is_some() || !goes_on() {
             return job;
         }
@@ -156,23 +158,23 @@ mod tests {
     }
 
     /// Brings the room to where this is tried next.
-    fn come_to(db: &Db, means: Means) {
+    fn come_to(db: &Db, step: EvictionStep) {
         fast(db).room.begin_anew();
-        while fast(db).room.means(0) != means {
-            fast(db).room.found_little(fast(db).room.means(0), 0);
+        while fast(db).room.eviction_step(0) != step {
+            fast(db).room.found_little(fast(db).room.eviction_step(0), 0);
         }
     }
 
     #[test]
     fn few_records_are_demoted_only_where_no_copies_can_go() {
         let db = with_records(settings(), 600, &[(2, 1000), (3, 1000), (4, 1000)]);
-        come_to(&db, Means::ColdOfDrawn);
-        assert!(db.engine().hybrid().plan_demotion(Means::ColdOfDrawn).is_none());
-        assert_eq!(fast(&db).room.means(0), Means::ThoroughSweep);
+        come_to(&db, EvictionStep::ColdOfDrawn);
+        assert!(db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn).is_none());
+        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::ThoroughSweep);
         run(Sweep::begin(db.engine().hybrid(), THOROUGH).unwrap());
-        assert_eq!(fast(&db).room.means(0), Means::ColdOfAll, "there are no copies");
-        assert!(db.engine().hybrid().plan_demotion(Means::ColdOfAll).is_none());
-        assert_eq!(fast(&db).room.means(0), Means::Hot);
+        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::ColdOfAll, "there are no copies");
+        assert!(db.engine().hybrid().plan_demotion(EvictionStep::ColdOfAll).is_none());
+        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::Hot);
         assert_eq!(records(&db), 603);
     }
 
@@ -181,13 +183,13 @@ mod tests {
         // Behind all tables nothing is rewritten, so the score of a few small records is higher.
         let small = (0..10).map(|at| (u32::MAX - at, 50));
         let cold: Vec<_> = (2..12).map(|at| (3 * STEP + at, 1000)).chain(small).collect();
-        for means in [Means::ColdOfDrawn, Means::ColdOfAll] {
+        for step in [EvictionStep::ColdOfDrawn, EvictionStep::ColdOfAll] {
             let db = with_records(HybridSettings { runs: 1, ..settings() }, 600, &cold);
-            come_to(&db, means);
-            run(db.engine().hybrid().plan_demotion(means).unwrap());
+            come_to(&db, step);
+            run(db.engine().hybrid().plan_demotion(step).unwrap());
             assert_eq!(records(&db), 610);
             assert!(is_in_slot(&db, u32::MAX) && !is_in_slot(&db, 3 * STEP + 2));
-            assert_eq!(fast(&db).room.means(0), Means::Sweep, "the cheapest again");
+            assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::Sweep, "the cheapest again");
         }
     }
 
@@ -197,7 +199,7 @@ mod tests {
         let db = with_records(settings(), 100, &cold);
         let demote = || {
             db.engine().hybrid().look_at_room();
-            run(db.engine().hybrid().plan_demotion(Means::Hot).unwrap());
+            run(db.engine().hybrid().plan_demotion(EvictionStep::Hot).unwrap());
         };
         assert_eq!(fast(&db).room.excess_bytes(), 0);
         demote();
@@ -214,16 +216,16 @@ mod tests {
     fn while_a_demotion_is_at_work_nobody_looks_for_a_better_range() {
         let cold: Vec<_> = (2..12).map(|at| (at, 1000)).collect();
         let db = with_records(settings(), 600, &cold);
-        let under_way = db.engine().hybrid().plan_demotion(Means::ColdOfDrawn).unwrap();
-        assert_eq!(db.engine().versions.tables().claims.ranges().len(), 1, "others are free");
-        for means in [Means::ColdOfAll, Means::Hot] {
-            come_to(&db, means);
-            assert!(db.engine().hybrid().plan_demotion(means).is_none());
-            assert_eq!(fast(&db).room.means(0), means, "it may make room enough");
+        let under_way = db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn).unwrap();
+        assert_eq!(db.engine().versions().tables().claims.ranges().len(), 1, "others are free");
+        for step in [EvictionStep::ColdOfAll, EvictionStep::Hot] {
+            come_to(&db, step);
+            assert!(db.engine().hybrid().plan_demotion(step).is_none());
+            assert_eq!(fast(&db).room.eviction_step(0), step, "it may make room enough");
         }
         run(under_way);
-        come_to(&db, Means::Hot);
-        assert!(db.engine().hybrid().plan_demotion(Means::Hot).is_some());
+        come_to(&db, EvictionStep::Hot);
+        assert!(db.engine().hybrid().plan_demotion(EvictionStep::Hot).is_some());
     }
 
     #[test]
@@ -232,14 +234,14 @@ mod tests {
         let cold: Vec<_> = (2..12).map(|at| (at, 1000)).collect();
         let db = with_records(budget, 10, &cold);
         assert!(!db.engine().hybrid().may_merge(), "what was compacted counts");
-        come_to(&db, Means::ColdOfDrawn);
-        assert!(db.engine().hybrid().plan_demotion(Means::ColdOfDrawn).is_none());
-        assert_eq!(fast(&db).room.means(0), Means::ThoroughSweep);
-        come_to(&db, Means::ColdOfAll);
-        assert!(db.engine().hybrid().plan_demotion(Means::ColdOfAll).is_none());
-        assert_eq!(fast(&db).room.means(0), Means::ColdOfAll, "it waits");
-        let later_ns = db.engine().shared.clock.now_ns() + 2_000_000_000;
-        assert_eq!(fast(&db).room.means(later_ns), Means::Sweep, "and tries again");
+        come_to(&db, EvictionStep::ColdOfDrawn);
+        assert!(db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn).is_none());
+        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::ThoroughSweep);
+        come_to(&db, EvictionStep::ColdOfAll);
+        assert!(db.engine().hybrid().plan_demotion(EvictionStep::ColdOfAll).is_none());
+        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::ColdOfAll, "it waits");
+        let later_ns = db.engine().shared().clock.now_ns() + 2_000_000_000;
+        assert_eq!(fast(&db).room.eviction_step(later_ns), EvictionStep::Sweep, "and tries again");
     }
 
     #[test]
@@ -247,15 +249,15 @@ mod tests {
         let db = with_records(settings(), 100, &[]);
         let room = &fast(&db).room;
         room.want_for_copies();
-        come_to(&db, Means::Hot);
+        come_to(&db, EvictionStep::Hot);
         assert!(make_room(db.engine().hybrid()).is_none(), "nor a copy that is there");
-        assert_eq!(room.means(0), Means::Sweep);
+        assert_eq!(room.eviction_step(0), EvictionStep::Sweep);
         room.want_for_copies();
         // A record is written and finds no slot either.
         room.want(1000);
         db.engine().hybrid().look_at_room();
-        come_to(&db, Means::Hot);
-        assert!(db.engine().hybrid().plan_demotion(Means::Hot).is_some());
+        come_to(&db, EvictionStep::Hot);
+        assert!(db.engine().hybrid().plan_demotion(EvictionStep::Hot).is_some());
     }
 
     /// All of it through the planner: of a tier that is full of hot records just what must leaves.
@@ -286,10 +288,10 @@ mod tests {
         assert!(db.stats().fast_tier.unwrap().demoted_records > fillers + 500);
     }
 
-    /// The paper's promotion (section 5.1): a merge for room, which nobody's reads asked for.
+    /// The paper's promotion (section 5.1): a merge for room, which no read asked for.
     #[test]
     fn a_hot_record_of_a_table_that_is_rewritten_for_room_moves_up() {
-        let moved = |promotion, means| {
+        let moved = |promotion, step| {
             let cold: Vec<_> = (2..12).map(|at| (3 * STEP + at, 1000)).collect();
             let settings = HybridSettings { promotion, runs: 1, ..settings() };
             let db = with_records(settings, 0, &cold);
@@ -297,10 +299,10 @@ mod tests {
             let popularity = &fast(&db).popularity;
             (0..9).for_each(|other| assert_eq!(popularity.touch(other, false), Some(0)));
             (0..2).for_each(|_| assert!(popularity.touch(hash(hot), false).is_some()));
-            come_to(&db, means);
+            come_to(&db, step);
             fast(&db).room.want(10_000);
             db.engine().hybrid().look_at_room();
-            run(db.engine().hybrid().plan_demotion(means).unwrap());
+            run(db.engine().hybrid().plan_demotion(step).unwrap());
             assert_eq!(records(&db), 0, "room was made");
             fast(&db).room.found();
             db.settle().unwrap();
@@ -313,10 +315,10 @@ mod tests {
             assert_eq!(stats.promoted_records, u64::from(up(hot)));
             up(hot)
         };
-        for means in [Means::ColdOfDrawn, Means::ColdOfAll] {
-            assert!(moved(Promotion::Demotion, means) && moved(Promotion::Read, means));
-            assert!(!moved(Promotion::None, means));
+        for step in [EvictionStep::ColdOfDrawn, EvictionStep::ColdOfAll] {
+            assert!(moved(Promotion::Demotion, step) && moved(Promotion::Read, step));
+            assert!(!moved(Promotion::None, step));
         }
-        assert!(!moved(Promotion::Demotion, Means::Hot), "where hot ones must leave");
+        assert!(!moved(Promotion::Demotion, EvictionStep::Hot), "where hot ones must leave");
     }
 }

@@ -4,7 +4,7 @@ use crate::layout::Holdings;
 use crate::layout::LayoutMemory;
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
-use crate::layout::hybrid::regulation::Regulation;
+use crate::layout::hybrid::feedback::Feedback;
 use crate::settings::hybrid::Pinning as PinningMode;
 use crate::shared::hits::HitStats;
 use crate::shared::totals::Tally;
@@ -83,7 +83,7 @@ pub struct FastTierStats {
     pub table_reads_recur: bool,
     /// Look-ups for which a copy's slot was read.
     pub copy_slot_reads: u64,
-    /// Copies that lost their slots because nobody asked for them.
+    /// Copies that lost their slots because no read asked for them.
     pub unasked_copies: u64,
     /// Records that moved to another slot for the sake of other sizes.
     pub moved_records: u64,
@@ -202,7 +202,7 @@ impl FastTier {
     /// Adds what the fast tier counts.
     pub fn tally(&self, tally: &mut Tally) {
         let (counts, demotions) = (&self.shared.counts, &self.shared.counts.demotions);
-        let (copies, kept) = (&self.regulation.copies, self.slabs.kept_reads());
+        let (copies, kept) = (&self.feedback.copies, self.slabs.kept_reads());
         for (count, value) in [
             (Count::FastReads, counts.fast_reads.get()),
             (Count::SlowReads, counts.slow_reads.get()),
@@ -246,7 +246,7 @@ impl Hybrid {
             slots: class.slots,
             live: class.live,
         });
-        let copies = &self.fast.regulation.copies;
+        let copies = &self.fast.feedback.copies;
         let state = self.versions.current();
         let index_copies = state.levels.tables().filter_map(|(_, table)| table.copy_bytes());
         let index_copies: Vec<_> = index_copies.collect();
@@ -270,7 +270,7 @@ impl Hybrid {
             fast_reads: totals.of(Count::FastReads),
             slow_reads: totals.of(Count::SlowReads),
             absent_reads: totals.of(Count::AbsentReads),
-            pinning_percent: 100.0 * self.fast.regulation.threshold().share(),
+            pinning_percent: 100.0 * self.fast.feedback.threshold().share(),
             promoted_records: totals.of(Count::Promoted),
             demoted_records: totals.of(Count::DemotedDirty),
             demoted_copies: totals.of(Count::DemotedClean),
@@ -282,8 +282,8 @@ impl Hybrid {
             copies_get_slots: copies.get_slots(),
             copy_slots_share: copies.admission.lock().share(),
             slots_at_first_read: self.fast.promotions.slot_at_first_read.load(Relaxed),
-            slot_reads_recur: self.fast.regulation.slot_reads.reads_recur(),
-            table_reads_recur: self.fast.regulation.table_reads.reads_recur(),
+            slot_reads_recur: self.fast.feedback.slot_reads.reads_recur(),
+            table_reads_recur: self.fast.feedback.table_reads.reads_recur(),
             copy_slot_reads: totals.of(Count::CopySlotReads),
             unasked_copies: totals.of(Count::UnaskedCopies),
             moved_records: totals.of(Count::Relocated),
@@ -295,7 +295,7 @@ impl Hybrid {
             failed_index_copies: totals.of(Count::FailedIndexCopies),
             kept_reads: totals.of(Count::KeptReads),
             kept_read_bytes: totals.of(Count::KeptReadBytes),
-            demotion_refusal: self.fast.slow_room.reason(),
+            demotion_refusal: self.fast.slow_tier_backoff.reason(),
             demotions: DemotionStats::new(&self.fast, totals),
             regulation: RegulationStats::new(self),
         }
@@ -309,7 +309,7 @@ impl DemotionStats {
         Self {
             ended: totals.of(Count::Demotions),
             elapsed_s: totals.of(Count::DemotionNs) as f64 / 1e9,
-            last_score: *fast.regulation.last_score.lock(),
+            last_score: *fast.feedback.last_score.lock(),
             mean_score: (scored > 0).then_some(mean),
         }
     }
@@ -318,7 +318,7 @@ impl DemotionStats {
 impl RegulationStats {
     pub(crate) fn new(hybrid: &Hybrid) -> Self {
         let fast = &hybrid.fast;
-        let Regulation { tuner, read_triggered, .. } = &fast.regulation;
+        let Feedback { tuner, read_triggered, .. } = &fast.feedback;
         let (tuner, histogram) = (tuner.lock(), fast.popularity.histogram());
         let is_fixed = hybrid.shared.settings.hybrid.pinning == PinningMode::Fixed;
         let TunerSettings { threshold_min, threshold_max, .. } = *tuner.settings();
@@ -337,8 +337,8 @@ impl RegulationStats {
             read_triggered_stage: read_triggered_stage.to_owned(),
             read_triggered_epochs,
             write_budget_bytes: hybrid.budget_bytes(),
-            refused_merges: fast.regulation.slow_writes.refused.get(),
-            slow_read_ratio: fast.regulation.read_waits.ratio(),
+            refused_merges: fast.feedback.slow_writes.refused.get(),
+            slow_read_ratio: fast.feedback.read_waits.ratio(),
             fast_histogram: histogram.on_fast[..values].to_vec(),
             slow_histogram: histogram.on_slow[..values].to_vec(),
         }
@@ -365,7 +365,7 @@ fn read_triggered_name(stage: ReadTriggeredStage) -> &'static str {
 #[cfg(test)]
 mod tests {
     use crate::jobs::{Job, Step};
-    use crate::layout::hybrid::space::room::Means;
+    use crate::layout::hybrid::rules::fullness::EvictionStep;
     use crate::support::{hybrid, stepped, stepped_environment};
     use crate::{ByteSize, Db, DemotionPolicy, HybridSettings, Promotion, Settings};
     use std::ops::Range;
@@ -414,8 +414,8 @@ mod tests {
     }
 
     /// Demotes once, by these means of making room.
-    fn demote(db: &Db, means: Means) {
-        let mut demotion = db.engine().hybrid().plan_demotion(means).unwrap();
+    fn demote(db: &Db, step: EvictionStep) {
+        let mut demotion = db.engine().hybrid().plan_demotion(step).unwrap();
         while demotion.step().unwrap() == Step::More {}
     }
 
@@ -438,10 +438,10 @@ mod tests {
         let db = environment.create(Path::new("/home"), &settings).unwrap();
         assert_eq!(scores(&db), (0, None, None));
         put(&db, 0..100);
-        demote(&db, Means::ColdOfDrawn);
+        demote(&db, EvictionStep::ColdOfDrawn);
         assert_eq!(scores(&db), (1, Some(100.0), Some(100_000)));
         put(&db, 100..150);
-        demote(&db, Means::ColdOfAll);
+        demote(&db, EvictionStep::ColdOfAll);
         assert_eq!(scores(&db), (2, Some(50.0), Some(75_000)));
         put(&db, 150..190);
         let popularity = &db.engine().hybrid().fast.popularity;
@@ -449,17 +449,17 @@ mod tests {
             let hash = key_hash(&key.to_be_bytes());
             (0..2).for_each(|_| assert!(popularity.touch(hash, true).is_some()));
         }
-        demote(&db, Means::ColdOfDrawn);
+        demote(&db, EvictionStep::ColdOfDrawn);
         // Half of them are a quarter as cold.
         assert_eq!(scores(&db), (3, Some(25.0), Some(58_333)));
         put(&db, 190..200);
-        demote(&db, Means::Hot);
+        demote(&db, EvictionStep::Hot);
         assert_eq!(scores(&db), (4, Some(25.0), Some(58_333)), "it was chosen by its size");
         db.close().unwrap();
         let db = environment.open(Path::new("/home")).unwrap();
         assert_eq!(scores(&db), (4, None, Some(58_333)), "the last one of this opening");
         put(&db, 200..220);
-        demote(&db, Means::ColdOfDrawn);
+        demote(&db, EvictionStep::ColdOfDrawn);
         let (ended, last, mean) = scores(&db);
         assert!(ended == 5 && last.is_some_and(|last| (20.0..31.0).contains(&last)), "{last:?}");
         assert!(mean < Some(58_333));

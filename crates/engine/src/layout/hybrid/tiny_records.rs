@@ -29,11 +29,11 @@ struct Count {
 impl Count {
     fn of(db: &Db) -> Self {
         let kept = fast(db).slabs.kept_reads();
-        let slabs = db.engine().shared.files.tiers()[0].traffic(FileKind::Slab);
+        let slabs = db.engine().shared().files.tiers()[0].traffic(FileKind::Slab);
         Self {
-            demoted: db.engine().shared.counts.demotions.dirty.get(),
+            demoted: db.engine().shared().counts.demotions.dirty.get(),
             written_bytes: slabs.written_bytes,
-            // Nobody looks anything up.
+            // The test looks nothing up.
             reads: slabs.reads - kept.reads,
             read_bytes: slabs.read_bytes - kept.bytes,
             kept_reads: kept.reads,

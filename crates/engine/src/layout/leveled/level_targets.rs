@@ -9,6 +9,7 @@ use crate::table_set::claims::Claims;
 use crate::table_set::levels::Levels;
 use crate::versions::{Current, Follower};
 use std::sync::Arc;
+use thermocline_foundation::Sequence;
 
 /// See the module's header.
 #[derive(Debug)]
@@ -37,7 +38,8 @@ impl Follower for LevelTargets {
         self.shared.write_throttle.set_backlog(levels.level(0).len());
         self.fit_cache(levels);
         let targets = targets(levels, settings);
-        let view = View { levels, claims, settings, writing: Writing::GoesOn };
+        let (writing, oldest_read) = (Writing::GoesOn, Sequence::ZERO);
+        let view = View { levels, claims, settings, writing, oldest_read };
         let behind = have_fallen_behind(&view, &targets);
         self.shared.compaction_rate.set_levels(targets.work(), behind);
         let Targets { base, bytes: mut targets } = targets;

@@ -3,6 +3,8 @@
 use super::Leveled;
 use crate::compaction::leveled::choose;
 use crate::compaction::merge_job::MergeJob;
+use crate::compaction::reclaim::{Reclaim, reclaim};
+use crate::compaction::selection::Selection;
 use crate::compaction::view::{View, Writing};
 use crate::jobs::Job;
 use crate::table_set::claims::Claims;
@@ -17,7 +19,9 @@ impl Leveled {
             true if self.shared.counts.writes.get() == 0 => Writing::NotBegun,
             true => Writing::Over,
         };
-        View { levels: &version.levels, claims, settings: &self.shared.settings, writing }
+        let oldest_read = self.versions.oldest_read();
+        let settings = &self.shared.settings;
+        View { levels: &version.levels, claims, settings, writing, oldest_read }
     }
 }
 
@@ -28,8 +32,25 @@ pub(super) fn plan_compaction(leveled: &Arc<Leveled>) -> Option<Box<dyn Job>> {
         return None;
     }
     let version = leveled.versions.current();
-    let selection = choose(&leveled.view(&version, &tables.claims))?;
+    let view = leveled.view(&version, &tables.claims);
+    let selection = choose(&view).or_else(|| to_reclaim(leveled, view))?;
     let claimed = leveled.versions.claim(&mut tables, selection.claim())?;
     let Leveled { shared, versions, .. } = &**leveled;
     Some(Box::new(MergeJob::new(shared, versions, claimed, selection)))
+}
+
+/// A merge that gives space back. Where one waits for a snapshot, its end wakes the planner.
+fn to_reclaim(leveled: &Leveled, mut view: View<'_>) -> Option<Selection> {
+    loop {
+        let Reclaim { selection, waits_for_snapshot } = reclaim(&view);
+        if selection.is_some() || !waits_for_snapshot {
+            return selection;
+        }
+        leveled.versions.await_end_of_snapshot();
+        let oldest_read = leveled.versions.oldest_read();
+        if oldest_read == view.oldest_read {
+            return None;
+        }
+        view.oldest_read = oldest_read;
+    }
 }

@@ -73,14 +73,14 @@ fn no_worker_begins_a_compaction_while_a_caller_waits_for_tables() {
 /// What is selected now, as if nothing was ever calm.
 fn selected(db: &Db) -> Option<Selection> {
     let engine = db.engine();
-    let tables = engine.versions.tables();
-    let version = engine.versions.current();
+    let tables = engine.versions().tables();
+    let version = engine.versions().current();
     choose(&View { writing: Writing::GoesOn, ..engine.leveled().view(&version, &tables.claims) })
 }
 
 /// A selection, claimed, as a job.
 fn begin(db: &Db, selection: Selection) -> MergeJob {
-    let Engine { shared, versions, .. } = &**db.engine();
+    let (shared, versions) = (db.engine().shared(), db.engine().versions());
     let claimed = versions.claim(&mut versions.tables(), selection.claim()).unwrap();
     MergeJob::new(shared, versions, claimed, selection)
 }
@@ -123,7 +123,7 @@ fn with_deep_compaction() -> (Db, Arc<StillClock>, MergeJob) {
     };
     let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
     let compaction = begin(&db, deep_selection(&db, &mut Random::new(1)));
-    let tempo = &db.engine().shared.compaction_rate;
+    let tempo = &db.engine().shared().compaction_rate;
     // What was flushed to come here took no time.
     for _ in 0..300 {
         clock.sleep(Duration::from_secs(1));
@@ -143,7 +143,7 @@ fn a_compaction_below_level_0_keeps_to_the_tempo_unless_somebody_waits_for_it() 
     assert!(ns >= least_ns, "{ns} ns for {steps} steps, {least_ns} are due");
 
     let (db, clock, mut compaction) = with_deep_compaction();
-    let hurry = db.engine().shared.compaction_rate.hurry();
+    let hurry = db.engine().shared().compaction_rate.hurry();
     assert_eq!(naps(&clock, &mut compaction), 0, "somebody waits");
     drop(hurry);
 
@@ -169,7 +169,7 @@ fn upper_levels_on_a_fast_tier_have_room_once_nothing_is_written() {
     }
     db.flush().unwrap();
     db.settle().unwrap();
-    let levels = Arc::clone(&db.engine().versions.current().levels);
+    let levels = Arc::clone(&db.engine().versions().current().levels);
     let targets = targets(&levels, &settings);
     let base = targets.base;
     let upper = base..LEVELS - 1;
@@ -184,13 +184,13 @@ fn upper_levels_on_a_fast_tier_have_room_once_nothing_is_written() {
 
 /// Flushes a table of `value` under `key` without letting a compaction begin.
 fn flush_one(db: &Db, key: &str, value: Option<&str>) {
-    db.engine().versions.tables().claims.line_up();
+    db.engine().versions().tables().claims.line_up();
     match value {
         Some(value) => db.put(key, value).unwrap(),
         None => db.delete(key).unwrap(),
     }
     db.flush().unwrap();
-    db.engine().versions.tables().claims.leave_line();
+    db.engine().versions().tables().claims.leave_line();
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn new_tables_of_a_full_level_0_are_merged_with_each_other_while_its_way_down_is
     let mut merge = begin(&db, newest);
     while merge.step().unwrap() == Step::More {}
     drop(merge);
-    assert_eq!(engine.versions.current().levels.level(0).len(), 4);
+    assert_eq!(engine.versions().current().levels.level(0).len(), 4);
     let get = |key: &str| db.get(key).unwrap().map(|value| value.to_vec());
     let expected = [None, Some(b"2".to_vec()), Some(b"1".to_vec())];
     assert_eq!(["a", "b", "c"].map(get), expected, "the delete hides what is below it still");

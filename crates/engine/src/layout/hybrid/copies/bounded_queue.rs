@@ -29,7 +29,7 @@ pub(crate) trait Waits {
     fn bytes(&self) -> u64;
 }
 
-/// What [`Waiting::add`] came to.
+/// What [`BoundedQueue::add`] came to.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Queued {
     /// It waits. A worker should be told, or has been.
@@ -40,7 +40,7 @@ pub(crate) enum Queued {
 
 /// See the module's header.
 #[derive(Debug)]
-pub(crate) struct Waiting<T> {
+pub(crate) struct BoundedQueue<T> {
     items: Mutex<Vec<T>>,
     bytes: AtomicU64,
     len: AtomicUsize,
@@ -48,7 +48,7 @@ pub(crate) struct Waiting<T> {
     due_bytes: u64,
 }
 
-impl<T: Waits> Waiting<T> {
+impl<T: Waits> BoundedQueue<T> {
     /// Nothing waits; there is room for a part of the memory budget.
     pub fn new(memory_bytes: u64) -> Self {
         let bytes_max = (memory_bytes / MEMORY_SHARE).min(BYTES_MAX);
@@ -72,7 +72,8 @@ impl<T: Waits> Waiting<T> {
         self.bytes.load(Relaxed) == 0
     }
 
-    /// Enough has gathered for a job; anything, where somebody is in a hurry.
+    /// Enough has gathered for a job; in a hurry, where a caller waits for background work,
+    /// anything is enough.
     pub fn is_due(&self, in_hurry: bool) -> bool {
         let enough =
             self.bytes.load(Relaxed) >= self.due_bytes || self.len.load(Relaxed) >= DUE_ITEMS;
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_waits_is_bounded_and_comes_in_its_order() {
-        let waiting = Waiting::new(160);
+        let waiting = BoundedQueue::new(160);
         assert!(waiting.is_empty() && waiting.take(100).is_empty());
         assert_eq!(waiting.add(1), Queued::Waits { wake: false });
         assert_eq!(waiting.add(4), Queued::Waits { wake: true }, "a quarter of ten");
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn however_small_they_are_only_so_many_wait() {
-        let waiting = Waiting::new(1 << 20);
+        let waiting = BoundedQueue::new(1 << 20);
         for bytes in [1, 96, 97, 4000] {
             let most = waiting.bytes_max() / bytes;
             (0..most).for_each(|_| assert_ne!(waiting.add(bytes), Queued::Refused));
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_job_is_due_once_enough_has_gathered_or_somebody_is_in_a_hurry() {
-        let waiting = Waiting::new(1 << 20);
+        let waiting = BoundedQueue::new(1 << 20);
         assert!(!waiting.is_due(false) && !waiting.is_due(true));
         for number in 1..DUE_ITEMS {
             assert_eq!(waiting.add(1), Queued::Waits { wake: false });
@@ -203,7 +204,7 @@ mod tests {
     #[test]
     fn the_more_memory_the_more_gathers() {
         for (memory_mib, due_kib) in [(8, 128), (64, 128), (256, 512), (512, 1024), (4096, 1024)] {
-            let waiting = Waiting::new(memory_mib << 20);
+            let waiting = BoundedQueue::new(memory_mib << 20);
             assert_eq!(waiting.add((due_kib << 10) - 1), Queued::Waits { wake: false });
             assert_eq!(waiting.add(1), Queued::Waits { wake: true }, "{memory_mib} MiB");
         }

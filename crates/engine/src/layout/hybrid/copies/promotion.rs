@@ -1,7 +1,7 @@
 //! Promotion: records that were read from the slow tier and are asked for again move up as clean
 //! copies, without waiting for a compaction (beyond PrismDB, which promotes only when it merges;
-//! HotRAP shows what that is worth). Where reads do not recur (`regulation.rs`) nothing moves up
-//! but what memory has room for.
+//! HotRAP shows what that is worth). Where reads do not recur (`feedback/reuse.rs`) nothing moves
+//! up but what memory has room for.
 //!
 //! A reader offers what it read; a job takes the offers of the moment into memory, and what memory
 //! gives up may get a slot (`spill.rs`). Between the read and the job the key may have been
@@ -17,8 +17,10 @@
 use crate::error::Result;
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
-use crate::layout::hybrid::copies::bounded_queue::{Queued, RECORD_OVERHEAD_BYTES, Waiting, Waits};
-use crate::layout::hybrid::regulation::Regulation;
+use crate::layout::hybrid::copies::bounded_queue::{
+    BoundedQueue, Queued, RECORD_OVERHEAD_BYTES, Waits,
+};
+use crate::layout::hybrid::feedback::Feedback;
 use crate::layout::hybrid::single_step::Work;
 use crate::locator::Locator;
 use crate::settings::hybrid::Promotion;
@@ -59,7 +61,7 @@ impl Waits for Offer {
 #[derive(Debug)]
 pub(crate) struct Promotions {
     /// What is too much is only read again.
-    pub offers: Waiting<Offer>,
+    pub offers: BoundedQueue<Offer>,
     /// A job is at it.
     pub running: AtomicBool,
     /// The first read is reason enough, for a slot too.
@@ -74,7 +76,7 @@ impl Promotions {
     /// Nothing waits; memory has `memory_bytes`.
     pub fn new(memory_bytes: u64) -> Self {
         Self {
-            offers: Waiting::new(memory_bytes),
+            offers: BoundedQueue::new(memory_bytes),
             running: AtomicBool::new(false),
             memory_has_room: AtomicBool::new(false),
             slot_at_first_read: AtomicBool::new(false),
@@ -104,15 +106,15 @@ impl Hybrid {
         if trailer.kind() != RecordKind::Put {
             return;
         }
-        if let Some(buckets) = &self.fast.regulation.buckets {
+        if let Some(buckets) = &self.fast.feedback.buckets {
             // After an opening nothing is known of what tables have before it is merged. What reads
             // ask for there, which merges for their sake look for, they tell.
             buckets.insert_slow(key, hash, (key.len() + value.len()) as u32);
         }
         let was_tracked = self.fast.popularity.value(hash).is_some();
         self.fast.popularity.touch(hash, false);
-        if self.fast.regulation.table_reads.note_read(was_tracked) {
-            // Under reads alone nobody else looks.
+        if self.fast.feedback.table_reads.note_read(was_tracked) {
+            // Where there are reads alone, no other thread makes these looks.
             self.fast.lend_memory(self.versions.cell());
             self.fast.judge_tables();
             self.fast.judge_waits();
@@ -121,11 +123,11 @@ impl Hybrid {
         }
         let has_room = || self.fast.cache.has_room(key, trailer.sequence(), value.len());
         let wanted = self.shared.settings.hybrid.promotion == Promotion::Read
-            && (was_tracked && self.fast.regulation.table_reads.reads_recur()
+            && (was_tracked && self.fast.feedback.table_reads.reads_recur()
                 || self.fast.promotions.slot_at_first_read.load(Relaxed)
                 || self.fast.promotions.memory_has_room.load(Relaxed) && has_room());
         if wanted {
-            // A copy, so that nobody keeps the record's block alive.
+            // A copy, so that the offer does not keep the record's block alive.
             let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
             let offer = Offer { key, trailer, value, table };
             if self.fast.promotions.offers.add(offer) == (Queued::Waits { wake: true }) {
@@ -198,7 +200,7 @@ impl FastTier {
 
     /// Judges anew whether the first read of a record is reason enough, and memory has room anyway.
     fn judge_promotions(&self) {
-        let Regulation { copies, slot_reads, table_reads, .. } = &self.regulation;
+        let Feedback { copies, slot_reads, table_reads, .. } = &self.feedback;
         let recur = slot_reads.reads_recur() && table_reads.reads_recur();
         let for_slots = recur && copies.get_slots() && self.is_mostly_unasked();
         self.promotions.slot_at_first_read.store(for_slots, Relaxed);

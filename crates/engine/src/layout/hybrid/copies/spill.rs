@@ -12,13 +12,17 @@
 
 use crate::error::Result;
 use crate::jobs::Jobs;
+use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
-use crate::layout::hybrid::copies::bounded_queue::{Queued, RECORD_OVERHEAD_BYTES, Waiting, Waits};
+use crate::layout::hybrid::copies::bounded_queue::{
+    BoundedQueue, Queued, RECORD_OVERHEAD_BYTES, Waits,
+};
 use crate::layout::hybrid::records::packing::Stored;
+use crate::layout::hybrid::records::placing::Arrival;
 use crate::layout::hybrid::single_step::Work;
-use crate::layout::hybrid::{Added, Arrival, FastTier};
 use crate::table_set::key_range::KeyRange;
 use crate::table_set::manifest::Edit;
+use crate::table_set::slot_edit::Added;
 use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_device::Origin;
@@ -60,7 +64,7 @@ impl Spilled {
 #[derive(Debug)]
 pub(crate) struct Spill {
     jobs: Arc<Jobs>,
-    pub waiting: Waiting<Spilled>,
+    pub waiting: BoundedQueue<Spilled>,
     /// A job is at it.
     pub running: AtomicBool,
     /// There was no room, and nothing has left since.
@@ -74,15 +78,15 @@ impl Spill {
     pub fn new(jobs: &Arc<Jobs>, memory_bytes: u64) -> Self {
         Self {
             jobs: Arc::clone(jobs),
-            waiting: Waiting::new(memory_bytes),
+            waiting: BoundedQueue::new(memory_bytes),
             running: AtomicBool::new(false),
             blocked: AtomicBool::new(false),
             records: Counter::default(),
         }
     }
 
-    /// Enough waits, or anything where somebody is in a hurry, and not for room; or so much that it
-    /// can wait no longer.
+    /// Enough waits (in a hurry anything is enough), and not for room; or so much waits that it can
+    /// wait no longer.
     pub fn is_due(&self, in_hurry: bool) -> bool {
         let is_blocked = self.blocked.load(Relaxed);
         self.waiting.is_due(in_hurry) && !is_blocked || self.waiting.is_full()
@@ -102,7 +106,7 @@ impl Spill {
             spilled.value = None;
         }
         if self.waiting.is_overfull() {
-            // Nobody gets to them. A sweep finds the entry that has lost its record.
+            // No job gets to them. A sweep finds the entry that has lost its record.
             return;
         }
         if self.waiting.push(spilled) == (Queued::Waits { wake: true }) {
@@ -187,10 +191,10 @@ impl Hybrid {
                 && !self.fast.cache.contains(&spilled.key, spilled.sequence)
         });
         let pinning = self.fast.pinning_of_copies();
-        let get_slots = self.fast.regulation.copies.judge(self.fast.index.slot_records());
+        let get_slots = self.fast.feedback.copies.judge(self.fast.index.slot_records());
         let first_read = self.fast.promotions.slot_at_first_read.load(Relaxed);
         let claims = self.versions.tables().claims.ranges();
-        let mut admission = self.fast.regulation.copies.admission.lock();
+        let mut admission = self.fast.feedback.copies.admission.lock();
         let (stay, go): (Vec<_>, Vec<_>) = batch.into_iter().partition(|spilled| {
             get_slots
                 && spilled.value.is_some()
@@ -211,7 +215,8 @@ impl Hybrid {
             .filter(|spilled| self.fast.is_in_memory_only(&spilled.key, spilled.sequence))
             .map(|spilled| (&spilled.key, spilled.sequence))
             .collect();
-        // Nobody takes these from the index but for their values, so nothing departs.
+        // Readers want these entries for values in memory only, and tables have the records:
+        // nothing departs.
         self.fast.index.remove_many(&gone, |_, _| {});
         for (key, _) in gone {
             self.fast.popularity.set_location(key_hash(key), false);

@@ -11,8 +11,8 @@ use crate::layout::hybrid::demotion::job::Demotion;
 use crate::layout::hybrid::demotion::ranges::{
     DemotionPlan, Purpose, count_touching, newest_ingest, pick_runs, ranges,
 };
-use crate::layout::hybrid::regulation::pinning::draw_of;
-use crate::layout::hybrid::space::room::Means;
+use crate::layout::hybrid::rules::fullness::EvictionStep;
+use crate::layout::hybrid::rules::pinning::draw_of;
 use crate::settings::hybrid::{DemotionPolicy, Promotion};
 use crate::table_set::key_range::KeyRange;
 use crate::table_set::levels::Levels;
@@ -38,16 +38,16 @@ const UNCOUNTED: RunMerge = RunMerge { runs: usize::MAX, score: 0.0, written_byt
 impl Hybrid {
     /// A demotion by these means, claimed. None where it must wait, for what is under way or for
     /// the slow tier's wear; and where too little would leave, of which the room is told.
-    pub fn plan_demotion(self: &Arc<Self>, means: Means) -> Option<Demotion> {
+    pub fn plan_demotion(self: &Arc<Self>, step: EvictionStep) -> Option<Demotion> {
         if !self.may_merge() {
-            self.wait_for_slow_tier(Purpose::Room(means));
+            self.wait_for_slow_tier(Purpose::Room(step));
             return None;
         }
-        let looks_at_all = means != Means::ColdOfDrawn;
+        let looks_at_all = step != EvictionStep::ColdOfDrawn;
         let _one_at_a_time = looks_at_all.then(|| self.fast.room.counting.lock());
         let levels = Arc::clone(&self.versions.current().levels);
         let claims = self.versions.tables().claims.ranges();
-        if (looks_at_all || self.fast.slow_room.refusals() > 0) && !claims.is_empty() {
+        if (looks_at_all || self.fast.slow_tier_backoff.refusals() > 0) && !claims.is_empty() {
             // What is under way has the best range, maybe, and may be enough; or it is to show
             // whether there is room below.
             return None;
@@ -57,10 +57,10 @@ impl Hybrid {
         let few_bytes = self.few_bytes(ranges.len());
         let mut free = ranges;
         free.retain(|range| !claims.iter().any(|claim| claim.overlaps(range)));
-        if free.is_empty() || means == Means::Hot && self.fast.room.gives_up_for_copies() {
+        if free.is_empty() || step == EvictionStep::Hot && self.fast.room.give_up_for_copies() {
             return None;
         }
-        let (choice, bytes_max, bytes_min) = if means == Means::Hot {
+        let (choice, bytes_max, bytes_min) = if step == EvictionStep::Hot {
             let bytes_max = self.fast.room.excess_bytes().clamp(few_bytes, self.demotion_bytes());
             (self.fullest(&levels, &free, bytes_max), bytes_max, 0)
         } else {
@@ -72,13 +72,13 @@ impl Hybrid {
             (choice, self.demotion_bytes(), bytes_min)
         };
         let Some((at, merge)) = choice else {
-            self.fast.room.found_little(means, self.shared.clock.now_ns());
+            self.fast.room.found_little(step, self.shared.clock.now_ns());
             return None;
         };
         let runs = if self.runs_max() == 1 { usize::MAX } else { merge.runs };
         let plan = pick_runs(&levels, free[at].clone(), runs, self.runs_max());
-        let purpose = Purpose::Room(means);
-        let is_scored = means != Means::Hot && hybrid.policy != DemotionPolicy::Random;
+        let purpose = Purpose::Room(step);
+        let is_scored = step != EvictionStep::Hot && hybrid.policy != DemotionPolicy::Random;
         let score = is_scored.then_some(merge.score);
         let plan = DemotionPlan { purpose, bytes_min, bytes_max, score, ..plan };
         let written_bytes = (merge.written_bytes as u64).min(plan.bytes() + bytes_max);
@@ -88,8 +88,8 @@ impl Hybrid {
     /// What the slow tier's wear forbids now, or finds no room there, waits; sweeps write nothing,
     /// and go on.
     fn wait_for_slow_tier(&self, purpose: Purpose) {
-        if let Purpose::Room(means @ Means::ColdOfDrawn) = purpose {
-            self.fast.room.found_little(means, self.shared.clock.now_ns());
+        if let Purpose::Room(step @ EvictionStep::ColdOfDrawn) = purpose {
+            self.fast.room.found_little(step, self.shared.clock.now_ns());
         }
     }
 
@@ -106,7 +106,7 @@ impl Hybrid {
         }
         let demotion = self.claim_demotion(DemotionPlan { promised_bytes: written_bytes, ..plan });
         if demotion.is_none() {
-            self.fast.regulation.slow_writes.release(written_bytes);
+            self.fast.feedback.slow_writes.release(written_bytes);
         }
         demotion
     }
@@ -193,7 +193,7 @@ impl Hybrid {
         if self.shared.settings.hybrid.promotion == Promotion::None || !self.may_merge() {
             return None;
         }
-        let buckets = self.fast.regulation.buckets.as_ref()?;
+        let buckets = self.fast.feedback.buckets.as_ref()?;
         let levels = Arc::clone(&self.versions.current().levels);
         let pinning = self.fast.pinning();
         let popular = |range: &KeyRange| {
@@ -205,7 +205,7 @@ impl Hybrid {
             })
         };
         let mut ranges = ranges(&levels, self.shared.settings.hybrid.range_tables as usize);
-        if self.fast.regulation.merges_for_reads() >= ranges.len() {
+        if self.fast.feedback.merges_for_reads() >= ranges.len() {
             return None;
         }
         let claims = self.versions.tables().claims.ranges();
@@ -225,7 +225,7 @@ impl Hybrid {
         let written_bytes = plan.bytes() + bytes_max;
         let demotion =
             self.claim_within_budget(DemotionPlan { bytes_max, ..plan }, written_bytes)?;
-        self.fast.regulation.begin_merge_for_reads();
+        self.fast.feedback.begin_merge_for_reads();
         Some(demotion)
     }
 

@@ -12,8 +12,8 @@
 //! 2. What is merged has every table of the range down to the output's level, level 0 included, so
 //!    the tables that stay above it have newer records only, and those below older ones.
 //! 3. Of a key either all versions leave or all but the newest; so what stays is newer.
-//! 4. A record that is replaced meanwhile stays replaced: its slot is freed by who replaced it, and
-//!    the table gets a version that nobody will find first.
+//! 4. A record that is replaced meanwhile stays replaced: the job that replaces it frees its slot,
+//!    and the table gets a version that no look-up finds first.
 //! 5. A hot record that memory has needs no slot: it is merged with the cold ones, and memory keeps
 //!    it as a clean copy (*lifted*), so that memory and slots together hold more.
 //!    A clean copy in a slot stays there; it is for sweeps to take.
@@ -30,8 +30,8 @@ use crate::layout::hybrid::copies::bounded_queue::Queued;
 use crate::layout::hybrid::copies::promotion::Offer;
 use crate::layout::hybrid::demotion::leaving::{Leaving, LeavingCursor, run_bytes};
 use crate::layout::hybrid::demotion::ranges::{DemotionPlan, Purpose};
-use crate::layout::hybrid::regulation::pinning::draw_of;
-use crate::layout::hybrid::space::room::Means;
+use crate::layout::hybrid::rules::fullness::EvictionStep;
+use crate::layout::hybrid::rules::pinning::draw_of;
 use crate::limits::LEVELS;
 use crate::merge::{Merge, Source};
 use crate::settings::hybrid::Promotion;
@@ -105,17 +105,17 @@ impl Demotion {
     /// Too little would leave for the room that it is to make, of which the room is told. What a
     /// bulk load replaces leaves in any case, for the sake of look-ups.
     fn gives_up(&self, fast: &FastTier) -> bool {
-        let Purpose::Room(means) = self.plan.purpose else { return false };
+        let Purpose::Room(step) = self.plan.purpose else { return false };
         let few = self.leaving_bytes < self.plan.bytes_min && self.plan.ingested == Sequence::ZERO;
         let gives_up = few || self.leaving.is_empty();
         if gives_up {
-            fast.room.found_little(means, self.hybrid.shared.clock.now_ns());
+            fast.room.found_little(step, self.hybrid.shared.clock.now_ns());
         }
         gives_up
     }
 
-    /// Now that it is known what leaves: the slow tier's wear lets all of it be written. What
-    /// somebody asked for is.
+    /// Whether the budget of the slow tier's wear lets the job write all that leaves, which is
+    /// known by now. A demotion that a caller asked for may always write.
     fn is_within_budget(&mut self) -> bool {
         let fast = &self.hybrid.fast;
         if self.plan.purpose == Purpose::Compaction {
@@ -181,18 +181,18 @@ impl Demotion {
         let (hybrid, met) = (Arc::clone(&self.hybrid), Arc::clone(&self.met));
         let pinning = hybrid.fast.pinning();
         let promotes = hybrid.shared.settings.hybrid.promotion != Promotion::None
-            && !matches!(self.plan.purpose, Purpose::Compaction | Purpose::Room(Means::Hot));
+            && !matches!(self.plan.purpose, Purpose::Compaction | Purpose::Room(EvictionStep::Hot));
         let mut met_bytes = 0;
         Box::new(move |key, fate| {
             let fast = &hybrid.fast;
             let hash = key_hash(key);
             let Fate::Kept { trailer, value, table } = fate else {
-                if let Some(buckets) = &fast.regulation.buckets {
+                if let Some(buckets) = &fast.feedback.buckets {
                     buckets.remove_slow(key, hash);
                 }
                 return;
             };
-            if let Some(buckets) = &fast.regulation.buckets {
+            if let Some(buckets) = &fast.feedback.buckets {
                 buckets.insert_slow(key, hash, (key.len() + value.len()) as u32);
             }
             let hot = promotes
@@ -208,8 +208,8 @@ impl Demotion {
         })
     }
 
-    /// There was no room for tables: what was to make room is tried again, for slots and tables are
-    /// as before. Who asked for it hears of it.
+    /// The slow tier had no room for tables. The planner tries a demotion for room again, for slots
+    /// and tables are as before; a caller that asked for a demotion gets the error.
     fn refused(&self, error: Error) -> Result<Step> {
         let waits =
             error.kind() == ErrorKind::OutOfSpace && self.plan.purpose != Purpose::Compaction;
@@ -217,7 +217,7 @@ impl Demotion {
             return Err(error);
         }
         let now_ns = self.hybrid.shared.clock.now_ns();
-        self.hybrid.fast.slow_room.refuse(&error, now_ns);
+        self.hybrid.fast.slow_tier_backoff.refuse(&error, now_ns);
         Ok(Step::Done)
     }
 
@@ -235,7 +235,7 @@ impl Demotion {
     fn finish(&mut self) -> Result<()> {
         let fast = &self.hybrid.fast;
         let output = self.plan.selection.output_level as u8;
-        // What cannot be published is known to the file map, or is not: nobody can tell.
+        // A publication that fails may or may not have reached the file map.
         let added = match &mut self.rewrite {
             Some(rewrite) => rewrite.publish()?,
             None => Vec::new(),
@@ -243,7 +243,7 @@ impl Demotion {
         let metrics = &self.hybrid.shared.counts;
         let written_bytes = added.iter().map(|meta| meta.bytes).sum();
         if self.rewrite.is_some() {
-            fast.slow_room.found();
+            fast.slow_tier_backoff.found();
             metrics.compactions.add(1);
             metrics.compacted_in_bytes.add(self.plan.bytes());
             metrics.compacted_out_bytes.add(written_bytes);
@@ -261,20 +261,21 @@ impl Demotion {
         let (mut bytes, mut clean) = (0, 0);
         for (at, entry) in self.leaving.entries().enumerate() {
             let key = self.leaving.key(at);
-            // Freed by who replaced it, where it was replaced; in another slot, where it was moved.
+            // The job that replaced a record has freed its slot; a record that was moved is in
+            // another slot.
             if let Some(now) = fast.same_record(key, entry) {
                 bytes += u64::from(entry.record_bytes);
                 clean += u64::from(entry.clean);
                 let now = if planted(Planted::DemotionFreesOldSlot) { *entry } else { now };
                 let lifted = self.leaving.is_lifted(at) && fast.cache.contains(key, entry.sequence);
                 let key = Bytes::copy_from_slice(key);
-                let entry = if lifted { EntryAfter::Lifted } else { EntryAfter::Gone };
+                let entry = if lifted { EntryAfter::MemoryOnly } else { EntryAfter::Gone };
                 slots.removed.push(Removed { entry, ..Removed::new(key, &now) });
             }
         }
         // Before the edit, which keeps what is counted.
         self.count(fast, &slots.removed, clean);
-        let gone = slots.removed.iter().filter(|old| old.entry != EntryAfter::Lifted);
+        let gone = slots.removed.iter().filter(|old| old.entry != EntryAfter::MemoryOnly);
         let gone: Vec<_> = gone.map(|old| key_hash(&old.key)).collect();
         let change = Change { edit, slots, flushed: None };
         self.hybrid.versions.commit(&mut tables, change)?;
@@ -309,12 +310,12 @@ impl Demotion {
         counts.elapsed_ns.add(self.hybrid.shared.clock.now_ns() - self.started_ns);
         counts.clean.add(clean);
         counts.dirty.add(removed.len() as u64 - clean);
-        let lifted = removed.iter().filter(|old| old.entry == EntryAfter::Lifted);
+        let lifted = removed.iter().filter(|old| old.entry == EntryAfter::MemoryOnly);
         fast.room.lifted.add(lifted.count() as u64);
         if let Some(score) = self.plan.score {
             counts.scored.add(1);
             counts.scores.add((1000.0 * score) as u64);
-            *fast.regulation.last_score.lock() = Some(score);
+            *fast.feedback.last_score.lock() = Some(score);
         }
     }
 
@@ -387,7 +388,7 @@ impl Drop for Demotion {
     fn drop(&mut self) {
         let fast = &self.hybrid.fast;
         fast.memory.merge_ends(self.merging_bytes);
-        fast.regulation.slow_writes.release(self.plan.promised_bytes);
+        fast.feedback.slow_writes.release(self.plan.promised_bytes);
     }
 }
 

@@ -4,7 +4,7 @@ use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::demotion::job::Demotion;
 use crate::layout::hybrid::demotion::leaving::Leaving;
 use crate::layout::hybrid::demotion::ranges::Purpose;
-use crate::layout::hybrid::space::room::Means;
+use crate::layout::hybrid::rules::fullness::EvictionStep;
 use crate::table_set::table::Table;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ enum Judgement {
     /// All its versions leave.
     Leaves,
     /// They leave, and memory keeps the newest.
-    Lifted,
+    MemoryOnly,
     /// The newest stays where it is.
     Stays,
 }
@@ -35,7 +35,7 @@ impl Demotion {
         let pinning = fast.pinning();
         // Hot ones make up what cold ones do not come to.
         let mut hot_bytes = match self.plan.purpose {
-            Purpose::Room(Means::Hot) => {
+            Purpose::Room(EvictionStep::Hot) => {
                 self.plan.bytes_max.saturating_sub(self.cold_bytes(fast, &pinning))
             }
             _ => 0,
@@ -55,7 +55,7 @@ impl Demotion {
                     hot_bytes = hot_bytes.saturating_sub(u64::from(newest.record_bytes));
                     fate = Judgement::Leaves;
                     if fast.cache.contains(key, newest.sequence) {
-                        fate = Judgement::Lifted;
+                        fate = Judgement::MemoryOnly;
                     }
                 }
                 let stays = fate == Judgement::Stays;
@@ -66,7 +66,7 @@ impl Demotion {
                 let leaves = || versions[..count].iter().skip(usize::from(stays)).copied();
                 bytes += leaves().map(|entry| u64::from(entry.record_bytes)).sum::<u64>();
                 if leaves().next().is_some() {
-                    leaving.push(key, fate == Judgement::Lifted, leaves());
+                    leaving.push(key, fate == Judgement::MemoryOnly, leaves());
                 }
             }
             let Some(key) = batch.last_key() else { break };
@@ -113,7 +113,7 @@ impl Demotion {
         } else if !fast.is_pinned(pinning, key) {
             Judgement::Leaves
         } else if fast.cache.contains(key, newest.sequence) {
-            Judgement::Lifted
+            Judgement::MemoryOnly
         } else {
             Judgement::Stays
         }

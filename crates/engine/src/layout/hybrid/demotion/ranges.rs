@@ -5,10 +5,10 @@
 //!   newer runs        [ a ...... c ]     [ e ............ k ]    and one behind the last
 //! ```
 //! A range grows until nothing that is merged in it, and nothing above that, reaches out of it.
-//! Which of them is worth a merge, and of how many runs, is for `cost_benefit` to say.
+//! `choice.rs` decides which of them is worth a merge, and of how many runs.
 
 use crate::compaction::selection::Selection;
-use crate::layout::hybrid::space::room::Means;
+use crate::layout::hybrid::rules::fullness::EvictionStep;
 use crate::limits::LEVELS;
 use crate::table_set::key_range::KeyRange;
 use crate::table_set::levels::{Levels, may_overlap};
@@ -23,7 +23,7 @@ pub(crate) const BOTTOM: usize = LEVELS - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Room, by these means: cold records leave, and where it comes to that, hot ones.
-    Room(Means),
+    Room(EvictionStep),
     /// Reads of tables: what is hot there moves up, and what is cold leaves.
     Reads,
     /// All of a range is to be in tables, in one run.
@@ -176,7 +176,7 @@ mod tests {
             (*level as u8, meta)
         });
         let edit = Edit { added: added.collect(), ..Edit::default() };
-        Levels::default().apply(&edit, &db.engine().versions.store).unwrap()
+        Levels::default().apply(&edit, &db.engine().versions().store).unwrap()
     }
 
     fn range(from: Option<&str>, to: Option<&str>) -> KeyRange {

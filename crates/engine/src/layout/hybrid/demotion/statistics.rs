@@ -5,7 +5,7 @@ use crate::DemotionPolicy;
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::demotion::ranges::runs_of;
-use crate::layout::hybrid::regulation::pinning::draw_of;
+use crate::layout::hybrid::rules::pinning::draw_of;
 use crate::table_set::key_range::KeyRange;
 use crate::table_set::levels::Levels;
 use crate::table_set::table::Table;
@@ -20,7 +20,7 @@ impl FastTier {
     /// Where estimates serve instead of counting.
     fn estimates(&self, hybrid: &Hybrid) -> Option<&Buckets> {
         let wanted = hybrid.shared.settings.hybrid.policy == DemotionPolicy::Approximate;
-        self.regulation.buckets.as_ref().filter(|_| wanted)
+        self.feedback.buckets.as_ref().filter(|_| wanted)
     }
 
     /// What is known of a range, counted one by one or estimated: of its records in slots, and of

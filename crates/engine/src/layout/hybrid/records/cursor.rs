@@ -8,7 +8,7 @@
 //!    registered, or came in since from a memtable that the merge has too: another slot, and where
 //!    it came in another version, which may be a tombstone.
 //! 2. Records have been demoted. They are in tables that the merge does not have: the source is
-//!    *stale*, says so, and whoever drives the merge begins again with the tables of now.
+//!    *stale*, says so, and the scan that drives the merge begins again with the tables of now.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::hybrid::FastTier;
@@ -238,7 +238,7 @@ mod tests {
     fn cursor(db: &Db) -> SlotCursor {
         let engine = Arc::clone(db.engine());
         let departures = engine.hybrid().fast.departures();
-        SlotCursor::new(engine.hybrid(), engine.versions.visible(), departures, BATCH_MIN)
+        SlotCursor::new(engine.hybrid(), engine.versions().visible(), departures, BATCH_MIN)
     }
 
     /// A flush replaces records between a cursor's look at the index and its reads, and their slots

@@ -4,7 +4,7 @@
 //! until then the log has all of them, and recovery finds a record in both places with the same
 //! sequence. So the log is made durable before the first piece is. A piece for which there is no
 //! room waits for demotions, with nothing written that is not live; where these find no room below
-//! (`slow_room.rs`), until they were tried again.
+//! (`space/backoff.rs`), until they were tried again.
 
 use crate::compaction::rewrite::Retention;
 use crate::error::{Error, ErrorKind, Result};
@@ -25,8 +25,8 @@ use thermocline_foundation::{ByteSize, FileNumber, Planted, planted, sync_site};
 /// How long a flush that found no slot waits before it looks again.
 const WAIT: Duration = Duration::from_micros(500);
 
-/// How long one waits at most that waits for the budget or the room of the slow tier: hours may be
-/// left, and meanwhile copies may go, or somebody empties the tier.
+/// How long a flush waits at most for the budget or the room of the slow tier before it looks
+/// again: hours may be left, and meanwhile copies may go, or a user may empty the tier.
 const WAIT_FOR_SLOW_TIER: Duration = Duration::from_secs(1);
 
 /// So many looks in a row without room, and without anything that could make any, are for ever.
@@ -35,8 +35,8 @@ const STARVED_MAX: u32 = 200;
 /// So many demotions without room below, while there is none up here either, are for ever too.
 const REFUSALS_MAX: u64 = 2;
 
-/// So many looks in a row without room while frees are held: not by a reader, who looks again, but
-/// by a checkpoint or a check, which takes as long as reading the tier does.
+/// After so many looks in a row without room the holder of frees is no reader, which would have let
+/// go, but a checkpoint or a check, which takes as long as reading the tier does.
 const HELD_MAX: u32 = 20;
 
 /// There are no slots for `what` on any tier.
@@ -55,13 +55,13 @@ pub(crate) fn no_room(files: &TieredFiles, what: &str) -> Error {
     Error::new(ErrorKind::OutOfSpace, text)
 }
 
-/// Which memtables may be flushed: all, but while somebody wants a moment at which none is partly
-/// in slots those only that were full before.
+/// Which memtables may be flushed: all; but while a caller needs a moment at which none is partly
+/// in slots, only those that were full before.
 #[derive(Debug)]
 pub(crate) struct FlushGate {
     /// Logs from this number on are held back.
     held_from: AtomicU64,
-    /// Held by who holds flushes back.
+    /// The caller that holds flushes back has this lock.
     holder: Mutex<()>,
 }
 
@@ -79,7 +79,8 @@ impl Default for FlushGate {
 }
 
 impl FlushGate {
-    /// Holds back the memtables whose log is `log` or a later one. Waits for another who does.
+    /// Holds back the memtables whose log is `log` or a later one. Waits while another caller holds
+    /// flushes back.
     pub fn hold_from(&self, log: FileNumber) -> FlushesHeld<'_> {
         let holder = self.holder.lock();
         self.held_from.store(log.0, Relaxed);
@@ -131,17 +132,17 @@ impl SlotFlush {
 
     /// Demotions have been tried again since this found no room, and found none either.
     fn is_refused_for_good(&self, fast: &FastTier) -> bool {
-        let refusals = fast.slow_room.refusals();
+        let refusals = fast.slow_tier_backoff.refusals();
         self.refusals_before.is_some_and(|before| refusals >= before + REFUSALS_MAX)
     }
 
     /// Room is looked for: demotions that have found none below are tried soon.
     fn hurry(&mut self, fast: &FastTier) {
-        let refusals = fast.slow_room.refusals();
+        let refusals = fast.slow_tier_backoff.refusals();
         // Fewer than before where one has found room meanwhile, and none the next.
         let before = self.refusals_before.map_or(refusals, |before| before.min(refusals));
         self.refusals_before = Some(before);
-        fast.slow_room.hurry(self.hybrid.shared.clock.now_ns());
+        fast.slow_tier_backoff.hurry(self.hybrid.shared.clock.now_ns());
     }
 
     /// There was no room; `for_ever` where waiting will not make any, as it looks. An error once it
@@ -321,7 +322,8 @@ mod tests {
         assert_eq!(db.stats().levels.iter().map(|level| level.tables).sum::<usize>(), 0);
     }
 
-    /// So there may be more records in slots than keys, though nobody looks at the older any more.
+    /// So there may be more records in slots than keys, though no reader looks at the older any
+    /// more.
     #[test]
     fn a_version_that_a_snapshot_sees_stays_until_its_key_is_flushed_without_one() {
         let db = stepped(&hybrid());
@@ -404,7 +406,7 @@ mod tests {
     fn writers_go_on_while_somebody_holds_what_they_free() {
         let db = stepped(&hybrid());
         let fast = &db.engine().hybrid().fast;
-        let held = fast.slabs.hold_frees();
+        let held = fast.slabs.delay_slot_reuse();
         let (mut round, mut written_bytes) = (0u8, 0);
         // More than the tier has room for, of versions that all but the last are dead.
         while written_bytes < 2 * fast.room.limit_bytes() {
@@ -416,7 +418,7 @@ mod tests {
             db.flush().unwrap();
         }
         drop(held);
-        db.engine().shared.jobs.wake();
+        db.engine().shared().jobs.wake();
         db.put(0u32.to_be_bytes(), [round; 1000]).unwrap();
         db.flush().unwrap();
         db.settle().unwrap();
@@ -432,11 +434,11 @@ mod tests {
         let db = stepped(&hybrid());
         let engine = db.engine();
         let (manifest_bytes, map_bytes) =
-            (engine.shared.settings.manifest_bytes(), engine.shared.settings.map_bytes());
+            (engine.shared().settings.manifest_bytes(), engine.shared().settings.map_bytes());
         let mut random = thermocline_foundation::random::Random::new(1);
         let (mut rewrites, mut edits_bytes, mut state_bytes) = (0, 0, 0);
         let manifest = || {
-            let tables = engine.versions.tables();
+            let tables = engine.versions().tables();
             (tables.manifest.number(), tables.manifest.extent().bytes)
         };
         (0..12_000u32).for_each(|key| db.put(key.to_be_bytes(), [7; 900]).unwrap());
@@ -455,7 +457,7 @@ mod tests {
                 state_bytes += after.1;
             }
             assert!(after.1 <= manifest_bytes, "{after:?} of {manifest_bytes}");
-            let map = engine.shared.files.usage()[0].used_by_kind[&FileKind::Map];
+            let map = engine.shared().files.usage()[0].used_by_kind[&FileKind::Map];
             assert!(map <= map_bytes, "{map} of {map_bytes}");
         }
         // An edit takes a page at least, and a flush is three of them here.

@@ -21,7 +21,7 @@ use thermocline_table::{RecordKind, Trailer, key_hash};
 /// Records of a merge that are read in one batch.
 const FETCHED_AT_ONCE: usize = 256;
 
-/// Who reads a batch of records.
+/// What reads a batch of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
     /// Each key was asked for.
@@ -77,7 +77,7 @@ impl FastTier {
     /// The newest version of `key` on the fast tier, at or before `snapshot` where there is one.
     pub fn get(&self, key: &[u8], snapshot: Option<Sequence>) -> Result<Option<(Trailer, Bytes)>> {
         self.get_once(key, snapshot).or_else(|_| {
-            let _held = self.slabs.hold_frees();
+            let _held = self.slabs.delay_slot_reuse();
             self.get_once(key, snapshot).map_err(|error| error.of_key(key))
         })
     }
@@ -91,7 +91,7 @@ impl FastTier {
         }
         let Some(slot) = slot_of(&entry) else { return Ok(None) };
         let read = || self.slabs.read(slot, entry.record_bytes);
-        match self.regulation.read_waits.for_slot(read) {
+        match self.feedback.read_waits.for_slot(read) {
             Ok(slot) if is_record(&slot, key, &entry) => {
                 self.note_slot_read(key);
                 let value = self.keep(key, &entry, &slot);
@@ -179,7 +179,7 @@ impl FastTier {
 
     /// The slot had something else: the record was replaced, or moved to another slot.
     fn fetch_again(&self, key: &[u8], entry: &Entry) -> Result<Option<Stored>> {
-        let _held = self.slabs.hold_frees();
+        let _held = self.slabs.delay_slot_reuse();
         let Some(now) = self.same_record(key, entry) else { return Ok(None) };
         let (slot, bytes) = read_of(&now);
         match self.slabs.read(slot, bytes) {
@@ -191,14 +191,14 @@ impl FastTier {
     /// A reader gets the record of `entry`.
     fn note_read(&self, entry: &Entry) {
         if entry.clean {
-            self.regulation.copies.read.add(1);
+            self.feedback.copies.read.add(1);
         }
     }
 
     /// The slot of a record was read for a look-up, which has not touched the tracker yet.
     fn note_slot_read(&self, key: &[u8]) {
         let was_tracked = self.popularity.value(key_hash(key)).is_some();
-        if self.regulation.slot_reads.note_read(was_tracked) {
+        if self.feedback.slot_reads.note_read(was_tracked) {
             self.judge_slots();
         }
     }
@@ -206,13 +206,13 @@ impl FastTier {
     fn keep(&self, key: &[u8], entry: &Entry, slot: &Slot) -> Result<Bytes, Broken> {
         self.note_read(entry);
         if entry.clean {
-            self.regulation.copies.served.add(1);
+            self.feedback.copies.served.add(1);
         }
         // Callers may keep it: not with the slots around it.
         let value = slot.compact_value()?;
         // Where one record is as good as another, it should push out none that has no slot.
         let (sequence, bytes) = (entry.sequence, slot.stored().len());
-        if self.regulation.slot_reads.reads_recur() || self.cache.has_room(key, sequence, bytes) {
+        if self.feedback.slot_reads.reads_recur() || self.cache.has_room(key, sequence, bytes) {
             let kept = || self.packing.slot_for_memory(slot, &value);
             self.spill_evicted(self.cache.insert_backed(key, sequence, bytes, kept));
         }

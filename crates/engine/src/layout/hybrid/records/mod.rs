@@ -8,4 +8,5 @@ pub(crate) mod lookup;
 pub(crate) mod opening;
 pub(crate) mod packing;
 pub(crate) mod pieces;
+pub(crate) mod placing;
 mod reads;

@@ -14,6 +14,7 @@ use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::copies::promotion::Promotions;
 use crate::layout::hybrid::copies::spill::Spill;
+use crate::layout::hybrid::feedback::Feedback;
 use crate::layout::hybrid::memory::Memory;
 use crate::layout::hybrid::records::damage::{Damage, older_versions_of};
 use crate::layout::hybrid::records::flush::{FlushGate, no_room};
@@ -21,8 +22,7 @@ use crate::layout::hybrid::records::live::LiveRecords;
 use crate::layout::hybrid::records::lookup::{entry_kind, kind_of};
 use crate::layout::hybrid::records::packing::Packing;
 use crate::layout::hybrid::records::pieces::{Pieces, piece_bytes};
-use crate::layout::hybrid::regulation::Regulation;
-use crate::layout::hybrid::space::backoff::SlowRoom;
+use crate::layout::hybrid::space::backoff::SlowTierBackoff;
 use crate::layout::hybrid::space::room::Room;
 use crate::locator::copies::IndexCopies;
 use crate::settings::hybrid::PopularityKind;
@@ -76,8 +76,8 @@ impl FastTier {
                 Box::new(FrequencyTracker::new(1 << 10, SHARDS, FrequencySettings::default()))
             }
         };
-        let regulation = Regulation::new(settings, clock);
-        if let Some(buckets) = &regulation.buckets {
+        let feedback = Feedback::new(settings, clock);
+        if let Some(buckets) = &feedback.buckets {
             index.for_each(Bound::Unbounded, Bound::Unbounded, |key, entry| {
                 if !entry.clean {
                     buckets.insert_fast(key, key_hash(key), entry.record_bytes);
@@ -95,10 +95,10 @@ impl FastTier {
             spill: Spill::new(&shared.jobs, settings.memory.0),
             popularity,
             promotions: Promotions::new(settings.memory.0),
-            regulation,
+            feedback,
             flushes: FlushGate::default(),
             room: Room::new(shared),
-            slow_room: SlowRoom::default(),
+            slow_tier_backoff: SlowTierBackoff::default(),
             memory: Memory::new(settings),
             copying: Arc::new(IndexCopies::new(shared)),
             freed_early: Mutex::default(),
@@ -203,7 +203,7 @@ pub(crate) fn drop_copies(shared: &Shared, restored: &mut Restored) -> Result<()
     let whole = || Edit {
         totals: Some(totals.clone()),
         durable_sequence: Some(durable_sequence),
-        ..Edit::of_state(levels, slots, *log_floor, *last_sequence)
+        ..Edit::of_state(levels.snapshot(), slots, *log_floor, *last_sequence)
     };
     let edit = Edit { live_slots: Some(LiveSlots::default()), ..Edit::default() };
     manifest.commit(&edit, whole)?;
@@ -260,7 +260,7 @@ impl Scan {
 impl Hybrid {
     /// Writes what `logs` had into slots and makes it live, piece by piece, and then raises the log
     /// floor with `edit`. The slots may take more than their share, where there is no room for a
-    /// piece, until demotions have made it: nobody waits for them yet.
+    /// piece, until demotions have made it: no writer waits for them yet.
     pub fn settle_replayed(
         &self,
         logs: &[FileNumber],
@@ -396,7 +396,7 @@ mod tests {
             assert!(flushes < 1000, "{} are free", free_bytes());
         }
         let replayed_bytes = || {
-            let state = db.engine().versions.current();
+            let state = db.engine().versions().current();
             let frozen = state.frozen.iter().map(|frozen| frozen.memtable.bytes());
             frozen.sum::<u64>() + state.active.bytes()
         };
@@ -411,7 +411,7 @@ mod tests {
         let fast = db.stats().fast_tier.unwrap();
         assert!(fast.slab_bytes <= fast.limit_bytes, "{fast:?}");
         let on_slow = |file: &FileInfo| file.kind == FileKind::Slab && file.tier != TierIndex(0);
-        assert!(!db.engine().shared.files.files().iter().any(on_slow));
+        assert!(!db.engine().shared().files.files().iter().any(on_slow));
         for key in 0..keys {
             let byte = if key < keys - updated { 7 } else { 9 };
             assert_eq!(db.get(name(key)).unwrap().unwrap(), vec![byte; 1000]);
@@ -443,9 +443,9 @@ mod tests {
 
     #[derive(Debug, Default)]
     struct Met {
-        /// 0 where nobody waits.
+        /// 0 where no thread waits.
         expected: usize,
-        /// Slabs whose header was read, all by who opens them.
+        /// Slabs whose header was read, each by the thread that opens it.
         opened: HashSet<String>,
         /// Threads that came; none of them has gone on, so each is another.
         came: usize,
@@ -463,7 +463,7 @@ mod tests {
             met.came += 1;
             self.one_came.notify_all();
             while met.came < met.expected && !met.is_given_up {
-                // Only where somebody never comes it is for long.
+                // The wait is long only where a thread never comes.
                 let waited = self.one_came.wait_for(&mut met, Duration::from_secs(20));
                 met.is_given_up |= waited.timed_out();
             }

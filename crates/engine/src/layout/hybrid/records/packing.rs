@@ -16,7 +16,7 @@ use thermocline_slab::{Broken, Slot};
 /// The file of settings, if there is one, has the name of what packs values. Builds that do not
 /// know packed values refuse the name; without it they would take these for damage.
 pub(crate) fn packing_is_named(settings: &Settings, kept: Option<&str>) -> bool {
-    // Not in a comment, which nobody refuses.
+    // A name in a comment does not count: no build refuses a comment.
     let names = |line: &str| line.trim_start().starts_with("record_compression");
     settings.preset() != Preset::Hybrid || kept.unwrap_or_default().lines().any(names)
 }
@@ -165,8 +165,8 @@ mod tests {
         value.iter().copied().cycle().take(VALUE_BYTES).collect()
     }
 
-    /// Whoever asks gets what was written: look-ups, which find it in slots and then in memory,
-    /// and scans.
+    /// All reads get what was written: look-ups, which find it in slots and then in memory, and
+    /// scans.
     fn check(db: &Db) {
         for _ in 0..2 {
             for number in 0..RECORDS {

@@ -3,21 +3,21 @@
 //! Slots are found for a piece and written. Once all pieces are, or many, or there is no room for
 //! the next, each slab that they touched is synced, once, and then an edit for each piece makes it
 //! live and frees the slots of the versions that it replaces, which the next pieces may take. The
-//! log has all of them until who flushes raises its floor, and must be durable before: a piece
-//! makes records durable that come after others in the log.
+//! log has all of them until the flush raises the floor, and must be durable before a piece is: a
+//! piece makes records durable that come after others in the log.
 //!
 //! Between writing and edit only keys and places are kept; the memtable has the values.
 
 use crate::compaction::rewrite::Retention;
 use crate::error::Result;
 use crate::generations::memtable::{Memtable, MemtableCursor};
+use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::records::packing::Packing;
-use crate::layout::hybrid::{
-    Added, Arrival, EntryAfter, FastTier, Placed, Removed, SlotEdit, Written,
-};
+use crate::layout::hybrid::records::placing::{Arrival, Placed, Written};
 use crate::table_set::TableSet;
 use crate::table_set::manifest::Edit;
+use crate::table_set::slot_edit::{Added, EntryAfter, Removed, SlotEdit};
 use crate::versions::Change;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -180,7 +180,7 @@ impl Pieces {
 
 impl Hybrid {
     /// Makes records live that a flush has written, and with it frees the slots of the versions
-    /// that nobody can see any more.
+    /// that no reader can see any more.
     fn settle_in(&self, mut placed: Placed, memtable: &Memtable) -> Result<Turnover> {
         let snapshots = self.versions.kept_readable();
         let mut tables = self.versions.tables();
@@ -266,9 +266,10 @@ impl FastTier {
         }
     }
 
-    /// The versions in slots that nobody can see once `born`, in key order and of a key the newest
-    /// first, are there. Each is replaced by the oldest of the added that is newer, and where both
-    /// are the newest of their key this one takes its place in the index. Counts the copies.
+    /// The versions in slots that no reader can see once the records of `added`, in key order and
+    /// of a key the newest first, are there. Each is replaced by the oldest of the added that is
+    /// newer, and where both are the newest of their key this one takes its place in the index.
+    /// Counts the copies.
     fn replaced_by(&self, added: &mut [Added], snapshots: &[Sequence]) -> Replaced {
         let mut replaced = Replaced::default();
         let mut copies = 0;
@@ -307,7 +308,7 @@ impl FastTier {
             }
             added[at].succeeds = succeeds;
         }
-        self.regulation.copies.replaced.add(copies);
+        self.feedback.copies.replaced.add(copies);
         replaced
     }
 }
@@ -364,9 +365,9 @@ mod tests {
                 snapshots.push(db.snapshot());
             }
         }
-        engine.front.enter().freeze().unwrap();
-        let frozen = Arc::clone(&engine.versions.current().frozen[0]);
-        let retention = Retention::new(engine.versions.kept_readable(), None);
+        engine.front().enter().freeze().unwrap();
+        let frozen = Arc::clone(&engine.versions().current().frozen[0]);
+        let retention = Retention::new(engine.versions().kept_readable(), None);
         let packing = &engine.hybrid().fast.packing;
         let mut pieces = Pieces::new(&frozen.memtable, retention, Origin::Flush);
         for key in ["a", "b", "c"] {
@@ -384,7 +385,7 @@ mod tests {
         let fast = &db.engine().hybrid().fast;
         let pieces = 8;
         let piece_bytes = piece_bytes(fast.room.limit_bytes());
-        let syncs = |kind| db.engine().shared.files.tiers()[0].traffic(kind).syncs;
+        let syncs = |kind| db.engine().shared().files.tiers()[0].traffic(kind).syncs;
         let sizes = [200, 400, 900, 2000, 4000];
         let write = |byte: u8| {
             let mut bytes = 0;

@@ -15,7 +15,7 @@ const RETRY_MAX: Duration = Duration::from_secs(16);
 
 /// See the module's header.
 #[derive(Debug, Default)]
-pub(crate) struct SlowRoom {
+pub(crate) struct SlowTierBackoff {
     refusal: Mutex<Option<Refusal>>,
 }
 
@@ -29,7 +29,7 @@ struct Refusal {
     error: Error,
 }
 
-impl SlowRoom {
+impl SlowTierBackoff {
     /// A demotion found no room.
     pub fn refuse(&self, error: &Error, now_ns: u64) {
         let mut refusal = self.refusal.lock();
@@ -47,7 +47,7 @@ impl SlowRoom {
         *refusal = Some(Refusal { count, retry_ns, error: error.clone() });
     }
 
-    /// Somebody waits for room: the next is tried soon.
+    /// A flush waits for room: the next attempt is soon.
     pub fn hurry(&self, now_ns: u64) {
         if let Some(refusal) = &mut *self.refusal.lock() {
             refusal.retry_ns = refusal.retry_ns.min(now_ns + RETRY_MIN.as_nanos() as u64);
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn demotions_are_tried_again_after_a_while_until_there_is_room() {
-        let room = SlowRoom::default();
+        let room = SlowTierBackoff::default();
         let full = |text: &str| Error::new(ErrorKind::OutOfSpace, text);
         assert_eq!((room.wait(0), room.refusals(), room.reason()), (Duration::ZERO, 0, None));
         let mut now_ns = 5;

@@ -2,12 +2,11 @@
 //!
 //! Everything that is written there counts, by the tier's own count: merges, bulk loads, tables
 //! that come from other tiers, and slabs that found no room above. Of these only merges can wait,
-//! and those that somebody asked for do not, once what memtables hold is in slots, for which
+//! and those that a caller asked for do not, once what memtables hold is in slots, for which
 //! flushes may have to wait. A merge is chosen when the budget has what it would write by the
 //! estimate, begins when it has what it will write at most (of packed values by what flushes have
-//! packed since opening), and has that promised until it ends.
-//! The scarcer the budget, the more the choice goes by what a merge writes (`score.rs` of the
-//! crate `popularity`).
+//! packed since opening), and has that promised until it ends. The scarcer the budget, the more the
+//! choice goes by what a merge writes (`score.rs` of the crate `popularity`).
 //!
 //! Where nothing leaves the fast tier any more, writers wait with the flush that finds no slot, and
 //! come to the pace of the budget.
@@ -29,7 +28,7 @@ const SLOW: TierIndex = TierIndex(1);
 pub(crate) struct SlowWrites {
     budget: Option<Mutex<WriteBudget>>,
     /// What the merge for room would have written that was refused last; 0 once one has begun.
-    /// Nobody looks for another before there is as much.
+    /// The planner looks for no other merge until the budget has this many bytes.
     refused_bytes: Mutex<u64>,
     /// Merges that were refused.
     pub refused: Counter,
@@ -48,6 +47,11 @@ impl SlowWrites {
         }
     }
 
+    /// What is promised to merges, in bytes; none without a budget.
+    pub fn promised_bytes(&self) -> u64 {
+        self.budget.as_ref().map_or(0, |budget| budget.lock().promised_bytes())
+    }
+
     /// A merge has ended for which so much was promised.
     pub fn release(&self, bytes: u64) {
         if let Some(budget) = &self.budget {
@@ -59,7 +63,7 @@ impl SlowWrites {
 impl Hybrid {
     /// Asks the budget, which knows what has been written up to now; `unbounded` without one.
     fn ask_budget<T>(&self, unbounded: T, ask: impl FnOnce(&mut WriteBudget, u64) -> T) -> T {
-        let Some(budget) = &self.fast.regulation.slow_writes.budget else { return unbounded };
+        let Some(budget) = &self.fast.feedback.slow_writes.budget else { return unbounded };
         let written_bytes =
             self.shared.files.tiers()[SLOW.position()].traffic_total().written_bytes;
         let mut budget = budget.lock();
@@ -68,23 +72,24 @@ impl Hybrid {
         ask(&mut budget, now_ns)
     }
 
-    /// What must be there before anybody looks for a merge.
+    /// What the budget must have before the planner looks for a merge.
     fn least_bytes(&self) -> u64 {
-        self.demotion_bytes().max(*self.fast.regulation.slow_writes.refused_bytes.lock())
+        self.demotion_bytes().max(*self.fast.feedback.slow_writes.refused_bytes.lock())
     }
 
     /// A merge may be looked for, as far as the slow tier's wear is concerned and the room there.
     pub fn may_merge(&self) -> bool {
         let bytes = self.least_bytes();
         self.ask_budget(true, |budget, now_ns| budget.allows(bytes, now_ns))
-            && self.fast.slow_room.wait(self.shared.clock.now_ns()).is_zero()
+            && self.fast.slow_tier_backoff.wait(self.shared.clock.now_ns()).is_zero()
     }
 
     /// How long it is until then.
     pub fn wait_to_merge(&self) -> Duration {
         let bytes = self.least_bytes();
         let wait_ns = self.ask_budget(0, |budget, now_ns| budget.wait_ns(bytes, now_ns));
-        Duration::from_nanos(wait_ns).max(self.fast.slow_room.wait(self.shared.clock.now_ns()))
+        Duration::from_nanos(wait_ns)
+            .max(self.fast.slow_tier_backoff.wait(self.shared.clock.now_ns()))
     }
 
     /// How short the budget is, from 0 (and without one) to 1.
@@ -97,12 +102,12 @@ impl Hybrid {
     pub fn promise_writes(&self, purpose: Purpose, (before, bytes): (u64, u64)) -> bool {
         let is_promised = self.ask_budget(true, |budget, now_ns| {
             budget.release(before);
-            // What it has already nobody may have written meanwhile.
+            // No other merge may have written meanwhile what this one was promised before.
             let allows = bytes <= before || budget.allows(bytes, now_ns);
             budget.promise(if allows { bytes } else { before });
             allows
         });
-        let slow_writes = &self.fast.regulation.slow_writes;
+        let slow_writes = &self.fast.feedback.slow_writes;
         if matches!(purpose, Purpose::Room(_)) {
             *slow_writes.refused_bytes.lock() = if is_promised { 0 } else { bytes };
         }
@@ -119,7 +124,7 @@ impl Hybrid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::hybrid::space::room::Means;
+    use crate::layout::hybrid::rules::fullness::EvictionStep;
     use crate::support::still_clock::StillClock;
     use crate::support::{hybrid, stepped_environment, tier};
     use crate::{ByteSize, Db, Environment, HybridSettings};
@@ -153,14 +158,14 @@ mod tests {
         let fast = &engine.hybrid().fast;
         let left_bytes = engine.hybrid().demotion_bytes() + 1000;
         let spend = |bytes| {
-            let budget = fast.regulation.slow_writes.budget.as_ref().unwrap();
+            let budget = fast.feedback.slow_writes.budget.as_ref().unwrap();
             budget.lock().spend(bytes, clock.now_ns());
         };
         spend(engine.hybrid().budget_bytes().unwrap() as u64 - left_bytes);
         let promise = |purpose, bytes| engine.hybrid().promise_writes(purpose, bytes);
         assert!(!promise(Purpose::Reads, (0, left_bytes + 1000)));
         assert!(engine.hybrid().may_merge(), "others go on");
-        let room = Purpose::Room(Means::ColdOfDrawn);
+        let room = Purpose::Room(EvictionStep::ColdOfDrawn);
         assert!(!promise(room, (0, left_bytes + 1000)));
         assert!(!engine.hybrid().may_merge());
         assert!(promise(room, (0, left_bytes)));
@@ -213,9 +218,9 @@ mod tests {
         let engine = db.engine();
         let fast = &engine.hybrid().fast;
         let full_bytes = engine.hybrid().budget_bytes().unwrap();
-        // What is freed goes to nobody, so flushes that wait in vain overdraw the tier.
-        let held = fast.slabs.hold_frees();
-        let slabs = || engine.shared.files.tiers()[1].traffic(FileKind::Slab).written_bytes;
+        // No record gets a slot that is freed, so flushes that wait in vain overdraw the tier.
+        let held = fast.slabs.delay_slot_reuse();
+        let slabs = || engine.shared().files.tiers()[1].traffic(FileKind::Slab).written_bytes;
         let mut round = 0;
         while slabs() == 0 {
             round += 1;

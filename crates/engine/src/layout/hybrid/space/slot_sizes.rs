@@ -1,9 +1,9 @@
 //! A change of slot sizes: room of slabs is divided anew where free slots have the wrong size.
 
 use crate::error::Result;
-use crate::layout::hybrid::Arrival;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::records::packing::Stored;
+use crate::layout::hybrid::records::placing::Arrival;
 use crate::layout::hybrid::single_step::Work;
 use crate::table_set::manifest::Edit;
 use crate::table_set::slot_edit::EntryAfter;
@@ -29,7 +29,7 @@ impl Hybrid {
             return Ok(());
         }
         if self.fast.slabs.stats().are_frees_held {
-            // None goes while somebody looks at them.
+            // No slab goes while a guard holds frees.
             return Ok(());
         }
         // No slab can go as things are: fewer records are the only way.
@@ -39,7 +39,8 @@ impl Hybrid {
 
     /// Deletes slabs without records; false where there are none.
     fn delete_empty_slabs(&self) -> Result<bool> {
-        // Under the lock, so that who copies the live slots holds them before or sees them go.
+        // Under the lock, so that a thread that copies the live slots holds them before, or sees
+        // them go.
         let mut tables = self.versions.tables();
         let empty = self.fast.slabs.take_empty(None, usize::MAX);
         if empty.is_empty() {
@@ -66,7 +67,7 @@ impl Hybrid {
         let Some(id) = self.fast.slabs.sparsest() else { return Ok(false) };
         let Some(file) = self.fast.slabs.file_number(id) else { return Ok(false) };
         // First held, then asked: what is live by that is not written over while it is read.
-        let held = self.fast.slabs.hold_frees();
+        let held = self.fast.slabs.delay_slot_reuse();
         let Some(live) = self.fast.live.lock().slots.get(file).cloned() else {
             return Ok(false);
         };

@@ -1,4 +1,4 @@
-//! Sweeps: slots are taken from clean copies that memory has too, or that nobody asks for.
+//! Sweeps take slots from clean copies that memory has too, or that no read asks for.
 //!
 //! That is an edit and no write, for tables have these records. What memory has is in memory only
 //! from then on. A hand goes round the keys, and each sweep goes on where the last one ended, for
@@ -7,8 +7,8 @@
 use crate::error::Result;
 use crate::jobs::{Job, Step};
 use crate::layout::hybrid::Hybrid;
-use crate::layout::hybrid::space::room::{Means, Need};
-use crate::layout::hybrid::{EntryAfter, Removed, SlotEdit};
+use crate::layout::hybrid::rules::fullness::{EvictionStep, Need};
+use crate::table_set::slot_edit::{EntryAfter, Removed, SlotEdit};
 use crate::versions::Change;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const STEP_KEYS: usize = 2048;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Patience {
     /// What this sweep is, among the means to make room.
-    means: Means,
+    step: EvictionStep,
     /// Keys that are looked at before it gives up.
     keys: usize,
     /// It gives up unless it frees the slot of one in so many keys.
@@ -31,10 +31,11 @@ pub(crate) struct Patience {
 }
 
 /// Demotions are better where a sweep finds less than this.
-pub(crate) const QUICK: Patience = Patience { means: Means::Sweep, keys: STEP_KEYS, one_in: 8 };
+pub(crate) const QUICK: Patience =
+    Patience { step: EvictionStep::Sweep, keys: STEP_KEYS, one_in: 8 };
 /// Where demotions find hardly anything to take, a sweep may find as little, for it writes nothing.
 pub(crate) const THOROUGH: Patience =
-    Patience { means: Means::ThoroughSweep, keys: 16 * STEP_KEYS, one_in: 64 };
+    Patience { step: EvictionStep::ThoroughSweep, keys: 16 * STEP_KEYS, one_in: 64 };
 
 /// A sweep under way.
 #[derive(Debug)]
@@ -103,12 +104,12 @@ impl Sweep {
                 unasked += u64::from(entry.has_slot());
                 hashes.push(key_hash(&key));
             }
-            let after = if in_memory { EntryAfter::Lifted } else { EntryAfter::Gone };
+            let after = if in_memory { EntryAfter::MemoryOnly } else { EntryAfter::Gone };
             removed.push(Removed { entry: after, ..Removed::new(key, &entry) });
         }
         fast.room.dropped.add(hashes.len() as u64);
         fast.room.lifted.add(lifted);
-        fast.regulation.copies.unasked.add(unasked);
+        fast.feedback.copies.unasked.add(unasked);
         let frees_slots = removed.iter().any(|old| old.slot.is_some());
         if frees_slots {
             let departs = !hashes.is_empty();
@@ -153,7 +154,7 @@ impl Job for Sweep {
         // Other sizes of slots may be enough now. If they are not, what this has found counts.
         let ends_early = need == Need::OtherSizes;
         if self.finds_few(fast.index.len(), ends_early) {
-            fast.room.found_little(self.patience.means, hybrid.shared.clock.now_ns());
+            fast.room.found_little(self.patience.step, hybrid.shared.clock.now_ns());
             return Ok(Step::Done);
         }
         Ok(if need == Need::Room { Step::More } else { Step::Done })
@@ -188,7 +189,7 @@ mod tests {
             db.put(key.to_be_bytes(), value).unwrap();
         }
         db.compact_range(None, None, &mut |_| {}).unwrap();
-        let slow = &db.engine().shared.files.tiers()[1];
+        let slow = &db.engine().shared().files.tiers()[1];
         let before = slow.traffic_total();
         let mut copies = 0;
         for from in (0..RECORDS).step_by(3000) {

@@ -115,7 +115,7 @@ fn a_record_that_waits_is_found_in_its_table_and_may_come_back_to_memory() {
 #[test]
 fn copies_get_slots_only_while_they_are_read_more_often_than_replaced() {
     let db = with_copy();
-    let uses = &fast(&db).regulation.copies;
+    let uses = &fast(&db).feedback.copies;
     uses.replaced.add(5_000);
     evict(&db);
     spill(&db);
@@ -135,7 +135,7 @@ fn copies_get_slots_only_while_they_are_read_more_often_than_replaced() {
 fn copies_that_lose_their_slots_unread_get_fewer_of_them() {
     let db = with_copy();
     let share = || db.stats().fast_tier.unwrap().copy_slots_share;
-    fast(&db).regulation.copies.unasked.add(20_000);
+    fast(&db).feedback.copies.unasked.add(20_000);
     evict(&db);
     spill(&db);
     assert_eq!((copies(&db), share()), ((0, 0), 0.5), "forgotten although it is hot");
@@ -144,8 +144,8 @@ fn copies_that_lose_their_slots_unread_get_fewer_of_them() {
     evict(&db);
     spill(&db);
     assert_eq!(copies(&db), (1, 0), "every second one");
-    fast(&db).regulation.copies.served.add(20_000);
-    fast(&db).regulation.copies.judge(1);
+    fast(&db).feedback.copies.served.add(20_000);
+    fast(&db).feedback.copies.judge(1);
     assert_eq!(share(), 1.0);
 }
 
@@ -240,8 +240,8 @@ fn a_record_whose_range_is_being_demoted_gets_no_slot_behind_the_demotions_back(
     let db = with_copy();
     evict(&db);
     let whole = Claim { tables: Vec::new(), level: None, range: KeyRange::default() };
-    let claimed = db.engine().versions.claim(&mut db.engine().versions.tables(), whole);
-    let slab_writes = || db.engine().shared.files.tiers()[0].traffic(FileKind::Slab).writes;
+    let claimed = db.engine().versions().claim(&mut db.engine().versions().tables(), whole);
+    let slab_writes = || db.engine().shared().files.tiers()[0].traffic(FileKind::Slab).writes;
     let before = slab_writes();
     spill(&db);
     assert_eq!(copies(&db), (0, 0));
@@ -286,7 +286,7 @@ fn an_entry_whose_record_memory_has_lost_without_a_word_is_swept_away() {
     fast(&db).cache.clear();
     assert_eq!(slow_reads(&db, "value"), 1);
     // Something else waits, as nearly always.
-    let sequence = db.engine().versions.visible();
+    let sequence = db.engine().versions().visible();
     fast(&db).spill.add(Spilled { key: Bytes::from("abc"), sequence, value: None });
     sweep_beside_nobody(&db);
     assert_eq!(copies(&db), (0, 0));
@@ -358,8 +358,8 @@ fn without_room_a_record_waits_until_too_much_does() {
 
 type Events = VecDeque<Box<dyn FnOnce() + Send>>;
 
-/// What happens before and after reads of slabs, in this order, while somebody looks a key up.
-/// What an event itself reads is none of them.
+/// What happens before and after reads of slabs, in this order, while a look-up runs. Reads by an
+/// event itself do not count.
 #[derive(Default)]
 struct Between {
     events: Mutex<Events>,

@@ -29,7 +29,7 @@ fn compacting_counts_the_records_that_leave_and_the_tables_that_they_are_merged_
     put(0);
     assert_eq!(compact(), 50 * record_bytes);
     put(50);
-    let levels = Arc::clone(&db.engine().versions.current().levels);
+    let levels = Arc::clone(&db.engine().versions().current().levels);
     let tables: u64 = levels.tables().map(|(_, table)| table.meta.bytes).sum();
     assert!(tables > 0, "the first ones are in a table");
     assert_eq!(compact(), 50 * record_bytes + tables);
@@ -40,7 +40,7 @@ fn more_runs_lie_over_each_other_while_the_fast_tier_is_below_a_tenth_of_the_dat
     let db = stepped(&hybrid());
     let engine = db.engine();
     let room = &engine.hybrid().fast.room;
-    let whole_bytes = engine.shared.tier0.divided_bytes();
+    let whole_bytes = engine.shared().tier0.divided_bytes();
     let runs_with = |table_bytes| {
         room.note_tables(table_bytes);
         engine.hybrid().runs_max()
@@ -77,7 +77,7 @@ fn two_ranges(policy: DemotionPolicy, overlapped: &str) -> (Db, [KeyRange; 2]) {
         sampled(prefix, 200).iter().skip(skipped).step_by(2).for_each(put);
     }
     db.flush().unwrap();
-    // A table is opened, and can be asked, once somebody has looked for a key in its span.
+    // The first look-up of a key in a table's span opens the table; then it can be asked.
     for prefix in ["a", "s"] {
         assert!(db.get(format!("{}-", sampled(prefix, 1)[0])).unwrap().is_none());
     }
@@ -87,7 +87,7 @@ fn two_ranges(policy: DemotionPolicy, overlapped: &str) -> (Db, [KeyRange; 2]) {
 }
 
 fn known(db: &Db, of: &KeyRange) -> (RangeStatistics, Vec<Run>) {
-    let levels = Arc::clone(&db.engine().versions.current().levels);
+    let levels = Arc::clone(&db.engine().versions().current().levels);
     db.engine().hybrid().fast.statistics(db.engine().hybrid(), &levels, of)
 }
 
@@ -117,7 +117,7 @@ fn of_two_ranges_that_differ_in_overlap_alone_the_overlapped_one_leaves() {
             let best = equation(more, &with[0]);
             assert!(best > equation(less, &without[0]), "{policy:?}");
             let engine = db.engine();
-            let levels = Arc::clone(&engine.versions.current().levels);
+            let levels = Arc::clone(&engine.versions().current().levels);
             let (chosen, merge) = engine.hybrid().best_of(&levels, &ranges, 2, 0).unwrap();
             assert_eq!((chosen, merge.runs), (at, 1), "{policy:?}");
             assert_eq!(merge.score, best);
@@ -130,12 +130,12 @@ fn overlap_is_counted_by_filters_in_memory_and_never_by_a_read() {
     let (db, ranges) = two_ranges(DemotionPolicy::Precise, "a");
     let reads = || db.stats().tiers[1].reads;
     let look_ups = || {
-        let cache = &db.engine().shared.cache;
+        let cache = &db.engine().shared().cache;
         cache.counts(thermocline_table::BlockClass::Filter)
     };
     let before = (reads(), look_ups());
     assert!(known(&db, &ranges[0]).1[0].overlap_bytes > 0.0);
-    db.engine().shared.cache.clear();
+    db.engine().shared().cache.clear();
     assert_eq!(known(&db, &ranges[0]).1[0].overlap_bytes, 0.0);
     assert_eq!((reads(), look_ups()), before);
 }
@@ -184,7 +184,7 @@ fn ranked(hybrid_settings: HybridSettings) -> Db {
 }
 
 fn all_ranges(db: &Db, width: usize) -> Vec<KeyRange> {
-    ranges(&db.engine().versions.current().levels, width)
+    ranges(&db.engine().versions().current().levels, width)
 }
 
 /// How often each range is chosen, most often first, of so many choices.
@@ -203,7 +203,7 @@ fn chosen(count: usize, choose: impl Fn() -> Option<KeyRange>) -> Vec<(KeyRange,
 /// The range that is claimed by the demotion that is planned now, which then gives it back.
 fn planned(db: &Db, plan: impl Fn() -> Option<Demotion>) -> Option<KeyRange> {
     let demotion = plan()?;
-    let claims = db.engine().versions.tables().claims.ranges();
+    let claims = db.engine().versions().tables().claims.ranges();
     assert_eq!(claims.len(), 1);
     drop(demotion);
     claims.into_iter().next()
@@ -216,7 +216,7 @@ fn ask_for(db: &Db, key: &str) {
 }
 
 fn cold_of_drawn(db: &Db) -> Option<KeyRange> {
-    planned(db, || db.engine().hybrid().plan_demotion(Means::ColdOfDrawn))
+    planned(db, || db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn))
 }
 
 /// Of all but one the best is drawn nearly always, and otherwise the second.
@@ -276,7 +276,7 @@ fn a_range_has_as_many_tables_as_are_set() {
             ..hybrid().hybrid
         };
         let db = ranked(settings);
-        let levels = Arc::clone(&db.engine().versions.current().levels);
+        let levels = Arc::clone(&db.engine().versions().current().levels);
         let tables_of = |range: &KeyRange| {
             (0..LEVELS).map(|level| count_touching(&levels, level, range)).sum::<usize>()
         };
@@ -306,7 +306,8 @@ fn the_random_policy_takes_each_range_equally_often_and_gives_no_score() {
         // Some of them find nothing in their range.
         let demotions = || db.stats().fast_tier.unwrap().demotions;
         while demotions().ended < 4 {
-            let mut demotion = db.engine().hybrid().plan_demotion(Means::ColdOfDrawn).unwrap();
+            let mut demotion =
+                db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn).unwrap();
             while demotion.step().unwrap() == Step::More {}
         }
         assert_eq!((demotions().last_score, demotions().mean_score), (None, None));
@@ -317,7 +318,7 @@ fn the_random_policy_takes_each_range_equally_often_and_gives_no_score() {
 fn what_is_drawn_by_chance_is_counted_only_where_there_are_runs_to_choose() {
     let drawn = |runs| {
         let db = ranked(random_policy(runs));
-        let levels = Arc::clone(&db.engine().versions.current().levels);
+        let levels = Arc::clone(&db.engine().versions().current().levels);
         db.engine().hybrid().best_of(&levels, &all_ranges(&db, 1)[..1], 1, 0).unwrap()
     };
     assert_eq!(drawn(1), (0, UNCOUNTED));
@@ -333,8 +334,8 @@ fn all_runs_of_a_range_that_is_drawn_by_chance_are_merged_and_its_cold_records_l
     let (before, tables_before) = (records(), db.stats().levels[0].tables);
     // Behind the last table there is nothing.
     let plan = || {
-        let demotion = db.engine().hybrid().plan_demotion(Means::ColdOfDrawn)?;
-        let range = db.engine().versions.tables().claims.ranges()[0].clone();
+        let demotion = db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn)?;
+        let range = db.engine().versions().tables().claims.ranges()[0].clone();
         range.to.is_some().then_some((demotion, range))
     };
     let (mut demotion, range) = std::iter::repeat_with(plan).flatten().next().unwrap();
@@ -346,7 +347,7 @@ fn all_runs_of_a_range_that_is_drawn_by_chance_are_merged_and_its_cold_records_l
     fast.index.for_each(from, to, |_, _| left += 1);
     assert!(left == 0 && records() < before, "{left} and {} of {before}", records());
     assert_eq!(db.stats().levels.len(), 1, "one run");
-    assert!(db.engine().shared.counts.compacted_in_bytes.get() > 0 && tables_before > 8);
+    assert!(db.engine().shared().counts.compacted_in_bytes.get() > 0 && tables_before > 8);
     assert_eq!(db.stats().levels[0].entries, 600 + before - records());
     let found = sampled("k", 1200).iter().filter(|key| db.get(key).unwrap().is_some()).count();
     assert_eq!(found as u64, 600 + before);

@@ -4,10 +4,10 @@ use super::Demotion;
 use crate::Db;
 use crate::compaction::selection::Selection;
 use crate::jobs::{Job, Step};
-use crate::layout::hybrid::Arrival;
 use crate::layout::hybrid::demotion::ranges::{DemotionPlan, Purpose};
 use crate::layout::hybrid::records::packing::Stored;
-use crate::layout::hybrid::space::room::Means;
+use crate::layout::hybrid::records::placing::Arrival;
+use crate::layout::hybrid::rules::fullness::EvictionStep;
 use crate::layout::hybrid::space::sweep::{QUICK, Sweep};
 use crate::limits::LEVELS;
 use crate::settings::WRITER_BYTES;
@@ -26,30 +26,30 @@ fn a_demotion_that_merges_nothing_is_no_compaction() {
     let fast = &engine.hybrid().fast;
     db.put("key", "value").unwrap();
     db.compact_range(None, None, &mut |_| {}).unwrap();
-    let trailer = Trailer::new(engine.versions.visible(), RecordKind::Put);
+    let trailer = Trailer::new(engine.versions().visible(), RecordKind::Put);
     let copy = Arrival { key: "key".into(), trailer, value: Stored::plain("value"), clean: true };
     let placed = fast.write(&[copy], Origin::Migration).unwrap().unwrap();
     engine
         .hybrid()
-        .commit_placed(&mut engine.versions.tables(), Edit::default(), placed, vec![])
+        .commit_placed(&mut engine.versions().tables(), Edit::default(), placed, vec![])
         .unwrap();
-    let levels = engine.versions.current().levels.clone();
+    let levels = engine.versions().current().levels.clone();
     let tables = levels.tables().map(|(level, table)| (level, table.clone()));
     let selection = Selection {
         range: KeyRange::default(),
         inputs: tables.collect(),
         output_level: levels.deepest(),
     };
-    let purpose = Purpose::Room(Means::Hot);
+    let purpose = Purpose::Room(EvictionStep::Hot);
     let plan = DemotionPlan { purpose, ..DemotionPlan::new(selection, Sequence::ZERO) };
     let counted = || {
-        let metrics = &engine.shared.counts;
+        let metrics = &engine.shared().counts;
         (metrics.compactions.get(), metrics.compacted_in_bytes.get())
     };
     let before = counted();
     let mut demotion = begin(&db, plan);
     while demotion.step().unwrap() == Step::More {}
-    let demotions = &engine.shared.counts.demotions;
+    let demotions = &engine.shared().counts.demotions;
     let moved = (demotions.dirty.get(), demotions.clean.get(), demotions.ended.get());
     assert_eq!(moved, (1, 1, 2), "the record, and its copy now");
     assert_eq!(db.stats().fast_tier.unwrap().records, 0);
@@ -82,7 +82,7 @@ fn demotion_for(db: &Db, purpose: Purpose, bytes_min: u64) -> Demotion {
 
 /// A demotion as planned, with the claim on its range.
 fn begin(db: &Db, plan: DemotionPlan) -> Demotion {
-    let versions = &db.engine().versions;
+    let versions = db.engine().versions();
     let claim = plan.selection.claim_of_all_levels();
     let claimed = versions.claim(&mut versions.tables(), claim).unwrap();
     Demotion::new(db.engine().hybrid(), plan, claimed)
@@ -133,14 +133,14 @@ fn a_hot_record_that_memory_loses_during_the_demotion_leaves_as_the_cold_do() {
 #[test]
 fn hot_records_leave_where_they_must_and_memory_keeps_those_that_it_has() {
     let db = with_hot_and_cold();
-    run(demotion_for(&db, Purpose::Room(Means::Hot), 0));
+    run(demotion_for(&db, Purpose::Room(EvictionStep::Hot), 0));
     assert_eq!(places(&db), [0, 1, 1]);
     assert_eq!(slow_reads_of_hot(&db), 0);
     let db = with_hot_and_cold();
     db.engine().hybrid().fast.cache.clear();
     run(demotion(&db));
     assert_eq!(places(&db), [1, 0, 0], "no reason to leave");
-    run(demotion_for(&db, Purpose::Room(Means::Hot), 0));
+    run(demotion_for(&db, Purpose::Room(EvictionStep::Hot), 0));
     assert_eq!(places(&db), [0, 0, 0]);
     assert_eq!(slow_reads_of_hot(&db), 1);
 }
@@ -156,7 +156,7 @@ fn what_a_load_replaced_leaves_and_hot_records_beside_it_stay() {
     ingest.finish().unwrap();
     (0..4).for_each(|_| assert!(fast.popularity.touch(key_hash(b"other"), true).is_some()));
     fast.cache.clear();
-    let levels = db.engine().versions.current().levels.clone();
+    let levels = db.engine().versions().current().levels.clone();
     let tables = levels.tables().map(|(level, table)| (level, table.clone()));
     let ingested = levels.newest_ingest_of_all();
     assert!(ingested > Sequence::ZERO);
@@ -168,7 +168,7 @@ fn what_a_load_replaced_leaves_and_hot_records_beside_it_stay() {
     run(begin(&db, DemotionPlan::new(selection, ingested)));
     let is_there = |key: &str| fast.index.get(key.as_bytes()).is_some();
     assert_eq!(["cold", "other", "hot"].map(is_there), [false, false, true]);
-    let state = db.engine().versions.current();
+    let state = db.engine().versions().current();
     assert!(!state.has_loads(), "the load is merged, and what it replaced has left");
     let found = ["cold", "other", "hot"].map(|key| db.get(key).unwrap().unwrap());
     assert_eq!(found, ["loaded", "loaded", "value"]);
@@ -178,14 +178,14 @@ fn what_a_load_replaced_leaves_and_hot_records_beside_it_stay() {
 fn a_demotion_of_too_few_gives_up_and_says_so() {
     let db = with_hot_and_cold();
     let room = &db.engine().hybrid().fast.room;
-    room.found_little(Means::Sweep, 0);
-    run(demotion_for(&db, Purpose::Room(Means::ColdOfDrawn), 1000));
+    room.found_little(EvictionStep::Sweep, 0);
+    run(demotion_for(&db, Purpose::Room(EvictionStep::ColdOfDrawn), 1000));
     assert_eq!(places(&db), [2, 0, 0]);
-    assert_eq!(room.means(0), Means::ThoroughSweep);
-    assert!(!db.engine().versions.tables().claims.has_ranges(), "the range is free again");
-    run(demotion_for(&db, Purpose::Room(Means::Hot), 0));
-    assert_eq!(places(&db), [0, 1, 1], "the last means takes what there is");
-    assert_eq!(room.means(0), Means::Sweep);
+    assert_eq!(room.eviction_step(0), EvictionStep::ThoroughSweep);
+    assert!(!db.engine().versions().tables().claims.has_ranges(), "the range is free again");
+    run(demotion_for(&db, Purpose::Room(EvictionStep::Hot), 0));
+    assert_eq!(places(&db), [0, 1, 1], "the last step takes what there is");
+    assert_eq!(room.eviction_step(0), EvictionStep::Sweep);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_copy_that_nobody_asks_for_stays_until_a_sweep_wants_its_slot() {
     let placed = fast.write(&[copy], Origin::Migration).unwrap().unwrap();
     engine
         .hybrid()
-        .commit_placed(&mut engine.versions.tables(), Edit::default(), placed, vec![])
+        .commit_placed(&mut engine.versions().tables(), Edit::default(), placed, vec![])
         .unwrap();
     assert_eq!(fast.index.get_at(b"cold", sequence).map(|entry| entry.clean), Some(true));
     db.put("other", "value").unwrap();
@@ -240,7 +240,7 @@ fn a_hot_record_that_is_written_during_the_demotion_keeps_the_new_slot() {
 #[test]
 fn of_a_key_that_no_table_has_any_more_the_buckets_know_nothing() {
     let db = stepped(&hybrid());
-    let buckets = db.engine().hybrid().fast.regulation.buckets.as_ref().unwrap();
+    let buckets = db.engine().hybrid().fast.feedback.buckets.as_ref().unwrap();
     let slow = || buckets.estimate(&[], None, &Pinning::default()).slow_objects;
     let demote = || db.compact_range(None, None, &mut |_| {}).unwrap();
     // Enough of them that some are sampled.

@@ -1,7 +1,7 @@
 //! When room is made, and for how much.
 
-use super::{Means, Need, RETRY_NS};
 use crate::layout::hybrid::records::pieces::piece_bytes;
+use crate::layout::hybrid::rules::fullness::{EvictionStep, Need, RETRY_NS};
 use crate::layout::hybrid::space::sweep::{Sweep, THOROUGH};
 use crate::support::{hybrid, stepped};
 use crate::{Db, HybridSettings, Settings};
@@ -13,14 +13,13 @@ fn pieces_to_come(db: &Db, keys: std::ops::Range<u32>) -> f64 {
     db.flush().unwrap();
     let room = &db.engine().hybrid().fast.room;
     let piece_bytes = piece_bytes(room.limit_bytes());
-    room.coming_bytes(10 * piece_bytes) as f64 / piece_bytes as f64
+    let coming_bytes = room.fullness.lock().coming_bytes(10 * piece_bytes, piece_bytes);
+    coming_bytes as f64 / piece_bytes as f64
 }
 
 #[test]
-fn what_comes_is_a_piece_and_of_the_rest_what_is_new() {
+fn flushes_tell_how_much_of_them_is_new() {
     let db = stepped(&hybrid());
-    let room = &db.engine().hybrid().fast.room;
-    assert_eq!(room.coming_bytes(1000), 1000, "less than a piece wants no more than it is");
     assert!(pieces_to_come(&db, 0..1000) > 9.0, "all of it is new");
     let updated: Vec<_> = (0..16).map(|_| pieces_to_come(&db, 0..1000)).collect();
     assert!(updated.is_sorted_by(|a, b| a >= b), "{updated:?}");
@@ -45,10 +44,10 @@ fn writers_are_slowed_above_the_high_watermark_whatever_is_said_of_level_0() {
             for key in 1000 * (thousands - 1)..1000 * thousands {
                 db.put(key.to_be_bytes(), [7; 1000]).unwrap();
             }
-            // Nobody else looks: all of it is in the memtable.
+            // Nothing else looks: all of it is in the memtable.
             db.engine().hybrid().look_at_room();
-            let rate = db.engine().shared.write_throttle.rate();
-            db.engine().shared.write_throttle.set_fullness(0.0);
+            let rate = db.engine().shared().write_throttle.rate();
+            db.engine().shared().write_throttle.set_fullness(0.0);
             rate
         };
         [1, 2, 3].map(rate_with)
@@ -88,16 +87,16 @@ fn what_is_under_way_for_long_is_not_the_end_of_its_turn() {
     let db = stepped(&hybrid());
     let room = &db.engine().hybrid().fast.room;
     let later_ns = 2 * RETRY_NS;
-    room.found_little(Means::Sweep, 0);
-    room.found_little(Means::ColdOfDrawn, 0);
+    room.found_little(EvictionStep::Sweep, 0);
+    room.found_little(EvictionStep::ColdOfDrawn, 0);
     let sweep = Sweep::begin(db.engine().hybrid(), THOROUGH).unwrap();
-    assert_eq!(room.means(later_ns), Means::ThoroughSweep);
-    room.found_little(Means::ThoroughSweep, 0);
+    assert_eq!(room.eviction_step(later_ns), EvictionStep::ThoroughSweep);
+    room.found_little(EvictionStep::ThoroughSweep, 0);
     drop(sweep);
     let counting = room.counting.lock();
-    assert_eq!(room.means(later_ns), Means::ColdOfAll);
+    assert_eq!(room.eviction_step(later_ns), EvictionStep::ColdOfAll);
     drop(counting);
-    assert_eq!(room.means(later_ns), Means::Sweep);
+    assert_eq!(room.eviction_step(later_ns), EvictionStep::Sweep);
 }
 
 #[test]

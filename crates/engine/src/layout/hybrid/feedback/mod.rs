@@ -1,8 +1,8 @@
-//! What regulates the traffic between the tiers: the pinning threshold, compactions that reads ask
-//! for, whether reads recur (where they do not they move nothing up), whether copies get slots,
-//! what a hit in memory is worth that spares a slot's read, and the wear of the slow tier
-//! (`budget.rs`). The rules are in the crate `popularity`; here they are given the store's counters
-//! and asked.
+//! What reads, merges and copies tell the rules between the tiers, and the rules' last answers: the
+//! pinning threshold, compactions that reads ask for, whether reads recur (where they do not they
+//! move nothing up), whether copies get slots, what a hit in memory is worth that spares a slot's
+//! read, and the wear of the slow tier (`space/budget.rs`). The rules are plain arithmetic in the
+//! crate `popularity`; here the store's counters are kept for them, readers count and never wait.
 
 pub(crate) mod copy_worth;
 pub(crate) mod pinning;
@@ -11,9 +11,9 @@ pub(crate) mod reuse;
 
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
-use crate::layout::hybrid::regulation::copy_worth::Copies;
-use crate::layout::hybrid::regulation::read_waits::ReadWaits;
-use crate::layout::hybrid::regulation::reuse::Recurrence;
+use crate::layout::hybrid::feedback::copy_worth::Copies;
+use crate::layout::hybrid::feedback::read_waits::ReadWaits;
+use crate::layout::hybrid::feedback::reuse::ReuseDetector;
 use crate::layout::hybrid::space::budget::SlowWrites;
 use crate::settings::Settings;
 use crate::settings::hybrid::{DemotionPolicy, Pinning as PinningMode};
@@ -28,7 +28,7 @@ use thermocline_popularity::{
 
 /// See the module's header.
 #[derive(Debug)]
-pub(crate) struct Regulation {
+pub(crate) struct Feedback {
     pub(crate) tuner: Mutex<ThresholdTuner>,
     pub(crate) read_triggered: Option<Mutex<ReadTriggered>>,
     /// Merges that reads asked for, in the epoch of this number.
@@ -41,8 +41,8 @@ pub(crate) struct Regulation {
     pub last_score: Mutex<Option<f64>>,
     pub copies: Copies,
     /// Look-ups that slots answered, and those that tables did.
-    pub slot_reads: Recurrence,
-    pub table_reads: Recurrence,
+    pub slot_reads: ReuseDetector,
+    pub table_reads: ReuseDetector,
     pub read_waits: ReadWaits,
     /// Entries of all tables.
     pub table_entries: AtomicU64,
@@ -58,7 +58,7 @@ const WAKES_AN_EPOCH: u64 = 16;
 impl FastTier {
     /// Judges anew what a hit in memory is worth that spares the read of a slot.
     pub fn judge_waits(&self) {
-        let ReadWaits { slots, tables, cost, .. } = &self.regulation.read_waits;
+        let ReadWaits { slots, tables, cost, .. } = &self.feedback.read_waits;
         let mut cost = cost.lock();
         if cost.observe(slots.so_far(), tables.so_far()) {
             self.cache.set_worth_of_backed(cost.worth_of_fast_hit());
@@ -70,7 +70,7 @@ impl FastTier {
     pub fn judge_slots(&self) {
         let asked = self.popularity.histogram().on_fast_total();
         let tracked = asked.saturating_sub(self.cache.len() as u64);
-        self.regulation.slot_reads.judge(tracked, self.index.len().saturating_sub(asked));
+        self.feedback.slot_reads.judge(tracked, self.index.len().saturating_sub(asked));
     }
 
     /// Judges anew whether reads of tables recur. Their entries of which the fast tier has a record
@@ -78,13 +78,13 @@ impl FastTier {
     /// is written anew reads seem to recur a little more than they do.
     pub fn judge_tables(&self) {
         let tracked = self.popularity.histogram().on_slow_total();
-        let entries = self.regulation.table_entries.load(Relaxed);
+        let entries = self.feedback.table_entries.load(Relaxed);
         let known = tracked + self.index.clean_records();
-        self.regulation.table_reads.judge(tracked, entries.saturating_sub(known));
+        self.feedback.table_reads.judge(tracked, entries.saturating_sub(known));
     }
 }
 
-impl Regulation {
+impl Feedback {
     /// Rules as `settings` want them.
     pub fn new(settings: &Settings, clock: &Arc<dyn Clock>) -> Self {
         let hybrid = &settings.hybrid;
@@ -117,8 +117,8 @@ impl Regulation {
             slow_writes,
             last_score: Mutex::default(),
             copies,
-            slot_reads: Recurrence::default(),
-            table_reads: Recurrence::default(),
+            slot_reads: ReuseDetector::default(),
+            table_reads: ReuseDetector::default(),
             read_waits: ReadWaits::new(clock),
             table_entries: AtomicU64::new(0),
             share_of_keys: AtomicU64::new(u64::MAX),
@@ -156,8 +156,8 @@ impl Hybrid {
         let (reads, operations) = (metrics.gets.get(), self.shared.operations());
         let slow_reads = metrics.slow_reads.get();
         let cost = slow_io(slow_reads, metrics.demotions.io_bytes.get());
-        self.fast.regulation.tuner.lock().observe(operations, cost);
-        let Some(read_triggered) = &self.fast.regulation.read_triggered else { return false };
+        self.fast.feedback.tuner.lock().observe(operations, cost);
+        let Some(read_triggered) = &self.fast.feedback.read_triggered else { return false };
         let fast_reads = metrics.fast_reads.get();
         let now = ReadCounters { operations, fast_reads, slow_reads, reads };
         read_triggered.lock().observe(now, self.fast.popularity.histogram().slow_share())
@@ -167,7 +167,7 @@ impl Hybrid {
     /// it when they look for work, and reads alone may wake them for nothing else. Where they have
     /// other work, or none is allowed, they are not woken at every look.
     pub fn wake_at_end_of_epoch(&self) {
-        let rules = &self.fast.regulation;
+        let rules = &self.fast.feedback;
         let operations = self.shared.operations();
         let since_woken = operations.saturating_sub(rules.woken_operations.load(Relaxed));
         if since_woken < rules.epoch_operations / WAKES_AN_EPOCH {

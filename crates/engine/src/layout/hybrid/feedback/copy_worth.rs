@@ -19,7 +19,7 @@ pub(crate) struct Copies {
     pub replaced: Counter,
     /// Reads for which the slot of one was read.
     pub served: Counter,
-    /// Those that lost their slots because nobody asked for them.
+    /// Those that lost their slots because no read asked for them.
     pub unasked: Counter,
     worth: Mutex<CopyWorth>,
     /// Which share of them gets slots.

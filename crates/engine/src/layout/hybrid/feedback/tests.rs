@@ -100,7 +100,7 @@ fn read_triggered(db: &Db) -> (&'static str, u64, u64) {
     (&*rules.read_triggered_stage.leak(), rules.read_triggered_epochs, fast.promoted_records)
 }
 
-/// Workers that sleep, and nobody who settles.
+/// Workers that sleep, and no caller that settles.
 #[test]
 fn reads_alone_wake_the_workers_for_the_merges_that_they_ask_for() {
     let hybrid_settings = HybridSettings {
@@ -116,7 +116,7 @@ fn reads_alone_wake_the_workers_for_the_merges_that_they_ask_for() {
         (0..RECORDS).step_by(4).for_each(|key| {
             assert!(db.get(key.to_be_bytes()).unwrap().is_some());
         });
-        db.engine().shared.jobs.wait_idle();
+        db.engine().shared().jobs.wait_idle();
     }
     let (_, epochs, promoted) = read_triggered(&db);
     assert!(epochs > 0 && promoted > 0, "{epochs} epochs, {promoted} records");
@@ -177,8 +177,8 @@ fn once_all_ranges_had_their_turn_reads_ask_for_no_merge_until_the_next_epoch() 
         cool_down_operations: EPOCH,
         ..hybrid().hybrid
     });
-    let regulation = &db.engine().hybrid().fast.regulation;
-    (0..100).for_each(|_| regulation.begin_merge_for_reads());
+    let feedback = &db.engine().hybrid().fast.feedback;
+    (0..100).for_each(|_| feedback.begin_merge_for_reads());
     for course in [("running", 0, 0), ("cooling_down", 1, 0), ("detecting", 1, 0)] {
         read(&db, 0..1000);
         assert_eq!(read_triggered(&db), course);
@@ -297,7 +297,7 @@ fn the_threshold_moves_and_merges_count_as_look_ups_do() {
 #[test]
 fn a_bucket_has_64_thousand_keys_and_is_divided_at_twice_as_many() {
     let db = stepped_environment().create(Path::new("/home"), &hybrid()).unwrap();
-    let buckets = db.engine().hybrid().fast.regulation.buckets.as_ref().unwrap();
+    let buckets = db.engine().hybrid().fast.feedback.buckets.as_ref().unwrap();
     // Each of them is one of 32.
     let tell = |key: u64| buckets.insert_fast(&key.to_be_bytes(), key << 29, 100);
     let of_keys = |keys: u64| keys / 32;

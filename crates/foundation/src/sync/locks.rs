@@ -1,4 +1,5 @@
-//! The shared types as products have them: `std::sync`'s locks and `arc_swap`'s pointer.
+//! The locks and signals: those of `std::sync`, without poison; under `--cfg shuttle` those of its
+//! scheduler, which have the same interface.
 //!
 //! Invariants:
 //! 1. Locks are not poisoned: a panic is an error of the call that met it, and each holder keeps
@@ -7,24 +8,21 @@
 //!    process stands behind it, so a child that was forked in the middle of any call can make and
 //!    use locks of its own. `parking_lot` has such a table: what waits in it is on the stacks of
 //!    threads that the child does not have (`docs/decisions/0076-locks-without-a-table.md`).
+//! 3. A guard holds its lock whenever its owner can look at it, also when a panic passes.
 
-pub use arc_swap::{ArcSwap, Guard as ArcSwapGuard};
+#[cfg(shuttle)]
+use shuttle::sync as base;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+#[cfg(not(shuttle))]
 use std::sync as base;
-pub use std::sync::OnceLock;
 use std::sync::{PoisonError, TryLockError};
-pub use std::sync::{RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult};
 use std::time::Duration;
 
-/// Atomic numbers and flags.
-pub mod atomic {
-    #[cfg(loom)]
-    pub use loom::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
-    pub use std::sync::atomic::Ordering;
-    #[cfg(not(loom))]
-    pub use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
-}
+/// The right to read what is in a [`RwLock`].
+pub type RwLockReadGuard<'a, T> = base::RwLockReadGuard<'a, T>;
+/// The right to change what is in a [`RwLock`].
+pub type RwLockWriteGuard<'a, T> = base::RwLockWriteGuard<'a, T>;
 
 /// A lock for one thread at a time.
 #[derive(Default)]
@@ -34,6 +32,7 @@ pub struct Mutex<T> {
 
 impl<T> Mutex<T> {
     /// An open lock around `value`.
+    #[track_caller]
     pub const fn new(value: T) -> Self {
         Self { inner: base::Mutex::new(value) }
     }
@@ -82,12 +81,20 @@ pub struct MutexGuard<'a, T> {
 }
 
 impl<T> MutexGuard<'_, T> {
-    /// Opens the lock while `body` runs.
+    /// Opens the lock while `body` runs. Takes it again also where `body` panics.
     pub fn unlocked<U>(guard: &mut Self, body: impl FnOnce() -> U) -> U {
         guard.held = None;
-        let result = body();
-        guard.held = guard.mutex.lock().held.take();
-        result
+        let _locks_again = LocksAgain(guard);
+        body()
+    }
+}
+
+/// Takes a guard's lock again at its end.
+struct LocksAgain<'a, 'b, T>(&'a mut MutexGuard<'b, T>);
+
+impl<T> Drop for LocksAgain<'_, '_, T> {
+    fn drop(&mut self) {
+        self.0.held = self.0.mutex.lock().held.take();
     }
 }
 
@@ -115,6 +122,17 @@ impl<T: fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
     }
 }
 
+/// Whether a wait ended because its limit was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitTimeoutResult(bool);
+
+impl WaitTimeoutResult {
+    /// The limit was over.
+    pub fn timed_out(self) -> bool {
+        self.0
+    }
+}
+
 /// A signal to wait for.
 #[derive(Debug, Default)]
 pub struct Condvar {
@@ -123,6 +141,7 @@ pub struct Condvar {
 
 impl Condvar {
     /// A signal for which no thread waits.
+    #[track_caller]
     pub const fn new() -> Self {
         Self { inner: base::Condvar::new() }
     }
@@ -134,12 +153,22 @@ impl Condvar {
     }
 
     /// As [`Condvar::wait`], for `limit` at most.
+    #[cfg(not(shuttle))]
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, limit: Duration) -> WaitTimeoutResult {
         let held = guard.held.take().expect(HELD);
         let waited = self.inner.wait_timeout(held, limit);
         let (held, result) = waited.unwrap_or_else(PoisonError::into_inner);
         guard.held = Some(held);
-        result
+        WaitTimeoutResult(result.timed_out())
+    }
+
+    /// As [`Condvar::wait`], but for a while that may be over at once: the scheduler knows no
+    /// clock. The lock is opened, other threads may run, and the caller must be content with what
+    /// it then finds.
+    #[cfg(shuttle)]
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) -> WaitTimeoutResult {
+        MutexGuard::unlocked(guard, shuttle::thread::yield_now);
+        WaitTimeoutResult(true)
     }
 
     /// Wakes one thread that waits.
@@ -161,6 +190,7 @@ pub struct RwLock<T> {
 
 impl<T> RwLock<T> {
     /// An open lock around `value`.
+    #[track_caller]
     pub const fn new(value: T) -> Self {
         Self { inner: base::RwLock::new(value) }
     }
@@ -181,5 +211,52 @@ impl<T> RwLock<T> {
 impl<T: fmt::Debug> fmt::Debug for RwLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
+    }
+}
+
+#[cfg(all(test, not(any(shuttle, loom))))]
+mod tests {
+    use super::*;
+    use crate::threads::catch_panic;
+
+    #[test]
+    fn a_panic_leaves_a_lock_usable_and_its_guard_holding_it() {
+        let mutex = Mutex::new(1);
+        let mut guard = mutex.lock();
+        let met = catch_panic(|| {
+            MutexGuard::unlocked(&mut guard, || {
+                *mutex.lock() += 1;
+                panic!("while the lock is open");
+            });
+        });
+        assert!(met.is_err() && mutex.try_lock().is_none(), "the guard has its lock again");
+        *guard += 1;
+        drop(guard);
+        assert!(
+            catch_panic(|| {
+                let _guard = mutex.lock();
+                panic!("while the lock is held");
+            })
+            .is_err()
+        );
+        assert_eq!(mutex.try_lock().map(|guard| *guard), Some(3));
+        assert_eq!(mutex.into_inner(), 3);
+    }
+
+    #[test]
+    fn a_wait_ends_with_a_signal_or_with_its_limit() {
+        let (mutex, changed) = (Mutex::new(false), Condvar::new());
+        let mut guard = mutex.lock();
+        assert!(changed.wait_for(&mut guard, Duration::ZERO).timed_out());
+        assert!(mutex.try_lock().is_none(), "the lock is held after a wait");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                *mutex.lock() = true;
+                changed.notify_all();
+            });
+            while !*guard {
+                changed.wait(&mut guard);
+            }
+        });
     }
 }

@@ -12,7 +12,7 @@ const READS_A_LOOK: u64 = 1024;
 
 /// Whether records of a place that were asked for are asked for again sooner than the others there.
 #[derive(Debug)]
-pub(crate) struct Recurrence {
+pub(crate) struct ReuseDetector {
     tracked_reads: AtomicU64,
     other_reads: AtomicU64,
     comparison: Mutex<DensityComparison>,
@@ -20,7 +20,7 @@ pub(crate) struct Recurrence {
     reads_recur: AtomicBool,
 }
 
-impl Default for Recurrence {
+impl Default for ReuseDetector {
     fn default() -> Self {
         Self {
             tracked_reads: AtomicU64::new(0),
@@ -31,7 +31,7 @@ impl Default for Recurrence {
     }
 }
 
-impl Recurrence {
+impl ReuseDetector {
     /// As it was judged last.
     pub fn reads_recur(&self) -> bool {
         self.reads_recur.load(Relaxed)

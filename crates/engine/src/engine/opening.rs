@@ -1,0 +1,299 @@
+//! The parts of a store put together: devices, namespace, cache, manifest, logs, memtables and
+//! background jobs become an engine here, and nowhere else.
+//!
+//! [`start`] is the table of what is made in which order; what is done to the files meanwhile is in
+//! `restore.rs`. An opening for reading only differs in the parts that it is put together from: its
+//! log, its replayed records and a manifest that must be made are in memory, and the latch is set
+//! before the first write.
+//!
+//! Threads: the one that opens; the workers begin last.
+
+use super::background::Background;
+use super::migration::Migrations;
+use super::restore::{
+    numbers_of, remove_leftovers, replay_in_memory, replay_logs, require_durable, require_files,
+    require_floor, restore,
+};
+use crate::engine::Engine;
+use crate::environment::Environment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::front::Front;
+use crate::front::Logged;
+use crate::front::log_pool::{LogPool, log_in_memory, make_log};
+use crate::front::replay::Replayed;
+use crate::generations::log_file::LogFile;
+use crate::generations::memtable::Memtable;
+use crate::jobs::{Jobs, Planner};
+use crate::layout::OpenedLayout;
+use crate::layout::hybrid::records::packing::packing_is_named;
+use crate::read::Reader;
+use crate::settings::{Preset, SETTINGS_NAME, Settings, Tier};
+use crate::shared::Shared;
+use crate::table_set::TableSet;
+use crate::table_set::claims::Claims;
+use crate::table_set::restored::Restored;
+use crate::table_set::table::{ObsoleteFiles, TableStore};
+use crate::versions::{Version, Versions};
+use std::path::Path;
+use std::sync::Arc;
+use thermocline_device::{FileKind, Origin, Placement, TierSpec, TieredFiles};
+use thermocline_foundation::{ByteSize, FileNumber, Sequence};
+use thermocline_table::BlockCache;
+
+/// What a database is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+impl Access {
+    /// What the files were opened for.
+    fn of(files: &TieredFiles) -> Self {
+        if files.is_read_only() { Self::Read } else { Self::Write }
+    }
+}
+
+/// An open store: what its first handle holds.
+pub(crate) struct Opened {
+    pub engine: Arc<Engine>,
+    /// To be kept: the workers hold it weakly.
+    pub planner: Arc<dyn Planner>,
+    /// Not where it was opened for reading only, or no tier had room for what the logs had.
+    pub is_written: bool,
+}
+
+/// Makes a store at `home`. Leaves nothing behind when it fails.
+pub(crate) fn create(
+    environment: &Environment,
+    home: &Path,
+    settings: &Settings,
+) -> Result<Opened> {
+    settings.check()?;
+    let mut settings = settings.clone();
+    let tiers = tiers(home, &mut settings);
+    settings.preset = Some(settings.preset());
+    let placement = settings.placement();
+    let kept = settings.to_kept_toml()?;
+    let texts = [(SETTINGS_NAME, &kept[..])];
+    let (devices, policy) = (&*environment.devices, Arc::clone(&placement));
+    let files = TieredFiles::create_with_texts(devices, home, &tiers, policy, &texts)?;
+    let files = Arc::new(files);
+    start(environment, &files, settings, placement, None).inspect_err(|_| {
+        // The namespace exists but holds nothing; a second attempt must find a clean place.
+        if let Err(error) = files.abandon(&*environment.devices) {
+            tracing::warn!(%error, "a half-made database could not be removed");
+        }
+    })
+}
+
+/// The tiers asked for, or one in the home that may fill its disk.
+fn tiers(home: &Path, settings: &mut Settings) -> Vec<TierSpec> {
+    if settings.tiers.is_empty() {
+        settings.tiers = vec![Tier::new(home.join("tier-0"), ByteSize(1 << 60))];
+    }
+    settings.tier_specs()
+}
+
+/// Opens the store at `home` with the settings `given`, or those that it keeps.
+pub(crate) fn open(
+    environment: &Environment,
+    home: &Path,
+    given: Option<&Settings>,
+    access: Access,
+) -> Result<Opened> {
+    let (kept, text) = read_settings(environment, home)?;
+    let is_guessed = kept.is_none() && given.is_none_or(|given| given.preset.is_none());
+    let kept = kept.unwrap_or_default();
+    let mut settings = given.unwrap_or(&kept).clone();
+    settings.preset = Some(settings.preset_over(&kept));
+    settings.check()?;
+    let moved = (!settings.tiers.is_empty()).then(|| settings.tier_specs());
+    settings.tiers.clear();
+    let placement = settings.placement();
+    let files = TieredFiles::open(
+        &*environment.devices,
+        home,
+        moved.as_deref(),
+        Arc::clone(&placement),
+        access == Access::Read,
+    )?;
+    if is_guessed && !numbers_of(&files, |kind| kind == FileKind::Slab).is_empty() {
+        // What is guessed is the preset of old, which leaves slabs unread.
+        return Err(settings_are_missing(home));
+    }
+    let changed = settings != kept || !packing_is_named(&settings, text.as_deref());
+    let changed =
+        (changed && access == Access::Write).then(|| settings.to_kept_toml()).transpose()?;
+    let specs = files.tiers().iter().map(|tier| tier.spec());
+    settings.tiers =
+        specs.map(|spec| Tier::new(&spec.path, spec.capacity).driver(&spec.driver)).collect();
+    start(environment, &Arc::new(files), settings, placement, changed)
+}
+
+/// The settings that the store at `home` keeps, without tiers.
+pub(crate) fn kept_settings(environment: &Environment, home: &Path) -> Result<Settings> {
+    let (kept, _) = read_settings(environment, home)?;
+    kept.ok_or_else(|| settings_are_missing(home))
+}
+
+fn settings_are_missing(home: &Path) -> Error {
+    let text = format!(
+        "{} is missing: put it back from a backup or a checkpoint, or open the database with \
+         settings that name its preset (Db::open_with, --config)",
+        home.join(SETTINGS_NAME).display()
+    );
+    Error::new(ErrorKind::NotFound, text)
+}
+
+/// The settings that the database at `home` keeps, and the text that they were read from; none
+/// where the file is gone.
+fn read_settings(
+    environment: &Environment,
+    home: &Path,
+) -> Result<(Option<Settings>, Option<String>)> {
+    let text = TieredFiles::read_home_file(&*environment.devices, home, SETTINGS_NAME)?;
+    let origin = home.join(SETTINGS_NAME);
+    let read = text.as_ref().map(|text| Settings::from_toml(text, &origin));
+    let mut kept = read.transpose()?;
+    // DATABASE has the tiers; a crash can come between two files that both have them.
+    if kept.as_mut().is_some_and(|kept| !std::mem::take(&mut kept.tiers).is_empty()) {
+        let file = origin.display();
+        tracing::warn!(%file, "the tiers in it are ignored; name tiers when opening");
+    }
+    Ok((kept, text))
+}
+
+/// From an open namespace to a running engine, part by part; `changed` settings are kept unless
+/// refused.
+fn start(
+    environment: &Environment,
+    files: &Arc<TieredFiles>,
+    settings: Settings,
+    placement: Arc<dyn Placement>,
+    changed: Option<String>,
+) -> Result<Opened> {
+    let access = Access::of(files);
+    let cache = Arc::new(BlockCache::new(settings.division().cache_bytes));
+    let jobs = Arc::new(Jobs::new(&environment.workers));
+    let store = Arc::new(TableStore {
+        files: Arc::clone(files),
+        cache: Arc::clone(&cache),
+        obsolete: ObsoleteFiles::default(),
+        jobs: Arc::clone(&jobs),
+    });
+    let mut restored = restored(&store, &settings, access)?;
+    let totals_before = std::mem::take(&mut restored.totals);
+    let (clock, files) = (Arc::clone(&environment.clock), Arc::clone(files));
+    let shared = Shared::new(settings, clock, files, placement, cache, jobs, totals_before);
+    let shared = Arc::new(shared);
+    let layout = OpenedLayout::open(&shared, &mut restored)?;
+    changed.map_or(Ok(()), |text| shared.files.write_home_file(SETTINGS_NAME, &text))?;
+    let logs = numbers_of(&shared.files, |kind| kind == FileKind::Log);
+    require_floor(&logs, restored.log_floor)?;
+    let from_floor = logs.iter().copied().filter(|number| *number >= restored.log_floor);
+    let live: Vec<_> = from_floor.collect();
+    let parts = Parts { shared, store, layout, restored };
+    let (engine, is_written) = match access {
+        Access::Read => (parts.into_read(&live)?, false),
+        Access::Write => parts.into_written(&logs, &live)?,
+    };
+    let engine = Arc::new(engine);
+    let planner: Arc<dyn Planner> = Arc::new(Background(Arc::clone(&engine)));
+    let Shared { jobs, settings, .. } = &*engine.shared;
+    jobs.start(&planner, settings.background_threads)?;
+    Ok(Opened { engine, planner, is_written })
+}
+
+/// What the newest manifest says, or a fresh one, once the files are those that it names.
+fn restored(store: &Arc<TableStore>, settings: &Settings, access: Access) -> Result<Restored> {
+    let files = &store.files;
+    let mut restored = match (restore(store)?, access) {
+        (Some(restored), _) => restored,
+        (None, Access::Read) => Restored::in_memory(files)?,
+        (None, Access::Write) => Restored::new(files)?,
+    };
+    if settings.preset() == Preset::Hybrid {
+        restored.manifest.keep_short(settings.manifest_bytes());
+        files.set_map_compact_bytes_min(settings.map_bytes());
+    }
+    require_files(store, &restored)?;
+    if access == Access::Write {
+        remove_leftovers(store, &restored)?;
+    }
+    Ok(restored)
+}
+
+/// What an opening has before the logs are replayed.
+struct Parts {
+    shared: Arc<Shared>,
+    store: Arc<TableStore>,
+    layout: OpenedLayout,
+    restored: Restored,
+}
+
+impl Parts {
+    /// The engine of a store that is written, and whether it may be: there may be no room for what
+    /// `live`, those of `logs` from the floor on, have.
+    fn into_written(self, logs: &[FileNumber], live: &[FileNumber]) -> Result<(Engine, bool)> {
+        let (shared, restored) = (&self.shared, &self.restored);
+        let recovered = replay_logs(shared, &self.layout, live, restored.last_sequence)?;
+        require_durable(&recovered.replayed, restored.durable_sequence)?;
+        let log = make_log(&shared.files, &shared.settings, None, Origin::Recovery)?;
+        let engine = self.assemble(&recovered.replayed, log);
+        let is_written = engine.settle_logs(recovered, logs, live)?;
+        Ok((engine, is_written))
+    }
+
+    /// The engine of a store that is only read: what the logs `live` have stays in memory, and so
+    /// does the log that nothing is written to.
+    fn into_read(self, live: &[FileNumber]) -> Result<Engine> {
+        let (shared, restored) = (&self.shared, &self.restored);
+        let replayed = replay_in_memory(shared, live, restored.last_sequence)?;
+        require_durable(&replayed, restored.durable_sequence)?;
+        let log = log_in_memory(&shared.files, &shared.settings)?;
+        shared.latch.set_opened_read_only(shared.files.home());
+        let engine = self.assemble(&replayed, log);
+        engine.versions.replace_active(replayed.memtable.unwrap_or_default());
+        Ok(engine)
+    }
+
+    /// Puts the parts together, with what the logs had `replayed`; `log` is for the next record.
+    fn assemble(self, replayed: &Replayed, log: Arc<LogFile>) -> Engine {
+        let Self { shared, store, layout, restored } = self;
+        let last_sequence = replayed.last_sequence;
+        let version = Version {
+            active: Arc::new(Memtable::new()),
+            frozen: Vec::new(),
+            levels: Arc::new(restored.levels),
+            ended_load: Sequence::ZERO,
+        };
+        shared.begin();
+        let log_pool = Arc::new(LogPool::new(Arc::clone(&shared)));
+        let tables = TableSet {
+            manifest: restored.manifest,
+            claims: Claims::default(),
+            log_floor: restored.log_floor,
+            last_sequence,
+            durable_sequence: restored.durable_sequence,
+        };
+        let followers = vec![layout.follower(), Arc::clone(&log_pool) as _];
+        let versions = Versions::new(Arc::clone(&shared), store, version, tables, followers);
+        let versions = Arc::new(versions);
+        let layout = layout.over(&shared, &versions);
+        let reader = Reader::new(&shared, &versions, &layout);
+        let front = Logged::new(&shared, &versions, log_pool, log);
+        let migrations = Migrations::new(&shared, &versions);
+        let engine = Engine {
+            shared,
+            versions,
+            layout,
+            reader: Arc::new(reader),
+            front: Front::with_log(front),
+            mended: replayed.mended.clone(),
+            migrations: Arc::new(migrations),
+        };
+        engine.versions.levels_changed(&engine.versions.tables());
+        engine
+    }
+}

@@ -1,0 +1,16 @@
+//! The rules of the fast tier as plain arithmetic: data in, decision out. No lock, no atomic, no
+//! clock and no file is known here (`cargo xtask tidy` checks it), so a test of a rule is a script:
+//! define, act, print.
+//!
+//! ```text
+//!   fullness.rs   when room is made, for how much, and by which step (PrismDB, section 4.2)
+//!   pinning.rs    how many records may be pinned (PrismDB, section 4.3)
+//!   memory.rs     how many keys are tracked; blocks of tables beside records
+//! ```
+//! Rules that other engines could use as well are in the crate `popularity`: threshold, clock,
+//! reuse of reads, worth of copies, cost of reads, read-triggered merges. `feedback` counts what
+//! they are asked about and keeps their last answers.
+
+pub(crate) mod fullness;
+pub(crate) mod memory;
+pub(crate) mod pinning;
