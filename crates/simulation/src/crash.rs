@@ -22,7 +22,7 @@ use crate::errors::is_unfinished;
 use crate::history::{key, settings, value};
 use crate::machine::Machine;
 use crate::oracle::{Known, Violation, check_bytes, check_files};
-use crate::trace;
+use crate::{syncs, trace};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -85,6 +85,9 @@ impl Tally {
 
 /// Of the images of a creation that was cut off, one in so many is cut off again.
 const AGAIN_ONE_IN: u64 = 8;
+
+/// Where a sync is missing that only an opening may make, one crash point in so many is a kill.
+const KILLS_ONE_IN: u64 = 8;
 
 /// Submissions that must be there.
 #[derive(Clone, Copy, Debug)]
@@ -183,7 +186,10 @@ impl CrashPoints {
             _ => (1, self.effort.nested_samples),
         };
         let mut random = Random::new(self.shared.lock().random.next_u64());
-        let masks = masks(&units, all_units, samples, &mut random);
+        let masks = match units.iter().any(|unit| unit.owed) {
+            true => masks_of_owed(&units, &mut random),
+            false => masks(&units, all_units, samples, &mut random),
+        };
         for kept in &masks {
             let image = world.after(Loss::Kept(kept));
             let least = Least { after_kill: least.after_power_cut, ..least };
@@ -205,6 +211,15 @@ impl CrashPoints {
         Ok(())
     }
 
+    /// The process is killed, and what opens the store then may leave out a sync.
+    fn try_kill(&self, world: &World, call: u64) -> Result<(), Violation> {
+        let known = self.known.read_recursive();
+        let least = Least { after_power_cut: known.durable, after_kill: known.acknowledged };
+        drop(known);
+        let explain = |why| format!("the process was killed after call {call}:\n{why}");
+        self.check_image(&world.after(Loss::None), least).map_err(explain)
+    }
+
     /// Opens an image and checks all that must hold.
     fn check_image(&self, world: &World, least: Least) -> Result<(), Violation> {
         self.shared.lock().tally.images[self.depth as usize] += 1;
@@ -219,7 +234,10 @@ impl CrashPoints {
 
     fn check_image_inner(&self, world: &World, least: Least) -> Result<(), Violation> {
         let machine = Machine::new(world.clone(), self.draw(u64::MAX));
-        let is_nested = self.depth < self.effort.depth && self.draw(self.effort.nested_one_in) == 0;
+        let is_nested = match syncs::is_changed() {
+            true => self.depth == 0,
+            false => self.depth < self.effort.depth && self.draw(self.effort.nested_one_in) == 0,
+        };
         if is_nested {
             machine.devices.watch(Some(Arc::new(Self {
                 seed: self.seed,
@@ -423,7 +441,16 @@ impl Watcher for CrashPoints {
             }
             return;
         }
-        if self.depth > 0 && self.draw(self.effort.nested_points_one_in) > 0 {
+        if syncs::is_changed() {
+            // What a power cut leaves differs only where something in flight should be durable.
+            if !devices.look(World::has_owed) {
+                let is_thorough = self.depth == 0 && self.effort.samples > 1;
+                if is_thorough && self.draw(KILLS_ONE_IN) == 0 {
+                    self.note(self.try_kill(&devices.world(), call));
+                }
+                return;
+            }
+        } else if self.depth > 0 && self.draw(self.effort.nested_points_one_in) > 0 {
             return;
         }
         if self.depth == 0 {
@@ -496,6 +523,16 @@ fn masks(units: &[Unit], all: u32, samples: usize, random: &mut Random) -> Vec<V
     masks.drain(..skipped);
     masks.truncate(samples.max(1));
     masks
+}
+
+/// Subsets of `units` to try where some should be durable and are not.
+fn masks_of_owed(units: &[Unit], random: &mut Random) -> Vec<Vec<bool>> {
+    let mut mask = |of_owed: u64, of_others: u64| {
+        let share = |unit: &Unit| if unit.owed { of_owed } else { of_others };
+        units.iter().map(|unit| random.below(4) < share(unit)).collect()
+    };
+    // In quarters that survive, of those that should be durable and of the others.
+    [(0, 4), (0, 0), (2, 4), (0, 2), (2, 2)].map(|(owed, others)| mask(owed, others)).into()
 }
 
 /// What of a crash image was kept, in a line a directory.

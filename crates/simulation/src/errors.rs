@@ -10,6 +10,7 @@ use crate::life::Life;
 use crate::machine::Machine;
 use crate::oracle::{Known, Violation, check_bytes, check_error, check_files};
 use crate::recorder::unrecorded;
+use crate::syncs;
 use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 use std::path::Path;
@@ -119,9 +120,11 @@ fn check_undone(
     }
     let mut random = Random::new(mix(seed ^ fault.at ^ 0x0D0));
     for (number, world) in worlds.iter().enumerate() {
-        for share in [0, 1, 2] {
+        let shares: &[u64] = if syncs::is_changed() { &[4, 0, 1, 2] } else { &[0, 1, 2] };
+        for &share in shares {
             // A name whose sync failed and that is removed durably later does not come back.
-            let is_kept = |unit: &Unit| !unit.given_up && random.below(4) < share;
+            let is_lost = |unit: &Unit| unit.given_up || unit.owed && share == 4;
+            let is_kept = |unit: &Unit| !is_lost(unit) && random.below(4) < share;
             let kept: Vec<_> = world.units().iter().map(is_kept).collect();
             let image = world.after(Loss::Kept(&kept));
             let checked = match begun {

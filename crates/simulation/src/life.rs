@@ -5,12 +5,12 @@
 //! devices, from within the calls of the store (`crash.rs`).
 
 use crate::devices::{Loss, Watcher};
-use crate::history::{Shape, Step, Write, history, settings};
+use crate::history::{HOME, Shape, Step, TIERS, Write, history, settings};
 use crate::machine::Machine;
 use crate::oracle::{Known, Model, Violation, Wrong, check_bytes, check_error, check_files};
 use crate::{recorder, trace};
 use parking_lot::RwLock;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline::{ByteSize, Cursor, Db, Durability, Error, Settings, Snapshot, WriteBatch};
 use thermocline_foundation::random::{Random, mix};
@@ -186,8 +186,24 @@ impl Life {
         if let Some(db) = self.db.take() {
             db.close()?;
             self.known.write().acknowledge(true);
+            self.check_closed()?;
         }
         Ok(())
+    }
+
+    /// What a close says of the tiers is durable when it returns: disks may be pulled then.
+    fn check_closed(&self) -> Result<(), Violation> {
+        if self.machine.devices.has_struck() {
+            return Ok(());
+        }
+        let in_flight = self.machine.devices.look(|world| {
+            let kept = [(HOME, "DATABASE")].into_iter().chain(TIERS.map(|tier| (tier, "TIER")));
+            let mut kept = kept.map(|(directory, name)| (Path::new(directory), name));
+            kept.find(|(directory, name)| !world.is_durable(directory, name))
+        });
+        in_flight.map_or(Ok(()), |(directory, name)| {
+            Err(format!("after a close {name} in {} is not durable", directory.display()))
+        })
     }
 
     /// Lets go of everything as a process does that is killed.

@@ -9,9 +9,11 @@
 //! 2. A sync that is left out succeeds, as that of a device does that lies.
 //! 3. A pair is exchanged only where the second is the next sync after the first: the first takes
 //!    effect just after it. Where another sync comes, the first has taken effect before.
-//! 4. `tests/every-sync.txt` says for each place and each pair which task objects first, so that
-//!    the test does not search; `simulate --without-sync all` makes the list anew.
-//! 5. A place to which nothing objects is in the list as [`NOTHING`], and decision 0074 says why.
+//! 4. `tests/every-sync.txt` says for each place which task objects, so that tests do not search;
+//!    `simulate --without-sync all` searches anew. Decision 0074 says why a place is there to which
+//!    nothing objects.
+//! 5. While a sync is missing, what it should have covered is *owed*: crash points are those where
+//!    something is owed, and most of their images lose it and keep the rest.
 //!
 //! Threads: what is left out, and what was met, belongs to the thread, as the simulated run does.
 
@@ -34,26 +36,36 @@ pub(crate) fn turn(_another_waits: bool) -> Turn {
     Turn::Now
 }
 
+/// This thread leaves out a sync, or makes one late.
+#[cfg(not(feature = "planted-bugs"))]
+pub(crate) fn is_changed() -> bool {
+    false
+}
+
 #[cfg(feature = "planted-bugs")]
-pub(crate) use active::turn;
+pub use active::{Change, Guard, List, UNNAMED, attempt, find, is_within, met_by, pairs};
 #[cfg(feature = "planted-bugs")]
-pub use active::{Change, List, NOTHING, UNNAMED, attempt, find, is_within, met_by};
+pub(crate) use active::{is_changed, turn};
 
 #[cfg(feature = "planted-bugs")]
 mod active {
     use super::Turn;
-    use crate::campaign::{Suite, Task};
+    use crate::campaign::{Suite, Task, crash_shape};
+    use crate::life::Life;
+    use crate::oracle::Known;
     use crate::planted::{parse_task, task_words};
+    use parking_lot::RwLock;
     use std::cell::{Cell, RefCell};
     use std::collections::BTreeSet;
     use std::fmt;
+    use std::sync::Arc;
     use thermocline_foundation::sync_site::current;
+
+    /// Seeds whose lives meet the pairs of neighbours.
+    const PAIR_SEEDS: u64 = 16;
 
     /// What a sync is met as that comes from no named place.
     pub const UNNAMED: &str = "unnamed";
-
-    /// What the list says of a change to which no task objects; decision 0074 says why.
-    pub const NOTHING: &str = "nothing";
 
     /// What is done to the syncs of a place.
     #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,10 +103,29 @@ mod active {
         }
     }
 
+    /// The syncs that a thread made.
+    #[derive(Debug, Default)]
+    struct Met {
+        places: BTreeSet<String>,
+        /// Places of which the second made the next sync after the first.
+        pairs: BTreeSet<(String, String)>,
+        last: String,
+    }
+
+    impl Met {
+        fn add(&mut self, place: String) {
+            if place != self.last && !self.last.is_empty() {
+                self.pairs.insert((std::mem::take(&mut self.last), place.clone()));
+            }
+            self.last.clone_from(&place);
+            self.places.insert(place);
+        }
+    }
+
     thread_local! {
         static CHANGE: RefCell<Option<Change>> = const { RefCell::new(None) };
         static HITS: Cell<u64> = const { Cell::new(0) };
-        static MET: RefCell<Option<BTreeSet<String>>> = const { RefCell::new(None) };
+        static MET: RefCell<Option<Met>> = const { RefCell::new(None) };
     }
 
     pub(crate) fn turn(another_waits: bool) -> Turn {
@@ -113,8 +144,12 @@ mod active {
         if matches!(turn, Turn::Never | Turn::BeforeTheLast) {
             HITS.set(HITS.get() + 1);
         }
-        MET.with_borrow_mut(|met| met.as_mut().map(|met| met.insert(place)));
+        MET.with_borrow_mut(|met| met.iter_mut().for_each(|met| met.add(place.clone())));
         turn
+    }
+
+    pub(crate) fn is_changed() -> bool {
+        CHANGE.with_borrow(Option::is_some)
     }
 
     /// `place` is `group`, or its name begins with it.
@@ -133,21 +168,40 @@ mod active {
 
     /// Runs `body`; gives the places whose syncs it met.
     pub fn met_by(body: impl FnOnce()) -> BTreeSet<String> {
-        MET.set(Some(BTreeSet::new()));
+        all_met_by(body).places
+    }
+
+    fn all_met_by(body: impl FnOnce()) -> Met {
+        MET.set(Some(Met::default()));
         body();
         MET.take().unwrap_or_default()
     }
 
+    /// All pairs of neighbours that lives of a few seeds meet.
+    pub fn pairs() -> Vec<Change> {
+        let lives = || (1..=PAIR_SEEDS).for_each(live);
+        let pairs = all_met_by(lives).pairs.into_iter();
+        pairs.map(|(first, second)| Change::Exchanged(first, second)).collect()
+    }
+
+    /// A life of `seed`, with no power cut but those of its history.
+    fn live(seed: u64) {
+        let shape = crash_shape(seed);
+        let mut life = Life::new(seed, &shape, Arc::new(RwLock::new(Known::new(shape.keys))));
+        let lived = life.run(&shape).and_then(|()| life.rest(shape.steps));
+        lived.expect("nothing is done to the devices");
+        life.kill();
+    }
+
     /// Tasks that are tried in turn.
     fn candidates(rounds: u64) -> impl Iterator<Item = Task> {
-        let round = |round: u64| {
-            let seeds = 1 + round * 4..5 + round * 4;
-            let of = move |suite: Suite, one_in: u64| {
-                seeds.clone().map(move |seed| Task { suite, seed, one_in, only: None })
-            };
-            of(Suite::Errors, 64).step_by(3).chain(of(Suite::Crash, 3))
-        };
-        (0..rounds).flat_map(round)
+        let task = |suite: Suite, one_in: u64| move |seed| Task { suite, seed, one_in, only: None };
+        (0..rounds).flat_map(move |round| {
+            let crashes = (1 + round * 8..9 + round * 8).map(task(Suite::Crash, 3));
+            let errors = (1 + round..2 + round).map(task(Suite::Errors, 64));
+            let kills = (1 + round * 2..3 + round * 2).map(task(Suite::Crash, 2));
+            crashes.chain(kills).chain(errors)
+        })
     }
 
     /// The first task that objects to `change`, and what it says; and how often the change was made
@@ -168,9 +222,46 @@ mod active {
         with(change, || task.attempt().err().map(|(_, text)| text))
     }
 
+    /// What objects to a change.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub enum Guard {
+        /// A task of the simulation.
+        Task(Task),
+        /// A test elsewhere, by its path.
+        Test(String),
+        /// Nothing, and decision 0074 says why the sync is there.
+        Nothing,
+        /// No task is known yet.
+        Open,
+    }
+
+    impl Guard {
+        fn parse(words: &str) -> Option<Self> {
+            match words {
+                "nothing" => Some(Self::Nothing),
+                "open" => Some(Self::Open),
+                _ => match words.strip_prefix("test ") {
+                    Some(path) => Some(Self::Test(path.to_owned())),
+                    None => parse_task(words).map(Self::Task),
+                },
+            }
+        }
+    }
+
+    impl fmt::Display for Guard {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            match self {
+                Self::Task(task) => f.write_str(&task_words(*task)),
+                Self::Test(path) => write!(f, "test {path}"),
+                Self::Nothing => f.write_str("nothing"),
+                Self::Open => f.write_str("open"),
+            }
+        }
+    }
+
     /// The list of all places and pairs.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct List(pub Vec<(Change, Option<Task>)>);
+    pub struct List(pub Vec<(Change, Guard)>);
 
     impl List {
         /// The list that belongs to this version of the engine.
@@ -180,15 +271,14 @@ mod active {
             Self(lines.map(parse).collect())
         }
 
-        /// A line: a change, and the task that objects, or that none does.
-        pub fn line(change: &Change, task: Option<Task>) -> String {
-            format!("{change} {}", task.map_or(NOTHING.to_owned(), task_words))
+        /// A line: a change, and what objects to it.
+        pub fn line(change: &Change, guard: &Guard) -> String {
+            format!("{change} {guard}")
         }
 
-        fn parse_line(line: &str) -> Option<(Change, Option<Task>)> {
+        fn parse_line(line: &str) -> Option<(Change, Guard)> {
             let (change, rest) = line.split_once(' ')?;
-            let task = if rest == NOTHING { None } else { Some(parse_task(rest)?) };
-            Some((Change::parse(change), task))
+            Some((Change::parse(change), Guard::parse(rest)?))
         }
     }
 }

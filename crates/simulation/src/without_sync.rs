@@ -1,43 +1,58 @@
 //! `simulate --without-sync`: what objects where the syncs of a place are missing, in a table.
 
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use thermocline_foundation::threads;
 use thermocline_simulation::campaign::{Failure, Task};
-use thermocline_simulation::syncs::{Change, List, find};
+use thermocline_simulation::syncs::{Change, Guard, List, attempt, find, pairs};
 
 /// Rounds of tasks that are tried before a change counts as one to which nothing objects.
-const ROUNDS: u64 = 3;
+const ROUNDS: u64 = 1;
 
-/// Prints the places (`list`), or what objects to each change of the list (`all`) or to one; fails
-/// where nothing objects and the list does not say so.
+/// Prints the places (`list`), the pairs of neighbours (`pairs`), what objects to each change of
+/// the list again (`kept`) or anew (`all`, `open`), or to those that are named, with `;` between
+/// them; fails where nothing objects and the list does not say so.
 pub fn run(name: &str, threads: usize) -> ExitCode {
     let List(list) = List::kept();
-    if name == "list" {
-        list.iter().for_each(|(change, task)| println!("{}", List::line(change, *task)));
-        return ExitCode::SUCCESS;
-    }
-    let changes: Vec<_> = match name {
-        "all" => list.iter().map(|(change, _)| change.clone()).collect(),
-        _ => vec![Change::parse(name)],
+    let lines = |wanted: &dyn Fn(&Guard) -> bool| -> Vec<_> {
+        list.iter().filter(|(_, guard)| wanted(guard)).cloned().collect()
     };
-    let unopposed: BTreeSet<_> =
-        list.into_iter().filter(|(_, task)| task.is_none()).map(|(change, _)| change).collect();
-    let found = find_all(changes.clone(), threads);
+    let lines = match name {
+        "list" => {
+            list.iter().for_each(|(change, guard)| println!("{}", List::line(change, guard)));
+            return ExitCode::SUCCESS;
+        }
+        "pairs" => {
+            pairs().iter().for_each(|pair| println!("{pair}"));
+            return ExitCode::SUCCESS;
+        }
+        "kept" => lines(&|guard| matches!(guard, Guard::Task(_))),
+        "all" => lines(&|_| true),
+        "open" => lines(&|guard| *guard == Guard::Open),
+        _ => name.split(';').map(|one| (Change::parse(one), Guard::Open)).collect(),
+    };
+    let search = name != "kept";
+    let found = each(lines.clone(), threads, move |change, guard| match guard {
+        Guard::Task(task) if !search => {
+            let (text, made) = attempt(change, *task);
+            (text.map(|text| (*task, text)), made)
+        }
+        _ => find(change, ROUNDS),
+    });
     let mut all_right = true;
-    for change in &changes {
+    for (change, guard) in &lines {
         let (found, made) = &found[change];
         match found {
             Some((task, text)) => {
-                println!("{}", List::line(change, Some(*task)));
+                println!("{}", List::line(change, &Guard::Task(*task)));
                 eprintln!("  {}", text.lines().collect::<Vec<_>>().join("\n  "));
                 eprintln!("  {}", replay(task));
             }
-            None if name == "all" && unopposed.contains(change) => {
-                println!("{}", List::line(change, None));
+            None if matches!(guard, Guard::Test(_) | Guard::Nothing) => {
+                println!("{}", List::line(change, guard));
             }
             None => {
                 all_right = false;
@@ -53,20 +68,25 @@ fn replay(task: &Task) -> String {
     Failure { suite, seed, item, text, trace }.replay()
 }
 
-type Found = BTreeMap<Change, (Option<(Task, String)>, u64)>;
+/// The task that objects and what it says, and how often the change was made.
+type Found = (Option<(Task, String)>, u64);
 
-fn find_all(changes: Vec<Change>, count: usize) -> Found {
-    let next = AtomicUsize::new(0);
-    let shared = Arc::new((changes, next, Mutex::new(Found::new())));
+/// Looks at each of `lines` on one of `count` threads.
+fn each(
+    lines: Vec<(Change, Guard)>,
+    count: usize,
+    look: impl Fn(&Change, &Guard) -> Found + Send + Sync + 'static,
+) -> BTreeMap<Change, Found> {
+    let shared = Arc::new((lines, AtomicUsize::new(0), Mutex::new(BTreeMap::new()), look));
     let workers = (0..count).map(|index| {
         let shared = Arc::clone(&shared);
         let work = move || {
-            let (changes, next, found) = &*shared;
-            while let Some(change) = changes.get(next.fetch_add(1, Relaxed)) {
-                let result = find(change, ROUNDS);
+            let (lines, next, found, look) = &*shared;
+            while let Some((change, guard)) = lines.get(next.fetch_add(1, Relaxed)) {
+                let result = look(change, guard);
                 // As it is found, because a run over all places takes long.
-                let task = result.0.as_ref().map(|(task, _)| *task);
-                eprintln!("{}", List::line(change, task));
+                let what = result.0.as_ref().map_or(Guard::Open, |(task, _)| Guard::Task(*task));
+                eprintln!("{}, made {} times", List::line(change, &what), result.1);
                 found.lock().insert(change.clone(), result);
             }
         };

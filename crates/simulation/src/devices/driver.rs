@@ -67,9 +67,17 @@ impl State {
         match what {
             Synced::Content(id) => self.world.files.entry(*id).or_default().sync(),
             Synced::Names(path) => {
-                if let Some(directory) = self.world.directories.get_mut(path) {
-                    directory.sync();
-                }
+                self.world.directories.get_mut(path).into_iter().for_each(DirectoryState::sync);
+            }
+        }
+    }
+
+    /// Marks what a sync that is left out or waits would have made durable.
+    fn owe(&mut self, what: &Synced) {
+        match what {
+            Synced::Content(id) => self.world.files.entry(*id).or_default().owe_sync(),
+            Synced::Names(path) => {
+                self.world.directories.get_mut(path).into_iter().for_each(DirectoryState::owe_sync);
             }
         }
     }
@@ -286,7 +294,10 @@ impl Devices {
         let earlier = self.state().later.take();
         let turn = syncs::turn(earlier.is_some());
         if turn == Turn::BeforeTheLast {
-            self.state().sync(&what);
+            let mut state = self.state();
+            earlier.iter().for_each(|earlier| state.owe(earlier));
+            state.sync(&what);
+            drop(state);
             self.changed(kind);
         }
         if let Some(earlier) = earlier {
@@ -295,7 +306,8 @@ impl Devices {
         match turn {
             Turn::Now => self.state().sync(&what),
             Turn::AfterTheNext => self.state().later = Some(what),
-            Turn::BeforeTheLast | Turn::Never => {}
+            Turn::Never => self.state().owe(&what),
+            Turn::BeforeTheLast => {}
         }
         self.changed(kind);
     }
