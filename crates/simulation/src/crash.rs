@@ -89,6 +89,9 @@ const AGAIN_ONE_IN: u64 = 8;
 /// Where a sync is missing that only an opening may make, one crash point in so many is a kill.
 const KILLS_ONE_IN: u64 = 8;
 
+/// After so many images of which a sync is missing, fewer are tried.
+const OWED_IMAGES: u64 = 400;
+
 /// Submissions that must be there.
 #[derive(Clone, Copy, Debug)]
 struct Least {
@@ -307,7 +310,8 @@ impl CrashPoints {
             shared: Arc::new(Mutex::new(Shared::new(seed))),
             ..self.sampled()
         });
-        if self.depth == 0 && seed.is_multiple_of(AGAIN_ONE_IN) {
+        let is_watched = syncs::is_changed() || seed.is_multiple_of(AGAIN_ONE_IN);
+        if self.depth == 0 && is_watched {
             machine.devices.watch(Some(Arc::clone(&again) as Arc<dyn Watcher>));
         }
         let made = machine.create(&settings(self.seed));
@@ -445,9 +449,14 @@ impl Watcher for CrashPoints {
             // What a power cut leaves differs only where something in flight should be durable.
             if !devices.look(World::has_owed) {
                 let is_thorough = self.depth == 0 && self.effort.samples > 1;
-                if is_thorough && self.draw(KILLS_ONE_IN) == 0 {
+                let is_early = !self.known.read_recursive().created;
+                if is_thorough && (is_early || self.draw(KILLS_ONE_IN) == 0) {
                     self.note(self.try_kill(&devices.world(), call));
                 }
+                return;
+            }
+            let images = self.tally().all_images();
+            if images > OWED_IMAGES && self.draw(8) > 0 {
                 return;
             }
         } else if self.depth > 0 && self.draw(self.effort.nested_points_one_in) > 0 {
@@ -527,7 +536,7 @@ fn masks(units: &[Unit], all: u32, samples: usize, random: &mut Random) -> Vec<V
 
 /// Subsets of `units` to try where some should be durable and are not.
 fn masks_of_owed(units: &[Unit], random: &mut Random) -> Vec<Vec<bool>> {
-    let mut mask = |of_owed: u64, of_others: u64| {
+    let mut mask = |of_owed: u64, of_others: u64| -> Vec<bool> {
         let share = |unit: &Unit| if unit.owed { of_owed } else { of_others };
         units.iter().map(|unit| random.below(4) < share(unit)).collect()
     };

@@ -345,7 +345,10 @@ impl thermocline_device::Devices for Devices {
     fn remove_directory_if_empty(&self, path: &Path) -> Result<()> {
         self.enter(CallKind::RemoveDirectory, path, "", Operands::None)?;
         let mut state = self.state();
-        if state.world.directories.get(path).is_some_and(|directory| directory.live.is_empty()) {
+        // One whose names a power cut would bring back comes back with them.
+        let is_gone =
+            |directory: &DirectoryState| directory.live.is_empty() && directory.pending.is_empty();
+        if state.world.directories.get(path).is_some_and(is_gone) {
             state.world.directories.remove(path);
         }
         Ok(())
