@@ -34,7 +34,8 @@ Usage: cargo xtask COMMAND
   simulate
           the whole engine on simulated machines; --seeds N, --hours H, --seed S, --help for more;
           --calls: one hash of the device calls of fixed seeds, which a refactoring keeps;
-          --without-sync list|all|SITE: what objects where the syncs of a place are left out
+          --without-sync list|kept|open|all|SITE: what objects where the syncs of a place are
+          left out; `kept` tries the whole list again
   tidy    the house rules as checks (see STYLE.md); `tidy rooms` prints what each room of the
           engine imports, too
   doc     the documentation of all crates, of public and of private items, without a warning

@@ -29,7 +29,8 @@ use thermocline_simulation::recorder::Recording;
         cargo xtask simulate --calls --expect HEX         the device calls are still the same\n  \
         cargo xtask simulate --calls --seed 7             every device call of a seed, for diff\n  \
         cargo xtask simulate --without-sync list          places that make something durable\n  \
-        cargo xtask simulate --without-sync table         what objects where one is missing"
+        cargo xtask simulate --without-sync table         what objects where one is missing\n  \
+        cargo xtask simulate --without-sync kept          something still objects to each"
 )]
 struct Arguments {
     /// Seeds to run, each through the suites that fall on it.
@@ -76,7 +77,8 @@ struct Arguments {
     #[arg(long, num_args = 0..=1, default_missing_value = "all", value_name = "BUGS")]
     find_planted: Option<String>,
     /// Leave out the syncs of one place, or exchange those of two (A,B), and say what objects;
-    /// `list` prints the places, `all` what objects to each.
+    /// `list` prints the places, `pairs` those that follow each other, `kept` tries again what the
+    /// list says, `open` and `all` search anew.
     #[cfg(feature = "planted-bugs")]
     #[arg(long, value_name = "SITE")]
     without_sync: Option<String>,

@@ -187,7 +187,7 @@ mod active {
         (0..rounds).flat_map(move |round| {
             let crashes = (1 + round * 8..9 + round * 8).map(task(Suite::Crash, 3));
             let errors = (1 + round..2 + round).map(task(Suite::Errors, 64));
-            let kills = (1 + round * 2..3 + round * 2).map(task(Suite::Crash, 2));
+            let kills = (3 + round * 4..5 + round * 4).map(task(Suite::Crash, 2));
             crashes.chain(kills).chain(errors)
         })
     }
@@ -219,7 +219,7 @@ mod active {
             (Suite::Crash, _) => {
                 begins(&["after-crash", "creation", "cut-off", "manifest", "opening"])
             }
-            _ => begins(&["abandon", "undo"]),
+            _ => begins(&["abandon", "compact/undone", "undo"]),
         }
     }
 
