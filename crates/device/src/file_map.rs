@@ -368,7 +368,7 @@ impl FileMap {
 
     /// Writes a snapshot under a new number and makes it the map.
     pub fn compact(&mut self) -> Result<()> {
-        let number = sync_site("compact", || self.allocate_number())?;
+        let number = self.allocate_number()?;
         let driver = Arc::clone(self.tier.driver());
         let named = || sync_site("compact/name", || self.tier.sync_directory());
         let switched = catch_panic(|| {

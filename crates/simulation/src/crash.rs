@@ -86,9 +86,6 @@ impl Tally {
 /// Of the images of a creation that was cut off, one in so many is cut off again.
 const AGAIN_ONE_IN: u64 = 8;
 
-/// Where a sync is missing that only an opening may make, one crash point in so many is a kill.
-const KILLS_ONE_IN: u64 = 8;
-
 /// After so many images of which a sync is missing, fewer are tried.
 const OWED_IMAGES: u64 = 400;
 
@@ -214,13 +211,17 @@ impl CrashPoints {
         Ok(())
     }
 
-    /// The process is killed, and what opens the store then may leave out a sync.
-    fn try_kill(&self, world: &World, call: u64) -> Result<(), Violation> {
+    /// The process is killed, or the power cut, and what opens the store then may leave out a sync.
+    fn try_restart(&self, world: &World, call: u64) -> Result<(), Violation> {
         let known = self.known.read_recursive();
         let least = Least { after_power_cut: known.durable, after_kill: known.acknowledged };
         drop(known);
         let explain = |why| format!("the process was killed after call {call}:\n{why}");
-        self.check_image(&world.after(Loss::None), least).map_err(explain)
+        self.check_image(&world.after(Loss::None), least).map_err(explain)?;
+        let kept: Vec<_> = world.units().iter().map(|_| self.draw(2) == 0).collect();
+        let least = Least { after_kill: least.after_power_cut, ..least };
+        let explain = |why| format!("the power was cut after call {call}:\n{why}");
+        self.check_image(&world.after(Loss::Kept(&kept)), least).map_err(explain)
     }
 
     /// Opens an image and checks all that must hold.
@@ -450,8 +451,9 @@ impl Watcher for CrashPoints {
             if !devices.look(World::has_owed) {
                 let is_thorough = self.depth == 0 && self.effort.samples > 1;
                 let is_early = !self.known.read_recursive().created;
-                if is_thorough && (is_early || self.draw(KILLS_ONE_IN) == 0) {
-                    self.note(self.try_kill(&devices.world(), call));
+                let kills_one_in = if kind == CallKind::Write { 16 } else { 4 };
+                if is_thorough && (is_early || self.draw(kills_one_in) == 0) {
+                    self.note(self.try_restart(&devices.world(), call));
                 }
                 return;
             }

@@ -13,6 +13,7 @@ use crate::recorder::unrecorded;
 use crate::syncs;
 use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use thermocline::{Db, Error, ErrorKind};
@@ -81,6 +82,10 @@ pub fn run_with_fault(seed: u64, fault: &Fault) -> Result<(), Violation> {
     let least = known.acknowledged;
     check_after(&world.after(Loss::None), &known, least, seed)
         .map_err(|why| format!("after a kill: {why}"))?;
+    if world.has_owed() {
+        check_after(&without_owed(&world), &known, known.durable, seed)
+            .map_err(|why| format!("after a power cut that takes what is owed: {why}"))?;
+    }
     check_after(&world.after(Loss::All), &known, known.durable, seed)
         .map_err(|why| format!("after a power cut: {why}"))
 }
@@ -123,10 +128,14 @@ fn check_undone(
         let shares: &[u64] = if syncs::is_changed() { &[4, 0, 1, 2] } else { &[0, 1, 2] };
         for &share in shares {
             // A name whose sync failed and that is removed durably later does not come back.
-            let is_lost = |unit: &Unit| unit.given_up || unit.owed && share == 4;
-            let is_kept = |unit: &Unit| !is_lost(unit) && random.below(4) < share;
-            let kept: Vec<_> = world.units().iter().map(is_kept).collect();
-            let image = world.after(Loss::Kept(&kept));
+            let is_kept = |unit: &Unit| !unit.given_up && random.below(4) < share;
+            let image = match share {
+                4 => without_owed(world),
+                _ => {
+                    let kept: Vec<_> = world.units().iter().map(is_kept).collect();
+                    world.after(Loss::Kept(&kept))
+                }
+            };
             let checked = match begun {
                 Some(path) => check_checkpoint(&image, path, known, seed),
                 None => check_after(&image, known, 0, seed),
@@ -135,6 +144,17 @@ fn check_undone(
         }
     }
     Ok(())
+}
+
+/// What a power cut leaves that takes all that should be durable and is not ([`syncs`]). A name whose
+/// sync failed is there only beside such, which may be its removal.
+fn without_owed(world: &World) -> World {
+    let units = world.units();
+    let owed: BTreeSet<_> =
+        units.iter().filter(|unit| unit.owed).map(|unit| unit.directory).collect();
+    let is_lost = |unit: &Unit| unit.owed || unit.given_up && !owed.contains(&unit.directory);
+    let kept: Vec<_> = units.iter().map(|unit| !is_lost(unit)).collect();
+    world.after(Loss::Kept(&kept))
 }
 
 /// The refusal of a checkpoint that has its files and no manifest yet: it says what to do.

@@ -186,7 +186,7 @@ mod active {
         let task = |suite: Suite, one_in: u64| move |seed| Task { suite, seed, one_in, only: None };
         (0..rounds).flat_map(move |round| {
             let crashes = (1 + round * 8..9 + round * 8).map(task(Suite::Crash, 3));
-            let errors = (1 + round..2 + round).map(task(Suite::Errors, 64));
+            let errors = [1 + round * 4, 4 + round * 4].map(task(Suite::Errors, 64));
             let kills = (3 + round * 4..5 + round * 4).map(task(Suite::Crash, 2));
             crashes.chain(kills).chain(errors)
         })
@@ -217,7 +217,7 @@ mod active {
         match (task.suite, task.one_in) {
             (Suite::Crash, 3) => true,
             (Suite::Crash, _) => {
-                begins(&["after-crash", "creation", "cut-off", "manifest", "opening"])
+                begins(&["after-crash", "cut-off", "manifest", "opening", "replayed-logs"])
             }
             _ => begins(&["abandon", "compact/undone", "undo"]),
         }
