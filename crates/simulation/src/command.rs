@@ -77,8 +77,8 @@ struct Arguments {
     #[arg(long, num_args = 0..=1, default_missing_value = "all", value_name = "BUGS")]
     find_planted: Option<String>,
     /// Leave out the syncs of one place, or exchange those of two (A,B), and say what objects;
-    /// `list` prints the places, `pairs` those that follow each other, `kept` tries again what the
-    /// list says, `open` and `all` search anew.
+    /// `list` prints the places, `kept` tries again what the list says, `open` and `all` search
+    /// anew, `pairs` exchanges each two that follow each other.
     #[cfg(feature = "planted-bugs")]
     #[arg(long, value_name = "SITE")]
     without_sync: Option<String>,

@@ -16,6 +16,8 @@ use thermocline_simulation::devices::{CallKind, Devices, Loss, Watcher, World};
 use thermocline_simulation::history::{Step, TIERS, key, value};
 use thermocline_simulation::life::{Life, Stop};
 use thermocline_simulation::machine::Machine;
+#[cfg(feature = "planted-bugs")]
+use thermocline_simulation::syncs::{self, Change};
 
 /// Where slabs are.
 const FAST: &str = TIERS[0];
@@ -97,11 +99,16 @@ fn slow_tier_full_of(seed: u64) -> Result<(), Stop> {
     // What the logs have finds no room either, so the store opens for reading.
     let machine = Machine::new(life.machine.devices.look(|world| world.after(Loss::None)), 1);
     let db = machine.open()?;
-    known.check_state(&db, known.acknowledged)?;
+    let shown = known.check_state(&db, known.acknowledged)?;
     let reason = db.stats().read_only.unwrap_or_default();
     assert!(reason.contains("the records of the logs") && reason.contains(SLOW), "{reason}");
     assert_eq!(db.put("x", "y").unwrap_err().kind(), ErrorKind::ReadOnly);
     machine.kill(Some(db));
+    // What it showed is not lost with the power.
+    let cut = Machine::new(machine.devices.look(|world| world.after(Loss::All)), 2);
+    let db = cut.open()?;
+    known.check_state(&db, shown)?;
+    cut.kill(Some(db));
     machine.devices.set_capacity(Path::new(SLOW), None);
     goes_on_after(life, machine.devices.look(|world| world.after(Loss::None)))
 }
@@ -501,6 +508,14 @@ fn scan_over_tables_that_go() -> Result<(), Stop> {
     life.step(&Step::Advance(SHAPE.keys as u32 + 1))?;
     life.step(&Step::Settle)?;
     life.check_tidy()
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn logs_that_an_opening_for_reading_does_not_sync_are_missed() {
+    let change = Change::parse("read-only/logs");
+    let (found, made) = syncs::with(&change, || std::panic::catch_unwind(slow_tier_full));
+    assert!(made > 0 && !matches!(found, Ok(Ok(()))), "nothing objects to {change}, made {made}");
 }
 
 scripts! {
