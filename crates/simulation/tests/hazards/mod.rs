@@ -16,8 +16,6 @@ use thermocline_simulation::devices::{CallKind, Devices, Loss, Watcher, World};
 use thermocline_simulation::history::{Step, TIERS, key, value};
 use thermocline_simulation::life::{Life, Stop};
 use thermocline_simulation::machine::Machine;
-#[cfg(feature = "planted-bugs")]
-use thermocline_simulation::syncs::{self, Change};
 
 /// Where slabs are.
 const FAST: &str = TIERS[0];
@@ -508,14 +506,6 @@ fn scan_over_tables_that_go() -> Result<(), Stop> {
     life.step(&Step::Advance(SHAPE.keys as u32 + 1))?;
     life.step(&Step::Settle)?;
     life.check_tidy()
-}
-
-#[cfg(feature = "planted-bugs")]
-#[test]
-fn logs_that_an_opening_for_reading_does_not_sync_are_missed() {
-    let change = Change::parse("read-only/logs");
-    let (found, made) = syncs::with(&change, || std::panic::catch_unwind(slow_tier_full));
-    assert!(made > 0 && !matches!(found, Ok(Ok(()))), "nothing objects to {change}, made {made}");
 }
 
 scripts! {
