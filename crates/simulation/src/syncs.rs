@@ -186,7 +186,8 @@ mod active {
         let task = |suite: Suite, one_in: u64| move |seed| Task { suite, seed, one_in, only: None };
         (0..rounds).flat_map(move |round| {
             let crashes = (1 + round * 8..9 + round * 8).map(task(Suite::Crash, 3));
-            let errors = [1 + round * 4, 4 + round * 4].map(task(Suite::Errors, 64));
+            let one_in = if round == 0 { 64 } else { 16 };
+            let errors = [1 + round * 4, 4 + round * 4].map(task(Suite::Errors, one_in));
             let kills = (3 + round * 4..5 + round * 4).map(task(Suite::Crash, 2));
             crashes.chain(kills).chain(errors)
         })
