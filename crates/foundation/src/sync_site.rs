@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   device, log, table, engine   sync_site("publish", || tier.sync_directory())
-//!   simulation                   a sync arrives at a device: of which place? do it, or leave it out
+//!   simulation                   a sync arrives: of which place? do it, or leave it out
 //! ```
 //! 1. Without the cargo feature `planted-bugs` [`sync_site`] is its body: names compile to nothing.
 //! 2. Names nest: what a function that is called in several places makes durable is of the place

@@ -146,8 +146,8 @@ fn check_undone(
     Ok(())
 }
 
-/// What a power cut leaves that takes all that should be durable and is not ([`syncs`]). A name whose
-/// sync failed is there only beside such, which may be its removal.
+/// What a power cut leaves that takes all that should be durable and is not ([`syncs`]). A name
+/// whose sync failed is there only beside such, which may be its removal.
 fn without_owed(world: &World) -> World {
     let units = world.units();
     let owed: BTreeSet<_> =

@@ -1,5 +1,5 @@
-//! Is every sync needed, and guarded? The syncs of one place in the code are left out, or come after
-//! those of the place that follows; a power cut must then show it.
+//! Is every sync needed, and guarded? The syncs of one place in the code are left out, or come
+//! after those of the place that follows; a power cut must then show it.
 //!
 //! ```text
 //!   sync_site("publish", ..)  ->  a sync arrives at a device  ->  turn(): now, never, later
