@@ -385,6 +385,7 @@ mod tests {
             put(keys..keys + 50, 7);
             keys += 50;
             db.flush().unwrap();
+            assert!(keys < 200_000, "the fast tier does not fill: {} are free", free_bytes());
         }
         // Updates nearly only, so that hardly more seems to come than a piece.
         let mut flushes = 0;
