@@ -5,7 +5,7 @@
 //!   sync_site("publish", ..)  ->  a sync arrives at a device  ->  turn(): now, never, later
 //!   foundation/sync_site.rs       devices/driver.rs               which suite objects?
 //! ```
-//! 1. Places are met, not listed: a sync that comes from no named place is met as [`UNNAMED`].
+//! 1. Places are met, not listed: a sync that comes from no named place is met as `UNNAMED`.
 //! 2. A sync that is left out succeeds, as that of a device does that lies.
 //! 3. A pair is exchanged only where the second is the next sync after the first: the first takes
 //!    effect just after it. Where another sync comes, the first has taken effect before.
