@@ -348,8 +348,8 @@ mod tests {
     fn hand_visits_every_slot_once_a_round() {
         for limit in [0, 1, 5, 6, 7, 100, 1000, 4093] {
             let mut ring = Ring::new(limit);
-            let mut visited = vec![0; ring.slots()];
-            (0..ring.slots()).for_each(|_| visited[ring.step()] += 1);
+            let mut visited = vec![0; ring.slots.len()];
+            (0..ring.slots.len()).for_each(|_| visited[ring.step()] += 1);
             assert!(visited.iter().all(|visits| *visits == 1), "limit {limit}");
             assert_eq!(ring.hand, 0);
         }
@@ -369,7 +369,7 @@ mod tests {
         let from_home = |slot: usize| {
             ring.at(slot).map_or(0, |entry| ring.distance(ring.home(entry.tag()), slot))
         };
-        let total: usize = (0..ring.slots()).map(from_home).sum();
+        let total: usize = (0..ring.slots.len()).map(from_home).sum();
         assert!(total < 4 * ring.len(), "{} steps on average", total / ring.len());
     }
 

@@ -180,8 +180,8 @@ impl Demotion {
     fn met_on_the_way(&self) -> Observe {
         let (hybrid, met) = (Arc::clone(&self.hybrid), Arc::clone(&self.met));
         let pinning = hybrid.fast.pinning();
-        let must_leave =
-            matches!(self.plan.purpose, Purpose::Compaction | Purpose::Room(EvictionStep::Hot));
+        let must_leave = !matches!(self.plan.purpose, Purpose::Reads | Purpose::Room(_))
+            || self.plan.purpose == Purpose::Room(EvictionStep::Hot);
         let promotes = gathers_hot(&hybrid.fast.rules, must_leave);
         let mut met_bytes = 0;
         Box::new(move |key, fate| {

@@ -20,7 +20,7 @@ use std::time::Duration;
 use thermocline_device::{Origin, TierUsage, TieredFiles};
 use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::sync::{Mutex, MutexGuard};
-use thermocline_foundation::{ByteSize, FileNumber, Planted, planted};
+use thermocline_foundation::{ByteSize, FileNumber, Planted, planted, sync_site};
 
 /// How long a flush that found no slot waits before it looks again.
 const WAIT: Duration = Duration::from_micros(500);
@@ -226,7 +226,7 @@ impl Job for SlotFlush {
             // A piece makes records durable that come after others in the log, so the log must be
             // durable first: what recovery finds is a prefix of what was written, in whole batches.
             if !planted(Planted::LogNotSealedBeforePiece) {
-                self.frozen.generation.seal()?;
+                sync_site("flush", || self.frozen.generation.seal())?;
             }
             fast.lend_memory(hybrid.versions.cell());
         }
@@ -409,8 +409,9 @@ mod tests {
         let held = fast.slabs.delay_slot_reuse();
         let (mut round, mut written_bytes) = (0u8, 0);
         // More than the tier has room for, of versions that all but the last are dead.
+        // The tier has room for some tens of rounds.
         while written_bytes < 2 * fast.room.limit_bytes() {
-            round += 1;
+            round = round.checked_add(1).expect("the tier has room for whatever is written");
             for key in 0..1000u32 {
                 db.put(key.to_be_bytes(), [round; 1000]).unwrap();
                 written_bytes += 1004;

@@ -9,6 +9,7 @@
 //!   demotion.rs   how few records are too few; hot records that a merge meets
 //!   promotion.rs  when the first read is reason enough
 //!   memory.rs     how many keys are tracked; blocks of tables beside records
+//!   space.rs      when tombstones are looked at for space of the slow tier
 //! ```
 //! Rules that other engines could use as well are in the crate `popularity`: threshold, clock,
 //! reuse of reads, worth of copies, cost of reads, read-triggered merges. `feedback` counts what
@@ -20,3 +21,4 @@ pub(crate) mod memory;
 pub(crate) mod pinning;
 pub(crate) mod promotion;
 pub(crate) mod rule_set;
+pub(crate) mod space;
