@@ -18,7 +18,6 @@
 //!   counters ───────> read_triggered        whether to promote although nothing is full §5.3
 //!                     copies                whether what is read gets slots, beyond the paper
 //!                     density               whether reads are reason to move anything up
-//!   waits ────────> read_cost               what a hit in memory spares
 //!   bytes written ──> write_budget          what the slow tier's endurance allows
 //! ```
 //!
@@ -35,7 +34,6 @@ mod copies;
 mod density;
 mod histogram;
 mod pinning;
-mod read_cost;
 mod read_triggered;
 mod ring;
 mod score;
@@ -44,13 +42,10 @@ mod write_budget;
 
 pub use buckets::{BucketSettings, Buckets};
 pub use clock_tracker::ClockTracker;
-pub use copies::{
-    CopyAdmission, CopyAdmissionSettings, CopyTurns, CopyUses, CopyWorth, CopyWorthSettings,
-};
+pub use copies::{CopyUses, CopyWorth, CopyWorthSettings};
 pub use density::{DensityComparison, DensitySettings, Kind};
 pub use histogram::{Histogram, VALUES};
 pub use pinning::{Pinning, PinningThreshold};
-pub use read_cost::{ReadCost, WORTH_MIN, Waits};
 pub use read_triggered::{ReadCounters, ReadTriggered, ReadTriggeredSettings, ReadTriggeredStage};
 pub use score::{
     CANDIDATES, Merge, Policy, RangeStatistics, Run, best_merge, choose, coldness, power_of_k,

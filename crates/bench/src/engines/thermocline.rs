@@ -296,11 +296,12 @@ mod tests {
 
     #[test]
     fn a_label_leaves_out_rules_and_says_so() {
-        let options = options("thermocline-hybrid@tiers+without=few_bytes/copy_share").unwrap();
+        let options =
+            options("thermocline-hybrid@tiers+without=first_read/copies_worth_slots").unwrap();
         let left_out: Vec<_> = hybrid::experiments(&options).unwrap().left_out().collect();
-        assert_eq!(left_out, [Rule::FewBytes, Rule::CopyShare]);
+        assert_eq!(left_out, [Rule::FirstRead, Rule::CopiesWorthSlots]);
         let described = HYBRID.describe(&options).unwrap();
-        let told = ("experiment.without".to_owned(), "few_bytes/copy_share".to_owned());
+        let told = ("experiment.without".to_owned(), "first_read/copies_worth_slots".to_owned());
         assert!(described.contains(&told), "{described:?}");
     }
 
@@ -332,7 +333,7 @@ mod tests {
             ("thermocline-hybrid+record-compression=1", "none, lz4 or zstd"),
             ("thermocline-hybrid+runs=9", "hybrid.runs = 9 is out of range"),
             ("thermocline-hybrid+runs=x", "option runs=x"),
-            ("thermocline-hybrid+without=luck", "there is no rule 'luck'; there are few_bytes"),
+            ("thermocline-hybrid+without=luck", "there is no rule 'luck'; there are first_read"),
             ("thermocline-hybrid+cache=1", "it has driver, slow-driver"),
             ("thermocline-leveled+runs=2", "no option 'runs'"),
             ("thermocline-hybrid@fast", "it can use tiers"),

@@ -25,7 +25,7 @@ pub enum Promotion {
     None,
     /// When a demotion rewrites its table, as in PrismDB (section 5.1).
     Demotion,
-    /// Soon after the read, and when a demotion meets it.
+    /// Soon after the read.
     Read,
 }
 
@@ -42,84 +42,29 @@ pub enum Pinning {
 /// A rule that an experiment may leave out, with what happens without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Demotions of a few bytes are not worth a table. Without: one byte is worth it.
-    FewBytes,
-    /// Of memtables only what is new counts as coming. Without: all of it does.
-    Growth,
-    /// A second sweep is content with few copies. Without: demotions of any range come sooner.
-    ThoroughSweep,
-    /// The best of all ranges, where those that were drawn have little. Without: hot records leave.
-    ColdOfAll,
-    /// Room is made for copies that memory gives up. Without: they get slots that are free anyway.
-    DrainForCopies,
-    /// A small fast tier has more sorted runs below it. Without: as many as a large one.
-    SmallTierRuns,
-    /// A hot record that memory has leaves its slot. Without: it stays, and a record that must leave
-    /// leaves the fast tier.
-    MemoryOnly,
-    /// Hot records that a merge meets in tables move up. Without: only what is read does.
-    MetInMerge,
     /// While most records here are not asked for, the first read moves a record up. Without: the
     /// second.
     FirstRead,
-    /// Where memory has room the first read moves a record there. Without: the second.
-    MemoryHasRoom,
     /// Reads of tables that do not recur move nothing up. Without: all reads recur.
     TableReadsRecur,
     /// The same for reads of slots.
     SlotReadsRecur,
     /// Copies that are replaced more than they are read get no slots. Without: they do.
     CopiesWorthSlots,
-    /// Of the copies a share gets slots. Without: all do.
-    CopyShare,
-    /// A hit in memory that spares a slot's read is worth what was measured, and memory keeps what
-    /// was asked for there when it is replaced. Without: an eighth of one that spares a table's, and
-    /// memory gives up what is replaced.
-    HitWeight,
-    /// More than a fifth of all keys is tracked where more are up. Without: a fifth.
-    TrackerBeyondFifth,
 }
 
 impl Rule {
     /// All of them, as they are declared.
-    pub const ALL: [Self; 16] = [
-        Self::FewBytes,
-        Self::Growth,
-        Self::ThoroughSweep,
-        Self::ColdOfAll,
-        Self::DrainForCopies,
-        Self::SmallTierRuns,
-        Self::MemoryOnly,
-        Self::MetInMerge,
-        Self::FirstRead,
-        Self::MemoryHasRoom,
-        Self::TableReadsRecur,
-        Self::SlotReadsRecur,
-        Self::CopiesWorthSlots,
-        Self::CopyShare,
-        Self::HitWeight,
-        Self::TrackerBeyondFifth,
-    ];
+    pub const ALL: [Self; 4] =
+        [Self::FirstRead, Self::TableReadsRecur, Self::SlotReadsRecur, Self::CopiesWorthSlots];
 
     /// Its name, as command lines have it.
     pub fn name(self) -> &'static str {
         match self {
-            Self::FewBytes => "few_bytes",
-            Self::Growth => "growth",
-            Self::ThoroughSweep => "thorough_sweep",
-            Self::ColdOfAll => "cold_of_all",
-            Self::DrainForCopies => "drain_for_copies",
-            Self::SmallTierRuns => "small_tier_runs",
-            Self::MemoryOnly => "memory_only",
-            Self::MetInMerge => "met_in_merge",
             Self::FirstRead => "first_read",
-            Self::MemoryHasRoom => "memory_has_room",
             Self::TableReadsRecur => "table_reads_recur",
             Self::SlotReadsRecur => "slot_reads_recur",
             Self::CopiesWorthSlots => "copies_worth_slots",
-            Self::CopyShare => "copy_share",
-            Self::HitWeight => "hit_weight",
-            Self::TrackerBeyondFifth => "tracker_beyond_fifth",
         }
     }
 }
@@ -137,7 +82,7 @@ impl FromStr for Rule {
 
 /// Rules that are left out, a bit for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeftOut(u16);
+pub struct LeftOut(u8);
 
 /// What an experiment changes; what is none is as the settings' variant has it. By default nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,6 +167,8 @@ mod tests {
         }
         assert_eq!(Experiments::default().left_out().count(), 0);
         let refused = "luck".parse::<Rule>().unwrap_err().to_string();
-        assert!(refused.contains("there is no rule 'luck'; there are few_bytes, growth"));
+        assert!(
+            refused.contains("there is no rule 'luck'; there are first_read, table_reads_recur")
+        );
     }
 }

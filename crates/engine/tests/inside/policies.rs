@@ -88,7 +88,7 @@ fn compact(db: &Db) {
 
 /// A demotion of cold records of the best range, if one is planned.
 fn demote(db: &Db) -> bool {
-    let Some(mut demotion) = db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn) else {
+    let Some(mut demotion) = db.engine().hybrid().plan_demotion(EvictionStep::Cold) else {
         return false;
     };
     run_to_end(&mut demotion);
@@ -305,7 +305,6 @@ fn the_second_read_brings_a_record_up() {
     let promotions = &fast(&db).promotions;
     let [once, twice] = [0..30, 30..60].map(|numbers| keys("k", numbers));
     promotions.slot_at_first_read.store(false, Relaxed);
-    promotions.memory_has_room.store(false, Relaxed);
     read(&db, &once);
     (0..2).for_each(|_| read(&db, &twice));
     db.engine().hybrid().promote().unwrap();

@@ -10,7 +10,7 @@ use crate::layout::hybrid::copies::spill::SPILL;
 use crate::layout::hybrid::rules::fullness::{EvictionStep, Need};
 use crate::layout::hybrid::single_step::SingleStep;
 use crate::layout::hybrid::space::slot_sizes::SIZES;
-use crate::layout::hybrid::space::sweep::{QUICK, Sweep, THOROUGH};
+use crate::layout::hybrid::space::sweep::Sweep;
 use std::sync::Arc;
 
 /// The most useful job that can begin now.
@@ -73,14 +73,11 @@ fn make_room(hybrid: &Arc<Hybrid>) -> Option<Box<dyn Job>> {
     loop {
         let began_ns = hybrid.shared.clock.now_ns();
         let step = fast.room.eviction_step(began_ns);
-        let sweep = |patience| {
-            let sweep = Sweep::begin(hybrid, patience)?;
-            Some(Box::new(sweep) as Box<dyn Job>)
-        };
         let job = match step {
-            EvictionStep::Sweep => sweep(QUICK),
-            EvictionStep::ThoroughSweep => sweep(THOROUGH),
-            EvictionStep::ColdOfDrawn | EvictionStep::ColdOfAll | EvictionStep::Hot => {
+            EvictionStep::Sweep => {
+                Sweep::begin(hybrid).map(|sweep| Box::new(sweep) as Box<dyn Job>)
+            }
+            EvictionStep::Cold | EvictionStep::Hot => {
                 let demotion = hybrid.plan_demotion(step);
                 demotion.map(|demotion| Box::new(demotion.begun_at(began_ns)) as _)
             }
@@ -118,7 +115,7 @@ mod tests {
     }
 
     /// A store of eight tables and more, with so many hot records in slots, one after each key of
-    /// the tables, and some cold ones by key and length. 4 KiB are few.
+    /// the tables, and some cold ones by key and length.
     fn with_records(hybrid_settings: HybridSettings, hot: u32, cold: &[(u32, usize)]) -> Db {
         with_records_in(EXPERIMENTS, hybrid_settings, hot, cold)
     }
@@ -190,31 +187,25 @@ mod tests {
     }
 
     #[test]
-    fn few_records_are_demoted_only_where_no_copies_can_go() {
-        let db = with_records(settings(), 600, &[(2, 1000), (3, 1000), (4, 1000)]);
-        come_to(&db, EvictionStep::ColdOfDrawn);
-        assert!(db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn).is_none());
-        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::ThoroughSweep);
-        run(Sweep::begin(db.engine().hybrid(), THOROUGH).unwrap());
-        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::ColdOfAll, "there are no copies");
-        assert!(db.engine().hybrid().plan_demotion(EvictionStep::ColdOfAll).is_none());
+    fn hot_records_leave_once_there_are_no_copies_and_no_cold_ones() {
+        let db = with_records(settings(), 600, &[]);
+        come_to(&db, EvictionStep::Sweep);
+        run(Sweep::begin(db.engine().hybrid()).unwrap());
+        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::Cold, "there are no copies");
+        assert!(db.engine().hybrid().plan_demotion(EvictionStep::Cold).is_none());
         assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::Hot);
-        assert_eq!(records(&db), 603);
+        assert_eq!(records(&db), 600);
     }
 
     #[test]
-    fn the_best_range_is_one_that_has_enough() {
-        // Behind all tables nothing is rewritten, so the score of a few small records is higher.
-        let small = (0..10).map(|at| (u32::MAX - at, 50));
-        let cold: Vec<_> = (2..12).map(|at| (3 * STEP + at, 1000)).chain(small).collect();
-        for step in [EvictionStep::ColdOfDrawn, EvictionStep::ColdOfAll] {
-            let db = with_records(HybridSettings { runs: 1, ..settings() }, 600, &cold);
-            come_to(&db, step);
-            run(db.engine().hybrid().plan_demotion(step).unwrap());
-            assert_eq!(records(&db), 610);
-            assert!(is_in_slot(&db, u32::MAX) && !is_in_slot(&db, 3 * STEP + 2));
-            assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::Sweep, "the cheapest again");
-        }
+    fn the_best_range_has_cold_records() {
+        let cold: Vec<_> = (2..12).map(|at| (3 * STEP + at, 1000)).collect();
+        let db = with_records(HybridSettings { runs: 1, ..settings() }, 600, &cold);
+        come_to(&db, EvictionStep::Cold);
+        run(db.engine().hybrid().plan_demotion(EvictionStep::Cold).unwrap());
+        assert_eq!(records(&db), 600);
+        assert!(is_in_slot(&db, STEP + 1) && !is_in_slot(&db, 3 * STEP + 2));
+        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::Sweep, "the cheapest again");
     }
 
     #[test]
@@ -240,13 +231,11 @@ mod tests {
     fn while_a_demotion_is_at_work_nobody_looks_for_a_better_range() {
         let cold: Vec<_> = (2..12).map(|at| (at, 1000)).collect();
         let db = with_records(settings(), 600, &cold);
-        let under_way = db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn).unwrap();
+        let under_way = db.engine().hybrid().plan_demotion(EvictionStep::Cold).unwrap();
         assert_eq!(db.engine().versions().tables().claims.ranges().len(), 1, "others are free");
-        for step in [EvictionStep::ColdOfAll, EvictionStep::Hot] {
-            come_to(&db, step);
-            assert!(db.engine().hybrid().plan_demotion(step).is_none());
-            assert_eq!(fast(&db).room.eviction_step(0), step, "it may make room enough");
-        }
+        come_to(&db, EvictionStep::Hot);
+        assert!(db.engine().hybrid().plan_demotion(EvictionStep::Hot).is_none());
+        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::Hot, "it may make room enough");
         run(under_way);
         come_to(&db, EvictionStep::Hot);
         assert!(db.engine().hybrid().plan_demotion(EvictionStep::Hot).is_some());
@@ -258,30 +247,13 @@ mod tests {
         let cold: Vec<_> = (2..12).map(|at| (at, 1000)).collect();
         let db = with_records(budget, 10, &cold);
         assert!(!db.engine().hybrid().may_merge(), "what was compacted counts");
-        come_to(&db, EvictionStep::ColdOfDrawn);
-        assert!(db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn).is_none());
-        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::ThoroughSweep);
-        come_to(&db, EvictionStep::ColdOfAll);
-        assert!(db.engine().hybrid().plan_demotion(EvictionStep::ColdOfAll).is_none());
-        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::ColdOfAll, "it waits");
+        come_to(&db, EvictionStep::Cold);
+        assert!(db.engine().hybrid().plan_demotion(EvictionStep::Cold).is_none());
+        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::Hot);
+        assert!(db.engine().hybrid().plan_demotion(EvictionStep::Hot).is_none());
+        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::Hot, "it waits");
         let later_ns = db.engine().shared().clock.now_ns() + 2_000_000_000;
         assert_eq!(fast(&db).room.eviction_step(later_ns), EvictionStep::Sweep, "and tries again");
-    }
-
-    #[test]
-    fn no_hot_record_leaves_for_the_sake_of_copies() {
-        let db = with_records(settings(), 100, &[]);
-        let room = &fast(&db).room;
-        room.want_for_copies();
-        come_to(&db, EvictionStep::Hot);
-        assert!(make_room(db.engine().hybrid()).is_none(), "nor a copy that is there");
-        assert_eq!(room.eviction_step(0), EvictionStep::Sweep);
-        room.want_for_copies();
-        // A record is written and finds no slot either.
-        room.want(1000);
-        db.engine().hybrid().look_at_room();
-        come_to(&db, EvictionStep::Hot);
-        assert!(db.engine().hybrid().plan_demotion(EvictionStep::Hot).is_some());
     }
 
     /// All of it through the planner: of a tier that is full of hot records just what must leaves.
@@ -337,10 +309,9 @@ mod tests {
             assert_eq!(stats.promoted_records, u64::from(up(hot)));
             up(hot)
         };
-        for step in [EvictionStep::ColdOfDrawn, EvictionStep::ColdOfAll] {
-            assert!(moved(Promotion::Demotion, step) && moved(Promotion::Read, step));
-            assert!(!moved(Promotion::None, step));
-        }
+        assert!(moved(Promotion::Demotion, EvictionStep::Cold));
+        assert!(!moved(Promotion::None, EvictionStep::Cold));
+        assert!(!moved(Promotion::Read, EvictionStep::Cold), "reads alone move up");
         assert!(!moved(Promotion::Demotion, EvictionStep::Hot), "where hot ones must leave");
     }
 }

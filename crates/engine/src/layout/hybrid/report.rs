@@ -72,8 +72,6 @@ pub struct FastTierStats {
     pub replaced_copies: u64,
     /// Copies that memory gives up may get slots: of late, few were replaced before they were read.
     pub copies_get_slots: bool,
-    /// The share of these that does: as many as serve a read or two before they are dropped.
-    pub copy_slots_share: f64,
     /// A record that is read for the first time may get one too: copies may, many of the fast
     /// tier's records were never asked for, and reads recur, of slots and of tables.
     pub slots_at_first_read: bool,
@@ -159,10 +157,6 @@ pub struct RegulationStats {
     pub write_budget_bytes: Option<i64>,
     /// Merges that this refused, since opening.
     pub refused_merges: u64,
-    /// How many times as long a look-up in tables takes as the read of a slot: the nearer to 1, the
-    /// more a hit in memory is worth that spares a slot's read. Of single look-ups, those that the
-    /// block cache answered among them; none before 4,096 of tables and 256 of slots.
-    pub slow_read_ratio: Option<f64>,
     /// Tracked keys on the fast tier by popularity, least first.
     pub fast_histogram: Vec<u64>,
     /// Tracked keys on the slow tier, likewise.
@@ -280,7 +274,6 @@ impl Hybrid {
             copy_reads: totals.of(Count::CopyReads),
             replaced_copies: totals.of(Count::ReplacedCopies),
             copies_get_slots: copies.get_slots(),
-            copy_slots_share: copies.slots_share(),
             slots_at_first_read: self.fast.promotions.slot_at_first_read.load(Relaxed),
             slot_reads_recur: self.fast.feedback.slot_reads.reads_recur(),
             table_reads_recur: self.fast.feedback.table_reads.reads_recur(),
@@ -338,7 +331,6 @@ impl RegulationStats {
             read_triggered_epochs,
             write_budget_bytes: hybrid.budget_bytes(),
             refused_merges: fast.feedback.slow_writes.refused.get(),
-            slow_read_ratio: fast.feedback.read_waits.ratio(),
             fast_histogram: histogram.on_fast[..values].to_vec(),
             slow_histogram: histogram.on_slow[..values].to_vec(),
         }
@@ -439,10 +431,10 @@ mod tests {
         let db = environment.create(Path::new("/home"), &settings).unwrap();
         assert_eq!(scores(&db), (0, None, None));
         put(&db, 0..100);
-        demote(&db, EvictionStep::ColdOfDrawn);
+        demote(&db, EvictionStep::Cold);
         assert_eq!(scores(&db), (1, Some(100.0), Some(100_000)));
         put(&db, 100..150);
-        demote(&db, EvictionStep::ColdOfAll);
+        demote(&db, EvictionStep::Cold);
         assert_eq!(scores(&db), (2, Some(50.0), Some(75_000)));
         put(&db, 150..190);
         let popularity = &db.engine().hybrid().fast.popularity;
@@ -450,7 +442,7 @@ mod tests {
             let hash = key_hash(&key.to_be_bytes());
             (0..2).for_each(|_| assert!(popularity.touch(hash, true).is_some()));
         }
-        demote(&db, EvictionStep::ColdOfDrawn);
+        demote(&db, EvictionStep::Cold);
         // Half of them are a quarter as cold.
         assert_eq!(scores(&db), (3, Some(25.0), Some(58_333)));
         put(&db, 190..200);
@@ -460,7 +452,7 @@ mod tests {
         let db = environment.open(Path::new("/home")).unwrap();
         assert_eq!(scores(&db), (4, None, Some(58_333)), "the last one of this opening");
         put(&db, 200..220);
-        demote(&db, EvictionStep::ColdOfDrawn);
+        demote(&db, EvictionStep::Cold);
         let (ended, last, mean) = scores(&db);
         assert!(ended == 5 && last.is_some_and(|last| (20.0..31.0).contains(&last)), "{last:?}");
         assert!(mean < Some(58_333));

@@ -1,7 +1,7 @@
 //! Promotion: records that were read from the slow tier and are asked for again move up as clean
 //! copies, without waiting for a compaction (beyond PrismDB, which promotes only when it merges;
 //! HotRAP shows what that is worth). Where reads do not recur (`feedback/reuse.rs`) nothing moves
-//! up but what memory has room for.
+//! up.
 //!
 //! A reader offers what it read; a job takes the offers of the moment into memory, and what memory
 //! gives up may get a slot (`spill.rs`). Between the read and the job the key may have been
@@ -22,7 +22,7 @@ use crate::layout::hybrid::copies::bounded_queue::{
     BoundedQueue, Queued, RECORD_OVERHEAD_BYTES, Waits,
 };
 use crate::layout::hybrid::feedback::Feedback;
-use crate::layout::hybrid::rules::promotion::{first_read_is_enough, memory_has_room};
+use crate::layout::hybrid::rules::promotion::first_read_is_enough;
 use crate::layout::hybrid::single_step::Work;
 use crate::locator::Locator;
 use crate::table_set::levels::Levels;
@@ -60,8 +60,6 @@ pub(crate) struct Promotions {
     pub running: AtomicBool,
     /// The first read is reason enough, for a slot too.
     pub slot_at_first_read: AtomicBool,
-    /// Memory has room for what is read, whatever it is.
-    pub memory_has_room: AtomicBool,
     /// Records that moved up.
     pub records: Counter,
 }
@@ -72,7 +70,6 @@ impl Promotions {
         Self {
             offers: BoundedQueue::new(memory_bytes),
             running: AtomicBool::new(false),
-            memory_has_room: AtomicBool::new(false),
             slot_at_first_read: AtomicBool::new(false),
             records: Counter::default(),
         }
@@ -111,15 +108,12 @@ impl Hybrid {
             // Where there are reads alone, no other thread makes these looks.
             self.fast.lend_memory(self.versions.cell());
             self.fast.judge_tables();
-            self.fast.judge_waits();
             self.fast.judge_promotions();
             self.wake_at_end_of_epoch();
         }
-        let has_room = || self.fast.cache.has_room(key, trailer.sequence(), value.len());
         let wanted = self.fast.rules.promotion == Promotion::Read
             && (was_tracked && self.fast.feedback.table_reads.reads_recur()
-                || self.fast.promotions.slot_at_first_read.load(Relaxed)
-                || self.fast.promotions.memory_has_room.load(Relaxed) && has_room());
+                || self.fast.promotions.slot_at_first_read.load(Relaxed));
         if wanted {
             // A copy, so that the offer does not keep the record's block alive.
             let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
@@ -192,7 +186,7 @@ impl FastTier {
         })
     }
 
-    /// Judges anew whether the first read of a record is reason enough, and memory has room anyway.
+    /// Judges anew whether the first read of a record is reason enough.
     fn judge_promotions(&self) {
         let Feedback { copies, slot_reads, table_reads, .. } = &self.feedback;
         let recur = slot_reads.reads_recur() && table_reads.reads_recur();
@@ -201,9 +195,6 @@ impl FastTier {
         let experiments = self.shared.experiments;
         let for_slots = first_read_is_enough(experiments, copies_pay, self.index.len(), asked);
         self.promotions.slot_at_first_read.store(for_slots, Relaxed);
-        let has_room =
-            memory_has_room(experiments, self.cache.bytes(), self.cache.capacity_bytes());
-        self.promotions.memory_has_room.store(has_room, Relaxed);
     }
 }
 

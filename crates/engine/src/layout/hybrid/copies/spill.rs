@@ -190,8 +190,8 @@ impl Hybrid {
             self.fast.is_in_memory_only(&spilled.key, spilled.sequence)
                 && !self.fast.cache.contains(&spilled.key, spilled.sequence)
         });
-        let pinning = self.fast.pinning_of_copies();
-        let get_slots = self.fast.feedback.copies.judge(self.fast.index.slot_records());
+        let pinning = self.fast.pinning();
+        let get_slots = self.fast.feedback.copies.judge();
         let first_read = self.fast.promotions.slot_at_first_read.load(Relaxed);
         let claims = self.versions.tables().claims.ranges();
         let (stay, go): (Vec<_>, Vec<_>) = batch.into_iter().partition(|spilled| {
@@ -199,7 +199,6 @@ impl Hybrid {
                 && spilled.value.is_some()
                 && !is_claimed(&claims, &spilled.key)
                 && (first_read || self.fast.is_pinned(&pinning, &spilled.key))
-                && self.fast.feedback.copies.admits()
         });
         self.forget_spilled(&go);
         if stay.is_empty() { Ok(()) } else { self.place_spilled(stay) }

@@ -12,7 +12,6 @@ use crate::layout::hybrid::demotion::job::Demotion;
 use crate::layout::hybrid::demotion::ranges::{
     DemotionPlan, Purpose, count_touching, newest_ingest, pick_runs, ranges,
 };
-use crate::layout::hybrid::rules::demotion::few_bytes;
 use crate::layout::hybrid::rules::fullness::EvictionStep;
 use crate::layout::hybrid::rules::pinning::draw_of;
 use crate::table_set::key_range::KeyRange;
@@ -38,7 +37,7 @@ impl Hybrid {
             self.wait_for_slow_tier(Purpose::Room(step));
             return None;
         }
-        let looks_at_all = step != EvictionStep::ColdOfDrawn;
+        let looks_at_all = step == EvictionStep::Hot;
         let _one_at_a_time = looks_at_all.then(|| self.fast.room.counting.lock());
         let levels = Arc::clone(&self.versions.current().levels);
         let claims = self.versions.tables().claims.ranges();
@@ -49,22 +48,16 @@ impl Hybrid {
         }
         let rules = &self.fast.rules;
         let ranges = ranges(&levels, rules.range_tables);
-        let few_bytes = self.few_bytes(ranges.len());
         let mut free = ranges;
         free.retain(|range| !claims.iter().any(|claim| claim.overlaps(range)));
-        if free.is_empty() || step == EvictionStep::Hot && self.fast.room.give_up_for_copies() {
+        if free.is_empty() {
             return None;
         }
-        let (choice, bytes_max, bytes_min) = if step == EvictionStep::Hot {
-            let bytes_max = self.fast.room.excess_bytes().clamp(few_bytes, self.demotion_bytes());
-            (self.fullest(&levels, &free, bytes_max), bytes_max, 0)
+        let (choice, bytes_max) = if step == EvictionStep::Hot {
+            let bytes_max = self.fast.room.excess_bytes().clamp(1, self.demotion_bytes());
+            (self.fullest(&levels, &free, bytes_max), bytes_max)
         } else {
-            // It was estimated: half of that is still worth it.
-            let is_random = rules.policy == DemotionPolicy::Random;
-            let bytes_min = if is_random { 0 } else { few_bytes / 2 };
-            let count = if looks_at_all { free.len() } else { rules.candidates };
-            let choice = self.best_of(&levels, &free, count, few_bytes);
-            (choice, self.demotion_bytes(), bytes_min)
+            (self.best_of(&levels, &free), self.demotion_bytes())
         };
         let Some((at, merge)) = choice else {
             self.fast.room.found_little(step, self.shared.clock.now_ns());
@@ -75,7 +68,7 @@ impl Hybrid {
         let purpose = Purpose::Room(step);
         let is_scored = step != EvictionStep::Hot && rules.policy != DemotionPolicy::Random;
         let score = is_scored.then_some(merge.score);
-        let plan = DemotionPlan { purpose, bytes_min, bytes_max, score, ..plan };
+        let plan = DemotionPlan { purpose, bytes_max, score, ..plan };
         let written_bytes = (merge.written_bytes as u64).min(plan.bytes() + bytes_max);
         self.claim_within_budget(plan, written_bytes)
     }
@@ -83,7 +76,7 @@ impl Hybrid {
     /// What the slow tier's wear forbids now, or finds no room there, waits; sweeps write nothing,
     /// and go on.
     fn wait_for_slow_tier(&self, purpose: Purpose) {
-        if let Purpose::Room(step @ EvictionStep::ColdOfDrawn) = purpose {
+        if let Purpose::Room(step @ EvictionStep::Cold) = purpose {
             self.fast.room.found_little(step, self.shared.clock.now_ns());
         }
     }
@@ -106,15 +99,10 @@ impl Hybrid {
         demotion
     }
 
-    /// The range whose cold records are most worth the writes, of `count` that are drawn; none
-    /// where less than `few_bytes` would leave any of them.
-    fn best_of(
-        &self,
-        levels: &Levels,
-        free: &[KeyRange],
-        count: usize,
-        few_bytes: u64,
-    ) -> Option<(usize, RunMerge)> {
+    /// The range whose cold records are most worth the writes, of those that are drawn; none where
+    /// no record would leave any of them.
+    fn best_of(&self, levels: &Levels, free: &[KeyRange]) -> Option<(usize, RunMerge)> {
+        let count = self.fast.rules.candidates;
         let (drawn, mut random) = {
             let mut random = self.fast.room.random.lock();
             (power_of_k(free.len(), 1, count, &mut random), Random::new(random.next_u64()))
@@ -136,11 +124,10 @@ impl Hybrid {
             DemotionPolicy::Approximate => Policy::Approximate,
         };
         let weighed = drawn.into_iter().map(|at| (at, weigh(at)));
-        let enough: Vec<_> =
-            weighed.filter(|(_, (_, moved_bytes))| *moved_bytes >= few_bytes as f64).collect();
-        let places: Vec<_> = (0..enough.len()).collect();
-        let best = choose(policy, &places, &mut random, |place| enough[place].1.0.score)?;
-        let (at, (merge, _)) = enough[best];
+        let some: Vec<_> = weighed.filter(|(_, (_, moved_bytes))| *moved_bytes >= 1.0).collect();
+        let places: Vec<_> = (0..some.len()).collect();
+        let best = choose(policy, &places, &mut random, |place| some[place].1.0.score)?;
+        let (at, (merge, _)) = some[best];
         Some((at, merge))
     }
 
@@ -172,13 +159,6 @@ impl Hybrid {
         runs.iter_mut().for_each(|run| run.overlap_bytes *= part);
         let merge = best_merge(&statistics, &runs, self.runs_max(), self.scarcity_of_writes());
         Some((at, merge))
-    }
-
-    /// Bytes of records that are too few for a demotion, where there are so many ranges.
-    fn few_bytes(&self, ranges: usize) -> u64 {
-        let (table_bytes, limit_bytes) =
-            (self.shared.settings.table_size.0, self.fast.room.limit_bytes());
-        few_bytes(self.fast.rules.experiments, table_bytes, limit_bytes, ranges)
     }
 
     /// The merge of the range whose tables have the most records that are asked for, so that these
@@ -249,8 +229,7 @@ impl Hybrid {
 
     /// Runs that may lie over each other.
     pub(super) fn runs_max(&self) -> usize {
-        let rules = &self.fast.rules;
-        if self.fast.room.is_small_tier() { rules.small_tier_runs } else { rules.runs }
+        self.fast.rules.runs
     }
 }
 

@@ -14,14 +14,13 @@
 //! 3. Of a key either all versions leave or all but the newest; so what stays is newer.
 //! 4. A record that is replaced meanwhile stays replaced: the job that replaces it frees its slot,
 //!    and the table gets a version that no look-up finds first.
-//! 5. A hot record that memory has needs no slot: it is merged with the cold ones, and memory keeps
-//!    it as a clean copy (*lifted*), so that memory and slots together hold more.
-//!    A clean copy in a slot stays there; it is for sweeps to take.
+//! 5. A clean copy in a slot stays there; it is for sweeps to take.
 //! 6. Where a bulk load may have a newer version of a record in a slot, the record leaves, pinned
 //!    or not, and the range becomes one run.
 
 use crate::compaction::inputs::sources_of;
 use crate::compaction::rewrite::{Fate, Observe, Output, Retention, Rewrite};
+use crate::environment::experiments::Promotion;
 use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::{Job, Step};
 use crate::layout::hybrid::FastTier;
@@ -30,14 +29,13 @@ use crate::layout::hybrid::copies::bounded_queue::Queued;
 use crate::layout::hybrid::copies::promotion::Offer;
 use crate::layout::hybrid::demotion::leaving::{Leaving, LeavingCursor, run_bytes};
 use crate::layout::hybrid::demotion::ranges::{DemotionPlan, Purpose};
-use crate::layout::hybrid::rules::demotion::gathers_hot;
 use crate::layout::hybrid::rules::fullness::EvictionStep;
 use crate::layout::hybrid::rules::pinning::draw_of;
 use crate::limits::LEVELS;
 use crate::merge::{Merge, Source};
 use crate::settings::merge_bytes;
 use crate::table_set::manifest::Edit;
-use crate::table_set::slot_edit::{EntryAfter, Removed, SlotEdit, slot_of};
+use crate::table_set::slot_edit::{Removed, SlotEdit, slot_of};
 use crate::table_set::table::{Table, TableMeta};
 use crate::versions::Change;
 use crate::versions::Claimed;
@@ -45,7 +43,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_device::{FileContext, FileKind, Origin};
 use thermocline_foundation::sync::Mutex;
-use thermocline_foundation::{Planted, Sequence, planted};
+use thermocline_foundation::{Planted, planted};
 use thermocline_table::{ReadAhead, RecordKind, key_hash};
 
 /// A demotion under way.
@@ -102,12 +100,10 @@ impl Demotion {
         self
     }
 
-    /// Too little would leave for the room that it is to make, of which the room is told. What a
-    /// bulk load replaces leaves in any case, for the sake of look-ups.
+    /// Nothing would leave for the room that it is to make, of which the room is told.
     fn gives_up(&self, fast: &FastTier) -> bool {
         let Purpose::Room(step) = self.plan.purpose else { return false };
-        let few = self.leaving_bytes < self.plan.bytes_min && self.plan.ingested == Sequence::ZERO;
-        let gives_up = few || self.leaving.is_empty();
+        let gives_up = self.leaving.is_empty();
         if gives_up {
             fast.room.found_little(step, self.hybrid.shared.clock.now_ns());
         }
@@ -180,9 +176,11 @@ impl Demotion {
     fn met_on_the_way(&self) -> Observe {
         let (hybrid, met) = (Arc::clone(&self.hybrid), Arc::clone(&self.met));
         let pinning = hybrid.fast.pinning();
-        let must_leave = !matches!(self.plan.purpose, Purpose::Reads | Purpose::Room(_))
-            || self.plan.purpose == Purpose::Room(EvictionStep::Hot);
-        let promotes = gathers_hot(&hybrid.fast.rules, must_leave);
+        let may_stay = matches!(
+            self.plan.purpose,
+            Purpose::Reads | Purpose::Room(EvictionStep::Sweep | EvictionStep::Cold)
+        );
+        let promotes = hybrid.fast.rules.promotion == Promotion::Demotion && may_stay;
         let mut met_bytes = 0;
         Box::new(move |key, fate| {
             let fast = &hybrid.fast;
@@ -268,16 +266,13 @@ impl Demotion {
                 bytes += u64::from(entry.record_bytes);
                 clean += u64::from(entry.clean);
                 let now = if planted(Planted::DemotionFreesOldSlot) { *entry } else { now };
-                let lifted = self.leaving.is_lifted(at) && fast.cache.contains(key, entry.sequence);
                 let key = Bytes::copy_from_slice(key);
-                let entry = if lifted { EntryAfter::MemoryOnly } else { EntryAfter::Gone };
-                slots.removed.push(Removed { entry, ..Removed::new(key, &now) });
+                slots.removed.push(Removed::new(key, &now));
             }
         }
         // Before the edit, which keeps what is counted.
         self.count(fast, &slots.removed, clean);
-        let gone = slots.removed.iter().filter(|old| old.entry != EntryAfter::MemoryOnly);
-        let gone: Vec<_> = gone.map(|old| key_hash(&old.key)).collect();
+        let gone: Vec<_> = slots.removed.iter().map(|old| key_hash(&old.key)).collect();
         let frees_nothing = self.frees_nothing(&edit);
         let change = Change { edit, slots, flushed: None };
         self.hybrid.versions.commit(&mut tables, change)?;
@@ -315,8 +310,6 @@ impl Demotion {
         counts.elapsed_ns.add(self.hybrid.shared.clock.now_ns() - self.started_ns);
         counts.clean.add(clean);
         counts.dirty.add(removed.len() as u64 - clean);
-        let lifted = removed.iter().filter(|old| old.entry == EntryAfter::MemoryOnly);
-        fast.room.lifted.add(lifted.count() as u64);
         if let Some(score) = self.plan.score {
             counts.scored.add(1);
             counts.scores.add((1000.0 * score) as u64);

@@ -4,7 +4,6 @@ use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::demotion::job::Demotion;
 use crate::layout::hybrid::demotion::leaving::Leaving;
 use crate::layout::hybrid::demotion::ranges::Purpose;
-use crate::layout::hybrid::rules::demotion::Judgement;
 use crate::layout::hybrid::rules::fullness::EvictionStep;
 use crate::table_set::table::Table;
 use std::ops::Bound;
@@ -42,12 +41,11 @@ impl Demotion {
             fast.index.ascend(from, to, BATCH_KEYS, &mut batch);
             for (key, versions) in batch.iter() {
                 let Some(newest) = versions.first() else { continue };
-                let mut fate = self.judge(fast, &pinning, key, newest);
-                if fate == Judgement::Stays && newest.has_slot() && hot_bytes > 0 {
+                let mut stays = self.stays(fast, &pinning, key, newest);
+                if stays && newest.has_slot() && hot_bytes > 0 {
                     hot_bytes = hot_bytes.saturating_sub(u64::from(newest.record_bytes));
-                    fate = judge_hot(fast, true, key, newest);
+                    stays = false;
                 }
-                let stays = fate == Judgement::Stays;
                 let count = match planted(Planted::OlderVersionStays) {
                     true => 1,
                     false => versions.len(),
@@ -55,7 +53,7 @@ impl Demotion {
                 let leaves = || versions[..count].iter().skip(usize::from(stays)).copied();
                 bytes += leaves().map(|entry| u64::from(entry.record_bytes)).sum::<u64>();
                 if leaves().next().is_some() {
-                    leaving.push(key, fate == Judgement::MemoryOnly, leaves());
+                    leaving.push(key, leaves());
                 }
             }
             let Some(key) = batch.last_key() else { break };
@@ -80,30 +78,25 @@ impl Demotion {
         let (from, to) = self.plan.selection.range.bounds();
         let mut bytes = 0;
         fast.index.for_each(from, to, |key, entry| {
-            if self.judge(fast, pinning, key, &entry) != Judgement::Stays {
+            if !self.stays(fast, pinning, key, &entry) {
                 bytes += u64::from(entry.record_bytes);
             }
         });
         bytes
     }
 
-    /// What becomes of a key, by its newest record, if hot ones stay. Copies of what tables have
-    /// stay too: a sweep takes their slots for nothing.
-    fn judge(&self, fast: &FastTier, pinning: &Pinning, key: &[u8], newest: &Entry) -> Judgement {
+    /// The newest record of a key stays, if hot ones do. Copies of what tables have stay too: a
+    /// sweep takes their slots for nothing.
+    fn stays(&self, fast: &FastTier, pinning: &Pinning, key: &[u8], newest: &Entry) -> bool {
         let kept = planted(Planted::CopyStaysUnderIngest) && !newest.has_slot();
         let is_loaded_over = !kept && self.is_loaded_over(key, newest.sequence);
         if self.plan.purpose == Purpose::Compaction
             || newest.kind != EntryKind::Put
             || is_loaded_over
         {
-            Judgement::Leaves
-        } else if newest.clean || self.plan.purpose == Purpose::Space {
-            Judgement::Stays
-        } else if !fast.is_pinned(pinning, key) {
-            Judgement::Leaves
-        } else {
-            judge_hot(fast, false, key, newest)
+            return false;
         }
+        newest.clean || self.plan.purpose == Purpose::Space || fast.is_pinned(pinning, key)
     }
 
     /// A bulk load that is merged may have a newer version of `key` than that of `sequence`.
@@ -115,10 +108,4 @@ impl Demotion {
         };
         self.loads.iter().any(may_have)
     }
-}
-
-/// What becomes of a hot record.
-fn judge_hot(fast: &FastTier, must_leave: bool, key: &[u8], newest: &Entry) -> Judgement {
-    let is_in_memory = || fast.cache.contains(key, newest.sequence);
-    Judgement::of_hot(fast.rules.experiments, must_leave, is_in_memory)
 }

@@ -1,21 +1,17 @@
 //! What reads, merges and copies tell the rules between the tiers, and the rules' last answers: the
 //! pinning threshold, compactions that reads ask for, whether reads recur (where they do not they
-//! move nothing up), whether copies get slots, what a hit in memory is worth that spares a slot's
-//! read, and the wear of the slow tier (`space/budget.rs`). The rules are plain arithmetic in the
+//! move nothing up), whether copies get slots, and the wear of the slow tier (`space/budget.rs`). The rules are plain arithmetic in the
 //! crate `popularity`; here the store's counters are kept for them, readers count and never wait.
 
 pub(crate) mod copy_worth;
 pub(crate) mod pinning;
-pub(crate) mod read_waits;
 pub(crate) mod reuse;
 
 use crate::environment::experiments::{DemotionPolicy, Pinning as PinningMode, Rule};
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::feedback::copy_worth::Copies;
-use crate::layout::hybrid::feedback::read_waits::ReadWaits;
 use crate::layout::hybrid::feedback::reuse::ReuseDetector;
-use crate::layout::hybrid::rules::memory::worth_of_backed;
 use crate::layout::hybrid::rules::rule_set::RuleSet;
 use crate::layout::hybrid::rules::space::SpaceLooks;
 use crate::layout::hybrid::space::budget::SlowWrites;
@@ -46,11 +42,8 @@ pub(crate) struct Feedback {
     /// Look-ups that slots answered, and those that tables did.
     pub slot_reads: ReuseDetector,
     pub table_reads: ReuseDetector,
-    pub read_waits: ReadWaits,
     /// Entries of all tables.
     pub table_entries: AtomicU64,
-    /// The share of all keys that the threshold is a share of: a fifth, or what the settings say.
-    pub share_of_keys: AtomicU64,
     /// What the planner knows of space of the slow tier to be given back.
     pub space_looks: Mutex<SpaceLooks>,
     /// What is known of ranges without looking at every record.
@@ -61,16 +54,6 @@ pub(crate) struct Feedback {
 const WAKES_AN_EPOCH: u64 = 16;
 
 impl FastTier {
-    /// Judges anew what a hit in memory is worth that spares the read of a slot.
-    pub fn judge_waits(&self) {
-        let ReadWaits { slots, tables, cost, .. } = &self.feedback.read_waits;
-        let mut cost = cost.lock();
-        if cost.observe(slots.so_far(), tables.so_far()) {
-            let worth = worth_of_backed(self.rules.experiments, cost.worth_of_fast_hit());
-            self.cache.set_worth_of_backed(worth);
-        }
-    }
-
     /// Judges anew whether reads of slots recur. Records that memory has were asked for, and their
     /// slots are not.
     pub fn judge_slots(&self) {
@@ -124,9 +107,7 @@ impl Feedback {
             copies,
             slot_reads: ReuseDetector::new(experiments.has(Rule::SlotReadsRecur)),
             table_reads: ReuseDetector::new(experiments.has(Rule::TableReadsRecur)),
-            read_waits: ReadWaits::new(clock),
             table_entries: AtomicU64::new(0),
-            share_of_keys: AtomicU64::new(u64::MAX),
             space_looks: Mutex::default(),
             buckets,
         }

@@ -3,12 +3,9 @@
 use super::*;
 use crate::environment::experiments::{Experiments, Promotion};
 use crate::settings::hybrid::HybridSettings;
-use crate::support::hooked::{Call, HookedDevices};
-use crate::support::still_clock::StillClock;
 use crate::support::{hybrid, stepped_environment};
 use crate::{ByteSize, Db, Environment};
 use std::path::Path;
-use std::time::Duration;
 use thermocline_device::MemoryDevices;
 use thermocline_foundation::random::Random;
 
@@ -39,49 +36,6 @@ fn reopened_in(environment: Environment, experiments: Experiments, tracker_perce
     let db = environment.open(Path::new("/home")).unwrap();
     assert_eq!(db.stats().fast_tier.unwrap().records, 0);
     db
-}
-
-/// What statistics say after 5000 look-ups of records in tables and 1000 of records in slots,
-/// of devices that take so many microseconds to read.
-fn slow_read_ratio(fast_us: u64, slow_us: u64) -> Option<f64> {
-    let clock = Arc::new(StillClock::default());
-    let passing = Arc::clone(&clock);
-    let hook = Arc::new(move |call, path: &Path, _: &str| {
-        let us = if path.starts_with("/slow") { slow_us } else { fast_us };
-        if call == Call::Read {
-            passing.sleep(Duration::from_micros(us));
-        }
-        Ok(())
-    });
-    let environment = stepped_environment();
-    let devices = Arc::new(HookedDevices::new(Arc::clone(&environment.devices), hook));
-    let experiments = Experiments { promotion: Some(Promotion::None), ..Experiments::NONE };
-    let environment = Environment { devices, clock, experiments, ..environment };
-    let db = environment.create(Path::new("/home"), &hybrid()).unwrap();
-    let mut random = Random::new(1);
-    let mut put = |key: u32| {
-        let mut value = [0; 1000];
-        random.fill(&mut value);
-        db.put(key.to_be_bytes(), value).unwrap();
-    };
-    (0..5000).for_each(&mut put);
-    db.compact_range(None, None, &mut |_| {}).unwrap();
-    (5000..6000).for_each(put);
-    db.flush().unwrap();
-    let read = |key: u32| assert!(db.get(key.to_be_bytes()).unwrap().is_some());
-    assert_eq!(db.stats().fast_tier.unwrap().regulation.slow_read_ratio, None);
-    (5000..6000).for_each(read);
-    (0..5000).for_each(read);
-    db.stats().fast_tier.unwrap().regulation.slow_read_ratio
-}
-
-#[test]
-fn waits_for_tables_and_slots_are_compared() {
-    assert_eq!(slow_read_ratio(0, 0), None, "a clock that stands still tells nothing");
-    let [alike, slower] = [100, 1000].map(|us| slow_read_ratio(100, us).unwrap());
-    // Of the records of a block the first is waited for.
-    assert!((0.1..=0.5).contains(&alike), "{alike}");
-    assert!((9.0..=11.0).contains(&(slower / alike)), "{slower}, {alike}");
 }
 
 /// Looks these keys up and lets what that asks for be done.

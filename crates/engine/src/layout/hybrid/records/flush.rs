@@ -232,7 +232,6 @@ impl Job for SlotFlush {
         }
         if !self.pieces.fill(&fast.packing, piece_bytes(fast.room.limit_bytes())) {
             self.settle(fast)?;
-            fast.room.note_turnover(self.pieces.turnover(), self.frozen.memtable.bytes());
             self.finish()?;
             return Ok(Step::Done);
         }

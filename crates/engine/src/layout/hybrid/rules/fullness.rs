@@ -4,12 +4,8 @@
 //! counted with the records that are about to come. The steps go from the cheapest to the dearest
 //! ([`EvictionStep`]); each has its turn when the one before it has found too little.
 
-use crate::environment::experiments::{Experiments, Rule};
-
 /// How long a dearer step is tried before the cheapest is again.
 pub(crate) const RETRY_NS: u64 = 1_000_000_000;
-/// Flushes over which their growth is a mean, about.
-const GROWTH_FLUSHES: f64 = 4.0;
 /// Records that are about to come want this share of the slots' room at most.
 const COMING_SHARE: u64 = 4;
 
@@ -18,29 +14,15 @@ const COMING_SHARE: u64 = 4;
 pub(crate) enum EvictionStep {
     /// A sweep for clean copies, for as long as it finds many.
     Sweep,
-    /// A demotion of cold records, of the best of the ranges that are drawn.
-    ColdOfDrawn,
-    /// A sweep that is content with few.
-    ThoroughSweep,
-    /// A demotion of cold records, of the best range of all.
-    ColdOfAll,
+    /// A demotion of cold records.
+    Cold,
     /// A demotion of hot records.
     Hot,
 }
 
 impl EvictionStep {
     /// From the cheapest to the dearest.
-    const ALL: [Self; 5] =
-        [Self::Sweep, Self::ColdOfDrawn, Self::ThoroughSweep, Self::ColdOfAll, Self::Hot];
-
-    /// The step is tried unless it is a rule of its own that is left out.
-    fn is_tried(self, experiments: Experiments) -> bool {
-        match self {
-            Self::Sweep | Self::ColdOfDrawn | Self::Hot => true,
-            Self::ThoroughSweep => experiments.has(Rule::ThoroughSweep),
-            Self::ColdOfAll => experiments.has(Rule::ColdOfAll),
-        }
-    }
+    const ALL: [Self; 3] = [Self::Sweep, Self::Cold, Self::Hot];
 }
 
 /// What should be done for more room.
@@ -64,10 +46,6 @@ pub(crate) struct Seen {
     pub free_bytes: u64,
     /// Bytes of memtables, whose records are about to want slots.
     pub memtable_bytes: u64,
-    /// Bytes of a piece of a flush.
-    pub piece_bytes: u64,
-    /// Slots that were replaced are held, for a reader of before needs them.
-    pub has_held: bool,
     /// Slots that are freed are held until a copy of the store is done.
     pub are_frees_held: bool,
     /// There are slabs without records.
@@ -87,20 +65,12 @@ pub(crate) struct Look {
 pub(crate) struct Fullness {
     high_percent: u32,
     low_percent: u32,
-    experiments: Experiments,
-    /// The fast tier is less than a tenth of the data, or was and is hardly more.
-    is_small_tier: bool,
     /// Bytes of records that found no slot.
     wanted_bytes: u64,
     /// Copies that memory gave up found no slot.
     wanted_for_copies: bool,
-    /// What flushes take of slots more than they free, in parts of what their memtables hold: a
-    /// mean over the last ones.
-    growth: f64,
     /// Work has begun at the high watermark and has not come to the low one.
     is_draining: bool,
-    /// It is drained for the sake of copies alone.
-    drains_for_copies: bool,
     /// Bytes above the low watermark, or bytes that found no slot where those are more.
     excess_bytes: u64,
     /// Nothing that is under way or could begin makes room.
@@ -115,55 +85,19 @@ pub(crate) struct Fullness {
 
 impl Fullness {
     /// A fast tier that is empty; work begins and ends at these shares of its room.
-    pub fn new(low_percent: u32, high_percent: u32, experiments: Experiments) -> Self {
+    pub fn new(low_percent: u32, high_percent: u32) -> Self {
         Self {
             high_percent,
             low_percent,
-            experiments,
-            is_small_tier: false,
             wanted_bytes: 0,
             wanted_for_copies: false,
-            growth: 1.0,
             is_draining: false,
-            drains_for_copies: false,
             excess_bytes: 0,
             is_stuck: false,
             sizes_stuck: false,
             step: 0,
             turned_ns: 0,
         }
-    }
-
-    /// Tables have so many times the bytes of the fast tier. Between seven and nine times the last
-    /// answer stays, for a change is a reason for merges. Without the rule of runs no tier is small.
-    pub fn note_tables(&mut self, times: u64) {
-        match times {
-            9.. => self.is_small_tier = self.experiments.has(Rule::SmallTierRuns),
-            ..7 => self.is_small_tier = false,
-            _ => {}
-        }
-    }
-
-    /// The fast tier is less than a tenth of the data, or was and is hardly more.
-    pub fn is_small_tier(&self) -> bool {
-        self.is_small_tier
-    }
-
-    /// A memtable of so many bytes was flushed, for which slots grew by `grown_bytes`.
-    pub fn note_flush(&mut self, grown_bytes: u64, memtable_bytes: u64) {
-        if !self.experiments.has(Rule::Growth) {
-            return;
-        }
-        let growth = (grown_bytes as f64 / memtable_bytes.max(1) as f64).min(1.0);
-        self.growth += (growth - self.growth) / GROWTH_FLUSHES;
-    }
-
-    /// Bytes of free slots that memtables of so many bytes are going to need: one piece, whose
-    /// slots are taken before others are freed, and of the rest what is new.
-    pub fn coming_bytes(&self, memtable_bytes: u64, piece_bytes: u64) -> u64 {
-        let piece_bytes = memtable_bytes.min(piece_bytes);
-        let beyond_bytes = (memtable_bytes - piece_bytes) as f64;
-        piece_bytes + (beyond_bytes * self.growth) as u64
     }
 
     /// Records of so many bytes found no slot, where slots may have `limit_bytes`.
@@ -184,22 +118,6 @@ impl Fullness {
     /// Copies that memory gave up found no slot; they wait.
     pub fn want_for_copies(&mut self) {
         self.wanted_for_copies = true;
-        if !self.is_draining && self.experiments.has(Rule::DrainForCopies) {
-            self.is_draining = true;
-            self.drains_for_copies = true;
-            self.begin_anew();
-        }
-    }
-
-    /// Ends what is done for the sake of copies alone, for which no hot record leaves; false where
-    /// others want room too.
-    pub fn give_up_for_copies(&mut self) -> bool {
-        let gives_up = std::mem::take(&mut self.drains_for_copies);
-        if gives_up {
-            self.is_draining = false;
-            self.begin_anew();
-        }
-        gives_up
     }
 
     /// A change of slot sizes begins, for copies too.
@@ -233,10 +151,8 @@ impl Fullness {
     /// already. The last one stays, for what it does not find is not there.
     pub fn found_little(&mut self, step: EvictionStep, now_ns: u64) {
         let at = step as usize;
-        let is_next = |next: &usize| EvictionStep::ALL[*next].is_tried(self.experiments);
-        let next = (at + 1..EvictionStep::ALL.len()).find(is_next);
-        if let Some(next) = next.filter(|_| self.step == at) {
-            self.step = next;
+        if self.step == at && at + 1 < EvictionStep::ALL.len() {
+            self.step = at + 1;
             self.turned_ns = now_ns;
         }
     }
@@ -271,12 +187,8 @@ impl Fullness {
         let limit_bytes = seen.limit_bytes;
         let share = |percent: u32| limit_bytes / 100 * u64::from(percent);
         let (high_bytes, low_bytes) = (share(self.high_percent), share(self.low_percent));
-        let coming_bytes = match seen.has_held {
-            // What a piece replaces leaves no slots to the next one, and writers are told in time.
-            true => seen.memtable_bytes,
-            false => self.coming_bytes(seen.memtable_bytes, seen.piece_bytes),
-        };
-        let coming_bytes = coming_bytes.max(self.wanted_bytes).min(limit_bytes / COMING_SHARE);
+        let coming_bytes = seen.memtable_bytes.max(self.wanted_bytes);
+        let coming_bytes = coming_bytes.min(limit_bytes / COMING_SHARE);
         let used_bytes = limit_bytes.saturating_sub(seen.free_bytes) + coming_bytes;
         self.excess_bytes = used_bytes.saturating_sub(low_bytes).max(self.wanted_bytes);
         if used_bytes >= high_bytes && !seen.are_frees_held {
@@ -284,12 +196,8 @@ impl Fullness {
                 self.is_draining = true;
                 self.begin_anew();
             }
-            self.drains_for_copies = false;
         } else if used_bytes < low_bytes {
             self.is_draining = false;
-        }
-        if self.is_wanted() {
-            self.drains_for_copies = false;
         }
         let over_bytes = used_bytes.saturating_sub(high_bytes) as f64;
         let over = over_bytes / (limit_bytes - high_bytes).max(1) as f64;

@@ -6,9 +6,6 @@ use crate::environment::experiments::{Experiments, Rule};
 /// moves a record up; afterwards the second. Where reads do not recur, neither does.
 const UNASKED_SHARE: u64 = 7;
 
-/// With more than this share of its bytes unused, memory has room for whatever is read.
-const ROOM_SHARE: u64 = 32;
-
 /// So many of the records of the fast tier have not been asked for that any read is a better reason
 /// to be there. `copies_pay`: reads recur, and copies get slots.
 pub(crate) fn first_read_is_enough(
@@ -19,11 +16,6 @@ pub(crate) fn first_read_is_enough(
 ) -> bool {
     let unasked = records.saturating_sub(asked);
     experiments.has(Rule::FirstRead) && copies_pay && unasked * UNASKED_SHARE > records
-}
-
-/// Memory has room for a record without giving another up.
-pub(crate) fn memory_has_room(experiments: Experiments, bytes: u64, capacity_bytes: u64) -> bool {
-    experiments.has(Rule::MemoryHasRoom) && bytes < capacity_bytes - capacity_bytes / ROOM_SHARE
 }
 
 #[cfg(test)]
@@ -46,14 +38,6 @@ mod tests {
                 |experiments| first_read_is_enough(experiments, copies_pay, records, asked);
             assert_eq!(is_enough(ALL), with, "{copies_pay} {asked}");
             assert!(!is_enough(ALL.without(Rule::FirstRead)), "{copies_pay} {asked}");
-        }
-    }
-
-    #[test]
-    fn memory_has_room_until_a_thirty_second_part_is_left() {
-        for (bytes, with) in [(0, true), (3099, true), (3100, false), (3200, false)] {
-            assert_eq!(memory_has_room(ALL, bytes, 3200), with, "{bytes}");
-            assert!(!memory_has_room(ALL.without(Rule::MemoryHasRoom), bytes, 3200), "{bytes}");
         }
     }
 }

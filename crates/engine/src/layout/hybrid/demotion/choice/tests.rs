@@ -35,26 +35,6 @@ fn compacting_counts_the_records_that_leave_and_the_tables_that_they_are_merged_
     assert_eq!(compact(), 50 * record_bytes + tables);
 }
 
-#[test]
-fn more_runs_lie_over_each_other_while_the_fast_tier_is_below_a_tenth_of_the_data() {
-    let db = stepped(&hybrid());
-    let engine = db.engine();
-    let room = &engine.hybrid().fast.room;
-    let whole_bytes = engine.shared().tier0.divided_bytes();
-    let runs_with = |table_bytes| {
-        room.note_tables(table_bytes);
-        engine.hybrid().runs_max()
-    };
-    assert_eq!(runs_with(9 * whole_bytes - 1), 3);
-    assert_eq!(runs_with(9 * whole_bytes), 6);
-    assert_eq!(runs_with(7 * whole_bytes), 6, "not back and forth");
-    assert_eq!(runs_with(7 * whole_bytes - 1), 3);
-    room.note_tables(u64::MAX);
-    db.put("key", "value").unwrap();
-    db.compact_range(None, None, &mut |_| {}).unwrap();
-    assert_eq!(engine.hybrid().runs_max(), 3, "each change of the tables is looked at");
-}
-
 /// Keys of one length that buckets know each of, in ascending order.
 fn sampled(prefix: &str, count: usize) -> Vec<String> {
     let keys = (0..1 << 20).map(|number| format!("{prefix}{number:08}"));
@@ -119,7 +99,7 @@ fn of_two_ranges_that_differ_in_overlap_alone_the_overlapped_one_leaves() {
             assert!(best > equation(less, &without[0]), "{policy:?}");
             let engine = db.engine();
             let levels = Arc::clone(&engine.versions().current().levels);
-            let (chosen, merge) = engine.hybrid().best_of(&levels, &ranges, 2, 0).unwrap();
+            let (chosen, merge) = engine.hybrid().best_of(&levels, &ranges).unwrap();
             assert_eq!((chosen, merge.runs), (at, 1), "{policy:?}");
             assert_eq!(merge.score, best);
         }
@@ -217,7 +197,7 @@ fn ask_for(db: &Db, key: &str) {
 }
 
 fn cold_of_drawn(db: &Db) -> Option<KeyRange> {
-    planned(db, || db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn))
+    planned(db, || db.engine().hybrid().plan_demotion(EvictionStep::Cold))
 }
 
 /// Of all but one the best is drawn nearly always, and otherwise the second.
@@ -305,8 +285,7 @@ fn the_random_policy_takes_each_range_equally_often_and_gives_no_score() {
         // Some of them find nothing in their range.
         let demotions = || db.stats().fast_tier.unwrap().demotions;
         until("four demotions", || {
-            let mut demotion =
-                db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn).unwrap();
+            let mut demotion = db.engine().hybrid().plan_demotion(EvictionStep::Cold).unwrap();
             run_to_end(&mut demotion);
             demotions().ended >= 4
         });
@@ -319,7 +298,7 @@ fn what_is_drawn_by_chance_is_counted_only_where_there_are_runs_to_choose() {
     let drawn = |runs| {
         let db = ranked(random_policy(runs));
         let levels = Arc::clone(&db.engine().versions().current().levels);
-        db.engine().hybrid().best_of(&levels, &all_ranges(&db, 1)[..1], 1, 0).unwrap()
+        db.engine().hybrid().best_of(&levels, &all_ranges(&db, 1)[..1]).unwrap()
     };
     assert_eq!(drawn(1), (0, UNCOUNTED));
     let (at, merge) = drawn(3);
@@ -334,7 +313,7 @@ fn all_runs_of_a_range_that_is_drawn_by_chance_are_merged_and_its_cold_records_l
     let (before, tables_before) = (records(), db.stats().levels[0].tables);
     // Behind the last table there is nothing.
     let plan = || {
-        let demotion = db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn)?;
+        let demotion = db.engine().hybrid().plan_demotion(EvictionStep::Cold)?;
         let range = db.engine().versions().tables().claims.ranges()[0].clone();
         range.to.is_some().then_some((demotion, range))
     };
