@@ -45,26 +45,26 @@ pub enum Rule {
     /// While most records here are not asked for, the first read moves a record up. Without: the
     /// second.
     FirstRead,
-    /// Reads of tables that do not recur move nothing up. Without: all reads recur.
-    TableReadsRecur,
-    /// The same for reads of slots.
-    SlotReadsRecur,
+    /// Reads that do not recur, of tables or of slots, move nothing up. Without: all reads recur.
+    ReadsRecur,
     /// Copies that are replaced more than they are read get no slots. Without: they do.
     CopiesWorthSlots,
+    /// More than a fifth of all keys is tracked where more are up. Without: a fifth.
+    TrackerBeyondFifth,
 }
 
 impl Rule {
     /// All of them, as they are declared.
     pub const ALL: [Self; 4] =
-        [Self::FirstRead, Self::TableReadsRecur, Self::SlotReadsRecur, Self::CopiesWorthSlots];
+        [Self::FirstRead, Self::ReadsRecur, Self::CopiesWorthSlots, Self::TrackerBeyondFifth];
 
     /// Its name, as command lines have it.
     pub fn name(self) -> &'static str {
         match self {
             Self::FirstRead => "first_read",
-            Self::TableReadsRecur => "table_reads_recur",
-            Self::SlotReadsRecur => "slot_reads_recur",
+            Self::ReadsRecur => "reads_recur",
             Self::CopiesWorthSlots => "copies_worth_slots",
+            Self::TrackerBeyondFifth => "tracker_beyond_fifth",
         }
     }
 }
@@ -167,8 +167,6 @@ mod tests {
         }
         assert_eq!(Experiments::default().left_out().count(), 0);
         let refused = "luck".parse::<Rule>().unwrap_err().to_string();
-        assert!(
-            refused.contains("there is no rule 'luck'; there are first_read, table_reads_recur")
-        );
+        assert!(refused.contains("there is no rule 'luck'; there are first_read, reads_recur"));
     }
 }

@@ -17,8 +17,9 @@
 //! Threads: any. Looks are made where background jobs begin and end, by that writer, and by readers
 //! of tables once in a thousand look-ups, for under reads alone there may be no job.
 
+use crate::environment::experiments::Rule;
 use crate::layout::hybrid::FastTier;
-use crate::layout::hybrid::rules::memory::{blocks_and_records, is_far_from, tracked_keys};
+use crate::layout::hybrid::rules::memory::{Keys, Tracked, blocks_and_records};
 use crate::locator::copies::Demand;
 use crate::settings::{MemoryDivision, Settings, WRITER_BYTES};
 use crate::versions::Current;
@@ -170,10 +171,16 @@ impl FastTier {
         }
         self.feedback.table_entries.store(entries, Relaxed);
         let share_bytes = settings.division().cache_bytes;
-        let all = self.index.len() + entries;
-        let tracked = tracked_keys(all, settings.hybrid.tracker_percent);
-        if is_far_from(tracked, self.popularity.capacity() as u64) {
-            self.popularity.set_capacity(tracked as usize);
+        let tracked = Tracked::of(Keys {
+            fast: self.index.len(),
+            in_tables: entries,
+            share_bytes,
+            percent: settings.hybrid.tracker_percent,
+            may_be_beyond: self.rules.experiments.has(Rule::TrackerBeyondFifth),
+        });
+        self.feedback.share_of_keys.store(tracked.share_of_keys, Relaxed);
+        if tracked.is_far_from(self.popularity.capacity() as u64) {
+            self.popularity.set_capacity(tracked.keys as usize);
         }
         let known_bytes = self.index.memory_bytes() + self.popularity.bytes() as u64;
         let used_bytes = pinned_bytes + known_bytes;

@@ -190,7 +190,7 @@ impl Hybrid {
             self.fast.is_in_memory_only(&spilled.key, spilled.sequence)
                 && !self.fast.cache.contains(&spilled.key, spilled.sequence)
         });
-        let pinning = self.fast.pinning();
+        let pinning = self.fast.pinning_of_copies();
         let get_slots = self.fast.feedback.copies.judge();
         let first_read = self.fast.promotions.slot_at_first_read.load(Relaxed);
         let claims = self.versions.tables().claims.ranges();

@@ -12,7 +12,7 @@ use crate::layout::hybrid::demotion::job::Demotion;
 use crate::layout::hybrid::demotion::ranges::{
     DemotionPlan, Purpose, count_touching, newest_ingest, pick_runs, ranges,
 };
-use crate::layout::hybrid::rules::fullness::EvictionStep;
+use crate::layout::hybrid::rules::fullness::{EvictionStep, few_bytes};
 use crate::layout::hybrid::rules::pinning::draw_of;
 use crate::table_set::key_range::KeyRange;
 use crate::table_set::levels::Levels;
@@ -48,16 +48,20 @@ impl Hybrid {
         }
         let rules = &self.fast.rules;
         let ranges = ranges(&levels, rules.range_tables);
+        let few_bytes = self.few_bytes(ranges.len());
         let mut free = ranges;
         free.retain(|range| !claims.iter().any(|claim| claim.overlaps(range)));
         if free.is_empty() {
             return None;
         }
-        let (choice, bytes_max) = if step == EvictionStep::Hot {
-            let bytes_max = self.fast.room.excess_bytes().clamp(1, self.demotion_bytes());
-            (self.fullest(&levels, &free, bytes_max), bytes_max)
+        let (choice, bytes_max, bytes_min) = if step == EvictionStep::Hot {
+            let bytes_max = self.fast.room.excess_bytes().clamp(few_bytes, self.demotion_bytes());
+            (self.fullest(&levels, &free, bytes_max), bytes_max, 0)
         } else {
-            (self.best_of(&levels, &free), self.demotion_bytes())
+            // It was estimated: half of that is still worth it.
+            let is_random = rules.policy == DemotionPolicy::Random;
+            let bytes_min = if is_random { 0 } else { few_bytes / 2 };
+            (self.best_of(&levels, &free, few_bytes), self.demotion_bytes(), bytes_min)
         };
         let Some((at, merge)) = choice else {
             self.fast.room.found_little(step, self.shared.clock.now_ns());
@@ -68,7 +72,7 @@ impl Hybrid {
         let purpose = Purpose::Room(step);
         let is_scored = step != EvictionStep::Hot && rules.policy != DemotionPolicy::Random;
         let score = is_scored.then_some(merge.score);
-        let plan = DemotionPlan { purpose, bytes_max, score, ..plan };
+        let plan = DemotionPlan { purpose, bytes_min, bytes_max, score, ..plan };
         let written_bytes = (merge.written_bytes as u64).min(plan.bytes() + bytes_max);
         self.claim_within_budget(plan, written_bytes)
     }
@@ -100,8 +104,13 @@ impl Hybrid {
     }
 
     /// The range whose cold records are most worth the writes, of those that are drawn; none where
-    /// no record would leave any of them.
-    fn best_of(&self, levels: &Levels, free: &[KeyRange]) -> Option<(usize, RunMerge)> {
+    /// less than `few_bytes` would leave any of them.
+    fn best_of(
+        &self,
+        levels: &Levels,
+        free: &[KeyRange],
+        few_bytes: u64,
+    ) -> Option<(usize, RunMerge)> {
         let count = self.fast.rules.candidates;
         let (drawn, mut random) = {
             let mut random = self.fast.room.random.lock();
@@ -124,10 +133,11 @@ impl Hybrid {
             DemotionPolicy::Approximate => Policy::Approximate,
         };
         let weighed = drawn.into_iter().map(|at| (at, weigh(at)));
-        let some: Vec<_> = weighed.filter(|(_, (_, moved_bytes))| *moved_bytes >= 1.0).collect();
-        let places: Vec<_> = (0..some.len()).collect();
-        let best = choose(policy, &places, &mut random, |place| some[place].1.0.score)?;
-        let (at, (merge, _)) = some[best];
+        let enough: Vec<_> =
+            weighed.filter(|(_, (_, moved_bytes))| *moved_bytes >= few_bytes as f64).collect();
+        let places: Vec<_> = (0..enough.len()).collect();
+        let best = choose(policy, &places, &mut random, |place| enough[place].1.0.score)?;
+        let (at, (merge, _)) = enough[best];
         Some((at, merge))
     }
 
@@ -159,6 +169,11 @@ impl Hybrid {
         runs.iter_mut().for_each(|run| run.overlap_bytes *= part);
         let merge = best_merge(&statistics, &runs, self.runs_max(), self.scarcity_of_writes());
         Some((at, merge))
+    }
+
+    /// Bytes of cold records that are too few for a demotion, where there are so many ranges.
+    fn few_bytes(&self, ranges: usize) -> u64 {
+        few_bytes(self.shared.settings.table_size.0, self.fast.room.limit_bytes(), ranges)
     }
 
     /// The merge of the range whose tables have the most records that are asked for, so that these

@@ -43,7 +43,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_device::{FileContext, FileKind, Origin};
 use thermocline_foundation::sync::Mutex;
-use thermocline_foundation::{Planted, planted};
+use thermocline_foundation::{Planted, Sequence, planted};
 use thermocline_table::{ReadAhead, RecordKind, key_hash};
 
 /// A demotion under way.
@@ -100,10 +100,12 @@ impl Demotion {
         self
     }
 
-    /// Nothing would leave for the room that it is to make, of which the room is told.
+    /// Too little would leave for the room that it is to make, of which the room is told. What a
+    /// bulk load replaces leaves in any case, for the sake of look-ups.
     fn gives_up(&self, fast: &FastTier) -> bool {
         let Purpose::Room(step) = self.plan.purpose else { return false };
-        let gives_up = self.leaving.is_empty();
+        let few = self.leaving_bytes < self.plan.bytes_min && self.plan.ingested == Sequence::ZERO;
+        let gives_up = few || self.leaving.is_empty();
         if gives_up {
             fast.room.found_little(step, self.hybrid.shared.clock.now_ns());
         }

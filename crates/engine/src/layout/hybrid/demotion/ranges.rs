@@ -37,6 +37,8 @@ pub(crate) enum Purpose {
 pub(crate) struct DemotionPlan {
     pub selection: Selection,
     pub purpose: Purpose,
+    /// It gives up where less than this would leave.
+    pub bytes_min: u64,
     /// Bytes of records after which no more are taken along.
     pub bytes_max: u64,
     /// The newest bulk load that is merged; zero where none is. Records that a load may have
@@ -54,6 +56,7 @@ impl DemotionPlan {
         Self {
             selection,
             purpose: Purpose::Reads,
+            bytes_min: 0,
             bytes_max: u64::MAX,
             ingested,
             score: None,

@@ -44,6 +44,8 @@ pub(crate) struct Feedback {
     pub table_reads: ReuseDetector,
     /// Entries of all tables.
     pub table_entries: AtomicU64,
+    /// The share of all keys that the threshold is a share of: a fifth, or what the settings say.
+    pub share_of_keys: AtomicU64,
     /// What the planner knows of space of the slow tier to be given back.
     pub space_looks: Mutex<SpaceLooks>,
     /// What is known of ranges without looking at every record.
@@ -105,9 +107,10 @@ impl Feedback {
             slow_writes,
             last_score: Mutex::default(),
             copies,
-            slot_reads: ReuseDetector::new(experiments.has(Rule::SlotReadsRecur)),
-            table_reads: ReuseDetector::new(experiments.has(Rule::TableReadsRecur)),
+            slot_reads: ReuseDetector::new(experiments.has(Rule::ReadsRecur)),
+            table_reads: ReuseDetector::new(experiments.has(Rule::ReadsRecur)),
             table_entries: AtomicU64::new(0),
+            share_of_keys: AtomicU64::new(u64::MAX),
             space_looks: Mutex::default(),
             buckets,
         }

@@ -9,6 +9,13 @@ pub(crate) const RETRY_NS: u64 = 1_000_000_000;
 /// Records that are about to come want this share of the slots' room at most.
 const COMING_SHARE: u64 = 4;
 
+/// Records are few where they come to less than this share of a table: a demotion of so few costs a
+/// table's file, a sync and an edit for next to no room.
+const FEW_OF_TABLE: u64 = 64;
+/// And no more than this share of what a range has of the fast tier in the mean, where that is
+/// small: a tenth of it may come and go (`rules/pinning.rs`).
+const FEW_OF_RANGE: u64 = 16;
+
 /// By what room is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EvictionStep {
@@ -58,6 +65,12 @@ pub(crate) struct Look {
     pub need: Need,
     /// How far above the high watermark: 0 there or below, 1 where the room ends.
     pub over: f64,
+}
+
+/// Bytes of cold records that are too few for a demotion, where there are so many ranges.
+pub(crate) fn few_bytes(table_bytes: u64, limit_bytes: u64, ranges: usize) -> u64 {
+    let of_range = limit_bytes / ranges.max(1) as u64;
+    (table_bytes / FEW_OF_TABLE).min(of_range / FEW_OF_RANGE)
 }
 
 /// See the module's header.

@@ -16,13 +16,13 @@ pub(crate) struct FastRecords {
     pub in_memory: u64,
 }
 
-/// The most keys that may be pinned, so that there is room for others.
-pub(crate) fn pinned_keys_max(records: FastRecords) -> f64 {
+/// The most keys that may be pinned: `keys_max`, as far as this leaves room for others.
+pub(crate) fn pinned_keys_max(keys_max: f64, records: FastRecords) -> f64 {
     let fit = match records.slot_bytes {
         0 => f64::INFINITY,
         bytes => records.in_slots as f64 * records.limit_bytes as f64 / bytes as f64,
     };
-    PINNED_SHARE_MAX * (fit + records.in_memory as f64)
+    keys_max.min(PINNED_SHARE_MAX * (fit + records.in_memory as f64))
 }
 
 /// A number in 0..1 that is always the same for a key.
@@ -43,14 +43,16 @@ mod tests {
             in_memory,
         };
         let table = [
-            // in slots, in memory: pinned at most
-            (500, 0, 900.0),
-            (1000, 0, 900.0),
-            (1000, 200, 1080.0),
-            (0, 200, f64::INFINITY),
+            // keys_max, in slots, in memory: pinned at most
+            (f64::INFINITY, 500, 0, 900.0),
+            (f64::INFINITY, 1000, 0, 900.0),
+            (f64::INFINITY, 1000, 200, 1080.0),
+            (300.0, 1000, 200, 300.0),
+            (f64::INFINITY, 0, 200, f64::INFINITY),
+            (300.0, 0, 0, 300.0),
         ];
-        for (in_slots, in_memory, pinned) in table {
-            let found = pinned_keys_max(records(in_slots, in_memory));
+        for (keys_max, in_slots, in_memory, pinned) in table {
+            let found = pinned_keys_max(keys_max, records(in_slots, in_memory));
             assert!((found - pinned).abs() < 1e-6 || found == pinned, "{found} for {pinned}");
         }
     }

@@ -43,7 +43,7 @@ impl Sweep {
 
     fn run(&mut self) -> Result<()> {
         let fast = &self.hybrid.fast;
-        let pinning = fast.pinning();
+        let pinning = fast.pinning_of_copies();
         let mut batch = IndexBatch::new();
         let from = fast.room.hand.lock().clone();
         let above = if from.is_empty() { Bound::Unbounded } else { Bound::Excluded(&from[..]) };

@@ -99,7 +99,7 @@ fn of_two_ranges_that_differ_in_overlap_alone_the_overlapped_one_leaves() {
             assert!(best > equation(less, &without[0]), "{policy:?}");
             let engine = db.engine();
             let levels = Arc::clone(&engine.versions().current().levels);
-            let (chosen, merge) = engine.hybrid().best_of(&levels, &ranges).unwrap();
+            let (chosen, merge) = engine.hybrid().best_of(&levels, &ranges, 0).unwrap();
             assert_eq!((chosen, merge.runs), (at, 1), "{policy:?}");
             assert_eq!(merge.score, best);
         }
@@ -298,7 +298,7 @@ fn what_is_drawn_by_chance_is_counted_only_where_there_are_runs_to_choose() {
     let drawn = |runs| {
         let db = ranked(random_policy(runs));
         let levels = Arc::clone(&db.engine().versions().current().levels);
-        db.engine().hybrid().best_of(&levels, &all_ranges(&db, 1)[..1]).unwrap()
+        db.engine().hybrid().best_of(&levels, &all_ranges(&db, 1)[..1], 0).unwrap()
     };
     assert_eq!(drawn(1), (0, UNCOUNTED));
     let (at, merge) = drawn(3);

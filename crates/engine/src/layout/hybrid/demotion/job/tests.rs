@@ -70,14 +70,14 @@ fn with_hot_and_cold() -> Db {
 
 /// A demotion of all that is not hot.
 fn demotion(db: &Db) -> Demotion {
-    demotion_for(db, Purpose::Reads)
+    demotion_for(db, Purpose::Reads, 0)
 }
 
-fn demotion_for(db: &Db, purpose: Purpose) -> Demotion {
+fn demotion_for(db: &Db, purpose: Purpose, bytes_min: u64) -> Demotion {
     let selection =
         Selection { range: KeyRange::default(), inputs: Vec::new(), output_level: LEVELS - 1 };
     let plan = DemotionPlan::new(selection, Sequence::ZERO);
-    begin(db, DemotionPlan { purpose, ..plan })
+    begin(db, DemotionPlan { purpose, bytes_min, ..plan })
 }
 
 /// A demotion as planned, with the claim on its range.
@@ -119,7 +119,7 @@ fn a_cold_record_leaves_its_slot_and_a_hot_one_stays() {
 #[test]
 fn hot_records_leave_where_they_must() {
     let db = with_hot_and_cold();
-    run(demotion_for(&db, Purpose::Room(EvictionStep::Hot)));
+    run(demotion_for(&db, Purpose::Room(EvictionStep::Hot), 0));
     assert_eq!(places(&db), [0, 0]);
     assert_eq!(slow_reads_of_hot(&db), 1);
 }
@@ -154,16 +154,15 @@ fn what_a_load_replaced_leaves_and_hot_records_beside_it_stay() {
 }
 
 #[test]
-fn a_demotion_without_cold_records_gives_up_and_says_so() {
+fn a_demotion_of_too_few_gives_up_and_says_so() {
     let db = with_hot_and_cold();
-    run(demotion(&db));
     let room = &db.engine().hybrid().fast.room;
     room.found_little(EvictionStep::Sweep, 0);
-    run(demotion_for(&db, Purpose::Room(EvictionStep::Cold)));
-    assert_eq!(places(&db), [1, 0]);
+    run(demotion_for(&db, Purpose::Room(EvictionStep::Cold), 1000));
+    assert_eq!(places(&db), [2, 0]);
     assert_eq!(room.eviction_step(0), EvictionStep::Hot);
     assert!(!db.engine().versions().tables().claims.has_ranges(), "the range is free again");
-    run(demotion_for(&db, Purpose::Room(EvictionStep::Hot)));
+    run(demotion_for(&db, Purpose::Room(EvictionStep::Hot), 0));
     assert_eq!(places(&db), [0, 0], "the last step takes what there is");
     assert_eq!(room.eviction_step(0), EvictionStep::Sweep);
 }
@@ -208,7 +207,7 @@ fn a_demotion_that_merges_says_what_memory_it_takes_until_it_ends() {
 #[test]
 fn a_hot_record_that_is_written_during_the_demotion_keeps_the_new_slot() {
     let db = with_hot_and_cold();
-    let mut demotion = demotion_for(&db, Purpose::Room(EvictionStep::Hot));
+    let mut demotion = demotion_for(&db, Purpose::Room(EvictionStep::Hot), 0);
     assert_eq!(demotion.step().unwrap(), Step::More);
     db.put("hot", "value").unwrap();
     db.flush().unwrap();

@@ -214,3 +214,16 @@ fn waiting_is_in_vain_where_the_plan_found_nothing_and_nothing_is_under_way() {
         assert_eq!(fullness.is_stuck(), is_stuck, "{need:?} {is_at_it}");
     }
 }
+
+#[test]
+fn few_is_a_share_of_a_table_or_of_a_small_range() {
+    let table = [
+        // bytes of a table, of slots, ranges: few
+        (6400, 1_000_000, 1, 100),
+        (6400, 16_000, 100, 10),
+        (6400, 16_000, 0, 100),
+    ];
+    for (table_bytes, limit_bytes, ranges, few) in table {
+        assert_eq!(few_bytes(table_bytes, limit_bytes, ranges), few, "{limit_bytes} {ranges}");
+    }
+}
