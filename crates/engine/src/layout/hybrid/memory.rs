@@ -162,13 +162,15 @@ impl FastTier {
     pub fn divide_memory_anew(&self, current: &Current) {
         let settings = &self.shared.settings;
         let levels = &current.get().levels;
-        let (mut entries, mut pinned_bytes) = (0, 0);
+        let (mut entries, mut table_bytes, mut pinned_bytes) = (0, 0, 0);
         let mut demand = Demand::default();
         for (_, table) in levels.tables() {
             entries += table.meta.entries;
+            table_bytes += table.meta.bytes;
             pinned_bytes += table.pinned_bytes();
             demand.add(table, settings);
         }
+        self.room.note_tables(table_bytes);
         self.feedback.table_entries.store(entries, Relaxed);
         let share_bytes = settings.division().cache_bytes;
         let tracked = Tracked::of(Keys {

@@ -244,7 +244,8 @@ impl Hybrid {
 
     /// Runs that may lie over each other.
     pub(super) fn runs_max(&self) -> usize {
-        self.fast.rules.runs
+        let rules = &self.fast.rules;
+        if self.fast.room.is_small_tier() { rules.small_tier_runs } else { rules.runs }
     }
 }
 

@@ -78,6 +78,8 @@ pub(crate) fn few_bytes(table_bytes: u64, limit_bytes: u64, ranges: usize) -> u6
 pub(crate) struct Fullness {
     high_percent: u32,
     low_percent: u32,
+    /// The fast tier is less than a tenth of the data, or was and is hardly more.
+    is_small_tier: bool,
     /// Bytes of records that found no slot.
     wanted_bytes: u64,
     /// Copies that memory gave up found no slot.
@@ -102,6 +104,7 @@ impl Fullness {
         Self {
             high_percent,
             low_percent,
+            is_small_tier: false,
             wanted_bytes: 0,
             wanted_for_copies: false,
             is_draining: false,
@@ -111,6 +114,21 @@ impl Fullness {
             step: 0,
             turned_ns: 0,
         }
+    }
+
+    /// Tables have so many times the bytes of the fast tier. Between seven and nine times the last
+    /// answer stays, for a change is a reason for merges.
+    pub fn note_tables(&mut self, times: u64) {
+        match times {
+            9.. => self.is_small_tier = true,
+            ..7 => self.is_small_tier = false,
+            _ => {}
+        }
+    }
+
+    /// The fast tier is less than a tenth of the data, or was and is hardly more.
+    pub fn is_small_tier(&self) -> bool {
+        self.is_small_tier
     }
 
     /// Records of so many bytes found no slot, where slots may have `limit_bytes`.

@@ -4,6 +4,8 @@ use crate::environment::experiments::{DemotionPolicy, Experiments, Pinning, Prom
 use crate::settings::hybrid::{HybridSettings, Variant};
 use thermocline_popularity::{CANDIDATES, ReadTriggeredSettings};
 
+/// Sorted runs over each other while the fast tier is small.
+const SMALL_TIER_RUNS: usize = 6;
 /// Demotions end so many percent of the room below where they begin.
 const DRAINED_PERCENT: u32 = 3;
 
@@ -15,8 +17,9 @@ pub(crate) struct RuleSet {
     pub candidates: usize,
     /// Consecutive tables of a range.
     pub range_tables: usize,
-    /// Sorted runs over each other in a range.
+    /// Sorted runs over each other in a range; and while the fast tier is small.
     pub runs: usize,
+    pub small_tier_runs: usize,
     pub low_watermark_percent: u32,
     pub high_watermark_percent: u32,
     pub pinning: Pinning,
@@ -33,11 +36,12 @@ impl RuleSet {
     /// What `settings` and an experiment come to.
     pub fn of(settings: &HybridSettings, experiments: &Experiments) -> Self {
         let is_paper = settings.variant == Variant::Paper;
-        let (promotion, read_triggered, runs, experiments) = if is_paper {
+        let (promotion, read_triggered, runs, small_tier_runs, experiments) = if is_paper {
             let without = Rule::ALL.into_iter().fold(*experiments, Experiments::without);
-            (Promotion::Demotion, true, 1, without)
+            (Promotion::Demotion, true, 1, 1, without)
         } else {
-            (Promotion::Read, false, settings.runs as usize, *experiments)
+            let runs = settings.runs as usize;
+            (Promotion::Read, false, runs, runs.max(SMALL_TIER_RUNS), *experiments)
         };
         let epochs = ReadTriggeredSettings::default();
         let high_watermark_percent = settings.high_watermark_percent;
@@ -47,6 +51,7 @@ impl RuleSet {
             candidates: experiments.candidates.unwrap_or(CANDIDATES),
             range_tables: experiments.range_tables.unwrap_or(1),
             runs: experiments.runs.unwrap_or(runs),
+            small_tier_runs: experiments.runs.unwrap_or(small_tier_runs),
             low_watermark_percent: experiments
                 .low_watermark_percent
                 .unwrap_or(low_watermark_percent),
@@ -74,7 +79,7 @@ mod tests {
         let rules = RuleSet::of(&settings, &Experiments::default());
         assert_eq!(rules.policy, DemotionPolicy::Approximate);
         assert_eq!((rules.candidates, rules.range_tables), (8, 1));
-        assert_eq!(rules.runs, 1);
+        assert_eq!((rules.runs, rules.small_tier_runs), (1, 1));
         assert_eq!((rules.high_watermark_percent, rules.low_watermark_percent), (98, 95));
         assert_eq!((rules.pinning, settings.pinning_percent), (Pinning::Fixed, 70));
         assert_eq!((rules.promotion, rules.read_triggered), (Promotion::Demotion, true));
@@ -86,7 +91,7 @@ mod tests {
     #[test]
     fn ours_keep_more_runs_and_move_up_what_is_read() {
         let rules = RuleSet::of(&HybridSettings::default(), &Experiments::default());
-        assert_eq!(rules.runs, 3);
+        assert_eq!((rules.runs, rules.small_tier_runs), (3, 6));
         assert_eq!((rules.promotion, rules.read_triggered), (Promotion::Read, false));
         assert_eq!(rules.experiments.left_out().count(), 0);
     }
@@ -111,7 +116,7 @@ mod tests {
             let rules = RuleSet::of(&settings, &experiments);
             assert_eq!(rules.policy, DemotionPolicy::Random);
             assert_eq!((rules.candidates, rules.range_tables), (64, 3));
-            assert_eq!(rules.runs, 2);
+            assert_eq!((rules.runs, rules.small_tier_runs), (2, 2));
             assert_eq!(rules.low_watermark_percent, 1);
             assert_eq!((rules.pinning, rules.promotion), (Pinning::Auto, Promotion::None));
             assert!(!rules.read_triggered);

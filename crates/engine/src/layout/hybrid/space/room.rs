@@ -69,6 +69,18 @@ impl Room {
         self.shared.tier0.grant(Account::Slots)
     }
 
+    /// Tables have so many bytes now.
+    pub fn note_tables(&self, table_bytes: u64) {
+        // The fast tier has its part beside these.
+        let times = table_bytes / self.shared.tier0.divided_bytes().max(1);
+        self.fullness.lock().note_tables(times);
+    }
+
+    /// The fast tier is less than a tenth of the data, or was and is hardly more.
+    pub fn is_small_tier(&self) -> bool {
+        self.fullness.lock().is_small_tier()
+    }
+
     /// Records of so many bytes found no slot.
     pub fn want(&self, bytes: u64) {
         let limit_bytes = self.limit_bytes();

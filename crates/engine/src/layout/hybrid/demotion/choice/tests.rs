@@ -35,6 +35,26 @@ fn compacting_counts_the_records_that_leave_and_the_tables_that_they_are_merged_
     assert_eq!(compact(), 50 * record_bytes + tables);
 }
 
+#[test]
+fn more_runs_lie_over_each_other_while_the_fast_tier_is_below_a_tenth_of_the_data() {
+    let db = stepped(&hybrid());
+    let engine = db.engine();
+    let room = &engine.hybrid().fast.room;
+    let whole_bytes = engine.shared().tier0.divided_bytes();
+    let runs_with = |table_bytes| {
+        room.note_tables(table_bytes);
+        engine.hybrid().runs_max()
+    };
+    assert_eq!(runs_with(9 * whole_bytes - 1), 3);
+    assert_eq!(runs_with(9 * whole_bytes), 6);
+    assert_eq!(runs_with(7 * whole_bytes), 6, "not back and forth");
+    assert_eq!(runs_with(7 * whole_bytes - 1), 3);
+    room.note_tables(u64::MAX);
+    db.put("key", "value").unwrap();
+    db.compact_range(None, None, &mut |_| {}).unwrap();
+    assert_eq!(engine.hybrid().runs_max(), 3, "each change of the tables is looked at");
+}
+
 /// Keys of one length that buckets know each of, in ascending order.
 fn sampled(prefix: &str, count: usize) -> Vec<String> {
     let keys = (0..1 << 20).map(|number| format!("{prefix}{number:08}"));

@@ -38,6 +38,10 @@ impl Stage {
                 fullness.want(number(1), self.seen.limit_bytes);
                 return format!("wanted {}", fullness.wanted_bytes);
             }
+            "tables" => {
+                fullness.note_tables(number(1));
+                return format!("small {}", fullness.is_small_tier());
+            }
             "step" => {
                 return format!("{:?}", fullness.eviction_step(self.now_ns, self.is_under_way));
             }
@@ -197,6 +201,19 @@ fn while_a_copy_holds_what_is_freed_nothing_is_made() {
         free 0 -> Nothing, excess 2000, over 1.00
         copy ends
         free 0 -> Room, excess 2000, over 1.00
+        ",
+    );
+}
+
+#[test]
+fn a_tier_is_small_below_a_tenth_and_until_it_is_an_eighth() {
+    play(
+        "
+        tables 8 -> small false
+        tables 9 -> small true
+        tables 8 -> small true
+        tables 7 -> small true
+        tables 6 -> small false
         ",
     );
 }
