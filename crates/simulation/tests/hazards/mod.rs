@@ -349,7 +349,8 @@ fn overwritten_after_a_sweep() -> Result<(), Stop> {
     let fast = |life: &Life| life.db().stats().fast_tier.unwrap();
     let mut numbers = 100..400;
     while fast(&life).dropped_records == 0 {
-        let number = numbers.next().ok_or_else(|| "no sweep takes slots".to_owned())?;
+        let number =
+            numbers.next().ok_or_else(|| format!("no sweep takes slots: {:?}", fast(&life)))?;
         life.step(&put(number, 2, len))?;
         life.step(&Step::Flush)?;
         life.step(&Step::Settle)?;
