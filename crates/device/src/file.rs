@@ -52,7 +52,7 @@ impl Location {
     /// tier.
     pub(crate) fn explain(&self, label: Label, action: &str, error: &Error) -> Error {
         let file = self.describe(label);
-        Error::new(error.kind(), format!("cannot {action} {file}: {error}"))
+        Error::new(error.kind().after_opening(), format!("cannot {action} {file}: {error}"))
     }
 
     /// Shows the bytes that the read of `span` was for, fewer where the file ends.

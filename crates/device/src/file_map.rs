@@ -392,6 +392,8 @@ impl FileMap {
                 }
                 Ok(())
             }
+            // It was not even made.
+            Err(error) if error.kind() == ErrorKind::TooManyOpenFiles => Err(error),
             Err(error) => {
                 let gone =
                     driver.delete(&map_name(number)).and_then(|()| self.tier.sync_directory());

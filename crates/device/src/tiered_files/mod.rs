@@ -444,7 +444,7 @@ impl TieredFiles {
         if let Err(error) = location.tier.driver().rename(&names.0, &names.1) {
             self.state.lock().remove(&number);
             let text = format!("cannot recycle {}: {error}", file.describe());
-            return Err(Error::new(error.kind(), text));
+            return Err(Error::new(error.kind().after_opening(), text));
         }
         let (tier, handle) = (Arc::clone(&location.tier), Arc::clone(&location.handle));
         let extent = Arc::new(AtomicU64::new(file.len()?));

@@ -47,6 +47,7 @@ pub fn live_stats() -> LiveStats {
             waiting_spills: 8,
             write_rate_bytes: Some(1 << 20),
             stall_cause: Some("the fast tier is full, and demotions make room on it".to_owned()),
+            file_shortage: Some("cannot open a table: too many open files".to_owned()),
         },
         amplification: Amplification { write: 2.5, read_bytes_per_get: 1024.0, space: 1.25 },
         sequence: 1 << 50,
