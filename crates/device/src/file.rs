@@ -10,18 +10,26 @@
 //!    last such call is done.
 //! 2. Only files that are no longer written migrate, so no write can go to a copy left behind.
 //! 3. A length that cannot be is cut to the file's end before memory is taken for it.
+//! 4. A file that is closed for want of descriptors (`open_files.rs`) is opened by the next call
+//!    that moves bytes. It is durable as it is, so a sync of it has nothing to do.
 //!
 //! Threads: shared freely; no lock is taken but that of the tier's queue pool, and only by reads
-//! that overlap.
+//! that overlap. Writes of a file that may be closed take one for a moment, and so does what opens
+//! it.
 
 use crate::buffer::{Buffer, PAGE_BYTES};
-use crate::context::FileKind;
+use crate::context::{FileKind, Keeping};
 use crate::driver::{Completion, Driver, Handle, Operation};
 use crate::error::{Error, Result};
+use crate::open_files::OpenFiles;
 use crate::tier::{Tier, TierIndex};
-use std::sync::Arc;
-use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
-use thermocline_foundation::sync::{ArcSwap, ArcSwapGuard};
+use crate::tiered_files::file_name;
+use std::sync::{Arc, Weak};
+use thermocline_foundation::sync::atomic::{
+    AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release,
+};
+use thermocline_foundation::sync::{ArcSwap, ArcSwapGuard, OnceLock};
 use thermocline_foundation::{DatabaseId, FileNumber, Place, Planted, planted};
 
 pub use crate::file_queue::{PendingRead, ReadAt, WriteStream, read_batch, sync_batch};
@@ -33,7 +41,8 @@ const UNCHECKED_READ_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Location {
     pub(crate) tier: Arc<Tier>,
-    pub(crate) handle: Handle,
+    /// None while it is closed.
+    handle: Option<Handle>,
 }
 
 /// What messages and counters must know of a file.
@@ -44,6 +53,16 @@ pub(crate) struct Label {
 }
 
 impl Location {
+    /// Open on `tier`.
+    pub(crate) fn open(tier: Arc<Tier>, handle: Handle) -> Self {
+        Self { tier, handle: Some(handle) }
+    }
+
+    /// The open file. Only of what [`File::located`] gave.
+    pub(crate) fn handle(&self) -> &Handle {
+        self.handle.as_ref().expect("a file that was located is open")
+    }
+
     fn describe(&self, Label { number, kind }: Label) -> String {
         format!("{number}.{} ({})", kind.extension(), self.tier.describe())
     }
@@ -83,8 +102,24 @@ pub struct File {
     location: ArcSwap<Location>,
     /// The page cache serves the file, whatever the driver does with others.
     cached: AtomicBool,
-    /// Bytes that the file takes, for the capacity account; shared with the namespace.
+    /// Bytes that the file takes, for the capacity account; shared with the namespace. The length
+    /// of a file that is closed.
     extent: Arc<AtomicU64>,
+    open_files: Arc<OpenFiles>,
+    /// What the ring of open files gets; none for a file that is never closed.
+    me: Weak<Self>,
+    /// The file may be closed.
+    enrolled: AtomicBool,
+    /// Asked for since the clock hand came by.
+    used: AtomicBool,
+    /// Changes under way.
+    changing: AtomicU32,
+    /// Changes that have ended.
+    changed: AtomicU64,
+    /// As many of them were covered by a sync.
+    synced: AtomicU64,
+    /// Why a sync that was to precede a closing failed: what it should have covered counts as lost.
+    lost: OnceLock<Error>,
 }
 
 impl File {
@@ -98,17 +133,46 @@ impl File {
         handle: Handle,
     ) -> Self {
         let tier = Arc::new(Tier::detached(tier, driver));
-        Self::at(database, number, kind, Location { tier, handle }, Arc::default())
+        let location = Location::open(tier, handle);
+        Self::detached(database, number, kind, location)
     }
 
-    /// A file of a namespace, which counts its bytes in `extent`.
+    /// A file that no namespace counts.
+    pub(crate) fn detached(
+        database: DatabaseId,
+        number: FileNumber,
+        kind: FileKind,
+        location: Location,
+    ) -> Self {
+        let (open_files, extent) = (Arc::default(), Arc::default());
+        Self::made(database, number, kind, location, extent, open_files, Weak::new())
+    }
+
+    /// A file of a namespace, which counts its bytes in `extent` and is one of `open_files`.
     pub(crate) fn at(
         database: DatabaseId,
         number: FileNumber,
         kind: FileKind,
         location: Location,
         extent: Arc<AtomicU64>,
+        open_files: &Arc<OpenFiles>,
+    ) -> Arc<Self> {
+        let open_files = Arc::clone(open_files);
+        Arc::new_cyclic(|me| {
+            Self::made(database, number, kind, location, extent, open_files, me.clone())
+        })
+    }
+
+    fn made(
+        database: DatabaseId,
+        number: FileNumber,
+        kind: FileKind,
+        location: Location,
+        extent: Arc<AtomicU64>,
+        open_files: Arc<OpenFiles>,
+        me: Weak<Self>,
     ) -> Self {
+        open_files.count_opened();
         Self {
             database,
             number,
@@ -116,6 +180,14 @@ impl File {
             location: ArcSwap::from_pointee(location),
             cached: AtomicBool::new(false),
             extent,
+            open_files,
+            me,
+            enrolled: AtomicBool::new(false),
+            used: AtomicBool::new(false),
+            changing: AtomicU32::new(0),
+            changed: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+            lost: OnceLock::new(),
         }
     }
 
@@ -139,14 +211,9 @@ impl File {
         self.location.load().tier.index()
     }
 
-    /// Where the file's bytes are, fixed for one call.
+    /// Where the file's bytes are, open or not.
     pub(crate) fn location(&self) -> ArcSwapGuard<Arc<Location>> {
         self.location.load()
-    }
-
-    /// From now on the file is read at `location`; reads under way finish where they began.
-    pub(crate) fn relocate(&self, location: Location) {
-        self.location.store(Arc::new(location));
     }
 
     /// What a checksum of bytes at `offset` is bound to.
@@ -171,7 +238,8 @@ impl File {
     /// Length in bytes.
     pub fn len(&self) -> Result<u64> {
         let location = self.location.load();
-        let len = location.handle.len();
+        let Some(handle) = &location.handle else { return Ok(self.extent.load(Relaxed)) };
+        let len = handle.len();
         len.map_err(|error| self.explain(&location, "tell the length of", &error))
     }
 
@@ -196,10 +264,10 @@ impl File {
 
     /// Reads `len` bytes at `offset`, fewer where the file ends.
     pub fn read_up_to(&self, offset: u64, len: usize) -> Result<Buffer> {
-        let location = self.location.load();
+        let location = self.located()?;
         let span = self.span(&location, offset, len)?;
         let operation = span.operation();
-        let completion = location.tier.driver().execute(&location.handle, operation);
+        let completion = location.tier.driver().execute(location.handle(), operation);
         location.finish_read(self.label(), span, completion)
     }
 
@@ -208,7 +276,7 @@ impl File {
         location.tier.require_owner()?;
         let mut len = len;
         if len > UNCHECKED_READ_BYTES_MAX || offset.checked_add(len as u64 + 4096).is_none() {
-            let end = location.handle.len();
+            let end = location.handle().len();
             let end = end.map_err(|error| self.explain(location, "tell the length of", &error))?;
             len = len.min(usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX));
         }
@@ -224,16 +292,17 @@ impl File {
     /// Writes the buffer's view at `offset`, both multiples of the driver's alignment
     /// ([`PAGE_BYTES`] always is), and gives the buffer back.
     pub fn write(&self, offset: u64, buffer: Buffer) -> (Buffer, Result<()>) {
-        let location = self.location.load();
-        if let Err(error) = location.tier.require_owner() {
-            return (buffer, Err(error));
-        }
-        self.count_write(&location, offset, &buffer);
+        let change = match self.begin_change() {
+            Ok(change) => change,
+            Err(error) => return (buffer, Err(error)),
+        };
+        let location = &change.location;
+        self.count_write(location, offset, &buffer);
         let len = buffer.len();
         let operation = Operation::Write { offset, buffer };
-        let completion = location.tier.driver().execute(&location.handle, operation);
+        let completion = location.tier.driver().execute(location.handle(), operation);
         let result = completion.result.map(drop);
-        (completion.buffer, result.map_err(|e| self.write_error(&location, offset, len, &e)))
+        (completion.buffer, result.map_err(|e| self.write_error(location, offset, len, &e)))
     }
 
     /// Notes a write that is about to be submitted.
@@ -260,38 +329,63 @@ impl File {
     pub fn sync(&self) -> Result<()> {
         let location = self.location.load();
         location.tier.require_owner()?;
-        location.tier.counters(self.kind()).count_sync();
-        let mut completion = location.tier.driver().execute(&location.handle, Operation::Sync);
+        let Some(handle) = self.begin_sync(&location)? else { return Ok(()) };
+        let covered = self.covered();
+        let mut completion = location.tier.driver().execute(&handle, Operation::Sync);
         if planted(Planted::FailedSyncRetried) && completion.result.is_err() {
-            completion = location.tier.driver().execute(&location.handle, Operation::Sync);
+            completion = location.tier.driver().execute(&handle, Operation::Sync);
         }
-        completion.result.map(drop).map_err(|error| self.explain(&location, "sync", &error))
+        self.end_sync(&location, covered, completion)
+    }
+
+    /// The file to sync, where it is open.
+    pub(crate) fn begin_sync(&self, location: &Location) -> Result<Option<Handle>> {
+        self.lost.get().map_or(Ok(()), |error| Err(error.clone()))?;
+        let Some(handle) = &location.handle else { return Ok(None) };
+        location.tier.counters(self.kind()).count_sync();
+        Ok(Some(Handle::clone(handle)))
+    }
+
+    /// What a sync that begins now covers.
+    pub(crate) fn covered(&self) -> u64 {
+        self.changed.load(Acquire)
+    }
+
+    pub(crate) fn end_sync(
+        &self,
+        location: &Location,
+        covered: u64,
+        completion: Completion,
+    ) -> Result<()> {
+        completion.result.map_err(|error| self.explain(location, "sync", &error))?;
+        self.synced.fetch_max(covered, Relaxed);
+        Ok(())
     }
 
     /// Reserves space up to `len` bytes; see [`crate::DriverFile::allocate`].
     pub fn allocate(&self, len: u64) -> Result<()> {
-        let location = self.location.load();
-        location.tier.require_owner()?;
-        let result = location.handle.allocate(len);
-        result.map_err(|e| self.explain(&location, &format!("allocate {len} bytes of"), &e))?;
+        let change = self.begin_change()?;
+        let location = &change.location;
+        let result = location.handle().allocate(len);
+        result.map_err(|e| self.explain(location, &format!("allocate {len} bytes of"), &e))?;
         self.extent.fetch_max(len, Relaxed);
         Ok(())
     }
 
     /// Cuts or extends the file.
     pub fn truncate(&self, len: u64) -> Result<()> {
-        let location = self.location.load();
-        location.tier.require_owner()?;
-        let result = location.handle.truncate(len);
-        result.map_err(|e| self.explain(&location, &format!("cut to {len} bytes"), &e))?;
+        let change = self.begin_change()?;
+        let location = &change.location;
+        let result = location.handle().truncate(len);
+        result.map_err(|e| self.explain(location, &format!("cut to {len} bytes"), &e))?;
         self.extent.store(len, Relaxed);
         Ok(())
     }
 
     /// See [`crate::DriverFile::use_page_cache`]. Only for a file that will not migrate.
     pub fn use_page_cache(&self) -> Result<()> {
-        let location = self.location.load();
-        let cached = location.handle.use_page_cache();
+        let location = self.located()?;
+        let cached = location.handle().use_page_cache();
         let cached = cached.map_err(|e| self.explain(&location, "change the writing of", &e))?;
         self.cached.store(cached, Relaxed);
         Ok(())
@@ -303,6 +397,173 @@ impl File {
             return 1;
         }
         self.location.load().tier.driver().alignment()
+    }
+}
+
+/// A change under way: the file stays open until it ends.
+#[derive(Debug)]
+struct Change<'a> {
+    file: &'a File,
+    location: ArcSwapGuard<Arc<Location>>,
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        self.file.end_change();
+    }
+}
+
+/// How a file comes to be open, and closed.
+impl File {
+    /// Where the file's bytes are, open, fixed for one call.
+    pub(crate) fn located(&self) -> Result<ArcSwapGuard<Arc<Location>>> {
+        let location = self.location.load();
+        if location.handle.is_none() {
+            return self.reopen();
+        }
+        if !self.used.load(Relaxed) {
+            self.used.store(true, Relaxed);
+        }
+        Ok(location)
+    }
+
+    #[cold]
+    fn reopen(&self) -> Result<ArcSwapGuard<Arc<Location>>> {
+        let me = self.me.upgrade().expect("only files of a namespace are closed");
+        loop {
+            let closed = self.location.load_full();
+            if closed.handle.is_some() {
+                return Ok(ArcSwapGuard::from_inner(closed));
+            }
+            closed.tier.require_owner()?;
+            let (driver, name) = (closed.tier.driver(), file_name(self.number, self.kind()));
+            let opened = self.open_files.with_room(|| match self.open_files.reads_only() {
+                true => driver.open_to_read(&name),
+                false => driver.open(&name),
+            });
+            match opened {
+                Ok(handle) => {
+                    self.used.store(true, Relaxed);
+                    let opened = Location::open(Arc::clone(&closed.tier), handle);
+                    if let Some(opened) = self.open_files.reopened(&me, &closed, opened) {
+                        return Ok(ArcSwapGuard::from_inner(opened));
+                    }
+                }
+                // It moved while it was being opened, or another thread has opened it.
+                Err(_) if !self.is_at(&closed) => {}
+                Err(error) => {
+                    let file = closed.describe(self.label());
+                    let text = format!("cannot open {file} again: {error}");
+                    return Err(Error::new(error.kind(), text));
+                }
+            }
+        }
+    }
+
+    /// The open files that this one is among.
+    pub(crate) fn open_files(&self) -> &OpenFiles {
+        &self.open_files
+    }
+
+    /// Keeps the file open from now on, also where its name goes.
+    pub(crate) fn keep_open(&self) -> Result<()> {
+        self.open_files.dismiss(self);
+        self.located().map(drop)
+    }
+
+    /// Begins a change, which lasts until what it gives is dropped.
+    fn begin_change(&self) -> Result<Change<'_>> {
+        self.location.load().tier.require_owner()?;
+        let location = self.located_to_change()?;
+        Ok(Change { file: self, location })
+    }
+
+    /// As [`File::located`], and open until [`File::end_change`] is called.
+    pub(crate) fn located_to_change(&self) -> Result<ArcSwapGuard<Arc<Location>>> {
+        let note = || {
+            self.changing.fetch_add(1, Acquire);
+        };
+        match self.enrolled.load(Acquire) {
+            true => self.open_files.begin_change(note),
+            false => note(),
+        }
+        self.located().inspect_err(|_| {
+            self.changing.fetch_sub(1, Release);
+        })
+    }
+
+    pub(crate) fn end_change(&self) {
+        self.changed.fetch_add(1, Release);
+        self.changing.fetch_sub(1, Release);
+    }
+
+    /// Nothing is being written to it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.changing.load(Acquire) == 0
+    }
+
+    /// Nothing is being written to it, and the device has all that was, as far as it must.
+    pub(crate) fn is_clean(&self) -> bool {
+        let is_synced = || self.synced.load(Acquire) == self.changed.load(Acquire);
+        let is_scratch = self.kind().keeping() == Keeping::Scratch;
+        self.is_idle() && (is_scratch || self.lost.get().is_none() && is_synced())
+    }
+
+    /// Syncs the file so that it may be closed. A failure is that of all later syncs.
+    pub(crate) fn sync_to_close(&self) -> Result<()> {
+        self.sync().inspect_err(|error| {
+            self.lost.get_or_init(|| error.clone());
+        })
+    }
+
+    /// Gives up the descriptor; what is given back still has it. With the ring locked.
+    pub(crate) fn close(&self) -> Arc<Location> {
+        let before = self.location.load_full();
+        let closed = Location { tier: Arc::clone(&before.tier), handle: None };
+        self.location.store(Arc::new(closed));
+        before
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.location.load().handle.is_some()
+    }
+
+    /// The file is where `location` says, and open as it says.
+    pub(crate) fn is_at(&self, location: &Arc<Location>) -> bool {
+        Arc::ptr_eq(&self.location.load(), location)
+    }
+
+    /// From now on the file is read at `location`; reads under way finish where they began. With
+    /// the ring locked.
+    pub(crate) fn put_at(&self, location: Arc<Location>) {
+        self.location.store(location);
+    }
+
+    pub(crate) fn is_enrolled(&self) -> bool {
+        self.enrolled.load(Acquire)
+    }
+
+    /// Whether the file may be closed; says whether it might before. With the ring locked.
+    pub(crate) fn set_enrolled(&self, enrolled: bool) -> bool {
+        let before = self.is_enrolled();
+        self.enrolled.store(enrolled, Release);
+        before
+    }
+
+    /// The file was asked for since this was last called.
+    pub(crate) fn was_used(&self) -> bool {
+        self.used.load(Relaxed) && {
+            self.used.store(false, Relaxed);
+            true
+        }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if self.is_open() {
+            self.open_files.count_closed();
+        }
     }
 }
 
