@@ -109,6 +109,56 @@ fn fill_while_refused(files: u64) -> (Db, Result<(), Error>) {
     (db, result)
 }
 
+/// What was live before it comes again, in other slots.
+#[test]
+fn a_flush_that_finds_no_descriptor_begins_anew() {
+    let environment = stepped_environment();
+    let (made, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let hook = {
+        let (made, refused) = (Arc::clone(&made), Arc::clone(&refused));
+        Arc::new(move |call, _: &Path, name: &str| {
+            let is_new = call == Call::Create && name.ends_with(".slab");
+            if is_new && made.fetch_add(1, SeqCst) % 17 == 16 {
+                refused.fetch_add(1, SeqCst);
+                let kind = thermocline_device::ErrorKind::TooManyOpenFiles;
+                return Err(thermocline_device::Error::new(kind, "no descriptor"));
+            }
+            Ok(())
+        })
+    };
+    let devices = Arc::new(HookedDevices::new(Arc::clone(&environment.devices), hook));
+    let environment = Environment { devices, ..environment };
+    let home = Path::new("/home");
+    let db = environment.create(home, &hybrid()).unwrap();
+    let limit_bytes = db.engine().hybrid().fast.room.limit_bytes();
+    let records = 2 * limit_bytes / 1000;
+    let mut restarted = 0;
+    for number in 0..2 * records {
+        db.put((number % records).to_be_bytes(), [number as u8; 1000]).unwrap();
+        if number % 3000 == 0 {
+            let (slots, before) = (db.stats().fast_tier.unwrap().records, refused.load(SeqCst));
+            db.flush().unwrap();
+            let is_more = db.stats().fast_tier.unwrap().records > slots;
+            restarted += u64::from(refused.load(SeqCst) > before && is_more);
+        }
+    }
+    db.flush().unwrap();
+    assert!(restarted > 0, "{} of {} were refused", refused.load(SeqCst), made.load(SeqCst));
+    let activity = db.stats().activity;
+    assert_eq!((db.stats().read_only, activity.file_shortage), (None, None));
+    let check = |db: &Db| {
+        for number in records..2 * records {
+            let value = db.get((number - records).to_be_bytes()).unwrap().unwrap();
+            assert!(value == [number as u8; 1000][..], "{number}");
+        }
+        let report = db.verify(&mut |_| {}).unwrap();
+        assert!(report.is_ok(), "{:?}", report.problems);
+    };
+    check(&db);
+    db.close().unwrap();
+    check(&environment.open(home).unwrap());
+}
+
 #[test]
 fn a_flush_without_room_waits_until_demotions_have_found_some() {
     for files in [1, 2] {
