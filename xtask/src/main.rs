@@ -33,7 +33,9 @@ Usage: cargo xtask COMMAND
           choose among them; --times N runs N times as many schedules
   simulate
           the whole engine on simulated machines; --seeds N, --hours H, --seed S, --help for more;
-          --calls: one hash of the device calls of fixed seeds, which a refactoring keeps
+          --calls: one hash of the device calls of fixed seeds, which a refactoring keeps;
+          --without-sync list|kept|open|all|SITE: what objects where the syncs of a place are
+          left out; `kept` tries the whole list again
   tidy    the house rules as checks (see STYLE.md); `tidy rooms` prints what each room of the
           engine imports, too
   doc     the documentation of all crates, of public and of private items, without a warning
@@ -83,6 +85,10 @@ fn simulate(more: &[String]) -> bool {
     let package = ["--profile", "simulation", "--package", "thermocline-simulation"];
     let mut arguments = vec!["run", "--quiet"];
     arguments.extend(package);
+    // What leaves out syncs is in no other build.
+    if more.iter().any(|argument| argument.starts_with("--without-sync")) {
+        arguments.extend(["--features", "planted-bugs"]);
+    }
     arguments.push("--");
     arguments.extend(more.iter().map(String::as_str));
     cargo(&arguments, &[])
@@ -95,6 +101,7 @@ fn planted() -> bool {
     arguments.extend(package);
     arguments.extend(["--features", "planted-bugs"]);
     arguments.extend(["--test", "planted", "--test", "slots", "--test", "calls"]);
+    arguments.extend(["--test", "syncs"]);
     cargo(&arguments, &[])
 }
 

@@ -234,8 +234,12 @@ fn a_run_that_is_killed_keeps_its_finished_rows_and_leaves_no_process() {
         .spawn()
         .unwrap();
     let rows = || Results::read(&path).map_or(0, |results| results.rows.len());
-    while rows() < 3 {
+    for look in 0.. {
+        if rows() >= 3 {
+            break;
+        }
         assert!(run.try_wait().unwrap().is_none(), "it ended by itself");
+        assert!(look < 12_000, "three rows were not written in two minutes");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     run.kill().unwrap();
@@ -250,7 +254,11 @@ fn a_run_that_is_killed_keeps_its_finished_rows_and_leaves_no_process() {
         let own = |path: &Path| path.join("cwd").read_link().is_ok_and(|cwd| cwd == below);
         processes.filter(|entry| own(&entry.path())).count()
     };
-    while cells() > 0 {
+    for look in 0.. {
+        if cells() == 0 {
+            break;
+        }
+        assert!(look < 6000, "the cell under way did not end within a minute");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     assert_eq!(rows(), kept);

@@ -22,8 +22,9 @@ use crate::tier::{Tier, TierIndex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thermocline_foundation::coding::{DecodeError, Decoder, put_varint};
+use thermocline_foundation::sync_site::apart;
 use thermocline_foundation::threads::catch_panic;
-use thermocline_foundation::{DatabaseId, FileNumber, Planted, planted};
+use thermocline_foundation::{DatabaseId, FileNumber, Planted, planted, sync_site};
 
 const VERSION: u64 = 1;
 /// Numbers reserved at a time.
@@ -229,7 +230,7 @@ impl FileMap {
         let number = state.reserved.max(FileNumber(1));
         state.reserved = FileNumber(number.0 + NUMBERS_PER_BATCH);
         let journal = write_snapshot(database, tier, number, &state)?;
-        tier.sync_directory()?;
+        sync_site("name", || tier.sync_directory())?;
         let snapshot_bytes = journal.len_bytes();
         Ok(Self {
             database,
@@ -327,7 +328,7 @@ impl FileMap {
     pub fn allocate_number(&mut self) -> Result<FileNumber> {
         if self.next >= self.state.reserved {
             let until = FileNumber(self.state.reserved.0.max(self.next.0) + NUMBERS_PER_BATCH);
-            self.append(&[MapChange::Reserve(until)])?;
+            sync_site("reserve", || self.append(&[MapChange::Reserve(until)]))?;
         }
         let number = self.next;
         self.next = FileNumber(number.0 + 1);
@@ -341,7 +342,7 @@ impl FileMap {
         if long && self.journal.len_bytes() >= COMPACT_FACTOR * self.snapshot_bytes {
             // The changes are made; that the map stays long, or takes no further ones, is for later
             // calls to say.
-            if let Err(error) = self.compact() {
+            if let Err(error) = apart(|| self.compact()) {
                 tracing::warn!(%error, "the file map was not compacted");
             }
         }
@@ -369,9 +370,10 @@ impl FileMap {
     pub fn compact(&mut self) -> Result<()> {
         let number = self.allocate_number()?;
         let driver = Arc::clone(self.tier.driver());
+        let named = || sync_site("compact/name", || self.tier.sync_directory());
         let switched = catch_panic(|| {
-            write_snapshot(self.database, &self.tier, number, &self.state)
-                .and_then(|journal| self.tier.sync_directory().map(|()| journal))
+            let write = || write_snapshot(self.database, &self.tier, number, &self.state);
+            sync_site("compact", write).and_then(|journal| named().map(|()| journal))
         });
         // A snapshot that is there and does not count would be the map at the next opening.
         let switched = switched.unwrap_or_else(|panic| {
@@ -395,8 +397,9 @@ impl FileMap {
             // It was not even made.
             Err(error) if error.kind() == ErrorKind::TooManyOpenFiles => Err(error),
             Err(error) => {
-                let gone =
-                    driver.delete(&map_name(number)).and_then(|()| self.tier.sync_directory());
+                let gone = driver
+                    .delete(&map_name(number))
+                    .and_then(|()| sync_site("compact/undone", || self.tier.sync_directory()));
                 if let Err(also) = gone {
                     let text = format!(
                         "the file map on {} takes no more changes since one failed; reopen: \
@@ -425,7 +428,7 @@ fn write_snapshot(
 ) -> Result<Journal> {
     let handle = tier.driver().create(&map_name(number))?;
     let mut journal = Journal::create(Arc::new(wrap(database, number, tier, handle)))?;
-    journal.append(&state.encode_snapshot())?;
+    sync_site("snapshot", || journal.append(&state.encode_snapshot()))?;
     Ok(journal)
 }
 

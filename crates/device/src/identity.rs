@@ -25,7 +25,7 @@ use crate::tier::TierIndex;
 use std::fmt;
 use thermocline_foundation::checksum::checksum;
 use thermocline_foundation::coding::{DecodeError, Decoder};
-use thermocline_foundation::{DatabaseId, FileNumber, Place};
+use thermocline_foundation::{DatabaseId, FileNumber, Place, sync_site};
 
 /// The name of the identity file.
 pub const FILE_NAME: &str = "TIER";
@@ -76,7 +76,9 @@ impl Identity {
     /// Writes a new `TIER` and syncs it; the caller syncs the directory.
     pub fn create(&self, driver: &dyn Driver) -> Result<()> {
         let file = driver.create(FILE_NAME)?;
-        self.write(driver, &file, [0, 1])
+        // Until the sync there was no identity that a power cut could damage: one is enough.
+        [0, 1].into_iter().try_for_each(|copy| self.write(driver, &file, copy))?;
+        sync_site("file", || small_file::sync(driver, &file))
     }
 
     /// Replaces what `TIER` says.
@@ -86,16 +88,16 @@ impl Identity {
         // `None` sorts first: a damaged copy is replaced before the good one is touched.
         let order = if generation(0) <= generation(1) { [0, 1] } else { [1, 0] };
         let file = driver.open(FILE_NAME)?;
-        self.write(driver, &file, order)
-    }
-
-    fn write(&self, driver: &dyn Driver, file: &Handle, order: [usize; 2]) -> Result<()> {
-        for copy in order {
-            let offset = (copy * PAGE_BYTES) as u64;
-            small_file::write(driver, file, offset, &self.encode(offset))?;
-            small_file::sync(driver, file)?;
+        for (copy, name) in order.into_iter().zip(["first-copy", "second-copy"]) {
+            self.write(driver, &file, copy)?;
+            sync_site(name, || small_file::sync(driver, &file))?;
         }
         Ok(())
+    }
+
+    fn write(&self, driver: &dyn Driver, file: &Handle, copy: usize) -> Result<()> {
+        let offset = (copy * PAGE_BYTES) as u64;
+        small_file::write(driver, file, offset, &self.encode(offset))
     }
 
     /// Reads `TIER`, which `what` describes in messages.

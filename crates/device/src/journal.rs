@@ -35,7 +35,7 @@ use thermocline_foundation::checksum::{checksum, checksum_parts};
 use thermocline_foundation::coding::{DecodeError, Decoder, is_zero};
 use thermocline_foundation::mend::mend;
 use thermocline_foundation::threads::catch_panic;
-use thermocline_foundation::{Planted, planted};
+use thermocline_foundation::{Planted, planted, sync_site};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"TJNL");
 const VERSION: u16 = 1;
@@ -82,9 +82,9 @@ impl Journal {
             rewrite(&file, end.last_frame, end.len_bytes)?;
         }
         if end.torn && !planted(Planted::TornFrameNotErased) {
-            erase(&file, end.len_bytes)?;
+            sync_site("erased", || erase(&file, end.len_bytes))?;
         } else {
-            file.sync()?;
+            sync_site("read", || file.sync())?;
         }
         Ok(Self { file, len_bytes: end.len_bytes, frames: end.frames, failed: None })
     }

@@ -20,7 +20,7 @@ use crate::tier::{Tier, TierIndex};
 use crate::tiered_files::{TieredFiles, file_name, unknown};
 use std::sync::Arc;
 use thermocline_foundation::checksum::checksum;
-use thermocline_foundation::{FileNumber, Planted, planted};
+use thermocline_foundation::{FileNumber, Planted, planted, sync_site};
 
 /// Bytes read and written at a time.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -43,8 +43,9 @@ impl TieredFiles {
         };
         let target = &self.tiers()[to.position()];
         let copied = self.open_file(number).and_then(|file| {
-            let handle = copy(&file, target, &file_name(number, kind), progress)?;
-            target.sync_directory()?;
+            let name = file_name(number, kind);
+            let handle = sync_site("move", || copy(&file, target, &name, progress))?;
+            sync_site("move/name", || target.sync_directory())?;
             Ok(handle)
         });
         let handle = match copied {
@@ -122,7 +123,7 @@ impl TieredFiles {
             if !self.with_state(|state| state.contains_key(&number)) {
                 return Ok(false);
             }
-            map.commit(&[MapChange::Move(number, to)])?;
+            sync_site("move/map", || map.commit(&[MapChange::Move(number, to)]))?;
             self.with_state(|state| {
                 if let Some(entry) = state.get_mut(&number) {
                     entry.tier = to;
@@ -160,7 +161,7 @@ pub(crate) fn copy(
     if planted(Planted::MigrationSwitchesUnsynced) {
         return Ok(handle);
     }
-    target.sync()?;
+    sync_site("copy", || target.sync())?;
     verify(&target, source.len()?, &sums)?;
     Ok(handle)
 }

@@ -8,7 +8,7 @@
 use crate::buffer::{Buffer, PAGE_BYTES};
 use crate::driver::{Driver, Handle, Operation};
 use crate::error::{Error, ErrorKind, Result};
-use thermocline_foundation::{Planted, planted};
+use thermocline_foundation::{Planted, planted, sync_site};
 
 /// All bytes of the file `name`, which `what` describes in messages; more than `bytes_max` are
 /// damage.
@@ -66,9 +66,9 @@ pub(crate) fn is_live(name: &str) -> bool {
 /// synced.
 pub(crate) fn replace(driver: &dyn Driver, name: &str, bytes: &[u8]) -> Result<()> {
     let (new_name, file) = write_beside(driver, name, bytes)?;
-    sync(driver, &file)?;
+    sync_site("file", || sync(driver, &file))?;
     driver.rename(&new_name, name)?;
-    driver.sync_directory()
+    sync_site("name", || driver.sync_directory())
 }
 
 /// As [`replace`] without a sync: a reader sees the file before or after, and a power cut may leave

@@ -17,6 +17,7 @@ pub mod mend;
 pub mod planted;
 pub mod random;
 pub mod sync;
+pub mod sync_site;
 pub mod threads;
 pub mod units;
 
@@ -26,6 +27,7 @@ pub use compression::Compression;
 pub use counter::Counter;
 pub use ids::{DatabaseId, FileNumber, Sequence};
 pub use planted::{Planted, planted};
+pub use sync_site::sync_site;
 pub use units::{ByteSize, Duration};
 
 #[cfg(all(test, loom))]

@@ -14,13 +14,13 @@
 //! 1. Keys ascend; versions of one key descend by sequence; no key and sequence is there twice.
 //! 2. All versions of a key are in one block: a block is split between keys only. A block of one
 //!    key may therefore be larger than its limit.
-//! 3. `sums` are those over the entries.
+//! 3. `kept` are the sums over the entries.
 //! 4. Arrays grow to the next size that an allocator has and no further, and are cut back when a
 //!    fifth is free: memory is what bounds the fast tier.
 //! 5. Prints are those of all entries while there are at most `PRINTS`. Beyond, which only versions
 //!    of one key bring about, they mean nothing and look-ups search by halves.
 
-use crate::entry::{Entry, Packed};
+use crate::entry::{Entry, EntryKind, Packed};
 use crate::key_hash::{allocated_bytes, key_hash};
 use std::cmp::Ordering;
 use std::ops::{Bound, Range};
@@ -44,27 +44,55 @@ const _: () = assert!(PRINTS.is_multiple_of(LANES) && LEAF_ENTRIES_MAX < PRINTS)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
     pub record_bytes: u64,
-    pub clean: u32,
-    pub in_memory: u32,
+    pub clean: u64,
+    pub in_memory: u64,
+    pub tombstones: u64,
 }
 
 impl Sums {
-    fn of<'a>(entries: impl IntoIterator<Item = &'a Packed>) -> Self {
+    fn of(entries: &[Packed]) -> Self {
         let mut sums = Self::default();
-        entries.into_iter().for_each(|packed| sums.add(&packed.entry()));
+        for entry in entries.iter().map(Packed::entry) {
+            sums.record_bytes += u64::from(entry.record_bytes);
+            sums.clean += u64::from(entry.clean);
+            sums.in_memory += u64::from(!entry.has_slot());
+            sums.tombstones += u64::from(entry.kind == EntryKind::Delete);
+        }
+        sums
+    }
+}
+
+/// Sums that are kept as entries come and go, in the little room that a leaf has for them: counts
+/// are modulo 65,536.
+#[derive(Clone, Copy, Debug, Default)]
+struct KeptSums {
+    record_bytes: u64,
+    clean: u16,
+    in_memory: u16,
+    tombstones: u16,
+}
+
+impl KeptSums {
+    fn of(entries: &[Packed]) -> Self {
+        let mut sums = Self::default();
+        entries.iter().for_each(|packed| sums.add(&packed.entry()));
         sums
     }
 
     fn add(&mut self, entry: &Entry) {
         self.record_bytes += u64::from(entry.record_bytes);
-        self.clean += u32::from(entry.clean);
-        self.in_memory += u32::from(!entry.has_slot());
+        self.clean = self.clean.wrapping_add(u16::from(entry.clean));
+        self.in_memory = self.in_memory.wrapping_add(u16::from(!entry.has_slot()));
+        let tombstones = u16::from(entry.kind == EntryKind::Delete);
+        self.tombstones = self.tombstones.wrapping_add(tombstones);
     }
 
     fn sub(&mut self, entry: &Entry) {
         self.record_bytes -= u64::from(entry.record_bytes);
-        self.clean -= u32::from(entry.clean);
-        self.in_memory -= u32::from(!entry.has_slot());
+        self.clean = self.clean.wrapping_sub(u16::from(entry.clean));
+        self.in_memory = self.in_memory.wrapping_sub(u16::from(!entry.has_slot()));
+        let tombstones = u16::from(entry.kind == EntryKind::Delete);
+        self.tombstones = self.tombstones.wrapping_sub(tombstones);
     }
 }
 
@@ -74,13 +102,13 @@ pub(crate) struct Block {
     prints: [u8; PRINTS],
     keys: Vec<u8>,
     entries: Vec<Packed>,
-    sums: Sums,
+    kept: KeptSums,
 }
 
 impl Default for Block {
     fn default() -> Self {
         let (keys, entries) = (Vec::new(), Vec::new());
-        Self { prints: [0; PRINTS], keys, entries, sums: Sums::default() }
+        Self { prints: [0; PRINTS], keys, entries, kept: KeptSums::default() }
     }
 }
 
@@ -130,8 +158,18 @@ impl Block {
         self.keys.len()
     }
 
+    /// What the entries come to. Costs a walk over them where they are too many for the counts that
+    /// are kept, which only versions of one key bring about.
     pub fn sums(&self) -> Sums {
-        self.sums
+        if self.len() > usize::from(u16::MAX) {
+            return Sums::of(&self.entries);
+        }
+        Sums {
+            record_bytes: self.kept.record_bytes,
+            clean: self.kept.clean.into(),
+            in_memory: self.kept.in_memory.into(),
+            tombstones: self.kept.tombstones.into(),
+        }
     }
 
     /// Bytes allocated for the arrays.
@@ -270,7 +308,7 @@ impl Block {
             self.prints.copy_within(at..len, at + 1);
             self.prints[at] = print_of(key);
         }
-        self.sums.add(entry);
+        self.kept.add(entry);
         None
     }
 
@@ -299,8 +337,8 @@ impl Block {
     fn put(&mut self, at: usize, entry: &Entry) -> Entry {
         let before = self.entry(at);
         self.entries[at] = Packed::new(entry, self.entries[at].key_end);
-        self.sums.add(entry);
-        self.sums.sub(&before);
+        self.kept.add(entry);
+        self.kept.sub(&before);
         before
     }
 
@@ -316,7 +354,7 @@ impl Block {
         } else {
             self.take_prints();
         }
-        self.sums.sub(&entry);
+        self.kept.sub(&entry);
         cut(&mut self.keys);
         cut(&mut self.entries);
         entry
@@ -345,9 +383,9 @@ impl Block {
         let keys = cut_off(&mut self.keys, start);
         let mut entries = cut_off(&mut self.entries, at);
         entries.iter_mut().for_each(|entry| entry.key_end -= start as u32);
-        let sums = Sums::of(&entries);
-        entries.iter().for_each(|gone| self.sums.sub(&gone.entry()));
-        let mut right = Self { keys, entries, sums, ..Self::default() };
+        let kept = KeptSums::of(&entries);
+        entries.iter().for_each(|gone| self.kept.sub(&gone.entry()));
+        let mut right = Self { keys, entries, kept, ..Self::default() };
         if at + right.len() <= PRINTS {
             right.prints[..PRINTS - at].copy_from_slice(&self.prints[at..]);
         } else {
@@ -367,9 +405,9 @@ impl Block {
             self.prints[left..both].copy_from_slice(&right.prints[..both - left]);
         }
         self.keys.append(&mut right.keys);
-        right.sums = Sums::default();
+        right.kept = KeptSums::default();
         for moved in right.entries.drain(..) {
-            self.sums.add(&moved.entry());
+            self.kept.add(&moved.entry());
             self.entries.push(moved.moved_by(start));
         }
     }
@@ -391,6 +429,6 @@ impl Block {
         let printed = if self.len() <= PRINTS { self.len() } else { 0 };
         assert!((0..printed).all(|at| self.prints[at] == print_of(self.key(at))), "prints");
         assert_eq!(self.entries.last().map_or(0, |last| last.key_end as usize), self.keys.len());
-        assert_eq!(Sums::of(&self.entries), self.sums, "sums");
+        assert_eq!(Sums::of(&self.entries), self.sums(), "sums");
     }
 }

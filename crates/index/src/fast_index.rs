@@ -79,6 +79,7 @@ struct Totals {
     record_bytes: AtomicU64,
     clean_records: AtomicU64,
     memory_records: AtomicU64,
+    tombstones: AtomicU64,
     leaf_bytes: AtomicU64,
 }
 
@@ -89,6 +90,7 @@ struct Share {
     record_bytes: u64,
     clean_records: u64,
     memory_records: u64,
+    tombstones: u64,
     leaf_bytes: u64,
 }
 
@@ -98,8 +100,9 @@ impl Share {
         Self {
             records: block.len() as u64,
             record_bytes: sums.record_bytes,
-            clean_records: u64::from(sums.clean),
-            memory_records: u64::from(sums.in_memory),
+            clean_records: sums.clean,
+            memory_records: sums.in_memory,
+            tombstones: sums.tombstones,
             leaf_bytes: block.memory_bytes() as u64,
         }
     }
@@ -117,6 +120,7 @@ impl Totals {
         add(&self.record_bytes, before.record_bytes, after.record_bytes);
         add(&self.clean_records, before.clean_records, after.clean_records);
         add(&self.memory_records, before.memory_records, after.memory_records);
+        add(&self.tombstones, before.tombstones, after.tombstones);
         add(&self.leaf_bytes, before.leaf_bytes, after.leaf_bytes);
     }
 
@@ -280,6 +284,11 @@ impl FastIndex {
         self.totals.memory_records.load(Ordering::Relaxed)
     }
 
+    /// Tombstones.
+    pub fn tombstones(&self) -> u64 {
+        self.totals.tombstones.load(Ordering::Relaxed)
+    }
+
     /// Versions in slots.
     pub fn slot_records(&self) -> u64 {
         self.len().saturating_sub(self.memory_records())
@@ -303,12 +312,14 @@ impl FastIndex {
             sums.record_bytes += share.record_bytes;
             sums.clean_records += share.clean_records;
             sums.memory_records += share.memory_records;
+            sums.tombstones += share.tombstones;
             sums.leaf_bytes += share.leaf_bytes + leaf_overhead_bytes() as u64;
         }
         assert_eq!(self.len(), sums.records);
         assert_eq!(self.record_bytes(), sums.record_bytes);
         assert_eq!(self.clean_records(), sums.clean_records);
         assert_eq!(self.memory_records(), sums.memory_records);
+        assert_eq!(self.tombstones(), sums.tombstones);
         assert_eq!(self.totals.leaf_bytes.load(Ordering::Relaxed), sums.leaf_bytes);
     }
 

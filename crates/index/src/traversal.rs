@@ -10,7 +10,7 @@
 //! 3. Each leaf begins beyond the one before, so a traversal ends.
 
 use crate::block::Block;
-use crate::entry::Entry;
+use crate::entry::{Entry, EntryKind};
 use crate::fast_index::FastIndex;
 use crate::index_batch::{Fences, IndexBatch};
 use std::ops::{Bound, Range};
@@ -23,6 +23,8 @@ pub struct RangeTotals {
     pub records: u64,
     /// Bytes of their records.
     pub record_bytes: u64,
+    /// Tombstones among them.
+    pub tombstones: u64,
 }
 
 impl FastIndex {
@@ -97,11 +99,16 @@ impl FastIndex {
         let mut totals = RangeTotals::default();
         self.walk_up(from, to, &mut Fences::default(), |block, range| {
             totals.records += range.len() as u64;
-            totals.record_bytes += if range.len() == block.len() {
-                block.sums().record_bytes
-            } else {
-                range.map(|at| u64::from(block.entry(at).record_bytes)).sum()
-            };
+            if range.len() == block.len() {
+                let sums = block.sums();
+                totals.record_bytes += sums.record_bytes;
+                totals.tombstones += sums.tombstones;
+                return true;
+            }
+            for entry in range.map(|at| block.entry(at)) {
+                totals.record_bytes += u64::from(entry.record_bytes);
+                totals.tombstones += u64::from(entry.kind == EntryKind::Delete);
+            }
             true
         });
         totals

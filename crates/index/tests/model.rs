@@ -291,3 +291,28 @@ fn many_versions_of_one_key_stay_together_beyond_the_size_of_a_leaf() {
     }
     check(&index, &model);
 }
+
+#[test]
+fn counts_hold_beyond_what_a_leaf_keeps_of_them() {
+    let index = FastIndex::with_limits(IndexLimits::default());
+    let versions = |range: std::ops::Range<u64>| -> Vec<_> {
+        let of = |n: u64| {
+            let kind = if n.is_multiple_of(2) { EntryKind::Delete } else { EntryKind::Put };
+            Entry { slot: n, sequence: Sequence(n), kind, clean: true, record_bytes: 3 }
+        };
+        range.map(|n| (b"key".to_vec(), of(n))).collect()
+    };
+    let counts = || (index.len(), index.clean_records(), index.tombstones(), index.record_bytes());
+    for thousand in 0..70 {
+        index.insert_many(&versions(thousand * 1000..(thousand + 1) * 1000), |_, _| {
+            panic!("it is new")
+        });
+    }
+    assert_eq!(counts(), (70_000, 70_000, 35_000, 210_000));
+    let all = index.totals(Unbounded, Unbounded);
+    assert_eq!((all.records, all.tombstones), (70_000, 35_000));
+    let few: Vec<_> = (100..70_000).map(|n| (b"key".to_vec(), Sequence(n))).collect();
+    index.remove_many(&few, |_, _| {});
+    assert_eq!(counts(), (100, 100, 50, 300));
+    index.check();
+}

@@ -30,7 +30,7 @@ use thermocline_device::buffer::PAGE_BYTES;
 use thermocline_device::{Buffer, Error, ErrorKind, File, Result};
 use thermocline_foundation::sync::{Condvar, Mutex, MutexGuard};
 use thermocline_foundation::threads::{Panic, catch_panic};
-use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted, sync_site};
 
 /// What a committed record survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl LogWriter {
         let mut page = Buffer::zeroed(PAGE_BYTES);
         HeaderPage { header, ancestors }.encode(&file.place(0), &mut page);
         file.write(0, page).1?;
-        file.sync()?;
+        sync_site("log-header", || file.sync())?;
         let capacity = settings.buffer_bytes.max(PAGE_BYTES).next_multiple_of(PAGE_BYTES);
         let base = header.base_sequence();
         let state = State {
@@ -221,7 +221,7 @@ impl LogWriter {
     /// The error that stopped the log.
     pub fn seal(&self) -> Result<()> {
         let end = LogPosition(self.state.lock().pages.end());
-        self.commit(end, Durability::Sync)?;
+        sync_site("records", || self.commit(end, Durability::Sync))?;
         let mut state = self.state.lock();
         state.check_failed()?;
         if !state.sealed {
@@ -238,7 +238,7 @@ impl LogWriter {
         }
         let end = LogPosition(state.pages.end());
         drop(state);
-        self.commit(end, Durability::Sync)
+        sync_site("end-mark", || self.commit(end, Durability::Sync))
     }
 
     /// Everything up to here survives loss of power.

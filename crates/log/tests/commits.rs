@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use std::sync::atomic::Ordering::SeqCst;
 use support::{Harness, Shape, apply, header, payload_of, replay_bytes};
 use thermocline_device::{ErrorKind, Result};
-use thermocline_foundation::Sequence;
 use thermocline_foundation::random::Random;
+use thermocline_foundation::{Clock, Sequence, SystemClock};
 use thermocline_log::{Durability, LogSettings, LogWriter};
 
 /// Appends under the caller's lock, as the engine does, and commits outside it.
@@ -89,7 +89,11 @@ fn buffered_commits_do_not_wait_for_a_sync_under_way() {
     let before = harness.trace.writes.load(SeqCst);
     std::thread::scope(|scope| {
         let slow = scope.spawn(|| put(&writer, &next, 100, Durability::Sync));
+        let clock = SystemClock::new();
+        let start_ns = clock.now_ns();
         while harness.trace.writes.load(SeqCst) == before {
+            let waited_ns = clock.now_ns() - start_ns;
+            assert!(waited_ns < 60_000_000_000, "the commit that is to sync wrote nothing");
             std::thread::yield_now();
         }
         for _ in 0..50 {
@@ -174,11 +178,10 @@ fn a_failure_reaches_every_waiting_thread() {
         let threads: Vec<_> = (0..6)
             .map(|_| {
                 scope.spawn(|| {
-                    loop {
-                        if let Err(error) = put(&writer, &next, 50, Durability::Sync) {
-                            break error.to_string();
-                        }
-                    }
+                    let errors =
+                        std::iter::repeat_with(|| put(&writer, &next, 50, Durability::Sync).err());
+                    let first = errors.take(10_000).flatten().next();
+                    first.expect("the sync that fails reaches no commit of 10,000").to_string()
                 })
             })
             .collect();

@@ -27,7 +27,10 @@ use thermocline_simulation::recorder::Recording;
         cargo xtask simulate --suite crash --seed 7       one seed of one suite\n  \
         cargo xtask simulate --suite errors --seed 3 --item 412\n  \
         cargo xtask simulate --calls --expect HEX         the device calls are still the same\n  \
-        cargo xtask simulate --calls --seed 7             every device call of a seed, for diff"
+        cargo xtask simulate --calls --seed 7             every device call of a seed, for diff\n  \
+        cargo xtask simulate --without-sync list          places that make something durable\n  \
+        cargo xtask simulate --without-sync table         what objects where one is missing\n  \
+        cargo xtask simulate --without-sync kept          something still objects to each"
 )]
 struct Arguments {
     /// Seeds to run, each through the suites that fall on it.
@@ -73,6 +76,12 @@ struct Arguments {
     #[cfg(feature = "planted-bugs")]
     #[arg(long, num_args = 0..=1, default_missing_value = "all", value_name = "BUGS")]
     find_planted: Option<String>,
+    /// Leave out the syncs of one place, or exchange those of two (A,B), and say what objects;
+    /// `list` prints the places, `kept` tries again what the list says, `open` and `all` search
+    /// anew, `pairs` exchanges each two that follow each other.
+    #[cfg(feature = "planted-bugs")]
+    #[arg(long, value_name = "SITE")]
+    without_sync: Option<String>,
 }
 
 /// Prints a task that finds each planted bug.
@@ -252,6 +261,10 @@ pub fn run() -> ExitCode {
     #[cfg(feature = "planted-bugs")]
     if let Some(name) = &arguments.find_planted {
         return find_planted(name, &arguments.suite);
+    }
+    #[cfg(feature = "planted-bugs")]
+    if let Some(name) = &arguments.without_sync {
+        return crate::without_sync::run(name, count);
     }
     let mut report = Report {
         first_seed: arguments.seed.unwrap_or(arguments.first),

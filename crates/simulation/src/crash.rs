@@ -18,12 +18,14 @@
 //!    any point of the recovery or after it (`check_image`, idempotence).
 
 use crate::devices::{CallKind, Devices, Loss, Unit, Watcher, World};
-use crate::history::{key, value};
+use crate::errors::is_unfinished;
+use crate::history::{key, settings, value};
 use crate::machine::Machine;
 use crate::oracle::{Known, Violation, check_bytes, check_files};
-use crate::trace;
+use crate::{syncs, trace};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use thermocline::{Db, ErrorKind};
 use thermocline_foundation::random::{Random, mix};
@@ -81,6 +83,12 @@ impl Tally {
     }
 }
 
+/// Of the images of a creation that was cut off, one in so many is cut off again.
+const AGAIN_ONE_IN: u64 = 8;
+
+/// After so many images of which a sync is missing, fewer are tried.
+const OWED_IMAGES: u64 = 400;
+
 /// Submissions that must be there.
 #[derive(Clone, Copy, Debug)]
 struct Least {
@@ -90,6 +98,7 @@ struct Least {
 
 /// The crash points of one life, and of the recoveries from its images.
 pub struct CrashPoints {
+    seed: u64,
     known: Arc<RwLock<Known>>,
     effort: Effort,
     /// Recoveries that this one is within.
@@ -107,6 +116,12 @@ struct Shared {
     violation: Option<Violation>,
 }
 
+impl Shared {
+    fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed), tally: Tally::default(), violation: None }
+    }
+}
+
 impl std::fmt::Debug for CrashPoints {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "crash points at depth {}", self.depth)
@@ -122,20 +137,19 @@ impl CrashPoints {
             false => self.effort,
         };
         let (known, shared) = (Arc::clone(&self.known), Arc::clone(&self.shared));
-        Self { known, effort, depth: 0, least: None, torn: None, shared }
+        Self { seed: self.seed, known, effort, depth: 0, least: None, torn: None, shared }
     }
 
     /// Crash points of a life of which `known` is known.
     pub fn new(seed: u64, known: Arc<RwLock<Known>>, effort: Effort) -> Self {
-        let random = Random::new(mix(seed ^ 0xC4A5));
-        let shared = Shared { random, tally: Tally::default(), violation: None };
         Self {
+            seed,
             known,
             effort,
             depth: 0,
             least: None,
             torn: None,
-            shared: Arc::new(Mutex::new(shared)),
+            shared: Arc::new(Mutex::new(Shared::new(mix(seed ^ 0xC4A5)))),
         }
     }
 
@@ -172,7 +186,10 @@ impl CrashPoints {
             _ => (1, self.effort.nested_samples),
         };
         let mut random = Random::new(self.shared.lock().random.next_u64());
-        let masks = masks(&units, all_units, samples, &mut random);
+        let masks = match units.iter().any(|unit| unit.owed) {
+            true => masks_of_owed(&units, &mut random),
+            false => masks(&units, all_units, samples, &mut random),
+        };
         for kept in &masks {
             let image = world.after(Loss::Kept(kept));
             let least = Least { after_kill: least.after_power_cut, ..least };
@@ -194,6 +211,19 @@ impl CrashPoints {
         Ok(())
     }
 
+    /// The process is killed, or the power cut, and what opens the store then may leave out a sync.
+    fn try_restart(&self, world: &World, call: u64) -> Result<(), Violation> {
+        let known = self.known.read_recursive();
+        let least = Least { after_power_cut: known.durable, after_kill: known.acknowledged };
+        drop(known);
+        let explain = |why| format!("the process was killed after call {call}:\n{why}");
+        self.check_image(&world.after(Loss::None), least).map_err(explain)?;
+        let kept: Vec<_> = world.units().iter().map(|_| self.draw(2) == 0).collect();
+        let least = Least { after_kill: least.after_power_cut, ..least };
+        let explain = |why| format!("the power was cut after call {call}:\n{why}");
+        self.check_image(&world.after(Loss::Kept(&kept)), least).map_err(explain)
+    }
+
     /// Opens an image and checks all that must hold.
     fn check_image(&self, world: &World, least: Least) -> Result<(), Violation> {
         self.shared.lock().tally.images[self.depth as usize] += 1;
@@ -208,9 +238,13 @@ impl CrashPoints {
 
     fn check_image_inner(&self, world: &World, least: Least) -> Result<(), Violation> {
         let machine = Machine::new(world.clone(), self.draw(u64::MAX));
-        let is_nested = self.depth < self.effort.depth && self.draw(self.effort.nested_one_in) == 0;
+        let is_nested = match syncs::is_changed() {
+            true => self.depth == 0,
+            false => self.depth < self.effort.depth && self.draw(self.effort.nested_one_in) == 0,
+        };
         if is_nested {
             machine.devices.watch(Some(Arc::new(Self {
+                seed: self.seed,
                 known: Arc::clone(&self.known),
                 effort: self.effort,
                 depth: self.depth + 1,
@@ -227,13 +261,73 @@ impl CrashPoints {
         let known = self.known.read_recursive();
         let db = match opened {
             Ok(db) => db,
-            Err(error) if !known.created && error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) if !known.created && error.kind() == ErrorKind::NotFound => {
+                return self.check_created_again(world);
+            }
             Err(error) => return Err(format!("it does not open: {error}")),
         };
         let count = known.check_state(&db, least.after_kill)?;
+        if !known.created && db.settings().memory != settings(self.seed).memory {
+            return Err("it opens without the settings that it is made with".to_owned());
+        }
+        if self.depth == 0 {
+            self.check_checkpoint(&known, &machine, &db)?;
+        }
         let checked = self.check_further(&known, &machine, &db, count);
         machine.kill(Some(db));
         checked
+    }
+
+    /// The checkpoint that is being made is there with all that it should have, or, unless it was
+    /// made, is not there and can be made.
+    fn check_checkpoint(&self, known: &Known, machine: &Machine, db: &Db) -> Result<(), Violation> {
+        let Some((path, is_made)) = &known.checkpoint else { return Ok(()) };
+        match machine.environment.open(path) {
+            Ok(copy) => {
+                known.check_state(&copy, if *is_made { known.count() } else { 0 })?;
+                copy.close().map_err(|error| format!("the checkpoint does not close: {error}"))
+            }
+            Err(error) if !is_made && error.kind() == ErrorKind::NotFound => {
+                if !self.tally().images[0].is_multiple_of(3) {
+                    return Ok(());
+                }
+                machine.devices.meddle(|world| world.forget_numbers(path));
+                let made = db.checkpoint(path);
+                made.map_err(|error| format!("the checkpoint cannot be made again: {error}"))
+            }
+            Err(error) if !is_made && is_unfinished(&error) => Ok(()),
+            Err(error) => Err(format!("the checkpoint does not open: {error}")),
+        }
+    }
+
+    /// Makes the database in an image of a creation that was cut off, on some with crash points
+    /// there too: what is left of the first attempt is in the way of none.
+    fn check_created_again(&self, world: &World) -> Result<(), Violation> {
+        let seed = mix(self.seed ^ world.digest());
+        let machine = Machine::new(world.clone(), seed);
+        machine.devices.meddle(|world| world.forget_numbers(Path::new("/")));
+        let again = Arc::new(Self {
+            depth: self.depth + 1,
+            shared: Arc::new(Mutex::new(Shared::new(seed))),
+            ..self.sampled()
+        });
+        let is_watched = syncs::is_changed() || seed.is_multiple_of(AGAIN_ONE_IN);
+        if self.depth == 0 && is_watched {
+            machine.devices.watch(Some(Arc::clone(&again) as Arc<dyn Watcher>));
+        }
+        let made = machine.create(&settings(self.seed));
+        machine.devices.watch(None);
+        if let Some(violation) = again.violation() {
+            return Err(format!("the creation is made again: {violation}"));
+        }
+        let db = made.map_err(|error| format!("it cannot be created again: {error}"))?;
+        machine.kill(Some(db));
+        let image = machine.devices.look(|world| world.after(Loss::All));
+        let machine = Machine::new(image, seed);
+        let db = machine.open();
+        let db = db.map_err(|error| format!("created again, it does not open: {error}"))?;
+        machine.kill(Some(db));
+        Ok(())
     }
 
     /// Opens an image in which the last write to `file` is torn, lets the store append to its
@@ -241,6 +335,7 @@ impl CrashPoints {
     fn check_torn_again(&self, world: &World, least: Least, file: u64) -> Result<(), Violation> {
         let machine = Machine::new(world.clone(), self.draw(u64::MAX));
         machine.devices.watch(Some(Arc::new(Self {
+            seed: self.seed,
             known: Arc::clone(&self.known),
             effort: self.effort,
             depth: self.depth + 1,
@@ -351,7 +446,22 @@ impl Watcher for CrashPoints {
             }
             return;
         }
-        if self.depth > 0 && self.draw(self.effort.nested_points_one_in) > 0 {
+        if syncs::is_changed() {
+            // What a power cut leaves differs only where something in flight should be durable.
+            if !devices.look(World::has_owed) {
+                let is_thorough = self.depth == 0 && self.effort.samples > 1;
+                let is_early = !self.known.read_recursive().created;
+                let kills_one_in = if kind == CallKind::Write { 16 } else { 4 };
+                if is_thorough && (is_early || self.draw(kills_one_in) == 0) {
+                    self.note(self.try_restart(&devices.world(), call));
+                }
+                return;
+            }
+            let images = self.tally().all_images();
+            if images > OWED_IMAGES && self.draw(8) > 0 {
+                return;
+            }
+        } else if self.depth > 0 && self.draw(self.effort.nested_points_one_in) > 0 {
             return;
         }
         if self.depth == 0 {
@@ -424,6 +534,16 @@ fn masks(units: &[Unit], all: u32, samples: usize, random: &mut Random) -> Vec<V
     masks.drain(..skipped);
     masks.truncate(samples.max(1));
     masks
+}
+
+/// Subsets of `units` to try where some should be durable and are not.
+fn masks_of_owed(units: &[Unit], random: &mut Random) -> Vec<Vec<bool>> {
+    let mut mask = |of_owed: u64, of_others: u64| -> Vec<bool> {
+        let share = |unit: &Unit| if unit.owed { of_owed } else { of_others };
+        units.iter().map(|unit| random.below(4) < share(unit)).collect()
+    };
+    // In quarters that survive, of those that should be durable and of the others.
+    [(0, 4), (0, 0), (2, 4), (0, 2), (2, 2)].map(|(owed, others)| mask(owed, others)).into()
 }
 
 /// What of a crash image was kept, in a line a directory.

@@ -4,15 +4,19 @@
 //! writing has stopped with the reason, or goes on; and reopening, after a kill as well as after a
 //! power cut, finds all that was acknowledged.
 
-use crate::devices::{CallKind, Fault, FaultKind, Loss, World};
-use crate::history::Shape;
+use crate::devices::{CallKind, Devices, Fault, FaultKind, Loss, Unit, Watcher, World};
+use crate::history::{Shape, settings};
 use crate::life::Life;
 use crate::machine::Machine;
 use crate::oracle::{Known, Violation, check_bytes, check_error, check_files};
-use parking_lot::RwLock;
+use crate::recorder::unrecorded;
+use crate::syncs;
+use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
-use thermocline::{Db, ErrorKind};
+use thermocline::{Db, Error, ErrorKind};
 use thermocline_foundation::random::{Random, mix};
 
 /// What a call that changes something fails with.
@@ -54,6 +58,8 @@ pub fn run_with_fault(seed: u64, fault: &Fault) -> Result<(), Violation> {
     let known = Arc::new(RwLock::new(Known::new(SHAPE.keys)));
     let mut life = Life::new(seed, &SHAPE, Arc::clone(&known));
     life.machine.devices.arm(Some(fault.clone()));
+    let undoing = Arc::new(Undoing::default());
+    life.watch(Arc::clone(&undoing) as Arc<dyn Watcher>);
     let error = life.run_through(&SHAPE).map_err(|(step, why)| format!("step {step}: {why}"))?;
     if let Some(error) = &error
         && !life.machine.devices.has_struck()
@@ -69,13 +75,111 @@ pub fn run_with_fault(seed: u64, fault: &Fault) -> Result<(), Violation> {
         check_live(life.db(), &known.read_recursive())?;
     }
     let world = life.machine.devices.world();
+    let begun = life.checkpoint_begun.take();
     life.kill();
     let known = known.read_recursive();
+    unrecorded(|| check_undone(seed, fault, &undoing, &known, begun.as_deref()))?;
     let least = known.acknowledged;
     check_after(&world.after(Loss::None), &known, least, seed)
         .map_err(|why| format!("after a kill: {why}"))?;
+    if world.has_owed() {
+        check_after(&without_owed(&world), &known, known.durable, seed)
+            .map_err(|why| format!("after a power cut that takes what is owed: {why}"))?;
+    }
     check_after(&world.after(Loss::All), &known, known.durable, seed)
         .map_err(|why| format!("after a power cut: {why}"))
+}
+
+/// Keeps what the devices are like when names change, from the fault on: a creation or a checkpoint
+/// that failed removes what it has made.
+#[derive(Debug, Default)]
+struct Undoing {
+    worlds: Mutex<Vec<World>>,
+}
+
+/// As many moments of a removal are kept.
+const UNDOING_MAX: usize = 48;
+
+impl Watcher for Undoing {
+    fn changed(&self, devices: &Devices, _call: u64, kind: CallKind) {
+        let of_names = [CallKind::Rename, CallKind::Delete, CallKind::SyncDirectory];
+        let mut worlds = self.worlds.lock();
+        if of_names.contains(&kind) && worlds.len() < UNDOING_MAX && devices.has_struck() {
+            worlds.push(devices.world());
+        }
+    }
+}
+
+/// Where a creation or the checkpoint that `begun` names failed, a power cut at any moment of the
+/// removal leaves a whole database or none, and one can be made there.
+fn check_undone(
+    seed: u64,
+    fault: &Fault,
+    undoing: &Undoing,
+    known: &Known,
+    begun: Option<&Path>,
+) -> Result<(), Violation> {
+    let worlds = std::mem::take(&mut *undoing.worlds.lock());
+    if known.created && begun.is_none() {
+        return Ok(());
+    }
+    let mut random = Random::new(mix(seed ^ fault.at ^ 0x0D0));
+    for (number, world) in worlds.iter().enumerate() {
+        let shares: &[u64] = if syncs::is_changed() { &[4, 0, 1, 2] } else { &[0, 1, 2] };
+        for &share in shares {
+            // A name whose sync failed and that is removed durably later does not come back.
+            let is_kept = |unit: &Unit| !unit.given_up && random.below(4) < share;
+            let image = match share {
+                4 => without_owed(world),
+                _ => {
+                    let kept: Vec<_> = world.units().iter().map(is_kept).collect();
+                    world.after(Loss::Kept(&kept))
+                }
+            };
+            let checked = match begun {
+                Some(path) => check_checkpoint(&image, path, known, seed),
+                None => check_after(&image, known, 0, seed),
+            };
+            checked.map_err(|why| format!("power cut at moment {number} of a removal: {why}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// What a power cut leaves that takes all that should be durable and is not ([`syncs`]). A name
+/// whose sync failed is there only beside such, which may be its removal.
+fn without_owed(world: &World) -> World {
+    let units = world.units();
+    let owed: BTreeSet<_> =
+        units.iter().filter(|unit| unit.owed).map(|unit| unit.directory).collect();
+    let is_lost = |unit: &Unit| unit.owed || unit.given_up && !owed.contains(&unit.directory);
+    let kept: Vec<_> = units.iter().map(|unit| !is_lost(unit)).collect();
+    world.after(Loss::Kept(&kept))
+}
+
+/// The refusal of a checkpoint that has its files and no manifest yet: it says what to do.
+pub(crate) fn is_unfinished(error: &Error) -> bool {
+    error.kind() == ErrorKind::Corrupt && error.to_string().contains("a checkpoint that was not")
+}
+
+/// There is a whole checkpoint at `path`, or none and one can be made.
+fn check_checkpoint(world: &World, path: &Path, known: &Known, seed: u64) -> Result<(), Violation> {
+    let machine = Machine::new(world.clone(), seed);
+    match machine.environment.open(path) {
+        Ok(copy) => {
+            known.check_some_prefix(&copy, 0)?;
+            return copy.close().map_err(|error| format!("the checkpoint: {error}"));
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) if is_unfinished(&error) => return Ok(()),
+        Err(error) => return Err(format!("a checkpoint that failed is not gone: {error}")),
+    }
+    let db = machine.open().map_err(|error| format!("it does not open: {error}"))?;
+    machine.devices.meddle(|world| world.forget_numbers(path));
+    let made = db.checkpoint(path);
+    made.map_err(|error| format!("there can be no checkpoint where one failed: {error}"))?;
+    machine.kill(Some(db));
+    Ok(())
 }
 
 /// The store as it is after the fault has gone: reads are right, writing has stopped with a reason
@@ -110,6 +214,14 @@ fn reopen_while_broken(life: &Life, fault: &Fault, known: &Known) -> Result<(), 
     Ok(())
 }
 
+/// The database can be made where a creation failed.
+fn check_created_again(machine: &Machine, seed: u64) -> Result<(), Violation> {
+    machine.devices.meddle(|world| world.forget_numbers(Path::new("/")));
+    let made = machine.create(&settings(seed));
+    let made = made.map_err(|error| format!("it cannot be created again: {error}"))?;
+    made.close().map_err(|error| format!("created again, it does not close: {error}"))
+}
+
 /// The store after a restart: all that must be there is, writes resume, nothing is left over.
 pub(crate) fn check_after(
     world: &World,
@@ -120,7 +232,9 @@ pub(crate) fn check_after(
     let machine = Machine::new(world.clone(), seed);
     let db = match machine.open() {
         Ok(db) => db,
-        Err(error) if !known.created && error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if !known.created && error.kind() == ErrorKind::NotFound => {
+            return unrecorded(|| check_created_again(&machine, seed));
+        }
         Err(error) => return Err(format!("it does not open: {error}")),
     };
     let count = known.check_state(&db, least)?;

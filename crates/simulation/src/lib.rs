@@ -3,7 +3,7 @@
 //! ```text
 //!   campaign.rs   suites over seeds ── command.rs, main.rs: cargo xtask simulate
 //!   crash.rs errors.rs lies.rs drills.rs rot.rs steady.rs      what is tried
-//!   planted.rs    and whether it finds bugs
+//!   planted.rs    and whether it finds bugs       syncs.rs             and syncs that are missing
 //!   life.rs       a history on machines, checked at every step
 //!   history.rs    what happens, from a seed          oracle.rs           what is right
 //!   machine.rs    devices/ + clock.rs + the engine's Stepper: one machine, one thread
@@ -49,4 +49,5 @@ pub mod planted;
 pub mod recorder;
 pub mod rot;
 pub mod steady;
+pub mod syncs;
 pub mod trace;

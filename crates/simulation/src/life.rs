@@ -5,12 +5,12 @@
 //! devices, from within the calls of the store (`crash.rs`).
 
 use crate::devices::{Loss, Watcher};
-use crate::history::{Shape, Step, Write, history, settings};
+use crate::history::{HOME, Shape, Step, TIERS, Write, history, settings};
 use crate::machine::Machine;
 use crate::oracle::{Known, Model, Violation, Wrong, check_bytes, check_error, check_files};
 use crate::{recorder, trace};
 use parking_lot::RwLock;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline::{ByteSize, Cursor, Db, Durability, Error, Settings, Snapshot, WriteBatch};
 use thermocline_foundation::random::{Random, mix};
@@ -68,6 +68,8 @@ pub struct Life {
     snapshot: Option<(Snapshot, Model)>,
     cursor: Option<HeldCursor>,
     checkpoints: usize,
+    /// Where a checkpoint was begun that did not come to its end.
+    pub checkpoint_begun: Option<PathBuf>,
     /// What the database is made with.
     pub settings: Settings,
     /// The longest that a write may take, in nanoseconds that the machine's callers waited.
@@ -94,6 +96,7 @@ impl Life {
             snapshot: None,
             cursor: None,
             checkpoints: 0,
+            checkpoint_begun: None,
             settings: settings(seed),
             write_ns_max: WRITE_NS_MAX,
         }
@@ -183,8 +186,24 @@ impl Life {
         if let Some(db) = self.db.take() {
             db.close()?;
             self.known.write().acknowledge(true);
+            self.check_closed()?;
         }
         Ok(())
+    }
+
+    /// What a close says of the tiers is durable when it returns: disks may be pulled then.
+    fn check_closed(&self) -> Result<(), Violation> {
+        if self.machine.devices.has_struck() {
+            return Ok(());
+        }
+        let in_flight = self.machine.devices.look(|world| {
+            let kept = [(HOME, "DATABASE")].into_iter().chain(TIERS.map(|tier| (tier, "TIER")));
+            let mut kept = kept.map(|(directory, name)| (Path::new(directory), name));
+            kept.find(|(directory, name)| !world.is_durable(directory, name))
+        });
+        in_flight.map_or(Ok(()), |(directory, name)| {
+            Err(format!("after a close {name} in {} is not durable", directory.display()))
+        })
     }
 
     /// Lets go of everything as a process does that is killed.
@@ -294,13 +313,22 @@ impl Life {
     fn checkpoint(&mut self) -> Result<(), Stop> {
         self.checkpoints += 1;
         let path = PathBuf::from(format!("/checkpoint-{}", self.checkpoints));
+        self.checkpoint_begun = Some(path.clone());
+        self.known.write().checkpoint = Some((path.clone(), false));
         self.db().checkpoint(&path)?;
-        self.known.write().acknowledge(true);
+        self.checkpoint_begun = None;
+        {
+            let mut known = self.known.write();
+            known.checkpoint = Some((path.clone(), true));
+            known.acknowledge(true);
+        }
         let copy = self.machine.environment.open(&path)?;
         let known = self.known.read_recursive();
         known.check_state(&copy, known.count())?;
         drop(known);
-        Ok(copy.close()?)
+        let closed = copy.close();
+        self.known.write().checkpoint = None;
+        Ok(closed?)
     }
 
     fn get(&mut self, key: &[u8]) -> Result<(), Stop> {
@@ -401,6 +429,7 @@ impl Life {
         self.machine = machine;
         let least = {
             let mut known = self.known.write();
+            known.checkpoint = None;
             if !killed {
                 // What was only buffered is gone, or is not; a kill during recovery can lose it
                 // too.

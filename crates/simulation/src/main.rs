@@ -4,6 +4,8 @@
 #![allow(clippy::disallowed_macros, reason = "a command prints")]
 
 mod command;
+#[cfg(feature = "planted-bugs")]
+mod without_sync;
 
 /// A simulation makes and drops whole stores all the time.
 #[global_allocator]

@@ -14,7 +14,7 @@
 
 use crate::history::{HOME, TIERS, Write, is_genuine, key};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use thermocline::{Db, ErrorKind};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -61,6 +61,8 @@ pub struct Known {
     pub keys: u64,
     /// The database was made.
     pub created: bool,
+    /// Where a checkpoint is being made; true once it is.
+    pub checkpoint: Option<(PathBuf, bool)>,
 }
 
 impl Known {
@@ -74,6 +76,7 @@ impl Known {
             acknowledged: 0,
             keys,
             created: false,
+            checkpoint: None,
         }
     }
 

@@ -56,14 +56,24 @@ pub fn attempt(bug: Planted, task: Task) -> (Option<String>, u64) {
 
 /// A line of the list.
 pub fn line(bug: Planted, task: Task) -> String {
-    let item = task.only.map_or(String::new(), |item| format!(" {item}"));
-    format!("{} {} {} {}{item}", bug.name(), task.suite.name(), task.seed, task.one_in)
+    format!("{} {}", bug.name(), task_words(task))
 }
 
 /// Reads a line of the list.
 pub fn parse_line(line: &str) -> Option<(Planted, Task)> {
-    let mut words = line.split_whitespace();
-    let bug = Planted::parse(words.next()?)?;
+    let (bug, task) = line.split_once(' ')?;
+    Some((Planted::parse(bug)?, parse_task(task)?))
+}
+
+/// A task in words: suite, seed, one in how many, item.
+pub(crate) fn task_words(task: Task) -> String {
+    let item = task.only.map_or(String::new(), |item| format!(" {item}"));
+    format!("{} {} {}{item}", task.suite.name(), task.seed, task.one_in)
+}
+
+/// Reads [`task_words`].
+pub(crate) fn parse_task(words: &str) -> Option<Task> {
+    let mut words = words.split_whitespace();
     let name = words.next()?;
     let suite = SUITES.into_iter().find(|suite| suite.name() == name)?;
     let (seed, one_in) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
@@ -71,5 +81,5 @@ pub fn parse_line(line: &str) -> Option<(Planted, Task)> {
         Some(word) => Some(word.parse().ok()?),
         None => None,
     };
-    Some((bug, Task { suite, seed, one_in, only }))
+    Some(Task { suite, seed, one_in, only })
 }

@@ -107,6 +107,18 @@ pub fn call(kind: &dyn Debug, directory: &Path, name: &str, operands: Operands<'
     });
 }
 
+/// Runs `body`, whose calls are not recorded: checks that come after what is compared.
+pub fn unrecorded<T>(body: impl FnOnce() -> T) -> T {
+    struct Resume(Option<Recorder>);
+    impl Drop for Resume {
+        fn drop(&mut self) {
+            RECORDER.set(self.0.take());
+        }
+    }
+    let _resume = Resume(RECORDER.take());
+    body()
+}
+
 /// What the calls after it are made for; no part of the hash.
 pub fn note(text: impl FnOnce() -> String) {
     with(|recorder| {

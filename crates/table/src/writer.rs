@@ -30,7 +30,7 @@ use std::sync::Arc;
 use thermocline_device::{Buffer, Error, ErrorKind, File, Result};
 use thermocline_foundation::checksum::checksum_parts;
 use thermocline_foundation::compression::{Compression, Compressor, PLAIN};
-use thermocline_foundation::{Place, Planted, Sequence, planted};
+use thermocline_foundation::{Place, Planted, Sequence, planted, sync_site};
 
 /// How a table is laid out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -203,7 +203,7 @@ impl TableWriter {
         self.sink.write(&footer.encode(&place))?;
         self.sink.flush()?;
         if !planted(Planted::TableNotSynced) {
-            self.sink.file.sync()?;
+            sync_site("table", || self.sink.file.sync())?;
         }
         if let Some(cache) = &self.cache {
             let number = self.sink.file.number();

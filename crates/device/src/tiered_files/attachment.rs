@@ -17,6 +17,7 @@ use crate::identity::{self, Identity};
 use crate::small_file;
 use crate::tier::TierIndex;
 use std::path::Path;
+use thermocline_foundation::sync_site;
 
 /// A text longer than this is damage.
 const TEXT_BYTES_MAX: usize = 256 << 10;
@@ -57,7 +58,8 @@ impl TieredFiles {
     /// Replaces the text `name` beside `DATABASE`, atomically and durably.
     pub fn write_home_file(&self, name: &str, text: &str) -> Result<()> {
         self.require_writable()?;
-        small_file::replace(&**self.home_driver(), name, text.as_bytes())
+        let replace = || small_file::replace(&**self.home_driver(), name, text.as_bytes());
+        sync_site("settings", replace)
     }
 
     /// As [`TieredFiles::write_home_file`] without a sync, for what is of use only while the
@@ -89,12 +91,14 @@ impl TieredFiles {
     /// Removes a database that was just made and could not be finished: its files, and those of its
     /// directories that are empty then.
     pub fn abandon(&self, devices: &dyn Devices) -> Result<()> {
-        forget(&**self.home_driver())?;
+        sync_site("abandon", || forget(&**self.home_driver()))?;
         for tier in self.tiers() {
-            clear_with_lock(&**tier.driver(), identity::FILE_NAME)?;
+            let clear = || clear_with_lock(&**tier.driver(), identity::FILE_NAME);
+            sync_site("abandon/tier", clear)?;
             devices.remove_directory_if_empty(&tier.spec().path)?;
         }
-        clear_with_lock(&**self.home_driver(), unfinished::FILE_NAME)?;
+        let clear = || clear_with_lock(&**self.home_driver(), unfinished::FILE_NAME);
+        sync_site("abandon/home", clear)?;
         devices.remove_directory_if_empty(self.home())
     }
 

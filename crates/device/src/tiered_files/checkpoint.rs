@@ -21,7 +21,7 @@ use crate::migration;
 use crate::tier::{Tier, TierSpec};
 use std::path::Path;
 use std::sync::Arc;
-use thermocline_foundation::FileNumber;
+use thermocline_foundation::{FileNumber, sync_site};
 
 impl TieredFiles {
     /// Makes a database at `target_home`, with one tier below it (`tier-0`, `tier-1` ...) for each
@@ -73,7 +73,7 @@ impl TieredFiles {
         let linked =
             is_table && source.driver().try_link(&name, &**target.driver()).unwrap_or(false);
         if !linked {
-            migration::copy(&file, target, &name, &mut |_| {})?;
+            sync_site("checkpoint", || migration::copy(&file, target, &name, &mut |_| {}))?;
         }
         Ok(MapEntry { kind, tier: target.index(), bytes: file.len()? })
     }

@@ -28,7 +28,7 @@ use crate::tier::{Tier, TierIndex, TierSpec};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thermocline_foundation::DatabaseId;
+use thermocline_foundation::{DatabaseId, sync_site};
 
 /// A directory that creation took.
 struct Taken {
@@ -95,9 +95,9 @@ impl TieredFiles {
         match made {
             Ok(parts) => Self::assemble_new(parts, placement),
             Err(error) => {
-                let forgotten = taken.first().is_none_or(|home| forget(&*home.driver).is_ok());
-                if forgotten {
-                    undo_all(devices, &taken);
+                let forget = |home: &Taken| forget(&*home.driver).is_ok();
+                if sync_site("undo", || taken.first().is_none_or(forget)) {
+                    sync_site("undo", || undo_all(devices, &taken));
                 }
                 Err(error)
             }
@@ -156,7 +156,7 @@ fn take(
     let lock = driver.lock(LOCK_NAME)?;
     if is_unfinished(&*driver)? {
         tracing::info!(home = %path.display(), "removing a creation that was cut off");
-        unfinished::remove(devices, &*driver, path)?;
+        sync_site("cut-off", || unfinished::remove(devices, &*driver, path))?;
     }
     // Only now is the directory ours to undo. Another process may have filled it before we had the
     // lock.
@@ -204,7 +204,8 @@ fn make(
     fill: Fill<'_>,
 ) -> Result<Parts> {
     let home_driver = Arc::clone(&taken[0].driver);
-    home.write_as(&*home_driver, &home_path, unfinished::FILE_NAME)?;
+    let begun = || home.write_as(&*home_driver, &home_path, unfinished::FILE_NAME);
+    sync_site("creation/begun", begun)?;
     let tiers = home.tiers.iter().zip(&taken[1..]).enumerate().map(|(index, (spec, taken))| {
         let driver = Arc::clone(&taken.driver);
         Arc::new(Tier::new(TierIndex(index as u8), spec.clone(), driver))
@@ -218,20 +219,22 @@ fn make(
             tiers: tiers.len() as u8,
             generation: home.generation,
         };
-        identity.create(&**tier.driver())?;
+        sync_site("creation/identity", || identity.create(&**tier.driver()))?;
         // Whose they are, where what follows is all that is left of a creation.
-        tier.driver().sync_directory()?;
+        sync_site("creation/identity/name", || tier.driver().sync_directory())?;
     }
     let state = fill(&tiers)?;
     for tier in &tiers {
-        tier.driver().sync_directory()?;
+        sync_site("creation/filled", || tier.driver().sync_directory())?;
     }
-    let map = FileMap::create(home.database, &tiers[0], state)?;
+    let map = || FileMap::create(home.database, &tiers[0], state);
+    let map = sync_site("creation/map", map)?;
     for (name, text) in texts {
-        small_file::replace(&*home_driver, name, text.as_bytes())?;
+        let replace = || small_file::replace(&*home_driver, name, text.as_bytes());
+        sync_site("creation/text", replace)?;
     }
     home_driver.rename(unfinished::FILE_NAME, home::FILE_NAME)?;
-    home_driver.sync_directory()?;
+    sync_site("creation/done", || home_driver.sync_directory())?;
     Ok(Parts { home, home_path, home_driver, tiers, map, locks, open_files })
 }
 

@@ -54,7 +54,7 @@ use std::sync::{Arc, Weak};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::threads::catch_panic;
-use thermocline_foundation::{ByteSize, DatabaseId, FileNumber, Planted, planted};
+use thermocline_foundation::{ByteSize, DatabaseId, FileNumber, Planted, planted, sync_site};
 
 /// The namespace. See the module.
 #[derive(Debug)]
@@ -281,7 +281,7 @@ impl TieredFiles {
         }
         for tier in tiers.into_iter().filter(|_| !planted(Planted::PublishSkipsDirectorySync)) {
             let tier = &self.tiers[tier.position()];
-            tier.sync_directory().map_err(|error| {
+            sync_site("publish/name", || tier.sync_directory()).map_err(|error| {
                 let text = format!("cannot sync the directory of {}: {error}", tier.describe());
                 Error::new(error.kind(), text)
             })?;
@@ -294,7 +294,8 @@ impl TieredFiles {
                     entry.kind = kind;
                 }
             }
-            let committed = catch_panic(|| map.commit(&changes));
+            let commit = || sync_site("publish/map", || map.commit(&changes));
+            let committed = catch_panic(commit);
             let mut state = self.state.lock();
             for (number, len) in numbers.iter().zip(lens) {
                 if let Some(entry) = state.get_mut(number) {
@@ -377,7 +378,8 @@ impl TieredFiles {
                 return Err(Error::new(ErrorKind::Invalid, text));
             }
             if old != kind && published {
-                map.commit(&[MapChange::Reclassify(number, kind)])?;
+                let change = MapChange::Reclassify(number, kind);
+                sync_site("reclassify/map", || map.commit(&[change]))?;
             }
             if let Some(entry) = self.state.lock().get_mut(&number) {
                 entry.kind = kind;
@@ -405,7 +407,7 @@ impl TieredFiles {
                 }
             }
             if !changes.is_empty() {
-                map.commit(&changes)?;
+                sync_site("delete/map", || map.commit(&changes))?;
             }
             let mut state = self.state.lock();
             let removed =
@@ -465,7 +467,7 @@ impl TieredFiles {
             let keeps = planted(Planted::RecycledLogKeepsNumber);
             let number = if keeps { old } else { map.allocate_number()? };
             if published {
-                map.commit(&[MapChange::Remove(old)])?;
+                sync_site("recycle/map", || map.commit(&[MapChange::Remove(old)]))?;
             }
             let mut state = self.state.lock();
             let entry = state.remove(&old).ok_or_else(|| unknown(old))?;

@@ -40,7 +40,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use thermocline_foundation::{FileNumber, Planted, planted};
+use thermocline_foundation::{FileNumber, Planted, planted, sync_site};
 
 /// The name that a directory is locked by.
 pub(super) const LOCK_NAME: &str = "LOCK";
@@ -117,13 +117,14 @@ impl TieredFiles {
         if !read_only {
             // A killed process may have left a DATABASE whose name is not durable yet; the tiers
             // must not go a generation further than the one that a power cut would bring back.
-            home_driver.sync_directory()?;
+            sync_site("opening/home-names", || home_driver.sync_directory())?;
             // Nor may the name of the map be: what is recorded in it, and the map before it that is
             // removed, would be gone with it.
-            tiers[0].sync_directory()?;
+            sync_site("opening/map-name", || tiers[0].sync_directory())?;
             raise_after_crash(&mut home, &home_path, &*home_driver, &found)?;
-            write_generation(&home, &home_path, &*home_driver, &tiers)?;
-            map = open_map(&home, &tiers, &listings, true)?;
+            let raise = || write_generation(&home, &home_path, &*home_driver, &tiers);
+            sync_site("opening", raise)?;
+            map = sync_site("opening/map", || open_map(&home, &tiers, &listings, true))?;
             remove_leftovers(&map, &*home_driver, &tiers, &listings);
         }
         let open_files = Arc::new(OpenFiles::new(devices.descriptor_limit(), read_only));
@@ -192,8 +193,8 @@ impl TieredFiles {
             tiers: self.tiers.iter().map(|tier| tier.spec().clone()).collect(),
             closed,
         };
-        self.open_files
-            .with_room(|| write_generation(&home, &self.home, &*self.home_driver, &self.tiers))?;
+        let write = || write_generation(&home, &self.home, &*self.home_driver, &self.tiers);
+        sync_site("closing", || self.open_files.with_room(write))?;
         self.generation.store(home.generation, Relaxed);
         Ok(())
     }
@@ -394,7 +395,8 @@ fn raise_after_crash(
     if found.iter().any(|found| found.identity.generation > home.generation) {
         home.generation += 1;
         let tiers: Vec<_> = found.iter().map(|found| Arc::clone(&found.tier)).collect();
-        write_generation(home, home_path, home_driver, &tiers)?;
+        let write = || write_generation(home, home_path, home_driver, &tiers);
+        sync_site("after-crash", write)?;
     }
     home.generation += 1;
     Ok(())
@@ -415,9 +417,10 @@ pub(super) fn write_generation(
             tiers: tiers.len() as u8,
             generation: home.generation,
         };
-        identity.update(&**tier.driver(), &tier.describe())?;
+        let update = || identity.update(&**tier.driver(), &tier.describe());
+        sync_site("identity", update)?;
     }
-    home.write(home_driver, home_path)
+    sync_site("home", || home.write(home_driver, home_path))
 }
 
 /// Number and extension of a data file's name; none for other files.

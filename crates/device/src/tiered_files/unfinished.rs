@@ -25,6 +25,7 @@ use crate::identity::{self, Identity, InstanceId};
 use crate::small_file;
 use crate::tier::TierSpec;
 use std::path::Path;
+use thermocline_foundation::sync_site;
 
 /// The name of `DATABASE` while there is none yet.
 pub(super) const FILE_NAME: &str = "CREATING";
@@ -37,7 +38,9 @@ pub(super) fn is_alone(driver: &dyn Driver, texts: Texts<'_>) -> Result<bool> {
     let is_of_it = |name: &str| {
         let whole = small_file::whole_name(name);
         let is_text = || texts.iter().any(|(text, _)| *text == whole);
-        name == LOCK_NAME || whole == FILE_NAME || begun && is_text()
+        // A `DATABASE` that a failed closing could not replace, of what was then forgotten.
+        let is_half = || name != home::FILE_NAME && whole == home::FILE_NAME;
+        name == LOCK_NAME || whole == FILE_NAME || begun && (is_text() || is_half())
     };
     Ok(names.iter().any(|name| name != LOCK_NAME) && names.iter().all(|name| is_of_it(name)))
 }
@@ -59,7 +62,7 @@ pub(super) fn remove(devices: &dyn Devices, driver: &dyn Driver, path: &Path) ->
 pub(super) fn forget(driver: &dyn Driver) -> Result<()> {
     match driver.rename(home::FILE_NAME, FILE_NAME) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => driver.sync_directory(),
+        _ => sync_site("forgotten", || driver.sync_directory()),
     }
 }
 
@@ -70,10 +73,10 @@ pub(super) fn clear(driver: &dyn Driver, last: &str) -> Result<()> {
     for entry in others {
         driver.delete(&entry.name)?;
     }
-    driver.sync_directory()?;
+    sync_site("cleared", || driver.sync_directory())?;
     if entries.iter().any(|entry| entry.name == last) {
         driver.delete(last)?;
-        driver.sync_directory()?;
+        sync_site("last", || driver.sync_directory())?;
     }
     Ok(())
 }

@@ -4,7 +4,10 @@
 use crate::simulated::{Fate, Fault, SimulatedDevices};
 use crate::support::*;
 use std::collections::{BTreeMap, BTreeSet};
-use thermocline_device::{Error, ErrorKind, FileKind, Result, TierIndex, TieredFiles};
+use thermocline_device::buffer::PAGE_BYTES;
+use thermocline_device::{
+    Buffer, Devices, Error, ErrorKind, FileKind, Operation, Result, TierIndex, TieredFiles,
+};
 use thermocline_foundation::FileNumber;
 
 /// What the program was told, and so may rely on.
@@ -238,6 +241,35 @@ fn power_cuts_during_recovery_are_recovered_from() {
             }
         }
     }
+}
+
+/// The copies of the first tier's identity after a power cut.
+fn identity_copies(devices: &SimulatedDevices, fate: Fate) -> [Vec<u8>; 2] {
+    let driver = devices.after_power_cut(fate).home(&tier_path(0)).unwrap();
+    let file = driver.open("TIER").unwrap();
+    [0, PAGE_BYTES as u64].map(|offset| {
+        let read = Operation::Read { offset, buffer: Buffer::zeroed(PAGE_BYTES) };
+        driver.execute(&file, read).buffer.to_vec()
+    })
+}
+
+/// A device that loses power may damage what it is writing.
+#[test]
+fn of_the_two_copies_of_an_identity_one_is_never_in_flight() {
+    let mut counts = [0; 3];
+    for after in 0.. {
+        let devices = SimulatedDevices::new(Fault::None);
+        create(&devices, 1).unwrap().close(&[]).unwrap();
+        devices.set_fault(Fault::PowerCut(after));
+        let _cut_or_not = open(&devices).and_then(|files| files.close(&[]));
+        let [kept, lost] = [Fate::Kept, Fate::Lost].map(|fate| identity_copies(&devices, fate));
+        counts[(0..2).filter(|copy| kept[*copy] != lost[*copy]).count()] += 1;
+        if !devices.is_dead() {
+            break;
+        }
+    }
+    let [_, one, both] = counts;
+    assert!(one >= 4 && both == 0, "one in flight: {one} times, both: {both} times");
 }
 
 #[test]

@@ -29,6 +29,7 @@ fn readers_never_notice_a_file_going_back_and_forth() {
                 }
             });
         }
+        let _stops = Stops(&stop);
         for round in 0..20 {
             let to = TierIndex(1 - round % 2);
             let mut told = 0;
@@ -39,8 +40,16 @@ fn readers_never_notice_a_file_going_back_and_forth() {
                 |tier| names(&devices, &tier_path(tier)).contains(&format!("{number}.table"));
             assert_eq!((here(0), here(1)), (to.0 == 0, to.0 == 1));
         }
-        stop.store(true, Relaxed);
     });
+}
+
+/// Ends the readers, also where the thread that moves the file fails: they would read for ever.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 #[test]

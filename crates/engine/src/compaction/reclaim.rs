@@ -40,18 +40,19 @@ pub(crate) struct Reclaim {
 
 /// Bytes that a merge may free, and those that it rewrites.
 #[derive(Clone, Copy, Debug)]
-struct Gain {
-    freed: u64,
-    rewritten: u64,
+pub(crate) struct Gain {
+    pub freed: u64,
+    pub rewritten: u64,
 }
 
 impl Gain {
-    fn is_worth_it(self) -> bool {
+    /// It frees the share of what it rewrites that is asked of a merge.
+    pub fn is_worth_it(self) -> bool {
         self.freed > 0 && self.freed.saturating_mul(GAIN_SHARE) >= self.rewritten
     }
 
     /// Bytes freed for each thousand that are rewritten.
-    fn per_mille(self) -> u64 {
+    pub fn per_mille(self) -> u64 {
         self.freed.saturating_mul(1000) / self.rewritten.max(1)
     }
 }

@@ -35,7 +35,7 @@ use migration::Migrations;
 use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::{FileKind, TierIndex};
-use thermocline_foundation::FileNumber;
+use thermocline_foundation::{FileNumber, sync_site};
 
 /// See the module's header.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Engine {
 
     /// Makes everything acknowledged so far durable.
     pub fn sync(&self) -> Result<()> {
-        self.front.sync()
+        sync_site("sync", || self.front.sync())
     }
 
     /// Ends all work and seals the files; keeps what was counted first where the store `is_written`
@@ -121,7 +121,7 @@ impl Engine {
             return Ok(());
         }
         let durable_sequence = Some(self.versions.visible());
-        self.front.sync()?;
+        sync_site("totals", || self.front.sync())?;
         let edit = Edit { durable_sequence, ..Edit::default() };
         self.versions.commit(&mut self.versions.tables(), edit)
     }

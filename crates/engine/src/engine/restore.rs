@@ -33,7 +33,7 @@ use crate::table_set::table::{TableMeta, TableStore};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thermocline_device::{FileInfo, FileKind, TieredFiles};
-use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted, sync_site};
 use thermocline_slab::LiveSlots;
 
 /// Reads the newest manifest; none in a database that was never opened for writing.
@@ -271,7 +271,8 @@ impl Engine {
     /// The logs stay, so the next opening finds what this one did.
     fn only_read(&self, memtable: Arc<Memtable>, logs: &[FileNumber], why: &Error) -> Result<()> {
         // What was read of them may be in the system's memory only, and is about to be shown.
-        logs.iter().try_for_each(|log| self.shared.files.open_file(*log)?.sync())?;
+        let sync = |log: &FileNumber| self.shared.files.open_file(*log)?.sync();
+        sync_site("read-only/logs", || logs.iter().try_for_each(sync))?;
         if planted(Planted::ReadOnlyOpeningDropsLogs) {
             self.shared.files.delete_files(logs)?;
         }

@@ -394,3 +394,7 @@ fn tier_stats(
         wear,
     }
 }
+
+#[cfg(test)]
+#[path = "../../tests/inside/stat_figures.rs"]
+mod figures;

@@ -3,7 +3,7 @@
 use super::background::Background;
 use crate::jobs::{Lane, Planner, Step, Stepper, Workers};
 use crate::support::hooked::{Call, HookedDevices};
-use crate::support::{hybrid, one_tier, stepped, stepped_environment, tier};
+use crate::support::{hybrid, one_tier, stepped, stepped_environment, tier, until};
 use crate::{ByteSize, Db, Environment, Settings};
 use std::path::Path;
 use std::sync::Arc;
@@ -95,21 +95,24 @@ fn an_opening_with_all_logs_and_full_slots_finds_room_for_its_own_on_the_fast_ti
     let settings = Settings { tiers, memory: ByteSize::mib(10), ..hybrid() };
     let db = environment.create(home, &settings).unwrap();
     let mut key = 0u64;
-    while db.stats().tiers[1].used_bytes < 8 << 20 {
+    until("8 MiB on the slow tier", || {
         db.put(key.to_be_bytes(), [7; 1000]).unwrap();
         key += 1;
-    }
+        db.stats().tiers[1].used_bytes >= 8 << 20
+    });
     // A slab for each of some sizes, until there is no room for another.
     let room = || db.stats().fast_tier.map(|fast| fast.limit_bytes - fast.slab_bytes);
-    while room() >= Some(64 << 10) {
+    until("slabs without room for another", || {
         db.put(key.to_be_bytes(), vec![7; 1000 + key as usize % 7000]).unwrap();
         db.flush().unwrap();
         key += 500;
-    }
-    while log_bytes(&db).len() < 3 {
+        room() < Some(64 << 10)
+    });
+    until("three logs", || {
         db.put(key.to_be_bytes(), [7; 1000]).unwrap();
         key += 1;
-    }
+        log_bytes(&db).len() >= 3
+    });
     db.close().unwrap();
     let db = environment.open(home).unwrap();
     let files = db.engine().shared.files.files().into_iter();
@@ -157,14 +160,17 @@ fn a_writer_waits_for_the_log_that_is_being_prepared() {
     let db = environment.create(Path::new("/home"), &settings).unwrap();
     let engine = db.engine();
     // The background is kept from preparing logs; this thread does that instead.
-    loop {
+    until("the end of a log's making", || {
         let mut logs = engine.front.logged().pool().logs();
-        if !logs.making {
-            logs.making = true;
-            logs.ready = None;
-            break;
+        if logs.making {
+            drop(logs);
+            engine.shared.clock.sleep(std::time::Duration::from_millis(1));
+            return false;
         }
-    }
+        logs.making = true;
+        logs.ready = None;
+        true
+    });
     db.put("first", "in the log made at the start").unwrap();
     let logs = || {
         let files = engine.shared.files.files().into_iter();

@@ -70,6 +70,10 @@ impl WearStats {
 }
 
 #[cfg(test)]
+#[path = "../../tests/inside/wear_figures.rs"]
+mod figures;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::support::still_clock::StillClock;

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::generations::log_file::LogFile;
 use std::sync::Arc;
-use thermocline_foundation::{Planted, planted};
+use thermocline_foundation::{Planted, planted, sync_site};
 use thermocline_log::{Durability as LogDurability, LogPosition};
 
 /// What has to be synced to make everything written so far durable. Behind a lock of its own, which
@@ -24,7 +24,7 @@ impl LogTail {
     }
 
     pub fn seal_older(&self) -> Result<()> {
-        self.unsealed.iter().try_for_each(|log| log.seal())
+        sync_site("older-log", || self.unsealed.iter().try_for_each(|log| log.seal()))
     }
 
     /// The log that follows begins; the one before may not be durable to its end.
@@ -42,7 +42,9 @@ impl LogTail {
         }
         // Writers go on meanwhile; a rotation may seal the log first, which does no harm.
         match self.position {
-            Some(position) => Ok(self.log.writer.commit(position, LogDurability::Sync)?),
+            Some(position) => Ok(sync_site("newest-log", || {
+                self.log.writer.commit(position, LogDurability::Sync)
+            })?),
             None => Ok(()),
         }
     }

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thermocline_foundation::sync::{Mutex, MutexGuard};
 use thermocline_foundation::threads::{Panic, catch_panic};
-use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted, sync_site};
 use thermocline_log::Durability as LogDurability;
 
 /// What only the leader touches.
@@ -154,7 +154,7 @@ impl Logged {
         let asked = asked && !planted(Planted::AcknowledgedBeforeFlush);
         // Past twice the bound the background sync did not keep up, and the bound is a promise.
         if asked || unsynced >= 2 * bound {
-            return self.sync_tail();
+            return sync_site("write", || self.sync_tail());
         }
         leader.log.writer.commit(position, LogDurability::Buffered)?;
         if unsynced >= bound && !self.sync_wanted.swap(true, Ordering::Relaxed) {
@@ -349,7 +349,9 @@ impl Quiet<'_> {
     /// Ends the logs for a clean close. The latch has sent all waiting writers away.
     pub fn seal(self) -> Result<()> {
         let tail = self.logged.tail.lock().clone();
-        tail.seal_older()?;
-        self.leader.log.seal()
+        sync_site("closing", || {
+            tail.seal_older()?;
+            self.leader.log.seal()
+        })
     }
 }

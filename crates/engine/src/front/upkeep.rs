@@ -4,6 +4,7 @@ use super::logged::Logged;
 use crate::error::Result;
 use crate::jobs::{Job, Step};
 use std::sync::Arc;
+use thermocline_foundation::sync_site;
 
 /// See the module's header.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl Job for Upkeep {
 
     fn step(&mut self) -> Result<Step> {
         match self.task {
-            Task::SyncLog => self.logged.sync_tail()?,
+            Task::SyncLog => sync_site("background", || self.logged.sync_tail())?,
             Task::PrepareLog => self.logged.prepare_log()?,
         }
         Ok(Step::Done)

@@ -74,6 +74,9 @@ pub(crate) trait Planner: Send + Sync + Debug {
     fn panicked(&self, job: &'static str, text: &str);
 }
 
+/// Steps after which stepped work is taken for endless.
+const STEPS_MAX: u64 = 1 << 22;
+
 /// The name of what comes before a job.
 const PLANNING: &str = "planning";
 
@@ -112,6 +115,8 @@ pub struct Stepper {
     /// A step runs; it cannot be interrupted by another.
     stepping: AtomicBool,
     stores: Mutex<Vec<Arc<Lanes>>>,
+    /// The job that was at work last.
+    last: Mutex<&'static str>,
 }
 
 /// The stepped work of one store: a place for each worker that it would have.
@@ -130,19 +135,20 @@ struct Place {
 }
 
 impl Lanes {
-    /// One step of the work at `place`, which is begun where there is none; false if nothing is
-    /// worth doing there.
-    fn step(&self, place: usize) -> bool {
+    /// One step of the work at `place`, which is begun where there is none, and the job's name;
+    /// none if nothing is worth doing there.
+    fn step(&self, place: usize) -> Option<&'static str> {
         let (lane, running) = {
             let mut places = self.places.lock();
             (places[place].lane, places[place].running.take())
         };
         let planned = || self.planner.upgrade().and_then(|planner| planner.plan(lane));
-        let Some(mut job) = running.or_else(planned) else { return false };
+        let mut job = running.or_else(planned)?;
+        let name = job.name();
         if self.jobs.step(&self.planner, &mut *job) == Step::More {
             self.places.lock()[place].running = Some(job);
         }
-        true
+        Some(name)
     }
 }
 
@@ -150,7 +156,12 @@ impl Stepper {
     /// A stepper whose order follows from `seed`.
     pub fn new(seed: u64) -> Self {
         let random = Mutex::new(Random::new(seed));
-        Self { random, stepping: AtomicBool::new(false), stores: Mutex::default() }
+        Self {
+            random,
+            stepping: AtomicBool::new(false),
+            stores: Mutex::default(),
+            last: Mutex::new(PLANNING),
+        }
     }
 
     /// Does one step of some background work; false if there is none, or if the call comes from
@@ -168,7 +179,10 @@ impl Stepper {
         while !stepped && !choices.is_empty() {
             let choice = self.random.lock().below(choices.len() as u64) as usize;
             let (lanes, place) = choices.swap_remove(choice);
-            stepped = lanes.step(place);
+            if let Some(job) = lanes.step(place) {
+                *self.last.lock() = job;
+                stepped = true;
+            }
         }
         self.stepping.store(false, Ordering::Release);
         stepped
@@ -265,7 +279,10 @@ impl Jobs {
     /// Waits until every worker has found nothing to do, or nothing that it can do.
     pub fn wait_idle(&self) {
         if let Some(stepper) = &self.stepper {
-            while stepper.step() && !self.shortage.is_lasting() {}
+            // A mistake that gives out work for ever must not make a simulation wait for ever.
+            let ended = (0..STEPS_MAX).any(|_| !stepper.step() || self.shortage.is_lasting());
+            let last = *stepper.last.lock();
+            assert!(ended, "background work does not come to an end: the last job was {last}");
             return;
         }
         let mut state = self.state.lock();
@@ -282,6 +299,14 @@ impl Jobs {
                 let stepped = MutexGuard::unlocked(guard, || stepper.step());
                 assert!(stepped, "a caller waits for background work, and there is none");
             }
+        }
+    }
+
+    /// Waits a moment for what background work holds: a step of it where the caller steps, else
+    /// `sleep`.
+    pub fn let_work(&self, sleep: impl FnOnce()) {
+        if !self.stepper.as_ref().is_some_and(|stepper| stepper.step()) {
+            sleep();
         }
     }
 

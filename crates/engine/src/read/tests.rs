@@ -1,12 +1,12 @@
 //! What look-ups count and move, by every way to look up.
 
-use crate::Db;
 use crate::support::{hybrid, stepped};
+use crate::{Db, Snapshot};
 
-/// A store with a record in a table, one in a slot, a tombstone in each, and one in memory.
-fn spread() -> Db {
+/// A store with a record in a table, one in a slot, a tombstone in each, and one in memory; and the
+/// snapshot that keeps the tombstones and what they hide.
+fn spread() -> (Db, Snapshot) {
     let db = stepped(&hybrid());
-    // A snapshot keeps the tombstones and what they hide.
     let put = |key| db.put(key, "value").unwrap();
     put("deleted in table");
     let kept = db.snapshot();
@@ -18,8 +18,7 @@ fn spread() -> Db {
     db.delete("deleted in slot").unwrap();
     db.flush().unwrap();
     put("memory");
-    drop(kept);
-    db
+    (db, kept)
 }
 
 const KEYS: [&str; 6] =
@@ -44,7 +43,7 @@ fn counts(db: &Db) -> ([u64; 6], Vec<u64>) {
 
 #[test]
 fn look_ups_in_a_batch_count_and_move_records_up_as_single_ones_do() {
-    let (single, batched) = (spread(), spread());
+    let ((single, _kept), (batched, _too)) = (spread(), spread());
     for round in 0..3 {
         let one_by_one: Vec<_> = KEYS.iter().map(|key| single.get(key).unwrap()).collect();
         let values = batched.multi_get(&KEYS).unwrap();
@@ -60,7 +59,7 @@ fn look_ups_in_a_batch_count_and_move_records_up_as_single_ones_do() {
 
 #[test]
 fn look_ups_of_a_snapshot_move_nothing_up() {
-    let db = spread();
+    let (db, _kept) = spread();
     let snapshot = db.snapshot();
     for _ in 0..3 {
         snapshot.multi_get(&KEYS).unwrap();
@@ -88,7 +87,7 @@ fn a_version_that_the_table_has_a_newer_one_of_does_not_move_up() {
 
 #[test]
 fn a_record_that_a_bulk_load_replaced_is_counted_once() {
-    let db = spread();
+    let (db, _kept) = spread();
     let mut ingest = db.ingest();
     ingest.add("slot", "loaded").unwrap();
     ingest.finish().unwrap();
@@ -102,7 +101,7 @@ fn a_record_that_a_bulk_load_replaced_is_counted_once() {
 
 #[test]
 fn a_bulk_load_of_other_keys_sends_no_look_up_to_the_tables() {
-    let db = spread();
+    let (db, _kept) = spread();
     let mut ingest = db.ingest();
     ["a", "z"].iter().for_each(|key| ingest.add(key, "loaded").unwrap());
     ingest.finish().unwrap();

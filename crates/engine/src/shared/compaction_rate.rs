@@ -139,6 +139,7 @@ impl CompactionRate {
 mod tests {
     use super::*;
     use crate::support::still_clock::StillClock;
+    use crate::support::until;
 
     const MIB: u64 = 1 << 20;
 
@@ -146,7 +147,7 @@ mod tests {
     fn seconds(tempo: &CompactionRate, clock: &StillClock, mib: u64) -> f64 {
         let start_ns = clock.now_ns();
         for _ in 0..mib {
-            while !tempo.admit(MIB) {}
+            until("another MiB to be admitted", || tempo.admit(MIB));
         }
         (clock.now_ns() - start_ns) as f64 / 1e9
     }

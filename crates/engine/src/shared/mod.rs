@@ -149,6 +149,11 @@ impl Shared {
         }
     }
 
+    /// Waits a moment for what background work holds.
+    pub fn let_work(&self) {
+        self.jobs.let_work(|| self.clock.sleep(std::time::Duration::from_millis(2)));
+    }
+
     /// The whole of a job, on the calling thread.
     pub fn carry_out(&self, job: &mut dyn Job) -> Result<()> {
         let run = (|| {

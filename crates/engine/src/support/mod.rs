@@ -1,7 +1,7 @@
 //! What tests of the engine's inside share: stores on devices in memory whose background work waits
 //! to be stepped, so that a test says what happens, and when; and golden files.
 
-use crate::jobs::{Stepper, Workers};
+use crate::jobs::{Job, Step, Stepper, Workers};
 use crate::{ByteSize, Compression, Db, Environment, HybridSettings, Preset, Settings, Tier};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +10,8 @@ use thermocline_device::MemoryDevices;
 #[allow(dead_code, reason = "shared with the tests of the engine's outside")]
 #[path = "../../tests/reliability/hooked.rs"]
 pub(crate) mod hooked;
+#[path = "../../tests/guards/patience.rs"]
+pub(crate) mod patience;
 pub(crate) mod still_clock;
 
 /// A tier in memory.
@@ -38,13 +40,31 @@ pub(crate) fn stepped_environment() -> Environment {
     Environment {
         devices: Arc::new(MemoryDevices::default()),
         workers: Workers::Stepped(Arc::new(Stepper::new(1))),
-        ..Environment::default()
+        clock: Arc::new(patience::PatientClock::default()),
     }
 }
 
 /// A new store whose background work waits to be stepped.
 pub(crate) fn stepped(settings: &Settings) -> Db {
     stepped_environment().create(Path::new("/home"), settings).expect("memory holds any store")
+}
+
+/// Turns that a test takes before it fails: far more than any needs.
+const TURNS_MAX: usize = 1 << 20;
+
+/// Takes turns until one says that what is `awaited` is there. A test that would go on for ever
+/// fails instead, and says what it waited for.
+pub(crate) fn until(awaited: &str, mut turn: impl FnMut() -> bool) {
+    let came = (0..TURNS_MAX).any(|_| turn());
+    assert!(came, "{awaited}: not after {TURNS_MAX} turns");
+}
+
+/// Carries a job out to its end.
+pub(crate) fn run_to_end(job: &mut dyn Job) {
+    let name = job.name();
+    until(&format!("the end of the job {name}"), || {
+        job.step().expect("devices in memory fail where a test says so only") == Step::Done
+    });
 }
 
 /// The golden file `name`, which must be what is `written` now. `THERMOCLINE_BLESS=1` writes it

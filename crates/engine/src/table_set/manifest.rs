@@ -22,7 +22,7 @@ use thermocline_device::{
     Journal, Origin, TieredFiles,
 };
 use thermocline_foundation::coding::{DecodeError, Decoder, put_bytes, put_varint};
-use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_foundation::{FileNumber, Sequence, sync_site};
 use thermocline_slab::{LiveError, LiveSlots, SlabChange};
 
 const VERSION: u8 = 1;
@@ -257,7 +257,7 @@ impl Manifest {
     fn in_file(files: &Arc<TieredFiles>, file: Arc<File>, payload: &[u8]) -> Result<Self> {
         let number = file.number();
         let mut journal = Journal::create(file)?;
-        journal.append(payload)?;
+        sync_site("manifest/new", || journal.append(payload))?;
         let (files, rewrite_bytes_min) = (Arc::clone(files), REWRITE_BYTES_MIN);
         let rewrite_factor = REWRITE_FACTOR;
         let rewrite_bytes = rewrite_bytes_min.max(rewrite_factor * journal.len_bytes());
@@ -285,7 +285,7 @@ impl Manifest {
         };
         let opened = match files.is_read_only() {
             true => Journal::open_read_only(file, visit),
-            false => Journal::open(file, visit),
+            false => sync_site("manifest", || Journal::open(file, visit)),
         };
         // The device layer knows fewer kinds of error than we do; the one we kept says more.
         let journal = opened.map_err(|error| failure.unwrap_or_else(|| error.into()))?;
@@ -331,7 +331,7 @@ impl Manifest {
     /// Makes `edit` durable. `state` is asked for the whole state after it when a fresh manifest is
     /// due.
     pub fn commit(&mut self, edit: &Edit, state: impl FnOnce() -> Edit) -> Result<()> {
-        self.journal.append(&edit.encode())?;
+        sync_site("manifest/edit", || self.journal.append(&edit.encode()))?;
         if self.journal.len_bytes() > self.rewrite_bytes {
             let fresh = Self::create(&self.files, &state(), Origin::Foreground);
             let mut fresh = match fresh {

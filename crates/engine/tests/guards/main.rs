@@ -18,4 +18,5 @@ mod checkpoints;
 mod hooked;
 mod interruptions;
 mod moments;
+mod patience;
 mod support;

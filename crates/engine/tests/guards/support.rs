@@ -1,5 +1,6 @@
 //! A small store on two tiers in memory whose background work waits to be stepped.
 
+use crate::patience::PatientClock;
 use std::path::Path;
 use std::sync::Arc;
 use thermocline::{
@@ -25,7 +26,8 @@ pub fn hybrid() -> Settings {
 /// These devices, and background work that only waits and [`Db::settle`] step.
 pub fn stepped_on(devices: Arc<dyn Devices>) -> Environment {
     let workers = Workers::Stepped(Arc::new(Stepper::new(1)));
-    Environment { devices, workers, ..Environment::default() }
+    let clock = Arc::new(PatientClock::default());
+    Environment { devices, workers, clock }
 }
 
 /// A new store on empty devices.

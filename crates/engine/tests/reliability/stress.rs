@@ -229,7 +229,10 @@ fn stall_writers(settings: &Settings) {
     *gate.0.lock() = true;
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..3).map(|_| scope.spawn(|| db.put("key000", "after"))).collect();
+        let clock = SystemClock::new();
+        let start_ns = clock.now_ns();
         while !at_gate.load(SeqCst) {
+            assert!(clock.now_ns() - start_ns < 60_000_000_000, "no writer came to the gate");
             std::thread::yield_now();
         }
         // All of this would wait for ever if readers waited for writers.

@@ -9,6 +9,7 @@ use super::world::{
 };
 use crate::clock::SimulatedClock;
 use crate::recorder::{self, Operands};
+use crate::syncs::{self, Turn};
 use crate::trace;
 use parking_lot::{Mutex, MutexGuard};
 use std::any::Any;
@@ -22,6 +23,7 @@ use thermocline_device::{
     Buffer, Completion, Driver, DriverFile, Error, ErrorKind, Handle, Operation, Queue, Result,
     TierSpec,
 };
+use thermocline_foundation::sync_site::apart;
 
 /// Is told after each call that changed something.
 pub trait Watcher: Send + Sync {
@@ -50,6 +52,35 @@ struct State {
     /// The process is gone: nothing it still does has an effect.
     dead: bool,
     stalled_ns: u64,
+    /// What the last sync was for, where it is to be durable only after the next.
+    later: Option<Synced>,
+}
+
+/// What a sync makes durable.
+enum Synced {
+    Content(FileId),
+    Names(PathBuf),
+}
+
+impl State {
+    fn sync(&mut self, what: &Synced) {
+        match what {
+            Synced::Content(id) => self.world.files.entry(*id).or_default().sync(),
+            Synced::Names(path) => {
+                self.world.directories.get_mut(path).into_iter().for_each(DirectoryState::sync);
+            }
+        }
+    }
+
+    /// Marks what a sync that is left out or waits would have made durable.
+    fn owe(&mut self, what: &Synced) {
+        match what {
+            Synced::Content(id) => self.world.files.entry(*id).or_default().owe_sync(),
+            Synced::Names(path) => {
+                self.world.directories.get_mut(path).into_iter().for_each(DirectoryState::owe_sync);
+            }
+        }
+    }
 }
 
 impl Debug for Devices {
@@ -69,6 +100,7 @@ impl Devices {
             armed: None,
             dead: false,
             stalled_ns: 0,
+            later: None,
         };
         let shared = Shared { state: Mutex::new(state), watcher: Mutex::new(None), clock };
         Self { shared: Arc::new(shared) }
@@ -252,8 +284,32 @@ impl Devices {
         let watcher = self.shared.watcher.lock().clone();
         if let Some(watcher) = watcher {
             let call = self.state().calls - 1;
-            watcher.changed(self, call, kind);
+            // The watcher runs other stores within this one's call.
+            apart(|| watcher.changed(self, call, kind));
         }
+    }
+
+    /// Makes durable what a sync of `kind` is for, in the order that is asked for ([`syncs`]).
+    fn synced(&self, kind: CallKind, what: Synced) {
+        let earlier = self.state().later.take();
+        let turn = syncs::turn(earlier.is_some());
+        if turn == Turn::BeforeTheLast {
+            let mut state = self.state();
+            earlier.iter().for_each(|earlier| state.owe(earlier));
+            state.sync(&what);
+            drop(state);
+            self.changed(kind);
+        }
+        if let Some(earlier) = earlier {
+            self.state().sync(&earlier);
+        }
+        match turn {
+            Turn::Now => self.state().sync(&what),
+            Turn::AfterTheNext => self.state().later = Some(what),
+            Turn::Never => self.state().owe(&what),
+            Turn::BeforeTheLast => {}
+        }
+        self.changed(kind);
     }
 
     fn directory(&self, path: &Path) -> Result<Arc<dyn Driver>> {
@@ -289,7 +345,10 @@ impl thermocline_device::Devices for Devices {
     fn remove_directory_if_empty(&self, path: &Path) -> Result<()> {
         self.enter(CallKind::RemoveDirectory, path, "", Operands::None)?;
         let mut state = self.state();
-        if state.world.directories.get(path).is_some_and(|directory| directory.live.is_empty()) {
+        // One whose names a power cut would bring back comes back with them.
+        let is_gone =
+            |directory: &DirectoryState| directory.live.is_empty() && directory.pending.is_empty();
+        if state.world.directories.get(path).is_some_and(is_gone) {
             state.world.directories.remove(path);
         }
         Ok(())
@@ -437,8 +496,8 @@ impl Driver for Directory {
         self.enter(CallKind::SyncDirectory, "").inspect_err(|_| {
             let _ = self.with(|directory, _| directory.fail_sync());
         })?;
-        self.with(|directory, _| directory.sync())?;
-        self.devices.changed(CallKind::SyncDirectory);
+        self.with(|_, _| ())?;
+        self.devices.synced(CallKind::SyncDirectory, Synced::Names(self.path.clone()));
         Ok(())
     }
 
@@ -633,8 +692,7 @@ impl File {
         let (path, name) = (&self.directory.path, &self.name);
         let entered = devices.enter(CallKind::Sync, path, name, Operands::None);
         entered.inspect_err(|_| self.with(self.id, |content, _| content.fail_sync()))?;
-        self.with(self.id, |content, _| content.sync());
-        devices.changed(CallKind::Sync);
+        devices.synced(CallKind::Sync, Synced::Content(self.id));
         Ok(())
     }
 

@@ -58,7 +58,20 @@ pub(super) struct Pending<T> {
     /// A sync that should have covered it failed: no later one does, although what was changed may
     /// have reached the device. So do the page caches of today's systems.
     pub given_up: bool,
+    /// A sync that should have covered it was left out, or comes too late ([`crate::syncs`]).
+    pub owed: bool,
     pub change: T,
+}
+
+impl<T> Pending<T> {
+    fn new(call: u64, change: T) -> Self {
+        Self { call, given_up: false, owed: false, change }
+    }
+
+    fn unit(&self, directory: usize, file: Option<FileId>) -> Unit {
+        let Self { call, given_up, owed, .. } = *self;
+        Unit { directory, file, call, given_up, owed }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -71,7 +84,7 @@ pub(super) struct Content {
 impl Content {
     pub fn change(&mut self, call: u64, change: Change) {
         change.apply(&mut self.live, &mut || true);
-        self.pending.push(Pending { call, given_up: false, change });
+        self.pending.push(Pending::new(call, change));
     }
 
     pub fn sync(&mut self) {
@@ -91,6 +104,10 @@ impl Content {
 
     pub fn fail_sync(&mut self) {
         self.pending.iter_mut().for_each(|pending| pending.given_up = true);
+    }
+
+    pub fn owe_sync(&mut self) {
+        self.pending.iter_mut().for_each(|pending| pending.owed = true);
     }
 }
 
@@ -143,7 +160,7 @@ pub(super) struct Directory {
 impl Directory {
     pub fn change(&mut self, call: u64, change: NameChange) {
         change.apply(&mut self.live);
-        self.pending.push(Pending { call, given_up: false, change });
+        self.pending.push(Pending::new(call, change));
     }
 
     pub fn sync(&mut self) {
@@ -158,6 +175,10 @@ impl Directory {
 
     pub fn fail_sync(&mut self) {
         self.pending.iter_mut().for_each(|pending| pending.given_up = true);
+    }
+
+    pub fn owe_sync(&mut self) {
+        self.pending.iter_mut().for_each(|pending| pending.owed = true);
     }
 
     /// Files that a name leads to, or may after a power cut.
@@ -176,6 +197,10 @@ pub struct Unit {
     pub file: Option<u64>,
     /// The number of the call that made it.
     pub call: u64,
+    /// A sync that should have covered it failed.
+    pub given_up: bool,
+    /// A sync that should have covered it was left out, or comes too late.
+    pub owed: bool,
 }
 
 /// Bytes that were read as a whole.
@@ -232,6 +257,11 @@ impl World {
         }
     }
 
+    /// Another database is made in the directories below `path`: its numbers begin anew.
+    pub fn forget_numbers(&mut self, path: &Path) {
+        Arc::make_mut(&mut self.numbered).retain(|(directory, _)| !directory.starts_with(path));
+    }
+
     pub(super) fn draw(&mut self) -> u64 {
         let mut random = Random::new(self.entropy);
         self.entropy = random.next_u64();
@@ -242,16 +272,21 @@ impl World {
     pub fn units(&self) -> Vec<Unit> {
         let mut units = Vec::new();
         for (index, directory) in self.directories.values().enumerate() {
-            let unit = |file, call| Unit { directory: index, file, call };
-            units.extend(directory.pending.iter().map(|pending| unit(None, pending.call)));
+            units.extend(directory.pending.iter().map(|pending| pending.unit(index, None)));
             for id in directory.files() {
                 for pending in self.files.get(&id).into_iter().flat_map(|file| &file.pending) {
                     let count = pending.change.units();
-                    units.extend(std::iter::repeat_n(unit(Some(id), pending.call), count));
+                    units.extend(std::iter::repeat_n(pending.unit(index, Some(id)), count));
                 }
             }
         }
         units
+    }
+
+    /// Something is in flight that would be durable if all syncs were done as they come.
+    pub fn has_owed(&self) -> bool {
+        self.directories.values().any(|directory| directory.pending.iter().any(|name| name.owed))
+            || self.files.values().any(|file| file.pending.iter().any(|change| change.owed))
     }
 
     /// The world in which the power has come back.
@@ -304,6 +339,14 @@ impl World {
     /// The directories.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.directories.keys().cloned().collect()
+    }
+
+    /// A power cut changes nothing of the file, nor whether there is one.
+    pub fn is_durable(&self, directory: &Path, name: &str) -> bool {
+        let Some(directory) = self.directories.get(directory) else { return true };
+        let [live, durable] = [&directory.live, &directory.durable].map(|names| names.get(name));
+        let content = live.and_then(|id| self.files.get(id));
+        live == durable && content.is_none_or(|content| content.pending.is_empty())
     }
 
     /// Bytes of a file.

@@ -97,11 +97,16 @@ fn slow_tier_full_of(seed: u64) -> Result<(), Stop> {
     // What the logs have finds no room either, so the store opens for reading.
     let machine = Machine::new(life.machine.devices.look(|world| world.after(Loss::None)), 1);
     let db = machine.open()?;
-    known.check_state(&db, known.acknowledged)?;
+    let shown = known.check_state(&db, known.acknowledged)?;
     let reason = db.stats().read_only.unwrap_or_default();
     assert!(reason.contains("the records of the logs") && reason.contains(SLOW), "{reason}");
     assert_eq!(db.put("x", "y").unwrap_err().kind(), ErrorKind::ReadOnly);
     machine.kill(Some(db));
+    // What it showed is not lost with the power.
+    let cut = Machine::new(machine.devices.look(|world| world.after(Loss::All)), 2);
+    let db = cut.open()?;
+    known.check_state(&db, shown)?;
+    cut.kill(Some(db));
     machine.devices.set_capacity(Path::new(SLOW), None);
     goes_on_after(life, machine.devices.look(|world| world.after(Loss::None)))
 }

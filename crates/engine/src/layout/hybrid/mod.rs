@@ -192,3 +192,10 @@ impl Follower for FastTier {
         self.memory.active_was_frozen();
     }
 }
+
+#[cfg(test)]
+#[path = "../../../tests/inside/late_questions.rs"]
+mod late_questions;
+#[cfg(test)]
+#[path = "../../../tests/inside/policies.rs"]
+mod policies;

@@ -60,6 +60,11 @@ pub(super) fn plan_fast_tier(hybrid: &Arc<Hybrid>) -> Option<Box<dyn Job>> {
             let merge = asked.then(|| hybrid.plan_read_triggered()).flatten()?;
             Some(Box::new(merge.begun_at(began_ns)) as _)
         })
+        .or_else(|| {
+            let began_ns = hybrid.shared.clock.now_ns();
+            let merge = (need == Need::Nothing).then(|| hybrid.plan_for_space()).flatten()?;
+            Some(Box::new(merge.begun_at(began_ns)) as _)
+        })
 }
 
 /// What makes room the cheapest; none where that is under way, or nothing does.
@@ -92,9 +97,8 @@ fn make_room(hybrid: &Arc<Hybrid>) -> Option<Box<dyn Job>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jobs::Step;
     use crate::layout::hybrid::FastTier;
-    use crate::support::{hybrid, stepped};
+    use crate::support::{hybrid, run_to_end, stepped, until};
     use crate::{ByteSize, Db, DemotionPolicy, HybridSettings, Settings};
     use thermocline_table::key_hash;
 
@@ -146,7 +150,7 @@ mod tests {
     }
 
     fn run(mut job: impl Job) {
-        while job.step().unwrap() == Step::More {}
+        run_to_end(&mut job);
     }
 
     fn records(db: &Db) -> u64 {
@@ -160,9 +164,13 @@ mod tests {
     /// Brings the room to where this is tried next.
     fn come_to(db: &Db, step: EvictionStep) {
         fast(db).room.begin_anew();
-        while fast(db).room.eviction_step(0) != step {
-            fast(db).room.found_little(fast(db).room.eviction_step(0), 0);
-        }
+        until(&format!("the step {step:?}"), || {
+            let now = fast(db).room.eviction_step(0);
+            if now != step {
+                fast(db).room.found_little(now, 0);
+            }
+            now == step
+        });
     }
 
     #[test]

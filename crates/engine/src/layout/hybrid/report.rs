@@ -364,9 +364,8 @@ fn read_triggered_name(stage: ReadTriggeredStage) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use crate::jobs::{Job, Step};
     use crate::layout::hybrid::rules::fullness::EvictionStep;
-    use crate::support::{hybrid, stepped, stepped_environment};
+    use crate::support::{hybrid, run_to_end, stepped, stepped_environment};
     use crate::{ByteSize, Db, DemotionPolicy, HybridSettings, Promotion, Settings};
     use std::ops::Range;
     use std::path::Path;
@@ -416,7 +415,7 @@ mod tests {
     /// Demotes once, by these means of making room.
     fn demote(db: &Db, step: EvictionStep) {
         let mut demotion = db.engine().hybrid().plan_demotion(step).unwrap();
-        while demotion.step().unwrap() == Step::More {}
+        run_to_end(&mut demotion);
     }
 
     /// Demotions that ended, the last score, and the mean in thousandths.

@@ -87,7 +87,7 @@ impl Leveled {
                         Some(InLine { leveled: self, _hurry: self.shared.compaction_rate.hurry() });
                 }
             }
-            self.shared.clock.sleep(std::time::Duration::from_millis(2));
+            self.shared.let_work();
         }
     }
 

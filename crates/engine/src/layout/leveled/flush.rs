@@ -24,6 +24,7 @@ use thermocline_foundation::Planted;
 use thermocline_foundation::Sequence;
 use thermocline_foundation::planted;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
+use thermocline_foundation::sync_site;
 /// Writes a frozen memtable to level 0.
 #[derive(Debug)]
 pub(super) struct Flush {
@@ -52,7 +53,7 @@ impl Flush {
 
     fn finish(&mut self) -> Result<()> {
         // The log's tail must be durable before a later log can be the floor.
-        self.frozen.generation.seal()?;
+        sync_site("flush", || self.frozen.generation.seal())?;
         let added = self.rewrite.publish()?;
         let bytes: u64 = added.iter().map(|meta| meta.bytes).sum();
         self.leveled.shared.counts.flushed_bytes.add(bytes);

@@ -9,10 +9,10 @@ use crate::compaction::targets::targets;
 use crate::compaction::view::{View, Writing};
 use crate::engine::Engine;
 use crate::engine::background::Background;
-use crate::jobs::{Job, Lane, Planner, Step};
+use crate::jobs::{Lane, Planner};
 use crate::limits::LEVELS;
 use crate::support::still_clock::StillClock;
-use crate::support::{one_tier, stepped, stepped_environment, tier};
+use crate::support::{one_tier, run_to_end, stepped, stepped_environment, tier, until};
 use crate::{ByteSize, Db, Environment, Preset, Settings};
 use std::path::Path;
 use std::sync::Arc;
@@ -54,10 +54,11 @@ fn no_worker_begins_a_compaction_while_a_caller_waits_for_tables() {
     let settings = Settings { level0_tables: 1, ..one_tier() };
     let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
     let engine = Arc::clone(db.engine());
-    while bulk_work(&engine) != Some("compaction") {
+    until("a compaction to be done", || {
         db.put("key", "value").unwrap();
         db.flush().unwrap();
-    }
+        bulk_work(&engine) == Some("compaction")
+    });
     *clock.engine.lock() = Some(Arc::clone(&engine));
     let looks = std::cell::Cell::new(0);
     let choose = |_: &View<'_>| {
@@ -105,7 +106,7 @@ fn deep_selection(db: &Db, random: &mut Random) -> Selection {
 /// Nanoseconds that a compaction naps until it is done.
 fn naps(clock: &StillClock, compaction: &mut MergeJob) -> u64 {
     let start_ns = clock.now_ns();
-    while compaction.step().unwrap() == Step::More {}
+    run_to_end(compaction);
     clock.now_ns() - start_ns
 }
 
@@ -222,14 +223,14 @@ fn new_tables_of_a_full_level_0_are_merged_with_each_other_while_its_way_down_is
     let newest = selected(&db).unwrap();
     assert_eq!((newest.source_level(), newest.output_level, newest.inputs.len()), (0, 0, 2));
     let mut merge = begin(&db, newest);
-    while merge.step().unwrap() == Step::More {}
+    run_to_end(&mut merge);
     drop(merge);
     assert_eq!(engine.versions().current().levels.level(0).len(), 4);
     let get = |key: &str| db.get(key).unwrap().map(|value| value.to_vec());
     let expected = [None, Some(b"2".to_vec()), Some(b"1".to_vec())];
     assert_eq!(["a", "b", "c"].map(get), expected, "the delete hides what is below it still");
     // The way down is free again; what was older goes down first.
-    while down.step().unwrap() == Step::More {}
+    run_to_end(&mut down);
     drop(down);
     assert_eq!(["a", "b", "c"].map(get), expected);
     db.close().unwrap();

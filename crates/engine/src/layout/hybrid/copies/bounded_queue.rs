@@ -140,6 +140,7 @@ impl<T: Waits> BoundedQueue<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::support::until;
 
     impl Waits for u64 {
         fn bytes(&self) -> u64 {
@@ -174,13 +175,15 @@ mod tests {
             assert_eq!(waiting.len() as u64, most);
             assert!(waiting.is_full() && !waiting.is_overfull());
             // What must not be refused may come in spite of it.
-            while !waiting.is_overfull() {
+            until("more than may wait", || {
                 waiting.push(bytes);
-            }
+                waiting.is_overfull()
+            });
             assert_eq!(waiting.len() as u64, 2 * waiting.bytes_max() / bytes + 1);
-            while !waiting.is_empty() {
+            until("an empty queue", || {
                 waiting.take(bytes * 100);
-            }
+                waiting.is_empty()
+            });
             assert_eq!(waiting.len(), 0);
         }
     }

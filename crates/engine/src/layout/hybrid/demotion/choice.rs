@@ -95,7 +95,7 @@ impl Hybrid {
 
     /// As [`Hybrid::claim_demotion`], for a merge that is about to write so much, if the budget of
     /// the slow tier has that.
-    fn claim_within_budget(
+    pub(super) fn claim_within_budget(
         self: &Arc<Self>,
         plan: DemotionPlan,
         written_bytes: u64,

@@ -33,7 +33,7 @@ impl Hybrid {
             let plan = DemotionPlan { purpose: Purpose::Compaction, bytes_max, ..plan };
             let Some(mut demotion) = self.claim_demotion(plan) else {
                 self.shared.latch.check()?;
-                self.shared.clock.sleep(std::time::Duration::from_millis(2));
+                self.shared.let_work();
                 continue;
             };
             let table_bytes = levels.tables().map(|(_, table)| table.meta.bytes).sum::<u64>();

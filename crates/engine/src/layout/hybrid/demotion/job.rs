@@ -181,7 +181,8 @@ impl Demotion {
         let (hybrid, met) = (Arc::clone(&self.hybrid), Arc::clone(&self.met));
         let pinning = hybrid.fast.pinning();
         let promotes = hybrid.shared.settings.hybrid.promotion != Promotion::None
-            && !matches!(self.plan.purpose, Purpose::Compaction | Purpose::Room(EvictionStep::Hot));
+            && matches!(self.plan.purpose, Purpose::Reads | Purpose::Room(_))
+            && self.plan.purpose != Purpose::Room(EvictionStep::Hot);
         let mut met_bytes = 0;
         Box::new(move |key, fate| {
             let fast = &hybrid.fast;

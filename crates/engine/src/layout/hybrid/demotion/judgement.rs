@@ -108,7 +108,7 @@ impl Demotion {
             || is_loaded_over
         {
             Judgement::Leaves
-        } else if newest.clean {
+        } else if newest.clean || self.plan.purpose == Purpose::Space {
             Judgement::Stays
         } else if !fast.is_pinned(pinning, key) {
             Judgement::Leaves

@@ -6,4 +6,5 @@ pub(crate) mod job;
 mod judgement;
 pub(crate) mod leaving;
 pub(crate) mod ranges;
+pub(crate) mod space;
 mod statistics;

@@ -26,6 +26,8 @@ pub(crate) enum Purpose {
     Room(EvictionStep),
     /// Reads of tables: what is hot there moves up, and what is cold leaves.
     Reads,
+    /// Space of the slow tier: tombstones leave and end, with what they hide.
+    Space,
     /// All of a range is to be in tables, in one run.
     Compaction,
 }

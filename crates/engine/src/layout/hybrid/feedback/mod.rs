@@ -14,6 +14,7 @@ use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::feedback::copy_worth::Copies;
 use crate::layout::hybrid::feedback::read_waits::ReadWaits;
 use crate::layout::hybrid::feedback::reuse::ReuseDetector;
+use crate::layout::hybrid::rules::space::SpaceLooks;
 use crate::layout::hybrid::space::budget::SlowWrites;
 use crate::settings::Settings;
 use crate::settings::hybrid::{DemotionPolicy, Pinning as PinningMode};
@@ -48,6 +49,8 @@ pub(crate) struct Feedback {
     pub table_entries: AtomicU64,
     /// The share of all keys that the threshold is a share of: a fifth, or what the settings say.
     pub share_of_keys: AtomicU64,
+    /// What the planner knows of space of the slow tier to be given back.
+    pub space_looks: Mutex<SpaceLooks>,
     /// What is known of ranges without looking at every record.
     pub buckets: Option<Buckets>,
 }
@@ -122,6 +125,7 @@ impl Feedback {
             read_waits: ReadWaits::new(clock),
             table_entries: AtomicU64::new(0),
             share_of_keys: AtomicU64::new(u64::MAX),
+            space_looks: Mutex::default(),
             buckets,
         }
     }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use thermocline_device::{Origin, TierUsage, TieredFiles};
 use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::sync::{Mutex, MutexGuard};
-use thermocline_foundation::{ByteSize, FileNumber, Planted, planted};
+use thermocline_foundation::{ByteSize, FileNumber, Planted, planted, sync_site};
 
 /// How long a flush that found no slot waits before it looks again.
 const WAIT: Duration = Duration::from_micros(500);
@@ -226,7 +226,7 @@ impl Job for SlotFlush {
             // A piece makes records durable that come after others in the log, so the log must be
             // durable first: what recovery finds is a prefix of what was written, in whole batches.
             if !planted(Planted::LogNotSealedBeforePiece) {
-                self.frozen.generation.seal()?;
+                sync_site("flush", || self.frozen.generation.seal())?;
             }
             fast.lend_memory(hybrid.versions.cell());
         }

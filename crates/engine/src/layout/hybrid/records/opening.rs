@@ -35,7 +35,7 @@ use thermocline_device::Origin;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use thermocline_foundation::threads;
-use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted, sync_site};
 use thermocline_index::{Entry, FastIndex, RecordCache};
 use thermocline_popularity::{
     ClockTracker, FrequencySettings, FrequencyTracker, Popularity, SHARDS,
@@ -272,7 +272,8 @@ impl Hybrid {
             // What was read of them may be in the system's memory only. Lost with it, it must not
             // leave a piece behind that came later than the rest.
             if !planted(Planted::ReplayedLogsNotSynced) {
-                logs.iter().try_for_each(|log| self.shared.files.open_file(*log)?.sync())?;
+                let sync = |log: &FileNumber| self.shared.files.open_file(*log)?.sync();
+                sync_site("replayed-logs", || logs.iter().try_for_each(sync))?;
             }
             // No snapshot survives a restart, so of each key only the newest version matters.
             let retention = Retention::new(vec![Sequence::MAX], None);
@@ -384,6 +385,7 @@ mod tests {
             put(keys..keys + 50, 7);
             keys += 50;
             db.flush().unwrap();
+            assert!(keys < 200_000, "the fast tier does not fill: {} are free", free_bytes());
         }
         // Updates nearly only, so that hardly more seems to come than a piece.
         let mut flushes = 0;

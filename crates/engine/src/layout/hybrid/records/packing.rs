@@ -126,7 +126,7 @@ impl Packing {
 #[cfg(test)]
 mod tests {
     use super::packing_is_named;
-    use crate::support::{hybrid, stepped_environment};
+    use crate::support::{hybrid, stepped_environment, until};
     use crate::{Compression, Db, HybridSettings, Settings};
     use std::path::Path;
     use thermocline_foundation::sync::atomic::Ordering::Relaxed;
@@ -206,9 +206,10 @@ mod tests {
                 let fast = &engine.hybrid().fast;
                 fast.promotions.running.store(true, Relaxed);
                 check(&db);
-                while !fast.promotions.offers.is_empty() {
+                until("no offers", || {
                     engine.hybrid().promote().unwrap();
-                }
+                    fast.promotions.offers.is_empty()
+                });
                 assert_eq!(db.stats().fast_tier.unwrap().memory_records, RECORDS);
                 check(&db);
                 let capacity_bytes = fast.cache.capacity_bytes();
@@ -217,9 +218,10 @@ mod tests {
                     fast.cache.set_capacity_bytes(capacity_bytes).into_records().next().is_none()
                 );
                 fast.promotions.slot_at_first_read.store(true, Relaxed);
-                while !fast.spill.waiting.is_empty() {
+                until("decisions on all that waits", || {
                     engine.hybrid().spill().unwrap();
-                }
+                    fast.spill.waiting.is_empty()
+                });
                 assert_eq!(db.stats().fast_tier.unwrap().clean_records, RECORDS);
                 assert_eq!(packed_bytes(&db) < plain_bytes / 2, later != Compression::None);
                 check(&db);

@@ -22,7 +22,7 @@ use crate::versions::Change;
 use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_device::Origin;
-use thermocline_foundation::{Planted, Sequence, planted};
+use thermocline_foundation::{Planted, Sequence, planted, sync_site};
 use thermocline_index::{Entry, EntryKind};
 use thermocline_slab::SlotAddress;
 use thermocline_table::key_hash;
@@ -151,7 +151,7 @@ impl Pieces {
     ) -> Result<bool> {
         let Some(written) = self.written.take() else { return Ok(false) };
         self.written_bytes = 0;
-        let mut placed = written.sync(&fast.slabs)?;
+        let mut placed = sync_site("piece", || written.sync(&fast.slabs))?;
         for count in std::mem::take(&mut self.written_pieces) {
             let placed = placed.split_first(count);
             let turnover = hybrid.settle_in(placed, &self.memtable)?;

@@ -13,7 +13,7 @@ use crate::table_set::slot_edit::{Added, EntryAfter, Removed, SlotEdit};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use thermocline_device::Origin;
-use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted, sync_site};
 use thermocline_index::Entry;
 use thermocline_slab::{
     LiveSlots, Record, RecordKind as SlotKind, Reservation, SlabChange, SlabId, Slabs, SlotAddress,
@@ -51,7 +51,8 @@ pub(crate) struct Written {
 impl Written {
     /// Makes the records durable where they are, still dead: each slab is synced once.
     pub fn sync(self, slabs: &Slabs) -> Result<Placed> {
-        slabs.sync(&self.touched.into_iter().collect::<Vec<_>>())?;
+        let touched: Vec<_> = self.touched.into_iter().collect();
+        sync_site("slots", || slabs.sync(&touched))?;
         Ok(Placed { added: self.added, reservation: self.reservation })
     }
 

@@ -6,6 +6,7 @@
 //!   fullness.rs   when room is made, for how much, and by which step (PrismDB, section 4.2)
 //!   pinning.rs    how many records may be pinned (PrismDB, section 4.3)
 //!   memory.rs     how many keys are tracked; blocks of tables beside records
+//!   space.rs      when tombstones are looked at for space of the slow tier
 //! ```
 //! Rules that other engines could use as well are in the crate `popularity`: threshold, clock,
 //! reuse of reads, worth of copies, cost of reads, read-triggered merges. `feedback` counts what
@@ -14,3 +15,4 @@
 pub(crate) mod fullness;
 pub(crate) mod memory;
 pub(crate) mod pinning;
+pub(crate) mod space;

@@ -223,6 +223,7 @@ mod tests {
         let slabs = || engine.shared().files.tiers()[1].traffic(FileKind::Slab).written_bytes;
         let mut round = 0;
         while slabs() == 0 {
+            assert!(round < 250, "no slab of the fast tier goes to the slow one");
             round += 1;
             for key in 0..200u32 {
                 db.put(key.to_be_bytes(), [round; 1000]).unwrap();

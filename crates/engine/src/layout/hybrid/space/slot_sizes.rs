@@ -22,7 +22,7 @@ pub(crate) const SIZES: Work = Work {
 };
 
 impl Hybrid {
-    pub(super) fn change_sizes(&self) -> Result<()> {
+    pub(in crate::layout::hybrid) fn change_sizes(&self) -> Result<()> {
         self.fast.room.begin_other_sizes();
         if self.delete_empty_slabs()? || (self.empty_one_slab()? && self.delete_empty_slabs()?) {
             self.fast.room.found();

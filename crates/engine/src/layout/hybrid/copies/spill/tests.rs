@@ -4,7 +4,7 @@ use super::*;
 use crate::jobs::Job;
 use crate::layout::hybrid::space::sweep::{QUICK, Sweep};
 use crate::support::hooked::{Call, HookedDevices};
-use crate::support::{hybrid, stepped, stepped_environment};
+use crate::support::{hybrid, stepped, stepped_environment, until};
 use crate::table_set::claims::Claim;
 use crate::{ByteSize, Db, Environment, Settings};
 use std::collections::VecDeque;
@@ -229,9 +229,10 @@ fn however_many_memory_gives_up_a_bounded_number_waits() {
     }
     let waits = fast.spill.waiting.len() as u64;
     assert!((most / 2..=most + 1).contains(&waits), "{waits} of {most}");
-    while !fast.spill.waiting.is_empty() {
+    until("decisions on all that waits", || {
         spill(&db);
-    }
+        fast.spill.waiting.is_empty()
+    });
     assert_eq!(copies(&db), (0, 1), "the record itself is in memory");
 }
 
@@ -345,10 +346,11 @@ fn without_room_a_record_waits_until_too_much_does() {
     spill(&db);
     assert_eq!(copies(&db), (0, 2));
     assert!(!fast.spill.is_due(true) && !fast.spill.waiting.is_empty(), "it waits for room");
-    while !fast.spill.waiting.is_full() {
+    until("too much that waits", || {
         let value = Some(vec![7; 100_000].into());
         fast.spill.add(Spilled { key: Bytes::from("unknown"), sequence, value });
-    }
+        fast.spill.waiting.is_full()
+    });
     assert!(fast.spill.is_due(true), "too much waits");
     spill(&db);
     assert_eq!(copies(&db), (0, 1), "forgotten, for there is no room");

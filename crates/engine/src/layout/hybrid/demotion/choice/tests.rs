@@ -1,9 +1,8 @@
 //! Which range a demotion takes, by every policy.
 
 use super::*;
-use crate::jobs::{Job, Step};
 use crate::limits::LEVELS;
-use crate::support::{hybrid, stepped};
+use crate::support::{hybrid, run_to_end, stepped, until};
 use crate::{ByteSize, Db, HybridSettings, Settings};
 use thermocline_popularity::Run;
 use thermocline_popularity::score;
@@ -305,11 +304,12 @@ fn the_random_policy_takes_each_range_equally_often_and_gives_no_score() {
         assert!(counts.iter().all(|count| (60..140).contains(count)), "{counts:?}");
         // Some of them find nothing in their range.
         let demotions = || db.stats().fast_tier.unwrap().demotions;
-        while demotions().ended < 4 {
+        until("four demotions", || {
             let mut demotion =
                 db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn).unwrap();
-            while demotion.step().unwrap() == Step::More {}
-        }
+            run_to_end(&mut demotion);
+            demotions().ended >= 4
+        });
         assert_eq!((demotions().last_score, demotions().mean_score), (None, None));
     }
 }
@@ -339,7 +339,7 @@ fn all_runs_of_a_range_that_is_drawn_by_chance_are_merged_and_its_cold_records_l
         range.to.is_some().then_some((demotion, range))
     };
     let (mut demotion, range) = std::iter::repeat_with(plan).flatten().next().unwrap();
-    while demotion.step().unwrap() == Step::More {}
+    run_to_end(&mut demotion);
     drop(demotion);
     let fast = &db.engine().hybrid().fast;
     let (from, to) = range.bounds();

@@ -11,7 +11,7 @@ use crate::layout::hybrid::rules::fullness::EvictionStep;
 use crate::layout::hybrid::space::sweep::{QUICK, Sweep};
 use crate::limits::LEVELS;
 use crate::settings::WRITER_BYTES;
-use crate::support::{hybrid, stepped};
+use crate::support::{hybrid, run_to_end, stepped};
 use crate::table_set::key_range::KeyRange;
 use crate::table_set::manifest::Edit;
 use thermocline_device::Origin;
@@ -48,7 +48,7 @@ fn a_demotion_that_merges_nothing_is_no_compaction() {
     };
     let before = counted();
     let mut demotion = begin(&db, plan);
-    while demotion.step().unwrap() == Step::More {}
+    run_to_end(&mut demotion);
     let demotions = &engine.shared().counts.demotions;
     let moved = (demotions.dirty.get(), demotions.clean.get(), demotions.ended.get());
     assert_eq!(moved, (1, 1, 2), "the record, and its copy now");
@@ -89,7 +89,7 @@ fn begin(db: &Db, plan: DemotionPlan) -> Demotion {
 }
 
 fn run(mut demotion: Demotion) {
-    while demotion.step().unwrap() == Step::More {}
+    run_to_end(&mut demotion);
 }
 
 /// Records in slots, in memory only, and lifted so far.

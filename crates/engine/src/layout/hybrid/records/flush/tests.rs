@@ -192,8 +192,9 @@ fn writers_go_on_while_somebody_holds_what_they_free() {
     let held = fast.slabs.delay_slot_reuse();
     let (mut round, mut written_bytes) = (0u8, 0);
     // More than the tier has room for, of versions that all but the last are dead.
+    // The tier has room for some tens of rounds.
     while written_bytes < 2 * fast.room.limit_bytes() {
-        round += 1;
+        round = round.checked_add(1).expect("the tier has room for whatever is written");
         for key in 0..1000u32 {
             db.put(key.to_be_bytes(), [round; 1000]).unwrap();
             written_bytes += 1004;
