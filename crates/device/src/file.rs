@@ -29,8 +29,9 @@ use thermocline_foundation::sync::atomic::{
     AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed,
     Ordering::Release,
 };
-use thermocline_foundation::sync::{ArcSwap, ArcSwapGuard, OnceLock};
-use thermocline_foundation::{DatabaseId, FileNumber, Place, Planted, planted};
+use thermocline_foundation::sync::{ArcSwap, ArcSwapGuard, Mutex, OnceLock};
+use thermocline_foundation::sync_site::apart;
+use thermocline_foundation::{DatabaseId, FileNumber, Place, Planted, planted, sync_site};
 
 pub use crate::file_queue::{PendingRead, ReadAt, WriteStream, read_batch, sync_batch};
 
@@ -118,8 +119,10 @@ pub struct File {
     changed: AtomicU64,
     /// As many of them were covered by a sync.
     synced: AtomicU64,
-    /// Why a sync that was to precede a closing failed: what it should have covered counts as lost.
+    /// Why a sync of a file that may be closed failed: what it should have covered counts as lost.
     lost: OnceLock<Error>,
+    /// Held by a sync that is to precede a closing.
+    syncing_to_close: Mutex<()>,
 }
 
 impl File {
@@ -188,6 +191,7 @@ impl File {
             changed: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             lost: OnceLock::new(),
+            syncing_to_close: Mutex::new(()),
         }
     }
 
@@ -327,10 +331,10 @@ impl File {
 
     /// Makes every completed write durable.
     pub fn sync(&self) -> Result<()> {
+        let covered = self.covered();
         let location = self.location.load();
         location.tier.require_owner()?;
         let Some(handle) = self.begin_sync(&location)? else { return Ok(()) };
-        let covered = self.covered();
         let mut completion = location.tier.driver().execute(&handle, Operation::Sync);
         if planted(Planted::FailedSyncRetried) && completion.result.is_err() {
             completion = location.tier.driver().execute(&handle, Operation::Sync);
@@ -338,28 +342,48 @@ impl File {
         self.end_sync(&location, covered, completion)
     }
 
-    /// The file to sync, where it is open.
-    pub(crate) fn begin_sync(&self, location: &Location) -> Result<Option<Handle>> {
-        self.lost.get().map_or(Ok(()), |error| Err(error.clone()))?;
-        let Some(handle) = &location.handle else { return Ok(None) };
-        location.tier.counters(self.kind()).count_sync();
-        Ok(Some(Handle::clone(handle)))
-    }
-
     /// What a sync that begins now covers.
     pub(crate) fn covered(&self) -> u64 {
         self.changed.load(Acquire)
     }
 
+    /// The file to sync, where it is open.
+    pub(crate) fn begin_sync(&self, location: &Location) -> Result<Option<Handle>> {
+        self.require_kept()?;
+        let Some(handle) = &location.handle else { return Ok(None) };
+        location.tier.counters(self.kind()).count_sync();
+        Ok(Some(Handle::clone(handle)))
+    }
+
+    /// What the sync of a caller came to.
     pub(crate) fn end_sync(
         &self,
         location: &Location,
         covered: u64,
         completion: Completion,
     ) -> Result<()> {
-        completion.result.map_err(|error| self.explain(location, "sync", &error))?;
+        // Linux tells a descriptor of a failure once. If a sync that precedes a closing went on
+        // beside this one, it may have heard of the failure and this one not.
+        drop(self.syncing_to_close.lock());
+        self.note_sync(location, covered, completion)
+    }
+
+    fn note_sync(&self, location: &Location, covered: u64, completion: Completion) -> Result<()> {
+        if let Err(error) = completion.result {
+            let error = self.explain(location, "sync", &error);
+            if self.is_enrolled() {
+                self.lost.get_or_init(|| error.clone());
+            }
+            return Err(error);
+        }
+        self.require_kept()?;
         self.synced.fetch_max(covered, Relaxed);
         Ok(())
+    }
+
+    /// An error once a sync of the file has failed, if it is one that may be closed.
+    fn require_kept(&self) -> Result<()> {
+        self.lost.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// Reserves space up to `len` bytes; see [`crate::DriverFile::allocate`].
@@ -473,13 +497,14 @@ impl File {
 
     /// Begins a change, which lasts until what it gives is dropped.
     fn begin_change(&self) -> Result<Change<'_>> {
-        self.location.load().tier.require_owner()?;
         let location = self.located_to_change()?;
         Ok(Change { file: self, location })
     }
 
     /// As [`File::located`], and open until [`File::end_change`] is called.
     pub(crate) fn located_to_change(&self) -> Result<ArcSwapGuard<Arc<Location>>> {
+        // In a forked child a thread of its parent may hold the lock that the note needs.
+        self.location.load().tier.require_owner()?;
         let note = || {
             self.changing.fetch_add(1, Acquire);
         };
@@ -511,9 +536,19 @@ impl File {
 
     /// Syncs the file so that it may be closed. A failure is that of all later syncs.
     pub(crate) fn sync_to_close(&self) -> Result<()> {
-        self.sync().inspect_err(|error| {
-            self.lost.get_or_init(|| error.clone());
-        })
+        let _syncing = self.syncing_to_close.lock();
+        if self.is_clean() {
+            // Another thread was here.
+            return Ok(());
+        }
+        let covered = self.covered();
+        let location = self.location.load();
+        location.tier.require_owner()?;
+        let Some(handle) = self.begin_sync(&location)? else { return Ok(()) };
+        let sync = || location.tier.driver().execute(&handle, Operation::Sync);
+        // Whichever call opens a file is not what the sync belongs to.
+        let completion = apart(|| sync_site("idle-file", sync));
+        self.note_sync(&location, covered, completion)
     }
 
     /// Gives up the descriptor; what is given back still has it. With the ring locked.

@@ -133,6 +133,7 @@ pub fn sync_batch(files: &[&File]) -> Vec<Result<()>> {
     let mut flights = Vec::with_capacity(files.len());
     let mut lanes: Vec<(Lane, Vec<Request>)> = Vec::new();
     for (tag, file) in files.iter().enumerate() {
+        let covered = file.covered();
         let location = Arc::clone(&file.location());
         let planned = file.begin_sync(&location).and_then(|handle| match handle {
             Some(handle) => Ok(Some((handle, lane_of(&mut lanes, &location.tier)?))),
@@ -146,7 +147,7 @@ pub fn sync_batch(files: &[&File]) -> Vec<Result<()>> {
             Ok(None) => results[tag] = Some(Ok(())),
             Err(error) => results[tag] = Some(Err(error)),
         }
-        flights.push((location, file.covered()));
+        flights.push((location, covered));
     }
     for (lane, requests) in &mut lanes {
         lane.queue().submit(requests);
