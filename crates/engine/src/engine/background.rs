@@ -32,7 +32,7 @@ impl Planner for Background {
             // It has changed nothing, and gives back what it claimed: the plan finds it again.
             tracing::warn!(job, %error, "no descriptor for a file; the job is tried again");
             let Shared { jobs, clock, .. } = &*self.0.shared;
-            jobs.shortage.note(error);
+            jobs.shortage.note(job, error);
             self.0.shared.announce();
             clock.sleep(SHORTAGE_WAIT);
             return;

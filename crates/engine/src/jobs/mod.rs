@@ -358,7 +358,7 @@ impl Jobs {
         match job.step() {
             Ok(Step::More) => Step::More,
             Ok(Step::Done) => {
-                self.shortage.end();
+                self.shortage.end(job.name());
                 Step::Done
             }
             Err(error) => {
