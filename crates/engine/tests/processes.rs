@@ -162,6 +162,22 @@ fn run_with_descriptors(test: &str, home: &Path, descriptors: u32) {
     assert!(output.status.success() && text.contains("child is done"), "{text}\n{errors}");
 }
 
+/// Every record is there as it was written in `round`, in order.
+fn check_all<K, V>(scan: impl IntoIterator<Item = Result<(K, V), Error>>, round: u64)
+where
+    K: AsRef<[u8]>,
+    V: AsRef<[u8]>,
+{
+    let mut number = 0;
+    for record in scan {
+        let (found, bytes) = record.unwrap();
+        let is_right = found.as_ref() == key(number).as_bytes();
+        assert!(is_right && bytes.as_ref() == value(number, round), "{number}");
+        number += 1;
+    }
+    assert_eq!(number, RECORDS);
+}
+
 /// Everything that a store does, with a few of its files open at any moment.
 fn work_with_few_descriptors(home: &Path) {
     let db = Db::open(home).unwrap();
@@ -171,7 +187,8 @@ fn work_with_few_descriptors(home: &Path) {
     }
     let keys: Vec<_> = (0..RECORDS).step_by(97).map(key).collect();
     assert!(db.multi_get(&keys).unwrap().iter().all(Option::is_some));
-    assert_eq!(db.scan().into_iter().filter(|record| record.is_ok()).count() as u64, RECORDS);
+    check_all(db.scan(), 0);
+    let (before, scan_of_before) = (db.snapshot(), db.scan().into_iter());
     write_all(&db, 1);
     db.flush().unwrap();
     db.compact_range(None, None, &mut |_| {}).unwrap();
@@ -182,17 +199,68 @@ fn work_with_few_descriptors(home: &Path) {
     let files = stats.open_files;
     assert_eq!((files.open_max, files.descriptors_max), (Some(32), Some(64)));
     assert!(files.open <= 32 && files.reopened > 100, "{files:?}");
-    for (number, record) in (0..RECORDS).zip(db.scan()) {
-        let (found, bytes) = record.unwrap();
-        assert!(found[..] == *key(number).as_bytes() && bytes[..] == value(number, 1)[..]);
-    }
+    check_all(db.scan(), 1);
+    check_all(before.scan(), 0);
+    check_all(scan_of_before, 0);
+    drop(before);
     db.close().unwrap();
+    for opened in [Db::open_read_only(home), Db::open(home.join("checkpoint"))] {
+        let db = opened.unwrap();
+        check_all(db.scan(), 1);
+        assert!(db.stats().open_files.open <= 32, "{:?}", db.stats().open_files);
+    }
     println!("\nchild is done");
 }
 
-fn works_with_few_descriptors(test: &str, preset: Preset) {
+/// As many as a program can take that has sockets and files of its own.
+#[allow(clippy::disallowed_methods, reason = "descriptors of the program, no file of the store")]
+fn take_all_descriptors() -> Vec<std::fs::File> {
+    std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
+}
+
+/// Reads and writes while the process has no descriptor left, and afterwards.
+fn work_without_descriptors(home: &Path) {
+    let db = Db::open(home).unwrap();
+    let taken = take_all_descriptors();
+    assert!(!taken.is_empty());
+    let is_shortage = |error: Error| {
+        assert_eq!(error.kind(), ErrorKind::TooManyOpenFiles, "{error}");
+        assert!(error.to_string().contains("ulimit -n"), "{error}");
+    };
+    for number in (0..RECORDS).step_by(37) {
+        match db.get(key(number)) {
+            Ok(found) => assert_eq!(found.as_deref(), Some(&value(number, 0)[..])),
+            Err(error) => is_shortage(error),
+        }
+    }
+    let write = |number: u64| db.put(key(number), value(number, 1));
+    let refused_at = (0..RECORDS).find(|number| match write(*number) {
+        Ok(()) => false,
+        Err(error) => {
+            is_shortage(error);
+            true
+        }
+    });
+    let stats = db.stats();
+    assert_eq!(stats.read_only, None);
+    assert!(refused_at.is_none() || stats.activity.file_shortage.is_some());
+    drop(taken);
+    (refused_at.unwrap_or(RECORDS)..RECORDS).for_each(|number| write(number).unwrap());
+    db.flush().unwrap();
+    db.settle().unwrap();
+    check_all(db.scan(), 1);
+    assert!(db.verify(&mut |_| {}).unwrap().is_ok());
+    let stats = db.stats();
+    assert_eq!((stats.read_only, stats.activity.file_shortage), (None, None));
+    db.close().unwrap();
+    check_all(Db::open(home).unwrap().scan(), 1);
+    println!("\nchild is done");
+}
+
+/// `test` starts itself as the child that does `work` in a store of many files.
+fn works_with_few_descriptors(test: &str, preset: Preset, work: fn(&Path)) {
     if let Some(home) = std::env::var_os("THERMOCLINE_CHILD_HOME") {
-        return work_with_few_descriptors(home.as_ref());
+        return work(home.as_ref());
     }
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path().join("home");
@@ -203,13 +271,25 @@ fn works_with_few_descriptors(test: &str, preset: Preset) {
 #[test]
 fn a_leveled_store_of_many_files_works_with_few_descriptors() {
     let test = "a_leveled_store_of_many_files_works_with_few_descriptors";
-    works_with_few_descriptors(test, Preset::Leveled);
+    works_with_few_descriptors(test, Preset::Leveled, work_with_few_descriptors);
 }
 
 #[test]
 fn a_hybrid_store_of_many_files_works_with_few_descriptors() {
     let test = "a_hybrid_store_of_many_files_works_with_few_descriptors";
-    works_with_few_descriptors(test, Preset::Hybrid);
+    works_with_few_descriptors(test, Preset::Hybrid, work_with_few_descriptors);
+}
+
+#[test]
+fn a_program_that_takes_all_descriptors_stops_a_leveled_store_only_for_as_long() {
+    let test = "a_program_that_takes_all_descriptors_stops_a_leveled_store_only_for_as_long";
+    works_with_few_descriptors(test, Preset::Leveled, work_without_descriptors);
+}
+
+#[test]
+fn a_program_that_takes_all_descriptors_stops_a_hybrid_store_only_for_as_long() {
+    let test = "a_program_that_takes_all_descriptors_stops_a_hybrid_store_only_for_as_long";
+    works_with_few_descriptors(test, Preset::Hybrid, work_without_descriptors);
 }
 
 #[test]
