@@ -278,9 +278,13 @@ impl Demotion {
         self.count(fast, &slots.removed, clean);
         let gone = slots.removed.iter().filter(|old| old.entry != EntryAfter::MemoryOnly);
         let gone: Vec<_> = gone.map(|old| key_hash(&old.key)).collect();
+        let frees_nothing = self.frees_nothing(&edit);
         let change = Change { edit, slots, flushed: None };
         self.hybrid.versions.commit(&mut tables, change)?;
         drop(tables);
+        if frees_nothing {
+            self.hybrid.found_no_space();
+        }
         for offer in std::mem::take(&mut *self.met.lock()) {
             // Workers are told when the demotion ends.
             if fast.promotions.offers.add(offer) == Queued::Refused
@@ -318,6 +322,14 @@ impl Demotion {
             counts.scores.add((1000.0 * score) as u64);
             *fast.feedback.last_score.lock() = Some(score);
         }
+    }
+
+    /// A merge for space from which every entry came out again. The next would do no better.
+    fn frees_nothing(&self, edit: &Edit) -> bool {
+        let inputs = self.plan.selection.inputs.iter().map(|(_, table)| table.meta.entries);
+        let dirty = self.leaving.entries().filter(|entry| !entry.clean).count() as u64;
+        let kept: u64 = edit.added.iter().map(|(_, meta)| meta.entries).sum();
+        self.plan.purpose == Purpose::Space && kept >= dirty + inputs.sum::<u64>()
     }
 
     /// Counts how many of the newer entries replaced older ones, where all runs of the range became

@@ -12,6 +12,7 @@ use crate::layout::hybrid::demotion::job::Demotion;
 use crate::layout::hybrid::demotion::ranges::{DemotionPlan, Purpose, pick_runs, ranges};
 use crate::layout::hybrid::rules::space::SpaceLooks;
 use crate::table_set::key_range::KeyRange;
+use crate::table_set::levels::Levels;
 use crate::table_set::table::TableMeta;
 use std::sync::Arc;
 use thermocline_foundation::Sequence;
@@ -22,8 +23,7 @@ impl Hybrid {
     /// another merge runs.
     pub fn plan_for_space(self: &Arc<Self>) -> Option<Demotion> {
         let levels = Arc::clone(&self.versions.current().levels);
-        let deletes: u64 = levels.tables().map(|(_, table)| table.meta.deletes).sum();
-        let tombstones = self.fast.index.tombstones() + deletes;
+        let tombstones = self.tombstones(&levels);
         if tombstones == 0 || levels.tables().next().is_none() || !self.may_merge() {
             return None;
         }
@@ -62,6 +62,21 @@ impl Hybrid {
             self.shared.jobs.wake();
         }
         None
+    }
+
+    /// A merge freed nothing: the next look waits until there are more tombstones. Otherwise a
+    /// tombstone that does not end would be merged again and again.
+    pub fn found_no_space(&self) {
+        let tombstones = self.tombstones(&self.versions.current().levels);
+        let oldest_read = self.versions.oldest_read();
+        *self.fast.feedback.space_looks.lock() =
+            SpaceLooks { tombstones, oldest_read, waits_for_snapshot: false };
+    }
+
+    /// Of the fast tier and of all tables.
+    fn tombstones(&self, levels: &Levels) -> u64 {
+        let deletes: u64 = levels.tables().map(|(_, table)| table.meta.deletes).sum();
+        self.fast.index.tombstones() + deletes
     }
 
     /// What a merge of all runs of a range with its tombstones would free; of these only those that
