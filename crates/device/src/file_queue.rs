@@ -227,17 +227,17 @@ impl File {
 
     /// A stream of writes of which up to `depth` overlap.
     pub fn start_writes(self: &Arc<Self>, depth: usize) -> Result<WriteStream> {
-        let location = self.located_to_change()?;
-        let location = Arc::clone(&location);
-        let lane = Lane::take(&location.tier).inspect_err(|_| self.end_change())?;
+        let location = Arc::clone(&*self.located_to_change()?);
+        let changing = Changing(Arc::clone(self));
+        let lane = Lane::take(&location.tier)?;
         Ok(WriteStream {
-            file: Arc::clone(self),
-            location,
             lane,
+            location,
             depth: depth.max(1),
             spans: VecDeque::new(),
             next_tag: 0,
             failed: None,
+            changing,
         })
     }
 }
@@ -247,14 +247,25 @@ impl File {
 /// results: call [`WriteStream::finish`].
 #[derive(Debug)]
 pub struct WriteStream {
-    file: Arc<File>,
-    location: Arc<Location>,
     lane: Lane,
+    location: Arc<Location>,
     depth: usize,
     /// Tag, offset and length of the writes in flight.
     spans: VecDeque<(u64, u64, usize)>,
     next_tag: u64,
     failed: Option<crate::Error>,
+    /// Dropped after the lane, which waits for the writes.
+    changing: Changing,
+}
+
+/// The change of a file that a stream of writes is.
+#[derive(Debug)]
+struct Changing(Arc<File>);
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        self.0.end_change();
+    }
 }
 
 impl WriteStream {
@@ -293,7 +304,7 @@ impl WriteStream {
 
     /// Notes a write that is about to be submitted.
     fn request(&mut self, offset: u64, buffer: Buffer) -> Request {
-        self.file.count_write(&self.location, offset, &buffer);
+        self.changing.0.count_write(&self.location, offset, &buffer);
         self.spans.push_back((self.next_tag, offset, buffer.len()));
         let file = Arc::clone(self.location.handle());
         let request =
@@ -317,19 +328,11 @@ impl WriteStream {
             let span = found.and_then(|found| self.spans.remove(found));
             let (_, offset, len) = span.expect("a request completes once");
             if let Err(error) = result {
-                let error = self.file.write_error(&self.location, offset, len, &error);
+                let error = self.changing.0.write_error(&self.location, offset, len, &error);
                 self.failed.get_or_insert(error);
             }
             spent = Some(buffer);
         }
         spent
-    }
-}
-
-impl Drop for WriteStream {
-    fn drop(&mut self) {
-        // No write may end after the change it is part of.
-        self.lane.drain();
-        self.file.end_change();
     }
 }
