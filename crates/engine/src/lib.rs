@@ -72,6 +72,7 @@ pub use db::snapshot::Snapshot;
 pub use engine::activity::ActivityStats;
 pub use engine::ingest::Ingest;
 pub use engine::live_stats::{LiveMark, LiveStats};
+pub use engine::open_files::OpenFileStats;
 pub use engine::stats::{
     Amplification, CacheStats, LevelStats, MemoryStats, Mode, OperationStats, Stats, TierStats,
 };

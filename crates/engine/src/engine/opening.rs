@@ -10,6 +10,7 @@
 
 use super::background::Background;
 use super::migration::Migrations;
+use super::open_files;
 use super::restore::{
     numbers_of, remove_leftovers, replay_in_memory, replay_logs, require_durable, require_files,
     require_floor, restore,
@@ -176,6 +177,7 @@ fn start(
     changed: Option<String>,
 ) -> Result<Opened> {
     let access = Access::of(files);
+    open_files::bound(files, &settings)?;
     let cache = Arc::new(BlockCache::new(settings.division().cache_bytes));
     let jobs = Arc::new(Jobs::new(&environment.workers));
     let store = Arc::new(TableStore {

@@ -25,6 +25,17 @@ use thermocline_foundation::{ByteSize, Duration};
 /// The file of settings in a database's home.
 pub(crate) const SETTINGS_NAME: &str = "settings.toml";
 
+/// Least files that a store has open while it works: logs, manifest, what flushes and merges read
+/// and write at once.
+pub(crate) const OPEN_FILES_MIN: u64 = 24;
+/// Most that a process can have on Linux, unless its system was told otherwise.
+const OPEN_FILES_MAX: u64 = 1_000_000;
+
+/// Not written to `settings.toml`, so that builds without the setting open the database.
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -188,6 +199,13 @@ pub struct Settings {
     /// How often an open store writes its figures for other processes, while there is something to
     /// tell: 10 ms to 1 h, or 0 for never; default 1 s.
     pub stats_interval: Duration,
+    /// Files that stay open at once, 24 to 1,000,000, or 0, the default: half of what the process
+    /// may have open (`ulimit -n`, which the store raises to the hard limit). Of tables and slabs
+    /// beyond that the idle ones are closed and opened again, at the price of two system calls and
+    /// what the file system needs for a name. What requests are using comes on top. A number that
+    /// the process may not have, with what program and directories take, is refused at opening.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub open_files: u32,
     /// What only the preset `hybrid` looks at.
     pub hybrid: HybridSettings,
 }
@@ -211,6 +229,7 @@ impl Default for Settings {
             level0_stop: 36,
             delay_max: Duration::ms(20),
             stats_interval: Duration::ms(1000),
+            open_files: 0,
             hybrid: HybridSettings::default(),
         }
     }
@@ -278,6 +297,8 @@ impl Settings {
         let interval = self.stats_interval.0;
         let least_ms = if interval.is_zero() { 0 } else { 10 };
         range("stats_interval", interval.as_millis() as u64, least_ms, 3_600_000, " ms")?;
+        let least = if self.open_files == 0 { 0 } else { OPEN_FILES_MIN };
+        range("open_files", self.open_files.into(), least, OPEN_FILES_MAX, "")?;
         range("compression levels", self.compression.len() as u64, 1, 7, "")?;
         range("number of tiers", self.tiers.len() as u64, 0, 16, "")?;
         self.hybrid.check()?;
@@ -459,6 +480,12 @@ mod tests {
             let settings = Settings { preset: Some(preset), ..Settings::default() };
             let name = format!("preset = \"{}\"", preset.name());
             assert!(settings.to_kept_toml().unwrap().contains(&name));
+        }
+        for (open_files, is_taken) in [(0, true), (23, false), (24, true), (1_000_001, false)] {
+            let settings = Settings { open_files, ..settings.clone() };
+            assert_eq!(settings.check().is_ok(), is_taken, "{open_files}");
+            let written = settings.to_kept_toml().unwrap();
+            assert_eq!(written.contains("open_files"), open_files > 0);
         }
         // What releases wrote that had more settings, or fewer.
         let more = golden.replace("[hybrid]", "[hybrid]\npolicy = \"random\"\ncandidates = 8");

@@ -107,6 +107,14 @@ impl Shared {
         self.announce();
     }
 
+    /// As [`Shared::fail`], unless `error` says that a file could not be opened or made for want of
+    /// a descriptor, for then nothing has changed.
+    pub fn fail_unless_unopened(&self, error: &Error) {
+        if error.kind() != ErrorKind::TooManyOpenFiles {
+            self.fail(error);
+        }
+    }
+
     /// As [`Shared::fail`], because the thread that `who` names panicked and said `text`.
     pub fn fail_by_panic(&self, who: &str, text: &str) {
         self.latch.set_panic(who, text);
@@ -130,14 +138,18 @@ impl Shared {
     }
 
     /// Waits until `found` finds something, looking after each change; an error once the latch is
-    /// set.
+    /// set, or jobs are tried in vain.
     pub fn wait_for<T>(&self, mut found: impl FnMut() -> Option<T>) -> Result<T> {
         let mut changing = self.changing();
+        let mut has_waited = false;
         loop {
             if let Some(found) = found() {
                 return Ok(found);
             }
             self.latch.check()?;
+            if std::mem::replace(&mut has_waited, true) {
+                self.jobs.shortage.check()?;
+            }
             self.jobs.wait(&self.changed, &mut changing);
         }
     }
@@ -156,9 +168,11 @@ impl Shared {
             Ok(())
         })();
         run.inspect_err(|error: &Error| {
-            // No room for the output, or an input that cannot be read: nothing was changed.
-            if !matches!(error.kind(), ErrorKind::OutOfSpace | ErrorKind::Corrupt) {
-                self.fail(error);
+            // No room for the output, no descriptor for a file, or an input that cannot be read:
+            // nothing was changed.
+            let kind = error.kind();
+            if !matches!(kind, ErrorKind::OutOfSpace | ErrorKind::Corrupt) {
+                self.fail_unless_unopened(error);
             }
         })
     }

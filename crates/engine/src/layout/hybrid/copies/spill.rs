@@ -10,7 +10,7 @@
 //! at work on its range, which leaves nothing behind that it has not looked at. Both are looked at
 //! before a slot is written for it, and again under the lock of the tables, after it was.
 
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::jobs::Jobs;
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
@@ -226,7 +226,12 @@ impl Hybrid {
             Some(spilled.arrival(self.fast.packing.spilled(spilled.value.as_ref()?)))
         };
         let arrivals: Vec<_> = spilled.iter().filter_map(with_value).collect();
-        let Some(mut placed) = self.fast.write(&arrivals, Origin::Migration)? else {
+        let placed = match self.fast.write(&arrivals, Origin::Migration) {
+            // They wait, as they do where there is no room.
+            Err(error) if error.kind() == ErrorKind::TooManyOpenFiles => None,
+            placed => placed?,
+        };
+        let Some(mut placed) = placed else {
             self.fast.room.want_for_copies();
             if self.fast.spill.blocked.swap(true, Relaxed) {
                 // There was none before, and too much waits for it.
