@@ -251,9 +251,7 @@ mod tests {
         assert!(!db.engine().hybrid().may_merge(), "what was compacted counts");
         come_to(&db, EvictionStep::Cold);
         assert!(db.engine().hybrid().plan_demotion(EvictionStep::Cold).is_none());
-        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::Hot);
-        assert!(db.engine().hybrid().plan_demotion(EvictionStep::Hot).is_none());
-        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::Hot, "it waits");
+        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::Cold, "it waits");
         let later_ns = db.engine().shared().clock.now_ns() + 2_000_000_000;
         assert_eq!(fast(&db).room.eviction_step(later_ns), EvictionStep::Sweep, "and tries again");
     }

@@ -34,7 +34,6 @@ impl Hybrid {
     /// the slow tier's wear; and where too little would leave, of which the room is told.
     pub fn plan_demotion(self: &Arc<Self>, step: EvictionStep) -> Option<Demotion> {
         if !self.may_merge() {
-            self.wait_for_slow_tier(Purpose::Room(step));
             return None;
         }
         let looks_at_all = step == EvictionStep::Hot;
@@ -77,14 +76,6 @@ impl Hybrid {
         self.claim_within_budget(plan, written_bytes)
     }
 
-    /// What the slow tier's wear forbids now, or finds no room there, waits; sweeps write nothing,
-    /// and go on.
-    fn wait_for_slow_tier(&self, purpose: Purpose) {
-        if let Purpose::Room(step @ EvictionStep::Cold) = purpose {
-            self.fast.room.found_little(step, self.shared.clock.now_ns());
-        }
-    }
-
     /// As [`Hybrid::claim_demotion`], for a merge that is about to write so much, if the budget of
     /// the slow tier has that.
     pub(super) fn claim_within_budget(
@@ -93,7 +84,6 @@ impl Hybrid {
         written_bytes: u64,
     ) -> Option<Demotion> {
         if !self.promise_writes(plan.purpose, (0, written_bytes)) {
-            self.wait_for_slow_tier(plan.purpose);
             return None;
         }
         let demotion = self.claim_demotion(DemotionPlan { promised_bytes: written_bytes, ..plan });

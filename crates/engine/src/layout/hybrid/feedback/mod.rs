@@ -1,7 +1,8 @@
 //! What reads, merges and copies tell the rules between the tiers, and the rules' last answers: the
 //! pinning threshold, compactions that reads ask for, whether reads recur (where they do not they
-//! move nothing up), whether copies get slots, and the wear of the slow tier (`space/budget.rs`). The rules are plain arithmetic in the
-//! crate `popularity`; here the store's counters are kept for them, readers count and never wait.
+//! move nothing up), whether copies get slots, and the wear of the slow tier (`space/budget.rs`).
+//! The rules are plain arithmetic in the crate `popularity`; here the store's counters are kept for
+//! them, readers count and never wait.
 
 pub(crate) mod copy_worth;
 pub(crate) mod pinning;

@@ -11,8 +11,8 @@
 //!   space.rs      when tombstones are looked at for space of the slow tier
 //! ```
 //! Rules that other engines could use as well are in the crate `popularity`: threshold, clock,
-//! reuse of reads, worth of copies, read-triggered merges. `feedback` counts what
-//! they are asked about and keeps their last answers.
+//! reuse of reads, worth of copies, read-triggered merges. `feedback` counts what they are asked
+//! about and keeps their last answers.
 
 pub(crate) mod fullness;
 pub(crate) mod memory;
