@@ -142,9 +142,9 @@ impl RecordCache {
         self.insert_at(self.place(key, sequence), key, Record::new(key, sequence, value), false)
     }
 
-    /// As [`RecordCache::insert`], of a record that is backed: fast storage has it too. A miss of it
-    /// costs less than one of another, so its hits count an eighth, and where others would have to
-    /// go only one in eight of these calls keeps its record. The value, of about `value_bytes`, is
+    /// As [`RecordCache::insert`], of a record that is backed: fast storage has it too. To miss it
+    /// costs less than another, so its hits count an eighth, and where others would have to go
+    /// only one in eight of these calls keeps its record. The value, of about `value_bytes`, is
     /// made only then.
     pub fn insert_backed<V: AsRef<[u8]>>(
         &self,

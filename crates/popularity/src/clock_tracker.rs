@@ -52,8 +52,8 @@ impl ClockTracker {
         Self { shards: (0..shards).map(shard).collect(), capacity: AtomicUsize::new(capacity) }
     }
 
-    /// A read of a key, found on the fast tier or not. Returns its value afterwards, or `None` where
-    /// nothing is tracked.
+    /// A read of a key, found on the fast tier or not. Returns its value afterwards, or `None`
+    /// where nothing is tracked.
     pub fn touch(&self, key_hash: u64, on_fast: bool) -> Option<u8> {
         let shard = self.shard(key_hash);
         let mut ring = shard.ring.lock();

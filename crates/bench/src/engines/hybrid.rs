@@ -4,8 +4,8 @@
 //!   thermocline-hybrid@tiers+runs=6+policy=approximate+promotion=none+pinning=50+tracker=40
 //! ```
 //! They are the parameters that PrismDB's evaluation varies (its section 7), so that each of its
-//! figures is a list of labels. `+without=first_read/copies_worth_slots` leaves out rules, to see what each is
-//! worth (decision 77); `+variant=paper` is PrismDB as published.
+//! figures is a list of labels. `+without=first_read/copies_worth_slots` leaves out rules, to see
+//! what each is worth (decision 77); `+variant=paper` is PrismDB as published.
 //!
 //! Invariants:
 //! 1. An option that a label does not name has the engine's own default.

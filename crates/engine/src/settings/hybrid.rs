@@ -43,8 +43,8 @@ pub struct HybridSettings {
     /// gathers less for what it rewrites (section 4.1 has several levels there). More of them mean
     /// fewer bytes written, and more reads for a scan. The paper has 1, as its variant.
     pub runs: u32,
-    /// Share of the fast tier's room at which demotions begin, in percent, 5 to 99; default 98. They
-    /// end three percent lower (section 4.2). To be lowered where writers come in bursts.
+    /// Share of the fast tier's room at which demotions begin, in percent, 5 to 99; default 98.
+    /// They end three percent lower (section 4.2). To be lowered where writers come in bursts.
     pub high_watermark_percent: u32,
     /// Keys that are remembered, in percent of all; 1 to 100, or 0, the default: a fifth of all, as
     /// in section 7, and a quarter more than fast tier and memory have records, if that is more. To

@@ -282,14 +282,7 @@ impl Demotion {
         if frees_nothing {
             self.hybrid.found_no_space();
         }
-        for offer in std::mem::take(&mut *self.met.lock()) {
-            // Workers are told when the demotion ends.
-            if fast.promotions.offers.add(offer) == Queued::Refused
-                && fast.promotions.offers.is_full()
-            {
-                break;
-            }
-        }
+        self.offer_met(fast);
         gone.into_iter().for_each(|hash| fast.popularity.set_location(hash, false));
         self.departed_bytes = bytes;
         fast.room_was_made();
@@ -303,6 +296,17 @@ impl Demotion {
                 .drained(fast.packing.value_bytes_of(bytes), elapsed_ns);
         }
         Ok(())
+    }
+
+    /// Offers hot records that the merge met, as far as there is room for them. Workers are told
+    /// when the demotion ends.
+    fn offer_met(&self, fast: &FastTier) {
+        let offers = &fast.promotions.offers;
+        for offer in std::mem::take(&mut *self.met.lock()) {
+            if offers.add(offer) == Queued::Refused && offers.is_full() {
+                break;
+            }
+        }
     }
 
     /// Counts what left, `clean` of it as copies.
