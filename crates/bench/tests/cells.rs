@@ -135,7 +135,7 @@ fn every_value_of_the_preset_hybrid_is_right_on_both_tiers() {
     }
     let options = &results.engines[1].options;
     let told = |name: &str, value: &str| options.contains(&(name.to_owned(), value.to_owned()));
-    assert!(told("hybrid.policy", "approximate") && told("hybrid.promotion", "demotion"));
+    assert!(told("hybrid.variant", "tuned") && told("experiment.promotion", "demotion"));
 }
 
 /// Loaded and closed, opened again from a copy, updated by several threads while others read, over

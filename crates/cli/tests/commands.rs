@@ -154,6 +154,10 @@ fn tables_for_people_show_tiers_levels_and_ratios() {
     for part in ["64 MiB", "1 GiB", "/fast", "/slow", "manifest", "Served, since"] {
         assert!(tiers.contains(part), "{part} is not in {tiers}");
     }
+    for shown in [stats, tiers] {
+        let files = shown.lines().find(|line| line.starts_with("open files")).unwrap();
+        assert!(files.contains("at most (the process may have"), "{files}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Errors of the device layer: what could not be done, where, and what the caller can do about it.
 
+use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -30,8 +31,25 @@ pub enum ErrorKind {
     Denied,
     /// The call cannot be carried out as made: fix its arguments.
     Invalid,
+    /// The process, or the system, has as many files open as it may: raise `ulimit -n`. Nothing was
+    /// opened and nothing has changed, so the call may be made again.
+    TooManyOpenFiles,
     /// The device failed: see the system's log; writing stops, reading goes on.
     Io,
+}
+
+impl ErrorKind {
+    /// The kind of what failed with a file that is open already, or half way: a caller that takes
+    /// it for [`ErrorKind::TooManyOpenFiles`] would trust that nothing has changed.
+    pub(crate) fn after_opening(self) -> Self {
+        if self == Self::TooManyOpenFiles { Self::Io } else { self }
+    }
+}
+
+/// The system calls that make a descriptor fail so; those that move bytes never do.
+fn is_descriptor_shortage(source: &io::Error) -> bool {
+    let errno = Errno::from_io_error(source);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// An error with its place. Its text is one line that names the file.
@@ -51,6 +69,7 @@ impl Error {
     /// An operating-system error met while doing `action` ("read 4096 bytes at 8192 of") to `path`.
     pub fn io(action: impl AsRef<str>, path: impl AsRef<Path>, source: &io::Error) -> Self {
         let kind = match source.kind() {
+            _ if is_descriptor_shortage(source) => ErrorKind::TooManyOpenFiles,
             io::ErrorKind::NotFound => ErrorKind::NotFound,
             io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::OutOfSpace,
@@ -70,5 +89,24 @@ impl Error {
     /// What the caller can do.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_of_descriptors_is_told_from_a_device_that_failed() {
+        for (errno, kind) in [
+            (Errno::MFILE, ErrorKind::TooManyOpenFiles),
+            (Errno::NFILE, ErrorKind::TooManyOpenFiles),
+            (Errno::IO, ErrorKind::Io),
+            (Errno::NOSPC, ErrorKind::OutOfSpace),
+        ] {
+            let error = Error::io("open", "/fast/1.table", &errno.into());
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(error.to_string().starts_with("cannot open /fast/1.table: "), "{error}");
+        }
     }
 }

@@ -10,19 +10,27 @@
 //!    last such call is done.
 //! 2. Only files that are no longer written migrate, so no write can go to a copy left behind.
 //! 3. A length that cannot be is cut to the file's end before memory is taken for it.
+//! 4. A file that is closed for want of descriptors (`open_files.rs`) is opened by the next call
+//!    that moves bytes. It is durable as it is, so a sync of it has nothing to do.
 //!
 //! Threads: shared freely; no lock is taken but that of the tier's queue pool, and only by reads
-//! that overlap.
+//! that overlap. Writes of a file that may be closed take one for a moment, and so does what opens
+//! it.
 
 use crate::buffer::{Buffer, PAGE_BYTES};
 use crate::context::FileKind;
 use crate::driver::{Completion, Driver, Handle, Operation};
 use crate::error::{Error, Result};
+use crate::open_files::OpenFiles;
 use crate::tier::{Tier, TierIndex};
-use std::sync::Arc;
-use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
-use thermocline_foundation::sync::{ArcSwap, ArcSwapGuard};
+use std::sync::{Arc, Weak};
+use thermocline_foundation::sync::atomic::{
+    AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed,
+};
+use thermocline_foundation::sync::{ArcSwap, ArcSwapGuard, Mutex, OnceLock};
 use thermocline_foundation::{DatabaseId, FileNumber, Place, Planted, planted};
+
+mod closing;
 
 pub use crate::file_queue::{PendingRead, ReadAt, WriteStream, read_batch, sync_batch};
 
@@ -33,7 +41,8 @@ const UNCHECKED_READ_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Location {
     pub(crate) tier: Arc<Tier>,
-    pub(crate) handle: Handle,
+    /// None while it is closed.
+    handle: Option<Handle>,
 }
 
 /// What messages and counters must know of a file.
@@ -44,6 +53,16 @@ pub(crate) struct Label {
 }
 
 impl Location {
+    /// Open on `tier`.
+    pub(crate) fn open(tier: Arc<Tier>, handle: Handle) -> Self {
+        Self { tier, handle: Some(handle) }
+    }
+
+    /// The open file. Only of what [`File::located`] gave.
+    pub(crate) fn handle(&self) -> &Handle {
+        self.handle.as_ref().expect("a file that was located is open")
+    }
+
     fn describe(&self, Label { number, kind }: Label) -> String {
         format!("{number}.{} ({})", kind.extension(), self.tier.describe())
     }
@@ -52,7 +71,7 @@ impl Location {
     /// tier.
     pub(crate) fn explain(&self, label: Label, action: &str, error: &Error) -> Error {
         let file = self.describe(label);
-        Error::new(error.kind(), format!("cannot {action} {file}: {error}"))
+        Error::new(error.kind().after_opening(), format!("cannot {action} {file}: {error}"))
     }
 
     /// Shows the bytes that the read of `span` was for, fewer where the file ends.
@@ -83,8 +102,26 @@ pub struct File {
     location: ArcSwap<Location>,
     /// The page cache serves the file, whatever the driver does with others.
     cached: AtomicBool,
-    /// Bytes that the file takes, for the capacity account; shared with the namespace.
+    /// Bytes that the file takes, for the capacity account; shared with the namespace. The length
+    /// of a file that is closed.
     extent: Arc<AtomicU64>,
+    open_files: Arc<OpenFiles>,
+    /// What the ring of open files gets; none for a file that is never closed.
+    me: Weak<Self>,
+    /// The file may be closed.
+    enrolled: AtomicBool,
+    /// Asked for since the clock hand came by.
+    used: AtomicBool,
+    /// Changes under way.
+    changing: AtomicU32,
+    /// Changes that have ended.
+    changed: AtomicU64,
+    /// As many of them were covered by a sync.
+    synced: AtomicU64,
+    /// Why a sync of a file that may be closed failed: what it should have covered counts as lost.
+    lost: OnceLock<Error>,
+    /// Held by a sync that is to precede a closing.
+    syncing_to_close: Mutex<()>,
 }
 
 impl File {
@@ -98,17 +135,46 @@ impl File {
         handle: Handle,
     ) -> Self {
         let tier = Arc::new(Tier::detached(tier, driver));
-        Self::at(database, number, kind, Location { tier, handle }, Arc::default())
+        let location = Location::open(tier, handle);
+        Self::detached(database, number, kind, location)
     }
 
-    /// A file of a namespace, which counts its bytes in `extent`.
+    /// A file that no namespace counts.
+    pub(crate) fn detached(
+        database: DatabaseId,
+        number: FileNumber,
+        kind: FileKind,
+        location: Location,
+    ) -> Self {
+        let (open_files, extent) = (Arc::default(), Arc::default());
+        Self::made(database, number, kind, location, extent, open_files, Weak::new())
+    }
+
+    /// A file of a namespace, which counts its bytes in `extent` and is one of `open_files`.
     pub(crate) fn at(
         database: DatabaseId,
         number: FileNumber,
         kind: FileKind,
         location: Location,
         extent: Arc<AtomicU64>,
+        open_files: &Arc<OpenFiles>,
+    ) -> Arc<Self> {
+        let open_files = Arc::clone(open_files);
+        Arc::new_cyclic(|me| {
+            Self::made(database, number, kind, location, extent, open_files, me.clone())
+        })
+    }
+
+    fn made(
+        database: DatabaseId,
+        number: FileNumber,
+        kind: FileKind,
+        location: Location,
+        extent: Arc<AtomicU64>,
+        open_files: Arc<OpenFiles>,
+        me: Weak<Self>,
     ) -> Self {
+        open_files.count_opened();
         Self {
             database,
             number,
@@ -116,6 +182,15 @@ impl File {
             location: ArcSwap::from_pointee(location),
             cached: AtomicBool::new(false),
             extent,
+            open_files,
+            me,
+            enrolled: AtomicBool::new(false),
+            used: AtomicBool::new(false),
+            changing: AtomicU32::new(0),
+            changed: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+            lost: OnceLock::new(),
+            syncing_to_close: Mutex::new(()),
         }
     }
 
@@ -139,14 +214,9 @@ impl File {
         self.location.load().tier.index()
     }
 
-    /// Where the file's bytes are, fixed for one call.
+    /// Where the file's bytes are, open or not.
     pub(crate) fn location(&self) -> ArcSwapGuard<Arc<Location>> {
         self.location.load()
-    }
-
-    /// From now on the file is read at `location`; reads under way finish where they began.
-    pub(crate) fn relocate(&self, location: Location) {
-        self.location.store(Arc::new(location));
     }
 
     /// What a checksum of bytes at `offset` is bound to.
@@ -171,7 +241,8 @@ impl File {
     /// Length in bytes.
     pub fn len(&self) -> Result<u64> {
         let location = self.location.load();
-        let len = location.handle.len();
+        let Some(handle) = &location.handle else { return Ok(self.extent.load(Relaxed)) };
+        let len = handle.len();
         len.map_err(|error| self.explain(&location, "tell the length of", &error))
     }
 
@@ -196,10 +267,10 @@ impl File {
 
     /// Reads `len` bytes at `offset`, fewer where the file ends.
     pub fn read_up_to(&self, offset: u64, len: usize) -> Result<Buffer> {
-        let location = self.location.load();
+        let location = self.located()?;
         let span = self.span(&location, offset, len)?;
         let operation = span.operation();
-        let completion = location.tier.driver().execute(&location.handle, operation);
+        let completion = location.tier.driver().execute(location.handle(), operation);
         location.finish_read(self.label(), span, completion)
     }
 
@@ -208,7 +279,7 @@ impl File {
         location.tier.require_owner()?;
         let mut len = len;
         if len > UNCHECKED_READ_BYTES_MAX || offset.checked_add(len as u64 + 4096).is_none() {
-            let end = location.handle.len();
+            let end = location.handle().len();
             let end = end.map_err(|error| self.explain(location, "tell the length of", &error))?;
             len = len.min(usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX));
         }
@@ -224,16 +295,17 @@ impl File {
     /// Writes the buffer's view at `offset`, both multiples of the driver's alignment
     /// ([`PAGE_BYTES`] always is), and gives the buffer back.
     pub fn write(&self, offset: u64, buffer: Buffer) -> (Buffer, Result<()>) {
-        let location = self.location.load();
-        if let Err(error) = location.tier.require_owner() {
-            return (buffer, Err(error));
-        }
-        self.count_write(&location, offset, &buffer);
+        let change = match self.begin_change() {
+            Ok(change) => change,
+            Err(error) => return (buffer, Err(error)),
+        };
+        let location = &change.location;
+        self.count_write(location, offset, &buffer);
         let len = buffer.len();
         let operation = Operation::Write { offset, buffer };
-        let completion = location.tier.driver().execute(&location.handle, operation);
+        let completion = location.tier.driver().execute(location.handle(), operation);
         let result = completion.result.map(drop);
-        (completion.buffer, result.map_err(|e| self.write_error(&location, offset, len, &e)))
+        (completion.buffer, result.map_err(|e| self.write_error(location, offset, len, &e)))
     }
 
     /// Notes a write that is about to be submitted.
@@ -258,40 +330,41 @@ impl File {
 
     /// Makes every completed write durable.
     pub fn sync(&self) -> Result<()> {
+        let covered = self.covered();
         let location = self.location.load();
         location.tier.require_owner()?;
-        location.tier.counters(self.kind()).count_sync();
-        let mut completion = location.tier.driver().execute(&location.handle, Operation::Sync);
+        let Some(handle) = self.begin_sync(&location)? else { return Ok(()) };
+        let mut completion = location.tier.driver().execute(&handle, Operation::Sync);
         if planted(Planted::FailedSyncRetried) && completion.result.is_err() {
-            completion = location.tier.driver().execute(&location.handle, Operation::Sync);
+            completion = location.tier.driver().execute(&handle, Operation::Sync);
         }
-        completion.result.map(drop).map_err(|error| self.explain(&location, "sync", &error))
+        self.end_sync(&location, covered, completion)
     }
 
     /// Reserves space up to `len` bytes; see [`crate::DriverFile::allocate`].
     pub fn allocate(&self, len: u64) -> Result<()> {
-        let location = self.location.load();
-        location.tier.require_owner()?;
-        let result = location.handle.allocate(len);
-        result.map_err(|e| self.explain(&location, &format!("allocate {len} bytes of"), &e))?;
+        let change = self.begin_change()?;
+        let location = &change.location;
+        let result = location.handle().allocate(len);
+        result.map_err(|e| self.explain(location, &format!("allocate {len} bytes of"), &e))?;
         self.extent.fetch_max(len, Relaxed);
         Ok(())
     }
 
     /// Cuts or extends the file.
     pub fn truncate(&self, len: u64) -> Result<()> {
-        let location = self.location.load();
-        location.tier.require_owner()?;
-        let result = location.handle.truncate(len);
-        result.map_err(|e| self.explain(&location, &format!("cut to {len} bytes"), &e))?;
+        let change = self.begin_change()?;
+        let location = &change.location;
+        let result = location.handle().truncate(len);
+        result.map_err(|e| self.explain(location, &format!("cut to {len} bytes"), &e))?;
         self.extent.store(len, Relaxed);
         Ok(())
     }
 
     /// See [`crate::DriverFile::use_page_cache`]. Only for a file that will not migrate.
     pub fn use_page_cache(&self) -> Result<()> {
-        let location = self.location.load();
-        let cached = location.handle.use_page_cache();
+        let location = self.located()?;
+        let cached = location.handle().use_page_cache();
         let cached = cached.map_err(|e| self.explain(&location, "change the writing of", &e))?;
         self.cached.store(cached, Relaxed);
         Ok(())
@@ -303,6 +376,14 @@ impl File {
             return 1;
         }
         self.location.load().tier.driver().alignment()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if self.is_open() {
+            self.open_files.count_closed();
+        }
     }
 }
 

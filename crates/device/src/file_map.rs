@@ -394,6 +394,8 @@ impl FileMap {
                 }
                 Ok(())
             }
+            // It was not even made.
+            Err(error) if error.kind() == ErrorKind::TooManyOpenFiles => Err(error),
             Err(error) => {
                 let gone = driver
                     .delete(&map_name(number))
@@ -413,8 +415,8 @@ impl FileMap {
 }
 
 fn wrap(database: DatabaseId, number: FileNumber, tier: &Arc<Tier>, handle: crate::Handle) -> File {
-    let location = Location { tier: Arc::clone(tier), handle };
-    File::at(database, number, FileKind::Map, location, Arc::default())
+    let location = Location::open(Arc::clone(tier), handle);
+    File::detached(database, number, FileKind::Map, location)
 }
 
 /// A new map file of one frame, durable but for its name.

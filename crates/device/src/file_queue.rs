@@ -13,7 +13,7 @@
 
 use crate::buffer::Buffer;
 use crate::driver::{Completion, Operation, Queue, Request};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::file::{File, Label, Location, Span};
 use crate::tier::Tier;
 use std::collections::VecDeque;
@@ -42,6 +42,14 @@ impl Lane {
         Ok(Self { tier: Arc::clone(tier), queue: Some(tier.take_queue()?) })
     }
 
+    /// Waits for what is in flight and forgets it; not in a forked child, where it is its parent's.
+    fn drain(&mut self) {
+        if self.tier.require_owner().is_ok() {
+            let in_flight = self.queue().in_flight();
+            self.queue().reap(in_flight, &mut Vec::new());
+        }
+    }
+
     fn queue(&mut self) -> &mut Box<dyn Queue> {
         self.queue.as_mut().expect("the queue leaves only when the lane is dropped")
     }
@@ -49,7 +57,8 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        let Some(mut queue) = self.queue.take() else {
+        self.drain();
+        let Some(queue) = self.queue.take() else {
             return;
         };
         if self.tier.require_owner().is_err() {
@@ -57,8 +66,6 @@ impl Drop for Lane {
             std::mem::forget(queue);
             return;
         }
-        let in_flight = queue.in_flight();
-        queue.reap(in_flight, &mut Vec::new());
         self.tier.give_queue(queue);
     }
 }
@@ -73,20 +80,23 @@ pub fn read_batch(reads: &[ReadAt<'_>]) -> Vec<Result<Buffer>> {
     let mut flights: Vec<Option<(Arc<Location>, Span)>> = Vec::with_capacity(reads.len());
     let mut lanes: Vec<(Lane, Vec<Request>)> = Vec::new();
     for (tag, read) in reads.iter().enumerate() {
-        let location = Arc::clone(&read.file.location());
-        let planned = read
-            .file
-            .span(&location, read.offset, read.len)
-            .and_then(|span| Ok((span, lane_of(&mut lanes, &location.tier)?)));
+        let planned = read.file.located().and_then(|location| {
+            let location = Arc::clone(&location);
+            let span = read.file.span(&location, read.offset, read.len)?;
+            let lane = lane_of(&mut lanes, &location.tier)?;
+            Ok((location, span, lane))
+        });
         match planned {
-            Ok((span, lane)) => {
-                let file = Arc::clone(&location.handle);
+            Ok((location, span, lane)) => {
+                let file = Arc::clone(location.handle());
                 let request = Request { tag: tag as u64, file, operation: span.operation() };
                 lanes[lane].1.push(request);
                 flights.push(Some((location, span)));
             }
             Err(error) => {
-                results[tag] = Some(Err(error));
+                // The others of the batch may have the descriptors.
+                let waits = error.kind() == ErrorKind::TooManyOpenFiles;
+                results[tag] = (!waits).then_some(Err(error));
                 flights.push(None);
             }
         }
@@ -106,7 +116,10 @@ pub fn read_batch(reads: &[ReadAt<'_>]) -> Vec<Result<Buffer>> {
         let whole = location.finish_read(file.label(), span, completion);
         results[tag] = Some(whole.and_then(|buffer| file.require(*offset, *len, buffer)));
     }
-    results.into_iter().map(|result| result.expect("every request completed")).collect()
+    let alone = |(result, read): (Option<Result<Buffer>>, &ReadAt<'_>)| {
+        result.unwrap_or_else(|| read.file.read(read.offset, read.len))
+    };
+    results.into_iter().zip(reads).map(alone).collect()
 }
 
 /// Makes every completed write of each file durable, as parallel as the devices like: one after the
@@ -117,20 +130,24 @@ pub fn sync_batch(files: &[&File]) -> Vec<Result<()>> {
         return vec![file.sync()];
     }
     let mut results: Vec<Option<Result<()>>> = files.iter().map(|_| None).collect();
-    let mut locations = Vec::with_capacity(files.len());
+    let mut flights = Vec::with_capacity(files.len());
     let mut lanes: Vec<(Lane, Vec<Request>)> = Vec::new();
     for (tag, file) in files.iter().enumerate() {
+        let covered = file.covered();
         let location = Arc::clone(&file.location());
-        match lane_of(&mut lanes, &location.tier) {
-            Ok(lane) => {
-                location.tier.counters(file.kind()).count_sync();
-                let handle = Arc::clone(&location.handle);
+        let planned = file.begin_sync(&location).and_then(|handle| match handle {
+            Some(handle) => Ok(Some((handle, lane_of(&mut lanes, &location.tier)?))),
+            None => Ok(None),
+        });
+        match planned {
+            Ok(Some((handle, lane))) => {
                 let operation = Operation::Sync;
                 lanes[lane].1.push(Request { tag: tag as u64, file: handle, operation });
             }
+            Ok(None) => results[tag] = Some(Ok(())),
             Err(error) => results[tag] = Some(Err(error)),
         }
-        locations.push(location);
+        flights.push((location, covered));
     }
     for (lane, requests) in &mut lanes {
         lane.queue().submit(requests);
@@ -142,8 +159,8 @@ pub fn sync_batch(files: &[&File]) -> Vec<Result<()>> {
     }
     for completion in completions {
         let tag = completion.tag as usize;
-        let explain = |error| locations[tag].explain(files[tag].label(), "sync", &error);
-        results[tag] = Some(completion.result.map(drop).map_err(explain));
+        let (location, covered) = &flights[tag];
+        results[tag] = Some(files[tag].end_sync(location, *covered, completion));
     }
     results.into_iter().map(|result| result.expect("every request completed")).collect()
 }
@@ -188,35 +205,39 @@ impl File {
     /// Starts reading up to `len` bytes at `offset` (fewer where the file ends), to be waited for
     /// later: read-ahead.
     pub fn start_read(&self, offset: u64, len: usize) -> PendingRead {
-        let location = Arc::clone(&self.location());
-        let state = match self.begin_read(&location, offset, len) {
-            Ok((lane, span)) => Pending::InFlight { lane, location, label: self.label(), span },
+        let state = match self.begin_read(offset, len) {
+            Ok((location, lane, span)) => {
+                Pending::InFlight { lane, location, label: self.label(), span }
+            }
             Err(error) => Pending::Done(Err(error)),
         };
         PendingRead { state }
     }
 
-    fn begin_read(&self, location: &Location, offset: u64, len: usize) -> Result<(Lane, Span)> {
-        let span = self.span(location, offset, len)?;
+    fn begin_read(&self, offset: u64, len: usize) -> Result<(Arc<Location>, Lane, Span)> {
+        let location = self.located()?;
+        let location = Arc::clone(&location);
+        let span = self.span(&location, offset, len)?;
         let mut lane = Lane::take(&location.tier)?;
-        let file = Arc::clone(&location.handle);
+        let file = Arc::clone(location.handle());
         let request = Request { tag: 0, file, operation: span.operation() };
         lane.queue().submit(&mut vec![request]);
-        Ok((lane, span))
+        Ok((location, lane, span))
     }
 
     /// A stream of writes of which up to `depth` overlap.
     pub fn start_writes(self: &Arc<Self>, depth: usize) -> Result<WriteStream> {
-        let location = Arc::clone(&self.location());
+        let location = Arc::clone(&*self.located_to_change()?);
+        let changing = Changing(Arc::clone(self));
         let lane = Lane::take(&location.tier)?;
         Ok(WriteStream {
-            file: Arc::clone(self),
-            location,
             lane,
+            location,
             depth: depth.max(1),
             spans: VecDeque::new(),
             next_tag: 0,
             failed: None,
+            changing,
         })
     }
 }
@@ -226,14 +247,25 @@ impl File {
 /// results: call [`WriteStream::finish`].
 #[derive(Debug)]
 pub struct WriteStream {
-    file: Arc<File>,
-    location: Arc<Location>,
     lane: Lane,
+    location: Arc<Location>,
     depth: usize,
     /// Tag, offset and length of the writes in flight.
     spans: VecDeque<(u64, u64, usize)>,
     next_tag: u64,
     failed: Option<crate::Error>,
+    /// Dropped after the lane, which waits for the writes.
+    changing: Changing,
+}
+
+/// The change of a file that a stream of writes is.
+#[derive(Debug)]
+struct Changing(Arc<File>);
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        self.0.end_change();
+    }
 }
 
 impl WriteStream {
@@ -272,9 +304,9 @@ impl WriteStream {
 
     /// Notes a write that is about to be submitted.
     fn request(&mut self, offset: u64, buffer: Buffer) -> Request {
-        self.file.count_write(&self.location, offset, &buffer);
+        self.changing.0.count_write(&self.location, offset, &buffer);
         self.spans.push_back((self.next_tag, offset, buffer.len()));
-        let file = Arc::clone(&self.location.handle);
+        let file = Arc::clone(self.location.handle());
         let request =
             Request { tag: self.next_tag, file, operation: Operation::Write { offset, buffer } };
         self.next_tag += 1;
@@ -296,7 +328,7 @@ impl WriteStream {
             let span = found.and_then(|found| self.spans.remove(found));
             let (_, offset, len) = span.expect("a request completes once");
             if let Err(error) = result {
-                let error = self.file.write_error(&self.location, offset, len, &error);
+                let error = self.changing.0.write_error(&self.location, offset, len, &error);
                 self.failed.get_or_insert(error);
             }
             spent = Some(buffer);

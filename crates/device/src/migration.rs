@@ -130,7 +130,8 @@ impl TieredFiles {
                     entry.moving_to = None;
                     if let Some(file) = entry.open.upgrade() {
                         let tier = Arc::clone(&self.tiers()[to.position()]);
-                        file.relocate(Location { tier, handle: Arc::clone(handle) });
+                        let location = Location::open(tier, Arc::clone(handle));
+                        self.open_files().relocated(&file, location);
                     }
                 }
             });
@@ -151,11 +152,11 @@ pub(crate) fn copy(
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let handle = tier.driver().create(name)?;
-    let location = Location { tier: Arc::clone(tier), handle: Arc::clone(&handle) };
+    let handle = source.open_files().with_room(|| tier.driver().create(name))?;
+    let location = Location::open(Arc::clone(tier), Arc::clone(&handle));
     let place = source.place(0);
     let (number, kind) = (source.number(), source.kind());
-    let target = Arc::new(File::at(place.database, number, kind, location, Arc::default()));
+    let target = Arc::new(File::detached(place.database, number, kind, location));
     let sums = transfer(source, &target, progress)?;
     if planted(Planted::MigrationSwitchesUnsynced) {
         return Ok(handle);

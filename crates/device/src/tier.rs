@@ -155,6 +155,7 @@ impl Tier {
             return Err(error.clone());
         }
         let synced = self.driver.sync_directory();
+        let synced = synced.map_err(|e| Error::new(e.kind().after_opening(), e.to_string()));
         if let Err(error) = &synced {
             let text = format!(
                 "names on {} may not be durable since a sync of its directory failed; reopen: \

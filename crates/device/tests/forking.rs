@@ -4,6 +4,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tempfile::TempDir;
 use thermocline_device::drivers::forking::start_child;
@@ -101,6 +102,51 @@ fn a_child_is_refused_every_change_and_read_and_drops_all_without_harm() {
         drop((files, file));
         drop(open(place.path()).unwrap());
     }
+}
+
+/// Nor does it wait for what its parent's threads hold while they close files and open others.
+#[test]
+fn a_child_is_refused_files_that_are_closed() {
+    let place = scratch();
+    let files = create(place.path(), "posix").unwrap();
+    let add = |_| {
+        let file = files.create_file(TABLE, 4096).unwrap();
+        file.write(0, Buffer::copy_of(&[5; 4096])).1.unwrap();
+        file
+    };
+    let made: Vec<Arc<File>> = (0..6).map(add).collect();
+    files.set_open_files_max(2);
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let work = || {
+            while !ended.load(Relaxed) {
+                for file in &made {
+                    assert_eq!(*file.read(0, 4096).unwrap(), [5; 4096]);
+                    file.write(0, Buffer::copy_of(&[5; 4096])).1.unwrap();
+                }
+            }
+        };
+        scope.spawn(work);
+        scope.spawn(work);
+        let outcomes: Vec<_> = (0..20)
+            .map(|_| {
+                let child = start_child(|| {
+                    for file in &made {
+                        is_refused("a read", file.read(0, 10))?;
+                        is_refused("a write", file.write(0, Buffer::zeroed(4096)).1)?;
+                        is_refused("a stream of writes", file.start_writes(2))?;
+                        is_refused("a sync", file.sync())?;
+                        is(file.len().is_ok_and(|len| len == 4096), "it has another length")?;
+                    }
+                    is_refused("a deletion", files.delete_files(&[made[0].number()]))
+                });
+                child.wait()
+            })
+            .collect();
+        ended.store(true, Relaxed);
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    });
+    assert!(files.open_file_counts().reopened > 0);
 }
 
 #[test]

@@ -39,6 +39,9 @@ pub enum ErrorKind {
     ReadOnly,
     /// Permissions do not allow it: change them, act as the owner, or open it for reading only.
     Denied,
+    /// The process, or the system, has as many files open as it may: raise `ulimit -n`. Nothing has
+    /// changed; the call may be made again.
+    TooManyOpenFiles,
     /// A device failed: see the system's log.
     Io,
 }
@@ -90,6 +93,7 @@ impl From<DeviceError> for Error {
             DeviceErrorKind::ReadOnly => ErrorKind::ReadOnly,
             DeviceErrorKind::Denied => ErrorKind::Denied,
             DeviceErrorKind::Invalid => ErrorKind::Invalid,
+            DeviceErrorKind::TooManyOpenFiles => ErrorKind::TooManyOpenFiles,
             DeviceErrorKind::Io => ErrorKind::Io,
         };
         Self::new(kind, error.to_string())

@@ -72,20 +72,22 @@ pub use db::snapshot::Snapshot;
 pub use engine::activity::ActivityStats;
 pub use engine::ingest::Ingest;
 pub use engine::live_stats::{LiveMark, LiveStats};
+pub use engine::open_files::OpenFileStats;
 pub use engine::stats::{
     Amplification, CacheStats, LevelStats, MemoryStats, Mode, OperationStats, Stats, TierStats,
 };
 pub use engine::verify::{Problem, VerifyReport};
 pub use engine::wear::WearStats;
 pub use environment::Environment;
+pub use environment::experiments::{
+    DemotionPolicy, Experiments, LeftOut, Pinning, Promotion, Rule,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use jobs::{Progress, Stepper, Workers};
 pub use layout::hybrid::report::{DemotionStats, FastTierStats, RegulationStats, SlotStats};
 pub use limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use read::cursor::{Cursor, Records};
-pub use settings::hybrid::{
-    DemotionPolicy, HybridSettings, IndexCopies, Pinning, PopularityKind, Promotion,
-};
+pub use settings::hybrid::{HybridSettings, IndexCopies, Variant};
 pub use settings::{Compression, Durability, Preset, Settings, Tier};
 pub use shared::hits::HitStats;
 pub use thermocline_foundation::{ByteSize, Duration, Sequence};

@@ -76,6 +76,16 @@ fn golden_settings_are_read_and_written_as_ever() {
     assert_eq!(settings.to_toml().unwrap(), text);
 }
 
+/// What builds before 2026-11-26 wrote had eleven settings more.
+#[test]
+fn settings_with_names_that_are_no_more_are_read_without_them() {
+    let read = |name: &str| {
+        let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "golden", name].iter().collect();
+        Settings::from_toml(&std::fs::read_to_string(&path).unwrap(), &path).unwrap()
+    };
+    assert_eq!(read("settings-v1-retired.toml"), read("settings-v1.toml"));
+}
+
 #[test]
 fn golden_live_stats_are_read_and_written_as_ever() {
     let written = live_sample::live_stats().to_json().unwrap();

@@ -22,6 +22,7 @@ fn environment() -> Environment {
         devices: Arc::new(MemoryDevices::new()),
         clock: Arc::new(SystemClock::new()),
         workers: Workers::Threads,
+        ..Environment::default()
     }
 }
 
@@ -43,12 +44,7 @@ fn settings(preset: Preset) -> Settings {
     if preset == Preset::Leveled {
         return leveled;
     }
-    let (high_watermark_percent, low_watermark_percent) = (15, 8);
-    let hybrid = HybridSettings {
-        high_watermark_percent,
-        low_watermark_percent,
-        ..HybridSettings::default()
-    };
+    let hybrid = HybridSettings { high_watermark_percent: 15, ..HybridSettings::default() };
     let (preset, memory) = (Some(preset), ByteSize::mib(1));
     let mut settings = Settings { preset, memory, hybrid, ..leveled };
     settings.tiers[0].capacity = ByteSize::mib(2);

@@ -29,10 +29,10 @@
 use crate::key_hash::key_hash;
 use crate::record_pieces::{Evicted, Record};
 use crate::record_shard::Shard;
-use crate::record_table::{HIT, Standing, Wanted};
+use crate::record_table::{BACKED_HIT, HIT, Wanted};
 use bytes::Bytes;
 use thermocline_foundation::random::mix;
-use thermocline_foundation::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use thermocline_foundation::sync::{Mutex, RwLock};
 use thermocline_foundation::{Counter, Sequence};
 
@@ -42,8 +42,6 @@ pub struct RecordCache {
     shards: Box<[Locked]>,
     /// Most bytes of all shards. Held while they are told.
     capacity_bytes: Mutex<u64>,
-    /// What a hit of a backed record counts, of [`HIT`].
-    backed_hit: AtomicU64,
     hits: Counter,
     misses: Counter,
 }
@@ -75,6 +73,9 @@ const SHARD_BYTES_MIN: u64 = 1 << 20;
 /// no more than these.
 const LOOK_UPS_A_LOCK: usize = 32;
 
+/// One in so many backed records is kept where others would have to go.
+const ONE_OF_BACKED: u32 = (HIT / BACKED_HIT) as u32;
+
 impl RecordCache {
     /// A cache of at most `capacity_bytes`. A record larger than a sixteenth of that (of a small
     /// cache: than a megabyte, or all of it) is not kept.
@@ -88,7 +89,6 @@ impl RecordCache {
         Self {
             shards: (0..shards).map(shard).collect(),
             capacity_bytes: Mutex::new(capacity_bytes),
-            backed_hit: AtomicU64::new(1),
             hits: Counter::default(),
             misses: Counter::default(),
         }
@@ -107,8 +107,7 @@ impl RecordCache {
     /// A copy of the value that `key` had from `sequence` on, counted as a hit or a miss.
     pub fn get(&self, key: &[u8], sequence: Sequence) -> Option<Bytes> {
         let place = self.place(key, sequence);
-        let backed_hit = self.backed_hit.load(Relaxed);
-        let found = self.shard(place).read().get(place.hash, key, sequence, backed_hit);
+        let found = self.shard(place).read().get(place.hash, key, sequence);
         if found.is_some() { &self.hits } else { &self.misses }.add(1);
         found
     }
@@ -116,7 +115,6 @@ impl RecordCache {
     /// As [`RecordCache::get`] for each of these, in their order. Each shard is locked once for
     /// several, which wait for memory together.
     pub fn get_many<'a>(&self, wanted: &[(&'a [u8], Sequence)]) -> Vec<Option<Bytes>> {
-        let backed_hit = self.backed_hit.load(Relaxed);
         let look_up = |(at, (key, sequence)): (usize, &(&'a [u8], Sequence))| {
             let Place { shard, hash } = self.place(key, *sequence);
             Wanted { shard, hash, key, sequence: *sequence, at }
@@ -128,7 +126,7 @@ impl RecordCache {
         let of_shards = look_ups.chunk_by(|one, other| one.shard == other.shard);
         for look_ups in of_shards.flat_map(|of_shard| of_shard.chunks(LOOK_UPS_A_LOCK)) {
             let shard = self.shards[look_ups[0].shard].shard.read();
-            shard.get_many(look_ups, backed_hit, &mut numbers, |at, value| {
+            shard.get_many(look_ups, &mut numbers, |at, value| {
                 values[at] = Some(value);
                 hits += 1;
             });
@@ -144,18 +142,10 @@ impl RecordCache {
         self.insert_at(self.place(key, sequence), key, Record::new(key, sequence, value), false)
     }
 
-    /// Sets what a hit of a backed record is worth, where a hit of another is 1: rounded down to
-    /// eighths, an eighth at the least, as at first. A record is backed while fast storage has it
-    /// too.
-    pub fn set_worth_of_backed(&self, worth: f64) {
-        let eighths = (worth * HIT as f64) as u64;
-        self.backed_hit.store(eighths.clamp(1, HIT), Relaxed);
-    }
-
-    /// As [`RecordCache::insert`], of a record that fast storage has too. A miss of it costs less,
-    /// an eighth unless [`RecordCache::set_worth_of_backed`] says otherwise: its hits count so
-    /// much, and where others would have to go only such a share of these calls keeps its record.
-    /// The value, of about `value_bytes`, is made only then.
+    /// As [`RecordCache::insert`], of a record that is backed: fast storage has it too. To miss it
+    /// costs less than another, so its hits count an eighth, and where others would have to go
+    /// only one in eight of these calls keeps its record. The value, of about `value_bytes`, is
+    /// made only then.
     pub fn insert_backed<V: AsRef<[u8]>>(
         &self,
         key: &[u8],
@@ -166,8 +156,7 @@ impl RecordCache {
         let place = self.place(key, sequence);
         let Locked { shard, backed } = &self.shards[place.shard];
         let has_room = shard.read().has_room(key.len() + value_bytes);
-        let one_of = || (HIT / self.backed_hit.load(Relaxed)) as u32;
-        if !has_room && !backed.fetch_add(1, Relaxed).is_multiple_of(one_of()) {
+        if !has_room && !backed.fetch_add(1, Relaxed).is_multiple_of(ONE_OF_BACKED) {
             return Evicted::default();
         }
         self.insert_at(place, key, Record::new(key, sequence, value().as_ref()), true)
@@ -177,40 +166,6 @@ impl RecordCache {
         let mut evicted = Evicted::default();
         let mut shard = self.shard(place).write();
         let known = shard.insert_newcomer(place.hash, key, record, is_backed, &mut evicted);
-        drop(shard);
-        drop(known);
-        evicted
-    }
-
-    /// Replaces the value that `key` has from `from` on by the one that it has from `to` on, which
-    /// fast storage has too. The new one takes over the queue and half of the hits. Does nothing,
-    /// and asks for no value, where the cache lacks the old one or the old one had at most one hit
-    /// (backed ones count what they are worth): each version is the newest of its queue, so a key
-    /// that is written as often as read would stay for ever.
-    pub fn renew<V: AsRef<[u8]>>(
-        &self,
-        key: &[u8],
-        from: Sequence,
-        to: Sequence,
-        value: impl FnOnce() -> Option<V>,
-    ) -> Evicted {
-        let mut evicted = Evicted::default();
-        if !self.contains(key, from) {
-            return evicted;
-        }
-        let place = self.place(key, from);
-        let removed = self.shard(place).write().remove(place.hash, key, from);
-        let Some((old, Standing { queue, score, .. })) = removed else { return evicted };
-        drop(old);
-        if score <= HIT {
-            return evicted;
-        }
-        let Some(value) = value() else { return evicted };
-        let record = Record::new(key, to, value.as_ref());
-        let standing = Standing { queue, score: score / 2, is_backed: true };
-        let place = self.place(key, to);
-        let mut shard = self.shard(place).write();
-        let known = shard.insert(place.hash, key, record, standing, &mut evicted);
         drop(shard);
         drop(known);
         evicted

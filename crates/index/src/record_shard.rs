@@ -62,11 +62,10 @@ impl Shard {
         self.table.len()
     }
 
-    /// The value of a record, if it is there; a hit for the record, which counts as `backed_hit`
-    /// where it is backed.
-    pub fn get(&self, hash: u32, key: &[u8], sequence: Sequence, backed_hit: u64) -> Option<Bytes> {
+    /// The value of a record, if it is there; a hit for the record.
+    pub fn get(&self, hash: u32, key: &[u8], sequence: Sequence) -> Option<Bytes> {
         let number = self.table.find(hash, key, sequence)?;
-        self.table.note_hit(number, backed_hit);
+        self.table.note_hit(number);
         Some(self.table.pieces(number).value())
     }
 
@@ -74,14 +73,13 @@ impl Shard {
     pub fn get_many(
         &self,
         wanted: &[Wanted<'_>],
-        backed_hit: u64,
         numbers: &mut Vec<Option<u32>>,
         mut found: impl FnMut(usize, Bytes),
     ) {
         self.table.find_many(wanted, numbers);
         for (number, wanted) in numbers.iter().zip(wanted) {
             if let Some(number) = *number {
-                self.table.note_hit(number, backed_hit);
+                self.table.note_hit(number);
                 found(wanted.at, self.table.pieces(number).value());
             }
         }

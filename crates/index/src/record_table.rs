@@ -37,9 +37,9 @@ pub(crate) enum Queue {
     Main,
 }
 
-/// What a hit of a record counts. One of a backed record counts less, 1 at the least
-/// ([`crate::RecordCache::set_worth_of_backed`]).
+/// What a hit of a record counts, and one of a backed record.
 pub(crate) const HIT: u64 = 8;
+pub(crate) const BACKED_HIT: u64 = 1;
 
 /// Hits are counted up to here: three, as in the paper.
 pub(crate) const SCORE_MAX: u64 = 3 * HIT;
@@ -237,16 +237,16 @@ impl RecordTable {
         Standing { queue: entry.queue(), score: stamp & SCORE_MASK, is_backed }
     }
 
-    /// Counts a hit, of a record that is backed as `backed_hit`. Of two at once one may be lost.
+    /// Counts a hit. Of two at once one may be lost.
     /// A hit that changes no count writes nothing, or the hottest entries would wander between
     /// processors.
     #[inline]
-    pub fn note_hit(&self, number: u32, backed_hit: u64) {
+    pub fn note_hit(&self, number: u32) {
         let stamp = &self.entries[number as usize].stamp;
         let now = stamp.load(Relaxed);
         let score = now & SCORE_MASK;
         if score < SCORE_MAX {
-            let hit = if now & BACKED_BIT == 0 { HIT } else { backed_hit };
+            let hit = if now & BACKED_BIT == 0 { HIT } else { BACKED_HIT };
             stamp.store(now - score + (score + hit).min(SCORE_MAX), Relaxed);
         }
     }

@@ -14,7 +14,6 @@ use thermocline_index::{Evicted, RecordCache};
 enum Step {
     Insert(u16, u8, usize),
     InsertBacked(u16, u8, usize),
-    Renew(u16, u8, usize),
     Unback(u16, u8),
     Get(u16, u8),
     Contains(u16, u8),
@@ -35,8 +34,7 @@ fn step() -> impl Strategy<Value = Step> {
     let capacity = prop_oneof![0u64..20_000, 20_000u64..(3 << 20)];
     prop_oneof![
         20 => insertion.clone().prop_map(|((key, at), bytes)| Step::Insert(key, at, bytes)),
-        20 => insertion.clone().prop_map(|((key, at), bytes)| Step::InsertBacked(key, at, bytes)),
-        10 => insertion.prop_map(|((key, at), bytes)| Step::Renew(key, at, bytes)),
+        20 => insertion.prop_map(|((key, at), bytes)| Step::InsertBacked(key, at, bytes)),
         3 => record.clone().prop_map(|(key, at)| Step::Unback(key, at)),
         40 => record.clone().prop_map(|(key, at)| Step::Get(key, at)),
         10 => record.clone().prop_map(|(key, at)| Step::Contains(key, at)),
@@ -110,13 +108,6 @@ impl Checked {
                 let was_there = self.cache.contains(&key, sequence);
                 let evicted = self.cache.insert_backed(&key, sequence, value.len(), || &value);
                 assert!(!was_there || self.cache.contains(&key, sequence));
-                self.kept_or_not((key, sequence, value), evicted);
-            }
-            Step::Renew(n, at, bytes) => {
-                let (key, sequence, value) = self.record(n, at + 1, bytes);
-                let from = Sequence(u64::from(at));
-                let evicted = self.cache.renew(&key, from, sequence, || Some(&value));
-                self.model.remove(&(key.clone(), from));
                 self.kept_or_not((key, sequence, value), evicted);
             }
             Step::Unback(n, at) => self.cache.unback(&key(n), Sequence(u64::from(at))),
@@ -234,8 +225,8 @@ fn version(n: u64, sequence: Sequence) -> Vec<u8> {
 }
 
 /// What readers and flushes do to records that have slots: asks for the newest version of keys at
-/// random, brings it where it is not, renews, unbacks and forgets; counts the renewals.
-fn work_on_versions(cache: &RecordCache, thread: u64, newest: &[AtomicU64], renewed: &AtomicU64) {
+/// random, brings it where it is not, replaces, unbacks and forgets; counts what was replaced.
+fn work_on_versions(cache: &RecordCache, thread: u64, newest: &[AtomicU64], replaced: &AtomicU64) {
     let mut random = Random::new(thread);
     let note = |evicted: Evicted| {
         for (key, sequence, bytes) in evicted.into_records() {
@@ -249,8 +240,10 @@ fn work_on_versions(cache: &RecordCache, thread: u64, newest: &[AtomicU64], rene
         match random.below(10) {
             0 => {
                 let next = Sequence(now.0 + 1);
-                note(cache.renew(&name, now, next, || Some(version(n, next))));
-                renewed.fetch_add(u64::from(cache.contains(&name, next)), Relaxed);
+                replaced.fetch_add(u64::from(cache.contains(&name, now)), Relaxed);
+                cache.forget(&name, now);
+                let value = version(n, next);
+                note(cache.insert_backed(&name, next, value.len(), || &value));
                 newest[n as usize].fetch_max(next.0, Relaxed);
             }
             1 => cache.unback(&name, now),
@@ -270,17 +263,17 @@ fn work_on_versions(cache: &RecordCache, thread: u64, newest: &[AtomicU64], rene
 }
 
 #[test]
-fn several_threads_renew_records_and_find_the_version_that_they_ask_for() {
+fn several_threads_replace_records_and_find_the_version_that_they_ask_for() {
     let cache = RecordCache::new(2 << 20);
     let newest: Vec<_> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
-    let renewed = AtomicU64::new(0);
+    let replaced = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (cache, newest, renewed) = (&cache, &newest, &renewed);
-            scope.spawn(move || work_on_versions(cache, thread, newest, renewed));
+            let (cache, newest, replaced) = (&cache, &newest, &replaced);
+            scope.spawn(move || work_on_versions(cache, thread, newest, replaced));
         }
     });
-    assert!(renewed.into_inner() > 100);
+    assert!(replaced.into_inner() > 100);
     let mut there = 0;
     for (n, newest) in (0..KEYS).zip(&newest) {
         for sequence in (0..=newest.load(Relaxed)).map(Sequence) {

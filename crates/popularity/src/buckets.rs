@@ -34,7 +34,7 @@
 
 use crate::pinning::Pinning;
 use crate::score::{RangeStatistics, coldness};
-use crate::{Popularity, VALUES};
+use crate::{ClockTracker, VALUES};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use thermocline_foundation::sync::Mutex;
@@ -210,7 +210,7 @@ impl Buckets {
 
     /// Asks the tracker for the values of all sampled keys of the buckets that a range overlaps.
     /// Done before candidates are scored, it spares reads from telling both tracker and buckets.
-    pub fn refresh(&self, from: &[u8], to: Option<&[u8]>, tracker: &dyn Popularity) {
+    pub fn refresh(&self, from: &[u8], to: Option<&[u8]>, tracker: &ClockTracker) {
         let mut buckets = self.buckets.lock();
         let first = bucket_of(&buckets, from);
         for bucket in &mut buckets[first..] {

@@ -16,12 +16,6 @@
 //! Reads and replacements of copies that are in memory only count as well. These there are always,
 //! so the rule sees when the mix of reads and writes changes.
 //!
-//! And where every record is asked for as often as any other, a copy pushes out one that is as good
-//! as itself, and is pushed out before it has served: a slot is written for nothing, and memory
-//! alone would have done as well. So only a share of the copies gets slots, such that a copy serves
-//! a read or two before it is dropped ([`CopyAdmission`]); caches on flash admit a random share of
-//! what they are offered for the same reason (CacheLib, Berg et al., OSDI 2020).
-//!
 //! Invariant: judgements change at the ends of windows only, and counters only grow.
 
 /// What became of copies since the store was opened.
@@ -77,95 +71,6 @@ impl CopyWorth {
     }
 }
 
-/// What slots of copies were good for, since the store was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CopyTurns {
-    /// Reads for which a copy's slot was read.
-    pub served: u64,
-    /// Copies that lost their slots because no read asked for them.
-    pub dropped: u64,
-}
-
-/// Limits of the share.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CopyAdmissionSettings {
-    /// Reads and drops of a window, at least. Copies are dropped thousands at a time, and none in
-    /// between, so it wants to see several of these.
-    pub window_min: u64,
-    /// The same as a share of the slots there are.
-    pub window_share: f64,
-    /// With fewer reads for each copy that is dropped the share is halved.
-    pub reads_min: f64,
-    /// With more it is doubled.
-    pub reads_enough: f64,
-    /// The least share: so it is seen when copies become worth more.
-    pub share_min: f64,
-}
-
-impl Default for CopyAdmissionSettings {
-    fn default() -> Self {
-        Self {
-            window_min: 16_384,
-            window_share: 0.25,
-            reads_min: 1.0,
-            reads_enough: 2.0,
-            share_min: 1.0 / 64.0,
-        }
-    }
-}
-
-/// Which share of the copies that want slots gets them; see the header. One owner; feed it from a
-/// background job.
-#[derive(Clone, Debug)]
-pub struct CopyAdmission {
-    settings: CopyAdmissionSettings,
-    /// When the window began.
-    since: CopyTurns,
-    share: f64,
-    /// What part of a copy may get a slot before the next is asked for.
-    credit: f64,
-}
-
-impl CopyAdmission {
-    /// All get slots until more is known.
-    pub fn new(settings: CopyAdmissionSettings) -> Self {
-        Self { settings, since: CopyTurns::default(), share: 1.0, credit: 0.0 }
-    }
-
-    /// Takes the counters of a store with so many slots.
-    pub fn observe(&mut self, now: CopyTurns, slots: u64) {
-        let served = now.served.saturating_sub(self.since.served);
-        let dropped = now.dropped.saturating_sub(self.since.dropped);
-        let settings = &self.settings;
-        let window = settings.window_min.max((settings.window_share * slots as f64) as u64).max(1);
-        if served + dropped < window {
-            return;
-        }
-        self.since = now;
-        let (served, dropped) = (served as f64, dropped as f64);
-        if served < settings.reads_min * dropped {
-            self.share = (self.share / 2.0).max(settings.share_min);
-        } else if served > settings.reads_enough * dropped {
-            self.share = (self.share * 2.0).min(1.0);
-        }
-    }
-
-    /// Whether the next copy gets a slot.
-    pub fn admits(&mut self) -> bool {
-        self.credit += self.share;
-        let admits = self.credit >= 1.0;
-        if admits {
-            self.credit -= 1.0;
-        }
-        admits
-    }
-
-    /// The share that gets slots.
-    pub fn share(&self) -> f64 {
-        self.share
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,51 +94,5 @@ mod tests {
         assert!(worth.observe(CopyUses { read: 179, replaced: 21 }));
         assert!(worth.observe(CopyUses { read: 260, replaced: 40 }), "19 of 100");
         assert!(!worth.observe(CopyUses { read: 340, replaced: 60 }), "20 of 100");
-    }
-
-    /// The share after as many windows of so many reads for each copy that is dropped.
-    fn share_after(admission: &mut CopyAdmission, windows: u64, reads_per_drop: u64) -> f64 {
-        for _ in 0..windows {
-            let mut now = admission.since;
-            now.dropped += 20_000;
-            now.served += 20_000 * reads_per_drop;
-            admission.observe(now, 0);
-        }
-        admission.share()
-    }
-
-    #[test]
-    fn fewer_copies_get_slots_while_they_are_dropped_unread() {
-        let mut admission = CopyAdmission::new(CopyAdmissionSettings::default());
-        assert!((0..100).all(|_| admission.admits()));
-        assert_eq!(share_after(&mut admission, 1, 0), 0.5);
-        assert_eq!(share_after(&mut admission, 1, 0), 0.25);
-        assert_eq!((0..100).filter(|_| admission.admits()).count(), 25);
-        assert_eq!(share_after(&mut admission, 3, 2), 0.25, "just right");
-        assert_eq!(share_after(&mut admission, 20, 0), 1.0 / 64.0, "some always do");
-        assert_eq!(share_after(&mut admission, 20, 3), 1.0);
-    }
-
-    #[test]
-    fn a_window_is_as_long_as_drops_are_far_apart() {
-        let mut admission = CopyAdmission::new(CopyAdmissionSettings::default());
-        let slots = 100_000;
-        admission.observe(CopyTurns { served: 0, dropped: 24_999 }, slots);
-        assert_eq!(admission.share(), 1.0, "a quarter of the slots is not there yet");
-        admission.observe(CopyTurns { served: 60_000, dropped: 24_999 }, slots);
-        assert_eq!(admission.share(), 1.0);
-        admission.observe(CopyTurns { served: 60_000, dropped: 49_999 }, slots);
-        assert_eq!(admission.share(), 0.5, "of the new window");
-    }
-
-    #[test]
-    fn where_nothing_is_dropped_every_copy_gets_a_slot() {
-        let mut admission = CopyAdmission::new(CopyAdmissionSettings::default());
-        assert_eq!(share_after(&mut admission, 4, 0), 1.0 / 16.0);
-        for _ in 0..4 {
-            let served = admission.since.served + 20_000;
-            admission.observe(CopyTurns { served, ..admission.since }, 0);
-        }
-        assert_eq!(admission.share(), 1.0);
     }
 }

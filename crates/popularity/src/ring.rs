@@ -1,4 +1,4 @@
-//! The table behind both trackers: open addressing over words of 8 bytes, with a clock hand.
+//! The table behind the tracker: open addressing over words of 8 bytes, with a clock hand.
 //!
 //! ```text
 //!   bits 63..6   the key's hash without its low six bits
@@ -104,10 +104,6 @@ impl Ring {
 
     pub fn limit(&self) -> usize {
         self.limit
-    }
-
-    pub fn slots(&self) -> usize {
-        self.slots.len()
     }
 
     pub fn bytes(&self) -> usize {
@@ -352,8 +348,8 @@ mod tests {
     fn hand_visits_every_slot_once_a_round() {
         for limit in [0, 1, 5, 6, 7, 100, 1000, 4093] {
             let mut ring = Ring::new(limit);
-            let mut visited = vec![0; ring.slots()];
-            (0..ring.slots()).for_each(|_| visited[ring.step()] += 1);
+            let mut visited = vec![0; ring.slots.len()];
+            (0..ring.slots.len()).for_each(|_| visited[ring.step()] += 1);
             assert!(visited.iter().all(|visits| *visits == 1), "limit {limit}");
             assert_eq!(ring.hand, 0);
         }
@@ -373,7 +369,7 @@ mod tests {
         let from_home = |slot: usize| {
             ring.at(slot).map_or(0, |entry| ring.distance(ring.home(entry.tag()), slot))
         };
-        let total: usize = (0..ring.slots()).map(from_home).sum();
+        let total: usize = (0..ring.slots.len()).map(from_home).sum();
         assert!(total < 4 * ring.len(), "{} steps on average", total / ring.len());
     }
 

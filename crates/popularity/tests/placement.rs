@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use thermocline_foundation::random::{Random, mix};
 use thermocline_popularity::{
     BucketSettings, Buckets, ClockTracker, Histogram, Pinning, PinningThreshold, Policy,
-    Popularity, RangeStatistics, Run, VALUES, best_merge, choose, coldness, power_of_k, score,
+    RangeStatistics, Run, VALUES, best_merge, choose, coldness, power_of_k, score,
 };
 
 fn histogram(counts: [u64; 4]) -> Histogram {

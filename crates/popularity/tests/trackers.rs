@@ -1,22 +1,12 @@
-//! What both trackers promise: bounded memory, exact counts, the paper's values, no flushing by
+//! What the tracker promises: bounded memory, exact counts, the paper's values, no flushing by
 //! loads.
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use proptest::prelude::*;
 use thermocline_foundation::random::{Random, mix};
-use thermocline_popularity::{
-    ClockTracker, FrequencySettings, FrequencyTracker, Histogram, Popularity, SHARDS,
-};
+use thermocline_popularity::{ClockTracker, Histogram, SHARDS};
 
-fn both(capacity: usize, shards: usize) -> [Box<dyn Popularity>; 2] {
-    let settings = FrequencySettings::default();
-    [
-        Box::new(ClockTracker::new(capacity, shards)),
-        Box::new(FrequencyTracker::new(capacity, shards, settings)),
-    ]
-}
-
-fn recount(tracker: &dyn Popularity, keys: u64) -> Histogram {
+fn recount(tracker: &ClockTracker, keys: u64) -> Histogram {
     let mut histogram = Histogram::default();
     for key_hash in (0..keys).map(mix) {
         let Some(value) = tracker.value(key_hash) else { continue };
@@ -27,7 +17,7 @@ fn recount(tracker: &dyn Popularity, keys: u64) -> Histogram {
     histogram
 }
 
-fn assert_counts_are_exact(tracker: &dyn Popularity, keys: u64) {
+fn assert_counts_are_exact(tracker: &ClockTracker, keys: u64) {
     let histogram = tracker.histogram();
     assert_eq!(histogram, recount(tracker, keys));
     assert_eq!(histogram.total(), tracker.len() as u64);
@@ -35,7 +25,7 @@ fn assert_counts_are_exact(tracker: &dyn Popularity, keys: u64) {
 }
 
 /// One of every call; `action` and `draw` choose it.
-fn act(tracker: &dyn Popularity, action: u8, key: u64, draw: u16) {
+fn act(tracker: &ClockTracker, action: u8, key: u64, draw: u16) {
     let (key_hash, flag) = (mix(key), draw.is_multiple_of(2));
     match action {
         0..=5 => {
@@ -57,50 +47,47 @@ proptest! {
         capacity in 0usize..60,
         shards in prop_oneof![Just(1usize), Just(4), Just(64)],
     ) {
-        for tracker in both(capacity, shards) {
-            for &(action, key, draw) in &calls {
-                act(&*tracker, action, key, draw);
-            }
-            assert_counts_are_exact(&*tracker, 90);
+        let tracker = ClockTracker::new(capacity, shards);
+        for &(action, key, draw) in &calls {
+            act(&tracker, action, key, draw);
         }
+        assert_counts_are_exact(&tracker, 90);
     }
 
     #[test]
     fn same_calls_give_same_answers(
         calls in proptest::collection::vec((0u8..11, 0u64..90, any::<u16>()), 0..200),
     ) {
-        for (a, b) in both(40, 4).into_iter().zip(both(40, 4)) {
-            for &(action, key, draw) in &calls {
-                act(&*a, action, key, draw);
-                act(&*b, action, key, draw);
-            }
-            let values = |tracker: &dyn Popularity| -> Vec<_> {
-                (0..90).map(|key| tracker.value(mix(key))).collect()
-            };
-            prop_assert_eq!(values(&*a), values(&*b));
+        let (a, b) = (ClockTracker::new(40, 4), ClockTracker::new(40, 4));
+        for &(action, key, draw) in &calls {
+            act(&a, action, key, draw);
+            act(&b, action, key, draw);
         }
+        let values = |tracker: &ClockTracker| -> Vec<_> {
+            (0..90).map(|key| tracker.value(mix(key))).collect()
+        };
+        prop_assert_eq!(values(&a), values(&b));
     }
 }
 
 #[test]
 fn counts_stay_exact_under_threads_that_touch_at_once() {
-    for tracker in both(500, SHARDS) {
-        std::thread::scope(|scope| {
-            for seed in 0..4 {
-                let tracker = &*tracker;
-                scope.spawn(move || {
-                    let mut random = Random::new(seed);
-                    for _ in 0..20_000 {
-                        // Capacities change rarely, everything else often.
-                        let action = random.below(10) as u8;
-                        act(tracker, action, random.below(2000), random.next_u64() as u16);
-                    }
-                    tracker.set_capacity(300 + 100 * seed as usize);
-                });
-            }
-        });
-        assert_counts_are_exact(&*tracker, 2000);
-    }
+    let tracker = ClockTracker::new(500, SHARDS);
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let tracker = &tracker;
+            scope.spawn(move || {
+                let mut random = Random::new(seed);
+                for _ in 0..20_000 {
+                    // Capacities change rarely, everything else often.
+                    let action = random.below(10) as u8;
+                    act(tracker, action, random.below(2000), random.next_u64() as u16);
+                }
+                tracker.set_capacity(300 + 100 * seed as usize);
+            });
+        }
+    });
+    assert_counts_are_exact(&tracker, 2000);
 }
 
 #[test]
@@ -130,136 +117,84 @@ fn full_clock_evicts_keys_of_value_zero_first() {
 }
 
 #[test]
-fn frequency_counts_accesses_up_to_fifteen() {
-    let tracker = FrequencyTracker::new(100, 1, FrequencySettings::default());
-    let values: Vec<_> = (0..20).map(|_| tracker.touch(mix(1), true).unwrap()).collect();
-    assert_eq!(values[..4], [0, 1, 2, 3]);
-    assert_eq!(values[19], tracker.value_max());
-}
-
-#[test]
-fn frequency_keeps_what_is_hot_through_a_flood_of_keys_read_once() {
-    let [clock, frequency] = both(1000, 1);
-    for tracker in [&clock, &frequency] {
-        for _ in 0..10 {
-            (0..500).for_each(|key| {
-                tracker.touch(mix(key), true);
-            });
-        }
-        (10_000..15_000).for_each(|key| {
-            tracker.touch(mix(key), false);
-        });
-    }
-    let kept = |tracker: &dyn Popularity| {
-        (0..500).filter(|key| tracker.value(mix(*key)).is_some_and(|value| value > 0)).count()
-    };
-    assert_eq!(kept(&*frequency), 500);
-    assert!(kept(&*clock) < 100, "the clock forgets: {}", kept(&*clock));
-}
-
-#[test]
-fn counters_of_an_abandoned_hotspot_are_gone_after_four_periods() {
-    let tracker = FrequencyTracker::new(100, 1, FrequencySettings { ageing_period: 8 });
-    (0..50).for_each(|key| {
-        (0..20).for_each(|_| {
-            tracker.touch(mix(key), true);
-        })
-    });
-    // Five keys take all accesses, so nothing is evicted.
-    (0..4 * 8 * 100 + 100).for_each(|turn| {
-        tracker.touch(mix(1000 + turn % 5), true);
-    });
-    assert!((0..50).all(|key| tracker.value(mix(key)) == Some(0)));
-}
-
-#[test]
 fn load_that_writes_each_key_once_does_not_flush_the_tracker() {
-    for tracker in both(100, 1) {
-        (0..100).for_each(|key| {
-            tracker.touch(mix(key), false);
-        });
-        let values = recount(&*tracker, 100);
-        for key in 1000..20_000 {
-            assert_eq!(tracker.touch_write(mix(key), false), None);
-        }
-        assert_eq!(recount(&*tracker, 100), values);
+    let tracker = ClockTracker::new(100, 1);
+    (0..100).for_each(|key| {
+        tracker.touch(mix(key), false);
+    });
+    let values = recount(&tracker, 100);
+    for key in 1000..20_000 {
+        assert_eq!(tracker.touch_write(mix(key), false), None);
     }
+    assert_eq!(recount(&tracker, 100), values);
 }
 
 #[test]
 fn update_counts_where_an_older_version_was_on_the_fast_tier() {
-    for tracker in both(100, 1) {
-        assert_eq!(tracker.touch_write(mix(1), true), Some(0), "it enters as a first access");
-        assert_eq!(tracker.on_fast(mix(1)), Some(true));
-        assert!(tracker.touch_write(mix(1), true).unwrap() > 0);
-    }
+    let tracker = ClockTracker::new(100, 1);
+    assert_eq!(tracker.touch_write(mix(1), true), Some(0), "it enters as a first access");
+    assert_eq!(tracker.on_fast(mix(1)), Some(true));
+    assert!(tracker.touch_write(mix(1), true).unwrap() > 0);
 }
 
 #[test]
 fn read_modify_write_of_a_key_on_the_slow_tier_is_one_access() {
-    for tracker in both(100, 1) {
-        tracker.touch(mix(1), false);
-        assert_eq!(tracker.touch_write(mix(1), false), Some(0));
-        assert_eq!(tracker.on_fast(mix(1)), Some(true), "it has come up");
-        assert!(tracker.touch(mix(1), true).unwrap() > 0, "the next access is the second");
-    }
+    let tracker = ClockTracker::new(100, 1);
+    tracker.touch(mix(1), false);
+    assert_eq!(tracker.touch_write(mix(1), false), Some(0));
+    assert_eq!(tracker.on_fast(mix(1)), Some(true), "it has come up");
+    assert!(tracker.touch(mix(1), true).unwrap() > 0, "the next access is the second");
 }
 
 #[test]
 fn location_follows_promotion_demotion_and_reads() {
-    for tracker in both(100, 1) {
-        tracker.touch(mix(1), false);
-        assert_eq!(tracker.histogram().slow_share(), 1.0);
-        tracker.set_location(mix(1), true);
-        assert_eq!((tracker.on_fast(mix(1)), tracker.value(mix(1))), (Some(true), Some(0)));
-        assert_eq!(tracker.histogram().slow_share(), 0.0);
-        tracker.touch(mix(1), false);
-        assert_eq!(tracker.on_fast(mix(1)), Some(false));
-        tracker.set_location(mix(2), true);
-        assert_eq!(tracker.value(mix(2)), None, "a location alone makes nothing popular");
-    }
+    let tracker = ClockTracker::new(100, 1);
+    tracker.touch(mix(1), false);
+    assert_eq!(tracker.histogram().slow_share(), 1.0);
+    tracker.set_location(mix(1), true);
+    assert_eq!((tracker.on_fast(mix(1)), tracker.value(mix(1))), (Some(true), Some(0)));
+    assert_eq!(tracker.histogram().slow_share(), 0.0);
+    tracker.touch(mix(1), false);
+    assert_eq!(tracker.on_fast(mix(1)), Some(false));
+    tracker.set_location(mix(2), true);
+    assert_eq!(tracker.value(mix(2)), None, "a location alone makes nothing popular");
 }
 
 #[test]
 fn forgotten_key_is_not_tracked() {
-    for tracker in both(100, 1) {
-        tracker.touch(mix(1), true);
-        tracker.forget(mix(1));
-        assert_eq!(tracker.value(mix(1)), None);
-        assert!(tracker.is_empty());
-    }
+    let tracker = ClockTracker::new(100, 1);
+    tracker.touch(mix(1), true);
+    tracker.forget(mix(1));
+    assert_eq!(tracker.value(mix(1)), None);
+    assert!(tracker.is_empty());
 }
 
 #[test]
 fn tracker_of_no_capacity_tracks_nothing() {
-    for tracker in both(0, 4) {
-        (0..100).for_each(|key| assert_eq!(tracker.touch(mix(key), true), None));
-        assert_eq!((tracker.len(), tracker.histogram().total()), (0, 0));
-    }
+    let tracker = ClockTracker::new(0, 4);
+    (0..100).for_each(|key| assert_eq!(tracker.touch(mix(key), true), None));
+    assert_eq!((tracker.len(), tracker.histogram().total()), (0, 0));
 }
 
 #[test]
 fn tracked_keys_survive_growth() {
-    for tracker in both(1000, 4) {
-        (0..800).for_each(|key| {
-            tracker.touch(mix(key), true);
-        });
-        let before = recount(&*tracker, 800);
-        tracker.set_capacity(5000);
-        assert_eq!(recount(&*tracker, 800), before);
-        assert_eq!(tracker.capacity(), 5000);
-    }
+    let tracker = ClockTracker::new(1000, 4);
+    (0..800).for_each(|key| {
+        tracker.touch(mix(key), true);
+    });
+    let before = recount(&tracker, 800);
+    tracker.set_capacity(5000);
+    assert_eq!(recount(&tracker, 800), before);
+    assert_eq!(tracker.capacity(), 5000);
 }
 
 #[test]
 fn a_key_costs_the_memory_that_is_documented() {
     const KEYS: usize = 200_000;
-    let per_key = |tracker: &dyn Popularity| tracker.bytes() as f64 / tracker.capacity() as f64;
-    for (fresh, limit) in both(KEYS, SHARDS).iter().zip([10.1, 14.2]) {
-        assert!(per_key(&**fresh) < limit, "{} bytes", per_key(&**fresh));
-    }
-    for (grown, limit) in both(KEYS / 10, SHARDS).iter().zip([11.5, 15.9]) {
-        (1..=20).for_each(|step| grown.set_capacity(KEYS / 10 + step * KEYS / 20));
-        assert!(per_key(&**grown) < limit, "{} bytes", per_key(&**grown));
-    }
+    let per_key = |tracker: &ClockTracker| tracker.bytes() as f64 / tracker.capacity() as f64;
+    let fresh = ClockTracker::new(KEYS, SHARDS);
+    assert!(per_key(&fresh) < 10.1, "{} bytes", per_key(&fresh));
+    let grown = ClockTracker::new(KEYS / 10, SHARDS);
+    (1..=20).for_each(|step| grown.set_capacity(KEYS / 10 + step * KEYS / 20));
+    assert!(per_key(&grown) < 11.5, "{} bytes", per_key(&grown));
 }

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 use thermocline::{
-    ByteSize, Compression, DemotionPolicy, Durability, HybridSettings, IndexCopies, Pinning,
-    PopularityKind, Preset, Promotion, Settings, Tier,
+    ByteSize, Compression, DemotionPolicy, Durability, Experiments, HybridSettings, IndexCopies,
+    Pinning, Preset, Promotion, Settings, Tier, Variant,
 };
 use thermocline_foundation::random::{Random, mix};
 use xxhash_rust::xxh3::xxh3_64;
@@ -281,12 +281,21 @@ pub fn has_third_tier(seed: u64) -> bool {
 /// levels and tiers.
 pub fn settings(seed: u64) -> Settings {
     let leveled = leveled_settings(seed);
-    if is_hybrid(seed) { hybrid_settings(seed, leveled) } else { leveled }
+    if is_hybrid(seed) { hybrid_settings(seed, leveled).0 } else { leveled }
+}
+
+/// What a database of `seed` is opened with beside its settings.
+pub fn experiments(seed: u64) -> Experiments {
+    if is_hybrid(seed) {
+        hybrid_settings(seed, leveled_settings(seed)).1
+    } else {
+        Experiments::NONE
+    }
 }
 
 /// Records in slots of a small fast tier, tables below. What is drawn here comes from a generator
 /// of its own, so that it moves nothing in the histories of other seeds.
-fn hybrid_settings(seed: u64, leveled: Settings) -> Settings {
+fn hybrid_settings(seed: u64, leveled: Settings) -> (Settings, Experiments) {
     let mut random = Random::new(mix(seed ^ 0x51AB_0001));
     let fast = [1, 1, 1, 1, 2, 4][random.below(6) as usize];
     let fast = ByteSize::mib(if has_long_slabs(seed) { 16 } else { fast });
@@ -296,22 +305,34 @@ fn hybrid_settings(seed: u64, leveled: Settings) -> Settings {
     // Where a few hundred KiB must cause demotions the watermarks are low.
     let watermarks = [(98, 95), (98, 95), (98, 95), (40, 20), (15, 8)];
     let (high_watermark_percent, low_watermark_percent) = watermarks[random.below(5) as usize];
-    let hybrid = HybridSettings {
-        policy: policies[random.below(3) as usize],
-        candidates: 1 + random.below(8) as u32,
-        read_triggered: true,
+    let policy = policies[random.below(3) as usize];
+    let candidates = 1 + random.below(8) as usize;
+    let range_tables = 1 + random.below(3) as usize;
+    let runs = 1 + random.below(6) as u32;
+    let variant = [Variant::Tuned, Variant::Paper][random.below(2) as usize];
+    let tracker_percent = [0, 20, 100][random.below(3) as usize];
+    let pinning_percent = [70, 70, 0, 100][random.below(4) as usize];
+    let pinning = [Pinning::Fixed, Pinning::Fixed, Pinning::Auto][random.below(3) as usize];
+    let experiments = Experiments {
+        policy: Some(policy),
+        candidates: Some(candidates),
+        range_tables: Some(range_tables),
+        runs: Some(runs as usize),
+        low_watermark_percent: Some(low_watermark_percent),
+        pinning: Some(pinning),
+        promotion: Some(promotions[random.below(4) as usize]),
+        read_triggered: Some(true),
         // A history has a few hundred operations.
-        epoch_operations: 100,
-        cool_down_operations: 300,
-        range_tables: 1 + random.below(3) as u32,
-        runs: 1 + random.below(6) as u32,
+        epoch_operations: Some(100),
+        cool_down_operations: Some(300),
+        ..Experiments::NONE
+    };
+    let hybrid = HybridSettings {
+        variant,
+        runs,
         high_watermark_percent,
-        low_watermark_percent,
-        popularity: [PopularityKind::Clock, PopularityKind::Frequency][random.below(2) as usize],
-        tracker_percent: [0, 20, 100][random.below(3) as usize],
-        pinning_percent: [70, 70, 0, 100][random.below(4) as usize],
-        pinning: [Pinning::Fixed, Pinning::Fixed, Pinning::Auto][random.below(3) as usize],
-        promotion: promotions[random.below(4) as usize],
+        tracker_percent,
+        pinning_percent,
         record_compression: match seed / 4 % 12 {
             ..6 => Compression::None,
             6 | 8 | 10 => Compression::Lz4,
@@ -322,12 +343,13 @@ fn hybrid_settings(seed: u64, leveled: Settings) -> Settings {
     };
     let below = if has_third_tier(seed) { &[1, 256][..] } else { &[256] };
     let below = below.iter().zip(1..).map(|(mib, index)| tier(index, ByteSize::mib(*mib)));
-    Settings {
+    let settings = Settings {
         preset: Some(Preset::Hybrid),
         tiers: std::iter::once(tier(0, fast)).chain(below).collect(),
         hybrid,
         ..leveled
-    }
+    };
+    (settings, experiments)
 }
 
 fn leveled_settings(seed: u64) -> Settings {

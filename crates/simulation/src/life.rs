@@ -5,14 +5,16 @@
 //! devices, from within the calls of the store (`crash.rs`).
 
 use crate::devices::{Loss, Watcher};
-use crate::history::{HOME, Shape, Step, TIERS, Write, history, settings};
+use crate::history::{HOME, Shape, Step, TIERS, Write, experiments, history, settings};
 use crate::machine::Machine;
 use crate::oracle::{Known, Model, Violation, Wrong, check_bytes, check_error, check_files};
 use crate::{recorder, trace};
 use parking_lot::RwLock;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thermocline::{ByteSize, Cursor, Db, Durability, Error, Settings, Snapshot, WriteBatch};
+use thermocline::{
+    ByteSize, Cursor, Db, Durability, Error, Experiments, Settings, Snapshot, WriteBatch,
+};
 use thermocline_foundation::random::{Random, mix};
 
 /// Why a life ended before its history did.
@@ -72,6 +74,8 @@ pub struct Life {
     pub checkpoint_begun: Option<PathBuf>,
     /// What the database is made with.
     pub settings: Settings,
+    /// What it is opened with besides.
+    pub experiments: Experiments,
     /// The longest that a write may take, in nanoseconds that the machine's callers waited.
     pub write_ns_max: u64,
 }
@@ -98,6 +102,7 @@ impl Life {
             checkpoints: 0,
             checkpoint_begun: None,
             settings: settings(seed),
+            experiments: experiments(seed),
             write_ns_max: WRITE_NS_MAX,
         }
     }
@@ -120,6 +125,7 @@ impl Life {
 
     /// Makes the database.
     pub fn create(&mut self) -> Result<(), Stop> {
+        self.machine.environment.experiments = self.experiments;
         self.db = Some(self.machine.create(&self.settings)?);
         self.known.write().created = true;
         Ok(())
@@ -424,7 +430,8 @@ impl Life {
     /// Another machine opens what `world` holds, after a kill or a power cut.
     pub fn restart(&mut self, world: crate::devices::World, killed: bool) -> Result<(), Stop> {
         self.kill();
-        let machine = Machine::new(world, mix(self.seed ^ self.machine.devices.calls()));
+        let mut machine = Machine::new(world, mix(self.seed ^ self.machine.devices.calls()));
+        machine.environment.experiments = self.experiments;
         machine.devices.succeed(&self.machine.devices);
         self.machine = machine;
         let least = {

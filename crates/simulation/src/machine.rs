@@ -32,6 +32,7 @@ impl Machine {
             devices: Arc::new(devices.clone()),
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             workers: Workers::Stepped(Arc::clone(&stepper)),
+            ..Environment::default()
         };
         Self { devices, clock, stepper, environment }
     }

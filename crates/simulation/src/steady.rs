@@ -226,8 +226,8 @@ fn step(life: &mut Life, step: &Step) -> Result<(), Violation> {
 fn paced(seed: u64, what: FaultKind) -> Result<(), Violation> {
     let (mut life, known) = paced_life(seed, &[]);
     if is_hybrid(seed) {
-        let hybrid = &mut life.settings.hybrid;
-        (hybrid.high_watermark_percent, hybrid.low_watermark_percent) = (2, 1);
+        life.settings.hybrid.high_watermark_percent = 5;
+        life.experiments.low_watermark_percent = None;
         life.settings.tiers[0].capacity = ByteSize::mib(1);
     }
     let mut random = Random::new(mix(seed ^ 0x9ACE));

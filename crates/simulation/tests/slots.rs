@@ -60,7 +60,7 @@ fn planned_life(capacity: thermocline::ByteSize, seed: u64, (high, low): (u32, u
     life.settings.tiers[0].capacity = capacity;
     life.settings.memory = thermocline::ByteSize::mib(1);
     life.settings.hybrid.high_watermark_percent = high;
-    life.settings.hybrid.low_watermark_percent = low;
+    life.experiments.low_watermark_percent = Some(low);
     life
 }
 
@@ -368,7 +368,7 @@ fn records_that_move_while_they_leave() -> Result<(), Stop> {
 /// demoted.
 fn bulk_load_over_copies() -> Result<(), Stop> {
     let mut life = planned_life(thermocline::ByteSize::mib(1), 12, (15, 8));
-    life.settings.hybrid.promotion = thermocline::Promotion::Read;
+    life.experiments.promotion = Some(thermocline::Promotion::Read);
     life.create()?;
     put_each(&mut life, (0..64).step_by(2), 1, 300)?;
     life.step(&Step::Compact)?;

@@ -76,11 +76,6 @@ impl SlabStats {
         self.sum(|class| class.free * u64::from(class.slot_bytes))
     }
 
-    /// Slots were freed and are held back.
-    pub fn has_held(&self) -> bool {
-        self.classes.iter().any(|class| class.held > 0)
-    }
-
     /// There are slabs without any record.
     pub fn has_empty_slabs(&self) -> bool {
         self.classes.iter().any(|class| class.empty_slabs > 0)

@@ -20,7 +20,7 @@ use crate::format::{BLOCK_TRAILER_BYTES, BlockAddress, PAGE};
 use crate::reader::open_buffer;
 use bytes::Bytes;
 use std::sync::Arc;
-use thermocline_device::{Error, File, Result};
+use thermocline_device::{Error, ErrorKind, File, Result};
 use thermocline_foundation::sync::OnceLock;
 use thermocline_foundation::{Counter, FileNumber, Planted, planted};
 
@@ -86,6 +86,8 @@ impl TailCopy {
                 self.counts.served.add(1);
                 Some(bytes)
             }
+            // It is as good as it was, once there is a descriptor for it again.
+            Err(error) if error.kind() == ErrorKind::TooManyOpenFiles => None,
             Err(error) => {
                 self.failure.get_or_init(|| {
                     self.counts.failed.add(1);

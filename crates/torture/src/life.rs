@@ -27,7 +27,7 @@ pub struct Epoch {
     threads: u32,
     preset: Preset,
     /// Where they are low, records leave a fast tier that has room.
-    watermarks: (u32, u32),
+    high_watermark_percent: u32,
 }
 
 /// Look-ups after each snapshot that is compared.
@@ -58,7 +58,7 @@ impl Epoch {
             table_kib: 64 << random.below(3),
             threads: 1 + random.below(2) as u32,
             preset: if seed.is_multiple_of(2) { Preset::Hybrid } else { Preset::Leveled },
-            watermarks: [(98, 95), (40, 20), (15, 8)][random.below(3) as usize],
+            high_watermark_percent: [98, 40, 15][random.below(3) as usize],
         }
     }
 
@@ -81,12 +81,8 @@ impl Epoch {
         let (fast_mib, slow_mib) = self.capacities(opening);
         let tier =
             |path: &Path, mib| Tier::new(path.join("tier"), ByteSize::mib(mib)).driver(self.driver);
-        let (high_watermark_percent, low_watermark_percent) = self.watermarks;
-        let hybrid = HybridSettings {
-            high_watermark_percent,
-            low_watermark_percent,
-            ..HybridSettings::default()
-        };
+        let high_watermark_percent = self.high_watermark_percent;
+        let hybrid = HybridSettings { high_watermark_percent, ..HybridSettings::default() };
         Settings {
             preset: Some(self.preset),
             hybrid,

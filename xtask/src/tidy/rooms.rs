@@ -19,7 +19,7 @@ const ROOMS: [(&str, &[&str]); 19] = [
     ("limits", &["limits.rs"]),
     ("error", &["error.rs"]),
     ("jobs", &["jobs/"]),
-    ("environment", &["environment.rs"]),
+    ("environment", &["environment/"]),
     ("batch", &["batch.rs"]),
     ("settings", &["settings/"]),
     ("shared", &["shared/"]),

@@ -11,7 +11,7 @@ use crate::Outcome;
 use crate::store::{
     Demotions, Durability, EngineKind, Needs, OpenOptions, Store, TierTraffic, Visitor,
 };
-use thermocline::{ByteSize, Compression, Db, Preset, Settings, Tier};
+use thermocline::{ByteSize, Compression, Db, Environment, Preset, Settings, Tier};
 
 /// A preset as an engine.
 #[derive(Clone, Copy, Debug)]
@@ -147,13 +147,20 @@ impl EngineKind for Thermocline {
                 pairs.push((format!("{prefix}{name}"), value.trim_matches('"').to_owned()));
             }
         }
+        for name in hybrid::EXPERIMENTS {
+            if let Some(value) = options.option(name) {
+                pairs.push((format!("experiment.{name}"), value.to_owned()));
+            }
+        }
         Ok(pairs)
     }
 
     fn open(&self, options: &OpenOptions) -> Outcome<Box<dyn Store>> {
         let settings = self.settings(options)?;
         let first = options.tiers.first().ok_or("an engine needs at least one tier")?;
-        let db = Db::open_or_create(first.path.join("home"), &settings)?;
+        let experiments = hybrid::experiments(options)?;
+        let environment = Environment { experiments, ..Environment::default() };
+        let db = environment.open_or_create(&first.path.join("home"), &settings)?;
         Ok(Box::new(Open { db }))
     }
 }
@@ -228,10 +235,10 @@ impl Store for Open {
 mod tests {
     use super::*;
     use crate::store::{Label, Layout, TierSpace, find};
-    use thermocline::{DemotionPolicy, Pinning, PopularityKind, Promotion};
+    use thermocline::{DemotionPolicy, Experiments, Pinning, Promotion, Rule, Variant};
 
-    /// What a label comes to, on two tiers.
-    fn settings(label: &str) -> Outcome<Settings> {
+    /// A label's options, on two tiers.
+    fn options(label: &str) -> Outcome<OpenOptions> {
         let label: Label = label.parse()?;
         let engines: [&dyn EngineKind; 2] = [&LEVELED, &HYBRID];
         find(&engines, &label)?;
@@ -240,7 +247,7 @@ mod tests {
             path: name.into(),
             capacity: ByteSize::gib(1),
         };
-        let options = OpenOptions {
+        Ok(OpenOptions {
             tiers: vec![tier("fast"), tier("slow")],
             memory: ByteSize::mib(64),
             durability: Durability::Buffered,
@@ -251,25 +258,51 @@ mod tests {
             records: 1000,
             loading: false,
             options: label.options,
-        };
-        if label.name == HYBRID.name { &HYBRID } else { &LEVELED }.settings(&options)
+        })
+    }
+
+    /// The settings that a label comes to.
+    fn settings(label: &str) -> Outcome<Settings> {
+        let options = options(label)?;
+        hybrid::experiments(&options)?;
+        if label.starts_with(HYBRID.name) { &HYBRID } else { &LEVELED }.settings(&options)
     }
 
     #[test]
     fn options_of_a_hybrid_label_become_its_settings() {
-        let label = "thermocline-hybrid@tiers+runs=6+policy=approximate+popularity=frequency\
-                     +promotion=none+pinning=50+tracker=40+block-size=8KiB\
-                     +epoch=500+cool-down=700";
+        let label = "thermocline-hybrid@tiers+variant=paper+runs=6+policy=random+promotion=none\
+                     +pinning=50+tracker=40+block-size=8KiB+epoch=500+cool-down=700\
+                     +read-triggered=off+candidates=3+range-tables=2+low-watermark=40";
         let settings = settings(label).unwrap();
         let hybrid = settings.hybrid;
         assert_eq!(settings.preset, Some(Preset::Hybrid));
         assert_eq!(settings.block_size, ByteSize::kib(8));
-        assert_eq!(hybrid.policy, DemotionPolicy::Approximate);
-        assert_eq!(hybrid.popularity, PopularityKind::Frequency);
-        assert_eq!(hybrid.promotion, Promotion::None);
+        assert_eq!(hybrid.variant, Variant::Paper);
         assert_eq!((hybrid.runs, hybrid.pinning_percent, hybrid.tracker_percent), (6, 50, 40));
-        assert_eq!(hybrid.pinning, Pinning::Fixed);
-        assert_eq!((hybrid.epoch_operations, hybrid.cool_down_operations), (500, 700));
+        let expected = Experiments {
+            policy: Some(DemotionPolicy::Random),
+            candidates: Some(3),
+            range_tables: Some(2),
+            runs: Some(6),
+            low_watermark_percent: Some(40),
+            promotion: Some(Promotion::None),
+            read_triggered: Some(false),
+            epoch_operations: Some(500),
+            cool_down_operations: Some(700),
+            ..Experiments::NONE
+        };
+        assert_eq!(hybrid::experiments(&options(label).unwrap()).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_label_leaves_out_rules_and_says_so() {
+        let options =
+            options("thermocline-hybrid@tiers+without=first_read/copies_worth_slots").unwrap();
+        let left_out: Vec<_> = hybrid::experiments(&options).unwrap().left_out().collect();
+        assert_eq!(left_out, [Rule::FirstRead, Rule::CopiesWorthSlots]);
+        let described = HYBRID.describe(&options).unwrap();
+        let told = ("experiment.without".to_owned(), "first_read/copies_worth_slots".to_owned());
+        assert!(described.contains(&told), "{described:?}");
     }
 
     /// Rivals have none unless it is named for them too.
@@ -292,7 +325,7 @@ mod tests {
     fn a_wrong_option_of_a_hybrid_label_is_answered_with_what_is_right() {
         for (label, part) in [
             ("thermocline-hybrid+policy=best", "random, precise or approximate"),
-            ("thermocline-hybrid+popularity=lru", "clock or frequency"),
+            ("thermocline-hybrid+variant=old", "tuned or paper"),
             ("thermocline-hybrid+promotion=always", "none, demotion or read"),
             ("thermocline-hybrid+pinning=most", "0 to 100 or auto"),
             ("thermocline-hybrid+read-triggered=1", "on or off"),
@@ -300,6 +333,7 @@ mod tests {
             ("thermocline-hybrid+record-compression=1", "none, lz4 or zstd"),
             ("thermocline-hybrid+runs=9", "hybrid.runs = 9 is out of range"),
             ("thermocline-hybrid+runs=x", "option runs=x"),
+            ("thermocline-hybrid+without=luck", "there is no rule 'luck'; there are first_read"),
             ("thermocline-hybrid+cache=1", "it has driver, slow-driver"),
             ("thermocline-leveled+runs=2", "no option 'runs'"),
             ("thermocline-hybrid@fast", "it can use tiers"),
@@ -311,12 +345,11 @@ mod tests {
 
     #[test]
     fn only_the_preset_that_reads_them_describes_settings_of_its_own() {
-        let label: Label = "thermocline-hybrid+pinning=auto".parse().unwrap();
+        let text = "thermocline-hybrid+pinning=auto";
+        let label: Label = text.parse().unwrap();
         assert_eq!(find(&[&HYBRID as &dyn EngineKind], &label).unwrap().1, Layout::Tiers);
-        assert_eq!(
-            settings("thermocline-hybrid+pinning=auto").unwrap().hybrid.pinning,
-            Pinning::Auto
-        );
+        let experiments = hybrid::experiments(&options(text).unwrap()).unwrap();
+        assert_eq!(experiments.pinning, Some(Pinning::Auto));
         let of = |kind: &Thermocline| {
             let tier =
                 TierSpace { name: "fast".to_owned(), path: "f".into(), capacity: ByteSize::gib(1) };
@@ -339,6 +372,6 @@ mod tests {
             pairs.into_iter().filter(|(name, _)| name.starts_with("hybrid.")).count()
         };
         assert_eq!(of(&LEVELED), 0);
-        assert!(of(&HYBRID) >= 10, "{}", of(&HYBRID));
+        assert_eq!(of(&HYBRID), 8);
     }
 }

@@ -194,8 +194,6 @@ fn rules(stats: &FastTierStats) -> Table {
         0.. => ByteSize(bytes.unsigned_abs()).to_string(),
         _ => format!("-{}", ByteSize(bytes.unsigned_abs())),
     });
-    let ratio = rules.slow_read_ratio;
-    let ratio = ratio.map_or("not known yet".to_owned(), |ratio| format!("{ratio:.1} times"));
     let yes_or_no = |is| if is { "yes" } else { "no" }.to_owned();
     for (rule, now) in [
         ("pinned share of the known keys", pinned(stats)),
@@ -203,7 +201,6 @@ fn rules(stats: &FastTierStats) -> Table {
         ("tuner of this share", tuner),
         ("reads of slots recur", yes_or_no(stats.slot_reads_recur)),
         ("reads of tables recur", yes_or_no(stats.table_reads_recur)),
-        ("a read of tables takes, of a slot's", ratio),
         ("merges that reads ask for", read_triggered),
         ("may be written to the slow tier now", budget),
     ] {

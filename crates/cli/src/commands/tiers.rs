@@ -8,7 +8,7 @@ use crate::table::Table;
 use crate::text;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use thermocline::{Stats, TierStats, WearStats};
+use thermocline::{OpenFileStats, Stats, TierStats, WearStats};
 use thermocline_foundation::ByteSize;
 
 /// Capacities from here on stand for "as large as the device".
@@ -30,8 +30,25 @@ pub fn run(database: &Database, json: bool) -> Result<()> {
         holds(stats).print("Records by tier", &mut output)?;
         served(stats).print("Served, since the database was made", &mut output)?;
         print_wear(stats, &mut output)?;
+        output.line(open_files(stats))?;
     }
     output.finish()
+}
+
+/// How many files are open, and may be.
+pub fn open_files(stats: &Stats) -> String {
+    let OpenFileStats { open, open_max, descriptors_max, reopened } = stats.open_files;
+    let mut text = format!("open files {}", text::count(open));
+    if let Some(open_max) = open_max {
+        text += &format!(" of {} at most", text::count(open_max));
+    }
+    if let Some(descriptors_max) = descriptors_max {
+        text += &format!(" (the process may have {})", text::count(descriptors_max));
+    }
+    if reopened > 0 {
+        text += &format!("; opened again {} times", text::count(reopened));
+    }
+    text
 }
 
 /// A size, or a dash for nothing.

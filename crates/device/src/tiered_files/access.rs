@@ -9,6 +9,7 @@ use crate::driver::Driver;
 use crate::drivers::MemoryDriver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{File, Location};
+use crate::open_files::OpenFiles;
 use crate::tier::{Tier, TierIndex};
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
@@ -34,8 +35,9 @@ impl TieredFiles {
         let driver: Arc<dyn Driver> = Arc::new(MemoryDriver::new());
         let number = self.map.lock().next();
         let handle = driver.create(&file_name(number, kind))?;
-        let location = Location { tier: Arc::new(Tier::detached(TierIndex(0), driver)), handle };
-        Ok(Arc::new(File::at(self.database, number, kind, location, Arc::default())))
+        let tier = Arc::new(Tier::detached(TierIndex(0), driver));
+        let location = Location::open(tier, handle);
+        Ok(Arc::new(File::detached(self.database, number, kind, location)))
     }
 
     /// Closes the locks' descriptors that a forked child inherited, so that it does not keep the
@@ -46,6 +48,10 @@ impl TieredFiles {
         {
             locks.clear();
         }
+    }
+
+    pub(crate) fn open_files(&self) -> &OpenFiles {
+        &self.open_files
     }
 
     pub(crate) fn require_writable(&self) -> Result<()> {

@@ -21,6 +21,7 @@ use crate::driver::{DirectoryLock, Driver};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_map::{FileMap, MapState};
 use crate::identity::{self, Identity, InstanceId};
+use crate::open_files::OpenFiles;
 use crate::placement::Placement;
 use crate::small_file;
 use crate::tier::{Tier, TierIndex, TierSpec};
@@ -88,7 +89,8 @@ impl TieredFiles {
         let made = take_all(devices, &home_path, &tiers, texts, &mut taken).and_then(|locks| {
             let instance = InstanceId::drawn(|| devices.entropy());
             let home = Home { database, instance, generation: 1, tiers, closed: BTreeMap::new() };
-            make(home, home_path, &taken, locks, texts, fill)
+            let open_files = Arc::new(OpenFiles::new(devices.descriptor_limit(), false));
+            make(home, home_path, &taken, (locks, open_files), texts, fill)
         });
         match made {
             Ok(parts) => Self::assemble_new(parts, placement),
@@ -197,7 +199,7 @@ fn make(
     home: Home,
     home_path: PathBuf,
     taken: &[Taken],
-    locks: Vec<Box<dyn DirectoryLock>>,
+    (locks, open_files): (Vec<Box<dyn DirectoryLock>>, Arc<OpenFiles>),
     texts: Texts<'_>,
     fill: Fill<'_>,
 ) -> Result<Parts> {
@@ -233,7 +235,7 @@ fn make(
     }
     home_driver.rename(unfinished::FILE_NAME, home::FILE_NAME)?;
     sync_site("creation/done", || home_driver.sync_directory())?;
-    Ok(Parts { home, home_path, home_driver, tiers, map, locks })
+    Ok(Parts { home, home_path, home_driver, tiers, map, locks, open_files })
 }
 
 /// Empties the directories that creation took, the home last, and removes those that it made.

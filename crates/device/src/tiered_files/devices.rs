@@ -35,6 +35,11 @@ pub trait Devices: Send + Sync + Debug {
     /// Removes a directory if it is empty; otherwise, or where there is none, does nothing.
     fn remove_directory_if_empty(&self, path: &Path) -> Result<()>;
 
+    /// Descriptors that the process may have; none where there is no bound.
+    fn descriptor_limit(&self) -> Option<u64> {
+        None
+    }
+
     /// What new identities are drawn from.
     fn entropy(&self) -> u64 {
         thermocline_foundation::random::entropy()

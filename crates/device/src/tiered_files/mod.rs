@@ -19,6 +19,8 @@
 //!
 //! Locks: `map` is held while a change is made durable; `state` only for a moment and never during
 //! I/O. A thread that takes both takes `map` first. Threads: everything is shared freely.
+//!
+//! Long because: the life of a file from creation to deletion is one state under two locks.
 
 mod access;
 mod attachment;
@@ -43,6 +45,7 @@ use crate::file::{File, Location};
 use crate::file_map::{FileMap, MapChange, MapEntry};
 use crate::identity::InstanceId;
 use crate::journal::Extent;
+use crate::open_files::{OpenFileCounts, OpenFiles};
 use crate::placement::{FileInfo, Placement, TierState};
 use crate::tier::{Tier, TierIndex, TierSpec, TrafficTotals};
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,6 +65,7 @@ pub struct TieredFiles {
     home_driver: Arc<dyn Driver>,
     tiers: Vec<Arc<Tier>>,
     placement: Arc<dyn Placement>,
+    open_files: Arc<OpenFiles>,
     map: Mutex<FileMap>,
     state: Mutex<BTreeMap<FileNumber, Entry>>,
     /// Bytes of the map's file, which lies on tier 0 and in no entry.
@@ -186,7 +190,8 @@ impl TieredFiles {
         let number = self.with_map(FileMap::allocate_number)?;
         let (tier, extent) = self.reserve(number, context, expected_bytes)?;
         let tier = &self.tiers[tier.position()];
-        let handle = match tier.driver().create(&file_name(number, context.kind)) {
+        let name = file_name(number, context.kind);
+        let handle = match self.open_files.with_room(|| tier.driver().create(&name)) {
             Ok(handle) => handle,
             Err(error) => {
                 self.state.lock().remove(&number);
@@ -195,8 +200,12 @@ impl TieredFiles {
                 return Err(Error::new(error.kind(), text));
             }
         };
-        let location = Location { tier: Arc::clone(tier), handle };
-        let file = Arc::new(File::at(self.database, number, context.kind, location, extent));
+        let location = Location::open(Arc::clone(tier), handle);
+        let (database, kind) = (self.database, context.kind);
+        let file = File::at(database, number, kind, location, extent, &self.open_files);
+        if may_be_closed(kind) {
+            self.open_files.enroll(&file);
+        }
         self.hold_unpublished(&file);
         Ok(file)
     }
@@ -327,8 +336,10 @@ impl TieredFiles {
             };
             let driver = self.tiers[tier.position()].driver();
             let name = file_name(number, kind);
-            let opened =
-                if self.read_only { driver.open_to_read(&name) } else { driver.open(&name) };
+            let opened = self.open_files.with_room(|| match self.read_only {
+                true => driver.open_to_read(&name),
+                false => driver.open(&name),
+            });
             let mut state = self.state.lock();
             let entry = state.get_mut(&number).ok_or_else(|| unknown(number))?;
             if let Some(file) = entry.open.upgrade() {
@@ -343,8 +354,11 @@ impl TieredFiles {
                 let text = format!("cannot open file {number} on {}: {error}", tier.describe());
                 Error::new(error.kind(), text)
             })?;
-            let location = Location { tier, handle };
-            let file = Arc::new(File::at(self.database, number, entry.kind, location, extent));
+            let (database, location) = (self.database, Location::open(tier, handle));
+            let file = File::at(database, number, entry.kind, location, extent, &self.open_files);
+            if may_be_closed(entry.kind) {
+                self.open_files.enroll(&file);
+            }
             entry.open = Arc::downgrade(&file);
             return Ok(file);
         }
@@ -401,9 +415,28 @@ impl TieredFiles {
             Ok(removed.collect::<Vec<_>>())
         })?;
         for (number, entry) in removed {
-            self.unlink(number, entry.kind, entry.tier);
+            let Entry { kind, tier, open, unpublished, .. } = entry;
+            drop(unpublished);
+            // Those that have the file read on: without its name it could not be opened again.
+            match open.upgrade().map_or(Ok(()), |file| file.keep_open()) {
+                Ok(()) => self.unlink(number, kind, tier),
+                Err(error) => {
+                    tracing::warn!(%error, "a deleted file that is read stays until reopening");
+                }
+            }
         }
         Ok(())
+    }
+
+    /// How many files are open, and may be.
+    pub fn open_file_counts(&self) -> OpenFileCounts {
+        self.open_files.counts()
+    }
+
+    /// So many files stay open at most, besides those that a request is using. What is idle is
+    /// closed and opened again.
+    pub fn set_open_files_max(&self, files: u64) {
+        self.open_files.set_bound(files);
     }
 
     /// Removes a file that the map does not have there. What cannot be removed now is at the next
@@ -446,15 +479,15 @@ impl TieredFiles {
         if let Err(error) = location.tier.driver().rename(&names.0, &names.1) {
             self.state.lock().remove(&number);
             let text = format!("cannot recycle {}: {error}", file.describe());
-            return Err(Error::new(error.kind(), text));
+            return Err(Error::new(error.kind().after_opening(), text));
         }
-        let (tier, handle) = (Arc::clone(&location.tier), Arc::clone(&location.handle));
+        let (tier, handle) = (Arc::clone(&location.tier), Arc::clone(location.handle()));
         let extent = Arc::new(AtomicU64::new(file.len()?));
         if let Some(entry) = self.state.lock().get_mut(&number) {
             entry.extent = Arc::clone(&extent);
         }
-        let location = Location { tier, handle };
-        let file = Arc::new(File::at(self.database, number, FileKind::Log, location, extent));
+        let (database, location) = (self.database, Location::open(tier, handle));
+        let file = File::at(database, number, FileKind::Log, location, extent, &self.open_files);
         self.hold_unpublished(&file);
         Ok(file)
     }
@@ -559,6 +592,11 @@ impl TieredFiles {
     ) -> T {
         change(&mut self.state.lock())
     }
+}
+
+/// A file of this kind is closed where it is idle and too many are open.
+fn may_be_closed(kind: FileKind) -> bool {
+    matches!(kind, FileKind::Table { .. } | FileKind::Slab | FileKind::TableIndex)
 }
 
 pub(crate) fn unknown(number: FileNumber) -> Error {

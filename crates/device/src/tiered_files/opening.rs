@@ -31,6 +31,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::file_map::{FileMap, MapState, map_name};
 use crate::identity::{self, Identity};
 use crate::journal::{Extent, Journal};
+use crate::open_files::OpenFiles;
 use crate::placement::Placement;
 use crate::small_file;
 use crate::tier::{Tier, TierIndex, TierSpec};
@@ -61,6 +62,7 @@ pub(super) struct Parts {
     pub(super) tiers: Vec<Arc<Tier>>,
     pub(super) map: FileMap,
     pub(super) locks: Vec<Box<dyn DirectoryLock>>,
+    pub(super) open_files: Arc<OpenFiles>,
 }
 
 impl TieredFiles {
@@ -125,7 +127,8 @@ impl TieredFiles {
             map = sync_site("opening/map", || open_map(&home, &tiers, &listings, true))?;
             remove_leftovers(&map, &*home_driver, &tiers, &listings);
         }
-        let parts = Parts { home, home_path, home_driver, tiers, map, locks };
+        let open_files = Arc::new(OpenFiles::new(devices.descriptor_limit(), read_only));
+        let parts = Parts { home, home_path, home_driver, tiers, map, locks, open_files };
         Ok(Self::assemble(parts, &listings, placement, read_only))
     }
 
@@ -136,7 +139,7 @@ impl TieredFiles {
         placement: Arc<dyn Placement>,
         read_only: bool,
     ) -> Self {
-        let Parts { home, home_path, home_driver, tiers, map, locks } = parts;
+        let Parts { home, home_path, home_driver, tiers, map, locks, open_files } = parts;
         let entries = map.state().files.iter().map(|(number, entry)| {
             let listed = listings[entry.tier.position()].get(&(*number, entry.kind.extension()));
             (*number, Entry::published(entry, listed.copied().unwrap_or(entry.bytes)))
@@ -151,6 +154,7 @@ impl TieredFiles {
             home_driver,
             tiers,
             placement,
+            open_files,
             map_bytes: AtomicU64::new(map.len_bytes()),
             map: Mutex::new(map),
             state: Mutex::new(entries),
@@ -190,7 +194,7 @@ impl TieredFiles {
             closed,
         };
         let write = || write_generation(&home, &self.home, &*self.home_driver, &self.tiers);
-        sync_site("closing", write)?;
+        sync_site("closing", || self.open_files.with_room(write))?;
         self.generation.store(home.generation, Relaxed);
         Ok(())
     }

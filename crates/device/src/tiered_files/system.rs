@@ -24,7 +24,7 @@ pub struct SystemDevices {
 impl SystemDevices {
     /// Directories of this machine; `clock` is what emulated devices live by.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        // Every open table holds a descriptor; the usual soft limit of 1,024 ends at 32 GB.
+        // The usual soft limit of 1,024 is less than many stores have tables.
         raise_descriptor_limit();
         Self { clock, memory: MemoryDevices::new() }
     }
@@ -64,6 +64,10 @@ impl Default for SystemDevices {
 }
 
 impl Devices for SystemDevices {
+    fn descriptor_limit(&self) -> Option<u64> {
+        rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+    }
+
     fn home(&self, path: &Path) -> Result<Arc<dyn Driver>> {
         Ok(Arc::new(PosixDriver::open(path)?))
     }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod open_files;
+
 use crate::drivers::posix::PosixDriver;
 use crate::{
     Buffer, Devices, Driver, ErrorKind, File, FileContext, FileKind, FillFirst, MemoryDevices,

@@ -8,6 +8,7 @@ mod golden;
 mod journal;
 mod migration;
 mod namespace;
+mod open_files;
 mod refusals;
 mod room;
 mod rot;

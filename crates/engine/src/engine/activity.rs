@@ -33,6 +33,9 @@ pub struct ActivityStats {
     /// Why writers are slowed down at this moment, or wait once the memtable is full, which it may
     /// be already; none where neither is so.
     pub stall_cause: Option<String>,
+    /// What a background job was told that found no descriptor for a file, and that is tried again;
+    /// none where they find what they need.
+    pub file_shortage: Option<String>,
 }
 
 impl Engine {
@@ -51,6 +54,7 @@ impl Engine {
             waiting_spills: spills,
             write_rate_bytes: self.shared.write_throttle.rate(),
             stall_cause: self.stall_cause(frozen_memtables, level0_tables),
+            file_shortage: self.shared.jobs.shortage.reason(),
         }
     }
 

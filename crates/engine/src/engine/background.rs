@@ -1,7 +1,8 @@
 //! The engine's background jobs, and the plan that chooses among them.
 
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::jobs::shortage::SHORTAGE_WAIT;
 use crate::jobs::{Job, Lane, Planner, Step};
 use crate::shared::Shared;
 use crate::versions::Versions;
@@ -27,6 +28,15 @@ impl Planner for Background {
     }
 
     fn failed(&self, job: &'static str, error: &Error) {
+        if error.kind() == ErrorKind::TooManyOpenFiles {
+            // It has changed nothing, and gives back what it claimed: the plan finds it again.
+            tracing::warn!(job, %error, "no descriptor for a file; the job is tried again");
+            let Shared { jobs, clock, .. } = &*self.0.shared;
+            jobs.shortage.note(job, error);
+            self.0.shared.announce();
+            clock.sleep(SHORTAGE_WAIT);
+            return;
+        }
         let text = format!("{job} failed: {error}");
         self.0.shared.fail(&Error::new(error.kind(), text));
     }

@@ -81,8 +81,11 @@ impl Job for Migration {
             // Compacted away meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             // Writers were faster to take the room, or the disk is fuller than the tier. The table
-            // is where it was; whatever changes next asks again.
-            Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+            // is where it was; whatever changes next asks again. So it is where no file can be
+            // opened.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::OutOfSpace | ErrorKind::TooManyOpenFiles) =>
+            {
                 tracing::info!(%error, "a table stays on its tier for now");
                 are_held.store(false, Relaxed);
                 return Ok(Step::Done);

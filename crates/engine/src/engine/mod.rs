@@ -8,6 +8,7 @@ mod holdings;
 pub(crate) mod ingest;
 pub(crate) mod live_stats;
 mod migration;
+pub(crate) mod open_files;
 pub(crate) mod opening;
 mod restore;
 pub(crate) mod stats;

@@ -10,6 +10,7 @@
 
 use super::background::Background;
 use super::migration::Migrations;
+use super::open_files;
 use super::restore::{
     numbers_of, remove_leftovers, replay_in_memory, replay_logs, require_durable, require_files,
     require_floor, restore,
@@ -27,7 +28,7 @@ use crate::jobs::{Jobs, Planner};
 use crate::layout::OpenedLayout;
 use crate::layout::hybrid::records::packing::packing_is_named;
 use crate::read::Reader;
-use crate::settings::{Preset, SETTINGS_NAME, Settings, Tier};
+use crate::settings::{Preset, SETTINGS_NAME, Settings, Tier, retired};
 use crate::shared::Shared;
 use crate::table_set::TableSet;
 use crate::table_set::claims::Claims;
@@ -122,7 +123,9 @@ pub(crate) fn open(
         // What is guessed is the preset of old, which leaves slabs unread.
         return Err(settings_are_missing(home));
     }
-    let changed = settings != kept || !packing_is_named(&settings, text.as_deref());
+    let changed = settings != kept
+        || !packing_is_named(&settings, text.as_deref())
+        || text.as_deref().is_some_and(retired::are_in);
     let changed =
         (changed && access == Access::Write).then(|| settings.to_kept_toml()).transpose()?;
     let specs = files.tiers().iter().map(|tier| tier.spec());
@@ -174,6 +177,7 @@ fn start(
     changed: Option<String>,
 ) -> Result<Opened> {
     let access = Access::of(files);
+    open_files::bound(files, &settings)?;
     let cache = Arc::new(BlockCache::new(settings.division().cache_bytes));
     let jobs = Arc::new(Jobs::new(&environment.workers));
     let store = Arc::new(TableStore {
@@ -184,8 +188,8 @@ fn start(
     });
     let mut restored = restored(&store, &settings, access)?;
     let totals_before = std::mem::take(&mut restored.totals);
-    let (clock, files) = (Arc::clone(&environment.clock), Arc::clone(files));
-    let shared = Shared::new(settings, clock, files, placement, cache, jobs, totals_before);
+    let files = Arc::clone(files);
+    let shared = Shared::new(settings, environment, files, placement, cache, jobs, totals_before);
     let shared = Arc::new(shared);
     let layout = OpenedLayout::open(&shared, &mut restored)?;
     changed.map_or(Ok(()), |text| shared.files.write_home_file(SETTINGS_NAME, &text))?;

@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::engine::activity::ActivityStats;
+use crate::engine::open_files::OpenFileStats;
 use crate::engine::wear::{WearStats, Written};
 use crate::error::Error;
 use crate::layout::hybrid::report::FastTierStats;
@@ -38,6 +39,9 @@ pub struct Stats {
     pub activity: ActivityStats,
     /// What was written for each byte, and taken for each byte.
     pub amplification: Amplification,
+    /// Files that are open, and may be.
+    #[serde(default)]
+    pub open_files: OpenFileStats,
     /// The sequence of the newest record.
     pub sequence: u64,
     /// What the store takes.
@@ -73,6 +77,7 @@ impl Stats {
             memory: MemoryStats::default(),
             operations: OperationStats::default(),
             amplification: Amplification::default(),
+            open_files: OpenFileStats::default(),
             activity: ActivityStats::default(),
             sequence: 0,
             mode: Mode::Unusable,
@@ -256,6 +261,7 @@ impl Engine {
             memory: self.memory_stats(&state),
             operations: operation_stats(&totals),
             activity: self.activity(&state),
+            open_files: self.open_file_stats(),
             levels,
             sequence: self.versions.visible().0,
             mode: self.mode(),

@@ -48,6 +48,12 @@ impl Logs {
         self.there += u64::from(retired.is_none());
         retired
     }
+
+    /// Undoes [`Logs::take_retired`].
+    fn put_back(&mut self, retired: Option<FileNumber>) {
+        self.there -= u64::from(retired.is_none());
+        self.retired.extend(retired);
+    }
 }
 
 impl LogPool {
@@ -107,22 +113,31 @@ impl LogPool {
     }
 
     /// Makes a log as [`make_log`] does, from a retired file where there is one. One that cannot be
-    /// made ends all writing, so it goes on being counted.
+    /// made ends all writing, so it goes on being counted; but for one without a descriptor, which
+    /// leaves everything as it was.
     fn make_log(&self, origin: Origin) -> Result<Arc<LogFile>> {
         let retired = self.logs.lock().take_retired();
-        make_log(&self.shared.files, &self.shared.settings, retired, origin)
+        let made = make_log(&self.shared.files, &self.shared.settings, retired, origin);
+        made.inspect_err(|error| {
+            if error.kind() == ErrorKind::TooManyOpenFiles {
+                self.logs.lock().put_back(retired);
+            }
+        })
     }
 
     /// Makes the log that the next memtable begins with.
     pub fn prepare_log(&self) -> Result<()> {
         let made = self.make_log(Origin::Foreground);
-        {
+        let made = {
             let mut logs = self.logs.lock();
             logs.making = false;
-            logs.ready = Some(made?);
-        }
+            // A writer may wait for it, and then makes one itself.
+            let (ready, result) = made.map_or_else(|e| (None, Err(e)), |log| (Some(log), Ok(())));
+            logs.ready = ready;
+            result
+        };
         self.shared.announce();
-        Ok(())
+        made
     }
 
     /// Puts away a log whose records are all in tables. It is kept for use as a log again unless it

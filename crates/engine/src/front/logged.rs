@@ -187,7 +187,8 @@ impl Logged {
     /// Freezes the active memtable and goes on with an empty one and the next log.
     fn rotate(&self, leader: &mut Leader) -> Result<()> {
         let next = self.pool.next_log(leader.log.number);
-        let next = next.inspect_err(|error| self.shared.fail(error))?;
+        // Without a descriptor for the next log the writer gets the error, and the log goes on.
+        let next = next.inspect_err(|error| self.shared.fail_unless_unopened(error))?;
         let memtable = Arc::new(Memtable::new());
         let log = std::mem::replace(&mut leader.log, Arc::clone(&next));
         self.tail.lock().follow(&log, &next);

@@ -16,7 +16,10 @@
 //! worker lives on; callers that wait for the job get an error. Nothing catches a panic where the
 //! caller steps.
 
+pub(crate) mod shortage;
+
 use crate::error::{Error, Result};
+use shortage::Shortage;
 use std::fmt::Debug;
 use std::sync::{Arc, Weak};
 use thermocline_foundation::random::Random;
@@ -63,7 +66,7 @@ pub(crate) trait Planner: Send + Sync + Debug {
     /// The most useful job of the lane, claimed by this call; none if there is nothing to do.
     fn plan(&self, lane: Lane) -> Option<Box<dyn Job>>;
 
-    /// A job failed; writing must stop.
+    /// A job failed; writing must stop, unless the job has changed nothing.
     fn failed(&self, job: &'static str, error: &Error);
 
     /// A job panicked and said `text`; writing must stop. What the job has claimed is given back
@@ -212,6 +215,7 @@ pub(crate) struct Jobs {
     changed: Condvar,
     workers: Mutex<Vec<JoinHandle<()>>>,
     stepper: Option<Arc<Stepper>>,
+    pub shortage: Shortage,
 }
 
 impl Jobs {
@@ -272,17 +276,17 @@ impl Jobs {
         }
     }
 
-    /// Waits until every worker has found nothing to do.
+    /// Waits until every worker has found nothing to do, or nothing that it can do.
     pub fn wait_idle(&self) {
         if let Some(stepper) = &self.stepper {
             // A mistake that gives out work for ever must not make a simulation wait for ever.
-            let ended = (0..STEPS_MAX).any(|_| !stepper.step());
+            let ended = (0..STEPS_MAX).any(|_| !stepper.step() || self.shortage.is_lasting());
             let last = *stepper.last.lock();
             assert!(ended, "background work does not come to an end: the last job was {last}");
             return;
         }
         let mut state = self.state.lock();
-        while !state.stopping && state.idle < state.started {
+        while !state.stopping && state.idle < state.started && !self.shortage.is_lasting() {
             self.changed.wait(&mut state);
         }
     }
@@ -351,12 +355,19 @@ impl Jobs {
 
     /// A step of a job; one that fails is done.
     fn step(&self, planner: &Weak<dyn Planner>, job: &mut dyn Job) -> Step {
-        job.step().unwrap_or_else(|error| {
-            if let Some(planner) = planner.upgrade() {
-                planner.failed(job.name(), &error);
+        match job.step() {
+            Ok(Step::More) => Step::More,
+            Ok(Step::Done) => {
+                self.shortage.end(job.name());
+                Step::Done
             }
-            Step::Done
-        })
+            Err(error) => {
+                if let Some(planner) = planner.upgrade() {
+                    planner.failed(job.name(), &error);
+                }
+                Step::Done
+            }
+        }
     }
 }
 

@@ -24,6 +24,7 @@
 //!
 //! Threads: one job makes and ends copies; the commit of an edit decides what is wanted.
 
+use crate::error::ErrorKind as EngineErrorKind;
 use crate::settings::Settings;
 use crate::settings::hybrid::IndexCopies as Setting;
 use crate::shared::Shared;
@@ -91,7 +92,7 @@ impl IndexCopies {
     /// Copies are wanted, where the block cache of `cache_bytes` is to hold these partitions. They
     /// go on being wanted, or not, in between.
     pub(super) fn decide(&self, partition_bytes: u64, cache_bytes: u64) -> bool {
-        let wanted = match self.shared.settings.hybrid.index_copies {
+        let wanted = match self.shared.settings.hybrid.index_copies_of_variant() {
             Setting::Always => true,
             Setting::Never => false,
             // What the cache is given where there is memory enough: a quarter more than they take.
@@ -163,7 +164,11 @@ impl IndexCopies {
         let lacks = |table: &Table| !table.has_copy() && table.copy_attempts() < ATTEMPTS_MAX;
         for (_, table) in levels.tables().filter(|(_, table)| lacks(table)) {
             let made = table.reader().map_err(|error| {
-                Error::new(ErrorKind::Io, format!("its table cannot be opened: {error}"))
+                let kind = match error.kind() {
+                    EngineErrorKind::TooManyOpenFiles => ErrorKind::TooManyOpenFiles,
+                    _ => ErrorKind::Io,
+                };
+                Error::new(kind, format!("its table cannot be opened: {error}"))
             });
             let made = made.and_then(|reader| self.copy(reader));
             match made {
@@ -174,6 +179,8 @@ impl IndexCopies {
                 Ok(false) => {}
                 // The slots have not left the room yet, or another file was faster.
                 Err(error) if error.kind() == ErrorKind::OutOfSpace => return false,
+                // No attempt: the next look tries again.
+                Err(error) if error.kind() == ErrorKind::TooManyOpenFiles => return false,
                 Err(error) => {
                     table.copy_attempted();
                     let table = table.meta.number;

@@ -6,7 +6,7 @@ use crate::jobs::{Stepper, Workers};
 use crate::settings::hybrid::IndexCopies;
 use crate::support::hooked::{Call, HookedDevices};
 use crate::support::{hybrid, stepped_environment, tier};
-use crate::{ByteSize, Db, Environment, HybridSettings, Promotion};
+use crate::{ByteSize, Db, Environment, Experiments, HybridSettings, Promotion};
 use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::{Buffer, MemoryDevices};
@@ -18,9 +18,13 @@ const HOME: &str = "/home";
 const KEYS: u64 = 4000;
 
 /// Nothing moves up, so that look-ups go to tables.
+fn environment() -> Environment {
+    let experiments = Experiments { promotion: Some(Promotion::None), ..Experiments::NONE };
+    Environment { experiments, ..stepped_environment() }
+}
+
 fn settings(index_copies: IndexCopies) -> Settings {
-    let promotion = Promotion::None;
-    let hybrid_settings = HybridSettings { index_copies, promotion, ..Default::default() };
+    let hybrid_settings = HybridSettings { index_copies, ..Default::default() };
     Settings {
         hybrid: hybrid_settings,
         memory: ByteSize::mib(1),
@@ -89,7 +93,7 @@ fn slow_reads(db: &Db) -> (f64, f64) {
 
 #[test]
 fn with_copies_a_key_costs_one_slow_read_and_an_absent_key_none_whatever_memory_holds() {
-    let db = store(&stepped_environment(), IndexCopies::Always);
+    let db = store(&environment(), IndexCopies::Always);
     assert!(tables(&db) > 2);
     assert_eq!(figures(&db).0, tables(&db));
     let (present, absent) = slow_reads(&db);
@@ -98,7 +102,7 @@ fn with_copies_a_key_costs_one_slow_read_and_an_absent_key_none_whatever_memory_
     assert!(absent < 0.03, "{absent}");
     assert!(figures(&db).1 > 3 * KEYS && figures(&db).2 == 0);
 
-    let db = store(&stepped_environment(), IndexCopies::Never);
+    let db = store(&environment(), IndexCopies::Never);
     assert_eq!((figures(&db).0, copies(&db).len()), (0, 0));
     let (present, absent) = slow_reads(&db);
     assert_eq!(present, 3.0);
@@ -107,7 +111,7 @@ fn with_copies_a_key_costs_one_slow_read_and_an_absent_key_none_whatever_memory_
 
 #[test]
 fn a_damaged_copy_is_not_served_and_made_anew_a_few_times() {
-    let db = store(&stepped_environment(), IndexCopies::Always);
+    let db = store(&environment(), IndexCopies::Always);
     for round in 1..=ATTEMPTS_MAX {
         let before = copies(&db);
         assert_eq!(before.len() as u64, tables(&db));
@@ -130,7 +134,7 @@ fn a_damaged_copy_is_not_served_and_made_anew_a_few_times() {
 
 #[test]
 fn a_copy_ends_with_its_table() {
-    let db = store(&stepped_environment(), IndexCopies::Always);
+    let db = store(&environment(), IndexCopies::Always);
     let before = copies(&db);
     load(&db, 2);
     let after = copies(&db);
@@ -141,7 +145,7 @@ fn a_copy_ends_with_its_table() {
 
 #[test]
 fn an_opening_removes_all_copies_and_makes_them_anew_where_they_are_wanted() {
-    let environment = stepped_environment();
+    let environment = environment();
     let db = store(&environment, IndexCopies::Always);
     let before = copies(&db);
     db.close().unwrap();
@@ -184,7 +188,7 @@ fn a_fast_tier_that_refuses_copies_fails_nothing() {
 
 #[test]
 fn slots_leave_room_to_copies_and_both_keep_to_what_is_for_slots() {
-    let environment = stepped_environment();
+    let environment = environment();
     let tiers = vec![tier("/fast", 4), tier("/slow", 256)];
     // Large partitions beside small records.
     let filter_bits_per_key = 32;
@@ -217,7 +221,7 @@ fn slots_leave_room_to_copies_and_both_keep_to_what_is_for_slots() {
 #[test]
 fn copies_are_wanted_while_memory_does_not_hold_all_partitions() {
     let of = |setting| {
-        let db = stepped_environment().create(Path::new(HOME), &settings(setting)).unwrap();
+        let db = environment().create(Path::new(HOME), &settings(setting)).unwrap();
         super::IndexCopies::new(db.engine().shared())
     };
     let auto = of(IndexCopies::Auto);

@@ -8,6 +8,7 @@
 
 pub(crate) mod hybrid;
 mod memory;
+pub(crate) mod retired;
 mod table_options;
 
 use crate::error::{Error, Result};
@@ -23,6 +24,17 @@ use thermocline_foundation::{ByteSize, Duration};
 
 /// The file of settings in a database's home.
 pub(crate) const SETTINGS_NAME: &str = "settings.toml";
+
+/// Least files that a store has open while it works: logs, manifest, what flushes and merges read
+/// and write at once.
+pub(crate) const OPEN_FILES_MIN: u64 = 24;
+/// Most that a process can have on Linux, unless its system was told otherwise.
+const OPEN_FILES_MAX: u64 = 1_000_000;
+
+/// Not written to `settings.toml`, so that builds without the setting open the database.
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -187,6 +199,13 @@ pub struct Settings {
     /// How often an open store writes its figures for other processes, while there is something to
     /// tell: 10 ms to 1 h, or 0 for never; default 1 s.
     pub stats_interval: Duration,
+    /// Files that stay open at once, 24 to 1,000,000, or 0, the default: half of what the process
+    /// may have open (`ulimit -n`, which the store raises to the hard limit). Of tables and slabs
+    /// beyond that the idle ones are closed and opened again, at the price of two system calls and
+    /// what the file system needs for a name. What requests are using comes on top. A number that
+    /// the process may not have, with what program and directories take, is refused at opening.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub open_files: u32,
     /// What only the preset `hybrid` looks at.
     pub hybrid: HybridSettings,
 }
@@ -210,19 +229,31 @@ impl Default for Settings {
             level0_stop: 36,
             delay_max: Duration::ms(20),
             stats_interval: Duration::ms(1000),
+            open_files: 0,
             hybrid: HybridSettings::default(),
         }
     }
 }
 
 impl Settings {
-    /// Reads settings from TOML; `origin` names the file in errors.
+    /// Reads settings from TOML; `origin` names the file in errors. Names of settings that are no
+    /// more are dropped with a warning.
     pub fn from_toml(text: &str, origin: &Path) -> Result<Self> {
+        let mut table = text.parse::<toml::Table>().unwrap_or_default();
+        let retired = retired::take(&mut table);
+        let text = if retired.is_empty() { text } else { &table.to_string() };
         let settings: Self = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
             let message = error.message().replace('\n', " ");
-            Error::invalid(format!("{}, line {line}: {message}", origin.display()))
+            let place = match error.span().filter(|_| retired.is_empty()) {
+                Some(span) => format!(", line {}", 1 + text[..span.start].matches('\n').count()),
+                None => String::new(),
+            };
+            Error::invalid(format!("{}{place}: {message}", origin.display()))
         })?;
+        if !retired.is_empty() {
+            let (file, names) = (origin.display(), retired.join(", "));
+            tracing::warn!(%file, "these are no settings any more and have no effect: {names}");
+        }
         settings
             .check()
             .map_err(|error| Error::invalid(format!("{}: {error}", origin.display())))?;
@@ -266,6 +297,8 @@ impl Settings {
         let interval = self.stats_interval.0;
         let least_ms = if interval.is_zero() { 0 } else { 10 };
         range("stats_interval", interval.as_millis() as u64, least_ms, 3_600_000, " ms")?;
+        let least = if self.open_files == 0 { 0 } else { OPEN_FILES_MIN };
+        range("open_files", self.open_files.into(), least, OPEN_FILES_MAX, "")?;
         range("compression levels", self.compression.len() as u64, 1, 7, "")?;
         range("number of tiers", self.tiers.len() as u64, 0, 16, "")?;
         self.hybrid.check()?;
@@ -394,72 +427,4 @@ const JOURNAL_BYTES_MIN: u64 = 64 << 10;
 const MAP_BYTES_MAX: u64 = 1 << 20;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn settings_survive_toml_and_unknown_names_are_named() {
-        let tiers = vec![Tier::new("/mnt/fast", ByteSize::gib(1)).driver("direct")];
-        let settings = Settings { tiers, ..Settings::default() };
-        let origin = Path::new("store.toml");
-        let text = settings.to_toml().unwrap();
-        assert_eq!(Settings::from_toml(&text, origin).unwrap(), settings);
-        let error =
-            Settings::from_toml("memory = '1 GiB'\nmemroy = '2 GiB'\n", origin).unwrap_err();
-        assert!(error.to_string().contains("store.toml, line 2"), "{error}");
-        assert!(error.to_string().contains("memroy"), "{error}");
-        let error = Settings::from_toml("level_ratio = 1", origin).unwrap_err();
-        assert!(error.to_string().contains("level_ratio = 1 is out of range"), "{error}");
-    }
-
-    #[test]
-    fn placement_is_the_same_whether_or_not_the_tiers_are_known_yet() {
-        let tiers = [8 << 20, 16 << 20, 1 << 30, 1 << 40].map(ByteSize);
-        for (capacity, memory) in tiers.into_iter().zip([4, 8, 64, 1024].map(ByteSize::mib)) {
-            let tiers = vec![Tier::new("/fast", capacity), Tier::new("/slow", ByteSize::gib(1))];
-            let preset = Some(Preset::Leveled);
-            let made = Settings { tiers, preset, memory, ..Settings::default() };
-            let opened = Settings { tiers: Vec::new(), ..made.clone() };
-            assert_eq!(made.by_level(), opened.by_level());
-            let logs = made.log_bytes() * LOGS;
-            assert!(made.fast_table_bytes().unwrap() + logs <= capacity.0, "{capacity}");
-        }
-    }
-
-    #[allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
-    #[test]
-    fn settings_are_as_documented() {
-        let preset = Some(Preset::Leveled);
-        let settings = Settings { preset, background_threads: 2, ..Settings::default() };
-        let written = settings.to_kept_toml().unwrap();
-        let path: PathBuf =
-            [env!("CARGO_MANIFEST_DIR"), "tests", "golden", "settings-defaults-v1.toml"]
-                .iter()
-                .collect();
-        if std::env::var_os("THERMOCLINE_BLESS").is_some() {
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(&path, &written).unwrap();
-        }
-        let golden = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(golden, written);
-        assert_eq!(Settings::from_toml(&golden, &path).unwrap(), settings);
-        for preset in [Preset::Leveled, Preset::Hybrid] {
-            let settings = Settings { preset: Some(preset), ..Settings::default() };
-            let name = format!("preset = \"{}\"", preset.name());
-            assert!(settings.to_kept_toml().unwrap().contains(&name));
-        }
-        // What a release wrote that had fewer settings.
-        let few = Settings::from_toml("memory = '64 MiB'", &path).unwrap();
-        assert_eq!(few, Settings { memory: ByteSize::mib(64), ..Settings::default() });
-    }
-
-    #[test]
-    fn tiers_are_parsed_from_their_end() {
-        let tier = Tier::parse("/mnt/a:b:10GiB:direct").unwrap();
-        assert_eq!(tier, Tier::new("/mnt/a:b", ByteSize::gib(10)).driver("direct"));
-        assert_eq!(Tier::parse("fast:64M").unwrap(), Tier::new("fast", ByteSize::mib(64)));
-        for text in ["fast", "fast:", ":64M", "fast:lots", "fast:lots:direct"] {
-            assert!(Tier::parse(text).is_err(), "{text}");
-        }
-    }
-}
+mod tests;

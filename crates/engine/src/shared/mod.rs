@@ -12,6 +12,8 @@ pub(crate) mod tier0;
 pub(crate) mod totals;
 pub(crate) mod write_throttle;
 
+use crate::environment::Environment;
+use crate::environment::experiments::Experiments;
 use crate::error::{Error, ErrorKind, Latch, Result};
 use crate::jobs::{Job, Jobs, Step};
 use crate::settings::Settings;
@@ -31,6 +33,7 @@ use write_throttle::WriteThrottle;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub settings: Settings,
+    pub experiments: Experiments,
     pub clock: Arc<dyn Clock>,
     pub files: Arc<TieredFiles>,
     pub placement: Arc<dyn Placement>,
@@ -55,18 +58,20 @@ impl Shared {
     /// Nothing has happened yet; `totals_before` is what was counted before this opening.
     pub fn new(
         settings: Settings,
-        clock: Arc<dyn Clock>,
+        environment: &Environment,
         files: Arc<TieredFiles>,
         placement: Arc<dyn Placement>,
         cache: Arc<BlockCache>,
         jobs: Arc<Jobs>,
         totals_before: Totals,
     ) -> Self {
+        let clock = Arc::clone(&environment.clock);
         let write_throttle = WriteThrottle::new(Arc::clone(&clock), &settings);
         let compaction_rate = CompactionRate::new(Arc::clone(&clock));
         let tier0 = Tier0::new(&settings);
         Self {
             settings,
+            experiments: environment.experiments,
             clock,
             files,
             placement,
@@ -102,6 +107,14 @@ impl Shared {
         self.announce();
     }
 
+    /// As [`Shared::fail`], unless `error` says that a file could not be opened or made for want of
+    /// a descriptor, for then nothing has changed.
+    pub fn fail_unless_unopened(&self, error: &Error) {
+        if error.kind() != ErrorKind::TooManyOpenFiles {
+            self.fail(error);
+        }
+    }
+
     /// As [`Shared::fail`], because the thread that `who` names panicked and said `text`.
     pub fn fail_by_panic(&self, who: &str, text: &str) {
         self.latch.set_panic(who, text);
@@ -125,14 +138,18 @@ impl Shared {
     }
 
     /// Waits until `found` finds something, looking after each change; an error once the latch is
-    /// set.
+    /// set, or jobs are tried in vain.
     pub fn wait_for<T>(&self, mut found: impl FnMut() -> Option<T>) -> Result<T> {
         let mut changing = self.changing();
+        let mut has_waited = false;
         loop {
             if let Some(found) = found() {
                 return Ok(found);
             }
             self.latch.check()?;
+            if std::mem::replace(&mut has_waited, true) {
+                self.jobs.shortage.check()?;
+            }
             self.jobs.wait(&self.changed, &mut changing);
         }
     }
@@ -151,9 +168,11 @@ impl Shared {
             Ok(())
         })();
         run.inspect_err(|error: &Error| {
-            // No room for the output, or an input that cannot be read: nothing was changed.
-            if !matches!(error.kind(), ErrorKind::OutOfSpace | ErrorKind::Corrupt) {
-                self.fail(error);
+            // No room for the output, no descriptor for a file, or an input that cannot be read:
+            // nothing was changed.
+            let kind = error.kind();
+            if !matches!(kind, ErrorKind::OutOfSpace | ErrorKind::Corrupt) {
+                self.fail_unless_unopened(error);
             }
         })
     }

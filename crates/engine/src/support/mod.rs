@@ -2,7 +2,9 @@
 //! to be stepped, so that a test says what happens, and when; and golden files.
 
 use crate::jobs::{Job, Step, Stepper, Workers};
-use crate::{ByteSize, Compression, Db, Environment, HybridSettings, Preset, Settings, Tier};
+use crate::{
+    ByteSize, Compression, Db, Environment, Experiments, HybridSettings, Preset, Settings, Tier,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_device::MemoryDevices;
@@ -41,7 +43,14 @@ pub(crate) fn stepped_environment() -> Environment {
         devices: Arc::new(MemoryDevices::default()),
         workers: Workers::Stepped(Arc::new(Stepper::new(1))),
         clock: Arc::new(patience::PatientClock::default()),
+        ..Environment::default()
     }
+}
+
+/// A new store whose background work waits to be stepped, opened with `experiments`.
+pub(crate) fn stepped_with(experiments: Experiments, settings: &Settings) -> Db {
+    let environment = Environment { experiments, ..stepped_environment() };
+    environment.create(Path::new("/home"), settings).expect("memory holds any store")
 }
 
 /// A new store whose background work waits to be stepped.

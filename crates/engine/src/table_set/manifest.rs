@@ -333,7 +333,15 @@ impl Manifest {
     pub fn commit(&mut self, edit: &Edit, state: impl FnOnce() -> Edit) -> Result<()> {
         sync_site("manifest/edit", || self.journal.append(&edit.encode()))?;
         if self.journal.len_bytes() > self.rewrite_bytes {
-            let mut fresh = Self::create(&self.files, &state(), Origin::Foreground)?;
+            let fresh = Self::create(&self.files, &state(), Origin::Foreground);
+            let mut fresh = match fresh {
+                // The edit is durable in the old one, which grows until there is a descriptor.
+                Err(error) if error.kind() == ErrorKind::TooManyOpenFiles => {
+                    tracing::warn!(%error, "the manifest is not written afresh for now");
+                    return Ok(());
+                }
+                fresh => fresh?,
+            };
             fresh.rewrite_bytes_min = self.rewrite_bytes_min;
             fresh.rewrite_factor = self.rewrite_factor;
             let state_bytes = fresh.journal.len_bytes();

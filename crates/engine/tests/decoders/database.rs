@@ -119,6 +119,7 @@ impl Pair {
             devices: Arc::new(MemoryDevices::new()),
             clock: Arc::new(TickClock::default()),
             workers: Workers::Stepped(Arc::clone(&stepper)),
+            ..Environment::default()
         };
         let db = environment.create(Path::new(HOME), &settings()).expect("the place is empty");
         Self { environment, stepper, db: Some(db), model: Model::new(), snapshots: Vec::new() }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use thermocline::{
     ActivityStats, Amplification, CacheStats, DemotionStats, FastTierStats, HitStats, LevelStats,
-    LiveMark, LiveStats, MemoryStats, Mode, OperationStats, Preset, RegulationStats, SlotStats,
-    Stats, TierStats, WearStats,
+    LiveMark, LiveStats, MemoryStats, Mode, OpenFileStats, OperationStats, Preset, RegulationStats,
+    SlotStats, Stats, TierStats, WearStats,
 };
 
 /// The figures.
@@ -47,8 +47,15 @@ pub fn live_stats() -> LiveStats {
             waiting_spills: 8,
             write_rate_bytes: Some(1 << 20),
             stall_cause: Some("the fast tier is full, and demotions make room on it".to_owned()),
+            file_shortage: Some("cannot open a table: too many open files".to_owned()),
         },
         amplification: Amplification { write: 2.5, read_bytes_per_get: 1024.0, space: 1.25 },
+        open_files: OpenFileStats {
+            open: 500,
+            open_max: Some(512),
+            descriptors_max: Some(1024),
+            reopened: 70,
+        },
         sequence: 1 << 50,
         mode: Mode::Stopped,
         read_only: Some("a log: the device failed".to_owned()),
@@ -108,7 +115,6 @@ fn fast_tier(cache: HitStats) -> FastTierStats {
         copy_reads: 20,
         replaced_copies: 21,
         copies_get_slots: true,
-        copy_slots_share: 0.5,
         slots_at_first_read: false,
         slot_reads_recur: true,
         table_reads_recur: false,
@@ -138,7 +144,6 @@ fn fast_tier(cache: HitStats) -> FastTierStats {
             read_triggered_epochs: 35,
             write_budget_bytes: Some(-36),
             refused_merges: 37,
-            slow_read_ratio: Some(8.5),
             fast_histogram: vec![4, 20],
             slow_histogram: vec![6, 0],
         },

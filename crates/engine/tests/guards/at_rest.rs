@@ -19,7 +19,6 @@ fn settings(preset: Preset) -> Settings {
         level0_tables: 2,
         hybrid: HybridSettings {
             high_watermark_percent: 40,
-            low_watermark_percent: 20,
             write_budget_dwpd: 1000.0,
             ..hybrid().hybrid
         },

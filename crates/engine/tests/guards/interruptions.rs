@@ -150,11 +150,7 @@ fn settings() -> Settings {
         memory: ByteSize::mib(1),
         table_size: ByteSize::kib(64),
         background_threads: 2,
-        hybrid: HybridSettings {
-            high_watermark_percent: 30,
-            low_watermark_percent: 20,
-            ..hybrid().hybrid
-        },
+        hybrid: HybridSettings { high_watermark_percent: 30, ..hybrid().hybrid },
         ..hybrid()
     };
     settings.tiers[0].capacity = ByteSize::mib(4);

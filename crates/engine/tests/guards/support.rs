@@ -27,7 +27,7 @@ pub fn hybrid() -> Settings {
 pub fn stepped_on(devices: Arc<dyn Devices>) -> Environment {
     let workers = Workers::Stepped(Arc::new(Stepper::new(1)));
     let clock = Arc::new(PatientClock::default());
-    Environment { devices, workers, clock }
+    Environment { devices, workers, clock, ..Environment::default() }
 }
 
 /// A new store on empty devices.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tempfile::TempDir;
 use thermocline::{
-    ByteSize, Db, Durability, HybridSettings, Preset, Settings, Snapshot, Tier, WriteBatch,
+    ByteSize, Db, Durability, Environment, Experiments, HybridSettings, Preset, Settings, Snapshot,
+    Tier, WriteBatch,
 };
 use thermocline_foundation::random::Random;
 
@@ -36,7 +37,11 @@ pub fn key(number: u64) -> Vec<u8> {
 }
 
 impl Twin {
-    pub fn new(mut settings: Settings, seed: u64) -> Self {
+    pub fn new(settings: Settings, seed: u64) -> Self {
+        Self::with(Experiments::NONE, settings, seed)
+    }
+
+    pub fn with(experiments: Experiments, mut settings: Settings, seed: u64) -> Self {
         let dir = tempfile::tempdir().unwrap();
         if settings.tiers.is_empty() {
             settings.tiers = vec![
@@ -44,7 +49,8 @@ impl Twin {
                 Tier::new(dir.path().join("slow"), ByteSize::gib(1)),
             ];
         }
-        let db = Some(Db::create(dir.path().join("db"), &settings).unwrap());
+        let environment = Environment { experiments, ..Environment::default() };
+        let db = Some(environment.create(&dir.path().join("db"), &settings).unwrap());
         Self { dir, settings, db, model: Records::new(), random: Random::new(seed) }
     }
 

@@ -1,7 +1,9 @@
 //! What happens to records on two tiers, one scene a test.
 
 use crate::model::{Moment, Twin, compare_scan, key, settings};
-use thermocline::{ByteSize, Db, ErrorKind, HybridSettings, Preset, Promotion, Settings, Tier};
+use thermocline::{
+    ByteSize, Db, ErrorKind, Experiments, HybridSettings, Preset, Promotion, Settings, Tier,
+};
 
 /// Data six times the fast tier, written at random, is what was written: by look-ups, by scans
 /// either way, before and after reopening.
@@ -138,8 +140,8 @@ fn records_that_are_read_again_and_again_move_up_and_are_dropped_for_nothing() {
 
 #[test]
 fn without_promotion_nothing_moves_up() {
-    let hybrid = HybridSettings { promotion: Promotion::None, ..Default::default() };
-    let mut twin = Twin::new(settings(hybrid), 6);
+    let experiments = Experiments { promotion: Some(Promotion::None), ..Experiments::NONE };
+    let mut twin = Twin::with(experiments, settings(HybridSettings::default()), 6);
     twin.write(20_000, 30_000, 1000);
     twin.compare();
     twin.db().settle().unwrap();
@@ -215,10 +217,10 @@ fn compacting_everything_leaves_nothing_in_slots() {
 #[test]
 fn lookups_after_merges_read_no_partitions() {
     for preset in [Preset::Hybrid, Preset::Leveled] {
-        let hybrid = HybridSettings { promotion: Promotion::None, ..Default::default() };
-        let memory = ByteSize::mib(32);
+        let experiments = Experiments { promotion: Some(Promotion::None), ..Experiments::NONE };
+        let (memory, hybrid) = (ByteSize::mib(32), HybridSettings::default());
         let settings = Settings { preset: Some(preset), memory, ..settings(hybrid) };
-        let mut twin = Twin::new(settings, 14);
+        let mut twin = Twin::with(experiments, settings, 14);
         twin.write(40_000, 60_000, 1000);
         twin.db().flush().unwrap();
         twin.db().settle().unwrap();

@@ -7,9 +7,11 @@ use crate::support::*;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use thermocline::{ByteSize, Db, Durability, ErrorKind, Settings, Tier, WriteBatch};
+use std::time::Duration;
+use thermocline::{ByteSize, Db, Durability, Environment, ErrorKind, Settings, Tier, WriteBatch};
 use thermocline_device::{Error as DeviceError, ErrorKind as DeviceErrorKind, MemoryDevices};
 use thermocline_foundation::random::Random;
+use thermocline_foundation::{Clock, SystemClock};
 
 /// Calls are counted; those from `at` on, `length` of them, fail.
 #[derive(Debug)]
@@ -18,15 +20,24 @@ struct Plan {
     at: AtomicU64,
     length: AtomicU64,
     kind: DeviceErrorKind,
-    changes_only: bool,
 }
 
 impl Plan {
     fn new(at: u64, length: u64, kind: DeviceErrorKind) -> Arc<Self> {
-        // Only what takes room can run out of it.
-        let changes_only = kind == DeviceErrorKind::OutOfSpace;
         let (at, length) = (AtomicU64::new(at), AtomicU64::new(length));
-        Arc::new(Self { calls: AtomicU64::new(0), at, length, kind, changes_only })
+        Arc::new(Self { calls: AtomicU64::new(0), at, length, kind })
+    }
+
+    /// The call can fail so.
+    fn concerns(&self, call: Call) -> bool {
+        match self.kind {
+            // Only what takes room can run out of it.
+            DeviceErrorKind::OutOfSpace => {
+                matches!(call, Call::Create | Call::Allocate | Call::Write)
+            }
+            DeviceErrorKind::TooManyOpenFiles => matches!(call, Call::Create | Call::Open),
+            _ => true,
+        }
     }
 
     fn hook(self: &Arc<Self>) -> Hook {
@@ -35,7 +46,7 @@ impl Plan {
     }
 
     fn pass(&self, call: Call, name: &str) -> Result<(), DeviceError> {
-        if self.changes_only && !matches!(call, Call::Create | Call::Allocate | Call::Write) {
+        if !self.concerns(call) {
             return Ok(());
         }
         let number = self.calls.fetch_add(1, SeqCst);
@@ -60,12 +71,29 @@ impl Plan {
 
 const STEPS: usize = 30;
 
+/// A clock whose sleeps are short: jobs that fail are tried again many times.
+#[derive(Debug, Default)]
+struct Hasty(SystemClock);
+
+impl Clock for Hasty {
+    fn now_ns(&self) -> u64 {
+        self.0.now_ns()
+    }
+    fn wall_s(&self) -> u64 {
+        self.0.wall_s()
+    }
+    fn sleep(&self, duration: Duration) {
+        self.0.sleep(duration.min(Duration::from_millis(1)));
+    }
+}
+
 /// A history with the fault in it, then the checks.
 fn run_with_fault(seed: u64, at: u64, length: u64, kind: DeviceErrorKind) -> u64 {
     let what = format!("seed {seed}, {length} x {kind:?} at call {at}");
     let memory = MemoryDevices::new();
     let plan = Plan::new(at, length, kind);
     let faulty = environment(HookedDevices::new(Arc::new(memory.clone()), plan.hook()));
+    let faulty = Environment { clock: Arc::new(Hasty::default()), ..faulty };
     let mut known = Known::default();
     let created = match faulty.create(&home(), &settings_of(seed)) {
         Ok(db) => db,
@@ -88,6 +116,7 @@ fn run_with_fault(seed: u64, at: u64, length: u64, kind: DeviceErrorKind) -> u64
     // Reads go on, whatever happened to writing.
     known.check(&keep, known.acknowledged).unwrap_or_else(|why| panic!("{what}: {why}"));
     if let Some(reason) = keep.stats().read_only {
+        assert_ne!(kind, DeviceErrorKind::TooManyOpenFiles, "{what}: {reason}");
         let error = keep.put("after", "failure").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ReadOnly, "{what}");
         assert_says(&error, &[&reason]);
@@ -131,6 +160,13 @@ fn a_device_that_stays_broken_is_reported_and_loses_nothing() {
 fn a_full_device_is_reported_and_loses_nothing() {
     sweep(DeviceErrorKind::OutOfSpace, 1, 2);
     sweep(DeviceErrorKind::OutOfSpace, u64::MAX, 2);
+}
+
+#[test]
+fn files_that_cannot_be_opened_stop_no_writing_and_lose_nothing() {
+    sweep(DeviceErrorKind::TooManyOpenFiles, 1, 2);
+    sweep(DeviceErrorKind::TooManyOpenFiles, 7, 2);
+    sweep(DeviceErrorKind::TooManyOpenFiles, u64::MAX, 2);
 }
 
 /// Fails calls of `call` on files that end so, from now on.

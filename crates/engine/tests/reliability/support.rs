@@ -19,6 +19,7 @@ pub fn environment(devices: impl Devices + 'static) -> Environment {
         devices: Arc::new(devices),
         clock: Arc::new(SystemClock::new()),
         workers: Workers::Threads,
+        ..Environment::default()
     }
 }
 
@@ -43,12 +44,7 @@ pub fn settings() -> Settings {
 
 /// The same with records in slots, and so small a fast tier that many of them must leave it.
 pub fn hybrid_settings() -> Settings {
-    let (high_watermark_percent, low_watermark_percent) = (40, 20);
-    let hybrid = HybridSettings {
-        high_watermark_percent,
-        low_watermark_percent,
-        ..HybridSettings::default()
-    };
+    let hybrid = HybridSettings { high_watermark_percent: 40, ..HybridSettings::default() };
     let (preset, memory) = (Some(Preset::Hybrid), ByteSize::mib(2));
     let mut settings = Settings { preset, memory, hybrid, ..settings() };
     settings.tiers[0].capacity = ByteSize::mib(4);

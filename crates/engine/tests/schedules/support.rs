@@ -76,6 +76,7 @@ pub fn environment(devices: &Arc<FragileDevices>) -> Environment {
         devices: Arc::clone(devices) as Arc<dyn Devices>,
         clock: Arc::new(SystemClock::new()),
         workers: Workers::Threads,
+        ..Environment::default()
     }
 }
 

@@ -78,6 +78,13 @@ pub struct ArcSwap<T> {
 #[derive(Debug)]
 pub struct ArcSwapGuard<P>(P);
 
+impl<P> ArcSwapGuard<P> {
+    /// A guard of what the caller holds.
+    pub fn from_inner(inner: P) -> Self {
+        Self(inner)
+    }
+}
+
 impl<P> Deref for ArcSwapGuard<P> {
     type Target = P;
 

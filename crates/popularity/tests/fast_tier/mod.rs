@@ -5,7 +5,7 @@
 //! what is not pinned until it is 95 % full (§4.2). Nothing here is timed.
 
 use thermocline_foundation::random::{Random, mix};
-use thermocline_popularity::{Pinning, PinningThreshold, Popularity};
+use thermocline_popularity::{ClockTracker, Pinning, PinningThreshold};
 
 /// Ranks drawn with probability proportional to `1 / rank^skew`.
 pub struct Zipf {
@@ -48,7 +48,7 @@ pub struct Rates {
 }
 
 pub struct FastTier<'a> {
-    tracker: &'a dyn Popularity,
+    tracker: &'a ClockTracker,
     threshold: PinningThreshold,
     /// By key number; the sweep goes round.
     resident: Vec<bool>,
@@ -62,12 +62,7 @@ pub struct FastTier<'a> {
 }
 
 impl<'a> FastTier<'a> {
-    pub fn new(
-        tracker: &'a dyn Popularity,
-        keys: usize,
-        capacity: usize,
-        promote_from: u8,
-    ) -> Self {
+    pub fn new(tracker: &'a ClockTracker, keys: usize, capacity: usize, promote_from: u8) -> Self {
         Self {
             tracker,
             threshold: PinningThreshold::default(),

@@ -64,6 +64,7 @@ use crate::layout::hybrid::records::flush::FlushGate;
 use crate::layout::hybrid::records::flush::SlotFlush;
 use crate::layout::hybrid::records::live::LiveRecords;
 use crate::layout::hybrid::records::packing::Packing;
+use crate::layout::hybrid::rules::rule_set::RuleSet;
 use crate::layout::hybrid::single_step::Work;
 use crate::layout::hybrid::space::backoff::SlowTierBackoff;
 use crate::layout::hybrid::space::room::Room;
@@ -83,7 +84,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
 use thermocline_index::{FastIndex, RecordCache};
-use thermocline_popularity::Popularity;
+use thermocline_popularity::ClockTracker;
 use thermocline_slab::{Slabs, SlotAddress};
 
 /// Makes a copy of a table's index that is missing, or ends those that must go.
@@ -132,6 +133,7 @@ impl Hybrid {
 #[derive(Debug)]
 pub(crate) struct FastTier {
     pub shared: Arc<Shared>,
+    pub rules: RuleSet,
     /// The slots that hold records, as the manifest says.
     pub live: Mutex<LiveRecords>,
     pub slabs: Arc<Slabs>,
@@ -142,7 +144,7 @@ pub(crate) struct FastTier {
     pub cache: RecordCache,
     pub packing: Packing,
     pub spill: Spill,
-    pub popularity: Box<dyn Popularity>,
+    pub popularity: ClockTracker,
     pub promotions: Promotions,
     pub feedback: Feedback,
     pub flushes: FlushGate,

@@ -1,6 +1,7 @@
 //! The plan of what moves between the tiers: room for what comes first, then what is wanted on the
 //! fast tier, then what reads ask for.
 
+use crate::environment::experiments::Promotion;
 use crate::jobs::Job;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::INDEX_COPY;
@@ -9,8 +10,7 @@ use crate::layout::hybrid::copies::spill::SPILL;
 use crate::layout::hybrid::rules::fullness::{EvictionStep, Need};
 use crate::layout::hybrid::single_step::SingleStep;
 use crate::layout::hybrid::space::slot_sizes::SIZES;
-use crate::layout::hybrid::space::sweep::{QUICK, Sweep, THOROUGH};
-use crate::settings::hybrid::Promotion;
+use crate::layout::hybrid::space::sweep::Sweep;
 use std::sync::Arc;
 
 /// The most useful job that can begin now.
@@ -50,7 +50,7 @@ pub(super) fn plan_fast_tier(hybrid: &Arc<Hybrid>) -> Option<Box<dyn Job>> {
         .or_else(spill)
         .or_else(|| {
             let asked = hybrid.regulate() && need == Need::Nothing;
-            let by_merges = hybrid.shared.settings.hybrid.promotion == Promotion::Demotion;
+            let by_merges = fast.rules.promotion == Promotion::Demotion;
             if asked && by_merges && !fast.promotions.offers.is_empty() {
                 // However few: what a merge met must be up before the next is chosen. Where reads
                 // offer records too, there are always some, and these gather.
@@ -73,14 +73,11 @@ fn make_room(hybrid: &Arc<Hybrid>) -> Option<Box<dyn Job>> {
     loop {
         let began_ns = hybrid.shared.clock.now_ns();
         let step = fast.room.eviction_step(began_ns);
-        let sweep = |patience| {
-            let sweep = Sweep::begin(hybrid, patience)?;
-            Some(Box::new(sweep) as Box<dyn Job>)
-        };
         let job = match step {
-            EvictionStep::Sweep => sweep(QUICK),
-            EvictionStep::ThoroughSweep => sweep(THOROUGH),
-            EvictionStep::ColdOfDrawn | EvictionStep::ColdOfAll | EvictionStep::Hot => {
+            EvictionStep::Sweep => {
+                Sweep::begin(hybrid).map(|sweep| Box::new(sweep) as Box<dyn Job>)
+            }
+            EvictionStep::Cold | EvictionStep::Hot => {
                 let demotion = hybrid.plan_demotion(step);
                 demotion.map(|demotion| Box::new(demotion.begun_at(began_ns)) as _)
             }
@@ -97,25 +94,41 @@ fn make_room(hybrid: &Arc<Hybrid>) -> Option<Box<dyn Job>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::environment::experiments::{DemotionPolicy, Experiments};
     use crate::layout::hybrid::FastTier;
-    use crate::support::{hybrid, run_to_end, stepped, until};
-    use crate::{ByteSize, Db, DemotionPolicy, HybridSettings, Settings};
+    use crate::support::{hybrid, run_to_end, stepped_with, until};
+    use crate::{ByteSize, Db, HybridSettings, Settings};
     use thermocline_table::key_hash;
 
     /// Keys between those that tables have from the beginning.
     const STEP: u32 = 1000;
 
     /// All is counted and all are looked at; what is tracked is what tests touch.
+    const EXPERIMENTS: Experiments = Experiments {
+        policy: Some(DemotionPolicy::Precise),
+        candidates: Some(64),
+        ..Experiments::NONE
+    };
+
     fn settings() -> HybridSettings {
-        let (policy, candidates) = (DemotionPolicy::Precise, 64);
-        HybridSettings { tracker_percent: 100, policy, candidates, ..hybrid().hybrid }
+        HybridSettings { tracker_percent: 100, ..hybrid().hybrid }
     }
 
     /// A store of eight tables and more, with so many hot records in slots, one after each key of
     /// the tables, and some cold ones by key and length. 4 KiB are few.
     fn with_records(hybrid_settings: HybridSettings, hot: u32, cold: &[(u32, usize)]) -> Db {
+        with_records_in(EXPERIMENTS, hybrid_settings, hot, cold)
+    }
+
+    fn with_records_in(
+        experiments: Experiments,
+        hybrid_settings: HybridSettings,
+        hot: u32,
+        cold: &[(u32, usize)],
+    ) -> Db {
         let table_size = ByteSize::kib(256);
-        let db = stepped(&Settings { table_size, hybrid: hybrid_settings, ..hybrid() });
+        let settings = Settings { table_size, hybrid: hybrid_settings, ..hybrid() };
+        let db = stepped_with(experiments, &settings);
         for at in 0..2000 {
             // What does not compress.
             let value: Vec<u8> =
@@ -174,14 +187,12 @@ mod tests {
     }
 
     #[test]
-    fn few_records_are_demoted_only_where_no_copies_can_go() {
+    fn hot_records_leave_once_there_are_no_copies_and_few_cold_ones() {
         let db = with_records(settings(), 600, &[(2, 1000), (3, 1000), (4, 1000)]);
-        come_to(&db, EvictionStep::ColdOfDrawn);
-        assert!(db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn).is_none());
-        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::ThoroughSweep);
-        run(Sweep::begin(db.engine().hybrid(), THOROUGH).unwrap());
-        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::ColdOfAll, "there are no copies");
-        assert!(db.engine().hybrid().plan_demotion(EvictionStep::ColdOfAll).is_none());
+        come_to(&db, EvictionStep::Sweep);
+        run(Sweep::begin(db.engine().hybrid()).unwrap());
+        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::Cold, "there are no copies");
+        assert!(db.engine().hybrid().plan_demotion(EvictionStep::Cold).is_none());
         assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::Hot);
         assert_eq!(records(&db), 603);
     }
@@ -191,14 +202,12 @@ mod tests {
         // Behind all tables nothing is rewritten, so the score of a few small records is higher.
         let small = (0..10).map(|at| (u32::MAX - at, 50));
         let cold: Vec<_> = (2..12).map(|at| (3 * STEP + at, 1000)).chain(small).collect();
-        for step in [EvictionStep::ColdOfDrawn, EvictionStep::ColdOfAll] {
-            let db = with_records(HybridSettings { runs: 1, ..settings() }, 600, &cold);
-            come_to(&db, step);
-            run(db.engine().hybrid().plan_demotion(step).unwrap());
-            assert_eq!(records(&db), 610);
-            assert!(is_in_slot(&db, u32::MAX) && !is_in_slot(&db, 3 * STEP + 2));
-            assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::Sweep, "the cheapest again");
-        }
+        let db = with_records(HybridSettings { runs: 1, ..settings() }, 600, &cold);
+        come_to(&db, EvictionStep::Cold);
+        run(db.engine().hybrid().plan_demotion(EvictionStep::Cold).unwrap());
+        assert_eq!(records(&db), 610);
+        assert!(is_in_slot(&db, u32::MAX) && !is_in_slot(&db, 3 * STEP + 2));
+        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::Sweep, "the cheapest again");
     }
 
     #[test]
@@ -224,13 +233,11 @@ mod tests {
     fn while_a_demotion_is_at_work_nobody_looks_for_a_better_range() {
         let cold: Vec<_> = (2..12).map(|at| (at, 1000)).collect();
         let db = with_records(settings(), 600, &cold);
-        let under_way = db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn).unwrap();
+        let under_way = db.engine().hybrid().plan_demotion(EvictionStep::Cold).unwrap();
         assert_eq!(db.engine().versions().tables().claims.ranges().len(), 1, "others are free");
-        for step in [EvictionStep::ColdOfAll, EvictionStep::Hot] {
-            come_to(&db, step);
-            assert!(db.engine().hybrid().plan_demotion(step).is_none());
-            assert_eq!(fast(&db).room.eviction_step(0), step, "it may make room enough");
-        }
+        come_to(&db, EvictionStep::Hot);
+        assert!(db.engine().hybrid().plan_demotion(EvictionStep::Hot).is_none());
+        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::Hot, "it may make room enough");
         run(under_way);
         come_to(&db, EvictionStep::Hot);
         assert!(db.engine().hybrid().plan_demotion(EvictionStep::Hot).is_some());
@@ -242,42 +249,20 @@ mod tests {
         let cold: Vec<_> = (2..12).map(|at| (at, 1000)).collect();
         let db = with_records(budget, 10, &cold);
         assert!(!db.engine().hybrid().may_merge(), "what was compacted counts");
-        come_to(&db, EvictionStep::ColdOfDrawn);
-        assert!(db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn).is_none());
-        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::ThoroughSweep);
-        come_to(&db, EvictionStep::ColdOfAll);
-        assert!(db.engine().hybrid().plan_demotion(EvictionStep::ColdOfAll).is_none());
-        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::ColdOfAll, "it waits");
+        come_to(&db, EvictionStep::Cold);
+        assert!(db.engine().hybrid().plan_demotion(EvictionStep::Cold).is_none());
+        assert_eq!(fast(&db).room.eviction_step(0), EvictionStep::Cold, "it waits");
         let later_ns = db.engine().shared().clock.now_ns() + 2_000_000_000;
         assert_eq!(fast(&db).room.eviction_step(later_ns), EvictionStep::Sweep, "and tries again");
-    }
-
-    #[test]
-    fn no_hot_record_leaves_for_the_sake_of_copies() {
-        let db = with_records(settings(), 100, &[]);
-        let room = &fast(&db).room;
-        room.want_for_copies();
-        come_to(&db, EvictionStep::Hot);
-        assert!(make_room(db.engine().hybrid()).is_none(), "nor a copy that is there");
-        assert_eq!(room.eviction_step(0), EvictionStep::Sweep);
-        room.want_for_copies();
-        // A record is written and finds no slot either.
-        room.want(1000);
-        db.engine().hybrid().look_at_room();
-        come_to(&db, EvictionStep::Hot);
-        assert!(db.engine().hybrid().plan_demotion(EvictionStep::Hot).is_some());
     }
 
     /// All of it through the planner: of a tier that is full of hot records just what must leaves.
     #[test]
     fn a_full_tier_of_hot_records_stays_nearly_full() {
-        let settings = HybridSettings {
-            high_watermark_percent: 10,
-            low_watermark_percent: 8,
-            pinning_percent: 100,
-            ..settings()
-        };
-        let db = with_records(settings, 0, &[]);
+        let (high_watermark_percent, pinning_percent) = (10, 100);
+        let settings = HybridSettings { high_watermark_percent, pinning_percent, ..settings() };
+        let experiments = Experiments { low_watermark_percent: Some(8), ..EXPERIMENTS };
+        let db = with_records_in(experiments, settings, 0, &[]);
         let limit_bytes = fast(&db).room.limit_bytes();
         let mut shares = Vec::new();
         for key in (0..2000).map(|at| at * STEP + 1) {
@@ -301,8 +286,9 @@ mod tests {
     fn a_hot_record_of_a_table_that_is_rewritten_for_room_moves_up() {
         let moved = |promotion, step| {
             let cold: Vec<_> = (2..12).map(|at| (3 * STEP + at, 1000)).collect();
-            let settings = HybridSettings { promotion, runs: 1, ..settings() };
-            let db = with_records(settings, 0, &cold);
+            let experiments =
+                Experiments { promotion: Some(promotion), runs: Some(1), ..EXPERIMENTS };
+            let db = with_records_in(experiments, settings(), 0, &cold);
             let (hot, unasked) = (4 * STEP, 5 * STEP);
             let popularity = &fast(&db).popularity;
             (0..9).for_each(|other| assert_eq!(popularity.touch(other, false), Some(0)));
@@ -323,10 +309,9 @@ mod tests {
             assert_eq!(stats.promoted_records, u64::from(up(hot)));
             up(hot)
         };
-        for step in [EvictionStep::ColdOfDrawn, EvictionStep::ColdOfAll] {
-            assert!(moved(Promotion::Demotion, step) && moved(Promotion::Read, step));
-            assert!(!moved(Promotion::None, step));
-        }
+        assert!(moved(Promotion::Demotion, EvictionStep::Cold));
+        assert!(!moved(Promotion::None, EvictionStep::Cold));
+        assert!(!moved(Promotion::Read, EvictionStep::Cold), "reads alone move up");
         assert!(!moved(Promotion::Demotion, EvictionStep::Hot), "where hot ones must leave");
     }
 }

@@ -1,11 +1,11 @@
 //! What statistics say of the rules between the tiers, and of demotions.
 
+use crate::environment::experiments::Pinning as PinningMode;
 use crate::layout::Holdings;
 use crate::layout::LayoutMemory;
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::feedback::Feedback;
-use crate::settings::hybrid::Pinning as PinningMode;
 use crate::shared::hits::HitStats;
 use crate::shared::totals::Tally;
 use crate::shared::totals::{Count, Totals};
@@ -72,8 +72,6 @@ pub struct FastTierStats {
     pub replaced_copies: u64,
     /// Copies that memory gives up may get slots: of late, few were replaced before they were read.
     pub copies_get_slots: bool,
-    /// The share of these that does: as many as serve a read or two before they are dropped.
-    pub copy_slots_share: f64,
     /// A record that is read for the first time may get one too: copies may, many of the fast
     /// tier's records were never asked for, and reads recur, of slots and of tables.
     pub slots_at_first_read: bool,
@@ -159,10 +157,6 @@ pub struct RegulationStats {
     pub write_budget_bytes: Option<i64>,
     /// Merges that this refused, since opening.
     pub refused_merges: u64,
-    /// How many times as long a look-up in tables takes as the read of a slot: the nearer to 1, the
-    /// more a hit in memory is worth that spares a slot's read. Of single look-ups, those that the
-    /// block cache answered among them; none before 4,096 of tables and 256 of slots.
-    pub slow_read_ratio: Option<f64>,
     /// Tracked keys on the fast tier by popularity, least first.
     pub fast_histogram: Vec<u64>,
     /// Tracked keys on the slow tier, likewise.
@@ -280,7 +274,6 @@ impl Hybrid {
             copy_reads: totals.of(Count::CopyReads),
             replaced_copies: totals.of(Count::ReplacedCopies),
             copies_get_slots: copies.get_slots(),
-            copy_slots_share: copies.admission.lock().share(),
             slots_at_first_read: self.fast.promotions.slot_at_first_read.load(Relaxed),
             slot_reads_recur: self.fast.feedback.slot_reads.reads_recur(),
             table_reads_recur: self.fast.feedback.table_reads.reads_recur(),
@@ -320,7 +313,7 @@ impl RegulationStats {
         let fast = &hybrid.fast;
         let Feedback { tuner, read_triggered, .. } = &fast.feedback;
         let (tuner, histogram) = (tuner.lock(), fast.popularity.histogram());
-        let is_fixed = hybrid.shared.settings.hybrid.pinning == PinningMode::Fixed;
+        let is_fixed = fast.rules.pinning == PinningMode::Fixed;
         let TunerSettings { threshold_min, threshold_max, .. } = *tuner.settings();
         let share = tuner.threshold().share();
         let bounds = if is_fixed { [share, share] } else { [threshold_min, threshold_max] };
@@ -338,7 +331,6 @@ impl RegulationStats {
             read_triggered_epochs,
             write_budget_bytes: hybrid.budget_bytes(),
             refused_merges: fast.feedback.slow_writes.refused.get(),
-            slow_read_ratio: fast.feedback.read_waits.ratio(),
             fast_histogram: histogram.on_fast[..values].to_vec(),
             slow_histogram: histogram.on_slow[..values].to_vec(),
         }
@@ -365,8 +357,10 @@ fn read_triggered_name(stage: ReadTriggeredStage) -> &'static str {
 #[cfg(test)]
 mod tests {
     use crate::layout::hybrid::rules::fullness::EvictionStep;
-    use crate::support::{hybrid, run_to_end, stepped, stepped_environment};
-    use crate::{ByteSize, Db, DemotionPolicy, HybridSettings, Promotion, Settings};
+    use crate::support::{hybrid, run_to_end, stepped_environment, stepped_with};
+    use crate::{
+        ByteSize, Db, DemotionPolicy, Environment, Experiments, HybridSettings, Promotion, Settings,
+    };
     use std::ops::Range;
     use std::path::Path;
     use thermocline_table::key_hash;
@@ -388,9 +382,8 @@ mod tests {
 
     #[test]
     fn tracked_keys_are_shown_by_how_often_they_were_asked_for_on_which_tier() {
-        let promotion = Promotion::None;
-        let hybrid_settings = HybridSettings { promotion, ..hybrid().hybrid };
-        let db = stepped(&Settings { hybrid: hybrid_settings, ..hybrid() });
+        let experiments = Experiments { promotion: Some(Promotion::None), ..Experiments::NONE };
+        let db = stepped_with(experiments, &hybrid());
         put(&db, 0..60);
         assert_eq!(rows(&db), <[Vec<u64>; 3]>::default(), "written, and not asked for");
         get(&db, 0..30);
@@ -429,18 +422,19 @@ mod tests {
     /// tier's I/O for each that leaves, so the score is the coldness of all of them.
     #[test]
     fn the_score_of_the_last_demotion_is_shown_and_the_mean_of_all_of_them() {
-        let (policy, pinning_percent) = (DemotionPolicy::Precise, 0);
-        let hybrid_settings = HybridSettings { policy, pinning_percent, ..hybrid().hybrid };
-        let environment = stepped_environment();
+        let hybrid_settings = HybridSettings { pinning_percent: 0, ..hybrid().hybrid };
+        let policy = Some(DemotionPolicy::Precise);
+        let experiments = Experiments { policy, ..Experiments::NONE };
+        let environment = Environment { experiments, ..stepped_environment() };
         let table_size = ByteSize::kib(512);
         let settings = Settings { table_size, hybrid: hybrid_settings, ..hybrid() };
         let db = environment.create(Path::new("/home"), &settings).unwrap();
         assert_eq!(scores(&db), (0, None, None));
         put(&db, 0..100);
-        demote(&db, EvictionStep::ColdOfDrawn);
+        demote(&db, EvictionStep::Cold);
         assert_eq!(scores(&db), (1, Some(100.0), Some(100_000)));
         put(&db, 100..150);
-        demote(&db, EvictionStep::ColdOfAll);
+        demote(&db, EvictionStep::Cold);
         assert_eq!(scores(&db), (2, Some(50.0), Some(75_000)));
         put(&db, 150..190);
         let popularity = &db.engine().hybrid().fast.popularity;
@@ -448,7 +442,7 @@ mod tests {
             let hash = key_hash(&key.to_be_bytes());
             (0..2).for_each(|_| assert!(popularity.touch(hash, true).is_some()));
         }
-        demote(&db, EvictionStep::ColdOfDrawn);
+        demote(&db, EvictionStep::Cold);
         // Half of them are a quarter as cold.
         assert_eq!(scores(&db), (3, Some(25.0), Some(58_333)));
         put(&db, 190..200);
@@ -458,7 +452,7 @@ mod tests {
         let db = environment.open(Path::new("/home")).unwrap();
         assert_eq!(scores(&db), (4, None, Some(58_333)), "the last one of this opening");
         put(&db, 200..220);
-        demote(&db, EvictionStep::ColdOfDrawn);
+        demote(&db, EvictionStep::Cold);
         let (ended, last, mean) = scores(&db);
         assert!(ended == 5 && last.is_some_and(|last| (20.0..31.0).contains(&last)), "{last:?}");
         assert!(mean < Some(58_333));

@@ -1,7 +1,7 @@
 //! Promotion: records that were read from the slow tier and are asked for again move up as clean
 //! copies, without waiting for a compaction (beyond PrismDB, which promotes only when it merges;
 //! HotRAP shows what that is worth). Where reads do not recur (`feedback/reuse.rs`) nothing moves
-//! up but what memory has room for.
+//! up.
 //!
 //! A reader offers what it read; a job takes the offers of the moment into memory, and what memory
 //! gives up may get a slot (`spill.rs`). Between the read and the job the key may have been
@@ -14,6 +14,7 @@
 //! memtable does no harm: it is found first, and replaces the copy when it is flushed. Nothing
 //! durable changes: after a restart the copy is where it was before, in tables.
 
+use crate::environment::experiments::Promotion;
 use crate::error::Result;
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
@@ -21,9 +22,9 @@ use crate::layout::hybrid::copies::bounded_queue::{
     BoundedQueue, Queued, RECORD_OVERHEAD_BYTES, Waits,
 };
 use crate::layout::hybrid::feedback::Feedback;
+use crate::layout::hybrid::rules::promotion::first_read_is_enough;
 use crate::layout::hybrid::single_step::Work;
 use crate::locator::Locator;
-use crate::settings::hybrid::Promotion;
 use crate::table_set::levels::Levels;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -34,13 +35,6 @@ use thermocline_table::{RecordKind, Trailer, key_hash};
 
 /// Bytes that a job takes up under one lock.
 const BATCH_BYTES: u64 = 1 << 20;
-
-/// While more than one in so many records of the fast tier has not been asked for, the first read
-/// moves a record up; afterwards the second. Where reads do not recur, neither does.
-const UNASKED_SHARE: u64 = 7;
-
-/// With more than this share of its bytes unused, memory has room for whatever is read.
-const ROOM_SHARE: u64 = 32;
 
 /// A record that a table has, and a reader or a merge met there.
 #[derive(Debug)]
@@ -66,8 +60,6 @@ pub(crate) struct Promotions {
     pub running: AtomicBool,
     /// The first read is reason enough, for a slot too.
     pub slot_at_first_read: AtomicBool,
-    /// Memory has room for what is read, whatever it is.
-    pub memory_has_room: AtomicBool,
     /// Records that moved up.
     pub records: Counter,
 }
@@ -78,7 +70,6 @@ impl Promotions {
         Self {
             offers: BoundedQueue::new(memory_bytes),
             running: AtomicBool::new(false),
-            memory_has_room: AtomicBool::new(false),
             slot_at_first_read: AtomicBool::new(false),
             records: Counter::default(),
         }
@@ -117,15 +108,12 @@ impl Hybrid {
             // Where there are reads alone, no other thread makes these looks.
             self.fast.lend_memory(self.versions.cell());
             self.fast.judge_tables();
-            self.fast.judge_waits();
             self.fast.judge_promotions();
             self.wake_at_end_of_epoch();
         }
-        let has_room = || self.fast.cache.has_room(key, trailer.sequence(), value.len());
-        let wanted = self.shared.settings.hybrid.promotion == Promotion::Read
+        let wanted = self.fast.rules.promotion == Promotion::Read
             && (was_tracked && self.fast.feedback.table_reads.reads_recur()
-                || self.fast.promotions.slot_at_first_read.load(Relaxed)
-                || self.fast.promotions.memory_has_room.load(Relaxed) && has_room());
+                || self.fast.promotions.slot_at_first_read.load(Relaxed));
         if wanted {
             // A copy, so that the offer does not keep the record's block alive.
             let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
@@ -198,26 +186,15 @@ impl FastTier {
         })
     }
 
-    /// Judges anew whether the first read of a record is reason enough, and memory has room anyway.
+    /// Judges anew whether the first read of a record is reason enough.
     fn judge_promotions(&self) {
         let Feedback { copies, slot_reads, table_reads, .. } = &self.feedback;
         let recur = slot_reads.reads_recur() && table_reads.reads_recur();
-        let for_slots = recur && copies.get_slots() && self.is_mostly_unasked();
-        self.promotions.slot_at_first_read.store(for_slots, Relaxed);
-        self.promotions.memory_has_room.store(self.memory_has_room(), Relaxed);
-    }
-
-    /// So many of the records here have not been asked for that any read is a better reason to be
-    /// here.
-    fn is_mostly_unasked(&self) -> bool {
+        let copies_pay = recur && copies.get_slots();
         let asked = self.popularity.histogram().on_fast_total();
-        self.index.len().saturating_sub(asked) * UNASKED_SHARE > self.index.len()
-    }
-
-    /// Memory has room for a record without giving another up.
-    fn memory_has_room(&self) -> bool {
-        let capacity = self.cache.capacity_bytes();
-        self.cache.bytes() < capacity - capacity / ROOM_SHARE
+        let experiments = self.shared.experiments;
+        let for_slots = first_read_is_enough(experiments, copies_pay, self.index.len(), asked);
+        self.promotions.slot_at_first_read.store(for_slots, Relaxed);
     }
 }
 

@@ -10,7 +10,7 @@
 //! at work on its range, which leaves nothing behind that it has not looked at. Both are looked at
 //! before a slot is written for it, and again under the lock of the tables, after it was.
 
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::jobs::Jobs;
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
@@ -191,18 +191,15 @@ impl Hybrid {
                 && !self.fast.cache.contains(&spilled.key, spilled.sequence)
         });
         let pinning = self.fast.pinning_of_copies();
-        let get_slots = self.fast.feedback.copies.judge(self.fast.index.slot_records());
+        let get_slots = self.fast.feedback.copies.judge();
         let first_read = self.fast.promotions.slot_at_first_read.load(Relaxed);
         let claims = self.versions.tables().claims.ranges();
-        let mut admission = self.fast.feedback.copies.admission.lock();
         let (stay, go): (Vec<_>, Vec<_>) = batch.into_iter().partition(|spilled| {
             get_slots
                 && spilled.value.is_some()
                 && !is_claimed(&claims, &spilled.key)
                 && (first_read || self.fast.is_pinned(&pinning, &spilled.key))
-                && admission.admits()
         });
-        drop(admission);
         self.forget_spilled(&go);
         if stay.is_empty() { Ok(()) } else { self.place_spilled(stay) }
     }
@@ -229,7 +226,12 @@ impl Hybrid {
             Some(spilled.arrival(self.fast.packing.spilled(spilled.value.as_ref()?)))
         };
         let arrivals: Vec<_> = spilled.iter().filter_map(with_value).collect();
-        let Some(mut placed) = self.fast.write(&arrivals, Origin::Migration)? else {
+        let placed = match self.fast.write(&arrivals, Origin::Migration) {
+            // They wait, as they do where there is no room.
+            Err(error) if error.kind() == ErrorKind::TooManyOpenFiles => None,
+            placed => placed?,
+        };
+        let Some(mut placed) = placed else {
             self.fast.room.want_for_copies();
             if self.fast.spill.blocked.swap(true, Relaxed) {
                 // There was none before, and too much waits for it.

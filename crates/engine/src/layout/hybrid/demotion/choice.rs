@@ -6,14 +6,14 @@
 //! the best score is taken; what is known of its records is counted, or estimated from buckets. The
 //! score and the policies are those of the crate `popularity`.
 
+use crate::environment::experiments::{DemotionPolicy, Promotion};
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::demotion::job::Demotion;
 use crate::layout::hybrid::demotion::ranges::{
     DemotionPlan, Purpose, count_touching, newest_ingest, pick_runs, ranges,
 };
-use crate::layout::hybrid::rules::fullness::EvictionStep;
+use crate::layout::hybrid::rules::fullness::{EvictionStep, few_bytes};
 use crate::layout::hybrid::rules::pinning::draw_of;
-use crate::settings::hybrid::{DemotionPolicy, Promotion};
 use crate::table_set::key_range::KeyRange;
 use crate::table_set::levels::Levels;
 use crate::table_set::table::Table;
@@ -25,12 +25,6 @@ use thermocline_popularity::{
 
 /// Bytes of records that one demotion takes, in tables: more would only hold the range for longer.
 const TABLES_PER_DEMOTION: u64 = 1;
-/// Records are few where they come to less than this share of a table: a demotion of so few costs a
-/// table's file, a sync and an edit for next to no room.
-const FEW_OF_TABLE: u64 = 64;
-/// And no more than this share of what a range has of the fast tier in the mean, where that is
-/// small: a tenth of it may come and go (`PINNED_SHARE_MAX` in `room.rs`).
-const FEW_OF_RANGE: u64 = 16;
 /// A merge of all runs of a range of which nothing was counted. It is promised all that it takes,
 /// so where writes have a budget it may wait for more than it will write.
 const UNCOUNTED: RunMerge = RunMerge { runs: usize::MAX, score: 0.0, written_bytes: f64::INFINITY };
@@ -40,10 +34,9 @@ impl Hybrid {
     /// the slow tier's wear; and where too little would leave, of which the room is told.
     pub fn plan_demotion(self: &Arc<Self>, step: EvictionStep) -> Option<Demotion> {
         if !self.may_merge() {
-            self.wait_for_slow_tier(Purpose::Room(step));
             return None;
         }
-        let looks_at_all = step != EvictionStep::ColdOfDrawn;
+        let looks_at_all = step == EvictionStep::Hot;
         let _one_at_a_time = looks_at_all.then(|| self.fast.room.counting.lock());
         let levels = Arc::clone(&self.versions.current().levels);
         let claims = self.versions.tables().claims.ranges();
@@ -52,12 +45,12 @@ impl Hybrid {
             // whether there is room below.
             return None;
         }
-        let hybrid = &self.shared.settings.hybrid;
-        let ranges = ranges(&levels, hybrid.range_tables as usize);
+        let rules = &self.fast.rules;
+        let ranges = ranges(&levels, rules.range_tables);
         let few_bytes = self.few_bytes(ranges.len());
         let mut free = ranges;
         free.retain(|range| !claims.iter().any(|claim| claim.overlaps(range)));
-        if free.is_empty() || step == EvictionStep::Hot && self.fast.room.give_up_for_copies() {
+        if free.is_empty() {
             return None;
         }
         let (choice, bytes_max, bytes_min) = if step == EvictionStep::Hot {
@@ -65,11 +58,9 @@ impl Hybrid {
             (self.fullest(&levels, &free, bytes_max), bytes_max, 0)
         } else {
             // It was estimated: half of that is still worth it.
-            let is_random = hybrid.policy == DemotionPolicy::Random;
+            let is_random = rules.policy == DemotionPolicy::Random;
             let bytes_min = if is_random { 0 } else { few_bytes / 2 };
-            let count = if looks_at_all { free.len() } else { hybrid.candidates as usize };
-            let choice = self.best_of(&levels, &free, count, few_bytes);
-            (choice, self.demotion_bytes(), bytes_min)
+            (self.best_of(&levels, &free, few_bytes), self.demotion_bytes(), bytes_min)
         };
         let Some((at, merge)) = choice else {
             self.fast.room.found_little(step, self.shared.clock.now_ns());
@@ -78,19 +69,11 @@ impl Hybrid {
         let runs = if self.runs_max() == 1 { usize::MAX } else { merge.runs };
         let plan = pick_runs(&levels, free[at].clone(), runs, self.runs_max());
         let purpose = Purpose::Room(step);
-        let is_scored = step != EvictionStep::Hot && hybrid.policy != DemotionPolicy::Random;
+        let is_scored = step != EvictionStep::Hot && rules.policy != DemotionPolicy::Random;
         let score = is_scored.then_some(merge.score);
         let plan = DemotionPlan { purpose, bytes_min, bytes_max, score, ..plan };
         let written_bytes = (merge.written_bytes as u64).min(plan.bytes() + bytes_max);
         self.claim_within_budget(plan, written_bytes)
-    }
-
-    /// What the slow tier's wear forbids now, or finds no room there, waits; sweeps write nothing,
-    /// and go on.
-    fn wait_for_slow_tier(&self, purpose: Purpose) {
-        if let Purpose::Room(step @ EvictionStep::ColdOfDrawn) = purpose {
-            self.fast.room.found_little(step, self.shared.clock.now_ns());
-        }
     }
 
     /// As [`Hybrid::claim_demotion`], for a merge that is about to write so much, if the budget of
@@ -101,7 +84,6 @@ impl Hybrid {
         written_bytes: u64,
     ) -> Option<Demotion> {
         if !self.promise_writes(plan.purpose, (0, written_bytes)) {
-            self.wait_for_slow_tier(plan.purpose);
             return None;
         }
         let demotion = self.claim_demotion(DemotionPlan { promised_bytes: written_bytes, ..plan });
@@ -111,25 +93,25 @@ impl Hybrid {
         demotion
     }
 
-    /// The range whose cold records are most worth the writes, of `count` that are drawn; none
-    /// where less than `few_bytes` would leave any of them.
+    /// The range whose cold records are most worth the writes, of those that are drawn; none where
+    /// less than `few_bytes` would leave any of them.
     fn best_of(
         &self,
         levels: &Levels,
         free: &[KeyRange],
-        count: usize,
         few_bytes: u64,
     ) -> Option<(usize, RunMerge)> {
+        let count = self.fast.rules.candidates;
         let (drawn, mut random) = {
             let mut random = self.fast.room.random.lock();
             (power_of_k(free.len(), 1, count, &mut random), Random::new(random.next_u64()))
         };
         let scarcity = self.scarcity_of_writes();
         let weigh = |at: usize| {
-            let (statistics, runs) = self.fast.statistics(self, levels, &free[at]);
+            let (statistics, runs) = self.fast.statistics(levels, &free[at]);
             (best_merge(&statistics, &runs, self.runs_max(), scarcity), statistics.moved_bytes())
         };
-        let policy = match self.shared.settings.hybrid.policy {
+        let policy = match self.fast.rules.policy {
             DemotionPolicy::Random => {
                 // Drawn without a look at it; only the runs to merge are chosen by what it has, and
                 // where there is one there is nothing to choose.
@@ -163,7 +145,7 @@ impl Hybrid {
         };
         let counted = free.iter().map(bytes).enumerate();
         let (at, _) = counted.max_by_key(|(_, bytes)| *bytes).filter(|(_, most)| *most > 0)?;
-        let (known, mut runs) = self.fast.statistics(self, levels, &free[at]);
+        let (known, mut runs) = self.fast.statistics(levels, &free[at]);
         let fast_bytes = known.fast_bytes.clamp(1.0, bytes_max.max(1) as f64);
         let statistics = RangeStatistics {
             // Where none of a sample is dirty, one may be.
@@ -179,10 +161,9 @@ impl Hybrid {
         Some((at, merge))
     }
 
-    /// Bytes of records that are too few for a demotion, where there are so many ranges.
+    /// Bytes of cold records that are too few for a demotion, where there are so many ranges.
     fn few_bytes(&self, ranges: usize) -> u64 {
-        let of_range = self.fast.room.limit_bytes() / ranges.max(1) as u64;
-        (self.shared.settings.table_size.0 / FEW_OF_TABLE).min(of_range / FEW_OF_RANGE)
+        few_bytes(self.shared.settings.table_size.0, self.fast.room.limit_bytes(), ranges)
     }
 
     /// The merge of the range whose tables have the most records that are asked for, so that these
@@ -190,7 +171,7 @@ impl Hybrid {
     /// where all ranges have had their turn in this epoch.
     pub fn plan_read_triggered(self: &Arc<Self>) -> Option<Demotion> {
         let bytes_max = self.demotion_bytes();
-        if self.shared.settings.hybrid.promotion == Promotion::None || !self.may_merge() {
+        if self.fast.rules.promotion == Promotion::None || !self.may_merge() {
             return None;
         }
         let buckets = self.fast.feedback.buckets.as_ref()?;
@@ -204,7 +185,7 @@ impl Hybrid {
                     && self.fast.index.get(key).is_none()
             })
         };
-        let mut ranges = ranges(&levels, self.shared.settings.hybrid.range_tables as usize);
+        let mut ranges = ranges(&levels, self.fast.rules.range_tables);
         if self.fast.feedback.merges_for_reads() >= ranges.len() {
             return None;
         }
@@ -212,12 +193,7 @@ impl Hybrid {
         ranges.retain(|range| !claims.iter().any(|claim| claim.overlaps(range)));
         let candidates = {
             let mut random = self.fast.room.random.lock();
-            power_of_k(
-                ranges.len(),
-                1,
-                self.shared.settings.hybrid.candidates as usize,
-                &mut random,
-            )
+            power_of_k(ranges.len(), 1, self.fast.rules.candidates, &mut random)
         };
         let scored = candidates.into_iter().map(|at| (popular(&ranges[at]), at));
         let best = scored.filter(|(bytes, _)| *bytes > 0.0).max_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -258,10 +234,8 @@ impl Hybrid {
 
     /// Runs that may lie over each other.
     pub(super) fn runs_max(&self) -> usize {
-        let hybrid = &self.shared.settings.hybrid;
-        let is_small = self.fast.room.is_small_tier();
-        let runs = if is_small { hybrid.small_tier_runs } else { hybrid.runs };
-        runs as usize
+        let rules = &self.fast.rules;
+        if self.fast.room.is_small_tier() { rules.small_tier_runs } else { rules.runs }
     }
 }
 

@@ -14,14 +14,13 @@
 //! 3. Of a key either all versions leave or all but the newest; so what stays is newer.
 //! 4. A record that is replaced meanwhile stays replaced: the job that replaces it frees its slot,
 //!    and the table gets a version that no look-up finds first.
-//! 5. A hot record that memory has needs no slot: it is merged with the cold ones, and memory keeps
-//!    it as a clean copy (*lifted*), so that memory and slots together hold more.
-//!    A clean copy in a slot stays there; it is for sweeps to take.
+//! 5. A clean copy in a slot stays there; it is for sweeps to take.
 //! 6. Where a bulk load may have a newer version of a record in a slot, the record leaves, pinned
 //!    or not, and the range becomes one run.
 
 use crate::compaction::inputs::sources_of;
 use crate::compaction::rewrite::{Fate, Observe, Output, Retention, Rewrite};
+use crate::environment::experiments::Promotion;
 use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::{Job, Step};
 use crate::layout::hybrid::FastTier;
@@ -34,10 +33,9 @@ use crate::layout::hybrid::rules::fullness::EvictionStep;
 use crate::layout::hybrid::rules::pinning::draw_of;
 use crate::limits::LEVELS;
 use crate::merge::{Merge, Source};
-use crate::settings::hybrid::Promotion;
 use crate::settings::merge_bytes;
 use crate::table_set::manifest::Edit;
-use crate::table_set::slot_edit::{EntryAfter, Removed, SlotEdit, slot_of};
+use crate::table_set::slot_edit::{Removed, SlotEdit, slot_of};
 use crate::table_set::table::{Table, TableMeta};
 use crate::versions::Change;
 use crate::versions::Claimed;
@@ -180,9 +178,11 @@ impl Demotion {
     fn met_on_the_way(&self) -> Observe {
         let (hybrid, met) = (Arc::clone(&self.hybrid), Arc::clone(&self.met));
         let pinning = hybrid.fast.pinning();
-        let promotes = hybrid.shared.settings.hybrid.promotion != Promotion::None
-            && matches!(self.plan.purpose, Purpose::Reads | Purpose::Room(_))
-            && self.plan.purpose != Purpose::Room(EvictionStep::Hot);
+        let may_stay = matches!(
+            self.plan.purpose,
+            Purpose::Reads | Purpose::Room(EvictionStep::Sweep | EvictionStep::Cold)
+        );
+        let promotes = hybrid.fast.rules.promotion == Promotion::Demotion && may_stay;
         let mut met_bytes = 0;
         Box::new(move |key, fate| {
             let fast = &hybrid.fast;
@@ -268,16 +268,13 @@ impl Demotion {
                 bytes += u64::from(entry.record_bytes);
                 clean += u64::from(entry.clean);
                 let now = if planted(Planted::DemotionFreesOldSlot) { *entry } else { now };
-                let lifted = self.leaving.is_lifted(at) && fast.cache.contains(key, entry.sequence);
                 let key = Bytes::copy_from_slice(key);
-                let entry = if lifted { EntryAfter::MemoryOnly } else { EntryAfter::Gone };
-                slots.removed.push(Removed { entry, ..Removed::new(key, &now) });
+                slots.removed.push(Removed::new(key, &now));
             }
         }
         // Before the edit, which keeps what is counted.
         self.count(fast, &slots.removed, clean);
-        let gone = slots.removed.iter().filter(|old| old.entry != EntryAfter::MemoryOnly);
-        let gone: Vec<_> = gone.map(|old| key_hash(&old.key)).collect();
+        let gone: Vec<_> = slots.removed.iter().map(|old| key_hash(&old.key)).collect();
         let frees_nothing = self.frees_nothing(&edit);
         let change = Change { edit, slots, flushed: None };
         self.hybrid.versions.commit(&mut tables, change)?;
@@ -285,14 +282,7 @@ impl Demotion {
         if frees_nothing {
             self.hybrid.found_no_space();
         }
-        for offer in std::mem::take(&mut *self.met.lock()) {
-            // Workers are told when the demotion ends.
-            if fast.promotions.offers.add(offer) == Queued::Refused
-                && fast.promotions.offers.is_full()
-            {
-                break;
-            }
-        }
+        self.offer_met(fast);
         gone.into_iter().for_each(|hash| fast.popularity.set_location(hash, false));
         self.departed_bytes = bytes;
         fast.room_was_made();
@@ -308,6 +298,17 @@ impl Demotion {
         Ok(())
     }
 
+    /// Offers hot records that the merge met, as far as there is room for them. Workers are told
+    /// when the demotion ends.
+    fn offer_met(&self, fast: &FastTier) {
+        let offers = &fast.promotions.offers;
+        for offer in std::mem::take(&mut *self.met.lock()) {
+            if offers.add(offer) == Queued::Refused && offers.is_full() {
+                break;
+            }
+        }
+    }
+
     /// Counts what left, `clean` of it as copies.
     fn count(&self, fast: &FastTier, removed: &[Removed], clean: u64) {
         let counts = &self.hybrid.shared.counts.demotions;
@@ -315,8 +316,6 @@ impl Demotion {
         counts.elapsed_ns.add(self.hybrid.shared.clock.now_ns() - self.started_ns);
         counts.clean.add(clean);
         counts.dirty.add(removed.len() as u64 - clean);
-        let lifted = removed.iter().filter(|old| old.entry == EntryAfter::MemoryOnly);
-        fast.room.lifted.add(lifted.count() as u64);
         if let Some(score) = self.plan.score {
             counts.scored.add(1);
             counts.scores.add((1000.0 * score) as u64);

@@ -16,18 +16,9 @@ use thermocline_index::EntryKind;
 use thermocline_index::IndexBatch;
 use thermocline_popularity::Pinning;
 use thermocline_table::key_hash;
+
 /// Keys of the index that are looked at under one lock.
 const BATCH_KEYS: usize = 1024;
-/// What becomes of a key in a demotion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Judgement {
-    /// All its versions leave.
-    Leaves,
-    /// They leave, and memory keeps the newest.
-    MemoryOnly,
-    /// The newest stays where it is.
-    Stays,
-}
 
 impl Demotion {
     /// Chooses what leaves; the range ends early where that is enough for one demotion.
@@ -50,15 +41,11 @@ impl Demotion {
             fast.index.ascend(from, to, BATCH_KEYS, &mut batch);
             for (key, versions) in batch.iter() {
                 let Some(newest) = versions.first() else { continue };
-                let mut fate = self.judge(fast, &pinning, key, newest);
-                if fate == Judgement::Stays && newest.has_slot() && hot_bytes > 0 {
+                let mut stays = self.stays(fast, &pinning, key, newest);
+                if stays && newest.has_slot() && hot_bytes > 0 {
                     hot_bytes = hot_bytes.saturating_sub(u64::from(newest.record_bytes));
-                    fate = Judgement::Leaves;
-                    if fast.cache.contains(key, newest.sequence) {
-                        fate = Judgement::MemoryOnly;
-                    }
+                    stays = false;
                 }
-                let stays = fate == Judgement::Stays;
                 let count = match planted(Planted::OlderVersionStays) {
                     true => 1,
                     false => versions.len(),
@@ -66,7 +53,7 @@ impl Demotion {
                 let leaves = || versions[..count].iter().skip(usize::from(stays)).copied();
                 bytes += leaves().map(|entry| u64::from(entry.record_bytes)).sum::<u64>();
                 if leaves().next().is_some() {
-                    leaving.push(key, fate == Judgement::MemoryOnly, leaves());
+                    leaving.push(key, leaves());
                 }
             }
             let Some(key) = batch.last_key() else { break };
@@ -91,32 +78,25 @@ impl Demotion {
         let (from, to) = self.plan.selection.range.bounds();
         let mut bytes = 0;
         fast.index.for_each(from, to, |key, entry| {
-            if self.judge(fast, pinning, key, &entry) != Judgement::Stays {
+            if !self.stays(fast, pinning, key, &entry) {
                 bytes += u64::from(entry.record_bytes);
             }
         });
         bytes
     }
 
-    /// What becomes of a key, by its newest record, if hot ones stay. Copies of what tables have
-    /// stay too: a sweep takes their slots for nothing.
-    fn judge(&self, fast: &FastTier, pinning: &Pinning, key: &[u8], newest: &Entry) -> Judgement {
+    /// The newest record of a key stays, if hot ones do. Copies of what tables have stay too: a
+    /// sweep takes their slots for nothing.
+    fn stays(&self, fast: &FastTier, pinning: &Pinning, key: &[u8], newest: &Entry) -> bool {
         let kept = planted(Planted::CopyStaysUnderIngest) && !newest.has_slot();
         let is_loaded_over = !kept && self.is_loaded_over(key, newest.sequence);
         if self.plan.purpose == Purpose::Compaction
             || newest.kind != EntryKind::Put
             || is_loaded_over
         {
-            Judgement::Leaves
-        } else if newest.clean || self.plan.purpose == Purpose::Space {
-            Judgement::Stays
-        } else if !fast.is_pinned(pinning, key) {
-            Judgement::Leaves
-        } else if fast.cache.contains(key, newest.sequence) {
-            Judgement::MemoryOnly
-        } else {
-            Judgement::Stays
+            return false;
         }
+        newest.clean || self.plan.purpose == Purpose::Space || fast.is_pinned(pinning, key)
     }
 
     /// A bulk load that is merged may have a newer version of `key` than that of `sequence`.

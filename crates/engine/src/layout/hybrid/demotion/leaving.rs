@@ -42,24 +42,15 @@ pub(crate) struct Leaving {
     keys: Vec<u8>,
     /// Where each one's key ends, and what the index said of it.
     records: Vec<(usize, usize, Entry)>,
-    /// Numbers of those that memory keeps, in ascending order.
-    lifted: Vec<usize>,
 }
 
 impl Leaving {
-    /// Versions of a key, the newest first; memory keeps that where the key is lifted.
-    pub fn push(&mut self, key: &[u8], is_lifted: bool, entries: impl Iterator<Item = Entry>) {
-        if is_lifted {
-            self.lifted.push(self.records.len());
-        }
+    /// Versions of a key, the newest first.
+    pub fn push(&mut self, key: &[u8], entries: impl Iterator<Item = Entry>) {
         let start = self.keys.len();
         self.keys.extend_from_slice(key);
         let end = self.keys.len();
         self.records.extend(entries.map(|entry| (start, end, entry)));
-    }
-
-    pub fn is_lifted(&self, at: usize) -> bool {
-        self.lifted.binary_search(&at).is_ok()
     }
 
     pub fn is_empty(&self) -> bool {

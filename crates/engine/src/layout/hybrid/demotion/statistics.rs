@@ -1,9 +1,8 @@
 //! What is known of a range of keys: of its records in slots, and of the runs that they are merged
 //! with. Counted record by record, or estimated from buckets (PrismDB, section 5.2).
 
-use crate::DemotionPolicy;
+use crate::environment::experiments::DemotionPolicy;
 use crate::layout::hybrid::FastTier;
-use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::demotion::ranges::runs_of;
 use crate::layout::hybrid::rules::pinning::draw_of;
 use crate::table_set::key_range::KeyRange;
@@ -18,8 +17,8 @@ use thermocline_popularity::coldness;
 use thermocline_table::key_hash;
 impl FastTier {
     /// Where estimates serve instead of counting.
-    fn estimates(&self, hybrid: &Hybrid) -> Option<&Buckets> {
-        let wanted = hybrid.shared.settings.hybrid.policy == DemotionPolicy::Approximate;
+    fn estimates(&self) -> Option<&Buckets> {
+        let wanted = self.rules.policy == DemotionPolicy::Approximate;
         self.feedback.buckets.as_ref().filter(|_| wanted)
     }
 
@@ -27,16 +26,15 @@ impl FastTier {
     /// its runs, from the newest.
     pub(super) fn statistics(
         &self,
-        hybrid: &Hybrid,
         levels: &Levels,
         range: &KeyRange,
     ) -> (RangeStatistics, Vec<Run>) {
         let pinning = self.pinning();
         let runs = runs_of(levels, range);
         let mut runs: Vec<_> = runs.iter().map(|(_, tables)| Overlap::of(tables)).collect();
-        if let Some(buckets) = self.estimates(hybrid) {
+        if let Some(buckets) = self.estimates() {
             let from = range.from.as_deref().unwrap_or_default();
-            buckets.refresh(from, range.to.as_deref(), &*self.popularity);
+            buckets.refresh(from, range.to.as_deref(), &self.popularity);
             let statistics = buckets.estimate(from, range.to.as_deref(), &pinning);
             // In which of the runs a key is they do not know.
             let share = statistics.overlap_share();

@@ -1,23 +1,22 @@
 //! What reads, merges and copies tell the rules between the tiers, and the rules' last answers: the
 //! pinning threshold, compactions that reads ask for, whether reads recur (where they do not they
-//! move nothing up), whether copies get slots, what a hit in memory is worth that spares a slot's
-//! read, and the wear of the slow tier (`space/budget.rs`). The rules are plain arithmetic in the
-//! crate `popularity`; here the store's counters are kept for them, readers count and never wait.
+//! move nothing up), whether copies get slots, and the wear of the slow tier (`space/budget.rs`).
+//! The rules are plain arithmetic in the crate `popularity`; here the store's counters are kept for
+//! them, readers count and never wait.
 
 pub(crate) mod copy_worth;
 pub(crate) mod pinning;
-pub(crate) mod read_waits;
 pub(crate) mod reuse;
 
+use crate::environment::experiments::{DemotionPolicy, Pinning as PinningMode, Rule};
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::feedback::copy_worth::Copies;
-use crate::layout::hybrid::feedback::read_waits::ReadWaits;
 use crate::layout::hybrid::feedback::reuse::ReuseDetector;
+use crate::layout::hybrid::rules::rule_set::RuleSet;
 use crate::layout::hybrid::rules::space::SpaceLooks;
 use crate::layout::hybrid::space::budget::SlowWrites;
 use crate::settings::Settings;
-use crate::settings::hybrid::{DemotionPolicy, Pinning as PinningMode};
 use std::sync::Arc;
 use thermocline_foundation::Clock;
 use thermocline_foundation::sync::Mutex;
@@ -44,7 +43,6 @@ pub(crate) struct Feedback {
     /// Look-ups that slots answered, and those that tables did.
     pub slot_reads: ReuseDetector,
     pub table_reads: ReuseDetector,
-    pub read_waits: ReadWaits,
     /// Entries of all tables.
     pub table_entries: AtomicU64,
     /// The share of all keys that the threshold is a share of: a fifth, or what the settings say.
@@ -59,15 +57,6 @@ pub(crate) struct Feedback {
 const WAKES_AN_EPOCH: u64 = 16;
 
 impl FastTier {
-    /// Judges anew what a hit in memory is worth that spares the read of a slot.
-    pub fn judge_waits(&self) {
-        let ReadWaits { slots, tables, cost, .. } = &self.feedback.read_waits;
-        let mut cost = cost.lock();
-        if cost.observe(slots.so_far(), tables.so_far()) {
-            self.cache.set_worth_of_backed(cost.worth_of_fast_hit());
-        }
-    }
-
     /// Judges anew whether reads of slots recur. Records that memory has were asked for, and their
     /// slots are not.
     pub fn judge_slots(&self) {
@@ -88,19 +77,18 @@ impl FastTier {
 }
 
 impl Feedback {
-    /// Rules as `settings` want them.
-    pub fn new(settings: &Settings, clock: &Arc<dyn Clock>) -> Self {
-        let hybrid = &settings.hybrid;
-        let mode = match hybrid.pinning {
+    /// Counters and answers of a store that was just opened.
+    pub fn new(settings: &Settings, rules: &RuleSet, clock: &Arc<dyn Clock>) -> Self {
+        let mode = match rules.pinning {
             PinningMode::Fixed => ThresholdMode::Fixed,
             PinningMode::Auto => ThresholdMode::Auto,
         };
-        let start = f64::from(hybrid.pinning_percent) / 100.0;
-        let epoch_operations = hybrid.epoch_operations;
+        let start = f64::from(settings.hybrid.pinning_percent) / 100.0;
+        let (epoch_operations, experiments) = (rules.epoch_operations, rules.experiments);
         let tuner = TunerSettings { mode, start, epoch_operations, ..TunerSettings::default() };
         let tuner = ThresholdTuner::new(tuner);
-        let read_triggered = hybrid.read_triggered.then(|| {
-            let cool_down_operations = hybrid.cool_down_operations;
+        let read_triggered = rules.read_triggered.then(|| {
+            let cool_down_operations = rules.cool_down_operations;
             Mutex::new(ReadTriggered::new(ReadTriggeredSettings {
                 epoch_operations,
                 cool_down_operations,
@@ -108,9 +96,9 @@ impl Feedback {
             }))
         });
         let slow_writes = SlowWrites::new(settings, &**clock);
-        let estimates = hybrid.policy == DemotionPolicy::Approximate || hybrid.read_triggered;
+        let estimates = rules.policy == DemotionPolicy::Approximate || rules.read_triggered;
         let buckets = estimates.then(|| Buckets::new(BucketSettings::default()));
-        let copies = Copies::default();
+        let copies = Copies::new(experiments);
         Self {
             tuner: Mutex::new(tuner),
             read_triggered,
@@ -120,9 +108,8 @@ impl Feedback {
             slow_writes,
             last_score: Mutex::default(),
             copies,
-            slot_reads: ReuseDetector::default(),
-            table_reads: ReuseDetector::default(),
-            read_waits: ReadWaits::new(clock),
+            slot_reads: ReuseDetector::new(experiments.has(Rule::ReadsRecur)),
+            table_reads: ReuseDetector::new(experiments.has(Rule::ReadsRecur)),
             table_entries: AtomicU64::new(0),
             share_of_keys: AtomicU64::new(u64::MAX),
             space_looks: Mutex::default(),

@@ -16,22 +16,24 @@ pub(crate) struct ReuseDetector {
     tracked_reads: AtomicU64,
     other_reads: AtomicU64,
     comparison: Mutex<DensityComparison>,
+    /// Unless it is judged, reads recur.
+    is_judged: bool,
     /// The last judgement.
     reads_recur: AtomicBool,
 }
 
-impl Default for ReuseDetector {
-    fn default() -> Self {
+impl ReuseDetector {
+    /// Reads recur until they are judged, and always unless they are to be.
+    pub fn new(is_judged: bool) -> Self {
         Self {
+            is_judged,
             tracked_reads: AtomicU64::new(0),
             other_reads: AtomicU64::new(0),
             comparison: Mutex::new(DensityComparison::new(DensitySettings::default())),
             reads_recur: AtomicBool::new(true),
         }
     }
-}
 
-impl ReuseDetector {
     /// As it was judged last.
     pub fn reads_recur(&self) -> bool {
         self.reads_recur.load(Relaxed)
@@ -48,6 +50,25 @@ impl ReuseDetector {
         let tracked = Kind { records: tracked, hits: self.tracked_reads.load(Relaxed) };
         let others = Kind { records: others, hits: self.other_reads.load(Relaxed) };
         let reads_recur = self.comparison.lock().observe(tracked, others);
-        self.reads_recur.store(reads_recur, Relaxed);
+        self.reads_recur.store(reads_recur || !self.is_judged, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_that_do_not_recur_are_found_out_unless_they_are_not_judged() {
+        for is_judged in [true, false] {
+            let detector = ReuseDetector::new(is_judged);
+            let mut looks = 0;
+            for _ in 0..64 * READS_A_LOOK {
+                // As many of the tracked as of the others.
+                looks += u64::from(detector.note_read(true)) + u64::from(detector.note_read(false));
+                detector.judge(1000, 1000);
+            }
+            assert_eq!((looks, detector.reads_recur()), (128, !is_judged));
+        }
     }
 }

@@ -1,13 +1,11 @@
 //! The rules between the tiers, in stores.
 
 use super::*;
-use crate::settings::hybrid::{HybridSettings, Promotion};
-use crate::support::hooked::{Call, HookedDevices};
-use crate::support::still_clock::StillClock;
+use crate::environment::experiments::{Experiments, Promotion};
+use crate::settings::hybrid::HybridSettings;
 use crate::support::{hybrid, stepped_environment};
 use crate::{ByteSize, Db, Environment};
 use std::path::Path;
-use std::time::Duration;
 use thermocline_device::MemoryDevices;
 use thermocline_foundation::random::Random;
 
@@ -15,16 +13,16 @@ const EPOCH: u64 = 1000;
 const RECORDS: u32 = 4000;
 
 /// A store with all of its records in tables, opened anew: nothing is known of any key.
-fn reopened(hybrid_settings: &HybridSettings) -> Db {
-    reopened_in(&stepped_environment(), hybrid_settings)
+fn reopened(experiments: Experiments, tracker_percent: u32) -> Db {
+    reopened_in(stepped_environment(), experiments, tracker_percent)
 }
 
-fn reopened_in(environment: &Environment, hybrid_settings: &HybridSettings) -> Db {
-    let settings = Settings {
-        table_size: ByteSize::kib(256),
-        hybrid: HybridSettings { epoch_operations: EPOCH, ..*hybrid_settings },
-        ..hybrid()
-    };
+fn reopened_in(environment: Environment, experiments: Experiments, tracker_percent: u32) -> Db {
+    let hybrid_settings = HybridSettings { tracker_percent, ..hybrid().hybrid };
+    let table_size = ByteSize::kib(256);
+    let settings = Settings { table_size, hybrid: hybrid_settings, ..hybrid() };
+    let experiments = Experiments { epoch_operations: Some(EPOCH), ..experiments };
+    let environment = Environment { experiments, ..environment };
     let db = environment.create(Path::new("/home"), &settings).unwrap();
     for key in 0..RECORDS {
         // What does not compress.
@@ -38,51 +36,6 @@ fn reopened_in(environment: &Environment, hybrid_settings: &HybridSettings) -> D
     let db = environment.open(Path::new("/home")).unwrap();
     assert_eq!(db.stats().fast_tier.unwrap().records, 0);
     db
-}
-
-/// What statistics say after 5000 look-ups of records in tables and 1000 of records in slots,
-/// of devices that take so many microseconds to read.
-fn slow_read_ratio(fast_us: u64, slow_us: u64) -> Option<f64> {
-    let clock = Arc::new(StillClock::default());
-    let passing = Arc::clone(&clock);
-    let hook = Arc::new(move |call, path: &Path, _: &str| {
-        let us = if path.starts_with("/slow") { slow_us } else { fast_us };
-        if call == Call::Read {
-            passing.sleep(Duration::from_micros(us));
-        }
-        Ok(())
-    });
-    let environment = stepped_environment();
-    let devices = Arc::new(HookedDevices::new(Arc::clone(&environment.devices), hook));
-    let environment = Environment { devices, clock, ..environment };
-    let promotion = Promotion::None;
-    let hybrid_settings = HybridSettings { promotion, ..hybrid().hybrid };
-    let settings = Settings { hybrid: hybrid_settings, ..hybrid() };
-    let db = environment.create(Path::new("/home"), &settings).unwrap();
-    let mut random = Random::new(1);
-    let mut put = |key: u32| {
-        let mut value = [0; 1000];
-        random.fill(&mut value);
-        db.put(key.to_be_bytes(), value).unwrap();
-    };
-    (0..5000).for_each(&mut put);
-    db.compact_range(None, None, &mut |_| {}).unwrap();
-    (5000..6000).for_each(put);
-    db.flush().unwrap();
-    let read = |key: u32| assert!(db.get(key.to_be_bytes()).unwrap().is_some());
-    assert_eq!(db.stats().fast_tier.unwrap().regulation.slow_read_ratio, None);
-    (5000..6000).for_each(read);
-    (0..5000).for_each(read);
-    db.stats().fast_tier.unwrap().regulation.slow_read_ratio
-}
-
-#[test]
-fn waits_for_tables_and_slots_are_compared() {
-    assert_eq!(slow_read_ratio(0, 0), None, "a clock that stands still tells nothing");
-    let [alike, slower] = [100, 1000].map(|us| slow_read_ratio(100, us).unwrap());
-    // Of the records of a block the first is waited for.
-    assert!((0.1..=0.5).contains(&alike), "{alike}");
-    assert!((9.0..=11.0).contains(&(slower / alike)), "{slower}, {alike}");
 }
 
 /// Looks these keys up and lets what that asks for be done.
@@ -100,18 +53,18 @@ fn read_triggered(db: &Db) -> (&'static str, u64, u64) {
     (&*rules.read_triggered_stage.leak(), rules.read_triggered_epochs, fast.promoted_records)
 }
 
+/// What moves up does so in merges that reads ask for.
+fn by_merges() -> Experiments {
+    let promotion = Some(Promotion::Demotion);
+    Experiments { promotion, read_triggered: Some(true), ..Experiments::NONE }
+}
+
 /// Workers that sleep, and no caller that settles.
 #[test]
 fn reads_alone_wake_the_workers_for_the_merges_that_they_ask_for() {
-    let hybrid_settings = HybridSettings {
-        promotion: Promotion::Demotion,
-        read_triggered: true,
-        tracker_percent: 50,
-        ..hybrid().hybrid
-    };
     let devices = Arc::new(MemoryDevices::default());
     let environment = Environment { devices, ..Environment::default() };
-    let db = reopened_in(&environment, &hybrid_settings);
+    let db = reopened_in(environment, by_merges(), 50);
     for _ in 0..8 {
         (0..RECORDS).step_by(4).for_each(|key| {
             assert!(db.get(key.to_be_bytes()).unwrap().is_some());
@@ -125,14 +78,9 @@ fn reads_alone_wake_the_workers_for_the_merges_that_they_ask_for() {
 /// The paper's course (PrismDB, section 5.3), with what moves up only in merges.
 #[test]
 fn hot_records_of_tables_move_up_by_merges_that_reads_ask_for_until_an_epoch_is_no_better() {
-    let db = reopened(&HybridSettings {
-        promotion: Promotion::Demotion,
-        read_triggered: true,
-        cool_down_operations: 3 * EPOCH,
-        candidates: 64,
-        tracker_percent: 50,
-        ..hybrid().hybrid
-    });
+    let (cool_down_operations, candidates) = (Some(3 * EPOCH), Some(64));
+    let experiments = Experiments { cool_down_operations, candidates, ..by_merges() };
+    let db = reopened(experiments, 50);
     let hot = || (0..RECORDS).step_by(4);
     let slow_reads = || db.stats().fast_tier.unwrap().slow_reads;
     read(&db, hot().take(999));
@@ -158,11 +106,8 @@ fn hot_records_of_tables_move_up_by_merges_that_reads_ask_for_until_an_epoch_is_
 
 #[test]
 fn where_nothing_may_move_up_reads_ask_for_no_merge() {
-    let db = reopened(&HybridSettings {
-        promotion: Promotion::None,
-        read_triggered: true,
-        ..hybrid().hybrid
-    });
+    let experiments = Experiments { promotion: Some(Promotion::None), ..by_merges() };
+    let db = reopened(experiments, 0);
     let written = db.stats().tiers[1].written_bytes;
     read(&db, 0..1000);
     assert_eq!(read_triggered(&db), ("running", 0, 0));
@@ -171,12 +116,8 @@ fn where_nothing_may_move_up_reads_ask_for_no_merge() {
 
 #[test]
 fn once_all_ranges_had_their_turn_reads_ask_for_no_merge_until_the_next_epoch() {
-    let db = reopened(&HybridSettings {
-        promotion: Promotion::Demotion,
-        read_triggered: true,
-        cool_down_operations: EPOCH,
-        ..hybrid().hybrid
-    });
+    let experiments = Experiments { cool_down_operations: Some(EPOCH), ..by_merges() };
+    let db = reopened(experiments, 0);
     let feedback = &db.engine().hybrid().fast.feedback;
     (0..100).for_each(|_| feedback.begin_merge_for_reads());
     for course in [("running", 0, 0), ("cooling_down", 1, 0), ("detecting", 1, 0)] {
@@ -275,8 +216,8 @@ fn tuner(db: &Db) -> (f64, &'static str, u64) {
 
 #[test]
 fn the_threshold_moves_and_merges_count_as_look_ups_do() {
-    let (pinning, promotion) = (PinningMode::Auto, Promotion::None);
-    let db = reopened(&HybridSettings { pinning, promotion, ..hybrid().hybrid });
+    let (pinning, promotion) = (Some(PinningMode::Auto), Some(Promotion::None));
+    let db = reopened(Experiments { pinning, promotion, ..Experiments::NONE }, 0);
     // So many look-ups of an epoch are of records in tables, the rest of keys that are nowhere.
     let epoch = |slow: u32| read(&db, (0..slow).chain(RECORDS..RECORDS + 1000 - slow));
     let compact = || db.compact_range(None, None, &mut |_| {}).unwrap();

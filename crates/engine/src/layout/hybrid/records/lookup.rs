@@ -90,8 +90,7 @@ impl FastTier {
             return Ok(Some((trailer, value)));
         }
         let Some(slot) = slot_of(&entry) else { return Ok(None) };
-        let read = || self.slabs.read(slot, entry.record_bytes);
-        match self.feedback.read_waits.for_slot(read) {
+        match self.slabs.read(slot, entry.record_bytes) {
             Ok(slot) if is_record(&slot, key, &entry) => {
                 self.note_slot_read(key);
                 let value = self.keep(key, &entry, &slot);

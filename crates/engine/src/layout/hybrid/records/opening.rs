@@ -22,10 +22,10 @@ use crate::layout::hybrid::records::live::LiveRecords;
 use crate::layout::hybrid::records::lookup::{entry_kind, kind_of};
 use crate::layout::hybrid::records::packing::Packing;
 use crate::layout::hybrid::records::pieces::{Pieces, piece_bytes};
+use crate::layout::hybrid::rules::rule_set::RuleSet;
 use crate::layout::hybrid::space::backoff::SlowTierBackoff;
 use crate::layout::hybrid::space::room::Room;
 use crate::locator::copies::IndexCopies;
-use crate::settings::hybrid::PopularityKind;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
 use crate::table_set::restored::Restored;
@@ -37,9 +37,7 @@ use thermocline_foundation::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use thermocline_foundation::threads;
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted, sync_site};
 use thermocline_index::{Entry, FastIndex, RecordCache};
-use thermocline_popularity::{
-    ClockTracker, FrequencySettings, FrequencyTracker, Popularity, SHARDS,
-};
+use thermocline_popularity::{ClockTracker, SHARDS};
 use thermocline_slab::{
     DamagedHeader, LiveSlots, SLAB_BYTES_MAX, SLAB_BYTES_MIN, SlabId, SlabLive, Slabs, Slot,
     SlotAddress,
@@ -70,13 +68,8 @@ impl FastTier {
         let limit_bytes = shared.tier0.divided_bytes();
         slabs.set_limit_bytes(limit_bytes);
         shared.files.placement().set_slab_bytes(limit_bytes);
-        let popularity: Box<dyn Popularity> = match settings.hybrid.popularity {
-            PopularityKind::Clock => Box::new(ClockTracker::new(1 << 10, SHARDS)),
-            PopularityKind::Frequency => {
-                Box::new(FrequencyTracker::new(1 << 10, SHARDS, FrequencySettings::default()))
-            }
-        };
-        let feedback = Feedback::new(settings, clock);
+        let rules = RuleSet::of(&settings.hybrid, &shared.experiments);
+        let feedback = Feedback::new(settings, &rules, clock);
         if let Some(buckets) = &feedback.buckets {
             index.for_each(Bound::Unbounded, Bound::Unbounded, |key, entry| {
                 if !entry.clean {
@@ -86,6 +79,7 @@ impl FastTier {
         }
         Ok(Self {
             shared: Arc::clone(shared),
+            rules,
             live: Mutex::new(live),
             slabs,
             index,
@@ -93,11 +87,11 @@ impl FastTier {
             cache: RecordCache::new(settings.division().cache_bytes / 2),
             packing: Packing::new(settings),
             spill: Spill::new(&shared.jobs, settings.memory.0),
-            popularity,
+            popularity: ClockTracker::new(1 << 10, SHARDS),
             promotions: Promotions::new(settings.memory.0),
             feedback,
             flushes: FlushGate::default(),
-            room: Room::new(shared),
+            room: Room::new(shared, &rules),
             slow_tier_backoff: SlowTierBackoff::default(),
             memory: Memory::new(settings),
             copying: Arc::new(IndexCopies::new(shared)),
@@ -306,8 +300,8 @@ mod tests {
     use super::SCANS_MAX;
     use crate::jobs::Workers;
     use crate::support::hooked::{Call, HookedDevices};
-    use crate::support::{hybrid, stepped, stepped_environment, tier};
-    use crate::{ByteSize, Db, Environment, HybridSettings, PopularityKind, Settings};
+    use crate::support::{hybrid, stepped_environment, tier};
+    use crate::{ByteSize, Db, Environment, Settings};
     use std::collections::HashSet;
     use std::path::Path;
     use std::sync::Arc;
@@ -416,22 +410,6 @@ mod tests {
         for key in 0..keys {
             let byte = if key < keys - updated { 7 } else { 9 };
             assert_eq!(db.get(name(key)).unwrap().unwrap(), vec![byte; 1000]);
-        }
-    }
-
-    /// A clock knows that a key was asked for again, and not how often.
-    #[test]
-    fn what_is_remembered_of_how_often_a_key_is_asked_for_is_as_set() {
-        for (popularity, expected) in [
-            (PopularityKind::Clock, vec![0, 0, 0, 1]),
-            (PopularityKind::Frequency, vec![0, 0, 0, 0, 0, 1]),
-        ] {
-            let hybrid_settings = HybridSettings { popularity, ..hybrid().hybrid };
-            let db = stepped(&Settings { hybrid: hybrid_settings, ..hybrid() });
-            db.put("key", "value").unwrap();
-            db.flush().unwrap();
-            (0..6).for_each(|_| assert!(db.get("key").unwrap().is_some()));
-            assert_eq!(db.stats().fast_tier.unwrap().histogram, expected, "{popularity:?}");
         }
     }
 

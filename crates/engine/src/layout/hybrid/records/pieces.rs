@@ -24,7 +24,6 @@ use std::sync::Arc;
 use thermocline_device::Origin;
 use thermocline_foundation::{Planted, Sequence, planted, sync_site};
 use thermocline_index::{Entry, EntryKind};
-use thermocline_slab::SlotAddress;
 use thermocline_table::key_hash;
 
 /// Bytes of keys and values of a piece: a share of the slots' room, so that a piece of a small tier
@@ -44,19 +43,9 @@ const WRITTEN_RECORDS_MAX: usize = 1 << 16;
 /// Most bytes of them: a sync of more makes those of others wait long.
 const WRITTEN_BYTES_MAX: u64 = 32 << 20;
 
-/// What pieces did to slots.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Turnover {
-    /// Bytes of slots that they took.
-    pub added_bytes: u64,
-    /// Bytes of slots that they freed.
-    pub removed_bytes: u64,
-}
-
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Pieces {
-    memtable: Arc<Memtable>,
     cursor: MemtableCursor,
     retention: Retention,
     origin: Origin,
@@ -69,8 +58,6 @@ pub(crate) struct Pieces {
     written_bytes: u64,
     /// Keys and values that were taken from the memtable.
     taken_bytes: u64,
-    /// Of the pieces that are live.
-    turnover: Turnover,
 }
 
 impl Pieces {
@@ -79,7 +66,6 @@ impl Pieces {
         let mut cursor = MemtableCursor::new(Arc::clone(memtable));
         cursor.seek_to_first();
         Self {
-            memtable: Arc::clone(memtable),
             cursor,
             retention,
             origin,
@@ -88,7 +74,6 @@ impl Pieces {
             written_pieces: Vec::new(),
             written_bytes: 0,
             taken_bytes: 0,
-            turnover: Turnover::default(),
         }
     }
 
@@ -154,9 +139,7 @@ impl Pieces {
         let mut placed = sync_site("piece", || written.sync(&fast.slabs))?;
         for count in std::mem::take(&mut self.written_pieces) {
             let placed = placed.split_first(count);
-            let turnover = hybrid.settle_in(placed, &self.memtable)?;
-            self.turnover.added_bytes += turnover.added_bytes;
-            self.turnover.removed_bytes += turnover.removed_bytes;
+            hybrid.settle_in(placed)?;
             settled()?;
         }
         Ok(true)
@@ -171,42 +154,32 @@ impl Pieces {
     pub fn taken_bytes(&self) -> u64 {
         self.taken_bytes
     }
-
-    /// What the live ones did to slots.
-    pub fn turnover(&self) -> Turnover {
-        self.turnover
-    }
 }
 
 impl Hybrid {
     /// Makes records live that a flush has written, and with it frees the slots of the versions
     /// that no reader can see any more.
-    fn settle_in(&self, mut placed: Placed, memtable: &Memtable) -> Result<Turnover> {
+    fn settle_in(&self, mut placed: Placed) -> Result<()> {
         let snapshots = self.versions.kept_readable();
         let mut tables = self.versions.tables();
         let Replaced { removed, before, kept } =
             self.fast.replaced_by(&mut placed.added, &snapshots);
         self.fast.live.lock().older_versions += kept;
         let arrived: Vec<_> = placed.added.iter().map(|new| (new.key.clone(), new.entry)).collect();
-        let slot_bytes = |slot: SlotAddress| {
-            self.fast.slabs.shape(slot.slab).map_or(0, |shape| u64::from(shape.slot_bytes))
-        };
-        let turnover = Turnover {
-            added_bytes: placed.reservation.slots().iter().flatten().copied().map(slot_bytes).sum(),
-            removed_bytes: removed.iter().filter_map(|old| old.slot).map(slot_bytes).sum(),
-        };
         self.commit_placed(&mut tables, Edit::default(), placed, removed)?;
         drop(tables);
         self.fast.room.found();
         for (at, ((key, now), before)) in arrived.iter().zip(before).enumerate() {
             self.fast.popularity.touch_write(key_hash(key), before.is_some());
             let is_newest = at == 0 || arrived[at - 1].0 != *key;
-            if let Some(before) = before.filter(|_| is_newest) {
-                self.fast.renew(key, &before, now, memtable);
+            if let Some(before) =
+                before.filter(|before| is_newest && before.sequence < now.sequence)
+            {
+                self.fast.cache.forget(key, before.sequence);
             }
         }
         self.fast.forget_deleted(&arrived);
-        Ok(turnover)
+        Ok(())
     }
 
     /// Makes what was written into slots live, and frees those of `died`.
@@ -242,18 +215,6 @@ impl Hybrid {
 }
 
 impl FastTier {
-    /// Where memory has the record of `before`, it has what replaces that from now on.
-    fn renew(&self, key: &[u8], before: &Entry, now: &Entry, memtable: &Memtable) {
-        if before.sequence >= now.sequence {
-            return;
-        }
-        let kept = || {
-            let (_, value) = memtable.get(key, now.sequence)?;
-            (now.kind == EntryKind::Put).then(|| self.packing.for_memory(&value))
-        };
-        self.spill_evicted(self.cache.renew(key, before.sequence, now.sequence, kept));
-    }
-
     /// Tracks no longer the keys that `records`, which are in slots now, leave deleted.
     fn forget_deleted(&self, records: &[(Bytes, Entry)]) {
         let is_delete = |(_, entry): &&(Bytes, Entry)| entry.kind == EntryKind::Delete;
@@ -415,31 +376,21 @@ mod tests {
     }
 
     #[test]
-    fn what_replaces_a_record_in_memory_is_there_in_its_place() {
+    fn a_record_that_is_replaced_is_in_memory_no_more() {
         let db = stepped(&hybrid());
         let cache = &db.engine().hybrid().fast.cache;
-        let get = |key: &str| db.get(key).unwrap().map(|value| value.to_vec());
-        for key in ["read", "not read"] {
-            db.put(key, "old").unwrap();
-        }
+        db.put("key", "old").unwrap();
         db.flush().unwrap();
-        // Into memory, and from there more often than it is written.
-        (0..10).for_each(|_| assert_eq!(get("read").unwrap(), b"old"));
-        let before = db.snapshot();
-        for key in ["read", "not read"] {
-            db.put(key, "new").unwrap();
-        }
-        db.flush().unwrap();
+        assert_eq!(db.get("key").unwrap().unwrap(), "old");
         assert_eq!(cache.len(), 1);
-        let reads = db.stats().tiers[0].reads;
-        assert_eq!(get("read").unwrap(), b"new");
-        assert_eq!(db.stats().tiers[0].reads, reads, "from memory");
-        assert_eq!(before.get("read").unwrap().unwrap(), "old");
-        drop(before);
-        assert!(!cache.is_empty());
-        db.delete("read").unwrap();
+        db.put("key", "new").unwrap();
         db.flush().unwrap();
-        assert!(cache.is_empty(), "what a tombstone replaces is in memory no more");
-        assert_eq!((get("read"), get("not read").unwrap()), (None, b"new".to_vec()));
+        assert!(cache.is_empty());
+        assert_eq!(db.get("key").unwrap().unwrap(), "new");
+        assert_eq!(cache.len(), 1);
+        db.delete("key").unwrap();
+        db.flush().unwrap();
+        assert!(cache.is_empty());
+        assert_eq!(db.get("key").unwrap(), None);
     }
 }

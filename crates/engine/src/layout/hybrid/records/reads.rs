@@ -35,8 +35,7 @@ impl Hybrid {
             }
             _ => {
                 let visible = moment.asked.unwrap_or_else(|| self.versions.visible());
-                let look_up = || self.locator.find_newest(&now.levels, key, visible);
-                self.fast.feedback.read_waits.for_tables(look_up)?
+                self.locator.find_newest(&now.levels, key, visible)?
             }
         };
         match below {

@@ -6,30 +6,30 @@
 
 /// How long a dearer step is tried before the cheapest is again.
 pub(crate) const RETRY_NS: u64 = 1_000_000_000;
-/// Flushes over which their growth is a mean, about.
-const GROWTH_FLUSHES: f64 = 4.0;
 /// Records that are about to come want this share of the slots' room at most.
 const COMING_SHARE: u64 = 4;
+
+/// Records are few where they come to less than this share of a table: a demotion of so few costs a
+/// table's file, a sync and an edit for next to no room.
+const FEW_OF_TABLE: u64 = 64;
+/// And no more than this share of what a range has of the fast tier in the mean, where that is
+/// small: a tenth of it may come and go (`rules/pinning.rs`).
+const FEW_OF_RANGE: u64 = 16;
 
 /// By what room is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EvictionStep {
     /// A sweep for clean copies, for as long as it finds many.
     Sweep,
-    /// A demotion of cold records, of the best of the ranges that are drawn.
-    ColdOfDrawn,
-    /// A sweep that is content with few.
-    ThoroughSweep,
-    /// A demotion of cold records, of the best range of all.
-    ColdOfAll,
+    /// A demotion of cold records.
+    Cold,
     /// A demotion of hot records.
     Hot,
 }
 
 impl EvictionStep {
     /// From the cheapest to the dearest.
-    const ALL: [Self; 5] =
-        [Self::Sweep, Self::ColdOfDrawn, Self::ThoroughSweep, Self::ColdOfAll, Self::Hot];
+    const ALL: [Self; 3] = [Self::Sweep, Self::Cold, Self::Hot];
 }
 
 /// What should be done for more room.
@@ -53,10 +53,6 @@ pub(crate) struct Seen {
     pub free_bytes: u64,
     /// Bytes of memtables, whose records are about to want slots.
     pub memtable_bytes: u64,
-    /// Bytes of a piece of a flush.
-    pub piece_bytes: u64,
-    /// Slots that were replaced are held, for a reader of before needs them.
-    pub has_held: bool,
     /// Slots that are freed are held until a copy of the store is done.
     pub are_frees_held: bool,
     /// There are slabs without records.
@@ -71,6 +67,12 @@ pub(crate) struct Look {
     pub over: f64,
 }
 
+/// Bytes of cold records that are too few for a demotion, where there are so many ranges.
+pub(crate) fn few_bytes(table_bytes: u64, limit_bytes: u64, ranges: usize) -> u64 {
+    let of_range = limit_bytes / ranges.max(1) as u64;
+    (table_bytes / FEW_OF_TABLE).min(of_range / FEW_OF_RANGE)
+}
+
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Fullness {
@@ -82,13 +84,8 @@ pub(crate) struct Fullness {
     wanted_bytes: u64,
     /// Copies that memory gave up found no slot.
     wanted_for_copies: bool,
-    /// What flushes take of slots more than they free, in parts of what their memtables hold: a
-    /// mean over the last ones.
-    growth: f64,
     /// Work has begun at the high watermark and has not come to the low one.
     is_draining: bool,
-    /// It is drained for the sake of copies alone.
-    drains_for_copies: bool,
     /// Bytes above the low watermark, or bytes that found no slot where those are more.
     excess_bytes: u64,
     /// Nothing that is under way or could begin makes room.
@@ -110,9 +107,7 @@ impl Fullness {
             is_small_tier: false,
             wanted_bytes: 0,
             wanted_for_copies: false,
-            growth: 1.0,
             is_draining: false,
-            drains_for_copies: false,
             excess_bytes: 0,
             is_stuck: false,
             sizes_stuck: false,
@@ -136,20 +131,6 @@ impl Fullness {
         self.is_small_tier
     }
 
-    /// A memtable of so many bytes was flushed, for which slots grew by `grown_bytes`.
-    pub fn note_flush(&mut self, grown_bytes: u64, memtable_bytes: u64) {
-        let growth = (grown_bytes as f64 / memtable_bytes.max(1) as f64).min(1.0);
-        self.growth += (growth - self.growth) / GROWTH_FLUSHES;
-    }
-
-    /// Bytes of free slots that memtables of so many bytes are going to need: one piece, whose
-    /// slots are taken before others are freed, and of the rest what is new.
-    pub fn coming_bytes(&self, memtable_bytes: u64, piece_bytes: u64) -> u64 {
-        let piece_bytes = memtable_bytes.min(piece_bytes);
-        let beyond_bytes = (memtable_bytes - piece_bytes) as f64;
-        piece_bytes + (beyond_bytes * self.growth) as u64
-    }
-
     /// Records of so many bytes found no slot, where slots may have `limit_bytes`.
     pub fn want(&mut self, bytes: u64, limit_bytes: u64) {
         self.wanted_bytes = self.wanted_bytes.max(bytes.min(limit_bytes / COMING_SHARE));
@@ -168,22 +149,6 @@ impl Fullness {
     /// Copies that memory gave up found no slot; they wait.
     pub fn want_for_copies(&mut self) {
         self.wanted_for_copies = true;
-        if !self.is_draining {
-            self.is_draining = true;
-            self.drains_for_copies = true;
-            self.begin_anew();
-        }
-    }
-
-    /// Ends what is done for the sake of copies alone, for which no hot record leaves; false where
-    /// others want room too.
-    pub fn give_up_for_copies(&mut self) -> bool {
-        let gives_up = std::mem::take(&mut self.drains_for_copies);
-        if gives_up {
-            self.is_draining = false;
-            self.begin_anew();
-        }
-        gives_up
     }
 
     /// A change of slot sizes begins, for copies too.
@@ -253,12 +218,8 @@ impl Fullness {
         let limit_bytes = seen.limit_bytes;
         let share = |percent: u32| limit_bytes / 100 * u64::from(percent);
         let (high_bytes, low_bytes) = (share(self.high_percent), share(self.low_percent));
-        let coming_bytes = match seen.has_held {
-            // What a piece replaces leaves no slots to the next one, and writers are told in time.
-            true => seen.memtable_bytes,
-            false => self.coming_bytes(seen.memtable_bytes, seen.piece_bytes),
-        };
-        let coming_bytes = coming_bytes.max(self.wanted_bytes).min(limit_bytes / COMING_SHARE);
+        let coming_bytes = seen.memtable_bytes.max(self.wanted_bytes);
+        let coming_bytes = coming_bytes.min(limit_bytes / COMING_SHARE);
         let used_bytes = limit_bytes.saturating_sub(seen.free_bytes) + coming_bytes;
         self.excess_bytes = used_bytes.saturating_sub(low_bytes).max(self.wanted_bytes);
         if used_bytes >= high_bytes && !seen.are_frees_held {
@@ -266,12 +227,8 @@ impl Fullness {
                 self.is_draining = true;
                 self.begin_anew();
             }
-            self.drains_for_copies = false;
         } else if used_bytes < low_bytes {
             self.is_draining = false;
-        }
-        if self.is_wanted() {
-            self.drains_for_copies = false;
         }
         let over_bytes = used_bytes.saturating_sub(high_bytes) as f64;
         let over = over_bytes / (limit_bytes - high_bytes).max(1) as f64;

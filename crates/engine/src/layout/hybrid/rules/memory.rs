@@ -20,6 +20,8 @@ pub(crate) struct Keys {
     pub share_bytes: u64,
     /// Share of all keys that the settings name; 0: none.
     pub percent: u32,
+    /// More may be known than a share of all keys.
+    pub may_be_beyond: bool,
 }
 
 /// How many keys popularity should know.
@@ -43,7 +45,7 @@ impl Tracked {
         let share_of_keys = (all * u64::from(percent) / 100).max(TRACKED_MIN);
         let beyond = (keys.fast + keys.fast / 4).min(all - all / 5);
         let beyond = beyond.min(keys.share_bytes / TRACKER_SHARE / TRACKER_KEY_BYTES);
-        let keys = match is_set || keys.in_tables == 0 {
+        let keys = match is_set || keys.in_tables == 0 || !keys.may_be_beyond {
             true => share_of_keys,
             false => share_of_keys.max(beyond),
         };
@@ -86,8 +88,12 @@ mod tests {
             ((40_000, 60_000, 1 << 30, 5), (5_000, 5_000)),
         ];
         for ((fast, in_tables, share_bytes, percent), (share_of_keys, keys)) in table {
-            let found = Tracked::of(Keys { fast, in_tables, share_bytes, percent });
+            let known = Keys { fast, in_tables, share_bytes, percent, may_be_beyond: true };
+            let found = Tracked::of(known);
             assert_eq!(found, Tracked { share_of_keys, keys }, "{fast} {in_tables} {percent}");
+            // Without the rule.
+            let found = Tracked::of(Keys { may_be_beyond: false, ..known });
+            assert_eq!(found, Tracked { share_of_keys, keys: share_of_keys });
         }
     }
 

@@ -165,7 +165,7 @@ mod tests {
         let promise = |purpose, bytes| engine.hybrid().promise_writes(purpose, bytes);
         assert!(!promise(Purpose::Reads, (0, left_bytes + 1000)));
         assert!(engine.hybrid().may_merge(), "others go on");
-        let room = Purpose::Room(EvictionStep::ColdOfDrawn);
+        let room = Purpose::Room(EvictionStep::Cold);
         assert!(!promise(room, (0, left_bytes + 1000)));
         assert!(!engine.hybrid().may_merge());
         assert!(promise(room, (0, left_bytes)));

@@ -2,14 +2,11 @@
 //!
 //! The rule (`rules/fullness.rs`) says when room is made and by which step; here it is told what
 //! slots have. Memtables count as records that are about to come, so that a flush finds its slots
-//! free. Of these only what is new counts: a piece of a flush takes slots before it frees those
-//! that it replaces, and the next piece finds these. What leaves, the cheapest first:
+//! free. What leaves, the cheapest first:
 //! 1. Clean copies that are in memory too, or that were not asked for: an edit and no write
 //!    (`sweep.rs`).
-//! 2. Ranges of cold records, merged into tables (`demotion/`), where enough leave to be worth it.
-//! 3. Clean copies again, now from so many keys that a few are found, too.
-//! 4. The best range of all, not of some that are drawn; and then hot records, no more than must,
-//!    and none for the sake of mere copies.
+//! 2. Ranges of cold records, merged into tables (`demotion/`).
+//! 3. Hot records, no more than must.
 //!
 //! Where free slots have the wrong size, slabs without records go, and the emptiest slab of another
 //! size is emptied by moving its records, so that its room can be divided anew.
@@ -19,8 +16,8 @@
 
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
-use crate::layout::hybrid::records::pieces::{Turnover, piece_bytes};
 use crate::layout::hybrid::rules::fullness::{EvictionStep, Fullness, Look, Need, Seen};
+use crate::layout::hybrid::rules::rule_set::RuleSet;
 use crate::shared::Shared;
 use crate::shared::tier0::Account;
 use std::sync::Arc;
@@ -52,9 +49,8 @@ pub(crate) struct Room {
 
 impl Room {
     /// The room of the slots, all of which is free.
-    pub fn new(shared: &Arc<Shared>) -> Self {
-        let hybrid = &shared.settings.hybrid;
-        let fullness = Fullness::new(hybrid.low_watermark_percent, hybrid.high_watermark_percent);
+    pub fn new(shared: &Arc<Shared>, rules: &RuleSet) -> Self {
+        let fullness = Fullness::new(rules.low_watermark_percent, rules.high_watermark_percent);
         Self {
             shared: Arc::clone(shared),
             fullness: Mutex::new(fullness),
@@ -85,12 +81,6 @@ impl Room {
         self.fullness.lock().is_small_tier()
     }
 
-    /// A memtable of so many bytes was flushed.
-    pub fn note_turnover(&self, turnover: Turnover, memtable_bytes: u64) {
-        let grown_bytes = turnover.added_bytes.saturating_sub(turnover.removed_bytes);
-        self.fullness.lock().note_flush(grown_bytes, memtable_bytes);
-    }
-
     /// Records of so many bytes found no slot.
     pub fn want(&self, bytes: u64) {
         let limit_bytes = self.limit_bytes();
@@ -116,12 +106,6 @@ impl Room {
     /// Copies that memory gave up found no slot; they wait.
     pub fn want_for_copies(&self) {
         self.fullness.lock().want_for_copies();
-    }
-
-    /// Ends what is done for the sake of copies alone, for which no hot record leaves; false where
-    /// others want room too.
-    pub fn give_up_for_copies(&self) -> bool {
-        self.fullness.lock().give_up_for_copies()
     }
 
     /// The step that is tried now.
@@ -190,8 +174,6 @@ impl Hybrid {
             // Not what is live: a rest of room that is no whole slab is of no use.
             free_bytes: stats.bytes_free() + self.fast.slabs.bytes_to_come(limit_bytes),
             memtable_bytes: self.memtable_bytes(),
-            piece_bytes: piece_bytes(limit_bytes),
-            has_held: stats.has_held(),
             are_frees_held: stats.are_frees_held,
             has_empty_slabs: stats.has_empty_slabs(),
         };

@@ -19,29 +19,13 @@ use thermocline_table::key_hash;
 /// Keys that are looked at in a step.
 const STEP_KEYS: usize = 2048;
 
-/// How few copies are few.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Patience {
-    /// What this sweep is, among the means to make room.
-    step: EvictionStep,
-    /// Keys that are looked at before it gives up.
-    keys: usize,
-    /// It gives up unless it frees the slot of one in so many keys.
-    one_in: usize,
-}
-
-/// Demotions are better where a sweep finds less than this.
-pub(crate) const QUICK: Patience =
-    Patience { step: EvictionStep::Sweep, keys: STEP_KEYS, one_in: 8 };
-/// Where demotions find hardly anything to take, a sweep may find as little, for it writes nothing.
-pub(crate) const THOROUGH: Patience =
-    Patience { step: EvictionStep::ThoroughSweep, keys: 16 * STEP_KEYS, one_in: 64 };
+/// A sweep gives up unless it frees the slot of one in so many keys: demotions are better then.
+const ONE_IN: usize = 8;
 
 /// A sweep under way.
 #[derive(Debug)]
 pub(crate) struct Sweep {
     hybrid: Arc<Hybrid>,
-    patience: Patience,
     /// Keys of the last while, and how many of them lost their slots.
     looked: usize,
     freed: usize,
@@ -49,12 +33,12 @@ pub(crate) struct Sweep {
 
 impl Sweep {
     /// A sweep, unless one is under way.
-    pub fn begin(hybrid: &Arc<Hybrid>, patience: Patience) -> Option<Self> {
+    pub fn begin(hybrid: &Arc<Hybrid>) -> Option<Self> {
         let room = &hybrid.fast.room;
         if room.sweeping.swap(true, Relaxed) {
             return None;
         }
-        Some(Self { hybrid: Arc::clone(hybrid), patience, looked: 0, freed: 0 })
+        Some(Self { hybrid: Arc::clone(hybrid), looked: 0, freed: 0 })
     }
 
     fn run(&mut self) -> Result<()> {
@@ -128,14 +112,14 @@ impl Sweep {
         Ok(())
     }
 
-    /// Few have been found over as many keys as it has patience for, of so many that there are, or
-    /// until its early end.
+    /// Few have been found over the keys of a step, or all keys where these are fewer, or until its
+    /// early end.
     fn finds_few(&mut self, keys: u64, ends_early: bool) -> bool {
-        let enough = self.patience.keys.min(usize::try_from(keys).unwrap_or(usize::MAX));
+        let enough = STEP_KEYS.min(usize::try_from(keys).unwrap_or(usize::MAX));
         if self.looked < enough && !ends_early {
             return false;
         }
-        let few = self.freed * self.patience.one_in < self.looked || self.looked == 0;
+        let few = self.freed * ONE_IN < self.looked || self.looked == 0;
         (self.looked, self.freed) = (0, 0);
         few
     }
@@ -154,7 +138,7 @@ impl Job for Sweep {
         // Other sizes of slots may be enough now. If they are not, what this has found counts.
         let ends_early = need == Need::OtherSizes;
         if self.finds_few(fast.index.len(), ends_early) {
-            fast.room.found_little(self.patience.step, hybrid.shared.clock.now_ns());
+            fast.room.found_little(EvictionStep::Sweep, hybrid.shared.clock.now_ns());
             return Ok(Step::Done);
         }
         Ok(if need == Need::Room { Step::More } else { Step::Done })
@@ -215,21 +199,21 @@ mod tests {
     #[test]
     fn a_sweep_is_judged_by_what_it_found_of_late() {
         let db = stepped(&hybrid());
-        let mut sweep = Sweep::begin(db.engine().hybrid(), THOROUGH).unwrap();
-        assert!(Sweep::begin(db.engine().hybrid(), QUICK).is_none(), "one at a time");
+        let mut sweep = Sweep::begin(db.engine().hybrid()).unwrap();
+        assert!(Sweep::begin(db.engine().hybrid()).is_none(), "one at a time");
         let mut finds_few = |looked, freed, keys| {
             (sweep.looked, sweep.freed) = (looked, freed);
             let few = sweep.finds_few(keys, false);
             (few, sweep.looked)
         };
         let many = 1 << 20;
-        assert_eq!(finds_few(32_767, 0, many), (false, 32_767), "too early to say");
-        assert_eq!(finds_few(32_768, 512, many), (false, 0));
-        assert_eq!(finds_few(32_768, 511, many), (true, 0));
-        assert_eq!(finds_few(128, 2, 128), (false, 0), "all there are");
-        assert_eq!(finds_few(128, 1, 128), (true, 0));
+        assert_eq!(finds_few(2047, 0, many), (false, 2047), "too early to say");
+        assert_eq!(finds_few(2048, 256, many), (false, 0));
+        assert_eq!(finds_few(2048, 255, many), (true, 0));
+        assert_eq!(finds_few(128, 16, 128), (false, 0), "all there are");
+        assert_eq!(finds_few(128, 15, 128), (true, 0));
         assert_eq!(finds_few(0, 0, 0), (true, 0));
-        (sweep.looked, sweep.freed) = (2048, 31);
+        (sweep.looked, sweep.freed) = (1024, 127);
         assert!(sweep.finds_few(many, true), "an early end");
     }
 }

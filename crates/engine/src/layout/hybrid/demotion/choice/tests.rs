@@ -1,8 +1,9 @@
 //! Which range a demotion takes, by every policy.
 
 use super::*;
+use crate::environment::experiments::Experiments;
 use crate::limits::LEVELS;
-use crate::support::{hybrid, run_to_end, stepped, until};
+use crate::support::{hybrid, run_to_end, stepped, stepped_with, until};
 use crate::{ByteSize, Db, HybridSettings, Settings};
 use thermocline_popularity::Run;
 use thermocline_popularity::score;
@@ -64,8 +65,9 @@ fn sampled(prefix: &str, count: usize) -> Vec<String> {
 /// table of the same size and as many records in slots, which in the range of `overlapped` are
 /// newer versions of what the table has, and in the other lie between.
 fn two_ranges(policy: DemotionPolicy, overlapped: &str) -> (Db, [KeyRange; 2]) {
-    let hybrid_settings = HybridSettings { policy, runs: 1, ..HybridSettings::default() };
-    let db = stepped(&Settings { hybrid: hybrid_settings, ..hybrid() });
+    let experiments = Experiments { policy: Some(policy), runs: Some(1), ..Experiments::NONE };
+    let hybrid_settings = HybridSettings::default();
+    let db = stepped_with(experiments, &Settings { hybrid: hybrid_settings, ..hybrid() });
     let put = |key: &String| db.put(key, [7; 500]).unwrap();
     for prefix in ["a", "s"] {
         sampled(prefix, 200).iter().step_by(2).for_each(put);
@@ -87,7 +89,7 @@ fn two_ranges(policy: DemotionPolicy, overlapped: &str) -> (Db, [KeyRange; 2]) {
 
 fn known(db: &Db, of: &KeyRange) -> (RangeStatistics, Vec<Run>) {
     let levels = Arc::clone(&db.engine().versions().current().levels);
-    db.engine().hybrid().fast.statistics(db.engine().hybrid(), &levels, of)
+    db.engine().hybrid().fast.statistics(&levels, of)
 }
 
 #[test]
@@ -117,7 +119,7 @@ fn of_two_ranges_that_differ_in_overlap_alone_the_overlapped_one_leaves() {
             assert!(best > equation(less, &without[0]), "{policy:?}");
             let engine = db.engine();
             let levels = Arc::clone(&engine.versions().current().levels);
-            let (chosen, merge) = engine.hybrid().best_of(&levels, &ranges, 2, 0).unwrap();
+            let (chosen, merge) = engine.hybrid().best_of(&levels, &ranges, 0).unwrap();
             assert_eq!((chosen, merge.runs), (at, 1), "{policy:?}");
             assert_eq!(merge.score, best);
         }
@@ -160,9 +162,9 @@ fn records_that_stay_replace_nothing() {
 /// A store with one run of several tables, between the records of which so many cold ones are
 /// in slots: four in the first table's range, eight in the next, and so on. Behind the last
 /// table there is nothing.
-fn ranked(hybrid_settings: HybridSettings) -> Db {
+fn ranked(experiments: Experiments) -> Db {
     let table_size = ByteSize::kib(64);
-    let db = stepped(&Settings { table_size, hybrid: hybrid_settings, ..hybrid() });
+    let db = stepped_with(experiments, &Settings { table_size, ..hybrid() });
     let mut random = Random::new(1);
     let mut put = |key: &String| {
         // What does not compress.
@@ -215,7 +217,7 @@ fn ask_for(db: &Db, key: &str) {
 }
 
 fn cold_of_drawn(db: &Db) -> Option<KeyRange> {
-    planned(db, || db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn))
+    planned(db, || db.engine().hybrid().plan_demotion(EvictionStep::Cold))
 }
 
 /// Of all but one the best is drawn nearly always, and otherwise the second.
@@ -223,14 +225,14 @@ fn cold_of_drawn(db: &Db) -> Option<KeyRange> {
 fn no_more_ranges_are_looked_at_than_there_are_candidates_and_no_fewer() {
     for policy in [DemotionPolicy::Precise, DemotionPolicy::Approximate] {
         let with = |candidates| {
-            let hybrid_settings = HybridSettings { policy, candidates, runs: 1, ..hybrid().hybrid };
-            let db = ranked(hybrid_settings);
+            let (policy, candidates, runs) = (Some(policy), Some(candidates), Some(1));
+            let db = ranked(Experiments { policy, candidates, runs, ..Experiments::NONE });
             (all_ranges(&db, 1).len(), chosen(300, || cold_of_drawn(&db)))
         };
         let (count, best) = with(64);
         assert!(count >= 8, "{count}");
         let [(best, 300)] = &best[..] else { panic!("always the best: {best:?}") };
-        let (_, of_others) = with(count as u32 - 1);
+        let (_, of_others) = with(count - 1);
         assert_eq!(of_others.len(), 2, "{policy:?}: {of_others:?}");
         assert!(of_others[0].0 == *best && of_others[0].1 > 200, "{of_others:?}");
         let (_, of_one) = with(1);
@@ -241,9 +243,8 @@ fn no_more_ranges_are_looked_at_than_there_are_candidates_and_no_fewer() {
 #[test]
 fn merges_that_reads_ask_for_look_at_as_many_ranges_as_there_are_candidates() {
     let with = |candidates| {
-        let read_triggered = true;
-        let settings = HybridSettings { read_triggered, candidates, runs: 1, ..hybrid().hybrid };
-        let db = ranked(settings);
+        let (read_triggered, candidates, runs) = (Some(true), Some(candidates), Some(1));
+        let db = ranked(Experiments { read_triggered, candidates, runs, ..Experiments::NONE });
         let fast = &db.engine().hybrid().fast;
         let ranges = all_ranges(&db, 1);
         // The further, the more records of tables are asked for.
@@ -266,31 +267,30 @@ fn merges_that_reads_ask_for_look_at_as_many_ranges_as_there_are_candidates() {
 #[test]
 fn a_range_has_as_many_tables_as_are_set() {
     for range_tables in [1, 3] {
-        let settings = HybridSettings {
-            policy: DemotionPolicy::Precise,
-            read_triggered: true,
-            candidates: 64,
-            range_tables,
-            runs: 1,
-            ..hybrid().hybrid
-        };
-        let db = ranked(settings);
+        let db = ranked(Experiments {
+            policy: Some(DemotionPolicy::Precise),
+            read_triggered: Some(true),
+            candidates: Some(64),
+            range_tables: Some(range_tables),
+            runs: Some(1),
+            ..Experiments::NONE
+        });
         let levels = Arc::clone(&db.engine().versions().current().levels);
         let tables_of = |range: &KeyRange| {
             (0..LEVELS).map(|level| count_touching(&levels, level, range)).sum::<usize>()
         };
         let range = cold_of_drawn(&db).unwrap();
-        assert_eq!(tables_of(&range), range_tables as usize, "{range:?}");
-        assert!(all_ranges(&db, range_tables as usize).contains(&range));
+        assert_eq!(tables_of(&range), range_tables, "{range:?}");
+        assert!(all_ranges(&db, range_tables).contains(&range));
         sampled("k", 1200).iter().step_by(2).for_each(|key| ask_for(&db, key));
         let range = planned(&db, || db.engine().hybrid().plan_read_triggered()).unwrap();
-        assert_eq!(tables_of(&range), range_tables as usize, "{range:?}");
+        assert_eq!(tables_of(&range), range_tables, "{range:?}");
     }
 }
 
-fn random_policy(runs: u32) -> HybridSettings {
-    let policy = DemotionPolicy::Random;
-    HybridSettings { policy, runs, candidates: 64, ..hybrid().hybrid }
+fn random_policy(runs: usize) -> Experiments {
+    let (policy, runs, candidates) = (Some(DemotionPolicy::Random), Some(runs), Some(64));
+    Experiments { policy, runs, candidates, ..Experiments::NONE }
 }
 
 #[test]
@@ -305,8 +305,7 @@ fn the_random_policy_takes_each_range_equally_often_and_gives_no_score() {
         // Some of them find nothing in their range.
         let demotions = || db.stats().fast_tier.unwrap().demotions;
         until("four demotions", || {
-            let mut demotion =
-                db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn).unwrap();
+            let mut demotion = db.engine().hybrid().plan_demotion(EvictionStep::Cold).unwrap();
             run_to_end(&mut demotion);
             demotions().ended >= 4
         });
@@ -319,7 +318,7 @@ fn what_is_drawn_by_chance_is_counted_only_where_there_are_runs_to_choose() {
     let drawn = |runs| {
         let db = ranked(random_policy(runs));
         let levels = Arc::clone(&db.engine().versions().current().levels);
-        db.engine().hybrid().best_of(&levels, &all_ranges(&db, 1)[..1], 1, 0).unwrap()
+        db.engine().hybrid().best_of(&levels, &all_ranges(&db, 1)[..1], 0).unwrap()
     };
     assert_eq!(drawn(1), (0, UNCOUNTED));
     let (at, merge) = drawn(3);
@@ -334,7 +333,7 @@ fn all_runs_of_a_range_that_is_drawn_by_chance_are_merged_and_its_cold_records_l
     let (before, tables_before) = (records(), db.stats().levels[0].tables);
     // Behind the last table there is nothing.
     let plan = || {
-        let demotion = db.engine().hybrid().plan_demotion(EvictionStep::ColdOfDrawn)?;
+        let demotion = db.engine().hybrid().plan_demotion(EvictionStep::Cold)?;
         let range = db.engine().versions().tables().claims.ranges()[0].clone();
         range.to.is_some().then_some((demotion, range))
     };

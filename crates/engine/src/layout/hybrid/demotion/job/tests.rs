@@ -8,7 +8,7 @@ use crate::layout::hybrid::demotion::ranges::{DemotionPlan, Purpose};
 use crate::layout::hybrid::records::packing::Stored;
 use crate::layout::hybrid::records::placing::Arrival;
 use crate::layout::hybrid::rules::fullness::EvictionStep;
-use crate::layout::hybrid::space::sweep::{QUICK, Sweep};
+use crate::layout::hybrid::space::sweep::Sweep;
 use crate::limits::LEVELS;
 use crate::settings::WRITER_BYTES;
 use crate::support::{hybrid, run_to_end, stepped};
@@ -92,10 +92,10 @@ fn run(mut demotion: Demotion) {
     run_to_end(&mut demotion);
 }
 
-/// Records in slots, in memory only, and lifted so far.
-fn places(db: &Db) -> [u64; 3] {
+/// Records in slots, and in memory only.
+fn places(db: &Db) -> [u64; 2] {
     let fast = db.stats().fast_tier.unwrap();
-    [fast.records, fast.memory_records, fast.lifted_records]
+    [fast.records, fast.memory_records]
 }
 
 fn slow_reads_of_hot(db: &Db) -> u64 {
@@ -105,43 +105,22 @@ fn slow_reads_of_hot(db: &Db) -> u64 {
 }
 
 #[test]
-fn a_hot_record_that_memory_has_leaves_its_slot_and_stays_in_memory() {
+fn a_cold_record_leaves_its_slot_and_a_hot_one_stays() {
     let db = with_hot_and_cold();
     let scan = db.scan();
     run(demotion(&db));
-    assert_eq!(places(&db), [0, 1, 1]);
+    assert_eq!(places(&db), [1, 0]);
     assert_eq!(slow_reads_of_hot(&db), 0);
     let found: Vec<_> = scan.into_iter().map(|record| record.unwrap().0).collect();
     assert_eq!(found, ["cold", "hot"], "by one that was begun before");
-    let fast = &db.engine().hybrid().fast;
-    fast.cache.clear();
-    assert_eq!(slow_reads_of_hot(&db), 1, "a table has it too");
-    fast.index.check();
+    db.engine().hybrid().fast.index.check();
 }
 
 #[test]
-fn a_hot_record_that_memory_loses_during_the_demotion_leaves_as_the_cold_do() {
-    let db = with_hot_and_cold();
-    let mut demotion = demotion(&db);
-    assert_eq!(demotion.step().unwrap(), Step::More);
-    db.engine().hybrid().fast.cache.clear();
-    run(demotion);
-    assert_eq!(places(&db), [0, 0, 0]);
-    assert_eq!(slow_reads_of_hot(&db), 1);
-}
-
-#[test]
-fn hot_records_leave_where_they_must_and_memory_keeps_those_that_it_has() {
+fn hot_records_leave_where_they_must() {
     let db = with_hot_and_cold();
     run(demotion_for(&db, Purpose::Room(EvictionStep::Hot), 0));
-    assert_eq!(places(&db), [0, 1, 1]);
-    assert_eq!(slow_reads_of_hot(&db), 0);
-    let db = with_hot_and_cold();
-    db.engine().hybrid().fast.cache.clear();
-    run(demotion(&db));
-    assert_eq!(places(&db), [1, 0, 0], "no reason to leave");
-    run(demotion_for(&db, Purpose::Room(EvictionStep::Hot), 0));
-    assert_eq!(places(&db), [0, 0, 0]);
+    assert_eq!(places(&db), [0, 0]);
     assert_eq!(slow_reads_of_hot(&db), 1);
 }
 
@@ -179,12 +158,12 @@ fn a_demotion_of_too_few_gives_up_and_says_so() {
     let db = with_hot_and_cold();
     let room = &db.engine().hybrid().fast.room;
     room.found_little(EvictionStep::Sweep, 0);
-    run(demotion_for(&db, Purpose::Room(EvictionStep::ColdOfDrawn), 1000));
-    assert_eq!(places(&db), [2, 0, 0]);
-    assert_eq!(room.eviction_step(0), EvictionStep::ThoroughSweep);
+    run(demotion_for(&db, Purpose::Room(EvictionStep::Cold), 1000));
+    assert_eq!(places(&db), [2, 0]);
+    assert_eq!(room.eviction_step(0), EvictionStep::Hot);
     assert!(!db.engine().versions().tables().claims.has_ranges(), "the range is free again");
     run(demotion_for(&db, Purpose::Room(EvictionStep::Hot), 0));
-    assert_eq!(places(&db), [0, 1, 1], "the last step takes what there is");
+    assert_eq!(places(&db), [0, 0], "the last step takes what there is");
     assert_eq!(room.eviction_step(0), EvictionStep::Sweep);
 }
 
@@ -208,7 +187,7 @@ fn a_copy_that_nobody_asks_for_stays_until_a_sweep_wants_its_slot() {
     run(demotion(&db));
     let is_there = |key: &str| fast.index.get(key.as_bytes()).is_some();
     assert!(!is_there("other") && is_there("cold"));
-    Sweep::begin(engine.hybrid(), QUICK).unwrap().step().unwrap();
+    Sweep::begin(engine.hybrid()).unwrap().step().unwrap();
     assert!(!is_there("cold"));
     assert_eq!(db.get("cold").unwrap().unwrap(), "value");
 }
@@ -228,12 +207,12 @@ fn a_demotion_that_merges_says_what_memory_it_takes_until_it_ends() {
 #[test]
 fn a_hot_record_that_is_written_during_the_demotion_keeps_the_new_slot() {
     let db = with_hot_and_cold();
-    let mut demotion = demotion(&db);
+    let mut demotion = demotion_for(&db, Purpose::Room(EvictionStep::Hot), 0);
     assert_eq!(demotion.step().unwrap(), Step::More);
     db.put("hot", "value").unwrap();
     db.flush().unwrap();
     run(demotion);
-    assert_eq!(places(&db), [1, 0, 0]);
+    assert_eq!(places(&db), [1, 0]);
     assert_eq!(slow_reads_of_hot(&db), 0);
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A fast tier of 10,000 bytes whose work begins at 90 % and ends at 80 %, in pieces of 100.
+/// A fast tier of 10,000 bytes whose work begins at 90 % and ends at 80 %.
 struct Stage {
     fullness: Fullness,
     seen: Seen,
@@ -17,8 +17,6 @@ impl Stage {
             file_bytes: 10_000,
             free_bytes: 10_000,
             memtable_bytes: 0,
-            piece_bytes: 100,
-            has_held: false,
             are_frees_held: false,
             has_empty_slabs: false,
         };
@@ -36,17 +34,6 @@ impl Stage {
                 let Look { need, over } = fullness.look(self.seen);
                 return format!("{need:?}, excess {}, over {over:.2}", fullness.excess_bytes());
             }
-            "memtables" => {
-                self.seen.memtable_bytes = number(1);
-                return format!(
-                    "coming {}",
-                    fullness.coming_bytes(number(1), self.seen.piece_bytes)
-                );
-            }
-            "flushed" => {
-                fullness.note_flush(number(1), number(2));
-                return format!("growth {:.2}", fullness.growth);
-            }
             "want" => {
                 fullness.want(number(1), self.seen.limit_bytes);
                 return format!("wanted {}", fullness.wanted_bytes);
@@ -55,7 +42,6 @@ impl Stage {
                 fullness.note_tables(number(1));
                 return format!("small {}", fullness.is_small_tier());
             }
-            "give_up_for_copies" => return fullness.give_up_for_copies().to_string(),
             "step" => {
                 return format!("{:?}", fullness.eviction_step(self.now_ns, self.is_under_way));
             }
@@ -68,7 +54,7 @@ impl Stage {
     fn act_in_silence(&mut self, words: &[&str]) {
         let (fullness, now_ns) = (&mut self.fullness, self.now_ns);
         match words {
-            ["held", yes] => self.seen.has_held = *yes == "yes",
+            ["memtables", bytes] => self.seen.memtable_bytes = bytes.parse().unwrap(),
             ["copy", begins] => self.seen.are_frees_held = *begins == "begins",
             ["empty", yes] => self.seen.has_empty_slabs = *yes == "yes",
             ["files", bytes] => self.seen.file_bytes = bytes.parse().unwrap(),
@@ -126,27 +112,15 @@ fn room_is_made_from_the_high_watermark_down_to_the_low_one() {
 }
 
 #[test]
-fn memtables_count_as_one_piece_and_what_is_new_of_the_rest() {
+fn memtables_count_as_records_that_are_about_to_come() {
     play(
         "
-        memtables 50 -> coming 50
-        memtables 1000 -> coming 1000
+        memtables 1000
         free 2000 -> Room, excess 1000, over 0.00
-        flushed 0 1000 -> growth 0.75
-        flushed 0 1000 -> growth 0.56
-        flushed 0 1000 -> growth 0.42
-        flushed 0 1000 -> growth 0.32
-        memtables 1000 -> coming 384
-        free 2000 -> Room, excess 384, over 0.00
-        free 2400 -> Nothing, excess 0, over 0.00
-        held yes
-        free 2400 -> Nothing, excess 600, over 0.00
-        free 2000 -> Room, excess 1000, over 0.00
-        flushed 9000 1000 -> growth 0.49
-        memtables 9000 -> coming 4437
-        held no
-        free 9000 -> Nothing, excess 0, over 0.00
-        free 5000 -> Nothing, excess 0, over 0.00
+        free 3001 -> Nothing, excess 0, over 0.00
+        memtables 9000
+        free 3501 -> Nothing, excess 999, over 0.00
+        free 3500 -> Room, excess 1000, over 0.00
         ",
     );
 }
@@ -158,13 +132,9 @@ fn a_step_has_its_turn_when_the_one_before_it_found_little() {
         free 0 -> Room, excess 2000, over 1.00
         step -> Sweep
         little
-        step -> ColdOfDrawn
+        step -> Cold
         little_of Sweep
-        step -> ColdOfDrawn
-        little
-        step -> ThoroughSweep
-        little
-        step -> ColdOfAll
+        step -> Cold
         little
         step -> Hot
         little
@@ -185,28 +155,16 @@ fn a_step_has_its_turn_when_the_one_before_it_found_little() {
 }
 
 #[test]
-fn copies_that_find_no_slot_ask_for_room_until_it_costs_hot_records() {
+fn copies_that_find_no_slot_ask_for_other_sizes_and_no_room() {
     play(
         "
         copies_want
         free 5000 -> OtherSizes, excess 0, over 0.00
-        copies_want
-        free 1500 -> Room, excess 500, over 0.00
-        little
-        step -> ColdOfDrawn
-        give_up_for_copies -> true
-        step -> Sweep
         free 1500 -> OtherSizes, excess 500, over 0.00
         other_sizes
         free 1500 -> Nothing, excess 500, over 0.00
-        give_up_for_copies -> false
         copies_want
         free 1000 -> Room, excess 1000, over 0.00
-        give_up_for_copies -> false
-        copies_want
-        want 10 -> wanted 10
-        free 1500 -> Room, excess 510, over 0.00
-        give_up_for_copies -> false
         ",
     );
 }
@@ -271,5 +229,18 @@ fn waiting_is_in_vain_where_the_plan_found_nothing_and_nothing_is_under_way() {
     ] {
         fullness.planned(need, is_at_it);
         assert_eq!(fullness.is_stuck(), is_stuck, "{need:?} {is_at_it}");
+    }
+}
+
+#[test]
+fn few_is_a_share_of_a_table_or_of_a_small_range() {
+    let table = [
+        // bytes of a table, of slots, ranges: few
+        (6400, 1_000_000, 1, 100),
+        (6400, 16_000, 100, 10),
+        (6400, 16_000, 0, 100),
+    ];
+    for (table_bytes, limit_bytes, ranges, few) in table {
+        assert_eq!(few_bytes(table_bytes, limit_bytes, ranges), few, "{limit_bytes} {ranges}");
     }
 }

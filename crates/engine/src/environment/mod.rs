@@ -2,7 +2,10 @@
 //!
 //! `db.rs` opens databases on it, and `engine/opening.rs` makes the parts of one from it.
 
+pub(crate) mod experiments;
+
 use crate::jobs::Workers;
+use experiments::Experiments;
 use std::sync::Arc;
 use thermocline_device::{Devices, SystemDevices};
 use thermocline_foundation::{Clock, SystemClock};
@@ -16,6 +19,8 @@ pub struct Environment {
     pub clock: Arc<dyn Clock>,
     /// What does the background work.
     pub workers: Workers,
+    /// Which rules are left out, of those that no settings file reaches.
+    pub experiments: Experiments,
 }
 
 impl Default for Environment {
@@ -23,6 +28,7 @@ impl Default for Environment {
     fn default() -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let devices = Arc::new(SystemDevices::new(Arc::clone(&clock)));
-        Self { devices, clock, workers: Workers::Threads }
+        let experiments = Experiments::default();
+        Self { devices, clock, workers: Workers::Threads, experiments }
     }
 }

@@ -1,0 +1,112 @@
+//! Jobs that found no descriptor for a file. Such a job has changed nothing and is tried again;
+//! this is where callers that wait for one learn that it has been tried in vain for long.
+//!
+//! Threads: any.
+
+use crate::error::{Error, Result};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use thermocline_foundation::sync::Mutex;
+
+/// How long a worker waits after a job found no descriptor.
+pub(crate) const SHORTAGE_WAIT: Duration = Duration::from_millis(50);
+
+/// So many failures, with no job of the name that ended well between them, last five seconds at
+/// least.
+const IN_A_ROW_MAX: u32 = 100;
+
+/// Jobs that end well, with no failure between them, after which a job that failed is no longer
+/// wanted: else it would have been tried again.
+const FORGOTTEN_AFTER: u32 = 100;
+
+/// See the module's header.
+#[derive(Debug, Default)]
+pub(crate) struct Shortage(Mutex<BTreeMap<&'static str, Failures>>);
+
+/// The failures of jobs of a name since one of them ended well.
+#[derive(Debug)]
+struct Failures {
+    in_a_row: u32,
+    last: Error,
+    /// Jobs of other names that have ended well since the last.
+    others_ended: u32,
+}
+
+impl Shortage {
+    /// A job found no descriptor.
+    pub fn note(&self, job: &'static str, error: &Error) {
+        let mut failures = self.0.lock();
+        let in_a_row = failures.get(job).map_or(0, |failures| failures.in_a_row) + 1;
+        failures.insert(job, Failures { in_a_row, last: error.clone(), others_ended: 0 });
+    }
+
+    /// A job ended well. Others may have needed no descriptor, so what they fail at goes on.
+    pub fn end(&self, job: &'static str) {
+        let mut failures = self.0.lock();
+        failures.remove(job);
+        failures.retain(|_, failures| {
+            failures.others_ended += 1;
+            failures.others_ended < FORGOTTEN_AFTER
+        });
+    }
+
+    /// Jobs have been tried in vain for long.
+    pub fn is_lasting(&self) -> bool {
+        self.check().is_err()
+    }
+
+    /// The error for a caller that waits for a job, once it has been tried in vain for long. The
+    /// job is still tried again: so may be the call.
+    pub fn check(&self) -> Result<()> {
+        let failures = self.0.lock();
+        let lasting = failures.values().find(|failures| failures.in_a_row >= IN_A_ROW_MAX);
+        lasting.map_or(Ok(()), |failures| Err(failures.last.clone()))
+    }
+
+    /// What the job was told that was most often tried in vain, if there is one.
+    pub fn reason(&self) -> Option<String> {
+        let failures = self.0.lock();
+        let most = failures.values().max_by_key(|failures| failures.in_a_row);
+        most.map(|failures| failures.last.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn callers_hear_of_a_shortage_that_lasts_until_that_job_ends_well() {
+        let shortage = Shortage::default();
+        let note = |job| shortage.note(job, &Error::new(ErrorKind::TooManyOpenFiles, job));
+        for _ in 1..IN_A_ROW_MAX {
+            note("flush");
+            // It gave up for the same reason, or needed none.
+            shortage.end("migration");
+        }
+        note("merge");
+        assert!(shortage.check().is_ok() && !shortage.is_lasting());
+        assert_eq!(shortage.reason().as_deref(), Some("flush"));
+        note("flush");
+        let error = shortage.check().unwrap_err();
+        assert_eq!((error.kind(), &*error.to_string()), (ErrorKind::TooManyOpenFiles, "flush"));
+        shortage.end("flush");
+        assert!(shortage.check().is_ok());
+        assert_eq!(shortage.reason().as_deref(), Some("merge"));
+        note("flush");
+        assert!(!shortage.is_lasting(), "counted anew");
+    }
+
+    #[test]
+    fn a_job_that_is_not_tried_again_is_forgotten() {
+        let shortage = Shortage::default();
+        (0..IN_A_ROW_MAX).for_each(|_| {
+            shortage.note("merge", &Error::new(ErrorKind::TooManyOpenFiles, "no descriptor"));
+        });
+        (1..FORGOTTEN_AFTER).for_each(|_| shortage.end("flush"));
+        assert!(shortage.is_lasting());
+        shortage.end("flush");
+        assert!(!shortage.is_lasting() && shortage.reason().is_none());
+    }
+}

@@ -1,0 +1,78 @@
+//! Settings are kept as they are, and wrong ones are refused with the reason.
+
+use super::*;
+
+#[test]
+fn settings_survive_toml_and_unknown_names_are_named() {
+    let tiers = vec![Tier::new("/mnt/fast", ByteSize::gib(1)).driver("direct")];
+    let settings = Settings { tiers, ..Settings::default() };
+    let origin = Path::new("store.toml");
+    let text = settings.to_toml().unwrap();
+    assert_eq!(Settings::from_toml(&text, origin).unwrap(), settings);
+    let error = Settings::from_toml("memory = '1 GiB'\nmemroy = '2 GiB'\n", origin).unwrap_err();
+    assert!(error.to_string().contains("store.toml, line 2"), "{error}");
+    assert!(error.to_string().contains("memroy"), "{error}");
+    let error = Settings::from_toml("level_ratio = 1", origin).unwrap_err();
+    assert!(error.to_string().contains("level_ratio = 1 is out of range"), "{error}");
+}
+
+#[test]
+fn placement_is_the_same_whether_or_not_the_tiers_are_known_yet() {
+    let tiers = [8 << 20, 16 << 20, 1 << 30, 1 << 40].map(ByteSize);
+    for (capacity, memory) in tiers.into_iter().zip([4, 8, 64, 1024].map(ByteSize::mib)) {
+        let tiers = vec![Tier::new("/fast", capacity), Tier::new("/slow", ByteSize::gib(1))];
+        let preset = Some(Preset::Leveled);
+        let made = Settings { tiers, preset, memory, ..Settings::default() };
+        let opened = Settings { tiers: Vec::new(), ..made.clone() };
+        assert_eq!(made.by_level(), opened.by_level());
+        let logs = made.log_bytes() * LOGS;
+        assert!(made.fast_table_bytes().unwrap() + logs <= capacity.0, "{capacity}");
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "golden files are the test's own")]
+#[test]
+fn settings_are_as_documented() {
+    let preset = Some(Preset::Leveled);
+    let settings = Settings { preset, background_threads: 2, ..Settings::default() };
+    let written = settings.to_kept_toml().unwrap();
+    let path: PathBuf =
+        [env!("CARGO_MANIFEST_DIR"), "tests", "golden", "settings-defaults-v1.toml"]
+            .iter()
+            .collect();
+    if std::env::var_os("THERMOCLINE_BLESS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &written).unwrap();
+    }
+    let golden = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(golden, written);
+    assert_eq!(Settings::from_toml(&golden, &path).unwrap(), settings);
+    for preset in [Preset::Leveled, Preset::Hybrid] {
+        let settings = Settings { preset: Some(preset), ..Settings::default() };
+        let name = format!("preset = \"{}\"", preset.name());
+        assert!(settings.to_kept_toml().unwrap().contains(&name));
+    }
+    for (open_files, is_taken) in [(0, true), (23, false), (24, true), (1_000_001, false)] {
+        let settings = Settings { open_files, ..settings.clone() };
+        assert_eq!(settings.check().is_ok(), is_taken, "{open_files}");
+        let written = settings.to_kept_toml().unwrap();
+        assert_eq!(written.contains("open_files"), open_files > 0);
+    }
+    // What releases wrote that had more settings, or fewer.
+    let more = golden.replace("[hybrid]", "[hybrid]\npolicy = \"random\"\ncandidates = 8");
+    assert_eq!(Settings::from_toml(&more, &path).unwrap(), settings);
+    let wrong = Settings::from_toml(&more.replace("runs = 3", "runs = 'x'"), &path);
+    assert!(wrong.unwrap_err().to_string().contains("settings-defaults-v1.toml: invalid type"));
+    let few = Settings::from_toml("memory = '64 MiB'", &path).unwrap();
+    assert_eq!(few, Settings { memory: ByteSize::mib(64), ..Settings::default() });
+}
+
+#[test]
+fn tiers_are_parsed_from_their_end() {
+    let tier = Tier::parse("/mnt/a:b:10GiB:direct").unwrap();
+    assert_eq!(tier, Tier::new("/mnt/a:b", ByteSize::gib(10)).driver("direct"));
+    assert_eq!(Tier::parse("fast:64M").unwrap(), Tier::new("fast", ByteSize::mib(64)));
+    for text in ["fast", "fast:", ":64M", "fast:lots", "fast:lots:direct"] {
+        assert!(Tier::parse(text).is_err(), "{text}");
+    }
+}
