@@ -118,7 +118,7 @@ pub struct File {
     changed: AtomicU64,
     /// As many of them were covered by a sync.
     synced: AtomicU64,
-    /// Why a sync of a file that may be closed failed: what it should have covered counts as lost.
+    /// Why a sync that was to precede a closing failed: what it should have covered counts as lost.
     lost: OnceLock<Error>,
     /// Held by a sync that is to precede a closing.
     syncing_to_close: Mutex<()>,

@@ -2,7 +2,8 @@
 //! the device has all that was written to it. See `open_files.rs`.
 //!
 //! 1. Changes are counted when they end, and a sync covers those that ended before it began.
-//! 2. After a failed sync no later one of the file succeeds, whichever call the failure was told.
+//! 2. A sync that precedes a closing and fails fails each later one of the file, and the one beside
+//!    it. A file whose own sync failed stays open, so that no closing tries it again.
 //!
 //! Threads: shared freely. What has to be done with the ring of open files locked says so.
 
@@ -143,7 +144,9 @@ impl File {
         let sync = || location.tier.driver().execute(&handle, Operation::Sync);
         // Whichever call opens a file is not what the sync belongs to.
         let completion = apart(|| sync_site("idle-file", sync));
-        self.note_sync(&location, covered, completion)
+        self.note_sync(&location, covered, completion).inspect_err(|error| {
+            self.lost.get_or_init(|| error.clone());
+        })
     }
 
     /// Gives up the descriptor; what is given back still has it. With the ring locked.
@@ -211,23 +214,18 @@ impl File {
         // Linux tells a descriptor of a failure once. If a sync that precedes a closing went on
         // beside this one, it may have heard of the failure and this one not.
         drop(self.syncing_to_close.lock());
-        self.note_sync(location, covered, completion)
+        let noted = self.note_sync(location, covered, completion);
+        noted.inspect_err(|_| self.open_files.dismiss(self))
     }
 
     fn note_sync(&self, location: &Location, covered: u64, completion: Completion) -> Result<()> {
-        if let Err(error) = completion.result {
-            let error = self.explain(location, "sync", &error);
-            if self.is_enrolled() {
-                self.lost.get_or_init(|| error.clone());
-            }
-            return Err(error);
-        }
+        completion.result.map_err(|error| self.explain(location, "sync", &error))?;
         self.require_kept()?;
         self.synced.fetch_max(covered, Relaxed);
         Ok(())
     }
 
-    /// An error once a sync of the file has failed, if it is one that may be closed.
+    /// An error once a sync has failed that was to precede a closing.
     fn require_kept(&self) -> Result<()> {
         self.lost.get().map_or(Ok(()), |error| Err(error.clone()))
     }
