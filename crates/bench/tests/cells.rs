@@ -615,7 +615,7 @@ fn every_kind_of_wrong_answer_fails_the_run_and_names_the_key() {
 }
 
 #[test]
-fn what_nobody_asked_for_is_found_wrong_when_all_records_are_read_back() {
+fn what_was_not_asked_for_is_found_wrong_when_all_records_are_read_back() {
     for (cheat, reason) in [
         (Cheat::LosesWrites, "has version"),
         (Cheat::ServesOldVersions, "has version 1; right is"),

@@ -249,7 +249,7 @@ fn amount_above_the_burst_waits_for_a_full_bucket_and_leaves_a_debt() {
 }
 
 #[test]
-fn what_is_promised_is_allowed_to_nobody_else_until_it_is_written_or_given_back() {
+fn what_is_promised_is_allowed_to_no_other_until_it_is_written_or_given_back() {
     let mut budget = WriteBudget::new(24_000_000, 1.0, 0);
     budget.promise(700_000);
     assert!(budget.allows(300_000, 0) && !budget.allows(300_001, 0));

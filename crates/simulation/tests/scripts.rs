@@ -181,7 +181,7 @@ fn a_frame_whose_sync_failed_is_durable_once_it_is_read() {
         let mut life = life(18);
         life.machine.devices.arm(Some(Fault { at, sticky: false, kind: FaultKind::Error(5) }));
         let failed = steps.iter().any(|step| life.step(step).is_err());
-        assert!(failed, "nobody heard of the sync that failed, call {at}");
+        assert!(failed, "no caller heard of the sync that failed, call {at}");
         let reopened = Machine::new(life.machine.devices.look(|world| world.after(Loss::None)), 1);
         life.kill();
         let db = reopened.open().unwrap();

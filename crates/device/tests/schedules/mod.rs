@@ -141,7 +141,7 @@ fn files_made_moved_and_reclassified_by_many_are_all_accounted_for_and_found_aga
         assert!(used(0) + used(1) <= most + LEN as u64, "a file on the move counts twice at most");
         let mut numbers = join(makers);
         numbers.push(first);
-        assert_eq!(held.tier(), TierIndex(1), "who has the file open reads the new copy");
+        assert_eq!(held.tier(), TierIndex(1), "a reader of the open file reads the new copy");
         drop(held);
         assert_accounts(&devices, &files);
         files.close(&[]).unwrap();
@@ -157,7 +157,7 @@ fn files_made_moved_and_reclassified_by_many_are_all_accounted_for_and_found_aga
 }
 
 #[test]
-fn a_recycled_log_has_one_new_name_and_nobody_loses_bytes() {
+fn a_recycled_log_has_one_new_name_and_no_thread_loses_bytes() {
     check(2000, || {
         let devices = MemoryDevices::new();
         let files = create(&devices);

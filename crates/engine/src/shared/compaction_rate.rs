@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_while_the_levels_are_behind_or_somebody_waits_for_them() {
+    fn nothing_waits_while_the_levels_are_behind_or_a_caller_waits_for_them() {
         let clock = Arc::new(StillClock::default());
         let tempo = CompactionRate::new(clock.clone());
         assert_eq!(tempo.rate(), Some(RATE_MIN), "before the first flush");

@@ -165,7 +165,7 @@ fn run_with_panic(settings: &Settings, at: u64, reads: u64) -> bool {
     check(&db, written, &what);
     if struck {
         let said = panics.said.lock().clone().unwrap();
-        let error = error.unwrap_or_else(|| panic!("{what}: nobody hears of it: {said}"));
+        let error = error.unwrap_or_else(|| panic!("{what}: no caller hears of it: {said}"));
         // A call between the panic and its end hears less; a call that waits for the log meanwhile
         // hears of the log.
         if error.to_string().contains("panicked:") {
@@ -297,7 +297,7 @@ fn run_with_panicking_writer(settings: &Settings, at: u64) -> bool {
     let endings: Vec<_> = (0..WRITERS)
         .map(|_| told.recv_timeout(FOR_EVER))
         .collect::<Result<_, _>>()
-        .unwrap_or_else(|_| panic!("{what}: somebody waits for ever"));
+        .unwrap_or_else(|_| panic!("{what}: a caller waits for ever"));
     let struck = panics.left.swap(-1, SeqCst) < 0;
     let said = panics.said.lock().clone().unwrap_or_default();
     let (mut panicked, mut acknowledged) = (0, [0; WRITERS as usize]);
@@ -319,7 +319,7 @@ fn run_with_panicking_writer(settings: &Settings, at: u64) -> bool {
     assert_eq!(
         panicked,
         u64::from(struck),
-        "{what}: a panic goes on to who called, and to nobody else"
+        "{what}: a panic goes on to the caller, and to no other thread"
     );
     for writer in 0..WRITERS {
         assert_eq!(pairs(&db, writer), acknowledged[writer as usize], "{what}: reads go on");
@@ -349,7 +349,7 @@ fn run_with_panicking_writer(settings: &Settings, at: u64) -> bool {
 }
 
 #[test]
-fn a_panic_of_a_writer_sends_away_those_who_wait_behind_it_and_all_who_come_later() {
+fn a_panic_of_a_writer_sends_away_those_that_wait_behind_it_and_all_that_come_later() {
     let mut struck = 0;
     for seed in first_seed()..first_seed() + rounds(20) {
         // The first writer leads alone, later ones lead the writers that lined up meanwhile.

@@ -222,7 +222,7 @@ fn damage_pieces(preset: Preset, kinds: &[&str]) {
             let outcome = examine(&damaged, &model, &what);
             assert!(
                 same || !is_table(name) || outcome != Outcome::Harmless,
-                "{what}: nobody noticed"
+                "{what}: no read reported it"
             );
         };
         for len in [0, 1, bytes.len() / 2, bytes.len().saturating_sub(1)] {

@@ -267,7 +267,7 @@ fn closing_sends_everybody_away_and_keeps_what_was_acknowledged() {
 }
 
 #[test]
-fn a_failed_sync_reaches_everybody_it_should_have_covered_and_all_who_come_later() {
+fn a_failed_sync_reaches_all_that_it_should_have_covered_and_all_that_come_later() {
     check(2000, || {
         let devices = Arc::new(FragileDevices::default());
         let db = create(&devices);

@@ -202,7 +202,7 @@ fn cached(n: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_record_is_in_the_cache_or_was_given_to_one_who_pushed_it_out() {
+fn a_record_is_in_the_cache_or_was_given_to_the_thread_that_pushed_it_out() {
     check(3000, || {
         let cache = Arc::new(RecordCache::new(CACHE_BYTES));
         let writers = (0..2u64).map(|writer| {
@@ -247,7 +247,7 @@ fn a_record_is_in_the_cache_or_was_given_to_one_who_pushed_it_out() {
 }
 
 #[test]
-fn of_two_who_set_the_capacity_at_once_one_is_the_last_everywhere() {
+fn of_two_that_set_the_capacity_at_once_one_is_the_last_everywhere() {
     check(3000, || {
         // Two shards.
         let cache = Arc::new(RecordCache::new(2 << 20));

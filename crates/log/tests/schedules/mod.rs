@@ -213,7 +213,7 @@ fn sealing_while_others_commit_loses_nothing_and_marks_the_end() {
 }
 
 #[test]
-fn a_failed_sync_reaches_every_thread_and_nobody_waits_for_ever() {
+fn a_failed_sync_reaches_every_thread_and_none_waits_for_ever() {
     check(5000, || {
         // The first sync is of the log's header.
         let (driver, _, writer) = log(2);

@@ -55,7 +55,7 @@ fn write_until_refused(life: &mut Life) -> Result<Error, Stop> {
             Err(stop) => return Err(stop),
         }
     }
-    Err("more is written than there is room for, and nobody says so".to_owned().into())
+    Err("more is written than there is room for, and no write is refused".to_owned().into())
 }
 
 /// Records in tables, and newer ones of some keys in slots.

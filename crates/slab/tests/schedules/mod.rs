@@ -295,7 +295,7 @@ fn a_slot_is_given_to_one_at_a_time() {
                     assert_eq!(slots.len(), 2);
                     let held = (round == 1 && thread == 0).then(|| store.slabs.delay_slot_reuse());
                     for slot in &slots {
-                        assert!(owned.lock().insert(*slot), "{slot} is somebody's");
+                        assert!(owned.lock().insert(*slot), "{slot} is owned already");
                     }
                     if (thread + round) % 3 == 0 {
                         owned.lock().retain(|slot| !slots.contains(slot));

@@ -96,13 +96,13 @@ fn where_the_tier_is_full_what_is_free_is_given_out_and_the_rest_gets_none() {
 }
 
 #[test]
-fn a_slab_that_was_published_and_not_committed_serves_nobody() {
+fn a_slab_that_was_published_and_not_committed_serves_no_reader() {
     let mut store = Store::new(&MemoryDevices::default());
     let reservation = store.reserve(&[100]);
     let [(number, _)] = reservation.new_slabs()[..] else { panic!("one new slab") };
     store.files.publish(&[number]).unwrap();
     drop(reservation);
-    assert_eq!(store.slabs.ids().len(), 1, "nobody knows whether the manifest has it");
+    assert_eq!(store.slabs.ids().len(), 1, "the manifest may or may not have it");
     let slot = store.flush(1, &[100])[0];
     assert_ne!(store.slabs.file_number(slot.slab), Some(number));
     assert!(store.slabs.take_empty(None, 9).is_empty());

@@ -55,7 +55,7 @@ fn the_sparsest_slab_is_one_whose_records_fit_into_free_slots_of_others() {
     assert_eq!(store.slabs.sparsest(), Some(SlabId(1)));
     let some = store.reserve(&[1024]);
     assert_eq!(some.slots()[0].unwrap().slab, SlabId(1));
-    assert_eq!(store.slabs.sparsest(), None, "not while somebody writes into it");
+    assert_eq!(store.slabs.sparsest(), None, "not while a writer is in it");
     drop(some);
     let hold = store.slabs.delay_slot_reuse();
     kill(&mut store, &slots, &[2 * SLOTS - 1]);
@@ -68,7 +68,7 @@ fn the_sparsest_slab_is_one_whose_records_fit_into_free_slots_of_others() {
 }
 
 #[test]
-fn a_closed_slab_gives_out_no_slots_until_everybody_who_closed_it_is_done() {
+fn a_closed_slab_gives_out_no_slots_until_all_that_closed_it_are_done() {
     let mut store = store();
     let slots = store.flush(1, &vec![1024; 2 * SLOTS]);
     let most: Vec<usize> = (SLOTS..2 * SLOTS - 1).collect();
@@ -117,7 +117,7 @@ fn a_slab_that_was_taken_out_gives_out_no_slot() {
 }
 
 #[test]
-fn a_slab_that_was_taken_out_keeps_its_file_for_whoever_holds_frees_since_before_its_edit() {
+fn a_slab_that_was_taken_out_keeps_its_file_while_frees_are_held_since_before_its_edit() {
     let mut store = store();
     let slots = store.flush(1, &[1024]);
     kill(&mut store, &slots, &[0]);
@@ -177,7 +177,7 @@ fn figures_add_up_through_the_life_of_slots() {
     let left = (limit - stats.file_bytes) / SLAB_BYTES * SLAB_BYTES;
     assert_eq!(store.slabs.bytes_to_come(limit), left);
     store.slabs.set_limit_bytes(u64::MAX);
-    assert_eq!(store.slabs.bytes_to_come(limit), left, "though somebody overdraws it");
+    assert_eq!(store.slabs.bytes_to_come(limit), left, "though an overdraft goes beyond it");
     store.slabs.set_limit_bytes(limit);
     drop((reserved, hold));
     let class = store.slabs.stats().classes[0];
@@ -251,7 +251,7 @@ fn a_reservation_grows_by_all_records_of_a_batch_or_none_and_is_committed_in_par
     store.slabs.set_limit_bytes(SLAB_BYTES);
     assert!(reservation.extend(&[size; 20], Origin::Flush).unwrap());
     assert_eq!(reservation.new_slabs().len(), 1, "the slab made for it serves it on");
-    assert!(store.slabs.allocate_all(&[size], Origin::Flush).unwrap().is_none(), "and nobody else");
+    assert!(store.slabs.allocate_all(&[size], Origin::Flush).unwrap().is_none(), "and no other");
     let before = store.slabs.stats();
     assert!(!reservation.extend(&[size; SLOTS], Origin::Flush).unwrap());
     assert_eq!((reservation.slots().len(), store.slabs.stats()), (30, before));

@@ -169,7 +169,7 @@ mod tests {
     use thermocline_foundation::threads;
 
     #[test]
-    fn everyone_who_waits_is_served_once_and_groups_form() {
+    fn each_that_waits_is_served_once_and_groups_form() {
         let line = Arc::new(Line::default());
         let (records, groups) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let put = move |line: &Line, records: &AtomicU64, groups: &AtomicU64| {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_writes_after_a_failure_or_a_panic() {
+    fn none_writes_after_a_failure_or_a_panic() {
         for panics in [false, true] {
             let line = Line::default();
             let fail = |_: &[&Put]| {

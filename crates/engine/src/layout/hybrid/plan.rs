@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_demotion_is_at_work_nobody_looks_for_a_better_range() {
+    fn while_a_demotion_is_at_work_no_other_looks_for_a_better_range() {
         let cold: Vec<_> = (2..12).map(|at| (at, 1000)).collect();
         let db = with_records(settings(), 600, &cold);
         let under_way = db.engine().hybrid().plan_demotion(EvictionStep::Cold).unwrap();

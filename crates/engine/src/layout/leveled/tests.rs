@@ -145,7 +145,7 @@ fn a_compaction_below_level_0_keeps_to_the_tempo_unless_somebody_waits_for_it() 
 
     let (db, clock, mut compaction) = with_deep_compaction();
     let hurry = db.engine().shared().compaction_rate.hurry();
-    assert_eq!(naps(&clock, &mut compaction), 0, "somebody waits");
+    assert_eq!(naps(&clock, &mut compaction), 0, "a caller waits");
     drop(hurry);
 
     let (db, clock, mut compaction) = with_deep_compaction();

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_due_once_enough_has_gathered_or_somebody_is_in_a_hurry() {
+    fn a_job_is_due_once_enough_has_gathered_or_a_caller_is_in_a_hurry() {
         let waiting = BoundedQueue::new(1 << 20);
         assert!(!waiting.is_due(false) && !waiting.is_due(true));
         for number in 1..DUE_ITEMS {

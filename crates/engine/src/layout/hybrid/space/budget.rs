@@ -194,7 +194,7 @@ mod tests {
             db.put(key.to_be_bytes(), &value).unwrap();
             kept[key] = Some(value.clone());
             puts += 1;
-            assert!(puts < 100_000, "only waiting moves the clock, and nobody waits");
+            assert!(puts < 100_000, "only waiting moves the clock, and no writer waits");
             let flowed_bytes = day_bytes * clock.now_ns() as f64 / DAY_NS as f64;
             let over_bytes = written_bytes(&db) as f64 - burst_bytes - flowed_bytes;
             // Of a table more is written than its records: index, filter, and the rest of a page.

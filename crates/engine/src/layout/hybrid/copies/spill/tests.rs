@@ -132,7 +132,7 @@ fn copies_get_slots_only_while_they_are_read_more_often_than_replaced() {
 }
 
 #[test]
-fn reads_of_copies_slots_are_counted_and_so_are_copies_that_nobody_asked_for() {
+fn reads_of_copies_slots_are_counted_and_so_are_copies_that_no_read_asked_for() {
     let db = with_copy();
     let turns = || {
         let stats = db.stats().fast_tier.unwrap();
@@ -271,13 +271,13 @@ fn an_entry_whose_record_memory_has_lost_without_a_word_is_swept_away() {
     // Something else waits, as nearly always.
     let sequence = db.engine().versions().visible();
     fast(&db).spill.add(Spilled { key: Bytes::from("abc"), sequence, value: None });
-    sweep_beside_nobody(&db);
+    sweep_alone(&db);
     assert_eq!(copies(&db), (0, 0));
     assert_eq!(slow_reads(&db, "value"), 1);
 }
 
 /// Sweeps once while no job moves records.
-fn sweep_beside_nobody(db: &Db) {
+fn sweep_alone(db: &Db) {
     for running in [&fast(db).promotions.running, &fast(db).spill.running] {
         running.store(false, Relaxed);
     }
@@ -292,7 +292,7 @@ fn sweep(db: &Db) {
 fn an_entry_is_not_swept_away_while_its_record_waits_or_is_on_its_way() {
     let db = with_copy();
     evict(&db);
-    sweep_beside_nobody(&db);
+    sweep_alone(&db);
     assert_eq!(copies(&db), (0, 1), "it waits");
     let taken = fast(&db).spill.take(BATCH_BYTES);
     assert_eq!(taken.len(), 1);
@@ -302,7 +302,7 @@ fn an_entry_is_not_swept_away_while_its_record_waits_or_is_on_its_way() {
         assert_eq!(copies(&db), (0, 1), "a job has it");
         running.store(false, Relaxed);
     }
-    sweep_beside_nobody(&db);
+    sweep_alone(&db);
     assert_eq!(copies(&db), (0, 0));
 }
 

@@ -168,7 +168,7 @@ fn a_demotion_of_too_few_gives_up_and_says_so() {
 }
 
 #[test]
-fn a_copy_that_nobody_asks_for_stays_until_a_sweep_wants_its_slot() {
+fn a_copy_that_no_read_asks_for_stays_until_a_sweep_wants_its_slot() {
     let db = with_hot_and_cold();
     let engine = db.engine();
     let fast = &engine.hybrid().fast;

@@ -186,7 +186,7 @@ fn a_flush_without_room_ends_where_demotions_find_none_again_and_again() {
 }
 
 #[test]
-fn writers_go_on_while_somebody_holds_what_they_free() {
+fn writers_go_on_while_a_copy_holds_what_they_free() {
     let db = stepped(&hybrid());
     let fast = &db.engine().hybrid().fast;
     let held = fast.slabs.delay_slot_reuse();
