@@ -101,7 +101,7 @@ fn a_run_leaves_results_with_every_row_and_no_directories() {
 fn every_value_of_the_preset_hybrid_is_right_on_both_tiers() {
     let scratch = tempfile::tempdir().unwrap();
     let engines = "thermocline-hybrid+runs=2+pinning=50,\
-                   thermocline-hybrid+policy=approximate+popularity=frequency+promotion=demotion";
+                   thermocline-hybrid+policy=precise+promotion=demotion";
     let (_, results) = run(
         scratch.path(),
         &[

@@ -177,6 +177,8 @@ fn readers_never_notice_closings_moves_and_deletions() {
         }
         stop.store(true, Relaxed);
     });
+    // Threads that open files at once may pass the bound, until the next file is opened.
+    read_all(&opened, 3000);
     assert!(files.open_file_counts().open <= 2);
 }
 
