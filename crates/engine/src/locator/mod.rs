@@ -3,6 +3,11 @@
 //! A closed choice with one `match` an operation. So far a key is found per level, by the ranges of
 //! the tables and their filters; with a fast tier of slots the indexes and filters that find it are
 //! copied there while memory cannot hold them.
+//!
+//! To add one: a folder here, a variant and an arm in each operation below, and its choice in
+//! `layout/mod.rs` (`over`). A locator hears of no edit by itself. Its layout, which is a follower,
+//! makes it at opening, tells it what changed, and begins its jobs ([`Locator::is_due`]). Scans do
+//! not ask it: they read whole levels.
 
 pub(crate) mod copies;
 #[cfg(test)]

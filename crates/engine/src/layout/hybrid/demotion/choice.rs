@@ -1,5 +1,5 @@
 //! Which records leave the fast tier next (PrismDB, sections 5.1 to 5.3): the choice of a range
-//! (`key_range.rs`), of the runs that are merged in it, and the claim that keeps two demotions
+//! (`ranges.rs`), of the runs that are merged in it, and the claim that keeps two demotions
 //! apart.
 //!
 //! A range is what consecutive tables of the oldest run span. Of a few drawn at random the one with
