@@ -1,6 +1,6 @@
-//! Which records leave the fast tier next (PrismDB, sections 5.1 to 5.3): the choice of a range
-//! (`ranges.rs`), of the runs that are merged in it, and the claim that keeps two demotions
-//! apart.
+//! Which range of keys is demoted next (PrismDB, sections 5.1 to 5.3): the choice of a range
+//! (`ranges.rs`), of the runs that are merged in it, and the claim that keeps two demotions apart.
+//! `judgement.rs` chooses the records of the range, once it is claimed.
 //!
 //! A range is what consecutive tables of the oldest run span. Of a few drawn at random the one with
 //! the best score is taken; what is known of its records is counted, or estimated from buckets. The

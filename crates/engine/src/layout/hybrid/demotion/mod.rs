@@ -8,6 +8,9 @@
 //!   judgement.rs    which records of the range, once it is claimed
 //!   job.rs          asks the budget again, merges, commits
 //! ```
+//! A demotion has one of four purposes (`ranges.rs`): room; reads of tables that ask for a merge
+//! (`choice.rs`); space of the slow tier; a compaction that a caller asks for
+//! (`compact_range.rs`).
 
 pub(crate) mod choice;
 mod compact_range;
