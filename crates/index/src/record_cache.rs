@@ -191,9 +191,12 @@ impl RecordCache {
 
     /// Frees the memory of a record that no caller will ask for again.
     pub fn forget(&self, key: &[u8], sequence: Sequence) {
-        let place = self.place(key, sequence);
-        let forgotten = self.shard(place).write().remove(place.hash, key, sequence);
-        drop(forgotten);
+        // Most records are not here, and a look at that keeps no reader waiting.
+        if self.contains(key, sequence) {
+            let place = self.place(key, sequence);
+            let forgotten = self.shard(place).write().remove(place.hash, key, sequence);
+            drop(forgotten);
+        }
     }
 
     /// Bytes of memory in use.

@@ -197,7 +197,8 @@ impl Life {
         Ok(())
     }
 
-    /// What a close says of the tiers is durable when it returns: disks may be pulled then.
+    /// `DATABASE` and the `TIER` files are durable once a close has returned: a power cut changes
+    /// none of them.
     fn check_closed(&self) -> Result<(), Violation> {
         if self.machine.devices.has_struck() {
             return Ok(());

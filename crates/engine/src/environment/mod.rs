@@ -19,7 +19,7 @@ pub struct Environment {
     pub clock: Arc<dyn Clock>,
     /// What does the background work.
     pub workers: Workers,
-    /// Which rules are left out, of those that no settings file reaches.
+    /// What comparisons vary: rules and parameters that no settings file reaches.
     pub experiments: Experiments,
 }
 

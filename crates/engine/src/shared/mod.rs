@@ -33,6 +33,7 @@ use write_throttle::WriteThrottle;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub settings: Settings,
+    /// As they were given; `RuleSet` has what holds in the settings' variant.
     pub experiments: Experiments,
     pub clock: Arc<dyn Clock>,
     pub files: Arc<TieredFiles>,

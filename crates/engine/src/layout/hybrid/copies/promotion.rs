@@ -192,7 +192,7 @@ impl FastTier {
         let recur = slot_reads.reads_recur() && table_reads.reads_recur();
         let copies_pay = recur && copies.get_slots();
         let asked = self.popularity.histogram().on_fast_total();
-        let experiments = self.shared.experiments;
+        let experiments = self.rules.experiments;
         let for_slots = first_read_is_enough(experiments, copies_pay, self.index.len(), asked);
         self.promotions.slot_at_first_read.store(for_slots, Relaxed);
     }
@@ -201,8 +201,9 @@ impl FastTier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Db;
+    use crate::settings::hybrid::Variant;
     use crate::support::{hybrid, stepped};
+    use crate::{Db, HybridSettings, Settings};
 
     /// A store with one record in a table, which was read often enough to be offered, and no job
     /// that moves it up but the test's own.
@@ -217,6 +218,20 @@ mod tests {
         }
         assert_eq!(promotions.offers.len(), 1);
         db
+    }
+
+    #[test]
+    fn the_first_read_is_a_reason_in_our_variant_and_never_in_the_paper_s() {
+        for (variant, is_enough) in [(Variant::Tuned, true), (Variant::Paper, false)] {
+            let hybrid_settings = HybridSettings { variant, ..hybrid().hybrid };
+            let db = stepped(&Settings { hybrid: hybrid_settings, ..hybrid() });
+            (0..100u32).for_each(|key| db.put(key.to_be_bytes(), "value").unwrap());
+            db.flush().unwrap();
+            let fast = &db.engine().hybrid().fast;
+            fast.judge_promotions();
+            let is_reason = fast.promotions.slot_at_first_read.load(Relaxed);
+            assert_eq!(is_reason, is_enough, "{variant:?}");
+        }
     }
 
     fn promote(db: &Db) {

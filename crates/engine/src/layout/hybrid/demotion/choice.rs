@@ -46,9 +46,8 @@ impl Hybrid {
             return None;
         }
         let rules = &self.fast.rules;
-        let ranges = ranges(&levels, rules.range_tables);
-        let few_bytes = self.few_bytes(ranges.len());
-        let mut free = ranges;
+        let mut free = ranges(&levels, rules.range_tables);
+        let few_bytes = self.few_bytes(free.len());
         free.retain(|range| !claims.iter().any(|claim| claim.overlaps(range)));
         if free.is_empty() {
             return None;

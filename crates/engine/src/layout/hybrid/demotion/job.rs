@@ -178,10 +178,8 @@ impl Demotion {
     fn met_on_the_way(&self) -> Observe {
         let (hybrid, met) = (Arc::clone(&self.hybrid), Arc::clone(&self.met));
         let pinning = hybrid.fast.pinning();
-        let may_stay = matches!(
-            self.plan.purpose,
-            Purpose::Reads | Purpose::Room(EvictionStep::Sweep | EvictionStep::Cold)
-        );
+        let may_stay =
+            matches!(self.plan.purpose, Purpose::Reads | Purpose::Room(EvictionStep::Cold));
         let promotes = hybrid.fast.rules.promotion == Promotion::Demotion && may_stay;
         let mut met_bytes = 0;
         Box::new(move |key, fate| {
@@ -325,10 +323,19 @@ impl Demotion {
 
     /// A merge for space from which every entry came out again. The next would do no better.
     fn frees_nothing(&self, edit: &Edit) -> bool {
-        let inputs = self.plan.selection.inputs.iter().map(|(_, table)| table.meta.entries);
-        let dirty = self.leaving.entries().filter(|entry| !entry.clean).count() as u64;
         let kept: u64 = edit.added.iter().map(|(_, meta)| meta.entries).sum();
-        self.plan.purpose == Purpose::Space && kept >= dirty + inputs.sum::<u64>()
+        self.plan.purpose == Purpose::Space && kept >= self.dirty() + self.entries(|_| true)
+    }
+
+    /// Records that leave and that no table has yet.
+    fn dirty(&self) -> u64 {
+        self.leaving.entries().filter(|entry| !entry.clean).count() as u64
+    }
+
+    /// Entries of the tables that are merged, of levels that `is_of` picks.
+    fn entries(&self, is_of: impl Fn(usize) -> bool) -> u64 {
+        let tables = self.plan.selection.inputs.iter().filter(|(level, _)| is_of(*level));
+        tables.map(|(_, table)| table.meta.entries).sum()
     }
 
     /// Counts how many of the newer entries replaced older ones, where all runs of the range became
@@ -338,16 +345,12 @@ impl Demotion {
             return;
         }
         let oldest = self.plan.selection.inputs.iter().map(|(level, _)| *level).max();
-        let entries = |is_of: &dyn Fn(usize) -> bool| -> u64 {
-            let tables = self.plan.selection.inputs.iter().filter(|(level, _)| is_of(*level));
-            tables.map(|(_, table)| table.meta.entries).sum()
-        };
-        let dirty = self.leaving.entries().filter(|entry| !entry.clean).count() as u64;
-        let merged = dirty + entries(&|level| Some(level) != oldest);
+        let dirty = self.dirty();
+        let merged = dirty + self.entries(|level| Some(level) != oldest);
         let kept: u64 = added.iter().map(|meta| meta.entries).sum();
         let counts = &self.hybrid.shared.counts.demotions;
         counts.merged.add(merged);
-        counts.replaced.add((dirty + entries(&|_| true)).saturating_sub(kept));
+        counts.replaced.add((dirty + self.entries(|_| true)).saturating_sub(kept));
     }
 }
 
