@@ -43,7 +43,7 @@ pub struct HybridSettings {
     /// gathers less for what it rewrites (section 4.1 has several levels there). More of them mean
     /// fewer bytes written, and more reads for a scan. The paper has 1, as its variant.
     pub runs: u32,
-    /// Share of the fast tier's room at which demotions begin, in percent, 5 to 99; default 98.
+    /// Share of the fast tier's room at which demotions begin, in percent, 2 to 99; default 98.
     /// They end three percent lower (section 4.2). To be lowered where writers come in bursts.
     pub high_watermark_percent: u32,
     /// Keys that are remembered, in percent of all; 1 to 100, or 0, the default: a fifth of all, as
@@ -98,7 +98,7 @@ impl HybridSettings {
         let runs_max = LEVELS as u32 - 1;
         let ranges = [
             ("runs", self.runs, 1, runs_max),
-            ("high_watermark_percent", self.high_watermark_percent, 5, 99),
+            ("high_watermark_percent", self.high_watermark_percent, 2, 99),
             ("tracker_percent", self.tracker_percent, 0, 100),
             ("pinning_percent", self.pinning_percent, 0, 100),
         ];
@@ -129,8 +129,8 @@ mod tests {
         let hybrid = HybridSettings { runs: 7, ..HybridSettings::default() };
         let error = Settings { hybrid, ..Settings::default() }.check().unwrap_err();
         assert!(error.to_string().contains("hybrid.runs = 7 is out of range; it must be 1 to 6"));
-        let hybrid = HybridSettings { high_watermark_percent: 4, ..HybridSettings::default() };
-        assert!(hybrid.check().unwrap_err().to_string().contains("it must be 5 to 99"));
+        let hybrid = HybridSettings { high_watermark_percent: 1, ..HybridSettings::default() };
+        assert!(hybrid.check().unwrap_err().to_string().contains("it must be 2 to 99"));
         let hybrid = HybridSettings { write_budget_dwpd: f64::NAN, ..HybridSettings::default() };
         assert!(hybrid.check().is_err());
         assert!(HybridSettings::default().check().is_ok());

@@ -45,7 +45,7 @@ impl RuleSet {
         };
         let epochs = ReadTriggeredSettings::default();
         let high_watermark_percent = settings.high_watermark_percent;
-        let low_watermark_percent = high_watermark_percent - DRAINED_PERCENT;
+        let low_watermark_percent = high_watermark_percent.saturating_sub(DRAINED_PERCENT).max(1);
         Self {
             policy: experiments.policy.unwrap_or(DemotionPolicy::Approximate),
             candidates: experiments.candidates.unwrap_or(CANDIDATES),
@@ -94,6 +94,16 @@ mod tests {
         assert_eq!((rules.runs, rules.small_tier_runs), (3, 6));
         assert_eq!((rules.promotion, rules.read_triggered), (Promotion::Read, false));
         assert_eq!(rules.experiments.left_out().count(), 0);
+    }
+
+    #[test]
+    fn demotions_end_three_percent_below_where_they_begin_and_above_nothing() {
+        for (high_watermark_percent, low) in [(99, 96), (98, 95), (5, 2), (4, 1), (3, 1), (2, 1)] {
+            let settings = HybridSettings { high_watermark_percent, ..HybridSettings::default() };
+            assert!(settings.check().is_ok(), "{high_watermark_percent}");
+            let rules = RuleSet::of(&settings, &Experiments::default());
+            assert_eq!(rules.low_watermark_percent, low, "{high_watermark_percent}");
+        }
     }
 
     #[test]
