@@ -41,7 +41,7 @@ use thermocline_foundation::threads::{self, JoinHandle};
 pub(crate) const FILE_NAME: &str = "live-stats.json";
 
 /// The version of the format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Statistics of a store that a process has open, as that process wrote them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -383,8 +383,8 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{len} bytes");
             assert!(!error.to_string().contains('\n'), "{error}");
         }
-        let later = text.replacen("\"version\": 1", "\"version\": 2", 1);
-        let error = LiveStats::from_json(&later).unwrap_err();
+        let other = text.replacen("\"version\": 2", "\"version\": 3", 1);
+        let error = LiveStats::from_json(&other).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NewerFormat);
         let clock = crate::support::still_clock::StillClock::default();
         assert_eq!(whole.age(&clock), Duration::ZERO, "a clock that was set back");
