@@ -29,7 +29,7 @@ use thermocline_simulation::recorder::Recording;
         cargo xtask simulate --calls --expect HEX         the device calls are still the same\n  \
         cargo xtask simulate --calls --seed 7             every device call of a seed, for diff\n  \
         cargo xtask simulate --without-sync list          places that make something durable\n  \
-        cargo xtask simulate --without-sync table         what objects where one is missing\n  \
+        cargo xtask simulate --without-sync all           what objects where one is missing\n  \
         cargo xtask simulate --without-sync kept          something still objects to each"
 )]
 struct Arguments {

@@ -47,7 +47,7 @@ pub(super) const OPTIONS: [(&str, &str); 17] = [
         "operations after which such demotions, and pinning=auto, are judged; default 1000000",
     ),
     ("cool-down", "operations for which such demotions rest; default 10000000"),
-    ("high-watermark", "percent of the fast tier at which demotions begin, 5 to 99; default 98"),
+    ("high-watermark", "percent of the fast tier at which demotions begin, 2 to 99; default 98"),
     ("low-watermark", "percent at which they end; default 3 less"),
     (
         "record-compression",
