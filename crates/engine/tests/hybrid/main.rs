@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
 mod model;
+mod rules;
 mod scenes;
