@@ -5,3 +5,4 @@
 mod model;
 mod rules;
 mod scenes;
+mod variants;
