@@ -58,6 +58,8 @@ pub(crate) struct Wanted<'a> {
     pub moment: Sequence,
     /// Places of the keys that are not answered yet.
     pub left: Vec<usize>,
+    /// Places of the keys that are to be looked up one by one.
+    pub single: Vec<usize>,
     pub results: Vec<Option<Bytes>>,
 }
 
@@ -68,8 +70,20 @@ impl Wanted<'_> {
     }
 }
 
+/// What answered a look-up of a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Answer<'a> {
+    /// A memtable has an entry of this key.
+    Memtable(&'a [u8], Trailer),
+    /// A slot, or the copy of a record in memory, of the key with this hash.
+    Slot(u64, Trailer),
+    Table(TableAnswer<'a>),
+    /// There is no entry of the key.
+    Nothing,
+}
+
 /// A table's record that a look-up answers with.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct TableAnswer<'a> {
     pub key: &'a [u8],
     pub hash: u64,
@@ -220,28 +234,19 @@ impl Layout {
         }
     }
 
-    /// Answers those of `wanted` that lie beside tables, in one batch. Says how many look-ups it
-    /// has counted.
-    pub fn get_many(&self, wanted: &mut Wanted<'_>) -> Result<usize> {
+    /// Answers those of `wanted` that lie beside tables, in one batch.
+    pub fn get_many(&self, wanted: &mut Wanted<'_>) -> Result<()> {
         match self {
-            Self::Leveled(_) => Ok(0),
+            Self::Leveled(_) => Ok(()),
             Self::Hybrid(hybrid) => hybrid.get_many(wanted),
         }
     }
 
-    /// A memtable answered a look-up of `key`.
-    pub fn answered_by_memtable(&self, key: &[u8], found: Trailer) {
+    /// Hears of the answer to a look-up, unless the layout gave it in [`Layout::get`].
+    pub fn answered(&self, answer: Answer<'_>) {
         match self {
             Self::Leveled(_) => {}
-            Self::Hybrid(hybrid) => hybrid.answered_by_memtable(key, found),
-        }
-    }
-
-    /// A table answered a look-up of several keys.
-    pub fn answered_by_table(&self, answer: &TableAnswer<'_>) {
-        match self {
-            Self::Leveled(_) => {}
-            Self::Hybrid(hybrid) => hybrid.answered_by_table(answer),
+            Self::Hybrid(hybrid) => hybrid.answered(answer),
         }
     }
 

@@ -5,7 +5,8 @@
 
 use super::Reader;
 use crate::error::Result;
-use crate::layout::{Moment, live};
+use crate::layout::{Answer, Found, Moment, live};
+use crate::versions::Version;
 use bytes::Bytes;
 use thermocline_foundation::Sequence;
 
@@ -15,12 +16,18 @@ impl Reader {
         self.shared.counts.gets.add(1);
         let version = self.versions.current();
         let visible = asked.unwrap_or_else(|| self.versions.visible());
-        if let Some(found) = version.get_in_memory(key, visible) {
-            self.shared.counts.memtable_hits.add(1);
-            self.layout.answered_by_memtable(key, found.0);
+        if let Some(found) = self.get_in_memory(&version, key, visible) {
             return Ok(live(Some(found)));
         }
         let moment = Moment { version: &version, asked, visible };
         Ok(live(self.layout.get(&moment, key)?))
+    }
+
+    /// The newest entry of `key` that memtables have at the moment `visible`, counted.
+    pub(super) fn get_in_memory(&self, version: &Version, key: &[u8], visible: Sequence) -> Found {
+        let found = version.get_in_memory(key, visible)?;
+        self.shared.counts.memtable_hits.add(1);
+        self.layout.answered(Answer::Memtable(key, found.0));
+        Some(found)
     }
 }

@@ -6,7 +6,7 @@
 
 use super::Reader;
 use crate::error::Result;
-use crate::layout::{TableAnswer, Wanted};
+use crate::layout::{Answer, TableAnswer, Wanted};
 use crate::locator::Locator;
 use crate::table_set::levels::Levels;
 use crate::table_set::levels::settles;
@@ -40,22 +40,23 @@ impl Reader {
         is_now: bool,
     ) -> Result<Vec<Option<Bytes>>> {
         let results = vec![None; keys.len()];
-        let mut wanted = Wanted { keys, moment, left: Vec::new(), results };
+        let (left, single) = (Vec::new(), Vec::new());
+        let mut wanted = Wanted { keys, moment, left, single, results };
         for (at, key) in keys.iter().enumerate() {
-            match version.get_in_memory(key, moment) {
-                Some(found) => {
-                    self.shared.counts.memtable_hits.add(1);
-                    self.layout.answered_by_memtable(key, found.0);
-                    wanted.answer(at, Some(found));
-                }
+            match self.get_in_memory(&version, key, moment) {
+                Some(found) => wanted.answer(at, Some(found)),
                 None => wanted.left.push(at),
             }
         }
-        let counted = self.layout.get_many(&mut wanted)?;
+        self.layout.get_many(&mut wanted)?;
+        let single = std::mem::take(&mut wanted.single);
+        for at in &single {
+            wanted.results[*at] = self.get(keys[*at], Some(moment))?;
+        }
         if self.layout.moves_records() {
             version = self.versions.current_full();
         }
-        self.shared.counts.gets.add((keys.len() - counted) as u64);
+        self.shared.counts.gets.add((keys.len() - single.len()) as u64);
         let places = (self.layout.locator(), &*version.levels);
         let search = |at: &usize| Search::new(*at, keys[*at], moment, places);
         let mut searches: Vec<_> = wanted.left.iter().map(search).collect();
@@ -76,17 +77,17 @@ impl Reader {
     fn answer(&self, wanted: &mut Wanted<'_>, search: Search<'_>, is_now: bool) {
         let Search { index, key, hash, snapshot, newest, .. } = search;
         let Some((found, table)) = newest else {
-            self.shared.counts.absent_reads.add(1);
+            self.layout.answered(Answer::Nothing);
             return;
         };
-        self.layout.answered_by_table(&TableAnswer {
+        self.layout.answered(Answer::Table(TableAnswer {
             key,
             hash,
             found: (found.0, &found.1),
             table: table.meta.number,
             // What the table has of a later moment may be the same key's, and newer.
             is_newest: is_now && table.meta.largest_sequence <= snapshot,
-        });
+        }));
         wanted.answer(index, Some(found));
     }
 }

@@ -8,23 +8,9 @@ use crate::compaction::view::View;
 use crate::error::Result;
 use crate::jobs::Progress;
 use crate::limits::LEVELS;
-use crate::shared::compaction_rate::Hurry;
 use crate::table_set::levels::may_overlap;
 use crate::versions::Claimed;
 use std::sync::Arc;
-
-/// A caller waits for tables that running compactions hold; none is begun before it has them.
-struct InLine<'a> {
-    leveled: &'a Leveled,
-    _hurry: Hurry<'a>,
-}
-
-impl Drop for InLine<'_> {
-    fn drop(&mut self) {
-        self.leveled.versions.tables().claims.leave_line();
-        self.leveled.shared.jobs.wake();
-    }
-}
 
 impl Leveled {
     /// Brings all records of `from..=to` to the deepest level in use, dropping what nothing can see
@@ -65,7 +51,7 @@ impl Leveled {
         &self,
         choose: impl Fn(&View<'_>) -> Result<Option<Selection>, Busy>,
     ) -> Result<Option<(Claimed, Selection)>> {
-        let mut in_line = None;
+        let mut awaited = None;
         loop {
             self.shared.latch.check()?;
             {
@@ -81,10 +67,9 @@ impl Leveled {
                     }
                     Err(Busy) => {}
                 }
-                if in_line.is_none() {
-                    tables.claims.line_up();
-                    in_line =
-                        Some(InLine { leveled: self, _hurry: self.shared.compaction_rate.hurry() });
+                if awaited.is_none() {
+                    let hurry = self.shared.compaction_rate.hurry();
+                    awaited = Some((self.versions.await_claim(&mut tables), hurry));
                 }
             }
             self.shared.let_work();

@@ -7,12 +7,12 @@ use super::cursor::SlotCursor;
 use super::lookup::{Reader, trailer_of};
 use crate::error::Result;
 use crate::layout::hybrid::Hybrid;
-use crate::layout::{Found, Moment, TableAnswer, Wanted};
+use crate::layout::{Answer, Found, Moment, TableAnswer, Wanted};
 use crate::merge::Source;
 use crate::table_set::levels::Located;
 use std::sync::Arc;
 use thermocline_foundation::{Planted, Sequence, planted};
-use thermocline_table::{RecordKind, Trailer, key_hash};
+use thermocline_table::{RecordKind, key_hash};
 
 impl Hybrid {
     /// The newest version of `key` at `moment`, of which no memtable has one.
@@ -43,22 +43,20 @@ impl Hybrid {
                 let Located { trailer, value, table } = below;
                 let found = (trailer, &value);
                 let is_newest = moment.asked.is_none();
-                self.answered_by_table(&TableAnswer { key, hash, found, table, is_newest });
+                self.answered(Answer::Table(TableAnswer { key, hash, found, table, is_newest }));
                 Ok(Some((trailer, value)))
             }
             _ => {
-                match &found {
-                    Some((trailer, _)) => self.answered_above(hash, *trailer),
-                    None => self.shared.counts.absent_reads.add(1),
-                }
+                let above = found.as_ref().map(|(trailer, _)| Answer::Slot(hash, *trailer));
+                self.answered(above.unwrap_or(Answer::Nothing));
                 Ok(found)
             }
         }
     }
 
     /// Answers those of `wanted` whose records are on the fast tier, in one batch of reads, and
-    /// takes them off the list. Says how many look-ups it has counted as such.
-    pub fn get_many(&self, wanted: &mut Wanted<'_>) -> Result<usize> {
+    /// takes them off the list.
+    pub fn get_many(&self, wanted: &mut Wanted<'_>) -> Result<()> {
         let before = self.versions.current();
         let (keys, moment) = (wanted.keys, wanted.moment);
         for at in &wanted.left {
@@ -80,58 +78,43 @@ impl Hybrid {
                 None => self.fast.get(keys[at], Some(moment))?,
             };
             if let Some(found) = found {
-                self.answered_above(key_hash(keys[at]), found.0);
+                self.answered(Answer::Slot(key_hash(keys[at]), found.0));
                 wanted.answer(at, Some(found));
                 answered[at] = true;
             }
         }
         wanted.left.retain(|at| !answered[*at]);
-        let mut counted = 0;
-        // A bulk load newer than a record in a slot: rare enough for the plain way.
+        // A bulk load newer than a record in a slot: rare enough for look-ups one by one.
         if before.has_loads() {
-            for at in std::mem::take(&mut wanted.left) {
-                if self.fast.entry(keys[at], Some(moment)).is_none() {
-                    wanted.left.push(at);
-                    continue;
-                }
-                let version = self.versions.current();
-                let plain = Moment { version: &version, asked: Some(moment), visible: moment };
-                let found = match version.get_in_memory(keys[at], moment) {
-                    Some(found) => {
-                        self.shared.counts.memtable_hits.add(1);
-                        self.answered_above(key_hash(keys[at]), found.0);
-                        Some(found)
-                    }
-                    None => self.get(&plain, keys[at])?,
-                };
-                self.shared.counts.gets.add(1);
-                wanted.answer(at, found);
-                counted += 1;
-            }
+            let is_above = |at: &usize| self.fast.entry(keys[*at], Some(moment)).is_some();
+            (wanted.single, wanted.left) =
+                std::mem::take(&mut wanted.left).into_iter().partition(is_above);
         }
-        Ok(counted)
+        Ok(())
     }
 
-    /// A memtable answered a look-up of `key`.
-    pub fn answered_by_memtable(&self, key: &[u8], found: Trailer) {
-        self.answered_above(key_hash(key), found);
-    }
-
-    /// Counts a look-up that memory above the fast tier, or the tier, has answered. A deleted key
-    /// is none to keep up here.
-    fn answered_above(&self, hash: u64, found: Trailer) {
-        self.shared.counts.fast_reads.add(1);
+    /// Counts the answer to a look-up, tracks its key, and considers a table's record for
+    /// promotion: the one place for all ways to look up.
+    ///
+    /// A deleted key is none to keep up here. The record of an earlier moment does not move up: in
+    /// a slot, an old version would stand for the newest.
+    pub fn answered(&self, answer: Answer<'_>) {
+        let counts = &self.shared.counts;
+        let (hash, found) = match answer {
+            Answer::Memtable(key, found) => (key_hash(key), found),
+            Answer::Slot(hash, found) => (hash, found),
+            Answer::Table(TableAnswer { key, hash, found, table, is_newest }) => {
+                counts.slow_reads.add(1);
+                if is_newest {
+                    self.consider_promotion(key, hash, found, table);
+                }
+                return;
+            }
+            Answer::Nothing => return counts.absent_reads.add(1),
+        };
+        counts.fast_reads.add(1);
         if found.kind() == RecordKind::Put {
             self.fast.popularity.touch(hash, true);
-        }
-    }
-
-    /// Counts a look-up that a table answered, and considers the record for promotion unless it is
-    /// of an earlier moment: in a slot, an old version would stand for the newest.
-    pub fn answered_by_table(&self, answer: &TableAnswer<'_>) {
-        self.shared.counts.slow_reads.add(1);
-        if answer.is_newest {
-            self.consider_promotion(answer.key, answer.hash, answer.found, answer.table);
         }
     }
 
