@@ -26,9 +26,8 @@ use crate::generations::log_file::LogFile;
 use crate::generations::memtable::Memtable;
 use crate::jobs::{Jobs, Planner};
 use crate::layout::OpenedLayout;
-use crate::layout::hybrid::records::packing::packing_is_named;
 use crate::read::Reader;
-use crate::settings::{Preset, SETTINGS_NAME, Settings, Tier, retired};
+use crate::settings::{SETTINGS_NAME, Settings, Tier, retired};
 use crate::shared::Shared;
 use crate::table_set::TableSet;
 use crate::table_set::claims::Claims;
@@ -124,7 +123,7 @@ pub(crate) fn open(
         return Err(settings_are_missing(home));
     }
     let changed = settings != kept
-        || !packing_is_named(&settings, text.as_deref())
+        || !OpenedLayout::names_formats(&settings, text.as_deref())
         || text.as_deref().is_some_and(retired::are_in);
     let changed =
         (changed && access == Access::Write).then(|| settings.to_kept_toml()).transpose()?;
@@ -217,10 +216,7 @@ fn restored(store: &Arc<TableStore>, settings: &Settings, access: Access) -> Res
         (None, Access::Read) => Restored::in_memory(files)?,
         (None, Access::Write) => Restored::new(files)?,
     };
-    if settings.preset() == Preset::Hybrid {
-        restored.manifest.keep_short(settings.manifest_bytes());
-        files.set_map_compact_bytes_min(settings.map_bytes());
-    }
+    OpenedLayout::bound_names(settings, &mut restored, files);
     require_files(store, &restored)?;
     if access == Access::Write {
         remove_leftovers(store, &restored)?;

@@ -7,7 +7,7 @@
 //!
 //! Any thread.
 
-use crate::settings::{Preset, Settings};
+use crate::settings::Settings;
 use bytes::Bytes;
 use thermocline_foundation::{Compression, Counter};
 use thermocline_slab::packed::{is_plain, pack, pack_plain, unpack};
@@ -15,10 +15,10 @@ use thermocline_slab::{Broken, Slot};
 
 /// The file of settings, if there is one, has the name of what packs values. Builds that do not
 /// know packed values refuse the name; without it they would take these for damage.
-pub(crate) fn packing_is_named(settings: &Settings, kept: Option<&str>) -> bool {
+pub(crate) fn packing_is_named(kept: Option<&str>) -> bool {
     // A name in a comment does not count: no build refuses a comment.
     let names = |line: &str| line.trim_start().starts_with("record_compression");
-    settings.preset() != Preset::Hybrid || kept.unwrap_or_default().lines().any(names)
+    kept.unwrap_or_default().lines().any(names)
 }
 
 /// A value as a slot has it.
@@ -126,7 +126,8 @@ impl Packing {
 #[cfg(test)]
 mod tests {
     use super::packing_is_named;
-    use crate::support::{hybrid, stepped_environment, until};
+    use crate::layout::OpenedLayout;
+    use crate::support::{hybrid, one_tier, stepped_environment, until};
     use crate::{Compression, Db, HybridSettings, Settings};
     use std::path::Path;
     use thermocline_foundation::sync::atomic::Ordering::Relaxed;
@@ -136,16 +137,17 @@ mod tests {
 
     #[test]
     fn only_a_line_of_its_own_names_what_packs() {
-        let hybrid = settings(Compression::Lz4);
         for (text, is_named) in [
             (Some("[hybrid]\n record_compression = 'lz4'"), true),
             (Some("[hybrid]\n# record_compression = 'lz4'"), false),
             (Some(""), false),
             (None, false),
         ] {
-            assert_eq!(packing_is_named(&hybrid, text), is_named, "{text:?}");
+            assert_eq!(packing_is_named(text), is_named, "{text:?}");
+            let names = OpenedLayout::names_formats(&settings(Compression::Lz4), text);
+            assert_eq!(names, is_named, "{text:?}");
         }
-        assert!(packing_is_named(&crate::support::one_tier(), None), "it never packs");
+        assert!(OpenedLayout::names_formats(&one_tier(), None), "it never packs");
     }
 
     fn settings(record_compression: Compression) -> Settings {
