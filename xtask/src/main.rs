@@ -25,7 +25,7 @@ use std::process::{Command, ExitCode};
 const USAGE: &str = "\
 Usage: cargo xtask COMMAND
 
-  ci      everything continuous integration runs: fmt, tidy, clippy, doc, test
+  ci      everything continuous integration runs: fmt, tidy, clippy, doc, package, test
   test    all tests of the workspace, `schedules`, the planted bugs, and `simulate` in its quick
           form; with arguments only the tests of the workspace, by cargo test with them
   schedules
@@ -39,6 +39,7 @@ Usage: cargo xtask COMMAND
   tidy    the house rules as checks (see STYLE.md); `tidy rooms` prints what each room of the
           engine imports, too
   doc     the documentation of all crates, of public and of private items, without a warning
+  package packs all released crates together, as a release does, and uploads nothing
   wrap    wraps comments at 100 columns, in place
   golden  writes the golden files anew from the present formats; review the difference
   torture kills and power cuts on the real kernel: torture kill|power|clean, --help for more
@@ -217,6 +218,22 @@ fn doc() -> bool {
     cargo(&private, &warnings) & cargo(&public, &warnings)
 }
 
+/// Packs all released crates in one command, with each other as their dependencies: a crate that
+/// needs one that is not released, or a file that a package does not hold, fails. Nothing is built:
+/// the other steps have built the same sources.
+fn package() -> bool {
+    let names = match tidy::published(&root()) {
+        Ok(names) => names,
+        Err(error) => {
+            eprintln!("xtask: cannot read the manifests: {error}");
+            return false;
+        }
+    };
+    let mut arguments = vec!["package", "--quiet", "--no-verify", "--allow-dirty"];
+    arguments.extend(names.iter().flat_map(|name| ["--package", name]));
+    cargo(&arguments, &[])
+}
+
 fn ci() -> bool {
     let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     let failed = run_steps(&[
@@ -224,6 +241,7 @@ fn ci() -> bool {
         ("tidy", &|| run_tidy(&[])),
         ("clippy", &|| cargo(&clippy, &[])),
         ("doc", &doc),
+        ("package", &package),
         ("test", &|| test(&[])),
     ]);
     if !failed.is_empty() {
@@ -263,6 +281,7 @@ fn main() -> ExitCode {
         "simulate" => simulate(more),
         "tidy" => run_tidy(more),
         "doc" => doc(),
+        "package" => package(),
         "wrap" => wrap(),
         "golden" => golden(),
         "torture" => torture(more),

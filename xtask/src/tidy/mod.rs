@@ -73,6 +73,11 @@ pub fn check(root: &Path) -> io::Result<Report> {
     Ok(Report { files: paths.len(), findings })
 }
 
+/// The names of the crates that are released.
+pub fn published(root: &Path) -> io::Result<Vec<String>> {
+    packages::published(root)
+}
+
 /// The rooms of the engine with what each imports, as text.
 pub fn rooms(root: &Path) -> io::Result<String> {
     let mut paths = Vec::new();

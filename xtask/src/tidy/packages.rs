@@ -42,6 +42,29 @@ pub fn check(root: &Path, paths: &[PathBuf]) -> io::Result<Vec<Finding>> {
     Ok(findings)
 }
 
+/// The names of the crates that are released, in order.
+pub fn published(root: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for folder in fs::read_dir(root.join("crates"))? {
+        let path = folder?.path().join("Cargo.toml");
+        if path.exists() {
+            names.extend(published_name(&fs::read_to_string(path)?));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The name that the manifest of a released crate says; none where it is not released.
+fn published_name(text: &str) -> Option<String> {
+    let package = || lines(text).filter(|(_, section, _)| *section == "package").map(|it| it.2);
+    if package().any(|line| line == "publish = false") {
+        return None;
+    }
+    let name = package().find_map(|line| line.strip_prefix("name = "))?;
+    Some(name.trim_matches('"').to_owned())
+}
+
 /// The lines of a manifest, each with its number and the name of its section.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str, &str)> {
     let mut section = "";
@@ -174,6 +197,16 @@ near = { path = \"../near\" }
         let kept =
             "[package]\nname = \"x\"\npublish = false\n\n[dependencies]\na.path = \"../a\"\n";
         assert_eq!(texts(kept, |_| false), Vec::<String>::new());
+    }
+
+    #[test]
+    fn crates_are_released_unless_they_say_that_they_are_not() {
+        assert_eq!(published_name(COMPLETE).as_deref(), Some("thermocline-log"));
+        let kept = COMPLETE.replace("readme = \"README.md\"", "publish = false");
+        assert_eq!(published_name(&kept), None);
+        let names = published(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
+        assert!(names.contains(&"thermocline".to_owned()), "{names:?}");
+        assert!(!names.contains(&"thermocline-bench".to_owned()), "{names:?}");
     }
 
     #[test]
