@@ -22,7 +22,7 @@ use snapshot::Snapshot;
 use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::{Devices, TieredFiles};
-use thermocline_foundation::sync::atomic::AtomicBool;
+use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
 
 /// An open database. Clones share it; the last one to go closes it.
 ///
@@ -224,11 +224,23 @@ impl Db {
         }
     }
 
-    /// What work that has ended has not given back; none where all is well. For tests of the store,
-    /// while no other caller is at work.
+    /// What work has not given back once all of it has ended; none where all is well. Waits for
+    /// background work, unless another handle has closed the database. For tests of the store, while
+    /// no other caller is at work.
     #[doc(hidden)]
     pub fn left_over(&self) -> Result<Vec<String>> {
-        self.ours()?.left_over()
+        let engine = self.ours()?;
+        let is_closed = self.inner.closed.load(Ordering::Acquire);
+        if !is_closed {
+            engine.settle()?;
+        }
+        Ok(engine.left_over(is_closed))
+    }
+
+    /// The files that the database has on each tier, as pairs of its index and a name. For tests.
+    #[doc(hidden)]
+    pub fn file_names(&self) -> Result<Vec<(usize, String)>> {
+        Ok(self.ours()?.file_names())
     }
 
     /// The settings in force.
@@ -311,7 +323,7 @@ impl Environment {
 
 impl Open {
     fn close(&self) -> Result<()> {
-        if self.closed.swap(true, thermocline_foundation::sync::atomic::Ordering::AcqRel) {
+        if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         if let Some(live) = &self.live {

@@ -295,6 +295,10 @@ bugs! {
     /// reader still reads it · a scan under way that has not opened all of its tables, demotion
     /// that replaces them.
     DoomedTableDeletedAtOnce,
+    /// Never given back · the memory that a demotion took from the cache of records stays taken: no
+    /// answer changes, and the cache is smaller with each demotion · demotion, closing; only what is
+    /// left over at rest shows it.
+    DemotionKeepsMemory,
     /// Out of space loses records · an opening that finds no room for what the logs had, and is
     /// only to be read, deletes the logs as others do · both tiers full, reopening, reopening with
     /// room.

@@ -7,7 +7,10 @@
 use crate::devices::{Loss, Watcher};
 use crate::history::{HOME, Shape, Step, TIERS, Write, experiments, history, settings};
 use crate::machine::Machine;
-use crate::oracle::{Known, Model, Violation, Wrong, check_bytes, check_error, check_files};
+use crate::oracle::{
+    Known, Model, Violation, Wrong, check_bytes, check_error, check_files, check_left_over,
+    check_owned,
+};
 use crate::{recorder, trace};
 use parking_lot::RwLock;
 use std::path::{Path, PathBuf};
@@ -190,19 +193,23 @@ impl Life {
     pub fn close(&mut self) -> Result<(), Stop> {
         self.let_go();
         if let Some(db) = self.db.take() {
-            db.close()?;
+            // The other handle tells what the closing has left.
+            db.clone().close()?;
             self.known.write().acknowledge(true);
-            self.check_closed()?;
+            self.check_closed(&db)?;
+            db.close()?;
         }
         Ok(())
     }
 
     /// `DATABASE` and the `TIER` files are durable once a close has returned: a power cut changes
-    /// none of them.
-    fn check_closed(&self) -> Result<(), Violation> {
+    /// none of them. Nothing that was at work when it came has kept what it took.
+    fn check_closed(&self, db: &Db) -> Result<(), Violation> {
         if self.machine.devices.has_struck() {
             return Ok(());
         }
+        check_left_over(db)?;
+        check_owned(db, |path| self.machine.devices.look(|world| world.list(path)))?;
         let in_flight = self.machine.devices.look(|world| {
             let kept = [(HOME, "DATABASE")].into_iter().chain(TIERS.map(|tier| (tier, "TIER")));
             let mut kept = kept.map(|(directory, name)| (Path::new(directory), name));

@@ -306,7 +306,7 @@ fn slabs_of(db: &Db) -> usize {
 /// Finds files that the store does not need, that are there twice, or that are missing, once
 /// background work is done.
 pub fn check_files(db: &Db, list: impl Fn(&Path) -> Vec<(String, u64)>) -> Result<(), Violation> {
-    db.settle().map_err(|error| error.to_string())?;
+    check_left_over(db)?;
     let files = TIERS.iter().flat_map(|tier| list(Path::new(tier)));
     let names: Vec<_> = files.map(|(name, _)| name).collect();
     let home: Vec<_> = list(Path::new(HOME)).into_iter().map(|(name, _)| name).collect();
@@ -337,6 +337,30 @@ pub fn check_files(db: &Db, list: impl Fn(&Path) -> Vec<(String, u64)>) -> Resul
             "{tables} tables, {slabs} slabs and {index_copies} copies of indexes are live, the \
              tiers hold {names:?}, home {home:?}"
         ));
+    }
+    Ok(())
+}
+
+/// Work that has ended, or that a closing has cut off, has given back what it took. Lets the
+/// background work of an open database end.
+pub fn check_left_over(db: &Db) -> Result<(), Violation> {
+    let left = db.left_over().map_err(|error| error.to_string())?;
+    if left.is_empty() { Ok(()) } else { Err(format!("left over: {}", left.join("; "))) }
+}
+
+/// Each file of a tier is one that the database has there, and the other way round.
+pub fn check_owned(db: &Db, list: impl Fn(&Path) -> Vec<(String, u64)>) -> Result<(), Violation> {
+    let owned = db.file_names().map_err(|error| error.to_string())?;
+    for (index, tier) in TIERS.iter().enumerate() {
+        let mut there: Vec<_> = list(Path::new(tier)).into_iter().map(|(name, _)| name).collect();
+        there.retain(|name| !["TIER", "LOCK"].contains(&&name[..]) && !name.ends_with(".map"));
+        there.sort();
+        let of_tier = owned.iter().filter(|(tier, _)| *tier == index);
+        let mut names: Vec<_> = of_tier.map(|(_, name)| name.clone()).collect();
+        names.sort();
+        if there != names {
+            return Err(format!("{tier} holds {there:?}, and the database has {names:?} there"));
+        }
     }
     Ok(())
 }

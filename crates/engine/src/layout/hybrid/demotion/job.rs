@@ -402,7 +402,9 @@ impl Job for Demotion {
 impl Drop for Demotion {
     fn drop(&mut self) {
         let fast = &self.hybrid.fast;
-        fast.memory.merge_ends(self.merging_bytes);
+        if !planted(Planted::DemotionKeepsMemory) {
+            fast.memory.merge_ends(self.merging_bytes);
+        }
         fast.feedback.slow_writes.release(self.plan.promised_bytes);
     }
 }
