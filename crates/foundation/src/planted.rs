@@ -295,6 +295,10 @@ bugs! {
     /// reader still reads it · a scan under way that has not opened all of its tables, demotion
     /// that replaces them.
     DoomedTableDeletedAtOnce,
+    /// Old version back · a look-up at a snapshot offers what it found for promotion, and from a
+    /// slot the old version stands for the newest · put, snapshot, put, compaction, the snapshot's
+    /// get several times, get.
+    SnapshotReadMovesUp,
     /// Never given back · the memory that a demotion took from the cache of records stays taken: no
     /// answer changes, and the cache is smaller with each demotion · demotion, closing; only what is
     /// left over at rest shows it.

@@ -187,7 +187,7 @@ fn faults(seed: u64) -> Result<(), Violation> {
         recorder::note(|| format!("{fault:?}"));
         errors::run_with_fault(seed, fault).map_err(|why| format!("{fault:?}: {why}"))?;
     }
-    let kinds = errors::kinds_of(seed, &lies::SHAPE)?;
+    let kinds = lies::kinds_of(seed)?;
     let all = lies::faults(seed, &kinds);
     for number in 0..FAULTS {
         let lie = &all[mix(number ^ mix(seed ^ 0x11E)) as usize % all.len()];

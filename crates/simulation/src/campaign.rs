@@ -85,6 +85,8 @@ pub struct Tally {
     pub cache_pairs: u64,
     /// Histories whose background work lagged behind.
     pub backlogs: u64,
+    /// Histories whose snapshots were read before now was.
+    pub moments: u64,
     /// Damages to files that the store reported.
     pub damages_reported: u64,
     /// Damages that make no difference.
@@ -105,6 +107,7 @@ impl Tally {
         self.clock_jumps += other.clock_jumps;
         self.cache_pairs += other.cache_pairs;
         self.backlogs += other.backlogs;
+        self.moments += other.moments;
         self.damages_reported += other.damages_reported;
         self.damages_harmless += other.damages_harmless;
     }
@@ -193,7 +196,7 @@ impl Task {
                 })?;
             }
             Suite::Lies => {
-                let kinds = self.prepare(|| errors::kinds_of(self.seed, &lies::SHAPE))?;
+                let kinds = self.prepare(|| lies::kinds_of(self.seed))?;
                 let faults = lies::faults(self.seed, &kinds);
                 tally.lies = self.each(&faults, |lie| {
                     lies::run_with_lie(self.seed, lie).map_err(|why| format!("{lie:?}: {why}"))
@@ -282,6 +285,7 @@ impl Task {
                 Item::At(_) | Item::Paced(_) => tally.clock_jumps += 1,
                 Item::Caches => tally.cache_pairs += 1,
                 Item::Behind => tally.backlogs += 1,
+                Item::Moments => tally.moments += 1,
             }
             steady::run(self.seed, item).map_err(|why| format!("{item:?}: {why}"))
         })?;

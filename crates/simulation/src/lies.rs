@@ -1,5 +1,5 @@
 //! Devices that lie: lost, torn, short and misdirected writes, misdirected and stale reads, flipped
-//! bits, at every transfer of a history.
+//! bits, at every transfer of a history. At its end tables move to a larger first tier and back.
 //!
 //! A store on one copy of its data cannot undo a lie, and cannot even see one that makes the end of
 //! its log look as if it had never been written. What it can do, and must: never give an answer
@@ -7,7 +7,7 @@
 
 use crate::devices::{CallKind, Fault, FaultKind, Loss};
 use crate::history::Shape;
-use crate::life::Life;
+use crate::life::{Life, Stop};
 use crate::machine::Machine;
 use crate::oracle::{Known, Violation, check_error};
 use parking_lot::RwLock;
@@ -38,12 +38,35 @@ pub fn faults(seed: u64, kinds: &[CallKind]) -> Vec<Fault> {
     faults
 }
 
+/// The kinds of calls that the history of `seed` makes when no device lies.
+pub fn kinds_of(seed: u64) -> Result<Vec<CallKind>, Violation> {
+    let mut life = Life::new(seed, &SHAPE, Arc::new(RwLock::new(Known::new(SHAPE.keys))));
+    life.machine.devices.record_kinds();
+    let ended = life.run(&SHAPE).and_then(|()| life.rest(SHAPE.steps));
+    ended.map_err(|(step, stop)| format!("step {step}, no lie: {stop:?}"))?;
+    let kinds = life.machine.devices.kinds();
+    life.kill();
+    Ok(kinds)
+}
+
+/// Carries out the history, and lets tables move unless a call has failed.
+fn run(life: &mut Life) -> Result<(), (usize, Violation)> {
+    if life.run_through(&SHAPE)?.is_some() {
+        return Ok(());
+    }
+    match life.rest(SHAPE.steps) {
+        Ok(()) => Ok(()),
+        Err((step, Stop::Failed(error))) => check_error(&error).map_err(|why| (step, why)),
+        Err((step, Stop::Violated(why))) => Err((step, why)),
+    }
+}
+
 /// Carries out the history of `seed` with `lie` in it, and checks what must hold.
 pub fn run_with_lie(seed: u64, lie: &Fault) -> Result<(), Violation> {
     let known = Arc::new(RwLock::new(Known::new(SHAPE.keys)));
     let mut life = Life::new(seed, &SHAPE, Arc::clone(&known));
     life.machine.devices.arm(Some(lie.clone()));
-    let checked = life.run_through(&SHAPE);
+    let checked = run(&mut life);
     // A reopening may have found a shorter log; from there on its answers are judged below.
     let reopened = life.machine.devices.calls() > lie.at;
     match checked {

@@ -398,6 +398,21 @@ impl Life {
         Err(format!("a snapshot shows {} differently than before", key.escape_ascii()).into())
     }
 
+    /// Reads each key of the snapshot there, so many times and by both ways to look up.
+    pub fn read_moment(&self, times: usize) -> Result<(), Stop> {
+        let Some((snapshot, shown)) = &self.snapshot else { return Ok(()) };
+        let keys: Vec<_> = shown.keys().collect();
+        for _ in 0..times {
+            for key in &keys {
+                compare("a snapshot's get", key, snapshot.get(key)?.as_deref(), shown)?;
+            }
+            for (key, got) in keys.iter().zip(snapshot.multi_get(&keys)?) {
+                compare("a snapshot's multi_get", key, got.as_deref(), shown)?;
+            }
+        }
+        Ok(())
+    }
+
     fn open_cursor(&mut self) -> Result<(), Stop> {
         let mut cursor = self.db().cursor();
         cursor.seek_to_first()?;

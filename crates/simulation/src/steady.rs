@@ -7,6 +7,7 @@
 //!   the same while writers are paced ───────────── each waits for its turn and no longer
 //!   a cache of 128 KiB, and one for everything ─── the same answers, the same tables
 //!   nothing is flushed until writers wait for it ── full memtables lie over each other
+//!   reads of an earlier moment, many times ──────── those of now find what is newest
 //! ```
 //! 1. No answer changes, no call fails, nothing acknowledged is lost.
 //! 2. A write waits for no longer than the pacing makes it: what the write before it cost at the
@@ -25,7 +26,7 @@ use crate::trace;
 use parking_lot::RwLock;
 use std::path::Path;
 use std::sync::Arc;
-use thermocline::{ByteSize, Db, Settings};
+use thermocline::{ByteSize, Db, Durability, Settings};
 use thermocline_foundation::random::{Random, mix};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -60,6 +61,8 @@ pub enum Item {
     Caches,
     /// Background work gets no step that writers do not wait for.
     Behind,
+    /// The same few keys are read at a snapshot, and then now.
+    Moments,
 }
 
 /// All items over calls of these kinds: at each call a stall and a jump, drawn from `seed`.
@@ -76,6 +79,7 @@ pub fn items(seed: u64, kinds: &[CallKind]) -> Vec<Item> {
             items.push(Item::At(Fault { at, sticky: false, kind }));
         }
     }
+    items.push(Item::Moments);
     items
 }
 
@@ -164,6 +168,7 @@ pub fn run(seed: u64, item: &Item) -> Result<(), Violation> {
         Item::Paced(what) => paced(seed, *what),
         Item::Caches => caches(seed),
         Item::Behind => behind(seed),
+        Item::Moments => moments(seed),
     }
 }
 
@@ -236,7 +241,7 @@ fn paced(seed: u64, what: FaultKind) -> Result<(), Violation> {
     let put = |number: usize, len: u64| {
         let key = key(number as u64 % SHAPE.keys);
         let value = value(&key, 800_000 + number, len as usize, false);
-        Step::Write(vec![(key, Some(value))], thermocline::Durability::Buffered)
+        Step::Write(vec![(key, Some(value))], Durability::Buffered)
     };
     if is_hybrid(seed) {
         // What is in memory counts as coming, so writing goes on beyond the high watermark.
@@ -295,6 +300,32 @@ fn behind(seed: u64) -> Result<(), Violation> {
     for (index, step) in steps.enumerate() {
         life.step(&step).map_err(|stop| said(index, stop))?;
         life.check_all().map_err(|stop| said(index, stop))?;
+    }
+    finish(life, &known)
+}
+
+/// Records are written anew while a snapshot has what was there before, and both go down together.
+/// Then the snapshot is read so often that records would be worth moving up, and then now is read.
+fn moments(seed: u64) -> Result<(), Violation> {
+    const MOMENTS: Shape =
+        Shape { steps: 40, keys: 16, crashes: false, reopens: true, large_values: false };
+    const READS: usize = 4;
+    let known = Arc::new(RwLock::new(Known::new(MOMENTS.keys)));
+    let mut life = Life::new(seed, &MOMENTS, Arc::clone(&known));
+    life.run(&MOMENTS).map_err(|(step, stop)| format!("step {step}: {stop:?}"))?;
+    for round in 0..3 {
+        step(&mut life, &Step::Snapshot)?;
+        for number in (round % 2..MOMENTS.keys).step_by(2) {
+            let key = key(number);
+            let value = value(&key, 820_000 + round as usize, 300, false);
+            step(&mut life, &Step::Write(vec![(key, Some(value))], Durability::Buffered))?;
+        }
+        step(&mut life, &Step::Compact)?;
+        let said = |stop| format!("round {round}: {stop:?}");
+        life.read_moment(READS).map_err(said)?;
+        step(&mut life, &Step::Settle)?;
+        life.check_all().map_err(said)?;
+        step(&mut life, &Step::ReleaseSnapshot)?;
     }
     finish(life, &known)
 }

@@ -42,7 +42,7 @@ impl Hybrid {
             Some(below) if found.as_ref().is_none_or(|(above, _)| below.trailer > *above) => {
                 let Located { trailer, value, table } = below;
                 let found = (trailer, &value);
-                let is_newest = moment.asked.is_none();
+                let is_newest = moment.asked.is_none() || planted(Planted::SnapshotReadMovesUp);
                 self.answered(Answer::Table(TableAnswer { key, hash, found, table, is_newest }));
                 Ok(Some((trailer, value)))
             }
