@@ -73,6 +73,20 @@ impl Locator {
         Ok(newest)
     }
 
+    /// A bulk load that is newer than `than` may have `key`, whose hash is given.
+    pub fn may_be_loaded_over(
+        &self,
+        levels: &Levels,
+        (key, hash): (&[u8], u64),
+        than: Sequence,
+    ) -> bool {
+        let is_newer = |table: &Table| table.meta.ingested_at > Some(than);
+        levels.newest_ingest_of_all() > than
+            && self
+                .candidates(levels, key)
+                .any(|(_, table)| is_newer(table) && table.may_have(key, hash))
+    }
+
     /// There may be something to do for the locator's own files.
     pub fn is_due(&self) -> bool {
         match self {

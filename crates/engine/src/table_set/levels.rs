@@ -69,14 +69,6 @@ impl Levels {
         self.ingested.iter().copied().max().unwrap_or(Sequence::ZERO)
     }
 
-    /// A bulk load that is newer than `than` may have `key`, whose hash is given.
-    pub fn may_be_loaded_over(&self, key: &[u8], hash: u64, than: Sequence) -> bool {
-        self.newest_ingest_of_all() > than
-            && self
-                .candidates(key)
-                .any(|(_, table)| table.meta.ingested_at > Some(than) && table.may_have(key, hash))
-    }
-
     /// The sequence of the newest bulk load of which tables are here and not in `later`; zero where
     /// there is none.
     pub fn newest_load_ended(&self, later: &Self) -> Sequence {

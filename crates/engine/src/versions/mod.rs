@@ -6,10 +6,21 @@
 //!   front (one leader at a time)   freezes the memtable            Versions::freeze
 //!   flush, compaction, ingest      commit an edit of the tables    Versions::commit
 //! ```
-//! Locks, in the order in which they may be taken: the front's leader, [`Versions::tables`],
-//! `Shared::changing`, the pool of logs. That of the tables is held across the commits of manifest
-//! and file map, the leader's across what writers wait for anyway, the others never across I/O. A
-//! background job never takes the leader's, because its holder may be waiting for the job.
+//! Locks, in the order in which they may be taken:
+//!
+//! ```text
+//!   front's leader          across what writers wait for anyway, I/O too; no job takes it, for
+//!                           its holder may be waiting for the job
+//!   FlushGate::holder       a checkpoint, from its moment on until it has what is live
+//!   Room::counting          a plan that looks at all ranges, until it has claimed one
+//!   Versions::tables        across the commits of manifest and file map
+//!   FastTier::live          what the edit changes of the live slots; no I/O
+//!   Shared::changing        no I/O
+//!   pool and tail of logs   no I/O
+//!   LogFile::sealed         across the last sync of a log, by a flush, a sync of older logs or a
+//!                           closing; others only try it
+//! ```
+//! Each other lock guards one value of one part.
 //!
 //! Invariants:
 //! 1. Every acknowledged record is in the active memtable, a frozen one, a live slot that the index

@@ -54,13 +54,6 @@ impl Version {
         self.ended_load.max(self.levels.newest_ingest_of_all()) > Sequence::ZERO
     }
 
-    /// A bulk load may have a newer version of `key` than that of `sequence`, which the index gave
-    /// *after* this state was loaded. Of a later state this would say nothing: what ends a load
-    /// takes its tables first, and then what it replaced from the index.
-    pub fn may_be_loaded_over(&self, key: &[u8], hash: u64, sequence: Sequence) -> bool {
-        sequence < self.ended_load || self.levels.may_be_loaded_over(key, hash, sequence)
-    }
-
     /// Nothing has been written since everything was flushed.
     pub fn is_calm(&self) -> bool {
         self.frozen.is_empty() && self.active.count() == 0

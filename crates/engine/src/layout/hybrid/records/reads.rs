@@ -10,6 +10,7 @@ use crate::layout::hybrid::Hybrid;
 use crate::layout::{Answer, Found, Moment, TableAnswer, Wanted};
 use crate::merge::Source;
 use crate::table_set::levels::Located;
+use crate::versions::Version;
 use std::sync::Arc;
 use thermocline_foundation::{Planted, Sequence, planted};
 use thermocline_table::{RecordKind, key_hash};
@@ -29,7 +30,7 @@ impl Hybrid {
         let below = match &found {
             Some((trailer, _))
                 if planted(Planted::IngestHiddenBySlot)
-                    || !before.may_be_loaded_over(key, hash, trailer.sequence()) =>
+                    || !self.may_be_loaded_over(before, key, hash, trailer.sequence()) =>
             {
                 None
             }
@@ -65,7 +66,7 @@ impl Hybrid {
         let known = |at: &usize| {
             let key = keys[*at];
             let entry = self.fast.entry(key, Some(moment))?;
-            let over = before.may_be_loaded_over(key, key_hash(key), entry.sequence);
+            let over = self.may_be_loaded_over(&before, key, key_hash(key), entry.sequence);
             (!over).then_some((*at, entry))
         };
         let found: Vec<_> = wanted.left.iter().filter_map(known).collect();
@@ -91,6 +92,20 @@ impl Hybrid {
                 std::mem::take(&mut wanted.left).into_iter().partition(is_above);
         }
         Ok(())
+    }
+
+    /// A bulk load may have a newer version of `key` than that of `sequence`, which the index gave
+    /// *after* `before` was taken. Of a later version this would say nothing: what ends a load takes
+    /// its tables first, and then what it replaced from the index.
+    fn may_be_loaded_over(
+        &self,
+        before: &Version,
+        key: &[u8],
+        hash: u64,
+        sequence: Sequence,
+    ) -> bool {
+        sequence < before.ended_load
+            || self.locator.may_be_loaded_over(&before.levels, (key, hash), sequence)
     }
 
     /// Counts the answer to a look-up, tracks its key, and considers a table's record for
