@@ -8,7 +8,7 @@ use crate::figures::Figures;
 use crate::output::Output;
 use crate::table::Table;
 use crate::text;
-use thermocline::{Mode, Stats, TierStats};
+use thermocline::{HitStats, Mode, Stats, TierStats};
 use thermocline_foundation::ByteSize;
 
 /// Prints the statistics.
@@ -27,7 +27,12 @@ pub fn run(database: &Database, arguments: &Arguments, json: bool) -> Result<()>
         output.line(origin)?;
     }
     print_heading(stats, &mut output)?;
-    if arguments.all { print_all(stats, &mut output) } else { print(stats, &mut output) }?;
+    if arguments.all {
+        output.line("")?;
+        print_all(stats, &mut output)?;
+    } else {
+        print(stats, &mut output)?;
+    }
     output.finish()
 }
 
@@ -42,15 +47,17 @@ fn print_heading(stats: &Stats, output: &mut Output) -> Result<()> {
     if let Some(reason) = &stats.read_only {
         output.line(format!("READ-ONLY: {reason}"))?;
     }
-    output.line("")
+    Ok(())
 }
 
-/// One screen.
+/// One screen: 24 rows, unless there are many levels or something is wrong.
 fn print(stats: &Stats, output: &mut Output) -> Result<()> {
-    tiers::overview(stats).print("Tiers, fastest first", output)?;
-    levels(stats).print("Levels", output)?;
-    hits(stats).print("Hit ratios, since the database was made", output)?;
+    for table in [tiers::overview(stats), levels(stats), hits(stats)] {
+        print_plain(&table, output)?;
+        output.line("")?;
+    }
     let (cost, operations) = (&stats.amplification, &stats.operations);
+    output.line(blocks(stats))?;
     output.line(fast_tier::moved(stats))?;
     output.line(format!(
         "write amplification {:.2}, space amplification {:.2}, read for each look-up {}",
@@ -76,22 +83,32 @@ fn print(stats: &Stats, output: &mut Output) -> Result<()> {
     output.line("'stats --all' has the rest")
 }
 
-/// What answered look-ups, and which blocks memory had.
+/// The lines of a table without a title: its headings say what it is of.
+fn print_plain(table: &Table, output: &mut Output) -> Result<()> {
+    table.plain_lines().into_iter().try_for_each(|line| output.line(line))
+}
+
+/// What answered look-ups.
 fn hits(stats: &Stats) -> Table {
     let gets = stats.operations.gets;
-    let mut table = Table::new(&["found in", ">amount", ">hit ratio"]);
     match &stats.fast_tier {
-        Some(fast) => fast_tier::answers(stats, fast).into_rows().for_each(|row| table.row(row)),
+        Some(fast) => fast_tier::answers(stats, fast),
         None => {
+            let mut table = Table::new(&["look-ups answered by", ">amount", ">share"]);
             let hits = stats.operations.memtable_hits;
             table.row(["a memtable".to_owned(), text::count(hits), text::share(hits, gets)]);
+            table
         }
     }
-    for (class, counts) in &stats.cache.classes {
-        let ratio = text::share(counts.hits, counts.hits + counts.misses);
-        table.row([format!("{class} blocks in memory"), text::count(counts.hits), ratio]);
-    }
-    table
+}
+
+/// A line about which blocks memory had.
+fn blocks(stats: &Stats) -> String {
+    let ratio = |(class, counts): (&String, &HitStats)| {
+        format!("{class} {}", text::share(counts.hits, counts.hits + counts.misses))
+    };
+    let ratios: Vec<_> = stats.cache.classes.iter().map(ratio).collect();
+    format!("hit ratio of blocks in memory: {}", ratios.join(", "))
 }
 
 /// Every table.
