@@ -70,6 +70,11 @@ const PURE: [&str; 6] = [
     "compaction/view.rs",
 ];
 
+/// The folders of `layout/hybrid`, in order: a file of one imports only those before it.
+const HYBRID: &str = "layout/hybrid/";
+const HYBRID_FOLDERS: [&str; 6] =
+    ["rules/", "records/", "space/", "feedback/", "copies/", "demotion/"];
+
 /// Locks, atomics, clocks, files.
 const IMPURE: [&str; 8] =
     ["Mutex", "RwLock", "Condvar", "Atomic", "atomic", "Clock", "TieredFiles", "std::fs"];
@@ -169,6 +174,36 @@ impl Sources {
             }
         }
         arrows.into_iter().collect()
+    }
+
+    /// Findings about folders of `layout/hybrid` that import later ones, or have no place in the
+    /// order.
+    fn hybrid_folders(&self) -> Vec<Finding> {
+        let folder = |file: &str| {
+            let below = file.strip_prefix(HYBRID)?;
+            HYBRID_FOLDERS.iter().position(|folder| below.starts_with(folder))
+        };
+        let place = |file: &str| Path::new(SOURCES).join(file);
+        let mut findings = Vec::new();
+        for (file, text) in self.texts.iter().filter(|(file, _)| !is_outside(file)) {
+            let Some(from) = folder(file) else {
+                if file.strip_prefix(HYBRID).is_some_and(|below| below.contains('/')) {
+                    let text = "its folder has no place in HYBRID_FOLDERS of \
+                                xtask/src/tidy/rooms.rs: give it one";
+                    findings.push(Finding::new(&place(file), 1, text));
+                }
+                continue;
+            };
+            for (line, segments) in paths_in(file, text) {
+                let Some(target) = self.file_of(&segments) else { continue };
+                if folder(&target).is_some_and(|to| to > from) {
+                    let text =
+                        format!("a file of {} must not import {target}", HYBRID_FOLDERS[from]);
+                    findings.push(Finding::new(&place(file), line, text));
+                }
+            }
+        }
+        findings
     }
 
     /// Findings about files that are too long.
@@ -321,6 +356,7 @@ pub fn check(root: &Path, paths: &[PathBuf]) -> io::Result<Vec<Finding>> {
     }
     let findings = [
         sources.findings(WRONG),
+        sources.hybrid_folders(),
         sources.named_variants(),
         sources.impure(),
         sources.long_files(),
@@ -512,6 +548,23 @@ mod tests {
         let files = [("table_set/levels.rs", text), ("generations/mod.rs", "")];
         let found = texts(&sources(&files), &[]);
         assert!(found[0].contains("`table_set` must not import `generations`"), "{found:?}");
+    }
+
+    #[test]
+    fn a_folder_of_hybrid_that_imports_a_later_one_or_is_not_listed_is_found() {
+        let text = "use crate::layout::hybrid::demotion::job::Demotion;\n";
+        let files = [
+            ("layout/hybrid/demotion/job.rs", "use crate::layout::hybrid::space::room::Room;\n"),
+            ("layout/hybrid/space/room.rs", text),
+            ("layout/hybrid/plan.rs", text),
+            ("layout/hybrid/other/mod.rs", ""),
+        ];
+        let found = sources(&files).hybrid_folders();
+        let found: Vec<_> = found.iter().map(Finding::to_string).collect();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("other/mod.rs:1: its folder has no place"), "{found:?}");
+        let wrong = "space/room.rs:1: a file of space/ must not import layout/hybrid/demotion/job";
+        assert!(found[1].contains(wrong), "{found:?}");
     }
 
     #[test]

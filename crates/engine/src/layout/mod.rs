@@ -173,7 +173,7 @@ impl OpenedLayout {
         Ok(match shared.settings.preset() {
             Preset::Hybrid => Self::Hybrid(Arc::new(FastTier::open(shared, restored)?)),
             Preset::Leveled => {
-                hybrid::records::opening::drop_copies(shared, restored)?;
+                hybrid::opening::drop_copies(shared, restored)?;
                 Self::Leveled(Arc::new(LevelTargets::new(Arc::clone(shared))))
             }
         })

@@ -9,14 +9,18 @@
 //!
 //!   rules/      when room is made, what stays, how memory is divided: plain arithmetic
 //!   feedback/   what reads and merges tell the rules, and their last answers
-//!   records/    records in slots: written, made live, found, walked, read at opening
+//!   records/    records in slots: written, made live, found, walked
 //!   copies/     clean copies of what tables have: promotion, spill
 //!   space/      room on this tier, and what the slow tier may be written
 //!   demotion/   which ranges leave, and the job that merges them
 //!   memory.rs   how much memory records get
+//!   opening.rs  all of it put together from what slots have
 //!   plan.rs     what of this is done next; single_step.rs jobs of one step
 //!   report.rs   what statistics say of the rules and of demotions
 //! ```
+//! A folder imports only those before it (`cargo xtask tidy` checks this): `rules`, `records`,
+//! `space`, `feedback`, `copies`, `demotion`. The files beside them know all.
+//!
 //! Memory holds records too (`cache`). A copy that is there needs no slot: it has an entry in the
 //! index that names none, so that memory and slots together hold more than either.
 //!
@@ -43,6 +47,7 @@ pub(crate) mod demotion;
 mod feedback;
 mod held;
 mod memory;
+pub(crate) mod opening;
 mod plan;
 pub(crate) mod records;
 pub(crate) mod report;

@@ -82,7 +82,7 @@ impl Hybrid {
         plan: DemotionPlan,
         written_bytes: u64,
     ) -> Option<Demotion> {
-        if !self.promise_writes(plan.purpose, (0, written_bytes)) {
+        if !self.promise_writes(plan.purpose.makes_room(), (0, written_bytes)) {
             return None;
         }
         let demotion = self.claim_demotion(DemotionPlan { promised_bytes: written_bytes, ..plan });

@@ -122,7 +122,7 @@ impl Demotion {
         // Tables may be larger than slots, which are packed.
         let leaving_bytes = fast.packing.value_bytes_of(self.leaving_bytes);
         let (before, bytes) = (self.plan.promised_bytes, self.plan.bytes() + leaving_bytes);
-        let is_within = self.hybrid.promise_writes(self.plan.purpose, (before, bytes));
+        let is_within = self.hybrid.promise_writes(self.plan.purpose.makes_room(), (before, bytes));
         if is_within {
             self.plan.promised_bytes = bytes;
         }

@@ -32,6 +32,13 @@ pub(crate) enum Purpose {
     Compaction,
 }
 
+impl Purpose {
+    /// Writers may wait for it.
+    pub fn makes_room(self) -> bool {
+        matches!(self, Self::Room(_))
+    }
+}
+
 /// A demotion to be carried out: what is merged, and what leaves with it.
 #[derive(Clone, Debug)]
 pub(crate) struct DemotionPlan {

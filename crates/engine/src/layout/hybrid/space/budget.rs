@@ -12,7 +12,6 @@
 //! come to the pace of the budget.
 
 use crate::layout::hybrid::Hybrid;
-use crate::layout::hybrid::demotion::ranges::Purpose;
 use crate::settings::Settings;
 use std::time::Duration;
 use thermocline_device::TierIndex;
@@ -99,7 +98,7 @@ impl Hybrid {
 
     /// Promises what a merge is about to write, in place of what it was promised `before`, if the
     /// budget has it; it must be released. One that makes room is waited for when it is refused.
-    pub fn promise_writes(&self, purpose: Purpose, (before, bytes): (u64, u64)) -> bool {
+    pub fn promise_writes(&self, makes_room: bool, (before, bytes): (u64, u64)) -> bool {
         let is_promised = self.ask_budget(true, |budget, now_ns| {
             budget.release(before);
             // No other merge may have written meanwhile what this one was promised before.
@@ -108,7 +107,7 @@ impl Hybrid {
             allows
         });
         let slow_writes = &self.fast.feedback.slow_writes;
-        if matches!(purpose, Purpose::Room(_)) {
+        if makes_room {
             *slow_writes.refused_bytes.lock() = if is_promised { 0 } else { bytes };
         }
         slow_writes.refused.add(u64::from(!is_promised));
@@ -124,7 +123,6 @@ impl Hybrid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::hybrid::rules::fullness::EvictionStep;
     use crate::support::still_clock::StillClock;
     use crate::support::{hybrid, stepped_environment, tier};
     use crate::{ByteSize, Db, Environment, HybridSettings};
@@ -162,16 +160,15 @@ mod tests {
             budget.lock().spend(bytes, clock.now_ns());
         };
         spend(engine.hybrid().budget_bytes().unwrap() as u64 - left_bytes);
-        let promise = |purpose, bytes| engine.hybrid().promise_writes(purpose, bytes);
-        assert!(!promise(Purpose::Reads, (0, left_bytes + 1000)));
+        let promise = |makes_room, bytes| engine.hybrid().promise_writes(makes_room, bytes);
+        assert!(!promise(false, (0, left_bytes + 1000)));
         assert!(engine.hybrid().may_merge(), "others go on");
-        let room = Purpose::Room(EvictionStep::Cold);
-        assert!(!promise(room, (0, left_bytes + 1000)));
+        assert!(!promise(true, (0, left_bytes + 1000)));
         assert!(!engine.hybrid().may_merge());
-        assert!(promise(room, (0, left_bytes)));
+        assert!(promise(true, (0, left_bytes)));
         spend(left_bytes);
-        assert!(!promise(room, (left_bytes, left_bytes + 1)), "there is no more");
-        assert!(promise(room, (left_bytes, left_bytes)), "what it has it keeps");
+        assert!(!promise(true, (left_bytes, left_bytes + 1)), "there is no more");
+        assert!(promise(true, (left_bytes, left_bytes)), "what it has it keeps");
     }
 
     fn written_bytes(db: &Db) -> u64 {
