@@ -227,8 +227,8 @@ fn what_moved_between_the_tiers_is_shown_by_another_opening() {
     let (fast, operations) = (&report["fast_tier"], &report["operations"]);
     assert_eq!((&fast["demoted_records"], &fast["slow_reads"]), (&600.into(), &1.into()));
     assert_eq!((&fast["fast_reads"], &fast["absent_reads"]), (&1.into(), &1.into()), "{fast}");
-    assert_eq!(fast["regulation"]["pinning_stage"], "fixed");
-    assert_eq!(fast["regulation"]["read_triggered_stage"], "off");
+    assert_eq!(fast["rules"]["pinning_stage"], "fixed");
+    assert_eq!(fast["rules"]["read_triggered_stage"], "off");
     let positive = |value: &serde_json::Value| value.as_f64().is_some_and(|value| value > 0.0);
     for value in [
         &fast["demotions"]["ended"],
@@ -437,8 +437,8 @@ fn a_trial_loads_serves_checks_and_replaces_only_itself() {
     let keys = |of: &serde_json::Value| -> Vec<u64> {
         of.as_array().unwrap().iter().map(|keys| keys.as_u64().unwrap()).collect()
     };
-    let regulation = &fast["regulation"];
-    let tiers = [&regulation["fast_histogram"], &regulation["slow_histogram"]].map(keys);
+    let rules = &fast["rules"];
+    let tiers = [&rules["fast_histogram"], &rules["slow_histogram"]].map(keys);
     let known: Vec<u64> = std::iter::zip(&tiers[0], &tiers[1]).map(|(a, b)| a + b).collect();
     assert_eq!(known, keys(&fast["histogram"]), "{report}");
     assert_eq!(known.iter().sum::<u64>(), fast["tracked_keys"].as_u64().unwrap(), "{report}");

@@ -84,7 +84,7 @@ pub use environment::experiments::{
 };
 pub use error::{Error, ErrorKind, Result};
 pub use jobs::{Progress, Stepper, Workers};
-pub use layout::hybrid::report::{DemotionStats, FastTierStats, RegulationStats, SlotStats};
+pub use layout::hybrid::report::{DemotionStats, FastTierStats, RuleStats, SlotStats};
 pub use limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use read::cursor::{Cursor, Records};
 pub use settings::hybrid::{HybridSettings, IndexCopies, Variant};

@@ -89,7 +89,7 @@ fn settings_with_names_that_are_no_more_are_read_without_them() {
 #[test]
 fn golden_live_stats_are_read_and_written_as_ever() {
     let written = live_sample::live_stats().to_json().unwrap();
-    let golden = String::from_utf8(golden("live-stats-v2.json", written.as_bytes())).unwrap();
+    let golden = String::from_utf8(golden("live-stats-v3.json", written.as_bytes())).unwrap();
     let live = LiveStats::from_json(&golden).unwrap();
     assert_eq!((live.live.process, live.stats.operations.compacted_out_bytes), (4711, 11));
     assert_eq!(live.to_json().unwrap(), golden);

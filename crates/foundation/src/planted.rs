@@ -187,9 +187,9 @@ bugs! {
     /// Tier out of date · an older clone of a tier is accepted · opening with an older copy of one
     /// tier.
     OlderTierAccepted,
-    /// Clock goes backwards · pacing reads the wall clock: writers wait for as long as it went
+    /// Clock goes backwards · the write throttle reads the wall clock: writers wait for as long as it went
     /// back · wall clock set back while level 0 is over `level0_slowdown`.
-    PacingReadsWallClock,
+    ThrottleReadsWallClock,
     /// Migration · the old copy is deleted before the map's record of the new one is durable ·
     /// migration, power cut between the two.
     MigrationDeletesFirst,

@@ -10,11 +10,11 @@
 //!   reads of an earlier moment, many times ──────── those of now find what is newest
 //! ```
 //! 1. No answer changes, no call fails, nothing acknowledged is lost.
-//! 2. A write waits for no longer than the pacing makes it: what the write before it cost at the
+//! 2. A write waits for no longer than the throttle makes it: what the write before it cost at the
 //!    least rate that there is. The stall itself does not count, wherever it strikes: a store
 //!    cannot hurry its device. Reads do not wait at all.
 //! 3. Databases here never reach `level0_stop`, where writers wait for as long as compactions take;
-//!    so the bound is close, and a pacing that reads the wrong clock is found by it.
+//!    so the bound is close, and a throttle that reads the wrong clock is found by it.
 
 use crate::devices::{CallKind, Fault, FaultKind, Loss, World};
 use crate::errors::check_after;
@@ -108,7 +108,7 @@ fn write_ns_max(bytes: usize) -> u64 {
     bytes as u64 * 1_000_000_000 / RATE_MIN + MS
 }
 
-/// Bytes of a batch as the pacing counts them, or more.
+/// Bytes of a batch as the throttle counts them, or more.
 fn batch_bytes(writes: &[Write]) -> usize {
     let bytes = |(key, value): &Write| 64 + key.len() + value.as_ref().map_or(0, Vec::len);
     64 + writes.iter().map(bytes).sum::<usize>()

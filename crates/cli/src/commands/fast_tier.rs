@@ -121,7 +121,7 @@ fn slots(stats: &FastTierStats) -> Table {
 fn popularity(stats: &FastTierStats) -> Table {
     let headings = ["popularity", ">keys", ">of those known", ">on the fast tier", ">on the slow"];
     let mut table = Table::new(&headings);
-    let rules = &stats.regulation;
+    let rules = &stats.rules;
     let by_tier = rules.fast_histogram.iter().zip(&rules.slow_histogram);
     for ((value, keys), (fast, slow)) in stats.histogram.iter().enumerate().zip(by_tier) {
         let share = text::share(*keys, stats.tracked_keys);
@@ -142,7 +142,7 @@ fn movement(stats: &FastTierStats) -> Table {
     for (what, amount) in [
         ("promoted: copied up into memory", stats.promoted_records),
         ("copies that memory gave up and that got slots", stats.spilled_records),
-        ("copies that gave up slots, for memory has them", stats.lifted_records),
+        ("copies that gave up slots, for memory has them", stats.memory_only_records),
         ("copies that a newer version replaced", stats.replaced_copies),
         ("copies that lost their slots unread", stats.unasked_copies),
         ("look-ups that copies answered", stats.copy_reads),
@@ -175,7 +175,7 @@ fn demotions(stats: &FastTierStats) -> Table {
 
 fn rules(stats: &FastTierStats) -> Table {
     let mut table = Table::new(&["rule", "now"]);
-    let rules = &stats.regulation;
+    let rules = &stats.rules;
     let [least, most] = rules.pinning_bounds_percent;
     let tuner = format!(
         "{}, {} kept",

@@ -41,7 +41,7 @@ use thermocline_foundation::threads::{self, JoinHandle};
 pub(crate) const FILE_NAME: &str = "live-stats.json";
 
 /// The version of the format.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Statistics of a store that a process has open, as that process wrote them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -383,7 +383,7 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{len} bytes");
             assert!(!error.to_string().contains('\n'), "{error}");
         }
-        let other = text.replacen("\"version\": 2", "\"version\": 3", 1);
+        let other = text.replacen("\"version\": 3", "\"version\": 4", 1);
         let error = LiveStats::from_json(&other).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NewerFormat);
         let clock = crate::support::still_clock::StillClock::default();

@@ -144,10 +144,10 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     /// Seconds in which `mib` MiB are moved.
-    fn seconds(tempo: &CompactionRate, clock: &StillClock, mib: u64) -> f64 {
+    fn seconds(rate: &CompactionRate, clock: &StillClock, mib: u64) -> f64 {
         let start_ns = clock.now_ns();
         for _ in 0..mib {
-            until("another MiB to be admitted", || tempo.admit(MIB));
+            until("another MiB to be admitted", || rate.admit(MIB));
         }
         (clock.now_ns() - start_ns) as f64 / 1e9
     }
@@ -155,27 +155,27 @@ mod tests {
     #[test]
     fn compactions_move_as_much_as_flushes_make_them_and_half_as_much_again() {
         let clock = Arc::new(StillClock::default());
-        let tempo = CompactionRate::new(clock.clone());
-        tempo.set_levels(20.0, false);
+        let rate = CompactionRate::new(clock.clone());
+        rate.set_levels(20.0, false);
         for _ in 0..10 {
             clock.sleep(Duration::from_secs(4));
-            tempo.flushed(8 * MIB);
+            rate.flushed(8 * MIB);
         }
         // 2 MiB/s, each moved 20 times, and the headroom.
-        assert_eq!(tempo.rate(), Some(60 * MIB));
-        let seconds = seconds(&tempo, &clock, 600);
+        assert_eq!(rate.rate(), Some(60 * MIB));
+        let seconds = seconds(&rate, &clock, 600);
         assert!((9.9..10.1).contains(&seconds), "{seconds}");
     }
 
     #[test]
     fn a_burst_of_flushes_is_followed_at_once_and_its_end_slowly() {
         let clock = Arc::new(StillClock::default());
-        let tempo = CompactionRate::new(clock.clone());
-        tempo.set_levels(10.0, false);
+        let rate = CompactionRate::new(clock.clone());
+        rate.set_levels(10.0, false);
         let flush = |seconds| {
             clock.sleep(Duration::from_secs(seconds));
-            tempo.flushed(64 * MIB);
-            tempo.rate().unwrap() / MIB
+            rate.flushed(64 * MIB);
+            rate.rate().unwrap() / MIB
         };
         assert_eq!(flush(16), 60);
         assert_eq!(flush(1), 960);
@@ -185,24 +185,24 @@ mod tests {
     #[test]
     fn nothing_waits_while_the_levels_are_behind_or_a_caller_waits_for_them() {
         let clock = Arc::new(StillClock::default());
-        let tempo = CompactionRate::new(clock.clone());
-        assert_eq!(tempo.rate(), Some(RATE_MIN), "before the first flush");
-        tempo.set_levels(10.0, true);
-        assert_eq!(seconds(&tempo, &clock, 1000), 0.0);
-        tempo.set_levels(10.0, false);
-        let hurry = tempo.hurry();
-        assert_eq!(seconds(&tempo, &clock, 1000), 0.0);
+        let rate = CompactionRate::new(clock.clone());
+        assert_eq!(rate.rate(), Some(RATE_MIN), "before the first flush");
+        rate.set_levels(10.0, true);
+        assert_eq!(seconds(&rate, &clock, 1000), 0.0);
+        rate.set_levels(10.0, false);
+        let hurry = rate.hurry();
+        assert_eq!(seconds(&rate, &clock, 1000), 0.0);
         drop(hurry);
-        assert!(seconds(&tempo, &clock, 1000) > 60.0);
+        assert!(seconds(&rate, &clock, 1000) > 60.0);
     }
 
     #[test]
     fn a_compaction_that_has_to_wait_for_long_naps_shortly() {
         let clock = Arc::new(StillClock::default());
-        let tempo = CompactionRate::new(clock.clone());
-        assert!(tempo.admit(RATE_MIN));
+        let rate = CompactionRate::new(clock.clone());
+        assert!(rate.admit(RATE_MIN));
         for nap in 1..=49 {
-            assert!(!tempo.admit(RATE_MIN));
+            assert!(!rate.admit(RATE_MIN));
             assert_eq!(clock.now_ns(), nap * 20_000_000);
         }
     }

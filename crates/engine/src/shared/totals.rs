@@ -43,7 +43,7 @@ pub(crate) enum Count {
     RecordMisses,
     Promoted,
     Spilled,
-    Lifted,
+    MemoryOnly,
     Dropped,
     ReplacedCopies,
     Relocated,

@@ -74,7 +74,7 @@ impl WriteThrottle {
     }
 
     fn now_ns(&self) -> u64 {
-        if planted(Planted::PacingReadsWallClock) {
+        if planted(Planted::ThrottleReadsWallClock) {
             return self.clock.wall_s().saturating_mul(1_000_000_000);
         }
         self.clock.now_ns()
@@ -244,12 +244,12 @@ mod tests {
     #[test]
     fn a_small_write_behind_a_large_one_waits_for_a_piece_of_it() {
         let clock = Arc::new(StillClock::default());
-        let pacing = WriteThrottle::between(clock.clone(), 10, 30, Duration::from_secs(1));
-        pacing.set_backlog(20);
-        let rate = pacing.rate().unwrap() as f64;
+        let throttle = WriteThrottle::between(clock.clone(), 10, 30, Duration::from_secs(1));
+        throttle.set_backlog(20);
+        let rate = throttle.rate().unwrap() as f64;
         let waited_s = |bytes: usize| {
             let before_ns = clock.now_ns();
-            pacing.admit(bytes, || false);
+            throttle.admit(bytes, || false);
             (clock.now_ns() - before_ns) as f64 / 1e9
         };
         let piece_s = PIECE_BYTES as f64 / rate;
@@ -267,16 +267,16 @@ mod tests {
     #[test]
     fn a_large_value_goes_on_at_once_when_the_backlog_is_gone_or_the_store_fails() {
         let clock = Arc::new(StillClock::default());
-        let pacing = WriteThrottle::between(clock.clone(), 10, 30, Duration::from_secs(1));
+        let throttle = WriteThrottle::between(clock.clone(), 10, 30, Duration::from_secs(1));
         for ends in [true, false] {
-            pacing.set_backlog(20);
+            throttle.set_backlog(20);
             let asked = AtomicU32::new(0);
-            let rate = pacing.rate().unwrap() as f64;
+            let rate = throttle.rate().unwrap() as f64;
             let before_ns = clock.now_ns();
-            pacing.admit(256 << 20, || {
+            throttle.admit(256 << 20, || {
                 let is_over = asked.fetch_add(1, Relaxed) >= 20;
                 if is_over && !ends {
-                    pacing.set_backlog(0);
+                    throttle.set_backlog(0);
                 }
                 is_over && ends
             });

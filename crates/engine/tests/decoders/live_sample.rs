@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use thermocline::{
     ActivityStats, Amplification, CacheStats, DemotionStats, FastTierStats, HitStats, LevelStats,
-    LiveMark, LiveStats, MemoryStats, Mode, OpenFileStats, OperationStats, Preset, RegulationStats,
+    LiveMark, LiveStats, MemoryStats, Mode, OpenFileStats, OperationStats, Preset, RuleStats,
     SlotStats, Stats, TierStats, WearStats,
 };
 
@@ -111,7 +111,7 @@ fn fast_tier(cache: HitStats) -> FastTierStats {
         demoted_copies: 16,
         dropped_records: 17,
         spilled_records: 18,
-        lifted_records: 19,
+        memory_only_records: 19,
         copy_reads: 20,
         replaced_copies: 21,
         copies_get_slots: true,
@@ -136,7 +136,7 @@ fn fast_tier(cache: HitStats) -> FastTierStats {
             last_score: Some(0.25),
             mean_score: None,
         },
-        regulation: RegulationStats {
+        rules: RuleStats {
             pinning_bounds_percent: [10.0, 90.0],
             pinning_stage: "settling".to_owned(),
             pinning_steps_kept: 34,

@@ -93,7 +93,7 @@ fn a_store_of_the_papers_variant_works_and_does_what_the_paper_says() {
         check(&db);
         assert_eq!(promoted_by_reads(&db) == 0, is_paper, "{variant:?}, opened again");
         let fast = db.stats().fast_tier.unwrap();
-        let stage = fast.regulation.read_triggered_stage;
+        let stage = fast.rules.read_triggered_stage;
         assert_eq!(stage != "off", is_paper, "{variant:?}: reads ask for merges: {stage}");
         assert!(!is_paper || fast.index_copies > 0, "each table has a copy of its index");
     }

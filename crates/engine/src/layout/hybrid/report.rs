@@ -65,7 +65,7 @@ pub struct FastTierStats {
     /// Copies that got a slot when memory gave them up.
     pub spilled_records: u64,
     /// Copies that gave up their slot because memory has them.
-    pub lifted_records: u64,
+    pub memory_only_records: u64,
     /// Look-ups that copies answered, in slots and in memory.
     pub copy_reads: u64,
     /// Copies whose record was written anew.
@@ -107,7 +107,7 @@ pub struct FastTierStats {
     /// What demotions did.
     pub demotions: DemotionStats,
     /// The rules between the tiers.
-    pub regulation: RegulationStats,
+    pub rules: RuleStats,
 }
 
 /// Slots of one size.
@@ -139,7 +139,7 @@ pub struct DemotionStats {
 
 /// The rules that say what is on which tier, as they are now.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct RegulationStats {
+pub struct RuleStats {
     /// Least and most share of the tracked keys that the tuner would pin, in percent; both are the
     /// share itself where it is fixed.
     pub pinning_bounds_percent: [f64; 2],
@@ -206,7 +206,7 @@ impl FastTier {
             (Count::RecordMisses, self.cache.misses()),
             (Count::Promoted, self.promotions.records.get()),
             (Count::Spilled, self.spill.records.get()),
-            (Count::Lifted, self.room.lifted.get()),
+            (Count::MemoryOnly, self.room.memory_only.get()),
             (Count::Dropped, self.room.dropped.get()),
             (Count::ReplacedCopies, copies.replaced.get()),
             (Count::Relocated, self.room.moved.get()),
@@ -270,7 +270,7 @@ impl Hybrid {
             demoted_copies: totals.of(Count::DemotedClean),
             dropped_records: totals.of(Count::Dropped),
             spilled_records: totals.of(Count::Spilled),
-            lifted_records: totals.of(Count::Lifted),
+            memory_only_records: totals.of(Count::MemoryOnly),
             copy_reads: totals.of(Count::CopyReads),
             replaced_copies: totals.of(Count::ReplacedCopies),
             copies_get_slots: copies.get_slots(),
@@ -290,7 +290,7 @@ impl Hybrid {
             kept_read_bytes: totals.of(Count::KeptReadBytes),
             demotion_refusal: self.fast.slow_tier_backoff.reason(),
             demotions: DemotionStats::new(&self.fast, totals),
-            regulation: RegulationStats::new(self),
+            rules: RuleStats::new(self),
         }
     }
 }
@@ -308,7 +308,7 @@ impl DemotionStats {
     }
 }
 
-impl RegulationStats {
+impl RuleStats {
     pub(crate) fn new(hybrid: &Hybrid) -> Self {
         let fast = &hybrid.fast;
         let Feedback { tuner, read_triggered, .. } = &fast.feedback;
@@ -377,7 +377,7 @@ mod tests {
     /// Tracked keys by value: on the fast tier, on the slow one, on either.
     fn rows(db: &Db) -> [Vec<u64>; 3] {
         let fast = db.stats().fast_tier.unwrap();
-        [fast.regulation.fast_histogram, fast.regulation.slow_histogram, fast.histogram]
+        [fast.rules.fast_histogram, fast.rules.slow_histogram, fast.histogram]
     }
 
     #[test]

@@ -124,14 +124,14 @@ fn with_deep_compaction() -> (Db, Arc<StillClock>, MergeJob) {
     };
     let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
     let compaction = begin(&db, deep_selection(&db, &mut Random::new(1)));
-    let tempo = &db.engine().shared().compaction_rate;
+    let rate = &db.engine().shared().compaction_rate;
     // What was flushed to come here took no time.
     for _ in 0..300 {
         clock.sleep(Duration::from_secs(1));
-        tempo.flushed(1 << 20);
+        rate.flushed(1 << 20);
     }
-    tempo.set_levels(20.0, false);
-    assert_eq!(tempo.rate(), Some(30 << 20));
+    rate.set_levels(20.0, false);
+    assert_eq!(rate.rate(), Some(30 << 20));
     (db, clock, compaction)
 }
 

@@ -49,7 +49,7 @@ fn read(db: &Db, keys: impl Iterator<Item = u32>) {
 /// Stage and epochs run of the merges that reads ask for, and records that moved up.
 fn read_triggered(db: &Db) -> (&'static str, u64, u64) {
     let fast = db.stats().fast_tier.unwrap();
-    let rules = fast.regulation;
+    let rules = fast.rules;
     (&*rules.read_triggered_stage.leak(), rules.read_triggered_epochs, fast.promoted_records)
 }
 
@@ -210,7 +210,7 @@ fn some_more_keys_are_known_than_are_up_unless_a_share_of_all_is_set_or_nothing_
 /// Share of tracked keys that is pinned, in percent; what the tuner is at; steps that it kept.
 fn tuner(db: &Db) -> (f64, &'static str, u64) {
     let fast = db.stats().fast_tier.unwrap();
-    let rules = fast.regulation;
+    let rules = fast.rules;
     (fast.pinning_percent.round(), &*rules.pinning_stage.leak(), rules.pinning_steps_kept)
 }
 

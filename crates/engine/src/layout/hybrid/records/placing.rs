@@ -167,20 +167,22 @@ impl FastTier {
             };
             edit.added.binary_search_by(place).is_ok()
         };
-        let (mut lifted, mut gone) = (Vec::new(), Vec::new());
+        let (mut memory_only, mut gone) = (Vec::new(), Vec::new());
         for old in &edit.removed {
             match old.entry {
                 EntryAfter::Succeeded => {}
                 _ if is_born(old) => {}
-                EntryAfter::MemoryOnly => lifted.push((&old.key, Entry::in_memory(old.sequence))),
+                EntryAfter::MemoryOnly => {
+                    memory_only.push((&old.key, Entry::in_memory(old.sequence)))
+                }
                 EntryAfter::Gone => gone.push((&old.key, old.sequence)),
             }
         }
         if edit.departs {
             self.index.announce_departures();
         }
-        self.index.insert_many(&lifted, |_, _| {});
-        for (key, entry) in &lifted {
+        self.index.insert_many(&memory_only, |_, _| {});
+        for (key, entry) in &memory_only {
             self.cache.unback(key, entry.sequence);
         }
         self.index.remove_many(&gone, |_, _| {});

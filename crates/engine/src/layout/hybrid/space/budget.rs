@@ -202,7 +202,7 @@ mod tests {
         let fast = stats.fast_tier.unwrap();
         assert!(stats.tiers[1].written_bytes as f64 > 0.9 * day_bytes, "{:?}", stats.tiers[1]);
         assert!(most > 0.5 * burst_bytes, "the burst is used, too: {most}");
-        assert!(fast.demoted_records > 1000 && fast.regulation.refused_merges > 0, "{fast:?}");
+        assert!(fast.demoted_records > 1000 && fast.rules.refused_merges > 0, "{fast:?}");
         for (key, value) in kept.iter().enumerate() {
             let found = db.get(key.to_be_bytes()).unwrap();
             assert_eq!(found.as_deref(), value.as_deref(), "{key}");

@@ -42,7 +42,7 @@ pub(crate) struct Room {
     /// Clean copies that were dropped.
     pub dropped: Counter,
     /// Clean copies that are in memory only since.
-    pub lifted: Counter,
+    pub memory_only: Counter,
     /// Records that were moved so that a slab can go.
     pub moved: Counter,
 }
@@ -59,7 +59,7 @@ impl Room {
             hand: Mutex::default(),
             random: Mutex::new(Random::new(shared.tier0.divided_bytes())),
             dropped: Counter::default(),
-            lifted: Counter::default(),
+            memory_only: Counter::default(),
             moved: Counter::default(),
         }
     }

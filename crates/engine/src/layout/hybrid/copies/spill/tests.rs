@@ -85,7 +85,7 @@ fn a_hot_record_that_memory_gives_up_gets_a_slot_and_loses_it_when_memory_has_it
     Sweep::begin(db.engine().hybrid()).unwrap().step().unwrap();
     assert_eq!(copies(&db), (0, 1));
     let stats = db.stats().fast_tier.unwrap();
-    assert_eq!((stats.lifted_records, stats.dropped_records, stats.live_bytes), (1, 0, 0));
+    assert_eq!((stats.memory_only_records, stats.dropped_records, stats.live_bytes), (1, 0, 0));
     assert_eq!(slow_reads(&db, "value"), 0);
     let scanned: Vec<_> = db.scan().into_iter().map(Result::unwrap).collect();
     assert_eq!(scanned, [(Bytes::from("key"), Bytes::from("value"))]);
