@@ -17,7 +17,8 @@ use crate::support::hooked::{Call, HookedDevices};
 use crate::support::still_clock::StillClock;
 use crate::support::{hybrid, run_to_end, stepped, stepped_environment, stepped_with};
 use crate::{
-    ByteSize, Db, DemotionPolicy, Environment, Experiments, HybridSettings, Promotion, Settings,
+    ByteSize, Db, DemotionPolicy, Environment, Experiments, HybridSettings, Promotion, Rule,
+    Settings,
 };
 use std::ops::Range;
 use std::path::Path;
@@ -25,7 +26,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use thermocline_foundation::Clock;
 use thermocline_foundation::random::Random;
-use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 use thermocline_table::key_hash;
 
 const POLICIES: [DemotionPolicy; 3] =
@@ -288,12 +288,12 @@ fn what_is_read_comes_up_when_the_settings_say_so() {
     assert_eq!(place_after(Promotion::Demotion, 4).map(up), [false, true]);
 }
 
-/// One read is no reason where most of what is up was asked for, and memory is full.
+/// One read is no reason where the rule of first reads does not hold.
 #[test]
 fn the_second_read_brings_a_record_up() {
     let mut settings = Settings { memory: ByteSize::mib(1), ..hybrid() };
     settings.tiers[0].capacity = ByteSize::mib(8);
-    let db = stepped(&settings);
+    let db = stepped_with(Experiments::NONE.without(Rule::FirstRead), &settings);
     let (below, above) = (keys("k", 0..1000), keys("s", 0..3000));
     put(&db, &below);
     compact(&db);
@@ -301,10 +301,7 @@ fn the_second_read_brings_a_record_up() {
     db.flush().unwrap();
     (0..3).for_each(|_| read(&db, &above));
     db.settle().unwrap();
-    // The looks that reads make at these two are as many reads apart.
-    let promotions = &fast(&db).promotions;
     let [once, twice] = [0..30, 30..60].map(|numbers| keys("k", numbers));
-    promotions.slot_at_first_read.store(false, Relaxed);
     read(&db, &once);
     (0..2).for_each(|_| read(&db, &twice));
     db.engine().hybrid().promote().unwrap();

@@ -232,6 +232,7 @@ impl FastTier {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::hybrid::copies::promotion::PROMOTION;
     use crate::support::still_clock::StillClock;
     use crate::support::{hybrid, stepped_environment};
     use crate::{Db, Environment};
@@ -332,7 +333,7 @@ mod tests {
             for key in round * 50..(round + 1) * 50 {
                 (0..2).for_each(|_| assert!(db.get(key.to_be_bytes()).unwrap().is_some()));
             }
-            fast.promotions.running.store(true, Relaxed);
+            PROMOTION.hold(fast);
             db.engine().hybrid().promote().unwrap();
         }
         fast.cache.bytes()

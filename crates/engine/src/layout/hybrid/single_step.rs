@@ -20,6 +20,19 @@ pub(crate) struct Work {
     pub run: fn(&Hybrid) -> Result<()>,
 }
 
+#[cfg(test)]
+impl Work {
+    /// From here on no job of this kind begins: a test carries out the work when it wants to.
+    pub fn hold(&self, fast: &FastTier) {
+        (self.claim)(fast).store(true, Relaxed);
+    }
+
+    /// Ends [`Work::hold`].
+    pub fn let_go(&self, fast: &FastTier) {
+        (self.claim)(fast).store(false, Relaxed);
+    }
+}
+
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct SingleStep {

@@ -212,7 +212,7 @@ mod tests {
         db.put("key", "old").unwrap();
         db.compact_range(None, None, &mut |_| {}).unwrap();
         let promotions = &db.engine().hybrid().fast.promotions;
-        promotions.running.store(true, Relaxed);
+        PROMOTION.hold(&db.engine().hybrid().fast);
         for _ in 0..2 {
             assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"old"[..]));
         }
@@ -227,9 +227,8 @@ mod tests {
             let db = stepped(&Settings { hybrid: hybrid_settings, ..hybrid() });
             (0..100u32).for_each(|key| db.put(key.to_be_bytes(), "value").unwrap());
             db.flush().unwrap();
-            let fast = &db.engine().hybrid().fast;
-            fast.judge_promotions();
-            let is_reason = fast.promotions.slot_at_first_read.load(Relaxed);
+            db.engine().hybrid().fast.judge_promotions();
+            let is_reason = db.stats().fast_tier.unwrap().slots_at_first_read;
             assert_eq!(is_reason, is_enough, "{variant:?}");
         }
     }

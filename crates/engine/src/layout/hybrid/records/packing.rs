@@ -127,10 +127,10 @@ impl Packing {
 mod tests {
     use super::packing_is_named;
     use crate::layout::OpenedLayout;
+    use crate::layout::hybrid::copies::promotion::PROMOTION;
     use crate::support::{hybrid, one_tier, stepped_environment, until};
     use crate::{Compression, Db, HybridSettings, Settings};
     use std::path::Path;
-    use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 
     const RECORDS: u64 = 200;
     const VALUE_BYTES: usize = 1000;
@@ -151,7 +151,9 @@ mod tests {
     }
 
     fn settings(record_compression: Compression) -> Settings {
-        let hybrid_settings = HybridSettings { record_compression, ..hybrid().hybrid };
+        // What memory gives up gets slots, however cold it is.
+        let hybrid_settings =
+            HybridSettings { record_compression, pinning_percent: 100, ..hybrid().hybrid };
         Settings { hybrid: hybrid_settings, ..hybrid() }
     }
 
@@ -206,7 +208,7 @@ mod tests {
                 db.compact_range(None, None, &mut |_| {}).unwrap();
                 let engine = db.engine();
                 let fast = &engine.hybrid().fast;
-                fast.promotions.running.store(true, Relaxed);
+                PROMOTION.hold(fast);
                 check(&db);
                 until("no offers", || {
                     engine.hybrid().promote().unwrap();
@@ -219,7 +221,6 @@ mod tests {
                 assert!(
                     fast.cache.set_capacity_bytes(capacity_bytes).into_records().next().is_none()
                 );
-                fast.promotions.slot_at_first_read.store(true, Relaxed);
                 until("decisions on all that waits", || {
                     engine.hybrid().spill().unwrap();
                     fast.spill.waiting.is_empty()

@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::jobs::Job;
+use crate::layout::hybrid::copies::promotion::PROMOTION;
 use crate::layout::hybrid::space::sweep::Sweep;
 use crate::support::hooked::{Call, HookedDevices};
-use crate::support::{hybrid, stepped, stepped_environment, until};
+use crate::support::{hybrid, stepped_environment, stepped_with, until};
 use crate::table_set::claims::Claim;
-use crate::{ByteSize, Db, Environment, Settings};
+use crate::{ByteSize, Db, Environment, Experiments, Rule, Settings};
 use std::collections::VecDeque;
 use std::path::Path;
 use thermocline_device::FileKind;
@@ -14,16 +15,18 @@ use thermocline_foundation::sync::Mutex;
 
 /// A store with a record in a table and a copy of it in memory, and no job but the test's own.
 fn with_copy() -> Db {
-    with_copy_in(&stepped_environment())
+    with_copy_in(stepped_environment())
 }
 
-fn with_copy_in(environment: &Environment) -> Db {
+/// First reads are no reason for a slot.
+fn with_copy_in(environment: Environment) -> Db {
+    let experiments = Experiments::NONE.without(Rule::FirstRead);
+    let environment = Environment { experiments, ..environment };
     let db = environment.create(Path::new("/home"), &hybrid()).unwrap();
     db.put("key", "value").unwrap();
     db.compact_range(None, None, &mut |_| {}).unwrap();
     let fast = fast(&db);
-    fast.promotions.running.store(true, Relaxed);
-    fast.spill.running.store(true, Relaxed);
+    [&PROMOTION, &SPILL].map(|work| work.hold(fast));
     // Some that are colder: the hottest seven tenths of what is tracked are to stay.
     for other in 0..9 {
         fast.popularity.touch(other, false);
@@ -68,7 +71,6 @@ fn evict(db: &Db) {
 }
 
 fn spill(db: &Db) {
-    fast(db).promotions.slot_at_first_read.store(false, Relaxed);
     db.engine().hybrid().spill().unwrap();
     fast(db).index.check();
 }
@@ -236,13 +238,13 @@ fn a_record_whose_range_is_being_demoted_gets_no_slot_behind_the_demotions_back(
 
 #[test]
 fn what_memory_gives_up_as_it_shrinks_is_given_slots_or_forgotten() {
-    let db = stepped(&Settings { memory: ByteSize::mib(1), ..hybrid() });
+    let experiments = Experiments::NONE.without(Rule::FirstRead);
+    let db = stepped_with(experiments, &Settings { memory: ByteSize::mib(1), ..hybrid() });
     let fast = fast(&db);
     let keys = || (0..40).map(|number| format!("key {number:02}"));
     keys().for_each(|key| db.put(key, [7; 1000]).unwrap());
     db.compact_range(None, None, &mut |_| {}).unwrap();
-    fast.promotions.running.store(true, Relaxed);
-    fast.spill.running.store(true, Relaxed);
+    [&PROMOTION, &SPILL].map(|work| work.hold(fast));
     (0..2).for_each(|_| keys().for_each(|key| assert!(db.get(key).unwrap().is_some())));
     promote(&db);
     spill(&db);
@@ -278,9 +280,7 @@ fn an_entry_whose_record_memory_has_lost_without_a_word_is_swept_away() {
 
 /// Sweeps once while no job moves records.
 fn sweep_alone(db: &Db) {
-    for running in [&fast(db).promotions.running, &fast(db).spill.running] {
-        running.store(false, Relaxed);
-    }
+    [&PROMOTION, &SPILL].map(|work| work.let_go(fast(db)));
     sweep(db);
 }
 
@@ -296,11 +296,11 @@ fn an_entry_is_not_swept_away_while_its_record_waits_or_is_on_its_way() {
     assert_eq!(copies(&db), (0, 1), "it waits");
     let taken = fast(&db).spill.take(BATCH_BYTES);
     assert_eq!(taken.len(), 1);
-    for running in [&fast(&db).promotions.running, &fast(&db).spill.running] {
-        running.store(true, Relaxed);
+    for work in [&PROMOTION, &SPILL] {
+        work.hold(fast(&db));
         sweep(&db);
         assert_eq!(copies(&db), (0, 1), "a job has it");
-        running.store(false, Relaxed);
+        work.let_go(fast(&db));
     }
     sweep_alone(&db);
     assert_eq!(copies(&db), (0, 0));
@@ -388,7 +388,7 @@ fn a_slot_that_was_given_away_and_back_and_away_again_is_not_damaged() {
     });
     let devices = HookedDevices::new(Arc::clone(&environment.devices), hook);
     let devices = Arc::new(devices.after_reads(Arc::new(move |name| after.pass(name))));
-    let db = with_copy_in(&Environment { devices, ..environment });
+    let db = with_copy_in(Environment { devices, ..environment });
     evict(&db);
     spill(&db);
     let slot = fast(&db).index.get(b"key").unwrap().slot;
