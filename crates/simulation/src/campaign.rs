@@ -87,6 +87,8 @@ pub struct Tally {
     pub backlogs: u64,
     /// Histories whose snapshots were read before now was.
     pub moments: u64,
+    /// Histories with a client inside the steps of jobs.
+    pub inside: u64,
     /// Damages to files that the store reported.
     pub damages_reported: u64,
     /// Damages that make no difference.
@@ -108,6 +110,7 @@ impl Tally {
         self.cache_pairs += other.cache_pairs;
         self.backlogs += other.backlogs;
         self.moments += other.moments;
+        self.inside += other.inside;
         self.damages_reported += other.damages_reported;
         self.damages_harmless += other.damages_harmless;
     }
@@ -286,6 +289,7 @@ impl Task {
                 Item::Caches => tally.cache_pairs += 1,
                 Item::Behind => tally.backlogs += 1,
                 Item::Moments => tally.moments += 1,
+                Item::Inside => tally.inside += 1,
             }
             steady::run(self.seed, item).map_err(|why| format!("{item:?}: {why}"))
         })?;

@@ -347,6 +347,7 @@ fn print_table(report: &Report) {
     println!("pairs of caches         {:>10}", tally.cache_pairs);
     println!("histories behind        {:>10}", tally.backlogs);
     println!("moments, then now       {:>10}", tally.moments);
+    println!("clients inside jobs     {:>10}", tally.inside);
     println!("damages reported        {:>10}", tally.damages_reported);
     println!("damages harmless        {:>10}", tally.damages_harmless);
     let per_core = tally.all_images() as f64 / report.seconds / report.threads as f64;

@@ -3,6 +3,7 @@
 //! ```text
 //!   campaign.rs   suites over seeds ── command.rs, main.rs: cargo xtask simulate
 //!   crash.rs errors.rs lies.rs drills.rs rot.rs steady.rs      what is tried
+//!   inside.rs     a client that reads inside the steps of jobs, a part of steady.rs
 //!   planted.rs    and whether it finds bugs       syncs.rs             and syncs that are missing
 //!   life.rs       a history on machines, checked at every step
 //!   history.rs    what happens, from a seed          oracle.rs           what is right
@@ -40,6 +41,7 @@ pub mod devices;
 pub mod drills;
 pub mod errors;
 pub mod history;
+pub mod inside;
 pub mod lies;
 pub mod life;
 pub mod machine;

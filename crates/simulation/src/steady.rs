@@ -8,6 +8,7 @@
 //!   a cache of 128 KiB, and one for everything ─── the same answers, the same tables
 //!   nothing is flushed until writers wait for it ── full memtables lie over each other
 //!   reads of an earlier moment, many times ──────── those of now find what is newest
+//!   reads inside the steps of jobs ──────────────── inside.rs
 //! ```
 //! 1. No answer changes, no call fails, nothing acknowledged is lost.
 //! 2. A write waits for no longer than the throttle makes it: what the write before it cost at the
@@ -22,7 +23,7 @@ use crate::history::{HOME, Shape, Step, Write, history, is_hybrid, key, settings
 use crate::life::{Life, Stop, name_of};
 use crate::machine::Machine;
 use crate::oracle::{Known, Violation, check_bytes};
-use crate::trace;
+use crate::{inside, trace};
 use parking_lot::RwLock;
 use std::path::Path;
 use std::sync::Arc;
@@ -63,6 +64,8 @@ pub enum Item {
     Behind,
     /// The same few keys are read at a snapshot, and then now.
     Moments,
+    /// A client reads inside the steps of jobs.
+    Inside,
 }
 
 /// All items over calls of these kinds: at each call a stall and a jump, drawn from `seed`.
@@ -79,7 +82,7 @@ pub fn items(seed: u64, kinds: &[CallKind]) -> Vec<Item> {
             items.push(Item::At(Fault { at, sticky: false, kind }));
         }
     }
-    items.push(Item::Moments);
+    items.extend([Item::Moments, Item::Inside]);
     items
 }
 
@@ -169,6 +172,7 @@ pub fn run(seed: u64, item: &Item) -> Result<(), Violation> {
         Item::Caches => caches(seed),
         Item::Behind => behind(seed),
         Item::Moments => moments(seed),
+        Item::Inside => inside::run(seed).map(drop),
     }
 }
 
