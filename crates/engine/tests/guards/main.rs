@@ -6,6 +6,7 @@
 //!   boundaries.rs      ends of ranges, of prefixes, of keys
 //!   at_rest.rs         what only grows
 //!   checkpoints.rs     copies beside writers
+//!   room.rs            room in the middle of work
 //! ```
 //! They see what users see, and so stay as they are when the engine's files move.
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
@@ -19,4 +20,5 @@ mod hooked;
 mod interruptions;
 mod moments;
 mod patience;
+mod room;
 mod support;
