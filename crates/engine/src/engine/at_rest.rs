@@ -11,7 +11,7 @@
 //! Threads: the caller's, while no other caller is at work.
 
 use crate::engine::Engine;
-use thermocline_device::{FileInfo, FileKind};
+use thermocline_device::{FileInfo, FileKind, Keeping};
 
 impl Engine {
     /// What was taken and not given back, one a line; none where all is well. The store is settled,
@@ -28,7 +28,10 @@ impl Engine {
         }
         let files = self.shared.files.files();
         let logs = files.iter().filter(|file| file.kind == FileKind::Log).count();
-        let unpublished = files.iter().filter(|file| !file.published).count();
+        // A slab is published with its first record, and a scratch file never.
+        let is_kept = |kind: FileKind| kind != FileKind::Slab && kind.keeping() == Keeping::Durable;
+        let is_unpublished = |file: &&FileInfo| !file.published && is_kept(file.kind);
+        let unpublished = files.iter().filter(is_unpublished).count();
         if !is_closed {
             let obsolete = self.versions.store.obsolete.count();
             expect("memtables that wait", self.versions.current().frozen.len() as u64, 0);

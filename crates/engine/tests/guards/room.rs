@@ -6,7 +6,7 @@ use crate::hooked::{Call, Hook, HookedDevices};
 use crate::support::{HOME, hybrid, stepped_on};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use thermocline::{ByteSize, Db, ErrorKind, HybridSettings, Ingest, Preset, Settings};
+use thermocline::{ByteSize, Db, Environment, ErrorKind, HybridSettings, Ingest, Preset, Settings};
 use thermocline_device::MemoryDevices;
 use thermocline_foundation::random::Random;
 
@@ -52,8 +52,8 @@ impl Filler {
     }
 }
 
-/// A store of few small tiers with a filler inside.
-fn store(preset: Preset) -> (Db, Arc<Filler>) {
+/// Empty devices with a filler inside.
+fn machine() -> (Environment, Arc<Filler>) {
     let filler = Arc::new(Filler::default());
     let inside = Arc::clone(&filler);
     let hook: Hook = Arc::new(move |call: Call, _: &Path, name: &str| {
@@ -61,6 +61,11 @@ fn store(preset: Preset) -> (Db, Arc<Filler>) {
         Ok(())
     });
     let devices = HookedDevices::new(Arc::new(MemoryDevices::new()), hook);
+    (stepped_on(Arc::new(devices)), filler)
+}
+
+/// Two small tiers.
+fn settings(preset: Preset) -> Settings {
     let mut settings = Settings {
         preset: Some(preset),
         memory: ByteSize::mib(1),
@@ -70,8 +75,7 @@ fn store(preset: Preset) -> (Db, Arc<Filler>) {
     };
     settings.tiers[0].capacity = ByteSize::mib(4);
     settings.tiers[1].capacity = ByteSize::mib(12);
-    let environment = stepped_on(Arc::new(devices));
-    (environment.create(Path::new(HOME), &settings).unwrap(), filler)
+    settings
 }
 
 /// What the file map takes comes beside what is placed.
@@ -105,7 +109,8 @@ fn check(db: &Db, records: u64, bytes: impl Fn(u64) -> usize) {
 #[test]
 fn a_bulk_load_has_the_room_that_it_was_promised_or_is_refused() {
     for preset in [Preset::Leveled, Preset::Hybrid] {
-        let (db, filler) = store(preset);
+        let (environment, filler) = machine();
+        let db = environment.create(Path::new(HOME), &settings(preset)).unwrap();
         let load = |is_filled: bool| -> thermocline::Result<()> {
             let mut load = db.ingest();
             for number in 0..1500 {
@@ -128,21 +133,32 @@ fn a_bulk_load_has_the_room_that_it_was_promised_or_is_refused() {
 
 #[test]
 fn a_change_of_slot_sizes_keeps_to_the_capacity_of_a_tier_that_is_filled_meanwhile() {
-    let (db, filler) = store(Preset::Hybrid);
-    let write = |bytes: usize| {
-        (0..1000).for_each(|number| db.put(key(number), value(number, bytes)).unwrap());
-        db.flush().unwrap();
-    };
-    write(1000);
-    db.settle().unwrap();
-    filler.arm(&db, ".slab");
-    // Slots of another size are wanted: slabs are made, and those of the first size emptied.
-    (0..250).for_each(|number| db.put(key(number), value(number, 3000)).unwrap());
+    let (environment, filler) = machine();
+    let db = environment.create(Path::new(HOME), &settings(Preset::Hybrid)).unwrap();
+    (0..1000).for_each(|number| db.put(key(number), value(number, 1000)).unwrap());
     db.flush().unwrap();
     db.settle().unwrap();
+    filler.arm(&db, ".slab");
+    // Slots of another size are wanted, and no record can leave: writing stops with the reason.
+    let (mut written, mut refused) = (0, None);
+    while written < 1000 && refused.is_none() {
+        match db.put(key(written), value(written, 3000)) {
+            Ok(()) => written += 1,
+            Err(error) => refused = Some(error),
+        }
+    }
+    let refused = refused.or_else(|| db.flush().err()).expect("there is no room");
+    assert!(refused.to_string().contains("no tier has room"), "{refused}");
     assert_within(&db);
     filler.leave();
-    write(3000);
+    assert!(db.close().is_err(), "it says why writing has stopped");
+    let db = environment.open(Path::new(HOME)).unwrap();
+    // Of the one that was refused nothing is known.
+    for number in (written + 1).min(1000)..1000 {
+        db.put(key(number), value(number, 3000)).unwrap();
+    }
+    db.put(key(written.min(999)), value(written.min(999), 3000)).unwrap();
+    db.flush().unwrap();
     db.settle().unwrap();
     assert_within(&db);
     check(&db, 1000, |_| 3000);

@@ -26,7 +26,7 @@ fn with_copy_in(environment: Environment) -> Db {
     db.put("key", "value").unwrap();
     db.compact_range(None, None, &mut |_| {}).unwrap();
     let fast = fast(&db);
-    [&PROMOTION, &SPILL].map(|work| work.hold(fast));
+    [&PROMOTION, &SPILL].iter().for_each(|work| work.hold(fast));
     // Some that are colder: the hottest seven tenths of what is tracked are to stay.
     for other in 0..9 {
         fast.popularity.touch(other, false);
@@ -244,7 +244,7 @@ fn what_memory_gives_up_as_it_shrinks_is_given_slots_or_forgotten() {
     let keys = || (0..40).map(|number| format!("key {number:02}"));
     keys().for_each(|key| db.put(key, [7; 1000]).unwrap());
     db.compact_range(None, None, &mut |_| {}).unwrap();
-    [&PROMOTION, &SPILL].map(|work| work.hold(fast));
+    [&PROMOTION, &SPILL].iter().for_each(|work| work.hold(fast));
     (0..2).for_each(|_| keys().for_each(|key| assert!(db.get(key).unwrap().is_some())));
     promote(&db);
     spill(&db);
@@ -280,7 +280,7 @@ fn an_entry_whose_record_memory_has_lost_without_a_word_is_swept_away() {
 
 /// Sweeps once while no job moves records.
 fn sweep_alone(db: &Db) {
-    [&PROMOTION, &SPILL].map(|work| work.let_go(fast(db)));
+    [&PROMOTION, &SPILL].iter().for_each(|work| work.let_go(fast(db)));
     sweep(db);
 }
 
