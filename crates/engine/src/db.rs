@@ -225,8 +225,8 @@ impl Db {
     }
 
     /// What work has not given back once all of it has ended; none where all is well. Waits for
-    /// background work, unless another handle has closed the database. For tests of the store, while
-    /// no other caller is at work.
+    /// background work, unless another handle has closed the database. For tests of the store,
+    /// while no other caller is at work.
     #[doc(hidden)]
     pub fn left_over(&self) -> Result<Vec<String>> {
         let engine = self.ours()?;

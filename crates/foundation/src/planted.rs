@@ -187,8 +187,8 @@ bugs! {
     /// Tier out of date · an older clone of a tier is accepted · opening with an older copy of one
     /// tier.
     OlderTierAccepted,
-    /// Clock goes backwards · the write throttle reads the wall clock: writers wait for as long as it went
-    /// back · wall clock set back while level 0 is over `level0_slowdown`.
+    /// Clock goes backwards · the write throttle reads the wall clock: writers wait for as long as
+    /// it went back · wall clock set back while level 0 is over `level0_slowdown`.
     ThrottleReadsWallClock,
     /// Migration · the old copy is deleted before the map's record of the new one is durable ·
     /// migration, power cut between the two.
@@ -300,8 +300,8 @@ bugs! {
     /// get several times, get.
     SnapshotReadMovesUp,
     /// Never given back · the memory that a demotion took from the cache of records stays taken: no
-    /// answer changes, and the cache is smaller with each demotion · demotion, closing; only what is
-    /// left over at rest shows it.
+    /// answer changes, and the cache is smaller with each demotion · demotion, closing; only what
+    /// is left over at rest shows it.
     DemotionKeepsMemory,
     /// Out of space loses records · an opening that finds no room for what the logs had, and is
     /// only to be read, deletes the logs as others do · both tiers full, reopening, reopening with

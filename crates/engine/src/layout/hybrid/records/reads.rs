@@ -95,8 +95,8 @@ impl Hybrid {
     }
 
     /// A bulk load may have a newer version of `key` than that of `sequence`, which the index gave
-    /// *after* `before` was taken. Of a later version this would say nothing: what ends a load takes
-    /// its tables first, and then what it replaced from the index.
+    /// *after* `before` was taken. Of a later version this would say nothing: what ends a load
+    /// takes its tables first, and then what it replaced from the index.
     fn may_be_loaded_over(
         &self,
         before: &Version,

@@ -74,8 +74,7 @@ impl Sweep {
             return Ok(());
         }
         let mut tables = self.hybrid.versions.tables();
-        let (mut removed, mut memory_only, mut unasked, mut hashes) =
-            (Vec::new(), 0, 0, Vec::new());
+        let (mut removed, mut in_cache, mut unasked, mut hashes) = (Vec::new(), 0, 0, Vec::new());
         for (key, entry, in_memory) in going {
             // It may have been replaced since the batch was taken.
             if fast.index.get_at(key, entry.sequence) != Some(entry) {
@@ -84,7 +83,7 @@ impl Sweep {
             self.freed += usize::from(entry.has_slot());
             let key = bytes::Bytes::copy_from_slice(key);
             if in_memory {
-                memory_only += 1;
+                in_cache += 1;
             } else {
                 unasked += u64::from(entry.has_slot());
                 hashes.push(key_hash(&key));
@@ -93,7 +92,7 @@ impl Sweep {
             removed.push(Removed { entry: after, ..Removed::new(key, &entry) });
         }
         fast.room.dropped.add(hashes.len() as u64);
-        fast.room.memory_only.add(memory_only);
+        fast.room.memory_only.add(in_cache);
         fast.feedback.copies.unasked.add(unasked);
         let frees_slots = removed.iter().any(|old| old.slot.is_some());
         if frees_slots {
