@@ -1,6 +1,7 @@
 //! The database as its users hold it: opening, every operation on records, and closing. How an
 //! engine is made of its parts is in `engine/opening.rs`.
 
+pub(crate) mod conditional;
 pub(crate) mod scan;
 pub(crate) mod snapshot;
 
@@ -155,7 +156,7 @@ impl Db {
         if count == 0 {
             return Ok(());
         }
-        engine.write(encoded, count, durability)
+        engine.write(encoded, count, durability).map(drop)
     }
 
     /// Makes everything acknowledged so far durable.

@@ -62,11 +62,13 @@ mod shared;
 #[cfg(test)]
 mod support;
 mod table_set;
+mod transaction;
 mod versions;
 
 pub use batch::WriteBatch;
 pub use builder::Builder;
 pub use db::Db;
+pub use db::conditional::Swap;
 pub use db::scan::Scan;
 pub use db::snapshot::Snapshot;
 pub use engine::activity::ActivityStats;

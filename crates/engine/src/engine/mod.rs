@@ -4,6 +4,7 @@ pub(crate) mod activity;
 mod at_rest;
 pub(crate) mod background;
 mod checkpoint;
+mod commits;
 mod holdings;
 pub(crate) mod ingest;
 pub(crate) mod live_stats;
@@ -24,13 +25,12 @@ use crate::layout::hybrid::Hybrid;
 #[cfg(test)]
 use crate::layout::leveled::Leveled;
 use crate::read::Reader;
-use crate::settings::{Durability, Settings};
+use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
 use crate::versions::Versions;
 use crate::versions::holders::Holders;
 use crate::versions::snapshots::Snapshot;
-use bytes::Bytes;
 use migration::Migrations;
 use std::path::Path;
 use std::sync::Arc;
@@ -80,11 +80,6 @@ impl Engine {
     /// What holds the store besides its handles.
     pub fn holders(&self) -> &Arc<Holders> {
         self.versions.holders()
-    }
-
-    /// Applies the `count` records of an encoded batch, all of them or none.
-    pub fn write(&self, batch: Bytes, count: u32, durability: Durability) -> Result<()> {
-        self.front.write(batch, count, durability)
     }
 
     /// Makes everything acknowledged so far durable.

@@ -3,6 +3,7 @@
 pub(crate) mod cursor;
 mod get;
 mod multi_get;
+mod newest;
 mod scan;
 #[cfg(test)]
 mod tests;

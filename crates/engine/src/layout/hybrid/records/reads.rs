@@ -56,6 +56,24 @@ impl Hybrid {
         }
     }
 
+    /// Sequence and kind of the newest version of `key`, of which no memtable has one. The index
+    /// says it of all records on the fast tier, so no slot is read.
+    pub fn newest(&self, moment: &Moment<'_>, key: &[u8]) -> Result<Option<Trailer>> {
+        let entry = self.fast.entry(key, None);
+        self.fast.damage.admit(|| entry)?;
+        let above = entry.map(|entry| trailer_of(&entry));
+        let is_sure = |trailer: &Trailer| {
+            !moment.version.may_be_loaded_over(key, key_hash(key), trailer.sequence())
+        };
+        if above.as_ref().is_some_and(is_sure) {
+            return Ok(above);
+        }
+        // What was demoted since is in the tables of now.
+        let now = self.versions.current();
+        let below = self.locator.find_newest(&now.levels, key, self.versions.visible())?;
+        Ok(above.max(below.map(|found| found.trailer)))
+    }
+
     /// Answers those of `wanted` whose records are on the fast tier, in one batch of reads, and
     /// takes them off the list. Says how many look-ups it has counted as such.
     pub fn get_many(&self, wanted: &mut Wanted<'_>) -> Result<usize> {
