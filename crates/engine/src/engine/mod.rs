@@ -35,6 +35,7 @@ use migration::Migrations;
 use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::{FileKind, TierIndex};
+use thermocline_foundation::sync::atomic::{AtomicU64, Ordering};
 use thermocline_foundation::{FileNumber, sync_site};
 
 /// See the module's header.
@@ -48,6 +49,8 @@ pub(crate) struct Engine {
     /// Damage of logs that the opening met, and that cost nothing.
     mended: Vec<(FileNumber, TierIndex, Error)>,
     migrations: Arc<Migrations>,
+    /// Transactions that were begun.
+    transactions: AtomicU64,
 }
 
 impl Engine {
@@ -75,6 +78,11 @@ impl Engine {
     /// This moment, readable for as long as it is held.
     pub fn snapshot(&self) -> Snapshot {
         self.versions.snapshot()
+    }
+
+    /// A number that no other transaction of this opening has.
+    pub fn next_transaction(&self) -> u64 {
+        self.transactions.fetch_add(1, Ordering::Relaxed)
     }
 
     /// What holds the store besides its handles.

@@ -296,6 +296,7 @@ impl Parts {
             front: Front::with_log(front),
             mended: replayed.mended.clone(),
             migrations: Arc::new(migrations),
+            transactions: 0.into(),
         };
         engine.versions.levels_changed(&engine.versions.tables());
         engine

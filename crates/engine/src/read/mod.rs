@@ -4,6 +4,7 @@ pub(crate) mod cursor;
 mod get;
 mod multi_get;
 mod newest;
+pub(crate) mod overlay;
 mod scan;
 #[cfg(test)]
 mod tests;

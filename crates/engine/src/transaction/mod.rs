@@ -22,7 +22,12 @@
 //!    both be gone, and then it is not there again.
 
 mod check;
+pub(crate) mod options;
+mod reads;
+pub(crate) mod savepoint;
 mod validation;
 
 pub(crate) use check::{Check, Recent, Refused};
+pub(crate) use reads::{RangeRead, Reads};
+pub(crate) use savepoint::{Writes, Written};
 pub(crate) use validation::{Footprint, conflict};
