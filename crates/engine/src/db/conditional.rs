@@ -7,8 +7,10 @@
 use super::Db;
 use crate::batch::{WriteBatch, check_sizes};
 use crate::engine::Engine;
+use crate::engine::commits::Commit;
 use crate::error::{ErrorKind, Result};
 use crate::transaction::Footprint;
+use crate::transaction::options::LOCK_TIMEOUT;
 use bytes::Bytes;
 use thermocline_table::RecordKind;
 
@@ -108,7 +110,15 @@ impl Db {
                 return Ok(Some(against));
             }
             let footprint = Footprint::of_key(key, base.sequence());
-            match engine.write_if((encoded.clone(), count), durability, footprint) {
+            let commit = Commit {
+                encoded: encoded.clone(),
+                count,
+                durability,
+                footprint,
+                lock_timeout: LOCK_TIMEOUT,
+                has_locks: false,
+            };
+            match engine.commit(commit) {
                 Ok(_) => return Ok(None),
                 Err(error) if error.kind() == ErrorKind::Conflict => {}
                 Err(error) => return Err(error),

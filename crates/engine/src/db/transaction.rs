@@ -12,14 +12,16 @@
 //! The papers that the store is built after have no transactions; the isolation levels are those of
 //! Berenson et al., "A Critique of ANSI SQL Isolation Levels".
 //!
-//! Threads: one at a time; it may move between them.
+//! Threads: one at a time; it may move between them. A thread that writes a key by another handle
+//! while its own pessimistic transaction has the lock waits for itself, up to the timeout.
 
 use super::scan::Scan;
 use crate::batch::check_sizes;
 use crate::engine::Engine;
+use crate::engine::commits::{Commit, TransactionLocks};
 use crate::error::{Error, Result};
 use crate::read::overlay::OwnView;
-use crate::transaction::options::TransactionOptions;
+use crate::transaction::options::{Locking, TransactionOptions};
 use crate::transaction::savepoint::Savepoint;
 use crate::transaction::{Reads, Writes, conflict};
 use crate::versions::holders::{Held, Holder};
@@ -43,11 +45,15 @@ pub struct Transaction {
     /// drops a later delete with all that it deletes.
     for_update: BTreeMap<Bytes, RegisteredSnapshot>,
     reads: Arc<Mutex<Reads>>,
+    /// Its locks, if it is pessimistic.
+    locks: Option<TransactionLocks>,
     _held: Held,
 }
 
 impl Transaction {
     pub(super) fn begin(engine: &Arc<Engine>, options: TransactionOptions) -> Self {
+        // Before the moment that it reads as of: what is in flight now would be a conflict.
+        let locks = (options.locking == Locking::Pessimistic).then(|| engine.open_locks());
         let snapshot = options.isolation.reads_one_moment().then(|| engine.snapshot());
         Self {
             engine: Arc::clone(engine),
@@ -57,6 +63,7 @@ impl Transaction {
             writes: Arc::default(),
             for_update: BTreeMap::new(),
             reads: Arc::default(),
+            locks,
             _held: Held::new(engine.holders(), Holder::Transaction),
         }
     }
@@ -107,9 +114,10 @@ impl Transaction {
     /// As [`Transaction::get`], and no other write of `key` may come between this and the commit.
     ///
     /// An error of kind `Conflict` at once where one already came after the moment that the
-    /// transaction reads as of.
+    /// transaction reads as of. Pessimistic, the lock of the key is taken first.
     pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         let (key, engine) = (key.as_ref(), Arc::clone(self.engine.ours()?));
+        self.lock(key)?;
         let known = self.for_update.get(key).or(self.snapshot.as_ref()).cloned();
         let base = match known {
             Some(known) => {
@@ -126,6 +134,12 @@ impl Transaction {
         }
     }
 
+    /// Takes the lock of `key`, if it is pessimistic. Says whether it was not held before.
+    fn lock(&mut self, key: &[u8]) -> Result<bool> {
+        let Some(locks) = &mut self.locks else { return Ok(false) };
+        locks.held.take(key, self.options.lock_timeout)
+    }
+
     /// A conflict at once where `key` was written after `base`.
     fn require_unchanged(&self, key: &[u8], base: Sequence) -> Result<()> {
         let newest = self.engine.reader().newest(key)?;
@@ -136,7 +150,8 @@ impl Transaction {
         }
     }
 
-    /// Sets `key` to `value` at the commit.
+    /// Sets `key` to `value` at the commit. Pessimistic, the lock of the key is taken now, and a
+    /// write that came after the moment that the transaction reads as of is a conflict now.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.write(key.as_ref(), Some(value.as_ref()))
     }
@@ -149,6 +164,11 @@ impl Transaction {
     fn write(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.engine.ours()?;
         check_sizes(key, value.map_or(0, <[u8]>::len))?;
+        if self.lock(key)?
+            && let Some(moment) = self.moment()
+        {
+            self.require_unchanged(key, moment)?;
+        }
         Arc::make_mut(&mut self.writes).add(key, value, self.options.bytes_max)
     }
 
@@ -158,7 +178,7 @@ impl Transaction {
     }
 
     /// Takes back what was written after `savepoint`. What was read since is validated all the
-    /// same.
+    /// same, and locks that were taken since are held until the end.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         if savepoint.transaction != self.number {
             return Err(Error::invalid(
@@ -182,6 +202,14 @@ impl Transaction {
         let (isolation, moment) = (self.options.isolation, self.moment());
         let footprint = isolation.footprint(moment, &self.writes, for_update, &self.reads.lock());
         let durability = self.options.durability.unwrap_or(engine.settings().durability);
-        engine.write_if(self.writes.batch().freeze()?, durability, footprint)
+        let (encoded, count) = self.writes.batch().freeze()?;
+        engine.commit(Commit {
+            encoded,
+            count,
+            durability,
+            footprint,
+            lock_timeout: self.options.lock_timeout,
+            has_locks: self.locks.is_some(),
+        })
     }
 }

@@ -4,7 +4,7 @@ pub(crate) mod activity;
 mod at_rest;
 pub(crate) mod background;
 mod checkpoint;
-mod commits;
+pub(crate) mod commits;
 mod holdings;
 pub(crate) mod ingest;
 pub(crate) mod live_stats;
@@ -28,6 +28,7 @@ use crate::read::Reader;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
+use crate::transaction::Locks;
 use crate::versions::Versions;
 use crate::versions::holders::Holders;
 use crate::versions::snapshots::Snapshot;
@@ -51,6 +52,7 @@ pub(crate) struct Engine {
     migrations: Arc<Migrations>,
     /// Transactions that were begun.
     transactions: AtomicU64,
+    locks: Arc<Locks>,
 }
 
 impl Engine {
@@ -164,6 +166,11 @@ impl Engine {
     #[cfg(test)]
     pub fn versions(&self) -> &Arc<Versions> {
         &self.versions
+    }
+
+    #[cfg(test)]
+    pub fn locks(&self) -> &Arc<Locks> {
+        &self.locks
     }
 
     #[cfg(test)]

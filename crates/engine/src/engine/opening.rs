@@ -286,7 +286,8 @@ impl Parts {
         let versions = Arc::new(versions);
         let layout = layout.over(&shared, &versions);
         let reader = Reader::new(&shared, &versions, &layout);
-        let front = Logged::new(&shared, &versions, log_pool, log);
+        let locks = Arc::default();
+        let front = Logged::new(&shared, &versions, log_pool, log, &locks);
         let migrations = Migrations::new(&shared, &versions);
         let engine = Engine {
             shared,
@@ -297,6 +298,7 @@ impl Parts {
             mended: replayed.mended.clone(),
             migrations: Arc::new(migrations),
             transactions: 0.into(),
+            locks,
         };
         engine.versions.levels_changed(&engine.versions.tables());
         engine

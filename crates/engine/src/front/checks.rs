@@ -2,7 +2,7 @@
 
 use super::queue::Submission;
 use crate::error::Result;
-use crate::transaction::{Recent, Refused};
+use crate::transaction::{Locks, Recent, Refused};
 use crate::versions::Versions;
 use std::borrow::Cow;
 use thermocline_foundation::Sequence;
@@ -16,14 +16,22 @@ pub(super) struct Led {
 }
 
 /// Batches of `group` whose checks do not hold, by their places. The caller has the leader's lock.
-pub(super) fn refuse(versions: &Versions, group: &[Submission]) -> Result<Vec<(usize, Refused)>> {
+pub(super) fn refuse(
+    versions: &Versions,
+    locks: &Locks,
+    group: &[Submission],
+) -> Result<Vec<(usize, Refused)>> {
     let mut refused = Vec::new();
-    let Some(last) = group.iter().rposition(|submission| submission.check.is_some()) else {
-        return Ok(refused);
-    };
+    let need_locks = locks.are_needed();
+    let is_asked = |submission: &Submission| need_locks || submission.check.is_some();
+    let Some(last) = group.iter().rposition(is_asked) else { return Ok(refused) };
     let mut recent = Recent::new(versions);
     for (at, submission) in group[..=last].iter().enumerate() {
-        let allowed = submission.check.as_ref().map_or(Ok(()), |check| recent.allows(check));
+        let allowed = match submission.check.as_deref() {
+            Some(check) if check.has_locks || !need_locks => recent.allows(check),
+            None if !need_locks => Ok(()),
+            _ => Err(Refused::WithoutLocks(submission.encoded.clone())),
+        };
         match allowed {
             Ok(()) if at < last => recent.add(&submission.encoded)?,
             Ok(()) => {}
@@ -89,7 +97,8 @@ mod tests {
         let (encoded, count) = batch.freeze().unwrap();
         let check = built_on.map(|(key, looked)| {
             let footprint = Arc::new(Footprint::of_key(key.as_bytes(), looked));
-            Arc::new(Check { footprint, looked, entries_max: u64::MAX })
+            let (entries_max, has_locks) = (u64::MAX, false);
+            Arc::new(Check { footprint, looked, entries_max, has_locks })
         });
         Submission { encoded, count, durability: Durability::Buffered, check }
     }
@@ -97,11 +106,12 @@ mod tests {
     /// What became of a group: for each batch its number behind `visible`, or why it has none.
     fn lead(db: &Db, group: &[Submission]) -> Vec<String> {
         let engine = db.engine();
-        let refused = refuse(engine.versions(), group).unwrap();
+        let refused = refuse(engine.versions(), engine.locks(), group).unwrap();
         let led = Led { first: Sequence(1), refused };
         let told = outcomes(group, Ok(led)).map(|outcome| match outcome {
             Ok(sequence) => sequence.to_string(),
             Err(Refused::LookAgain) => "look again".to_owned(),
+            Err(Refused::WithoutLocks(_)) => "without locks".to_owned(),
             Err(Refused::Failed(error)) if error.kind() == ErrorKind::Conflict => {
                 "conflict".to_owned()
             }
@@ -126,7 +136,7 @@ mod tests {
         let told = lead(&db, &group);
         // What was refused is no earlier batch: `c` builds on a `b` that is not written.
         assert_eq!(told, ["1", "conflict", "2", "conflict", "conflict", "3"]);
-        let refused = refuse(db.engine().versions(), &group).unwrap();
+        let refused = refuse(db.engine().versions(), db.engine().locks(), &group).unwrap();
         assert_eq!(without(&group, &refused).len(), 3);
     }
 
@@ -140,6 +150,22 @@ mod tests {
         assert_eq!((db.snapshot().sequence(), db.get("b").unwrap()), (Sequence(1), None));
         let written = front.write(put("b", Some(("a", Sequence(1)))));
         assert!(matches!(written, Ok(Sequence(2))), "{written:?}");
+    }
+
+    #[test]
+    fn batches_without_locks_are_sent_back_while_a_pessimistic_transaction_is_open() {
+        let db = stepped(&one_tier());
+        let now = db.snapshot().sequence();
+        let mut with_locks = put("c", Some(("c", now)));
+        let check = with_locks.check.as_deref().unwrap().clone();
+        with_locks.check = Some(Arc::new(Check { has_locks: true, ..check }));
+        let group = [put("a", None), put("b", Some(("b", now))), with_locks];
+        assert_eq!(lead(&db, &group), ["1", "2", "3"]);
+        let opened = db.engine().locks().open();
+        assert_eq!(lead(&db, &group), ["without locks", "without locks", "1"]);
+        db.put("a", "takes its locks by itself").unwrap();
+        drop(opened);
+        assert_eq!(lead(&db, &group), ["1", "2", "3"]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::limits::MEMTABLES;
 use crate::settings::Durability;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
-use crate::transaction::Refused;
+use crate::transaction::{Locks, Refused};
 use crate::versions::window::Group;
 use crate::versions::{Version, Versions};
 use std::sync::Arc;
@@ -47,6 +47,7 @@ pub(crate) struct Logged {
     versions: Arc<Versions>,
     pool: Arc<LogPool>,
     queue: WriteQueue,
+    locks: Arc<Locks>,
     leader: Mutex<Leader>,
     tail: Mutex<LogTail>,
     /// Log bytes that no sync covers yet.
@@ -61,6 +62,7 @@ impl Logged {
         versions: &Arc<Versions>,
         pool: Arc<LogPool>,
         log: Arc<LogFile>,
+        locks: &Arc<Locks>,
     ) -> Self {
         let memtable = Arc::clone(&versions.current().active);
         Self {
@@ -68,6 +70,7 @@ impl Logged {
             versions: Arc::clone(versions),
             pool,
             queue: WriteQueue::default(),
+            locks: Arc::clone(locks),
             tail: Mutex::new(LogTail::new(Arc::clone(&log))),
             leader: Mutex::new(Leader { memtable, log }),
             unsynced_bytes: AtomicU64::new(0),
@@ -122,7 +125,7 @@ impl Logged {
     fn lead(&self, group: &[Submission]) -> Result<Led> {
         let mut leader = self.leader.lock();
         self.shared.latch.check()?;
-        let refused = refuse(&self.versions, group)?;
+        let refused = refuse(&self.versions, &self.locks, group)?;
         let admitted = without(group, &refused);
         let group = &*admitted;
         if group.is_empty() {

@@ -20,6 +20,8 @@ pub(crate) struct Check {
     pub looked: Sequence,
     /// Entries of ranges that the leader looks at, at most.
     pub entries_max: u64,
+    /// The locks of all keys of the batch are held.
+    pub has_locks: bool,
 }
 
 /// Why a batch was not written.
@@ -29,6 +31,9 @@ pub(crate) enum Refused {
     Failed(Error),
     /// Memory does not say whether it may be written: phase 1 is to be run again.
     LookAgain,
+    /// A pessimistic transaction is open, and the locks of the batch's keys are not held. With the
+    /// batch.
+    WithoutLocks(Bytes),
 }
 
 impl From<Error> for Refused {

@@ -10,7 +10,9 @@
 //! ```
 //! Where memory has all that came after the footprint's oldest sequence, phase 1 is left out.
 //! Where a memtable from after v1 was flushed meanwhile, phase 2 asks for phase 1 again. So the
-//! answer is exact however short the history in memory is. This goes beyond the papers that the
+//! answer is exact however short the history in memory is. Pessimistic transactions have locks of
+//! keys besides ([`Locks`]): these make others wait where they would conflict, and change nothing of
+//! the validation. This goes beyond the papers that the
 //! store is built after, which have no transactions.
 //!
 //! Invariants:
@@ -22,12 +24,15 @@
 //!    both be gone, and then it is not there again.
 
 mod check;
+mod deadlock;
+mod locks;
 pub(crate) mod options;
 mod reads;
 pub(crate) mod savepoint;
 mod validation;
 
 pub(crate) use check::{Check, Recent, Refused};
+pub(crate) use locks::{HeldLocks, Locks, Opened};
 pub(crate) use reads::{RangeRead, Reads};
 pub(crate) use savepoint::{Writes, Written};
 pub(crate) use validation::{Footprint, conflict};

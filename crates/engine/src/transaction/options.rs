@@ -5,7 +5,7 @@ use super::savepoint::Writes;
 use super::validation::Footprint;
 use crate::settings::Durability;
 use bytes::Bytes;
-use thermocline_foundation::{ByteSize, Sequence};
+use thermocline_foundation::{ByteSize, Duration, Sequence};
 
 /// What a transaction sees of others, and what of them makes its commit a conflict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -54,14 +54,34 @@ impl Isolation {
     }
 }
 
+/// What keeps transactions that write the same keys apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Locking {
+    /// Nothing, until the commit finds that another came first. Best where that is rare.
+    #[default]
+    Optimistic,
+    /// A key that is written, or read for an update, is locked until the transaction ends; others
+    /// that write it wait. While such a transaction is open, single writes, batches, conditional
+    /// writes and optimistic commits take locks too, in the order of their keys. Bulk loads do not.
+    Pessimistic,
+}
+
+/// How long a write that has no options waits for a lock.
+pub(crate) const LOCK_TIMEOUT: Duration = Duration::ms(1000);
+
 /// How a transaction is run: `TransactionOptions { isolation: Isolation::Serializable,
 /// ..TransactionOptions::default() }`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionOptions {
+    /// What keeps it apart from others that write the same keys. Default `Optimistic`.
+    pub locking: Locking,
     /// What it sees of others. Default `Snapshot`.
     pub isolation: Isolation,
     /// How durable its commit is. Default: as the settings say.
     pub durability: Option<Durability>,
+    /// How long a call waits for a lock that another transaction holds, before it is an error of
+    /// kind `LockTimeout`. Default 1 s.
+    pub lock_timeout: Duration,
     /// Memory that its writes may take, each with about 100 bytes besides key and value: beyond, a
     /// write is refused and the transaction goes on without it. Default 64 MiB.
     pub bytes_max: ByteSize,
@@ -69,6 +89,12 @@ pub struct TransactionOptions {
 
 impl Default for TransactionOptions {
     fn default() -> Self {
-        Self { isolation: Isolation::default(), durability: None, bytes_max: ByteSize::mib(64) }
+        Self {
+            locking: Locking::default(),
+            isolation: Isolation::default(),
+            durability: None,
+            lock_timeout: LOCK_TIMEOUT,
+            bytes_max: ByteSize::mib(64),
+        }
     }
 }

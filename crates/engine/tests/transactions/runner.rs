@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline::{
-    ByteSize, Db, Durability, Environment, Error, ErrorKind, Isolation, Preset, Savepoint,
-    Settings, Stepper, Tier, Transaction, TransactionOptions, Workers,
+    ByteSize, Db, Durability, Duration, Environment, Error, ErrorKind, Isolation, Locking, Preset,
+    Savepoint, Settings, Stepper, Tier, Transaction, TransactionOptions, Workers,
 };
 use thermocline_device::MemoryDevices;
 
@@ -14,36 +14,40 @@ pub const PRESETS: [Preset; 2] = [Preset::Leveled, Preset::Hybrid];
 
 /// The levels, and what the head of a script calls them.
 const LEVELS: [(Isolation, &str); 3] = [
-    (Isolation::ReadCommitted, "read committed"),
+    (Isolation::ReadCommitted, "committed"),
     (Isolation::Snapshot, "snapshot"),
     (Isolation::Serializable, "serializable"),
 ];
 
 /// Where records lie when the next step comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+enum Place {
     Memory,
     /// Everything is flushed after each step.
     Flushed,
 }
 
-/// A store on two small tiers whose background work waits to be stepped.
-pub fn stepped(preset: Preset) -> Db {
+/// Settings of a store on two small tiers.
+pub fn settings(preset: Preset) -> Settings {
     let tier = |path, mib| Tier::new(path, ByteSize::mib(mib)).driver("memory");
-    let settings = Settings {
+    Settings {
         preset: Some(preset),
         tiers: vec![tier("/fast", 16), tier("/slow", 64)],
         memory: ByteSize::mib(4),
         durability: Durability::Buffered,
         ..Settings::default()
-    };
+    }
+}
+
+/// A store whose background work waits to be stepped.
+pub fn stepped(preset: Preset) -> Db {
     let environment = Environment {
         devices: Arc::new(MemoryDevices::default()),
         workers: Workers::Stepped(Arc::new(Stepper::new(1))),
         clock: Arc::new(PatientClock::default()),
         ..Environment::default()
     };
-    environment.create(Path::new("/home"), &settings).unwrap()
+    environment.create(Path::new("/home"), &settings(preset)).unwrap()
 }
 
 /// A script under way.
@@ -62,6 +66,7 @@ fn value(value: Option<impl AsRef<[u8]>>) -> String {
 fn kind(error: &Error) -> String {
     match error.kind() {
         ErrorKind::Conflict => "conflict".to_owned(),
+        ErrorKind::LockTimeout => "locked".to_owned(),
         other => panic!("{other:?}: {error}"),
     }
 }
@@ -162,11 +167,19 @@ fn parse(text: &str) -> Script {
 
 /// The columns of a script: what they are called, and how transactions are run.
 fn columns() -> Vec<(String, TransactionOptions)> {
-    let column = |(isolation, level): (Isolation, &str)| {
-        let options = TransactionOptions { isolation, ..TransactionOptions::default() };
-        (level.to_owned(), options)
-    };
-    LEVELS.into_iter().map(column).collect()
+    let mut columns = Vec::new();
+    for (locking, letter) in [(Locking::Optimistic, "o"), (Locking::Pessimistic, "p")] {
+        for (isolation, level) in LEVELS {
+            let lock_timeout = Duration::ms(0);
+            let options = TransactionOptions { locking, isolation, lock_timeout, ..options() };
+            columns.push((format!("{letter}: {level}"), options));
+        }
+    }
+    columns
+}
+
+fn options() -> TransactionOptions {
+    TransactionOptions::default()
 }
 
 /// What comes of each step.
