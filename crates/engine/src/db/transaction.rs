@@ -29,8 +29,8 @@ use crate::versions::snapshots::Snapshot as RegisteredSnapshot;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use thermocline_foundation::Sequence;
 use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::{Planted, Sequence, planted};
 
 /// Reads and writes that take effect together. Dropping it takes all of them back.
 #[derive(Debug)]
@@ -108,7 +108,8 @@ impl Transaction {
     pub fn scan(&self) -> Scan {
         let reads = self.options.isolation.validates_reads().then(|| Arc::clone(&self.reads));
         let view = OwnView { writes: Arc::clone(&self.writes), reads };
-        Scan::new(Arc::clone(&self.engine), self.snapshot.clone()).within(view)
+        let snapshot = self.snapshot.clone().filter(|_| !planted(Planted::SnapshotTooNew));
+        Scan::new(Arc::clone(&self.engine), snapshot).within(view)
     }
 
     /// As [`Transaction::get`], and no other write of `key` may come between this and the commit.
@@ -184,6 +185,9 @@ impl Transaction {
             return Err(Error::invalid(
                 "the savepoint is of another transaction; go back to one of this",
             ));
+        }
+        if planted(Planted::LockReleasedEarly) {
+            self.locks.iter_mut().for_each(|locks| locks.held.release_all());
         }
         Arc::make_mut(&mut self.writes).rollback_to(savepoint)
     }

@@ -10,7 +10,7 @@ use crate::transaction::{Check, Footprint, HeldLocks, Opened, Recent, Refused};
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use thermocline_foundation::{Duration, Sequence};
+use thermocline_foundation::{Duration, Planted, Sequence, planted};
 
 /// Entries of ranges that the leader looks at while others wait, at most.
 const ENTRIES_MAX: u64 = 4096;
@@ -69,7 +69,10 @@ impl Engine {
         let mut locks = None;
         let mut looked = footprint.oldest_base().unwrap_or_else(|| self.versions.visible());
         let mut looks = 0;
-        if !Recent::new(&self.versions).has_all_after(looked) {
+        let memory_only = planted(Planted::CommitValidatesMemoryOnly);
+        if memory_only {
+            looked = self.versions.visible();
+        } else if !Recent::new(&self.versions).has_all_after(looked) {
             looked = self.reader.look(&footprint)?;
         }
         loop {

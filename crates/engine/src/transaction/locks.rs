@@ -203,7 +203,8 @@ impl HeldLocks {
         }
     }
 
-    fn release_all(&mut self) {
+    /// Lets go of all.
+    pub fn release_all(&mut self) {
         for key in std::mem::take(&mut self.keys) {
             self.locks.release(&key);
         }

@@ -5,7 +5,7 @@ use super::savepoint::Writes;
 use super::validation::Footprint;
 use crate::settings::Durability;
 use bytes::Bytes;
-use thermocline_foundation::{ByteSize, Duration, Sequence};
+use thermocline_foundation::{ByteSize, Duration, Planted, Sequence, planted};
 
 /// What a transaction sees of others, and what of them makes its commit a conflict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -47,7 +47,8 @@ impl Isolation {
         footprint.keys.extend(writes.keys().map(|key| (key.clone(), moment)));
         if self.validates_reads() {
             footprint.keys.extend(reads.keys.iter().map(|key| (key.clone(), moment)));
-            let ranges = reads.ranges.iter().filter(|range| !range.is_empty());
+            let forgotten = planted(Planted::RangeNotValidated);
+            let ranges = reads.ranges.iter().filter(|range| !forgotten && !range.is_empty());
             footprint.ranges.extend(ranges.map(|range| (range.clone(), moment)));
         }
         footprint
