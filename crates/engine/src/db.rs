@@ -1,8 +1,10 @@
 //! The database as its users hold it: opening, every operation on records, and closing. How an
 //! engine is made of its parts is in `engine/opening.rs`.
 
+pub(crate) mod conditional;
 pub(crate) mod scan;
 pub(crate) mod snapshot;
+pub(crate) mod transaction;
 
 use crate::batch::{WriteBatch, check_sizes};
 use crate::engine::Engine;
@@ -16,6 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::{Planner, Progress};
 use crate::read::cursor::{Cursor, ScanRange};
 use crate::settings::{Durability, Settings};
+use crate::transaction::options::TransactionOptions;
 use bytes::Bytes;
 use scan::Scan;
 use snapshot::Snapshot;
@@ -23,6 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::{Devices, TieredFiles};
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
+use transaction::Transaction;
 
 /// An open database. Clones share it; the last one to go closes it.
 ///
@@ -155,7 +159,7 @@ impl Db {
         if count == 0 {
             return Ok(());
         }
-        engine.write(encoded, count, durability)
+        engine.write(encoded, count, durability).map(drop)
     }
 
     /// Makes everything acknowledged so far durable.
@@ -177,6 +181,31 @@ impl Db {
     /// The database as of now, for as long as it is held.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.engine())
+    }
+
+    /// Begins a transaction: reads and writes that take effect together, at its commit, or not at
+    /// all. Dropping it without a commit takes all of it back.
+    ///
+    /// ```no_run
+    /// use thermocline::{Db, ErrorKind, TransactionOptions};
+    /// # fn main() -> thermocline::Result<()> {
+    /// let db = Db::open("/var/lib/db")?;
+    /// loop {
+    ///     let mut transfer = db.transaction(TransactionOptions::default());
+    ///     let from = transfer.get("stock/a")?.unwrap_or_default();
+    ///     transfer.put("stock/b", from)?;
+    ///     transfer.delete("stock/a")?;
+    ///     match transfer.commit() {
+    ///         Ok(_) => break,
+    ///         // Another write came first: from the reads on.
+    ///         Err(error) if error.kind() == ErrorKind::Conflict => continue,
+    ///         Err(error) => return Err(error),
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn transaction(&self, options: TransactionOptions) -> Transaction {
+        Transaction::begin(self.engine(), options)
     }
 
     /// Writes everything in memory to tables.

@@ -62,13 +62,16 @@ mod shared;
 #[cfg(test)]
 mod support;
 mod table_set;
+mod transaction;
 mod versions;
 
 pub use batch::WriteBatch;
 pub use builder::Builder;
 pub use db::Db;
+pub use db::conditional::Swap;
 pub use db::scan::Scan;
 pub use db::snapshot::Snapshot;
+pub use db::transaction::Transaction;
 pub use engine::activity::ActivityStats;
 pub use engine::ingest::Ingest;
 pub use engine::live_stats::{LiveMark, LiveStats};
@@ -91,6 +94,8 @@ pub use settings::hybrid::{HybridSettings, IndexCopies, Variant};
 pub use settings::{Compression, Durability, Preset, Settings, Tier};
 pub use shared::hits::HitStats;
 pub use thermocline_foundation::{ByteSize, Duration, Sequence};
+pub use transaction::options::{Isolation, Locking, TransactionOptions};
+pub use transaction::savepoint::Savepoint;
 
 #[cfg(test)]
 #[path = "../tests/inside/ranges.rs"]

@@ -12,6 +12,8 @@ mod batches_and_snapshots;
 mod bulk_load;
 #[path = "../examples/checkpoint_and_reopen.rs"]
 mod checkpoint_and_reopen;
+#[path = "../examples/transactions.rs"]
+mod transactions;
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -43,6 +45,11 @@ fn a_checkpoint_is_a_database_of_its_own() {
 }
 
 #[test]
+fn transactions_of_several_threads_lose_nothing() {
+    show(transactions::run);
+}
+
+#[test]
 fn a_service_of_several_threads_shuts_down_without_loss() {
     show(a_small_service::run);
 }
@@ -63,5 +70,5 @@ fn every_example_is_run_here_and_linked_from_the_readme() {
         assert!(readme.contains(&link), "README.md has no link to {name}");
         examples += 1;
     }
-    assert_eq!(examples, 5, "examples in {folder}");
+    assert_eq!(examples, 6, "examples in {folder}");
 }

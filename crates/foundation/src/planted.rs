@@ -307,6 +307,21 @@ bugs! {
     /// only to be read, deletes the logs as others do · both tiers full, reopening, reopening with
     /// room.
     ReadOnlyOpeningDropsLogs,
+    /// Serializable that is none · a commit validates keys and forgets the ranges that were read:
+    /// phantoms · a history of transactions with scans, writes into their ranges, commits.
+    RangeNotValidated,
+    /// Snapshot of a later moment · a scan of a transaction sees what was committed after its
+    /// beginning · a history of transactions: begin, a commit of another, scan.
+    SnapshotTooNew,
+    /// Savepoint that takes nothing back · a commit has writes that were rolled back · a history of
+    /// transactions with savepoints.
+    SavepointKeepsWrites,
+    /// Lost update · a commit is taken for valid where memory does not reach back to what it builds
+    /// on · a history of transactions: read, another's write, flush, commit.
+    CommitValidatesMemoryOnly,
+    /// Dirty write · going back to a savepoint lets go of all locks, also of keys whose writes stay
+    /// · a history of pessimistic transactions: put, savepoint, back to it, a put of another.
+    LockReleasedEarly,
 }
 
 /// `bug` is on in this thread.

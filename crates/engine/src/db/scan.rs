@@ -3,6 +3,7 @@
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::read::cursor::{Records, ScanRange};
+use crate::read::overlay::OwnView;
 use crate::versions::holders::{Held, Holder};
 use crate::versions::snapshots::Snapshot as RegisteredSnapshot;
 use bytes::Bytes;
@@ -23,13 +24,20 @@ pub struct Scan {
     reverse: bool,
     limit: u64,
     held: Held,
+    /// The transaction that it is of.
+    of: Option<OwnView>,
 }
 
 impl Scan {
     pub(super) fn new(engine: Arc<Engine>, snapshot: Option<RegisteredSnapshot>) -> Self {
         let held = Held::new(engine.holders(), Holder::Cursor);
         let (range, limit) = (ScanRange::all(), u64::MAX);
-        Self { engine, snapshot, range, reverse: false, limit, held }
+        Self { engine, snapshot, range, reverse: false, limit, held, of: None }
+    }
+
+    /// Of a transaction: with what it has written.
+    pub(super) fn within(self, view: OwnView) -> Self {
+        Self { of: Some(view), ..self }
     }
 
     /// Only keys in `range`, such as `b"a".to_vec()..b"b".to_vec()`.
@@ -83,6 +91,6 @@ impl IntoIterator for Scan {
         let cursor = self.engine.reader().cursor(&self.range, snapshot, expected as u32);
         // The cursor is counted from here on.
         drop(self.held);
-        Records::new(cursor, self.range, self.reverse, self.limit)
+        Records::new(cursor, self.range, (self.reverse, self.limit), self.of.as_ref())
     }
 }

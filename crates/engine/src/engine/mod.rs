@@ -4,6 +4,7 @@ pub(crate) mod activity;
 mod at_rest;
 pub(crate) mod background;
 mod checkpoint;
+pub(crate) mod commits;
 mod holdings;
 pub(crate) mod ingest;
 pub(crate) mod live_stats;
@@ -24,17 +25,18 @@ use crate::layout::hybrid::Hybrid;
 #[cfg(test)]
 use crate::layout::leveled::Leveled;
 use crate::read::Reader;
-use crate::settings::{Durability, Settings};
+use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
+use crate::transaction::Locks;
 use crate::versions::Versions;
 use crate::versions::holders::Holders;
 use crate::versions::snapshots::Snapshot;
-use bytes::Bytes;
 use migration::Migrations;
 use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::{FileKind, TierIndex};
+use thermocline_foundation::sync::atomic::{AtomicU64, Ordering};
 use thermocline_foundation::{FileNumber, sync_site};
 
 /// See the module's header.
@@ -48,6 +50,9 @@ pub(crate) struct Engine {
     /// Damage of logs that the opening met, and that cost nothing.
     mended: Vec<(FileNumber, TierIndex, Error)>,
     migrations: Arc<Migrations>,
+    /// Transactions that were begun.
+    transactions: AtomicU64,
+    locks: Arc<Locks>,
 }
 
 impl Engine {
@@ -77,14 +82,14 @@ impl Engine {
         self.versions.snapshot()
     }
 
+    /// A number that no other transaction of this opening has.
+    pub fn next_transaction(&self) -> u64 {
+        self.transactions.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// What holds the store besides its handles.
     pub fn holders(&self) -> &Arc<Holders> {
         self.versions.holders()
-    }
-
-    /// Applies the `count` records of an encoded batch, all of them or none.
-    pub fn write(&self, batch: Bytes, count: u32, durability: Durability) -> Result<()> {
-        self.front.write(batch, count, durability)
     }
 
     /// Makes everything acknowledged so far durable.
@@ -161,6 +166,11 @@ impl Engine {
     #[cfg(test)]
     pub fn versions(&self) -> &Arc<Versions> {
         &self.versions
+    }
+
+    #[cfg(test)]
+    pub fn locks(&self) -> &Arc<Locks> {
+        &self.locks
     }
 
     #[cfg(test)]

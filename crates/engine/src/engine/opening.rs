@@ -282,7 +282,8 @@ impl Parts {
         let versions = Arc::new(versions);
         let layout = layout.over(&shared, &versions);
         let reader = Reader::new(&shared, &versions, &layout);
-        let front = Logged::new(&shared, &versions, log_pool, log);
+        let locks = Arc::default();
+        let front = Logged::new(&shared, &versions, log_pool, log, &locks);
         let migrations = Migrations::new(&shared, &versions);
         let engine = Engine {
             shared,
@@ -292,6 +293,8 @@ impl Parts {
             front: Front::with_log(front),
             mended: replayed.mended.clone(),
             migrations: Arc::new(migrations),
+            transactions: 0.into(),
+            locks,
         };
         engine.versions.levels_changed(&engine.versions.tables());
         engine

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   admit (write throttle) -> line up (queue.rs)
-//!   -> leader: room -> sequences claimed -> log append -> log commit, with a sync if a writer
+//!   -> leader: checks (checks.rs) -> room -> sequences claimed -> log append -> log commit, with a sync if a writer
 //!      wants one -> memtable -> sequences published -> acknowledged
 //! ```
 //! A failed append or sync latches the store: the batches get the error and are not inserted. They
@@ -10,6 +10,7 @@
 //! A leader that panics latches the store too, and hands over before its panic goes on: the writers
 //! whose batches it had taken and those that line up behind it get the error.
 
+use super::checks::{Led, outcomes, own_outcome, refuse, without};
 use super::log_pool::LogPool;
 use super::log_tail::LogTail;
 use super::queue::{Entered, Submission, Turn, WriteQueue};
@@ -22,9 +23,9 @@ use crate::limits::MEMTABLES;
 use crate::settings::Durability;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
+use crate::transaction::{Locks, Refused};
 use crate::versions::window::Group;
 use crate::versions::{Version, Versions};
-use bytes::Bytes;
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thermocline_foundation::sync::{Mutex, MutexGuard};
@@ -46,6 +47,7 @@ pub(crate) struct Logged {
     versions: Arc<Versions>,
     pool: Arc<LogPool>,
     queue: WriteQueue,
+    locks: Arc<Locks>,
     leader: Mutex<Leader>,
     tail: Mutex<LogTail>,
     /// Log bytes that no sync covers yet.
@@ -60,6 +62,7 @@ impl Logged {
         versions: &Arc<Versions>,
         pool: Arc<LogPool>,
         log: Arc<LogFile>,
+        locks: &Arc<Locks>,
     ) -> Self {
         let memtable = Arc::clone(&versions.current().active);
         Self {
@@ -67,6 +70,7 @@ impl Logged {
             versions: Arc::clone(versions),
             pool,
             queue: WriteQueue::default(),
+            locks: Arc::clone(locks),
             tail: Mutex::new(LogTail::new(Arc::clone(&log))),
             leader: Mutex::new(Leader { memtable, log }),
             unsynced_bytes: AtomicU64::new(0),
@@ -74,16 +78,19 @@ impl Logged {
         }
     }
 
-    /// Applies an encoded batch; returns when it is as durable as asked and visible.
-    pub fn write(&self, encoded: Bytes, count: u32, durability: Durability) -> Result<()> {
+    /// Applies an encoded batch, unless its check does not hold; returns when it is as durable as
+    /// asked and visible. Says the sequence of its last record.
+    pub fn write(&self, submission: Submission) -> Result<Sequence, Refused> {
         self.shared.latch.check()?;
-        self.shared.write_throttle.admit(encoded.len(), || self.shared.latch.check().is_err());
-        let waiter = match self.queue.enter(Submission { encoded, count, durability }) {
+        let bytes = submission.encoded.len();
+        self.shared.write_throttle.admit(bytes, || self.shared.latch.check().is_err());
+        let waiter = match self.queue.enter(submission) {
             Entered::Waits(waiter) => waiter,
             Entered::Leads(submission) => {
-                let led = self.lead_caught(std::slice::from_ref(&submission));
+                let group = std::slice::from_ref(&submission);
+                let led = self.lead_caught(group);
                 self.queue.hand_over();
-                return led.unwrap_or_else(|panic| panic.resume());
+                return own_outcome(group, led.unwrap_or_else(|panic| panic.resume()));
             }
         };
         match waiter.wait() {
@@ -93,28 +100,37 @@ impl Logged {
     }
 
     /// Leads with the batches in line; the caller's is the first of them.
-    fn lead_group(&self) -> Result<()> {
+    fn lead_group(&self) -> Result<Sequence, Refused> {
         let waiters = self.queue.take_group();
         let group: Vec<_> = waiters.iter().map(|waiter| waiter.submission.clone()).collect();
         let led = self.lead_caught(&group);
         self.queue.hand_over();
-        let result = led.as_ref().map_or_else(|_| self.shared.latch.check(), Clone::clone);
-        for waiter in &waiters[1..] {
-            waiter.set(Turn::Done(result.clone()));
+        let result = match &led {
+            Ok(led) => led.clone(),
+            Err(_) => self.shared.latch.check().map(|()| Led::default()),
+        };
+        for (waiter, outcome) in waiters.iter().zip(outcomes(&group, result)).skip(1) {
+            waiter.set(Turn::Done(outcome));
         }
-        led.unwrap_or_else(|panic| panic.resume())
+        own_outcome(&group, led.unwrap_or_else(|panic| panic.resume()))
     }
 
     /// As [`Logged::lead`]; where it panics, the panic, which is for the caller to let go on.
     /// Writing has stopped then.
-    fn lead_caught(&self, group: &[Submission]) -> Result<Result<()>, Panic> {
+    fn lead_caught(&self, group: &[Submission]) -> Result<Result<Led>, Panic> {
         let led = catch_panic(|| self.lead(group));
         led.inspect_err(|panic| self.shared.fail_by_panic("a writer", &panic.to_string()))
     }
 
-    fn lead(&self, group: &[Submission]) -> Result<()> {
+    fn lead(&self, group: &[Submission]) -> Result<Led> {
         let mut leader = self.leader.lock();
         self.shared.latch.check()?;
+        let refused = refuse(&self.versions, &self.locks, group)?;
+        let admitted = without(group, &refused);
+        let group = &*admitted;
+        if group.is_empty() {
+            return Ok(Led { first: Sequence::ZERO, refused });
+        }
         // The thread that gets the lock after a panic must not make a table of half a batch.
         let _guard = self.shared.latch.guard();
         let bytes = group.iter().map(|submission| submission.encoded.len() as u64).sum();
@@ -125,7 +141,8 @@ impl Logged {
         let claimed = self.versions.window.claim(count);
         let logged = self.log_group(&leader, group, &claimed);
         logged.inspect_err(|error| self.shared.fail(error))?;
-        let mut next = claimed.first();
+        let first = claimed.first();
+        let mut next = first;
         for submission in group {
             leader.memtable.insert_batch(next, &submission.encoded)?;
             next = Sequence(next.0 + u64::from(submission.count));
@@ -133,7 +150,7 @@ impl Logged {
         self.versions.window.publish(claimed);
         self.shared.counts.written_bytes.add(bytes);
         self.shared.counts.writes.add(count);
-        Ok(())
+        Ok(Led { first, refused })
     }
 
     fn log_group(&self, leader: &Leader, group: &[Submission], claimed: &Group) -> Result<()> {
@@ -329,7 +346,8 @@ impl Quiet<'_> {
         // The log must have the sequence too, or recovery would take the next record for one after
         // a hole.
         let reserved = WriteBatch::new().freeze()?.0;
-        let submission = Submission { encoded: reserved, count: 1, durability: Durability::Sync };
+        let (count, durability) = (1, Durability::Sync);
+        let submission = Submission { encoded: reserved, count, durability, check: None };
         let logged = self.logged.log_group(&self.leader, &[submission], &claimed);
         logged.inspect_err(|error| shared.fail(error))?;
         let result = body(sequence).inspect_err(|_| {

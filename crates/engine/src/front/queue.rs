@@ -4,11 +4,12 @@
 //! one group. Then the next in line leads. So acknowledgements come in sequence order, one device
 //! flush serves all that wait, and a writer that is alone pays for no hand-over.
 
-use crate::error::Result;
 use crate::settings::Durability;
+use crate::transaction::{Check, Refused};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use thermocline_foundation::Sequence;
 use thermocline_foundation::sync::{Condvar, Mutex};
 
 /// Bytes of batches that one leader takes; more would make its own caller wait for the others.
@@ -16,10 +17,12 @@ const GROUP_BYTES_MAX: usize = 1 << 20;
 
 /// A batch to write.
 #[derive(Clone, Debug)]
-pub(super) struct Submission {
+pub(crate) struct Submission {
     pub encoded: Bytes,
     pub count: u32,
     pub durability: Durability,
+    /// What must hold when it is written.
+    pub check: Option<Arc<Check>>,
 }
 
 /// A writer that waits in line.
@@ -34,7 +37,7 @@ pub(super) struct Waiter {
 #[derive(Debug)]
 pub(super) enum Turn {
     Lead,
-    Done(Result<()>),
+    Done(Result<Sequence, Refused>),
 }
 
 impl Waiter {

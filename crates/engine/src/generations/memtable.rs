@@ -147,6 +147,9 @@ pub(crate) struct Memtable {
     chunk: Mutex<BytesMut>,
     bytes: AtomicU64,
     count: AtomicU64,
+    /// The sequences that it spans; the first is the largest number there is while it is empty.
+    first: AtomicU64,
+    last: AtomicU64,
 }
 
 impl Default for Memtable {
@@ -163,6 +166,8 @@ impl Memtable {
             chunk: Mutex::new(BytesMut::new()),
             bytes: 0.into(),
             count: 0.into(),
+            first: u64::MAX.into(),
+            last: 0.into(),
         }
     }
 
@@ -186,6 +191,10 @@ impl Memtable {
             });
             count += 1;
         }
+        if count > 0 {
+            self.first.fetch_min(first.0, Relaxed);
+            self.last.fetch_max(first.0 + count - 1, Relaxed);
+        }
         self.bytes.fetch_add(memory, Relaxed);
         self.count.fetch_add(count, Relaxed);
         Ok(())
@@ -196,6 +205,36 @@ impl Memtable {
         let target = target(key, Trailer::newest_at(snapshot));
         let entry = self.entries.lower_bound(Bound::Included(&target as &dyn Position))?;
         (entry.key() == key).then(|| (entry.trailer, entry.value().value()))
+    }
+
+    /// The oldest sequence that it has; none where it is empty.
+    pub fn first_sequence(&self) -> Option<Sequence> {
+        Some(self.first.load(Relaxed)).filter(|first| *first < u64::MAX).map(Sequence)
+    }
+
+    /// A key at or after `from` and before `to` (none: open) with a version that is newer than
+    /// `than`. Counts the entries that it looks at down from `most`; none left ends the search.
+    pub fn newer_in(
+        &self,
+        (from, to): (Option<&[u8]>, Option<&[u8]>),
+        than: Sequence,
+        most: &mut u64,
+    ) -> Option<Bytes> {
+        if self.last.load(Relaxed) <= than.0 {
+            return None;
+        }
+        let start = target(from.unwrap_or_default(), Trailer::newest_at(Sequence::MAX));
+        let start = Bound::Included(&start as &dyn Position);
+        for entry in self.entries.range::<dyn Position, _>((start, Bound::Unbounded)) {
+            if to.is_some_and(|to| entry.key() >= to) {
+                break;
+            }
+            *most = most.checked_sub(1)?;
+            if entry.trailer.sequence() > than {
+                return Some(entry.key_bytes());
+            }
+        }
+        None
     }
 
     /// Memory taken, in bytes.

@@ -9,6 +9,8 @@
 use crate::error::Result;
 use crate::merge::{Merge, Target};
 use crate::read::Reader;
+use crate::read::overlay::{Overlay, OwnView};
+use crate::table_set::key_range::{KeyRange, successor};
 use crate::versions::holders::{Held, Holder};
 use crate::versions::snapshots::Snapshot;
 use bytes::Bytes;
@@ -313,6 +315,21 @@ impl ScanRange {
         self
     }
 
+    /// The same keys, from the first (inclusive) up to the last (exclusive).
+    pub fn keys(&self) -> KeyRange {
+        let from = match &self.from {
+            Bound::Included(from) => Some(from.clone()),
+            Bound::Excluded(from) => Some(successor(from)),
+            Bound::Unbounded => None,
+        };
+        let to = match &self.to {
+            Bound::Included(to) => Some(successor(to)),
+            Bound::Excluded(to) => Some(to.clone()),
+            Bound::Unbounded => None,
+        };
+        KeyRange { from, to }
+    }
+
     fn below_end(&self, key: &[u8]) -> bool {
         match &self.to {
             Bound::Included(to) => key <= to.as_slice(),
@@ -340,11 +357,22 @@ pub struct Records {
     reverse: bool,
     left: u64,
     started: bool,
+    /// The store has no more.
+    ended: bool,
+    /// What a transaction has written.
+    own: Option<Box<Overlay>>,
 }
 
 impl Records {
-    pub(crate) fn new(cursor: Cursor, range: ScanRange, reverse: bool, limit: u64) -> Self {
-        Self { cursor, range, reverse, left: limit, started: false }
+    /// The records that `cursor` finds, and over them those of the transaction that it is of.
+    pub(crate) fn new(
+        cursor: Cursor,
+        range: ScanRange,
+        (reverse, limit): (bool, u64),
+        of: Option<&OwnView>,
+    ) -> Self {
+        let own = of.map(|view| Box::new(Overlay::new(view, &range, reverse)));
+        Self { cursor, range, reverse, left: limit, started: false, ended: false, own }
     }
 
     fn advance(&mut self) -> Result<()> {
@@ -382,14 +410,15 @@ impl Records {
     }
 }
 
-impl Iterator for Records {
-    type Item = Result<(Bytes, Bytes)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
+impl Records {
+    /// The next record of the store.
+    fn next_stored(&mut self) -> Option<Result<(Bytes, Bytes)>> {
+        if self.ended {
+            return None;
+        }
         while let Err(error) = self.advance() {
             if !self.cursor.pass_over() {
-                self.left = 0;
+                self.ended = true;
                 return Some(Err(error));
             }
             let key = self.cursor.key();
@@ -401,10 +430,31 @@ impl Iterator for Records {
         let inside =
             self.cursor.valid() && self.range.below_end(key) && self.range.above_start(key);
         if !inside {
-            self.left = 0;
+            self.ended = true;
             return None;
         }
         Some(Ok((Bytes::copy_from_slice(key), self.cursor.value().clone())))
+    }
+}
+
+impl Iterator for Records {
+    type Item = Result<(Bytes, Bytes)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let next = match self.own.take() {
+            None => self.next_stored(),
+            Some(mut own) => {
+                let next = own.next(|| self.next_stored());
+                self.own = Some(own);
+                next
+            }
+        };
+        // An error that the store does not go on behind ends what a transaction has, too.
+        if matches!((&next, self.ended), (None, _) | (Some(Err(_)), true)) {
+            self.left = 0;
+        }
+        next
     }
 }
 

@@ -3,6 +3,8 @@
 pub(crate) mod cursor;
 mod get;
 mod multi_get;
+mod newest;
+pub(crate) mod overlay;
 mod scan;
 #[cfg(test)]
 mod tests;
