@@ -29,6 +29,7 @@ impl Engine {
         let logs = self.shared.files.files().into_iter().filter(|file| file.kind == FileKind::Log);
         expect("logs that are counted", self.front.counted_logs(), logs.count() as u64);
         expect("writers in line", self.front.waiting_writers(), 0);
+        expect("asynchronous requests", self.requests.stats().held, 0);
         expect("overdrafts of slots", self.shared.tier0.overdrafts() as u64, 0);
         self.layout.left_over(&mut expect);
         Ok(left)

@@ -28,6 +28,7 @@ use crate::jobs::{Jobs, Planner};
 use crate::layout::OpenedLayout;
 use crate::layout::hybrid::records::packing::packing_is_named;
 use crate::read::Reader;
+use crate::requests::Requests;
 use crate::settings::{Preset, SETTINGS_NAME, Settings, Tier, retired};
 use crate::shared::Shared;
 use crate::table_set::TableSet;
@@ -286,14 +287,16 @@ impl Parts {
         let versions = Arc::new(versions);
         let layout = layout.over(&shared, &versions);
         let reader = Reader::new(&shared, &versions, &layout);
-        let front = Logged::new(&shared, &versions, log_pool, log);
+        let front = Front::with_log(Logged::new(&shared, &versions, log_pool, log));
+        let requests = Requests::new(&shared, &front);
         let migrations = Migrations::new(&shared, &versions);
         let engine = Engine {
             shared,
             versions,
             layout,
             reader: Arc::new(reader),
-            front: Front::with_log(front),
+            front,
+            requests,
             mended: replayed.mended.clone(),
             migrations: Arc::new(migrations),
         };

@@ -105,6 +105,21 @@ impl Logged {
         led.unwrap_or_else(|panic| panic.resume())
     }
 
+    /// Writes the batches that `take` gives once the leader's lock is held. Does not line up with
+    /// writers that wait for themselves: the lock is the order. A panic is an error here, for the
+    /// caller answers for others.
+    pub fn write_group(&self, take: &mut dyn FnMut() -> Vec<Submission>) -> Result<()> {
+        let led = catch_panic(|| {
+            let mut leader = self.leader.lock();
+            let group = take();
+            if group.is_empty() { Ok(()) } else { self.lead_with(&mut leader, &group) }
+        });
+        let told = led.inspect_err(|panic| {
+            self.shared.fail_by_panic("a logger", &panic.to_string());
+        });
+        told.unwrap_or_else(|_| self.shared.latch.check())
+    }
+
     /// As [`Logged::lead`]; where it panics, the panic, which is for the caller to let go on.
     /// Writing has stopped then.
     fn lead_caught(&self, group: &[Submission]) -> Result<Result<()>, Panic> {
@@ -113,17 +128,20 @@ impl Logged {
     }
 
     fn lead(&self, group: &[Submission]) -> Result<()> {
-        let mut leader = self.leader.lock();
+        self.lead_with(&mut self.leader.lock(), group)
+    }
+
+    fn lead_with(&self, leader: &mut Leader, group: &[Submission]) -> Result<()> {
         self.shared.latch.check()?;
         // The thread that gets the lock after a panic must not make a table of half a batch.
         let _guard = self.shared.latch.guard();
         let bytes = group.iter().map(|submission| submission.encoded.len() as u64).sum();
         let count = group.iter().map(|submission| u64::from(submission.count)).sum::<u64>();
-        self.make_room(&mut leader, bytes)?;
+        self.make_room(leader, bytes)?;
         let grown_bytes = bytes + count * ENTRY_OVERHEAD_BYTES;
         self.versions.memtable_grows(leader.memtable.bytes() + grown_bytes);
         let claimed = self.versions.window.claim(count);
-        let logged = self.log_group(&leader, group, &claimed);
+        let logged = self.log_group(leader, group, &claimed);
         logged.inspect_err(|error| self.shared.fail(error))?;
         let mut next = claimed.first();
         for submission in group {

@@ -15,6 +15,7 @@ use crate::jobs::Job;
 use crate::settings::Durability;
 use bytes::Bytes;
 pub(crate) use logged::{Logged, Quiet};
+pub(crate) use queue::Submission;
 use std::sync::Arc;
 use thermocline_foundation::FileNumber;
 
@@ -34,6 +35,15 @@ impl Front {
     pub fn write(&self, encoded: Bytes, count: u32, durability: Durability) -> Result<()> {
         match self {
             Self::Logged(logged) => logged.write(encoded, count, durability),
+        }
+    }
+
+    /// Writes, as one group, the batches that `take` gives once it is the caller's turn; the result
+    /// is that of each. They are newer than what an earlier call took, and older than what a later
+    /// one takes.
+    pub fn write_group(&self, take: &mut dyn FnMut() -> Vec<Submission>) -> Result<()> {
+        match self {
+            Self::Logged(logged) => logged.write_group(take),
         }
     }
 

@@ -16,7 +16,7 @@ const GROUP_BYTES_MAX: usize = 1 << 20;
 
 /// A batch to write.
 #[derive(Clone, Debug)]
-pub(super) struct Submission {
+pub(crate) struct Submission {
     pub encoded: Bytes,
     pub count: u32,
     pub durability: Durability,

@@ -6,21 +6,39 @@
 use super::Reader;
 use crate::error::Result;
 use crate::layout::{Moment, live};
+use crate::versions::Version;
 use bytes::Bytes;
 use thermocline_foundation::Sequence;
 
 impl Reader {
     /// The value of `key` at the moment that was `asked` for, or now.
     pub fn get(&self, key: &[u8], asked: Option<Sequence>) -> Result<Option<Bytes>> {
-        self.shared.counts.gets.add(1);
         let version = self.versions.current();
         let visible = asked.unwrap_or_else(|| self.versions.visible());
-        if let Some(found) = version.get_in_memory(key, visible) {
-            self.shared.counts.memtable_hits.add(1);
-            self.layout.answered_by_memtable(key, found.0);
-            return Ok(live(Some(found)));
+        if let Some(value) = self.get_from_memtables(&version, key, visible) {
+            return Ok(value);
         }
+        self.shared.counts.gets.add(1);
         let moment = Moment { version: &version, asked, visible };
         Ok(live(self.layout.get(&moment, key)?))
+    }
+
+    /// The value of `key` now, where a memtable knows it. Does no I/O.
+    pub fn get_from_memory(&self, key: &[u8]) -> Option<Option<Bytes>> {
+        let version = self.versions.current();
+        self.get_from_memtables(&version, key, self.versions.visible())
+    }
+
+    fn get_from_memtables(
+        &self,
+        version: &Version,
+        key: &[u8],
+        visible: Sequence,
+    ) -> Option<Option<Bytes>> {
+        let found = version.get_in_memory(key, visible)?;
+        self.shared.counts.gets.add(1);
+        self.shared.counts.memtable_hits.add(1);
+        self.layout.answered_by_memtable(key, found.0);
+        Some(live(Some(found)))
     }
 }
