@@ -15,8 +15,12 @@ use crate::engine::stats::Stats;
 use crate::engine::verify::VerifyReport;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
+use crate::front::Submission;
 use crate::jobs::{Planner, Progress};
 use crate::read::cursor::{Cursor, ScanRange};
+use crate::requests::ReadKind;
+use crate::requests::room::HasRoom;
+use crate::requests::ticket::Ticket;
 use crate::settings::{Durability, Settings};
 use crate::transaction::options::TransactionOptions;
 use bytes::Bytes;
@@ -160,6 +164,68 @@ impl Db {
             return Ok(());
         }
         engine.write(encoded, count, durability).map(drop)
+    }
+
+    /// As [`Db::put`], but returns at once: the ticket has the acknowledgement.
+    ///
+    /// Writes take effect, and are acknowledged, in the order in which they were handed in. Reads
+    /// see one once it is acknowledged. An error of kind `Busy` where as many requests wait as may
+    /// (`request_queue`, `request_queue_bytes`): await a ticket or [`Db::has_room`], and call
+    /// again.
+    pub fn put_async(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Ticket<()>> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        check_sizes(key, value.len())?;
+        let mut batch = WriteBatch::with_room(key.len() + value.len());
+        batch.put(key, value);
+        self.write_async(&mut batch, self.settings().durability)
+    }
+
+    /// As [`Db::delete`], but returns at once, as [`Db::put_async`] does.
+    pub fn delete_async(&self, key: impl AsRef<[u8]>) -> Result<Ticket<()>> {
+        let key = key.as_ref();
+        let mut batch = WriteBatch::with_room(key.len().min(crate::KEY_BYTES_MAX));
+        batch.delete(key);
+        self.write_async(&mut batch, self.settings().durability)
+    }
+
+    /// As [`Db::write_with`], but returns at once, as [`Db::put_async`] does. The batch is empty
+    /// afterwards; where the call is an error, it is as it was.
+    pub fn write_async(
+        &self,
+        batch: &mut WriteBatch,
+        durability: Durability,
+    ) -> Result<Ticket<()>> {
+        let engine = self.ours()?;
+        let (encoded, count) = batch.take()?;
+        if count == 0 {
+            return Ok(Ticket::given(Ok(())));
+        }
+        let written =
+            engine.requests().write(Submission { encoded, count, durability, check: None });
+        written.map_err(|(refused, error)| {
+            *batch = WriteBatch::put_back(refused.encoded, refused.count);
+            error
+        })
+    }
+
+    /// As [`Db::get`], but returns at once: with the answer where a memtable has it, and else with
+    /// a ticket for the answer of a thread of the database. `Busy` as for [`Db::put_async`].
+    pub fn get_async(&self, key: impl AsRef<[u8]>) -> Result<Ticket<Option<Bytes>>> {
+        let engine = self.ours()?;
+        let key = key.as_ref();
+        if let Some(value) = engine.reader().get_from_memory(key) {
+            return Ok(Ticket::given(Ok(value)));
+        }
+        let (key, reader) = (Bytes::copy_from_slice(key), Arc::clone(engine.reader()));
+        let bytes = key.len() as u64;
+        engine.requests().read(ReadKind::Get, bytes, || move || reader.get(&key, None))
+    }
+
+    /// Waits for room among the asynchronous requests: a future for callers that were told `Busy`.
+    /// Others may be quicker to take it, so the next call can be told `Busy` again. It is over at
+    /// once where the database is closed, or came with a fork: the next call has the reason.
+    pub fn has_room(&self) -> HasRoom {
+        self.engine().requests().has_room()
     }
 
     /// Makes everything acknowledged so far durable.

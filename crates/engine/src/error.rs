@@ -53,6 +53,9 @@ pub enum ErrorKind {
     TooManyOpenFiles,
     /// A device failed: see the system's log.
     Io,
+    /// As many asynchronous requests wait as may: await one of their tickets, or `Db::has_room`,
+    /// and make the call again. Nothing has changed.
+    Busy,
 }
 
 /// An error with a one-line text.

@@ -56,6 +56,7 @@ mod limits;
 mod locator;
 mod merge;
 mod read;
+mod requests;
 mod settings;
 mod shared;
 
@@ -69,7 +70,7 @@ pub use batch::WriteBatch;
 pub use builder::Builder;
 pub use db::Db;
 pub use db::conditional::Swap;
-pub use db::scan::Scan;
+pub use db::scan::{Scan, ScanPage};
 pub use db::snapshot::Snapshot;
 pub use db::transaction::Transaction;
 pub use engine::activity::ActivityStats;
@@ -83,13 +84,16 @@ pub use engine::verify::{Problem, VerifyReport};
 pub use engine::wear::WearStats;
 pub use environment::Environment;
 pub use environment::experiments::{
-    DemotionPolicy, Experiments, LeftOut, Pinning, Promotion, Rule,
+    DemotionPolicy, Experiments, LeftOut, Pinning, Promotion, RequestSchedule, Rule,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use jobs::{Progress, Stepper, Workers};
 pub use layout::hybrid::report::{DemotionStats, FastTierStats, RuleStats, SlotStats};
 pub use limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use read::cursor::{Cursor, Records};
+pub use requests::report::RequestStats;
+pub use requests::room::HasRoom;
+pub use requests::ticket::Ticket;
 pub use settings::hybrid::{HybridSettings, IndexCopies, Variant};
 pub use settings::{Compression, Durability, Preset, Settings, Tier};
 pub use shared::hits::HitStats;

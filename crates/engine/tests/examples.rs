@@ -6,6 +6,8 @@
 mod a_first_store;
 #[path = "../examples/a_small_service.rs"]
 mod a_small_service;
+#[path = "../examples/asynchronous_use.rs"]
+mod asynchronous_use;
 #[path = "../examples/batches_and_snapshots.rs"]
 mod batches_and_snapshots;
 #[path = "../examples/bulk_load.rs"]
@@ -32,6 +34,11 @@ fn a_first_store_is_written_read_and_opened_again() {
 #[test]
 fn batches_take_effect_whole_and_a_snapshot_keeps_its_moment() {
     show(batches_and_snapshots::run);
+}
+
+#[test]
+fn many_requests_are_in_flight_with_an_executor_and_without() {
+    show(asynchronous_use::run);
 }
 
 #[test]

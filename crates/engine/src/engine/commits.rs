@@ -1,14 +1,12 @@
 //! Writes, with and without conditions: what is sent to the front, and what is sent again.
 
 use super::Engine;
-use crate::batch::BatchReader;
 use crate::error::Result;
 use crate::front::Submission;
 use crate::settings::Durability;
 use crate::transaction::options::LOCK_TIMEOUT;
 use crate::transaction::{Check, Footprint, HeldLocks, Opened, Recent, Refused};
 use bytes::Bytes;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use thermocline_foundation::{Duration, Planted, Sequence, planted};
 
@@ -77,7 +75,7 @@ impl Engine {
         }
         loop {
             if !has_locks && locks.is_none() && self.locks.are_needed() {
-                locks = Some(self.lock_keys(&encoded, lock_timeout)?);
+                locks = Some(self.locks.of_batch(&encoded, lock_timeout)?);
             }
             let check = Check {
                 footprint: Arc::clone(&footprint),
@@ -96,19 +94,6 @@ impl Engine {
                 }
             }
         }
-    }
-
-    /// The locks of a batch's keys, taken in their order.
-    fn lock_keys(&self, encoded: &Bytes, timeout: Duration) -> Result<HeldLocks> {
-        let mut keys = BTreeSet::new();
-        for record in BatchReader::new(encoded)? {
-            let record = record?;
-            let (at, len) = (record.key_at as usize, record.key_len as usize);
-            keys.insert(encoded.slice(at..at + len));
-        }
-        let mut locks = self.locks.owner();
-        locks.take_all(&keys, timeout)?;
-        Ok(locks)
     }
 
     /// What a pessimistic transaction begins with. What was written without locks is published

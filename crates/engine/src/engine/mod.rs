@@ -25,6 +25,7 @@ use crate::layout::hybrid::Hybrid;
 #[cfg(test)]
 use crate::layout::leveled::Leveled;
 use crate::read::Reader;
+use crate::requests::Requests;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
@@ -47,6 +48,7 @@ pub(crate) struct Engine {
     layout: Layout,
     reader: Arc<Reader>,
     front: Front,
+    requests: Requests,
     /// Damage of logs that the opening met, and that cost nothing.
     mended: Vec<(FileNumber, TierIndex, Error)>,
     migrations: Arc<Migrations>,
@@ -77,6 +79,11 @@ impl Engine {
         &self.reader
     }
 
+    /// Asynchronous requests.
+    pub fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
     /// This moment, readable for as long as it is held.
     pub fn snapshot(&self) -> Snapshot {
         self.versions.snapshot()
@@ -97,9 +104,10 @@ impl Engine {
         sync_site("sync", || self.front.sync())
     }
 
-    /// Ends all work and seals the files; keeps what was counted first where the store `is_written`
-    /// to.
+    /// Carries out the asynchronous requests that wait, ends all work and seals the files; keeps
+    /// what was counted first where the store `is_written` to.
     pub fn close(&self, is_written: bool) -> Result<()> {
+        self.requests.end();
         let keep = || self.shared.latch.check().and_then(|()| self.keep_totals());
         let kept = if is_written { keep() } else { Ok(()) };
         // Sends away what waits for background work, which is about to end.

@@ -23,7 +23,8 @@ use crate::limits::MEMTABLES;
 use crate::settings::Durability;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
-use crate::transaction::{Locks, Refused};
+use crate::transaction::options::LOCK_TIMEOUT;
+use crate::transaction::{Check, Locks, Refused};
 use crate::versions::window::Group;
 use crate::versions::{Version, Versions};
 use std::sync::Arc;
@@ -115,6 +116,43 @@ impl Logged {
         own_outcome(&group, led.unwrap_or_else(|panic| panic.resume()))
     }
 
+    /// Writes the batches that `take` gives once the leader's lock is held, and says what became of
+    /// each. Does not line up with writers that wait for themselves: the lock is the order. A panic
+    /// is an error here, for the caller answers for others.
+    pub fn write_group(&self, take: &mut dyn FnMut() -> Vec<Submission>) -> Vec<Result<()>> {
+        let mut group = Vec::new();
+        let led = catch_panic(|| {
+            let mut leader = self.leader.lock();
+            group = take();
+            if group.is_empty() { Ok(Led::default()) } else { self.lead_with(&mut leader, &group) }
+        });
+        let led = led.unwrap_or_else(|panic| {
+            self.shared.fail_by_panic("a logger", &panic.to_string());
+            self.shared.latch.check().map(|()| Led::default())
+        });
+        let outcomes: Vec<_> = outcomes(&group, led).collect();
+        let told = outcomes.into_iter().zip(&group).map(|(outcome, submission)| match outcome {
+            Ok(_) => Ok(()),
+            Err(Refused::Failed(error)) => Err(error),
+            Err(_) => self.write_locked(submission),
+        });
+        told.collect()
+    }
+
+    /// Writes a batch without conditions that was sent back because a pessimistic transaction is
+    /// open: with the locks of its keys.
+    fn write_locked(&self, submission: &Submission) -> Result<()> {
+        let _locks = self.locks.of_batch(&submission.encoded, LOCK_TIMEOUT)?;
+        let looked = self.versions.visible();
+        let footprint = Arc::default();
+        let check = Check { footprint, looked, entries_max: u64::MAX, has_locks: true };
+        match self.write(Submission { check: Some(Arc::new(check)), ..submission.clone() }) {
+            Ok(_) => Ok(()),
+            Err(Refused::Failed(error)) => Err(error),
+            Err(_) => unreachable!("it has its locks, and builds on nothing"),
+        }
+    }
+
     /// As [`Logged::lead`]; where it panics, the panic, which is for the caller to let go on.
     /// Writing has stopped then.
     fn lead_caught(&self, group: &[Submission]) -> Result<Result<Led>, Panic> {
@@ -123,7 +161,10 @@ impl Logged {
     }
 
     fn lead(&self, group: &[Submission]) -> Result<Led> {
-        let mut leader = self.leader.lock();
+        self.lead_with(&mut self.leader.lock(), group)
+    }
+
+    fn lead_with(&self, leader: &mut Leader, group: &[Submission]) -> Result<Led> {
         self.shared.latch.check()?;
         let refused = refuse(&self.versions, &self.locks, group)?;
         let admitted = without(group, &refused);
@@ -135,11 +176,11 @@ impl Logged {
         let _guard = self.shared.latch.guard();
         let bytes = group.iter().map(|submission| submission.encoded.len() as u64).sum();
         let count = group.iter().map(|submission| u64::from(submission.count)).sum::<u64>();
-        self.make_room(&mut leader, bytes)?;
+        self.make_room(leader, bytes)?;
         let grown_bytes = bytes + count * ENTRY_OVERHEAD_BYTES;
         self.versions.memtable_grows(leader.memtable.bytes() + grown_bytes);
         let claimed = self.versions.window.claim(count);
-        let logged = self.log_group(&leader, group, &claimed);
+        let logged = self.log_group(leader, group, &claimed);
         logged.inspect_err(|error| self.shared.fail(error))?;
         let first = claimed.first();
         let mut next = first;

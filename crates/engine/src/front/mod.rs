@@ -39,6 +39,15 @@ impl Front {
         }
     }
 
+    /// Writes, as one group, the batches that `take` gives once it is the caller's turn; a result for
+    /// each. They are newer than what an earlier call took, and older than what a later
+    /// one takes.
+    pub fn write_group(&self, take: &mut dyn FnMut() -> Vec<Submission>) -> Vec<Result<()>> {
+        match self {
+            Self::Logged(logged) => logged.write_group(take),
+        }
+    }
+
     /// Waits until no write is in flight, and keeps writers out: for a flush, a bulk load, a
     /// checkpoint. An error where the store is latched.
     pub fn quiesce(&self) -> Result<Quiet<'_>> {

@@ -206,6 +206,16 @@ pub struct Settings {
     /// the process may not have, with what program and directories take, is refused at opening.
     #[serde(skip_serializing_if = "is_zero")]
     pub open_files: u32,
+    /// Asynchronous requests that may wait at once, 1 to 1,048,576; default 1,024. Beyond, callers
+    /// get an error of kind `Busy`. To be raised where bursts are longer and memory is there.
+    pub request_queue: u32,
+    /// Bytes of these requests (keys, values, pages to come), 64 KiB and up; default 8 MiB. One
+    /// request may go beyond. To be raised with the number, or where batches are long.
+    pub request_queue_bytes: ByteSize,
+    /// Threads that carry out asynchronous gets and pages of scans, 1 to 64, or 0, the default: one
+    /// per processor but one, at least 1. To be raised where reads wait for slow devices.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub request_workers: u32,
     /// What only the preset `hybrid` looks at.
     pub hybrid: HybridSettings,
 }
@@ -230,6 +240,9 @@ impl Default for Settings {
             delay_max: Duration::ms(20),
             stats_interval: Duration::ms(1000),
             open_files: 0,
+            request_queue: 1024,
+            request_queue_bytes: ByteSize::mib(8),
+            request_workers: 0,
             hybrid: HybridSettings::default(),
         }
     }
@@ -299,6 +312,9 @@ impl Settings {
         range("stats_interval", interval.as_millis() as u64, least_ms, 3_600_000, " ms")?;
         let least = if self.open_files == 0 { 0 } else { OPEN_FILES_MIN };
         range("open_files", self.open_files.into(), least, OPEN_FILES_MAX, "")?;
+        range("request_queue", self.request_queue.into(), 1, 1 << 20, "")?;
+        range("request_queue_bytes", self.request_queue_bytes.0, 64 << 10, 1 << 40, " B")?;
+        range("request_workers", self.request_workers.into(), 0, 64, "")?;
         range("compression levels", self.compression.len() as u64, 1, 7, "")?;
         range("number of tiers", self.tiers.len() as u64, 0, 16, "")?;
         self.hybrid.check()?;
@@ -340,6 +356,14 @@ impl Settings {
         match self.preset() {
             Preset::Leveled => Arc::new(ByLevel::new(self.by_level())),
             Preset::Hybrid => Arc::new(BelowFirst::default()),
+        }
+    }
+
+    /// Threads for asynchronous gets and pages, at most.
+    pub(crate) fn request_workers(&self) -> usize {
+        match self.request_workers {
+            0 => thermocline_foundation::threads::available().clamp(2, 65) - 1,
+            threads => threads as usize,
         }
     }
 

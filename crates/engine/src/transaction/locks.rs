@@ -15,6 +15,7 @@
 //! Threads: any; each owner is one thread at a time.
 
 use super::deadlock::{Owner, Waits, closed_circle};
+use crate::batch::BatchReader;
 use crate::error::{Error, ErrorKind, Result};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -105,6 +106,19 @@ impl Locks {
     pub fn owner(self: &Arc<Self>) -> HeldLocks {
         let owner = Owner(self.last_owner.fetch_add(1, Ordering::Relaxed) + 1);
         HeldLocks { locks: Arc::clone(self), owner, keys: BTreeSet::new() }
+    }
+
+    /// The locks of the keys of an encoded batch, taken in their order.
+    pub fn of_batch(self: &Arc<Self>, encoded: &Bytes, timeout: Duration) -> Result<HeldLocks> {
+        let mut keys = BTreeSet::new();
+        for record in BatchReader::new(encoded)? {
+            let record = record?;
+            let (at, len) = (record.key_at as usize, record.key_len as usize);
+            keys.insert(encoded.slice(at..at + len));
+        }
+        let mut locks = self.owner();
+        locks.take_all(&keys, timeout)?;
+        Ok(locks)
     }
 
     fn stripe(&self, key: &[u8]) -> &Mutex<Stripe> {
