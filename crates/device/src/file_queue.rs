@@ -308,7 +308,7 @@ impl WriteStream {
         self.spans.push_back((self.next_tag, offset, buffer.len()));
         let file = Arc::clone(self.location.handle());
         let request =
-            Request { tag: self.next_tag, file, operation: Operation::Write { offset, buffer } };
+            Request { tag: self.next_tag, file, operation: Operation::Write { offset, buffer, durable: false } };
         self.next_tag += 1;
         request
     }

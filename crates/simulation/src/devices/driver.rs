@@ -560,7 +560,9 @@ pub(super) fn execute(file: &Handle, operation: Operation) -> Completion {
     let file = file.as_any().downcast_ref::<File>().expect("a file of this driver");
     let (result, buffer) = match operation {
         Operation::Read { offset, mut buffer } => (file.read(offset, &mut buffer), buffer),
-        Operation::Write { offset, buffer } => (file.write(offset, &buffer), buffer),
+        Operation::Write { offset, buffer, durable } => {
+            (file.write(offset, &buffer, durable), buffer)
+        }
         Operation::Sync => (file.sync().map(|()| 0), Buffer::default()),
     };
     Completion { tag: 0, result, buffer }
@@ -624,7 +626,7 @@ impl File {
         }
     }
 
-    fn write(&self, offset: u64, view: &[u8]) -> Result<usize> {
+    fn write(&self, offset: u64, view: &[u8], durable: bool) -> Result<usize> {
         self.check_aligned(offset, view.len());
         let devices = &self.directory.devices;
         let operands = Operands::Bytes { offset, bytes: view };
@@ -642,8 +644,10 @@ impl File {
             _ => {}
         }
         self.require_room(offset + bytes.len() as u64)?;
-        let change = Change::Write(to.1, bytes.into());
-        self.with(to.0, |content, call| content.change(call, change));
+        self.with(to.0, |content, call| match durable && fault.is_none() {
+            true => content.write_durably(to.1, &bytes),
+            false => content.change(call, Change::Write(to.1, bytes.into())),
+        });
         devices.changed(CallKind::Write);
         match fault {
             Some(FaultKind::Torn) => {
