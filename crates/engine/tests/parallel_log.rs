@@ -77,10 +77,9 @@ fn check(db: &Db, acknowledged: &[u64]) {
 #[test]
 fn many_writers_over_full_memtables_find_everything_after_an_opening() {
     for preset in [Preset::Leveled, Preset::Hybrid] {
-        for durability in [
-            (|_| Durability::Sync) as fn(u64) -> Durability,
-            |number| if number % 3 == 0 { Durability::Sync } else { Durability::Buffered },
-        ] {
+        for durability in [(|_| Durability::Sync) as fn(u64) -> Durability, |number| {
+            if number % 3 == 0 { Durability::Sync } else { Durability::Buffered }
+        }] {
             let devices = Arc::new(MemoryDevices::default());
             let hooked = HookedDevices::new(devices.clone(), Arc::new(|_, _, _| Ok(())));
             let environment = environment(hooked);

@@ -113,7 +113,8 @@ fn run(harness: &Harness, header: LogHeader, number: u64, seed: u64, flying_max:
             if !alone {
                 next = group[0].0;
                 let flown = flying.pop().unwrap();
-                written[flown.0] = Some(write(harness, &log, &groups[flown.0], flown));
+                let at = flown.0;
+                written[at] = Some(write(harness, &log, &groups[at], flown));
                 continue;
             }
             let claim = log.claim(&records_of(&group), Sequence(durable)).unwrap();
@@ -122,7 +123,8 @@ fn run(harness: &Harness, header: LogHeader, number: u64, seed: u64, flying_max:
             written.push(None);
         } else if !flying.is_empty() {
             let flown = flying.swap_remove(random.below(flying.len() as u64) as usize);
-            written[flown.0] = Some(write(harness, &log, &groups[flown.0], flown));
+            let at = flown.0;
+            written[at] = Some(write(harness, &log, &groups[at], flown));
         }
     }
     let sealed = random.below(2) == 0;
@@ -255,7 +257,8 @@ fn what_cannot_follow_is_refused_and_a_failure_is_final() {
     let harness = Harness::new(Shape::PAGES);
     let log = harness.claim_log(header(5));
     let record = |first, count| Record { first: Sequence(first), count, payload: b"x" };
-    for refused in [vec![], vec![record(4, 1)], vec![record(6, 0)], vec![record(7, 2), record(8, 1)]]
+    for refused in
+        [vec![], vec![record(4, 1)], vec![record(6, 0)], vec![record(7, 2), record(8, 1)]]
     {
         let error = log.claim(&refused, Sequence::ZERO).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{refused:?}: {error}");

@@ -69,11 +69,8 @@ fn groups_that_were_written_side_by_side_are_those_of_the_golden_file() {
     let harness = Harness::new(Shape { settings, ..Shape::SECTORS });
     let log = harness.claim_log(LogHeader { stream: 3, ..header(1) });
     let payloads = [payload_of(1, 6000), payload_of(2, 300), payload_of(3, 700)];
-    let record = |at: usize| Record {
-        first: Sequence(at as u64 + 1),
-        count: 1,
-        payload: &payloads[at],
-    };
+    let record =
+        |at: usize| Record { first: Sequence(at as u64 + 1), count: 1, payload: &payloads[at] };
     let [first, second] = [0, 1].map(|at| log.claim(&[record(at)], Sequence::ZERO).unwrap());
     log.write(second, &[record(1)], Durability::Sync).unwrap();
     let third = log.claim(&[record(2)], Sequence::ZERO).unwrap();

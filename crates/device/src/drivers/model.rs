@@ -234,7 +234,8 @@ mod tests {
     #[test]
     fn one_sync_runs_at_a_time_and_those_that_wait_are_one() {
         let device = Schedule::new(model());
-        let done: Vec<u64> = [0, 10, 20, 1_000_000].map(|now| device.schedule(now, Access::Sync)).into();
+        let done: Vec<u64> =
+            [0, 10, 20, 1_000_000].map(|now| device.schedule(now, Access::Sync)).into();
         assert_eq!(done, [1_000_000, 2_000_000, 2_000_000, 2_000_000]);
         assert_eq!(device.schedule(1_000_001, Access::Sync), 3_000_000);
         assert_eq!(device.schedule(9_000_000, Access::Sync), 10_000_000);

@@ -349,7 +349,10 @@ mod tests {
         for page in 0..4u8 {
             let offset = u64::from(page) * PAGE_BYTES as u64;
             let buffer = Buffer::copy_of(&[page; PAGE_BYTES]);
-            driver.execute(&file, Operation::Write { offset, buffer, durable: false }).result.unwrap();
+            driver
+                .execute(&file, Operation::Write { offset, buffer, durable: false })
+                .result
+                .unwrap();
         }
         Some((scratch, driver, file))
     }
@@ -383,13 +386,13 @@ mod tests {
             pages.for_each(|(page, number)| assert!(page.iter().all(|byte| *byte == number)));
 
             for durable in [false, true] {
-            let buffer = Buffer::copy_of(&[9; 2 * PAGE_BYTES]);
-            let kind = Kind::Write { offset: 4 * PAGE_BYTES as u64, durable };
-            let mut slot = Slot { tag: 0, file: file.clone(), kind, buffer };
-            file.truncate(4 * PAGE_BYTES as u64).unwrap();
-            assert_eq!(conclude(&mut slot, answer).unwrap(), 2 * PAGE_BYTES, "{answer}");
-            assert_eq!(file.len().unwrap(), 6 * PAGE_BYTES as u64);
-            file.truncate(4 * PAGE_BYTES as u64).unwrap();
+                let buffer = Buffer::copy_of(&[9; 2 * PAGE_BYTES]);
+                let kind = Kind::Write { offset: 4 * PAGE_BYTES as u64, durable };
+                let mut slot = Slot { tag: 0, file: file.clone(), kind, buffer };
+                file.truncate(4 * PAGE_BYTES as u64).unwrap();
+                assert_eq!(conclude(&mut slot, answer).unwrap(), 2 * PAGE_BYTES, "{answer}");
+                assert_eq!(file.len().unwrap(), 6 * PAGE_BYTES as u64);
+                file.truncate(4 * PAGE_BYTES as u64).unwrap();
             }
         }
         // A read cut by the end of the file has nothing to finish, also inside a page.

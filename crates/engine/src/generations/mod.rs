@@ -7,8 +7,8 @@ use crate::error::Result;
 use log_file::LogFile;
 use memtable::Memtable;
 use std::sync::Arc;
-use thermocline_foundation::{FileNumber, Planted, planted};
 use thermocline_foundation::sync::atomic::AtomicBool;
+use thermocline_foundation::{FileNumber, Planted, planted};
 
 /// What makes a memtable durable.
 #[derive(Debug)]

@@ -191,8 +191,7 @@ fn side_by_side_writes_leave_a_prefix() {
             for number in 1..=2_u64 {
                 let len = [8, BIG][(entropy() % 2) as usize];
                 let is_synced = entropy() % 3 > 0;
-                let durability =
-                    if is_synced { Durability::Sync } else { Durability::Buffered };
+                let durability = if is_synced { Durability::Sync } else { Durability::Buffered };
                 let seen = *told.lock();
                 begun.lock()[writer as usize][number as usize] = seen;
                 db.write_with(twins(writer, number, len), durability).unwrap();

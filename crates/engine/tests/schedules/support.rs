@@ -128,7 +128,8 @@ impl FragileDevices {
             for ((_, name), id) in kept.names.iter().filter(|((at, _), _)| at == directory) {
                 let file = driver.create(name).unwrap();
                 let bytes = kept.synced.get(id).cloned().unwrap_or_default();
-                let operation = Operation::Write { offset: 0, buffer: Buffer::copy_of(&bytes), durable: false };
+                let operation =
+                    Operation::Write { offset: 0, buffer: Buffer::copy_of(&bytes), durable: false };
                 driver.execute(&file, operation).result.unwrap();
             }
         }
