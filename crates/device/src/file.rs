@@ -295,6 +295,16 @@ impl File {
     /// Writes the buffer's view at `offset`, both multiples of the driver's alignment
     /// ([`PAGE_BYTES`] always is), and gives the buffer back.
     pub fn write(&self, offset: u64, buffer: Buffer) -> (Buffer, Result<()>) {
+        self.write_as(offset, buffer, false)
+    }
+
+    /// As [`File::write`]; what is written survives loss of power when this returns, whatever
+    /// becomes of earlier writes.
+    pub fn write_durably(&self, offset: u64, buffer: Buffer) -> (Buffer, Result<()>) {
+        self.write_as(offset, buffer, !planted(Planted::DurableFlagDropped))
+    }
+
+    fn write_as(&self, offset: u64, buffer: Buffer, durable: bool) -> (Buffer, Result<()>) {
         let change = match self.begin_change() {
             Ok(change) => change,
             Err(error) => return (buffer, Err(error)),
@@ -302,7 +312,7 @@ impl File {
         let location = &change.location;
         self.count_write(location, offset, &buffer);
         let len = buffer.len();
-        let operation = Operation::Write { offset, buffer };
+        let operation = Operation::Write { offset, buffer, durable };
         let completion = location.tier.driver().execute(location.handle(), operation);
         let result = completion.result.map(drop);
         (completion.buffer, result.map_err(|e| self.write_error(location, offset, len, &e)))

@@ -21,8 +21,8 @@
 //! and wakes no other.
 
 use crate::format::{
-    ANCESTORS_MAX, HeaderPage, LogHeader, PAGE, PAGE_STREAM_BYTES, PAYLOAD_BYTES_MAX, PageHeader,
-    RECORD_HEADER_BYTES, RecordHeader, RecordKind, stream_offset,
+    ANCESTORS_MAX, HeaderPage, LogHeader, PAGE, PAYLOAD_BYTES_MAX, PageHeader, RecordHeader,
+    RecordKind,
 };
 use crate::page_buffer::{Batch, PageBuffer};
 use std::sync::Arc;
@@ -65,6 +65,10 @@ impl Default for LogSettings {
 pub struct LogPosition(u64);
 
 impl LogPosition {
+    pub(crate) fn at(offset: u64) -> Self {
+        Self(offset)
+    }
+
     /// Bytes from the start of the file.
     pub fn offset(self) -> u64 {
         self.0
@@ -111,16 +115,7 @@ impl LogWriter {
     /// # Errors
     /// What the file reports; the file is then no log yet and can be used again for another try.
     pub fn create(file: Arc<File>, header: LogHeader, settings: LogSettings) -> Result<Self> {
-        let ancestors = ancestors(&file, &header)?;
-        let header = LogHeader { previous: ancestors.first().copied(), ..header };
-        if ancestors.is_empty() && !file.is_empty()? {
-            file.truncate(0)?;
-        }
-        file.allocate(settings.segment_bytes.max(PAGE).next_multiple_of(PAGE))?;
-        let mut page = Buffer::zeroed(PAGE_BYTES);
-        HeaderPage { header, ancestors }.encode(&file.place(0), &mut page);
-        file.write(0, page).1?;
-        sync_site("log-header", || file.sync())?;
+        let header = begin(&file, header, settings)?;
         let capacity = settings.buffer_bytes.max(PAGE_BYTES).next_multiple_of(PAGE_BYTES);
         let base = header.base_sequence();
         let state = State {
@@ -279,14 +274,13 @@ impl LogWriter {
         parts: &[&[u8]],
     ) -> Result<()> {
         let encoded = header.encode();
-        let total = RECORD_HEADER_BYTES + header.payload_bytes as usize;
-        let mut left = total;
+        let mut left = header.stream_bytes();
         for part in std::iter::once(&encoded[..]).chain(parts.iter().copied()) {
             let mut rest = part;
             while !rest.is_empty() {
                 if state.pages.at_page_start() {
                     self.make_room(state)?;
-                    let page = self.page_header(state, header, total, left);
+                    let page = self.page_header(state, header, left);
                     state.pages.begin_page(&page);
                 }
                 let count = state.pages.put(rest);
@@ -297,29 +291,11 @@ impl LogWriter {
         Ok(())
     }
 
-    /// The header of the page at the end, begun with `left` of `total` bytes of a record to come.
-    fn page_header(
-        &self,
-        state: &State,
-        record: &RecordHeader,
-        total: usize,
-        left: usize,
-    ) -> PageHeader {
-        let starts_here = left == total;
-        let first_record = match left {
-            _ if starts_here => Some(stream_offset(0)),
-            _ if left < PAGE_STREAM_BYTES => Some(stream_offset(left)),
-            _ => None,
-        };
-        let next = if starts_here { 0 } else { u64::from(record.count) };
-        PageHeader {
-            stream: self.header.stream,
-            first_record: first_record.map(|offset| offset as u16),
-            number: self.file.number(),
-            page: state.pages.end() / PAGE,
-            first_sequence: Sequence(record.first.0 + next),
-            durable_sequence: state.synced_sequence,
-        }
+    /// The header of the page at the end, begun with `left` bytes of a record to come.
+    fn page_header(&self, state: &State, record: &RecordHeader, left: usize) -> PageHeader {
+        let place = (self.file.number(), state.pages.end() / PAGE);
+        let header = PageHeader::within(record, left, place, self.header.stream);
+        PageHeader { durable_sequence: state.synced_sequence, ..header }
     }
 
     /// Writes the buffer out if it is full. Called at the end of a page only.
@@ -430,6 +406,21 @@ impl State {
         // A write that fails after a sync already did must not hide the first cause.
         self.failed.get_or_insert(error);
     }
+}
+
+/// Makes `file` a log without records: reserves space, writes and syncs the header page.
+pub(crate) fn begin(file: &File, header: LogHeader, settings: LogSettings) -> Result<LogHeader> {
+    let ancestors = ancestors(file, &header)?;
+    let header = LogHeader { previous: ancestors.first().copied(), ..header };
+    if ancestors.is_empty() && !file.is_empty()? {
+        file.truncate(0)?;
+    }
+    file.allocate(settings.segment_bytes.max(PAGE).next_multiple_of(PAGE))?;
+    let mut page = Buffer::zeroed(PAGE_BYTES);
+    HeaderPage { header, ancestors }.encode(&file.place(0), &mut page);
+    file.write(0, page).1?;
+    sync_site("log-header", || file.sync())?;
+    Ok(header)
 }
 
 /// Every number under which sectors may lie in the file, newest first; none where it must be

@@ -15,7 +15,7 @@ pub(super) struct Led {
     pub refused: Vec<(usize, Refused)>,
 }
 
-/// Batches of `group` whose checks do not hold, by their places. The caller has the leader's lock.
+/// Batches of `group` whose checks do not hold, by their places. The caller has the turnstile.
 pub(super) fn refuse(
     versions: &Versions,
     locks: &Locks,

@@ -1,10 +1,19 @@
-//! The front of the presets with a log: group commit by a leader, in sequence order.
+//! The front of the presets with a log: groups of writes, each led by one of its writers.
 //!
 //! ```text
 //!   admit (write throttle) -> line up (queue.rs)
-//!   -> leader: checks (checks.rs) -> room -> sequences claimed -> log append -> log commit, with a sync if a writer
-//!      wants one -> memtable -> sequences published -> acknowledged
+//!   -> leader: turnstile (turnstile.rs): room -> sequences claimed -> place in the log
+//!      -> log written, with a sync if a writer wants one -> memtable -> slot complete
+//!      -> all before it complete too: published -> acknowledged
 //! ```
+//! In a log of one writer ([`Records::InTurn`]) the leader keeps the turnstile until its group is in
+//! the memtable. Beside others ([`Records::SideBySide`]; SpanDB, section 4.2) it lets it go once it
+//! has its sequences and its pages, so that several groups are on their way to the device. Each is
+//! acknowledged when all before it are complete.
+//!
+//! A group that is synced makes all before it durable: those that were synced are so by the order
+//! of the window; for buffered ones, it waits for them and syncs their logs.
+//!
 //! A failed append or sync latches the store: the batches get the error and are not inserted. They
 //! may still be found by a later recovery, as with any write whose acknowledgement was never seen.
 //! A leader that panics latches the store too, and hands over before its panic goes on: the writers
@@ -13,44 +22,56 @@
 use super::checks::{Led, outcomes, own_outcome, refuse, without};
 use super::log_pool::LogPool;
 use super::log_tail::LogTail;
-use super::queue::{Entered, Submission, Turn, WriteQueue};
+use super::queue::{Entered, Submission, Turn, Waiter, WriteQueue};
+use super::turnstile::Turnstile;
 use crate::batch::WriteBatch;
-use crate::error::Result;
-use crate::generations::log_file::LogFile;
-use crate::generations::memtable::{ENTRY_OVERHEAD_BYTES, Memtable};
-use crate::generations::{Frozen, Generation};
-use crate::limits::MEMTABLES;
+use crate::error::{Error, ErrorKind, Result};
+use crate::generations::log_file::{LogFile, Records};
+use crate::generations::memtable::ENTRY_OVERHEAD_BYTES;
 use crate::settings::Durability;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
 use crate::transaction::options::LOCK_TIMEOUT;
 use crate::transaction::{Check, Locks, Refused};
+use crate::versions::Versions;
 use crate::versions::window::Group;
-use crate::versions::{Version, Versions};
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thermocline_foundation::sync::{Mutex, MutexGuard};
 use thermocline_foundation::threads::{Panic, catch_panic};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted, sync_site};
-use thermocline_log::Durability as LogDurability;
+use thermocline_log::{Claim, Durability as LogDurability, LogPosition, Record};
 
-/// What only the leader touches.
+/// Where a group of records goes in the log.
 #[derive(Debug)]
-pub(super) struct Leader {
-    memtable: Arc<Memtable>,
-    log: Arc<LogFile>,
+enum Place {
+    /// In the writer's buffer, up to `position`.
+    Appended { position: Option<LogPosition>, asked: bool },
+    /// On pages of its own. The group `covers` buffered ones before it, which are to be durable
+    /// when it is.
+    Claimed { claim: Claim, asked: bool, covers: bool },
+}
+
+/// The records of a group, from the sequence `next` on.
+fn records_of(group: &[Submission], mut next: Sequence) -> Vec<Record<'_>> {
+    let mut records = Vec::with_capacity(group.len());
+    for Submission { encoded, count, .. } in group {
+        records.push(Record { first: next, count: *count, payload: encoded });
+        next = Sequence(next.0 + u64::from(*count));
+    }
+    records
 }
 
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Logged {
-    shared: Arc<Shared>,
-    versions: Arc<Versions>,
-    pool: Arc<LogPool>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) versions: Arc<Versions>,
+    pub(super) pool: Arc<LogPool>,
     queue: WriteQueue,
     locks: Arc<Locks>,
-    leader: Mutex<Leader>,
-    tail: Mutex<LogTail>,
+    turnstile: Mutex<Turnstile>,
+    pub(super) tail: Mutex<LogTail>,
     /// Log bytes that no sync covers yet.
     unsynced_bytes: AtomicU64,
     sync_wanted: AtomicBool,
@@ -70,10 +91,10 @@ impl Logged {
             shared: Arc::clone(shared),
             versions: Arc::clone(versions),
             pool,
-            queue: WriteQueue::default(),
+            queue: WriteQueue::new(shared.settings.groups_in_flight()),
             locks: Arc::clone(locks),
             tail: Mutex::new(LogTail::new(Arc::clone(&log))),
-            leader: Mutex::new(Leader { memtable, log }),
+            turnstile: Mutex::new(Turnstile::new(memtable, log)),
             unsynced_bytes: AtomicU64::new(0),
             sync_wanted: AtomicBool::new(false),
         }
@@ -96,35 +117,36 @@ impl Logged {
         };
         match waiter.wait() {
             Turn::Done(result) => result,
-            Turn::Lead => self.lead_group(),
+            Turn::Lead => self.lead_group(&waiter),
         }
     }
 
-    /// Leads with the batches in line; the caller's is the first of them.
-    fn lead_group(&self) -> Result<Sequence, Refused> {
-        let waiters = self.queue.take_group();
-        let group: Vec<_> = waiters.iter().map(|waiter| waiter.submission.clone()).collect();
+    /// Leads with the caller's batch and those in line behind it.
+    fn lead_group(&self, first: &Arc<Waiter>) -> Result<Sequence, Refused> {
+        let others = self.queue.take_behind(first);
+        let group = std::iter::once(first).chain(&others);
+        let group: Vec<_> = group.map(|waiter| waiter.submission.clone()).collect();
         let led = self.lead_caught(&group);
         self.queue.hand_over();
         let result = match &led {
             Ok(led) => led.clone(),
             Err(_) => self.shared.latch.check().map(|()| Led::default()),
         };
-        for (waiter, outcome) in waiters.iter().zip(outcomes(&group, result)).skip(1) {
+        for (waiter, outcome) in others.iter().zip(outcomes(&group, result).skip(1)) {
             waiter.set(Turn::Done(outcome));
         }
         own_outcome(&group, led.unwrap_or_else(|panic| panic.resume()))
     }
 
-    /// Writes the batches that `take` gives once the leader's lock is held, and says what became of
-    /// each. Does not line up with writers that wait for themselves: the lock is the order. A panic
+    /// Writes the batches that `take` gives once it has the turnstile, and says what became of
+    /// each. Does not line up with writers that wait for themselves: the turnstile is the order. A panic
     /// is an error here, for the caller answers for others.
     pub fn write_group(&self, take: &mut dyn FnMut() -> Vec<Submission>) -> Vec<Result<()>> {
         let mut group = Vec::new();
         let led = catch_panic(|| {
-            let mut leader = self.leader.lock();
+            let turnstile = self.turnstile.lock();
             group = take();
-            if group.is_empty() { Ok(Led::default()) } else { self.lead_with(&mut leader, &group) }
+            if group.is_empty() { Ok(Led::default()) } else { self.lead_with(turnstile, &group) }
         });
         let led = led.unwrap_or_else(|panic| {
             self.shared.fail_by_panic("a logger", &panic.to_string());
@@ -161,12 +183,16 @@ impl Logged {
     }
 
     fn lead(&self, group: &[Submission]) -> Result<Led> {
-        self.lead_with(&mut self.leader.lock(), group)
+        self.lead_with(self.turnstile.lock(), group)
     }
 
-    fn lead_with(&self, leader: &mut Leader, group: &[Submission]) -> Result<Led> {
+    fn lead_with(
+        &self,
+        mut turnstile: MutexGuard<'_, Turnstile>,
+        group: &[Submission],
+    ) -> Result<Led> {
         self.shared.latch.check()?;
-        let refused = refuse(&self.versions, &self.locks, group)?;
+        let refused = self.refuse(group)?;
         let admitted = without(group, &refused);
         let group = &*admitted;
         if group.is_empty() {
@@ -176,96 +202,137 @@ impl Logged {
         let _guard = self.shared.latch.guard();
         let bytes = group.iter().map(|submission| submission.encoded.len() as u64).sum();
         let count = group.iter().map(|submission| u64::from(submission.count)).sum::<u64>();
-        self.make_room(leader, bytes)?;
-        let grown_bytes = bytes + count * ENTRY_OVERHEAD_BYTES;
-        self.versions.memtable_grows(leader.memtable.bytes() + grown_bytes);
+        self.make_room(&mut turnstile, bytes)?;
+        turnstile.memtable_bytes += bytes + count * ENTRY_OVERHEAD_BYTES;
+        self.versions.memtable_grows(turnstile.memtable_bytes);
+        let (memtable, log) = (Arc::clone(&turnstile.memtable), Arc::clone(&turnstile.log));
+        memtable.begin_group();
         let claimed = self.versions.window.claim(count);
-        let logged = self.log_group(leader, group, &claimed);
-        logged.inspect_err(|error| self.shared.fail(error))?;
-        let first = claimed.first();
-        let mut next = first;
-        for submission in group {
-            leader.memtable.insert_batch(next, &submission.encoded)?;
-            next = Sequence(next.0 + u64::from(submission.count));
+        // Dropped before the group's slot is: who waits for the slot finds the latch set.
+        let _guard = self.shared.latch.guard();
+        let records = records_of(group, claimed.first());
+        let asked = group.iter().any(|submission| submission.durability == Durability::Sync);
+        let place = self.place(&mut turnstile, &records, asked);
+        let place = place.inspect_err(|error| self.shared.fail(error))?;
+        // One group after the other, or the next one beside this.
+        let held = matches!(log.records, Records::InTurn(_)).then_some(turnstile);
+        let durable = self.log_records(&log, place, &records, &claimed);
+        let durable = durable.inspect_err(|error| self.shared.fail(error))?;
+        for record in &records {
+            memtable.insert_batch(record.first, record.payload)?;
         }
-        self.versions.window.publish(claimed);
+        if let Some(mut turnstile) = held {
+            turnstile.memtable_bytes = memtable.bytes();
+        }
+        let publication = claimed.complete(durable);
+        if !self.versions.window.wait(publication) {
+            return Err(self.stopped());
+        }
+        memtable.end_group();
+        if !Arc::ptr_eq(&self.versions.current().active, &memtable) {
+            // Its flush may have waited for this group.
+            self.shared.jobs.wake();
+        }
         self.shared.counts.written_bytes.add(bytes);
         self.shared.counts.writes.add(count);
-        Ok(Led { first, refused })
+        Ok(Led { first: records[0].first, refused })
     }
 
-    fn log_group(&self, leader: &Leader, group: &[Submission], claimed: &Group) -> Result<()> {
-        let mut next = claimed.first();
-        let mut position = None;
-        let mut bytes = 0;
-        for submission in group {
-            position =
-                Some(leader.log.writer.append(next, submission.count, &submission.encoded)?);
-            next = Sequence(next.0 + u64::from(submission.count));
-            bytes += submission.encoded.len() as u64;
+    /// Batches of the group whose checks do not hold. They look at memtables, so what was claimed
+    /// before must be there; the caller has the turnstile, and nothing comes in.
+    fn refuse(&self, group: &[Submission]) -> Result<Vec<(usize, Refused)>> {
+        let is_asked = group.iter().any(|submission| submission.check.is_some());
+        if is_asked && !planted(Planted::ChecksMissFlyingGroups) {
+            self.versions.window.wait_idle();
+            self.shared.latch.check()?;
         }
-        let Some(position) = position else { return Ok(()) };
-        self.tail.lock().position = Some(position);
+        refuse(&self.versions, &self.locks, group)
+    }
+
+    /// Why a group that is whole is not acknowledged: one before it failed.
+    fn stopped(&self) -> Error {
+        let reason = self.shared.latch.check().err();
+        reason.unwrap_or_else(|| Error::new(ErrorKind::ReadOnly, "a write before this one failed"))
+    }
+
+    /// Gives the records their place in the log, in order.
+    fn place(
+        &self,
+        turnstile: &mut Turnstile,
+        records: &[Record<'_>],
+        asked: bool,
+    ) -> Result<Place> {
+        let asked = asked && !planted(Planted::AcknowledgedBeforeFlush);
+        match &turnstile.log.records {
+            Records::InTurn(writer) => {
+                let mut position = None;
+                for record in records {
+                    let Record { first, count, payload } = *record;
+                    position = Some(writer.append(first, count, payload)?);
+                }
+                Ok(Place::Appended { position, asked })
+            }
+            Records::SideBySide(claims) => {
+                let claim = claims.claim(records, self.versions.window.durable())?;
+                let has_buffered = std::mem::replace(&mut turnstile.has_buffered, !asked);
+                let covers = asked && has_buffered && !planted(Planted::BufferedBeforeSyncIgnored);
+                Ok(Place::Claimed { claim, asked, covers })
+            }
+        }
+    }
+
+    /// Writes the records to their place, as durable as asked; says whether all up to them is
+    /// durable then.
+    fn log_records(
+        &self,
+        log: &LogFile,
+        place: Place,
+        records: &[Record<'_>],
+        group: &Group<'_>,
+    ) -> Result<bool> {
+        let bytes = records.iter().map(|record| record.payload.len() as u64).sum();
+        match (&log.records, place) {
+            (Records::InTurn(writer), Place::Appended { position: Some(position), asked }) => {
+                self.tail.lock().position = Some(position);
+                if !self.count_unsynced(bytes, asked)? {
+                    writer.commit(position, LogDurability::Buffered)?;
+                }
+                Ok(false)
+            }
+            (Records::SideBySide(claims), Place::Claimed { claim, asked: true, covers }) => {
+                claims.write(claim, records, LogDurability::Sync)?;
+                // Buffered groups before this one are to be durable too, and may still be flying.
+                if covers {
+                    if !self.versions.window.wait_before(group) {
+                        return Err(self.stopped());
+                    }
+                    sync_site("write", || self.sync_tail())?;
+                }
+                Ok(true)
+            }
+            (Records::SideBySide(claims), Place::Claimed { claim, .. }) => {
+                let position = claims.write(claim, records, LogDurability::Buffered)?;
+                self.tail.lock().written(log, position);
+                self.count_unsynced(bytes, false)?;
+                Ok(false)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Counts bytes that no sync covers, and syncs them where that is `asked` or they are too many;
+    /// says whether it did.
+    fn count_unsynced(&self, bytes: u64, asked: bool) -> Result<bool> {
         let unsynced = self.unsynced_bytes.fetch_add(bytes, Ordering::AcqRel) + bytes;
         let bound = self.shared.settings.background_sync_bytes.0;
-        let asked = group.iter().any(|submission| submission.durability == Durability::Sync);
-        let asked = asked && !planted(Planted::AcknowledgedBeforeFlush);
         // Past twice the bound the background sync did not keep up, and the bound is a promise.
         if asked || unsynced >= 2 * bound {
-            return sync_site("write", || self.sync_tail());
+            return sync_site("write", || self.sync_tail()).map(|()| true);
         }
-        leader.log.writer.commit(position, LogDurability::Buffered)?;
         if unsynced >= bound && !self.sync_wanted.swap(true, Ordering::Relaxed) {
             self.shared.jobs.wake();
         }
-        Ok(())
-    }
-
-    fn make_room(&self, leader: &mut Leader, bytes: u64) -> Result<()> {
-        let full = leader.memtable.bytes() + bytes > self.shared.settings.division().memtable_bytes;
-        if full && leader.memtable.count() > 0 {
-            self.wait_for_room()?;
-            self.rotate(leader)?;
-        }
-        Ok(())
-    }
-
-    /// Waits until the memory budget has room for another memtable.
-    fn wait_for_room(&self) -> Result<()> {
-        let has_room = |version: &Version| (version.frozen.len() as u64) < MEMTABLES - 1;
-        if has_room(&self.versions.current()) {
-            return Ok(());
-        }
-        let start = self.shared.clock.now_ns();
-        self.versions.wait_until(has_room)?;
-        self.shared.counts.stalled_ns.add(self.shared.clock.now_ns() - start);
-        Ok(())
-    }
-
-    /// Freezes the active memtable and goes on with an empty one and the next log.
-    fn rotate(&self, leader: &mut Leader) -> Result<()> {
-        let next = self.pool.next_log(leader.log.number);
-        // Without a descriptor for the next log the writer gets the error, and the log goes on.
-        let next = next.inspect_err(|error| self.shared.fail_unless_unopened(error))?;
-        let memtable = Arc::new(Memtable::new());
-        let log = std::mem::replace(&mut leader.log, Arc::clone(&next));
-        self.tail.lock().follow(&log, &next);
-        let frozen = Arc::new(Frozen {
-            memtable: std::mem::replace(&mut leader.memtable, Arc::clone(&memtable)),
-            generation: Generation::of_log(log, next.number),
-            claimed: AtomicBool::new(false),
-        });
-        self.versions.freeze(frozen, memtable);
-        Ok(())
-    }
-
-    /// Freezes the active memtable unless it is empty.
-    fn freeze(&self, leader: &mut Leader) -> Result<()> {
-        if leader.memtable.count() > 0 {
-            self.wait_for_room()?;
-            self.rotate(leader)?;
-        }
-        Ok(())
+        Ok(false)
     }
 
     /// Waits until no write is in flight, and keeps writers out.
@@ -277,7 +344,9 @@ impl Logged {
 
     /// As [`Logged::quiesce`], also where the store is latched.
     pub fn enter(&self) -> Quiet<'_> {
-        Quiet { logged: self, leader: self.leader.lock() }
+        let turnstile = self.turnstile.lock();
+        self.versions.window.wait_idle();
+        Quiet { logged: self, turnstile }
     }
 
     /// Makes everything acknowledged so far durable.
@@ -344,24 +413,24 @@ impl Logged {
 #[derive(Debug)]
 pub(crate) struct Quiet<'a> {
     logged: &'a Logged,
-    leader: MutexGuard<'a, Leader>,
+    turnstile: MutexGuard<'a, Turnstile>,
 }
 
 impl Quiet<'_> {
     /// Freezes the active memtable unless it is empty.
     pub fn freeze(&mut self) -> Result<()> {
-        self.logged.freeze(&mut self.leader)
+        self.logged.freeze(&mut self.turnstile)
     }
 
     /// Freezes the active memtable, which has records.
     #[cfg(test)]
     pub fn rotate(&mut self) -> Result<()> {
-        self.logged.rotate(&mut self.leader)
+        self.logged.rotate(&mut self.turnstile)
     }
 
     /// The log of the active memtable. Later ones have larger numbers.
     pub fn log_number(&self) -> FileNumber {
-        self.leader.log.number
+        self.turnstile.log.number
     }
 
     /// Hands all that was appended to the driver, so that a concurrent sync has nothing left to
@@ -369,7 +438,7 @@ impl Quiet<'_> {
     pub fn hand_over_log(&self) -> Result<()> {
         let position = self.logged.tail.lock().position;
         if let (Some(position), Ok(())) = (position, self.logged.shared.latch.check()) {
-            self.leader.log.writer.commit(position, LogDurability::Buffered)?;
+            self.turnstile.log.hand_over(position)?;
         }
         Ok(())
     }
@@ -387,10 +456,11 @@ impl Quiet<'_> {
         // The log must have the sequence too, or recovery would take the next record for one after
         // a hole.
         let reserved = WriteBatch::new().freeze()?.0;
-        let (count, durability) = (1, Durability::Sync);
-        let submission = Submission { encoded: reserved, count, durability, check: None };
-        let logged = self.logged.log_group(&self.leader, &[submission], &claimed);
-        logged.inspect_err(|error| shared.fail(error))?;
+        let records = [Record { first: sequence, count: 1, payload: &reserved }];
+        let log = Arc::clone(&self.turnstile.log);
+        let place = self.logged.place(&mut self.turnstile, &records, true);
+        let logged = place.and_then(|at| self.logged.log_records(&log, at, &records, &claimed));
+        let durable = logged.inspect_err(|error| shared.fail(error))?;
         let result = body(sequence).inspect_err(|_| {
             // The log says that the sequence was taken, so the manifest must too: recovery takes a
             // later record for proof that it once did. Failing, this stops all writing.
@@ -398,9 +468,10 @@ impl Quiet<'_> {
             let _ = versions.commit(&mut versions.tables(), edit);
         });
         match &result {
-            Ok(_) => versions.window.publish(claimed),
+            // Nothing is before it that could keep it from being published.
+            Ok(_) => drop(claimed.complete(durable)),
             // It stays a sequence that no record has, and readers pass it with the next one.
-            Err(_) => versions.window.skip(claimed),
+            Err(_) => claimed.skip(),
         }
         result
     }
@@ -410,7 +481,7 @@ impl Quiet<'_> {
         let tail = self.logged.tail.lock().clone();
         sync_site("closing", || {
             tail.seal_older()?;
-            self.leader.log.seal()
+            self.turnstile.log.seal()
         })
     }
 }

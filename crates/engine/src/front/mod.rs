@@ -9,6 +9,7 @@ mod log_tail;
 mod logged;
 mod queue;
 pub(crate) mod replay;
+mod turnstile;
 mod upkeep;
 
 use crate::error::Result;

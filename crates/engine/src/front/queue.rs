@@ -1,8 +1,8 @@
 //! The line of writers.
 //!
 //! Writers line up; the first leads. The leader takes every batch in line, and they are written as
-//! one group. Then the next in line leads. So acknowledgements come in sequence order, one device
-//! flush serves all that wait, and a writer that is alone pays for no hand-over.
+//! one group. Then the next in line leads. So one device flush serves all that wait, and a writer
+//! that is alone pays for no hand-over. Where the log is written by many at once, several lead.
 
 use crate::settings::Durability;
 use crate::transaction::{Check, Refused};
@@ -67,24 +67,31 @@ pub(super) enum Entered {
 }
 
 /// See the module's header.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct WriteQueue {
+    /// Writers that may lead at once.
+    leaders_max: usize,
     line: Mutex<Line>,
 }
 
 #[derive(Debug, Default)]
 struct Line {
-    /// A writer leads.
-    led: bool,
+    /// Writers that lead, or have been told to.
+    leaders: usize,
     waiting: VecDeque<Arc<Waiter>>,
 }
 
 impl WriteQueue {
+    /// At most `leaders_max` writers lead at once.
+    pub fn new(leaders_max: usize) -> Self {
+        Self { leaders_max, line: Mutex::default() }
+    }
+
     /// Lines up with a batch.
     pub fn enter(&self, submission: Submission) -> Entered {
         let mut line = self.line.lock();
-        if !line.led {
-            line.led = true;
+        if line.leaders < self.leaders_max && line.waiting.is_empty() {
+            line.leaders += 1;
             return Entered::Leads(submission);
         }
         let (turn, changed) = (Mutex::new(None), Condvar::new());
@@ -93,32 +100,32 @@ impl WriteQueue {
         Entered::Waits(waiter)
     }
 
-    /// Writers behind the one that leads.
+    /// Writers behind those that lead.
     pub fn waiting(&self) -> u64 {
         self.line.lock().waiting.len() as u64
     }
 
-    /// Takes a group off the line; the caller is the first of it.
-    pub fn take_group(&self) -> Vec<Arc<Waiter>> {
-        let mut group = Vec::new();
-        let mut bytes = 0;
+    /// Takes writers off the line, for the group of `first`, which was told to lead.
+    pub fn take_behind(&self, first: &Waiter) -> Vec<Arc<Waiter>> {
+        let mut others = Vec::new();
+        let mut bytes = first.submission.encoded.len();
         let mut line = self.line.lock();
         while let Some(next) = line.waiting.front() {
             bytes += next.submission.encoded.len();
-            if bytes > GROUP_BYTES_MAX && !group.is_empty() {
+            if bytes > GROUP_BYTES_MAX {
                 break;
             }
-            group.extend(line.waiting.pop_front());
+            others.extend(line.waiting.pop_front());
         }
-        group
+        others
     }
 
-    /// The leader is done: the next in line leads.
+    /// A leader is done: the next in line leads.
     pub fn hand_over(&self) {
         let mut line = self.line.lock();
-        match line.waiting.front() {
+        match line.waiting.pop_front() {
             Some(next) => next.set(Turn::Lead),
-            None => line.led = false,
+            None => line.leaders -= 1,
         }
     }
 }

@@ -11,7 +11,10 @@
 //! 2. No two entries have the same key and sequence.
 //! 3. Readers need no lock and never wait for a writer.
 //!
-//! Threads: any number of readers, and writers at the same time (today the write path has one).
+//! 4. A frozen memtable is flushed when it is drained: the groups of writes that belong to it are
+//!    published.
+//!
+//! Threads: any number of readers, and of writers at the same time.
 
 use bytes::{Bytes, BytesMut};
 use crossbeam_skiplist::SkipSet;
@@ -22,7 +25,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 use thermocline_foundation::Sequence;
 use thermocline_foundation::sync::Mutex;
-use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use thermocline_table::{RecordKind, Trailer};
 
 use crate::batch::BatchReader;
@@ -150,6 +156,8 @@ pub(crate) struct Memtable {
     /// The sequences that it spans; the first is the largest number there is while it is empty.
     first: AtomicU64,
     last: AtomicU64,
+    /// Groups of writes that belong here and are not published.
+    flying: AtomicU64,
 }
 
 impl Default for Memtable {
@@ -168,13 +176,14 @@ impl Memtable {
             count: 0.into(),
             first: u64::MAX.into(),
             last: 0.into(),
+            flying: 0.into(),
         }
     }
 
     /// Adds the records of an encoded batch, whose first has the sequence `first`.
     pub fn insert_batch(&self, first: Sequence, encoded: &[u8]) -> Result<()> {
         let (mut count, mut memory) = (0, 0);
-        let mut chunk = self.chunk.lock();
+        let mut chunk = std::mem::take(&mut *self.chunk.lock());
         for (index, record) in BatchReader::new(encoded)?.enumerate() {
             let record = record?;
             let (start, end) =
@@ -195,9 +204,34 @@ impl Memtable {
             self.first.fetch_min(first.0, Relaxed);
             self.last.fetch_max(first.0 + count - 1, Relaxed);
         }
+        self.give_back(chunk);
         self.bytes.fetch_add(memory, Relaxed);
         self.count.fetch_add(count, Relaxed);
         Ok(())
+    }
+
+    /// Keeps the larger rest of a chunk for the next batch. Two that are inserted at once have a
+    /// chunk each.
+    fn give_back(&self, chunk: BytesMut) {
+        let mut kept = self.chunk.lock();
+        if kept.capacity() < chunk.capacity() {
+            *kept = chunk;
+        }
+    }
+
+    /// A group of writes is on its way here.
+    pub fn begin_group(&self) {
+        self.flying.fetch_add(1, Relaxed);
+    }
+
+    /// A group is published. One that failed never is.
+    pub fn end_group(&self) {
+        self.flying.fetch_sub(1, Release);
+    }
+
+    /// No group is on its way here: a frozen memtable is whole.
+    pub fn is_drained(&self) -> bool {
+        self.flying.load(Acquire) == 0
     }
 
     /// The newest version of `key` at or before `snapshot`.

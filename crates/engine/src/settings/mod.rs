@@ -99,6 +99,10 @@ impl Preset {
     }
 }
 
+fn is_one(value: &u32) -> bool {
+    *value == 1
+}
+
 /// One storage tier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -172,6 +176,11 @@ pub struct Settings {
     /// Written but unsynced log bytes after which a background sync starts, at least 64 KiB;
     /// default 8 MiB.
     pub background_sync_bytes: ByteSize,
+    /// Groups of synced writes in flight at once, 1 to 16; default 1: one group after the other.
+    /// More where the device takes several writes at a time and many threads write (SpanDB, section
+    /// 4.2). Only with `durability = "sync"`.
+    #[serde(skip_serializing_if = "is_one")]
+    pub log_writes: u32,
     /// Threads for flushes and compactions, 1 to 64; default: one per processor, at least 2.
     pub background_threads: u32,
     /// Logical (uncompressed) bytes of a data block, 1 KiB to 1 MiB; default 6 KiB (MyNVM, section
@@ -228,6 +237,7 @@ impl Default for Settings {
             memory: ByteSize::mib(256),
             durability: Durability::default(),
             background_sync_bytes: ByteSize::mib(8),
+            log_writes: 1,
             background_threads: thermocline_foundation::threads::available().clamp(2, 64) as u32,
             block_size: ByteSize::kib(6),
             filter_bits_per_key: 10,
@@ -297,6 +307,7 @@ impl Settings {
         };
         range("memory", self.memory.0, 1 << 20, 1 << 50, " B")?;
         range("background_sync_bytes", self.background_sync_bytes.0, 64 << 10, 1 << 40, " B")?;
+        range("log_writes", self.log_writes.into(), 1, 16, "")?;
         range("background_threads", self.background_threads.into(), 1, 64, "")?;
         range("block_size", self.block_size.0, 1 << 10, 1 << 20, " B")?;
         range("filter_bits_per_key", self.filter_bits_per_key.into(), 0, 32, "")?;
@@ -367,6 +378,16 @@ impl Settings {
         }
     }
 
+    /// Groups of writes go to the log side by side.
+    pub(crate) fn has_parallel_log(&self) -> bool {
+        self.durability == Durability::Sync && self.log_writes > 1
+    }
+
+    /// Groups of writes in flight at once.
+    pub(crate) fn groups_in_flight(&self) -> usize {
+        if self.has_parallel_log() { self.log_writes as usize } else { 1 }
+    }
+
     /// There is a fast tier and a slow one.
     pub(crate) fn is_tiered(&self) -> bool {
         self.tiers.len() > 1
@@ -374,9 +395,10 @@ impl Settings {
 
     /// Bytes of a log that holds a full memtable, unless that is one batch which alone is more. An
     /// entry's overhead in the memtable is more than a record's header in the log; checksums and
-    /// page headers add 2 %.
+    /// page headers add 2 %. Groups that are written side by side leave up to half of it empty.
     pub(crate) fn full_log_bytes(&self) -> u64 {
-        let memtable_bytes = self.division().memtable_bytes;
+        let padded = if self.has_parallel_log() { 2 } else { 1 };
+        let memtable_bytes = padded * self.division().memtable_bytes;
         (memtable_bytes + memtable_bytes / 32).next_multiple_of(64 << 10)
     }
 

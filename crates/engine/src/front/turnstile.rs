@@ -1,0 +1,93 @@
+//! The turnstile: where groups of writes get their order. A lock that is held across no device call
+//! where the log is parallel, and for the whole of a group where it is not.
+//!
+//! ```text
+//!   turnstile held       room in the memtable -> sequences -> pages of the log
+//!   turnstile let go     pages written -> records in the memtable -> slot complete -> published
+//! ```
+
+use super::logged::Logged;
+use crate::error::Result;
+use crate::generations::log_file::LogFile;
+use crate::generations::memtable::Memtable;
+use crate::generations::{Frozen, Generation};
+use crate::limits::MEMTABLES;
+use crate::versions::Version;
+use std::sync::Arc;
+use thermocline_foundation::sync::atomic::AtomicBool;
+
+/// What the thread at the turnstile has: where the next group goes.
+#[derive(Debug)]
+pub(super) struct Turnstile {
+    pub memtable: Arc<Memtable>,
+    pub log: Arc<LogFile>,
+    /// What the memtable takes once all groups are in it that belong there.
+    pub memtable_bytes: u64,
+    /// A group was claimed, since the last one that is synced, which is not.
+    pub has_buffered: bool,
+}
+
+impl Turnstile {
+    pub fn new(memtable: Arc<Memtable>, log: Arc<LogFile>) -> Self {
+        let memtable_bytes = memtable.bytes();
+        Self { memtable, log, memtable_bytes, has_buffered: false }
+    }
+
+    /// No group belongs to the memtable.
+    fn is_empty(&self) -> bool {
+        self.memtable_bytes == 0
+    }
+}
+
+impl Logged {
+    /// Makes room in the memtable for a group that takes `memtable_bytes`, and takes it.
+    pub(super) fn make_room(&self, turnstile: &mut Turnstile, bytes: u64) -> Result<()> {
+        let bytes_max = self.shared.settings.division().memtable_bytes;
+        if turnstile.memtable_bytes + bytes > bytes_max && !turnstile.is_empty() {
+            self.wait_for_room()?;
+            self.rotate(turnstile)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the memory budget has room for another memtable.
+    fn wait_for_room(&self) -> Result<()> {
+        let has_room = |version: &Version| (version.frozen.len() as u64) < MEMTABLES - 1;
+        if has_room(&self.versions.current()) {
+            return Ok(());
+        }
+        let start = self.shared.clock.now_ns();
+        self.versions.wait_until(has_room)?;
+        self.shared.counts.stalled_ns.add(self.shared.clock.now_ns() - start);
+        Ok(())
+    }
+
+    /// Freezes the active memtable and goes on with an empty one and the next log. Groups may still
+    /// be on their way to the old ones.
+    pub(super) fn rotate(&self, turnstile: &mut Turnstile) -> Result<()> {
+        let next = self.pool.next_log(turnstile.log.number);
+        // Without a descriptor for the next log the writer gets the error, and the log goes on.
+        let next = next.inspect_err(|error| self.shared.fail_unless_unopened(error))?;
+        let memtable = Arc::new(Memtable::new());
+        let has_buffered = turnstile.has_buffered;
+        let fresh = Turnstile::new(Arc::clone(&memtable), Arc::clone(&next));
+        let full = std::mem::replace(turnstile, Turnstile { has_buffered, ..fresh });
+        self.tail.lock().follow(&full.log, &next);
+        let frozen = Arc::new(Frozen {
+            memtable: full.memtable,
+            generation: Generation::of_log(full.log, next.number),
+            claimed: AtomicBool::new(false),
+        });
+        self.versions.freeze(frozen, memtable);
+        Ok(())
+    }
+
+    /// Freezes the active memtable unless it is empty.
+    pub(super) fn freeze(&self, turnstile: &mut Turnstile) -> Result<()> {
+        if !turnstile.is_empty() {
+            self.wait_for_room()?;
+            self.rotate(turnstile)?;
+        }
+        Ok(())
+    }
+}
