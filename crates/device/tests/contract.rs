@@ -607,6 +607,7 @@ macro_rules! contract {
         check_4_a_completed_write_is_seen_through_every_handle
         check_4_queues_of_four_threads_work_at_once
         check_4_a_queue_outlives_the_thread_that_submitted
+        check_9_durable_writes_are_writes_alone_and_in_queues
         check_6_rename_replaces_and_old_handles_go_on
         check_7_alignment_is_a_power_of_two_and_asked_for
         check_8_a_deleted_file_stays_readable

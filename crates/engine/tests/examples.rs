@@ -77,5 +77,5 @@ fn every_example_is_run_here_and_linked_from_the_readme() {
         assert!(readme.contains(&link), "README.md has no link to {name}");
         examples += 1;
     }
-    assert_eq!(examples, 6, "examples in {folder}");
+    assert_eq!(examples, 7, "examples in {folder}");
 }

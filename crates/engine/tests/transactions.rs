@@ -2,9 +2,10 @@
 //!
 //! A script (`scripts/transactions`) begins with a comment and records, then has steps with what
 //! comes of each: in one cell where that is always the same, or in a cell for each locking (`o:`
-//! optimistic, `p:` pessimistic) and level, as the head names them. A step is `NAME begin`, `NAME get KEY`, `NAME put KEY VALUE`
-//! and so on for a transaction, or `get KEY` without one. After an error a transaction is dropped,
-//! and its later steps are `-`. `locked` is a wait, which would go on until the holder ends.
+//! optimistic, `p:` pessimistic) and level, as the head names them. A step is `NAME begin`,
+//! `NAME get KEY`, `NAME put KEY VALUE` and so on for a transaction, or `get KEY` without one.
+//! After an error a transaction is dropped, and its later steps are `-`. `locked` is a wait, which
+//! would go on until the holder ends.
 //!
 //! All scripts run in both presets, with records in memory and with everything flushed after each
 //! step, and the outcome is the same. `THERMOCLINE_BLESS=1` writes the cells anew.
@@ -192,7 +193,7 @@ fn a_range_that_was_read_is_what_a_scan_went_through() {
         ("none of a scan",      |of| drop(of.scan().into_iter()), "c", true),
         ("a scan not yet ended", |of| std::mem::forget(of.scan().into_iter()), "c", false),
         ("what is not there",   |of| drop(of.get("x").unwrap()), "x", false),
-        ("its own write",       |of| { of.put("c", "1").unwrap(); of.get("c").unwrap(); }, "d", true),
+        ("its own write",       |of| drop((of.put("c", "1"), of.get("c").unwrap())), "d", true),
     ];
     for preset in PRESETS {
         for (name, read, written, expected) in table {

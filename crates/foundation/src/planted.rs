@@ -193,14 +193,14 @@ bugs! {
     /// Parallel log · a group's last page has no mark that the stream goes on in the next: what
     /// follows is lost · two synced writes on pages of their own, power cut.
     SkipMarkMissing,
-    /// Parallel log · a group continues the last page and goes on beyond it: what a cut leaves of it
-    /// is taken for damage · several writes in flight, power cut.
+    /// Parallel log · a group continues the last page and goes on beyond it: what a cut leaves of
+    /// it is taken for damage · several writes in flight, power cut.
     TailLeavesItsPage,
     /// Parallel log · sequences are compared only where a log begins: a later group is replayed
     /// over the hole that an earlier one left · several writes in flight, power cut.
     HoleInLogSkipped,
-    /// Parallel log · a group is acknowledged before those that were claimed before it are complete ·
-    /// several writes in flight, power cut.
+    /// Parallel log · a group is acknowledged before those that were claimed before it are
+    /// complete · several writes in flight, power cut.
     AcknowledgedOutOfOrder,
     /// Parallel log · a memtable is flushed while a group of it is not inserted: the group is in no
     /// table, and its log is retired · several writes in flight over a full memtable, power cut.

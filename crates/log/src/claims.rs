@@ -4,8 +4,9 @@
 //!   claim    one thread at a time, no I/O: the group's own pages, in the order of sequences
 //!   write    many at once: lay out, checksum, write
 //!
-//!   pages    | g1 ........ g1 g1 3 | g2 3     | g3 .... | g3 3     |      3: go on in the next page
-//!                                  | g2 g4 3  |      g4 continues the last page: nothing flies there
+//!   pages    | g1 .... g1 | g1 3 | g2 3    | g3 .... | g3 3 |     3: go on in the next page
+//!                                | g2 g4 3 |     g4 continues a page, if it is the last
+//!                                                and nothing flies there
 //! ```
 //! A lone writer fills pages as [`LogWriter`](crate::LogWriter) does. Groups that fly side by side
 //! leave the ends of their pages empty: the padding.
@@ -142,8 +143,8 @@ impl ClaimLog {
     /// group before where padding would be more than half; that needs no call of this thread.
     ///
     /// # Errors
-    /// `Invalid` for a payload over [`PAYLOAD_BYTES_MAX`], no record, sequences that do not grow, or
-    /// a sealed log: nothing was claimed. Otherwise the error that stopped the log.
+    /// `Invalid` for a payload over [`PAYLOAD_BYTES_MAX`], no record, sequences that do not grow,
+    /// or a sealed log: nothing was claimed. Otherwise the error that stopped the log.
     pub fn claim(&self, records: &[Record<'_>], durable: Sequence) -> Result<Claim> {
         let mut state = self.state.lock();
         let last = self.last_of(&state, records)?;

@@ -10,8 +10,8 @@
 //!    the error after reporting it, so a second `fdatasync` that succeeds proves nothing.
 //!    So it is with a durable write, which is a write and a sync.
 //! 4. A name is one component: no slash, no NUL, not `.` or `..`.
-//! 5. A durable write is one system call (`RWF_DSYNC`) where the file system has it, and a write and
-//!    a sync elsewhere; so is what finishes one that was cut short.
+//! 5. A durable write is one system call (`RWF_DSYNC`) where the file system has it, and a write
+//!    and a sync elsewhere; so is what finishes one that was cut short.
 //!
 //! Threads: everything is shared freely.
 

@@ -103,8 +103,8 @@ impl Db {
         let (encoded, count) = batch.freeze()?;
         let durability = self.settings().durability;
         loop {
-            // Before the read: what is newer than this makes the write begin again. Held, so that no
-            // merge drops a delete that is newer, with all that it deletes.
+            // Before the read: what is newer than this makes the write begin again. Held, so that
+            // no merge drops a delete that is newer, with all that it deletes.
             let base = engine.snapshot();
             if let Some(against) = condition(engine)? {
                 return Ok(Some(against));

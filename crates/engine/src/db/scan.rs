@@ -3,8 +3,9 @@
 
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::read::cursor::{Records, ScanRange};
+use crate::read::cursor::Records;
 use crate::read::overlay::OwnView;
+use crate::read::range::ScanRange;
 use crate::requests::ReadKind;
 use crate::requests::ticket::Ticket;
 use crate::versions::holders::{Held, Holder};

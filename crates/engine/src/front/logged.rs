@@ -6,10 +6,10 @@
 //!      -> log written, with a sync if a writer wants one -> memtable -> slot complete
 //!      -> all before it complete too: published -> acknowledged
 //! ```
-//! In a log of one writer ([`Records::InTurn`]) the leader keeps the turnstile until its group is in
-//! the memtable. Beside others ([`Records::SideBySide`]; SpanDB, section 4.2) it lets it go once it
-//! has its sequences and its pages, so that several groups are on their way to the device. Each is
-//! acknowledged when all before it are complete.
+//! In a log of one writer ([`Records::InTurn`]) the leader keeps the turnstile until its group is
+//! in the memtable. Beside others ([`Records::SideBySide`]; SpanDB, section 4.2) it lets it go
+//! once it has its sequences and its pages, so that several groups are on their way to the device.
+//! Each is acknowledged when all before it are complete.
 //!
 //! A group that is synced makes all before it durable: those that were synced are so by the order
 //! of the window; for buffered ones, it waits for them and syncs their logs.
@@ -21,9 +21,8 @@
 
 use super::checks::{Led, outcomes, own_outcome, refuse, without};
 use super::log_pool::LogPool;
-use super::log_tail::LogTail;
 use super::queue::{Entered, Submission, Turn, Waiter, WriteQueue};
-use super::turnstile::Turnstile;
+use super::turnstile::{Rotation, Turnstile};
 use crate::batch::WriteBatch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::generations::log_file::{LogFile, Records};
@@ -65,13 +64,12 @@ fn records_of(group: &[Submission], mut next: Sequence) -> Vec<Record<'_>> {
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Logged {
-    pub(super) shared: Arc<Shared>,
-    pub(super) versions: Arc<Versions>,
-    pub(super) pool: Arc<LogPool>,
+    shared: Arc<Shared>,
+    versions: Arc<Versions>,
+    rotation: Rotation,
     queue: WriteQueue,
     locks: Arc<Locks>,
     turnstile: Mutex<Turnstile>,
-    pub(super) tail: Mutex<LogTail>,
     /// Log bytes that no sync covers yet.
     unsynced_bytes: AtomicU64,
     sync_wanted: AtomicBool,
@@ -90,10 +88,9 @@ impl Logged {
         Self {
             shared: Arc::clone(shared),
             versions: Arc::clone(versions),
-            pool,
+            rotation: Rotation::new(shared, versions, pool, Arc::clone(&log)),
             queue: WriteQueue::new(shared.settings.groups_in_flight()),
             locks: Arc::clone(locks),
-            tail: Mutex::new(LogTail::new(Arc::clone(&log))),
             turnstile: Mutex::new(Turnstile::new(memtable, log)),
             unsynced_bytes: AtomicU64::new(0),
             sync_wanted: AtomicBool::new(false),
@@ -139,8 +136,8 @@ impl Logged {
     }
 
     /// Writes the batches that `take` gives once it has the turnstile, and says what became of
-    /// each. Does not line up with writers that wait for themselves: the turnstile is the order. A panic
-    /// is an error here, for the caller answers for others.
+    /// each. Does not line up with writers that wait for themselves: the turnstile is the order. A
+    /// panic is an error here, for the caller answers for others.
     pub fn write_group(&self, take: &mut dyn FnMut() -> Vec<Submission>) -> Vec<Result<()>> {
         let mut group = Vec::new();
         let led = catch_panic(|| {
@@ -202,13 +199,13 @@ impl Logged {
         let _guard = self.shared.latch.guard();
         let bytes = group.iter().map(|submission| submission.encoded.len() as u64).sum();
         let count = group.iter().map(|submission| u64::from(submission.count)).sum::<u64>();
-        self.make_room(&mut turnstile, bytes)?;
+        self.rotation.make_room(&mut turnstile, bytes)?;
         turnstile.memtable_bytes += bytes + count * ENTRY_OVERHEAD_BYTES;
         self.versions.memtable_grows(turnstile.memtable_bytes);
         let (memtable, log) = (Arc::clone(&turnstile.memtable), Arc::clone(&turnstile.log));
         memtable.begin_group();
         let claimed = self.versions.window.claim(count);
-        // Dropped before the group's slot is: who waits for the slot finds the latch set.
+        // Dropped before the group's slot is: a writer that waits for it finds the latch set.
         let _guard = self.shared.latch.guard();
         let records = records_of(group, claimed.first());
         let asked = group.iter().any(|submission| submission.durability == Durability::Sync);
@@ -293,7 +290,7 @@ impl Logged {
         let bytes = records.iter().map(|record| record.payload.len() as u64).sum();
         match (&log.records, place) {
             (Records::InTurn(writer), Place::Appended { position: Some(position), asked }) => {
-                self.tail.lock().position = Some(position);
+                self.rotation.tail.lock().position = Some(position);
                 if !self.count_unsynced(bytes, asked)? {
                     writer.commit(position, LogDurability::Buffered)?;
                 }
@@ -312,7 +309,7 @@ impl Logged {
             }
             (Records::SideBySide(claims), Place::Claimed { claim, .. }) => {
                 let position = claims.write(claim, records, LogDurability::Buffered)?;
-                self.tail.lock().written(log, position);
+                self.rotation.tail.lock().written(log, position);
                 self.count_unsynced(bytes, false)?;
                 Ok(false)
             }
@@ -359,7 +356,7 @@ impl Logged {
     pub(super) fn sync_tail(&self) -> Result<()> {
         // Counted before the tail is looked at, so what is taken off below was synced.
         let covered = self.unsynced_bytes.load(Ordering::Acquire);
-        let tail = self.tail.lock().clone();
+        let tail = self.rotation.tail.lock().clone();
         tail.sync()?;
         let less = |unsynced: u64| Some(unsynced.saturating_sub(covered));
         // Two syncs may have covered the same bytes.
@@ -374,17 +371,17 @@ impl Logged {
 
     /// Claims the preparation of the next log, where it is wanted.
     pub(super) fn claim_preparation(&self) -> bool {
-        self.pool.claim_preparation()
+        self.rotation.pool.claim_preparation()
     }
 
     /// Makes the log that the next memtable begins with.
     pub(super) fn prepare_log(&self) -> Result<()> {
-        self.pool.prepare_log()
+        self.rotation.pool.prepare_log()
     }
 
     /// The log waits to be used again: it holds nothing any more.
     pub fn is_retired(&self, log: FileNumber) -> bool {
-        self.pool.is_retired(log)
+        self.rotation.pool.is_retired(log)
     }
 
     /// Bytes of logs that no sync has covered yet.
@@ -394,7 +391,7 @@ impl Logged {
 
     /// Logs that the pool counts as there.
     pub fn counted_logs(&self) -> u64 {
-        self.pool.counted()
+        self.rotation.pool.counted()
     }
 
     /// Writers in line behind the leader.
@@ -405,7 +402,7 @@ impl Logged {
     /// The pool of logs, for a test that keeps the background from it.
     #[cfg(test)]
     pub fn pool(&self) -> &Arc<LogPool> {
-        &self.pool
+        &self.rotation.pool
     }
 }
 
@@ -419,13 +416,13 @@ pub(crate) struct Quiet<'a> {
 impl Quiet<'_> {
     /// Freezes the active memtable unless it is empty.
     pub fn freeze(&mut self) -> Result<()> {
-        self.logged.freeze(&mut self.turnstile)
+        self.logged.rotation.freeze(&mut self.turnstile)
     }
 
     /// Freezes the active memtable, which has records.
     #[cfg(test)]
     pub fn rotate(&mut self) -> Result<()> {
-        self.logged.rotate(&mut self.turnstile)
+        self.logged.rotation.rotate(&mut self.turnstile)
     }
 
     /// The log of the active memtable. Later ones have larger numbers.
@@ -436,7 +433,7 @@ impl Quiet<'_> {
     /// Hands all that was appended to the driver, so that a concurrent sync has nothing left to
     /// write.
     pub fn hand_over_log(&self) -> Result<()> {
-        let position = self.logged.tail.lock().position;
+        let position = self.logged.rotation.tail.lock().position;
         if let (Some(position), Ok(())) = (position, self.logged.shared.latch.check()) {
             self.turnstile.log.hand_over(position)?;
         }
@@ -478,7 +475,7 @@ impl Quiet<'_> {
 
     /// Ends the logs for a clean close. The latch has sent all waiting writers away.
     pub fn seal(self) -> Result<()> {
-        let tail = self.logged.tail.lock().clone();
+        let tail = self.logged.rotation.tail.lock().clone();
         sync_site("closing", || {
             tail.seal_older()?;
             self.turnstile.log.seal()

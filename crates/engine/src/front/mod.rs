@@ -40,8 +40,8 @@ impl Front {
         }
     }
 
-    /// Writes, as one group, the batches that `take` gives once it is the caller's turn; a result for
-    /// each. They are newer than what an earlier call took, and older than what a later
+    /// Writes, as one group, the batches that `take` gives once it is the caller's turn; a result
+    /// for each. They are newer than what an earlier call took, and older than what a later
     /// one takes.
     pub fn write_group(&self, take: &mut dyn FnMut() -> Vec<Submission>) -> Vec<Result<()>> {
         match self {

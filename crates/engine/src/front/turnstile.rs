@@ -6,14 +6,17 @@
 //!   turnstile let go     pages written -> records in the memtable -> slot complete -> published
 //! ```
 
-use super::logged::Logged;
+use super::log_pool::LogPool;
+use super::log_tail::LogTail;
 use crate::error::Result;
 use crate::generations::log_file::LogFile;
 use crate::generations::memtable::Memtable;
 use crate::generations::{Frozen, Generation};
 use crate::limits::MEMTABLES;
-use crate::versions::Version;
+use crate::shared::Shared;
+use crate::versions::{Version, Versions};
 use std::sync::Arc;
+use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::AtomicBool;
 
 /// What the thread at the turnstile has: where the next group goes.
@@ -39,9 +42,29 @@ impl Turnstile {
     }
 }
 
-impl Logged {
-    /// Makes room in the memtable for a group that takes `memtable_bytes`, and takes it.
-    pub(super) fn make_room(&self, turnstile: &mut Turnstile, bytes: u64) -> Result<()> {
+/// How one memtable and its log follow the other.
+#[derive(Debug)]
+pub(super) struct Rotation {
+    shared: Arc<Shared>,
+    versions: Arc<Versions>,
+    pub pool: Arc<LogPool>,
+    pub tail: Mutex<LogTail>,
+}
+
+impl Rotation {
+    /// Writes begin in `log`.
+    pub fn new(
+        shared: &Arc<Shared>,
+        versions: &Arc<Versions>,
+        pool: Arc<LogPool>,
+        log: Arc<LogFile>,
+    ) -> Self {
+        let tail = Mutex::new(LogTail::new(log));
+        Self { shared: Arc::clone(shared), versions: Arc::clone(versions), pool, tail }
+    }
+
+    /// Makes room in the memtable for a group of `bytes`.
+    pub fn make_room(&self, turnstile: &mut Turnstile, bytes: u64) -> Result<()> {
         let bytes_max = self.shared.settings.division().memtable_bytes;
         if turnstile.memtable_bytes + bytes > bytes_max && !turnstile.is_empty() {
             self.wait_for_room()?;
@@ -64,7 +87,7 @@ impl Logged {
 
     /// Freezes the active memtable and goes on with an empty one and the next log. Groups may still
     /// be on their way to the old ones.
-    pub(super) fn rotate(&self, turnstile: &mut Turnstile) -> Result<()> {
+    pub fn rotate(&self, turnstile: &mut Turnstile) -> Result<()> {
         let next = self.pool.next_log(turnstile.log.number);
         // Without a descriptor for the next log the writer gets the error, and the log goes on.
         let next = next.inspect_err(|error| self.shared.fail_unless_unopened(error))?;
@@ -83,7 +106,7 @@ impl Logged {
     }
 
     /// Freezes the active memtable unless it is empty.
-    pub(super) fn freeze(&self, turnstile: &mut Turnstile) -> Result<()> {
+    pub fn freeze(&self, turnstile: &mut Turnstile) -> Result<()> {
         if !turnstile.is_empty() {
             self.wait_for_room()?;
             self.rotate(turnstile)?;

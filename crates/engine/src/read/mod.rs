@@ -5,6 +5,7 @@ mod get;
 mod multi_get;
 mod newest;
 pub(crate) mod overlay;
+pub(crate) mod range;
 mod scan;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 //! It counts as no look-up and moves no record: a caller asks for a sequence, not for a value.
 
 use super::Reader;
-use super::cursor::ScanRange;
+use super::range::ScanRange;
 use crate::error::Result;
 use crate::layout::Moment;
 use crate::merge::{Merge, Target};

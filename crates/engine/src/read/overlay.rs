@@ -1,7 +1,7 @@
 //! The writes of a transaction over what a scan finds in the store.
 
 use crate::error::Result;
-use crate::read::cursor::ScanRange;
+use crate::read::range::ScanRange;
 use crate::transaction::{RangeRead, Reads, Writes, Written};
 use bytes::Bytes;
 use std::cmp::Ordering;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   stripe of a key's hash    key -> holder, line of those that wait, first come first served
-//!   one graph of waits        who waits for which holder: changed only with a stripe's lock held
+//!   one graph of waits        which owner waits for which: changed only with a stripe's lock held
 //! ```
 //! Invariants:
 //! 1. A key without a lock is in no stripe.
@@ -10,7 +10,7 @@
 //!    together, under the stripe's lock and then the graph's.
 //! 3. A lock goes to the first in line, so none waits for ever while others come and go.
 //! 4. A write without locks is not written while a pessimistic transaction is open: the leader of
-//!    the writes asks [`Locks::are_needed`] under its lock and sends such a write back.
+//!    the writes asks [`Locks::are_needed`] at the turnstile and sends such a write back.
 //!
 //! Threads: any; each owner is one thread at a time.
 
@@ -254,7 +254,7 @@ fn timed_out(key: &[u8], timeout: Duration) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
+    use thermocline_foundation::threads;
 
     /// Far longer than any test waits.
     const LONG: Duration = Duration::ms(60_000);
@@ -281,29 +281,26 @@ mod tests {
 
     /// Waits until so many owners are in line.
     fn until_waiting(locks: &Locks, owners: usize) {
-        crate::support::until("owners in line", || {
-            std::thread::yield_now();
-            locks.waits.lock().len() == owners
-        });
+        crate::support::until("owners in line", || locks.waits.lock().len() == owners);
     }
 
     #[test]
-    #[allow(clippy::disallowed_methods, reason = "threads of the test's own, which it joins")]
     fn the_owner_that_closes_a_circle_is_told_at_once_and_the_others_go_on() {
         let locks = Arc::new(Locks::default());
         let (mut one, mut two, mut three) = (locks.owner(), locks.owner(), locks.owner());
         one.take(b"a", NO_WAIT).unwrap();
         two.take(b"b", NO_WAIT).unwrap();
         three.take(b"c", NO_WAIT).unwrap();
-        let (tell, told) = mpsc::channel();
+        let told = Arc::new(Mutex::new(Vec::new()));
         let waits = |mut owner: HeldLocks, key: &'static [u8]| {
-            let tell = tell.clone();
-            std::thread::spawn(move || {
+            let told = Arc::clone(&told);
+            let body = move || {
                 let taken = owner.take(key, LONG);
-                tell.send(key).unwrap();
+                told.lock().push(key);
                 drop(owner);
                 taken
-            })
+            };
+            threads::spawn("test", body).unwrap()
         };
         let first = waits(one, b"b");
         until_waiting(&locks, 1);
@@ -315,12 +312,11 @@ mod tests {
         drop(three);
         second.join().unwrap().unwrap();
         first.join().unwrap().unwrap();
-        assert_eq!(told.iter().take(2).collect::<Vec<_>>(), [b"c", b"b"], "each as its turn came");
+        assert_eq!(*told.lock(), [b"c", b"b"], "each as its turn came");
         assert!(locks.waits.lock().is_empty());
     }
 
     #[test]
-    #[allow(clippy::disallowed_methods, reason = "threads of the test's own, which it joins")]
     fn those_in_line_get_the_lock_in_the_order_in_which_they_came() {
         let locks = Arc::new(Locks::default());
         let mut holder = locks.owner();
@@ -329,10 +325,11 @@ mod tests {
         let waiters: Vec<_> = (0..4)
             .map(|number| {
                 let (mut owner, order) = (locks.owner(), Arc::clone(&order));
-                let waiter = std::thread::spawn(move || {
+                let body = move || {
                     owner.take(b"a", LONG).unwrap();
                     order.lock().push(number);
-                });
+                };
+                let waiter = threads::spawn("test", body).unwrap();
                 until_waiting(&locks, number + 1);
                 waiter
             })

@@ -11,9 +11,9 @@
 //! Where memory has all that came after the footprint's oldest sequence, phase 1 is left out.
 //! Where a memtable from after v1 was flushed meanwhile, phase 2 asks for phase 1 again. So the
 //! answer is exact however short the history in memory is. Pessimistic transactions have locks of
-//! keys besides ([`Locks`]): these make others wait where they would conflict, and change nothing of
-//! the validation. This goes beyond the papers that the
-//! store is built after, which have no transactions.
+//! keys besides ([`Locks`]): these make others wait where they would conflict, and change nothing
+//! of the validation. This goes beyond the papers that the store is built after, which have no
+//! transactions.
 //!
 //! Invariants:
 //! 1. The leader looks before sequences are claimed: a batch that is refused uses none.

@@ -1,5 +1,6 @@
 //! What holds a database besides its handles: snapshots, cursors and scans, bulk loads,
-//! transactions. Each keeps the files in place and the directories locked, also after the last handle closed them.
+//! transactions. Each keeps the files in place and the directories locked, also after the last
+//! handle closed them.
 //!
 //! Threads: shared freely.
 
