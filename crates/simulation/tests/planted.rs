@@ -10,8 +10,14 @@ use thermocline_simulation::planted::{attempt, parse_line};
 
 /// Bugs that one thread cannot show. Schedules of several find them (`cargo xtask schedules`), and
 /// a test there says so.
-const FOUND_BY_SCHEDULES: [Planted; 2] =
-    [Planted::SyncCountsLaterWrites, Planted::IngestEndsBeforeDepartures];
+const FOUND_BY_SCHEDULES: [Planted; 6] = [
+    Planted::SyncCountsLaterWrites,
+    Planted::IngestEndsBeforeDepartures,
+    Planted::HoleInLogSkipped,
+    Planted::AcknowledgedOutOfOrder,
+    Planted::InsertAfterFreeze,
+    Planted::ChecksMissFlyingGroups,
+];
 
 /// Bugs that short scripts show and histories of a few dozen steps do not; `tests/slots.rs` does.
 const FOUND_BY_SCRIPTS: [Planted; 17] = [

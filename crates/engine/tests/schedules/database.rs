@@ -232,22 +232,42 @@ fn groups_that_are_written_side_by_side_leave_a_prefix() {
     check(4000, side_by_side_writes_leave_a_prefix);
 }
 
+/// Of writes that exclude each other one is written, while others are on their way to the log.
+fn one_of_three_claims_a_key() {
+    let devices = Arc::new(FragileDevices::default());
+    let db = create_with(&devices, &Settings { log_writes: 3, ..settings() });
+    let writers = (0..3).map(|writer| {
+        let db = db.clone();
+        spawn(move || db.put_if_absent("key", value(writer, 8)).unwrap())
+    });
+    let writers: Vec<_> = writers.collect();
+    let won: Vec<_> = join(writers);
+    assert_eq!(won.iter().filter(|won| **won).count(), 1, "{won:?}");
+    let winner = won.iter().position(|won| *won).unwrap() as u64;
+    assert_eq!(number(&db.get("key").unwrap().unwrap()), winner);
+}
+
+#[test]
+fn conditions_see_groups_that_are_on_their_way() {
+    check(2000, one_of_three_claims_a_key);
+}
+
 /// The tester tested: the schedules above find each mistake of a parallel log that takes threads.
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn schedules_find_the_mistakes_of_a_parallel_log() {
     use thermocline_foundation::Planted;
     use thermocline_foundation::planted::with;
-    for bug in [
-        Planted::AcknowledgedOutOfOrder,
-        Planted::BufferedBeforeSyncIgnored,
-        Planted::DurableFlagDropped,
-        Planted::HoleInLogSkipped,
-        Planted::InsertAfterFreeze,
+    let prefix = side_by_side_writes_leave_a_prefix as fn();
+    for (bug, test) in [
+        (Planted::AcknowledgedOutOfOrder, prefix),
+        (Planted::BufferedBeforeSyncIgnored, prefix),
+        (Planted::DurableFlagDropped, prefix),
+        (Planted::HoleInLogSkipped, prefix),
+        (Planted::InsertAfterFreeze, prefix),
+        (Planted::ChecksMissFlyingGroups, one_of_three_claims_a_key),
     ] {
-        let found = std::panic::catch_unwind(|| {
-            with(bug, || check(4000, side_by_side_writes_leave_a_prefix));
-        });
+        let found = std::panic::catch_unwind(|| with(bug, || check(4000, test)));
         assert!(found.is_err(), "4000 schedules do not show {}", bug.name());
     }
 }
