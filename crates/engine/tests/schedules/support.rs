@@ -195,9 +195,10 @@ impl FragileDriver {
         if let Err(error) = self.try_to_keep(file) {
             return Completion { tag: 0, result: Err(error), buffer };
         }
+        // One after the other: a sync that began earlier must not keep what was there before.
+        let mut kept = self.kept.lock();
         let write = Operation::Write { offset, buffer, durable: true };
         let completion = self.inner.execute(&file.inner, write);
-        let mut kept = self.kept.lock();
         let image = kept.synced.entry(file.id).or_default();
         let (start, end) = (offset as usize, offset as usize + bytes.len());
         image.resize(image.len().max(end), 0);
@@ -220,10 +221,11 @@ impl FragileDriver {
 
     fn sync(&self, file: &FragileFile) -> Result<usize> {
         self.try_to_keep(file)?;
+        let mut kept = self.kept.lock();
         let len = file.inner.len()? as usize;
         let buffer = Buffer::zeroed(len);
         let read = self.inner.execute(&file.inner, Operation::Read { offset: 0, buffer });
-        self.kept.lock().synced.insert(file.id, read.buffer[..read.result?].to_vec());
+        kept.synced.insert(file.id, read.buffer[..read.result?].to_vec());
         Ok(0)
     }
 }
