@@ -236,20 +236,22 @@ fn a_lone_writer_fills_pages() {
 fn groups_that_fly_have_pages_of_their_own_and_padding_is_at_most_half() {
     let harness = Harness::new(Shape::PAGES);
     let log = harness.claim_log(header(1));
-    let payload = vec![7; 100];
+    let payload = vec![7; 10];
     let record = |first| Record { first: Sequence(first), count: 1, payload: &payload };
-    let first = log.claim(&[record(1)], Sequence::ZERO).unwrap();
-    let second = log.claim(&[record(2)], Sequence::ZERO).unwrap();
-    assert_eq!(log.bytes(), 3 * 4096);
+    let claim = |first| log.claim(&[record(first)], Sequence::ZERO).unwrap();
+    let write = |claim, first| log.write(claim, &[record(first)], Durability::Sync).unwrap();
+    let flying = [1, 2, 3].map(|first| (claim(first), first));
+    assert_eq!(log.bytes(), 4 * 4096);
     std::thread::scope(|scope| {
-        // Nearly all of both pages is padding: the third waits for the second, and continues it.
-        let third = scope.spawn(|| log.claim(&[record(3)], Sequence::ZERO).unwrap());
-        log.write(first, &[record(1)], Durability::Sync).unwrap();
-        log.write(second, &[record(2)], Durability::Sync).unwrap();
-        log.write(third.join().unwrap(), &[record(3)], Durability::Sync).unwrap();
+        // Nearly all of these pages is padding: the next group waits, and continues the last.
+        let next = scope.spawn(|| claim(4));
+        for (claim, first) in flying {
+            write(claim, first);
+        }
+        write(next.join().unwrap(), 4);
     });
-    assert_eq!(log.bytes(), 3 * 4096);
-    assert_eq!(harness.replay().unwrap().0.len(), 3);
+    assert_eq!(log.bytes(), 4 * 4096);
+    assert_eq!(harness.replay().unwrap().0.len(), 4);
 }
 
 #[test]
