@@ -241,7 +241,11 @@ impl File {
     /// Length in bytes.
     pub fn len(&self) -> Result<u64> {
         let location = self.location.load();
-        let Some(handle) = &location.handle else { return Ok(self.extent.load(Relaxed)) };
+        // A forked child may lack the descriptor of a file that was opened while it was made.
+        let is_ours = location.tier.require_owner().is_ok();
+        let Some(handle) = location.handle.as_ref().filter(|_| is_ours) else {
+            return Ok(self.extent.load(Relaxed));
+        };
         let len = handle.len();
         len.map_err(|error| self.explain(&location, "tell the length of", &error))
     }
