@@ -3,8 +3,8 @@
 use crate::error::Result;
 use std::sync::Arc;
 use thermocline_device::File;
-use thermocline_foundation::FileNumber;
 use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::{FileNumber, sync_site};
 use thermocline_log::{ClaimLog, Durability, LogPosition, LogWriter};
 
 /// A log in use.
@@ -52,7 +52,7 @@ impl LogFile {
     pub fn settle(&self) -> Result<()> {
         match &self.records {
             Records::InTurn(_) => self.seal(),
-            Records::SideBySide(claims) => Ok(claims.sync()?),
+            Records::SideBySide(claims) => Ok(sync_site("groups", || claims.sync())?),
         }
     }
 
