@@ -356,6 +356,12 @@ impl ClaimLog {
         self.state.lock().end
     }
 
+    /// So much of the log is padding that the next groups wait for those before them, and had
+    /// better be larger.
+    pub fn is_padded(&self) -> bool {
+        self.state.lock().is_padded_with(0)
+    }
+
     /// Bytes that pages have left empty, besides the last.
     pub fn padding_bytes(&self) -> u64 {
         self.state.lock().padding

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thermocline_foundation::Sequence;
+use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
 use thermocline_foundation::sync::{Condvar, Mutex};
 
 /// Bytes of batches that one leader takes; more would make its own caller wait for the others.
@@ -71,6 +72,8 @@ pub(super) enum Entered {
 pub(super) struct WriteQueue {
     /// Writers that may lead at once.
     leaders_max: usize,
+    /// One leads at a time for now: groups side by side would leave too much of the log empty.
+    gathers: AtomicBool,
     line: Mutex<Line>,
 }
 
@@ -84,19 +87,33 @@ struct Line {
 impl WriteQueue {
     /// At most `leaders_max` writers lead at once.
     pub fn new(leaders_max: usize) -> Self {
-        Self { leaders_max, line: Mutex::default() }
+        Self { leaders_max, gathers: AtomicBool::new(false), line: Mutex::default() }
+    }
+
+    /// Has writers gather into larger groups, or lead side by side again.
+    pub fn set_gathers(&self, gathers: bool) {
+        self.gathers.store(gathers, Ordering::Relaxed);
+    }
+
+    fn has_room(&self, line: &Line) -> bool {
+        let gathers = self.gathers.load(Ordering::Relaxed);
+        line.leaders < if gathers { 1 } else { self.leaders_max }
     }
 
     /// Lines up with a batch.
     pub fn enter(&self, submission: Submission) -> Entered {
         let mut line = self.line.lock();
-        if line.leaders < self.leaders_max && line.waiting.is_empty() {
-            line.leaders += 1;
+        let leads = self.has_room(&line);
+        line.leaders += usize::from(leads);
+        if leads && line.waiting.is_empty() {
             return Entered::Leads(submission);
         }
         let (turn, changed) = (Mutex::new(None), Condvar::new());
         let waiter = Arc::new(Waiter { submission, turn, changed });
         line.waiting.push_back(Arc::clone(&waiter));
+        if let Some(first) = leads.then(|| line.waiting.pop_front()).flatten() {
+            first.set(Turn::Lead);
+        }
         Entered::Waits(waiter)
     }
 
@@ -123,9 +140,12 @@ impl WriteQueue {
     /// A leader is done: the next in line leads.
     pub fn hand_over(&self) {
         let mut line = self.line.lock();
-        match line.waiting.pop_front() {
-            Some(next) => next.set(Turn::Lead),
-            None => line.leaders -= 1,
+        line.leaders -= 1;
+        if self.has_room(&line)
+            && let Some(next) = line.waiting.pop_front()
+        {
+            line.leaders += 1;
+            next.set(Turn::Lead);
         }
     }
 }
