@@ -156,6 +156,7 @@ impl Versions {
 
     /// Readers see `memtable` in the place of the active one, which `frozen` has.
     pub fn freeze(&self, frozen: Arc<Frozen>, memtable: Arc<Memtable>) {
+        frozen.memtable.set_frozen();
         self.switch(|version| Version {
             active: memtable,
             frozen: std::iter::once(frozen).chain(version.frozen.iter().cloned()).collect(),
