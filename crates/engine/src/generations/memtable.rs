@@ -202,9 +202,9 @@ impl Memtable {
             });
             count += 1;
         }
-        // The larger rest of a chunk is kept for the next batch: two that are inserted at once have a
-        // chunk each. The counts change under the same lock, so that none takes an instruction of
-        // its own that others wait for.
+        // The larger rest of a chunk is kept for the next batch: two that are inserted at once have
+        // a chunk each. The counts change under the same lock: that is cheaper than an atomic
+        // addition for each.
         let mut kept = self.chunk.lock();
         if kept.capacity() < chunk.capacity() {
             *kept = chunk;
@@ -230,8 +230,8 @@ impl Memtable {
         self.frozen.load(SeqCst)
     }
 
-    /// No more groups come. Who asks then whether it is drained, or the end of its last group that
-    /// finds it frozen: one of both sees the other.
+    /// No more groups come. The group that ends last sees that the memtable is frozen, or the next
+    /// look at the memtable sees that it is drained.
     pub fn set_frozen(&self) {
         self.frozen.store(true, SeqCst);
     }
