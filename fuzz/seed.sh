@@ -31,6 +31,8 @@ seed file_map $crates/device/tests/golden/file-map-v1.bin
 seed tier_identity $crates/device/tests/golden/tier-identity-v1.bin
 seed home $crates/device/tests/golden/database-home-v1.toml
 seed log $crates/log/tests/golden/sealed.log $crates/log/tests/golden/recycled.log
+seed region $crates/pmem/tests/golden/region-v1.bin
+seed region_part $crates/pmem/tests/golden/region-part-*.bin
 seed slab_header $crates/slab/tests/golden/slab-header-v1.bin
 seed slab_slot $crates/slab/tests/golden/slot-v1.bin $crates/slab/tests/golden/slot-packed-v1.bin
 seed slab_change $crates/slab/tests/golden/slab-change-v1.bin

@@ -104,13 +104,16 @@ fn planted() -> bool {
     arguments.extend(["--features", "planted-bugs"]);
     arguments.extend(["--test", "planted", "--test", "slots", "--test", "calls"]);
     arguments.extend(["--test", "syncs"]);
-    cargo(&arguments, &[])
+    let of_region =
+        ["test", "--package", "thermocline-pmem", "--features", "planted-bugs", "--lib", "planted"];
+    cargo(&of_region, &[]) && cargo(&arguments, &[])
 }
 
 /// Crates whose locks, signals and atomics come from `foundation::sync`.
-const SCHEDULED: [&str; 6] = [
+const SCHEDULED: [&str; 7] = [
     "thermocline",
     "thermocline-log",
+    "thermocline-pmem",
     "thermocline-table",
     "thermocline-slab",
     "thermocline-index",
@@ -148,7 +151,7 @@ fn flagged(flag: &str, packages: Vec<&str>, chosen: &[&str], times: &str) -> boo
     if flag == "shuttle" {
         // Bugs that only schedules show are planted in this build, and off but for the test of
         // each.
-        arguments.extend(["--features", "thermocline/planted-bugs"]);
+        arguments.extend(["--features", "thermocline/planted-bugs,thermocline-pmem/planted-bugs"]);
     }
     arguments.push("--");
     arguments.extend(chosen);

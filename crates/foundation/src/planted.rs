@@ -347,6 +347,36 @@ bugs! {
     /// Dirty write · going back to a savepoint lets go of all locks, also of keys whose writes stay
     /// · a history of pessimistic transactions: put, savepoint, back to it, a put of another.
     LockReleasedEarly,
+    /// Region · a group is acknowledged before the fence: it is lost · power cut.
+    GroupBeforeFence,
+    /// Region · the last line of a group is not flushed: what was acknowledged looks torn · power
+    /// cut.
+    GroupLineNotFlushed,
+    /// Region · the checksum of a group is not bound to its arena: groups of an earlier memtable
+    /// are replayed · chunks that a second arena gets, reopening.
+    GroupNotBound,
+    /// Region · a node is changed before the run is in the journal: half of a run is left · power
+    /// cut.
+    NodeBeforeJournal,
+    /// Region · a run counts as applied before its lines are durable: opening does not apply it
+    /// again · power cut.
+    RunCountedEarly,
+    /// Region · a new object is not flushed before a node names it · power cut.
+    ObjectNotFlushed,
+    /// Region · an entry of an older record replaces that of a newer one · tables that are entered
+    /// out of order.
+    OlderEntryWins,
+    /// Region · the live counts of tables are changed outside of the run: they are wrong after it ·
+    /// power cut.
+    LiveCountOutsideRun,
+    /// Region · a look-up does not go to the right neighbour of a leaf that was split meanwhile: a
+    /// key is missed · only schedules show it (`crates/pmem/tests/schedules`).
+    ReaderIgnoresSplit,
+    /// Region · what an ordinary file has is believed after another boot, although it was not
+    /// closed · opening with another boot's identity.
+    OtherBootBelieved,
+    /// Region · an older copy of the region is accepted · opening with an older generation.
+    OlderRegionAccepted,
 }
 
 /// `bug` is on in this thread.

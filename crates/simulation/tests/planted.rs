@@ -51,6 +51,22 @@ const FOUND_BY_TRANSACTIONS: [Planted; 5] = [
     Planted::LockReleasedEarly,
 ];
 
+/// Bugs of the region of persistent memory, which no store here has; the tests of `crates/pmem`
+/// find them, and schedules of it.
+const FOUND_BY_PMEM: [Planted; 11] = [
+    Planted::GroupBeforeFence,
+    Planted::GroupLineNotFlushed,
+    Planted::GroupNotBound,
+    Planted::NodeBeforeJournal,
+    Planted::RunCountedEarly,
+    Planted::ObjectNotFlushed,
+    Planted::OlderEntryWins,
+    Planted::LiveCountOutsideRun,
+    Planted::ReaderIgnoresSplit,
+    Planted::OtherBootBelieved,
+    Planted::OlderRegionAccepted,
+];
+
 fn list() -> Vec<(Planted, Task)> {
     let lines = include_str!("planted-bugs.txt").lines();
     lines.map(|line| parse_line(line).unwrap_or_else(|| panic!("not a line: {line}"))).collect()
@@ -75,7 +91,8 @@ fn every_planted_bug_is_found() {
     let is_known = |bug: &&Planted| {
         let elsewhere = FOUND_BY_SCHEDULES.contains(bug)
             || FOUND_BY_SCRIPTS.contains(bug)
-            || FOUND_BY_TRANSACTIONS.contains(bug);
+            || FOUND_BY_TRANSACTIONS.contains(bug)
+            || FOUND_BY_PMEM.contains(bug);
         listed.contains(bug) || elsewhere
     };
     let missing: Vec<_> = Planted::ALL.iter().filter(|bug| !is_known(bug)).collect();
