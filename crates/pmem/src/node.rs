@@ -95,8 +95,9 @@ impl Node {
     /// Puts an entry before that at `index`. There is room.
     pub fn insert(&mut self, index: usize, slot: Slot) {
         assert!(self.len() < SLOTS, "a full node is split first");
-        let free = self.order[self.len()];
-        self.order.copy_within(index..self.len(), index + 1);
+        let count = self.len();
+        let free = self.order[count];
+        self.order.copy_within(index..count, index + 1);
         self.order[index] = free;
         self.slots[usize::from(free)] = slot;
         self.count += 1;
@@ -109,8 +110,8 @@ impl Node {
 
     /// Takes the entry at `index` out.
     pub fn remove(&mut self, index: usize) {
-        let freed = self.order[index];
-        self.order.copy_within(index + 1..self.len(), index);
+        let (freed, count) = (self.order[index], self.len());
+        self.order.copy_within(index + 1..count, index);
         self.count -= 1;
         self.order[usize::from(self.count)] = freed;
     }

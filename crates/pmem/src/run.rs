@@ -3,8 +3,8 @@
 //! ```text
 //! journal   crc 4 | lines 4 | run number 8 | zero 48 | lines: place 8, bytes 64, one behind the other
 //! ```
-//! 1. What a run adds (objects, nodes) is written first. Then the journal gets the new bytes of all
-//!    lines that the run changes, and a fence makes both durable. That is the moment of the run.
+//! 1. What a run adds (objects, nodes) is durable first. Then the journal gets the new bytes of all
+//!    lines that the run changes, and a fence. That is the moment of the run.
 //! 2. Then the lines are changed in their places; a fence; then the word with the number of the
 //!    last applied run.
 //! 3. Opening applies the run in the journal if it is whole and its number is higher than that
@@ -79,7 +79,7 @@ impl Run {
         (lines.len() == count).then_some(Self { number, lines })
     }
 
-    /// Makes the run durable, with all that this thread wrote and flushed before.
+    /// Makes the run durable. What its lines name is durable already.
     pub fn record(&self, medium: &Medium, owner: &Owner) {
         medium.write(JOURNAL_AT, &self.encode(owner));
         medium.fence();

@@ -57,8 +57,7 @@ impl Mapping {
     pub fn create(path: &Path, bytes: u64) -> Result<Self> {
         check_length(path, bytes)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let opened =
-            retry_on_intr(|| rustix::fs::open(path, flags, Mode::from_bits_retain(0o644)));
+        let opened = retry_on_intr(|| rustix::fs::open(path, flags, Mode::from_bits_retain(0o644)));
         let file = opened.map_err(|errno| failure("create", path, errno))?;
         let filled = fill(&file, bytes).and_then(|()| rustix::fs::fsync(&file));
         filled.map_err(|errno| failure("fill", path, errno))?;
@@ -132,8 +131,7 @@ impl Mapping {
     /// fence: it says nothing of the order in which lines were written before.
     pub fn sync(&self) -> Result<()> {
         // SAFETY: the range is this mapping.
-        let synced =
-            unsafe { msync(self.base.as_ptr().cast(), self.bytes, MsyncFlags::SYNC) };
+        let synced = unsafe { msync(self.base.as_ptr().cast(), self.bytes, MsyncFlags::SYNC) };
         synced.map_err(|errno| failure("sync", &self.path, errno))
     }
 }

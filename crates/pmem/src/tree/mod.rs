@@ -10,8 +10,9 @@
 //! ```
 //! How a run is carried out:
 //! 1. Plan. New objects and nodes lie in free room, which nothing names.
-//! 2. Flush them; write the new lines of what changes to the journal, flush; **fence**. The run is
-//!    durable.
+//! 2. Flush them; **fence**. Write the new lines of what changes to the journal, flush; **fence**. The
+//!    run is durable. One fence for both would not do: a power cut before it may keep all of the
+//!    journal and lose what its lines name.
 //! 3. Change the nodes, those of lower levels first, each between an odd and an even version; the
 //!    register, the root; flush; **fence**. Store the number of the
 //!    run; flush; fence.
@@ -236,6 +237,7 @@ impl Tree {
         for (at, bytes) in nodes {
             medium.write(at, &bytes[..]);
         }
+        medium.fence();
         let lines: Vec<u64> = rest.register.iter().map(|(_, at, _)| *at).collect();
         let apart = Run { number: run.number, lines: run.lines.clone() };
         if planted(Planted::LiveCountOutsideRun) {

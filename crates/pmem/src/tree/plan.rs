@@ -315,7 +315,8 @@ impl<'a> Plan<'a> {
             _ => (self.node(right[0].offset)?.low, right_key),
         };
         let high = self.high_key(&node)?;
-        let mut new = Node { next: node.next, ..Node::new(node.level, low) };
+        let mut new = Node::new(node.level, low);
+        new.next = node.next;
         new = self.keyed(&new, right, common_prefix(&separator, high.as_deref()))?;
         let left_prefix = common_prefix(&self.low_key(node.low)?, Some(&separator));
         let mut old = self.keyed(&node, left, left_prefix)?;

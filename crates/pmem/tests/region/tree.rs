@@ -33,6 +33,12 @@ impl Model {
         }
     }
 
+    fn remove(&mut self, records: &[(Vec<u8>, u64)]) {
+        for (key, _) in records {
+            self.map.remove(key);
+        }
+    }
+
     fn live(&self, table: FileNumber) -> u64 {
         self.map.values().filter(|entry| entry.table == table).count() as u64
     }
@@ -103,7 +109,7 @@ fn an_index_has_what_a_map_has_also_after_reopening() {
                     .map(|(key, entry)| (key.clone(), entry.trailer))
                     .collect();
                 tree.remove(&gone).unwrap();
-                gone.iter().for_each(|(key, _)| drop(model.map.remove(key)));
+                model.remove(&gone);
             }
             assert_eq!(model.fault(&tree), None, "seed {seed}, table {table}");
             if random.below(3) == 0 {
@@ -196,7 +202,7 @@ fn entering_ascending_keys_costs_few_lines_an_entry() {
     let after = opened.region.medium().counts();
     let lines = (after.lines - before.lines) as f64 / 2000.0;
     assert!(lines < 6.0, "{lines} lines an entry");
-    assert!(after.fences - before.fences < 2000 / 64 * 3 + 500, "three fences a run");
+    assert!(after.fences - before.fences < 2000 / 64 * 4 + 500, "four fences a run");
 }
 
 /// Tables are entered, some entries go; each call is marked. The models after each.
@@ -215,7 +221,7 @@ fn script(opened: &OpenedRegion, calls: u64, keys: u64, seed: u64) -> Vec<Model>
                 .map(|(key, entry)| (key.clone(), entry.trailer))
                 .collect();
             tree.remove(&gone).unwrap();
-            gone.iter().for_each(|(key, _)| drop(model.map.remove(key)));
+            model.remove(&gone);
         } else {
             let count = 1 + random.below(keys);
             let records = records(&mut random, keys * 8, count, table);
