@@ -17,16 +17,18 @@
 //!
 //! Threads: any. A fence covers the flushes of the thread that calls it.
 
+#[cfg_attr(any(shuttle, loom), allow(dead_code, reason = "schedules map no file"))]
 mod instructions;
+#[cfg(not(any(shuttle, loom)))]
+mod mapped;
 
 use crate::layout::LINE_BYTES;
 #[cfg(test)]
 use crate::shadow::Shadow;
 use instructions::FlushInstruction;
-use std::path::Path;
+use thermocline_device::Result;
+#[cfg(not(any(shuttle, loom)))]
 use thermocline_device::drivers::Mapping;
-use thermocline_device::drivers::persistence::PersistenceDomain;
-use thermocline_device::{Error, ErrorKind, Result};
 use thermocline_foundation::sync::atomic::{AtomicU64, Ordering};
 use thermocline_foundation::{Clock, Counter, SystemClock};
 
@@ -49,6 +51,7 @@ enum Words {
 }
 
 #[derive(Debug)]
+#[cfg_attr(any(shuttle, loom), allow(dead_code, reason = "schedules map no file"))]
 enum Flush {
     Instruction(FlushInstruction),
     CachesAreDurable,
@@ -79,29 +82,6 @@ pub struct Medium {
 }
 
 impl Medium {
-    /// The bytes of a mapped file. `line_ns` is waited for each flushed line where the mapping is
-    /// not persistent memory (the paper's emulation, section 6.1); over persistent memory it must
-    /// be zero.
-    #[cfg(not(any(shuttle, loom)))]
-    pub fn mapped(mapping: Mapping, domain: PersistenceDomain, line_ns: u64) -> Result<Self> {
-        let place = mapping.path().to_owned();
-        let durability = match (mapping.is_synchronous(), domain) {
-            (false, _) => Durability::Emulated,
-            (true, PersistenceDomain::CpuCache) => Durability::CachesIncluded,
-            (true, PersistenceDomain::MemoryController) => Durability::Flushed,
-        };
-        if durability != Durability::Emulated && line_ns > 0 {
-            return Err(refused(&place, "is persistent memory, which nothing slows down"));
-        }
-        let flush = match durability {
-            Durability::CachesIncluded => Flush::CachesAreDurable,
-            _ => Flush::Instruction(FlushInstruction::detect().ok_or_else(|| {
-                refused(&place, "needs a processor whose flushes are known: x86-64")
-            })?),
-        };
-        Ok(Self::new(Words::Mapped(mapping), flush, durability, line_ns))
-    }
-
     /// A copy of `bytes` in ordinary memory, of which nothing is kept: for tools that look at a
     /// region, and for tests. A last part of a word is left out.
     pub fn in_memory(bytes: &[u8]) -> Self {
@@ -259,11 +239,6 @@ impl Medium {
     }
 }
 
-#[cfg(not(any(shuttle, loom)))]
-fn refused(place: &Path, why: &str) -> Error {
-    Error::new(ErrorKind::Invalid, format!("{} {why}", place.display()))
-}
-
 #[cfg(test)]
 impl Medium {
     /// These words, each store of which is remembered.
@@ -284,29 +259,5 @@ impl Medium {
     /// All words as they are now.
     pub fn snapshot(&self) -> Vec<u64> {
         self.words().iter().map(|word| word.load(Ordering::Acquire)).collect()
-    }
-}
-
-#[cfg(all(test, not(any(shuttle, loom))))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_ordinary_file_is_emulated_and_waits_for_each_line() {
-        let folder = tempfile::tempdir().unwrap();
-        let mapping = Mapping::create(&folder.path().join("region"), 4096).unwrap();
-        let medium = Medium::mapped(mapping, PersistenceDomain::MemoryController, 50_000).unwrap();
-        if medium.durability() == Durability::Emulated {
-            let start = medium.clock.now_ns();
-            medium.write(56, b"two lines");
-            medium.fence();
-            assert!(medium.clock.now_ns() - start >= 100_000);
-            assert_eq!(medium.counts(), MediumCounts { lines: 2, fences: 1 });
-        }
-        assert_eq!(medium.bytes_at(56, 9), b"two lines");
-        assert_eq!(medium.load(64), u64::from(b's'));
-        medium.store(0, 0x0102);
-        assert_eq!(medium.bytes_at(0, 3), [2, 1, 0]);
-        medium.sync().unwrap();
     }
 }
