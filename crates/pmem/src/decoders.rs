@@ -1,5 +1,6 @@
-//! A way in for the tests of decoders (`tests/decoders.rs` and `fuzz/`): a whole region, and each of
-//! its parts at one place of a region of its own. Not part of the documented interface. Any thread.
+//! A way in for the tests of decoders (`tests/decoders.rs` and `fuzz/`): a whole region, and each
+//! of its parts at one place of a region of its own. Not part of the documented interface. Any
+//! thread.
 
 use crate::arena::{self, replay};
 use crate::chunks::{ChunkHeader, HEADER_BYTES};

@@ -11,8 +11,8 @@
 //! 2. The list keeps keys and the places of values. Values are copied out of the region.
 //! 3. The payload of a group is one batch (docs/formats/batch.md).
 //!
-//! Threads: any. Groups may be written side by side, each after its room was claimed in the order of
-//! the sequences.
+//! Threads: any. Groups may be written side by side, each after its room was claimed in the order
+//! of the sequences.
 
 use crate::arena::{Arena, Claim, Group, GroupHeader};
 use crate::layout::damaged;

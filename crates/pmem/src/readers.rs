@@ -5,8 +5,8 @@
 //!   writer   unlinks, ends the epoch; what was unlinked in epoch e is free once no slot has a
 //!            number up to e
 //! ```
-//! 1. A reader never waits. Where all slots are taken it counts itself, and nothing is freed as long
-//!    as one does.
+//! 1. A reader never waits. Where all slots are taken it counts itself, and nothing is freed as
+//!    long as one does.
 //! 2. The writer looks at a slot by changing nothing in it, atomically. So it sees the reader, or
 //!    the reader sees all that was unlinked before.
 //!

@@ -1,4 +1,5 @@
-//! A region: its identity, its chunks, the journal's last run; what opening it does, in which order.
+//! A region: its identity, its chunks, the journal's last run; what opening it does, in which
+//! order.
 //!
 //! ```text
 //!   create   root line, number of the applied run; fence; identity, last

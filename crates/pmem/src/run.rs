@@ -1,7 +1,7 @@
 //! Runs: changes of many lines that happen all together or not at all.
 //!
 //! ```text
-//! journal   crc 4 | lines 4 | run number 8 | zero 48 | lines: place 8, bytes 64, one behind the other
+//! journal   crc 4 | lines 4 | run number 8 | zero 48 | for each line: place 8, bytes 64
 //! ```
 //! 1. What a run adds (objects, nodes) is durable first. Then the journal gets the new bytes of all
 //!    lines that the run changes, and a fence. That is the moment of the run.

@@ -1,5 +1,5 @@
-//! Regions and their parts under random damage: no panic, no memory that the bytes merely claim. See
-//! `foundation/tests/decoders/mutation.rs`. The golden file holds the format fast;
+//! Regions and their parts under random damage: no panic, no memory that the bytes merely claim.
+//! See `foundation/tests/decoders/mutation.rs`. The golden file holds the format fast;
 //! `THERMOCLINE_BLESS=1 cargo test -p thermocline-pmem --test decoders` writes it anew, after a
 //! change of the format with its version and its page.
 #![cfg(not(any(shuttle, loom)))]

@@ -1,5 +1,5 @@
-//! The index of the records of all tables: a B+-tree in the region (SLM-DB, section 3.2), written by
-//! one thread and read by any, without a lock.
+//! The index of the records of all tables: a B+-tree in the region (SLM-DB, section 3.2), written
+//! by one thread and read by any, without a lock.
 //!
 //! ```text
 //!   plan.rs     a run in the making: splits, joins, counts, sums, as copies in DRAM
@@ -10,12 +10,11 @@
 //! ```
 //! How a run is carried out:
 //! 1. Plan. New objects and nodes lie in free room, which nothing names.
-//! 2. Flush them; **fence**. Write the new lines of what changes to the journal, flush; **fence**. The
-//!    run is durable. One fence for both would not do: a power cut before it may keep all of the
-//!    journal and lose what its lines name.
+//! 2. Flush them; **fence**. Write the new lines of what changes to the journal, flush; **fence**.
+//!    The run is durable. One fence for both would not do: a power cut before it may keep all of
+//!    the journal and lose what its lines name.
 //! 3. Change the nodes, those of lower levels first, each between an odd and an even version; the
-//!    register, the root; flush; **fence**. Store the number of the
-//!    run; flush; fence.
+//!    register, the root; flush; **fence**. Store the number of the run; flush; **fence**.
 //! 4. Mark nodes that went as dead. They, and objects that went, are reused after the readers that
 //!    were under way.
 //!
@@ -127,9 +126,9 @@ impl Tree {
         &self.region
     }
 
-    /// Enters records of `table`, which has `entries` in all: an entry goes in if the index has none
-    /// of its key, or one with a smaller trailer; an equal trailer only changes the place. The keys
-    /// ascend. With `is_last` the table counts as entered afterwards. What a crash or an error
+    /// Enters records of `table`, which has `entries` in all: an entry goes in if the index has
+    /// none of its key, or one with a smaller trailer; an equal trailer only changes the place. The
+    /// keys ascend. With `is_last` the table counts as entered afterwards. What a crash or an error
     /// interrupts may be repeated from the start.
     pub fn enter(
         &self,
@@ -253,7 +252,8 @@ impl Tree {
         self.apply(&apart, &changed);
         medium.fence();
         run.count(medium);
-        // Room that this run freed may be used for anything from now on: it must not be applied again.
+        // Room that this run freed may be used for anything from now on: it must not be applied
+        // again.
         medium.fence();
         self.root.store(rest.root.node, Ordering::Release);
         self.settle(writer, rest);
