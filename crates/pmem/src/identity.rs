@@ -228,7 +228,7 @@ impl RegionIdentity {
     }
 }
 
-#[cfg(all(test, not(any(shuttle, loom))))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -226,7 +226,7 @@ pub fn common_prefix(low: &[u8], high: Option<&[u8]>) -> u16 {
     high.map_or(0, |high| equal(high).min(usize::from(u16::MAX)) as u16)
 }
 
-#[cfg(all(test, not(any(shuttle, loom))))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use thermocline_foundation::{DatabaseId, FileNumber};

@@ -139,7 +139,7 @@ pub fn read(medium: &Medium, owner: &Owner, at: u64) -> Result<Object> {
     decode(&medium.bytes_at(at, bytes), owner, at).ok_or_else(|| damaged(at, why))
 }
 
-#[cfg(all(test, not(any(shuttle, loom))))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

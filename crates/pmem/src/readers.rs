@@ -90,7 +90,7 @@ impl Drop for Pin<'_> {
     }
 }
 
-#[cfg(all(test, not(any(shuttle, loom))))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

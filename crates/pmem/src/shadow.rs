@@ -248,7 +248,7 @@ fn last_values(way: &[(u64, u64)]) -> Vec<(u64, u64)> {
     last.into_iter().collect()
 }
 
-#[cfg(all(test, not(any(shuttle, loom))))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::persist::Medium;

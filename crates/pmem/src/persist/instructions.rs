@@ -86,7 +86,7 @@ pub fn fence() {
     }
 }
 
-#[cfg(all(test, target_arch = "x86_64", not(any(shuttle, loom))))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use thermocline_foundation::sync::atomic::Ordering::Relaxed;

@@ -33,7 +33,7 @@ fn put(region: &Region, number: u64, first: u64) {
     memtable.write_group(&claim, &group, Sequence(first), Sequence(first - 1));
 }
 
-fn records(opened: OpenedRegion) -> usize {
+fn records(opened: &OpenedRegion) -> usize {
     replay(&opened.arenas).unwrap().0.iter().map(Vec::len).sum()
 }
 
@@ -60,7 +60,7 @@ fn a_region_over_a_file_keeps_what_it_has_over_close_and_reopening() {
     let medium = mapped(Mapping::open(&path).unwrap());
     let opened = Region::open(medium, &expected(3), &other_boot, 4).unwrap();
     assert_eq!(Tree::open(&opened).unwrap().get(b"key").unwrap(), Some(entry));
-    assert_eq!(records(opened), 2);
+    assert_eq!(records(&opened), 2);
 }
 
 /// Opens the image of a region that was not closed, as it is found elsewhere.
