@@ -18,6 +18,7 @@
 use crate::layout::{Geometry, IDENTITY_AT, Owner};
 use crate::persist::Medium;
 use crate::twin;
+use thermocline_device::drivers::persistence::Persistence;
 use thermocline_device::identity::InstanceId;
 use thermocline_device::{Error, ErrorKind, Result};
 use thermocline_foundation::checksum::checksum;
@@ -43,6 +44,15 @@ pub struct Circumstances {
     pub boot: [u8; 16],
     /// The sum of the DIMMs' dirty shutdowns; none if they do not count.
     pub dirty_shutdowns: Option<u64>,
+}
+
+impl Circumstances {
+    /// What was found out about a mapping (`persistence::probe`) and this boot
+    /// (`persistence::boot_id`).
+    pub fn of(is_synchronous: bool, found: &Persistence, boot: Option<[u8; 16]>) -> Self {
+        let dirty_shutdowns = found.dirty_shutdowns;
+        Self { is_synchronous, boot: boot.unwrap_or_default(), dirty_shutdowns }
+    }
 }
 
 /// What the identity pages say.

@@ -7,8 +7,9 @@ use crate::memtable::{EncodedGroup, PersistentMemtable, Write};
 use crate::persist::{Durability, Medium};
 use crate::region::{OpenedRegion, Region};
 use crate::tree::Tree;
+use std::path::Path;
 use thermocline_device::drivers::Mapping;
-use thermocline_device::drivers::persistence::PersistenceDomain;
+use thermocline_device::drivers::persistence::{PersistenceDomain, boot_id, probe};
 use thermocline_device::{ErrorKind, Result};
 use thermocline_foundation::{FileNumber, Sequence};
 
@@ -61,6 +62,19 @@ fn a_region_over_a_file_keeps_what_it_has_over_close_and_reopening() {
     let opened = Region::open(medium, &expected(3), &other_boot, 4).unwrap();
     assert_eq!(Tree::open(&opened).unwrap().get(b"key").unwrap(), Some(entry));
     assert_eq!(records(&opened), 2);
+}
+
+#[test]
+fn what_this_machine_is_like_is_found_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let mapping = Mapping::create(&folder.path().join("region"), 65536).unwrap();
+    let persistence = probe(Path::new("/sys"), mapping.device().unwrap());
+    let boot = boot_id(Path::new("/proc"));
+    let now = Circumstances::of(mapping.is_synchronous(), &persistence, boot);
+    assert_ne!(now.boot, [0; 16]);
+    let identity = RegionIdentity { opened: now, ..identity(geometry(8)) };
+    identity.check(&expected(1), &now).unwrap();
+    assert_eq!(Circumstances::of(true, &persistence, None).boot, [0; 16]);
 }
 
 /// Opens the image of a region that was not closed, as it is found elsewhere.
