@@ -7,6 +7,7 @@
 //!   ticks      the clock of operations               read_back  all records at the end
 //! ```
 
+mod flights;
 pub mod latency;
 pub mod process;
 mod read_back;

@@ -14,11 +14,12 @@
 //! 2. The clock is read twice an operation, nothing is allocated and no line of the processor's
 //!    cache is shared, but for chunks and records written by several threads.
 
+use super::flights::Flights;
 use super::latency::Seen;
 use super::scan_check::{ScanCheck, hex};
 use super::ticks::Ticks;
 use crate::keys::Keys;
-use crate::store::Store;
+use crate::store::{Change, Store};
 use crate::values::Values;
 use crate::versions::{Inserted, Versions, Window};
 use crate::workloads::{Kind, Operation, Plan, Stream};
@@ -253,7 +254,7 @@ impl Part {
 }
 
 /// One thread.
-struct Worker {
+pub(super) struct Worker {
     subject: Arc<Subject>,
     part: Arc<Part>,
     clock: Arc<Ticks>,
@@ -272,9 +273,25 @@ impl Worker {
     }
 
     fn run(&self, stream: &mut Stream, counted: bool) -> Outcome<Seen> {
+        let is_paced = self.part.length.rate.is_some() && counted;
+        let mut seen = Seen::new(self.subject.plan.workload().mix.len().max(1), is_paced)?;
+        let mut flights = if counted { Flights::new(&self.subject)? } else { None };
+        self.operate(stream, counted, &mut flights, &mut seen)?;
+        if let Some(flights) = &mut flights {
+            flights.land_all(self, &mut seen)?;
+        }
+        Ok(seen)
+    }
+
+    fn operate(
+        &self,
+        stream: &mut Stream,
+        counted: bool,
+        flights: &mut Option<Flights<'_>>,
+        seen: &mut Seen,
+    ) -> Outcome<()> {
         let (plan, part) = (&self.subject.plan, &*self.part);
         let pace = part.length.rate.filter(|_| counted);
-        let mut seen = Seen::new(plan.workload().mix.len().max(1), pace.is_some())?;
         let mut hands = Hands::default();
         let gap_ns = pace.map_or(0.0, |rate| 1e9 * f64::from(plan.threads()) / rate);
         let mut due_ns =
@@ -283,7 +300,7 @@ impl Worker {
         let shared = counted && !plan.workload().ends();
         loop {
             let chunk = if shared { part.claim(&self.clock) } else { Some((0, CHUNK)) };
-            let Some((first, count)) = chunk else { return Ok(seen) };
+            let Some((first, count)) = chunk else { return Ok(()) };
             let progress = part.progress(first, now);
             let before = seen.operations;
             for _ in 0..count {
@@ -291,15 +308,21 @@ impl Worker {
                 // before its thread has had its turn.
                 let may_end = counted || seen.operations > 0;
                 if may_end && (part.over.load(Relaxed) || now >= part.end_ns) {
-                    return Ok(seen);
+                    return Ok(());
                 }
                 let Some(operation) = stream.next(progress, &self.subject.inserted) else {
-                    return Ok(seen);
+                    return Ok(());
                 };
                 if pace.is_some() {
                     self.wait_until(due_ns as u64);
                 }
-                let (ended, took, operations) = self.execute(operation, &mut hands, &mut seen)?;
+                if let (Some(flights), Kind::Update) = (&mut *flights, operation.kind) {
+                    let buffers = (&mut hands.key, &mut hands.value);
+                    now = flights.update(self, operation, buffers, seen)?;
+                    due_ns += gap_ns;
+                    continue;
+                }
+                let (ended, took, operations) = self.execute(operation, &mut hands, seen)?;
                 now = ended;
                 if operation.kind != Kind::Walk {
                     seen.took(operation.share, took);
@@ -308,13 +331,30 @@ impl Worker {
                     seen.late(operation.share, ended.saturating_sub(due_ns as u64));
                     due_ns += gap_ns;
                 }
-                seen.ended(ended.saturating_sub(part.begin_ns), operations);
-                seen.in_last_tenth += if ended >= part.tenth_ns { operations } else { 0 };
+                self.ended(ended, operations, seen);
             }
             if counted {
                 part.counts.done.fetch_add(seen.operations - before, Relaxed);
             }
         }
+    }
+
+    /// What is measured.
+    pub(super) fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    /// The time of the run.
+    #[inline]
+    pub(super) fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// `operations` ended at `ended`.
+    #[inline]
+    pub(super) fn ended(&self, ended: u64, operations: u64, seen: &mut Seen) {
+        seen.ended(ended.saturating_sub(self.part.begin_ns), operations);
+        seen.in_last_tenth += if ended >= self.part.tenth_ns { operations } else { 0 };
     }
 
     fn wait_until(&self, due_ns: u64) {
@@ -340,6 +380,10 @@ impl Worker {
         seen: &mut Seen,
     ) -> Outcome<(u64, u64, u64)> {
         let number = operation.number;
+        if self.subject.plan.workload().transactions && operation.kind.is_one_write() {
+            let (ended, took) = self.transact(operation, hands, seen)?;
+            return Ok((ended, took, 1));
+        }
         match operation.kind {
             Kind::Read => {
                 let (ended, took) = self.read(number, hands, seen)?;
@@ -475,6 +519,43 @@ impl Worker {
         let ended = self.clock.now_ns();
         subject.inserted.acknowledged(self.thread);
         seen.user_written_bytes += (hands.key.len() + hands.value.len()) as u64;
+        Ok((ended, ended - start))
+    }
+
+    /// An update, insert or delete in a transaction, with the record that changes with it.
+    fn transact(
+        &self,
+        operation: Operation,
+        hands: &mut Hands,
+        seen: &mut Seen,
+    ) -> Outcome<(u64, u64)> {
+        let (subject, number) = (&*self.subject, operation.number);
+        let (is_delete, is_insert) =
+            (operation.kind == Kind::Delete, operation.kind == Kind::Insert);
+        let with = subject.plan.changed_with(&operation);
+        subject.keys.key(number, &mut hands.key);
+        let version = if is_insert { 1 } else { subject.versions.begin(number, is_delete) };
+        subject.values.make(number, version, operation.count as u32, &mut hands.value);
+        let mut beside = (Vec::new(), Vec::new());
+        if let Some(other) = with {
+            subject.keys.key(other, &mut beside.0);
+            let version = subject.versions.begin(other, false);
+            subject.values.make(other, version, 0, &mut beside.1);
+        }
+        let own = Change { key: &hands.key, value: (!is_delete).then_some(&*hands.value) };
+        let changes = [own, Change { key: &beside.0, value: Some(&beside.1) }];
+        let changes = if with.is_some() { &changes[..] } else { &changes[..1] };
+        let start = self.clock.now_ns();
+        subject.store.transact(changes)?;
+        let ended = self.clock.now_ns();
+        if is_insert {
+            subject.inserted.acknowledged(self.thread);
+        } else {
+            subject.versions.end(number);
+        }
+        with.iter().for_each(|other| subject.versions.end(*other));
+        let bytes = |change: &Change<'_>| change.key.len() + change.value.map_or(0, <[u8]>::len);
+        seen.user_written_bytes += changes.iter().map(bytes).sum::<usize>() as u64;
         Ok((ended, ended - start))
     }
 
