@@ -20,9 +20,9 @@
 mod transactions;
 
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBAccess, DBCompressionType, DBPath,
-    DBRawIteratorWithThreadMode, OptimisticTransactionDB, Options, ReadOptions, TransactionDB,
-    TransactionDBOptions, WaitForCompactOptions, WriteOptions,
+    BlockBasedOptions, Cache, DB, DBAccess, DBCompressionType, DBPath, DBRawIteratorWithThreadMode,
+    OptimisticTransactionDB, Options, ReadOptions, TransactionDB, TransactionDBOptions,
+    WaitForCompactOptions, WriteOptions,
 };
 use thermocline_bench::Outcome;
 use thermocline_bench::store::{
@@ -306,13 +306,6 @@ fn cache_name(hyper: bool) -> &'static str {
     if hyper { "HyperClockCache" } else { "LRUCache" }
 }
 
-/// What adds up to the memory that it uses.
-const MEMORY: [&str; 3] = [
-    "rocksdb.block-cache-usage",
-    "rocksdb.cur-size-all-mem-tables",
-    "rocksdb.estimate-table-readers-mem",
-];
-
 fn scan<D: DBAccess>(
     mut cursor: DBRawIteratorWithThreadMode<'_, D>,
     from: &[u8],
@@ -369,7 +362,12 @@ impl Store for Open {
     }
 
     fn memory_bytes(&self) -> Option<u64> {
-        MEMORY.iter().map(|name| self.db.property_int_value(*name).ok().flatten()).sum()
+        let names = [
+            "rocksdb.block-cache-usage",
+            "rocksdb.cur-size-all-mem-tables",
+            "rocksdb.estimate-table-readers-mem",
+        ];
+        names.iter().map(|name| self.db.property_int_value(*name).ok().flatten()).sum()
     }
 
     fn close(self: Box<Self>) -> Outcome<()> {

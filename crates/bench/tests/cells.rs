@@ -676,14 +676,17 @@ fn changes_in_transactions_are_found_with_what_changes_with_them() {
         };
         let workload = "linkbench/transactions";
         ours(scratch.path(), workload, |cell| loading(engine(cell)));
-        let measured = ours(scratch.path(), workload, |cell| {
-            Cell { read_back: true, operations: Some(3_000), ..engine(cell) }
+        let measured = ours(scratch.path(), workload, |cell| Cell {
+            read_back: true,
+            operations: Some(3_000),
+            ..engine(cell)
         });
         assert_eq!(measured.operations, 3_000);
         let plain = tempfile::tempdir().unwrap();
         ours(plain.path(), "linkbench", |cell| loading(engine(cell)));
-        let alone = ours(plain.path(), "linkbench", |cell| {
-            Cell { operations: Some(3_000), ..engine(cell) }
+        let alone = ours(plain.path(), "linkbench", |cell| Cell {
+            operations: Some(3_000),
+            ..engine(cell)
         });
         // A tenth of the operations write a count besides.
         assert!(measured.user_written_bytes > alone.user_written_bytes, "{measured:?}");

@@ -19,7 +19,6 @@ pub(super) trait Database: DBAccess + Send + Sync + Sized {
     fn cursor(&self) -> DBRawIteratorWithThreadMode<'_, Self>;
     fn sync_log(&self) -> Result<(), Error>;
     fn write_out(&self) -> Result<(), Error>;
-    fn number(&self, name: &str) -> Option<u64>;
 }
 
 macro_rules! database {
@@ -49,10 +48,6 @@ macro_rules! database {
 
             fn write_out(&self) -> Result<(), Error> {
                 self.flush()
-            }
-
-            fn number(&self, name: &str) -> Option<u64> {
-                self.property_int_value(name).ok().flatten()
             }
         }
     };
@@ -127,10 +122,6 @@ impl<D: Database> Store for Transactional<D> {
     /// Waits for flushes alone: these kinds cannot wait for compactions.
     fn settle(&self) -> Outcome<()> {
         Ok(self.db.write_out()?)
-    }
-
-    fn memory_bytes(&self) -> Option<u64> {
-        super::MEMORY.iter().map(|name| self.db.number(name)).sum()
     }
 
     fn close(self: Box<Self>) -> Outcome<()> {

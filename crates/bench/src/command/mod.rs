@@ -24,7 +24,9 @@ use crate::results::Results;
 use crate::scenarios::{self, Scenario, ScenarioArguments};
 use crate::store::EngineKind;
 use crate::workloads::{self, Plan, SETS};
-use crate::{Failure, Outcome, agree, bound, cell, figures, generator, quick, rig, spandb, value_sizes};
+use crate::{
+    Failure, Outcome, agree, bound, cell, figures, generator, quick, rig, spandb, value_sizes,
+};
 use arguments::{Arguments, BoundArguments, ReportArguments, RunArguments, Task};
 use clap::Parser;
 use std::io::Write;
@@ -152,10 +154,7 @@ fn show_parts(parts: &[(PathBuf, Results)]) -> Outcome<bool> {
 }
 
 /// The rows of SpanDB's figures. One that is missed, or not there, is shown and no failure.
-fn show_rows(
-    arguments: &spandb::SpandbArguments,
-    engines: &[&dyn EngineKind],
-) -> Outcome<()> {
+fn show_rows(arguments: &spandb::SpandbArguments, engines: &[&dyn EngineKind]) -> Outcome<()> {
     let shown = spandb::run(arguments, engines, &program()?, started_s(), &mut complain)?;
     let mut text = shown.table;
     shown.lines.iter().for_each(|line| text.push_str(&format!("{line}\n")));

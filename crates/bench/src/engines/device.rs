@@ -14,7 +14,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thermocline_device::buffer::PAGE_BYTES;
-use thermocline_device::{Buffer, Completion, Driver, DriverSpec, Handle, Operation, Queue, Request};
+use thermocline_device::{
+    Buffer, Completion, Driver, DriverSpec, Handle, Operation, Queue, Request,
+};
 use thermocline_foundation::SystemClock;
 
 /// See the module's header.

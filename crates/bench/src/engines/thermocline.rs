@@ -43,11 +43,12 @@ const OPTIONS: [(&str, &str); SHARED] = [
     ("compression", "none, lz4 or zstd on all levels; default none"),
     ("background-sync", "unsynced log bytes that start a sync, such as 8MiB"),
     ("log-writes", "groups of synced writes in flight at once"),
+    ("stats-interval", "how often figures are written for other processes, such as 1s; 0s: never"),
     ("transactions", "how they are kept apart: optimistic or pessimistic; default optimistic"),
 ];
 
 /// How many options all presets share.
-const SHARED: usize = 10;
+const SHARED: usize = 11;
 
 /// The shared options and those of the preset `hybrid`.
 const HYBRID_OPTIONS: [(&str, &str); SHARED + hybrid::OPTIONS.len()] = {
@@ -100,6 +101,9 @@ impl Thermocline {
         }
         if let Some(size) = options.parsed::<ByteSize>("background-sync")? {
             settings.background_sync_bytes = size;
+        }
+        if let Some(interval) = options.parsed("stats-interval")? {
+            settings.stats_interval = interval;
         }
         if let Some(groups) = options.parsed("log-writes")? {
             settings.log_writes = groups;

@@ -107,9 +107,7 @@ pub struct Design {
 }
 
 /// What carries the fast device.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Medium {
     /// Memory: a flush goes through the loop device's thread, and costs a little.

@@ -110,11 +110,7 @@ fn best(
 }
 
 /// What `row` comes to by `results`, where points of `missing` did not run.
-pub fn judge(
-    row: &Row,
-    results: Option<&Results>,
-    missing: &BTreeMap<Point, String>,
-) -> Judged {
+pub fn judge(row: &Row, results: Option<&Results>, missing: &BTreeMap<Point, String>) -> Judged {
     let side = |points: &[Point]| best(points, results, row.measure, missing);
     let over = side(&row.over);
     let under = (!row.under.is_empty()).then(|| side(&row.under));
@@ -132,11 +128,11 @@ fn ratio(
     (over, over_rounds): &(Side, BTreeMap<u32, f64>),
     (under, under_rounds): &(Side, BTreeMap<u32, f64>),
 ) -> Spread {
-    let of = |over: f64, under: f64| if value == Value::Speed { under / over } else { over / under };
+    let of =
+        |over: f64, under: f64| if value == Value::Speed { under / over } else { over / under };
     let median = of(over.spread.median, under.spread.median);
-    let both = over_rounds
-        .iter()
-        .filter_map(|(round, over)| Some(of(*over, *under_rounds.get(round)?)));
+    let both =
+        over_rounds.iter().filter_map(|(round, over)| Some(of(*over, *under_rounds.get(round)?)));
     let spread = Spread::of(both).unwrap_or(Spread { median, min: median, max: median });
     Spread { median, ..spread }
 }

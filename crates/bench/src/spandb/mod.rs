@@ -284,7 +284,8 @@ fn place(
             folder.display(),
             arguments.medium
         ));
-        let space = |name: &str, capacity| Space { path: folder.join(name), capacity, device: None };
+        let space =
+            |name: &str, capacity| Space { path: folder.join(name), capacity, device: None };
         return Ok(Place {
             fast: space("fast", capacity),
             slow: space("slow", Some(room)),
@@ -323,12 +324,7 @@ fn taken_down(place: Place, arguments: &SpandbArguments) -> Outcome<()> {
 }
 
 /// The run of `group`, without its cells.
-fn described(
-    arguments: &SpandbArguments,
-    sizes: &Sizes,
-    group: Group,
-    place: &Place,
-) -> Run {
+fn described(arguments: &SpandbArguments, sizes: &Sizes, group: Group, place: &Place) -> Run {
     let mut cell = sizes.cell(group, arguments.seed);
     if place.no_rig.is_some() {
         cell.memory_limit = None;

@@ -1,7 +1,7 @@
 //! The rows for a person (a table, a picture a figure) and for programs (`ratio` lines, JSON).
 
 use super::judged::{Judged, Side, Verdict, measured};
-use super::rows::{Figure, Goal, Group};
+use super::rows::{Figure, Goal};
 use super::{Found, Outcomes, SpandbArguments};
 use crate::Outcome;
 use crate::report::html::svg::{self, Bar, bars, picture, short};
@@ -9,7 +9,6 @@ use crate::report::table::{align, with_spread};
 use crate::results::Results;
 use crate::summary::Spread;
 use serde::Serialize;
-use std::path::PathBuf;
 use thermocline_device::drivers::host_files;
 
 /// The file's schema.
@@ -118,7 +117,10 @@ fn failures(found: &Found) -> String {
     let rows = found.values().flat_map(|results: &Results| &results.rows);
     let failed = rows.filter_map(|row| {
         let failure = row.failure.as_deref()?;
-        Some(format!("failed: {} on {}, round {}: {failure}\n", row.engine, row.workload, row.round))
+        Some(format!(
+            "failed: {} on {}, round {}: {failure}\n",
+            row.engine, row.workload, row.round
+        ))
     });
     failed.collect()
 }

@@ -324,14 +324,19 @@ fn parts() -> Vec<Row> {
     let reading = "readwhilewriting/threads-8/buffered";
     let filling = "fillrandom/threads-8/buffered";
     let processor = Row::new("10/processor/fillrandom", point(DIRECT, synced), Vec::new());
-    let resting = point(DIRECT, "overwrite/threads-4/async-64/sync");
-    let rest = Row::new("10/wake-ups", resting, Vec::new());
+    let rest = |name: &str, engine: &str| {
+        let resting = point(engine, "overwrite/threads-4/async-64/sync");
+        let row = Row::new(name, resting, Vec::new()).of(WAKE_UPS).at_most(0.0, 0.0);
+        Row { value: Value::Itself, group: Group::Rest, ..row }
+    };
     let mut rows = vec![
         against("10/readwhilewriting/8", DIRECT, reading).at_least(1.0, 1.1),
         against("10/fillrandom-buffered/8", DIRECT, filling),
         Row { value: Value::Itself, ..processor }.of(PROCESSOR).at_most(13.0, 11.0),
         against("10/processor-ratio/fillrandom", DIRECT, synced).of(PROCESSOR),
-        Row { value: Value::Itself, group: Group::Rest, ..rest }.of(WAKE_UPS).at_most(0.0, 0.0),
+        rest("10/wake-ups", DIRECT),
+        // A thread writes figures for other processes every second, unless it is told not to.
+        rest("10/wake-ups-without-stats", &format!("{DIRECT}+stats-interval=0s")),
     ];
     for (workload, threads) in [("fillrandom", 8), ("fillrandom", 32), ("overwrite", 8)] {
         for groups in [2, 4, 8] {
@@ -372,12 +377,10 @@ fn writes(medium: Medium) -> Vec<Row> {
 
 fn asynchronous(workload: &str, on_disk: bool) -> [Row; 2] {
     let (bar, aim) = if on_disk { (2.5, 4.0) } else { (3.5, 5.0) };
-    let flying = |threads: u32| {
-        point(DIRECT, &format!("{workload}/threads-{threads}/async-64/sync"))
-    };
-    let waiting = |engine: &str, threads: u32| {
-        point(engine, &format!("{workload}/threads-{threads}/sync"))
-    };
+    let flying =
+        |threads: u32| point(DIRECT, &format!("{workload}/threads-{threads}/async-64/sync"));
+    let waiting =
+        |engine: &str, threads: u32| point(engine, &format!("{workload}/threads-{threads}/sync"));
     let best = [8, 32, 128].into_iter().flat_map(|threads| waiting(ROCKSDB, threads)).collect();
     [
         Row::new(&format!("11/async/{workload}/4x64"), flying(4), best).at_least(bar, aim),

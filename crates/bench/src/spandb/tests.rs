@@ -42,7 +42,9 @@ fn row(name: &str) -> Row {
 /// As if each point had `of` its place in rounds 1 and 2.
 fn measured(row: &Row, of: impl Fn(&Point, u32) -> Option<f64>) -> Results {
     let points: Vec<_> = row.over.iter().chain(&row.under).collect();
-    let round = |round: u32| points.iter().map(|point| measurement(point, round, of(point, round))).collect::<Vec<_>>();
+    let round = |round: u32| {
+        points.iter().map(|point| measurement(point, round, of(point, round))).collect::<Vec<_>>()
+    };
     results([round(1), round(2)].concat())
 }
 
@@ -112,7 +114,8 @@ fn engines_and_options_that_are_not_there_do_not_stop_the_others() {
         launcher: Box::new(InFront::default()),
         no_rig: Some("a test".to_owned()),
     };
-    let arguments = arguments(&["--figure", "8,11", "--quick", "--records", "1k", "--memory", "16MiB"]);
+    let arguments =
+        arguments(&["--figure", "8,11", "--quick", "--records", "1k", "--memory", "16MiB"]);
     let rows = asked(&arguments).unwrap();
     let rows: Vec<_> = rows.iter().collect();
     let run = described(&arguments, &Sizes::new(&arguments), Group::Work, &place);
@@ -139,7 +142,9 @@ fn a_quick_run_is_shorter_and_named_numbers_hold() {
     let recovery = usual.cell(Group::Recovery, 1);
     assert!(recovery.crashed && recovery.memory.0 / MEMTABLES > usual.log.0);
     assert_eq!(usual.cell(Group::Rest, 1).rest_seconds, Some(10.0));
-    assert!(asked(&arguments(&["--row", "99/"])).unwrap_err().to_string().contains("11/fillrandom"));
+    assert!(
+        asked(&arguments(&["--row", "99/"])).unwrap_err().to_string().contains("11/fillrandom")
+    );
 }
 
 #[test]

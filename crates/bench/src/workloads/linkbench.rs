@@ -24,8 +24,9 @@ pub fn mix() -> Workload {
     let (links, link) = (Slot { first: 2, count: 1 }, Slot { first: 2, count: LINKS });
     let share =
         |label, kind, weight, slot| Share { label, kind, weight, slot: Some(slot), with: None };
-    let counted = |label, kind, weight, slot| {
-        Share { with: Some(count.first), ..share(label, kind, weight, slot) }
+    let counted = |label, kind, weight, slot| Share {
+        with: Some(count.first),
+        ..share(label, kind, weight, slot)
     };
     let mut workload = Workload::new(
         "linkbench",
