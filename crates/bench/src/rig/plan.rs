@@ -11,7 +11,9 @@
 //!    discarded on it later, which would give pages back.
 //! 2. `queue/rotational` is 0 before the first rule: the throttle's slice is then about 4 ms, and
 //!    100 ms otherwise.
-//! 3. Removal goes from the outside in: processes, mounts, rules, loop devices, cgroups, files.
+//! 3. Whether a device's writes have to be flushed is set and never left as it was found: a loop
+//!    device that was `write through` for one image is so for the next.
+//! 4. Removal goes from the outside in: processes, mounts, rules, loop devices, cgroups, files.
 
 use super::profile::Profile;
 use serde::{Deserialize, Serialize};
@@ -165,13 +167,14 @@ impl Design {
         let [fast, slow] = images;
         steps.push(Step::Attach { slot: "fast", image: fast, direct: on_disk });
         steps.push(Step::Attach { slot: "slow", image: slow, direct: true });
-        if self.medium == Medium::Through {
-            let path = "/sys/block/{fast.name}/queue/write_cache".to_owned();
-            steps.push(Step::Write { path, text: "write through".to_owned() });
-        }
         for slot in ["fast", "slow"] {
             let rotational = format!("/sys/block/{{{slot}.name}}/queue/rotational");
             steps.push(Step::Write { path: rotational, text: "0".to_owned() });
+            // A loop device keeps this of its image before.
+            let through = slot == "fast" && self.medium == Medium::Through;
+            let text = if through { "write through" } else { "write back" };
+            let path = format!("/sys/block/{{{slot}.name}}/queue/write_cache");
+            steps.push(Step::Write { path, text: text.to_owned() });
             let device = format!("{{{slot}}}");
             let lazy = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
             steps.push(run(["mkfs.ext4", "-q", "-F", "-m", "0", "-E", lazy, &device]));
@@ -328,6 +331,7 @@ pub mod tests {
         let device = |slot: &str| {
             [
                 format!("echo '0' > /sys/block/{{{slot}.name}}/queue/rotational"),
+                format!("echo 'write back' > /sys/block/{{{slot}.name}}/queue/write_cache"),
                 format!("mkfs.ext4 -q -F -m 0 {lazy} {{{slot}}}"),
                 format!("mount -o noatime,nodiscard {{{slot}}} {folder}/{slot}"),
             ]

@@ -23,6 +23,7 @@ use crate::results::Results;
 use crate::rig::launcher::InRig;
 use crate::rig::plan::{Design, Medium};
 use crate::rig::profile::Profile;
+use crate::rig::system::{Kernel, System};
 use crate::rig::{Rig, command::possible};
 use crate::store::EngineKind;
 use crate::{Outcome, files};
@@ -171,7 +172,7 @@ impl Sizes {
             Group::Recovery => {
                 cell.records = self.log_records();
                 // All of the log belongs to one memtable, which is not full.
-                cell.memory = ByteSize(self.log.0 * MEMTABLES * 3 / 2);
+                cell.memory = ByteSize(self.log.0 * MEMTABLES / 4 * 5);
                 (cell.seconds, cell.warm_up_seconds) = (None, None);
                 cell.operations = Some(LOOKS);
                 cell.crashed = true;
@@ -276,6 +277,7 @@ fn place(
         medium: arguments.medium,
     };
     if let Err(reason) = possible(&design) {
+        sweep(plain_holder(arguments))?;
         let folder = plain_folder(arguments);
         say(&format!("no rig: {reason}"));
         say(&format!(
@@ -305,12 +307,34 @@ fn place(
     })
 }
 
-/// Where plain directories lie.
-fn plain_folder(arguments: &SpandbArguments) -> PathBuf {
+/// What folders of plain directories are called, with the number of their process behind it.
+const PLAIN: &str = "thermocline-spandb-";
+
+/// Where plain directories are made.
+fn plain_holder(arguments: &SpandbArguments) -> &Path {
     let shared = Path::new("/dev/shm");
     let in_memory = arguments.medium != Medium::Disk && files::free_space(shared).is_ok();
-    let holder = if in_memory { shared } else { &arguments.disk };
-    holder.join(format!("thermocline-spandb-{}", std::process::id()))
+    if in_memory { shared } else { &arguments.disk }
+}
+
+fn plain_folder(arguments: &SpandbArguments) -> PathBuf {
+    plain_holder(arguments).join(format!("{PLAIN}{}", std::process::id()))
+}
+
+/// Removes what runs that were interrupted have left in `holder`.
+fn sweep(holder: &Path) -> Outcome<()> {
+    for path in Kernel.list(holder) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let process = name.strip_prefix(PLAIN).and_then(|rest| rest.parse::<u32>().ok());
+        if process.is_some_and(|process| Kernel.list(&process_folder(process)).is_empty()) {
+            files::remove(&path)?;
+        }
+    }
+    Ok(())
+}
+
+fn process_folder(process: u32) -> PathBuf {
+    Path::new("/proc").join(process.to_string())
 }
 
 /// Removes what [`place`] made.

@@ -87,7 +87,7 @@ pub(super) fn written(
         schema: SCHEMA,
         version: VERSION,
         command: std::env::args().collect(),
-        medium: arguments.medium.about().to_owned(),
+        medium: no_rig.map_or(arguments.medium.about(), |_| "plain directory").to_owned(),
         no_rig,
         rows: rows.iter().map(Line::of).collect(),
     };

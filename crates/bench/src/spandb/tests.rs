@@ -155,6 +155,20 @@ fn a_name_says_that_there_was_no_device() {
     assert_eq!(judged.row.name, "plain/t2/p50/1");
 }
 
+#[test]
+fn what_an_interrupted_run_left_goes_with_the_next_one() {
+    let scratch = tempfile::tempdir().unwrap();
+    let own = scratch.path().join(format!("{PLAIN}{}", std::process::id()));
+    // Beyond the greatest number that a process can have.
+    let [left, other] =
+        [&format!("{PLAIN}4194999"), "another"].map(|name| scratch.path().join(name));
+    for path in [&own, &left, &other] {
+        files::make(&path.join("fast")).unwrap();
+    }
+    sweep(scratch.path()).unwrap();
+    assert!(own.exists() && other.exists() && !left.exists());
+}
+
 /// Two engines of this crate from the command line to the lines, without a rig.
 #[test]
 fn a_run_ends_in_a_table_lines_a_file_and_pictures() {
