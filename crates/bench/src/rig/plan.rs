@@ -172,9 +172,9 @@ impl Design {
             steps.push(Step::Write { path: rotational, text: "0".to_owned() });
             // A loop device keeps this of its image before.
             let through = slot == "fast" && self.medium == Medium::Through;
-            let text = if through { "write through" } else { "write back" };
+            let cache = if through { "write through" } else { "write back" };
             let path = format!("/sys/block/{{{slot}.name}}/queue/write_cache");
-            steps.push(Step::Write { path, text: text.to_owned() });
+            steps.push(Step::Write { path, text: cache.to_owned() });
             let device = format!("{{{slot}}}");
             let lazy = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
             steps.push(run(["mkfs.ext4", "-q", "-F", "-m", "0", "-E", lazy, &device]));
