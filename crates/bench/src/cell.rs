@@ -89,8 +89,8 @@ pub struct Cell {
     /// Look every loaded record up at the end, and check it.
     #[serde(default)]
     pub read_back: bool,
-    /// The loaded state is what a crash right after the load leaves: nothing is written out, and the
-    /// store is not closed.
+    /// The loaded state is what a crash right after the load leaves: nothing is written out, and
+    /// the store is not closed.
     #[serde(default)]
     pub crashed: bool,
     /// Seconds after the measured part, and after background work, in which the threads' wake-ups

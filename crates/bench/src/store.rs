@@ -232,10 +232,10 @@ impl TierTraffic {
 /// What a scan hands over, record by record.
 pub type Visitor<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
 
-/// Writes of one thread that were started and are not done. They are done in the order in which they
-/// were started.
+/// Writes of one thread that were started and are not done. They are done in the order in which
+/// they were started.
 pub trait Flying {
-    /// Starts to set `key` to `value`; false, and nothing is started, while there is no room for it.
+    /// Starts to set `key` to `value`; false, and nothing is started, while there is no room.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Outcome<bool>;
 
     /// Whether the oldest is done; `wait`: once it is. One is flying.

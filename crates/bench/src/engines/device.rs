@@ -2,8 +2,8 @@
 //! drivers that stores use. What it does is the most that a log of single records could.
 //!
 //! ```text
-//!   device@fast+driver=direct+durable=flag      the write itself is durable (RWF_DSYNC, or io_uring's)
-//!   device@fast+driver=direct+durable=sync      a write, then a sync of the file
+//!   device@fast+driver=direct+durable=flag    the write itself is durable (RWF_DSYNC)
+//!   device@fast+driver=direct+durable=sync    a write, then a sync of the file
 //! ```
 //! It keeps no record, so answers are not checked.
 

@@ -18,8 +18,9 @@ use super::flights::Flights;
 use super::latency::Seen;
 use super::scan_check::{ScanCheck, hex};
 use super::ticks::Ticks;
+use super::transactions::transact;
 use crate::keys::Keys;
-use crate::store::{Change, Store};
+use crate::store::Store;
 use crate::values::Values;
 use crate::versions::{Inserted, Versions, Window};
 use crate::workloads::{Kind, Operation, Plan, Stream};
@@ -344,6 +345,11 @@ impl Worker {
         &self.subject
     }
 
+    /// Which of the threads it is.
+    pub(super) fn thread(&self) -> u32 {
+        self.thread
+    }
+
     /// The time of the run.
     #[inline]
     pub(super) fn now_ns(&self) -> u64 {
@@ -381,7 +387,8 @@ impl Worker {
     ) -> Outcome<(u64, u64, u64)> {
         let number = operation.number;
         if self.subject.plan.workload().transactions && operation.kind.is_one_write() {
-            let (ended, took) = self.transact(operation, hands, seen)?;
+            let (ended, took) =
+                transact(self, operation, (&mut hands.key, &mut hands.value), seen)?;
             return Ok((ended, took, 1));
         }
         match operation.kind {
@@ -519,43 +526,6 @@ impl Worker {
         let ended = self.clock.now_ns();
         subject.inserted.acknowledged(self.thread);
         seen.user_written_bytes += (hands.key.len() + hands.value.len()) as u64;
-        Ok((ended, ended - start))
-    }
-
-    /// An update, insert or delete in a transaction, with the record that changes with it.
-    fn transact(
-        &self,
-        operation: Operation,
-        hands: &mut Hands,
-        seen: &mut Seen,
-    ) -> Outcome<(u64, u64)> {
-        let (subject, number) = (&*self.subject, operation.number);
-        let (is_delete, is_insert) =
-            (operation.kind == Kind::Delete, operation.kind == Kind::Insert);
-        let with = subject.plan.changed_with(&operation);
-        subject.keys.key(number, &mut hands.key);
-        let version = if is_insert { 1 } else { subject.versions.begin(number, is_delete) };
-        subject.values.make(number, version, operation.count as u32, &mut hands.value);
-        let mut beside = (Vec::new(), Vec::new());
-        if let Some(other) = with {
-            subject.keys.key(other, &mut beside.0);
-            let version = subject.versions.begin(other, false);
-            subject.values.make(other, version, 0, &mut beside.1);
-        }
-        let own = Change { key: &hands.key, value: (!is_delete).then_some(&*hands.value) };
-        let changes = [own, Change { key: &beside.0, value: Some(&beside.1) }];
-        let changes = if with.is_some() { &changes[..] } else { &changes[..1] };
-        let start = self.clock.now_ns();
-        subject.store.transact(changes)?;
-        let ended = self.clock.now_ns();
-        if is_insert {
-            subject.inserted.acknowledged(self.thread);
-        } else {
-            subject.versions.end(number);
-        }
-        with.iter().for_each(|other| subject.versions.end(*other));
-        let bytes = |change: &Change<'_>| change.key.len() + change.value.map_or(0, <[u8]>::len);
-        seen.user_written_bytes += changes.iter().map(bytes).sum::<usize>() as u64;
         Ok((ended, ended - start))
     }
 

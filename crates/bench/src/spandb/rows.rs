@@ -1,8 +1,9 @@
 //! The rows of each figure: what is put over what, and how much it should come to.
 //!
 //! ```text
-//!   row    11/fillrandom/8      over   thermocline-leveled@fast+driver=direct   fillrandom/threads-8/sync
-//!                               under  rocksdb@fast                             the same
+//!   row    11/fillrandom/8
+//!   over   thermocline-leveled@fast+driver=direct    fillrandom/threads-8/sync
+//!   under  rocksdb@fast                              the same
 //! ```
 //! A row names the points that it needs, so a run has each point once however many rows of however
 //! many figures need it.
