@@ -22,7 +22,7 @@
 //! 1. Writes without conditions take effect, and are acknowledged, in order of arrival.
 //! 2. Threads start with the first request that needs one, and sleep without a timer.
 //! 3. Where background work is stepped there is no thread: a caller that looks at its ticket
-//!    carries out what is in line, writes first.
+//!    carries out what is in line, writes first, and those last that must have locks.
 //! 4. A panic in a request stops all writing, as one of a writer does, and is its ticket's error;
 //!    the thread lives on.
 //!
@@ -189,12 +189,15 @@ impl Pipeline {
 
     /// Answers a write that does not come to be written.
     fn refuse(&self, write: Write, error: Error) {
-        self.queue.release_writes(1, write.bytes);
+        let released = Released { queue: &self.queue, writes: 1, bytes: write.bytes };
         match write.answer {
-            Answer::Written(promise) => promise.answer(Err(error)),
+            Answer::Written(promise) => {
+                drop(released);
+                promise.answer(Err(error));
+            }
             Answer::Committed(committing) => {
                 let Committing { promise, kept, .. } = *committing;
-                drop(kept);
+                drop((kept, released));
                 promise.answer(Err(error));
             }
         }
@@ -325,13 +328,15 @@ impl Drop for Released<'_> {
 
 impl Carrier for Pipeline {
     fn carry_out_next(&self) -> bool {
-        let logged = self.caught(LOGGER, || self.log_group());
-        if logged == Some(true) || self.caught(LOCKER, || self.lock_next()) == Some(true) {
+        if self.caught(LOGGER, || self.log_group()) == Some(true) {
             return true;
         }
-        let Some(read) = self.queue.try_next_read() else { return false };
-        self.caught(READER, || self.read(read));
-        true
+        if let Some(read) = self.queue.try_next_read() {
+            self.caught(READER, || self.read(read));
+            return true;
+        }
+        // Last: what is looked at may be a transaction that holds the locks.
+        self.caught(LOCKER, || self.lock_next()) == Some(true)
     }
 }
 

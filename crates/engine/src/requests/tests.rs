@@ -113,3 +113,23 @@ fn writes_without_locks_are_set_aside_and_stay_in_order() {
         db.close().unwrap();
     }
 }
+
+/// The only thread there is must not wait for locks that it holds itself the key to.
+#[test]
+fn a_commit_that_is_to_be_looked_at_goes_before_writes_that_wait_for_its_locks() {
+    for db in stores() {
+        let locking = Locking::Pessimistic;
+        let mut transaction = db.transaction(TransactionOptions { locking, ..Default::default() });
+        transaction.put("key", "0").unwrap();
+        let behind = db.put_async("key", "1").unwrap();
+        db.flush().unwrap();
+        db.put("other", "value").unwrap();
+        db.flush().unwrap();
+        let commit = transaction.commit_async().map_err(|(_, error)| error).unwrap();
+        behind.wait().unwrap();
+        assert_eq!(db.stats().requests.looks, 1);
+        commit.wait().unwrap();
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"1"[..]));
+        db.close().unwrap();
+    }
+}

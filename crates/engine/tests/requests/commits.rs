@@ -120,6 +120,7 @@ fn a_ticket_says_the_sequence_and_a_conflict() {
             }
             let error = answer(handed_in(second)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+            assert!(error.to_string().contains("run the transaction again"), "{error}");
             assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"1"[..]));
             assert_eq!(db.snapshot().sequence(), sequence, "it has used none");
             assert_eq!(db.stats().requests.looks, u64::from(flushes), "a device says it");
