@@ -153,7 +153,7 @@ struct Replay<'a, 'b> {
 impl Replay<'_, '_> {
     fn run(mut self) -> Result<ReplaySummary> {
         let len = self.file.len()?;
-        let count_at = |offset| (len - offset).min(CHUNK_BYTES as u64) as usize;
+        let count_at = |offset: u64| (len - offset).min(CHUNK_BYTES as u64) as usize;
         let mut offset = PAGE;
         // The next chunk is read while the records of this one are given out.
         let mut ahead: Option<PendingRead> = None;
