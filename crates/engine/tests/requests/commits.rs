@@ -2,11 +2,11 @@
 
 use crate::executors::block_on;
 use crate::support::*;
-use std::sync::Arc;
 use thermocline::{
     Db, Duration, Error, ErrorKind, Isolation, Locking, Result, Sequence, Settings, Ticket,
     Transaction, TransactionOptions,
 };
+use thermocline_foundation::threads;
 
 fn pessimistic() -> TransactionOptions {
     // Where a wait for a lock is a mistake of the store, the test waits for ever.
@@ -304,11 +304,7 @@ fn closing_carries_out_commits_and_what_waits_for_their_locks() {
         devices.syncs(Met::Wait);
         let behind = ["1", "2"].map(|value| db.put_async("key", value).unwrap());
         let tickets = [to_be_looked_at, holds].map(handed_in);
-        let closing = {
-            let db = Arc::new(parking(db));
-            let taken = Arc::clone(&db);
-            std::thread::spawn(move || taken.lock().take().unwrap().close())
-        };
+        let closing = threads::spawn("closing", move || db.close()).unwrap();
         devices.syncs(Met::Nothing);
         closing.join().unwrap().unwrap();
         for mut ticket in tickets {
@@ -322,10 +318,6 @@ fn closing_carries_out_commits_and_what_waits_for_their_locks() {
         assert_eq!(db.get("old").unwrap().as_deref(), Some(&b"newer"[..]));
         db.close().unwrap();
     }
-}
-
-fn parking(db: Db) -> thermocline_foundation::sync::Mutex<Option<Db>> {
-    thermocline_foundation::sync::Mutex::new(Some(db))
 }
 
 #[test]
