@@ -216,7 +216,9 @@ mod tests {
     #[test]
     fn groups_are_counted_by_size() {
         let figures = Figures::default();
-        [1, 1, 2, 3, 4, 5, 8, 9, 512, 513, 100_000].map(|batches| figures.note_group(batches));
+        for batches in [1, 1, 2, 3, 4, 5, 8, 9, 512, 513, 100_000] {
+            figures.note_group(batches);
+        }
         let stats = figures.stats((0, 0));
         assert_eq!(stats.group_sizes, [2, 1, 2, 2, 1, 0, 0, 0, 0, 3]);
         assert_eq!((stats.groups, stats.batches), (11, 101_058));

@@ -212,12 +212,9 @@ impl Logged {
         let place = self.place(&mut turnstile, &records, asked);
         let place = place.inspect_err(|error| self.shared.fail(error))?;
         if matches!(log.records, Records::SideBySide(_)) {
-            let first_and_batch = |record: &Record<'_>, submission: &Submission| {
-                (record.first, submission.encoded.clone())
-            };
             let batches = records.iter().zip(group);
-            let batches = batches.map(|(record, of)| first_and_batch(record, of)).collect();
-            turnstile.flies(claimed.last(), batches);
+            let batches = batches.map(|(record, of)| (record.first, of.encoded.clone()));
+            turnstile.flies(claimed.last(), batches.collect());
         }
         // One group after the other, or the next one beside this.
         let held = matches!(log.records, Records::InTurn(_)).then_some(turnstile);
