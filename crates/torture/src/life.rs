@@ -168,8 +168,8 @@ type Failed<'a> = &'a (dyn Fn(&str, Error) + Sync);
 /// What a writer has handed in and heard nothing of.
 struct Flying {
     stamp: u64,
-    /// What is promised once it is acknowledged, if it is written durably: all that was acknowledged
-    /// when it was handed in, and all of its own writer, whose writes go in order.
+    /// What is promised once it is acknowledged, if it is written durably: all that was
+    /// acknowledged when it was handed in, and all of its own writer, whose writes go in order.
     promised: Option<Vec<u64>>,
     ticket: Ticket<()>,
 }

@@ -1,8 +1,11 @@
 //! The threads of one kind: when one more starts, and which are signalled.
 
-use super::queue::Start;
 use crate::error::{Error, ErrorKind, Result};
+use std::io;
 use thermocline_foundation::threads::JoinHandle;
+
+/// Starts a thread.
+pub(super) type Start<'a> = &'a dyn Fn() -> io::Result<JoinHandle<()>>;
 
 /// See the module's header.
 #[derive(Debug, Default)]

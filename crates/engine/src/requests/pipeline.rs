@@ -28,8 +28,9 @@
 //!
 //! Threads: its own, callers that look at tickets where work is stepped, and one that closes.
 
+use super::crew::Start;
 use super::order::Order;
-use super::queue::{Group, Queue, ReadRequest, Reading, Start, Work};
+use super::queue::{Group, Queue, ReadRequest, Reading, Work};
 use super::ticket::{Carrier, Promise};
 use super::writes::{Answer, Committing, Write};
 use crate::error::{Error, ErrorKind, Result};

@@ -13,7 +13,7 @@
 //!
 //! Threads: callers put in, workers take out; any number of both.
 
-use super::crew::Crew;
+use super::crew::{Crew, Start};
 use super::report::RequestStats;
 use super::schedule::{Line, READ_KINDS, ReadKind};
 use super::ticket::wake;
@@ -23,7 +23,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::settings::Settings;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::io;
 use std::task::Waker;
 use thermocline_foundation::ByteSize;
 use thermocline_foundation::sync::{Condvar, Mutex, MutexGuard};
@@ -61,9 +60,6 @@ pub(super) struct Group {
     pub number: u64,
     pub writes: Vec<Write>,
 }
-
-/// Starts a thread for a line.
-pub(super) type Start<'a> = &'a dyn Fn() -> io::Result<JoinHandle<()>>;
 
 #[derive(Default)]
 struct State {

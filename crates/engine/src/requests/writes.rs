@@ -107,8 +107,8 @@ impl WriteLines {
         self.set_aside.len() > before
     }
 
-    /// Takes the first of those that were set aside, to take locks for it; [`WriteLines::end_locking`]
-    /// comes after it.
+    /// Takes the first of those that were set aside, to take locks for it;
+    /// [`WriteLines::end_locking`] comes after it.
     pub fn begin_locking(&mut self) -> Option<Write> {
         let write = if self.is_locking { None } else { self.set_aside.pop_front() };
         self.is_locking |= write.is_some();
