@@ -282,17 +282,17 @@ impl Parts {
         let versions = Versions::new(Arc::clone(&shared), store, version, tables, followers);
         let versions = Arc::new(versions);
         let layout = layout.over(&shared, &versions);
-        let reader = Reader::new(&shared, &versions, &layout);
+        let reader = Arc::new(Reader::new(&shared, &versions, &layout));
         let locks = Arc::default();
         let front = Logged::new(&shared, &versions, log_pool, log, &locks);
         let front = Front::with_log(front);
-        let requests = Requests::new(&shared, &front);
+        let requests = Requests::new(&shared, &versions, &reader, &locks, &front);
         let migrations = Migrations::new(&shared, &versions);
         let engine = Engine {
             shared,
             versions,
             layout,
-            reader: Arc::new(reader),
+            reader,
             front,
             requests,
             mended: replayed.mended.clone(),

@@ -5,6 +5,7 @@ use crate::engine::activity::ActivityStats;
 use crate::engine::open_files::OpenFileStats;
 use crate::engine::wear::{WearStats, Written};
 use crate::error::Error;
+use crate::front::figures::LogStats;
 use crate::layout::hybrid::report::FastTierStats;
 use crate::layout::{Holdings, LayoutMemory};
 use crate::limits::LEVELS;
@@ -40,6 +41,9 @@ pub struct Stats {
     pub activity: ActivityStats,
     /// What was written for each byte, and taken for each byte.
     pub amplification: Amplification,
+    /// Groups of writes and their log, since the opening.
+    #[serde(default)]
+    pub log: LogStats,
     /// Asynchronous requests.
     #[serde(default)]
     pub requests: RequestStats,
@@ -81,6 +85,7 @@ impl Stats {
             memory: MemoryStats::default(),
             operations: OperationStats::default(),
             amplification: Amplification::default(),
+            log: LogStats::default(),
             requests: RequestStats::default(),
             open_files: OpenFileStats::default(),
             activity: ActivityStats::default(),
@@ -266,6 +271,7 @@ impl Engine {
             memory: self.memory_stats(&state),
             operations: operation_stats(&totals),
             activity: self.activity(&state),
+            log: self.front.log_stats(),
             requests: self.requests.stats(),
             open_files: self.open_file_stats(),
             levels,

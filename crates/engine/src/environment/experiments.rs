@@ -43,7 +43,7 @@ pub enum Pinning {
 /// How many loggers write asynchronous requests, and which reads come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestSchedule {
-    /// One logger, and gets before pages: the baseline.
+    /// One logger, and looks before gets before pages: the baseline.
     Fixed,
     /// By what waits (SpanDB, section 4.1).
     ByLoad,
