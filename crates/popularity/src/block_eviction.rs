@@ -83,7 +83,7 @@ mod tests {
         let stays = |file_bytes| reinserted(EvictionPolicy::FifoReinsert, file_bytes, &blocks);
         assert_eq!(stays(1000), [0, 2, 3, 4]);
         assert_eq!(stays(160), [2, 3, 4], "what fits is taken where a larger one does not");
-        assert_eq!(stays(59), []);
+        assert_eq!(stays(39), []);
         assert!(reinserted(EvictionPolicy::Fifo, 1000, &blocks).is_empty());
         assert!(reinserted(EvictionPolicy::FileLru, 1000, &blocks).is_empty());
     }

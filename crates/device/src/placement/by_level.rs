@@ -165,7 +165,8 @@ impl Placement for ByLevel {
             | FileKind::Manifest
             | FileKind::Map
             | FileKind::Slab
-            | FileKind::TableIndex => 0,
+            | FileKind::TableIndex
+            | FileKind::BlockCache => 0,
             FileKind::Table { level } => {
                 let plan = self.plan(tiers);
                 let host = plan.host(level);
