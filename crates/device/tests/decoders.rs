@@ -81,6 +81,15 @@ fn damaged_cache_files_say_nothing() {
 }
 
 #[test]
+fn damaged_lists_of_cache_lives_are_none_or_read_back() {
+    let seeds = [golden("cache-lives-v1.txt")];
+    let (accepted, runs) = check("cache lives", &seeds, TEXTS, properties::cache_lives);
+    assert!(accepted * 20 <= runs.max(20), "{accepted} of {runs} were taken for good");
+    let sealed = properties::sealed_cache_lives;
+    assert_reaches_inside(check("sealed cache lives", &seeds, TEXTS, sealed));
+}
+
+#[test]
 fn damaged_identities_are_refused_or_repaired() {
     let seeds = [golden("tier-identity-v1.bin")];
     // The other copy answers where one is damaged.

@@ -2,8 +2,8 @@
 //! written again (MyNVM, section 5, evicts files).
 //!
 //! ```text
-//!   oldest file ──> its blocks: hit since they were written? ── yes, up to half the file ──> newest
-//!                                                            '- no ──> gone
+//!   oldest file ──> its blocks: hit since they were written? ── yes, up to half a file ──> newest
+//!                                                            '─ no ──> gone
 //! ```
 //! A file has the blocks that were admitted at about the same time, hot and cold ones mixed, so the
 //! least recently used file is about the oldest one. Reinsertion keeps what is hot in it.

@@ -124,8 +124,8 @@ impl Reader {
         self.last = Some(address);
     }
 
-    /// The block at `address` has to be read by itself: the last one does not lead to it, nothing of
-    /// it is in memory or under way, and no more is expected to be read from there.
+    /// The block at `address` has to be read by itself: the last one does not lead to it, nothing
+    /// of it is in memory or under way, and no more is expected to be read from there.
     pub fn jumps_to(&self, address: BlockAddress, direction: Direction) -> bool {
         let expects_more = match self.mode {
             ReadAhead::Adaptive { first_bytes, .. } => first_bytes > address.len,

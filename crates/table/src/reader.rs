@@ -307,8 +307,18 @@ impl TableReader {
                 raw_of(file, address, checked, stored)
             }
             Found::Cached(at) => {
-                let copied = stored.and_then(|stored| open_buffer(file, address, stored));
+                let copied = stored.and_then(|stored| match check_block(file, address, &stored) {
+                    Ok(checked) => raw_of(file, address, checked, stored),
+                    Err(_) if planted(Planted::CachedBlockNotVerified) => {
+                        let raw_len = stored.len() - BLOCK_TRAILER_BYTES;
+                        Ok(Bytes::copy_from_slice(&stored[..raw_len]))
+                    }
+                    Err(why) => Err(why),
+                });
                 copied.or_else(|why| {
+                    if planted(Planted::CacheErrorFailsRead) {
+                        return Err(why);
+                    }
                     if let Some(second) = self.cache.second_level() {
                         second.failed(self.block_key(address), at, &why);
                     }

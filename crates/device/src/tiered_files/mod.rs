@@ -71,6 +71,8 @@ pub struct TieredFiles {
     /// Bytes of the map's file, which lies on tier 0 and in no entry.
     map_bytes: AtomicU64,
     generation: AtomicU64,
+    /// Numbers below were or may have been given out before this opening.
+    numbers_below_at_opening: FileNumber,
     /// How far the journals went when the database was last closed.
     closed_extents: BTreeMap<String, Extent>,
     read_only: bool,
@@ -166,6 +168,11 @@ impl TieredFiles {
     /// No file has this number or a larger one, now or before.
     pub fn numbers_below(&self) -> FileNumber {
         self.map.lock().next()
+    }
+
+    /// As [`TieredFiles::numbers_below`], before this opening gave out any.
+    pub fn numbers_below_at_opening(&self) -> FileNumber {
+        self.numbers_below_at_opening
     }
 
     /// The home directory.

@@ -157,6 +157,7 @@ impl TieredFiles {
             tiers,
             placement,
             open_files,
+            numbers_below_at_opening: map.next(),
             map_bytes: AtomicU64::new(map.len_bytes()),
             map: Mutex::new(map),
             state: Mutex::new(entries),

@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::drivers::{MemoryDriver, Profile};
-use thermocline_device::file_cache::Sealed;
+use thermocline_device::file_cache::{CacheLives, Sealed};
 use thermocline_device::file_map::FileMap;
 use thermocline_device::identity::{FILE_NAME, Identity};
 use thermocline_device::tiered_files::{HOME_FILE_NAME, Home};
@@ -185,6 +185,26 @@ pub fn cache_file(data: &[u8]) -> bool {
     assert_eq!(Sealed::read(&copy).ok(), Some(sealed));
     assert_eq!(sealed.blocks(&copy).ok(), Some(blocks));
     true
+}
+
+/// The list of a cache's lives: what is read can be written and read again.
+pub fn cache_lives(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return false;
+    };
+    let lives = CacheLives::parse(text, DATABASE);
+    assert_eq!(CacheLives::parse(&lives.text(DATABASE), DATABASE), lives);
+    !lives.lives().is_empty()
+}
+
+/// As [`cache_lives`], behind the checksum of the last line.
+pub fn sealed_cache_lives(data: &[u8]) -> bool {
+    const LINE: &[u8] = b"checksum ";
+    let found = data.windows(LINE.len()).rposition(|window| window == LINE);
+    let covered = &data[..found.unwrap_or(data.len())];
+    let place = Place { database: DATABASE, file: FileNumber(0), offset: 0 };
+    let line = format!("checksum {:08x}\n", checksum(&place, covered));
+    cache_lives(&[covered, line.as_bytes()].concat())
 }
 
 /// As [`cache_file`], behind the checksums of all pages.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_device::Extent;
 use thermocline_device::drivers::MemoryDriver;
-use thermocline_device::file_cache::{CachedBlock, Layout, Seal, Sealed};
+use thermocline_device::file_cache::{CacheLife, CacheLives, CachedBlock, Layout, Seal, Sealed};
 use thermocline_device::file_map::{FileMap, MapChange, MapEntry, MapState};
 use thermocline_device::identity::{Identity, InstanceId};
 use thermocline_device::tiered_files::Home;
@@ -120,7 +120,7 @@ fn cache_file_is_as_documented() {
     let bytes: Vec<u8> = (0..end).map(|at| at as u8).collect();
     written.write(0, thermocline_device::Buffer::copy_of(&bytes)).1.unwrap();
     let numbers_below = FileNumber(77);
-    let seal = Seal { instance: INSTANCE, generation: 258, numbers_below };
+    let seal = Seal { instance: INSTANCE, generation: 258, life: 0xC0FFEE, numbers_below };
     let sealed = Sealed::write(&written, end, seal, &blocks).unwrap();
     let golden = assert_golden("cache-file-v1.bin", &bytes_of(&driver, "cache"));
     let read = file(&with_bytes("cache", &golden));
@@ -136,6 +136,18 @@ fn cache_file_is_as_documented() {
     newer[at + 4092..].copy_from_slice(&sum.to_le_bytes());
     let error = Sealed::read(&file(&with_bytes("cache", &newer))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NewerFormat, "{error}");
+}
+
+#[test]
+fn list_of_cache_lives_is_as_documented() {
+    let mut lives = CacheLives::default();
+    for (generation, life, number) in [(2, 0xC0FFEE, 1024), (258, u64::MAX, 5000)] {
+        lives.begin(CacheLife { generation, life, numbers_below: FileNumber(number) });
+    }
+    let golden = assert_golden("cache-lives-v1.txt", lives.text(DATABASE).as_bytes());
+    let text = String::from_utf8(golden).unwrap();
+    assert_eq!(CacheLives::parse(&text, DATABASE), lives);
+    assert_eq!(lives.lives().len(), 2);
 }
 
 fn tier(driver: &MemoryDriver) -> Arc<Tier> {

@@ -3,10 +3,10 @@
 //!
 //! ```text
 //!   miss in memory ──> missed(block) ── true ──> the block is written to the cache
-//!                         │ always          every block: what wears the device out
-//!                         │ second_access   a block that was missed before, as far as is remembered
-//!                         │ simulated_lru   a block whose key a cache of so many bytes would have (4.3)
-//!                         '─ frequency      a block that is missed more often than those that leave
+//!     always          every block: what wears the device out
+//!     second_access   a block that was missed before, as far as is remembered
+//!     simulated_lru   a block whose key a cache of so many bytes would have (4.3)
+//!     frequency       a block that is missed more often than those that leave
 //! ```
 //! The policies hear of misses in memory alone: what is hit there needs no second level.
 //!

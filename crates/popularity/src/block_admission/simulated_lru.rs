@@ -3,8 +3,8 @@
 //! still have it.
 //!
 //! ```text
-//!   heads   one u32 for two nodes          node  16 B   signature | newer | older | next of the chain
-//!             '-> chain of nodes             newest <-> ... <-> oldest, which leaves first
+//!   heads   one u32 for two nodes      node, 16 B   signature | newer | older | next of the chain
+//!             '-> chain of nodes         newest <-> ... <-> oldest, which leaves first
 //! ```
 //! A key is known by 32 bits of its hash beside those that its chain is chosen by.
 //!
