@@ -28,6 +28,8 @@ text() {
 crates=../crates
 seed journal $crates/device/tests/golden/journal-v1.bin
 seed file_map $crates/device/tests/golden/file-map-v1.bin
+seed cache_file $crates/device/tests/golden/cache-file-v1.bin
+seed cache_lives $crates/device/tests/golden/cache-lives-v1.txt
 seed tier_identity $crates/device/tests/golden/tier-identity-v1.bin
 seed home $crates/device/tests/golden/database-home-v1.toml
 seed log $crates/log/tests/golden/sealed.log $crates/log/tests/golden/recycled.log

@@ -18,6 +18,7 @@ pub mod driver;
 pub mod drivers;
 pub mod error;
 pub mod file;
+pub mod file_cache;
 pub mod file_map;
 pub mod file_queue;
 pub mod identity;

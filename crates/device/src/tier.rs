@@ -113,7 +113,7 @@ pub struct Tier {
     spec: TierSpec,
     driver: Arc<dyn Driver>,
     idle: Mutex<Vec<Box<dyn Queue>>>,
-    traffic: [TrafficCounters; 6],
+    traffic: [TrafficCounters; 7],
     /// Why names made here may never be durable.
     names_failed: Mutex<Option<Error>>,
     owner: OwnerProcess,

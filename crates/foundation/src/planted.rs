@@ -377,6 +377,25 @@ bugs! {
     OtherBootBelieved,
     /// Region · an older copy of the region is accepted · opening with an older generation.
     OlderRegionAccepted,
+    /// Cache believed · a copy of a block is served without a look at its checksum: wrong values ·
+    /// damage to a file of the block cache, reads.
+    CachedBlockNotVerified,
+    /// Cache of another copy believed · a file of the block cache that a checkpoint's original
+    /// sealed is adopted: both have given a number to different tables · writes to both, the
+    /// original's file in the checkpoint, reopening, reads.
+    CacheOfOtherInstanceAdopted,
+    /// Cache of an abandoned future believed · a file of the block cache that is newer than the
+    /// database is adopted · restore of older files, writes, reopening, reads.
+    NewerCacheAdopted,
+    /// A cache that fails its callers · the error of a copy is the read's · damage to a file of the
+    /// block cache, reads.
+    CacheErrorFailsRead,
+    /// Torn footer believed · pages of a cache file count without their checksum · a flipped bit in
+    /// its directory, reopening.
+    TornFooterBelieved,
+    /// Leak · a file of the block cache that leaves is not deleted · reads until the cache is full,
+    /// counting files.
+    CacheFileLeaked,
 }
 
 /// `bug` is on in this thread.

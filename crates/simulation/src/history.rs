@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 use thermocline::{
-    ByteSize, Compression, DemotionPolicy, Durability, Experiments, HybridSettings, IndexCopies,
-    Pinning, Preset, Promotion, Settings, Tier, Variant,
+    Admission, BlockLayout, ByteSize, Compression, DemotionPolicy, Durability, Eviction,
+    Experiments, FastCacheSettings, HybridSettings, IndexCopies, Pinning, Preset, Promotion,
+    Settings, Tier, Variant,
 };
 use thermocline_foundation::random::{Random, mix};
 use xxhash_rust::xxh3::xxh3_64;
@@ -277,11 +278,37 @@ pub fn has_third_tier(seed: u64) -> bool {
     matches!(seed % 40, 32 | 36)
 }
 
+/// Databases of this seed have a cache of blocks on the fast tier, where there is a slower one:
+/// three seeds of sixty-four, of both presets.
+pub fn has_fast_cache(seed: u64) -> bool {
+    matches!(seed % 64, 19 | 44 | 51)
+}
+
+/// The smallest files and batches there are, and each policy in turn.
+fn fast_cache(seed: u64) -> FastCacheSettings {
+    let draw = |salt, count| mix(seed ^ salt) as usize % count;
+    let admissions = [Admission::Always, Admission::SecondAccess, Admission::SimulatedLru];
+    let evictions = [Eviction::FifoReinsert, Eviction::Fifo, Eviction::FileLru];
+    FastCacheSettings {
+        capacity: ByteSize::mib(1),
+        admission: admissions[draw(0xCA_0001, 3)],
+        eviction: evictions[draw(0xCA_0002, 3)],
+        file_size: ByteSize::kib(64),
+        batch: ByteSize::kib(16),
+        layout: [BlockLayout::Packed, BlockLayout::Padded][draw(0xCA_0003, 2)],
+        ..FastCacheSettings::default()
+    }
+}
+
 /// Settings that follow from `seed`, so small that a few hundred records pass through several
 /// levels and tiers.
 pub fn settings(seed: u64) -> Settings {
     let leveled = leveled_settings(seed);
-    if is_hybrid(seed) { hybrid_settings(seed, leveled).0 } else { leveled }
+    let settings = if is_hybrid(seed) { hybrid_settings(seed, leveled).0 } else { leveled };
+    match has_fast_cache(seed) && settings.tiers.len() > 1 {
+        true => Settings { fast_cache: fast_cache(seed), ..settings },
+        false => settings,
+    }
 }
 
 /// What a database of `seed` is opened with beside its settings.

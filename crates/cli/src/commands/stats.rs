@@ -2,7 +2,7 @@
 //! `stats --all` has every table, `stats --watch` shows what a running process does.
 
 use crate::arguments::{Database, Stats as Arguments};
-use crate::commands::{fast_tier, tiers, watch};
+use crate::commands::{cache, fast_tier, tiers, watch};
 use crate::failure::Result;
 use crate::figures::Figures;
 use crate::output::Output;
@@ -144,6 +144,11 @@ fn print_all(stats: &Stats, output: &mut Output) -> Result<()> {
         fast_tier::print(stats, fast, output)?;
     }
     caches(stats).print("Block cache, since the database was made", output)?;
+    if let Some(cache) = &stats.fast_cache {
+        let mut table = Table::new(&["cache of blocks on the fast tier", ">amount"]);
+        cache::running(cache, &mut table);
+        table.print("Cache on the fast tier, since the database was opened", output)?;
+    }
     memory(stats).print("Memory", output)?;
     if stats.log.groups > 0 {
         log(stats).print("Log, since the database was opened", output)?;

@@ -38,6 +38,9 @@ pub struct ByLevelSettings {
     /// Bytes of tier 0 that are left for logs when levels are handed out; at most 19 % of the tier.
     /// Default 256 MiB: four logs of 64 MiB.
     pub log_reserve: ByteSize,
+    /// Bytes of tier 0 that are left for a cache of blocks; half of what logs leave at most.
+    /// Default 0.
+    pub cache_reserve: ByteSize,
 }
 
 impl ByLevelSettings {
@@ -45,13 +48,14 @@ impl ByLevelSettings {
     pub fn table_bytes(&self, capacity_bytes: u64) -> u64 {
         let most = share(capacity_bytes, RESERVE_PERCENT_MAX);
         let logs = self.log_reserve.0.min(most);
-        share(capacity_bytes, WATERMARK_PERCENT).saturating_sub(logs)
+        let left = share(capacity_bytes, WATERMARK_PERCENT).saturating_sub(logs);
+        left - self.cache_reserve.0.min(left / 2)
     }
 }
 
 impl Default for ByLevelSettings {
     fn default() -> Self {
-        Self { log_reserve: ByteSize::mib(256) }
+        Self { log_reserve: ByteSize::mib(256), cache_reserve: ByteSize(0) }
     }
 }
 
@@ -165,7 +169,8 @@ impl Placement for ByLevel {
             | FileKind::Manifest
             | FileKind::Map
             | FileKind::Slab
-            | FileKind::TableIndex => 0,
+            | FileKind::TableIndex
+            | FileKind::BlockCache => 0,
             FileKind::Table { level } => {
                 let plan = self.plan(tiers);
                 let host = plan.host(level);

@@ -139,10 +139,10 @@ fn overflow_order(home: usize, tiers: usize) -> impl Iterator<Item = usize> {
     (home..tiers).chain((0..home).rev())
 }
 
-/// The first tier of the overflow order with room. Tables and slabs keep below the watermark; what
-/// is left above it is for logs and metadata, without which nothing can be written. Slabs and
-/// copies of tables' indexes do not overflow: they are worth having on their own tier only. The
-/// maker of such a copy has asked the slabs for its room.
+/// The first tier of the overflow order with room. Tables, slabs and caches of blocks keep below the
+/// watermark; what is left above it is for logs and metadata, without which nothing can be written.
+/// Slabs, copies of tables' indexes and caches of blocks do not overflow: they are worth having on
+/// their own tier only. The maker of such a copy has asked the slabs for its room.
 fn first_with_room(
     kind: FileKind,
     home: usize,
@@ -150,13 +150,13 @@ fn first_with_room(
     tiers: &[TierState],
 ) -> Option<TierIndex> {
     let percent = match kind {
-        FileKind::Table { .. } | FileKind::Slab => WATERMARK_PERCENT,
+        FileKind::Table { .. } | FileKind::Slab | FileKind::BlockCache => WATERMARK_PERCENT,
         FileKind::Log | FileKind::Manifest | FileKind::Map | FileKind::TableIndex => 100,
     };
     let has_room = |tier: &TierState| {
         tier.used_bytes.saturating_add(expected_bytes) <= share(tier.capacity_bytes, percent)
     };
-    let stays = matches!(kind, FileKind::Slab | FileKind::TableIndex);
+    let stays = matches!(kind, FileKind::Slab | FileKind::TableIndex | FileKind::BlockCache);
     let tiers_tried = if stays { 1 } else { tiers.len() };
     overflow_order(home, tiers.len())
         .take(tiers_tried)

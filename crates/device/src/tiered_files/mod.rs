@@ -11,7 +11,7 @@
 //! 1. A file survives a crash if and only if the map has it: data and directory are durable before
 //!    the map says so, and the map forgets a file before the file goes.
 //! 2. What a crash leaves behind (never published, no longer listed, half copied) is removed at the
-//!    next opening.
+//!    next opening. Caches alone stay, for their maker to look at: they are never published.
 //! 3. A file number is given out once, ever.
 //! 4. Capacity is accounted for from the moment a file is created, for the length it is expected to
 //!    reach.
@@ -71,6 +71,8 @@ pub struct TieredFiles {
     /// Bytes of the map's file, which lies on tier 0 and in no entry.
     map_bytes: AtomicU64,
     generation: AtomicU64,
+    /// Numbers below were or may have been given out before this opening.
+    numbers_below_at_opening: FileNumber,
     /// How far the journals went when the database was last closed.
     closed_extents: BTreeMap<String, Extent>,
     read_only: bool,
@@ -112,6 +114,12 @@ impl Entry {
         }
     }
 
+    /// A file of `bytes` on `tier` that an earlier opening left, and which no map has.
+    fn left(kind: FileKind, tier: TierIndex, bytes: u64) -> Self {
+        let entry = MapEntry { kind, tier, bytes };
+        Self { published: false, ..Self::published(&entry, bytes) }
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.extent.load(Relaxed).max(self.expected_bytes)
     }
@@ -150,6 +158,21 @@ impl TieredFiles {
     /// This copy of the database.
     pub fn instance(&self) -> InstanceId {
         self.instance
+    }
+
+    /// Goes up when the database is opened for writing and when it is closed.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Relaxed)
+    }
+
+    /// No file has this number or a larger one, now or before.
+    pub fn numbers_below(&self) -> FileNumber {
+        self.map.lock().next()
+    }
+
+    /// As [`TieredFiles::numbers_below`], before this opening gave out any.
+    pub fn numbers_below_at_opening(&self) -> FileNumber {
+        self.numbers_below_at_opening
     }
 
     /// The home directory.
@@ -267,8 +290,8 @@ impl TieredFiles {
         let mut tiers = BTreeSet::new();
         for number in numbers {
             let (file, kind, tier) = self.unpublished(*number)?;
-            if kind.keeping() == Keeping::Scratch {
-                let text = format!("file {number} is a {kind}, which ends with the process");
+            if kind.keeping() != Keeping::Durable {
+                let text = format!("file {number} is a {kind}, which is never published");
                 return Err(Error::new(ErrorKind::Invalid, text));
             }
             let len = file.len()?;
@@ -518,7 +541,8 @@ impl TieredFiles {
             }
             let table = FileKind::Table { level: 0 };
             let (map, slab, index) = (FileKind::Map, FileKind::Slab, FileKind::TableIndex);
-            let kinds = [FileKind::Log, FileKind::Manifest, table, map, slab, index];
+            let (log, cache) = (FileKind::Log, FileKind::BlockCache);
+            let kinds = [log, FileKind::Manifest, table, map, slab, index, cache];
             TierUsage {
                 tier: tier.index(),
                 spec: tier.spec().clone(),
@@ -596,7 +620,8 @@ impl TieredFiles {
 
 /// A file of this kind is closed where it is idle and too many are open.
 fn may_be_closed(kind: FileKind) -> bool {
-    matches!(kind, FileKind::Table { .. } | FileKind::Slab | FileKind::TableIndex)
+    let is_table = matches!(kind, FileKind::Table { .. });
+    is_table || matches!(kind, FileKind::Slab | FileKind::TableIndex | FileKind::BlockCache)
 }
 
 pub(crate) fn unknown(number: FileNumber) -> Error {

@@ -24,7 +24,7 @@ use super::devices::Devices;
 use super::home::{self, Home};
 use super::unfinished;
 use super::{Entry, TieredFiles, file_name};
-use crate::context::FileKind;
+use crate::context::{FileKind, Keeping};
 use crate::driver::{DirectoryLock, Driver};
 use crate::drivers::OwnerProcess;
 use crate::error::{Error, ErrorKind, Result};
@@ -140,11 +140,13 @@ impl TieredFiles {
         read_only: bool,
     ) -> Self {
         let Parts { home, home_path, home_driver, tiers, map, locks, open_files } = parts;
-        let entries = map.state().files.iter().map(|(number, entry)| {
+        let published = map.state().files.iter().map(|(number, entry)| {
             let listed = listings[entry.tier.position()].get(&(*number, entry.kind.extension()));
             (*number, Entry::published(entry, listed.copied().unwrap_or(entry.bytes)))
         });
-        let entries = entries.collect();
+        let kept = kept_caches(map.state(), &listings[0])
+            .map(|(number, kind, bytes)| (number, Entry::left(kind, TierIndex(0), bytes)));
+        let entries = published.chain(kept).collect();
         Self {
             database: home.database,
             instance: home.instance,
@@ -155,6 +157,7 @@ impl TieredFiles {
             tiers,
             placement,
             open_files,
+            numbers_below_at_opening: map.next(),
             map_bytes: AtomicU64::new(map.len_bytes()),
             map: Mutex::new(map),
             state: Mutex::new(entries),
@@ -487,7 +490,9 @@ fn check_files(state: &MapState, tiers: &[Arc<Tier>], listings: &[Listing]) -> R
         return Err(refuse(&whose, found, way_out));
     }
     for (tier, listing) in tiers.iter().zip(listings) {
-        let newer = listing.keys().find(|(number, _)| *number >= state.reserved);
+        let newer = listing
+            .keys()
+            .find(|(number, extension)| *number >= state.reserved && !is_cache(extension));
         if let Some((number, extension)) = newer {
             let whose = format!("tier 0 at {}", tiers[0].spec().path.display());
             let found = format!(
@@ -502,6 +507,26 @@ fn check_files(state: &MapState, tiers: &[Arc<Tier>], listings: &[Listing]) -> R
     Ok(())
 }
 
+/// Files with this extension are kept over a restart without being published.
+fn is_cache(extension: &str) -> bool {
+    let kind = FileKind::from_extension(extension);
+    kind.is_some_and(|kind| kind.keeping() == Keeping::Cache)
+}
+
+/// Caches on tier 0, of what it has, which the program above may still use: number, kind and
+/// length. A number that the map has not reserved yet, or has given to a file, is that of another
+/// life of the database, from which the map was restored.
+fn kept_caches(
+    state: &MapState,
+    listing: &Listing,
+) -> impl Iterator<Item = (FileNumber, FileKind, u64)> {
+    listing.iter().filter_map(|((number, extension), bytes)| {
+        let kind = FileKind::from_extension(extension)?;
+        let is_free = *number < state.reserved && !state.files.contains_key(number);
+        (is_cache(extension) && is_free).then_some((*number, kind, *bytes))
+    })
+}
+
 /// Removes what a crash left: files that the map does not list where they are, older and unfinished
 /// maps.
 fn remove_leftovers(
@@ -511,15 +536,19 @@ fn remove_leftovers(
     listings: &[Listing],
 ) {
     let files = &map.state().files;
+    let kept: BTreeSet<_> = kept_caches(map.state(), &listings[0])
+        .map(|(number, kind, _)| (number, kind.extension()))
+        .collect();
     for (tier, listing) in tiers.iter().zip(listings) {
         for (number, extension) in listing.keys() {
+            let is_kept = tier.index() == TierIndex(0) && kept.contains(&(*number, *extension));
             let is_listed = files.get(number).is_some_and(|entry| {
                 entry.tier == tier.index() && entry.kind.extension() == *extension
             });
             let is_map = tier.index() == TierIndex(0)
                 && *extension == FileKind::Map.extension()
                 && *number == map.number();
-            if !is_listed && !is_map && !planted(Planted::LeftoversKept) {
+            if !is_listed && !is_map && !is_kept && !planted(Planted::LeftoversKept) {
                 remove(&**tier.driver(), &format!("{number}.{extension}"));
             }
         }

@@ -18,6 +18,7 @@ use super::restore::{
 use crate::engine::Engine;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fast_cache::FastCache;
 use crate::front::Front;
 use crate::front::Logged;
 use crate::front::log_pool::{LogPool, log_in_memory, make_log};
@@ -197,7 +198,8 @@ fn start(
     require_floor(&logs, restored.log_floor)?;
     let from_floor = logs.iter().copied().filter(|number| *number >= restored.log_floor);
     let live: Vec<_> = from_floor.collect();
-    let parts = Parts { shared, store, layout, restored };
+    let fast_cache = FastCache::open(&shared, &*environment.devices);
+    let parts = Parts { shared, store, layout, fast_cache, restored };
     let (engine, is_written) = match access {
         Access::Read => (parts.into_read(&live)?, false),
         Access::Write => parts.into_written(&logs, &live)?,
@@ -230,6 +232,7 @@ struct Parts {
     shared: Arc<Shared>,
     store: Arc<TableStore>,
     layout: OpenedLayout,
+    fast_cache: Option<Arc<FastCache>>,
     restored: Restored,
 }
 
@@ -261,7 +264,7 @@ impl Parts {
 
     /// Puts the parts together, with what the logs had `replayed`; `log` is for the next record.
     fn assemble(self, replayed: &Replayed, log: Arc<LogFile>) -> Engine {
-        let Self { shared, store, layout, restored } = self;
+        let Self { shared, store, layout, fast_cache, restored } = self;
         let last_sequence = replayed.last_sequence;
         let version = Version {
             active: Arc::new(Memtable::new()),
@@ -278,7 +281,8 @@ impl Parts {
             last_sequence,
             durable_sequence: restored.durable_sequence,
         };
-        let followers = vec![layout.follower(), Arc::clone(&log_pool) as _];
+        let mut followers = vec![layout.follower(), Arc::clone(&log_pool) as _];
+        followers.extend(fast_cache.iter().map(|cache| Arc::clone(cache) as _));
         let versions = Versions::new(Arc::clone(&shared), store, version, tables, followers);
         let versions = Arc::new(versions);
         let layout = layout.over(&shared, &versions);
@@ -292,6 +296,7 @@ impl Parts {
             shared,
             versions,
             layout,
+            fast_cache,
             reader,
             front,
             requests,

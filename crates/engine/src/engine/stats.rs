@@ -6,6 +6,7 @@ use crate::engine::open_files::OpenFileStats;
 use crate::engine::wear::{WearStats, Written};
 use crate::error::Error;
 use crate::front::figures::LogStats;
+use crate::fast_cache::report::FastCacheStats;
 use crate::layout::hybrid::report::FastTierStats;
 use crate::layout::{Holdings, LayoutMemory};
 use crate::limits::LEVELS;
@@ -33,6 +34,9 @@ pub struct Stats {
     pub fast_tier: Option<FastTierStats>,
     /// The block cache.
     pub cache: CacheStats,
+    /// Copies of blocks on tier 0, where the settings have them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fast_cache: Option<FastCacheStats>,
     /// Where the memory budget is.
     pub memory: MemoryStats,
     /// What was asked of the database.
@@ -82,6 +86,7 @@ impl Stats {
             levels: Vec::new(),
             fast_tier: None,
             cache: CacheStats::default(),
+            fast_cache: None,
             memory: MemoryStats::default(),
             operations: OperationStats::default(),
             amplification: Amplification::default(),
@@ -268,6 +273,7 @@ impl Engine {
             tiers,
             fast_tier: self.layout.report(&totals),
             cache: self.cache_stats(&totals),
+            fast_cache: self.fast_cache.as_ref().map(|cache| cache.stats()),
             memory: self.memory_stats(&state),
             operations: operation_stats(&totals),
             activity: self.activity(&state),

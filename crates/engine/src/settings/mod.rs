@@ -6,6 +6,7 @@
 //! that fits its tiers, and an old one goes on with what it has. From then on the database has it
 //! by name, so that another default, or another number of tiers, changes nothing in it.
 
+pub(crate) mod fast_cache;
 pub(crate) mod hybrid;
 mod memory;
 pub(crate) mod retired;
@@ -13,6 +14,7 @@ mod table_options;
 
 use crate::error::{Error, Result};
 use crate::limits::MEMTABLES;
+use fast_cache::FastCacheSettings;
 use hybrid::HybridSettings;
 pub(crate) use memory::{MemoryDivision, WRITER_BYTES, merge_bytes};
 use serde::{Deserialize, Serialize};
@@ -227,6 +229,9 @@ pub struct Settings {
     pub request_workers: u32,
     /// What only the preset `hybrid` looks at.
     pub hybrid: HybridSettings,
+    /// The cache of blocks on tier 0, where there are slower tiers.
+    #[serde(skip_serializing_if = "FastCacheSettings::are_default")]
+    pub fast_cache: FastCacheSettings,
 }
 
 impl Default for Settings {
@@ -254,6 +259,7 @@ impl Default for Settings {
             request_queue_bytes: ByteSize::mib(8),
             request_workers: 0,
             hybrid: HybridSettings::default(),
+            fast_cache: FastCacheSettings::default(),
         }
     }
 }
@@ -329,6 +335,7 @@ impl Settings {
         range("compression levels", self.compression.len() as u64, 1, 7, "")?;
         range("number of tiers", self.tiers.len() as u64, 0, 16, "")?;
         self.hybrid.check()?;
+        self.fast_cache.check()?;
         for (index, tier) in self.tiers.iter().enumerate() {
             range(&format!("capacity of tier {index}"), tier.capacity.0, 1 << 20, 1 << 60, " B")?;
         }
@@ -431,7 +438,8 @@ impl Settings {
     /// Does not look at `tiers`: at an opening it is wanted before they are known, and what it
     /// decides must not change by it. The policy knows how small tier 0 is.
     pub(crate) fn by_level(&self) -> ByLevelSettings {
-        ByLevelSettings { log_reserve: ByteSize(self.full_log_bytes() * LOGS) }
+        let log_reserve = ByteSize(self.full_log_bytes() * LOGS);
+        ByLevelSettings { log_reserve, cache_reserve: self.fast_cache.capacity }
     }
 
     /// Bytes to which the manifest may grow before it is written afresh, where records want the

@@ -35,6 +35,7 @@ pub fn live_stats() -> LiveStats {
             used_bytes: 1 << 25,
             classes: BTreeMap::from([("data".to_owned(), hits)]),
         },
+        fast_cache: None,
         memory: memory(),
         operations: operations(),
         activity: ActivityStats {
