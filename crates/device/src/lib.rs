@@ -37,7 +37,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::{File, PendingRead, ReadAt, WriteStream, read_batch, sync_batch};
 pub use journal::{Extent, Journal, JournalEnd};
 pub use open_files::OpenFileCounts;
-pub use placement::{ByLevel, FileInfo, FillFirst, Placement, TierState};
+pub use placement::{ByLevel, FileInfo, FillFirst, Placement, PlacementChoice, TierState, TierUse};
 pub use tier::{Tier, TierIndex, TierSpec, TrafficTotals};
 pub use tiered_files::{Devices, MemoryDevices, SystemDevices, TierUsage, TieredFiles};
 

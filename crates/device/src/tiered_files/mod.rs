@@ -46,7 +46,7 @@ use crate::file_map::{FileMap, MapChange, MapEntry};
 use crate::identity::InstanceId;
 use crate::journal::Extent;
 use crate::open_files::{OpenFileCounts, OpenFiles};
-use crate::placement::{FileInfo, Placement, TierState};
+use crate::placement::{FileInfo, Placement, TierState, TierUse};
 use crate::tier::{Tier, TierIndex, TierSpec, TrafficTotals};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -541,6 +541,12 @@ impl TieredFiles {
     /// Moves to faster tiers that it finds worth making while nothing else is to be done.
     pub fn worth_fetching(&self) -> Vec<(FileNumber, TierIndex)> {
         self.moves(|files, tiers| self.placement.worth_fetching(files, tiers))
+    }
+
+    /// Tells the placement policy how much of the fast tier's bandwidth was used lately.
+    pub fn measured(&self, fast_tier: TierUse) {
+        let tiers = self.with_state(|state| self.tier_states(state));
+        self.placement.measured(fast_tier, &tiers);
     }
 
     fn moves(
