@@ -21,6 +21,7 @@ pub mod file;
 pub mod file_map;
 pub mod file_queue;
 pub mod identity;
+mod io_classes;
 pub mod journal;
 pub mod migration;
 mod open_files;
@@ -35,6 +36,7 @@ pub use driver::{Completion, DirectoryId, Driver, DriverFile, Handle, Operation,
 pub use drivers::{DriverSpec, OwnerProcess};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{File, PendingRead, ReadAt, WriteStream, read_batch, sync_batch};
+pub use io_classes::{Background, background};
 pub use journal::{Extent, Journal, JournalEnd};
 pub use open_files::OpenFileCounts;
 pub use placement::{ByLevel, FileInfo, FillFirst, Placement, PlacementChoice, TierState, TierUse};

@@ -98,6 +98,7 @@ pub use requests::ticket::Ticket;
 pub use settings::hybrid::{HybridSettings, IndexCopies, Variant};
 pub use settings::{Compression, Durability, Preset, Settings, Tier};
 pub use shared::hits::HitStats;
+pub use thermocline_device::PlacementChoice;
 pub use thermocline_foundation::{ByteSize, Duration, Sequence};
 pub use transaction::options::{Isolation, Locking, TransactionOptions};
 pub use transaction::savepoint::Savepoint;

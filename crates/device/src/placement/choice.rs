@@ -19,7 +19,8 @@ pub enum PlacementChoice {
     FillFirst,
     /// Logs on the fast tier, all tables below it (SpanDB's "pure logging").
     LogOnly,
-    /// Levels 0 to this one on the fast tier, the others below it (SpanDB, figure 8).
+    /// Level 0 and so many of the next that are in use on the fast tier, the others below it
+    /// (SpanDB, figure 8).
     TopLevels(u8),
 }
 
@@ -46,7 +47,7 @@ impl FromStr for PlacementChoice {
         word.or(top_levels).ok_or_else(|| {
             let text = format!(
                 "there is no placement '{text}'; there are room, bandwidth, fill_first, log_only \
-                 and top_levels(N), where N is a level"
+                 and top_levels(N), where N is a number of levels"
             );
             Error::new(ErrorKind::Invalid, text)
         })

@@ -1,9 +1,10 @@
 //! Where a new file goes, and which files would be better off elsewhere.
 //!
 //! A policy sees what a file is and why it is made, how long it may become, how full the tiers are,
-//! and what the engine tells it: targets of levels, bytes for slabs, use of the tiers (Keigo, section 4.4). It
-//! decides; the namespace moves the bytes and keeps the account. Which *records* of the preset
-//! `hybrid` lie on the fast tier is no question of placement: see its layout in the engine.
+//! and what the engine tells it: targets of levels, bytes for slabs, use of the tiers (Keigo,
+//! section 4.4). It decides; the namespace moves the bytes and keeps the account. Which *records*
+//! of the preset `hybrid` lie on the fast tier is no question of placement: see its layout in the
+//! engine.
 //!
 //! To add one: a file here, and its word in `choice.rs` and its choice in
 //! `settings/placement.rs` of the engine.
@@ -121,8 +122,8 @@ pub trait Placement: Send + Sync + Debug {
     /// Tells the policy how much of the fast tier's bandwidth was used lately.
     fn measured(&self, _fast_tier: TierUse, _tiers: &[TierState]) {}
 
-    /// How many upper levels go to the fast tier; none where that is not what the policy decides
-    /// by.
+    /// How many of the upper levels in use go to the fast tier; none where that is not what the
+    /// policy decides by.
     fn fast_levels(&self) -> Option<u8> {
         None
     }

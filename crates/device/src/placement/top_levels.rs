@@ -1,18 +1,18 @@
 //! The upper levels on the fast tier, as many as a number says: a fixed one, or one that follows
 //! the use of the tier's bandwidth (SpanDB, section 4.3 and its figure 8).
 //!
-//! None is the paper's "pure logging": the fast tier has logs and metadata alone.
+//! None is the paper's "pure logging": the fast tier has logs and metadata alone. Levels count that
+//! are in use: level 0, and those with a target. Where the targets begin at level 5 it is the
+//! second.
 //!
 //! 1. A table of a level on the fast tier goes there while tables leave the logs their reserve.
 //!    Every other table goes to the next tier, from there to slower ones, and to the fast one only
 //!    where all of these are full.
 //! 2. With a fixed number a table that lies on the wrong side is moved: down as soon as there is
-//!    room, up while the fast tier stays below [`PROMOTE_PERCENT`]. A compaction that only changes a
-//!    table's level would leave it where it is.
+//!    room, up while the fast tier stays below [`PROMOTE_PERCENT`]. A compaction that only changes
+//!    a table's level would leave it where it is.
 //! 3. With a number that changes only new tables follow, as in the paper. What has overflowed to
 //!    the fast tier is not told from what was put there.
-//!
-//! Unlike `by_level.rs` it asks for no targets of levels.
 
 use super::by_bandwidth::{BandwidthSettings, Pointer, TierUse};
 use super::{
@@ -24,7 +24,8 @@ use crate::tier::TierIndex;
 use thermocline_foundation::FileNumber;
 use thermocline_foundation::sync::RwLock;
 
-/// Share of the fast tier that is to be free, beside the logs' reserve, for a level more to go there.
+/// Share of the fast tier that is to be free, beside the logs' reserve, for a level more to go
+/// there.
 const FULL_SHARE: u64 = 50;
 
 /// How many levels are on the fast tier.
@@ -39,17 +40,23 @@ enum Levels {
 pub struct TopLevels {
     room: ByLevelSettings,
     levels: Levels,
+    /// Bytes that the levels are meant to have, where that is known; 0 for a level out of use.
+    targets: RwLock<Vec<u64>>,
 }
 
 impl TopLevels {
     /// So many levels, always.
     pub fn fixed(levels: u8, room: ByLevelSettings) -> Self {
-        Self { room, levels: Levels::Fixed(levels) }
+        Self::new(Levels::Fixed(levels), room)
     }
 
     /// As many as the tier's bandwidth allows.
     pub fn by_bandwidth(settings: BandwidthSettings, room: ByLevelSettings) -> Self {
-        Self { room, levels: Levels::Pointed { pointer: RwLock::default(), settings } }
+        Self::new(Levels::Pointed { pointer: RwLock::default(), settings }, room)
+    }
+
+    fn new(levels: Levels, room: ByLevelSettings) -> Self {
+        Self { room, levels, targets: RwLock::default() }
     }
 
     fn levels(&self) -> u8 {
@@ -61,8 +68,17 @@ impl TopLevels {
 
     fn is_on_fast(&self, kind: FileKind) -> bool {
         match kind {
-            FileKind::Table { level } => level < self.levels(),
+            FileKind::Table { level } => self.levels_above(level) < usize::from(self.levels()),
             _ => true,
+        }
+    }
+
+    /// Levels in use above `level`.
+    fn levels_above(&self, level: u8) -> usize {
+        let (targets, level) = (self.targets.read(), usize::from(level));
+        match targets.is_empty() {
+            true => level,
+            false => targets.iter().take(level).filter(|target| **target > 0).count(),
         }
     }
 
@@ -93,6 +109,10 @@ impl Placement for TopLevels {
         let on_fast = self.is_on_fast(context.kind) && tiers.first().is_some_and(fits);
         let home = usize::from(!on_fast && tiers.len() > 1);
         first_with_room(context.kind, home, expected_bytes, tiers)
+    }
+
+    fn set_level_targets(&self, targets: &[u64]) {
+        *self.targets.write() = targets.to_vec();
     }
 
     fn measured(&self, fast_tier: TierUse, tiers: &[TierState]) {
@@ -178,6 +198,25 @@ mod tests {
         }
         let names = [0, 1, 7].map(|levels| fixed(levels).name());
         assert_eq!(names, ["log_only", "top_levels", "top_levels"]);
+    }
+
+    #[test]
+    fn levels_count_that_are_in_use() {
+        let tiers = [tier(1000, 0), tier(1000, 0)];
+        let fixed = TopLevels::fixed(2, ROOM);
+        let homes = |targets: &[u64]| {
+            fixed.set_level_targets(targets);
+            let home = |level| place(&fixed, FileKind::Table { level }, &tiers).unwrap();
+            (0..7).map(home).collect::<Vec<_>>()
+        };
+        assert_eq!(homes(&[]), [0, 0, 1, 1, 1, 1, 1], "as they are numbered");
+        assert_eq!(homes(&[10, 0, 0, 0, 0, 0, 90])[6], 0);
+        assert_eq!(homes(&[10, 0, 0, 0, 0, 30, 90])[5..], [0, 1]);
+        assert_eq!(
+            homes(&[10, 0, 0, 5, 0, 30, 90])[3..],
+            [0, 1, 1, 1],
+            "a level that is being left"
+        );
     }
 
     #[test]

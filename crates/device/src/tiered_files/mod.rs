@@ -172,6 +172,11 @@ impl TieredFiles {
         &self.placement
     }
 
+    /// Background work makes way for writes of the log, as it does from the start, or does not.
+    pub fn set_log_first(&self, is_on: bool) {
+        self.tiers.iter().for_each(|tier| tier.classes().set_log_first(is_on));
+    }
+
     /// See [`FileMap::set_compact_bytes_min`].
     #[doc(hidden)]
     pub fn set_map_compact_bytes_min(&self, bytes: u64) {
