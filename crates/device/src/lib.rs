@@ -22,6 +22,7 @@ pub mod file_cache;
 pub mod file_map;
 pub mod file_queue;
 pub mod identity;
+mod io_classes;
 pub mod journal;
 pub mod migration;
 mod open_files;
@@ -36,9 +37,10 @@ pub use driver::{Completion, DirectoryId, Driver, DriverFile, Handle, Operation,
 pub use drivers::{DriverSpec, OwnerProcess};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{File, PendingRead, ReadAt, WriteStream, read_batch, sync_batch};
+pub use io_classes::{Background, background};
 pub use journal::{Extent, Journal, JournalEnd};
 pub use open_files::OpenFileCounts;
-pub use placement::{ByLevel, FileInfo, FillFirst, Placement, TierState};
+pub use placement::{ByLevel, FileInfo, FillFirst, Placement, PlacementChoice, TierState, TierUse};
 pub use tier::{Tier, TierIndex, TierSpec, TrafficTotals};
 pub use tiered_files::{Devices, MemoryDevices, SystemDevices, TierUsage, TieredFiles};
 

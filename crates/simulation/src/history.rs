@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use thermocline::{
     Admission, BlockLayout, ByteSize, Compression, DemotionPolicy, Durability, Eviction,
-    Experiments, FastCacheSettings, HybridSettings, IndexCopies, Pinning, Preset, Promotion,
-    Settings, Tier, Variant,
+    Experiments, FastCacheSettings, HybridSettings, IndexCopies, Pinning, PlacementChoice, Preset,
+    Promotion, Settings, Tier, Variant,
 };
 use thermocline_foundation::random::{Random, mix};
 use xxhash_rust::xxh3::xxh3_64;
@@ -300,6 +300,21 @@ fn fast_cache(seed: u64) -> FastCacheSettings {
     }
 }
 
+/// Background work makes way for the log in databases of this seed.
+pub fn has_log_first(seed: u64) -> bool {
+    seed % 8 == 6 || seed.is_multiple_of(28)
+}
+
+/// Where the tables of `leveled` go: by their room, but for one seed in eight.
+fn placement(seed: u64) -> PlacementChoice {
+    match seed % 24 {
+        7 => PlacementChoice::LogOnly,
+        15 => PlacementChoice::TopLevels(1),
+        23 => PlacementChoice::Bandwidth,
+        _ => PlacementChoice::Room,
+    }
+}
+
 /// Settings that follow from `seed`, so small that a few hundred records pass through several
 /// levels and tiers.
 pub fn settings(seed: u64) -> Settings {
@@ -313,11 +328,12 @@ pub fn settings(seed: u64) -> Settings {
 
 /// What a database of `seed` is opened with beside its settings.
 pub fn experiments(seed: u64) -> Experiments {
-    if is_hybrid(seed) {
-        hybrid_settings(seed, leveled_settings(seed)).1
-    } else {
-        Experiments::NONE
-    }
+    let log_first = Some(has_log_first(seed));
+    let others = match is_hybrid(seed) {
+        true => hybrid_settings(seed, leveled_settings(seed)).1,
+        false => Experiments::NONE,
+    };
+    Experiments { log_first, ..others }
 }
 
 /// Records in slots of a small fast tier, tables below. What is drawn here comes from a generator
@@ -372,6 +388,7 @@ fn hybrid_settings(seed: u64, leveled: Settings) -> (Settings, Experiments) {
     let below = below.iter().zip(1..).map(|(mib, index)| tier(index, ByteSize::mib(*mib)));
     let settings = Settings {
         preset: Some(Preset::Hybrid),
+        placement: PlacementChoice::Room,
         tiers: std::iter::once(tier(0, fast)).chain(below).collect(),
         hybrid,
         ..leveled
@@ -401,6 +418,9 @@ fn leveled_settings(seed: u64) -> Settings {
         table_size: ByteSize::kib(64),
         background_sync_bytes: ByteSize::kib(64),
         log_writes: if seed % 5 == 2 { 4 } else { 1 },
+        placement: placement(seed),
+        // A history that moves so much in a second moves the pointer.
+        bandwidth_peak: ByteSize::mib(u64::from(placement(seed) == PlacementChoice::Bandwidth)),
         background_threads: 1 + random.below(2) as u32,
         level0_tables: 1 + random.below(3) as u32,
         level0_slowdown: 3 + random.below(3) as u32,

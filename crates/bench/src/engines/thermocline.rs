@@ -43,12 +43,17 @@ const OPTIONS: [(&str, &str); SHARED] = [
     ("compression", "none, lz4 or zstd on all levels; default none"),
     ("background-sync", "unsynced log bytes that start a sync, such as 8MiB"),
     ("log-writes", "groups of synced writes in flight at once"),
+    ("log-first", "on or off: background work makes way for writes of the log; default on"),
+    ("placement", "leveled: room, bandwidth, fill_first, log_only or top_levels(N)"),
+    ("bandwidth-low", "percent of the fast tier's peak below which bandwidth adds a level"),
+    ("bandwidth-high", "percent from which on it takes one away"),
+    ("bandwidth-peak", "bytes a second that the fast tier can move, such as 500MiB; else measured"),
     ("stats-interval", "how often figures are written for other processes, such as 1s; 0s: never"),
     ("transactions", "how they are kept apart: optimistic or pessimistic; default optimistic"),
 ];
 
 /// How many options all presets share.
-const SHARED: usize = 11;
+const SHARED: usize = 16;
 
 /// The shared options and those of the preset `hybrid`.
 const HYBRID_OPTIONS: [(&str, &str); SHARED + hybrid::OPTIONS.len()] = {
@@ -108,12 +113,33 @@ impl Thermocline {
         if let Some(groups) = options.parsed("log-writes")? {
             settings.log_writes = groups;
         }
+        placement(options, &mut settings)?;
         if self.preset == Preset::Hybrid {
             settings.hybrid = hybrid::settings(options, compression)?;
         }
         settings.check()?;
         Ok(settings)
     }
+}
+
+/// Where tables go, as the options say.
+fn placement(options: &OpenOptions, settings: &mut Settings) -> Outcome<()> {
+    if let Some(placement) = options.option("placement") {
+        settings.placement = placement.parse()?;
+    }
+    let percents = [
+        ("bandwidth-low", &mut settings.bandwidth_low),
+        ("bandwidth-high", &mut settings.bandwidth_high),
+    ];
+    for (name, percent) in percents {
+        if let Some(named) = options.parsed(name)? {
+            *percent = named;
+        }
+    }
+    if let Some(peak) = options.parsed("bandwidth-peak")? {
+        settings.bandwidth_peak = peak;
+    }
+    Ok(())
 }
 
 impl EngineKind for Thermocline {
@@ -381,6 +407,25 @@ mod tests {
             ..Experiments::NONE
         };
         assert_eq!(hybrid::experiments(&options(label).unwrap()).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_label_says_where_tables_go_and_which_io_goes_first() {
+        let label = "thermocline-leveled@tiers+placement=top_levels(2)+bandwidth-low=30\
+                     +bandwidth-high=50+bandwidth-peak=500MiB+log-first=off";
+        let leveled = settings(label).unwrap();
+        assert_eq!(leveled.placement, thermocline::PlacementChoice::TopLevels(2));
+        assert_eq!((leveled.bandwidth_low, leveled.bandwidth_high), (30, 50));
+        assert_eq!(leveled.bandwidth_peak, ByteSize::mib(500));
+        let experiments = hybrid::experiments(&options(label).unwrap()).unwrap();
+        assert_eq!(experiments, Experiments { log_first: Some(false), ..Experiments::NONE });
+        let told = LEVELED.describe(&options(label).unwrap()).unwrap();
+        for (name, value) in [("placement", "top_levels(2)"), ("experiment.log-first", "off")] {
+            assert!(told.contains(&(name.to_owned(), value.to_owned())), "{told:?}");
+        }
+        for wrong in ["leveled@tiers+placement=top", "hybrid@tiers+placement=log_only"] {
+            assert!(settings(&format!("thermocline-{wrong}")).is_err(), "{wrong}");
+        }
     }
 
     #[test]

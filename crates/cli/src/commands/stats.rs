@@ -79,11 +79,24 @@ fn print(stats: &Stats, output: &mut Output) -> Result<()> {
     {
         output.line(format!("demotions wait: {refusal}"))?;
     }
+    if let Some(levels) = stats.fast_levels {
+        output.line(format!("new tables of {} go to the fast tier", upper_levels(levels)))?;
+    }
     output.line(tiers::open_files(stats))?;
     if let Some(shortage) = &stats.activity.file_shortage {
         output.line(format!("background work waits for a descriptor: {shortage}"))?;
     }
     output.line("'stats --all' has the rest")
+}
+
+/// So many levels from the top, in words.
+fn upper_levels(levels: u8) -> String {
+    match levels {
+        0 => "no level".to_owned(),
+        1 => "level 0".to_owned(),
+        2 => "level 0 and the next in use".to_owned(),
+        levels => format!("level 0 and the next {} in use", levels - 1),
+    }
 }
 
 /// The lines of a table without a title: its headings say what it is of.

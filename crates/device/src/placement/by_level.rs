@@ -15,15 +15,13 @@
 //!    after a load the room that its backlog took would stay empty otherwise. Fetching leaves a
 //!    margin, so that a small change of the levels sends no guest back.
 
-use super::{FileInfo, Placement, TierState, WATERMARK_PERCENT, first_with_room, share};
+use super::{
+    FileInfo, PROMOTE_PERCENT, Placement, TierState, WATERMARK_PERCENT, first_with_room, share,
+};
 use crate::context::{FileContext, FileKind};
 use crate::tier::TierIndex;
 use thermocline_foundation::sync::RwLock;
 use thermocline_foundation::{ByteSize, FileNumber};
-
-/// Fill share of a tier, in percent, up to which tables are moved to it: below the watermark, so
-/// that moving does not push out what is newly written.
-const PROMOTE_PERCENT: u64 = 90;
 
 /// The reserve takes at most this share of tier 0, so that small tiers hold tables too: six logs of
 /// a thirty-second each.

@@ -46,7 +46,7 @@ use crate::file_map::{FileMap, MapChange, MapEntry};
 use crate::identity::InstanceId;
 use crate::journal::Extent;
 use crate::open_files::{OpenFileCounts, OpenFiles};
-use crate::placement::{FileInfo, Placement, TierState};
+use crate::placement::{FileInfo, Placement, TierState, TierUse};
 use crate::tier::{Tier, TierIndex, TierSpec, TrafficTotals};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -193,6 +193,11 @@ impl TieredFiles {
     /// The placement policy.
     pub fn placement(&self) -> &Arc<dyn Placement> {
         &self.placement
+    }
+
+    /// Background work makes way for writes of the log, as it does from the start, or does not.
+    pub fn set_log_first(&self, is_on: bool) {
+        self.tiers.iter().for_each(|tier| tier.classes().set_log_first(is_on));
     }
 
     /// See [`FileMap::set_compact_bytes_min`].
@@ -565,6 +570,12 @@ impl TieredFiles {
     /// Moves to faster tiers that it finds worth making while nothing else is to be done.
     pub fn worth_fetching(&self) -> Vec<(FileNumber, TierIndex)> {
         self.moves(|files, tiers| self.placement.worth_fetching(files, tiers))
+    }
+
+    /// Tells the placement policy how much of the fast tier's bandwidth was used lately.
+    pub fn measured(&self, fast_tier: TierUse) {
+        let tiers = self.with_state(|state| self.tier_states(state));
+        self.placement.measured(fast_tier, &tiers);
     }
 
     fn moves(

@@ -71,11 +71,11 @@ pub(crate) fn create(
     home: &Path,
     settings: &Settings,
 ) -> Result<Opened> {
-    settings.check()?;
     let mut settings = settings.clone();
     let tiers = tiers(home, &mut settings);
     settings.preset = Some(settings.preset());
-    let placement = settings.placement();
+    settings.check()?;
+    let placement = settings.placement_policy();
     let kept = settings.to_kept_toml()?;
     let texts = [(SETTINGS_NAME, &kept[..])];
     let (devices, policy) = (&*environment.devices, Arc::clone(&placement));
@@ -112,7 +112,7 @@ pub(crate) fn open(
     settings.check()?;
     let moved = (!settings.tiers.is_empty()).then(|| settings.tier_specs());
     settings.tiers.clear();
-    let placement = settings.placement();
+    let placement = settings.placement_policy();
     let files = TieredFiles::open(
         &*environment.devices,
         home,

@@ -28,6 +28,9 @@ pub struct Stats {
     pub preset: Preset,
     /// The tiers, fastest first.
     pub tiers: Vec<TierStats>,
+    /// How many of the upper levels in use go to the fast tier, where `placement` goes by that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fast_levels: Option<u8>,
     /// The levels of tables, newest first; empty ones are left out.
     pub levels: Vec<LevelStats>,
     /// Records on the fast tier; none but with the preset `hybrid`.
@@ -83,6 +86,7 @@ impl Stats {
             database: String::new(),
             preset: settings.preset(),
             tiers: Vec::new(),
+            fast_levels: None,
             levels: Vec::new(),
             fast_tier: None,
             cache: CacheStats::default(),
@@ -280,6 +284,7 @@ impl Engine {
             log: self.front.log_stats(),
             requests: self.requests.stats(),
             open_files: self.open_file_stats(),
+            fast_levels: self.shared.placement.fast_levels(),
             levels,
             sequence: self.versions.visible().0,
             mode: self.mode(),

@@ -21,6 +21,7 @@ pub fn live_stats() -> LiveStats {
         database: "00112233445566778899aabbccddeeff".to_owned(),
         preset: Preset::Hybrid,
         tiers: vec![tier()],
+        fast_levels: None,
         levels: vec![LevelStats {
             level: 6,
             tables: 2,
