@@ -337,9 +337,10 @@ impl File {
         let len = buffer.len();
         let operation = Operation::Write { offset, buffer, durable };
         let completion = match self.kind() {
-            FileKind::Table { .. } | FileKind::Slab | FileKind::TableIndex => {
-                location.transfer(operation)
-            }
+            FileKind::Table { .. }
+            | FileKind::Slab
+            | FileKind::TableIndex
+            | FileKind::BlockCache => location.transfer(operation),
             FileKind::Log => location.write_log(operation, durable),
             FileKind::Manifest | FileKind::Map => {
                 location.tier.driver().execute(location.handle(), operation)

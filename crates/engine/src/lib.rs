@@ -89,8 +89,8 @@ pub use environment::experiments::{
     DemotionPolicy, Experiments, LeftOut, Pinning, Promotion, RequestSchedule, Rule,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use front::figures::LogStats;
 pub use fast_cache::report::FastCacheStats;
+pub use front::figures::LogStats;
 pub use jobs::{Progress, Stepper, Workers};
 pub use layout::hybrid::report::{DemotionStats, FastTierStats, RuleStats, SlotStats};
 pub use limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};

@@ -179,7 +179,7 @@ fn a_run_ends_in_a_table_lines_a_file_and_pictures() {
     let found = measured(&row, |point, _| Some(if point.engine == ROCKSDB { 2.0 } else { 8.0 }));
     let found = BTreeMap::from([(Group::Work, found)]);
     let rows: Vec<Judged> = ["11/fillrandom/8", "11/overwrite/8"]
-        .map(|name| judge(&super::tests::row(name), found.get(&Group::Work), &BTreeMap::new()))
+        .map(|name| judge(&row(name), found.get(&Group::Work), &BTreeMap::new()))
         .into();
     let written = report::written(&arguments, &rows, &found, None).unwrap();
     assert_eq!(written.lines, ["ratio 11/fillrandom/8 4.000"]);

@@ -133,7 +133,9 @@ mod tests {
     #[test]
     fn files_of_lives_that_ended_count_and_those_of_others_do_not() {
         let mut lives = CacheLives::default();
-        [life(3, 0xA, 10), life(5, 0xB, 100), life(9, 0xC, 200)].map(|life| lives.begin(life));
+        for life in [life(3, 0xA, 10), life(5, 0xB, 100), life(9, 0xC, 200)] {
+            lives.begin(life);
+        }
         assert!(lives.count(&seal(3, 0xA, 50)) && lives.count(&seal(3, 0xA, 100)));
         assert!(!lives.count(&seal(3, 0xA, 101)), "sealed after a copy was taken of it");
         assert!(!lives.count(&seal(3, 0xB, 50)) && !lives.count(&seal(4, 0xA, 50)));

@@ -197,7 +197,7 @@ trait CreateForTest {
 
 impl CreateForTest for MemoryDevices {
     fn create_directory_for_test(&self, path: &std::path::Path) {
-        thermocline_device::Devices::create_directory(self, path).unwrap();
+        Devices::create_directory(self, path).unwrap();
     }
 }
 

@@ -103,7 +103,9 @@ mod tests {
     #[test]
     fn what_is_not_seen_any_more_is_forgotten() {
         let mut sketch = Sketch::new(100);
-        (0..20).for_each(|_| drop(sketch.add(7)));
+        for _ in 0..20 {
+            sketch.add(7);
+        }
         assert_eq!(sketch.estimate(7), COUNT_MAX);
         for number in 0..6000 {
             sketch.add(mix(number % 50));
