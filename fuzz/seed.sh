@@ -30,6 +30,8 @@ seed journal $crates/device/tests/golden/journal-v1.bin
 seed file_map $crates/device/tests/golden/file-map-v1.bin
 seed tier_identity $crates/device/tests/golden/tier-identity-v1.bin
 seed home $crates/device/tests/golden/database-home-v1.toml
+seed names_home $crates/device/tests/golden/names-home-v1.toml
+seed link_text $crates/device/tests/golden/names-link-v1.txt
 seed log $crates/log/tests/golden/sealed.log $crates/log/tests/golden/recycled.log
 seed slab_header $crates/slab/tests/golden/slab-header-v1.bin
 seed slab_slot $crates/slab/tests/golden/slot-v1.bin $crates/slab/tests/golden/slot-packed-v1.bin

@@ -135,7 +135,7 @@ fn share(capacity_bytes: u64, percent: u64) -> u64 {
 
 /// Tiers in the order in which a file meant for `home` may overflow: slower ones first, then faster
 /// ones.
-fn overflow_order(home: usize, tiers: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn overflow_order(home: usize, tiers: usize) -> impl Iterator<Item = usize> {
     (home..tiers).chain((0..home).rev())
 }
 
