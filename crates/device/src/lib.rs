@@ -9,6 +9,7 @@
 //!   TieredFiles     create, open, publish, move, delete; capacity by tier and kind
 //!     File          read, write, sync at offsets; knows its number, tier and place
 //!       Driver      submit and complete batches of I/O on one directory
+//!   Names           files of another program, in its own directory over the same tiers
 //! ```
 #![deny(unsafe_code)]
 
@@ -25,6 +26,7 @@ pub mod identity;
 mod io_classes;
 pub mod journal;
 pub mod migration;
+pub mod names;
 mod open_files;
 pub mod placement;
 mod small_file;
@@ -39,6 +41,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::{File, PendingRead, ReadAt, WriteStream, read_batch, sync_batch};
 pub use io_classes::{Background, background};
 pub use journal::{Extent, Journal, JournalEnd};
+pub use names::{FileClass, Heat, Holds, NamedFile, Names};
 pub use open_files::OpenFileCounts;
 pub use placement::{ByLevel, FileInfo, FillFirst, Placement, PlacementChoice, TierState, TierUse};
 pub use tier::{Tier, TierIndex, TierSpec, TrafficTotals};

@@ -110,6 +110,16 @@ fn edited_home_files_are_refused_or_read_back() {
 }
 
 #[test]
+fn edited_files_of_hosts_directories_are_refused_or_read_back() {
+    let seeds = [golden("names-home-v1.toml")];
+    let (accepted, runs) = check("names home", &seeds, TEXTS, properties::names_home);
+    assert!(accepted * 20 <= runs.max(20), "{accepted} of {runs} edited files were taken for good");
+    assert_reaches_inside(check("sealed names home", &seeds, TEXTS, properties::sealed_names_home));
+    let seeds = [golden("names-link-v1.txt")];
+    assert_reaches_inside(check("link text", &seeds, TEXTS, properties::link_text));
+}
+
+#[test]
 fn driver_names_read_back_what_they_print() {
     let names = ["posix", "direct", "memory", "emulated-gp3", "emulated-hdd"];
     let seeds = names.map(|name| name.as_bytes().to_vec());

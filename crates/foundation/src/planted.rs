@@ -396,6 +396,27 @@ bugs! {
     /// Leak · a file of the block cache that leaves is not deleted · reads until the cache is full,
     /// counting files.
     CacheFileLeaked,
+    /// Names over links · a link replaces another before what it names is synced · a file is
+    /// renamed over another before its own sync, power cut.
+    LinkSwitchedUnsynced,
+    /// Names over links · the old place of a moved file goes before the new link is durable · a
+    /// move, power cut that loses the new link.
+    OldPlaceDeletedFirst,
+    /// Names over links · a move makes its link durable before the name that the link leads to · a
+    /// move, power cut between the two, the tier alone.
+    HomeSyncedBeforeTier,
+    /// Names over links · the first sync of a file makes its bytes durable and not its name · a
+    /// file that is synced and whose directory is not, power cut.
+    FirstSyncForgetsName,
+    /// Names over links · an opening gives out serials again that an earlier one gave · creation,
+    /// crash, creation of the same name; simulated devices watch the names.
+    SerialReused,
+    /// Names over links · a hard link of a file becomes a second link to the one tier file · link,
+    /// delete one of the two names, read the other.
+    LinkedNamesShareFile,
+    /// Names over links · an opening drops a link whose file is gone · creation, power cut that
+    /// loses the tier's name and keeps the link.
+    LostLinkDropped,
 }
 
 /// `bug` is on in this thread.

@@ -156,12 +156,12 @@ fn share(capacity_bytes: u64, percent: u64) -> u64 {
 
 /// Tiers in the order in which a file meant for `home` may overflow: slower ones first, then faster
 /// ones.
-fn overflow_order(home: usize, tiers: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn overflow_order(home: usize, tiers: usize) -> impl Iterator<Item = usize> {
     (home..tiers).chain((0..home).rev())
 }
 
-/// The first tier of the overflow order with room. Tables, slabs and caches of blocks keep below the
-/// watermark; what is left above it is for logs and metadata, without which nothing can be written.
+/// The first tier of the overflow order with room. Tables, slabs and caches of blocks keep below
+/// the watermark; what is left above it is for logs and metadata, without which nothing can be written.
 /// Slabs, copies of tables' indexes and caches of blocks do not overflow: they are worth having on
 /// their own tier only. The maker of such a copy has asked the slabs for its room.
 fn first_with_room(

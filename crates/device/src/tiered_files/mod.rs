@@ -34,7 +34,12 @@ mod unfinished;
 
 pub use devices::{Devices, MemoryDevices};
 pub use home::{FILE_NAME as HOME_FILE_NAME, Home};
+pub(crate) use opening::{
+    Found, LOCK_NAME, absolute, check_generations, check_identity, has_file, open_tier,
+    raise_after_crash, refuse, write_generation,
+};
 pub use system::SystemDevices;
+pub(crate) use unfinished::{FILE_NAME as CREATING_NAME, clear};
 
 use crate::buffer::PAGE_BYTES;
 use crate::context::{FileContext, FileKind, Keeping};

@@ -43,11 +43,11 @@ use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Rela
 use thermocline_foundation::{FileNumber, Planted, planted, sync_site};
 
 /// The name that a directory is locked by.
-pub(super) const LOCK_NAME: &str = "LOCK";
+pub(crate) const LOCK_NAME: &str = "LOCK";
 
 /// A tier and what it says of itself.
-struct Found {
-    tier: Arc<Tier>,
+pub(crate) struct Found {
+    pub(crate) tier: Arc<Tier>,
     identity: Identity,
 }
 
@@ -212,7 +212,7 @@ impl TieredFiles {
 
 /// The path with the current directory before it, so that what is recorded means the same from
 /// everywhere.
-pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Error::io("use the path", path, &error))
 }
 
@@ -273,7 +273,7 @@ fn take_lock(
     Ok(())
 }
 
-pub(super) fn has_file(driver: &dyn Driver, name: &str) -> Result<bool> {
+pub(crate) fn has_file(driver: &dyn Driver, name: &str) -> Result<bool> {
     Ok(driver.list()?.iter().any(|entry| entry.name == name))
 }
 
@@ -298,11 +298,11 @@ fn open_home(devices: &dyn Devices, path: &Path) -> Result<Arc<dyn Driver>> {
 }
 
 /// A refusal of the tier that `whose` describes.
-fn refuse(whose: &str, found: impl std::fmt::Display, way_out: &str) -> Error {
+pub(crate) fn refuse(whose: &str, found: impl std::fmt::Display, way_out: &str) -> Error {
     Error::new(ErrorKind::Tier, format!("{whose}: {found}; {way_out}"))
 }
 
-fn open_tier(
+pub(crate) fn open_tier(
     devices: &dyn Devices,
     index: TierIndex,
     spec: &TierSpec,
@@ -327,7 +327,7 @@ fn open_tier(
 }
 
 /// The tier is of this instance and has its place in it.
-fn check_identity(home: &Home, tier: Arc<Tier>) -> Result<Found> {
+pub(crate) fn check_identity(home: &Home, tier: Arc<Tier>) -> Result<Found> {
     let (index, path) = (tier.index(), tier.spec().path.display());
     let whose = format!("{index} at {path}");
     let what = tier.spec().path.join(identity::FILE_NAME).display().to_string();
@@ -362,7 +362,7 @@ fn check_identity(home: &Home, tier: Arc<Tier>) -> Result<Found> {
 }
 
 /// All tiers are as recent as `DATABASE`, or as a crash leaves them while the generation goes up.
-fn check_generations(home: &Home, home_path: &Path, found: &[Found]) -> Result<()> {
+pub(crate) fn check_generations(home: &Home, home_path: &Path, found: &[Found]) -> Result<()> {
     let mut newest_before = home.generation;
     for Found { tier, identity } in found {
         let whose = format!("{} at {}", tier.index(), tier.spec().path.display());
@@ -389,7 +389,7 @@ fn check_generations(home: &Home, home_path: &Path, found: &[Found]) -> Result<(
 
 /// Where a crash left some tiers one generation ahead, brings up the others, so that there are
 /// never three.
-fn raise_after_crash(
+pub(crate) fn raise_after_crash(
     home: &mut Home,
     home_path: &Path,
     home_driver: &dyn Driver,
@@ -406,7 +406,7 @@ fn raise_after_crash(
 }
 
 /// Writes the home's generation to the tiers, the last one first, and to `DATABASE`.
-pub(super) fn write_generation(
+pub(crate) fn write_generation(
     home: &Home,
     home_path: &Path,
     home_driver: &dyn Driver,
@@ -436,7 +436,8 @@ fn parse_name(name: &str) -> Option<(FileNumber, &'static str)> {
 
 fn list(tier: &Arc<Tier>) -> Result<Listing> {
     let entries = tier.driver().list()?;
-    Ok(entries.iter().filter_map(|e| Some((parse_name(&e.name)?, e.len))).collect())
+    let files = entries.iter().filter(|entry| !entry.is_link);
+    Ok(files.filter_map(|entry| Some((parse_name(&entry.name)?, entry.len))).collect())
 }
 
 fn open_map(

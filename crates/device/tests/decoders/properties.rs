@@ -1,5 +1,6 @@
 //! What must hold for any bytes in the files of the namespace: journal, file map, tier identity,
-//! home file, and the words that name drivers. Each property returns whether it accepted the input.
+//! home file, links and `HOME` of a host's directory, and the words that name drivers. Each property
+//! returns whether it accepted the input.
 //!
 //! The `sealed_` forms put right checksums on the bytes first, so that what lies behind them is
 //! reached; the plain forms show that damage is found. All files are those of the golden files'
@@ -11,6 +12,7 @@ use thermocline_device::drivers::{MemoryDriver, Profile};
 use thermocline_device::file_cache::{CacheLives, Sealed};
 use thermocline_device::file_map::FileMap;
 use thermocline_device::identity::{FILE_NAME, Identity};
+use thermocline_device::names::{HomeFile, LinkText};
 use thermocline_device::tiered_files::{HOME_FILE_NAME, Home};
 use thermocline_device::{
     Buffer, Driver, DriverSpec, File, FileKind, Journal, Operation, Result, Tier, TierIndex,
@@ -265,12 +267,47 @@ pub fn home(data: &[u8]) -> bool {
 
 /// As [`home`], behind the checksum of the last line.
 pub fn sealed_home(data: &[u8]) -> bool {
+    home(&with_checksum_line(data))
+}
+
+fn with_checksum_line(data: &[u8]) -> Vec<u8> {
     const LINE: &[u8] = b"# checksum ";
     let found = data.windows(LINE.len()).rposition(|window| window == LINE);
     let covered = &data[..found.unwrap_or(data.len())];
     let place = Place { database: DatabaseId::default(), file: FileNumber(0), offset: 0 };
     let line = format!("# checksum {:08x}\n", checksum(&place, covered));
-    home(&[covered, line.as_bytes()].concat())
+    [covered, line.as_bytes()].concat()
+}
+
+/// The file `HOME` of a tier: what is accepted is written and read again.
+pub fn names_home(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return false;
+    };
+    let Ok(home) = HomeFile::parse(text, "HOME") else {
+        return false;
+    };
+    let written = home.text().expect("it was text");
+    assert_eq!(HomeFile::parse(&written, "HOME").expect("it was just written"), home);
+    true
+}
+
+/// As [`names_home`], behind the checksum of the last line.
+pub fn sealed_names_home(data: &[u8]) -> bool {
+    names_home(&with_checksum_line(data))
+}
+
+/// A link's text: what is accepted has one form, and stays on its tier.
+pub fn link_text(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return false;
+    };
+    let Some(link) = LinkText::parse(text) else {
+        return false;
+    };
+    assert_eq!(link.to_string(), text);
+    assert!(!link.file_name().contains('/') && link.file_name() != "TIER");
+    true
 }
 
 /// The name of a driver or of an emulated device.

@@ -83,14 +83,14 @@ impl FastCache {
             }
             None => Vec::new(),
         };
-        let blocks = self.worth_keeping(&file, blocks);
+        let blocks = self.worth_keeping(&file, &blocks);
         if let Some(Leaving { file, .. }) = work.leaving.replace(Leaving { file, blocks }) {
             self.delete(file.number());
         }
     }
 
     /// Those of the `blocks` of a file that leaves which are to be written again, the last first.
-    fn worth_keeping(&self, file: &CacheFile, blocks: Vec<CachedBlock>) -> Vec<CachedBlock> {
+    fn worth_keeping(&self, file: &CacheFile, blocks: &[CachedBlock]) -> Vec<CachedBlock> {
         let tables = self.slow_tables();
         let take = |block: &CachedBlock| {
             let position = file.position(block.position);

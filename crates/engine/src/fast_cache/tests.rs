@@ -12,6 +12,7 @@ use std::sync::Arc;
 use thermocline_device::{Buffer, Devices, Error, ErrorKind, FileKind, MemoryDevices};
 use thermocline_foundation::random::mix;
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use thermocline_foundation::threads;
 
 const HOME: &str = "/home";
 const KEYS: u64 = 10_000;
@@ -341,30 +342,27 @@ fn the_room_leaves_logs_all_that_they_may_come_to() {
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "threads of the test's own, which it joins")]
 fn readers_and_writers_see_right_records_while_files_come_and_go() {
     let environment =
         Environment { devices: Arc::new(MemoryDevices::default()), ..Environment::default() };
     let db = store(&environment, cache(1024));
-    std::thread::scope(|scope| {
-        for reader in 0..4 {
-            let db = db.clone();
-            scope.spawn(move || {
-                for round in 0..3000 {
-                    let hot = mix(reader << 32 | round / 3) % 500;
-                    let key = if round % 5 == 0 { mix(round) % (KEYS - 1) } else { hot };
-                    assert_eq!(db.get(name(key)).unwrap().unwrap(), value(key));
-                }
-            });
-        }
+    let reader_of = |reader: u64| {
         let db = db.clone();
-        scope.spawn(move || {
-            for key in 0..KEYS / 2 {
-                db.put(name(key), value(key)).unwrap();
+        move || {
+            for round in 0..3000 {
+                let hot = mix((reader << 32) | (round / 3)) % 500;
+                let key = if round % 5 == 0 { mix(round) % (KEYS - 1) } else { hot };
+                assert_eq!(db.get(name(key)).unwrap().unwrap(), value(key));
             }
-            db.clear_fast_cache().unwrap();
-        });
-    });
+        }
+    };
+    let readers: Vec<_> =
+        (0..4).map(|reader| threads::spawn("reader", reader_of(reader)).unwrap()).collect();
+    for key in 0..KEYS / 2 {
+        db.put(name(key), value(key)).unwrap();
+    }
+    db.clear_fast_cache().unwrap();
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
     db.settle().unwrap();
     let cache = db.stats().fast_cache.unwrap();
     assert!(cache.hits > 0 && cache.failed == 0, "{cache:?}");

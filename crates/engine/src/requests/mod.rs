@@ -114,7 +114,10 @@ impl Requests {
         let push = |start: Option<Start<'_>>| self.pipeline.queue.push_write(write, start);
         match self.pipeline.starting(Pipeline::start_logger, push) {
             Ok(()) => Ok(ticket),
-            Err((write, error)) => Err((write.submission, error)),
+            Err(back) => {
+                let (write, error) = *back;
+                Err((write.submission, error))
+            }
         }
     }
 

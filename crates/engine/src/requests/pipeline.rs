@@ -175,7 +175,8 @@ impl Pipeline {
     pub fn look(&self, write: Write) {
         let lined_up =
             self.starting(Self::start_reader, |start| self.queue.push_look(write, start));
-        if let Err((write, error)) = lined_up {
+        if let Err(back) = lined_up {
+            let (write, error) = *back;
             self.refuse(write, error);
         }
     }
@@ -183,7 +184,8 @@ impl Pipeline {
     /// Lines a write up that was admitted.
     pub fn line_up(&self, write: Write) {
         let lined_up = self.starting(Self::start_logger, |start| self.queue.line_up(write, start));
-        if let Err((write, error)) = lined_up {
+        if let Err(back) = lined_up {
+            let (write, error) = *back;
             self.refuse(write, error);
         }
     }

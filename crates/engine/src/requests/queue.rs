@@ -166,13 +166,13 @@ impl Queue {
 
     /// Lines a write up and calls a logger; gives the write back where it is refused. Without
     /// `start` callers carry requests out, and no thread is called.
-    pub fn push_write(&self, write: Write, start: Option<Start<'_>>) -> Result<(), (Write, Error)> {
+    pub fn push_write(&self, write: Write, start: Option<Start<'_>>) -> Result<(), Box<(Write, Error)>> {
         let mut state = match self.admit() {
             Ok(state) => state,
-            Err(error) => return Err((write, error)),
+            Err(error) => return Err(Box::new((write, error))),
         };
         if let Err(error) = self.call_logger(&mut state, start) {
-            return Err((write, error));
+            return Err(Box::new((write, error)));
         }
         state.hold_write(write.bytes);
         state.writes.push(write);
@@ -180,11 +180,11 @@ impl Queue {
     }
 
     /// As [`Queue::push_write`], for a write that was admitted.
-    pub fn line_up(&self, write: Write, start: Option<Start<'_>>) -> Result<(), (Write, Error)> {
+    pub fn line_up(&self, write: Write, start: Option<Start<'_>>) -> Result<(), Box<(Write, Error)>> {
         let mut state = self.state.lock();
         match self.call_logger(&mut state, start) {
             Ok(()) => state.writes.push(write),
-            Err(error) => return Err((write, error)),
+            Err(error) => return Err(Box::new((write, error))),
         }
         self.tell_closer(&state);
         Ok(())
@@ -209,13 +209,13 @@ impl Queue {
     }
 
     /// Lines up a write that was admitted, for a look at what it builds on.
-    pub fn push_look(&self, write: Write, start: Option<Start<'_>>) -> Result<(), (Write, Error)> {
+    pub fn push_look(&self, write: Write, start: Option<Start<'_>>) -> Result<(), Box<(Write, Error)>> {
         let mut state = self.state.lock();
         if let Some(start) = start.filter(|_| !state.has_ended) {
             match state.readers.call(self.readers_max, start) {
                 Ok(true) => self.reads_came.notify_one(),
                 Ok(false) => {}
-                Err(error) => return Err((write, error)),
+                Err(error) => return Err(Box::new((write, error))),
             }
         }
         let (kind, bytes) = (ReadKind::Look, write.bytes);
