@@ -161,9 +161,9 @@ pub(crate) fn overflow_order(home: usize, tiers: usize) -> impl Iterator<Item = 
 }
 
 /// The first tier of the overflow order with room. Tables, slabs and caches of blocks keep below
-/// the watermark; what is left above it is for logs and metadata, without which nothing can be written.
-/// Slabs, copies of tables' indexes and caches of blocks do not overflow: they are worth having on
-/// their own tier only. The maker of such a copy has asked the slabs for its room.
+/// the watermark; what is left above it is for logs and metadata, without which nothing can be
+/// written. Slabs, copies of tables' indexes and caches of blocks do not overflow: they are worth
+/// having on their own tier only. The maker of such a copy has asked the slabs for its room.
 fn first_with_room(
     kind: FileKind,
     home: usize,

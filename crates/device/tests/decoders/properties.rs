@@ -1,6 +1,6 @@
 //! What must hold for any bytes in the files of the namespace: journal, file map, tier identity,
-//! home file, links and `HOME` of a host's directory, and the words that name drivers. Each property
-//! returns whether it accepted the input.
+//! home file, links and `HOME` of a host's directory, and the words that name drivers. Each
+//! property returns whether it accepted the input.
 //!
 //! The `sealed_` forms put right checksums on the bytes first, so that what lies behind them is
 //! reached; the plain forms show that damage is found. All files are those of the golden files'

@@ -85,6 +85,9 @@ struct State {
     counts: RequestStats,
 }
 
+/// A write that was refused, and why.
+pub(super) type Returned = Box<(Write, Error)>;
+
 /// See the module's header.
 pub(super) struct Queue {
     schedule: RequestSchedule,
@@ -166,7 +169,7 @@ impl Queue {
 
     /// Lines a write up and calls a logger; gives the write back where it is refused. Without
     /// `start` callers carry requests out, and no thread is called.
-    pub fn push_write(&self, write: Write, start: Option<Start<'_>>) -> Result<(), Box<(Write, Error)>> {
+    pub fn push_write(&self, write: Write, start: Option<Start<'_>>) -> Result<(), Returned> {
         let mut state = match self.admit() {
             Ok(state) => state,
             Err(error) => return Err(Box::new((write, error))),
@@ -180,7 +183,7 @@ impl Queue {
     }
 
     /// As [`Queue::push_write`], for a write that was admitted.
-    pub fn line_up(&self, write: Write, start: Option<Start<'_>>) -> Result<(), Box<(Write, Error)>> {
+    pub fn line_up(&self, write: Write, start: Option<Start<'_>>) -> Result<(), Returned> {
         let mut state = self.state.lock();
         match self.call_logger(&mut state, start) {
             Ok(()) => state.writes.push(write),
@@ -209,7 +212,7 @@ impl Queue {
     }
 
     /// Lines up a write that was admitted, for a look at what it builds on.
-    pub fn push_look(&self, write: Write, start: Option<Start<'_>>) -> Result<(), Box<(Write, Error)>> {
+    pub fn push_look(&self, write: Write, start: Option<Start<'_>>) -> Result<(), Returned> {
         let mut state = self.state.lock();
         if let Some(start) = start.filter(|_| !state.has_ended) {
             match state.readers.call(self.readers_max, start) {

@@ -152,7 +152,7 @@ impl Model {
         for (name, bytes) in found {
             let all = self.possible.get(&name).into_iter().flatten();
             let fits = all.filter(|possible| self.allows(possible, Some(&bytes)));
-            let file = fits.filter_map(|possible| possible.file).last();
+            let file = fits.filter_map(|possible| possible.file).next_back();
             let file = file.unwrap_or_else(|| self.new_file());
             let durable = bytes.len();
             let sealed = self.files[&file].sealed;
