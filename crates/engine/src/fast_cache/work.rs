@@ -11,8 +11,8 @@
 //! 1. Nothing that happens here fails anything else: an error costs blocks and switches the cache
 //!    off for a while.
 //! 2. A file gets at most the bytes that were announced for it, seal included.
-//! 3. Used bytes keep to what tier 0 leaves ([`room::room_bytes`](super::room::room_bytes)), but
-//!    for the one file whose blocks are being written again.
+//! 3. Used bytes keep to what tier 0 leaves (`room.rs`), but for the one file whose blocks are
+//!    being written again.
 //!
 //! Threads: one job at a time, and the thread that closes when no job runs any more.
 
