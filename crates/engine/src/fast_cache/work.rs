@@ -147,12 +147,15 @@ impl FastCache {
         let context = FileContext { kind: FileKind::BlockCache, origin: Origin::CacheFill };
         let mut made = self.shared.files.create_file(context, bytes);
         let is_full = |error: &Error| error.kind() == ErrorKind::OutOfSpace;
-        if made.as_ref().is_err_and(is_full)
-            && let Some(Leaving { file, .. }) = work.leaving.take()
-        {
-            // Its blocks cannot be written again beside it.
-            self.delete(file.number());
-            made = self.shared.files.create_file(context, bytes);
+        if made.as_ref().is_err_and(is_full) {
+            if work.leaving.is_none() {
+                self.evict(work);
+            }
+            if let Some(Leaving { file, .. }) = work.leaving.take() {
+                // Its blocks cannot be written again beside it.
+                self.delete(file.number());
+                made = self.shared.files.create_file(context, bytes);
+            }
         }
         match made {
             Ok(file) => {
