@@ -96,17 +96,19 @@ fn simulate(more: &[String]) -> bool {
     cargo(&arguments, &[])
 }
 
-/// The tests' test: bugs that are planted in the engine, in a build of its own, must be found.
+/// The tests' test: bugs that are planted in the engine, in a build of its own, must be found; those
+/// of the region of persistent memory by its own tests.
 fn planted() -> bool {
-    let package = ["--profile", "simulation", "--package", "thermocline-simulation"];
-    let mut arguments = vec!["test"];
-    arguments.extend(package);
-    arguments.extend(["--features", "planted-bugs"]);
-    arguments.extend(["--test", "planted", "--test", "slots", "--test", "calls"]);
-    arguments.extend(["--test", "syncs"]);
-    let of_region =
-        ["test", "--package", "thermocline-pmem", "--features", "planted-bugs", "--lib", "planted"];
-    cargo(&of_region, &[]) && cargo(&arguments, &[])
+    let tests = ["planted", "slots", "calls", "syncs", "transactions", "fast_cache", "names"];
+    let package = ["--profile", "simulation", "--features", "planted-bugs", "--package"];
+    let found_by = |package_of: &str, tests: &[&str]| {
+        let mut arguments = vec!["test"];
+        arguments.extend(package);
+        arguments.push(package_of);
+        arguments.extend(tests.iter().flat_map(|test| ["--test", test]));
+        cargo(&arguments, &[])
+    };
+    found_by("thermocline-simulation", &tests) & found_by("thermocline-pmem", &[])
 }
 
 /// Crates whose locks, signals and atomics come from `foundation::sync`.
