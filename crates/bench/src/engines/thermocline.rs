@@ -9,9 +9,14 @@
 use super::hybrid;
 use crate::Outcome;
 use crate::store::{
-    Demotions, Durability, EngineKind, Needs, OpenOptions, Store, TierTraffic, Visitor,
+    Change, Demotions, Durability, EngineKind, Flying, Needs, OpenOptions, Store, TierTraffic,
+    Visitor,
 };
-use thermocline::{ByteSize, Compression, Db, Environment, Preset, Settings, Tier};
+use std::collections::VecDeque;
+use thermocline::{
+    ByteSize, Compression, Db, Environment, ErrorKind, Locking, Preset, Settings, Ticket, Tier,
+    TransactionOptions,
+};
 
 /// A preset as an engine.
 #[derive(Clone, Copy, Debug)]
@@ -38,10 +43,12 @@ const OPTIONS: [(&str, &str); SHARED] = [
     ("compression", "none, lz4 or zstd on all levels; default none"),
     ("background-sync", "unsynced log bytes that start a sync, such as 8MiB"),
     ("log-writes", "groups of synced writes in flight at once"),
+    ("stats-interval", "how often figures are written for other processes, such as 1s; 0s: never"),
+    ("transactions", "how they are kept apart: optimistic or pessimistic; default optimistic"),
 ];
 
 /// How many options all presets share.
-const SHARED: usize = 9;
+const SHARED: usize = 11;
 
 /// The shared options and those of the preset `hybrid`.
 const HYBRID_OPTIONS: [(&str, &str); SHARED + hybrid::OPTIONS.len()] = {
@@ -95,6 +102,9 @@ impl Thermocline {
         if let Some(size) = options.parsed::<ByteSize>("background-sync")? {
             settings.background_sync_bytes = size;
         }
+        if let Some(interval) = options.parsed("stats-interval")? {
+            settings.stats_interval = interval;
+        }
         if let Some(groups) = options.parsed("log-writes")? {
             settings.log_writes = groups;
         }
@@ -133,6 +143,7 @@ impl EngineKind for Thermocline {
 
     fn describe(&self, options: &OpenOptions) -> Outcome<Vec<(String, String)>> {
         let settings = self.settings(options)?;
+        locking(options)?;
         let mut pairs = vec![("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
         for tier in &settings.tiers {
             let text = format!("{} on {}", tier.capacity, tier.driver);
@@ -165,13 +176,73 @@ impl EngineKind for Thermocline {
         let experiments = hybrid::experiments(options)?;
         let environment = Environment { experiments, ..Environment::default() };
         let db = environment.open_or_create(&first.path.join("home"), &settings)?;
-        Ok(Box::new(Open { db }))
+        let transactions =
+            TransactionOptions { locking: locking(options)?, ..TransactionOptions::default() };
+        Ok(Box::new(Open { db, transactions }))
     }
+}
+
+/// How the label's transactions are kept apart.
+fn locking(options: &OpenOptions) -> Outcome<Locking> {
+    let words = [("optimistic", Locking::Optimistic), ("pessimistic", Locking::Pessimistic)];
+    let mut locking = Locking::default();
+    hybrid::choose(options, "transactions", &words, &mut locking)?;
+    Ok(locking)
 }
 
 #[derive(Debug)]
 struct Open {
     db: Db,
+    transactions: TransactionOptions,
+}
+
+impl Open {
+    /// One attempt.
+    fn try_to_transact(&self, changes: &[Change<'_>]) -> thermocline::Result<()> {
+        let mut transaction = self.db.transaction(self.transactions.clone());
+        for change in changes {
+            transaction.get_for_update(change.key)?;
+        }
+        for change in changes {
+            match change.value {
+                Some(value) => transaction.put(change.key, value)?,
+                None => transaction.delete(change.key)?,
+            }
+        }
+        transaction.commit().map(drop)
+    }
+}
+
+/// Writes of one thread, by tickets.
+#[derive(Debug)]
+struct Tickets<'d> {
+    db: &'d Db,
+    tickets: VecDeque<Ticket<()>>,
+}
+
+impl Flying for Tickets<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Outcome<bool> {
+        match self.db.put_async(key, value) {
+            Ok(ticket) => self.tickets.push_back(ticket),
+            Err(error) if error.kind() == ErrorKind::Busy => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(true)
+    }
+
+    fn landed(&mut self, wait: bool) -> Outcome<bool> {
+        let Some(oldest) = self.tickets.front_mut() else { return Ok(false) };
+        if let Some(answer) = oldest.poll_now() {
+            self.tickets.pop_front();
+            answer?;
+            return Ok(true);
+        }
+        if wait && let Some(oldest) = self.tickets.pop_front() {
+            oldest.wait()?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
 }
 
 impl Store for Open {
@@ -198,6 +269,20 @@ impl Store for Open {
             found += 1;
         }
         Ok(found)
+    }
+
+    fn flying(&self) -> Option<Box<dyn Flying + '_>> {
+        Some(Box::new(Tickets { db: &self.db, tickets: VecDeque::new() }))
+    }
+
+    fn transact(&self, changes: &[Change<'_>]) -> Outcome<()> {
+        use ErrorKind::{Conflict, Deadlock, LockTimeout};
+        loop {
+            match self.try_to_transact(changes) {
+                Err(error) if matches!(error.kind(), Conflict | Deadlock | LockTimeout) => {}
+                outcome => return Ok(outcome?),
+            }
+        }
     }
 
     fn sync(&self) -> Outcome<()> {
