@@ -18,3 +18,4 @@ mod simulated;
 
 mod stress;
 mod support;
+mod syncs;
