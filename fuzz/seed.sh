@@ -41,7 +41,7 @@ seed table $crates/table/tests/golden/*.table
 seed batch $crates/engine/tests/golden/batch-v1.bin
 seed manifest_edit $crates/engine/tests/golden/manifest-edit-v1.bin
 seed settings $crates/engine/tests/golden/settings-v1.toml
-seed live_stats $crates/engine/tests/golden/live-stats-v1.json
+seed live_stats $crates/engine/tests/golden/live-stats-v3.json
 
 text units '64 MiB' '1.5GB' '250 ms' '0.5 s' '9007199254740993 B' '00112233445566778899aabbccddeeff'
 text coding '\003\002\007\007\0200\001\005water'

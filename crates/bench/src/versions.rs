@@ -21,7 +21,7 @@
 //!    overlapped without a break; then the last 4,096 are accepted.
 //! 2. Version 0 is no value: the record is not there yet.
 //!
-//! 3. At most [`UNDER_WAY_MAX`] writes of one record are under way; another one waits.
+//! 3. At most `UNDER_WAY_MAX` writes of one record are under way; another one waits.
 //!
 //! Threads: any number up to [`THREADS_MAX`], without locks.
 

@@ -88,15 +88,15 @@ fn costs_are_best_where_they_are_least_and_times_turn_into_speeds() {
 
 #[test]
 fn what_failed_or_is_not_there_says_why_and_has_no_ratio() {
-    let row = row("11/fillrandom/8");
-    let broken = measured(&row, |point, _| (point.engine == ROCKSDB).then_some(1.0));
-    let judged = judge(&row, Some(&broken), &BTreeMap::new());
+    let fill = row("11/fillrandom/8");
+    let broken = measured(&fill, |point, _| (point.engine == ROCKSDB).then_some(1.0));
+    let judged = judge(&fill, Some(&broken), &BTreeMap::new());
     assert!(judged.value.as_ref().unwrap_err().ends_with("it broke"), "{:?}", judged.value);
     assert_eq!(judged.verdict(), Verdict::NotThere);
-    let missing = BTreeMap::from([(row.under[0].clone(), "not fetched".to_owned())]);
-    let judged = judge(&row, Some(&measured(&row, |_, _| Some(1.0))), &missing);
+    let missing = BTreeMap::from([(fill.under[0].clone(), "not fetched".to_owned())]);
+    let judged = judge(&fill, Some(&measured(&fill, |_, _| Some(1.0))), &missing);
     assert!(judged.value.unwrap_err().contains("not fetched"));
-    assert!(judge(&row, None, &BTreeMap::new()).value.is_err());
+    assert!(judge(&fill, None, &BTreeMap::new()).value.is_err());
 }
 
 #[test]
@@ -175,11 +175,11 @@ fn a_run_ends_in_a_table_lines_a_file_and_pictures() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("rows.json");
     let arguments = SpandbArguments { results: path.clone(), ..arguments(&["--figure", "11"]) };
-    let row = row("11/fillrandom/8");
-    let found = measured(&row, |point, _| Some(if point.engine == ROCKSDB { 2.0 } else { 8.0 }));
+    let fill = row("11/fillrandom/8");
+    let found = measured(&fill, |point, _| Some(if point.engine == ROCKSDB { 2.0 } else { 8.0 }));
     let found = BTreeMap::from([(Group::Work, found)]);
     let rows: Vec<Judged> = ["11/fillrandom/8", "11/overwrite/8"]
-        .map(|name| judge(&super::tests::row(name), found.get(&Group::Work), &BTreeMap::new()))
+        .map(|name| judge(&row(name), found.get(&Group::Work), &BTreeMap::new()))
         .into();
     let written = report::written(&arguments, &rows, &found, None).unwrap();
     assert_eq!(written.lines, ["ratio 11/fillrandom/8 4.000"]);

@@ -27,7 +27,7 @@ fn put(db: &Db, number: usize, durability: Durability) {
 fn numbers_after(devices: &SimulatedDevices) -> Vec<usize> {
     let db = environment(devices.after_power_cut(Fate::Lost)).open(&home()).unwrap();
     let number = |key: &[u8]| std::str::from_utf8(&key[3..]).unwrap().parse().unwrap();
-    scan(&db).unwrap().iter().map(|(key, _)| number(key)).collect()
+    scan(&db).unwrap().keys().map(|key| number(key)).collect()
 }
 
 /// `background/newest-log`.
