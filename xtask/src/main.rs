@@ -102,8 +102,8 @@ fn planted() -> bool {
     let mut arguments = vec!["test"];
     arguments.extend(package);
     arguments.extend(["--features", "planted-bugs"]);
-    arguments.extend(["--test", "planted", "--test", "slots", "--test", "calls"]);
-    arguments.extend(["--test", "syncs"]);
+    let tests = ["planted", "slots", "calls", "syncs", "transactions"];
+    arguments.extend(tests.iter().flat_map(|test| ["--test", test]));
     let of_region =
         ["test", "--package", "thermocline-pmem", "--features", "planted-bugs", "--lib", "planted"];
     cargo(&of_region, &[]) && cargo(&arguments, &[])
