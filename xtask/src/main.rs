@@ -100,15 +100,12 @@ fn simulate(more: &[String]) -> bool {
 /// of the region of persistent memory by its own tests.
 fn planted() -> bool {
     let tests = ["planted", "slots", "calls", "syncs", "transactions", "fast_cache", "names"];
-    let package = ["--profile", "simulation", "--features", "planted-bugs", "--package"];
-    let found_by = |package_of: &str, tests: &[&str]| {
-        let mut arguments = vec!["test"];
-        arguments.extend(package);
-        arguments.push(package_of);
-        arguments.extend(tests.iter().flat_map(|test| ["--test", test]));
-        cargo(&arguments, &[])
-    };
-    found_by("thermocline-simulation", &tests) & found_by("thermocline-pmem", &[])
+    let mut arguments = vec!["test", "--profile", "simulation", "--features", "planted-bugs"];
+    arguments.extend(["--package", "thermocline-simulation"]);
+    arguments.extend(tests.iter().flat_map(|test| ["--test", test]));
+    let of_region =
+        ["test", "--package", "thermocline-pmem", "--features", "planted-bugs", "--lib", "planted"];
+    cargo(&of_region, &[]) && cargo(&arguments, &[])
 }
 
 /// Crates whose locks, signals and atomics come from `foundation::sync`.

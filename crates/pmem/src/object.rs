@@ -80,7 +80,7 @@ pub struct Object {
     pub sum: u32,
     /// Its size class.
     pub class: u8,
-    /// What it says of the key's record.
+    /// The newest record of the key, and where it is.
     pub entry: Entry,
     /// The key.
     pub key: Vec<u8>,

@@ -117,7 +117,7 @@ impl Region {
         &self.owner
     }
 
-    /// What its identity says.
+    /// The identity that its pages have.
     pub fn identity(&self) -> RegionIdentity {
         *self.identity.lock()
     }

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use thermocline_foundation::FileNumber;
 use thermocline_foundation::checksum::checksum;
 
-/// What the register says of a table.
+/// A line of the register: one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableLine {
     /// The table.

@@ -46,7 +46,7 @@ pub enum Verdict {
 }
 
 impl Judged {
-    /// What its goal says of its value.
+    /// Whether its value reaches its goal.
     pub fn verdict(&self) -> Verdict {
         let Ok(value) = &self.value else { return Verdict::NotThere };
         let reached = match self.row.goal {

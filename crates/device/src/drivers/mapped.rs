@@ -6,7 +6,8 @@
 //! process, and after [`Mapping::sync`] the end of the power.
 //!
 //! ```text
-//!   create   new file, filled with zeros, synced, its name too; then as open
+//!   create   new file, filled with zeros, synced, its name too; then as open. Where that fails
+//!            there is no file
 //!   open     lock, MAP_SHARED_VALIDATE | MAP_SYNC; refused: MAP_SHARED
 //! ```
 //! 1. The bytes are seen as words, all of them atomic: no reference to plain memory exists, so any
@@ -23,7 +24,7 @@ use super::directories::sync_parent;
 use super::disk::failure;
 use crate::error::{Error, ErrorKind, Result};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, fstat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 use std::path::{Path, PathBuf};
@@ -60,9 +61,14 @@ impl Mapping {
         let opened = retry_on_intr(|| rustix::fs::open(path, flags, Mode::from_bits_retain(0o644)));
         let file = opened.map_err(|errno| failure("create", path, errno))?;
         let filled = fill(&file, bytes).and_then(|()| rustix::fs::fsync(&file));
-        filled.map_err(|errno| failure("fill", path, errno))?;
-        sync_parent(path)?;
-        Self::map(path, file)
+        let filled = filled.map_err(|errno| failure("fill", path, errno));
+        let mapped = filled.and_then(|()| sync_parent(path)).and_then(|()| Self::map(path, file));
+        mapped.inspect_err(|_| {
+            // What is left of it would keep the next attempt from making it.
+            if let Err(errno) = retry_on_intr(|| rustix::fs::unlink(path)) {
+                tracing::warn!(path = %path.display(), %errno, "a file that was not made remains");
+            }
+        })
     }
 
     /// Maps the file.
@@ -156,7 +162,13 @@ fn check_length(path: &Path, bytes: u64) -> Result<()> {
     Ok(())
 }
 
+/// Writes zeros, once there is room for all of them.
 fn fill(file: &OwnedFd, bytes: u64) -> Result<(), Errno> {
+    match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, bytes)) {
+        // The writes reserve what the file system cannot.
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+        Err(errno) => return Err(errno),
+    }
     let zeros = vec![0; ZEROS_BYTES];
     let mut offset = 0;
     while offset < bytes {
@@ -185,6 +197,18 @@ mod tests {
         assert_eq!((again.words().len(), again.words()[1023].load(Relaxed)), (1024, 7));
         let taken = Mapping::create(&path, 8192).unwrap_err();
         assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn a_file_for_which_there_is_no_room_is_not_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("region");
+        // More than any file system has.
+        let bytes = i64::MAX as u64 + 1 - MAPPED_UNIT_BYTES;
+        let error = Mapping::create(&path, bytes).unwrap_err();
+        assert!(error.to_string().contains("region"), "{error}");
+        assert!(!path.exists());
+        Mapping::create(&path, 4096).unwrap();
     }
 
     #[test]

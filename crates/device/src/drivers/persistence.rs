@@ -1,4 +1,4 @@
-//! What the kernel says of the memory behind a mapped file, and of this boot.
+//! How the kernel describes the memory behind a mapped file, and which boot this is.
 //!
 //! ```text
 //!   sys/dev/block/MAJOR:MINOR -> .../regionN/.../block/pmemN

@@ -181,7 +181,7 @@ impl Tree {
         self.run(|plan, _| plan.forget(table))
     }
 
-    /// What the register says of each table.
+    /// The lines of the register, one for each table.
     pub fn tables(&self) -> Vec<TableLine> {
         self.writer.lock().register.lines.values().map(|(_, line)| *line).collect()
     }
