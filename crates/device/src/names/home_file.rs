@@ -26,7 +26,7 @@ const INTRODUCTION: &str = "\
 # A tier of the directory below. Thermocline writes this file: do not edit it.
 ";
 const CHECKSUM_LINE: &str = "# checksum ";
-const WAY_OUT: &str = "it was edited or damaged: `thermocline tiers rehome` writes it anew";
+const WAY_OUT: &str = "it was edited or damaged: rehome the directory, which writes it anew";
 
 /// What `HOME` says.
 #[derive(Clone, Debug, PartialEq, Eq)]

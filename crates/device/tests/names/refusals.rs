@@ -30,7 +30,7 @@ fn a_directory_that_is_a_copy_is_refused_until_the_tiers_are_given_to_it() {
     let error = place.load("copy").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Tier);
     let (path, copied) = (place.path("db"), place.path("copy"));
-    assert_says(&error, &[path.to_str().unwrap(), copied.to_str().unwrap(), "tiers rehome"]);
+    assert_says(&error, &[path.to_str().unwrap(), copied.to_str().unwrap(), "rehome"]);
     // Another path to the same directory is no copy.
     std::os::unix::fs::symlink(&path, place.path("alias")).unwrap();
     place.load("alias").unwrap().sync_directory().unwrap();
