@@ -229,6 +229,32 @@ mod tests {
         }
     }
 
+    /// A merge for space asks for all that may leave with it, or it would be refused when that is
+    /// known, and chosen again at once, for ever.
+    #[test]
+    fn a_merge_for_space_that_the_budget_refuses_is_not_chosen() {
+        let (db, clock) = store(1.0);
+        put(&db, 0, 60, 1000);
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        clock.sleep(Duration::from_nanos(DAY_NS));
+        // Enough for the table, and not for as many tombstones beside it.
+        let tables_bytes = db.stats().levels.iter().map(|level| level.bytes).sum::<u64>();
+        leave(&db, tables_bytes + 1000);
+        // More of them than there are records.
+        (0..600u32).for_each(|number| db.delete((100 * number).to_be_bytes()).unwrap());
+        db.flush().unwrap();
+        let mut is_idle = false;
+        for _ in 0..300 {
+            db.engine().shared().jobs.let_work(|| is_idle = true);
+        }
+        assert!(is_idle, "background work goes on and writes nothing");
+        let entries = || db.stats().levels.iter().map(|level| level.entries).sum::<u64>();
+        assert!(entries() >= 60);
+        clock.sleep(Duration::from_nanos(DAY_NS));
+        db.settle().unwrap();
+        assert_eq!(entries(), 0, "the budget has come back");
+    }
+
     #[test]
     fn only_merges_that_make_room_are_waited_for_and_a_promise_is_kept() {
         let (db, clock) = store(0.2);
