@@ -149,6 +149,20 @@ fn at_every_crash_of_a_short_script_groups_are_whole_or_absent() {
 }
 
 #[test]
+fn every_image_there_is_of_groups_of_one_line_has_them_whole_or_absent() {
+    let region = create(geometry(2)).region;
+    let memtable = memtable(&region, 1, 1, 3000);
+    for first in 1..=4 {
+        write(&memtable, first, &[put(format!("key {first}").as_bytes(), b"")]).unwrap();
+        region.medium().shadow().mark(first);
+    }
+    let is_complete = every_image(&region, 4096, |acknowledged, image| {
+        assert_eq!(fault(acknowledged, image), None);
+    });
+    assert!(is_complete);
+}
+
+#[test]
 fn at_every_crash_of_a_long_script_groups_are_whole_or_absent() {
     for seed in 10..13 {
         assert_eq!(first_fault(40, 24, seed), None, "seed {seed}");

@@ -48,16 +48,16 @@ pub fn open(image: &[u64]) -> Result<OpenedRegion> {
 }
 
 /// Calls `look` with the images of all crashes of `region` since it was opened, at most `images` of
-/// each crash, and with what was acknowledged before it; returns how many there were.
-pub fn every_image(region: &Region, images: u64, mut look: impl FnMut(u64, &[u64])) -> u64 {
-    let mut count = 0;
+/// each crash, and with what was acknowledged before it; returns whether these were all there are.
+pub fn every_image(region: &Region, images: u64, mut look: impl FnMut(u64, &[u64])) -> bool {
+    let (mut count, mut is_complete) = (0, true);
     region.medium().shadow().crashes(|crash| {
         for model in MODELS {
-            crash.images(model, images, count, |image| {
+            is_complete &= crash.images(model, images, count, |image| {
                 count += 1;
                 look(crash.mark, image);
             });
         }
     });
-    count
+    is_complete
 }
