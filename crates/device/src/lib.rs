@@ -14,6 +14,7 @@
 #![deny(unsafe_code)]
 
 pub mod buffer;
+mod checksum_line;
 pub mod context;
 pub mod driver;
 pub mod drivers;
@@ -29,6 +30,7 @@ pub mod migration;
 pub mod names;
 mod open_files;
 pub mod placement;
+pub mod profile;
 mod small_file;
 pub mod tier;
 pub mod tiered_files;
@@ -44,6 +46,7 @@ pub use journal::{Extent, Journal, JournalEnd};
 pub use names::{FileClass, Heat, Holds, NamedFile, Names};
 pub use open_files::OpenFileCounts;
 pub use placement::{ByLevel, FileInfo, FillFirst, Placement, PlacementChoice, TierState, TierUse};
+pub use profile::{Curve, DeviceProfile, TierProfile};
 pub use tier::{Tier, TierIndex, TierSpec, TrafficTotals};
 pub use tiered_files::{Devices, MemoryDevices, SystemDevices, TierUsage, TieredFiles};
 
