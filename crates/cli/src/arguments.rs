@@ -102,6 +102,8 @@ pub enum Command {
     Checkpoint(Checkpoint),
     /// Show, empty or resize the cache of slow tiers' blocks on the fast tier
     Cache(Cache),
+    /// Measure a device: throughput by number of threads, which placement goes by
+    Profile(Profile),
     /// Check every stored byte; exit status 0 only when all is well
     Verify,
 }
@@ -348,6 +350,44 @@ pub enum CacheAction {
         /// 1MiB to 2TiB, or 0; half of the tier at most
         size: ByteSize,
     },
+}
+
+/// Arguments of `profile`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Reads and writes blocks of 4 and 64 KiB, sequential and random, direct and synced, with 1, 2, 4 and up
+to 64 threads, until more of them bring less. Needs no database. The result is kept in PATH as
+PROFILE, which a tier there uses from its next opening on; delete the file to be rid of it.
+
+Examples:
+  thermocline profile /mnt/nvme/store
+  thermocline profile /mnt/nvme/store --plot nvme.svg
+  fio --output-format=json --rw=write --bs=64k --direct=1 --filename=F --size=1g --name=w4 \
+      --numjobs=4 --group_reporting > fio.json
+  thermocline profile /mnt/nvme/store --import fio.json")]
+pub struct Profile {
+    /// A directory on the device: a tier's, or what will be one
+    pub path: PathBuf,
+    /// Take what fio has measured: one or several of its JSON reports
+    #[arg(long, value_name = "FIO_JSON")]
+    pub import: Option<PathBuf>,
+    /// Draw the curves, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+    /// Bytes of the file that is read and written; a fourth of the free space at most
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", conflicts_with = "import")]
+    pub bytes: ByteSize,
+    /// How long each point takes; there are 84 at most
+    #[arg(long, value_name = "N", default_value_t = 0.3, value_parser = parse_point_seconds,
+          conflicts_with = "import")]
+    pub seconds: f64,
+}
+
+fn parse_point_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.001..=60.0).contains(&seconds) => Ok(seconds),
+        _ => Err("write a number of seconds from 0.001 to 60".to_owned()),
+    }
 }
 
 /// Says which of the arguments is not UTF-8 where it must be, which clap does not: the first one

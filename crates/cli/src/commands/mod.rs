@@ -1,4 +1,5 @@
-//! One file per command. Each opens the database, does one thing, prints, and closes.
+//! One file per command. Each opens the database, does one thing, prints, and closes; `profile`
+//! needs none.
 
 pub mod cache;
 mod checkpoint;
@@ -6,6 +7,7 @@ mod compact;
 mod delete;
 pub mod fast_tier;
 mod get;
+mod profile;
 mod put;
 mod scan;
 pub mod stats;
@@ -32,6 +34,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         Command::Compact(arguments) => compact::run(database, &arguments, json),
         Command::Checkpoint(arguments) => checkpoint::run(database, &arguments, json),
         Command::Cache(arguments) => cache::run(database, &arguments, json),
+        Command::Profile(arguments) => profile::run(&arguments, json),
         Command::Verify => verify::run(database, json),
     }
 }

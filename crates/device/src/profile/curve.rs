@@ -71,7 +71,8 @@ mod tests {
     #[test]
     fn the_fewest_workers_within_five_percent_of_the_best_are_useful() {
         // The devices of figure 1, in thousands of writes a second.
-        let nvmm = curve(&[(1, 210), (2, 390), (4, 500), (8, 330), (16, 226), (32, 194), (64, 188)]);
+        let nvmm =
+            curve(&[(1, 210), (2, 390), (4, 500), (8, 330), (16, 226), (32, 194), (64, 188)]);
         assert_eq!((nvmm.useful_workers(), nvmm.bytes_per_s_max()), (Some(4), Some(500)));
         let nvme = curve(&[(1, 60), (2, 110), (4, 190), (8, 225), (16, 235), (32, 210)]);
         assert_eq!(nvme.useful_workers(), Some(8));

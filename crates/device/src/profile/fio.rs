@@ -144,7 +144,8 @@ fn shape(options: &Options, access: Access) -> Result<Shape, String> {
     let blocks = option(options, &["bs", "blocksize"]).unwrap_or("4k");
     let mut parts = blocks.split(',');
     let read_block = parts.next().unwrap_or(blocks);
-    let block = if access == Access::Read { read_block } else { parts.next().unwrap_or(read_block) };
+    let block =
+        if access == Access::Read { read_block } else { parts.next().unwrap_or(read_block) };
     let block_bytes = size(block).ok_or_else(|| format!("has bs={blocks}: not a size"))?;
     let is_set = |names: &[&str]| option(options, names).is_some_and(|value| value != "0");
     let is_synced = is_set(&["fsync", "fdatasync", "sync"]) && access == Access::Write;
@@ -197,7 +198,9 @@ mod tests {
 
     fn report(global: &str, jobs: &[String]) -> String {
         let jobs = jobs.join(",");
-        format!("{{\"fio version\": \"fio-3.33\", \"global options\": {{{global}}}, \"jobs\": [{jobs}]}}\n")
+        format!(
+            "{{\"fio version\": \"fio-3.33\", \"global options\": {{{global}}}, \"jobs\": [{jobs}]}}\n"
+        )
     }
 
     /// Shapes with their points, in order.
@@ -227,8 +230,12 @@ mod tests {
         );
         let second = report(
             r#""ioengine": "io_uring", "bs": "64KiB,8k""#,
-            &[job("mixed", r#""rw": "randrw", "iodepth": "8", "fsync": "1""#,
-                r#""bw": 2"#, r#""bw_bytes": 7.9"#)],
+            &[job(
+                "mixed",
+                r#""rw": "randrw", "iodepth": "8", "fsync": "1""#,
+                r#""bw": 2"#,
+                r#""bw_bytes": 7.9"#,
+            )],
         );
         let notes = "fio: this platform does not support process shared mutexes\n";
         assert_eq!(

@@ -132,11 +132,8 @@ pub fn measure(
 
 fn shapes(is_direct: bool) -> Vec<Shape> {
     let unsynced = if is_direct { Through::Direct } else { Through::PageCache };
-    let ways = [
-        (Access::Read, unsynced),
-        (Access::Write, unsynced),
-        (Access::Write, Through::Synced),
-    ];
+    let ways =
+        [(Access::Read, unsynced), (Access::Write, unsynced), (Access::Write, Through::Synced)];
     let mut shapes = Vec::new();
     for (access, through) in ways {
         for order in [Order::Sequential, Order::Random] {
@@ -152,8 +149,10 @@ fn open(subject: &Subject, effort: Effort) -> Result<(TestFile, Option<TestFile>
     let (driver, bytes) = (&subject.buffered, effort.file_bytes);
     if bytes < FILE_BYTES_MIN {
         let least = ByteSize(FILE_BYTES_MIN);
-        let text = format!("a file of {} is too small to measure with; name {least} at least",
-            ByteSize(bytes));
+        let text = format!(
+            "a file of {} is too small to measure with; name {least} at least",
+            ByteSize(bytes)
+        );
         return Err(Error::new(ErrorKind::Invalid, text));
     }
     let free = driver.space()?.free_bytes;
