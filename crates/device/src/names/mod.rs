@@ -35,7 +35,7 @@
 //!    opened again.
 //!
 //! Locks: `changing` is held while names change, `listing` within it for a moment, never during
-//! I/O. Syncs and copies hold neither. Threads: everything is shared freely.
+//! I/O; a file's own within that, and those of `loads` last. Syncs and copies hold neither. Threads: everything is shared freely.
 
 mod class;
 mod creation;
@@ -54,6 +54,7 @@ pub use named_file::NamedFile;
 
 use crate::driver::{DirectoryLock, Driver, Entry, Operation};
 use crate::error::{Error, ErrorKind, Result};
+use crate::load::Loads;
 use crate::placement::{Placement, TierState, overflow_order};
 use crate::tier::{Tier, TierIndex};
 use crate::tiered_files::{Devices, Home};
@@ -63,7 +64,7 @@ use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::Ordering::{AcqRel, Acquire};
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
-use thermocline_foundation::{Planted, planted, sync_site};
+use thermocline_foundation::{Clock, Planted, planted, sync_site};
 
 /// The directory of this software in a host's.
 pub const DIRECTORY_NAME: &str = ".thermocline";
@@ -129,6 +130,9 @@ struct Host {
     home: TierIndex,
     placement: Arc<dyn Placement>,
     listing: Mutex<Listing>,
+    /// Those of the listing, for readers that do not wait for it.
+    epochs: Arc<AtomicU64>,
+    loads: Loads,
     changing: Mutex<Option<Changing>>,
     /// There is something in `changing`.
     is_writer: AtomicBool,
@@ -214,6 +218,11 @@ impl Names {
             }
         }
         Ok(entries)
+    }
+
+    /// Counts writers from now on, for a placement and for moves that go by their number.
+    pub fn count_writers(&self, clock: Arc<dyn Clock>) {
+        self.host.loads.count(clock, self.host.rooms.len());
     }
 
     /// The host's directory.
@@ -316,10 +325,16 @@ impl Host {
         for room in rooms {
             match self.create_in(changing, name, room) {
                 Ok(place) => {
-                    let named = Named::new(place, class, expected);
+                    let writing = self.loads.begin(place.room, class.context());
                     let mut listing = self.listing.lock();
+                    if matches!(class.holds, Holds::Table | Holds::Blob) {
+                        listing.begin_epoch();
+                    }
+                    let named = Named::new(place, class, expected, listing.epoch());
                     listing.replace(name, named, self.home);
-                    return listing.open(self, name);
+                    let file = listing.open(self, name)?;
+                    file.written_by(writing);
+                    return Ok(file);
                 }
                 Err(error) if error.kind() == ErrorKind::OutOfSpace => refused = Some(error),
                 Err(error) => return Err(error),
@@ -453,6 +468,8 @@ impl Host {
     fn tier_states(&self) -> Vec<TierState> {
         let state = |tier: &Arc<Tier>| TierState {
             capacity_bytes: tier.spec().capacity.0,
+            profile: Arc::clone(tier.profile()),
+            load: self.loads.of(tier.index(), 0),
             ..TierState::default()
         };
         let mut states: Vec<_> = self.identities.iter().map(state).collect();

@@ -1,149 +1,340 @@
-//! Levels on the fastest tier while it can take their writers (Keigo, section 4.2).
+//! Levels on the fastest tier while it can take their writers, the others by room (Keigo, section
+//! 4.2).
 //!
-//! The log and levels 0 and 1 are on tier 0, because writers of the database wait for them. A next
-//! level comes along while the writers of all of these, summed, are no more than the tier's useful
-//! workers, and the targets fit its room. Further levels lie on the other tiers by room, as
-//! [`ByLevel`](super::ByLevel) has it.
-//!
-//! 1. The number of levels on tier 0 changes by one at a time, after [`EQUAL_ANSWERS`] measurements
-//!    in a row that ask for the same direction: a level that moves is written again.
-//! 2. A curve that is not known, and writers that are not, limit nothing: room alone decides.
-//!
-//! Threads: `measured` from one, the rest from any.
+//! ```text
+//!   writers by level (load.rs) \
+//!   useful writers (profile)    > Levels -> how many of the levels in use are on tier 0
+//!   targets, room              /
+//!   the others: ByLevel over the tiers below
+//! ```
+//! 1. A table of a level on tier 0 goes there while tables leave the logs their reserve; the others
+//!    go there only where all tiers below are full.
+//! 2. A new number holds for new tables at once. Those on the wrong side are moved, down as soon as
+//!    there is room and up while tier 0 stays below [`PROMOTE_PERCENT`].
+//! 3. Room that its levels leave on tier 0 stays free: what is put there brings its writers along.
 
-/// Levels that stay on tier 0 whatever their writers do.
-const LEVELS_MIN: u8 = 2;
-/// So many answers in a row change the number of levels.
-const EQUAL_ANSWERS: u8 = 3;
-/// The first place of a tier's writers is the log's.
-const LOG: usize = 0;
+use super::fitting_levels::{FastTier, Levels};
+use super::{
+    ByLevel, ByLevelSettings, FileInfo, PROMOTE_PERCENT, Placement, TierState, TierUse,
+    first_with_room, levels_above, share,
+};
+use crate::context::{FileContext, FileKind, Origin};
+use crate::tier::TierIndex;
+use thermocline_foundation::sync::RwLock;
+use thermocline_foundation::{ByteSize, FileNumber};
 
-/// What is known of tier 0 at a measurement.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FastTier {
-    /// The fewest writers that are as good as any number; none where that is not known.
-    pub useful_writers: Option<u16>,
-    /// Mean writers, in thousandths: of the log, of levels 0, 1, 2 and on. The last counts for all
-    /// deeper ones.
-    pub milliwriters: Vec<u32>,
-    /// Bytes that tables may take.
-    pub table_bytes: u64,
+/// Seconds between two answers.
+const ANSWER_PERIODS: u32 = 10;
+
+/// What changes.
+#[derive(Debug, Default)]
+struct State {
+    levels: Levels,
+    /// Seconds since the last answer.
+    periods: u32,
+    /// Bytes that the levels are meant to have, where that is known; 0 for a level out of use.
+    targets: Vec<u64>,
 }
 
-/// How many levels are on tier 0, from measurement to measurement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Levels {
-    levels: u8,
-    /// Answers in a row that ask for more (positive) or fewer.
-    answers: i8,
+/// See the module.
+#[derive(Debug)]
+pub struct ByParallelism {
+    room: ByLevelSettings,
+    below: ByLevel,
+    state: RwLock<State>,
 }
 
-impl Levels {
-    /// The levels that have to be there.
-    pub fn new() -> Self {
-        Self { levels: LEVELS_MIN, answers: 0 }
+impl ByParallelism {
+    /// The policy with as few levels on tier 0 as there may be.
+    pub fn new(room: ByLevelSettings) -> Self {
+        // There are no logs below, and no cache.
+        let nothing = ByLevelSettings { log_reserve: ByteSize(0), cache_reserve: ByteSize(0) };
+        Self { room, below: ByLevel::new(nothing), state: RwLock::default() }
     }
 
-    /// Levels on tier 0.
-    pub fn levels(&self) -> u8 {
-        self.levels
+    fn is_on_fast(&self, kind: FileKind) -> bool {
+        let FileKind::Table { level } = kind else { return true };
+        let state = self.state.read();
+        levels_above(&state.targets, level) < usize::from(state.levels.levels())
     }
 
-    /// One measurement, every ten seconds; `targets` are bytes of each level, 0 first.
-    pub fn measured(&mut self, tier: &FastTier, targets: &[u64]) {
-        let wanted = levels_that_fit(tier, targets);
-        let answer = (i16::from(wanted) - i16::from(self.levels)).signum() as i8;
-        self.answers = match answer {
-            0 => 0,
-            answer if answer == self.answers.signum() => self.answers + answer,
-            answer => answer,
+    /// Tier 0 takes `more_bytes` of tables beside those that it has.
+    fn has_room(&self, fast: &TierState, more_bytes: u64) -> bool {
+        let tables: u64 = fast.level_bytes.iter().sum();
+        tables.saturating_add(more_bytes) <= self.room.table_bytes(fast.capacity_bytes)
+    }
+
+    /// Tells the policy for the tiers below what is left for them.
+    fn share_targets(&self, state: &State) {
+        let on_fast = usize::from(state.levels.levels());
+        let left = state.targets.iter().enumerate().map(|(level, target)| {
+            if levels_above(&state.targets, level as u8) < on_fast { 0 } else { *target }
+        });
+        self.below.set_level_targets(&left.collect::<Vec<_>>());
+    }
+
+    fn place_below(
+        &self,
+        context: FileContext,
+        bytes: u64,
+        tiers: &[TierState],
+    ) -> Option<TierIndex> {
+        let below = tiers.get(1..).filter(|below| !below.is_empty())?;
+        Some(above(self.below.place(context, bytes, below)?))
+    }
+
+    /// The moves to and from tier 0, noted in `tiers`.
+    fn moves_of_fast(
+        &self,
+        files: &[FileInfo],
+        tiers: &mut [TierState],
+    ) -> Vec<(FileNumber, TierIndex)> {
+        let mut moves = Vec::new();
+        for file in files {
+            let at = file.tier.position();
+            let to = match self.is_on_fast(file.kind) {
+                true if at > 0 => {
+                    let used = tiers[0].used_bytes.saturating_add(file.bytes);
+                    let fits = used <= share(tiers[0].capacity_bytes, PROMOTE_PERCENT)
+                        && self.has_room(&tiers[0], file.bytes);
+                    fits.then_some(TierIndex(0))
+                }
+                false if at == 0 => {
+                    let context = FileContext { kind: file.kind, origin: Origin::Migration };
+                    self.place_below(context, file.bytes, tiers)
+                }
+                _ => None,
+            };
+            let Some(to) = to else { continue };
+            tiers[at].remove(file.kind, file.bytes);
+            tiers[to.position()].add(file.kind, file.bytes);
+            moves.push((file.number, to));
+        }
+        moves
+    }
+}
+
+/// A tier of those below, by its place among all.
+fn above(tier: TierIndex) -> TierIndex {
+    TierIndex(tier.0 + 1)
+}
+
+/// The published tables.
+fn tables(files: &[FileInfo]) -> Vec<FileInfo> {
+    let is_table = |file: &&FileInfo| matches!(file.kind, FileKind::Table { .. });
+    files.iter().filter(|file| file.published).filter(is_table).copied().collect()
+}
+
+impl Placement for ByParallelism {
+    fn name(&self) -> &'static str {
+        "parallelism"
+    }
+
+    fn place(
+        &self,
+        context: FileContext,
+        expected_bytes: u64,
+        tiers: &[TierState],
+    ) -> Option<TierIndex> {
+        let is_table = matches!(context.kind, FileKind::Table { .. });
+        let fits = |fast: &TierState| !is_table || self.has_room(fast, expected_bytes);
+        if self.is_on_fast(context.kind) && tiers.first().is_some_and(fits) {
+            return first_with_room(context.kind, 0, expected_bytes, tiers);
+        }
+        let below = self.place_below(context, expected_bytes, tiers);
+        below.or_else(|| first_with_room(context.kind, 0, expected_bytes, tiers))
+    }
+
+    fn set_level_targets(&self, targets: &[u64]) {
+        let mut state = self.state.write();
+        state.targets = targets.to_vec();
+        self.share_targets(&state);
+    }
+
+    fn measured(&self, fast_tier: TierUse, tiers: &[TierState]) {
+        let Some(fast) = tiers.first() else { return };
+        let mut state = self.state.write();
+        state.periods = state.periods.saturating_add(fast_tier.periods);
+        if state.periods < ANSWER_PERIODS {
+            return;
+        }
+        state.periods = 0;
+        let mut milliwriters = [0_u32; 8];
+        for tier in tiers {
+            let means = milliwriters.iter_mut().zip(tier.load.milliwriters);
+            means.for_each(|(sum, mean)| *sum = sum.saturating_add(mean));
+        }
+        let known = FastTier {
+            useful_writers: fast.profile.write.useful_workers(),
+            milliwriters,
+            table_bytes: self.room.table_bytes(fast.capacity_bytes),
         };
-        if self.answers.unsigned_abs() >= EQUAL_ANSWERS {
-            self.levels = self.levels.saturating_add_signed(answer);
-            self.answers = 0;
+        let (from, targets) = (state.levels.levels(), state.targets.clone());
+        state.levels.measured(&known, &targets);
+        let to = state.levels.levels();
+        if to != from {
+            tracing::info!(from, to, ?known, "other levels go to the fast tier");
+            self.share_targets(&state);
         }
     }
-}
 
-impl Default for Levels {
-    fn default() -> Self {
-        Self::new()
+    fn fast_levels(&self) -> Option<u8> {
+        Some(self.state.read().levels.levels())
     }
-}
 
-/// Levels whose writers tier 0 can take together, and whose targets it has room for.
-fn levels_that_fit(tier: &FastTier, targets: &[u64]) -> u8 {
-    let writers_of = |level: usize| {
-        let last = tier.milliwriters.len().saturating_sub(1);
-        let at = (level + 1).min(last);
-        if at > LOG { tier.milliwriters.get(at).copied().unwrap_or(0) } else { 0 }
-    };
-    let writers_max = tier.useful_writers.map_or(u64::MAX, |writers| u64::from(writers) * 1000);
-    let mut writers = u64::from(tier.milliwriters.get(LOG).copied().unwrap_or(0));
-    let mut bytes = 0_u64;
-    let mut levels = 0_u8;
-    for (level, target) in targets.iter().enumerate() {
-        writers += u64::from(writers_of(level));
-        bytes = bytes.saturating_add(*target);
-        if levels >= LEVELS_MIN && (writers > writers_max || bytes > tier.table_bytes) {
-            break;
+    fn misplaced(&self, files: &[FileInfo], tiers: &[TierState]) -> Vec<(FileNumber, TierIndex)> {
+        if self.state.read().targets.is_empty() {
+            return Vec::new();
         }
-        levels += 1;
+        let (files, mut tiers) = (tables(files), tiers.to_vec());
+        let mut moves = self.moves_of_fast(&files, &mut tiers);
+        // Whatever has just been sent somewhere stays there.
+        let is_below = |file: &&FileInfo| file.tier.position() > 0 && !self.is_on_fast(file.kind);
+        let below = files.iter().filter(is_below);
+        let below: Vec<_> =
+            below.map(|file| FileInfo { tier: TierIndex(file.tier.0 - 1), ..*file }).collect();
+        let further = self.below.misplaced(&below, &tiers[1..]);
+        moves.extend(further.into_iter().map(|(number, to)| (number, above(to))));
+        moves
     }
-    levels.max(LEVELS_MIN)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::TierLoad;
+    use crate::profile::{Curve, Point, TierProfile};
+    use std::sync::Arc;
 
-    const TARGETS: [u64; 6] = [10, 10, 100, 1_000, 10_000, 100_000];
-
-    fn tier(useful_writers: u16, milliwriters: &[u32], table_bytes: u64) -> FastTier {
-        let (useful_writers, milliwriters) = (Some(useful_writers), milliwriters.to_vec());
-        FastTier { useful_writers, milliwriters, table_bytes }
+    /// 1,000 bytes, and so many useful writers.
+    fn tier(useful_writers: u16) -> TierState {
+        let points = vec![Point { workers: useful_writers, bytes_per_s: 100 }];
+        let profile = TierProfile { write: Curve::new(points), ..TierProfile::default() };
+        TierState { capacity_bytes: 1000, profile: Arc::new(profile), ..TierState::default() }
     }
 
-    #[test]
-    fn levels_come_along_while_their_writers_and_their_targets_fit() {
-        // Log 0.5, levels 0.5, 1, 1, 2, 4 writers; the last counts for all deeper ones.
-        let writers = [500, 500, 1000, 1000, 2000, 4000];
-        for (useful, bytes, levels) in [
-            (4, u64::MAX, 3),
-            (5, u64::MAX, 4),
-            (9, u64::MAX, 5),
-            (16, u64::MAX, 6),
-            (64, u64::MAX, 6),
-            (64, 120, 3),
-            (64, 119, 2),
-            // The log and levels 0 and 1 are there whatever they cost.
-            (1, u64::MAX, 2),
-            (64, 0, 2),
-        ] {
-            assert_eq!(levels_that_fit(&tier(useful, &writers, bytes), &TARGETS), levels);
+    /// 950 of 1,000 bytes are for tables, less 150 for logs.
+    const ROOM: ByLevelSettings =
+        ByLevelSettings { log_reserve: ByteSize(150), cache_reserve: ByteSize(0) };
+
+    fn policy(targets: &[u64]) -> ByParallelism {
+        let policy = ByParallelism::new(ROOM);
+        policy.set_level_targets(targets);
+        policy
+    }
+
+    fn homes(policy: &ByParallelism, tiers: &[TierState]) -> Vec<u8> {
+        let home = |level| {
+            let kind = FileKind::Table { level };
+            let context = FileContext { kind, origin: Origin::Flush };
+            policy.place(context, 10, tiers).unwrap().0
+        };
+        (0..5).map(home).collect()
+    }
+
+    fn seconds(periods: u32) -> TierUse {
+        TierUse { bytes_per_s: 0, peak_bytes_per_s: 100, periods }
+    }
+
+    /// Follows a script. Each line has the mean writers of levels 0, 1, 2 and 3 in thousandths (the
+    /// log has one), how many measurements of how many seconds, and the levels on tier 0 after.
+    fn follow(policy: &ByParallelism, fast: &TierState, script: &str) {
+        for line in script.lines().map(str::trim) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [writers @ .., times, "x", span, "->", levels] = &words[..] else {
+                panic!("a line of another form: {line}");
+            };
+            let mut load = TierLoad::default();
+            load.milliwriters[0] = 1000;
+            for (mean, writers) in load.milliwriters[1..].iter_mut().zip(writers) {
+                *mean = writers.parse().unwrap();
+            }
+            // The log is on tier 0, and the levels are taken for those of the tier below.
+            let mut tiers = [fast.clone(), tier(1)];
+            tiers[1].load = load;
+            for _ in 0..times.parse().unwrap() {
+                policy.measured(seconds(span.parse().unwrap()), &tiers);
+            }
+            assert_eq!(policy.fast_levels().unwrap().to_string(), *levels, "after: {line}");
         }
     }
 
     #[test]
-    fn what_is_not_known_limits_nothing() {
-        let nothing = FastTier { table_bytes: 1_120, ..FastTier::default() };
-        assert_eq!(levels_that_fit(&nothing, &TARGETS), 4);
-        let busy = FastTier { milliwriters: vec![90_000; 8], ..nothing };
-        assert_eq!(levels_that_fit(&busy, &TARGETS), 4);
-        assert_eq!(levels_that_fit(&busy, &[]), 2);
+    fn levels_follow_their_writers_one_by_one_every_thirty_seconds() {
+        let policy = policy(&[10, 10, 100, 300, 2000]);
+        follow(
+            &policy,
+            &tier(4),
+            "1000 500 500 1000 2 x 10 -> 2
+             1000 500 500 1000 9 x 1 -> 2
+             1000 500 500 1000 1 x 1 -> 3
+             1000 500 500 1001 9 x 10 -> 3
+             1000 500 500 1000 2 x 900 -> 3
+             1000 500 500 1000 1 x 10 -> 4
+             1000 500 501 1000 2 x 10 -> 4
+             1000 500 500 1000 1 x 10 -> 4
+             1000 500 501 1000 2 x 10 -> 4
+             1000 500 501 1000 1 x 10 -> 3
+             4000 4000 4000 0 9 x 10 -> 2",
+        );
     }
 
     #[test]
-    fn one_level_at_a_time_follows_three_equal_answers() {
-        let (idle, busy) = (tier(64, &[], 1_120), tier(1, &[1000; 8], 1_120));
-        let mut levels = Levels::new();
-        let mut measured = |tier: &FastTier| {
-            levels.measured(tier, &TARGETS);
-            levels.levels()
-        };
-        let script = [&idle, &idle, &busy, &idle, &idle, &idle, &idle, &idle, &idle, &idle, &busy];
-        let expected = [2, 2, 2, 2, 2, 3, 3, 3, 4, 4, 4];
-        assert_eq!(script.map(&mut measured), expected);
-        assert_eq!([&busy, &idle, &busy, &busy, &busy].map(&mut measured), [4, 4, 4, 4, 3]);
+    fn a_tier_without_a_profile_is_filled_by_room_alone() {
+        let unknown = TierState { capacity_bytes: 1000, ..TierState::default() };
+        let policy = policy(&[10, 10, 100, 300, 2000]);
+        follow(&policy, &unknown, "9000 9000 9000 9000 60 x 10 -> 4");
+        let tiers = [unknown, tier(1)];
+        assert_eq!(homes(&policy, &tiers), [0, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn what_is_not_on_tier_0_lies_below_by_room_and_returns_only_where_all_is_full() {
+        let policy = policy(&[10, 10, 100, 300, 2000]);
+        let tiers = [tier(4), tier(4), tier(4)];
+        assert_eq!(homes(&policy, &tiers), [0, 0, 1, 1, 1], "room is left for guests of level 4");
+        let narrow = self::policy(&[10, 10, 100, 845, 2000]);
+        assert_eq!(homes(&narrow, &tiers), [0, 0, 1, 1, 2]);
+        let mut crowded = tiers.clone();
+        crowded[0].add(FileKind::Table { level: 0 }, 800);
+        assert_eq!(homes(&policy, &crowded)[0], 1, "the logs keep their reserve");
+        let mut full = [tier(4), tier(4)];
+        full[1].add(FileKind::Table { level: 3 }, 950);
+        assert_eq!(homes(&policy, &full), [0; 5]);
+        let log = FileContext { kind: FileKind::Log, origin: Origin::Foreground };
+        assert_eq!(policy.place(log, 10, &tiers), Some(TierIndex(0)));
+        assert_eq!(homes(&policy, &tiers[..1]), [0; 5], "there is no other tier");
+    }
+
+    fn file(number: u64, level: u8, tier: u8) -> FileInfo {
+        FileInfo {
+            number: FileNumber(number),
+            kind: FileKind::Table { level },
+            tier: TierIndex(tier),
+            bytes: 200,
+            published: true,
+        }
+    }
+
+    #[test]
+    fn tables_on_the_wrong_side_move_and_then_stay() {
+        let policy = policy(&[200, 200, 400, 0, 2000]);
+        let mut files = [file(1, 2, 0), file(2, 0, 1), file(3, 4, 1), file(4, 1, 0)];
+        let mut tiers = [tier(4), tier(4), tier(4)];
+        tiers[2].capacity_bytes = 4000;
+        files.iter().for_each(|file| tiers[file.tier.position()].add(file.kind, file.bytes));
+        let moves = policy.misplaced(&files, &tiers);
+        assert_eq!(moves, [(FileNumber(1), TierIndex(1)), (FileNumber(2), TierIndex(0))]);
+        for (number, to) in moves {
+            let file = &mut files[number.0 as usize - 1];
+            tiers[file.tier.position()].remove(file.kind, file.bytes);
+            tiers[to.position()].add(file.kind, file.bytes);
+            file.tier = to;
+        }
+        assert_eq!(policy.misplaced(&files, &tiers), []);
+        let untold = ByParallelism::new(ROOM);
+        assert_eq!(untold.misplaced(&files, &tiers), [], "levels are not known yet");
+        let unpublished = FileInfo { published: false, ..file(1, 2, 0) };
+        assert_eq!(policy.misplaced(&[unpublished], &tiers), []);
     }
 }
