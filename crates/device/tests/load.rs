@@ -90,7 +90,7 @@ fn a_file_is_a_writer_until_it_is_published_or_deleted_and_a_copy_while_it_is_wr
     files.delete_files(&[merged.number()]).unwrap();
     assert_eq!(loads()[0].writers_now(), 0);
     clock.sleep(Duration::from_secs(30));
-    assert_eq!(loads()[0].milliwriters[..3], [0, 600, 600], "of fifty seconds");
+    assert_eq!(loads()[0].milliwriters[..3], [0, 400, 400], "twenty of fifty seconds");
     let mut during = Vec::new();
     files
         .migrate(flushed.number(), TierIndex(1), &mut |_| during.push(loads()[1].writers))

@@ -76,7 +76,7 @@ mod tests {
         assert_eq!((nvmm.useful_workers(), nvmm.bytes_per_s_max()), (Some(4), Some(500)));
         let nvme = curve(&[(1, 60), (2, 110), (4, 190), (8, 225), (16, 235), (32, 210)]);
         assert_eq!(nvme.useful_workers(), Some(8));
-        assert_eq!(curve(&[(1, 100), (2, 104), (4, 105)]).useful_workers(), Some(2));
+        assert_eq!(curve(&[(1, 95), (2, 104), (4, 105)]).useful_workers(), Some(2));
         assert_eq!(curve(&[(1, 100), (2, 104)]).useful_workers(), Some(1));
     }
 
