@@ -355,8 +355,8 @@ pub enum CacheAction {
 /// Arguments of `profile`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reads and writes blocks of 4 and 64 KiB, sequential and random, direct and synced, with 1, 2, 4 and up
-to 64 threads, until more of them bring less. Needs no database. The result is kept in PATH as
+Reads and writes blocks of 4 and 64 KiB, sequential and random, direct and synced, with 1, 2, 4 and
+up to 64 threads, until more of them bring less. Needs no database. The result is kept in PATH as
 PROFILE, which a tier there uses from its next opening on; delete the file to be rid of it.
 
 Examples:

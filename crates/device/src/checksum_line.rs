@@ -1,5 +1,5 @@
 //! Small files of text whose last line is a checksum of what is before it: a person may read them,
-//! and one who edits them is told so.
+//! and an edit is found.
 //!
 //! ```text
 //!   ...                    the text, with its line ends

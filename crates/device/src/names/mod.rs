@@ -35,7 +35,8 @@
 //!    opened again.
 //!
 //! Locks: `changing` is held while names change, `listing` within it for a moment, never during
-//! I/O; a file's own within that, and those of `loads` last. Syncs and copies hold neither. Threads: everything is shared freely.
+//! I/O; a file's own within that, and those of `loads` last. Syncs and copies hold neither.
+//! Threads: everything is shared freely.
 
 mod class;
 mod creation;

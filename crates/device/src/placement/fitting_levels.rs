@@ -1,8 +1,8 @@
 //! How many upper levels are on the fastest tier: as many as it can take the writers of (Keigo,
 //! section 4.2).
 //!
-//! The log and levels 0 and 1 are there, because writers of the database wait for them. A next level
-//! comes along while the writers of all of these, summed, are no more than the tier's useful
+//! The log and levels 0 and 1 are there, because writers of the database wait for them. A next
+//! level comes along while the writers of all of these, summed, are no more than the tier's useful
 //! workers, and the targets fit its room. Levels count that are in use: level 0, and those with a
 //! target.
 //!

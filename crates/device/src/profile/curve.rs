@@ -1,5 +1,5 @@
-//! How a device's throughput grows with the number of threads that use it, and where it stops (Keigo,
-//! section 3.1).
+//! How a device's throughput grows with the number of threads that use it, and where it stops
+//! (Keigo, section 3.1).
 //!
 //! 1. A curve has its points in order of workers, each count once.
 //! 2. Nothing is guessed beyond the points: a curve without any says that nothing is known.

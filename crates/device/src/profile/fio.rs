@@ -198,9 +198,8 @@ mod tests {
 
     fn report(global: &str, jobs: &[String]) -> String {
         let jobs = jobs.join(",");
-        format!(
-            "{{\"fio version\": \"fio-3.33\", \"global options\": {{{global}}}, \"jobs\": [{jobs}]}}\n"
-        )
+        let version = "\"fio version\": \"fio-3.33\"";
+        format!("{{{version}, \"global options\": {{{global}}}, \"jobs\": [{jobs}]}}\n")
     }
 
     /// Shapes with their points, in order.

@@ -4,11 +4,10 @@
 //! not at all, or it falls. Placement keeps below that number.
 //!
 //! ```text
-//!   measure.rs   reads and writes of a file of its own       \
-//!   fio.rs       what a run of fio reported                  / DeviceProfile: a curve for each shape
-//!   curve.rs     throughput by workers                         |
-//!   stored.rs    the file PROFILE beside TIER           <----- TierProfile: one to read, one to
-//!                                                              write
+//!   measure.rs   reads and writes of a file of its own  \
+//!   fio.rs       what a run of fio reported             / DeviceProfile: a curve for each shape
+//!   curve.rs     throughput by workers                      |
+//!   stored.rs    the file PROFILE beside TIER         <---- TierProfile: one to read, one to write
 //! ```
 //! 1. A profile is a hint: without one, or with a damaged one, nothing is limited and nothing
 //!    fails.

@@ -18,7 +18,8 @@
 //! 5. All openers of a file share one [`File`]; it follows the file from tier to tier.
 //!
 //! Locks: `map` is held while a change is made durable; `state` only for a moment and never during
-//! I/O. A thread that takes both takes `map` first. `loads` comes last. Threads: everything is shared freely.
+//! I/O. A thread that takes both takes `map` first. `loads` comes last. Threads: everything is
+//! shared freely.
 //!
 //! Long because: the life of a file from creation to deletion is one state under two locks.
 

@@ -60,7 +60,7 @@ fn a_host_hears_of_a_full_device_when_every_tier_refused() {
     assert_eq!(file.continue_elsewhere(5).unwrap_err().kind(), ErrorKind::OutOfSpace);
     assert_eq!(fs::read(place.path("db/a.log")).unwrap(), b"bytes");
     let small = [place.spec("fast", ByteSize::kib(4)), place.spec("slow", ByteSize::kib(4))];
-    let devices = crate::support::devices();
+    let devices = devices();
     fs::create_dir(place.path("small")).unwrap();
     let names = Names::make(devices, &place.path("small"), &small, policy()).unwrap();
     let error = names.create("a.sst", class("a.sst", 0)).unwrap_err();
