@@ -230,6 +230,12 @@ fn a_creation_that_was_cut_off_gives_way_to_another_but_nothing_else_does() {
     assert_says(&error, &["/db is no database", "its creation was cut off"]);
     assert!(create(&devices, 1).is_ok());
 
+    // The engine had begun a life of its block cache when its creation failed.
+    let devices = unfinished();
+    devices.directory(&home()).unwrap().create("cache-lives.txt").unwrap();
+    assert!(create(&devices, 2).is_ok());
+    assert!(!names(&devices, &home()).contains(&"cache-lives.txt".to_owned()));
+
     let devices = unfinished();
     devices.directory(&home()).unwrap().create("thesis.tex").unwrap();
     is_refused(&devices, ErrorKind::Invalid, &["/db is not empty", "it holds"]);
