@@ -44,7 +44,9 @@ pub(super) fn is_alone(driver: &dyn Driver, texts: Texts<'_>) -> Result<bool> {
         // The engine begins a cache's life before its creation is done with.
         let is_lives = || whole == lives::FILE_NAME;
         let is_made = || is_text() || is_half() || is_lives();
-        name == LOCK_NAME || whole == FILE_NAME || begun && is_made()
+        // A text under its first name outlives a removal where its renaming failed and was lost.
+        let is_half_text = || name != whole && is_text();
+        name == LOCK_NAME || whole == FILE_NAME || is_half_text() || begun && is_made()
     };
     Ok(names.iter().any(|name| name != LOCK_NAME) && names.iter().all(|name| is_of_it(name)))
 }

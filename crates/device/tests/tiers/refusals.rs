@@ -255,6 +255,19 @@ fn a_creation_that_was_cut_off_gives_way_to_another_but_nothing_else_does() {
     is_refused(&devices, ErrorKind::Corrupt, &["/db/CREATING", "checksum is wrong"]);
 }
 
+/// A directory's sync that failed can lose the renaming of a text, not its first name.
+#[test]
+fn a_text_under_its_first_name_gives_way_to_a_creation_that_writes_it() {
+    let devices = MemoryDevices::new();
+    devices.create_directory(&home()).unwrap();
+    devices.directory(&home()).unwrap().create("text.toml.new").unwrap();
+    let error = create(&devices, 2).unwrap_err();
+    assert_says(&error, &["/db is not empty, it holds text.toml.new"]);
+    let texts = [("text.toml", "said = true")];
+    TieredFiles::create_with_texts(&devices, &home(), &specs(2), policy(), &texts).unwrap();
+    assert!(!names(&devices, &home()).contains(&"text.toml.new".to_owned()));
+}
+
 #[test]
 fn tiers_named_twice_or_in_another_number_are_refused() {
     let devices = database();
