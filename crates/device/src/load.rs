@@ -17,6 +17,9 @@
 //! Threads: any; the lock is held for moments, after those of the caller.
 
 use crate::context::{FileContext, FileKind, Origin};
+use crate::driver::Driver;
+use crate::placement::TierState;
+use crate::profile::TierProfile;
 use crate::tier::TierIndex;
 use std::sync::Arc;
 use thermocline_foundation::Clock;
@@ -155,26 +158,36 @@ impl Counts {
 pub(crate) struct Loads(Mutex<Option<Arc<LoadMeter>>>);
 
 impl Loads {
-    /// Counts from now on.
-    pub fn count(&self, clock: Arc<dyn Clock>, tiers: usize) {
-        *self.0.lock() = Some(Arc::new(LoadMeter::new(clock, tiers)));
+    /// Counts from now on, and reads what is known of the devices: one for each driver.
+    pub fn measure<'a>(
+        &self,
+        clock: Arc<dyn Clock>,
+        drivers: impl Iterator<Item = &'a Arc<dyn Driver>>,
+    ) {
+        let profiles = drivers.map(|driver| Arc::new(TierProfile::of(&**driver))).collect();
+        *self.0.lock() = Some(Arc::new(LoadMeter::new(clock, profiles)));
+    }
+
+    /// Adds to a tier's state what is known of its device and of its load; so many writes went to
+    /// its logs since it was opened.
+    pub fn tell(&self, tier: TierIndex, log_writes: u64, state: &mut TierState) {
+        let meter = self.0.lock();
+        let Some(meter) = meter.as_ref() else { return };
+        let Some(profile) = meter.profiles.get(tier.position()) else { return };
+        state.profile = Arc::clone(profile);
+        state.load = meter.load(tier.position(), log_writes);
     }
 
     /// A writer more on a tier.
     pub fn begin(&self, tier: TierIndex, context: FileContext) -> Option<Writing> {
         self.0.lock().as_ref().map(|meter| meter.begin(tier.position(), context))
     }
-
-    /// The load of a tier, to whose logs so many writes went since it was opened.
-    pub fn of(&self, tier: TierIndex, log_writes: u64) -> TierLoad {
-        let meter = self.0.lock();
-        meter.as_ref().map(|meter| meter.load(tier.position(), log_writes)).unwrap_or_default()
-    }
 }
 
 #[derive(Debug)]
 struct LoadMeter {
     clock: Arc<dyn Clock>,
+    profiles: Vec<Arc<TierProfile>>,
     tiers: Mutex<Vec<Counts>>,
 }
 
@@ -200,10 +213,10 @@ impl Drop for Writing {
 }
 
 impl LoadMeter {
-    /// No writer yet, of so many tiers.
-    fn new(clock: Arc<dyn Clock>, tiers: usize) -> Self {
-        let counts = vec![Counts::new(clock.now_ns()); tiers];
-        Self { clock, tiers: Mutex::new(counts) }
+    /// No writer yet.
+    fn new(clock: Arc<dyn Clock>, profiles: Vec<Arc<TierProfile>>) -> Self {
+        let counts = vec![Counts::new(clock.now_ns()); profiles.len()];
+        Self { clock, profiles, tiers: Mutex::new(counts) }
     }
 
     fn begin(self: &Arc<Self>, tier: usize, context: FileContext) -> Writing {

@@ -15,7 +15,6 @@ use crate::driver::{Driver, Queue};
 use crate::drivers::OwnerProcess;
 use crate::error::{Error, Result};
 use crate::io_classes::IoClasses;
-use crate::profile::TierProfile;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -114,7 +113,6 @@ pub struct Tier {
     index: TierIndex,
     spec: TierSpec,
     driver: Arc<dyn Driver>,
-    profile: Arc<TierProfile>,
     idle: Mutex<Vec<Box<dyn Queue>>>,
     traffic: [TrafficCounters; 7],
     classes: IoClasses,
@@ -135,19 +133,12 @@ impl Tier {
             index,
             spec,
             driver,
-            profile: Arc::default(),
             idle: Mutex::default(),
             traffic: Default::default(),
             classes: IoClasses::default(),
             names_failed: Mutex::default(),
             owner: OwnerProcess::current(),
         }
-    }
-
-    /// With what is known of its device, as its directory says.
-    pub(crate) fn with_profile(mut self) -> Self {
-        self.profile = Arc::new(TierProfile::of(&*self.driver));
-        self
     }
 
     /// Refuses a forked child, whose parent's the files and queues are.
@@ -202,11 +193,6 @@ impl Tier {
     /// The driver that serves its directory.
     pub fn driver(&self) -> &Arc<dyn Driver> {
         &self.driver
-    }
-
-    /// What is known of its device.
-    pub fn profile(&self) -> &Arc<TierProfile> {
-        &self.profile
     }
 
     /// Tier and directory, for messages: `tier 1, /mnt/slow`.

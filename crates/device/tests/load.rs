@@ -79,7 +79,7 @@ fn a_file_is_a_writer_until_it_is_published_or_deleted_and_a_copy_while_it_is_wr
     };
     drop(table(0, Origin::Flush));
     assert_eq!(loads()[0], TierLoad::default(), "not counted unless that is asked for");
-    files.count_writers(clock.clone());
+    files.measure_load(clock.clone());
     let flushed = table(0, Origin::Flush);
     flushed.write(0, Buffer::zeroed(4096)).1.unwrap();
     let merged = table(1, Origin::Compaction { from: 0, to: 1 });
@@ -111,6 +111,7 @@ fn what_lies_beside_a_tier_is_told_to_placement_from_the_next_opening_on() {
     devices.mount(Path::new("/fast"), fast.clone());
     profile.write(&fast).unwrap();
     let files = created(&devices, &policy);
+    files.measure_load(Arc::new(StillClock::default()));
     files.misplaced();
     let told = || policy.seen.lock().unwrap()[0].profile.write.useful_workers();
     assert_eq!(told(), Some(3), "it was there before the tier was");
@@ -119,6 +120,7 @@ fn what_lies_beside_a_tier_is_told_to_placement_from_the_next_opening_on() {
     fast.delete("PROFILE").unwrap();
     let home = Path::new("/home");
     let files = TieredFiles::open(&devices, home, None, policy.clone(), false).unwrap();
+    files.measure_load(Arc::new(StillClock::default()));
     files.misplaced();
     assert_eq!(told(), None);
 }

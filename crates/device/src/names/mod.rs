@@ -221,9 +221,11 @@ impl Names {
         Ok(entries)
     }
 
-    /// Counts writers from now on, for a placement and for moves that go by their number.
-    pub fn count_writers(&self, clock: Arc<dyn Clock>) {
-        self.host.loads.count(clock, self.host.rooms.len());
+    /// From now on placement and moves are told what the devices can do, as far as that is known,
+    /// and how many writers they have.
+    pub fn measure_load(&self, clock: Arc<dyn Clock>) {
+        let identities = self.host.identities.iter().map(|tier| tier.driver());
+        self.host.loads.measure(clock, identities);
     }
 
     /// The host's directory.
@@ -467,11 +469,11 @@ impl Host {
 
     /// The tiers, and what managed files take of them.
     fn tier_states(&self) -> Vec<TierState> {
-        let state = |tier: &Arc<Tier>| TierState {
-            capacity_bytes: tier.spec().capacity.0,
-            profile: Arc::clone(tier.profile()),
-            load: self.loads.of(tier.index(), 0),
-            ..TierState::default()
+        let state = |tier: &Arc<Tier>| {
+            let capacity_bytes = tier.spec().capacity.0;
+            let mut state = TierState { capacity_bytes, ..TierState::default() };
+            self.loads.tell(tier.index(), 0, &mut state);
+            state
         };
         let mut states: Vec<_> = self.identities.iter().map(state).collect();
         self.listing.lock().count(&mut states);

@@ -211,7 +211,7 @@ fn make(
     sync_site("creation/begun", begun)?;
     let tiers = home.tiers.iter().zip(&taken[1..]).enumerate().map(|(index, (spec, taken))| {
         let driver = Arc::clone(&taken.driver);
-        Arc::new(Tier::new(TierIndex(index as u8), spec.clone(), driver).with_profile())
+        Arc::new(Tier::new(TierIndex(index as u8), spec.clone(), driver))
     });
     let tiers: Vec<_> = tiers.collect();
     for tier in &tiers {

@@ -610,18 +610,19 @@ impl TieredFiles {
         choose(&files, &tiers)
     }
 
-    /// Counts writers from now on, for a placement that goes by their number.
-    pub fn count_writers(&self, clock: Arc<dyn Clock>) {
-        self.loads.count(clock, self.tiers.len());
+    /// From now on placement is told what the devices can do, as far as that is known, and how many
+    /// writers they have.
+    pub fn measure_load(&self, clock: Arc<dyn Clock>) {
+        self.loads.measure(clock, self.tiers.iter().map(|tier| tier.driver()));
     }
 
     /// How full the tiers are; a file on the move counts on both.
     pub(crate) fn tier_states(&self, state: &BTreeMap<FileNumber, Entry>) -> Vec<TierState> {
-        let empty = |tier: &Arc<Tier>| TierState {
-            capacity_bytes: tier.spec().capacity.0,
-            profile: Arc::clone(tier.profile()),
-            load: self.loads.of(tier.index(), tier.traffic(FileKind::Log).writes),
-            ..TierState::default()
+        let empty = |tier: &Arc<Tier>| {
+            let capacity_bytes = tier.spec().capacity.0;
+            let mut state = TierState { capacity_bytes, ..TierState::default() };
+            self.loads.tell(tier.index(), tier.traffic(FileKind::Log).writes, &mut state);
+            state
         };
         let mut tiers: Vec<TierState> = self.tiers.iter().map(empty).collect();
         tiers[0].add(FileKind::Map, self.map_bytes.load(Relaxed));

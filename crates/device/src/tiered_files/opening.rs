@@ -325,7 +325,7 @@ pub(crate) fn open_tier(
         let way_out = "mount the tier there, or name the path where it is now when opening";
         return Err(refuse(&whose, found, way_out));
     }
-    Ok(Arc::new(Tier::new(index, spec.clone(), driver).with_profile()))
+    Ok(Arc::new(Tier::new(index, spec.clone(), driver)))
 }
 
 /// The tier is of this instance and has its place in it.

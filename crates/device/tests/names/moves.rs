@@ -183,7 +183,7 @@ fn moves_keep_to_what_the_writers_leave_of_a_device_unless_one_must_go() {
         profile.write(&PosixDriver::open(&place.instance(tier)).unwrap()).unwrap();
     }
     let names = place.load("db").unwrap();
-    names.count_writers(Arc::new(SystemClock::new()));
+    names.measure_load(Arc::new(SystemClock::new()));
     table(&names, "1.sst", 0, 50);
     assert_eq!(names.move_threads(), 0, "nothing is to move");
     table(&names, "2.sst", 0, 46);

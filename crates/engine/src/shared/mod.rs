@@ -80,7 +80,7 @@ impl Shared {
         let is_by_use = is_by_writers || settings.placement == PlacementChoice::Bandwidth;
         let is_metered = is_by_use && settings.is_tiered();
         if is_metered && is_by_writers {
-            files.count_writers(Arc::clone(&clock));
+            files.measure_load(Arc::clone(&clock));
         }
         let meter = || TierMeter::new(clock.now_ns(), settings.bandwidth_peak.0);
         let tier_meter = is_metered.then(meter);
