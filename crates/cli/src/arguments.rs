@@ -94,8 +94,8 @@ pub enum Command {
     Scan(Scan),
     /// Show tiers, levels, hit ratios and amplifications on one screen; --all: everything
     Stats(Stats),
-    /// Show what lies on each tier and what each has served
-    Tiers,
+    /// Show what lies on each tier and what each has served; or another program's files over tiers
+    Tiers(Tiers),
     /// Merge tables until nothing is left to merge
     Compact(Compact),
     /// Make a copy of the database as of now, sharing its files where it can
@@ -298,6 +298,47 @@ pub struct Stats {
     /// Show what the process does that has the database open, again and again until it ends
     #[arg(long, conflicts_with = "all")]
     pub watch: bool,
+}
+
+/// Arguments of `tiers`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without an action: the tiers of the database that --db names. The actions are for a directory of
+another program (RocksDB, LevelDB) whose files lie over tiers by links; --db means nothing to them,
+and --tier says where each of its tiers is now. No host may write there during export, migrate and
+rehome.
+
+Examples:
+  thermocline tiers --db store
+  thermocline tiers show /var/lib/app/db
+  thermocline tiers export /var/lib/app/db
+  thermocline tiers rehome /var/lib/app/db-copy --tier /mnt/nvme/copy:20GiB")]
+pub struct Tiers {
+    /// What to do with a host's directory
+    #[command(subcommand)]
+    pub action: Option<TiersAction>,
+}
+
+/// What can be done with a directory of another program.
+#[derive(Debug, Subcommand)]
+pub enum TiersAction {
+    /// List its files, where each lies and what it takes
+    List(HostDirectory),
+    /// Show its tiers: how full they are, and what is known of their devices
+    Show(HostDirectory),
+    /// Bring all files home, so that the directory needs no tiers: for a backup, or to leave
+    Export(HostDirectory),
+    /// Make the moves that are due: off tiers of which less than 5 % is free
+    Migrate(HostDirectory),
+    /// Give the tiers to this directory, which was moved or is a copy; the other one is refused
+    Rehome(HostDirectory),
+}
+
+/// A directory of another program.
+#[derive(Debug, Args)]
+pub struct HostDirectory {
+    /// The directory that the program opens
+    pub dir: PathBuf,
 }
 
 /// Arguments of `compact`.

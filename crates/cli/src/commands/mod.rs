@@ -1,5 +1,5 @@
 //! One file per command. Each opens the database, does one thing, prints, and closes; `profile`
-//! needs none.
+//! and `tiers ACTION DIR` need none.
 
 pub mod cache;
 mod checkpoint;
@@ -7,6 +7,7 @@ mod compact;
 mod delete;
 pub mod fast_tier;
 mod get;
+mod host_tiers;
 mod profile;
 mod put;
 mod scan;
@@ -30,7 +31,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
         Command::Delete(arguments) => delete::run(database, &arguments),
         Command::Scan(arguments) => scan::run(database, &arguments, json),
         Command::Stats(arguments) => stats::run(database, &arguments, json),
-        Command::Tiers => tiers::run(database, json),
+        Command::Tiers(arguments) => match &arguments.action {
+            None => tiers::run(database, json),
+            Some(action) => host_tiers::run(database, action, json),
+        },
         Command::Compact(arguments) => compact::run(database, &arguments, json),
         Command::Checkpoint(arguments) => checkpoint::run(database, &arguments, json),
         Command::Cache(arguments) => cache::run(database, &arguments, json),

@@ -17,6 +17,7 @@
 //!   listing.rs     names and places          home_file.rs HOME: whose directory a tier serves
 //!   creation.rs    a new directory           opening.rs   the scan; what a crash left
 //!   links.rs       link, rename elsewhere    moves.rs     moves, overflow, export
+//!   report.rs      what people are shown
 //! ```
 //! The host moves the bytes itself, at [`NamedFile::place`]. What a call does, and what a crash
 //! leaves of it, is the table in docs/formats/names.md.
@@ -47,11 +48,13 @@ mod listing;
 mod moves;
 mod named_file;
 mod opening;
+mod report;
 
 pub use class::{FileClass, Heat, Holds};
 pub use home_file::HomeFile;
 pub use link_text::{LinkText, Serial};
 pub use named_file::NamedFile;
+pub use report::{NamedInfo, NamedTier};
 
 use crate::driver::{DirectoryLock, Driver, Entry, Operation};
 use crate::error::{Error, ErrorKind, Result};
