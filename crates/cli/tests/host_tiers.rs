@@ -1,4 +1,5 @@
 //! `tiers ACTION DIR`: another program's directory, shown, emptied of links, and given its tiers.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests may")]
 
 mod command;
 
@@ -9,7 +10,6 @@ use thermocline_device::{FileClass, FillFirst, Holds, Names, Origin, SystemDevic
 use thermocline_foundation::ByteSize;
 
 /// A directory over two tiers, with a table of 20 MiB on each and a plain file.
-#[allow(clippy::disallowed_methods, reason = "tests may")]
 fn made(scratch: &Scratch) {
     for name in ["db", "fast", "slow"] {
         fs::create_dir(scratch.path(name)).unwrap();

@@ -186,7 +186,8 @@ impl Host {
                     recorded.path.display(),
                     self.path.display()
                 );
-                let way_out = "open that one, or give the tiers to this one: thermocline tiers rehome DIRECTORY";
+                let way_out = "open that one, or give the tiers to this one: thermocline tiers \
+                               rehome DIRECTORY";
                 return Err(refuse(&whose, found, way_out));
             }
         }
