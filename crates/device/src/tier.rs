@@ -14,6 +14,7 @@ use crate::context::FileKind;
 use crate::driver::{Driver, Queue};
 use crate::drivers::OwnerProcess;
 use crate::error::{Error, Result};
+use crate::io_classes::IoClasses;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -113,7 +114,8 @@ pub struct Tier {
     spec: TierSpec,
     driver: Arc<dyn Driver>,
     idle: Mutex<Vec<Box<dyn Queue>>>,
-    traffic: [TrafficCounters; 6],
+    traffic: [TrafficCounters; 7],
+    classes: IoClasses,
     /// Why names made here may never be durable.
     names_failed: Mutex<Option<Error>>,
     owner: OwnerProcess,
@@ -133,6 +135,7 @@ impl Tier {
             driver,
             idle: Mutex::default(),
             traffic: Default::default(),
+            classes: IoClasses::default(),
             names_failed: Mutex::default(),
             owner: OwnerProcess::current(),
         }
@@ -217,6 +220,11 @@ impl Tier {
 
     pub(crate) fn counters(&self, kind: FileKind) -> &TrafficCounters {
         &self.traffic[class(kind)]
+    }
+
+    /// Which I/O goes first here.
+    pub(crate) fn classes(&self) -> &IoClasses {
+        &self.classes
     }
 
     /// A queue with nothing in flight; give it back with [`Tier::give_queue`].

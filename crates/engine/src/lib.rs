@@ -49,6 +49,7 @@ pub mod design;
 mod engine;
 mod environment;
 mod error;
+mod fast_cache;
 mod front;
 mod generations;
 mod jobs;
@@ -88,6 +89,8 @@ pub use environment::experiments::{
     DemotionPolicy, Experiments, LeftOut, Pinning, Promotion, RequestSchedule, Rule,
 };
 pub use error::{Error, ErrorKind, Result};
+pub use fast_cache::report::FastCacheStats;
+pub use front::figures::LogStats;
 pub use jobs::{Progress, Stepper, Workers};
 pub use layout::hybrid::report::{DemotionStats, FastTierStats, RuleStats, SlotStats};
 pub use limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -95,9 +98,11 @@ pub use read::cursor::{Cursor, Records};
 pub use requests::report::RequestStats;
 pub use requests::room::HasRoom;
 pub use requests::ticket::Ticket;
+pub use settings::fast_cache::{Admission, BlockLayout, Eviction, FastCacheSettings};
 pub use settings::hybrid::{HybridSettings, IndexCopies, Variant};
 pub use settings::{Compression, Durability, Preset, Settings, Tier};
 pub use shared::hits::HitStats;
+pub use thermocline_device::PlacementChoice;
 pub use thermocline_foundation::{ByteSize, Duration, Sequence};
 pub use transaction::options::{Isolation, Locking, TransactionOptions};
 pub use transaction::savepoint::Savepoint;

@@ -21,6 +21,7 @@ use super::home::{self, Home};
 use super::opening::{LOCK_NAME, has_file};
 use crate::driver::Driver;
 use crate::error::{ErrorKind, Result};
+use crate::file_cache::lives;
 use crate::identity::{self, Identity, InstanceId};
 use crate::small_file;
 use crate::tier::TierSpec;
@@ -28,7 +29,7 @@ use std::path::Path;
 use thermocline_foundation::sync_site;
 
 /// The name of `DATABASE` while there is none yet.
-pub(super) const FILE_NAME: &str = "CREATING";
+pub(crate) const FILE_NAME: &str = "CREATING";
 
 /// A home that holds a creation that was cut off, and nothing else. `texts` are those that a
 /// creation puts there.
@@ -40,7 +41,12 @@ pub(super) fn is_alone(driver: &dyn Driver, texts: Texts<'_>) -> Result<bool> {
         let is_text = || texts.iter().any(|(text, _)| *text == whole);
         // A `DATABASE` that a failed closing could not replace, of what was then forgotten.
         let is_half = || name != home::FILE_NAME && whole == home::FILE_NAME;
-        name == LOCK_NAME || whole == FILE_NAME || begun && (is_text() || is_half())
+        // The engine begins a cache's life before its creation is done with.
+        let is_lives = || whole == lives::FILE_NAME;
+        let is_made = || is_text() || is_half() || is_lives();
+        // A text under its first name outlives a removal where its renaming failed and was lost.
+        let is_half_text = || name != whole && is_text();
+        name == LOCK_NAME || whole == FILE_NAME || is_half_text() || begun && is_made()
     };
     Ok(names.iter().any(|name| name != LOCK_NAME) && names.iter().all(|name| is_of_it(name)))
 }
@@ -67,7 +73,7 @@ pub(super) fn forget(driver: &dyn Driver) -> Result<()> {
 }
 
 /// Empties a directory durably, its lock aside; the file `last` goes when everything else is gone.
-pub(super) fn clear(driver: &dyn Driver, last: &str) -> Result<()> {
+pub(crate) fn clear(driver: &dyn Driver, last: &str) -> Result<()> {
     let entries = driver.list()?;
     let others = entries.iter().filter(|entry| entry.name != LOCK_NAME && entry.name != last);
     for entry in others {

@@ -369,6 +369,7 @@ impl Driver for Directory {
         look(&self.power)?;
         let names = self.names.lock();
         let entry = |(name, inode): (&String, &Inode)| Entry {
+            is_link: false,
             name: name.clone(),
             len: inode.lock().live.len() as u64,
         };

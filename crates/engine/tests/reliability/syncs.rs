@@ -29,7 +29,7 @@ fn put(db: &Db, number: usize, durability: Durability) {
 fn numbers_after(devices: &SimulatedDevices, fate: Fate) -> Vec<usize> {
     let db = environment(devices.after_power_cut(fate)).open(&home()).unwrap();
     let number = |key: &[u8]| std::str::from_utf8(&key[3..]).unwrap().parse().unwrap();
-    scan(&db).unwrap().iter().map(|(key, _)| number(key)).collect()
+    scan(&db).unwrap().keys().map(|key| number(key)).collect()
 }
 
 /// A write with a sync while a flush is at work, which has ended its log and made a file that ends
