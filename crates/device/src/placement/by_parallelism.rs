@@ -306,6 +306,16 @@ mod tests {
         assert_eq!(homes(&policy, &tiers[..1]), [0; 5], "there is no other tier");
     }
 
+    #[test]
+    fn a_level_that_goes_to_tier_0_leaves_its_room_below_to_the_next() {
+        let policy = policy(&[10, 10, 945, 945, 2000]);
+        let mut tiers = [tier(4), tier(4), tier(4)];
+        tiers[0].capacity_bytes = 2000;
+        assert_eq!(homes(&policy, &tiers), [0, 0, 1, 2, 2]);
+        follow(&policy, &tiers[0], "0 0 0 3001 3 x 10 -> 3");
+        assert_eq!(homes(&policy, &tiers), [0, 0, 0, 1, 2]);
+    }
+
     fn file(number: u64, level: u8, tier: u8) -> FileInfo {
         FileInfo {
             number: FileNumber(number),
