@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "the test is the host, whose files are its own")]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 use tempfile::TempDir;
@@ -51,8 +51,8 @@ fn of(name: &str) -> FileClass {
     FileClass { origin: Origin::Flush, ..FileClass::of_name(name) }
 }
 
-fn names(hosts: &Hosts, directory: PathBuf) -> Vec<String> {
-    let mut names: Vec<_> = hosts.list(&directory).unwrap().into_iter().map(|e| e.name).collect();
+fn names(hosts: &Hosts, directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> = hosts.list(directory).unwrap().into_iter().map(|e| e.name).collect();
     names.sort();
     names
 }
@@ -74,7 +74,7 @@ fn a_directory_is_managed_from_its_first_table_or_log_on() {
     let missing = hosts.open(&place.path("db/2.sst")).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
     fs::create_dir(place.path("db/archive")).unwrap();
-    assert_eq!(names(&hosts, place.path("db")), ["1.sst", "CURRENT", "archive"]);
+    assert_eq!(names(&hosts, &place.path("db")), ["1.sst", "CURRENT", "archive"]);
     let listed = hosts.list(&place.path("db")).unwrap();
     assert_eq!(listed.iter().find(|entry| entry.name == "1.sst").unwrap().len, 8);
 }
@@ -86,7 +86,7 @@ fn a_path_through_a_link_leads_to_the_same_directory() {
     place.put(&hosts, "db/1.sst", 0);
     std::os::unix::fs::symlink(place.path("db"), place.path("other")).unwrap();
     place.put(&hosts, "other/2.sst", 0);
-    assert_eq!(names(&hosts, place.path("db")), ["1.sst", "2.sst"]);
+    assert_eq!(names(&hosts, &place.path("db")), ["1.sst", "2.sst"]);
     assert_eq!(hosts.report().len(), 1);
 }
 
@@ -100,7 +100,7 @@ fn files_go_between_directories_by_rename_and_link() {
     hosts.rename(&place.path("db/1.sst"), &place.path("new/7.sst")).unwrap();
     hosts.link(&place.path("new/7.sst"), &place.path("db/2.sst")).unwrap();
     assert_eq!(fs::read_to_string(place.path("db/2.sst")).unwrap(), "db/1.sst");
-    assert_eq!(names(&hosts, place.path("db")), ["2.sst"]);
+    assert_eq!(names(&hosts, &place.path("db")), ["2.sst"]);
     // A name that no tier takes: the host copies.
     let refused = hosts.rename(&place.path("db/2.sst"), &place.path("plain/2.bak")).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
@@ -115,7 +115,7 @@ fn files_go_between_directories_by_rename_and_link() {
     assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
     hosts.delete(&place.path("plain/4.sst")).unwrap();
     hosts.delete(&place.path("db/2.sst")).unwrap();
-    assert_eq!(names(&hosts, place.path("db")), ["3.sst"]);
+    assert_eq!(names(&hosts, &place.path("db")), ["3.sst"]);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_directory_that_is_renamed_keeps_its_tiers_and_one_that_is_empty_leaves_them
     fs::remove_dir(place.path("db")).unwrap();
     hosts.rename(&place.path("db.tmp"), &place.path("db")).unwrap();
     place.put(&hosts, "db/2.sst", 0);
-    assert_eq!(names(&hosts, place.path("db")), ["1.sst", "2.sst"]);
+    assert_eq!(names(&hosts, &place.path("db")), ["1.sst", "2.sst"]);
     let refused = hosts.remove_directory(&place.path("db")).unwrap_err();
     assert!(refused.to_string().contains("not empty"), "{refused}");
     hosts.delete(&place.path("db/1.sst")).unwrap();
@@ -189,7 +189,7 @@ fn a_released_directory_may_be_changed_by_another_process() {
     drop(place.put(&other, "db/2.sst", 0));
     other.release(&place.path("db")).unwrap();
     place.put(&one, "db/3.sst", 0);
-    assert_eq!(names(&one, place.path("db")), ["1.sst", "2.sst", "3.sst"]);
+    assert_eq!(names(&one, &place.path("db")), ["1.sst", "2.sst", "3.sst"]);
 }
 
 #[test]
