@@ -20,15 +20,14 @@
 // - Structs of options begin with their size, so that later versions can add to them. NULL is no
 //   options, and what is 0 is the default.
 // - Threads: each type says whether several may use it at once.
-// - Nothing is called back. Without memory the process ends. After fork() the child may use none of
-//   the handles.
+// - Nothing is called back. Without memory the process ends. In a child of fork() the handles answer
+//   THERMOCLINE_LOCKED.
 // - Numbers, names and structs stay as they are within libthermocline.so.1, which only grows.
 
 
 #ifndef THERMOCLINE_H
 #define THERMOCLINE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,7 +45,7 @@
 #define THERMOCLINE_DURABILITY_BUFFERED 2
 
 // How a call went. Each says what the caller can do.
-typedef enum thermocline_status {
+typedef enum {
   // It is done.
   THERMOCLINE_OK = 0,
   // Of a look-up: there is no such key. Of a scan: there are no more records. Neither has a
@@ -112,7 +111,7 @@ typedef struct thermocline_scan thermocline_scan;
 typedef struct thermocline_snapshot thermocline_snapshot;
 
 // How a batch is written. Fields of 0 are the defaults.
-typedef struct thermocline_write_options {
+typedef struct {
   // `sizeof(thermocline_write_options)`.
   size_t size;
   // One of THERMOCLINE_DURABILITY_.
@@ -120,7 +119,7 @@ typedef struct thermocline_write_options {
 } thermocline_write_options;
 
 // How a scan goes. Fields of 0 are the defaults.
-typedef struct thermocline_scan_options {
+typedef struct {
   // `sizeof(thermocline_scan_options)`.
   size_t size;
   // Not 0: the largest key comes first.
@@ -131,7 +130,7 @@ typedef struct thermocline_scan_options {
 
 // A record of a scan. Key and value lie in memory of the library, until the next call with the
 // scan.
-typedef struct thermocline_record {
+typedef struct {
   // The first byte of the key.
   const char *key;
   // Bytes of the key.
@@ -146,223 +145,10 @@ typedef struct thermocline_record {
 extern "C" {
 #endif // __cplusplus
 
-// The version of the interface that the library in use has. A program that needs what version N
-// added may ask for at least N; with an older library its start would fail where it is linked with
-// the functions themselves.
+// The version of the interface that the library in use has; a program was compiled with
+// THERMOCLINE_ABI_VERSION. A library with a higher one has all that the program knows.
 uint32_t thermocline_abi_version(void);
 
-// Makes an empty batch, which is the caller's until `thermocline_batch_close`. Never NULL.
-struct thermocline_batch *thermocline_batch_create(void);
-
-// Adds to the batch: set `key` to `value`. Of writes to the same key the later one counts.
-//
-// Key and value have the limits of `thermocline_db_put`, and the batch has one, too; what goes
-// beyond is THERMOCLINE_INVALID, and then the batch as a whole is not written any more, until
-// `thermocline_batch_clear`.
-enum thermocline_status thermocline_batch_put(struct thermocline_batch *batch,
-                                              const void *key,
-                                              size_t key_len,
-                                              const void *value,
-                                              size_t value_len,
-                                              char **why);
-
-// Adds to the batch: remove `key`. Limits as for `thermocline_batch_put`.
-enum thermocline_status thermocline_batch_delete(struct thermocline_batch *batch,
-                                                 const void *key,
-                                                 size_t key_len,
-                                                 char **why);
-
-// Forgets all writes of the batch, and keeps its memory for the next.
-enum thermocline_status thermocline_batch_clear(struct thermocline_batch *batch, char **why);
-
-// Takes the batch. NULL is none.
-void thermocline_batch_close(struct thermocline_batch *batch);
-
-// Opens the database in the directory `home`, for writing.
-//
-// `settings` is TOML, the same as in the file `settings.toml` of the command line: tiers with
-// their paths and capacities, memory, durability. With a text, a database that is not there is
-// made, and one that is there goes on with these settings; tiers may be left out then. NULL opens
-// only: with the tiers and settings that the database keeps, and THERMOCLINE_NOT_FOUND where there
-// is none.
-//
-// `*db` becomes the handle, which is the caller's until `thermocline_db_close`; NULL after an
-// error. A database is open once, in one process: THERMOCLINE_LOCKED says where else it is.
-enum thermocline_status thermocline_db_open(const char *home,
-                                            const char *settings,
-                                            struct thermocline_db **db,
-                                            char **why);
-
-// Opens the database in the directory `home` for reading only: nothing is written, and several
-// processes may read beside each other. Changes are THERMOCLINE_READ_ONLY.
-//
-// `settings`, if not NULL, hold for this opening: for tiers that are mounted elsewhere, or another
-// budget of memory. `*db` as for `thermocline_db_open`.
-enum thermocline_status thermocline_db_open_read_only(const char *home,
-                                                      const char *settings,
-                                                      struct thermocline_db **db,
-                                                      char **why);
-
-// Closes the database and says whether all went well. Takes the handle, whatever the answer is;
-// NULL is none, and OK.
-//
-// Snapshots, scans, tickets and transactions of it are closed by their own calls, best before:
-// what is left keeps the files and the lock, and the answer is THERMOCLINE_LOCKED, with all data
-// durable.
-enum thermocline_status thermocline_db_close(struct thermocline_db *db, char **why);
-
-// Sets `key` (up to 64 KiB) to `value` (up to 256 MiB), as durable as the settings say: unless they
-// say otherwise, it survives a loss of power once the call has returned.
-enum thermocline_status thermocline_db_put(const struct thermocline_db *db,
-                                           const void *key,
-                                           size_t key_len,
-                                           const void *value,
-                                           size_t value_len,
-                                           char **why);
-
-// Removes `key`, as durable as the settings say. Removing what is not there is OK.
-enum thermocline_status thermocline_db_delete(const struct thermocline_db *db,
-                                              const void *key,
-                                              size_t key_len,
-                                              char **why);
-
-// Looks `key` up. Where it is, `*value` becomes a buffer with `*value_len` bytes, which is the
-// caller's and goes back to `thermocline_free`. Where it is not, the answer is
-// THERMOCLINE_NOT_FOUND without a text.
-//
-// `value` and `value_len` may each be NULL, where only the other, or the answer, is wanted. They
-// get NULL and 0 where there is no value; the buffer of a value without bytes is not NULL.
-enum thermocline_status thermocline_db_get(const struct thermocline_db *db,
-                                           const void *key,
-                                           size_t key_len,
-                                           char **value,
-                                           size_t *value_len,
-                                           char **why);
-
-// Looks up the `count` keys `keys[0]`, `keys[1]`, ... of `key_lens[0]`, `key_lens[1]`, ... bytes, as
-// of one moment. Faster than as many calls of `thermocline_db_get` where values are on disks: they
-// are read together.
-//
-// `values` and `value_lens` have room for `count`. Each value becomes a buffer that goes back to
-// `thermocline_free`, or NULL with a length of 0 where there is no such key, which is OK. After an
-// error all are NULL. With a `count` of 0 the arrays may be NULL.
-enum thermocline_status thermocline_db_multi_get(const struct thermocline_db *db,
-                                                 size_t count,
-                                                 const void *const *keys,
-                                                 const size_t *key_lens,
-                                                 char **values,
-                                                 size_t *value_lens,
-                                                 char **why);
-
-// Writes what is in `batch`: all of it or, after an error or a crash, nothing. The batch stays as
-// it is.
-//
-// `options` say how durable it is; NULL: as the settings do.
-enum thermocline_status thermocline_db_write(const struct thermocline_db *db,
-                                             const struct thermocline_batch *batch,
-                                             const struct thermocline_write_options *write_options,
-                                             char **why);
-
-// Makes all that was written so far durable, as after a loss of power: of use where the settings or
-// the options of writes ask for less.
-enum thermocline_status thermocline_db_sync(const struct thermocline_db *db, char **why);
-
-// Writes what is in memory to the tiers, so that the next opening has less to replay. Nothing is
-// more durable for it.
-enum thermocline_status thermocline_db_flush(const struct thermocline_db *db, char **why);
-
-// Makes the directory `directory`, which must not be there, a database of its own with the records
-// of now. Files are linked where it is on the file system of their tier, and copied elsewhere.
-enum thermocline_status thermocline_db_checkpoint(const struct thermocline_db *db,
-                                                  const char *directory,
-                                                  char **why);
-
-// The state of the database as JSON, the same as of `thermocline stats --json`: sizes in bytes,
-// times in the unit that their name ends with. `*json` becomes a text with a zero behind, which is
-// the caller's and goes back to `thermocline_free`; NULL after an error.
-enum thermocline_status thermocline_db_stats(const struct thermocline_db *db,
-                                             char **json,
-                                             char **why);
-
-// Begins a scan of the records with keys at or after `from` and before `to`, as of now. NULL with a
-// length of 0 is no bound. To scan a prefix, let `to` be the prefix with its last byte one larger.
-//
-// The scan is the caller's until `thermocline_scan_close`. It is never NULL: an error is the answer
-// of the first `thermocline_scan_next`. The bounds are copied. While it is open, the space of what
-// it can see is not given back.
-struct thermocline_scan *thermocline_db_scan(const struct thermocline_db *db,
-                                             const void *from,
-                                             size_t from_len,
-                                             const void *to,
-                                             size_t to_len);
-
-// As `thermocline_db_scan`, with options; NULL is none.
-struct thermocline_scan *thermocline_db_scan_with(const struct thermocline_db *db,
-                                                  const void *from,
-                                                  size_t from_len,
-                                                  const void *to,
-                                                  size_t to_len,
-                                                  const struct thermocline_scan_options *scan_options);
-
-// Gives the next record: `*record` leads to it until the next call with the scan, which may be
-// `thermocline_scan_close`. THERMOCLINE_NOT_FOUND, without a text, is the end; `*record` is zeroed
-// then, as after an error.
-//
-// A record that is damaged is an error in its place: the next call goes on behind it.
-enum thermocline_status thermocline_scan_next(struct thermocline_scan *scan,
-                                              struct thermocline_record *record,
-                                              char **why);
-
-// Takes the scan. NULL is none.
-void thermocline_scan_close(struct thermocline_scan *scan);
-
-// Takes a snapshot of the database. `*snapshot` becomes the handle, which is the caller's until
-// `thermocline_snapshot_close`; NULL after an error.
-enum thermocline_status thermocline_db_snapshot(const struct thermocline_db *db,
-                                                struct thermocline_snapshot **snapshot,
-                                                char **why);
-
-// As `thermocline_db_get`, as of the snapshot.
-enum thermocline_status thermocline_snapshot_get(const struct thermocline_snapshot *snapshot,
-                                                 const void *key,
-                                                 size_t key_len,
-                                                 char **value,
-                                                 size_t *value_len,
-                                                 char **why);
-
-// As `thermocline_db_multi_get`, as of the snapshot.
-enum thermocline_status thermocline_snapshot_multi_get(const struct thermocline_snapshot *snapshot,
-                                                       size_t count,
-                                                       const void *const *keys,
-                                                       const size_t *key_lens,
-                                                       char **values,
-                                                       size_t *value_lens,
-                                                       char **why);
-
-// As `thermocline_db_scan_with`, as of the snapshot, which may be closed before the scan.
-struct thermocline_scan *thermocline_snapshot_scan(const struct thermocline_snapshot *snapshot,
-                                                   const void *from,
-                                                   size_t from_len,
-                                                   const void *to,
-                                                   size_t to_len,
-                                                   const struct thermocline_scan_options *scan_options);
-
-// Takes the snapshot. NULL is none.
-void thermocline_snapshot_close(struct thermocline_snapshot *snapshot);
-
-extern void *malloc(size_t bytes);
-
-extern void free(void *at);
-
-// Gives back a buffer or a text that a function of this library gave out. NULL is none.
-//
-// `buffer` must come from this library and be given back once. Threads: any.
-void thermocline_free(void *buffer);
-
-extern void *malloc(size_t bytes);
-
-extern void free(void *at);
-
 // Gives back a buffer or a text that a function of this library gave out. NULL is none.
 //
 // `buffer` must come from this library and be given back once. Threads: any.
@@ -378,20 +164,20 @@ void thermocline_free(void *buffer);
 //
 // `*db` becomes the handle, which is the caller's until `thermocline_db_close`; NULL after an
 // error. A database is open once, in one process: THERMOCLINE_LOCKED says where else it is.
-enum thermocline_status thermocline_db_open(const char *home,
-                                            const char *settings,
-                                            struct thermocline_db **db,
-                                            char **why);
+thermocline_status thermocline_db_open(const char *home,
+                                       const char *settings,
+                                       thermocline_db **db,
+                                       char **why);
 
 // Opens the database in the directory `home` for reading only: nothing is written, and several
 // processes may read beside each other. Changes are THERMOCLINE_READ_ONLY.
 //
 // `settings`, if not NULL, hold for this opening: for tiers that are mounted elsewhere, or another
 // budget of memory. `*db` as for `thermocline_db_open`.
-enum thermocline_status thermocline_db_open_read_only(const char *home,
-                                                      const char *settings,
-                                                      struct thermocline_db **db,
-                                                      char **why);
+thermocline_status thermocline_db_open_read_only(const char *home,
+                                                 const char *settings,
+                                                 thermocline_db **db,
+                                                 char **why);
 
 // Closes the database and says whether all went well. Takes the handle, whatever the answer is;
 // NULL is none, and OK.
@@ -399,22 +185,22 @@ enum thermocline_status thermocline_db_open_read_only(const char *home,
 // Snapshots, scans, tickets and transactions of it are closed by their own calls, best before:
 // what is left keeps the files and the lock, and the answer is THERMOCLINE_LOCKED, with all data
 // durable.
-enum thermocline_status thermocline_db_close(struct thermocline_db *db, char **why);
+thermocline_status thermocline_db_close(thermocline_db *db, char **why);
 
 // Sets `key` (up to 64 KiB) to `value` (up to 256 MiB), as durable as the settings say: unless they
 // say otherwise, it survives a loss of power once the call has returned.
-enum thermocline_status thermocline_db_put(const struct thermocline_db *db,
-                                           const void *key,
-                                           size_t key_len,
-                                           const void *value,
-                                           size_t value_len,
-                                           char **why);
+thermocline_status thermocline_db_put(const thermocline_db *db,
+                                      const void *key,
+                                      size_t key_len,
+                                      const void *value,
+                                      size_t value_len,
+                                      char **why);
 
 // Removes `key`, as durable as the settings say. Removing what is not there is OK.
-enum thermocline_status thermocline_db_delete(const struct thermocline_db *db,
-                                              const void *key,
-                                              size_t key_len,
-                                              char **why);
+thermocline_status thermocline_db_delete(const thermocline_db *db,
+                                         const void *key,
+                                         size_t key_len,
+                                         char **why);
 
 // Looks `key` up. Where it is, `*value` becomes a buffer with `*value_len` bytes, which is the
 // caller's and goes back to `thermocline_free`. Where it is not, the answer is
@@ -422,12 +208,12 @@ enum thermocline_status thermocline_db_delete(const struct thermocline_db *db,
 //
 // `value` and `value_len` may each be NULL, where only the other, or the answer, is wanted. They
 // get NULL and 0 where there is no value; the buffer of a value without bytes is not NULL.
-enum thermocline_status thermocline_db_get(const struct thermocline_db *db,
-                                           const void *key,
-                                           size_t key_len,
-                                           char **value,
-                                           size_t *value_len,
-                                           char **why);
+thermocline_status thermocline_db_get(const thermocline_db *db,
+                                      const void *key,
+                                      size_t key_len,
+                                      char **value,
+                                      size_t *value_len,
+                                      char **why);
 
 // Looks up the `count` keys `keys[0]`, `keys[1]`, ... of `key_lens[0]`, `key_lens[1]`, ... bytes, as
 // of one moment. Faster than as many calls of `thermocline_db_get` where values are on disks: they
@@ -436,269 +222,102 @@ enum thermocline_status thermocline_db_get(const struct thermocline_db *db,
 // `values` and `value_lens` have room for `count`. Each value becomes a buffer that goes back to
 // `thermocline_free`, or NULL with a length of 0 where there is no such key, which is OK. After an
 // error all are NULL. With a `count` of 0 the arrays may be NULL.
-enum thermocline_status thermocline_db_multi_get(const struct thermocline_db *db,
-                                                 size_t count,
-                                                 const void *const *keys,
-                                                 const size_t *key_lens,
-                                                 char **values,
-                                                 size_t *value_lens,
-                                                 char **why);
-
-// Writes what is in `batch`: all of it or, after an error or a crash, nothing. The batch stays as
-// it is.
-//
-// `options` say how durable it is; NULL: as the settings do.
-enum thermocline_status thermocline_db_write(const struct thermocline_db *db,
-                                             const struct thermocline_batch *batch,
-                                             const struct thermocline_write_options *write_options,
-                                             char **why);
-
-// Makes all that was written so far durable, as after a loss of power: of use where the settings or
-// the options of writes ask for less.
-enum thermocline_status thermocline_db_sync(const struct thermocline_db *db, char **why);
-
-// Writes what is in memory to the tiers, so that the next opening has less to replay. Nothing is
-// more durable for it.
-enum thermocline_status thermocline_db_flush(const struct thermocline_db *db, char **why);
-
-// Makes the directory `directory`, which must not be there, a database of its own with the records
-// of now. Files are linked where it is on the file system of their tier, and copied elsewhere.
-enum thermocline_status thermocline_db_checkpoint(const struct thermocline_db *db,
-                                                  const char *directory,
-                                                  char **why);
-
-// The state of the database as JSON, the same as of `thermocline stats --json`: sizes in bytes,
-// times in the unit that their name ends with. `*json` becomes a text with a zero behind, which is
-// the caller's and goes back to `thermocline_free`; NULL after an error.
-enum thermocline_status thermocline_db_stats(const struct thermocline_db *db,
-                                             char **json,
-                                             char **why);
-
-// Makes an empty batch, which is the caller's until `thermocline_batch_close`. Never NULL.
-struct thermocline_batch *thermocline_batch_create(void);
-
-// Adds to the batch: set `key` to `value`. Of writes to the same key the later one counts.
-//
-// Key and value have the limits of `thermocline_db_put`, and the batch has one, too; what goes
-// beyond is THERMOCLINE_INVALID, and then the batch as a whole is not written any more, until
-// `thermocline_batch_clear`.
-enum thermocline_status thermocline_batch_put(struct thermocline_batch *batch,
-                                              const void *key,
-                                              size_t key_len,
-                                              const void *value,
-                                              size_t value_len,
-                                              char **why);
-
-// Adds to the batch: remove `key`. Limits as for `thermocline_batch_put`.
-enum thermocline_status thermocline_batch_delete(struct thermocline_batch *batch,
-                                                 const void *key,
-                                                 size_t key_len,
-                                                 char **why);
-
-// Forgets all writes of the batch, and keeps its memory for the next.
-enum thermocline_status thermocline_batch_clear(struct thermocline_batch *batch, char **why);
-
-// Takes the batch. NULL is none.
-void thermocline_batch_close(struct thermocline_batch *batch);
-
-// Takes a snapshot of the database. `*snapshot` becomes the handle, which is the caller's until
-// `thermocline_snapshot_close`; NULL after an error.
-enum thermocline_status thermocline_db_snapshot(const struct thermocline_db *db,
-                                                struct thermocline_snapshot **snapshot,
-                                                char **why);
-
-// As `thermocline_db_get`, as of the snapshot.
-enum thermocline_status thermocline_snapshot_get(const struct thermocline_snapshot *snapshot,
-                                                 const void *key,
-                                                 size_t key_len,
-                                                 char **value,
-                                                 size_t *value_len,
-                                                 char **why);
-
-// As `thermocline_db_multi_get`, as of the snapshot.
-enum thermocline_status thermocline_snapshot_multi_get(const struct thermocline_snapshot *snapshot,
-                                                       size_t count,
-                                                       const void *const *keys,
-                                                       const size_t *key_lens,
-                                                       char **values,
-                                                       size_t *value_lens,
-                                                       char **why);
-
-// As `thermocline_db_scan_with`, as of the snapshot, which may be closed before the scan.
-struct thermocline_scan *thermocline_snapshot_scan(const struct thermocline_snapshot *snapshot,
-                                                   const void *from,
-                                                   size_t from_len,
-                                                   const void *to,
-                                                   size_t to_len,
-                                                   const struct thermocline_scan_options *scan_options);
-
-// Takes the snapshot. NULL is none.
-void thermocline_snapshot_close(struct thermocline_snapshot *snapshot);
-
-// Begins a scan of the records with keys at or after `from` and before `to`, as of now. NULL with a
-// length of 0 is no bound. To scan a prefix, let `to` be the prefix with its last byte one larger.
-//
-// The scan is the caller's until `thermocline_scan_close`. It is never NULL: an error is the answer
-// of the first `thermocline_scan_next`. The bounds are copied. While it is open, the space of what
-// it can see is not given back.
-struct thermocline_scan *thermocline_db_scan(const struct thermocline_db *db,
-                                             const void *from,
-                                             size_t from_len,
-                                             const void *to,
-                                             size_t to_len);
-
-// As `thermocline_db_scan`, with options; NULL is none.
-struct thermocline_scan *thermocline_db_scan_with(const struct thermocline_db *db,
-                                                  const void *from,
-                                                  size_t from_len,
-                                                  const void *to,
-                                                  size_t to_len,
-                                                  const struct thermocline_scan_options *scan_options);
-
-// Gives the next record: `*record` leads to it until the next call with the scan, which may be
-// `thermocline_scan_close`. THERMOCLINE_NOT_FOUND, without a text, is the end; `*record` is zeroed
-// then, as after an error.
-//
-// A record that is damaged is an error in its place: the next call goes on behind it.
-enum thermocline_status thermocline_scan_next(struct thermocline_scan *scan,
-                                              struct thermocline_record *record,
-                                              char **why);
-
-// Takes the scan. NULL is none.
-void thermocline_scan_close(struct thermocline_scan *scan);
-
-// Makes an empty batch, which is the caller's until `thermocline_batch_close`. Never NULL.
-struct thermocline_batch *thermocline_batch_create(void);
-
-// Adds to the batch: set `key` to `value`. Of writes to the same key the later one counts.
-//
-// Key and value have the limits of `thermocline_db_put`, and the batch has one, too; what goes
-// beyond is THERMOCLINE_INVALID, and then the batch as a whole is not written any more, until
-// `thermocline_batch_clear`.
-enum thermocline_status thermocline_batch_put(struct thermocline_batch *batch,
-                                              const void *key,
-                                              size_t key_len,
-                                              const void *value,
-                                              size_t value_len,
-                                              char **why);
-
-// Adds to the batch: remove `key`. Limits as for `thermocline_batch_put`.
-enum thermocline_status thermocline_batch_delete(struct thermocline_batch *batch,
-                                                 const void *key,
-                                                 size_t key_len,
-                                                 char **why);
-
-// Forgets all writes of the batch, and keeps its memory for the next.
-enum thermocline_status thermocline_batch_clear(struct thermocline_batch *batch, char **why);
-
-// Takes the batch. NULL is none.
-void thermocline_batch_close(struct thermocline_batch *batch);
-
-// Opens the database in the directory `home`, for writing.
-//
-// `settings` is TOML, the same as in the file `settings.toml` of the command line: tiers with
-// their paths and capacities, memory, durability. With a text, a database that is not there is
-// made, and one that is there goes on with these settings; tiers may be left out then. NULL opens
-// only: with the tiers and settings that the database keeps, and THERMOCLINE_NOT_FOUND where there
-// is none.
-//
-// `*db` becomes the handle, which is the caller's until `thermocline_db_close`; NULL after an
-// error. A database is open once, in one process: THERMOCLINE_LOCKED says where else it is.
-enum thermocline_status thermocline_db_open(const char *home,
-                                            const char *settings,
-                                            struct thermocline_db **db,
+thermocline_status thermocline_db_multi_get(const thermocline_db *db,
+                                            size_t count,
+                                            const void *const *keys,
+                                            const size_t *key_lens,
+                                            char **values,
+                                            size_t *value_lens,
                                             char **why);
 
-// Opens the database in the directory `home` for reading only: nothing is written, and several
-// processes may read beside each other. Changes are THERMOCLINE_READ_ONLY.
-//
-// `settings`, if not NULL, hold for this opening: for tiers that are mounted elsewhere, or another
-// budget of memory. `*db` as for `thermocline_db_open`.
-enum thermocline_status thermocline_db_open_read_only(const char *home,
-                                                      const char *settings,
-                                                      struct thermocline_db **db,
-                                                      char **why);
-
-// Closes the database and says whether all went well. Takes the handle, whatever the answer is;
-// NULL is none, and OK.
-//
-// Snapshots, scans, tickets and transactions of it are closed by their own calls, best before:
-// what is left keeps the files and the lock, and the answer is THERMOCLINE_LOCKED, with all data
-// durable.
-enum thermocline_status thermocline_db_close(struct thermocline_db *db, char **why);
-
-// Sets `key` (up to 64 KiB) to `value` (up to 256 MiB), as durable as the settings say: unless they
-// say otherwise, it survives a loss of power once the call has returned.
-enum thermocline_status thermocline_db_put(const struct thermocline_db *db,
-                                           const void *key,
-                                           size_t key_len,
-                                           const void *value,
-                                           size_t value_len,
-                                           char **why);
-
-// Removes `key`, as durable as the settings say. Removing what is not there is OK.
-enum thermocline_status thermocline_db_delete(const struct thermocline_db *db,
-                                              const void *key,
-                                              size_t key_len,
-                                              char **why);
-
-// Looks `key` up. Where it is, `*value` becomes a buffer with `*value_len` bytes, which is the
-// caller's and goes back to `thermocline_free`. Where it is not, the answer is
-// THERMOCLINE_NOT_FOUND without a text.
-//
-// `value` and `value_len` may each be NULL, where only the other, or the answer, is wanted. They
-// get NULL and 0 where there is no value; the buffer of a value without bytes is not NULL.
-enum thermocline_status thermocline_db_get(const struct thermocline_db *db,
-                                           const void *key,
-                                           size_t key_len,
-                                           char **value,
-                                           size_t *value_len,
-                                           char **why);
-
-// Looks up the `count` keys `keys[0]`, `keys[1]`, ... of `key_lens[0]`, `key_lens[1]`, ... bytes, as
-// of one moment. Faster than as many calls of `thermocline_db_get` where values are on disks: they
-// are read together.
-//
-// `values` and `value_lens` have room for `count`. Each value becomes a buffer that goes back to
-// `thermocline_free`, or NULL with a length of 0 where there is no such key, which is OK. After an
-// error all are NULL. With a `count` of 0 the arrays may be NULL.
-enum thermocline_status thermocline_db_multi_get(const struct thermocline_db *db,
-                                                 size_t count,
-                                                 const void *const *keys,
-                                                 const size_t *key_lens,
-                                                 char **values,
-                                                 size_t *value_lens,
-                                                 char **why);
-
 // Writes what is in `batch`: all of it or, after an error or a crash, nothing. The batch stays as
 // it is.
 //
 // `options` say how durable it is; NULL: as the settings do.
-enum thermocline_status thermocline_db_write(const struct thermocline_db *db,
-                                             const struct thermocline_batch *batch,
-                                             const struct thermocline_write_options *write_options,
-                                             char **why);
+thermocline_status thermocline_db_write(const thermocline_db *db,
+                                        const thermocline_batch *batch,
+                                        const thermocline_write_options *write_options,
+                                        char **why);
 
 // Makes all that was written so far durable, as after a loss of power: of use where the settings or
 // the options of writes ask for less.
-enum thermocline_status thermocline_db_sync(const struct thermocline_db *db, char **why);
+thermocline_status thermocline_db_sync(const thermocline_db *db, char **why);
 
 // Writes what is in memory to the tiers, so that the next opening has less to replay. Nothing is
 // more durable for it.
-enum thermocline_status thermocline_db_flush(const struct thermocline_db *db, char **why);
+thermocline_status thermocline_db_flush(const thermocline_db *db, char **why);
 
 // Makes the directory `directory`, which must not be there, a database of its own with the records
 // of now. Files are linked where it is on the file system of their tier, and copied elsewhere.
-enum thermocline_status thermocline_db_checkpoint(const struct thermocline_db *db,
-                                                  const char *directory,
-                                                  char **why);
+thermocline_status thermocline_db_checkpoint(const thermocline_db *db,
+                                             const char *directory,
+                                             char **why);
 
 // The state of the database as JSON, the same as of `thermocline stats --json`: sizes in bytes,
 // times in the unit that their name ends with. `*json` becomes a text with a zero behind, which is
 // the caller's and goes back to `thermocline_free`; NULL after an error.
-enum thermocline_status thermocline_db_stats(const struct thermocline_db *db,
-                                             char **json,
-                                             char **why);
+thermocline_status thermocline_db_stats(const thermocline_db *db, char **json, char **why);
+
+// Makes an empty batch, which is the caller's until `thermocline_batch_close`. Never NULL.
+thermocline_batch *thermocline_batch_create(void);
+
+// Adds to the batch: set `key` to `value`. Of writes to the same key the later one counts.
+//
+// Key and value have the limits of `thermocline_db_put`, and the batch has one, too; what goes
+// beyond is THERMOCLINE_INVALID, and then the batch as a whole is not written any more, until
+// `thermocline_batch_clear`.
+thermocline_status thermocline_batch_put(thermocline_batch *batch,
+                                         const void *key,
+                                         size_t key_len,
+                                         const void *value,
+                                         size_t value_len,
+                                         char **why);
+
+// Adds to the batch: remove `key`. Limits as for `thermocline_batch_put`.
+thermocline_status thermocline_batch_delete(thermocline_batch *batch,
+                                            const void *key,
+                                            size_t key_len,
+                                            char **why);
+
+// Forgets all writes of the batch, and keeps its memory for the next.
+thermocline_status thermocline_batch_clear(thermocline_batch *batch, char **why);
+
+// Takes the batch. NULL is none.
+void thermocline_batch_close(thermocline_batch *batch);
+
+// Takes a snapshot of the database. `*snapshot` becomes the handle, which is the caller's until
+// `thermocline_snapshot_close`; NULL after an error.
+thermocline_status thermocline_db_snapshot(const thermocline_db *db,
+                                           thermocline_snapshot **snapshot,
+                                           char **why);
+
+// As `thermocline_db_get`, as of the snapshot.
+thermocline_status thermocline_snapshot_get(const thermocline_snapshot *snapshot,
+                                            const void *key,
+                                            size_t key_len,
+                                            char **value,
+                                            size_t *value_len,
+                                            char **why);
+
+// As `thermocline_db_multi_get`, as of the snapshot.
+thermocline_status thermocline_snapshot_multi_get(const thermocline_snapshot *snapshot,
+                                                  size_t count,
+                                                  const void *const *keys,
+                                                  const size_t *key_lens,
+                                                  char **values,
+                                                  size_t *value_lens,
+                                                  char **why);
+
+// As `thermocline_db_scan_with`, as of the snapshot, which may be closed before the scan.
+thermocline_scan *thermocline_snapshot_scan(const thermocline_snapshot *snapshot,
+                                            const void *from,
+                                            size_t from_len,
+                                            const void *to,
+                                            size_t to_len,
+                                            const thermocline_scan_options *scan_options);
+
+// Takes the snapshot. NULL is none.
+void thermocline_snapshot_close(thermocline_snapshot *snapshot);
 
 // Begins a scan of the records with keys at or after `from` and before `to`, as of now. NULL with a
 // length of 0 is no bound. To scan a prefix, let `to` be the prefix with its last byte one larger.
@@ -706,65 +325,31 @@ enum thermocline_status thermocline_db_stats(const struct thermocline_db *db,
 // The scan is the caller's until `thermocline_scan_close`. It is never NULL: an error is the answer
 // of the first `thermocline_scan_next`. The bounds are copied. While it is open, the space of what
 // it can see is not given back.
-struct thermocline_scan *thermocline_db_scan(const struct thermocline_db *db,
-                                             const void *from,
-                                             size_t from_len,
-                                             const void *to,
-                                             size_t to_len);
+thermocline_scan *thermocline_db_scan(const thermocline_db *db,
+                                      const void *from,
+                                      size_t from_len,
+                                      const void *to,
+                                      size_t to_len);
 
 // As `thermocline_db_scan`, with options; NULL is none.
-struct thermocline_scan *thermocline_db_scan_with(const struct thermocline_db *db,
-                                                  const void *from,
-                                                  size_t from_len,
-                                                  const void *to,
-                                                  size_t to_len,
-                                                  const struct thermocline_scan_options *scan_options);
+thermocline_scan *thermocline_db_scan_with(const thermocline_db *db,
+                                           const void *from,
+                                           size_t from_len,
+                                           const void *to,
+                                           size_t to_len,
+                                           const thermocline_scan_options *scan_options);
 
 // Gives the next record: `*record` leads to it until the next call with the scan, which may be
 // `thermocline_scan_close`. THERMOCLINE_NOT_FOUND, without a text, is the end; `*record` is zeroed
 // then, as after an error.
 //
 // A record that is damaged is an error in its place: the next call goes on behind it.
-enum thermocline_status thermocline_scan_next(struct thermocline_scan *scan,
-                                              struct thermocline_record *record,
-                                              char **why);
+thermocline_status thermocline_scan_next(thermocline_scan *scan,
+                                         thermocline_record *record,
+                                         char **why);
 
 // Takes the scan. NULL is none.
-void thermocline_scan_close(struct thermocline_scan *scan);
-
-// Takes a snapshot of the database. `*snapshot` becomes the handle, which is the caller's until
-// `thermocline_snapshot_close`; NULL after an error.
-enum thermocline_status thermocline_db_snapshot(const struct thermocline_db *db,
-                                                struct thermocline_snapshot **snapshot,
-                                                char **why);
-
-// As `thermocline_db_get`, as of the snapshot.
-enum thermocline_status thermocline_snapshot_get(const struct thermocline_snapshot *snapshot,
-                                                 const void *key,
-                                                 size_t key_len,
-                                                 char **value,
-                                                 size_t *value_len,
-                                                 char **why);
-
-// As `thermocline_db_multi_get`, as of the snapshot.
-enum thermocline_status thermocline_snapshot_multi_get(const struct thermocline_snapshot *snapshot,
-                                                       size_t count,
-                                                       const void *const *keys,
-                                                       const size_t *key_lens,
-                                                       char **values,
-                                                       size_t *value_lens,
-                                                       char **why);
-
-// As `thermocline_db_scan_with`, as of the snapshot, which may be closed before the scan.
-struct thermocline_scan *thermocline_snapshot_scan(const struct thermocline_snapshot *snapshot,
-                                                   const void *from,
-                                                   size_t from_len,
-                                                   const void *to,
-                                                   size_t to_len,
-                                                   const struct thermocline_scan_options *scan_options);
-
-// Takes the snapshot. NULL is none.
-void thermocline_snapshot_close(struct thermocline_snapshot *snapshot);
+void thermocline_scan_close(thermocline_scan *scan);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -8,7 +8,7 @@
 //!   call.rs           one call: an answer, a line of text, and a panic that ends here
 //!   arguments.rs      what the caller lends: bytes, texts, places for answers, options
 //!   memory.rs         what the caller gets: buffers for `thermocline_free`
-//!   status.rs         the numbers of the answers
+//!   status.rs         the numbers of the answers      abi.rs   the version of all this
 //! ```
 //!
 //! What always holds:
@@ -27,6 +27,7 @@
     reason = "these texts become the header, which says what each function asks of its caller"
 )]
 
+mod abi;
 mod arguments;
 mod call;
 #[cfg(feature = "engine")]
@@ -37,15 +38,3 @@ mod status;
 
 #[cfg(not(feature = "engine"))]
 compile_error!("a library without a half has nothing to call: choose the feature `engine`");
-
-/// The version of this interface that the header describes. It goes up by one with every release
-/// that adds to the interface; what is there stays.
-pub const THERMOCLINE_ABI_VERSION: u32 = 1;
-
-/// The version of the interface that the library in use has. A program that needs what version N
-/// added may ask for at least N; with an older library its start would fail where it is linked with
-/// the functions themselves.
-#[unsafe(no_mangle)]
-pub extern "C" fn thermocline_abi_version() -> u32 {
-    THERMOCLINE_ABI_VERSION
-}

@@ -6,15 +6,14 @@
 use std::path::{Path, PathBuf};
 
 /// The files of the sources that C sees, in the order of the header.
-const SOURCES: [&str; 8] = [
-    "lib.rs",
+const SOURCES: [&str; 7] = [
+    "abi.rs",
     "status.rs",
     "memory.rs",
     "engine/db.rs",
     "engine/batch.rs",
     "engine/snapshot.rs",
     "engine/scan.rs",
-    "engine/mod.rs",
 ];
 
 fn folder() -> &'static Path {
