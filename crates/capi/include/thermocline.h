@@ -187,8 +187,8 @@ thermocline_status thermocline_db_open_read_only(const char *home,
 // durable.
 thermocline_status thermocline_db_close(thermocline_db *db, char **why);
 
-// Sets `key` (up to 64 KiB) to `value` (up to 256 MiB), as durable as the settings say: unless they
-// say otherwise, it survives a loss of power once the call has returned.
+// Sets `key` (up to 64 KiB) to `value` (up to 256 MiB), as durable as the settings say: unless
+// they say otherwise, it survives a loss of power once the call has returned.
 thermocline_status thermocline_db_put(const thermocline_db *db,
                                       const void *key,
                                       size_t key_len,
@@ -215,9 +215,9 @@ thermocline_status thermocline_db_get(const thermocline_db *db,
                                       size_t *value_len,
                                       char **why);
 
-// Looks up the `count` keys `keys[0]`, `keys[1]`, ... of `key_lens[0]`, `key_lens[1]`, ... bytes, as
-// of one moment. Faster than as many calls of `thermocline_db_get` where values are on disks: they
-// are read together.
+// Looks up the `count` keys `keys[0]`, `keys[1]`, ... of `key_lens[0]`, `key_lens[1]`, ... bytes,
+// as of one moment. Faster than as many calls of `thermocline_db_get` where values are on disks:
+// they are read together.
 //
 // `values` and `value_lens` have room for `count`. Each value becomes a buffer that goes back to
 // `thermocline_free`, or NULL with a length of 0 where there is no such key, which is OK. After an
@@ -239,8 +239,8 @@ thermocline_status thermocline_db_write(const thermocline_db *db,
                                         const thermocline_write_options *write_options,
                                         char **why);
 
-// Makes all that was written so far durable, as after a loss of power: of use where the settings or
-// the options of writes ask for less.
+// Makes all that was written so far durable, as after a loss of power: of use where the settings
+// or the options of writes ask for less.
 thermocline_status thermocline_db_sync(const thermocline_db *db, char **why);
 
 // Writes what is in memory to the tiers, so that the next opening has less to replay. Nothing is
@@ -319,12 +319,13 @@ thermocline_scan *thermocline_snapshot_scan(const thermocline_snapshot *snapshot
 // Takes the snapshot. NULL is none.
 void thermocline_snapshot_close(thermocline_snapshot *snapshot);
 
-// Begins a scan of the records with keys at or after `from` and before `to`, as of now. NULL with a
-// length of 0 is no bound. To scan a prefix, let `to` be the prefix with its last byte one larger.
+// Begins a scan of the records with keys at or after `from` and before `to`, as of now. NULL with
+// a length of 0 is no bound. To scan a prefix, let `to` be the prefix with its last byte one
+// larger.
 //
-// The scan is the caller's until `thermocline_scan_close`. It is never NULL: an error is the answer
-// of the first `thermocline_scan_next`. The bounds are copied. While it is open, the space of what
-// it can see is not given back.
+// The scan is the caller's until `thermocline_scan_close`. It is never NULL: an error is the
+// answer of the first `thermocline_scan_next`. The bounds are copied. While it is open, the space
+// of what it can see is not given back.
 thermocline_scan *thermocline_db_scan(const thermocline_db *db,
                                       const void *from,
                                       size_t from_len,

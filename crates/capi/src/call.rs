@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thermocline_foundation::threads::catch_panic;
 
-/// Set by the first panic in a call of a database's handles, which all share it: what the panic left
-/// half done could be in any of them.
+/// Set by the first panic in a call of a database's handles, which all share it: what the panic
+/// left half done could be in any of them.
 #[derive(Clone, Debug, Default)]
 pub struct Poison(Arc<AtomicBool>);
 

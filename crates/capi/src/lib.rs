@@ -12,12 +12,12 @@
 //! ```
 //!
 //! What always holds:
-//! 1. No panic leaves the library. One that is caught inside a handle's call leaves that handle, and
-//!    all that share its database, with nothing but their `_close`.
+//! 1. No panic leaves the library. One that is caught inside a handle's call leaves that handle,
+//!    and all that share its database, with nothing but their `_close`.
 //! 2. A function reads arguments only for the length of its call, and writes each place for an
 //!    answer, with nothing where there is no answer.
-//! 3. Numbers of answers, names and layouts stay as they are within `.so.1`, which only grows. Tests
-//!    compare the header, the exported names and the numbers with committed ones.
+//! 3. Numbers of answers, names and layouts stay as they are within `.so.1`, which only grows.
+//!    Tests compare the header, the exported names and the numbers with committed ones.
 //! 4. The library exports names that begin with `thermocline_`, and no others.
 //!
 //! `unsafe` is what this crate is for: it believes pointers. What a caller must keep to is in the

@@ -1,7 +1,11 @@
 //! `include/thermocline.h` is what cbindgen writes from the sources, and the interface only grows.
-//! `THERMOCLINE_BLESS=1 cargo test -p thermocline-capi --test header` writes both files anew, unless
-//! something is gone that programs have been compiled with.
-#![allow(clippy::disallowed_methods, reason = "a test of committed files reads and writes them")]
+//! `THERMOCLINE_BLESS=1 cargo test -p thermocline-capi --test header` writes both files anew,
+//! unless something is gone that programs have been compiled with.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "a test of committed files reads and writes them, and stops at the first surprise"
+)]
 
 use std::path::{Path, PathBuf};
 

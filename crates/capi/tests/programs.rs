@@ -1,12 +1,17 @@
-//! C programs, compiled by the system's compiler and run: the one of `docs/c.md`, and one that calls
-//! every function. Each against the shared library and the archive, and under valgrind where that is
-//! installed, else with the compiler's own checks of memory.
+//! C programs, compiled by the system's compiler and run: the one of `docs/c.md`, and one that
+//! calls every function. Each against the shared library and the archive, and under valgrind where
+//! that is installed, else with the compiler's own checks of memory.
 //!
 //! Cargo gives a test no shared library, so the tests ask it for one, of their own profile. Alone,
 //! that is a few seconds. What `cargo test --workspace` has built fits only if all of the workspace
 //! is asked for again, because features are united over what is asked for: `cargo xtask test` says
 //! by a variable that this is so.
-#![allow(clippy::disallowed_methods, reason = "a test of programs writes them and looks at files")]
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "a test of programs writes them, says what it skips, and stops at the first surprise"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -128,6 +133,14 @@ fn the_program_of_the_page_runs_with_the_shared_library_and_the_archive() {
             assert_eq!(scratch.run(&program, &[], &[]), "value\nkey\n", "{library:?}");
         }
     }
+}
+
+#[test]
+fn the_page_has_the_program_that_the_tests_run() {
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+    let page = read(&folder().join("../../docs/c.md"));
+    let program = read(&folder().join("tests/c/store.c"));
+    assert!(page.contains(&format!("```c\n{program}```\n")), "docs/c.md has another program");
 }
 
 const ALL_IS_WELL: &str = "all calls answered as they must\n";

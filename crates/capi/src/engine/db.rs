@@ -109,8 +109,8 @@ pub unsafe extern "C" fn thermocline_db_close(db: *mut Db, why: *mut *mut c_char
     }
 }
 
-/// Sets `key` (up to 64 KiB) to `value` (up to 256 MiB), as durable as the settings say: unless they
-/// say otherwise, it survives a loss of power once the call has returned.
+/// Sets `key` (up to 64 KiB) to `value` (up to 256 MiB), as durable as the settings say: unless
+/// they say otherwise, it survives a loss of power once the call has returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thermocline_db_put(
     db: *const Db,
@@ -167,9 +167,9 @@ pub unsafe extern "C" fn thermocline_db_get(
     }
 }
 
-/// Looks up the `count` keys `keys[0]`, `keys[1]`, ... of `key_lens[0]`, `key_lens[1]`, ... bytes, as
-/// of one moment. Faster than as many calls of `thermocline_db_get` where values are on disks: they
-/// are read together.
+/// Looks up the `count` keys `keys[0]`, `keys[1]`, ... of `key_lens[0]`, `key_lens[1]`, ... bytes,
+/// as of one moment. Faster than as many calls of `thermocline_db_get` where values are on disks:
+/// they are read together.
 ///
 /// `values` and `value_lens` have room for `count`. Each value becomes a buffer that goes back to
 /// `thermocline_free`, or NULL with a length of 0 where there is no such key, which is OK. After an
@@ -261,8 +261,8 @@ pub unsafe extern "C" fn thermocline_db_write(
     }
 }
 
-/// Makes all that was written so far durable, as after a loss of power: of use where the settings or
-/// the options of writes ask for less.
+/// Makes all that was written so far durable, as after a loss of power: of use where the settings
+/// or the options of writes ask for less.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thermocline_db_sync(db: *const Db, why: *mut *mut c_char) -> Status {
     // SAFETY: the header asks for it.

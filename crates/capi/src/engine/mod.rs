@@ -4,7 +4,7 @@
 pub mod batch;
 pub mod db;
 mod failures;
-#[cfg(test)]
-mod panics;
 pub mod scan;
 pub mod snapshot;
+#[cfg(test)]
+mod tests;

@@ -110,12 +110,13 @@ pub(super) unsafe fn begin<H: Handle>(
     give(poison, Course { records, shown: None })
 }
 
-/// Begins a scan of the records with keys at or after `from` and before `to`, as of now. NULL with a
-/// length of 0 is no bound. To scan a prefix, let `to` be the prefix with its last byte one larger.
+/// Begins a scan of the records with keys at or after `from` and before `to`, as of now. NULL with
+/// a length of 0 is no bound. To scan a prefix, let `to` be the prefix with its last byte one
+/// larger.
 ///
-/// The scan is the caller's until `thermocline_scan_close`. It is never NULL: an error is the answer
-/// of the first `thermocline_scan_next`. The bounds are copied. While it is open, the space of what
-/// it can see is not given back.
+/// The scan is the caller's until `thermocline_scan_close`. It is never NULL: an error is the
+/// answer of the first `thermocline_scan_next`. The bounds are copied. While it is open, the space
+/// of what it can see is not given back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thermocline_db_scan(
     db: *const Db,
