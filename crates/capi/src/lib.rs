@@ -4,6 +4,7 @@
 //!
 //! ```text
 //!   engine/           (feature `engine`) what a C program calls: db, batch, scan, snapshot
+//!   tiers/            (feature `device`) what a plugin of another engine calls
 //!   handle.rs         what a pointer of ours leads to; opening, using and closing it
 //!   call.rs           one call: an answer, a line of text, and a panic that ends here
 //!   arguments.rs      what the caller lends: bytes, texts, places for answers, options
@@ -35,6 +36,8 @@ mod engine;
 mod handle;
 mod memory;
 mod status;
+#[cfg(feature = "device")]
+mod tiers;
 
-#[cfg(not(feature = "engine"))]
-compile_error!("a library without a half has nothing to call: choose the feature `engine`");
+#[cfg(not(any(feature = "engine", feature = "device")))]
+compile_error!("a library without a half has nothing to call: choose `engine` or `device`");
