@@ -1,5 +1,5 @@
-//! C programs, compiled by the system's compiler and run: the one of `docs/c.md`, and one that
-//! calls every function. Each against the shared library and the archive, and under valgrind where
+//! C programs, compiled by the system's compiler and run: the one of `docs/c.md`, and one for each
+//! header that calls every function. Each against the shared library and the archive, and under valgrind where
 //! that is installed, else with the compiler's own checks of memory.
 //!
 //! Cargo gives a test no shared library, so the tests ask it for one, of their own profile. Alone,
@@ -100,7 +100,8 @@ impl Scratch {
         let program = self.path(&format!("{name}-{library:?}"));
         let mut cc = Command::new("cc");
         cc.args(["-std=gnu99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-g"]).args(flags);
-        cc.arg("-I").arg(folder().join("include")).arg(&source).arg("-o").arg(&program);
+        cc.arg("-I").arg(folder().join("include")).arg("-I").arg(folder().join("tests/c"));
+        cc.arg(&source).arg("-o").arg(&program);
         match library {
             Library::Shared => {
                 let rpath = format!("-Wl,-rpath,{}", self.folder.path().display());
@@ -145,39 +146,47 @@ fn the_page_has_the_program_that_the_tests_run() {
 
 const ALL_IS_WELL: &str = "all calls answered as they must\n";
 
+/// The programs that call every function, and the headers that have these.
+const EVERY_CALL: [(&str, &str); 2] =
+    [("every_call.c", "thermocline.h"), ("every_tiers_call.c", "thermocline_tiers.h")];
+
 #[test]
 fn every_call_answers_as_the_header_says() {
     for library in [Library::Shared, Library::Archive] {
         let scratch = Scratch::new();
-        let program = scratch.compile("every_call.c", library, &[]);
-        let printed = scratch.run(&program, &[], &[&scratch.path("db")]);
-        assert_eq!(printed, ALL_IS_WELL, "{library:?}");
+        for (name, _) in EVERY_CALL {
+            let program = scratch.compile(name, library, &[]);
+            let directory = scratch.path(&format!("{name}-db"));
+            let printed = scratch.run(&program, &[], &[&directory]);
+            assert_eq!(printed, ALL_IS_WELL, "{name} {library:?}");
+        }
     }
 }
 
 #[test]
 fn no_call_touches_memory_that_is_not_its_own_or_forgets_some() {
     let scratch = Scratch::new();
-    let directory = scratch.path("db");
-    if is_there("valgrind") {
-        let program = scratch.compile("every_call.c", Library::Shared, &[]);
-        let valgrind = [
-            "valgrind",
-            "--quiet",
-            "--error-exitcode=99",
-            "--leak-check=full",
-            "--errors-for-leak-kinds=definite",
-        ];
-        assert_eq!(scratch.run(&program, &valgrind, &[&directory]), ALL_IS_WELL);
-        return;
-    }
+    let valgrind = [
+        "valgrind",
+        "--quiet",
+        "--error-exitcode=99",
+        "--leak-check=full",
+        "--errors-for-leak-kinds=definite",
+    ];
     let sanitized = ["-fsanitize=address", "-fno-omit-frame-pointer"];
-    if !compiles_with(&scratch, &sanitized) {
-        println!("skipped: neither valgrind nor -fsanitize=address is there");
-        return;
+    let (wrapper, flags): (&[&str], &[&str]) = match is_there("valgrind") {
+        true => (&valgrind, &[]),
+        false if compiles_with(&scratch, &sanitized) => (&[], &sanitized),
+        false => {
+            println!("skipped: neither valgrind nor -fsanitize=address is there");
+            return;
+        }
+    };
+    for (name, _) in EVERY_CALL {
+        let program = scratch.compile(name, Library::Shared, flags);
+        let directory = scratch.path(&format!("{name}-db"));
+        assert_eq!(scratch.run(&program, wrapper, &[&directory]), ALL_IS_WELL, "{name}");
     }
-    let program = scratch.compile("every_call.c", Library::Shared, &sanitized);
-    assert_eq!(scratch.run(&program, &[], &[&directory]), ALL_IS_WELL);
 }
 
 /// The compiler has what `flags` ask for, and what it makes runs.
@@ -189,9 +198,9 @@ fn compiles_with(scratch: &Scratch, flags: &[&str]) -> bool {
         && Command::new(&program).output().is_ok_and(|it| it.status.success())
 }
 
-/// The functions that the header has.
-fn functions() -> Vec<String> {
-    let header = std::fs::read_to_string(folder().join("include/thermocline.h")).unwrap();
+/// The functions that a header has.
+fn functions(header: &str) -> Vec<String> {
+    let header = std::fs::read_to_string(folder().join("include").join(header)).unwrap();
     let lines = header.lines().filter(|line| !line.trim_start().starts_with("//"));
     let before_arguments = lines.filter_map(|line| line.split_once('(')).map(|(before, _)| before);
     let names = before_arguments.filter_map(|before| before.split([' ', '*']).next_back());
@@ -202,7 +211,7 @@ fn functions() -> Vec<String> {
 }
 
 #[test]
-fn the_shared_library_has_its_name_and_exports_what_the_header_has() {
+fn the_shared_library_has_its_name_and_exports_what_the_headers_have() {
     if !is_there("nm") || !is_there("readelf") {
         println!("skipped: nm and readelf are not there");
         return;
@@ -212,16 +221,21 @@ fn the_shared_library_has_its_name_and_exports_what_the_header_has() {
     let listed = String::from_utf8(listed.stdout).unwrap();
     let mut exported: Vec<_> = listed.lines().filter_map(|it| it.split(' ').next_back()).collect();
     exported.sort_unstable();
-    assert_eq!(exported, functions());
+    let mut functions: Vec<_> =
+        EVERY_CALL.iter().flat_map(|(_, header)| functions(header)).collect();
+    functions.sort_unstable();
+    assert_eq!(exported, functions);
     let dynamic = run(Command::new("readelf").arg("--dynamic").arg(&library));
     let dynamic = String::from_utf8(dynamic.stdout).unwrap();
     assert!(dynamic.contains("[libthermocline.so.1]"), "{dynamic}");
 }
 
 #[test]
-fn the_program_that_calls_every_function_leaves_none_out() {
-    let program = std::fs::read_to_string(folder().join("tests/c/every_call.c")).unwrap();
-    let left: Vec<_> =
-        functions().into_iter().filter(|it| !program.contains(&format!("{it}("))).collect();
-    assert!(left.is_empty(), "{left:?}");
+fn the_programs_that_call_every_function_leave_none_out() {
+    for (name, header) in EVERY_CALL {
+        let program = std::fs::read_to_string(folder().join("tests/c").join(name)).unwrap();
+        let is_left = |function: &String| !program.contains(&format!("{function}("));
+        let left: Vec<_> = functions(header).into_iter().filter(is_left).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
 }

@@ -125,16 +125,19 @@ impl Hosts {
         Ok(Some(file))
     }
 
-    /// The file of a path; none where it is the host's plain one.
+    /// The file of a path; none where it is the host's plain one, which need not be there.
     pub fn open(&self, path: &Path) -> Result<Option<Arc<NamedFile>>> {
         let at = At::new(path)?;
         let Some(names) = self.shared.names(&at.directory)? else { return Ok(None) };
         if is_hidden(&at.name) {
             return Ok(None);
         }
-        let file = names.open(&at.name)?;
-        let is_plain = Holds::of_name(&at.name) == Holds::Other && file.place() == at.path();
-        Ok(Some(file).filter(|_| !is_plain))
+        let is_other = Holds::of_name(&at.name) == Holds::Other;
+        match names.open(&at.name) {
+            Err(error) if is_other && error.kind() == ErrorKind::NotFound => Ok(None),
+            Ok(file) if is_other && file.place() == at.path() => Ok(None),
+            file => file.map(Some),
+        }
     }
 
     /// Gives a file or a directory another path, in place of the file that has it.
