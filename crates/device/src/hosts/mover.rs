@@ -119,7 +119,7 @@ impl Shared {
         if !names.has_moves() {
             return;
         }
-        std::thread::scope(|scope| {
+        threads::scope(|scope| {
             let mover = &mover;
             (1..threads()).for_each(|place| drop(scope.spawn(move || mover(place))));
             mover(0);
