@@ -66,21 +66,22 @@ impl HostSettings {
     ///
     /// Errors: `Invalid` with the part that is wrong; `NotFound` and others of the file.
     pub fn of_uri(uri: &str) -> Result<Self> {
-        let rest = uri
-            .strip_prefix(SCHEME)
-            .ok_or_else(|| invalid(format!("'{uri}' does not begin with {SCHEME}")))?;
-        let settings = match rest.strip_prefix('?') {
-            Some(query) => Self::of_query(query),
-            None if rest.starts_with('/') => {
-                let path = PathBuf::from(decoded(rest)?);
-                let text = std::fs::read_to_string(&path)
-                    .map_err(|error| Error::io("read the settings", &path, &error))?;
-                Self::of_toml(&text)
-                    .map_err(|error| invalid(format!("{}: {error}", path.display())))
-            }
-            None => Err(invalid("after :// come ?tier=PATH:CAPACITY or a path".to_owned())),
+        let settings = match uri.strip_prefix(SCHEME) {
+            None => Err(invalid(format!("it does not begin with {SCHEME}"))),
+            Some(rest) => match rest.strip_prefix('?') {
+                Some(query) => Self::of_query(query),
+                None if rest.starts_with('/') => Self::of_file(rest),
+                None => Err(invalid("after :// come ?tier=PATH:CAPACITY or a path".to_owned())),
+            },
         };
         settings.map_err(|error| Error::new(error.kind(), format!("cannot use '{uri}': {error}")))
+    }
+
+    fn of_file(path: &str) -> Result<Self> {
+        let path = PathBuf::from(decoded(path)?);
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| Error::io("read the settings", &path, &error))?;
+        Self::of_toml(&text).map_err(|error| invalid(format!("{}: {error}", path.display())))
     }
 
     /// Of the part of a URI after `?`.
