@@ -137,7 +137,8 @@ fn damaged_uris_are_refused_or_name_tiers_that_can_be() {
         "thermocline://?tier=/a%26b:1%20MiB&placement=top_levels(2)&move_threads=3",
     ];
     let seeds = seeds.map(|uri| uri.as_bytes().to_vec());
-    assert_reaches_inside(check("host uri", &seeds, TEXTS, properties::host_uri));
+    let (accepted, runs) = check("host uri", &seeds, TEXTS, properties::host_uri);
+    assert!(accepted > 0, "none of {runs} is a URI: the mutations say nothing");
 }
 
 #[test]
