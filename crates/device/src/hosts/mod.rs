@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   mod.rs       Hosts: the calls, by paths     settings.rs  what a URI says
-//!   mover.rs     moves in the background        plain.rs     files that are on no tier
+//!   mover.rs     moves, copies in the background  plain.rs     files that are on no tier
 //!   report.rs    figures
 //!
 //!   Hosts   /db, /backup/private/1 ...   one Names for each, opened when it is first asked for
@@ -26,7 +26,7 @@ mod settings;
 
 pub use plain::HostEntry;
 pub use report::{HostReport, LevelReport, TierReport};
-pub use settings::{HostSettings, HostTier, SCHEME};
+pub use settings::{HostCache, HostSettings, HostTier, SCHEME};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::is_hidden;

@@ -14,6 +14,7 @@
 //!
 //! Threads: the opening thread; later the one that makes the first change.
 
+use super::copies::Copying;
 use super::counts::Counts;
 use super::creation::{elsewhere, files_path, point};
 use super::home_file::HomeFile;
@@ -36,7 +37,7 @@ use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::AtomicBool;
 use thermocline_foundation::sync::atomic::Ordering::{Acquire, Release};
-use thermocline_foundation::{ByteSize, Planted, planted, sync_site};
+use thermocline_foundation::{ByteSize, Counter, Planted, planted, sync_site};
 
 /// What a scan found: names, lengths of the files of each tier, and links whose file is not there.
 #[derive(Debug, Default)]
@@ -137,6 +138,7 @@ impl Host {
             rooms.push(host_room(home_room, ByteSize(u64::MAX)));
         }
         let listing = Listing::default();
+        let served = rooms.iter().map(|_| Counter::default()).collect();
         let host = Self {
             devices,
             path,
@@ -150,6 +152,8 @@ impl Host {
             listing: Mutex::new(listing),
             loads: Loads::default(),
             counts: Counts::default(),
+            served,
+            copying: Copying::default(),
             changing: Mutex::new(None),
             is_writer: AtomicBool::new(false),
             broken: Mutex::new(None),
