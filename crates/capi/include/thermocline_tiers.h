@@ -208,9 +208,8 @@ thermocline_status thermocline_tiers_free_space(const thermocline_tiers *tiers,
 // each, with its tiers, on each the files and bytes by level, and what was moved.
 thermocline_status thermocline_tiers_stats(const thermocline_tiers *tiers, char **json, char **why);
 
-// Gives out the path where the host opens the file now to read it: at a copy on a faster tier, where
-// there is one. For a file that is whole: nothing may be written there. As
-// `thermocline_file_place` else.
+// Gives out the path where the host opens the file now to read it: at a copy on a faster tier,
+// where there is one. Nothing may be written there. Otherwise as `thermocline_file_place`.
 thermocline_status thermocline_file_place_to_read(const thermocline_file *file,
                                                   char **place,
                                                   char **why);

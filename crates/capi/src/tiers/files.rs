@@ -117,9 +117,8 @@ pub(super) unsafe fn class(name: &str, new: *const NewFile) -> Result<FileClass,
     Ok(FileClass { holds, level, origin, heat })
 }
 
-/// Gives out the path where the host opens the file now to read it: at a copy on a faster tier, where
-/// there is one. For a file that is whole: nothing may be written there. As
-/// `thermocline_file_place` else.
+/// Gives out the path where the host opens the file now to read it: at a copy on a faster tier,
+/// where there is one. Nothing may be written there. Otherwise as `thermocline_file_place`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thermocline_file_place_to_read(
     file: *const File,

@@ -3,8 +3,8 @@
 //! ```text
 //!   hit ratio of a tier = reads that it served / (these + reads that the next slower one served)
 //! ```
-//! 1. A tier whose hit ratio in a window of time is too low gets a copy of the file of the next tier
-//!    that was read most.
+//! 1. A tier whose hit ratio in a window of time is too low gets a copy of the file of the next
+//!    tier that was read most.
 //! 2. A copy takes free room, or that of copies that were read less; never that of files.
 //! 3. A tier of which the next one served nothing gets nothing.
 //!

@@ -31,7 +31,8 @@
 //! 5. Only tier files without a link, on tiers whose identity matched, are deleted.
 //! 6. Nothing is created on a tier without `TIER`, nor below a path that is not there.
 //! 7. A file that a link no longer names goes only after the new link is durable.
-//! 8. Copies are made and go at any time, and never change an answer: a name's file is at its place.
+//! 8. Copies are made and go at any time, and never change an answer: a name's file is at its
+//!    place.
 //! 9. Nothing is changed before the first call that changes something, which takes the lock: tools
 //!    that only read work beside a writer.
 //! 10. A change whose outcome is not known is the last: later ones say why, until the directory is
