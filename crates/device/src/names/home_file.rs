@@ -5,7 +5,8 @@
 //! tier's files; what the first deletes is gone for the second. `HOME` names one of them.
 //!
 //! 1. It is replaced as a whole, and its last line is a checksum of what is before it.
-//! 2. While a directory is being renamed it names both paths, so that a crash leaves one that opens.
+//! 2. While a directory is being renamed it names both paths, so that a crash leaves one that
+//!    opens.
 //!
 //! Threads: the owner of the directory's lock writes; any may read.
 
