@@ -14,6 +14,9 @@ use thermocline_foundation::sync::MutexGuard;
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_log::{ClaimLog, LogHeader, LogSettings, LogWriter};
 
+/// Zeros written at a time to a log that is ready.
+const FILL_BYTES: u64 = 1 << 20;
+
 /// Logs that wait to be used again, and the next one, ready.
 ///
 /// 1. One log is made at a time, so numbers ascend: a writer that needs one that is being prepared
@@ -39,6 +42,13 @@ pub(crate) struct Logs {
     pub making: bool,
     /// All logs since opening that are not deleted, the one that is being made included.
     there: u64,
+    /// The ready log has zeros up to here, and blocks that were never written behind; none where
+    /// there is nothing to fill.
+    filled: Option<u64>,
+    /// A thread writes zeros to the ready log, which must not be taken before the end of that.
+    filling: bool,
+    /// A log was full. A process that ends before that has no use for more logs.
+    has_rotated: bool,
 }
 
 impl Logs {
@@ -59,7 +69,15 @@ impl Logs {
 impl LogPool {
     /// The first log is in use, and no other is there.
     pub fn new(shared: Arc<Shared>) -> Self {
-        let logs = Logs { ready: None, retired: Vec::new(), making: false, there: 1 };
+        let logs = Logs {
+            ready: None,
+            retired: Vec::new(),
+            making: false,
+            there: 1,
+            filled: None,
+            filling: false,
+            has_rotated: false,
+        };
         Self { shared, logs: Mutex::new(logs) }
     }
 
@@ -100,7 +118,12 @@ impl LogPool {
     pub fn next_log(&self, current: FileNumber) -> Result<Arc<LogFile>> {
         let ready = self.shared.wait_for(|| {
             let mut logs = self.logs.lock();
+            logs.has_rotated = true;
+            if logs.filling {
+                return None;
+            }
             let ready = logs.ready.take();
+            logs.filled = None;
             let goes_on = ready.is_some() || !logs.making;
             logs.making |= goes_on && ready.is_none();
             goes_on.then_some(ready)
@@ -136,6 +159,8 @@ impl LogPool {
         let made = {
             let mut logs = self.logs.lock();
             logs.making = false;
+            logs.filled =
+                made.as_ref().ok().filter(|_| logs.has_rotated).and_then(|log| log.unfilled());
             // A writer may wait for it, and then makes one itself.
             let (ready, result) = made.map_or_else(|e| (None, Err(e)), |log| (Some(log), Ok(())));
             logs.ready = ready;
@@ -143,6 +168,39 @@ impl LogPool {
         };
         self.shared.announce();
         made
+    }
+
+    /// Claims the filling of the ready log with zeros, where it is wanted: a durable write to blocks
+    /// that were never written waits for the file system to note that they are, several times as
+    /// long as for the write.
+    pub fn claim_filling(&self) -> bool {
+        let mut logs = self.logs.lock();
+        let claims = !logs.filling && logs.ready.is_some() && logs.filled.is_some();
+        logs.filling |= claims;
+        claims
+    }
+
+    /// Writes the next zeros to the ready log, once claimed; says whether there are more to write.
+    /// The claim ends then, so that a writer that needs the log waits for a piece at most.
+    pub fn fill(&self) -> Result<bool> {
+        let (log, from) = {
+            let logs = self.logs.lock();
+            let Some((log, from)) = logs.ready.clone().zip(logs.filled) else { return Ok(false) };
+            (log, from)
+        };
+        let filled = log.fill(from, FILL_BYTES);
+        let is_left = {
+            let mut logs = self.logs.lock();
+            logs.filling = false;
+            logs.filled = filled.as_ref().ok().copied().flatten();
+            logs.filled.is_some()
+        };
+        self.shared.announce();
+        match filled {
+            // Then it does without: a log that is written later tells what a device cannot do.
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => Ok(false),
+            filled => filled.map(|_| is_left),
+        }
     }
 
     /// Puts away a log whose records are all in tables. It is kept for use as a log again unless it

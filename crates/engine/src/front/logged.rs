@@ -382,16 +382,6 @@ impl Logged {
         self.sync_wanted.swap(false, Ordering::Relaxed)
     }
 
-    /// Claims the preparation of the next log, where it is wanted.
-    pub(super) fn claim_preparation(&self) -> bool {
-        self.rotation.pool.claim_preparation()
-    }
-
-    /// Makes the log that the next memtable begins with.
-    pub(super) fn prepare_log(&self) -> Result<()> {
-        self.rotation.pool.prepare_log()
-    }
-
     /// The log waits to be used again: it holds nothing any more.
     pub fn is_retired(&self, log: FileNumber) -> bool {
         self.rotation.pool.is_retired(log)
@@ -412,8 +402,7 @@ impl Logged {
         self.queue.waiting()
     }
 
-    /// The pool of logs, for a test that keeps the background from it.
-    #[cfg(test)]
+    /// The pool of logs.
     pub fn pool(&self) -> &Arc<LogPool> {
         &self.rotation.pool
     }

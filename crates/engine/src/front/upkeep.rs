@@ -1,4 +1,4 @@
-//! Jobs that keep logs ready for writers: syncs, and the next log.
+//! Jobs that keep logs ready for writers: syncs, the next log, and zeros in it.
 
 use super::logged::Logged;
 use crate::error::Result;
@@ -17,6 +17,7 @@ struct Upkeep {
 enum Task {
     SyncLog,
     PrepareLog,
+    FillLog,
 }
 
 impl Logged {
@@ -24,8 +25,10 @@ impl Logged {
     pub fn upkeep(self: &Arc<Self>) -> Option<Box<dyn Job>> {
         let task = if self.claim_sync() {
             Task::SyncLog
-        } else if self.claim_preparation() {
+        } else if self.pool().claim_preparation() {
             Task::PrepareLog
+        } else if self.pool().claim_filling() {
+            Task::FillLog
         } else {
             return None;
         };
@@ -38,13 +41,16 @@ impl Job for Upkeep {
         match self.task {
             Task::SyncLog => "background sync of the log",
             Task::PrepareLog => "preparation of a log",
+            Task::FillLog => "filling of a log",
         }
     }
 
     fn step(&mut self) -> Result<Step> {
         match self.task {
             Task::SyncLog => sync_site("background", || self.logged.sync_tail())?,
-            Task::PrepareLog => self.logged.prepare_log()?,
+            Task::PrepareLog => self.logged.pool().prepare_log()?,
+            // The next piece is another job: what is more urgent goes first.
+            Task::FillLog => drop(self.logged.pool().fill()?),
         }
         Ok(Step::Done)
     }

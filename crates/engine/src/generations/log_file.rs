@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use std::sync::Arc;
-use thermocline_device::File;
+use thermocline_device::{Buffer, File};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::{FileNumber, sync_site};
 use thermocline_log::{ClaimLog, Durability, LogPosition, LogWriter};
@@ -63,6 +63,27 @@ impl LogFile {
             Records::SideBySide(claims) => claims.sync()?,
         }
         Ok(())
+    }
+
+    /// Where its blocks begin that were never written; none where all were, or where writes do not
+    /// wait for that: side by side they are durable one by one.
+    pub fn unfilled(&self) -> Option<u64> {
+        match &self.records {
+            Records::SideBySide(claims) if claims.is_fresh() => Some(claims.bytes()),
+            _ => None,
+        }
+    }
+
+    /// Writes up to `bytes` of zeros at `from`, up to the end of what is reserved. Says where the
+    /// next ones begin; none where there is no more to fill. Nothing may be appended meanwhile.
+    pub fn fill(&self, from: u64, bytes: u64) -> Result<Option<u64>> {
+        let file = self.file();
+        let len = file.len()?;
+        let stop = (from + bytes).min(len);
+        if stop > from {
+            file.write_durably(from, Buffer::zeroed((stop - from) as usize)).1?;
+        }
+        Ok(Some(stop).filter(|stop| *stop < len))
     }
 
     /// Hands all up to `position` to the driver.
