@@ -180,26 +180,27 @@ impl LogPool {
         claims
     }
 
-    /// Writes the next zeros to the ready log, once claimed; says whether there are more to write.
-    /// The claim ends then, so that a writer that needs the log waits for a piece at most.
-    pub fn fill(&self) -> Result<bool> {
-        let (log, from) = {
+    /// Writes the next zeros to the ready log, once claimed. The claim ends then, so that a writer
+    /// that needs the log waits for a piece at most.
+    pub fn fill(&self) -> Result<()> {
+        let (ready, filled) = {
             let logs = self.logs.lock();
-            let Some((log, from)) = logs.ready.clone().zip(logs.filled) else { return Ok(false) };
-            (log, from)
+            (logs.ready.clone(), logs.filled)
         };
-        let filled = log.fill(from, FILL_BYTES);
-        let is_left = {
+        let next = match ready.zip(filled) {
+            Some((log, from)) => log.fill(from, FILL_BYTES),
+            None => Ok(None),
+        };
+        {
             let mut logs = self.logs.lock();
             logs.filling = false;
-            logs.filled = filled.as_ref().ok().copied().flatten();
-            logs.filled.is_some()
-        };
+            logs.filled = next.as_ref().ok().copied().flatten();
+        }
         self.shared.announce();
-        match filled {
-            // Then it does without: a log that is written later tells what a device cannot do.
-            Err(error) if error.kind() == ErrorKind::OutOfSpace => Ok(false),
-            filled => filled.map(|_| is_left),
+        match next {
+            // It does without then: a write to it tells what the device cannot do.
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => Ok(()),
+            next => next.map(drop),
         }
     }
 

@@ -50,7 +50,7 @@ impl Job for Upkeep {
             Task::SyncLog => sync_site("background", || self.logged.sync_tail())?,
             Task::PrepareLog => self.logged.pool().prepare_log()?,
             // The next piece is another job: what is more urgent goes first.
-            Task::FillLog => drop(self.logged.pool().fill()?),
+            Task::FillLog => self.logged.pool().fill()?,
         }
         Ok(Step::Done)
     }
