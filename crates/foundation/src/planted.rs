@@ -111,6 +111,9 @@ bugs! {
     /// Edit order · a flushed log is deleted before the edit that makes it superfluous is durable ·
     /// power cut or failed append between the two.
     LogRetiredBeforeEdit,
+    /// Zeros over records · the filling of the next log goes on although a writer has the log ·
+    /// durable writes to a log that was taken before it was filled, power cut.
+    LogFilledInUse,
     /// Crash in recovery · logs are deleted before recovery's own edit is durable · a crash with
     /// records in the log, then a second one while opening.
     RecoveryDeletesLogsFirst,

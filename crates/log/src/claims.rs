@@ -139,11 +139,6 @@ impl ClaimLog {
         Ok(Self { file, header, growth_bytes, state, changed, allocated, buffered, synced })
     }
 
-    /// The file was no log before, so its blocks were reserved and never written.
-    pub fn is_fresh(&self) -> bool {
-        self.header.previous.is_none()
-    }
-
     /// Gives the group `records` its pages. All records up to `durable` are durable. Waits for the
     /// group before where padding would be more than half; that needs no call of this thread.
     ///

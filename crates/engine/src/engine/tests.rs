@@ -185,30 +185,3 @@ fn a_writer_waits_for_the_log_that_is_being_prepared() {
     let next = logs().filter(|number| Some(*number) > before).min();
     assert_eq!(Some(engine.front.enter().log_number()), next);
 }
-
-/// Bytes that went to the only tier between two moments at rest: a log was full in between.
-fn bytes_of_a_full_log(log_writes: u32) -> (u64, u64) {
-    let db = stepped(&Settings { log_writes, ..one_tier() });
-    db.put("first", "value").unwrap();
-    db.flush().unwrap();
-    db.settle().unwrap();
-    let before = db.stats().tiers[0].written_bytes;
-    for key in 0..3_u8 {
-        db.put([key], "value").unwrap();
-    }
-    db.flush().unwrap();
-    db.settle().unwrap();
-    let pool = db.engine().front().logged().pool();
-    assert!(!pool.claim_filling(), "there is no more to fill");
-    let log_bytes = db.settings().log_bytes();
-    (db.stats().tiers[0].written_bytes - before, log_bytes)
-}
-
-#[test]
-fn the_next_log_is_filled_with_zeros_where_writes_to_it_are_durable_one_by_one() {
-    let (in_turn, _) = bytes_of_a_full_log(1);
-    let (side_by_side, log_bytes) = bytes_of_a_full_log(4);
-    assert!(in_turn < 256 << 10, "{in_turn}");
-    let zeros = side_by_side - in_turn;
-    assert!((log_bytes - 8192..log_bytes + (256 << 10)).contains(&zeros), "{zeros} of {log_bytes}");
-}

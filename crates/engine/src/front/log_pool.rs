@@ -1,7 +1,7 @@
 //! The logs that wait to be written, and how a log comes to be: its size, its header and its place
 //! in the namespace.
 
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::generations::log_file::{LogFile, Records};
 use crate::settings::{Durability, RETIRED_LOGS_MAX, Settings};
 use crate::shared::{Shared, delete_or_leave};
@@ -13,9 +13,6 @@ use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::MutexGuard;
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_log::{ClaimLog, LogHeader, LogSettings, LogWriter};
-
-/// Zeros written at a time to a log that is ready.
-const FILL_BYTES: u64 = 1 << 20;
 
 /// Logs that wait to be used again, and the next one, ready.
 ///
@@ -33,37 +30,82 @@ pub(crate) struct LogPool {
     logs: Mutex<Logs>,
 }
 
+/// A log that holds nothing any more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retired {
+    number: FileNumber,
+    /// Its blocks up to here were written before.
+    written: u64,
+}
+
 /// What the pool has.
 #[derive(Debug)]
 pub(crate) struct Logs {
     pub ready: Option<Arc<LogFile>>,
-    pub retired: Vec<FileNumber>,
+    pub retired: Vec<Retired>,
     /// A thread makes one.
     pub making: bool,
     /// All logs since opening that are not deleted, the one that is being made included.
     there: u64,
-    /// The ready log has zeros up to here, and blocks that were never written behind; none where
-    /// there is nothing to fill.
-    filled: Option<u64>,
-    /// A thread writes zeros to the ready log, which must not be taken before the end of that.
-    filling: bool,
-    /// A log was full. A process that ends before that has no use for more logs.
-    has_rotated: bool,
+    to_fill: ToFill,
 }
 
 impl Logs {
     /// A retired log to be made anew; none, and one more is there, where there is none.
-    fn take_retired(&mut self) -> Option<FileNumber> {
+    fn take_retired(&mut self) -> Option<Retired> {
         let retired = self.retired.pop();
         self.there += u64::from(retired.is_none());
         retired
     }
 
     /// Undoes [`Logs::take_retired`].
-    fn put_back(&mut self, retired: Option<FileNumber>) {
+    fn put_back(&mut self, retired: Option<Retired>) {
         self.there -= u64::from(retired.is_none());
         self.retired.extend(retired);
     }
+}
+
+/// The log that gets zeros ahead of its records.
+#[derive(Debug, Default)]
+struct ToFill {
+    /// The ready log; none once a writer has it.
+    log: Option<Arc<LogFile>>,
+    /// A thread writes a piece.
+    under_way: bool,
+    /// A writer waits for the log, and for no piece but the one that is under way.
+    wanted: bool,
+    /// There was no room for zeros.
+    given_up: bool,
+}
+
+impl ToFill {
+    /// Claims the next piece, if there is one and no writer waits.
+    fn claim(&mut self) -> bool {
+        let is_free = !self.under_way && !self.wanted && !self.given_up;
+        let claims = is_free && self.log.as_ref().is_some_and(|log| !log.is_filled());
+        self.under_way |= claims;
+        claims
+    }
+
+    /// The claimed piece is written, or could not be; `full`: for want of room.
+    fn end(&mut self, full: bool) {
+        self.under_way = false;
+        self.given_up |= full;
+    }
+
+    /// Ends the filling, for a writer needs the log; not while a piece is under way.
+    fn let_go(&mut self) -> bool {
+        self.wanted = self.under_way;
+        if !self.wanted && !planted(Planted::LogFilledInUse) {
+            self.log = None;
+        }
+        !self.wanted
+    }
+}
+
+/// Zeros written at a time to a log of so many bytes.
+fn fill_bytes(log_bytes: u64) -> u64 {
+    (log_bytes / 16).next_multiple_of(4 << 10).clamp(32 << 10, 1 << 20)
 }
 
 impl LogPool {
@@ -74,9 +116,7 @@ impl LogPool {
             retired: Vec::new(),
             making: false,
             there: 1,
-            filled: None,
-            filling: false,
-            has_rotated: false,
+            to_fill: ToFill::default(),
         };
         Self { shared, logs: Mutex::new(logs) }
     }
@@ -89,7 +129,7 @@ impl LogPool {
 
     /// The log waits to be used again: it holds nothing any more.
     pub fn is_retired(&self, log: FileNumber) -> bool {
-        self.logs.lock().retired.contains(&log)
+        self.logs.lock().retired.iter().any(|retired| retired.number == log)
     }
 
     /// Logs that count as there.
@@ -118,12 +158,10 @@ impl LogPool {
     pub fn next_log(&self, current: FileNumber) -> Result<Arc<LogFile>> {
         let ready = self.shared.wait_for(|| {
             let mut logs = self.logs.lock();
-            logs.has_rotated = true;
-            if logs.filling {
+            if !logs.to_fill.let_go() {
                 return None;
             }
             let ready = logs.ready.take();
-            logs.filled = None;
             let goes_on = ready.is_some() || !logs.making;
             logs.making |= goes_on && ready.is_none();
             goes_on.then_some(ready)
@@ -159,8 +197,7 @@ impl LogPool {
         let made = {
             let mut logs = self.logs.lock();
             logs.making = false;
-            logs.filled =
-                made.as_ref().ok().filter(|_| logs.has_rotated).and_then(|log| log.unfilled());
+            logs.to_fill.log = made.as_ref().ok().cloned();
             // A writer may wait for it, and then makes one itself.
             let (ready, result) = made.map_or_else(|e| (None, Err(e)), |log| (Some(log), Ok(())));
             logs.ready = ready;
@@ -170,38 +207,22 @@ impl LogPool {
         made
     }
 
-    /// Claims the filling of the ready log with zeros, where it is wanted: a durable write to blocks
-    /// that were never written waits for the file system to note that they are, several times as
-    /// long as for the write.
+    /// Claims the filling of the ready log with zeros, where it has blocks that were never written.
     pub fn claim_filling(&self) -> bool {
-        let mut logs = self.logs.lock();
-        let claims = !logs.filling && logs.ready.is_some() && logs.filled.is_some();
-        logs.filling |= claims;
-        claims
+        self.logs.lock().to_fill.claim()
     }
 
     /// Writes the next zeros to the ready log, once claimed. The claim ends then, so that a writer
     /// that needs the log waits for a piece at most.
     pub fn fill(&self) -> Result<()> {
-        let (ready, filled) = {
-            let logs = self.logs.lock();
-            (logs.ready.clone(), logs.filled)
-        };
-        let next = match ready.zip(filled) {
-            Some((log, from)) => log.fill(from, FILL_BYTES),
-            None => Ok(None),
-        };
-        {
-            let mut logs = self.logs.lock();
-            logs.filling = false;
-            logs.filled = next.as_ref().ok().copied().flatten();
-        }
+        let log = self.logs.lock().to_fill.log.clone();
+        let piece = fill_bytes(self.shared.settings.log_bytes());
+        let filled = log.map_or(Ok(()), |log| log.fill(piece));
+        // It does without then: a write to it tells what the device cannot do.
+        let is_full = |error: &Error| error.kind() == ErrorKind::OutOfSpace;
+        self.logs.lock().to_fill.end(filled.as_ref().is_err_and(is_full));
         self.shared.announce();
-        match next {
-            // It does without then: a write to it tells what the device cannot do.
-            Err(error) if error.kind() == ErrorKind::OutOfSpace => Ok(()),
-            next => next.map(drop),
-        }
+        filled.or_else(|error| if is_full(&error) { Ok(()) } else { Err(error) })
     }
 
     /// Puts away a log whose records are all in tables. It is kept for use as a log again unless it
@@ -214,7 +235,7 @@ impl LogPool {
             let mut logs = self.logs.lock();
             let is_kept = logs.retired.len() < RETIRED_LOGS_MAX;
             if is_kept && is_home && log.bytes() <= bytes_max {
-                logs.retired.push(log.number);
+                logs.retired.push(Retired { number: log.number, written: log.written() });
                 return Ok(());
             }
         }
@@ -247,7 +268,7 @@ fn log_settings(settings: &Settings) -> LogSettings {
 pub(crate) fn make_log(
     files: &Arc<TieredFiles>,
     settings: &Settings,
-    retired: Option<FileNumber>,
+    retired: Option<Retired>,
     origin: Origin,
 ) -> Result<Arc<LogFile>> {
     let mut log_settings = log_settings(settings);
@@ -266,13 +287,13 @@ pub(crate) fn make_log(
 fn make_log_of(
     files: &Arc<TieredFiles>,
     settings: &Settings,
-    retired: Option<FileNumber>,
+    retired: Option<Retired>,
     origin: Origin,
     log_settings: LogSettings,
 ) -> Result<Arc<LogFile>> {
     let context = FileContext { kind: FileKind::Log, origin };
     let file = match retired {
-        Some(number) => files.recycle(number, context)?,
+        Some(retired) => files.recycle(retired.number, context)?,
         None => files.create_file(context, log_settings.segment_bytes)?,
     };
     // A write that is not to be synced needs no device: a page each time would be written for it,
@@ -295,17 +316,21 @@ pub(crate) fn log_in_memory(files: &TieredFiles, settings: &Settings) -> Result<
 
 fn log_in(
     file: Arc<File>,
-    retired: Option<FileNumber>,
+    retired: Option<Retired>,
     log_settings: LogSettings,
     is_parallel: bool,
 ) -> Result<Arc<LogFile>> {
     let number = file.number();
     // The next log is made before the first record is known which it will begin with.
     let first_sequence = Sequence::ZERO.next();
-    let header = LogHeader { stream: 0, previous: retired, first_sequence };
+    let previous = retired.map(|retired| retired.number);
+    let header = LogHeader { stream: 0, previous, first_sequence };
     let records = match is_parallel {
         true => Records::SideBySide(ClaimLog::create(file, header, log_settings)?),
         false => Records::InTurn(LogWriter::create(file, header, log_settings)?),
     };
-    Ok(Arc::new(LogFile::new(number, records)))
+    Ok(Arc::new(LogFile::new(number, records, retired.map_or(0, |retired| retired.written))?))
 }
+
+#[cfg(test)]
+mod tests;

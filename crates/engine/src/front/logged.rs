@@ -42,6 +42,9 @@ use thermocline_foundation::threads::{Panic, catch_panic};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted, sync_site};
 use thermocline_log::{Claim, Durability as LogDurability, LogPosition, Record};
 
+/// Part of a log whose durable writes have the next ones filled with zeros.
+const FILL_AFTER_SHARE: u64 = 4;
+
 /// Where a group of records goes in the log.
 #[derive(Debug)]
 enum Place {
@@ -75,6 +78,9 @@ pub(crate) struct Logged {
     unsynced_bytes: AtomicU64,
     sync_wanted: AtomicBool,
     figures: Arc<Figures>,
+    /// Logs are filled with zeros ahead once so many bytes were written durably: then others will
+    /// follow the first.
+    fill_after_bytes: u64,
 }
 
 impl Logged {
@@ -98,6 +104,7 @@ impl Logged {
             unsynced_bytes: AtomicU64::new(0),
             sync_wanted: AtomicBool::new(false),
             figures,
+            fill_after_bytes: shared.settings.log_bytes() / FILL_AFTER_SHARE,
         }
     }
 
@@ -245,7 +252,10 @@ impl Logged {
         self.figures.note_group(batches);
         if let Some(began_ns) = durable_since_ns {
             let elapsed_ns = self.shared.clock.now_ns().saturating_sub(began_ns);
-            self.figures.note_durable(bytes, elapsed_ns);
+            let before = self.figures.note_durable(bytes, elapsed_ns);
+            if before < self.fill_after_bytes && before + bytes >= self.fill_after_bytes {
+                self.shared.jobs.wake();
+            }
         }
     }
 
@@ -380,6 +390,11 @@ impl Logged {
     /// Claims the background sync of the log, where it is wanted.
     pub(super) fn claim_sync(&self) -> bool {
         self.sync_wanted.swap(false, Ordering::Relaxed)
+    }
+
+    /// Claims the next piece of zeros for the ready log, where durable writes are to go there.
+    pub(super) fn claim_filling(&self) -> bool {
+        self.figures.durable_bytes() >= self.fill_after_bytes && self.pool().claim_filling()
     }
 
     /// The log waits to be used again: it holds nothing any more.

@@ -27,7 +27,7 @@ impl Logged {
             Task::SyncLog
         } else if self.pool().claim_preparation() {
             Task::PrepareLog
-        } else if self.pool().claim_filling() {
+        } else if self.claim_filling() {
             Task::FillLog
         } else {
             return None;
