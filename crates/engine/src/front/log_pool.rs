@@ -74,14 +74,14 @@ struct ToFill {
     under_way: bool,
     /// A writer waits for the log, and for no piece but the one that is under way.
     wanted: bool,
-    /// There was no room for zeros.
-    given_up: bool,
+    /// There was no room for zeros, or there are to be none.
+    is_off: bool,
 }
 
 impl ToFill {
     /// Claims the next piece, if there is one and no writer waits.
     fn claim(&mut self) -> bool {
-        let is_free = !self.under_way && !self.wanted && !self.given_up;
+        let is_free = !self.under_way && !self.wanted && !self.is_off;
         let claims = is_free && self.log.as_ref().is_some_and(|log| !log.is_filled());
         self.under_way |= claims;
         claims
@@ -90,7 +90,7 @@ impl ToFill {
     /// The claimed piece is written, or could not be; `full`: for want of room.
     fn end(&mut self, full: bool) {
         self.under_way = false;
-        self.given_up |= full;
+        self.is_off |= full;
     }
 
     /// Ends the filling, for a writer needs the log; not while a piece is under way.
@@ -116,7 +116,7 @@ impl LogPool {
             retired: Vec::new(),
             making: false,
             there: 1,
-            to_fill: ToFill::default(),
+            to_fill: ToFill { is_off: shared.experiments.log_zeros == Some(false), ..ToFill::default() },
         };
         Self { shared, logs: Mutex::new(logs) }
     }
