@@ -54,7 +54,7 @@ const OPTIONS: [(&str, &str); SHARED] = [
 ];
 
 /// How many options all presets share.
-const SHARED: usize = 16;
+const SHARED: usize = 17;
 
 /// The shared options and those of the preset `hybrid`.
 const HYBRID_OPTIONS: [(&str, &str); SHARED + hybrid::OPTIONS.len()] = {
