@@ -210,12 +210,14 @@ impl Logged {
         self.versions.memtable_grows(turnstile.memtable_bytes);
         let (memtable, log) = (Arc::clone(&turnstile.memtable), Arc::clone(&turnstile.log));
         memtable.begin_group();
-        let began_ns = self.shared.clock.now_ns();
+        let asked = group.iter().any(|submission| submission.durability == Durability::Sync);
+        // A buffered group in turn is over before a clock would be worth its reading.
+        let is_timed = asked || matches!(log.records, Records::SideBySide(_));
+        let began_ns = is_timed.then(|| self.shared.clock.now_ns());
         let claimed = self.versions.window.claim(count, began_ns);
         // Dropped before the group's slot is: a writer that waits for it finds the latch set.
         let _guard = self.shared.latch.guard();
         let records = records_of(group, claimed.first());
-        let asked = group.iter().any(|submission| submission.durability == Durability::Sync);
         let place = self.place(&mut turnstile, &records, asked);
         let place = place.inspect_err(|error| self.shared.fail(error))?;
         if matches!(log.records, Records::SideBySide(_)) {
@@ -227,7 +229,7 @@ impl Logged {
         let held = matches!(log.records, Records::InTurn(_)).then_some(turnstile);
         let durable = self.log_records(&log, place, &records, &claimed);
         let durable = durable.inspect_err(|error| self.shared.fail(error))?;
-        self.note(group.len(), bytes, asked.then_some(began_ns));
+        self.note(group.len(), bytes, began_ns.filter(|_| asked));
         for record in &records {
             memtable.insert_batch(record.first, record.payload)?;
         }
@@ -465,7 +467,7 @@ impl Quiet<'_> {
         let _guard = shared.latch.guard();
         self.freeze()?;
         versions.wait_for_flushes()?;
-        let claimed = versions.window.claim(1, shared.clock.now_ns());
+        let claimed = versions.window.claim(1, Some(shared.clock.now_ns()));
         let sequence = claimed.first();
         // The log must have the sequence too, or recovery would take the next record for one after
         // a hole.
