@@ -116,7 +116,10 @@ impl LogPool {
             retired: Vec::new(),
             making: false,
             there: 1,
-            to_fill: ToFill { is_off: shared.experiments.log_zeros == Some(false), ..ToFill::default() },
+            to_fill: ToFill {
+                is_off: shared.experiments.log_zeros == Some(false),
+                ..ToFill::default()
+            },
         };
         Self { shared, logs: Mutex::new(logs) }
     }

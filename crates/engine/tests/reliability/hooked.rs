@@ -68,7 +68,15 @@ impl HookedDevices {
     pub fn new(inner: Arc<dyn Devices>, hook: Hook) -> Self {
         let (after_read, batches) = (Arc::new(|_: &str| {}), Arc::new(|_| {}));
         let in_flight = Arc::new(|_| {});
-        Self { inner, hook, after_read, batches, in_flight, alignment: None, notes_first_writes: false }
+        Self {
+            inner,
+            hook,
+            after_read,
+            batches,
+            in_flight,
+            alignment: None,
+            notes_first_writes: false,
+        }
     }
 
     /// Devices that move whole blocks of so many bytes.

@@ -5,8 +5,8 @@ use crate::support::hooked::{Call, HookedDevices};
 use crate::support::{one_tier, stepped_environment, until};
 use crate::{ByteSize, Db, Environment};
 use std::path::Path;
-use thermocline_device::buffer::PAGE_BYTES;
 use thermocline_device::MemoryDevices;
+use thermocline_device::buffer::PAGE_BYTES;
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use thermocline_foundation::threads;
 
