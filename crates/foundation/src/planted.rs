@@ -111,8 +111,8 @@ bugs! {
     /// Edit order · a flushed log is deleted before the edit that makes it superfluous is durable ·
     /// power cut or failed append between the two.
     LogRetiredBeforeEdit,
-    /// Zeros over records · the filling of the next log goes on although a writer has the log ·
-    /// durable writes to a log that was taken before it was filled, power cut.
+    /// Zeros over records · a writer takes the next log although a piece of zeros is under way ·
+    /// durable writes to a log that was taken while it was filled, then a kill.
     LogFilledInUse,
     /// Crash in recovery · logs are deleted before recovery's own edit is durable · a crash with
     /// records in the log, then a second one while opening.

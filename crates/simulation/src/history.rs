@@ -339,7 +339,8 @@ pub fn experiments(seed: u64) -> Experiments {
         true => hybrid_settings(seed, leveled_settings(seed)).1,
         false => Experiments::NONE,
     };
-    Experiments { log_first, ..others }
+    let log_zeros = Some(notes_first_writes(seed));
+    Experiments { log_first, log_zeros, ..others }
 }
 
 /// Records in slots of a small fast tier, tables below. What is drawn here comes from a generator

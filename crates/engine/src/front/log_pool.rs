@@ -95,8 +95,11 @@ impl ToFill {
 
     /// Ends the filling, for a writer needs the log; not while a piece is under way.
     fn let_go(&mut self) -> bool {
+        if planted(Planted::LogFilledInUse) {
+            return true;
+        }
         self.wanted = self.under_way;
-        if !self.wanted && !planted(Planted::LogFilledInUse) {
+        if !self.wanted {
             self.log = None;
         }
         !self.wanted
@@ -117,7 +120,7 @@ impl LogPool {
             making: false,
             there: 1,
             to_fill: ToFill {
-                is_off: shared.experiments.log_zeros == Some(false),
+                is_off: shared.experiments.log_zeros != Some(true),
                 ..ToFill::default()
             },
         };

@@ -3,15 +3,16 @@
 use super::*;
 use crate::support::hooked::{Call, HookedDevices};
 use crate::support::{one_tier, stepped_environment, until};
-use crate::{ByteSize, Db, Environment};
+use crate::{ByteSize, Db, Environment, Experiments};
 use std::path::Path;
 use thermocline_device::MemoryDevices;
 use thermocline_device::buffer::PAGE_BYTES;
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use thermocline_foundation::threads;
 
-/// A store on a file system that notes first writes; writes to logs fail where `full` says so.
-fn store(settings: &Settings, full: &Arc<AtomicBool>, kind: std::io::ErrorKind) -> Db {
+/// Logs get zeros ahead on a file system that notes first writes; writes to logs fail where `full`
+/// says so.
+fn environment(full: &Arc<AtomicBool>, kind: std::io::ErrorKind) -> Environment {
     let full = Arc::clone(full);
     let hook = move |call, _: &Path, name: &str| {
         let fails = call == Call::Write && name.ends_with(".log") && full.load(Relaxed);
@@ -22,8 +23,13 @@ fn store(settings: &Settings, full: &Arc<AtomicBool>, kind: std::io::ErrorKind) 
     };
     let memory = Arc::new(MemoryDevices::default());
     let devices = HookedDevices::new(memory, Arc::new(hook)).noting_first_writes();
-    let environment = Environment { devices: Arc::new(devices), ..stepped_environment() };
-    environment.create(Path::new("/home"), settings).unwrap()
+    let experiments = Experiments { log_zeros: Some(true), ..Experiments::NONE };
+    let devices = Arc::new(devices);
+    Environment { devices, experiments, ..stepped_environment() }
+}
+
+fn store(settings: &Settings, full: &Arc<AtomicBool>, kind: std::io::ErrorKind) -> Db {
+    environment(full, kind).create(Path::new("/home"), settings).unwrap()
 }
 
 fn noting(settings: &Settings) -> Db {
@@ -69,6 +75,14 @@ fn the_next_log_gets_zeros_where_writes_are_durable_one_by_one() {
         let memory = stepped_environment().create(Path::new("/home"), &settings).unwrap();
         assert_eq!(filled(&memory), 0, "no note is made there");
     }
+}
+
+#[test]
+fn no_log_gets_zeros_unless_an_experiment_asks() {
+    let noting = environment(&Arc::default(), std::io::ErrorKind::Other);
+    let unasked = Environment { experiments: Experiments::NONE, ..noting };
+    let db = unasked.create(Path::new("/home"), &durable(1)).unwrap();
+    assert_eq!(filled(&db), 0);
 }
 
 #[test]
