@@ -205,6 +205,9 @@ bugs! {
     /// Parallel log · a group is acknowledged before those that were claimed before it are
     /// complete · several writes in flight, power cut.
     AcknowledgedOutOfOrder,
+    /// Parallel log · readers see a group before its write to the log is durable: what they saw may
+    /// be lost · synced write, a reader beside it, power cut.
+    VisibleBeforeDurable,
     /// Parallel log · a memtable is flushed while a group of it is not inserted: the group is in no
     /// table, and its log is retired · several writes in flight over a full memtable, power cut.
     InsertAfterFreeze,

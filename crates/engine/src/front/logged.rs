@@ -27,7 +27,7 @@ use super::turnstile::{Rotation, Turnstile};
 use crate::batch::WriteBatch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::generations::log_file::{LogFile, Records};
-use crate::generations::memtable::ENTRY_OVERHEAD_BYTES;
+use crate::generations::memtable::{ENTRY_OVERHEAD_BYTES, Memtable};
 use crate::settings::Durability;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
@@ -63,6 +63,11 @@ fn records_of(group: &[Submission], mut next: Sequence) -> SmallVec<[Record<'_>;
         next = Sequence(next.0 + u64::from(*count));
     }
     records
+}
+
+/// Puts the records of a group into its memtable.
+fn insert(memtable: &Memtable, records: &[Record<'_>]) -> Result<()> {
+    records.iter().try_for_each(|record| memtable.insert_batch(record.first, record.payload))
 }
 
 /// See the module's header.
@@ -227,11 +232,15 @@ impl Logged {
         }
         // One group after the other, or the next one beside this.
         let held = matches!(log.records, Records::InTurn(_)).then_some(turnstile);
+        let is_early = planted(Planted::VisibleBeforeDurable);
+        if is_early {
+            insert(&memtable, &records)?;
+        }
         let durable = self.log_records(&log, place, &records, &claimed);
         let durable = durable.inspect_err(|error| self.shared.fail(error))?;
         self.note(group.len(), bytes, began_ns.filter(|_| asked));
-        for record in &records {
-            memtable.insert_batch(record.first, record.payload)?;
+        if !is_early {
+            insert(&memtable, &records)?;
         }
         if let Some(mut turnstile) = held {
             turnstile.memtable_bytes = memtable.bytes();
