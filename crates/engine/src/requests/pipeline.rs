@@ -213,7 +213,8 @@ impl Pipeline {
 
     /// Takes the locks of a write that was set aside.
     fn lock(&self, mut write: Write) {
-        let (encoded, timeout) = (&write.submission.encoded, write.lock_timeout());
+        let timeout = write.lock_timeout().unwrap_or(self.shared.settings.lock_timeout);
+        let encoded = &write.submission.encoded;
         let locks = self.or_error(LOCKER, || self.locks.of_batch(encoded, timeout));
         let (locked, error) = match locks {
             Ok(locks) => {

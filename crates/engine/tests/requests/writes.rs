@@ -136,6 +136,30 @@ fn a_full_queue_refuses_at_its_bound_and_tells_when_there_is_room() {
     }
 }
 
+/// While the device keeps every logger waiting, one more comes for each write, up to the setting.
+#[test]
+fn no_more_loggers_come_than_the_setting_says() {
+    for loggers_max in 1..=3 {
+        let devices = Devices::default();
+        let db = devices.create(&Settings { loggers_max, ..settings(PRESETS[0]) });
+        devices.syncs(Met::Wait);
+        let mut tickets = Vec::new();
+        let loggers = || db.stats().requests.threads;
+        until("another logger", || {
+            tickets.push(db.put_async("key", "value").unwrap());
+            loggers() == u64::from(loggers_max)
+        });
+        devices.wait_until_held();
+        for _ in 0..50 {
+            tickets.push(db.put_async("key", "value").unwrap());
+        }
+        assert_eq!(loggers(), u64::from(loggers_max));
+        devices.syncs(Met::Nothing);
+        tickets.into_iter().for_each(|ticket| answer(ticket).unwrap());
+        db.close().unwrap();
+    }
+}
+
 struct Counted;
 
 impl Wake for Counted {
