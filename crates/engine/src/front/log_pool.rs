@@ -27,6 +27,8 @@ use thermocline_log::{ClaimLog, LogHeader, LogSettings, LogWriter};
 #[derive(Debug)]
 pub(crate) struct LogPool {
     shared: Arc<Shared>,
+    /// See [`LogPool::is_worth_filling`].
+    fill_after_bytes: u64,
     logs: Mutex<Logs>,
 }
 
@@ -106,6 +108,9 @@ impl ToFill {
     }
 }
 
+/// Part of a log whose durable writes have the next ones filled with zeros.
+const FILL_AFTER_SHARE: u64 = 4;
+
 /// Zeros written at a time to a log of so many bytes.
 fn fill_bytes(log_bytes: u64) -> u64 {
     (log_bytes / 16).next_multiple_of(4 << 10).clamp(32 << 10, 1 << 20)
@@ -124,7 +129,8 @@ impl LogPool {
                 ..ToFill::default()
             },
         };
-        Self { shared, logs: Mutex::new(logs) }
+        let fill_after_bytes = shared.settings.log_bytes() / FILL_AFTER_SHARE;
+        Self { shared, fill_after_bytes, logs: Mutex::new(logs) }
     }
 
     /// What the pool has, locked.
@@ -211,6 +217,11 @@ impl LogPool {
         };
         self.shared.announce();
         made
+    }
+
+    /// So many bytes were written durably that more will follow.
+    pub fn is_worth_filling(&self, durable_bytes: u64) -> bool {
+        durable_bytes >= self.fill_after_bytes
     }
 
     /// Claims the filling of the ready log with zeros, where it has blocks that were never written.

@@ -27,7 +27,7 @@ use super::turnstile::{Rotation, Turnstile};
 use crate::batch::WriteBatch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::generations::log_file::{LogFile, Records};
-use crate::generations::memtable::{ENTRY_OVERHEAD_BYTES, Memtable};
+use crate::generations::memtable::ENTRY_OVERHEAD_BYTES;
 use crate::settings::Durability;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
@@ -41,9 +41,6 @@ use thermocline_foundation::sync::{Mutex, MutexGuard};
 use thermocline_foundation::threads::{Panic, catch_panic};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted, sync_site};
 use thermocline_log::{Claim, Durability as LogDurability, LogPosition, Record};
-
-/// Part of a log whose durable writes have the next ones filled with zeros.
-const FILL_AFTER_SHARE: u64 = 4;
 
 /// Where a group of records goes in the log.
 #[derive(Debug)]
@@ -65,11 +62,6 @@ fn records_of(group: &[Submission], mut next: Sequence) -> SmallVec<[Record<'_>;
     records
 }
 
-/// Puts the records of a group into its memtable.
-fn insert(memtable: &Memtable, records: &[Record<'_>]) -> Result<()> {
-    records.iter().try_for_each(|record| memtable.insert_batch(record.first, record.payload))
-}
-
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Logged {
@@ -83,9 +75,6 @@ pub(crate) struct Logged {
     unsynced_bytes: AtomicU64,
     sync_wanted: AtomicBool,
     figures: Arc<Figures>,
-    /// Logs are filled with zeros ahead once so many bytes were written durably: then others will
-    /// follow the first.
-    fill_after_bytes: u64,
 }
 
 impl Logged {
@@ -109,7 +98,6 @@ impl Logged {
             unsynced_bytes: AtomicU64::new(0),
             sync_wanted: AtomicBool::new(false),
             figures,
-            fill_after_bytes: shared.settings.log_bytes() / FILL_AFTER_SHARE,
         }
     }
 
@@ -234,13 +222,13 @@ impl Logged {
         let held = matches!(log.records, Records::InTurn(_)).then_some(turnstile);
         let is_early = planted(Planted::VisibleBeforeDurable);
         if is_early {
-            insert(&memtable, &records)?;
+            memtable.insert_group(&records)?;
         }
         let durable = self.log_records(&log, place, &records, &claimed);
         let durable = durable.inspect_err(|error| self.shared.fail(error))?;
         self.note(group.len(), bytes, began_ns.filter(|_| asked));
         if !is_early {
-            insert(&memtable, &records)?;
+            memtable.insert_group(&records)?;
         }
         if let Some(mut turnstile) = held {
             turnstile.memtable_bytes = memtable.bytes();
@@ -264,7 +252,8 @@ impl Logged {
         if let Some(began_ns) = durable_since_ns {
             let elapsed_ns = self.shared.clock.now_ns().saturating_sub(began_ns);
             let before = self.figures.note_durable(bytes, elapsed_ns);
-            if before < self.fill_after_bytes && before + bytes >= self.fill_after_bytes {
+            let is_worth = |bytes| self.pool().is_worth_filling(bytes);
+            if !is_worth(before) && is_worth(before + bytes) {
                 self.shared.jobs.wake();
             }
         }
@@ -405,7 +394,7 @@ impl Logged {
 
     /// Claims the next piece of zeros for the ready log, where durable writes are to go there.
     pub(super) fn claim_filling(&self) -> bool {
-        self.figures.durable_bytes() >= self.fill_after_bytes && self.pool().claim_filling()
+        self.pool().is_worth_filling(self.figures.durable_bytes()) && self.pool().claim_filling()
     }
 
     /// The log waits to be used again: it holds nothing any more.
