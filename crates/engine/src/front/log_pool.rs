@@ -224,6 +224,11 @@ impl LogPool {
         durable_bytes >= self.fill_after_bytes
     }
 
+    /// So many `bytes` more than `before` make it so.
+    pub fn becomes_worth_filling(&self, before: u64, bytes: u64) -> bool {
+        !self.is_worth_filling(before) && self.is_worth_filling(before + bytes)
+    }
+
     /// Claims the filling of the ready log with zeros, where it has blocks that were never written.
     pub fn claim_filling(&self) -> bool {
         self.logs.lock().to_fill.claim()

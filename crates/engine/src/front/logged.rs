@@ -252,8 +252,7 @@ impl Logged {
         if let Some(began_ns) = durable_since_ns {
             let elapsed_ns = self.shared.clock.now_ns().saturating_sub(began_ns);
             let before = self.figures.note_durable(bytes, elapsed_ns);
-            let is_worth = |bytes| self.pool().is_worth_filling(bytes);
-            if !is_worth(before) && is_worth(before + bytes) {
+            if self.pool().becomes_worth_filling(before, bytes) {
                 self.shared.jobs.wake();
             }
         }
