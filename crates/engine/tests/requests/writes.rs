@@ -4,7 +4,7 @@ use crate::executors::block_on;
 use crate::support::*;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use thermocline::{ByteSize, Durability, ErrorKind, Settings, Ticket, WriteBatch};
+use thermocline::{ByteSize, Durability, ErrorKind, LoggerStats, Settings, Ticket, WriteBatch};
 
 #[test]
 fn values_arrive_and_are_there_after_reopening() {
@@ -70,6 +70,11 @@ fn writes_of_one_caller_take_effect_and_are_acknowledged_in_order() {
         assert_eq!((stats.writes, stats.grouped_writes, stats.held), (4000, 4000, 0));
         assert!(stats.groups <= 4000 && stats.largest_group > 1, "{stats:?}");
         assert!((1..=3).contains(&stats.threads), "{stats:?}");
+        let of_all =
+            |figure: fn(&LoggerStats) -> u64| stats.loggers.iter().map(figure).sum::<u64>();
+        assert_eq!(stats.loggers.len() as u64, stats.threads);
+        assert_eq!(of_all(|logger| logger.groups), stats.groups, "each group is of a logger");
+        assert!(of_all(|logger| logger.bytes) > 4000 && stats.loggers[0].busy_s > 0.0, "{stats:?}");
         db.close().unwrap();
     }
 }
