@@ -69,8 +69,8 @@ impl Pipeline {
     /// Starts a logger.
     pub fn start_logger(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
         let pipeline = Arc::clone(self);
-        let logger = self.loggers.started();
         threads::spawn("thermocline-log", move || {
+            let logger = pipeline.loggers.started();
             while pipeline.queue.begin_logging() {
                 let written = pipeline.caught(LOGGER, || pipeline.log_group(Some(logger)));
                 pipeline.queue.end_logging(written == Some(true));

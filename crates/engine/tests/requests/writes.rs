@@ -72,7 +72,7 @@ fn writes_of_one_caller_take_effect_and_are_acknowledged_in_order() {
         assert!((1..=3).contains(&stats.threads), "{stats:?}");
         let of_all =
             |figure: fn(&LoggerStats) -> u64| stats.loggers.iter().map(figure).sum::<u64>();
-        assert_eq!(stats.loggers.len() as u64, stats.threads);
+        assert!((1..=stats.threads).contains(&(stats.loggers.len() as u64)), "{stats:?}");
         assert_eq!(of_all(|logger| logger.groups), stats.groups, "each group is of a logger");
         assert!(of_all(|logger| logger.bytes) > 4000 && stats.loggers[0].busy_s > 0.0, "{stats:?}");
         db.close().unwrap();
