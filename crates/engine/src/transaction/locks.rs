@@ -260,10 +260,6 @@ mod tests {
     const LONG: Duration = Duration::ms(60_000);
     const NO_WAIT: Duration = Duration::ms(0);
 
-    fn kind(taken: Result<bool>) -> Option<ErrorKind> {
-        taken.err().map(|error| error.kind())
-    }
-
     #[test]
     fn a_lock_is_its_holders_until_that_lets_go() {
         let locks = Arc::new(Locks::default());
