@@ -33,6 +33,8 @@ seed cache_lives $crates/device/tests/golden/cache-lives-v1.txt
 seed tier_identity $crates/device/tests/golden/tier-identity-v1.bin
 seed home $crates/device/tests/golden/database-home-v1.toml
 seed names_home $crates/device/tests/golden/names-home-v1.toml
+seed tier_profile $crates/device/tests/golden/tier-profile-v1.toml
+seed fio_report $crates/device/tests/golden/fio-report.json
 seed link_text $crates/device/tests/golden/names-link-v1.txt
 seed log $crates/log/tests/golden/sealed.log $crates/log/tests/golden/recycled.log
 seed region $crates/pmem/tests/golden/region-v1.bin

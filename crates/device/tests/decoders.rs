@@ -120,6 +120,17 @@ fn edited_files_of_hosts_directories_are_refused_or_read_back() {
 }
 
 #[test]
+fn edited_profiles_and_reports_of_fio_are_refused_or_read_back() {
+    let seeds = [golden("tier-profile-v1.toml")];
+    let (accepted, runs) = check("tier profile", &seeds, TEXTS, properties::tier_profile);
+    assert!(accepted * 20 <= runs.max(20), "{accepted} of {runs} edited files were taken for good");
+    let sealed = properties::sealed_tier_profile;
+    assert_reaches_inside(check("sealed tier profile", &seeds, TEXTS, sealed));
+    let seeds = [golden("fio-report.json")];
+    assert_reaches_inside(check("fio report", &seeds, TEXTS, properties::fio_report));
+}
+
+#[test]
 fn driver_names_read_back_what_they_print() {
     let names = ["posix", "direct", "memory", "emulated-gp3", "emulated-hdd"];
     let seeds = names.map(|name| name.as_bytes().to_vec());

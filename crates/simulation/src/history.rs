@@ -311,12 +311,13 @@ pub fn notes_first_writes(seed: u64) -> bool {
     seed % 8 == 7 || seed % 32 == 12
 }
 
-/// Where the tables of `leveled` go: by their room, but for one seed in eight.
+/// Where the tables of `leveled` go: by their room, but for one seed in six.
 fn placement(seed: u64) -> PlacementChoice {
     match seed % 24 {
         7 => PlacementChoice::LogOnly,
         15 => PlacementChoice::TopLevels(1),
         23 => PlacementChoice::Bandwidth,
+        11 => PlacementChoice::Parallelism,
         _ => PlacementChoice::Room,
     }
 }

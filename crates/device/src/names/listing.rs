@@ -10,10 +10,13 @@
 use super::named_file::NamedFile;
 use super::{FileClass, Holds, Host};
 use crate::error::{Error, ErrorKind, Result};
+use crate::migration_queue::Resident;
 use crate::placement::TierState;
 use crate::tier::TierIndex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
+use thermocline_foundation::sync::atomic::AtomicU64;
+use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 
 /// What a class of files is expected to come to before one of it was seen.
 const EXPECTED_BYTES: u64 = 64 << 20;
@@ -36,13 +39,16 @@ pub(super) struct Named {
     pub bytes: u64,
     /// A move is under way.
     pub moving: bool,
+    /// The epoch in which it was read last, or made, or found.
+    pub last_read: Arc<AtomicU64>,
     file: Weak<NamedFile>,
 }
 
 impl Named {
-    /// One that was just made, or found.
-    pub fn new(place: Place, class: FileClass, bytes: u64) -> Self {
-        Self { place, class, bytes, moving: false, file: Weak::new() }
+    /// One that was just made, or found, in an epoch.
+    pub fn new(place: Place, class: FileClass, bytes: u64, epoch: u64) -> Self {
+        let last_read = Arc::new(AtomicU64::new(epoch));
+        Self { place, class, bytes, moving: false, last_read, file: Weak::new() }
     }
 
     /// The file, where it is open.
@@ -62,6 +68,8 @@ pub(super) struct Listing {
     recent: Recent,
     /// Names of which the level became known, in that order.
     pub to_place: VecDeque<String>,
+    /// Tables and blobs that were made: what coldness counts by. The host has it, too.
+    pub epochs: Arc<AtomicU64>,
 }
 
 impl Listing {
@@ -71,6 +79,35 @@ impl Listing {
 
     pub fn get_mut(&mut self, name: &str) -> Result<&mut Named> {
         self.names.get_mut(name).ok_or_else(|| missing(name))
+    }
+
+    /// The epoch of now.
+    pub fn epoch(&self) -> u64 {
+        self.epochs.load(Relaxed)
+    }
+
+    /// A table or blob is made: an epoch ends.
+    pub fn begin_epoch(&self) {
+        self.epochs.fetch_add(1, Relaxed);
+    }
+
+    /// The files that may leave their tiers, of so many.
+    pub fn residents(&self, tiers: usize) -> Vec<Resident<String>> {
+        let mut residents = Vec::new();
+        for (name, named) in &self.names {
+            let tier = named.place.room;
+            let is_whole = matches!(named.class.holds, Holds::Table | Holds::Blob) && !named.moving;
+            if is_whole && tier.position() < tiers {
+                residents.push(Resident {
+                    name: name.clone(),
+                    kind: named.class.context().kind,
+                    tier,
+                    bytes: named.bytes,
+                    idle_epochs: self.epoch().saturating_sub(named.last_read.load(Relaxed)),
+                });
+            }
+        }
+        residents
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&String, &Named)> {
@@ -89,7 +126,7 @@ impl Listing {
         match place {
             Some(place) if self.names.get(name).is_some_and(|named| named.place == place) => {}
             Some(place) => {
-                let named = Named::new(place, FileClass::of_name(name), 0);
+                let named = Named::new(place, FileClass::of_name(name), 0, self.epoch());
                 self.names.insert(name.to_owned(), named);
             }
             None => drop(self.names.remove(name)),
@@ -101,7 +138,7 @@ impl Listing {
         let mut before = std::mem::take(&mut self.names);
         for (name, mut named) in found {
             if let Some(old) = before.remove(&name).filter(|old| old.place == named.place) {
-                (named.file, named.class) = (old.file, old.class);
+                named = Named { bytes: named.bytes, ..old };
             }
             self.names.insert(name, named);
         }
@@ -113,7 +150,8 @@ impl Listing {
         if let Some(file) = named.file.upgrade() {
             return Ok(file);
         }
-        let file = Arc::new(NamedFile::new(host, name, named.place.clone()));
+        let last_read = Arc::clone(&named.last_read);
+        let file = Arc::new(NamedFile::new(host, name, named.place.clone(), last_read));
         named.file = Arc::downgrade(&file);
         Ok(file)
     }

@@ -17,6 +17,7 @@
 //!   listing.rs     names and places          home_file.rs HOME: whose directory a tier serves
 //!   creation.rs    a new directory           opening.rs   the scan; what a crash left
 //!   links.rs       link, rename elsewhere    moves.rs     moves, overflow, export
+//!   report.rs      what people are shown
 //! ```
 //! The host moves the bytes itself, at [`NamedFile::place`]. What a call does, and what a crash
 //! leaves of it, is the table in docs/formats/names.md.
@@ -35,7 +36,8 @@
 //!    opened again.
 //!
 //! Locks: `changing` is held while names change, `listing` within it for a moment, never during
-//! I/O. Syncs and copies hold neither. Threads: everything is shared freely.
+//! I/O; a file's own within that, and those of `loads` last. Syncs and copies hold neither.
+//! Threads: everything is shared freely.
 
 mod class;
 mod creation;
@@ -46,14 +48,17 @@ mod listing;
 mod moves;
 mod named_file;
 mod opening;
+mod report;
 
 pub use class::{FileClass, Heat, Holds};
 pub use home_file::HomeFile;
 pub use link_text::{LinkText, Serial};
 pub use named_file::NamedFile;
+pub use report::{NamedInfo, NamedTier};
 
 use crate::driver::{DirectoryLock, Driver, Entry, Operation};
 use crate::error::{Error, ErrorKind, Result};
+use crate::load::Loads;
 use crate::placement::{Placement, TierState, overflow_order};
 use crate::tier::{Tier, TierIndex};
 use crate::tiered_files::{Devices, Home};
@@ -63,7 +68,7 @@ use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::Ordering::{AcqRel, Acquire};
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
-use thermocline_foundation::{Planted, planted, sync_site};
+use thermocline_foundation::{Clock, Planted, planted, sync_site};
 
 /// The directory of this software in a host's.
 pub const DIRECTORY_NAME: &str = ".thermocline";
@@ -129,6 +134,9 @@ struct Host {
     home: TierIndex,
     placement: Arc<dyn Placement>,
     listing: Mutex<Listing>,
+    /// Those of the listing, for readers that do not wait for it.
+    epochs: Arc<AtomicU64>,
+    loads: Loads,
     changing: Mutex<Option<Changing>>,
     /// There is something in `changing`.
     is_writer: AtomicBool,
@@ -214,6 +222,13 @@ impl Names {
             }
         }
         Ok(entries)
+    }
+
+    /// From now on placement and moves are told what the devices can do, as far as that is known,
+    /// and how many writers they have.
+    pub fn measure_load(&self, clock: Arc<dyn Clock>) {
+        let identities = self.host.identities.iter().map(|tier| tier.driver());
+        self.host.loads.measure(clock, identities);
     }
 
     /// The host's directory.
@@ -316,10 +331,16 @@ impl Host {
         for room in rooms {
             match self.create_in(changing, name, room) {
                 Ok(place) => {
-                    let named = Named::new(place, class, expected);
+                    let writing = self.loads.begin(place.room, class.context());
                     let mut listing = self.listing.lock();
+                    if matches!(class.holds, Holds::Table | Holds::Blob) {
+                        listing.begin_epoch();
+                    }
+                    let named = Named::new(place, class, expected, listing.epoch());
                     listing.replace(name, named, self.home);
-                    return listing.open(self, name);
+                    let file = listing.open(self, name)?;
+                    file.written_by(writing);
+                    return Ok(file);
                 }
                 Err(error) if error.kind() == ErrorKind::OutOfSpace => refused = Some(error),
                 Err(error) => return Err(error),
@@ -451,9 +472,11 @@ impl Host {
 
     /// The tiers, and what managed files take of them.
     fn tier_states(&self) -> Vec<TierState> {
-        let state = |tier: &Arc<Tier>| TierState {
-            capacity_bytes: tier.spec().capacity.0,
-            ..TierState::default()
+        let state = |tier: &Arc<Tier>| {
+            let capacity_bytes = tier.spec().capacity.0;
+            let mut state = TierState { capacity_bytes, ..TierState::default() };
+            self.loads.tell(tier.index(), 0, &mut state);
+            state
         };
         let mut states: Vec<_> = self.identities.iter().map(state).collect();
         self.listing.lock().count(&mut states);

@@ -18,11 +18,13 @@ use super::link_text::parse_file_name;
 use super::listing::Place;
 use super::named_file::NamedFile;
 use super::{Holds, Host, LinkText, Names, UNFINISHED};
-use crate::context::FileKind;
+use crate::context::{FileContext, FileKind, Origin};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
 use crate::migration::copy;
-use crate::placement::overflow_order;
+use crate::migration_queue::{Leaving, Thresholds, leaving};
+use crate::placement::{TierState, overflow_order};
+use crate::pool_size::pool_size;
 use crate::tier::TierIndex;
 use std::sync::Arc;
 use thermocline_foundation::{FileNumber, Planted, planted, sync_site};
@@ -46,13 +48,45 @@ impl Names {
         }
     }
 
-    /// Makes one of the moves that are due; false if there was none.
+    /// Makes one of the moves that are due; false if there was none. Files whose level changed come
+    /// first, then the coldest of a tier that is nearly full; what must go goes before both.
     ///
     /// Errors: the file stays where it is.
     pub fn move_next(&self) -> Result<bool> {
-        let Some(name) = self.host.listing.lock().to_place.pop_front() else { return Ok(false) };
-        self.host.place_again(&name)?;
+        let leaving = self.host.next_leaving();
+        if !leaving.as_ref().is_some_and(|leaving| leaving.is_forced) {
+            let next = self.host.listing.lock().to_place.pop_front();
+            if let Some(name) = next {
+                self.host.place_again(&name)?;
+                return Ok(true);
+            }
+        }
+        let Some(leaving) = leaving else { return Ok(false) };
+        let file = match self.open(&leaving.name) {
+            // It was deleted meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
+            file => file?,
+        };
+        self.host.relocate(&file, None, leaving.to)?;
         Ok(true)
+    }
+
+    /// Threads that may call [`Names::move_next`] at once now: what the writers leave of the tiers
+    /// to which files are to move, and one where one must (Keigo, section 4.2). 0 where no move is
+    /// due.
+    pub fn move_threads(&self) -> u16 {
+        let leaving = self.host.next_leaving();
+        let states = self.host.tier_states();
+        // Where a file goes whose level changed is decided when it is moved: the busiest tier
+        // counts.
+        let busiest = |state: &TierState| spare_threads(state, false);
+        let placed = match self.host.listing.lock().to_place.is_empty() {
+            true => 0,
+            false => states.iter().map(busiest).min().unwrap_or(0),
+        };
+        let left = leaving
+            .map_or(0, |leaving| spare_threads(&states[leaving.to.position()], leaving.is_forced));
+        placed.max(left)
     }
 
     /// Gives all managed files the places that placement has for them: those that were plain, too,
@@ -88,7 +122,18 @@ impl NamedFile {
     }
 }
 
+fn spare_threads(tier: &TierState, is_forced: bool) -> u16 {
+    pool_size(tier.profile.write.useful_workers(), tier.load.writers_now(), is_forced)
+}
+
 impl Host {
+    /// The file that is to leave its tier next, for want of room.
+    fn next_leaving(&self) -> Option<Leaving<String>> {
+        let tiers = self.tier_states();
+        let residents = self.listing.lock().residents(tiers.len());
+        leaving(&residents, &tiers, Thresholds::default()).into_iter().next()
+    }
+
     fn managed_names(&self, wanted: impl Fn(Holds) -> bool) -> Vec<String> {
         let listing = self.listing.lock();
         let managed = listing.iter().filter(|(_, named)| {
@@ -135,6 +180,10 @@ impl Host {
 
     /// The file's length is final as far as it is known: it is what it takes.
     pub(super) fn settle(&self, file: &NamedFile) {
+        let is_log = Holds::of_name(&file.name()) == Holds::Log;
+        if !is_log {
+            file.is_written();
+        }
         let (_, place) = file.location();
         let len = self.room(&place).tier.driver().open_to_read(&place.file);
         let Ok(len) = len.and_then(|file| file.len()) else { return };
@@ -199,8 +248,11 @@ impl Host {
         let driver = Arc::clone(tier.driver());
         let source = File::new(database, FileNumber(0), kind, from.room, driver, handle);
         let room = &self.rooms[to.position()];
+        let context = FileContext { kind, origin: Origin::Migration };
+        let writing = self.loads.begin(to, context);
         let copied =
             sync_site("names/move", || copy(&source, &room.tier, &target.file, &mut |_| {}));
+        drop(writing);
         room.changed();
         let is_late = planted(Planted::HomeSyncedBeforeTier);
         let synced = copied.and_then(|_| match to == self.home || is_late {

@@ -9,6 +9,7 @@
 use super::Host;
 use super::listing::Place;
 use crate::error::Result;
+use crate::load::Writing;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
@@ -20,6 +21,8 @@ pub struct NamedFile {
     host: Arc<Host>,
     at: Mutex<At>,
     epoch: AtomicU64,
+    /// Of the listing, where it outlives this.
+    last_read: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -29,13 +32,37 @@ struct At {
     /// Changes of the name, and how many of them are durable.
     changes: u64,
     durable: u64,
+    /// It is being written: a table or blob until it is whole, a log until it is closed.
+    writing: Option<Writing>,
 }
 
 impl NamedFile {
     /// A file of which it is not known whether its name is durable.
-    pub(super) fn new(host: &Arc<Host>, name: &str, place: Place) -> Self {
-        let at = At { name: name.to_owned(), place, changes: 1, durable: 0 };
-        Self { host: Arc::clone(host), at: Mutex::new(at), epoch: AtomicU64::new(0) }
+    pub(super) fn new(
+        host: &Arc<Host>,
+        name: &str,
+        place: Place,
+        last_read: Arc<AtomicU64>,
+    ) -> Self {
+        let at = At { name: name.to_owned(), place, changes: 1, durable: 0, writing: None };
+        let (host, at) = (Arc::clone(host), Mutex::new(at));
+        Self { host, at, epoch: AtomicU64::new(0), last_read }
+    }
+
+    /// It is being written from now on.
+    pub(super) fn written_by(&self, writing: Option<Writing>) {
+        self.at.lock().writing = writing;
+    }
+
+    /// It is whole.
+    pub(super) fn is_written(&self) {
+        self.at.lock().writing = None;
+    }
+
+    /// To be called when the host has read from it: what is read stays longer on its tier.
+    pub fn was_read(&self) {
+        let epoch = self.host.epochs.load(Ordering::Relaxed);
+        self.last_read.store(epoch, Ordering::Relaxed);
     }
 
     /// Where the host opens it.
@@ -108,7 +135,8 @@ impl NamedFile {
 
     fn relocate(&self, at: &mut At, place: Place) {
         if at.place != place {
-            at.place = place;
+            let writing = at.writing.as_ref().map(|writing| writing.elsewhere(place.room));
+            (at.place, at.writing) = (place, writing);
             self.epoch.fetch_add(1, Ordering::Release);
         }
     }

@@ -22,6 +22,7 @@ use super::{
     Changing, DIRECTORY_NAME, FileClass, Host, LOST_NAME, Names, Room, UNFINISHED, is_hidden,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::load::Loads;
 use crate::placement::Placement;
 use crate::tier::{Tier, TierIndex, TierSpec};
 use crate::tiered_files::{
@@ -134,6 +135,7 @@ impl Host {
         if host.is_none() {
             rooms.push(host_room(home_room, ByteSize(u64::MAX)));
         }
+        let listing = Listing::default();
         let host = Self {
             devices,
             path,
@@ -143,7 +145,9 @@ impl Host {
             rooms,
             home: home_room,
             placement,
-            listing: Mutex::new(Listing::default()),
+            epochs: Arc::clone(&listing.epochs),
+            listing: Mutex::new(listing),
+            loads: Loads::default(),
             changing: Mutex::new(None),
             is_writer: AtomicBool::new(false),
             broken: Mutex::new(None),
@@ -182,7 +186,8 @@ impl Host {
                     recorded.path.display(),
                     self.path.display()
                 );
-                let way_out = "open that one, or give the tiers to this one (rehome it)";
+                let way_out = "open that one, or give the tiers to this one: thermocline tiers \
+                               rehome DIRECTORY";
                 return Err(refuse(&whose, found, way_out));
             }
         }
@@ -294,7 +299,8 @@ impl Host {
                 },
             };
             let class = FileClass::of_name(&entry.name);
-            scan.names.push((entry.name, Named::new(place, class, len)));
+            let epoch = self.listing.lock().epoch();
+            scan.names.push((entry.name, Named::new(place, class, len, epoch)));
         }
         let strays = files.into_iter().filter(|(_, (_, is_named))| !is_named);
         scan.strays = strays.map(|(place, _)| place).collect();

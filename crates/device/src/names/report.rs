@@ -1,0 +1,86 @@
+//! What a person is shown of a host's directory: its files and its tiers.
+//!
+//! 1. Nothing is changed, and no lock is taken.
+//!
+//! Threads: any.
+
+use super::creation::files_path;
+use super::{Holds, Names};
+use crate::driver::Space;
+use crate::profile::TierProfile;
+use crate::tier::{Tier, TierIndex};
+use std::path::PathBuf;
+use std::sync::Arc;
+use thermocline_foundation::ByteSize;
+
+/// A managed file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedInfo {
+    /// Its name in the host's directory.
+    pub name: String,
+    /// Where it lies; none where that is the host's directory, which is no tier.
+    pub tier: Option<TierIndex>,
+    /// Bytes that it takes, or is expected to while it is written.
+    pub bytes: u64,
+    /// The file itself.
+    pub place: PathBuf,
+}
+
+/// A tier of a host's directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedTier {
+    /// Its place, 0 being the fastest.
+    pub tier: TierIndex,
+    /// Where the files lie.
+    pub path: PathBuf,
+    /// The driver's name.
+    pub driver: String,
+    /// Bytes that managed files may take.
+    pub capacity: ByteSize,
+    /// Managed files there.
+    pub files: u64,
+    /// Bytes that they take.
+    pub used_bytes: u64,
+    /// Room on the device; none where it cannot be told.
+    pub space: Option<Space>,
+    /// What is known of the device.
+    pub profile: TierProfile,
+}
+
+impl Names {
+    /// The managed files, in the order of their names.
+    pub fn files(&self) -> Vec<NamedInfo> {
+        let tiers = self.host.identities.len();
+        let listing = self.host.listing.lock();
+        let managed = listing.iter().filter(|(_, named)| {
+            named.class.holds != Holds::Other || named.place.room != self.host.home
+        });
+        let info = managed.map(|(name, named)| NamedInfo {
+            name: name.clone(),
+            tier: Some(named.place.room).filter(|room| room.position() < tiers),
+            bytes: named.bytes,
+            place: self.host.room(&named.place).tier.spec().path.join(&named.place.file),
+        });
+        info.collect()
+    }
+
+    /// The tiers, fastest first.
+    pub fn tiers(&self) -> Vec<NamedTier> {
+        let files = self.files();
+        let tier = |identity: &Arc<Tier>| {
+            let (index, spec) = (identity.index(), identity.spec());
+            let here = || files.iter().filter(|file| file.tier == Some(index));
+            NamedTier {
+                tier: index,
+                path: files_path(&self.host.path, spec),
+                driver: spec.driver.clone(),
+                capacity: spec.capacity,
+                files: here().count() as u64,
+                used_bytes: here().map(|file| file.bytes).sum(),
+                space: identity.driver().space().ok(),
+                profile: TierProfile::of(&**identity.driver()),
+            }
+        };
+        self.host.identities.iter().map(tier).collect()
+    }
+}
