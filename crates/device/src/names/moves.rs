@@ -19,6 +19,7 @@ use super::listing::Place;
 use super::named_file::NamedFile;
 use super::{Holds, Host, LinkText, Names, UNFINISHED};
 use crate::context::{FileContext, FileKind, Origin};
+use crate::driver::Handle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
 use crate::migration::copy;
@@ -30,9 +31,9 @@ use std::sync::Arc;
 use thermocline_foundation::{FileNumber, Planted, planted, sync_site};
 
 /// Where a file goes and what its copy is called there.
-struct Target {
-    room: TierIndex,
-    file: String,
+pub(super) struct Target {
+    pub room: TierIndex,
+    pub file: String,
     /// None where it goes to the host's directory.
     link: Option<LinkText>,
 }
@@ -43,7 +44,9 @@ impl Names {
     pub fn set_level(&self, name: &str, level: u8) {
         let mut listing = self.host.listing.lock();
         let Ok(named) = listing.get_mut(name) else { return };
-        if named.class.level.replace(level) != Some(level) && named.class.holds != Holds::Other {
+        let before = named.class.level.replace(level);
+        if before != Some(level) && named.class.holds != Holds::Other {
+            self.host.counts.corrected_levels.add(u64::from(before.is_some()));
             listing.to_place.push_back(name.to_owned());
         }
     }
@@ -57,7 +60,8 @@ impl Names {
         if !leaving.as_ref().is_some_and(|leaving| leaving.is_forced) {
             let next = self.host.listing.lock().to_place.pop_front();
             if let Some(name) = next {
-                self.host.place_again(&name)?;
+                let moved = self.host.place_again(&name)?;
+                self.host.counts.moved_by_level.add(u64::from(moved));
                 return Ok(true);
             }
         }
@@ -67,8 +71,15 @@ impl Names {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
             file => file?,
         };
-        self.host.relocate(&file, None, leaving.to)?;
+        let moved = self.host.relocate(&file, None, leaving.to)?;
+        self.host.counts.moved_for_room.add(u64::from(moved));
+        self.host.counts.moved_by_force.add(u64::from(moved && leaving.is_forced));
         Ok(true)
+    }
+
+    /// A move is due.
+    pub fn has_moves(&self) -> bool {
+        !self.host.listing.lock().to_place.is_empty() || self.host.next_leaving().is_some()
     }
 
     /// Threads that may call [`Names::move_next`] at once now: what the writers leave of the tiers
@@ -147,6 +158,7 @@ impl Host {
     fn place_again(self: &Arc<Self>, name: &str) -> Result<bool> {
         self.begin()?;
         let mut states = self.tier_states();
+        self.tell_levels(&states);
         let mut listing = self.listing.lock();
         let Ok(named) = listing.get(name) else { return Ok(false) };
         if !matches!(named.class.holds, Holds::Table | Holds::Blob) {
@@ -167,10 +179,14 @@ impl Host {
     pub(super) fn continue_elsewhere(self: &Arc<Self>, file: &NamedFile, len: u64) -> Result<()> {
         let tiers = self.identities.len();
         let (_, from) = file.location();
+        self.drop_copies(from.room);
         let others = overflow_order(from.room.position(), tiers);
         for to in others.map(|at| TierIndex(at as u8)).filter(|to| *to != from.room) {
             match self.relocate(file, Some(len), to) {
-                Ok(_) => return Ok(()),
+                Ok(_) => {
+                    self.counts.overflowed.add(1);
+                    return Ok(());
+                }
                 Err(error) if error.kind() == ErrorKind::OutOfSpace => {}
                 Err(error) => return Err(error),
             }
@@ -191,7 +207,7 @@ impl Host {
         let Some(name) = listing.name_of(file) else { return };
         let Ok(named) = listing.get_mut(&name) else { return };
         if matches!(named.class.holds, Holds::Table | Holds::Blob) {
-            named.bytes = len;
+            (named.bytes, named.is_whole) = (len, true);
             let class = named.class;
             listing.remember(class, Some(len));
         }
@@ -207,7 +223,8 @@ impl Host {
     ) -> Result<bool> {
         self.begin()?;
         self.require_sound()?;
-        let Some(from) = self.begin_move(file, to)? else { return Ok(false) };
+        let Some((from, bytes)) = self.begin_move(file, to)? else { return Ok(false) };
+        self.make_room(to, bytes);
         let moved = self.copy(&from, cut, to).and_then(|target| self.switch(file, &target));
         let mut listing = self.listing.lock();
         if let Some(name) = listing.name_of(file) {
@@ -215,12 +232,13 @@ impl Host {
         }
         drop(listing);
         moved.map_err(|error| {
+            self.counts.failed_moves.add(1);
             let text = format!("cannot move {} to {to}: {error}", file.name());
             Error::new(error.kind(), text)
         })
     }
 
-    fn begin_move(&self, file: &NamedFile, to: TierIndex) -> Result<Option<Place>> {
+    fn begin_move(&self, file: &NamedFile, to: TierIndex) -> Result<Option<(Place, u64)>> {
         let mut listing = self.listing.lock();
         let name = listing.name_of(file).ok_or_else(|| gone(file))?;
         let named = listing.get_mut(&name)?;
@@ -228,7 +246,7 @@ impl Host {
             return Ok(None);
         }
         named.moving = true;
-        Ok(Some(named.place.clone()))
+        Ok(Some((named.place.clone(), named.bytes)))
     }
 
     /// Copies what is at `from`; the copy is whole and durable, and so is its name on a tier.
@@ -243,19 +261,11 @@ impl Host {
                 handle
             }
         };
-        let database = self.changing.lock().as_ref().map(|changing| changing.home.database);
-        let (database, kind) = (database.unwrap_or_default(), FileKind::Table { level: 0 });
-        let driver = Arc::clone(tier.driver());
-        let source = File::new(database, FileNumber(0), kind, from.room, driver, handle);
         let room = &self.rooms[to.position()];
-        let context = FileContext { kind, origin: Origin::Migration };
-        let writing = self.loads.begin(to, context);
         let copied =
-            sync_site("names/move", || copy(&source, &room.tier, &target.file, &mut |_| {}));
-        drop(writing);
-        room.changed();
+            sync_site("names/move", || self.copy_bytes(from, handle, &target, Origin::Migration));
         let is_late = planted(Planted::HomeSyncedBeforeTier);
-        let synced = copied.and_then(|_| match to == self.home || is_late {
+        let synced = copied.and_then(|()| match to == self.home || is_late {
             true => Ok(()),
             false => room.sync(),
         });
@@ -266,7 +276,26 @@ impl Host {
         Ok(target)
     }
 
-    fn target(&self, from: &Place, room: TierIndex) -> Target {
+    /// Copies the bytes behind a handle of `from`, verified and synced; the name is not durable.
+    pub(super) fn copy_bytes(
+        &self,
+        from: &Place,
+        handle: Handle,
+        target: &Target,
+        origin: Origin,
+    ) -> Result<()> {
+        let database = self.changing.lock().as_ref().map(|changing| changing.home.database);
+        let (database, kind) = (database.unwrap_or_default(), FileKind::Table { level: 0 });
+        let driver = Arc::clone(self.room(from).tier.driver());
+        let source = File::new(database, FileNumber(0), kind, from.room, driver, handle);
+        let room = &self.rooms[target.room.position()];
+        let _writing = self.loads.begin(target.room, FileContext { kind, origin });
+        let copied = copy(&source, &room.tier, &target.file, &mut |_| {});
+        room.changed();
+        copied.map(drop)
+    }
+
+    pub(super) fn target(&self, from: &Place, room: TierIndex) -> Target {
         let mut changing = self.changing.lock();
         let serial = changing.as_mut().expect("it has begun, and never ends").serial();
         if room == self.home {
@@ -304,6 +333,7 @@ impl Host {
             }
             let new = if target.link.is_some() { copy } else { self.plain(&name) };
             self.listing.lock().get_mut(&name)?.place = new.clone();
+            self.drop_copy(&name);
             (old, new, file.changes())
         };
         self.sync_home()?;

@@ -14,6 +14,8 @@
 //!
 //! Threads: the opening thread; later the one that makes the first change.
 
+use super::copies::Copying;
+use super::counts::Counts;
 use super::creation::{elsewhere, files_path, point};
 use super::home_file::HomeFile;
 use super::link_text::parse_file_name;
@@ -35,7 +37,7 @@ use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::AtomicBool;
 use thermocline_foundation::sync::atomic::Ordering::{Acquire, Release};
-use thermocline_foundation::{ByteSize, Planted, planted, sync_site};
+use thermocline_foundation::{ByteSize, Counter, Planted, planted, sync_site};
 
 /// What a scan found: names, lengths of the files of each tier, and links whose file is not there.
 #[derive(Debug, Default)]
@@ -136,6 +138,7 @@ impl Host {
             rooms.push(host_room(home_room, ByteSize(u64::MAX)));
         }
         let listing = Listing::default();
+        let served = rooms.iter().map(|_| Counter::default()).collect();
         let host = Self {
             devices,
             path,
@@ -148,6 +151,9 @@ impl Host {
             epochs: Arc::clone(&listing.epochs),
             listing: Mutex::new(listing),
             loads: Loads::default(),
+            counts: Counts::default(),
+            served,
+            copying: Copying::default(),
             changing: Mutex::new(None),
             is_writer: AtomicBool::new(false),
             broken: Mutex::new(None),
@@ -156,7 +162,7 @@ impl Host {
     }
 
     /// The tiers whose files do not lie in the host's directory.
-    fn tiers_apart(&self) -> impl Iterator<Item = (TierIndex, &Arc<Tier>)> {
+    pub(super) fn tiers_apart(&self) -> impl Iterator<Item = (TierIndex, &Arc<Tier>)> {
         let all = self.identities.iter().map(|tier| (tier.index(), tier));
         all.filter(|(index, _)| *index != self.home)
     }

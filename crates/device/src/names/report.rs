@@ -5,7 +5,7 @@
 //! Threads: any.
 
 use super::creation::files_path;
-use super::{Holds, Names};
+use super::{FileClass, Holds, Names};
 use crate::driver::Space;
 use crate::profile::TierProfile;
 use crate::tier::{Tier, TierIndex};
@@ -20,6 +20,8 @@ pub struct NamedInfo {
     pub name: String,
     /// Where it lies; none where that is the host's directory, which is no tier.
     pub tier: Option<TierIndex>,
+    /// What it holds, as far as that is known.
+    pub class: FileClass,
     /// Bytes that it takes, or is expected to while it is written.
     pub bytes: u64,
     /// The file itself.
@@ -41,6 +43,12 @@ pub struct NamedTier {
     pub files: u64,
     /// Bytes that they take.
     pub used_bytes: u64,
+    /// Copies of files of slower tiers, and bytes that they take.
+    pub copies: u64,
+    /// See `copies`.
+    pub copied_bytes: u64,
+    /// Reads that the host told of and that the tier served.
+    pub reads: u64,
     /// Room on the device; none where it cannot be told.
     pub space: Option<Space>,
     /// What is known of the device.
@@ -58,6 +66,7 @@ impl Names {
         let info = managed.map(|(name, named)| NamedInfo {
             name: name.clone(),
             tier: Some(named.place.room).filter(|room| room.position() < tiers),
+            class: named.class,
             bytes: named.bytes,
             place: self.host.room(&named.place).tier.spec().path.join(&named.place.file),
         });
@@ -67,8 +76,10 @@ impl Names {
     /// The tiers, fastest first.
     pub fn tiers(&self) -> Vec<NamedTier> {
         let files = self.files();
+        let copies = self.host.copies();
         let tier = |identity: &Arc<Tier>| {
             let (index, spec) = (identity.index(), identity.spec());
+            let copied = || copies.iter().filter(|copy| copy.tier == index);
             let here = || files.iter().filter(|file| file.tier == Some(index));
             NamedTier {
                 tier: index,
@@ -77,6 +88,9 @@ impl Names {
                 capacity: spec.capacity,
                 files: here().count() as u64,
                 used_bytes: here().map(|file| file.bytes).sum(),
+                copies: copied().count() as u64,
+                copied_bytes: copied().map(|copy| copy.bytes).sum(),
+                reads: self.host.served[index.position()].get(),
                 space: identity.driver().space().ok(),
                 profile: TierProfile::of(&**identity.driver()),
             }
