@@ -146,7 +146,7 @@ struct Bench {
 
 impl Bench {
     fn new(seed: u64, asynchronous: bool) -> Self {
-        let epoch = Epoch { asynchronous, ..Epoch::new(seed) };
+        let epoch = Epoch::new(seed).asynchronous(asynchronous);
         let models = (0..epoch.writers).map(|it| Model::new(epoch.history, it)).collect();
         Self { epoch, models }
     }

@@ -69,6 +69,11 @@ impl Epoch {
         }
     }
 
+    /// The same, with or without many writes in flight of every writer.
+    pub fn asynchronous(self, asynchronous: bool) -> Self {
+        Self { asynchronous, ..self }
+    }
+
     /// What the tiers have from one opening to the next, in MiB: every other time not what the
     /// epoch says, so that what lies on one tier belongs on the other and moves. In a life of a
     /// tenth of a second nothing else has tables move.

@@ -159,7 +159,7 @@ fn run(mode: &'static str, arguments: &RunArguments) -> Result<Report, Setup> {
     let (directory, lock) = scratch(&base, mode)?;
     let seed = arguments.seed.unwrap_or_else(|| entropy() >> 32);
     let run = Run::new(mode, directory.clone(), seed, arguments.first, arguments.rounds);
-    let run = Run { asynchronous: arguments.asynchronous, ..run };
+    let run = run.asynchronous(arguments.asynchronous);
     let result = match mode {
         "kill" => kill::run(&run),
         _ => match block_device::obstacle(&directory) {
@@ -227,7 +227,7 @@ fn main() -> ExitCode {
         Command::Kill(arguments) => ("kill", arguments),
         Command::Power(arguments) => ("power", arguments),
         Command::Child { dir, epoch, life, asynchronous } => {
-            let epoch = Epoch { asynchronous, ..Epoch::new(epoch) };
+            let epoch = Epoch::new(epoch).asynchronous(asynchronous);
             eprintln!("{}", kill::child(&dir, &epoch, life));
             return ExitCode::from(1);
         }

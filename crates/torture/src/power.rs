@@ -225,8 +225,8 @@ pub fn run(run: &Run) -> Result<Report, Setup> {
         let epoch = round / EPOCH_ROUNDS;
         let ended = (|| {
             if round == run.first || round.is_multiple_of(EPOCH_ROUNDS) {
-                let (asynchronous, seed) = (run.asynchronous, Epoch::seed_of(run.seed, epoch));
-                bench.begin_epoch(Epoch { asynchronous, ..Epoch::new(seed) })?;
+                let epoch = Epoch::new(Epoch::seed_of(run.seed, epoch));
+                bench.begin_epoch(epoch.asynchronous(run.asynchronous))?;
             }
             bench.round(mix(run.seed) ^ mix(round), &mut report)
         })();

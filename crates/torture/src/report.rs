@@ -34,6 +34,11 @@ impl Run {
         Self { mode, directory, seed, first, rounds, asynchronous, bar, clock }
     }
 
+    /// The same, with or without many writes in flight of every writer.
+    pub fn asynchronous(self, asynchronous: bool) -> Self {
+        Self { asynchronous, ..self }
+    }
+
     pub fn report(&self, mode: &'static str) -> Report {
         Report { mode, seed: self.seed, ..Report::default() }
     }
