@@ -65,6 +65,13 @@ pub trait DriverFile: Any + Send + Sync + Debug {
         Ok(false)
     }
 
+    /// Space that is reserved counts as unwritten, and the file system notes of each block of it
+    /// when it is first written: a durable write to one waits for that note, too. False where first
+    /// writes cost what others do, or that cannot be told.
+    fn notes_first_writes(&self) -> bool {
+        false
+    }
+
     /// For the driver, to find its own type behind a [`Handle`].
     fn as_any(&self) -> &dyn Any;
 }

@@ -414,6 +414,12 @@ impl File {
         Ok(())
     }
 
+    /// See [`crate::DriverFile::notes_first_writes`]. False for a file that is closed.
+    pub fn notes_first_writes(&self) -> bool {
+        let location = self.location.load();
+        location.handle.as_ref().is_some_and(|handle| handle.notes_first_writes())
+    }
+
     /// What offsets and lengths of writes must be multiples of.
     pub fn alignment(&self) -> usize {
         if self.cached.load(Relaxed) {

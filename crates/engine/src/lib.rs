@@ -95,7 +95,7 @@ pub use jobs::{Progress, Stepper, Workers};
 pub use layout::hybrid::report::{DemotionStats, FastTierStats, RuleStats, SlotStats};
 pub use limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use read::cursor::{Cursor, Records};
-pub use requests::report::RequestStats;
+pub use requests::report::{LoggerStats, RequestStats};
 pub use requests::room::HasRoom;
 pub use requests::ticket::Ticket;
 pub use settings::fast_cache::{Admission, BlockLayout, Eviction, FastCacheSettings};

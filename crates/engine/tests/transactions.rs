@@ -18,12 +18,12 @@ mod patience;
 mod runner;
 
 use bytes::Bytes;
-use runner::{PRESETS, check, settings, stepped};
+use runner::{PRESETS, check, settings, stepped, stepped_with};
 use std::path::Path;
 use std::sync::Arc;
 use thermocline::{
-    ByteSize, Db, Duration, Environment, ErrorKind, Isolation, Locking, Preset, Transaction,
-    TransactionOptions,
+    ByteSize, Db, Duration, Environment, ErrorKind, Isolation, Locking, Preset, Settings,
+    Transaction, TransactionOptions,
 };
 use thermocline_device::MemoryDevices;
 use thermocline_foundation::random::Random;
@@ -146,7 +146,7 @@ fn a_transaction_that_is_dropped_or_taken_back_has_changed_nothing() {
 #[test]
 fn a_write_over_the_limit_is_refused_and_what_was_there_commits() {
     let db = stepped(Preset::Leveled);
-    let bytes_max = ByteSize::mib(1);
+    let bytes_max = Some(ByteSize::mib(1));
     let mut of = db.transaction(TransactionOptions { bytes_max, ..serializable() });
     of.put("a", "1").unwrap();
     let place = of.savepoint();
@@ -158,6 +158,34 @@ fn a_write_over_the_limit_is_refused_and_what_was_there_commits() {
     of.put("c", "1").unwrap();
     of.commit().unwrap();
     assert_eq!(text(db.scan()), "a=1 c=1");
+}
+
+#[test]
+fn a_transaction_without_limits_of_its_own_has_those_of_the_settings() {
+    let (lock_timeout, transaction_bytes_max) = (Duration::ms(0), ByteSize::kib(4));
+    let leveled = settings(Preset::Leveled);
+    let db = stepped_with(&Settings { lock_timeout, transaction_bytes_max, ..leveled });
+    let mut of = db.transaction(TransactionOptions::default());
+    of.put("a", "1").unwrap();
+    let error = of.put("b", vec![0; 4 << 10]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("transaction_bytes_max"), "{error}");
+    of.commit().unwrap();
+    let bytes_max = Some(ByteSize::mib(1));
+    let mut wide = db.transaction(TransactionOptions { bytes_max, ..serializable() });
+    wide.put("b", vec![0; 4 << 10]).unwrap();
+    let pessimistic = || TransactionOptions { locking: Locking::Pessimistic, ..serializable() };
+    let mut holder = db.transaction(pessimistic());
+    holder.put("a", "2").unwrap();
+    let timed_out = |result: thermocline::Result<()>| {
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::LockTimeout);
+    };
+    timed_out(db.put("a", "3"));
+    timed_out(db.put_if_present("a", "3").map(drop));
+    timed_out(db.transaction(pessimistic()).put("a", "3"));
+    timed_out(db.put_async("a", "3").unwrap().wait());
+    holder.commit().unwrap();
+    assert_eq!(text(db.scan().prefix("a")), "a=2");
 }
 
 /// Whether a serializable transaction that has read so commits after `other`.
@@ -315,7 +343,7 @@ fn transfers_of_threads_keep_the_sum_at_every_level_and_with_every_locking() {
                     let locking = [Locking::Optimistic, Locking::Pessimistic][thread as usize % 2];
                     let isolation = LEVELS[thread as usize / 2];
                     // No test waits so long: a lock is given back, or a circle is found at once.
-                    let lock_timeout = Duration::ms(600_000);
+                    let lock_timeout = Some(Duration::ms(600_000));
                     let options =
                         TransactionOptions { locking, isolation, lock_timeout, ..serializable() };
                     let mut random = Random::new(thread);
@@ -349,7 +377,7 @@ fn transfers_of_threads_keep_the_sum_at_every_level_and_with_every_locking() {
 fn plain_writes_wait_for_the_lock_of_their_key_and_a_deadlock_is_told_at_once() {
     for preset in PRESETS {
         let db = Arc::new(threaded(preset));
-        let lock_timeout = Duration::ms(600_000);
+        let lock_timeout = Some(Duration::ms(600_000));
         let locking = Locking::Pessimistic;
         let isolation = Isolation::ReadCommitted;
         let options = TransactionOptions { locking, isolation, lock_timeout, ..serializable() };

@@ -111,6 +111,9 @@ bugs! {
     /// Edit order · a flushed log is deleted before the edit that makes it superfluous is durable ·
     /// power cut or failed append between the two.
     LogRetiredBeforeEdit,
+    /// Zeros over records · a writer takes the next log although a piece of zeros is under way ·
+    /// durable writes to a log that was taken while it was filled, then a kill.
+    LogFilledInUse,
     /// Crash in recovery · logs are deleted before recovery's own edit is durable · a crash with
     /// records in the log, then a second one while opening.
     RecoveryDeletesLogsFirst,
@@ -202,6 +205,9 @@ bugs! {
     /// Parallel log · a group is acknowledged before those that were claimed before it are
     /// complete · several writes in flight, power cut.
     AcknowledgedOutOfOrder,
+    /// Parallel log · readers see a group before its write to the log is durable: what they saw may
+    /// be lost · synced write, a reader beside it, power cut.
+    VisibleBeforeDurable,
     /// Parallel log · a memtable is flushed while a group of it is not inserted: the group is in no
     /// table, and its log is retired · several writes in flight over a full memtable, power cut.
     InsertAfterFreeze,

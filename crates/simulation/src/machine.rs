@@ -2,7 +2,7 @@
 
 use crate::clock::SimulatedClock;
 use crate::devices::{Devices, World};
-use crate::history::{HOME, TIERS};
+use crate::history::{HOME, TIERS, notes_first_writes};
 use std::path::Path;
 use std::sync::Arc;
 use thermocline::{Db, Environment, Result, Settings, Stepper, Workers};
@@ -44,6 +44,9 @@ impl Machine {
         for path in TIERS.iter().chain([&HOME]) {
             let alignment = [1, 512, 4096][random.below(3) as usize];
             machine.devices.set_alignment(Path::new(path), alignment);
+            if notes_first_writes(seed) {
+                machine.devices.set_notes_first_writes(Path::new(path));
+            }
         }
         machine
     }

@@ -218,7 +218,7 @@ impl Run {
         let levels = [Isolation::ReadCommitted, Isolation::Snapshot, Isolation::Serializable];
         let isolation = levels[self.random.below(3) as usize];
         let locking = [Locking::Optimistic, Locking::Pessimistic][self.random.below(2) as usize];
-        let lock_timeout = Duration::ms(0);
+        let lock_timeout = Some(Duration::ms(0));
         let options = TransactionOptions {
             locking,
             isolation,

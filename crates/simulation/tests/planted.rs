@@ -14,11 +14,13 @@ use thermocline_simulation::planted::{
 
 /// Bugs that one thread cannot show. Schedules of several find them (`cargo xtask schedules`), and
 /// a test there says so.
-const FOUND_BY_SCHEDULES: [Planted; 6] = [
+const FOUND_BY_SCHEDULES: [Planted; 8] = [
     Planted::SyncCountsLaterWrites,
     Planted::IngestEndsBeforeDepartures,
     Planted::HoleInLogSkipped,
     Planted::AcknowledgedOutOfOrder,
+    Planted::VisibleBeforeDurable,
+    Planted::LogFilledInUse,
     Planted::InsertAfterFreeze,
     Planted::ChecksMissFlyingGroups,
 ];

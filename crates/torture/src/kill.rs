@@ -145,8 +145,8 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(seed: u64) -> Self {
-        let epoch = Epoch::new(seed);
+    fn new(seed: u64, asynchronous: bool) -> Self {
+        let epoch = Epoch::new(seed).asynchronous(asynchronous);
         let models = (0..epoch.writers).map(|it| Model::new(epoch.history, it)).collect();
         Self { epoch, models }
     }
@@ -193,7 +193,7 @@ pub fn run_child(
     random: &mut Random,
 ) -> Result<Heard, String> {
     let life = random.next_u64();
-    let mut child = start(directory, epoch.seed, life).map_err(|e| e.to_string())?;
+    let mut child = start(directory, epoch, life).map_err(|e| e.to_string())?;
     let at = |stamp: &u64| Bounds { at_least: *stamp, at_most: *stamp };
     let bounds = stamps.iter().map(at).collect();
     let heard = Mutex::new(Heard::new(bounds, stamps.to_vec()));
@@ -250,7 +250,7 @@ pub fn run_child(
     }
 }
 
-fn start(directory: &Path, epoch: u64, life: u64) -> std::io::Result<Child> {
+fn start(directory: &Path, epoch: &Epoch, life: u64) -> std::io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     #[cfg(feature = "planted-bugs")]
     if let Some(bug) = thermocline_foundation::planted::planted_everywhere() {
@@ -260,22 +260,22 @@ fn start(directory: &Path, epoch: u64, life: u64) -> std::io::Result<Child> {
         .arg("child")
         .arg("--dir")
         .arg(directory)
-        .args(["--epoch", &epoch.to_string(), "--life", &life.to_string()])
+        .args(["--epoch", &epoch.seed.to_string(), "--life", &life.to_string()])
+        .args(epoch.asynchronous.then_some("--asynchronous"))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
 }
 
 /// The child's part: lives until it is killed. Returns only when the store fails.
-pub fn child(directory: &Path, epoch: u64, life: u64) -> String {
-    let epoch = Epoch::new(epoch);
+pub fn child(directory: &Path, epoch: &Epoch, life: u64) -> String {
     let (fast, slow) = (directory.join("fast"), directory.join("slow"));
-    let lived = life::open(&epoch, &fast, &slow, life)
+    let lived = life::open(epoch, &fast, &slow, life)
         .map_err(|error| format!("opening: {error}"))
         .and_then(|db| {
             let ledger = Ledger::new(&life::stamps(&db, epoch.writers)?, true);
             ledger.say("o");
-            let failed = life::live(&db, &epoch, &ledger, life);
+            let failed = life::live(&db, epoch, &ledger, life);
             Err(failed.unwrap_or_else(|| "the store stopped".to_owned()))
         });
     let failure: String = match lived {
@@ -301,11 +301,11 @@ fn empty(directory: &Path) -> Result<(), String> {
 /// Runs the rounds; stops at the first failure.
 pub fn run(run: &Run) -> Result<Report, Setup> {
     let mut report = run.report("kill");
-    let mut bench = Bench::new(0);
+    let mut bench = Bench::new(0, run.asynchronous);
     for round in run.first..run.first + run.rounds {
         let epoch = round / EPOCH_ROUNDS;
         if round == run.first || round.is_multiple_of(EPOCH_ROUNDS) {
-            bench = Bench::new(Epoch::seed_of(run.seed, epoch));
+            bench = Bench::new(Epoch::seed_of(run.seed, epoch), run.asynchronous);
             empty(&run.directory).map_err(Setup)?;
         }
         match bench.round(&run.directory, mix(run.seed) ^ mix(round), &mut report) {

@@ -24,6 +24,8 @@ pub struct Epoch {
     pub seed: u64,
     pub writers: usize,
     pub history: History,
+    /// Every writer has many writes in flight; else half of them do.
+    pub asynchronous: bool,
     driver: &'static str,
     /// Small ones do not hold the deepest level: tables are made on both tiers.
     fast_mib: u64,
@@ -57,6 +59,7 @@ impl Epoch {
             seed,
             writers: 1 + random.below(2) as usize,
             history: History { seed, sync_every },
+            asynchronous: false,
             driver: ["posix", "direct"][random.below(2) as usize],
             fast_mib: FAST_MIB[random.below(4) as usize],
             table_kib: 64 << random.below(3),
@@ -64,6 +67,11 @@ impl Epoch {
             preset: if seed.is_multiple_of(2) { Preset::Hybrid } else { Preset::Leveled },
             high_watermark_percent: [98, 40, 15][random.below(3) as usize],
         }
+    }
+
+    /// The same, with or without many writes in flight of every writer.
+    pub fn asynchronous(self, asynchronous: bool) -> Self {
+        Self { asynchronous, ..self }
     }
 
     /// What the tiers have from one opening to the next, in MiB: every other time not what the
@@ -147,7 +155,7 @@ pub fn live(db: &Db, epoch: &Epoch, ledger: &Ledger, seed: u64) -> Option<String
     std::thread::scope(|scope| {
         for (writer, stamp) in from.into_iter().enumerate() {
             let (failed, seed) = (&failed, mix(seed) ^ writer as u64);
-            scope.spawn(move || write(db, epoch.history, ledger, (writer, stamp), seed, failed));
+            scope.spawn(move || write(db, epoch, ledger, (writer, stamp), seed, failed));
         }
         scope.spawn(|| {
             let models = (0..epoch.writers).map(|it| Model::new(epoch.history, it));
@@ -256,7 +264,7 @@ impl Writer<'_> {
 
 fn write(
     db: &Db,
-    history: History,
+    epoch: &Epoch,
     ledger: &Ledger,
     (writer, mut stamp): (usize, u64),
     seed: u64,
@@ -265,8 +273,9 @@ fn write(
     let mut random = Random::new(seed);
     // Some writers hurry, some leave time for the background to overtake them.
     let pause_every = [2, 20, 1000][random.below(3) as usize];
-    let flying_max = [1, 1, 8, 300][random.below(4) as usize];
-    let flying = VecDeque::new();
+    let choices = if epoch.asynchronous { [8, 300, 8, 300] } else { [1, 1, 8, 300] };
+    let flying_max = choices[random.below(4) as usize];
+    let (history, flying) = (epoch.history, VecDeque::new());
     let mut at_work = Writer { db, history, ledger, writer, flying_max, flying };
     let clock = SystemClock::new();
     while !ledger.stop.load(SeqCst) {

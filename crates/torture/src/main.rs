@@ -31,6 +31,7 @@ mod report;
 
 use block_device::Setup;
 use clap::{Args, Parser, Subcommand};
+use life::Epoch;
 use report::{Report, Run};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
@@ -76,6 +77,8 @@ enum Command {
         epoch: u64,
         #[arg(long)]
         life: u64,
+        #[arg(long)]
+        asynchronous: bool,
     },
 }
 
@@ -104,6 +107,10 @@ struct RunArguments {
     /// Number of the first round: to replay a failure
     #[arg(long, default_value_t = 0)]
     first: u64,
+    /// Every writer has many writes in flight, and counts one as acknowledged once its ticket says
+    /// so; else half of them do
+    #[arg(long)]
+    asynchronous: bool,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -152,6 +159,7 @@ fn run(mode: &'static str, arguments: &RunArguments) -> Result<Report, Setup> {
     let (directory, lock) = scratch(&base, mode)?;
     let seed = arguments.seed.unwrap_or_else(|| entropy() >> 32);
     let run = Run::new(mode, directory.clone(), seed, arguments.first, arguments.rounds);
+    let run = run.asynchronous(arguments.asynchronous);
     let result = match mode {
         "kill" => kill::run(&run),
         _ => match block_device::obstacle(&directory) {
@@ -218,8 +226,9 @@ fn main() -> ExitCode {
     let (mode, arguments) = match arguments.command {
         Command::Kill(arguments) => ("kill", arguments),
         Command::Power(arguments) => ("power", arguments),
-        Command::Child { dir, epoch, life } => {
-            eprintln!("{}", kill::child(&dir, epoch, life));
+        Command::Child { dir, epoch, life, asynchronous } => {
+            let epoch = Epoch::new(epoch).asynchronous(asynchronous);
+            eprintln!("{}", kill::child(&dir, &epoch, life));
             return ExitCode::from(1);
         }
         Command::Clean(place) => {

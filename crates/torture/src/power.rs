@@ -75,8 +75,8 @@ impl Bench {
     }
 
     /// Empty file systems and a new history.
-    fn begin_epoch(&mut self, seed: u64) -> Result<(), Setup> {
-        self.epoch = Epoch::new(seed);
+    fn begin_epoch(&mut self, epoch: Epoch) -> Result<(), Setup> {
+        self.epoch = epoch;
         self.forget();
         self.fast.format()?;
         self.slow.format()
@@ -225,7 +225,8 @@ pub fn run(run: &Run) -> Result<Report, Setup> {
         let epoch = round / EPOCH_ROUNDS;
         let ended = (|| {
             if round == run.first || round.is_multiple_of(EPOCH_ROUNDS) {
-                bench.begin_epoch(Epoch::seed_of(run.seed, epoch))?;
+                let epoch = Epoch::new(Epoch::seed_of(run.seed, epoch));
+                bench.begin_epoch(epoch.asynchronous(run.asynchronous))?;
             }
             bench.round(mix(run.seed) ^ mix(round), &mut report)
         })();

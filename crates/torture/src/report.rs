@@ -16,6 +16,8 @@ pub struct Run {
     /// Number of the first round.
     pub first: u64,
     pub rounds: u64,
+    /// Every writer has many writes in flight.
+    pub asynchronous: bool,
     bar: ProgressBar,
     clock: SystemClock,
 }
@@ -24,10 +26,17 @@ const TEMPLATE: &str = "{msg} [{bar:30}] {pos} of {len} rounds, {per_sec}, {eta}
 
 impl Run {
     pub fn new(mode: &'static str, directory: PathBuf, seed: u64, first: u64, rounds: u64) -> Self {
+        let asynchronous = false;
         let bar = ProgressBar::new(rounds).with_message(mode);
         let style = ProgressStyle::with_template(TEMPLATE).map(|it| it.progress_chars("=> "));
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { mode, directory, seed, first, rounds, bar, clock: SystemClock::new() }
+        let clock = SystemClock::new();
+        Self { mode, directory, seed, first, rounds, asynchronous, bar, clock }
+    }
+
+    /// The same, with or without many writes in flight of every writer.
+    pub fn asynchronous(self, asynchronous: bool) -> Self {
+        Self { asynchronous, ..self }
     }
 
     pub fn report(&self, mode: &'static str) -> Report {
@@ -109,10 +118,11 @@ impl Failure {
     pub fn new(run: &Run, round: u64, begin: u64, text: String) -> Self {
         let begin = begin.max(run.first);
         let replay = format!(
-            "cargo xtask torture {} --seed {} --first {begin} --rounds {}",
+            "cargo xtask torture {} --seed {} --first {begin} --rounds {}{}",
             run.mode,
             run.seed,
-            round + 1 - begin
+            round + 1 - begin,
+            if run.asynchronous { " --asynchronous" } else { "" }
         );
         Self { round, text, directory: run.directory.clone(), replay }
     }

@@ -59,7 +59,7 @@ pub(super) const OPTIONS: [(&str, &str); 17] = [
 ];
 
 /// Those that are no settings of a store, so that its settings do not tell them.
-pub(super) const EXPERIMENTS: [&str; 10] = [
+pub(super) const EXPERIMENTS: [&str; 11] = [
     "policy",
     "candidates",
     "range-tables",
@@ -70,6 +70,7 @@ pub(super) const EXPERIMENTS: [&str; 10] = [
     "low-watermark",
     "without",
     "log-first",
+    "log-zeros",
 ];
 
 /// Words for compressions.
@@ -131,6 +132,7 @@ pub(super) fn experiments(options: &OpenOptions) -> Outcome<Experiments> {
     let switch = [("on", Some(true)), ("off", Some(false))];
     choose(options, "read-triggered", &switch, &mut experiments.read_triggered)?;
     choose(options, "log-first", &switch, &mut experiments.log_first)?;
+    choose(options, "log-zeros", &switch, &mut experiments.log_zeros)?;
     experiments.pinning = (options.option("pinning") == Some("auto")).then_some(Pinning::Auto);
     experiments.candidates = options.parsed("candidates")?;
     experiments.range_tables = options.parsed("range-tables")?;

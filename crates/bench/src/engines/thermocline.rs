@@ -44,6 +44,7 @@ const OPTIONS: [(&str, &str); SHARED] = [
     ("background-sync", "unsynced log bytes that start a sync, such as 8MiB"),
     ("log-writes", "groups of synced writes in flight at once"),
     ("log-first", "on or off: background work makes way for writes of the log; default on"),
+    ("log-zeros", "on or off: logs get zeros before durable writes go to them; default off"),
     ("placement", "leveled: room, bandwidth, parallelism, fill_first, log_only or top_levels(N)"),
     ("bandwidth-low", "percent of the fast tier's peak below which bandwidth adds a level"),
     ("bandwidth-high", "percent from which on it takes one away"),
@@ -53,7 +54,7 @@ const OPTIONS: [(&str, &str); SHARED] = [
 ];
 
 /// How many options all presets share.
-const SHARED: usize = 16;
+const SHARED: usize = 17;
 
 /// The shared options and those of the preset `hybrid`.
 const HYBRID_OPTIONS: [(&str, &str); SHARED + hybrid::OPTIONS.len()] = {
@@ -412,13 +413,14 @@ mod tests {
     #[test]
     fn a_label_says_where_tables_go_and_which_io_goes_first() {
         let label = "thermocline-leveled@tiers+placement=top_levels(2)+bandwidth-low=30\
-                     +bandwidth-high=50+bandwidth-peak=500MiB+log-first=off";
+                     +bandwidth-high=50+bandwidth-peak=500MiB+log-first=off+log-zeros=on";
         let leveled = settings(label).unwrap();
         assert_eq!(leveled.placement, thermocline::PlacementChoice::TopLevels(2));
         assert_eq!((leveled.bandwidth_low, leveled.bandwidth_high), (30, 50));
         assert_eq!(leveled.bandwidth_peak, ByteSize::mib(500));
         let experiments = hybrid::experiments(&options(label).unwrap()).unwrap();
-        assert_eq!(experiments, Experiments { log_first: Some(false), ..Experiments::NONE });
+        let (log_first, log_zeros) = (Some(false), Some(true));
+        assert_eq!(experiments, Experiments { log_first, log_zeros, ..Experiments::NONE });
         let told = LEVELED.describe(&options(label).unwrap()).unwrap();
         for (name, value) in [("placement", "top_levels(2)"), ("experiment.log-first", "off")] {
             assert!(told.contains(&(name.to_owned(), value.to_owned())), "{told:?}");

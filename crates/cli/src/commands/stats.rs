@@ -168,6 +168,8 @@ fn print_all(stats: &Stats, output: &mut Output) -> Result<()> {
     }
     if stats.requests.threads > 0 {
         requests(stats).print("Asynchronous requests, since the database was opened", output)?;
+        loggers(stats)
+            .print("Loggers of asynchronous writes, since the database was opened", output)?;
     }
     amplification(stats).print("Cost, since the database was made", output)
 }
@@ -301,6 +303,22 @@ pub fn requests(stats: &Stats) -> Table {
         ("refused as busy", text::count(requests.refused)),
     ] {
         table.row([what.to_owned(), amount]);
+    }
+    table
+}
+
+/// One row for each logger.
+pub fn loggers(stats: &Stats) -> Table {
+    let headings = [">logger", ">groups", ">bytes", ">time of a group", ">bytes a second"];
+    let mut table = Table::new(&headings);
+    for (number, logger) in (1..).zip(&stats.requests.loggers) {
+        table.row([
+            number.to_string(),
+            text::count(logger.groups),
+            ByteSize(logger.bytes).to_string(),
+            text::span_s(logger.mean_s()),
+            ByteSize(logger.bytes_per_s() as u64).to_string(),
+        ]);
     }
     table
 }

@@ -10,7 +10,6 @@ use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::transaction::Commit;
 use crate::transaction::Footprint;
-use crate::transaction::options::LOCK_TIMEOUT;
 use bytes::Bytes;
 use thermocline_table::RecordKind;
 
@@ -115,7 +114,7 @@ impl Db {
                 count,
                 durability,
                 footprint,
-                lock_timeout: LOCK_TIMEOUT,
+                lock_timeout: self.settings().lock_timeout,
                 has_locks: false,
             };
             match engine.commit(commit) {

@@ -31,7 +31,7 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
-use thermocline_foundation::{Planted, Sequence, planted};
+use thermocline_foundation::{Duration, Planted, Sequence, planted};
 
 /// Reads and writes that take effect together. Dropping it takes all of them back.
 #[derive(Debug)]
@@ -49,6 +49,11 @@ pub struct Transaction {
     /// Its locks, if it is pessimistic.
     locks: Option<TransactionLocks>,
     _held: Held,
+}
+
+/// How long a transaction with `options` waits for a lock.
+fn lock_timeout(engine: &Engine, options: &TransactionOptions) -> Duration {
+    options.lock_timeout.unwrap_or(engine.settings().lock_timeout)
 }
 
 impl Transaction {
@@ -139,7 +144,7 @@ impl Transaction {
     /// Takes the lock of `key`, if it is pessimistic. Says whether it was not held before.
     fn lock(&mut self, key: &[u8]) -> Result<bool> {
         let Some(locks) = &mut self.locks else { return Ok(false) };
-        locks.held.take(key, self.options.lock_timeout)
+        locks.held.take(key, lock_timeout(&self.engine, &self.options))
     }
 
     /// A conflict at once where `key` was written after `base`.
@@ -171,7 +176,9 @@ impl Transaction {
         {
             self.require_unchanged(key, moment)?;
         }
-        Arc::make_mut(&mut self.writes).add(key, value, self.options.bytes_max)
+        let settings = self.engine.settings();
+        let bytes_max = self.options.bytes_max.unwrap_or(settings.transaction_bytes_max);
+        Arc::make_mut(&mut self.writes).add(key, value, bytes_max)
     }
 
     /// A place to come back to.
@@ -254,7 +261,7 @@ impl Transaction {
             count,
             durability: self.options.durability.unwrap_or(settings.durability),
             footprint,
-            lock_timeout: self.options.lock_timeout,
+            lock_timeout: lock_timeout(&self.engine, &self.options),
             has_locks: self.locks.is_some(),
         })
     }

@@ -4,7 +4,6 @@ use super::Engine;
 use crate::error::Result;
 use crate::front::Submission;
 use crate::settings::Durability;
-use crate::transaction::options::LOCK_TIMEOUT;
 use crate::transaction::{Attempts, Commit, Footprint, HeldLocks, Opened, Refused};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -35,7 +34,8 @@ impl Engine {
                 Err(Refused::LookAgain) => unreachable!("nothing was to be looked at"),
             };
         }
-        let (footprint, lock_timeout, has_locks) = (Footprint::default(), LOCK_TIMEOUT, false);
+        let (footprint, has_locks) = (Footprint::default(), false);
+        let lock_timeout = self.settings().lock_timeout;
         self.commit(Commit { encoded, count, durability, footprint, lock_timeout, has_locks })
     }
 

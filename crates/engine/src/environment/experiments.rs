@@ -1,6 +1,6 @@
 //! What experiments vary. In the preset `hybrid`: rules that they leave out, to see what each is
 //! worth (decision 77), and parameters of PrismDB's evaluation. In all presets: the schedule of
-//! asynchronous requests, and which I/O goes first. No settings file reaches them.
+//! asynchronous requests, which I/O goes first, and zeros in logs. No settings file reaches them.
 //!
 //! Without a rule its place does the simplest thing that is correct. So a store may be opened with
 //! other experiments than it was made with, and every record is found in any case.
@@ -125,6 +125,9 @@ pub struct Experiments {
     /// Background work makes way for writes of the log on their tier (SpanDB, section 4.3).
     /// Without: the baseline.
     pub log_first: Option<bool>,
+    /// Logs get zeros before durable writes go to them (SpanDB, section 4.2: its log's blocks are
+    /// written over and over). Without: the baseline.
+    pub log_zeros: Option<bool>,
     /// How asynchronous requests are scheduled.
     pub requests: Option<RequestSchedule>,
 }
@@ -144,6 +147,7 @@ impl Experiments {
         epoch_operations: None,
         cool_down_operations: None,
         log_first: None,
+        log_zeros: None,
         requests: None,
     };
 

@@ -145,15 +145,21 @@ impl Figures {
         self.batches.fetch_add(batches as u64, Relaxed);
     }
 
-    /// A group of so many bytes was written durably, and took so long.
-    pub fn note_durable(&self, bytes: u64, ns: u64) {
-        self.durable_bytes.fetch_add(bytes, Relaxed);
+    /// A group of so many bytes was written durably, and took so long. Says how many were before.
+    pub fn note_durable(&self, bytes: u64, ns: u64) -> u64 {
+        let before = self.durable_bytes.fetch_add(bytes, Relaxed);
         self.durable_ns.fetch_add(ns, Relaxed);
         self.times.add(ns);
         if ns > SLOW_NS {
             self.slow.fetch_add(1, Relaxed);
             tracing::warn!(seconds = ns as f64 / 1e9, bytes, "a durable write of the log was slow");
         }
+        before
+    }
+
+    /// Bytes written durably.
+    pub fn durable_bytes(&self) -> u64 {
+        self.durable_bytes.load(Relaxed)
     }
 
     /// What there is to say, with what is in flight: how many groups, and the age of the oldest in
@@ -203,8 +209,12 @@ mod tests {
     fn percentiles_are_those_of_what_was_noted() {
         let figures = Figures::default();
         assert_eq!((figures.stats((0, 0)).p50_s, figures.stats((0, 0)).p99_s), (0.0, 0.0));
-        (0..97).for_each(|_| figures.note_durable(1000, 100_000));
-        (0..3).for_each(|_| figures.note_durable(1000, 2_000_000_000));
+        (0..97).for_each(|_| {
+            figures.note_durable(1000, 100_000);
+        });
+        (0..3).for_each(|at| {
+            assert_eq!(figures.note_durable(1000, 2_000_000_000), 97_000 + at * 1000);
+        });
         let stats = figures.stats((2, 500_000_000));
         assert!((0.0001..0.000_125).contains(&stats.p50_s), "{stats:?}");
         assert!((2.0..2.5).contains(&stats.p99_s), "{stats:?}");

@@ -1,7 +1,7 @@
 //! The logs that wait to be written, and how a log comes to be: its size, its header and its place
 //! in the namespace.
 
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::generations::log_file::{LogFile, Records};
 use crate::settings::{Durability, RETIRED_LOGS_MAX, Settings};
 use crate::shared::{Shared, delete_or_leave};
@@ -27,40 +27,110 @@ use thermocline_log::{ClaimLog, LogHeader, LogSettings, LogWriter};
 #[derive(Debug)]
 pub(crate) struct LogPool {
     shared: Arc<Shared>,
+    /// See [`LogPool::is_worth_filling`].
+    fill_after_bytes: u64,
     logs: Mutex<Logs>,
+}
+
+/// A log that holds nothing any more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retired {
+    number: FileNumber,
+    /// Its blocks up to here were written before.
+    written: u64,
 }
 
 /// What the pool has.
 #[derive(Debug)]
 pub(crate) struct Logs {
     pub ready: Option<Arc<LogFile>>,
-    pub retired: Vec<FileNumber>,
+    pub retired: Vec<Retired>,
     /// A thread makes one.
     pub making: bool,
     /// All logs since opening that are not deleted, the one that is being made included.
     there: u64,
+    to_fill: ToFill,
 }
 
 impl Logs {
     /// A retired log to be made anew; none, and one more is there, where there is none.
-    fn take_retired(&mut self) -> Option<FileNumber> {
+    fn take_retired(&mut self) -> Option<Retired> {
         let retired = self.retired.pop();
         self.there += u64::from(retired.is_none());
         retired
     }
 
     /// Undoes [`Logs::take_retired`].
-    fn put_back(&mut self, retired: Option<FileNumber>) {
+    fn put_back(&mut self, retired: Option<Retired>) {
         self.there -= u64::from(retired.is_none());
         self.retired.extend(retired);
     }
 }
 
+/// The log that gets zeros ahead of its records.
+#[derive(Debug, Default)]
+struct ToFill {
+    /// The ready log; none once a writer has it.
+    log: Option<Arc<LogFile>>,
+    /// A thread writes a piece.
+    under_way: bool,
+    /// A writer waits for the log, and for no piece but the one that is under way.
+    wanted: bool,
+    /// There was no room for zeros, or there are to be none.
+    is_off: bool,
+}
+
+impl ToFill {
+    /// Claims the next piece, if there is one and no writer waits.
+    fn claim(&mut self) -> bool {
+        let is_free = !self.under_way && !self.wanted && !self.is_off;
+        let claims = is_free && self.log.as_ref().is_some_and(|log| !log.is_filled());
+        self.under_way |= claims;
+        claims
+    }
+
+    /// The claimed piece is written, or could not be; `full`: for want of room.
+    fn end(&mut self, full: bool) {
+        self.under_way = false;
+        self.is_off |= full;
+    }
+
+    /// Ends the filling, for a writer needs the log; not while a piece is under way.
+    fn let_go(&mut self) -> bool {
+        if planted(Planted::LogFilledInUse) {
+            return true;
+        }
+        self.wanted = self.under_way;
+        if !self.wanted {
+            self.log = None;
+        }
+        !self.wanted
+    }
+}
+
+/// Part of a log whose durable writes have the next ones filled with zeros.
+const FILL_AFTER_SHARE: u64 = 4;
+
+/// Zeros written at a time to a log of so many bytes.
+fn fill_bytes(log_bytes: u64) -> u64 {
+    (log_bytes / 16).next_multiple_of(4 << 10).clamp(32 << 10, 1 << 20)
+}
+
 impl LogPool {
     /// The first log is in use, and no other is there.
     pub fn new(shared: Arc<Shared>) -> Self {
-        let logs = Logs { ready: None, retired: Vec::new(), making: false, there: 1 };
-        Self { shared, logs: Mutex::new(logs) }
+        let logs = Logs {
+            ready: None,
+            retired: Vec::new(),
+            making: false,
+            there: 1,
+            to_fill: ToFill {
+                is_off: shared.experiments.log_zeros != Some(true),
+                ..ToFill::default()
+            },
+        };
+        let fill_after_bytes = shared.settings.log_bytes() / FILL_AFTER_SHARE;
+        Self { shared, fill_after_bytes, logs: Mutex::new(logs) }
     }
 
     /// What the pool has, locked.
@@ -71,7 +141,7 @@ impl LogPool {
 
     /// The log waits to be used again: it holds nothing any more.
     pub fn is_retired(&self, log: FileNumber) -> bool {
-        self.logs.lock().retired.contains(&log)
+        self.logs.lock().retired.iter().any(|retired| retired.number == log)
     }
 
     /// Logs that count as there.
@@ -100,6 +170,9 @@ impl LogPool {
     pub fn next_log(&self, current: FileNumber) -> Result<Arc<LogFile>> {
         let ready = self.shared.wait_for(|| {
             let mut logs = self.logs.lock();
+            if !logs.to_fill.let_go() {
+                return None;
+            }
             let ready = logs.ready.take();
             let goes_on = ready.is_some() || !logs.making;
             logs.making |= goes_on && ready.is_none();
@@ -136,6 +209,7 @@ impl LogPool {
         let made = {
             let mut logs = self.logs.lock();
             logs.making = false;
+            logs.to_fill.log = made.as_ref().ok().cloned();
             // A writer may wait for it, and then makes one itself.
             let (ready, result) = made.map_or_else(|e| (None, Err(e)), |log| (Some(log), Ok(())));
             logs.ready = ready;
@@ -143,6 +217,34 @@ impl LogPool {
         };
         self.shared.announce();
         made
+    }
+
+    /// So many bytes were written durably that more will follow.
+    pub fn is_worth_filling(&self, durable_bytes: u64) -> bool {
+        durable_bytes >= self.fill_after_bytes
+    }
+
+    /// So many `bytes` more than `before` make it so.
+    pub fn becomes_worth_filling(&self, before: u64, bytes: u64) -> bool {
+        !self.is_worth_filling(before) && self.is_worth_filling(before + bytes)
+    }
+
+    /// Claims the filling of the ready log with zeros, where it has blocks that were never written.
+    pub fn claim_filling(&self) -> bool {
+        self.logs.lock().to_fill.claim()
+    }
+
+    /// Writes the next zeros to the ready log, once claimed. The claim ends then, so that a writer
+    /// that needs the log waits for a piece at most.
+    pub fn fill(&self) -> Result<()> {
+        let log = self.logs.lock().to_fill.log.clone();
+        let piece = fill_bytes(self.shared.settings.log_bytes());
+        let filled = log.map_or(Ok(()), |log| log.fill(piece));
+        // It does without then: a write to it tells what the device cannot do.
+        let is_full = |error: &Error| error.kind() == ErrorKind::OutOfSpace;
+        self.logs.lock().to_fill.end(filled.as_ref().is_err_and(is_full));
+        self.shared.announce();
+        filled.or_else(|error| if is_full(&error) { Ok(()) } else { Err(error) })
     }
 
     /// Puts away a log whose records are all in tables. It is kept for use as a log again unless it
@@ -155,7 +257,7 @@ impl LogPool {
             let mut logs = self.logs.lock();
             let is_kept = logs.retired.len() < RETIRED_LOGS_MAX;
             if is_kept && is_home && log.bytes() <= bytes_max {
-                logs.retired.push(log.number);
+                logs.retired.push(Retired { number: log.number, written: log.written() });
                 return Ok(());
             }
         }
@@ -188,7 +290,7 @@ fn log_settings(settings: &Settings) -> LogSettings {
 pub(crate) fn make_log(
     files: &Arc<TieredFiles>,
     settings: &Settings,
-    retired: Option<FileNumber>,
+    retired: Option<Retired>,
     origin: Origin,
 ) -> Result<Arc<LogFile>> {
     let mut log_settings = log_settings(settings);
@@ -207,13 +309,13 @@ pub(crate) fn make_log(
 fn make_log_of(
     files: &Arc<TieredFiles>,
     settings: &Settings,
-    retired: Option<FileNumber>,
+    retired: Option<Retired>,
     origin: Origin,
     log_settings: LogSettings,
 ) -> Result<Arc<LogFile>> {
     let context = FileContext { kind: FileKind::Log, origin };
     let file = match retired {
-        Some(number) => files.recycle(number, context)?,
+        Some(retired) => files.recycle(retired.number, context)?,
         None => files.create_file(context, log_settings.segment_bytes)?,
     };
     // A write that is not to be synced needs no device: a page each time would be written for it,
@@ -236,17 +338,21 @@ pub(crate) fn log_in_memory(files: &TieredFiles, settings: &Settings) -> Result<
 
 fn log_in(
     file: Arc<File>,
-    retired: Option<FileNumber>,
+    retired: Option<Retired>,
     log_settings: LogSettings,
     is_parallel: bool,
 ) -> Result<Arc<LogFile>> {
     let number = file.number();
     // The next log is made before the first record is known which it will begin with.
     let first_sequence = Sequence::ZERO.next();
-    let header = LogHeader { stream: 0, previous: retired, first_sequence };
+    let previous = retired.map(|retired| retired.number);
+    let header = LogHeader { stream: 0, previous, first_sequence };
     let records = match is_parallel {
         true => Records::SideBySide(ClaimLog::create(file, header, log_settings)?),
         false => Records::InTurn(LogWriter::create(file, header, log_settings)?),
     };
-    Ok(Arc::new(LogFile::new(number, records)))
+    Ok(Arc::new(LogFile::new(number, records, retired.map_or(0, |retired| retired.written))?))
 }
+
+#[cfg(test)]
+mod tests;

@@ -220,11 +220,15 @@ impl Logged {
         }
         // One group after the other, or the next one beside this.
         let held = matches!(log.records, Records::InTurn(_)).then_some(turnstile);
+        let is_early = planted(Planted::VisibleBeforeDurable);
+        if is_early {
+            memtable.insert_group(&records)?;
+        }
         let durable = self.log_records(&log, place, &records, &claimed);
         let durable = durable.inspect_err(|error| self.shared.fail(error))?;
         self.note(group.len(), bytes, began_ns.filter(|_| asked));
-        for record in &records {
-            memtable.insert_batch(record.first, record.payload)?;
+        if !is_early {
+            memtable.insert_group(&records)?;
         }
         if let Some(mut turnstile) = held {
             turnstile.memtable_bytes = memtable.bytes();
@@ -247,7 +251,10 @@ impl Logged {
         self.figures.note_group(batches);
         if let Some(began_ns) = durable_since_ns {
             let elapsed_ns = self.shared.clock.now_ns().saturating_sub(began_ns);
-            self.figures.note_durable(bytes, elapsed_ns);
+            let before = self.figures.note_durable(bytes, elapsed_ns);
+            if self.pool().becomes_worth_filling(before, bytes) {
+                self.shared.jobs.wake();
+            }
         }
     }
 
@@ -384,14 +391,9 @@ impl Logged {
         self.sync_wanted.swap(false, Ordering::Relaxed)
     }
 
-    /// Claims the preparation of the next log, where it is wanted.
-    pub(super) fn claim_preparation(&self) -> bool {
-        self.rotation.pool.claim_preparation()
-    }
-
-    /// Makes the log that the next memtable begins with.
-    pub(super) fn prepare_log(&self) -> Result<()> {
-        self.rotation.pool.prepare_log()
+    /// Claims the next piece of zeros for the ready log, where durable writes are to go there.
+    pub(super) fn claim_filling(&self) -> bool {
+        self.pool().is_worth_filling(self.figures.durable_bytes()) && self.pool().claim_filling()
     }
 
     /// The log waits to be used again: it holds nothing any more.
@@ -414,8 +416,7 @@ impl Logged {
         self.queue.waiting()
     }
 
-    /// The pool of logs, for a test that keeps the background from it.
-    #[cfg(test)]
+    /// The pool of logs.
     pub fn pool(&self) -> &Arc<LogPool> {
         &self.rotation.pool
     }

@@ -1,4 +1,4 @@
-//! Jobs that keep logs ready for writers: syncs, and the next log.
+//! Jobs that keep logs ready for writers: syncs, the next log, and zeros in it.
 
 use super::logged::Logged;
 use crate::error::Result;
@@ -15,17 +15,20 @@ struct Upkeep {
 
 #[derive(Debug)]
 enum Task {
-    SyncLog,
-    PrepareLog,
+    Sync,
+    Prepare,
+    Fill,
 }
 
 impl Logged {
     /// The upkeep that is wanted now, claimed.
     pub fn upkeep(self: &Arc<Self>) -> Option<Box<dyn Job>> {
         let task = if self.claim_sync() {
-            Task::SyncLog
-        } else if self.claim_preparation() {
-            Task::PrepareLog
+            Task::Sync
+        } else if self.pool().claim_preparation() {
+            Task::Prepare
+        } else if self.claim_filling() {
+            Task::Fill
         } else {
             return None;
         };
@@ -36,15 +39,18 @@ impl Logged {
 impl Job for Upkeep {
     fn name(&self) -> &'static str {
         match self.task {
-            Task::SyncLog => "background sync of the log",
-            Task::PrepareLog => "preparation of a log",
+            Task::Sync => "background sync of the log",
+            Task::Prepare => "preparation of a log",
+            Task::Fill => "filling of a log",
         }
     }
 
     fn step(&mut self) -> Result<Step> {
         match self.task {
-            Task::SyncLog => sync_site("background", || self.logged.sync_tail())?,
-            Task::PrepareLog => self.logged.prepare_log()?,
+            Task::Sync => sync_site("background", || self.logged.sync_tail())?,
+            Task::Prepare => self.logged.pool().prepare_log()?,
+            // The next piece is another job: what is more urgent goes first.
+            Task::Fill => self.logged.pool().fill()?,
         }
         Ok(Step::Done)
     }

@@ -2,10 +2,12 @@
 
 use crate::error::Result;
 use std::sync::Arc;
-use thermocline_device::File;
+use thermocline_device::buffer::PAGE_BYTES;
+use thermocline_device::{Buffer, File};
 use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::{FileNumber, sync_site};
-use thermocline_log::{ClaimLog, Durability, LogPosition, LogWriter};
+use thermocline_log::{ClaimLog, Durability, LogHeader, LogPosition, LogWriter};
 
 /// A log in use.
 #[derive(Debug)]
@@ -13,6 +15,10 @@ pub(crate) struct LogFile {
     pub number: FileNumber,
     pub records: Records,
     sealed: Mutex<bool>,
+    /// Blocks up to here were written before it had records.
+    filled: AtomicU64,
+    /// Blocks up to here were reserved, where the file system notes which of them are written.
+    reserved: u64,
 }
 
 /// How groups of records come to the log.
@@ -25,8 +31,18 @@ pub(crate) enum Records {
 }
 
 impl LogFile {
-    pub fn new(number: FileNumber, records: Records) -> Self {
-        Self { number, records, sealed: Mutex::new(false) }
+    /// A log without records. Its file was written up to `written` before, if what was there is not
+    /// cut off.
+    pub fn new(number: FileNumber, records: Records, written: u64) -> Result<Self> {
+        let (filled, reserved, sealed) = (AtomicU64::default(), 0, Mutex::new(false));
+        let log = Self { number, records, sealed, filled, reserved };
+        if !log.file().notes_first_writes() {
+            return Ok(log);
+        }
+        let is_recycled = log.header().previous.is_some();
+        let written = if is_recycled { written } else { 0 };
+        let reserved = log.file().len()?;
+        Ok(Self { filled: written.max(PAGE_BYTES as u64).into(), reserved, ..log })
     }
 
     /// The log has ended, durably. Says no while that is under way.
@@ -65,6 +81,31 @@ impl LogFile {
         Ok(())
     }
 
+    /// Its blocks up to here were written: by its records, by those of a log before it in the file,
+    /// or with zeros.
+    pub fn written(&self) -> u64 {
+        self.filled.load(Relaxed).max(self.bytes().next_multiple_of(PAGE_BYTES as u64))
+    }
+
+    /// There is no use in writing zeros to it.
+    pub fn is_filled(&self) -> bool {
+        self.filled.load(Relaxed) >= self.reserved
+    }
+
+    /// Writes up to `bytes` of zeros behind those that there are, where blocks were never written.
+    /// A durable write to such a block waits until the file system has noted that it is written,
+    /// which takes several times as long. Only before the log has records.
+    pub fn fill(&self, bytes: u64) -> Result<()> {
+        let from = self.filled.load(Relaxed);
+        let stop = (from + bytes).min(self.reserved);
+        if stop > from {
+            let zeros = Buffer::zeroed((stop - from) as usize);
+            sync_site("zeros", || self.file().write_durably(from, zeros).1)?;
+            self.filled.store(stop, Relaxed);
+        }
+        Ok(())
+    }
+
     /// Hands all up to `position` to the driver.
     pub fn hand_over(&self, position: LogPosition) -> Result<()> {
         match &self.records {
@@ -80,6 +121,13 @@ impl LogFile {
         match &self.records {
             Records::InTurn(writer) => writer.bytes(),
             Records::SideBySide(claims) => claims.bytes(),
+        }
+    }
+
+    fn header(&self) -> LogHeader {
+        match &self.records {
+            Records::InTurn(writer) => writer.header(),
+            Records::SideBySide(claims) => claims.header(),
         }
     }
 

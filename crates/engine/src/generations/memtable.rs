@@ -29,6 +29,7 @@ use thermocline_foundation::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
+use thermocline_log::Record;
 use thermocline_table::{RecordKind, Trailer};
 
 use crate::batch::BatchReader;
@@ -180,6 +181,11 @@ impl Memtable {
             flying: 0.into(),
             frozen: false.into(),
         }
+    }
+
+    /// Adds the batches of a group, as the log has them.
+    pub fn insert_group(&self, records: &[Record<'_>]) -> Result<()> {
+        records.iter().try_for_each(|record| self.insert_batch(record.first, record.payload))
     }
 
     /// Adds the records of an encoded batch, whose first has the sequence `first`.

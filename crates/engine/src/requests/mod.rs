@@ -35,7 +35,7 @@ use crew::Start;
 use order::Order;
 use pipeline::{Pipeline, ReadOf};
 use queue::{Queue, ReadRequest, Reading};
-use report::RequestStats;
+use report::{LoggerFigures, RequestStats};
 use room::HasRoom;
 pub(crate) use schedule::ReadKind;
 use std::sync::{Arc, Weak};
@@ -93,6 +93,7 @@ impl Requests {
             locks: Arc::clone(locks),
             front: front.clone(),
             order: Order::default(),
+            loggers: LoggerFigures::default(),
         });
         Self { pipeline, owner: OwnerProcess::current() }
     }
@@ -183,6 +184,7 @@ impl Requests {
 
     /// See [`RequestStats`].
     pub fn stats(&self) -> RequestStats {
-        self.pipeline.queue.stats()
+        let loggers = self.pipeline.loggers.stats();
+        RequestStats { loggers, ..self.pipeline.queue.stats() }
     }
 }

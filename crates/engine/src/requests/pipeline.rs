@@ -31,6 +31,7 @@
 use super::crew::Start;
 use super::order::Order;
 use super::queue::{Group, Queue, ReadRequest, Reading, Work};
+use super::report::LoggerFigures;
 use super::ticket::{Carrier, Promise};
 use super::writes::{Answer, Committing, Write};
 use crate::error::{Error, ErrorKind, Result};
@@ -61,6 +62,7 @@ pub(super) struct Pipeline {
     pub front: Front,
     pub queue: Queue,
     pub order: Order,
+    pub loggers: LoggerFigures,
 }
 
 impl Pipeline {
@@ -68,8 +70,9 @@ impl Pipeline {
     pub fn start_logger(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
         let pipeline = Arc::clone(self);
         threads::spawn("thermocline-log", move || {
+            let logger = pipeline.loggers.started();
             while pipeline.queue.begin_logging() {
-                let written = pipeline.caught(LOGGER, || pipeline.log_group());
+                let written = pipeline.caught(LOGGER, || pipeline.log_group(Some(logger)));
                 pipeline.queue.end_logging(written == Some(true));
                 if pipeline.queue.lacks_locker() {
                     pipeline.caught(LOCKER, || pipeline.lock_next());
@@ -122,17 +125,23 @@ impl Pipeline {
         }
     }
 
-    /// Writes what waits as one group; false if nothing does.
-    fn log_group(&self) -> bool {
-        let mut group = None;
+    /// Writes what waits as one group; false if nothing does. `logger` is the thread's, if it is of
+    /// one.
+    fn log_group(&self, logger: Option<usize>) -> bool {
+        let (mut group, mut began_ns) = (None, None);
         let outcomes = self.front.write_group(&mut |need_locks| {
             let take = |start: Option<Start<'_>>| self.queue.take_writes(need_locks, start);
             group = self.starting(Self::start_locker, take);
+            began_ns = group.as_ref().and(logger).map(|_| self.shared.clock.now_ns());
             let writes = group.iter().flat_map(|group| &group.writes);
             writes.map(|write| write.submission.clone()).collect()
         });
         let Some(group) = group else { return false };
         let bytes = group.writes.iter().map(|write| write.submission.encoded.len()).sum();
+        if let (Some(logger), Some(began_ns)) = (logger, began_ns) {
+            let elapsed_ns = self.shared.clock.now_ns().saturating_sub(began_ns);
+            self.loggers.wrote(logger, bytes as u64, elapsed_ns);
+        }
         self.end_group(group, outcomes);
         self.pass_throttle(bytes);
         true
@@ -213,7 +222,8 @@ impl Pipeline {
 
     /// Takes the locks of a write that was set aside.
     fn lock(&self, mut write: Write) {
-        let (encoded, timeout) = (&write.submission.encoded, write.lock_timeout());
+        let timeout = write.lock_timeout().unwrap_or(self.shared.settings.lock_timeout);
+        let encoded = &write.submission.encoded;
         let locks = self.or_error(LOCKER, || self.locks.of_batch(encoded, timeout));
         let (locked, error) = match locks {
             Ok(locks) => {
@@ -331,7 +341,7 @@ impl Drop for Released<'_> {
 
 impl Carrier for Pipeline {
     fn carry_out_next(&self) -> bool {
-        if self.caught(LOGGER, || self.log_group()) == Some(true) {
+        if self.caught(LOGGER, || self.log_group(None)) == Some(true) {
             return true;
         }
         if let Some(read) = self.queue.try_next_read() {

@@ -94,6 +94,7 @@ pub(super) struct Queue {
     requests_max: usize,
     bytes_max: u64,
     readers_max: usize,
+    loggers_max: usize,
     state: Mutex<State>,
     /// For loggers, and for a caller that closes.
     writes_came: Condvar,
@@ -125,6 +126,7 @@ impl Queue {
             requests_max: settings.request_queue as usize,
             bytes_max: settings.request_queue_bytes.0,
             readers_max: settings.request_workers(),
+            loggers_max: settings.loggers_max as usize,
             state: Mutex::new(State { loggers_wanted: 1, ..State::default() }),
             writes_came: Condvar::new(),
             reads_came: Condvar::new(),
@@ -196,7 +198,7 @@ impl Queue {
     fn call_logger(&self, state: &mut State, start: Option<Start<'_>>) -> Result<()> {
         let Some(start) = start.filter(|_| !state.has_ended) else { return Ok(()) };
         let (wanted, busy) = (state.loggers_wanted, state.loggers_busy);
-        let wanted = self.schedule.loggers_after_write(wanted, busy);
+        let wanted = self.schedule.loggers_after_write(wanted, busy, self.loggers_max);
         state.loggers_wanted = wanted;
         if busy < wanted && state.loggers.call(wanted, start)? {
             self.writes_came.notify_one();

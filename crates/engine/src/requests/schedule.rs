@@ -9,9 +9,6 @@
 
 use crate::environment::experiments::RequestSchedule;
 
-/// Loggers at most.
-pub(super) const LOGGERS_MAX: usize = 3;
-
 /// What readers do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadKind {
@@ -55,10 +52,10 @@ impl Line {
 }
 
 impl RequestSchedule {
-    /// The loggers that may be at work once a write has come, of which `busy` are.
-    pub(super) fn loggers_after_write(self, wanted: usize, busy: usize) -> usize {
+    /// The loggers that may be at work once a write has come, of which `busy` are; `most` at most.
+    pub(super) fn loggers_after_write(self, wanted: usize, busy: usize, most: usize) -> usize {
         match self {
-            Self::ByLoad if busy >= wanted => (wanted + 1).min(LOGGERS_MAX),
+            Self::ByLoad if busy >= wanted => (wanted + 1).min(most),
             Self::Fixed | Self::ByLoad => wanted,
         }
     }
@@ -140,9 +137,11 @@ mod tests {
     fn a_write_that_finds_all_loggers_busy_brings_one_more_and_one_that_finds_nothing_rests() {
         let by_load = RequestSchedule::ByLoad;
         for (wanted, busy, after) in [(1, 0, 1), (1, 1, 2), (2, 1, 2), (2, 2, 3), (3, 3, 3)] {
-            assert_eq!(by_load.loggers_after_write(wanted, busy), after, "{wanted}, {busy} busy");
-            assert_eq!(RequestSchedule::Fixed.loggers_after_write(wanted, busy), wanted);
+            let found = by_load.loggers_after_write(wanted, busy, 3);
+            assert_eq!(found, after, "{wanted}, {busy} busy");
+            assert_eq!(RequestSchedule::Fixed.loggers_after_write(wanted, busy, 3), wanted);
         }
+        assert_eq!([1, 2].map(|most| by_load.loggers_after_write(1, 1, most)), [1, 2]);
         let down: Vec<_> = (1..=3).map(|wanted| by_load.loggers_after_nothing(wanted)).collect();
         assert_eq!(down, [1, 1, 2]);
     }

@@ -14,7 +14,6 @@
 
 use super::ticket::Promise;
 use crate::front::Submission;
-use crate::transaction::options::LOCK_TIMEOUT;
 use crate::transaction::{Attempts, HeldLocks};
 use std::any::Any;
 use std::collections::VecDeque;
@@ -56,11 +55,11 @@ impl Write {
         self.submission.check.as_ref().is_some_and(|check| check.has_locks)
     }
 
-    /// How long it may wait for a lock.
-    pub fn lock_timeout(&self) -> Duration {
+    /// How long it may wait for a lock, where a transaction says so.
+    pub fn lock_timeout(&self) -> Option<Duration> {
         match &self.answer {
-            Answer::Written(_) => LOCK_TIMEOUT,
-            Answer::Committed(committing) => committing.lock_timeout,
+            Answer::Written(_) => None,
+            Answer::Committed(committing) => Some(committing.lock_timeout),
         }
     }
 }

@@ -12,6 +12,7 @@ mod memory;
 mod placement;
 pub(crate) mod retired;
 mod table_options;
+mod waiting;
 
 use crate::error::{Error, Result};
 use crate::limits::MEMTABLES;
@@ -31,6 +32,16 @@ pub(crate) const SETTINGS_NAME: &str = "settings.toml";
 pub(crate) const OPEN_FILES_MIN: u64 = 24;
 /// Most that a process can have on Linux, unless its system was told otherwise.
 const OPEN_FILES_MAX: u64 = 1_000_000;
+
+/// Refuses a value outside its range, naming the setting, the value and the range.
+fn range(name: &str, value: u64, low: u64, high: u64, unit: &str) -> Result<()> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{name} = {value}{unit} is out of range; it must be {low} to {high}{unit}"
+    )))
+}
 
 /// Not written to `settings.toml`, so that builds without the setting open the database.
 fn is_zero(number: &u32) -> bool {
@@ -246,6 +257,21 @@ pub struct Settings {
     /// per processor but one, at least 1. To be raised where reads wait for slow devices.
     #[serde(skip_serializing_if = "is_zero")]
     pub request_workers: u32,
+    /// Threads that write for asynchronous callers, 1 to 3; default 3, of which one is at work
+    /// unless all others wait for the device. To be lowered where a device takes one write at a
+    /// time, or where processors are few.
+    #[serde(skip_serializing_if = "waiting::is_most_loggers")]
+    pub loggers_max: u32,
+    /// How long a write waits for a lock that a transaction holds, before an error of kind
+    /// `LockTimeout`; 0 to 1 h, default 1 s. Transactions may have another. To be raised where
+    /// transactions take long and are worth waiting for, to be lowered where callers try again.
+    #[serde(skip_serializing_if = "waiting::is_default_timeout")]
+    pub lock_timeout: Duration,
+    /// Memory that the writes of a transaction may take, unless its options say otherwise; 4 KiB to
+    /// 256 MiB, default 64 MiB. To be raised where transactions are large, to be lowered where many
+    /// are open at once.
+    #[serde(skip_serializing_if = "waiting::is_default_bytes")]
+    pub transaction_bytes_max: ByteSize,
     /// What only the preset `hybrid` looks at.
     pub hybrid: HybridSettings,
     /// The cache of blocks on tier 0, where there are slower tiers.
@@ -281,6 +307,9 @@ impl Default for Settings {
             request_queue: 1024,
             request_queue_bytes: ByteSize::mib(8),
             request_workers: 0,
+            loggers_max: waiting::LOGGERS_MAX,
+            lock_timeout: waiting::LOCK_TIMEOUT,
+            transaction_bytes_max: waiting::TRANSACTION_BYTES_MAX,
             hybrid: HybridSettings::default(),
             fast_cache: FastCacheSettings::default(),
         }
@@ -326,14 +355,6 @@ impl Settings {
 
     /// Refuses values outside their ranges, naming the setting, the value and the range.
     pub fn check(&self) -> Result<()> {
-        let range = |name: &str, value: u64, low: u64, high: u64, unit: &str| {
-            if (low..=high).contains(&value) {
-                return Ok(());
-            }
-            Err(Error::invalid(format!(
-                "{name} = {value}{unit} is out of range; it must be {low} to {high}{unit}"
-            )))
-        };
         range("memory", self.memory.0, 1 << 20, 1 << 50, " B")?;
         range("background_sync_bytes", self.background_sync_bytes.0, 64 << 10, 1 << 40, " B")?;
         range("log_writes", self.log_writes.into(), 1, 16, "")?;
@@ -357,9 +378,7 @@ impl Settings {
         range("stats_interval", interval.as_millis() as u64, least_ms, 3_600_000, " ms")?;
         let least = if self.open_files == 0 { 0 } else { OPEN_FILES_MIN };
         range("open_files", self.open_files.into(), least, OPEN_FILES_MAX, "")?;
-        range("request_queue", self.request_queue.into(), 1, 1 << 20, "")?;
-        range("request_queue_bytes", self.request_queue_bytes.0, 64 << 10, 1 << 40, " B")?;
-        range("request_workers", self.request_workers.into(), 0, 64, "")?;
+        self.check_waiting()?;
         range("compression levels", self.compression.len() as u64, 1, 7, "")?;
         range("number of tiers", self.tiers.len() as u64, 0, 16, "")?;
         self.hybrid.check()?;
@@ -395,14 +414,6 @@ impl Settings {
             driver: tier.driver.clone(),
         };
         self.tiers.iter().map(spec).collect()
-    }
-
-    /// Threads for asynchronous gets and pages, at most.
-    pub(crate) fn request_workers(&self) -> usize {
-        match self.request_workers {
-            0 => thermocline_foundation::threads::available().clamp(2, 65) - 1,
-            threads => threads as usize,
-        }
     }
 
     /// Groups of writes go to the log side by side.

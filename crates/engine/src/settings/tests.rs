@@ -71,6 +71,25 @@ fn settings_are_as_documented() {
             Settings { request_queue, request_queue_bytes, request_workers, ..settings.clone() };
         assert_eq!(few.check().is_ok(), is_taken, "{request_queue}, {bytes}, {request_workers}");
     }
+    for (loggers_max, timeout_ms, bytes, is_taken) in [
+        (1, 0, 4 << 10, true),
+        (3, 3_600_000, 256 << 20, true),
+        (0, 0, 4 << 10, false),
+        (4, 0, 4 << 10, false),
+        (1, 3_600_001, 4 << 10, false),
+        (1, 0, (4 << 10) - 1, false),
+        (1, 0, (256 << 20) + 1, false),
+    ] {
+        let (lock_timeout, transaction_bytes_max) = (Duration::ms(timeout_ms), ByteSize(bytes));
+        let few = Settings { loggers_max, lock_timeout, transaction_bytes_max, ..settings.clone() };
+        assert_eq!(few.check().is_ok(), is_taken, "{loggers_max}, {timeout_ms} ms, {bytes} B");
+    }
+    let others = ["loggers_max", "lock_timeout", "transaction_bytes_max"];
+    assert!(others.iter().all(|name| !written.contains(name)));
+    let text = "loggers_max = 2\nlock_timeout = '5 s'\ntransaction_bytes_max = '1 MiB'";
+    let few = Settings::from_toml(text, &path).unwrap();
+    assert_eq!((few.loggers_max, few.lock_timeout), (2, Duration::ms(5000)));
+    assert_eq!(few.transaction_bytes_max, ByteSize::mib(1));
     // Their values would be refused by builds that have no such settings.
     assert!(!written.contains("placement") && !written.contains("bandwidth"));
     // What releases wrote that had more settings, or fewer.

@@ -260,17 +260,15 @@ mod tests {
     const LONG: Duration = Duration::ms(60_000);
     const NO_WAIT: Duration = Duration::ms(0);
 
-    fn kind(taken: Result<bool>) -> Option<ErrorKind> {
-        taken.err().map(|error| error.kind())
-    }
-
     #[test]
     fn a_lock_is_its_holders_until_that_lets_go() {
         let locks = Arc::new(Locks::default());
         let (mut one, mut two) = (locks.owner(), locks.owner());
         assert!(one.take(b"a", NO_WAIT).unwrap());
         assert!(!one.take(b"a", NO_WAIT).unwrap(), "it has it");
-        assert_eq!(kind(two.take(b"a", NO_WAIT)), Some(ErrorKind::LockTimeout));
+        let error = two.take(b"a", NO_WAIT).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::LockTimeout);
+        assert!(error.to_string().ends_with("run this again, or end the other"), "{error}");
         two.take(b"b", NO_WAIT).unwrap();
         drop(one);
         two.take(b"a", NO_WAIT).unwrap();
@@ -309,6 +307,7 @@ mod tests {
         let error = three.take(b"a", LONG).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Deadlock);
         assert!(error.to_string().contains("3 transactions"), "{error}");
+        assert!(error.to_string().ends_with("drop this transaction and run it again"), "{error}");
         drop(three);
         second.join().unwrap().unwrap();
         first.join().unwrap().unwrap();

@@ -67,12 +67,9 @@ pub enum Locking {
     Pessimistic,
 }
 
-/// How long a write that has no options waits for a lock.
-pub(crate) const LOCK_TIMEOUT: Duration = Duration::ms(1000);
-
 /// How a transaction is run: `TransactionOptions { isolation: Isolation::Serializable,
 /// ..TransactionOptions::default() }`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TransactionOptions {
     /// What keeps it apart from others that write the same keys. Default `Optimistic`.
     pub locking: Locking,
@@ -81,21 +78,10 @@ pub struct TransactionOptions {
     /// How durable its commit is. Default: as the settings say.
     pub durability: Option<Durability>,
     /// How long a call waits for a lock that another transaction holds, before it is an error of
-    /// kind `LockTimeout`. Default 1 s.
-    pub lock_timeout: Duration,
+    /// kind `LockTimeout`. Default: as the settings say (`lock_timeout`).
+    pub lock_timeout: Option<Duration>,
     /// Memory that its writes may take, each with about 100 bytes besides key and value: beyond, a
-    /// write is refused and the transaction goes on without it. Default 64 MiB.
-    pub bytes_max: ByteSize,
-}
-
-impl Default for TransactionOptions {
-    fn default() -> Self {
-        Self {
-            locking: Locking::default(),
-            isolation: Isolation::default(),
-            durability: None,
-            lock_timeout: LOCK_TIMEOUT,
-            bytes_max: ByteSize::mib(64),
-        }
-    }
+    /// write is refused and the transaction goes on without it. Default: as the settings say
+    /// (`transaction_bytes_max`).
+    pub bytes_max: Option<ByteSize>,
 }

@@ -50,7 +50,8 @@ impl Writes {
         if bytes > bytes_max.0 {
             return Err(Error::invalid(format!(
                 "the transaction would hold {bytes} bytes, over its limit of {bytes_max}; this \
-                 write is not part of it: commit what it has, roll back, or raise `bytes_max`"
+                 write is not part of it: commit what it has, roll back, or raise `bytes_max` \
+                 or the setting transaction_bytes_max"
             )));
         }
         self.bytes = bytes;

@@ -139,6 +139,9 @@ impl Window {
         let before = self.claimed.load(Ordering::Relaxed);
         let (first, last) = (Sequence(before + 1), Sequence(before + count));
         self.claimed.store(last.0, Ordering::Relaxed);
+        if planted(Planted::VisibleBeforeDurable) {
+            self.visible.store(last.0, Ordering::Release);
+        }
         slots.open.push_back(Slot { last, state: State::Flying, since_ns: now_ns });
         Group { window: self, first, last, ended: false }
     }

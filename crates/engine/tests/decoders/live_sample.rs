@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use thermocline::{
     ActivityStats, Amplification, CacheStats, DemotionStats, FastTierStats, HitStats, LevelStats,
-    LiveMark, LiveStats, LogStats, MemoryStats, Mode, OpenFileStats, OperationStats, Preset,
-    RequestStats, RuleStats, SlotStats, Stats, TierStats, WearStats,
+    LiveMark, LiveStats, LogStats, LoggerStats, MemoryStats, Mode, OpenFileStats, OperationStats,
+    Preset, RequestStats, RuleStats, SlotStats, Stats, TierStats, WearStats,
 };
 
 /// The figures.
@@ -223,5 +223,6 @@ fn requests() -> RequestStats {
         groups: 14,
         grouped_writes: 99,
         largest_group: 32,
+        loggers: vec![LoggerStats { groups: 90, bytes: 131_072, busy_s: 0.25 }],
     }
 }

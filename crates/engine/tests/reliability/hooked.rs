@@ -54,6 +54,8 @@ pub struct HookedDevices {
     in_flight: InFlight,
     /// What files are to be aligned to; none where the device says.
     alignment: Option<usize>,
+    /// Blocks that are reserved count as unwritten.
+    notes_first_writes: bool,
 }
 
 impl fmt::Debug for HookedDevices {
@@ -66,13 +68,27 @@ impl HookedDevices {
     pub fn new(inner: Arc<dyn Devices>, hook: Hook) -> Self {
         let (after_read, batches) = (Arc::new(|_: &str| {}), Arc::new(|_| {}));
         let in_flight = Arc::new(|_| {});
-        Self { inner, hook, after_read, batches, in_flight, alignment: None }
+        Self {
+            inner,
+            hook,
+            after_read,
+            batches,
+            in_flight,
+            alignment: None,
+            notes_first_writes: false,
+        }
     }
 
     /// Devices that move whole blocks of so many bytes.
     #[allow(dead_code, reason = "shared with the tests of the engine's inside")]
     pub fn aligned(self, alignment: usize) -> Self {
         Self { alignment: Some(alignment), ..self }
+    }
+
+    /// Devices whose file systems note of each block when it is first written.
+    #[allow(dead_code, reason = "shared with the tests of the engine's inside")]
+    pub fn noting_first_writes(self) -> Self {
+        Self { notes_first_writes: true, ..self }
     }
 
     #[allow(dead_code, reason = "shared with the tests of the engine's inside")]
@@ -100,6 +116,7 @@ impl HookedDevices {
                 hook: Arc::clone(&self.hook),
                 after_read: Arc::clone(&self.after_read),
                 path: path.into(),
+                notes_first_writes: self.notes_first_writes,
             },
         })
     }
@@ -130,6 +147,7 @@ struct Gate {
     hook: Hook,
     after_read: AfterRead,
     path: PathBuf,
+    notes_first_writes: bool,
 }
 
 impl fmt::Debug for Gate {
@@ -206,6 +224,10 @@ impl DriverFile for HookedFile {
     fn truncate(&self, len: u64) -> Result<()> {
         self.gate.pass(Call::Truncate, &self.name)?;
         self.inner.truncate(len)
+    }
+
+    fn notes_first_writes(&self) -> bool {
+        self.gate.notes_first_writes
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -10,7 +10,7 @@ use thermocline_foundation::threads;
 
 fn pessimistic() -> TransactionOptions {
     // Where a wait for a lock is a mistake of the store, the test waits for ever.
-    let lock_timeout = Duration::ms(600_000);
+    let lock_timeout = Some(Duration::ms(600_000));
     TransactionOptions { locking: Locking::Pessimistic, lock_timeout, ..Default::default() }
 }
 
@@ -235,7 +235,7 @@ fn an_optimistic_commit_waits_for_the_locks_of_a_pessimistic_one() {
     holds.put("key", "held").unwrap();
     let mut other = db.transaction(TransactionOptions {
         isolation: Isolation::ReadCommitted,
-        lock_timeout: Duration::ms(600_000),
+        lock_timeout: Some(Duration::ms(600_000)),
         ..Default::default()
     });
     other.put("key", "other").unwrap();
@@ -247,7 +247,8 @@ fn an_optimistic_commit_waits_for_the_locks_of_a_pessimistic_one() {
     assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"other"[..]));
     let mut holds = db.transaction(pessimistic());
     holds.put("key", "held").unwrap();
-    let impatient = TransactionOptions { lock_timeout: Duration::ms(1), ..Default::default() };
+    let impatient =
+        TransactionOptions { lock_timeout: Some(Duration::ms(1)), ..Default::default() };
     let mut other = db.transaction(impatient);
     other.put("key", "other").unwrap();
     let error = answer(handed_in(other)).unwrap_err();

@@ -4,7 +4,7 @@ use crate::executors::block_on;
 use crate::support::*;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use thermocline::{ByteSize, Durability, ErrorKind, Settings, Ticket, WriteBatch};
+use thermocline::{ByteSize, Durability, ErrorKind, LoggerStats, Settings, Ticket, WriteBatch};
 
 #[test]
 fn values_arrive_and_are_there_after_reopening() {
@@ -70,6 +70,11 @@ fn writes_of_one_caller_take_effect_and_are_acknowledged_in_order() {
         assert_eq!((stats.writes, stats.grouped_writes, stats.held), (4000, 4000, 0));
         assert!(stats.groups <= 4000 && stats.largest_group > 1, "{stats:?}");
         assert!((1..=3).contains(&stats.threads), "{stats:?}");
+        let of_all =
+            |figure: fn(&LoggerStats) -> u64| stats.loggers.iter().map(figure).sum::<u64>();
+        assert!((1..=stats.threads).contains(&(stats.loggers.len() as u64)), "{stats:?}");
+        assert_eq!(of_all(|logger| logger.groups), stats.groups, "each group is of a logger");
+        assert!(of_all(|logger| logger.bytes) > 4000 && stats.loggers[0].busy_s > 0.0, "{stats:?}");
         db.close().unwrap();
     }
 }
@@ -132,6 +137,30 @@ fn a_full_queue_refuses_at_its_bound_and_tells_when_there_is_room() {
         answer(db.write_async(&mut batch, Durability::Sync).unwrap()).unwrap();
         assert!(batch.is_empty());
         assert_eq!(db.stats().requests.held, 0);
+        db.close().unwrap();
+    }
+}
+
+/// While the device keeps every logger waiting, one more comes for each write, up to the setting.
+#[test]
+fn no_more_loggers_come_than_the_setting_says() {
+    for loggers_max in 1..=3 {
+        let devices = Devices::default();
+        let db = devices.create(&Settings { loggers_max, ..settings(PRESETS[0]) });
+        devices.syncs(Met::Wait);
+        let mut tickets = Vec::new();
+        let loggers = || db.stats().requests.threads;
+        until("another logger", || {
+            tickets.push(db.put_async("key", "value").unwrap());
+            loggers() == u64::from(loggers_max)
+        });
+        devices.wait_until_held();
+        for _ in 0..50 {
+            tickets.push(db.put_async("key", "value").unwrap());
+        }
+        assert_eq!(loggers(), u64::from(loggers_max));
+        devices.syncs(Met::Nothing);
+        tickets.into_iter().for_each(|ticket| answer(ticket).unwrap());
         db.close().unwrap();
     }
 }

@@ -232,6 +232,39 @@ fn groups_that_are_written_side_by_side_leave_a_prefix() {
     check(4000, side_by_side_writes_leave_a_prefix);
 }
 
+/// A reader beside a thread that writes with a sync, one group at a time or several; the power goes
+/// right after one of its reads.
+fn what_a_reader_saw_outlives_loss_of_power() {
+    let devices = Arc::new(FragileDevices::default());
+    let log_writes = [1, 3][(entropy() % 2) as usize];
+    let db = create_with(&devices, &Settings { log_writes, ..settings() });
+    let writer = {
+        let db = db.clone();
+        spawn(move || {
+            (1..=2).for_each(|number| {
+                db.write_with(twins(0, number, 8), Durability::Sync).unwrap();
+            });
+        })
+    };
+    let looks = 1 + entropy() % 3;
+    let reader = {
+        let (db, devices) = (db.clone(), Arc::clone(&devices));
+        spawn(move || {
+            let seen = (0..looks).map(|_| twins_of(&db, 0)).last();
+            (seen.unwrap(), devices.after_crash())
+        })
+    };
+    let (seen, crashed) = join([reader]).into_iter().next().unwrap();
+    join([writer]);
+    let found = twins_of(&open(&crashed), 0);
+    assert!(found >= seen, "a reader saw {seen}, and {found} is left");
+}
+
+#[test]
+fn readers_see_no_synced_write_before_it_is_durable() {
+    check(2000, what_a_reader_saw_outlives_loss_of_power);
+}
+
 /// Of writes that exclude each other one is written, while others are on their way to the log.
 fn one_of_three_claims_a_key() {
     let devices = Arc::new(FragileDevices::default());
@@ -265,6 +298,7 @@ fn schedules_find_the_mistakes_of_a_parallel_log() {
         (Planted::DurableFlagDropped, prefix),
         (Planted::HoleInLogSkipped, prefix),
         (Planted::InsertAfterFreeze, prefix),
+        (Planted::VisibleBeforeDurable, what_a_reader_saw_outlives_loss_of_power),
         (Planted::ChecksMissFlyingGroups, one_of_three_claims_a_key),
     ] {
         let found = std::panic::catch_unwind(|| with(bug, || check(4000, test)));

@@ -160,7 +160,7 @@ fn commits_and_the_writes_that_wait_for_their_locks_all_end() {
         let options = TransactionOptions {
             locking: Locking::Pessimistic,
             isolation: Isolation::ReadCommitted,
-            lock_timeout: Duration::ms(600_000),
+            lock_timeout: Some(Duration::ms(600_000)),
             ..TransactionOptions::default()
         };
         let holder = {

@@ -243,6 +243,10 @@ impl DriverFile for FragileFile {
         self.inner.truncate(len)
     }
 
+    fn notes_first_writes(&self) -> bool {
+        self.is_log
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

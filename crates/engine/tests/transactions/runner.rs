@@ -41,13 +41,18 @@ pub fn settings(preset: Preset) -> Settings {
 
 /// A store whose background work waits to be stepped.
 pub fn stepped(preset: Preset) -> Db {
+    stepped_with(&settings(preset))
+}
+
+/// As [`stepped`], with these settings.
+pub fn stepped_with(settings: &Settings) -> Db {
     let environment = Environment {
         devices: Arc::new(MemoryDevices::default()),
         workers: Workers::Stepped(Arc::new(Stepper::new(1))),
         clock: Arc::new(PatientClock::default()),
         ..Environment::default()
     };
-    environment.create(Path::new("/home"), &settings(preset)).unwrap()
+    environment.create(Path::new("/home"), settings).unwrap()
 }
 
 /// A script under way.
@@ -170,7 +175,7 @@ fn columns() -> Vec<(String, TransactionOptions)> {
     let mut columns = Vec::new();
     for (locking, letter) in [(Locking::Optimistic, "o"), (Locking::Pessimistic, "p")] {
         for (isolation, level) in LEVELS {
-            let lock_timeout = Duration::ms(0);
+            let lock_timeout = Some(Duration::ms(0));
             let options = TransactionOptions { locking, isolation, lock_timeout, ..options() };
             columns.push((format!("{letter}: {level}"), options));
         }

@@ -202,6 +202,11 @@ impl Devices {
         self.with_directory(path, |directory| directory.alignment = bytes);
     }
 
+    /// Blocks of a directory's files that are reserved count as unwritten.
+    pub fn set_notes_first_writes(&self, path: &Path) {
+        self.with_directory(path, |directory| directory.notes_first_writes = true);
+    }
+
     /// Files of a directory can have other names in directories of the same device.
     pub fn set_shared_device(&self, path: &Path, device: u64) {
         self.with_directory(path, |directory| directory.shared_device = Some(device));
@@ -787,6 +792,10 @@ impl DriverFile for File {
         let Directory { devices, path } = &self.directory;
         devices.record("PageCache", path, &self.name, Operands::None);
         Ok(false)
+    }
+
+    fn notes_first_writes(&self) -> bool {
+        self.directory.with(|directory, _| directory.notes_first_writes).unwrap_or(false)
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -176,6 +176,8 @@ pub(super) struct Directory {
     pub locked: BTreeMap<String, Option<u64>>,
     /// Offsets, lengths and views of transfers are multiples of it.
     pub alignment: usize,
+    /// Blocks of its files that are reserved count as unwritten.
+    pub notes_first_writes: bool,
     /// The device, where files can have names in several directories.
     pub shared_device: Option<u64>,
     /// Bytes that files may take; none: no limit.
@@ -499,6 +501,7 @@ impl Directory {
             pending,
             locked: BTreeMap::new(),
             alignment: self.alignment,
+            notes_first_writes: self.notes_first_writes,
             shared_device: self.shared_device,
             capacity: self.capacity,
             gone: self.gone,
