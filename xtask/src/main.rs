@@ -16,6 +16,7 @@
 )]
 
 mod bench;
+mod install_c;
 mod rivals;
 mod tidy;
 
@@ -43,6 +44,8 @@ Usage: cargo xtask COMMAND
   package packs all released crates together, as a release does, and uploads nothing
   wrap    wraps comments at 100 columns, in place
   golden  writes the golden files anew from the present formats; review the difference
+  install-c
+          builds the library for C and installs it below --prefix DIR (docs/c.md); --help
   torture kills and power cuts on the real kernel: torture kill|power|clean, --help for more
   bench   quick|tiers|single|full: the benchmark's scenarios (docs/benchmarks.md)
   rig     up|run|down: two block devices and a memory limit for benchmarks (docs/rig.md)
@@ -292,6 +295,7 @@ fn main() -> ExitCode {
         "package" => package(),
         "wrap" => wrap(),
         "golden" => golden(),
+        "install-c" => install_c::run(more),
         "torture" => torture(more),
         "bench" => bench::bench(more),
         "rig" => bench::rig(more),

@@ -4,7 +4,7 @@
 //
 // What holds for every function:
 //
-// - Ownership. What a function named _open, _create, _snapshot, _scan or the like gives out is the
+// - Ownership. What a function named _open, _create, _snapshot, _scan, _async or the like gives out is the
 //   caller's until its own _close, which takes it; after that it is not used any more. Buffers and
 //   texts go back to thermocline_free.
 // - Inputs are borrowed for the call: the caller may change or free them once it has returned.
@@ -28,6 +28,7 @@
 #ifndef THERMOCLINE_H
 #define THERMOCLINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +44,16 @@
 
 // What was written survives the end of the process. A loss of power can take the last of it.
 #define THERMOCLINE_DURABILITY_BUFFERED 2
+
+// All reads are as of the beginning. A commit is a conflict where another wrote a key that the
+// transaction writes or has read for an update. The default.
+#define THERMOCLINE_ISOLATION_SNAPSHOT 0
+
+// Each read sees what is committed by then. Only keys that were read for an update conflict.
+#define THERMOCLINE_ISOLATION_READ_COMMITTED 1
+
+// As SNAPSHOT, and what was read conflicts, too: the outcome is that of one after the other.
+#define THERMOCLINE_ISOLATION_SERIALIZABLE 2
 
 // How a call went. Each says what the caller can do.
 typedef enum {
@@ -87,6 +98,8 @@ typedef enum {
   // A fault of the library, caught. The handle, and all handles of its database, answer nothing
   // but their `_close` from here on: close them and open the database again.
   THERMOCLINE_PANIC = 100,
+  // Of a ticket: there is no answer yet. Without a text.
+  THERMOCLINE_PENDING = 101,
 } thermocline_status;
 
 // Writes that take effect together. It belongs to no database.
@@ -109,6 +122,17 @@ typedef struct thermocline_scan thermocline_scan;
 //
 // Threads: any number may call at once, except that `thermocline_snapshot_close` is the last call.
 typedef struct thermocline_snapshot thermocline_snapshot;
+
+// An answer to come: of `thermocline_db_put_async` and the calls like it. The request is carried
+// out whether or not anything looks at the ticket.
+//
+// Threads: one at a time.
+typedef struct thermocline_ticket thermocline_ticket;
+
+// Reads and writes that take effect together, at the commit, or not at all.
+//
+// Threads: one at a time.
+typedef struct thermocline_transaction thermocline_transaction;
 
 // How a batch is written. Fields of 0 are the defaults.
 typedef struct {
@@ -140,6 +164,25 @@ typedef struct {
   // Bytes of the value.
   size_t value_len;
 } thermocline_record;
+
+// How a transaction is run. Fields of 0 are the defaults.
+typedef struct {
+  // `sizeof(thermocline_transaction_options)`.
+  size_t size;
+  // One of THERMOCLINE_ISOLATION_.
+  uint64_t isolation;
+  // Not 0: a key that is written, or read for an update, is locked until the end, and others
+  // that write it wait. Else a commit finds that another came first.
+  uint64_t is_pessimistic;
+  // One of THERMOCLINE_DURABILITY_, for the commit.
+  uint64_t durability;
+  // How long a call waits for a lock before it is THERMOCLINE_LOCK_TIMEOUT, in milliseconds; 0
+  // is 1000.
+  uint64_t lock_timeout_ms;
+  // Memory for the writes, in bytes, each with about 100 besides key and value: a write beyond
+  // is THERMOCLINE_INVALID, and the transaction goes on without it. 0 is 64 MiB.
+  uint64_t bytes_max;
+} thermocline_transaction_options;
 
 #ifdef __cplusplus
 extern "C" {
@@ -351,6 +394,174 @@ thermocline_status thermocline_scan_next(thermocline_scan *scan,
 
 // Takes the scan. NULL is none.
 void thermocline_scan_close(thermocline_scan *scan);
+
+// Sets `key` to `value` if there is no such key, and nothing comes between. `*is_put` says whether
+// it was so; that it was not is OK, too.
+thermocline_status thermocline_db_put_if_absent(const thermocline_db *db,
+                                                const void *key,
+                                                size_t key_len,
+                                                const void *value,
+                                                size_t value_len,
+                                                bool *is_put,
+                                                char **why);
+
+// Sets `key` to `value` if there is such a key, and nothing comes between. `*is_put` says whether
+// it was so; that it was not is OK, too.
+thermocline_status thermocline_db_put_if_present(const thermocline_db *db,
+                                                 const void *key,
+                                                 size_t key_len,
+                                                 const void *value,
+                                                 size_t value_len,
+                                                 bool *is_put,
+                                                 char **why);
+
+// Sets `key` to `replacement` if its value is `expected`, byte for byte, and nothing comes
+// between.
+// `expected` NULL with a length of 0: if there is no such key. `replacement` NULL with a length of
+// 0: the key is removed. A pointer with a length of 0 is a value without bytes.
+//
+// `*is_swapped` says whether it was so; that it was not is OK, too. Then `*found` and `*found_len`
+// become the value that the key has, as of `thermocline_db_get`, or NULL and 0 where there is no
+// such key. Each of the two may be NULL.
+thermocline_status thermocline_db_compare_and_swap(const thermocline_db *db,
+                                                   const void *key,
+                                                   size_t key_len,
+                                                   const void *expected,
+                                                   size_t expected_len,
+                                                   const void *replacement,
+                                                   size_t replacement_len,
+                                                   bool *is_swapped,
+                                                   char **found,
+                                                   size_t *found_len,
+                                                   char **why);
+
+// As `thermocline_db_put`, but returns at once: `*ticket` has the answer once the value is as
+// durable as asked and readers see it. Key and value are copied.
+//
+// The ticket is the caller's until `thermocline_ticket_close`. Writes take effect, and are
+// answered, in the order in which they were handed in.
+//
+// THERMOCLINE_BUSY where as many requests wait as may (settings `request_queue` and
+// `request_queue_bytes`): wait for a ticket, and call again.
+thermocline_status thermocline_db_put_async(const thermocline_db *db,
+                                            const void *key,
+                                            size_t key_len,
+                                            const void *value,
+                                            size_t value_len,
+                                            thermocline_ticket **ticket,
+                                            char **why);
+
+// As `thermocline_db_delete`, but returns at once, as `thermocline_db_put_async` does.
+thermocline_status thermocline_db_delete_async(const thermocline_db *db,
+                                               const void *key,
+                                               size_t key_len,
+                                               thermocline_ticket **ticket,
+                                               char **why);
+
+// As `thermocline_db_write`, but returns at once, as `thermocline_db_put_async` does. The batch is
+// copied, and stays as it is.
+thermocline_status thermocline_db_write_async(const thermocline_db *db,
+                                              const thermocline_batch *batch,
+                                              const thermocline_write_options *write_options,
+                                              thermocline_ticket **ticket,
+                                              char **why);
+
+// As `thermocline_db_get`, but returns at once: the ticket gives the value, or
+// THERMOCLINE_NOT_FOUND. It has its answer already where the record is in memory. Busy as for
+// `thermocline_db_put_async`.
+thermocline_status thermocline_db_get_async(const thermocline_db *db,
+                                            const void *key,
+                                            size_t key_len,
+                                            thermocline_ticket **ticket,
+                                            char **why);
+
+// Gives the answer of the request if there is one by now, and never waits: THERMOCLINE_PENDING,
+// without a text, where there is none yet. Once it was given, the ticket answers
+// THERMOCLINE_INVALID.
+//
+// The answer is that of the call without `_async`. `value` and `value_len` are for a get, and as
+// for `thermocline_db_get`; of a write they may be NULL, and get NULL and 0.
+thermocline_status thermocline_ticket_poll(thermocline_ticket *ticket,
+                                           char **value,
+                                           size_t *value_len,
+                                           char **why);
+
+// As `thermocline_ticket_poll`, but waits for the answer.
+thermocline_status thermocline_ticket_wait(thermocline_ticket *ticket,
+                                           char **value,
+                                           size_t *value_len,
+                                           char **why);
+
+// Takes the ticket. The request is carried out all the same. NULL is none.
+void thermocline_ticket_close(thermocline_ticket *ticket);
+
+// Begins a transaction. `*transaction` becomes the handle, which is the caller's until
+// `thermocline_transaction_close`; NULL after an error. `transaction_options` may be NULL.
+//
+// Nothing of it is written before its commit, and others see none of it before. Its own reads see
+// its writes.
+thermocline_status thermocline_db_begin(const thermocline_db *db,
+                                        const thermocline_transaction_options *transaction_options,
+                                        thermocline_transaction **transaction,
+                                        char **why);
+
+// As `thermocline_db_get`: the value as the transaction has written it, or else as its isolation
+// says.
+thermocline_status thermocline_transaction_get(thermocline_transaction *transaction,
+                                               const void *key,
+                                               size_t key_len,
+                                               char **value,
+                                               size_t *value_len,
+                                               char **why);
+
+// As `thermocline_transaction_get`, and no other write of the key may come between this and the
+// commit: THERMOCLINE_CONFLICT now, or then. Pessimistic, the lock of the key is taken, which can
+// be THERMOCLINE_LOCK_TIMEOUT or THERMOCLINE_DEADLOCK.
+thermocline_status thermocline_transaction_get_for_update(thermocline_transaction *transaction,
+                                                          const void *key,
+                                                          size_t key_len,
+                                                          char **value,
+                                                          size_t *value_len,
+                                                          char **why);
+
+// Sets `key` to `value` at the commit. Pessimistic, the lock of the key is taken now, with the
+// answers of `thermocline_transaction_get_for_update`.
+thermocline_status thermocline_transaction_put(thermocline_transaction *transaction,
+                                               const void *key,
+                                               size_t key_len,
+                                               const void *value,
+                                               size_t value_len,
+                                               char **why);
+
+// Removes `key` at the commit. Locks as for `thermocline_transaction_put`.
+thermocline_status thermocline_transaction_delete(thermocline_transaction *transaction,
+                                                  const void *key,
+                                                  size_t key_len,
+                                                  char **why);
+
+// As `thermocline_db_scan_with`, over what the transaction sees and has written until now. The
+// scan may outlive the transaction.
+thermocline_scan *thermocline_transaction_scan(thermocline_transaction *transaction,
+                                               const void *from,
+                                               size_t from_len,
+                                               const void *to,
+                                               size_t to_len,
+                                               const thermocline_scan_options *scan_options);
+
+// Makes all writes of the transaction durable and visible together. Whatever the answer is, the
+// transaction is over, and its handle is to be closed.
+//
+// THERMOCLINE_CONFLICT where something has changed that it builds on: nothing was written, and all
+// of it is to be done again, from its reads on.
+thermocline_status thermocline_transaction_commit(thermocline_transaction *transaction, char **why);
+
+// Takes all of the transaction back, and gives its locks back. It is over, and its handle is to be
+// closed.
+thermocline_status thermocline_transaction_rollback(thermocline_transaction *transaction,
+                                                    char **why);
+
+// Takes the transaction, and rolls it back if it is not over. NULL is none.
+void thermocline_transaction_close(thermocline_transaction *transaction);
 
 #ifdef __cplusplus
 }  // extern "C"

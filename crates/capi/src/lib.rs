@@ -3,7 +3,7 @@
 //! program uses them.
 //!
 //! ```text
-//!   engine/           (feature `engine`) what a C program calls: db, batch, scan, snapshot
+//!   engine/           (feature `engine`) what a C program calls, by handle
 //!   tiers/            (feature `device`) what a plugin of another engine calls
 //!   handle.rs         what a pointer of ours leads to; opening, using and closing it
 //!   call.rs           one call: an answer, a line of text, and a panic that ends here

@@ -49,6 +49,8 @@ pub enum Status {
     /// A fault of the library, caught. The handle, and all handles of its database, answer nothing
     /// but their `_close` from here on: close them and open the database again.
     THERMOCLINE_PANIC = 100,
+    /// Of a ticket: there is no answer yet. Without a text.
+    THERMOCLINE_PENDING = 101,
 }
 
 /// An answer other than "done".

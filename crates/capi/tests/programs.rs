@@ -91,12 +91,18 @@ impl Scratch {
         self.folder.path().join(name)
     }
 
-    /// Compiles the program `name` of `tests/c`, with its paths below this folder.
-    fn compile(&self, name: &str, library: Library, flags: &[&str]) -> PathBuf {
+    /// The program `name` of `tests/c`, with its paths below this folder.
+    fn source(&self, name: &str) -> PathBuf {
         let text = std::fs::read_to_string(folder().join("tests/c").join(name)).unwrap();
-        let text = text.replace("/mnt", self.folder.path().to_str().unwrap());
         let source = self.path(name);
-        std::fs::write(&source, text).unwrap();
+        std::fs::write(&source, text.replace("/mnt", self.folder.path().to_str().unwrap()))
+            .unwrap();
+        source
+    }
+
+    /// Compiles the program `name` of `tests/c`.
+    fn compile(&self, name: &str, library: Library, flags: &[&str]) -> PathBuf {
+        let source = self.source(name);
         let program = self.path(&format!("{name}-{library:?}"));
         let mut cc = Command::new("cc");
         cc.args(["-std=gnu99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-g"]).args(flags);
@@ -142,6 +148,32 @@ fn the_page_has_the_program_that_the_tests_run() {
     let page = read(&folder().join("../../docs/c.md"));
     let program = read(&folder().join("tests/c/store.c"));
     assert!(page.contains(&format!("```c\n{program}```\n")), "docs/c.md has another program");
+}
+
+#[test]
+fn a_program_is_compiled_as_pkg_config_says_from_an_installation() {
+    if !is_there("pkg-config") {
+        println!("skipped: pkg-config is not there");
+        return;
+    }
+    let scratch = Scratch::new();
+    let prefix = scratch.path("a prefix");
+    let mut install = Command::new(env!("CARGO"));
+    install.args(["run", "--quiet", "--offline", "--package", "xtask", "--target-dir"]);
+    install.arg(built_in().0.parent().unwrap()).args(["--", "install-c", "--prefix"]);
+    run(install.arg(&prefix).arg("--from").arg(libraries()).current_dir(folder()));
+
+    let source = scratch.source("store.c");
+    let program = scratch.path("installed");
+    // As a shell would, which takes what is quoted apart.
+    let line = "eval cc \"'$1'\" -o \"'$2'\" $(pkg-config --cflags --libs thermocline)";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", line, "sh"]).arg(&source).arg(&program);
+    run(shell.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")));
+    let mut command = Command::new("timeout");
+    command.arg(PROGRAM_SECONDS_MAX).arg(&program);
+    let output = run(command.env("LD_LIBRARY_PATH", prefix.join("lib")));
+    assert_eq!(output.stdout, b"value\nkey\n");
 }
 
 const ALL_IS_WELL: &str = "all calls answered as they must\n";

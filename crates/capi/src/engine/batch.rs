@@ -2,7 +2,7 @@
 
 use crate::arguments::{Options, bytes};
 use crate::call::Poison;
-use crate::handle::{close, give, handle, with_mut};
+use crate::handle::{Handle, close, give, handle, is_null, with_mut};
 use crate::status::{Failure, Status};
 use std::ffi::{c_char, c_void};
 use thermocline::{Db as EngineDb, Durability, WriteBatch};
@@ -37,12 +37,27 @@ unsafe impl Options for WriteOptions {}
 
 /// What the options ask for.
 pub(super) fn durability(options: &WriteOptions, db: &EngineDb) -> Result<Durability, Failure> {
-    match options.durability {
-        THERMOCLINE_DURABILITY_OF_SETTINGS => Ok(db.settings().durability),
+    durability_of(options.durability, db.settings().durability)
+}
+
+/// What one of THERMOCLINE_DURABILITY_ asks for, with what the settings say.
+pub(super) fn durability_of(asked: u64, settings: Durability) -> Result<Durability, Failure> {
+    match asked {
+        THERMOCLINE_DURABILITY_OF_SETTINGS => Ok(settings),
         THERMOCLINE_DURABILITY_SYNC => Ok(Durability::Sync),
         THERMOCLINE_DURABILITY_BUFFERED => Ok(Durability::Buffered),
         other => Err(Failure::invalid(format!("{other} is no THERMOCLINE_DURABILITY_"))),
     }
+}
+
+/// A copy of what the batch has.
+///
+/// # Safety
+/// `batch` is NULL or was given out and not taken back.
+pub(super) unsafe fn contents(batch: *const Batch) -> Result<WriteBatch, Failure> {
+    // SAFETY: as the caller of this promises.
+    let batch = unsafe { batch.as_ref() }.ok_or_else(is_null::<Batch>)?.held();
+    batch.poison.guard(|| Ok(batch.of.clone()))
 }
 
 /// Makes an empty batch, which is the caller's until `thermocline_batch_close`. Never NULL.

@@ -1,10 +1,10 @@
 //! The database: opening, records in and out, upkeep, closing.
 
-use super::batch::{Batch, WriteOptions, durability};
+use super::batch::{Batch, WriteOptions, contents, durability};
 use super::failures::of_read;
 use crate::arguments::{Place, ValuePlace, bytes, optional_text, options, path, slice};
 use crate::call::{Poison, call};
-use crate::handle::{Handle, give_to, handle, is_null, take, with};
+use crate::handle::{give_to, handle, take, with};
 use crate::memory;
 use crate::status::{Failure, Status};
 use std::ffi::{c_char, c_void};
@@ -253,10 +253,8 @@ pub unsafe extern "C" fn thermocline_db_write(
     // SAFETY: the header asks for it.
     unsafe {
         with(db, why, |db| {
-            let batch = batch.as_ref().ok_or_else(is_null::<Batch>)?.held();
-            let batch = batch.poison.guard(|| Ok(batch.of.clone()))?;
             let durability = durability(&options(write_options)?, &db.of)?;
-            Ok(db.of.write_with(batch, durability)?)
+            Ok(db.of.write_with(contents(batch)?, durability)?)
         })
     }
 }

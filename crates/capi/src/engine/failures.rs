@@ -73,6 +73,7 @@ mod tests {
         }
         assert_eq!(Status::THERMOCLINE_OK as i32, 0);
         assert_eq!(Status::THERMOCLINE_PANIC as i32, 100);
+        assert_eq!(Status::THERMOCLINE_PENDING as i32, 101);
     }
 
     #[test]

@@ -2,9 +2,12 @@
 //! the header.
 
 pub mod batch;
+pub mod conditional;
 pub mod db;
 mod failures;
 pub mod scan;
 pub mod snapshot;
 #[cfg(test)]
 mod tests;
+pub mod ticket;
+pub mod transaction;

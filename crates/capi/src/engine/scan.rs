@@ -94,7 +94,7 @@ pub(super) unsafe fn begin<H: Handle>(
     handle: *const H,
     range: Range,
     scan_options: *const ScanOptions,
-    scan_of: impl FnOnce(&H::Of) -> EngineScan,
+    scan_of: impl FnOnce(&H::Of) -> Result<EngineScan, Failure>,
 ) -> *mut Scan {
     // SAFETY: as the caller of this promises.
     let held = unsafe { handle.as_ref() }.map(H::held);
@@ -102,7 +102,8 @@ pub(super) unsafe fn begin<H: Handle>(
     let records = poison.guard(|| {
         let held = held.ok_or_else(is_null::<H>)?;
         // SAFETY: as the caller of this promises.
-        let (options, scan) = unsafe { (options(scan_options)?, range.narrow(scan_of(&held.of))?) };
+        let (options, scan) =
+            unsafe { (options(scan_options)?, range.narrow(scan_of(&held.of)?)?) };
         let scan = if options.is_reverse == 0 { scan } else { scan.reverse() };
         let scan = if options.limit == 0 { scan } else { scan.limit(options.limit) };
         Ok(scan.into_iter())
@@ -141,7 +142,7 @@ pub unsafe extern "C" fn thermocline_db_scan_with(
 ) -> *mut Scan {
     let range = Range { from, from_len, to, to_len };
     // SAFETY: the header asks for it.
-    unsafe { begin(db, range, scan_options, |db| db.scan()) }
+    unsafe { begin(db, range, scan_options, |db| Ok(db.scan())) }
 }
 
 /// Gives the next record: `*record` leads to it until the next call with the scan, which may be

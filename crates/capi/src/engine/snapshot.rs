@@ -92,7 +92,7 @@ pub unsafe extern "C" fn thermocline_snapshot_scan(
 ) -> *mut Scan {
     let range = Range { from, from_len, to, to_len };
     // SAFETY: the header asks for it.
-    unsafe { begin(snapshot, range, scan_options, |snapshot| snapshot.scan()) }
+    unsafe { begin(snapshot, range, scan_options, |snapshot| Ok(snapshot.scan())) }
 }
 
 /// Takes the snapshot. NULL is none.

@@ -271,6 +271,199 @@ static void upkeep(thermocline_db *db) {
     thermocline_free(NULL);
 }
 
+static void conditions(thermocline_db *db) {
+    bool done = true;
+    char *found;
+    size_t len;
+    OK(thermocline_db_put_if_absent(db, "a", 1, "other", 5, &done, &why));
+    CHECK(!done && has(db, "a", "one"));
+    OK(thermocline_db_put_if_absent(db, "if", 2, "new", 3, &done, &why));
+    CHECK(done && has(db, "if", "new"));
+    OK(thermocline_db_put_if_present(db, "if", 2, "newer", 5, &done, &why));
+    CHECK(done && has(db, "if", "newer"));
+    OK(thermocline_db_put_if_present(db, "if not", 6, "newer", 5, &done, &why));
+    CHECK(!done);
+    NOT_FOUND(thermocline_db_get(db, "if not", 6, NULL, NULL, &why));
+    INVALID(thermocline_db_put_if_absent(db, "a", 1, "v", 1, NULL, &why));
+    INVALID(thermocline_db_put_if_absent(db, NULL, 1, "v", 1, &done, &why));
+    INVALID(thermocline_db_put_if_absent(NULL, "a", 1, "v", 1, &done, &why));
+    INVALID(thermocline_db_put_if_present(db, "a", 1, NULL, 1, &done, &why));
+    done = true;
+    INVALID(thermocline_db_put_if_present(NULL, "a", 1, "v", 1, &done, &why));
+    CHECK(!done);
+
+    OK(thermocline_db_compare_and_swap(db, "if", 2, "other", 5, "x", 1, &done, &found, &len, &why));
+    CHECK(!done && len == 5 && memcmp(found, "newer", 6) == 0);
+    thermocline_free(found);
+    OK(thermocline_db_compare_and_swap(db, "if", 2, "newer", 5, "x", 1, &done, &found, &len, &why));
+    CHECK(done && found == NULL && len == 0 && has(db, "if", "x"));
+    /* NULL: there is no such key; and the key is removed. A pointer: no bytes. */
+    OK(thermocline_db_compare_and_swap(db, "if", 2, NULL, 0, "y", 1, &done, NULL, &len, &why));
+    CHECK(!done && len == 1);
+    OK(thermocline_db_compare_and_swap(db, "if", 2, "x", 1, "", 0, &done, NULL, NULL, &why));
+    CHECK(done && has(db, "if", ""));
+    OK(thermocline_db_compare_and_swap(db, "if", 2, "", 0, NULL, 0, &done, NULL, NULL, &why));
+    CHECK(done);
+    OK(thermocline_db_compare_and_swap(db, "if", 2, "", 0, "y", 1, &done, &found, &len, &why));
+    CHECK(!done && found == NULL && len == 0);
+    OK(thermocline_db_compare_and_swap(db, "if", 2, NULL, 0, "z", 1, &done, NULL, NULL, &why));
+    CHECK(done && has(db, "if", "z"));
+    INVALID(thermocline_db_compare_and_swap(db, "if", 2, NULL, 1, "z", 1, &done, NULL, NULL, &why));
+    INVALID(thermocline_db_compare_and_swap(db, "if", 2, "z", 1, NULL, 1, &done, NULL, NULL, &why));
+    INVALID(thermocline_db_compare_and_swap(db, "if", 2, "z", 1, "z", 1, NULL, NULL, NULL, &why));
+    INVALID(thermocline_db_compare_and_swap(NULL, "", 0, "z", 1, "z", 1, &done, NULL, NULL, &why));
+    OK(thermocline_db_delete(db, "if", 2, &why));
+}
+
+static void requests(thermocline_db *db) {
+    thermocline_ticket *tickets[20], *ticket = NULL;
+    thermocline_batch *batch = thermocline_batch_create();
+    thermocline_status polled;
+    char key[32], *value;
+    size_t at, len;
+    for (at = 0; at < 20; at++) {
+        snprintf(key, sizeof key, "async-%d", (int)at);
+        OK(thermocline_db_put_async(db, key, strlen(key), key, strlen(key), &tickets[at], &why));
+        memset(key, 0, sizeof key);
+    }
+    for (at = 0; at < 20; at++) {
+        value = home, len = 7;
+        if (at % 2) OK(thermocline_ticket_wait(tickets[at], &value, &len, &why));
+        else OK(thermocline_ticket_wait(tickets[at], NULL, NULL, &why));
+        CHECK(at % 2 == 0 || (value == NULL && len == 0));
+        INVALID(thermocline_ticket_wait(tickets[at], NULL, NULL, &why));
+        INVALID(thermocline_ticket_poll(tickets[at], NULL, NULL, &why));
+        thermocline_ticket_close(tickets[at]);
+    }
+    CHECK(has(db, "async-19", "async-19"));
+
+    OK(thermocline_db_get_async(db, "async-7", 7, &ticket, &why));
+    while ((polled = thermocline_ticket_poll(ticket, &value, &len, NULL)) == THERMOCLINE_PENDING)
+        CHECK(value == NULL && len == 0);
+    CHECK(polled == THERMOCLINE_OK && len == 7 && memcmp(value, "async-7", 8) == 0);
+    thermocline_free(value);
+    INVALID(thermocline_ticket_poll(ticket, &value, &len, &why));
+    thermocline_ticket_close(ticket);
+    OK(thermocline_db_get_async(db, "none", 4, &ticket, &why));
+    NOT_FOUND(thermocline_ticket_wait(ticket, &value, &len, &why));
+    CHECK(value == NULL && len == 0);
+    thermocline_ticket_close(ticket);
+
+    OK(thermocline_db_delete_async(db, "async-7", 7, &ticket, &why));
+    OK(thermocline_ticket_wait(ticket, NULL, NULL, &why));
+    thermocline_ticket_close(ticket);
+    NOT_FOUND(thermocline_db_get(db, "async-7", 7, NULL, NULL, &why));
+    OK(thermocline_batch_put(batch, "async-7", 7, "again", 5, &why));
+    OK(thermocline_db_write_async(db, batch, NULL, &ticket, &why));
+    thermocline_batch_close(batch);
+    OK(thermocline_ticket_wait(ticket, NULL, NULL, &why));
+    thermocline_ticket_close(ticket);
+    CHECK(has(db, "async-7", "again"));
+
+    INVALID(thermocline_db_put_async(db, "k", 1, "v", 1, NULL, &why));
+    INVALID(thermocline_db_put_async(db, NULL, 1, "v", 1, &ticket, &why));
+    CHECK(ticket == NULL);
+    INVALID(thermocline_db_put_async(NULL, "k", 1, "v", 1, &ticket, &why));
+    INVALID(thermocline_db_get_async(db, NULL, 1, &ticket, &why));
+    INVALID(thermocline_db_delete_async(db, NULL, 1, &ticket, &why));
+    INVALID(thermocline_db_write_async(db, NULL, NULL, &ticket, &why));
+    INVALID(thermocline_ticket_poll(NULL, NULL, NULL, &why));
+    INVALID(thermocline_ticket_wait(NULL, NULL, NULL, &why));
+    thermocline_ticket_close(NULL);
+
+    for (at = 0; at < 20; at++) {
+        /* A ticket that is closed early takes nothing back. */
+        snprintf(key, sizeof key, "async-%d", (int)at);
+        OK(thermocline_db_delete_async(db, key, strlen(key), &ticket, &why));
+        if (at == 19) OK(thermocline_ticket_wait(ticket, NULL, NULL, &why));
+        thermocline_ticket_close(ticket);
+    }
+    CHECK(strcmp(keys_of(thermocline_db_scan(db, "async", 5, "b", 1)), "") == 0);
+}
+
+static void transactions(thermocline_db *db) {
+    thermocline_transaction_options serializable = {
+        sizeof serializable, THERMOCLINE_ISOLATION_SERIALIZABLE, 0, 0, 0, 0};
+    thermocline_transaction_options locking = {
+        sizeof locking, THERMOCLINE_ISOLATION_READ_COMMITTED, 1, THERMOCLINE_DURABILITY_SYNC,
+        1, 1 << 20};
+    thermocline_transaction_options unknown = {sizeof unknown, 9, 0, 0, 0, 0};
+    thermocline_transaction *transaction = NULL, *other = NULL;
+    thermocline_scan *scan;
+    thermocline_record record;
+    char *value;
+    size_t len;
+    OK(thermocline_db_begin(db, NULL, &transaction, &why));
+    OK(thermocline_transaction_put(transaction, "t", 1, "mine", 4, &why));
+    OK(thermocline_transaction_delete(transaction, "a", 1, &why));
+    OK(thermocline_transaction_get(transaction, "t", 1, &value, &len, &why));
+    CHECK(len == 4 && memcmp(value, "mine", 5) == 0);
+    thermocline_free(value);
+    NOT_FOUND(thermocline_transaction_get(transaction, "a", 1, &value, &len, &why));
+    scan = thermocline_transaction_scan(transaction, NULL, 0, NULL, 0, NULL);
+    CHECK(strcmp(keys_of(scan), "b c t ") == 0);
+    NOT_FOUND(thermocline_db_get(db, "t", 1, NULL, NULL, &why));
+    OK(thermocline_transaction_commit(transaction, &why));
+    CHECK(has(db, "t", "mine"));
+    NOT_FOUND(thermocline_db_get(db, "a", 1, NULL, NULL, &why));
+
+    /* It is over. */
+    INVALID(thermocline_transaction_commit(transaction, &why));
+    INVALID(thermocline_transaction_rollback(transaction, &why));
+    INVALID(thermocline_transaction_put(transaction, "t", 1, "v", 1, &why));
+    INVALID(thermocline_transaction_get(transaction, "t", 1, NULL, NULL, &why));
+    scan = thermocline_transaction_scan(transaction, NULL, 0, NULL, 0, NULL);
+    INVALID(thermocline_scan_next(scan, &record, &why));
+    thermocline_scan_close(scan);
+    thermocline_transaction_close(transaction);
+
+    /* Another write comes first to what was read. */
+    OK(thermocline_db_begin(db, &serializable, &transaction, &why));
+    OK(thermocline_transaction_get(transaction, "t", 1, NULL, NULL, &why));
+    OK(thermocline_transaction_put(transaction, "u", 1, "v", 1, &why));
+    put(db, "t", "other");
+    ANSWERS(THERMOCLINE_CONFLICT, 1, thermocline_transaction_commit(transaction, &why));
+    thermocline_transaction_close(transaction);
+    NOT_FOUND(thermocline_db_get(db, "u", 1, NULL, NULL, &why));
+
+    /* A lock that another has. */
+    OK(thermocline_db_begin(db, &locking, &transaction, &why));
+    OK(thermocline_db_begin(db, &locking, &other, &why));
+    OK(thermocline_transaction_get_for_update(transaction, "t", 1, &value, &len, &why));
+    CHECK(len == 5 && memcmp(value, "other", 6) == 0);
+    thermocline_free(value);
+    ANSWERS(THERMOCLINE_LOCK_TIMEOUT, 1,
+            thermocline_transaction_get_for_update(other, "t", 1, NULL, NULL, &why));
+    OK(thermocline_transaction_rollback(transaction, &why));
+    OK(thermocline_transaction_put(other, "t", 1, "at last", 7, &why));
+    OK(thermocline_transaction_commit(other, &why));
+    CHECK(has(db, "t", "at last"));
+    thermocline_transaction_close(transaction);
+    thermocline_transaction_close(other);
+
+    OK(thermocline_db_begin(db, &serializable, &transaction, &why));
+    OK(thermocline_transaction_put(transaction, "u", 1, "v", 1, &why));
+    INVALID(thermocline_transaction_put(transaction, NULL, 1, "v", 1, &why));
+    INVALID(thermocline_transaction_delete(transaction, NULL, 1, &why));
+    INVALID(thermocline_transaction_get(transaction, NULL, 1, NULL, NULL, &why));
+    INVALID(thermocline_transaction_get_for_update(transaction, NULL, 1, NULL, NULL, &why));
+    thermocline_transaction_close(transaction);
+    NOT_FOUND(thermocline_db_get(db, "u", 1, NULL, NULL, &why));
+    thermocline_transaction_close(NULL);
+    INVALID(thermocline_db_begin(db, &unknown, &transaction, &why));
+    CHECK(transaction == NULL);
+    INVALID(thermocline_db_begin(db, NULL, NULL, &why));
+    INVALID(thermocline_db_begin(NULL, NULL, &transaction, &why));
+    INVALID(thermocline_transaction_get(NULL, "t", 1, NULL, NULL, &why));
+    INVALID(thermocline_transaction_get_for_update(NULL, "t", 1, NULL, NULL, &why));
+    INVALID(thermocline_transaction_put(NULL, "t", 1, "v", 1, &why));
+    INVALID(thermocline_transaction_delete(NULL, "t", 1, &why));
+    INVALID(thermocline_transaction_commit(NULL, &why));
+    INVALID(thermocline_transaction_rollback(NULL, &why));
+    OK(thermocline_db_delete(db, "t", 1, &why));
+    put(db, "a", "one");
+}
+
 /* Threads share the handle. */
 static void *worker(void *argument) {
     thermocline_db *db = argument;
@@ -325,6 +518,9 @@ int main(int count, char **arguments) {
     batches(db);
     scans(db);
     snapshots(db);
+    conditions(db);
+    requests(db);
+    transactions(db);
     upkeep(db);
     threads(db);
     closing(db);
