@@ -246,6 +246,11 @@ impl File {
         len.map_err(|error| self.explain(&location, "tell the length of", &error))
     }
 
+    /// Bytes up to which it was written to or room was reserved.
+    pub fn extent_bytes(&self) -> u64 {
+        self.extent.load(Relaxed)
+    }
+
     /// The file holds no byte.
     pub fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
@@ -318,6 +323,7 @@ impl File {
         self.extent.fetch_max(offset + buffer.len() as u64, Relaxed);
     }
 
+    /// What a write that failed gives.
     pub(crate) fn write_error(
         &self,
         location: &Location,
@@ -325,6 +331,7 @@ impl File {
         len: usize,
         error: &Error,
     ) -> Error {
+        location.tier.note_refusal(error, len as u64);
         self.explain(location, &format!("write {len} bytes at {offset} of"), error)
     }
 
@@ -346,7 +353,11 @@ impl File {
         let change = self.begin_change()?;
         let location = &change.location;
         let result = location.handle().allocate(len);
-        result.map_err(|e| self.explain(location, &format!("allocate {len} bytes of"), &e))?;
+        result.map_err(|e| {
+            let more = len.saturating_sub(self.extent.load(Relaxed));
+            location.tier.note_refusal(&e, more);
+            self.explain(location, &format!("allocate {len} bytes of"), &e)
+        })?;
         self.extent.fetch_max(len, Relaxed);
         Ok(())
     }

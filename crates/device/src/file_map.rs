@@ -17,7 +17,7 @@
 use crate::context::{FileKind, Keeping};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{File, Location};
-use crate::journal::Journal;
+use crate::journal::{Journal, Purpose};
 use crate::tier::{Tier, TierIndex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -137,6 +137,19 @@ impl MapState {
     }
 }
 
+/// The change gives room back on tier 0, where the map lies, or what gives some cannot do without
+/// it: a manifest that goes elsewhere.
+fn gives_room(change: &MapChange) -> bool {
+    match change {
+        MapChange::Remove(_) | MapChange::Reserve(_) => true,
+        MapChange::Move(_, to) => *to != TierIndex(0),
+        MapChange::Add(_, entry) => {
+            entry.kind == FileKind::Manifest && entry.tier != TierIndex(0)
+        }
+        MapChange::Reclassify(..) => false,
+    }
+}
+
 fn encode(change: &MapChange, out: &mut Vec<u8>) {
     let (tag, number) = match change {
         MapChange::Reserve(until) => (TAG_RESERVE, until),
@@ -216,6 +229,8 @@ pub struct FileMap {
     next: FileNumber,
     snapshot_bytes: u64,
     compact_bytes_min: u64,
+    /// Not shorter than this after a compaction that failed.
+    compact_again_bytes: u64,
     failed: Option<Error>,
 }
 
@@ -240,6 +255,7 @@ impl FileMap {
             next: FileNumber(number.0 + 1),
             snapshot_bytes,
             compact_bytes_min: COMPACT_BYTES_MIN,
+            compact_again_bytes: 0,
             failed: None,
         })
     }
@@ -283,6 +299,7 @@ impl FileMap {
                 next,
                 snapshot_bytes,
                 compact_bytes_min: COMPACT_BYTES_MIN,
+                compact_again_bytes: 0,
                 failed: None,
             });
         }
@@ -309,9 +326,14 @@ impl FileMap {
         &self.journal
     }
 
+    /// See [`Journal::opened`].
+    pub fn opened(&mut self) {
+        self.journal.opened();
+    }
+
     /// Bytes of the map's file.
-    pub fn len_bytes(&self) -> u64 {
-        self.journal.len_bytes()
+    pub fn file_bytes(&self) -> u64 {
+        self.journal.file_bytes()
     }
 
     /// The next number given out; all below are used or lost.
@@ -338,12 +360,16 @@ impl FileMap {
     /// Makes the changes durable, all or none, then shows them.
     pub fn commit(&mut self, changes: &[MapChange]) -> Result<()> {
         self.append(changes)?;
-        let long = self.journal.len_bytes() >= self.compact_bytes_min;
+        let least = self.compact_bytes_min.max(self.compact_again_bytes);
+        let long = self.journal.len_bytes() >= least;
         if long && self.journal.len_bytes() >= COMPACT_FACTOR * self.snapshot_bytes {
             // The changes are made; that the map stays long, or takes no further ones, is for later
             // calls to say.
             if let Err(error) = apart(|| self.compact()) {
                 tracing::warn!(%error, "the file map was not compacted");
+                // Not again with each change, on a device without room.
+                let len_bytes = self.journal.len_bytes();
+                self.compact_again_bytes = len_bytes + len_bytes / COMPACT_FACTOR;
             }
         }
         Ok(())
@@ -359,7 +385,9 @@ impl FileMap {
         })?;
         let mut payload = Vec::new();
         changes.iter().for_each(|change| encode(change, &mut payload));
-        self.journal.append(&payload)?;
+        let gives_room = changes.iter().all(gives_room);
+        let purpose = if gives_room { Purpose::Release } else { Purpose::Change };
+        self.journal.append_for(&payload, purpose)?;
         for change in changes {
             self.state.apply(*change).expect("the changes were checked");
         }
@@ -388,6 +416,7 @@ impl FileMap {
             Ok(journal) => {
                 let old = map_name(self.number());
                 self.snapshot_bytes = journal.len_bytes();
+                self.compact_again_bytes = 0;
                 self.journal = journal;
                 if let Err(error) = driver.delete(&old) {
                     tracing::warn!(%error, "an old file map stays until the next opening");
@@ -397,8 +426,11 @@ impl FileMap {
             // It was not even made.
             Err(error) if error.kind() == ErrorKind::TooManyOpenFiles => Err(error),
             Err(error) => {
-                let gone = driver
-                    .delete(&map_name(number))
+                let deleted = match driver.delete(&map_name(number)) {
+                    Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+                    deleted => deleted,
+                };
+                let gone = deleted
                     .and_then(|()| sync_site("compact/undone", || self.tier.sync_directory()));
                 if let Err(also) = gone {
                     let text = format!(

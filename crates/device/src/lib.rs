@@ -25,6 +25,7 @@ pub mod journal;
 pub mod migration;
 mod open_files;
 pub mod placement;
+mod refusals;
 mod small_file;
 pub mod tier;
 pub mod tiered_files;
@@ -35,11 +36,13 @@ pub use driver::{Completion, DirectoryId, Driver, DriverFile, Handle, Operation,
 pub use drivers::{DriverSpec, OwnerProcess};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{File, PendingRead, ReadAt, WriteStream, read_batch, sync_batch};
-pub use journal::{Extent, Journal, JournalEnd};
+pub use journal::{Extent, Journal, JournalEnd, Purpose};
 pub use open_files::OpenFileCounts;
 pub use placement::{ByLevel, FileInfo, FillFirst, Placement, TierState};
 pub use tier::{Tier, TierIndex, TierSpec, TrafficTotals};
-pub use tiered_files::{Devices, MemoryDevices, SystemDevices, TierUsage, TieredFiles};
+pub use tiered_files::{
+    CAPACITY_OF_DEVICE, Devices, MemoryDevices, SystemDevices, TierUsage, TieredFiles, shortfall,
+};
 
 #[cfg(all(test, shuttle))]
 #[path = "../tests/schedules/mod.rs"]

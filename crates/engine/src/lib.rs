@@ -90,6 +90,7 @@ pub use read::cursor::{Cursor, Records};
 pub use settings::hybrid::{HybridSettings, IndexCopies, Variant};
 pub use settings::{Compression, Durability, Preset, Settings, Tier};
 pub use shared::hits::HitStats;
+pub use thermocline_device::CAPACITY_OF_DEVICE;
 pub use thermocline_foundation::{ByteSize, Duration, Sequence};
 
 #[cfg(test)]

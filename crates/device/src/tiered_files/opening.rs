@@ -155,7 +155,7 @@ impl TieredFiles {
             tiers,
             placement,
             open_files,
-            map_bytes: AtomicU64::new(map.len_bytes()),
+            map_bytes: AtomicU64::new(map.file_bytes()),
             map: Mutex::new(map),
             state: Mutex::new(entries),
             read_only,

@@ -10,7 +10,9 @@ pub(crate) mod live_stats;
 mod migration;
 pub(crate) mod open_files;
 pub(crate) mod opening;
+mod relief;
 mod restore;
+mod small_devices;
 pub(crate) mod stats;
 pub(crate) mod verify;
 pub(crate) mod wear;
@@ -123,7 +125,13 @@ impl Engine {
         let durable_sequence = Some(self.versions.visible());
         sync_site("totals", || self.front.sync())?;
         let edit = Edit { durable_sequence, ..Edit::default() };
-        self.versions.commit(&mut self.versions.tables(), edit)
+        match self.versions.commit(&mut self.versions.tables(), edit) {
+            Err(error) if error.is_refusal() => {
+                tracing::warn!(%error, "what was counted is not kept");
+                Ok(())
+            }
+            committed => committed,
+        }
     }
 
     /// Freezes the active memtable unless it is empty, and waits until it and those before it are

@@ -1,13 +1,16 @@
 //! The logs that wait to be written, and how a log comes to be: its size, its header and its place
 //! in the namespace.
 
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::generations::log_file::LogFile;
 use crate::settings::{Durability, RETIRED_LOGS_MAX, Settings};
 use crate::shared::{Shared, delete_or_leave};
 use crate::versions::{Follower, Switch};
 use std::sync::Arc;
-use thermocline_device::{File, FileContext, FileKind, Origin, TierIndex, TieredFiles};
+use thermocline_device::{
+    Error as DeviceError, ErrorKind as DeviceErrorKind, File, FileContext, FileKind, Origin,
+    TierIndex, TieredFiles,
+};
 use thermocline_foundation::sync::Mutex;
 #[cfg(test)]
 use thermocline_foundation::sync::MutexGuard;
@@ -37,6 +40,10 @@ pub(crate) struct Logs {
     pub retired: Vec<FileNumber>,
     /// A thread makes one.
     pub making: bool,
+    /// No tier had room for one that was prepared: a writer that needs it asks again.
+    is_refused: bool,
+    /// Logs that the file map had no room to forget.
+    doomed: Vec<FileNumber>,
     /// All logs since opening that are not deleted, the one that is being made included.
     there: u64,
 }
@@ -49,9 +56,14 @@ impl Logs {
         retired
     }
 
-    /// Undoes [`Logs::take_retired`].
-    fn put_back(&mut self, retired: Option<FileNumber>) {
-        self.there -= u64::from(retired.is_none());
+    /// A log was made, or not: says what became of a retired one that was not made anew, if it is
+    /// still there.
+    fn settle(&mut self, is_made: bool, retired: Option<FileNumber>) {
+        match (is_made, retired) {
+            (true, Some(_)) => self.there += 1,
+            (false, None) => self.there -= 1,
+            _ => {}
+        }
         self.retired.extend(retired);
     }
 }
@@ -59,7 +71,14 @@ impl Logs {
 impl LogPool {
     /// The first log is in use, and no other is there.
     pub fn new(shared: Arc<Shared>) -> Self {
-        let logs = Logs { ready: None, retired: Vec::new(), making: false, there: 1 };
+        let logs = Logs {
+            ready: None,
+            retired: Vec::new(),
+            making: false,
+            is_refused: false,
+            doomed: Vec::new(),
+            there: 1,
+        };
         Self { shared, logs: Mutex::new(logs) }
     }
 
@@ -84,7 +103,7 @@ impl LogPool {
     pub fn claim_preparation(&self) -> bool {
         let mut logs = self.logs.lock();
         let may_make = !logs.retired.is_empty() || logs.there < self.shared.settings.logs_max();
-        let claims = logs.ready.is_none() && !logs.making && may_make;
+        let claims = logs.ready.is_none() && !logs.making && !logs.is_refused && may_make;
         logs.making |= claims;
         claims
     }
@@ -104,7 +123,10 @@ impl LogPool {
             Some(ready) => ready,
             None => {
                 let made = self.make_log(Origin::Foreground);
-                self.logs.lock().making = false;
+                let mut logs = self.logs.lock();
+                logs.making = false;
+                logs.is_refused = made.is_err();
+                drop(logs);
                 made?
             }
         };
@@ -113,19 +135,21 @@ impl LogPool {
     }
 
     /// Makes a log as [`make_log`] does, from a retired file where there is one. One that cannot be
-    /// made ends all writing, so it goes on being counted; but for one without a descriptor, which
-    /// leaves everything as it was.
+    /// made ends all writing, so it goes on being counted; but for one that is refused.
     fn make_log(&self, origin: Origin) -> Result<Arc<LogFile>> {
+        let Shared { files, settings, .. } = &*self.shared;
         let retired = self.logs.lock().take_retired();
-        let made = make_log(&self.shared.files, &self.shared.settings, retired, origin);
-        made.inspect_err(|error| {
-            if error.kind() == ErrorKind::TooManyOpenFiles {
-                self.logs.lock().put_back(retired);
-            }
-        })
+        let made = make_log(files, settings, retired, origin);
+        if made.as_ref().err().is_none_or(Error::is_refusal) {
+            let number = made.as_ref().ok().map(|log| log.number);
+            let is_left = |retired: &FileNumber| Some(*retired) != number && files.has_file(*retired);
+            self.logs.lock().settle(made.is_ok(), retired.filter(is_left));
+        }
+        made
     }
 
-    /// Makes the log that the next memtable begins with.
+    /// Makes the log that the next memtable begins with. Where no tier has room for it, it is not
+    /// missed before a writer needs it, and that makes it.
     pub fn prepare_log(&self) -> Result<()> {
         let made = self.make_log(Origin::Foreground);
         let made = {
@@ -134,10 +158,38 @@ impl LogPool {
             // A writer may wait for it, and then makes one itself.
             let (ready, result) = made.map_or_else(|e| (None, Err(e)), |log| (Some(log), Ok(())));
             logs.ready = ready;
-            result
+            match result {
+                // The writer asks again.
+                Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+                    logs.is_refused = true;
+                    Err(error)
+                }
+                result => result,
+            }
         };
         self.shared.announce();
         made
+    }
+
+    /// Deletes the logs that wait to be used, where there are any on tier 0.
+    pub fn give_up_logs(&self) -> Result<bool> {
+        let given_up = {
+            let mut logs = self.logs.lock();
+            let is_there = |log: &Arc<LogFile>| log.writer.file().tier() == TierIndex(0);
+            let ready = logs.ready.take_if(|log| is_there(log));
+            let mut given_up = std::mem::take(&mut logs.retired);
+            given_up.extend(ready.map(|log| log.number));
+            given_up
+        };
+        if given_up.is_empty() {
+            return Ok(false);
+        }
+        self.shared.files.delete_files(&given_up).inspect_err(|_| {
+            // They hold nothing, and are used again or deleted later.
+            self.logs.lock().doomed.extend_from_slice(&given_up);
+        })?;
+        self.logs.lock().there -= given_up.len() as u64;
+        Ok(true)
     }
 
     /// Puts away a log whose records are all in tables. It is kept for use as a log again unless it
@@ -146,16 +198,26 @@ impl LogPool {
         let settings = &self.shared.settings;
         let bytes_max = settings.full_log_bytes().min(2 * settings.log_bytes());
         let is_home = log.writer.file().tier() == TierIndex(0);
-        {
+        let doomed = {
             let mut logs = self.logs.lock();
+            logs.is_refused = false;
             let is_kept = logs.retired.len() < RETIRED_LOGS_MAX;
             if is_kept && is_home && log.writer.bytes() <= bytes_max {
                 logs.retired.push(log.number);
                 return Ok(());
             }
+            logs.doomed.push(log.number);
+            std::mem::take(&mut logs.doomed)
+        };
+        match self.shared.files.delete_files(&doomed) {
+            Err(error) if error.kind() == DeviceErrorKind::OutOfSpace => {
+                tracing::warn!(%error, "a log that holds nothing stays for now");
+                self.logs.lock().doomed = doomed;
+                return Ok(());
+            }
+            deleted => deleted?,
         }
-        self.shared.files.delete_files(&[log.number])?;
-        self.logs.lock().there -= 1;
+        self.logs.lock().there -= doomed.len() as u64;
         self.shared.room_freed();
         Ok(())
     }
@@ -207,33 +269,41 @@ fn make_log_of(
     log_settings: LogSettings,
 ) -> Result<Arc<LogFile>> {
     let context = FileContext { kind: FileKind::Log, origin };
-    let file = match retired {
-        Some(number) => files.recycle(number, context)?,
-        None => files.create_file(context, log_settings.segment_bytes)?,
+    let begin = |file: &Arc<File>, previous| {
+        // A write that is not to be synced needs no device: a page each time would be written for
+        // it, and waited for.
+        if settings.durability == Durability::Buffered {
+            file.use_page_cache()?;
+        }
+        log_in(Arc::clone(file), previous, log_settings)
     };
-    // A write that is not to be synced needs no device: a page each time would be written for it,
-    // and waited for.
-    if settings.durability == Durability::Buffered {
-        file.use_page_cache()?;
-    }
-    let number = file.number();
-    let log =
-        log_in(file, retired, log_settings).inspect_err(|_| delete_or_leave(files, &[number]))?;
-    files.publish(&[number])?;
+    let made_anew = |number| {
+        let file = files.recycle(number, context)?;
+        begin(&file, retired).inspect_err(|_| delete_or_leave(files, &[file.number()]))
+    };
+    let made = retired.map(made_anew).transpose();
+    let log = match made {
+        Ok(Some(log)) => log,
+        // A new one may have room on another tier.
+        Err(error) if error.kind() != DeviceErrorKind::OutOfSpace => return Err(error.into()),
+        _ => files.create_begun(context, log_settings.segment_bytes, |file| begin(file, None))?.1,
+    };
+    let published = files.publish(&[log.number]);
+    published.inspect_err(|_| delete_or_leave(files, &[log.number]))?;
     Ok(log)
 }
 
 /// A log in memory, for a store that is only read: nothing is written to it.
 pub(crate) fn log_in_memory(files: &TieredFiles, settings: &Settings) -> Result<Arc<LogFile>> {
     let log_settings = LogSettings { segment_bytes: 0, ..log_settings(settings) };
-    log_in(files.scratch_file(FileKind::Log)?, None, log_settings)
+    Ok(log_in(files.scratch_file(FileKind::Log)?, None, log_settings)?)
 }
 
 fn log_in(
     file: Arc<File>,
     retired: Option<FileNumber>,
     log_settings: LogSettings,
-) -> Result<Arc<LogFile>> {
+) -> Result<Arc<LogFile>, DeviceError> {
     let number = file.number();
     // The next log is made before the first record is known which it will begin with.
     let first_sequence = Sequence::ZERO.next();

@@ -2,9 +2,13 @@
 //!
 //! ```text
 //!   admit (write throttle) -> line up (queue.rs)
-//!   -> leader: room -> sequences claimed -> log append -> log commit, with a sync if a writer
-//!      wants one -> memtable -> sequences published -> acknowledged
+//!   -> leader: room, in memory and of the log -> sequences claimed -> log append -> log commit,
+//!      with a sync if a writer wants one -> memtable -> sequences published -> acknowledged
 //! ```
+//! Where the log's device has no more room, the next log takes the batches, which is made on a tier
+//! that has. Where none has, the writers wait for what flushes give back, and get an error where
+//! there is nothing to wait for: no sequence was claimed, and nothing written.
+//!
 //! A failed append or sync latches the store: the batches get the error and are not inserted. They
 //! may still be found by a later recovery, as with any write whose acknowledgement was never seen.
 //! A leader that panics latches the store too, and hands over before its panic goes on: the writers
@@ -14,7 +18,7 @@ use super::log_pool::LogPool;
 use super::log_tail::LogTail;
 use super::queue::{Entered, Submission, Turn, WriteQueue};
 use crate::batch::WriteBatch;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::generations::log_file::LogFile;
 use crate::generations::memtable::{ENTRY_OVERHEAD_BYTES, Memtable};
 use crate::generations::{Frozen, Generation};
@@ -23,9 +27,10 @@ use crate::settings::Durability;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
 use crate::versions::window::Group;
-use crate::versions::{Version, Versions};
+use crate::versions::{Change, Version, Versions};
 use bytes::Bytes;
 use std::sync::Arc;
+use thermocline_device::{ErrorKind as DeviceErrorKind, Purpose};
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thermocline_foundation::sync::{Mutex, MutexGuard};
 use thermocline_foundation::threads::{Panic, catch_panic};
@@ -120,6 +125,7 @@ impl Logged {
         let bytes = group.iter().map(|submission| submission.encoded.len() as u64).sum();
         let count = group.iter().map(|submission| u64::from(submission.count)).sum::<u64>();
         self.make_room(&mut leader, bytes)?;
+        self.ask_for_log_room(&mut leader, group.len() as u64, bytes)?;
         let grown_bytes = bytes + count * ENTRY_OVERHEAD_BYTES;
         self.versions.memtable_grows(leader.memtable.bytes() + grown_bytes);
         let claimed = self.versions.window.claim(count);
@@ -172,6 +178,41 @@ impl Logged {
         Ok(())
     }
 
+    /// Has the log keep room for what is about to be appended, or the log that follows.
+    fn ask_for_log_room(&self, leader: &mut Leader, records: u64, bytes: u64) -> Result<()> {
+        // One may have been ready, for fewer bytes.
+        let mut logs_left = 1 + self.shared.files.tiers().len();
+        loop {
+            match leader.log.writer.ask_for_room(records, bytes) {
+                Err(error) if error.kind() == DeviceErrorKind::OutOfSpace && logs_left > 0 => {
+                    tracing::info!(%error, "the next log takes what is written");
+                }
+                asked => {
+                    let asked = asked.map_err(Error::from);
+                    return asked.inspect_err(|error| self.shared.fail_unless_refused(error));
+                }
+            }
+            logs_left -= 1;
+            self.wait_for_room()?;
+            self.rotate(leader)?;
+        }
+    }
+
+    /// The log that follows `current`. Where no tier has room for it, waits for what flushes of full
+    /// memtables give back.
+    fn next_log(&self, current: FileNumber) -> Result<Arc<LogFile>> {
+        loop {
+            let next = self.pool.next_log(current);
+            let is_full =
+                next.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
+            if !is_full || self.versions.current().frozen.is_empty() {
+                // Refused, the writer gets the error, and the log goes on.
+                return next.inspect_err(|error| self.shared.fail_unless_refused(error));
+            }
+            self.versions.wait_for_flushes()?;
+        }
+    }
+
     /// Waits until the memory budget has room for another memtable.
     fn wait_for_room(&self) -> Result<()> {
         let has_room = |version: &Version| (version.frozen.len() as u64) < MEMTABLES - 1;
@@ -186,9 +227,7 @@ impl Logged {
 
     /// Freezes the active memtable and goes on with an empty one and the next log.
     fn rotate(&self, leader: &mut Leader) -> Result<()> {
-        let next = self.pool.next_log(leader.log.number);
-        // Without a descriptor for the next log the writer gets the error, and the log goes on.
-        let next = next.inspect_err(|error| self.shared.fail_unless_unopened(error))?;
+        let next = self.next_log(leader.log.number)?;
         let memtable = Arc::new(Memtable::new());
         let log = std::mem::replace(&mut leader.log, Arc::clone(&next));
         self.tail.lock().follow(&log, &next);
@@ -253,6 +292,11 @@ impl Logged {
     /// Makes the log that the next memtable begins with.
     pub(super) fn prepare_log(&self) -> Result<()> {
         self.pool.prepare_log()
+    }
+
+    /// Deletes the logs that wait to be used; false where there are none.
+    pub fn give_up_logs(&self) -> Result<bool> {
+        self.pool.give_up_logs()
     }
 
     /// The log waits to be used again: it holds nothing any more.
@@ -324,11 +368,12 @@ impl Quiet<'_> {
         let _guard = shared.latch.guard();
         self.freeze()?;
         versions.wait_for_flushes()?;
-        let claimed = versions.window.claim(1);
-        let sequence = claimed.first();
         // The log must have the sequence too, or recovery would take the next record for one after
         // a hole.
         let reserved = WriteBatch::new().freeze()?.0;
+        self.logged.ask_for_log_room(&mut self.leader, 1, reserved.len() as u64)?;
+        let claimed = versions.window.claim(1);
+        let sequence = claimed.first();
         let submission = Submission { encoded: reserved, count: 1, durability: Durability::Sync };
         let logged = self.logged.log_group(&self.leader, &[submission], &claimed);
         logged.inspect_err(|error| shared.fail(error))?;
@@ -336,7 +381,9 @@ impl Quiet<'_> {
             // The log says that the sequence was taken, so the manifest must too: recovery takes a
             // later record for proof that it once did. Failing, this stops all writing.
             let edit = Edit { last_sequence: Some(sequence), ..Edit::default() };
-            let _ = versions.commit(&mut versions.tables(), edit);
+            let change = Change { edit, purpose: Purpose::Release, ..Change::default() };
+            let committed = versions.commit(&mut versions.tables(), change);
+            let _ = committed.inspect_err(|error| shared.fail(error));
         });
         match &result {
             Ok(_) => versions.window.publish(claimed),

@@ -73,6 +73,13 @@ impl Front {
         }
     }
 
+    /// Deletes the logs that wait to be used; false where there are none.
+    pub fn give_up_logs(&self) -> Result<bool> {
+        match self {
+            Self::Logged(logged) => logged.give_up_logs(),
+        }
+    }
+
     /// Bytes of logs that no sync has covered yet.
     pub fn unsynced_bytes(&self) -> u64 {
         match self {

@@ -1,14 +1,15 @@
-//! Jobs that found no descriptor for a file. Such a job has changed nothing and is tried again;
-//! this is where callers that wait for one learn that it has been tried in vain for long.
+//! Jobs that were refused: that found no room on any tier, or no descriptor for a file. Such a job
+//! has changed nothing and is tried again; this is where callers that wait for one learn that it has
+//! been tried in vain for long.
 //!
 //! Threads: any.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use thermocline_foundation::sync::Mutex;
 
-/// How long a worker waits after a job found no descriptor.
+/// How long a worker waits after a job was refused.
 pub(crate) const SHORTAGE_WAIT: Duration = Duration::from_millis(50);
 
 /// So many failures, with no job of the name that ended well between them, last five seconds at
@@ -33,14 +34,15 @@ struct Failures {
 }
 
 impl Shortage {
-    /// A job found no descriptor.
-    pub fn note(&self, job: &'static str, error: &Error) {
+    /// A job was refused; says how often in a row.
+    pub fn note(&self, job: &'static str, error: &Error) -> u32 {
         let mut failures = self.0.lock();
         let in_a_row = failures.get(job).map_or(0, |failures| failures.in_a_row) + 1;
         failures.insert(job, Failures { in_a_row, last: error.clone(), others_ended: 0 });
+        in_a_row
     }
 
-    /// A job ended well. Others may have needed no descriptor, so what they fail at goes on.
+    /// A job ended well. Others may have needed less, so what they fail at goes on.
     pub fn end(&self, job: &'static str) {
         let mut failures = self.0.lock();
         failures.remove(job);
@@ -63,10 +65,11 @@ impl Shortage {
         lasting.map_or(Ok(()), |failures| Err(failures.last.clone()))
     }
 
-    /// What the job was told that was most often tried in vain, if there is one.
-    pub fn reason(&self) -> Option<String> {
+    /// What the job was told that was most often refused for this `kind` of reason, if there is one.
+    pub fn reason(&self, kind: ErrorKind) -> Option<String> {
         let failures = self.0.lock();
-        let most = failures.values().max_by_key(|failures| failures.in_a_row);
+        let failures = failures.values().filter(|failures| failures.last.kind() == kind);
+        let most = failures.max_by_key(|failures| failures.in_a_row);
         most.map(|failures| failures.last.to_string())
     }
 }
@@ -74,7 +77,6 @@ impl Shortage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
 
     #[test]
     fn callers_hear_of_a_shortage_that_lasts_until_that_job_ends_well() {
@@ -87,13 +89,13 @@ mod tests {
         }
         note("merge");
         assert!(shortage.check().is_ok() && !shortage.is_lasting());
-        assert_eq!(shortage.reason().as_deref(), Some("flush"));
+        assert_eq!(shortage.reason(ErrorKind::TooManyOpenFiles).as_deref(), Some("flush"));
         note("flush");
         let error = shortage.check().unwrap_err();
         assert_eq!((error.kind(), &*error.to_string()), (ErrorKind::TooManyOpenFiles, "flush"));
         shortage.end("flush");
         assert!(shortage.check().is_ok());
-        assert_eq!(shortage.reason().as_deref(), Some("merge"));
+        assert_eq!(shortage.reason(ErrorKind::TooManyOpenFiles).as_deref(), Some("merge"));
         note("flush");
         assert!(!shortage.is_lasting(), "counted anew");
     }
@@ -107,6 +109,6 @@ mod tests {
         (1..FORGOTTEN_AFTER).for_each(|_| shortage.end("flush"));
         assert!(shortage.is_lasting());
         shortage.end("flush");
-        assert!(!shortage.is_lasting() && shortage.reason().is_none());
+        assert!(!shortage.is_lasting() && shortage.reason(ErrorKind::TooManyOpenFiles).is_none());
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod write_throttle;
 use crate::environment::Environment;
 use crate::environment::experiments::Experiments;
 use crate::error::{Error, ErrorKind, Latch, Result};
+use crate::jobs::shortage::SHORTAGE_WAIT;
 use crate::jobs::{Job, Jobs, Step};
 use crate::settings::Settings;
 use compaction_rate::CompactionRate;
@@ -108,12 +109,20 @@ impl Shared {
         self.announce();
     }
 
-    /// As [`Shared::fail`], unless `error` says that a file could not be opened or made for want of
-    /// a descriptor, for then nothing has changed.
-    pub fn fail_unless_unopened(&self, error: &Error) {
-        if error.kind() != ErrorKind::TooManyOpenFiles {
+    /// As [`Shared::fail`], unless `error` is a refusal, for then nothing has changed.
+    pub fn fail_unless_refused(&self, error: &Error) {
+        if !error.is_refusal() {
             self.fail(error);
         }
+    }
+
+    /// A job was refused, and is tried again in a while.
+    pub fn note_shortage(&self, job: &'static str, error: &Error) {
+        if self.jobs.shortage.note(job, error) == 1 {
+            tracing::warn!(job, %error, "a job was refused and is tried again");
+        }
+        self.announce();
+        self.clock.sleep(SHORTAGE_WAIT);
     }
 
     /// As [`Shared::fail`], because the thread that `who` names panicked and said `text`.
@@ -139,7 +148,7 @@ impl Shared {
     }
 
     /// Waits until `found` finds something, looking after each change; an error once the latch is
-    /// set, or jobs are tried in vain.
+    /// set, or jobs are refused for long.
     pub fn wait_for<T>(&self, mut found: impl FnMut() -> Option<T>) -> Result<T> {
         let mut changing = self.changing();
         let mut has_waited = false;
@@ -169,11 +178,9 @@ impl Shared {
             Ok(())
         })();
         run.inspect_err(|error: &Error| {
-            // No room for the output, no descriptor for a file, or an input that cannot be read:
-            // nothing was changed.
-            let kind = error.kind();
-            if !matches!(kind, ErrorKind::OutOfSpace | ErrorKind::Corrupt) {
-                self.fail_unless_unopened(error);
+            // An input that cannot be read: nothing was changed.
+            if error.kind() != ErrorKind::Corrupt {
+                self.fail_unless_refused(error);
             }
         })
     }

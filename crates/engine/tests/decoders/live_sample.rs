@@ -48,6 +48,7 @@ pub fn live_stats() -> LiveStats {
             write_rate_bytes: Some(1 << 20),
             stall_cause: Some("the fast tier is full, and demotions make room on it".to_owned()),
             file_shortage: Some("cannot open a table: too many open files".to_owned()),
+            room_shortage: Some("no tier has room for a table".to_owned()),
         },
         amplification: Amplification { write: 2.5, read_bytes_per_get: 1024.0, space: 1.25 },
         open_files: OpenFileStats {
@@ -70,6 +71,7 @@ fn tier() -> TierStats {
         capacity_bytes: 1 << 60,
         used_bytes: 1 << 24,
         device_free_bytes: Some(1 << 40),
+        device_total_bytes: Some(1 << 41),
         bytes_by_kind: BTreeMap::from([("slab".to_owned(), 1 << 23)]),
         records: 1000,
         live_bytes: 1 << 22,

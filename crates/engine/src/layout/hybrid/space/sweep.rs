@@ -91,15 +91,19 @@ impl Sweep {
             let after = if in_memory { EntryAfter::MemoryOnly } else { EntryAfter::Gone };
             removed.push(Removed { entry: after, ..Removed::new(key, &entry) });
         }
-        fast.room.dropped.add(hashes.len() as u64);
-        fast.room.memory_only.add(in_cache);
-        fast.feedback.copies.unasked.add(unasked);
+        let count = || {
+            fast.room.dropped.add(hashes.len() as u64);
+            fast.room.memory_only.add(in_cache);
+            fast.feedback.copies.unasked.add(unasked);
+        };
         let frees_slots = removed.iter().any(|old| old.slot.is_some());
         if frees_slots {
             let departs = !hashes.is_empty();
             let slots = SlotEdit { removed, departs, ..SlotEdit::default() };
-            self.hybrid.versions.commit(&mut tables, Change { slots, ..Change::default() })?;
+            let change = Change { slots, ..Change::default() };
+            self.hybrid.versions.commit_counted(&mut tables, change, count)?;
         } else {
+            count();
             // Nothing durable changes.
             let gone: Vec<_> = removed.iter().map(|old| (&old.key, old.sequence)).collect();
             fast.index.remove_many(&gone, |_, _| {});

@@ -1,0 +1,59 @@
+//! Relief for tier 0 where its device has no room left and a job was refused for it.
+//!
+//! Logs and journals lie there, and nothing is written without them; the file map lies nowhere else.
+//! So what can lie elsewhere goes, one thing a refusal: the manifest, then logs that wait to be used
+//! again, then a table. The map keeps some pages for saying so.
+//!
+//! Threads: workers whose job was refused.
+
+use crate::engine::Engine;
+use crate::error::Result;
+use std::cmp::Reverse;
+use thermocline_device::{FileInfo, FileKind, TierIndex, TierUsage};
+
+/// The tier of logs and journals.
+const FAST: TierIndex = TierIndex(0);
+
+impl Engine {
+    /// Makes room on tier 0 if its device has refused something and another tier has room.
+    pub fn relieve(&self) {
+        let files = &self.shared.files;
+        let has_room = |tier: &TierUsage| {
+            let is_refused = files.tiers()[tier.tier.position()].is_refused();
+            tier.tier != FAST && !is_refused && tier.used_bytes < tier.capacity_bytes
+        };
+        if !files.tiers()[FAST.position()].is_refused() {
+            return;
+        }
+        let Some(to) = files.usage().into_iter().find(has_room) else { return };
+        match self.relieve_one(to.tier) {
+            Ok(true) => self.shared.room_freed(),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "tier 0 stays full"),
+        }
+    }
+
+    /// False where nothing can go to the tier `to`.
+    fn relieve_one(&self, to: TierIndex) -> Result<bool> {
+        let mut tables = self.versions.tables();
+        if tables.manifest.tier() == FAST {
+            self.versions.move_manifest(&mut tables)?;
+            return Ok(true);
+        }
+        drop(tables);
+        if self.front.give_up_logs()? {
+            return Ok(true);
+        }
+        let files = &self.shared.files;
+        let is_there = |file: &FileInfo| {
+            file.published && file.tier == FAST && matches!(file.kind, FileKind::Table { .. })
+        };
+        let there = files.files().into_iter().filter(is_there);
+        // The deepest level is asked for the least, and has larger tables.
+        let Some(table) = there.max_by_key(|file| (file.kind, Reverse(file.number))) else {
+            return Ok(false);
+        };
+        files.migrate(table.number, to, &mut |_| {})?;
+        Ok(true)
+    }
+}
