@@ -17,7 +17,7 @@
 use crate::context::{FileKind, Keeping};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{File, Location};
-use crate::journal::{Journal, Purpose};
+use crate::journal::{Journal, KEPT_BYTES, Purpose};
 use crate::tier::{Tier, TierIndex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -229,6 +229,7 @@ pub struct FileMap {
     next: FileNumber,
     snapshot_bytes: u64,
     compact_bytes_min: u64,
+    room_bytes: u64,
     /// Not shorter than this after a compaction that failed.
     compact_again_bytes: u64,
     failed: Option<Error>,
@@ -255,6 +256,7 @@ impl FileMap {
             next: FileNumber(number.0 + 1),
             snapshot_bytes,
             compact_bytes_min: COMPACT_BYTES_MIN,
+            room_bytes: u64::MAX,
             compact_again_bytes: 0,
             failed: None,
         })
@@ -299,6 +301,7 @@ impl FileMap {
                 next,
                 snapshot_bytes,
                 compact_bytes_min: COMPACT_BYTES_MIN,
+                room_bytes: u64::MAX,
                 compact_again_bytes: 0,
                 failed: None,
             });
@@ -341,9 +344,11 @@ impl FileMap {
         self.next
     }
 
-    /// Compacts from this length on; for tests.
-    pub fn set_compact_bytes_min(&mut self, bytes: u64) {
-        self.compact_bytes_min = bytes;
+    /// The map's file has so many bytes at most, as far as its state allows.
+    pub fn set_room_bytes(&mut self, bytes: u64) {
+        self.compact_bytes_min = bytes.saturating_sub(KEPT_BYTES);
+        self.room_bytes = bytes;
+        self.journal.set_room_bytes(bytes);
     }
 
     /// A number that was never used.
@@ -418,6 +423,7 @@ impl FileMap {
                 self.snapshot_bytes = journal.len_bytes();
                 self.compact_again_bytes = 0;
                 self.journal = journal;
+                self.journal.set_room_bytes(self.room_bytes);
                 if let Err(error) = driver.delete(&old) {
                     tracing::warn!(%error, "an old file map stays until the next opening");
                 }

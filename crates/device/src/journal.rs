@@ -53,7 +53,7 @@ const CHECKSUM_AT: usize = 20;
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// Room that is kept for appends that give room back, and for openings.
-const KEPT_BYTES: u64 = 8 * PAGE_BYTES as u64;
+pub const KEPT_BYTES: u64 = 4 * PAGE_BYTES as u64;
 /// Room that is asked for at a time: a share of the journal.
 const GROWTH_SHARE: u64 = 4;
 const GROWTH_BYTES_MIN: u64 = 4 * PAGE_BYTES as u64;
@@ -81,6 +81,8 @@ pub struct Journal {
     kept_bytes: u64,
     /// What is appended is what an opening needs.
     is_opening: bool,
+    /// No more than this is kept ahead.
+    room_bytes: u64,
     frames: u64,
     failed: Option<Error>,
 }
@@ -92,7 +94,13 @@ impl Journal {
             let text = format!("cannot begin a journal in {}: it is not empty", file.describe());
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        Ok(Self { file, len_bytes: 0, kept_bytes: 0, is_opening: false, frames: 0, failed: None })
+        Ok(Self::of(file, 0, 0, 0))
+    }
+
+    /// A journal of so many frames and bytes, in a file of `kept_bytes`.
+    fn of(file: Arc<File>, len_bytes: u64, kept_bytes: u64, frames: u64) -> Self {
+        let (is_opening, room_bytes, failed) = (false, u64::MAX, None);
+        Self { file, len_bytes, kept_bytes, is_opening, room_bytes, frames, failed }
     }
 
     /// Passes every payload to `visit` in order and makes the journal ready for appending: a torn
@@ -112,16 +120,15 @@ impl Journal {
             sync_site("read", || file.sync())?;
         }
         let kept_bytes = file.len()?;
-        let (len_bytes, frames, is_opening) = (end.len_bytes, end.frames, true);
-        Ok(Self { file, len_bytes, kept_bytes, is_opening, frames, failed: None })
+        Ok(Self { is_opening: true, ..Self::of(file, end.len_bytes, kept_bytes, end.frames) })
     }
 
     /// As [`Journal::open`], but changes nothing and refuses appends.
     pub fn open_read_only(file: Arc<File>, visit: impl FnMut(&[u8]) -> Result<()>) -> Result<Self> {
         let end = Self::read_mended(&file, visit)?;
         let failed = Some(Error::new(ErrorKind::Invalid, "it was opened for reading only"));
-        let (len_bytes, frames, kept_bytes) = (end.len_bytes, end.frames, file.len()?);
-        Ok(Self { file, len_bytes, kept_bytes, is_opening: true, frames, failed })
+        let kept_bytes = file.len()?;
+        Ok(Self { failed, ..Self::of(file, end.len_bytes, kept_bytes, end.frames) })
     }
 
     /// Passes every payload to `visit` in order and changes nothing.
@@ -161,6 +168,7 @@ impl Journal {
         }
         let growth = (end / GROWTH_SHARE).clamp(GROWTH_BYTES_MIN, GROWTH_BYTES_MAX);
         let wanted = (end + KEPT_BYTES + growth).next_multiple_of(PAGE_BYTES as u64);
+        let wanted = wanted.min(self.room_bytes).max(end + kept);
         for bytes in [wanted, end + kept] {
             match self.file.allocate(bytes) {
                 Ok(()) => {
@@ -172,6 +180,11 @@ impl Journal {
             }
         }
         Ok(())
+    }
+
+    /// From now on no more than so many bytes are kept ahead: for a small tier.
+    pub fn set_room_bytes(&mut self, bytes: u64) {
+        self.room_bytes = bytes / PAGE_BYTES as u64 * PAGE_BYTES as u64;
     }
 
     /// The opening has ended: from now on changes leave the room that is kept.

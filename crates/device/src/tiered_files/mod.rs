@@ -203,10 +203,10 @@ impl TieredFiles {
         self.map.lock().opened();
     }
 
-    /// See [`FileMap::set_compact_bytes_min`].
+    /// See [`FileMap::set_room_bytes`].
     #[doc(hidden)]
-    pub fn set_map_compact_bytes_min(&self, bytes: u64) {
-        self.map.lock().set_compact_bytes_min(bytes);
+    pub fn set_map_room_bytes(&self, bytes: u64) {
+        self.map.lock().set_room_bytes(bytes);
     }
 
     /// Makes files survive a crash, all or none. Their data must have been synced; this syncs their

@@ -66,7 +66,7 @@ fn live(devices: &SimulatedDevices, known: &mut Acknowledged) -> Result<()> {
         known.created = true;
     }
     let files = open(devices)?;
-    files.set_map_compact_bytes_min(40 << 10);
+    files.set_map_room_bytes(40 << 10);
     let tables = (0..3).map(|_| known.add(&files, TABLE)).collect::<Result<Vec<_>>>()?;
     let log = known.add(&files, LOG)?;
     files.migrate(tables[0], TierIndex(1), &mut |_| {})?;

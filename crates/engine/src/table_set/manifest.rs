@@ -18,6 +18,7 @@ use crate::shared::delete_or_leave;
 use crate::shared::totals::Totals;
 use crate::table_set::table::TableMeta;
 use std::sync::Arc;
+use thermocline_device::journal::KEPT_BYTES;
 use thermocline_device::{
     Error as DeviceError, ErrorKind as DeviceErrorKind, Extent, File, FileContext, FileKind,
     Journal, Origin, Purpose, TierIndex, TieredFiles,
@@ -240,6 +241,7 @@ pub(crate) struct Manifest {
     rewrite_bytes: u64,
     rewrite_bytes_min: u64,
     rewrite_factor: u64,
+    room_bytes: u64,
     /// The one before, where the file map had no room to forget it.
     old: Option<FileNumber>,
 }
@@ -275,8 +277,17 @@ impl Manifest {
         let (files, number) = (Arc::clone(files), journal.file().number());
         let (rewrite_bytes_min, rewrite_factor) = (REWRITE_BYTES_MIN, REWRITE_FACTOR);
         let rewrite_bytes = rewrite_bytes_min.max(rewrite_factor * journal.len_bytes());
-        let old = None;
-        Self { files, journal, number, rewrite_bytes, rewrite_bytes_min, rewrite_factor, old }
+        let (room_bytes, old) = (u64::MAX, None);
+        Self {
+            files,
+            journal,
+            number,
+            rewrite_bytes,
+            rewrite_bytes_min,
+            rewrite_factor,
+            room_bytes,
+            old,
+        }
     }
 
     /// Reads the manifest `number`, giving each edit to `apply`.
@@ -310,15 +321,16 @@ impl Manifest {
             )));
         }
         files.check_extent(FileKind::Manifest, &journal)?;
-        let (files, rewrite_bytes_min) = (Arc::clone(files), REWRITE_BYTES_MIN);
-        let (rewrite_bytes, rewrite_factor, old) = (rewrite_bytes_min, REWRITE_FACTOR, None);
-        Ok(Self { files, journal, number, rewrite_bytes, rewrite_bytes_min, rewrite_factor, old })
+        Ok(Self { rewrite_bytes: REWRITE_BYTES_MIN, ..Self::of(files, journal) })
     }
 
     /// A fresh manifest is written once the journal has so many bytes, and twice its state. For a
     /// fast tier of which the manifest would take a share that records could use.
     pub fn keep_short(&mut self, bytes: u64) {
-        self.rewrite_bytes_min = bytes.min(REWRITE_BYTES_MIN);
+        self.journal.set_room_bytes(bytes);
+        self.room_bytes = bytes;
+        let frames_bytes = bytes.saturating_sub(KEPT_BYTES + LATE_BYTES as u64);
+        self.rewrite_bytes_min = frames_bytes.min(REWRITE_BYTES_MIN);
         self.rewrite_bytes = self.rewrite_bytes_min;
         self.rewrite_factor = REWRITE_FACTOR_SHORT;
     }
@@ -381,6 +393,8 @@ impl Manifest {
         let mut fresh = Self::create(&self.files, state, Origin::Foreground)?;
         fresh.rewrite_bytes_min = self.rewrite_bytes_min;
         fresh.rewrite_factor = self.rewrite_factor;
+        fresh.room_bytes = self.room_bytes;
+        fresh.journal.set_room_bytes(self.room_bytes);
         let state_bytes = fresh.journal.len_bytes();
         fresh.rewrite_bytes = fresh.rewrite_bytes_min.max(fresh.rewrite_factor * state_bytes);
         let old = std::mem::replace(self, fresh).number;

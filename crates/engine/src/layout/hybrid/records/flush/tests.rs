@@ -173,12 +173,14 @@ fn a_flush_without_room_waits_until_demotions_have_found_some() {
 }
 
 #[test]
-fn a_flush_without_room_ends_where_demotions_find_none_again_and_again() {
+fn a_flush_without_room_goes_on_waiting_and_tells_where_demotions_find_none_again_and_again() {
     let (db, result) = fill_while_refused(u64::MAX);
     let text = result.unwrap_err().to_string();
     assert!(text.contains("no tier has room") && text.contains("/slow"), "{text}");
     let stats = db.stats();
-    assert!(stats.read_only.is_some());
+    assert_eq!(stats.read_only, None, "it may find room later");
+    let shortage = stats.activity.room_shortage.expect("it waits");
+    assert!(shortage.contains("no tier has room"), "{shortage}");
     let fast = stats.fast_tier.unwrap();
     assert!(fast.demotion_refusal.is_some_and(|why| why.contains("/slow is full")));
     assert!(fast.records > 5000, "the fast tier is full: {}", fast.records);
