@@ -203,6 +203,11 @@ pub struct Get {
 Examples:
   thermocline put greeting hello
   thermocline put motd - < /etc/motd
+  thermocline put leader node-3 --if-absent
+  thermocline put leader node-4 --expect node-3
+
+A condition that does not hold is exit status 1 with a line that says what the key has, and nothing
+is written. It is judged and the value written in one step.
 
 {KEY_EXAMPLES}"))]
 pub struct Put {
@@ -210,6 +215,15 @@ pub struct Put {
     pub key: OsString,
     /// The value, byte for byte; - reads it from standard input
     pub value: OsString,
+    /// Only if there is no such key
+    #[arg(long, group = "condition")]
+    pub if_absent: bool,
+    /// Only if there is such a key
+    #[arg(long, group = "condition")]
+    pub if_present: bool,
+    /// Only if the key has this value, byte for byte
+    #[arg(long, value_name = "VALUE", group = "condition")]
+    pub expect: Option<OsString>,
     #[command(flatten)]
     pub keys: Keys,
 }

@@ -38,11 +38,6 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The rows, for another table.
-    pub fn into_rows(self) -> impl Iterator<Item = Vec<String>> {
-        self.rows.into_iter()
-    }
-
     /// The lines, without ends.
     pub fn lines(&self) -> Vec<String> {
         let cell = |row: &[String], index: usize| row.get(index).cloned().unwrap_or_default();

@@ -19,6 +19,29 @@ fn a_value_is_put_read_replaced_and_deleted() {
 }
 
 #[test]
+fn a_value_is_put_where_its_condition_holds_and_else_a_line_says_why() {
+    let scratch = Scratch::new();
+    scratch.fails(&["put", "leader", "a", "--if-present"], 1);
+    scratch.fails(&["put", "leader", "a", "--expect", "b"], 1);
+    assert!(!scratch.path("thermocline-data").exists(), "no database is made for nothing");
+    scratch.ok(&["put", "leader", "a", "--if-absent"]);
+    let error = scratch.fails(&["put", "leader", "b", "--if-absent"], 1);
+    assert!(error.contains("there is a key 'leader' already; nothing was written"), "{error}");
+    let error = scratch.fails(&["put", "leader", "b", "--expect", "c"], 1);
+    assert!(error.contains("'leader' has another value; nothing was written"), "{error}");
+    let error = scratch.fails(&["put", "other", "b", "--if-present"], 1);
+    assert!(error.contains("there is no key 'other'"), "{error}");
+    assert_eq!(scratch.ok(&["get", "leader"]), b"a");
+    scratch.ok(&["put", "leader", "b", "--expect", "a"]);
+    assert_eq!(scratch.ok(&["get", "leader"]), b"b");
+    scratch.ok(&["put", "leader", "c", "--if-present"]);
+    assert_eq!(scratch.ok(&["get", "leader"]), b"c");
+    let both = ["put", "leader", "d", "--if-present", "--if-absent"];
+    let error = scratch.fails(&both, 2);
+    assert!(error.contains("--if-present"), "{error}");
+}
+
+#[test]
 fn a_value_from_standard_input_comes_back_byte_for_byte() {
     let scratch = Scratch::new();
     let value: Vec<u8> = (0..300_000u32).flat_map(|number| number.to_le_bytes()).collect();

@@ -61,7 +61,7 @@ fn fill(driver: &dyn Driver) {
         let mut buffer = Buffer::zeroed(256 * PAGE_BYTES);
         random.fill(&mut buffer);
         let offset = chunk * (256 * PAGE_BYTES) as u64;
-        driver.execute(&file, Operation::Write { offset, buffer }).result.unwrap();
+        driver.execute(&file, Operation::Write { offset, buffer, durable: false }).result.unwrap();
     }
     driver.execute(&file, Operation::Sync).result.unwrap();
 }

@@ -22,6 +22,9 @@
 //! 7. With `alignment() > 1`, offset, length and buffer view of each read and write are multiples
 //!    of it.
 //! 8. A deleted file stays readable through handles opened before.
+//! 9. A write that is asked to be *durable* survives loss of power when it completes, with the
+//!    length that reading it needs; so does every part of it that was finished separately. It says
+//!    nothing of earlier writes. One that fails is as final as a failed sync.
 //!
 //! Threads: a `Driver` and its handles are shared freely; a `Queue` belongs to one thread at a
 //! time.
@@ -81,6 +84,8 @@ pub enum Operation {
         offset: u64,
         /// What is written.
         buffer: Buffer,
+        /// Complete only when these bytes survive loss of power (invariant 9).
+        durable: bool,
     },
     /// Make all completed writes of the file durable.
     Sync,

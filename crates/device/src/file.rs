@@ -241,7 +241,11 @@ impl File {
     /// Length in bytes.
     pub fn len(&self) -> Result<u64> {
         let location = self.location.load();
-        let Some(handle) = &location.handle else { return Ok(self.extent.load(Relaxed)) };
+        // A forked child may lack the descriptor of a file that was opened while it was made.
+        let is_ours = location.tier.require_owner().is_ok();
+        let Some(handle) = location.handle.as_ref().filter(|_| is_ours) else {
+            return Ok(self.extent.load(Relaxed));
+        };
         let len = handle.len();
         len.map_err(|error| self.explain(&location, "tell the length of", &error))
     }
@@ -300,6 +304,16 @@ impl File {
     /// Writes the buffer's view at `offset`, both multiples of the driver's alignment
     /// ([`PAGE_BYTES`] always is), and gives the buffer back.
     pub fn write(&self, offset: u64, buffer: Buffer) -> (Buffer, Result<()>) {
+        self.write_as(offset, buffer, false)
+    }
+
+    /// As [`File::write`]; what is written survives loss of power when this returns, whatever
+    /// becomes of earlier writes.
+    pub fn write_durably(&self, offset: u64, buffer: Buffer) -> (Buffer, Result<()>) {
+        self.write_as(offset, buffer, !planted(Planted::DurableFlagDropped))
+    }
+
+    fn write_as(&self, offset: u64, buffer: Buffer, durable: bool) -> (Buffer, Result<()>) {
         let change = match self.begin_change() {
             Ok(change) => change,
             Err(error) => return (buffer, Err(error)),
@@ -307,7 +321,7 @@ impl File {
         let location = &change.location;
         self.count_write(location, offset, &buffer);
         let len = buffer.len();
-        let operation = Operation::Write { offset, buffer };
+        let operation = Operation::Write { offset, buffer, durable };
         let completion = location.tier.driver().execute(location.handle(), operation);
         let result = completion.result.map(drop);
         (completion.buffer, result.map_err(|e| self.write_error(location, offset, len, &e)))

@@ -307,8 +307,11 @@ impl WriteStream {
         self.changing.0.count_write(&self.location, offset, &buffer);
         self.spans.push_back((self.next_tag, offset, buffer.len()));
         let file = Arc::clone(self.location.handle());
-        let request =
-            Request { tag: self.next_tag, file, operation: Operation::Write { offset, buffer } };
+        let request = Request {
+            tag: self.next_tag,
+            file,
+            operation: Operation::Write { offset, buffer, durable: false },
+        };
         self.next_tag += 1;
         request
     }

@@ -33,7 +33,7 @@ pub(crate) fn read(
 pub(crate) fn write(driver: &dyn Driver, file: &Handle, offset: u64, bytes: &[u8]) -> Result<()> {
     let mut buffer = Buffer::zeroed(bytes.len().next_multiple_of(PAGE_BYTES));
     buffer[..bytes.len()].copy_from_slice(bytes);
-    driver.execute(file, Operation::Write { offset, buffer }).result.map(drop)
+    driver.execute(file, Operation::Write { offset, buffer, durable: false }).result.map(drop)
 }
 
 /// Makes what was written to `file` durable.

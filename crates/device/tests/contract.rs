@@ -22,7 +22,7 @@ fn read_request(tag: u64, file: &Handle, offset: u64, len: usize) -> Request {
 }
 
 fn write_request(tag: u64, file: &Handle, offset: u64, bytes: &[u8]) -> Request {
-    let operation = Operation::Write { offset, buffer: Buffer::copy_of(bytes) };
+    let operation = Operation::Write { offset, buffer: Buffer::copy_of(bytes), durable: false };
     Request { tag, file: file.clone(), operation }
 }
 
@@ -39,7 +39,7 @@ fn read_at(driver: &dyn Driver, file: &Handle, offset: u64, len: usize) -> Vec<u
 
 fn write_at(driver: &dyn Driver, file: &Handle, offset: u64, bytes: &[u8]) {
     let buffer = Buffer::copy_of(bytes);
-    let done = driver.execute(file, Operation::Write { offset, buffer });
+    let done = driver.execute(file, Operation::Write { offset, buffer, durable: false });
     assert_eq!(done.result.unwrap(), bytes.len());
     assert_eq!(&done.buffer[..], bytes, "the buffer comes back as it was");
 }
@@ -196,6 +196,26 @@ fn check_4_a_completed_write_is_seen_through_every_handle(subject: &Subject) {
     assert_eq!(read_at(&*again, &third, 0, unit), pattern(19, unit));
 }
 
+fn check_9_durable_writes_are_writes_alone_and_in_queues(subject: &Subject) {
+    let (driver, unit) = (&*subject.driver, subject.unit());
+    let file = driver.create("file").unwrap();
+    let write = |n: u64| Operation::Write {
+        offset: n * unit as u64,
+        buffer: Buffer::copy_of(&pattern(n, unit)),
+        durable: true,
+    };
+    let done = driver.execute(&file, write(0));
+    assert_eq!(done.result.unwrap(), unit);
+    assert_eq!(&done.buffer[..], pattern(0, unit), "the buffer comes back as it was");
+    let request = |tag| Request { tag, file: file.clone(), operation: write(tag) };
+    for done in run_all(driver, 4, (1..9).map(request).collect()) {
+        assert_eq!(done.result.unwrap(), unit);
+    }
+    for n in 0..9 {
+        assert_eq!(read_at(driver, &file, n * unit as u64, unit), pattern(n, unit));
+    }
+}
+
 fn check_4_queues_of_four_threads_work_at_once(subject: &Subject) {
     let (driver, unit) = (&*subject.driver, subject.unit());
     let file = driver.create("file").unwrap();
@@ -293,8 +313,8 @@ fn check_7_alignment_is_a_power_of_two_and_asked_for(subject: &Subject) {
             Operation::Read { offset: 1, buffer: Buffer::zeroed(alignment) },
             Operation::Read { offset: 0, buffer: Buffer::zeroed(100) },
             Operation::Read { offset: 0, buffer: shifted },
-            Operation::Write { offset: 512, buffer: Buffer::zeroed(alignment) },
-            Operation::Write { offset: 0, buffer: Buffer::zeroed(alignment + 1) },
+            Operation::Write { offset: 512, buffer: Buffer::zeroed(alignment), durable: false },
+            Operation::Write { offset: 0, buffer: Buffer::zeroed(alignment + 1), durable: false },
         ]
     };
     let mut errors = Vec::new();
@@ -587,6 +607,7 @@ macro_rules! contract {
         check_4_a_completed_write_is_seen_through_every_handle
         check_4_queues_of_four_threads_work_at_once
         check_4_a_queue_outlives_the_thread_that_submitted
+        check_9_durable_writes_are_writes_alone_and_in_queues
         check_6_rename_replaces_and_old_handles_go_on
         check_7_alignment_is_a_power_of_two_and_asked_for
         check_8_a_deleted_file_stays_readable

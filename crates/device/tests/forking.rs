@@ -161,7 +161,8 @@ fn a_child_drops_queues_that_its_parent_waits_on_and_takes_nothing_from_them() {
             },
         };
         let file = driver.create("file").unwrap();
-        let operation = Operation::Write { offset: 0, buffer: Buffer::copy_of(&[5; 8 * 4096]) };
+        let operation =
+            Operation::Write { offset: 0, buffer: Buffer::copy_of(&[5; 8 * 4096]), durable: false };
         driver.execute(&file, operation).result.unwrap();
         let mut queue = driver.queue(8).unwrap();
         let read = |tag: u64| {

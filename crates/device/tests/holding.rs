@@ -196,7 +196,7 @@ fn opening_to_read_tries_direct_io_without_writing() {
     driver.create("short").unwrap();
     let reader = DirectDriver::open_to_read(place.path(), Batches::Threads).unwrap();
     let file = reader.open_to_read("short").unwrap();
-    let write = Operation::Write { offset: 0, buffer: Buffer::zeroed(4096) };
+    let write = Operation::Write { offset: 0, buffer: Buffer::zeroed(4096), durable: false };
     assert!(reader.execute(&file, write).result.is_err());
     assert_eq!(reader.list().unwrap().len(), 1);
     assert!(DirectDriver::open_to_read(&place.path().join("absent"), Batches::Ring).is_err());

@@ -109,6 +109,20 @@ impl WriteBatch {
         self.refused = None;
     }
 
+    /// Takes what is in the batch, as [`WriteBatch::freeze`] does, and leaves it empty; one that
+    /// was refused stays as it is.
+    pub(crate) fn take(&mut self) -> Result<(Bytes, u32)> {
+        match &self.refused {
+            Some(error) => Err(error.clone()),
+            None => std::mem::take(self).freeze(),
+        }
+    }
+
+    /// The batch that [`WriteBatch::take`] gave `encoded` and `count` of.
+    pub(crate) fn put_back(encoded: Bytes, count: u32) -> Self {
+        Self { encoded: encoded.into(), count, refused: None }
+    }
+
     pub(crate) fn freeze(self) -> Result<(Bytes, u32)> {
         match self.refused {
             Some(error) => Err(error),

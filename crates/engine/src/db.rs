@@ -1,8 +1,10 @@
 //! The database as its users hold it: opening, every operation on records, and closing. How an
 //! engine is made of its parts is in `engine/opening.rs`.
 
+pub(crate) mod conditional;
 pub(crate) mod scan;
 pub(crate) mod snapshot;
+pub(crate) mod transaction;
 
 use crate::batch::{WriteBatch, check_sizes};
 use crate::engine::Engine;
@@ -13,9 +15,15 @@ use crate::engine::stats::Stats;
 use crate::engine::verify::VerifyReport;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
+use crate::front::Submission;
 use crate::jobs::{Planner, Progress};
-use crate::read::cursor::{Cursor, ScanRange};
+use crate::read::cursor::Cursor;
+use crate::read::range::ScanRange;
+use crate::requests::ReadKind;
+use crate::requests::room::HasRoom;
+use crate::requests::ticket::Ticket;
 use crate::settings::{Durability, Settings};
+use crate::transaction::options::TransactionOptions;
 use bytes::Bytes;
 use scan::Scan;
 use snapshot::Snapshot;
@@ -23,6 +31,7 @@ use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::{Devices, TieredFiles};
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
+use transaction::Transaction;
 
 /// An open database. Clones share it; the last one to go closes it.
 ///
@@ -155,7 +164,69 @@ impl Db {
         if count == 0 {
             return Ok(());
         }
-        engine.write(encoded, count, durability)
+        engine.write(encoded, count, durability).map(drop)
+    }
+
+    /// As [`Db::put`], but returns at once: the ticket has the acknowledgement.
+    ///
+    /// Writes take effect, and are acknowledged, in the order in which they were handed in. Reads
+    /// see one once it is acknowledged. An error of kind `Busy` where as many requests wait as may
+    /// (`request_queue`, `request_queue_bytes`): await a ticket or [`Db::has_room`], and call
+    /// again.
+    pub fn put_async(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Ticket<()>> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        check_sizes(key, value.len())?;
+        let mut batch = WriteBatch::with_room(key.len() + value.len());
+        batch.put(key, value);
+        self.write_async(&mut batch, self.settings().durability)
+    }
+
+    /// As [`Db::delete`], but returns at once, as [`Db::put_async`] does.
+    pub fn delete_async(&self, key: impl AsRef<[u8]>) -> Result<Ticket<()>> {
+        let key = key.as_ref();
+        let mut batch = WriteBatch::with_room(key.len().min(crate::KEY_BYTES_MAX));
+        batch.delete(key);
+        self.write_async(&mut batch, self.settings().durability)
+    }
+
+    /// As [`Db::write_with`], but returns at once, as [`Db::put_async`] does. The batch is empty
+    /// afterwards; where the call is an error, it is as it was.
+    pub fn write_async(
+        &self,
+        batch: &mut WriteBatch,
+        durability: Durability,
+    ) -> Result<Ticket<()>> {
+        let engine = self.ours()?;
+        let (encoded, count) = batch.take()?;
+        if count == 0 {
+            return Ok(Ticket::given(Ok(())));
+        }
+        let written =
+            engine.requests().write(Submission { encoded, count, durability, check: None });
+        written.map_err(|(refused, error)| {
+            *batch = WriteBatch::put_back(refused.encoded, refused.count);
+            error
+        })
+    }
+
+    /// As [`Db::get`], but returns at once: with the answer where a memtable has it, and else with
+    /// a ticket for the answer of a thread of the database. `Busy` as for [`Db::put_async`].
+    pub fn get_async(&self, key: impl AsRef<[u8]>) -> Result<Ticket<Option<Bytes>>> {
+        let engine = self.ours()?;
+        let key = key.as_ref();
+        if let Some(value) = engine.reader().get_from_memory(key) {
+            return Ok(Ticket::given(Ok(value)));
+        }
+        let (key, reader) = (Bytes::copy_from_slice(key), Arc::clone(engine.reader()));
+        let bytes = key.len() as u64;
+        engine.requests().read(ReadKind::Get, bytes, || move || reader.get(&key, None))
+    }
+
+    /// Waits for room among the asynchronous requests: a future for callers that were told `Busy`.
+    /// Others may be quicker to take it, so the next call can be told `Busy` again. It is over at
+    /// once where the database is closed, or came with a fork: the next call has the reason.
+    pub fn has_room(&self) -> HasRoom {
+        self.engine().requests().has_room()
     }
 
     /// Makes everything acknowledged so far durable.
@@ -177,6 +248,31 @@ impl Db {
     /// The database as of now, for as long as it is held.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.engine())
+    }
+
+    /// Begins a transaction: reads and writes that take effect together, at its commit, or not at
+    /// all. Dropping it without a commit takes all of it back.
+    ///
+    /// ```no_run
+    /// use thermocline::{Db, ErrorKind, TransactionOptions};
+    /// # fn main() -> thermocline::Result<()> {
+    /// let db = Db::open("/var/lib/db")?;
+    /// loop {
+    ///     let mut transfer = db.transaction(TransactionOptions::default());
+    ///     let from = transfer.get("stock/a")?.unwrap_or_default();
+    ///     transfer.put("stock/b", from)?;
+    ///     transfer.delete("stock/a")?;
+    ///     match transfer.commit() {
+    ///         Ok(_) => break,
+    ///         // Another write came first: from the reads on.
+    ///         Err(error) if error.kind() == ErrorKind::Conflict => continue,
+    ///         Err(error) => return Err(error),
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn transaction(&self, options: TransactionOptions) -> Transaction {
+        Transaction::begin(self.engine(), options)
     }
 
     /// Writes everything in memory to tables.

@@ -51,7 +51,8 @@
 //! # Threads and processes
 //!
 //! [`Db`](crate::Db) is a handle. Its clones share the database, and every call may be made from
-//! any thread. One process at a time has a database open.
+//! any thread. Calls whose names end in `async` return at once with a [`Ticket`](crate::Ticket), a
+//! future of the answer. One process at a time has a database open.
 //! [`Db::close`](crate::Db::close) says whether all went well; dropping the last handle closes too,
 //! but can only log an error. Files, workers and the clock come from an
 //! [`Environment`](crate::Environment), which tests replace.

@@ -38,6 +38,15 @@ pub enum ErrorKind {
     /// the text says which: remove the cause and reopen, or read. Where it is a panic there is no
     /// cause to remove.
     ReadOnly,
+    /// Another write came first to what a transaction or a condition builds on; nothing was
+    /// written: run the transaction again, from its reads on.
+    Conflict,
+    /// Transactions wait for each other's locks, and this call would have closed the circle: drop
+    /// the transaction and run it again.
+    Deadlock,
+    /// Another transaction has held a lock for longer than the lock timeout: run this again, or end
+    /// the other.
+    LockTimeout,
     /// Permissions do not allow it: change them, act as the owner, or open it for reading only.
     Denied,
     /// The process, or the system, has as many files open as it may: raise `ulimit -n`. Nothing has
@@ -45,6 +54,9 @@ pub enum ErrorKind {
     TooManyOpenFiles,
     /// A device failed: see the system's log.
     Io,
+    /// As many asynchronous requests wait as may: await one of their tickets, or `Db::has_room`,
+    /// and make the call again. Nothing has changed.
+    Busy,
 }
 
 /// An error with a one-line text.

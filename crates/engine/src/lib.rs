@@ -56,19 +56,23 @@ mod limits;
 mod locator;
 mod merge;
 mod read;
+mod requests;
 mod settings;
 mod shared;
 
 #[cfg(test)]
 mod support;
 mod table_set;
+mod transaction;
 mod versions;
 
 pub use batch::WriteBatch;
 pub use builder::Builder;
 pub use db::Db;
-pub use db::scan::Scan;
+pub use db::conditional::Swap;
+pub use db::scan::{Scan, ScanPage};
 pub use db::snapshot::Snapshot;
+pub use db::transaction::Transaction;
 pub use engine::activity::ActivityStats;
 pub use engine::ingest::Ingest;
 pub use engine::live_stats::{LiveMark, LiveStats};
@@ -80,18 +84,23 @@ pub use engine::verify::{Problem, VerifyReport};
 pub use engine::wear::WearStats;
 pub use environment::Environment;
 pub use environment::experiments::{
-    DemotionPolicy, Experiments, LeftOut, Pinning, Promotion, Rule,
+    DemotionPolicy, Experiments, LeftOut, Pinning, Promotion, RequestSchedule, Rule,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use jobs::{Progress, Stepper, Workers};
 pub use layout::hybrid::report::{DemotionStats, FastTierStats, RuleStats, SlotStats};
 pub use limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use read::cursor::{Cursor, Records};
+pub use requests::report::RequestStats;
+pub use requests::room::HasRoom;
+pub use requests::ticket::Ticket;
 pub use settings::hybrid::{HybridSettings, IndexCopies, Variant};
 pub use settings::{Compression, Durability, Preset, Settings, Tier};
 pub use shared::hits::HitStats;
 pub use thermocline_device::CAPACITY_OF_DEVICE;
 pub use thermocline_foundation::{ByteSize, Duration, Sequence};
+pub use transaction::options::{Isolation, Locking, TransactionOptions};
+pub use transaction::savepoint::Savepoint;
 
 #[cfg(test)]
 #[path = "../tests/inside/ranges.rs"]

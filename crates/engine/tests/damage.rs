@@ -60,7 +60,10 @@ fn restore(image: &Image) -> MemoryDevices {
         let driver = devices.home(path).unwrap();
         let file = driver.create(name).unwrap();
         let buffer = Buffer::copy_of(bytes);
-        driver.execute(&file, Operation::Write { offset: 0, buffer }).result.unwrap();
+        driver
+            .execute(&file, Operation::Write { offset: 0, buffer, durable: false })
+            .result
+            .unwrap();
     }
     devices
 }

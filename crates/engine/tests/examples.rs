@@ -6,12 +6,16 @@
 mod a_first_store;
 #[path = "../examples/a_small_service.rs"]
 mod a_small_service;
+#[path = "../examples/asynchronous_use.rs"]
+mod asynchronous_use;
 #[path = "../examples/batches_and_snapshots.rs"]
 mod batches_and_snapshots;
 #[path = "../examples/bulk_load.rs"]
 mod bulk_load;
 #[path = "../examples/checkpoint_and_reopen.rs"]
 mod checkpoint_and_reopen;
+#[path = "../examples/transactions.rs"]
+mod transactions;
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -33,6 +37,11 @@ fn batches_take_effect_whole_and_a_snapshot_keeps_its_moment() {
 }
 
 #[test]
+fn many_requests_are_in_flight_with_an_executor_and_without() {
+    show(asynchronous_use::run);
+}
+
+#[test]
 fn a_bulk_load_appears_at_once_and_reports_progress() {
     show(bulk_load::run);
 }
@@ -40,6 +49,11 @@ fn a_bulk_load_appears_at_once_and_reports_progress() {
 #[test]
 fn a_checkpoint_is_a_database_of_its_own() {
     show(checkpoint_and_reopen::run);
+}
+
+#[test]
+fn transactions_of_several_threads_lose_nothing() {
+    show(transactions::run);
 }
 
 #[test]
@@ -63,5 +77,5 @@ fn every_example_is_run_here_and_linked_from_the_readme() {
         assert!(readme.contains(&link), "README.md has no link to {name}");
         examples += 1;
     }
-    assert_eq!(examples, 5, "examples in {folder}");
+    assert_eq!(examples, 7, "examples in {folder}");
 }

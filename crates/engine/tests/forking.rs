@@ -3,11 +3,15 @@
 #![cfg(not(any(shuttle, loom)))]
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
+use bytes::Bytes;
+use std::future::Future;
 use std::path::Path;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 use thermocline::{
     ByteSize, Cursor, Db, Error, ErrorKind, Ingest, Mode, Preset, Records, Settings, Snapshot,
-    Tier, WriteBatch,
+    Ticket, Tier, WriteBatch,
 };
 use thermocline_device::drivers::forking::start_child;
 use thermocline_foundation::threads::catch_panic;
@@ -49,6 +53,12 @@ struct Hands {
     cursor: Cursor,
     records: Records,
     load: Ingest,
+    ticket: Option<Ticket<Option<Bytes>>>,
+}
+
+/// Looks at a future once.
+fn poll<F: Future>(future: &mut Pin<&mut F>) -> Poll<F::Output> {
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
 impl Hands {
@@ -59,12 +69,14 @@ impl Hands {
         assert!(records.next().unwrap().is_ok());
         let mut load = db.ingest();
         load.add("loaded", "value").unwrap();
-        Self { clone: db.clone(), snapshot: db.snapshot(), cursor, records, load, db }
+        // A thread of the parent answers it.
+        let ticket = Some(db.get_async("absent").unwrap());
+        Self { clone: db.clone(), snapshot: db.snapshot(), cursor, records, load, ticket, db }
     }
 
     /// Each call there is, in a child.
     fn are_refused(&mut self) -> Result<(), String> {
-        let Self { db, snapshot, cursor, records, load, .. } = self;
+        let Self { db, snapshot, cursor, records, load, ticket, .. } = self;
         let mut batch = WriteBatch::new();
         batch.put("key", "value");
         let elsewhere = db.settings().tiers[0].path.with_extension("checkpoint");
@@ -80,6 +92,11 @@ impl Hands {
         is_refused("settle", db.settle())?;
         is_refused("checkpoint", db.checkpoint(elsewhere))?;
         is_refused("verify", db.verify(&mut |_| {}))?;
+        is_refused("put_async", db.put_async("key", "value"))?;
+        is_refused("get_async", db.get_async("key000001"))?;
+        is_refused("page_async", db.scan().page_async(ByteSize::kib(1)))?;
+        is_refused("a ticket", ticket.take().unwrap().wait())?;
+        is(poll(&mut pin!(db.has_room())).is_ready(), "a wait for room that is never over")?;
         is_refused("a new scan", db.scan().into_iter().next().unwrap())?;
         is_refused("a new cursor", db.cursor().seek(b"key"))?;
         is_refused("a new snapshot", db.snapshot().get("key000001"))?;
@@ -136,10 +153,10 @@ fn a_child_is_refused_every_call_and_what_it_drops_stays_its_parents() {
                 hands.are_refused()?;
                 let dropped = catch_panic(|| {
                     // Dropped here, all of it, also on the way out of a panic.
-                    let Hands { db, clone, snapshot, cursor, records, load } = hands;
+                    let Hands { db, clone, snapshot, cursor, records, load, ticket } = hands;
                     is_refused("a load's end", load.finish())?;
                     assert!(!unwinds, "the child's own panic");
-                    drop((db, clone, snapshot, cursor, records));
+                    drop((db, clone, snapshot, cursor, records, ticket));
                     Ok::<(), String>(())
                 });
                 match dropped {
@@ -164,6 +181,7 @@ fn a_child_is_refused_every_call_and_what_it_drops_stays_its_parents() {
         hands.load.finish().unwrap();
         assert!(hands.snapshot.get("loaded").unwrap().is_none());
         assert!(hands.clone.get("loaded").unwrap().is_some());
+        assert!(hands.ticket.unwrap().wait().unwrap().is_none(), "the parent's answer");
         drop((hands.snapshot, hands.cursor, hands.records, hands.clone));
         hands.db.close().unwrap();
         check(&home, 6000);

@@ -187,6 +187,31 @@ bugs! {
     /// Tier out of date · an older clone of a tier is accepted · opening with an older copy of one
     /// tier.
     OlderTierAccepted,
+    /// Durable write · the flag is not handed to the driver: what was acknowledged may be lost ·
+    /// synced write, power cut.
+    DurableFlagDropped,
+    /// Parallel log · a group's last page has no mark that the stream goes on in the next: what
+    /// follows is lost · two synced writes on pages of their own, power cut.
+    SkipMarkMissing,
+    /// Parallel log · a group continues the last page and goes on beyond it: what a cut leaves of
+    /// it is taken for damage · several writes in flight, power cut.
+    TailLeavesItsPage,
+    /// Parallel log · sequences are compared only where a log begins: a later group is replayed
+    /// over the hole that an earlier one left · several writes in flight, power cut.
+    HoleInLogSkipped,
+    /// Parallel log · a group is acknowledged before those that were claimed before it are
+    /// complete · several writes in flight, power cut.
+    AcknowledgedOutOfOrder,
+    /// Parallel log · a memtable is flushed while a group of it is not inserted: the group is in no
+    /// table, and its log is retired · several writes in flight over a full memtable, power cut.
+    InsertAfterFreeze,
+    /// Parallel log · a synced group does not wait for the sync of buffered ones before it ·
+    /// buffered write, synced write, power cut.
+    BufferedBeforeSyncIgnored,
+    /// Parallel log · a condition is compared with memtables while groups that were claimed before
+    /// are not there yet: two that exclude each other are both written · conditional writes of
+    /// several threads.
+    ChecksMissFlyingGroups,
     /// Clock goes backwards · the write throttle reads the wall clock: writers wait for as long as
     /// it went back · wall clock set back while level 0 is over `level0_slowdown`.
     ThrottleReadsWallClock,
@@ -307,6 +332,21 @@ bugs! {
     /// only to be read, deletes the logs as others do · both tiers full, reopening, reopening with
     /// room.
     ReadOnlyOpeningDropsLogs,
+    /// Serializable that is none · a commit validates keys and forgets the ranges that were read:
+    /// phantoms · a history of transactions with scans, writes into their ranges, commits.
+    RangeNotValidated,
+    /// Snapshot of a later moment · a scan of a transaction sees what was committed after its
+    /// beginning · a history of transactions: begin, a commit of another, scan.
+    SnapshotTooNew,
+    /// Savepoint that takes nothing back · a commit has writes that were rolled back · a history of
+    /// transactions with savepoints.
+    SavepointKeepsWrites,
+    /// Lost update · a commit is taken for valid where memory does not reach back to what it builds
+    /// on · a history of transactions: read, another's write, flush, commit.
+    CommitValidatesMemoryOnly,
+    /// Dirty write · going back to a savepoint lets go of all locks, also of keys whose writes stay
+    /// · a history of pessimistic transactions: put, savepoint, back to it, a put of another.
+    LockReleasedEarly,
 }
 
 /// `bug` is on in this thread.

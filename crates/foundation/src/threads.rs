@@ -11,9 +11,9 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 #[cfg(shuttle)]
-use shuttle::thread::Builder;
+use shuttle::thread::{Builder, current};
 #[cfg(not(shuttle))]
-use std::thread::Builder;
+use std::thread::{Builder, current};
 
 /// What ends a thread's life for others: `join` waits for it.
 #[cfg(shuttle)]
@@ -28,6 +28,11 @@ where
     T: Send + 'static,
 {
     Builder::new().name(name.to_owned()).spawn(body)
+}
+
+/// The calling thread is that one. It cannot wait for its own end.
+pub fn is_current<T>(thread: &JoinHandle<T>) -> bool {
+    thread.thread().id() == current().id()
 }
 
 /// How many threads the machine runs at once; 1 where it does not say.

@@ -211,6 +211,32 @@ impl HeaderPage {
 }
 
 impl PageHeader {
+    /// The header of the page at `place` (log, pages from its start), begun with `left` bytes of
+    /// `record` to come. It says nothing of what is durable.
+    pub fn within(
+        record: &RecordHeader,
+        left: usize,
+        place: (FileNumber, u64),
+        stream: u16,
+    ) -> Self {
+        let starts_here = left == record.stream_bytes();
+        let first_record = match left {
+            _ if starts_here => Some(stream_offset(0)),
+            _ if left < PAGE_STREAM_BYTES => Some(stream_offset(left)),
+            _ => None,
+        };
+        let next = if starts_here { 0 } else { u64::from(record.count) };
+        let (number, page) = place;
+        Self {
+            stream,
+            first_record: first_record.map(|offset| offset as u16),
+            number,
+            page,
+            first_sequence: Sequence(record.first.0 + next),
+            durable_sequence: Sequence::ZERO,
+        }
+    }
+
     pub fn encode(&self) -> [u8; PAGE_HEADER_BYTES] {
         let mut bytes = [0; PAGE_HEADER_BYTES];
         bytes[..4].copy_from_slice(&PAGE_MAGIC.to_le_bytes());
@@ -251,6 +277,11 @@ impl RecordHeader {
         let mut header = Self { kind, payload_bytes, first, count, checksum: 0 };
         header.checksum = header.checksum_with(place, parts);
         header
+    }
+
+    /// Bytes of the stream that the record takes.
+    pub fn stream_bytes(&self) -> usize {
+        RECORD_HEADER_BYTES + self.payload_bytes as usize
     }
 
     /// The checksum that the record must have with this payload.

@@ -18,6 +18,7 @@
 //! [`File`](thermocline_device::File), names it and publishes it.
 #![forbid(unsafe_code)]
 
+mod claims;
 #[doc(hidden)]
 pub mod decoders;
 pub mod format;
@@ -26,6 +27,7 @@ mod reader;
 mod record_assembly;
 mod writer;
 
+pub use claims::{Claim, ClaimLog, Record};
 pub use format::{LogHeader, PAYLOAD_BYTES_MAX};
 pub use reader::{LogReader, RecordSink, ReplayEnd, ReplaySummary};
 pub use writer::{Durability, LogPosition, LogSettings, LogWriter};

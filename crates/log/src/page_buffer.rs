@@ -16,7 +16,8 @@
 //! it.
 
 use crate::format::{
-    PAGE, PAGE_HEADER_BYTES, PageHeader, SECTOR, SECTOR_BODY_BYTES, SECTOR_BYTES, seal_sector,
+    PAGE, PAGE_HEADER_BYTES, PAGE_STREAM_BYTES, PageHeader, SECTOR, SECTOR_BODY_BYTES,
+    SECTOR_BYTES, seal_sector,
 };
 use thermocline_device::Buffer;
 use thermocline_device::buffer::PAGE_BYTES;
@@ -52,6 +53,25 @@ impl PageBuffer {
     pub fn new(capacity: usize, base: u64, alignment: usize) -> Self {
         let unit = if alignment <= SECTOR_BYTES { SECTOR } else { PAGE };
         Self { buffer: Buffer::zeroed(capacity), base, end: base, dirty: base, unit }
+    }
+
+    /// The page at `base`, which holds something up to `end`, to be continued.
+    pub fn resume(page: Buffer, base: u64, end: u64, alignment: usize) -> Self {
+        let unit = if alignment <= SECTOR_BYTES { SECTOR } else { PAGE };
+        Self { buffer: page, base, end, dirty: end, unit }
+    }
+
+    /// A copy of the last page, which is not full.
+    pub fn last_page(&self) -> Buffer {
+        let at = (self.end - self.end % PAGE - self.base) as usize;
+        Buffer::copy_of(&self.buffer[at..at + PAGE_BYTES])
+    }
+
+    /// Bytes of the stream that the last page, which is not full, still takes.
+    pub fn page_room(&self) -> usize {
+        let at = (self.end % PAGE) as usize;
+        let sums = at / SECTOR_BYTES * (SECTOR_BYTES - SECTOR_BODY_BYTES);
+        PAGE_STREAM_BYTES + PAGE_HEADER_BYTES + sums - at
     }
 
     /// Offset in the file after the last byte.
@@ -110,6 +130,26 @@ impl PageBuffer {
     /// Leaves the rest of the page empty.
     pub fn skip_page(&mut self) {
         self.end = self.end.next_multiple_of(PAGE);
+    }
+
+    /// Takes everything that has not been taken. No more is put before [`PageBuffer::reuse`], and
+    /// then a page is begun.
+    pub fn take_rest(&mut self) -> Batch {
+        let batch = Batch {
+            buffer: std::mem::take(&mut self.buffer),
+            base: self.base,
+            start: self.dirty - self.dirty % self.unit,
+            end: self.end,
+            stop: self.end.next_multiple_of(self.unit),
+        };
+        self.base = self.end.next_multiple_of(PAGE);
+        (self.end, self.dirty) = (self.base, self.base);
+        batch
+    }
+
+    /// The memory for what follows.
+    pub fn reuse(&mut self, buffer: Buffer) {
+        self.buffer = buffer;
     }
 
     /// Takes everything that has not been taken, and goes on in `next` with what of the last unit

@@ -24,7 +24,7 @@
 
 use crate::format::{
     ANCESTORS_MAX, HeaderPage, LogHeader, PAGE, PAGE_STREAM_BYTES, PAYLOAD_BYTES_MAX, PageHeader,
-    RECORD_HEADER_BYTES, RecordHeader, RecordKind, stream_offset,
+    RECORD_HEADER_BYTES, RecordHeader, RecordKind,
 };
 use crate::page_buffer::{Batch, PageBuffer};
 use std::sync::Arc;
@@ -63,13 +63,17 @@ impl Default for LogSettings {
 }
 
 /// What the end of a log takes at most: the page of its last record, and that of its end mark.
-const END_BYTES: u64 = 3 * PAGE;
+pub(crate) const END_BYTES: u64 = 3 * PAGE;
 
 /// The end of an appended record, to be committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogPosition(u64);
 
 impl LogPosition {
+    pub(crate) fn at(offset: u64) -> Self {
+        Self(offset)
+    }
+
     /// Bytes from the start of the file.
     pub fn offset(self) -> u64 {
         self.0
@@ -116,16 +120,7 @@ impl LogWriter {
     /// # Errors
     /// What the file reports; the file is then no log yet and can be used again for another try.
     pub fn create(file: Arc<File>, header: LogHeader, settings: LogSettings) -> Result<Self> {
-        let ancestors = ancestors(&file, &header)?;
-        let header = LogHeader { previous: ancestors.first().copied(), ..header };
-        if ancestors.is_empty() && !file.is_empty()? {
-            file.truncate(0)?;
-        }
-        file.allocate(settings.segment_bytes.max(PAGE + END_BYTES).next_multiple_of(PAGE))?;
-        let mut page = Buffer::zeroed(PAGE_BYTES);
-        HeaderPage { header, ancestors }.encode(&file.place(0), &mut page);
-        file.write(0, page).1?;
-        sync_site("log-header", || file.sync())?;
+        let header = begin(&file, header, settings)?;
         let capacity = settings.buffer_bytes.max(PAGE_BYTES).next_multiple_of(PAGE_BYTES);
         let base = header.base_sequence();
         let state = State {
@@ -167,16 +162,9 @@ impl LogWriter {
         if least <= allocated {
             return Ok(());
         }
-        let mut wanted = self.reserve_for(least, allocated);
-        if let Err(error) = self.file.allocate(wanted) {
-            if error.kind() != ErrorKind::OutOfSpace || wanted == least {
-                return Err(error);
-            }
-            wanted = least;
-            self.file.allocate(wanted)?;
-        }
+        let reserved = reserve(&self.file, self.reserve_for(least, allocated), least)?;
         let mut state = self.state.lock();
-        state.allocated = state.allocated.max(wanted);
+        state.allocated = state.allocated.max(reserved);
         Ok(())
     }
 
@@ -314,14 +302,13 @@ impl LogWriter {
         parts: &[&[u8]],
     ) -> Result<()> {
         let encoded = header.encode();
-        let total = RECORD_HEADER_BYTES + header.payload_bytes as usize;
-        let mut left = total;
+        let mut left = header.stream_bytes();
         for part in std::iter::once(&encoded[..]).chain(parts.iter().copied()) {
             let mut rest = part;
             while !rest.is_empty() {
                 if state.pages.at_page_start() {
                     self.make_room(state)?;
-                    let page = self.page_header(state, header, total, left);
+                    let page = self.page_header(state, header, left);
                     state.pages.begin_page(&page);
                 }
                 let count = state.pages.put(rest);
@@ -332,29 +319,11 @@ impl LogWriter {
         Ok(())
     }
 
-    /// The header of the page at the end, begun with `left` of `total` bytes of a record to come.
-    fn page_header(
-        &self,
-        state: &State,
-        record: &RecordHeader,
-        total: usize,
-        left: usize,
-    ) -> PageHeader {
-        let starts_here = left == total;
-        let first_record = match left {
-            _ if starts_here => Some(stream_offset(0)),
-            _ if left < PAGE_STREAM_BYTES => Some(stream_offset(left)),
-            _ => None,
-        };
-        let next = if starts_here { 0 } else { u64::from(record.count) };
-        PageHeader {
-            stream: self.header.stream,
-            first_record: first_record.map(|offset| offset as u16),
-            number: self.file.number(),
-            page: state.pages.end() / PAGE,
-            first_sequence: Sequence(record.first.0 + next),
-            durable_sequence: state.synced_sequence,
-        }
+    /// The header of the page at the end, begun with `left` bytes of a record to come.
+    fn page_header(&self, state: &State, record: &RecordHeader, left: usize) -> PageHeader {
+        let place = (self.file.number(), state.pages.end() / PAGE);
+        let header = PageHeader::within(record, left, place, self.header.stream);
+        PageHeader { durable_sequence: state.synced_sequence, ..header }
     }
 
     /// Writes the buffer out if it is full. Called at the end of a page only.
@@ -462,14 +431,43 @@ impl State {
     }
 
     fn fail(&mut self, error: Error) {
-        // Not as for want of room: records that were appended are lost, or may be.
-        let kind = match error.kind() {
-            ErrorKind::OutOfSpace => ErrorKind::Io,
-            kind => kind,
-        };
         // A write that fails after a sync already did must not hide the first cause.
-        self.failed.get_or_insert_with(|| Error::new(kind, error.to_string()));
+        self.failed.get_or_insert_with(|| with_records(error));
     }
+}
+
+/// An error of a log that has records already: not one for want of room, which would say that they
+/// are nowhere.
+pub(crate) fn with_records(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::OutOfSpace => Error::new(ErrorKind::Io, error.to_string()),
+        _ => error,
+    }
+}
+
+/// Reserves room up to `wanted`, or up to `least` where the device has no more; says how far.
+pub(crate) fn reserve(file: &File, wanted: u64, least: u64) -> Result<u64> {
+    match file.allocate(wanted) {
+        Err(error) if error.kind() == ErrorKind::OutOfSpace && least < wanted => {
+            file.allocate(least).map(|()| least)
+        }
+        reserved => reserved.map(|()| wanted),
+    }
+}
+
+/// Makes `file` a log without records: reserves space, writes and syncs the header page.
+pub(crate) fn begin(file: &File, header: LogHeader, settings: LogSettings) -> Result<LogHeader> {
+    let ancestors = ancestors(file, &header)?;
+    let header = LogHeader { previous: ancestors.first().copied(), ..header };
+    if ancestors.is_empty() && !file.is_empty()? {
+        file.truncate(0)?;
+    }
+    file.allocate(settings.segment_bytes.max(PAGE + END_BYTES).next_multiple_of(PAGE))?;
+    let mut page = Buffer::zeroed(PAGE_BYTES);
+    HeaderPage { header, ancestors }.encode(&file.place(0), &mut page);
+    file.write(0, page).1?;
+    sync_site("log-header", || file.sync())?;
+    Ok(header)
 }
 
 /// Every number under which sectors may lie in the file, newest first; none where it must be

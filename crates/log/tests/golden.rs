@@ -10,7 +10,7 @@ mod support;
 use std::path::PathBuf;
 use support::{Harness, Shape, header, payload_of, replay_bytes};
 use thermocline_foundation::{FileNumber, Sequence};
-use thermocline_log::{Durability, LogHeader, LogSettings, ReplayEnd};
+use thermocline_log::{Durability, LogHeader, LogSettings, Record, ReplayEnd};
 
 #[allow(clippy::disallowed_methods, reason = "golden files are not part of a store")]
 fn compare(name: &str, bytes: &[u8]) {
@@ -60,4 +60,27 @@ fn the_format_is_the_one_of_the_golden_files() {
     assert!(records == [(20, 1, payload_of(20, 1500))]);
     assert_eq!(summary.end, ReplayEnd::End);
     assert_eq!(summary.header.previous, Some(FileNumber(1)));
+}
+
+/// Groups side by side: the second has its own page and is continued, the first is two pages long.
+#[test]
+fn groups_that_were_written_side_by_side_are_those_of_the_golden_file() {
+    let settings = LogSettings { segment_bytes: 20_480, ..Shape::SECTORS.settings };
+    let harness = Harness::new(Shape { settings, ..Shape::SECTORS });
+    let log = harness.claim_log(LogHeader { stream: 3, ..header(1) });
+    let payloads = [payload_of(1, 6000), payload_of(2, 300), payload_of(3, 700)];
+    let record =
+        |at: usize| Record { first: Sequence(at as u64 + 1), count: 1, payload: &payloads[at] };
+    let [first, second] = [0, 1].map(|at| log.claim(&[record(at)], Sequence::ZERO).unwrap());
+    log.write(second, &[record(1)], Durability::Sync).unwrap();
+    let third = log.claim(&[record(2)], Sequence::ZERO).unwrap();
+    log.write(third, &[record(2)], Durability::Sync).unwrap();
+    log.write(first, &[record(0)], Durability::Sync).unwrap();
+    log.seal().unwrap();
+    let bytes = harness.bytes();
+    compare("side-by-side.log", &bytes);
+    let (records, summary) = replay_bytes(1, &bytes).unwrap();
+    let expected = (0..3).map(|at| (at as u64 + 1, 1, payloads[at].clone()));
+    assert!(records.into_iter().eq(expected));
+    assert_eq!((summary.end, summary.durable_sequence), (ReplayEnd::Sealed, Sequence(3)));
 }

@@ -373,6 +373,7 @@ fn leveled_settings(seed: u64) -> Settings {
         memory: ByteSize::mib([1, 1, 1, 8][random.below(4) as usize]),
         table_size: ByteSize::kib(64),
         background_sync_bytes: ByteSize::kib(64),
+        log_writes: if seed % 5 == 2 { 4 } else { 1 },
         background_threads: 1 + random.below(2) as u32,
         level0_tables: 1 + random.below(3) as u32,
         level0_slowdown: 3 + random.below(3) as u32,

@@ -9,6 +9,7 @@
 //!   history.rs    what happens, from a seed          oracle.rs           what is right
 //!   machine.rs    devices/ + clock.rs + the engine's Stepper: one machine, one thread
 //!   trace.rs      what a failing seed did
+//!   transactions.rs   histories of transactions, and an exact model of them
 //!   calls.rs      the device calls of fixed seeds in one hash     recorder.rs         their lines
 //! ```
 //! The engine is the product's, unchanged; it is given other [`devices`], another [`clock`] and
@@ -53,3 +54,4 @@ pub mod rot;
 pub mod steady;
 pub mod syncs;
 pub mod trace;
+pub mod transactions;

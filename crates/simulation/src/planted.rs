@@ -66,13 +66,13 @@ pub fn parse_line(line: &str) -> Option<(Planted, Task)> {
 }
 
 /// A task in words: suite, seed, one in how many, item.
-pub(crate) fn task_words(task: Task) -> String {
+pub fn task_words(task: Task) -> String {
     let item = task.only.map_or(String::new(), |item| format!(" {item}"));
     format!("{} {} {}{item}", task.suite.name(), task.seed, task.one_in)
 }
 
 /// Reads [`task_words`].
-pub(crate) fn parse_task(words: &str) -> Option<Task> {
+pub fn parse_task(words: &str) -> Option<Task> {
     let mut words = words.split_whitespace();
     let name = words.next()?;
     let suite = SUITES.into_iter().find(|suite| suite.name() == name)?;

@@ -77,12 +77,12 @@ pub fn items(seed: u64, kinds: &[CallKind]) -> Vec<Item> {
     }
     let hours = [-1, 1, -5, 5].map(|hours| FaultKind::SetWall(hours * HOUR as i64));
     items.extend(hours.map(Item::Paced));
+    items.extend([Item::Moments, Item::Inside]);
     for at in 0..kinds.len() as u64 {
         for kind in [stall(&mut random), jump(&mut random)] {
             items.push(Item::At(Fault { at, sticky: false, kind }));
         }
     }
-    items.extend([Item::Moments, Item::Inside]);
     items
 }
 

@@ -49,7 +49,7 @@ impl Bench {
 type Act = fn(&mut Bench);
 
 fn write(offset: u64, byte: u8, len: usize) -> Operation {
-    Operation::Write { offset, buffer: Buffer::copy_of(&vec![byte; len]) }
+    Operation::Write { offset, buffer: Buffer::copy_of(&vec![byte; len]), durable: false }
 }
 
 fn read(offset: u64, len: usize) -> Operation {

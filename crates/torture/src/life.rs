@@ -90,6 +90,7 @@ impl Epoch {
             memory: ByteSize::mib(8),
             table_size: ByteSize::kib(self.table_kib),
             background_sync_bytes: ByteSize::kib(256),
+            log_writes: 1 + 3 * (self.seed / 2 % 2) as u32,
             background_threads: self.threads,
             level0_tables: 2,
             ..Settings::default()

@@ -37,10 +37,11 @@ const OPTIONS: [(&str, &str); SHARED] = [
     ("table-size", "bytes of a table, such as 32MiB"),
     ("compression", "none, lz4 or zstd on all levels; default none"),
     ("background-sync", "unsynced log bytes that start a sync, such as 8MiB"),
+    ("log-writes", "groups of synced writes in flight at once"),
 ];
 
 /// How many options all presets share.
-const SHARED: usize = 8;
+const SHARED: usize = 9;
 
 /// The shared options and those of the preset `hybrid`.
 const HYBRID_OPTIONS: [(&str, &str); SHARED + hybrid::OPTIONS.len()] = {
@@ -93,6 +94,9 @@ impl Thermocline {
         }
         if let Some(size) = options.parsed::<ByteSize>("background-sync")? {
             settings.background_sync_bytes = size;
+        }
+        if let Some(groups) = options.parsed("log-writes")? {
+            settings.log_writes = groups;
         }
         if self.preset == Preset::Hybrid {
             settings.hybrid = hybrid::settings(options, compression)?;

@@ -126,6 +126,9 @@ fn print_all(stats: &Stats, output: &mut Output) -> Result<()> {
     }
     caches(stats).print("Block cache, since the database was made", output)?;
     memory(stats).print("Memory", output)?;
+    if stats.requests.threads > 0 {
+        requests(stats).print("Asynchronous requests, since the database was opened", output)?;
+    }
     amplification(stats).print("Cost, since the database was made", output)
 }
 
@@ -199,6 +202,33 @@ fn memory(stats: &Stats) -> Table {
     for (part, bytes) in parts {
         let share = text::share(bytes, memory.budget_bytes);
         table.row([part.to_owned(), ByteSize(bytes).to_string(), share]);
+    }
+    table
+}
+
+/// Asynchronous requests: those of this moment, and since the database was opened.
+pub fn requests(stats: &Stats) -> Table {
+    let requests = &stats.requests;
+    let mut table = Table::new(&["what", ">amount"]);
+    let per_group = match requests.groups {
+        0 => "-".to_owned(),
+        groups => format!("{:.1}", requests.grouped_writes as f64 / groups as f64),
+    };
+    for (what, amount) in [
+        ("writes that wait", text::count(requests.waiting_writes)),
+        ("gets that wait", text::count(requests.waiting_gets)),
+        ("pages of scans that wait", text::count(requests.waiting_pages)),
+        ("in flight", text::count(requests.held)),
+        ("  bytes of these", ByteSize(requests.held_bytes).to_string()),
+        ("threads", text::count(requests.threads)),
+        ("writes", text::count(requests.writes)),
+        ("  writes in a group", per_group),
+        ("  writes in the largest group", text::count(requests.largest_group)),
+        ("gets that memory did not answer at once", text::count(requests.gets)),
+        ("pages of scans", text::count(requests.pages)),
+        ("refused as busy", text::count(requests.refused)),
+    ] {
+        table.row([what.to_owned(), amount]);
     }
     table
 }

@@ -165,6 +165,17 @@ fn frame(now: &LiveStats, before: Option<&LiveStats>) -> Vec<String> {
             text::count(activity.waiting_spills),
         ));
     }
+    let requests = &now.stats.requests;
+    if requests.threads > 0 {
+        lines.push(format!(
+            "        {}, {} and {} wait, {} in flight, {} refused",
+            text::counted(requests.waiting_writes, "asynchronous write"),
+            text::counted(requests.waiting_gets, "get"),
+            text::counted(requests.waiting_pages, "page"),
+            text::count(requests.held),
+            text::count(requests.refused),
+        ));
+    }
     lines.push(format!(
         "stalls: writers delayed {}, stopped {}",
         between.time(|stats| stats.operations.delayed_s),
@@ -297,6 +308,8 @@ mod tests {
             (fast.fast_reads, fast.slow_reads) = (300, 200);
             fast.promoted_records = 40;
             stats.activity.waiting_writers = 3;
+            stats.requests.threads = 2;
+            (stats.requests.waiting_writes, stats.requests.held) = (5, 9);
             stats.activity.stall_cause = Some("2 full memtables".to_owned());
         });
         let lines = frame(&now, Some(&before));
@@ -306,6 +319,8 @@ mod tests {
         assert_eq!(row(&lines, "tables, or cached blocks of them"), "50.0 % 40.0 %");
         assert_eq!(row(&lines, "records up"), "20 40");
         assert!(row(&lines, "queues:").ends_with("3 writers in line"), "{lines:?}");
+        let requests = "5 asynchronous writes, 0 gets and 0 pages wait, 9 in flight, 0 refused";
+        assert!(lines.iter().any(|line| line.trim() == requests), "{lines:?}");
         assert!(row(&lines, "stalls:").ends_with("stopped 0.50 s a second"), "{lines:?}");
         assert_eq!(row(&lines, "cause:"), "2 full memtables");
     }

@@ -229,7 +229,8 @@ mod tests {
             return;
         };
         let file = driver.create("log").unwrap();
-        let write = || Operation::Write { offset: 3, buffer: Buffer::copy_of(b"seven b") };
+        let write =
+            || Operation::Write { offset: 3, buffer: Buffer::copy_of(b"seven b"), durable: false };
         let error = done(&driver, &file, write()).result.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         assert!(file.use_page_cache().unwrap());

@@ -8,7 +8,10 @@
 //! 2. Interruptions (`EINTR`) and short transfers are finished here; no caller sees them.
 //! 3. A handle whose sync failed once answers every later sync with that failure: Linux forgets
 //!    the error after reporting it, so a second `fdatasync` that succeeds proves nothing.
+//!    So it is with a durable write, which is a write and a sync.
 //! 4. A name is one component: no slash, no NUL, not `.` or `..`.
+//! 5. A durable write is one system call (`RWF_DSYNC`) where the file system has it, and a write
+//!    and a sync elsewhere; so is what finishes one that was cut short.
 //!
 //! Threads: everything is shared freely.
 
@@ -20,10 +23,10 @@ use crate::driver::{
 use crate::error::{Error, ErrorKind, Result};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::{Errno, ReadWriteFlags, pwritev2, retry_on_intr};
 use std::any::Any;
 use std::fmt::Display;
-use std::io;
+use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -49,6 +52,8 @@ pub(crate) struct DiskFile {
     /// Goes down to 1 where the file changes to the page cache.
     alignment: AtomicUsize,
     sync_failed: AtomicBool,
+    /// The file system refuses `RWF_DSYNC`.
+    no_dsync: AtomicBool,
 }
 
 /// The error of `action` on `path`; [`Error::io`] for rustix's error numbers.
@@ -109,6 +114,7 @@ impl Disk {
             name: name.to_owned(),
             alignment: AtomicUsize::new(self.alignment),
             sync_failed: AtomicBool::new(false),
+            no_dsync: AtomicBool::new(false),
         }))
     }
 
@@ -281,6 +287,34 @@ impl DiskFile {
         Ok(done)
     }
 
+    /// As [`DiskFile::write`]; what is written survives loss of power when this returns.
+    pub(crate) fn write_durably(&self, offset: u64, view: &[u8], mut done: usize) -> Result<usize> {
+        while done < view.len() && !self.no_dsync.load(Ordering::Relaxed) {
+            let rest = [IoSlice::new(&view[done..])];
+            let at = offset + done as u64;
+            let errno = match pwritev2(&self.descriptor, &rest, at, ReadWriteFlags::DSYNC) {
+                Ok(0) => Errno::NOSPC,
+                Ok(put) => {
+                    done += put;
+                    continue;
+                }
+                Err(Errno::INTR) => continue,
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                    self.no_dsync.store(true, Ordering::Relaxed);
+                    break;
+                }
+                Err(errno) => errno,
+            };
+            self.sync_failed.store(true, Ordering::Release);
+            return Err(self.transfer_failure("write", offset, view, errno));
+        }
+        if done < view.len() {
+            self.write(offset, view, done)?;
+            return self.sync().map(|_| view.len());
+        }
+        self.synced(Ok(())).map(|_| done)
+    }
+
     /// Makes data and length durable, unless an earlier sync of this handle failed.
     pub(crate) fn sync(&self) -> Result<usize> {
         let result = retry_on_intr(|| rustix::fs::fdatasync(&self.descriptor));
@@ -366,9 +400,10 @@ pub(crate) fn execute(handle: &Handle, operation: Operation) -> Completion {
             let fits = file.check_aligned("read", offset, &buffer);
             (fits.and_then(|()| file.read(offset, &mut buffer, 0)), buffer)
         }
-        Operation::Write { offset, buffer } => {
+        Operation::Write { offset, buffer, durable } => {
             let fits = file.check_aligned("write", offset, &buffer);
-            (fits.and_then(|()| file.write(offset, &buffer, 0)), buffer)
+            let write = if durable { DiskFile::write_durably } else { DiskFile::write };
+            (fits.and_then(|()| write(file, offset, &buffer, 0)), buffer)
         }
         Operation::Sync => (file.sync(), Buffer::default()),
     };

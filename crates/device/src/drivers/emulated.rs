@@ -67,8 +67,9 @@ impl Device {
             Operation::Read { offset, buffer } => {
                 Access::Read { position: position(*offset), len: buffer.len() }
             }
-            Operation::Write { offset, buffer } => {
-                Access::Write { position: position(*offset), len: buffer.len() }
+            Operation::Write { offset, buffer, durable } => {
+                let (position, len) = (position(*offset), buffer.len());
+                Access::Write { position, len, durable: *durable }
             }
             Operation::Sync => Access::Sync,
         };
@@ -314,7 +315,8 @@ mod tests {
     #[test]
     fn blocking_requests_take_exactly_what_the_model_says() {
         let (driver, clock, file) = emulated(Profile::Gp3);
-        let write = Operation::Write { offset: 0, buffer: Buffer::zeroed(3_000_000) };
+        let write =
+            Operation::Write { offset: 0, buffer: Buffer::zeroed(3_000_000), durable: false };
         driver.execute(&file, write).result.unwrap();
         assert_eq!(clock.now_ns(), 700_000 + 10_000_000, "0.7 ms, then 3 MB at 300 MB/s");
         driver.execute(&file, read(3_000)).result.unwrap();

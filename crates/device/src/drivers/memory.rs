@@ -216,7 +216,7 @@ fn execute(file: &Handle, operation: Operation) -> Completion {
     };
     let (result, buffer) = match operation {
         Operation::Read { offset, mut buffer } => (Ok(file.read(offset, &mut buffer)), buffer),
-        Operation::Write { offset, buffer } => (file.write(offset, &buffer), buffer),
+        Operation::Write { offset, buffer, .. } => (file.write(offset, &buffer), buffer),
         Operation::Sync => (Ok(0), Buffer::default()),
     };
     Completion { tag: 0, result, buffer }

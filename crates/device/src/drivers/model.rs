@@ -10,6 +10,10 @@
 //! bytes moved over a bus that all requests of the same direction share, and holds the channel
 //! until that is done. The model only books times in the future; it never waits.
 //!
+//! Syncs have a lane of their own: one runs at a time, and those that are asked for while it does
+//! are one sync, which follows. A durable write takes the sync's latency besides its own, on its
+//! channel, beside others: a drive that writes through commits each write by itself.
+//!
 //! Invariants:
 //! 1. Requests are booked in the order they arrive, and times never go back.
 //! 2. With `n` channels, latency `l` and bandwidth `b`: at most `n / l` requests and `b` bytes a
@@ -36,7 +40,7 @@ pub struct DeviceModel {
     pub read_latency: Duration,
     /// From the start of a write to its first byte.
     pub write_latency: Duration,
-    /// What a sync of a file or a directory takes.
+    /// What a sync of a file or a directory takes, and a durable write besides its own latency.
     pub sync_latency: Duration,
     /// Bytes a second that reads share; 0 means without limit.
     pub read_bytes_per_s: ByteSize,
@@ -60,7 +64,7 @@ pub struct DeviceModel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read { position: Position, len: usize },
-    Write { position: Position, len: usize },
+    Write { position: Position, len: usize, durable: bool },
     Sync,
 }
 
@@ -83,6 +87,8 @@ struct Booked {
     channels: BinaryHeap<Reverse<u64>>,
     reads: Lane,
     writes: Lane,
+    /// When the newest sync that was booked starts and ends.
+    sync: (u64, u64),
     head: Option<Position>,
 }
 
@@ -109,7 +115,8 @@ impl Schedule {
     pub(crate) fn new(model: DeviceModel) -> Self {
         let channels = (0..model.channels.max(1)).map(|_| Reverse(0)).collect();
         let (reads, writes) = (Lane::default(), Lane::default());
-        Self { model, booked: Mutex::new(Booked { channels, reads, writes, head: None }) }
+        let booked = Booked { channels, reads, writes, sync: (0, 0), head: None };
+        Self { model, booked: Mutex::new(booked) }
     }
 
     /// Books `access`, asked at `now_ns`, and says when it is done.
@@ -117,20 +124,26 @@ impl Schedule {
         let model = &self.model;
         let mut booked = self.booked.lock();
         let booked = &mut *booked;
+        let (position, len) = match access {
+            Access::Sync => return booked.sync(now_ns, latency_ns(model.sync_latency)),
+            Access::Read { position, len } | Access::Write { position, len, .. } => (position, len),
+        };
         let channel_free = booked.channels.pop().map_or(0, |Reverse(free)| free);
         let start = now_ns.max(channel_free);
+        let is_free = booked.follows(model, position, len);
+        let latency = |latency| if is_free { 0 } else { latency_ns(latency) };
         let done = match access {
-            Access::Sync => start.saturating_add(latency_ns(model.sync_latency)),
-            Access::Read { position, len } => {
-                let ns = (latency_ns(model.read_latency), transfer_ns(len, model.read_bytes_per_s));
-                let latency = if booked.follows(model, position, len) { 0 } else { ns.0 };
-                booked.reads.book(start, model.read_iops_max, latency, ns.1)
+            Access::Write { durable, .. } => {
+                let transfer = transfer_ns(len, model.write_bytes_per_s);
+                let latency = latency(model.write_latency);
+                let done = booked.writes.book(start, model.write_iops_max, latency, transfer);
+                let kept = if durable { latency_ns(model.sync_latency) } else { 0 };
+                done.saturating_add(kept)
             }
-            Access::Write { position, len } => {
-                let ns =
-                    (latency_ns(model.write_latency), transfer_ns(len, model.write_bytes_per_s));
-                let latency = if booked.follows(model, position, len) { 0 } else { ns.0 };
-                booked.writes.book(start, model.write_iops_max, latency, ns.1)
+            _ => {
+                let transfer = transfer_ns(len, model.read_bytes_per_s);
+                let latency = latency(model.read_latency);
+                booked.reads.book(start, model.read_iops_max, latency, transfer)
             }
         };
         booked.channels.push(Reverse(done));
@@ -139,6 +152,16 @@ impl Schedule {
 }
 
 impl Booked {
+    /// When a sync asked for at `now` is done: with the one that is to follow, or as the next.
+    fn sync(&mut self, now: u64, latency: u64) -> u64 {
+        let (start, done) = self.sync;
+        if now > start || done == 0 {
+            let start = now.max(done);
+            self.sync = (start, start.saturating_add(latency));
+        }
+        self.sync.1
+    }
+
     /// Moves the head; whether it was there already and that counts.
     fn follows(&mut self, model: &DeviceModel, position: Position, len: usize) -> bool {
         let there = self.head == Some(position);
@@ -189,7 +212,7 @@ mod tests {
     }
 
     fn write(len: usize) -> Access {
-        Access::Write { position: START, len }
+        Access::Write { position: START, len, durable: false }
     }
 
     #[test]
@@ -206,6 +229,25 @@ mod tests {
         let device = Schedule::new(model());
         let done: Vec<u64> = (0..5).map(|_| device.schedule(0, read(0))).collect();
         assert_eq!(done, [100_000, 100_000, 200_000, 200_000, 300_000]);
+    }
+
+    #[test]
+    fn one_sync_runs_at_a_time_and_those_that_wait_are_one() {
+        let device = Schedule::new(model());
+        let done: Vec<u64> =
+            [0, 10, 20, 1_000_000].map(|now| device.schedule(now, Access::Sync)).into();
+        assert_eq!(done, [1_000_000, 2_000_000, 2_000_000, 2_000_000]);
+        assert_eq!(device.schedule(1_000_001, Access::Sync), 3_000_000);
+        assert_eq!(device.schedule(9_000_000, Access::Sync), 10_000_000);
+        assert_eq!(device.schedule(0, write(0)), 10_000, "a sync takes no channel");
+    }
+
+    #[test]
+    fn durable_writes_are_kept_beside_each_other() {
+        let device = Schedule::new(model());
+        let durable = Access::Write { position: START, len: 0, durable: true };
+        let done: Vec<u64> = (0..3).map(|_| device.schedule(0, durable)).collect();
+        assert_eq!(done, [1_010_000, 1_010_000, 2_020_000]);
     }
 
     #[test]

@@ -276,7 +276,10 @@ mod tests {
         let file = driver.create("file").unwrap();
         let bytes: Vec<u8> = (0..count).flat_map(|page| [page; 4096]).collect();
         let buffer = Buffer::copy_of(&bytes);
-        driver.execute(&file, Operation::Write { offset: 0, buffer }).result.unwrap();
+        driver
+            .execute(&file, Operation::Write { offset: 0, buffer, durable: false })
+            .result
+            .unwrap();
         driver.execute(&file, Operation::Sync).result.unwrap();
         file
     }

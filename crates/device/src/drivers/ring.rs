@@ -25,7 +25,7 @@ use crate::buffer::Buffer;
 use crate::driver::{Completion, Handle, Operation, Queue, Request};
 use crate::error::Result;
 use io_uring::{EnterFlags, IoUring, Probe, cqueue, opcode, squeue, types};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -65,7 +65,7 @@ struct Slot {
 #[derive(Clone, Copy)]
 enum Kind {
     Read { offset: u64 },
-    Write { offset: u64 },
+    Write { offset: u64, durable: bool },
     Sync,
 }
 
@@ -108,7 +108,9 @@ impl RingQueue {
         let Request { tag, file, operation } = request;
         let (kind, mut buffer) = match operation {
             Operation::Read { offset, buffer } => (Kind::Read { offset }, buffer),
-            Operation::Write { offset, buffer } => (Kind::Write { offset }, buffer),
+            Operation::Write { offset, buffer, durable } => {
+                (Kind::Write { offset, durable }, buffer)
+            }
             Operation::Sync => (Kind::Sync, Buffer::default()),
         };
         let entry = match entry(disk::disk_file(&file), kind, &mut buffer) {
@@ -217,9 +219,11 @@ fn entry(file: &DiskFile, kind: Kind, buffer: &mut Buffer) -> Result<squeue::Ent
             file.check_aligned("read", offset, buffer)?;
             opcode::Read::new(descriptor, buffer.as_mut_ptr(), len).offset(offset).build()
         }
-        Kind::Write { offset } => {
+        Kind::Write { offset, durable } => {
             file.check_aligned("write", offset, buffer)?;
-            opcode::Write::new(descriptor, buffer.as_ptr(), len).offset(offset).build()
+            let flags = if durable { ReadWriteFlags::DSYNC.bits() as i32 } else { 0 };
+            let write = opcode::Write::new(descriptor, buffer.as_ptr(), len).offset(offset);
+            write.rw_flags(flags).build()
         }
         Kind::Sync => opcode::Fsync::new(descriptor).flags(types::FsyncFlags::DATASYNC).build(),
     })
@@ -236,19 +240,28 @@ fn conclude(slot: &mut Slot, answer: i32) -> Result<usize> {
             Kind::Sync => return file.sync(),
             _ => 0,
         },
+        // The blocking call finds out what the file system has instead.
+        Err(Errno::OPNOTSUPP) if matches!(slot.kind, Kind::Write { durable: true, .. }) => 0,
         Err(errno) => {
             let failed = |verb, at| Err(file.transfer_failure(verb, at, &slot.buffer, errno));
             return match slot.kind {
                 Kind::Read { offset } => failed("read", offset),
-                Kind::Write { offset } => failed("write", offset),
+                Kind::Write { offset, durable: false } => failed("write", offset),
+                Kind::Write { offset, durable: true } => {
+                    let _ = file.synced(Err(errno));
+                    failed("write", offset)
+                }
                 Kind::Sync => file.synced(Err(errno)),
             };
         }
     };
     match slot.kind {
-        Kind::Read { .. } | Kind::Write { .. } if done == slot.buffer.len() => Ok(done),
+        Kind::Read { .. } | Kind::Write { durable: false, .. } if done == slot.buffer.len() => {
+            Ok(done)
+        }
         Kind::Read { offset } => file.read(offset, &mut slot.buffer, done),
-        Kind::Write { offset } => file.write(offset, &slot.buffer, done),
+        Kind::Write { offset, durable: false } => file.write(offset, &slot.buffer, done),
+        Kind::Write { offset, durable: true } => file.write_durably(offset, &slot.buffer, done),
         Kind::Sync => file.synced(Ok(())),
     }
 }
@@ -336,7 +349,10 @@ mod tests {
         for page in 0..4u8 {
             let offset = u64::from(page) * PAGE_BYTES as u64;
             let buffer = Buffer::copy_of(&[page; PAGE_BYTES]);
-            driver.execute(&file, Operation::Write { offset, buffer }).result.unwrap();
+            driver
+                .execute(&file, Operation::Write { offset, buffer, durable: false })
+                .result
+                .unwrap();
         }
         Some((scratch, driver, file))
     }
@@ -369,13 +385,15 @@ mod tests {
             let pages = slot.buffer.chunks(PAGE_BYTES).zip(0u8..);
             pages.for_each(|(page, number)| assert!(page.iter().all(|byte| *byte == number)));
 
-            let buffer = Buffer::copy_of(&[9; 2 * PAGE_BYTES]);
-            let kind = Kind::Write { offset: 4 * PAGE_BYTES as u64 };
-            let mut slot = Slot { tag: 0, file: file.clone(), kind, buffer };
-            file.truncate(4 * PAGE_BYTES as u64).unwrap();
-            assert_eq!(conclude(&mut slot, answer).unwrap(), 2 * PAGE_BYTES, "{answer}");
-            assert_eq!(file.len().unwrap(), 6 * PAGE_BYTES as u64);
-            file.truncate(4 * PAGE_BYTES as u64).unwrap();
+            for durable in [false, true] {
+                let buffer = Buffer::copy_of(&[9; 2 * PAGE_BYTES]);
+                let kind = Kind::Write { offset: 4 * PAGE_BYTES as u64, durable };
+                let mut slot = Slot { tag: 0, file: file.clone(), kind, buffer };
+                file.truncate(4 * PAGE_BYTES as u64).unwrap();
+                assert_eq!(conclude(&mut slot, answer).unwrap(), 2 * PAGE_BYTES, "{answer}");
+                assert_eq!(file.len().unwrap(), 6 * PAGE_BYTES as u64);
+                file.truncate(4 * PAGE_BYTES as u64).unwrap();
+            }
         }
         // A read cut by the end of the file has nothing to finish, also inside a page.
         file.truncate(PAGE_BYTES as u64 + 10).unwrap();
@@ -396,7 +414,7 @@ mod tests {
         let answer = -Errno::IO.raw_os_error();
         for (kind, text) in [
             (Kind::Read { offset: 8192 }, "read 4096 bytes at 8192 of"),
-            (Kind::Write { offset: 4096 }, "write 4096 bytes at 4096 of"),
+            (Kind::Write { offset: 4096, durable: false }, "write 4096 bytes at 4096 of"),
             (Kind::Sync, "sync"),
         ] {
             let buffer = Buffer::zeroed(PAGE_BYTES);
@@ -414,8 +432,20 @@ mod tests {
         for done in done {
             assert!(done.result.unwrap_err().to_string().contains("earlier sync failed"));
         }
+        let durably = |file| {
+            let buffer = Buffer::zeroed(PAGE_BYTES);
+            driver.execute(file, Operation::Write { offset: 0, buffer, durable: true }).result
+        };
+        assert!(durably(&file).unwrap_err().to_string().contains("earlier sync failed"));
         let reopened = driver.open("file").unwrap();
         assert!(driver.execute(&reopened, Operation::Sync).result.is_ok());
+        assert!(durably(&reopened).is_ok());
+        // A durable write that fails is a sync that failed.
+        let kind = Kind::Write { offset: 0, durable: true };
+        let buffer = Buffer::zeroed(PAGE_BYTES);
+        let mut slot = Slot { tag: 0, file: reopened.clone(), kind, buffer };
+        assert!(conclude(&mut slot, answer).is_err());
+        assert!(driver.execute(&reopened, Operation::Sync).result.is_err());
     }
 
     #[test]

@@ -28,7 +28,7 @@ fn directory_with(name: &str, bytes: &[u8]) -> MemoryDriver {
     let driver = MemoryDriver::new();
     let file = driver.create(name).expect("the directory is empty");
     let buffer = Buffer::copy_of(bytes);
-    let written = driver.execute(&file, Operation::Write { offset: 0, buffer });
+    let written = driver.execute(&file, Operation::Write { offset: 0, buffer, durable: false });
     written.result.expect("memory takes it");
     driver
 }

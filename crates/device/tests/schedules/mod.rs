@@ -231,7 +231,7 @@ fn every_request_of_a_pooled_queue_completes_once_and_its_threads_end() {
                 let mut queue = driver.queue(2).unwrap();
                 let write = |tag: u64| {
                     let buffer = Buffer::copy_of(&[tag as u8; 64]);
-                    let operation = Operation::Write { offset: tag * 64, buffer };
+                    let operation = Operation::Write { offset: tag * 64, buffer, durable: false };
                     Request { tag, file: Arc::clone(&file), operation }
                 };
                 let mut done = Vec::new();

@@ -48,7 +48,7 @@ pub fn with_bytes(name: &str, bytes: &[u8]) -> MemoryDriver {
     let driver = MemoryDriver::new();
     let file = driver.create(name).unwrap();
     let buffer = thermocline_device::Buffer::copy_of(bytes);
-    driver.execute(&file, Operation::Write { offset: 0, buffer }).result.unwrap();
+    driver.execute(&file, Operation::Write { offset: 0, buffer, durable: false }).result.unwrap();
     driver
 }
 

@@ -155,7 +155,10 @@ fn drop_a_byte(len: usize, at: u64) {
             let file = target.open(&name).unwrap();
             let byte = content(number, len)[at as usize] ^ 0x40;
             let buffer = Buffer::copy_of(&[byte]);
-            target.execute(&file, Operation::Write { offset: at, buffer }).result.unwrap();
+            target
+                .execute(&file, Operation::Write { offset: at, buffer, durable: false })
+                .result
+                .unwrap();
         }
     };
     let error = files.migrate(number, TierIndex(1), &mut lose).expect_err("the copy is not whole");

@@ -139,7 +139,7 @@ fn copy_file(from: &dyn Driver, to: &dyn Driver, name: &str, len: usize) {
     let (source, target) = (from.open(name).unwrap(), to.create(name).unwrap());
     let read = Operation::Read { offset: 0, buffer: Buffer::zeroed(len) };
     let buffer = from.execute(&source, read).buffer;
-    to.execute(&target, Operation::Write { offset: 0, buffer }).result.unwrap();
+    to.execute(&target, Operation::Write { offset: 0, buffer, durable: false }).result.unwrap();
 }
 
 trait CreateForTest {

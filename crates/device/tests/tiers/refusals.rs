@@ -16,7 +16,7 @@ fn image(devices: &MemoryDevices, path: &std::path::Path) -> MemoryDriver {
     for entry in from.list().unwrap() {
         let file = to.create(&entry.name).unwrap();
         let buffer = Buffer::copy_of(&bytes_of(&from, &entry.name));
-        to.execute(&file, Operation::Write { offset: 0, buffer }).result.unwrap();
+        to.execute(&file, Operation::Write { offset: 0, buffer, durable: false }).result.unwrap();
     }
     to
 }
@@ -165,7 +165,7 @@ fn newer_home_and_tier_formats_ask_for_an_upgrade() {
         let crc = checksum(&Place { database, file: FileNumber(0), offset }, &record[..508]);
         record[508..].copy_from_slice(&crc.to_le_bytes());
         let buffer = Buffer::copy_of(&record);
-        driver.execute(&file, Operation::Write { offset, buffer }).result.unwrap();
+        driver.execute(&file, Operation::Write { offset, buffer, durable: false }).result.unwrap();
     }
     refused(&devices, ErrorKind::NewerFormat, &["/mnt/0/TIER", "version 9", "upgrade"]);
 
@@ -245,7 +245,7 @@ fn a_creation_that_was_cut_off_gives_way_to_another_but_nothing_else_does() {
     let devices = unfinished();
     let driver = devices.directory(&home()).unwrap();
     let (file, buffer) = (driver.open("CREATING").unwrap(), Buffer::copy_of(b"# another text"));
-    driver.execute(&file, Operation::Write { offset: 0, buffer }).result.unwrap();
+    driver.execute(&file, Operation::Write { offset: 0, buffer, durable: false }).result.unwrap();
     is_refused(&devices, ErrorKind::Corrupt, &["/db/CREATING", "checksum is wrong"]);
 }
 

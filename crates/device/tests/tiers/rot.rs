@@ -57,7 +57,7 @@ fn replace(driver: &dyn Driver, name: &str, bytes: &[u8]) {
     driver.delete(name).unwrap();
     let file = driver.create(name).unwrap();
     let buffer = Buffer::copy_of(bytes);
-    driver.execute(&file, Operation::Write { offset: 0, buffer }).result.unwrap();
+    driver.execute(&file, Operation::Write { offset: 0, buffer, durable: false }).result.unwrap();
 }
 
 #[test]

@@ -426,7 +426,7 @@ fn execute(file: &Handle, operation: Operation) -> Completion {
     let file = file.as_any().downcast_ref::<OpenFile>().expect("a file of this driver");
     let (result, buffer) = match operation {
         Operation::Read { offset, mut buffer } => (file.read(offset, &mut buffer), buffer),
-        Operation::Write { offset, buffer } => {
+        Operation::Write { offset, buffer, .. } => {
             let result = file.change(Change::Write(offset, buffer.to_vec()));
             (result.map(|()| buffer.len()), buffer)
         }

@@ -1,13 +1,19 @@
-//! A scan as its users describe it, up to the cursor that runs it.
+//! A scan as its users describe it, up to the cursor that runs it, and page by page where it is
+//! asynchronous.
 
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::read::cursor::{Records, ScanRange};
+use crate::read::cursor::Records;
+use crate::read::overlay::OwnView;
+use crate::read::range::ScanRange;
+use crate::requests::ReadKind;
+use crate::requests::ticket::Ticket;
 use crate::versions::holders::{Held, Holder};
 use crate::versions::snapshots::Snapshot as RegisteredSnapshot;
 use bytes::Bytes;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+use thermocline_foundation::ByteSize;
 
 /// Bytes that a record is taken to have when a limit sizes the first read of a scan.
 const RECORD_BYTES_GUESS: u64 = 1 << 10;
@@ -15,7 +21,7 @@ const RECORD_BYTES_GUESS: u64 = 1 << 10;
 const FIRST_READ_BYTES_MAX: u64 = 256 << 10;
 
 /// A scan being described; iterate over it to run it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Scan {
     engine: Arc<Engine>,
     snapshot: Option<RegisteredSnapshot>,
@@ -23,13 +29,20 @@ pub struct Scan {
     reverse: bool,
     limit: u64,
     held: Held,
+    /// The transaction that it is of.
+    of: Option<OwnView>,
 }
 
 impl Scan {
     pub(super) fn new(engine: Arc<Engine>, snapshot: Option<RegisteredSnapshot>) -> Self {
         let held = Held::new(engine.holders(), Holder::Cursor);
         let (range, limit) = (ScanRange::all(), u64::MAX);
-        Self { engine, snapshot, range, reverse: false, limit, held }
+        Self { engine, snapshot, range, reverse: false, limit, held, of: None }
+    }
+
+    /// Of a transaction: with what it has written.
+    pub(super) fn within(self, view: OwnView) -> Self {
+        Self { of: Some(view), ..self }
     }
 
     /// Only keys in `range`, such as `b"a".to_vec()..b"b".to_vec()`.
@@ -68,6 +81,66 @@ impl Scan {
         self.limit = records;
         self
     }
+
+    /// Runs the scan up to its first page: records until they have `bytes_max`, at least one. The
+    /// page has the rest of the scan. Returns at once, with a ticket for the page that a thread of
+    /// the database reads.
+    ///
+    /// A page counts with `bytes_max` among the bytes of waiting requests (`request_queue_bytes`).
+    /// An error of kind `Busy` where as many wait as may, as for
+    /// [`Db::put_async`](crate::Db::put_async); a clone of the scan can be used again then.
+    pub fn page_async(self, bytes_max: ByteSize) -> Result<Ticket<ScanPage>> {
+        let engine = Arc::clone(self.engine.ours()?);
+        let of_page = Arc::clone(&engine);
+        engine.requests().read(ReadKind::Page, bytes_max.0, || {
+            move || Ok(ScanPage::read(Some((of_page, self.into_iter())), bytes_max))
+        })
+    }
+}
+
+/// A part of a scan's records, and what is left of the scan.
+#[derive(Debug)]
+pub struct ScanPage {
+    /// The records, in the order of the scan. One that is damaged is an error in its place.
+    pub records: Vec<Result<(Bytes, Bytes)>>,
+    /// None where the scan has ended: a page alone does not hold the database.
+    rest: Option<(Arc<Engine>, Records)>,
+}
+
+impl ScanPage {
+    /// Reads a page from what is left of a scan.
+    fn read(mut rest: Option<(Arc<Engine>, Records)>, bytes_max: ByteSize) -> Self {
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        while let Some((_, left)) = &mut rest {
+            let Some(record) = left.next() else {
+                rest = None;
+                break;
+            };
+            if let Ok((key, value)) = &record {
+                bytes += (key.len() + value.len()) as u64;
+            }
+            records.push(record);
+            if bytes >= bytes_max.0 {
+                break;
+            }
+        }
+        Self { records, rest }
+    }
+
+    /// The page after this one, as [`Scan::page_async`] gives the first; none where the scan has
+    /// ended, or the page was asked for before. The last page can be empty. A call that is an error
+    /// can be made again.
+    ///
+    /// A page that has one after it holds the database as a scan does.
+    pub fn next_page_async(&mut self, bytes_max: ByteSize) -> Result<Option<Ticket<Self>>> {
+        let Some((engine, _)) = &self.rest else { return Ok(None) };
+        let engine = Arc::clone(engine.ours()?);
+        let ticket = engine.requests().read(ReadKind::Page, bytes_max.0, || {
+            let rest = self.rest.take();
+            move || Ok(Self::read(rest, bytes_max))
+        });
+        ticket.map(Some)
+    }
 }
 
 impl IntoIterator for Scan {
@@ -83,6 +156,6 @@ impl IntoIterator for Scan {
         let cursor = self.engine.reader().cursor(&self.range, snapshot, expected as u32);
         // The cursor is counted from here on.
         drop(self.held);
-        Records::new(cursor, self.range, self.reverse, self.limit)
+        Records::new(cursor, self.range, (self.reverse, self.limit), self.of.as_ref())
     }
 }

@@ -3,7 +3,8 @@
 use super::scan::Scan;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::read::cursor::{Cursor, ScanRange};
+use crate::read::cursor::Cursor;
+use crate::read::range::ScanRange;
 use crate::versions::holders::{Held, Holder};
 use crate::versions::snapshots::Snapshot as RegisteredSnapshot;
 use bytes::Bytes;

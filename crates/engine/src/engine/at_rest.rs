@@ -40,6 +40,7 @@ impl Engine {
         expect("files that are not published", unpublished as u64, 0);
         expect("logs that are counted", self.front.counted_logs(), logs as u64);
         expect("writers in line", self.front.waiting_writers(), 0);
+        expect("asynchronous requests", self.requests.stats().held, 0);
         expect("overdrafts of slots", self.shared.tier0.overdrafts() as u64, 0);
         self.layout.left_over(&mut expect);
         left

@@ -47,7 +47,7 @@ impl Planner for Background {
 fn plan_flush(engine: &Engine) -> Option<Box<dyn Job>> {
     let state = engine.versions.current();
     // Oldest first, and one at a time, so that level 0 receives them in order.
-    let frozen = state.frozen.last()?;
+    let frozen = state.frozen.last().filter(|frozen| frozen.is_drained())?;
     if frozen.claimed.swap(true, Relaxed) {
         return None;
     }

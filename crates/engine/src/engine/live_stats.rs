@@ -27,6 +27,7 @@ use crate::engine::activity::ActivityStats;
 use crate::engine::stats::Stats;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
+use crate::requests::report::RequestStats;
 use crate::shared::totals::Totals;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -177,7 +178,7 @@ impl Signal {
 /// What the file says already.
 #[derive(Debug, Default)]
 struct Told {
-    last: Option<(Totals, ActivityStats)>,
+    last: Option<(Totals, ActivityStats, RequestStats)>,
     has_failed: bool,
 }
 
@@ -239,7 +240,8 @@ impl Told {
     /// Writes the figures if they are not those of the file.
     fn tell(&mut self, engine: &Engine, interval: Duration) -> Result<()> {
         let activity = engine.activity(&engine.versions.current());
-        let now = (engine.versions.totals().without_open_time(), activity);
+        let requests = engine.requests.stats();
+        let now = (engine.versions.totals().without_open_time(), activity, requests);
         if self.last.as_ref() == Some(&now) {
             return Ok(());
         }

@@ -4,6 +4,7 @@ pub(crate) mod activity;
 mod at_rest;
 pub(crate) mod background;
 mod checkpoint;
+pub(crate) mod commits;
 mod holdings;
 pub(crate) mod ingest;
 pub(crate) mod live_stats;
@@ -26,17 +27,19 @@ use crate::layout::hybrid::Hybrid;
 #[cfg(test)]
 use crate::layout::leveled::Leveled;
 use crate::read::Reader;
-use crate::settings::{Durability, Settings};
+use crate::requests::Requests;
+use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
+use crate::transaction::Locks;
 use crate::versions::Versions;
 use crate::versions::holders::Holders;
 use crate::versions::snapshots::Snapshot;
-use bytes::Bytes;
 use migration::Migrations;
 use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::{FileKind, TierIndex};
+use thermocline_foundation::sync::atomic::{AtomicU64, Ordering};
 use thermocline_foundation::{FileNumber, sync_site};
 
 /// See the module's header.
@@ -47,9 +50,13 @@ pub(crate) struct Engine {
     layout: Layout,
     reader: Arc<Reader>,
     front: Front,
+    requests: Requests,
     /// Damage of logs that the opening met, and that cost nothing.
     mended: Vec<(FileNumber, TierIndex, Error)>,
     migrations: Arc<Migrations>,
+    /// Transactions that were begun.
+    transactions: AtomicU64,
+    locks: Arc<Locks>,
 }
 
 impl Engine {
@@ -74,9 +81,19 @@ impl Engine {
         &self.reader
     }
 
+    /// Asynchronous requests.
+    pub fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
     /// This moment, readable for as long as it is held.
     pub fn snapshot(&self) -> Snapshot {
         self.versions.snapshot()
+    }
+
+    /// A number that no other transaction of this opening has.
+    pub fn next_transaction(&self) -> u64 {
+        self.transactions.fetch_add(1, Ordering::Relaxed)
     }
 
     /// What holds the store besides its handles.
@@ -84,19 +101,15 @@ impl Engine {
         self.versions.holders()
     }
 
-    /// Applies the `count` records of an encoded batch, all of them or none.
-    pub fn write(&self, batch: Bytes, count: u32, durability: Durability) -> Result<()> {
-        self.front.write(batch, count, durability)
-    }
-
     /// Makes everything acknowledged so far durable.
     pub fn sync(&self) -> Result<()> {
         sync_site("sync", || self.front.sync())
     }
 
-    /// Ends all work and seals the files; keeps what was counted first where the store `is_written`
-    /// to.
+    /// Carries out the asynchronous requests that wait, ends all work and seals the files; keeps
+    /// what was counted first where the store `is_written` to.
     pub fn close(&self, is_written: bool) -> Result<()> {
+        self.requests.end();
         let keep = || self.shared.latch.check().and_then(|()| self.keep_totals());
         let kept = if is_written { keep() } else { Ok(()) };
         // Sends away what waits for background work, which is about to end.
@@ -169,6 +182,11 @@ impl Engine {
     #[cfg(test)]
     pub fn versions(&self) -> &Arc<Versions> {
         &self.versions
+    }
+
+    #[cfg(test)]
+    pub fn locks(&self) -> &Arc<Locks> {
+        &self.locks
     }
 
     #[cfg(test)]

@@ -28,6 +28,7 @@ use crate::generations::memtable::Memtable;
 use crate::jobs::{Jobs, Planner};
 use crate::layout::OpenedLayout;
 use crate::read::Reader;
+use crate::requests::Requests;
 use crate::settings::{SETTINGS_NAME, Settings, Tier, retired};
 use crate::shared::Shared;
 use crate::table_set::TableSet;
@@ -286,16 +287,22 @@ impl Parts {
         let versions = Arc::new(versions);
         let layout = layout.over(&shared, &versions);
         let reader = Reader::new(&shared, &versions, &layout);
-        let front = Logged::new(&shared, &versions, log_pool, log);
+        let locks = Arc::default();
+        let front = Logged::new(&shared, &versions, log_pool, log, &locks);
+        let front = Front::with_log(front);
+        let requests = Requests::new(&shared, &front);
         let migrations = Migrations::new(&shared, &versions);
         let engine = Engine {
             shared,
             versions,
             layout,
             reader: Arc::new(reader),
-            front: Front::with_log(front),
+            front,
+            requests,
             mended: replayed.mended.clone(),
             migrations: Arc::new(migrations),
+            transactions: 0.into(),
+            locks,
         };
         engine.versions.levels_changed(&engine.versions.tables());
         engine

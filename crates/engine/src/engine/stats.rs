@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::layout::hybrid::report::FastTierStats;
 use crate::layout::{Holdings, LayoutMemory};
 use crate::limits::LEVELS;
+use crate::requests::report::RequestStats;
 use crate::settings::{Preset, Settings};
 use crate::shared::hits::HitStats;
 use crate::shared::totals::{Count, Totals};
@@ -39,6 +40,9 @@ pub struct Stats {
     pub activity: ActivityStats,
     /// What was written for each byte, and taken for each byte.
     pub amplification: Amplification,
+    /// Asynchronous requests.
+    #[serde(default)]
+    pub requests: RequestStats,
     /// Files that are open, and may be.
     #[serde(default)]
     pub open_files: OpenFileStats,
@@ -77,6 +81,7 @@ impl Stats {
             memory: MemoryStats::default(),
             operations: OperationStats::default(),
             amplification: Amplification::default(),
+            requests: RequestStats::default(),
             open_files: OpenFileStats::default(),
             activity: ActivityStats::default(),
             sequence: 0,
@@ -264,6 +269,7 @@ impl Engine {
             memory: self.memory_stats(&state),
             operations: operation_stats(&totals),
             activity: self.activity(&state),
+            requests: self.requests.stats(),
             open_files: self.open_file_stats(),
             levels,
             sequence: self.versions.visible().0,

@@ -1,5 +1,6 @@
-//! What experiments vary in the preset `hybrid`: rules that they leave out, to see what each is
-//! worth (decision 77), and parameters of PrismDB's evaluation. No settings file reaches them.
+//! What experiments vary. In the preset `hybrid`: rules that they leave out, to see what each is
+//! worth (decision 77), and parameters of PrismDB's evaluation. In all presets: the schedule of
+//! asynchronous requests. No settings file reaches them.
 //!
 //! Without a rule its place does the simplest thing that is correct. So a store may be opened with
 //! other experiments than it was made with, and every record is found in any case.
@@ -37,6 +38,15 @@ pub enum Pinning {
     /// Hill climbing from there on the slow tier's I/O for an operation, of look-ups and of merges
     /// (section 7.4 leaves it as future work).
     Auto,
+}
+
+/// How many loggers write asynchronous requests, and which reads come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestSchedule {
+    /// One logger, and gets before pages: the baseline.
+    Fixed,
+    /// By what waits (SpanDB, section 4.1).
+    ByLoad,
 }
 
 /// A rule that an experiment may leave out, with what happens without it.
@@ -112,6 +122,8 @@ pub struct Experiments {
     /// Operations for which such merges rest once an epoch of them brought too little (section 5.3:
     /// ten million).
     pub cool_down_operations: Option<u64>,
+    /// How asynchronous requests are scheduled.
+    pub requests: Option<RequestSchedule>,
 }
 
 impl Experiments {
@@ -128,6 +140,7 @@ impl Experiments {
         read_triggered: None,
         epoch_operations: None,
         cool_down_operations: None,
+        requests: None,
     };
 
     /// The same without `rule`.

@@ -2,7 +2,7 @@
 //! in the namespace.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::generations::log_file::LogFile;
+use crate::generations::log_file::{LogFile, Records};
 use crate::settings::{Durability, RETIRED_LOGS_MAX, Settings};
 use crate::shared::{Shared, delete_or_leave};
 use crate::versions::{Follower, Switch};
@@ -15,7 +15,7 @@ use thermocline_foundation::sync::Mutex;
 #[cfg(test)]
 use thermocline_foundation::sync::MutexGuard;
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
-use thermocline_log::{LogHeader, LogSettings, LogWriter};
+use thermocline_log::{ClaimLog, LogHeader, LogSettings, LogWriter};
 
 /// Logs that wait to be used again, and the next one, ready.
 ///
@@ -175,7 +175,7 @@ impl LogPool {
     pub fn give_up_logs(&self) -> Result<bool> {
         let given_up = {
             let mut logs = self.logs.lock();
-            let is_there = |log: &Arc<LogFile>| log.writer.file().tier() == TierIndex(0);
+            let is_there = |log: &Arc<LogFile>| log.file().tier() == TierIndex(0);
             let ready = logs.ready.take_if(|log| is_there(log));
             let mut given_up = std::mem::take(&mut logs.retired);
             given_up.extend(ready.map(|log| log.number));
@@ -197,12 +197,12 @@ impl LogPool {
     fn retire_log(&self, log: &LogFile) -> Result<()> {
         let settings = &self.shared.settings;
         let bytes_max = settings.full_log_bytes().min(2 * settings.log_bytes());
-        let is_home = log.writer.file().tier() == TierIndex(0);
+        let is_home = log.file().tier() == TierIndex(0);
         let doomed = {
             let mut logs = self.logs.lock();
             logs.is_refused = false;
             let is_kept = logs.retired.len() < RETIRED_LOGS_MAX;
-            if is_kept && is_home && log.writer.bytes() <= bytes_max {
+            if is_kept && is_home && log.bytes() <= bytes_max {
                 logs.retired.push(log.number);
                 return Ok(());
             }
@@ -275,7 +275,7 @@ fn make_log_of(
         if settings.durability == Durability::Buffered {
             file.use_page_cache()?;
         }
-        log_in(Arc::clone(file), previous, log_settings)
+        log_in(Arc::clone(file), previous, log_settings, settings.has_parallel_log())
     };
     let made_anew = |number| {
         let file = files.recycle(number, context)?;
@@ -296,18 +296,22 @@ fn make_log_of(
 /// A log in memory, for a store that is only read: nothing is written to it.
 pub(crate) fn log_in_memory(files: &TieredFiles, settings: &Settings) -> Result<Arc<LogFile>> {
     let log_settings = LogSettings { segment_bytes: 0, ..log_settings(settings) };
-    Ok(log_in(files.scratch_file(FileKind::Log)?, None, log_settings)?)
+    Ok(log_in(files.scratch_file(FileKind::Log)?, None, log_settings, false)?)
 }
 
 fn log_in(
     file: Arc<File>,
     retired: Option<FileNumber>,
     log_settings: LogSettings,
+    is_parallel: bool,
 ) -> Result<Arc<LogFile>, DeviceError> {
     let number = file.number();
     // The next log is made before the first record is known which it will begin with.
     let first_sequence = Sequence::ZERO.next();
     let header = LogHeader { stream: 0, previous: retired, first_sequence };
-    let writer = LogWriter::create(file, header, log_settings)?;
-    Ok(Arc::new(LogFile::new(number, writer)))
+    let records = match is_parallel {
+        true => Records::SideBySide(ClaimLog::create(file, header, log_settings)?),
+        false => Records::InTurn(LogWriter::create(file, header, log_settings)?),
+    };
+    Ok(Arc::new(LogFile::new(number, records)))
 }

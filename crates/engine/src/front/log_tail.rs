@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::generations::log_file::LogFile;
 use std::sync::Arc;
 use thermocline_foundation::{Planted, planted, sync_site};
-use thermocline_log::{Durability as LogDurability, LogPosition};
+use thermocline_log::LogPosition;
 
 /// What has to be synced to make everything written so far durable. Behind a lock of its own, which
 /// is never held across I/O, so that syncs wait for no writer.
@@ -27,6 +27,14 @@ impl LogTail {
         sync_site("older-log", || self.unsealed.iter().try_for_each(|log| log.seal()))
     }
 
+    /// A buffered group of `log` ends at `position`.
+    pub fn written(&mut self, log: &LogFile, position: LogPosition) {
+        // That of a log before is among those that are not sealed.
+        if std::ptr::eq(&*self.log, log) {
+            self.position = self.position.max(Some(position));
+        }
+    }
+
     /// The log that follows begins; the one before may not be durable to its end.
     pub fn follow(&mut self, before: &Arc<LogFile>, log: &Arc<LogFile>) {
         let mut unsealed = std::mem::take(&mut self.unsealed);
@@ -38,13 +46,11 @@ impl LogTail {
     /// Makes everything up to the tail durable.
     pub fn sync(&self) -> Result<()> {
         if !planted(Planted::OlderLogsNotSynced) {
-            self.seal_older()?;
+            sync_site("older-log", || self.unsealed.iter().try_for_each(|log| log.settle()))?;
         }
         // Writers go on meanwhile; a rotation may seal the log first, which does no harm.
         match self.position {
-            Some(position) => Ok(sync_site("newest-log", || {
-                self.log.writer.commit(position, LogDurability::Sync)
-            })?),
+            Some(position) => sync_site("newest-log", || self.log.sync(position)),
             None => Ok(()),
         }
     }

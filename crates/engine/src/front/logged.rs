@@ -1,47 +1,66 @@
-//! The front of the presets with a log: group commit by a leader, in sequence order.
+//! The front of the presets with a log: groups of writes, each led by one of its writers.
 //!
 //! ```text
 //!   admit (write throttle) -> line up (queue.rs)
-//!   -> leader: room, in memory and of the log -> sequences claimed -> log append -> log commit,
-//!      with a sync if a writer wants one -> memtable -> sequences published -> acknowledged
+//!   -> leader: turnstile (turnstile.rs): room, in memory and of the log -> sequences claimed
+//!      -> place in the log
+//!      -> log written, with a sync if a writer wants one -> memtable -> slot complete
+//!      -> all before it complete too: published -> acknowledged
 //! ```
-//! Where the log's device has no more room, the next log takes the batches, which is made on a tier
-//! that has. Where none has, the writers wait for what flushes give back, and get an error where
-//! there is nothing to wait for: no sequence was claimed, and nothing written.
+//! In a log of one writer ([`Records::InTurn`]) the leader keeps the turnstile until its group is
+//! in the memtable. Beside others ([`Records::SideBySide`]; SpanDB, section 4.2) it lets it go
+//! once it has its sequences and its pages, so that several groups are on their way to the device.
+//! Each is acknowledged when all before it are complete.
+//!
+//! A group that is synced makes all before it durable: those that were synced are so by the order
+//! of the window; for buffered ones, it waits for them and syncs their logs.
 //!
 //! A failed append or sync latches the store: the batches get the error and are not inserted. They
 //! may still be found by a later recovery, as with any write whose acknowledgement was never seen.
 //! A leader that panics latches the store too, and hands over before its panic goes on: the writers
 //! whose batches it had taken and those that line up behind it get the error.
 
+use super::checks::{Led, outcomes, own_outcome, refuse, without};
 use super::log_pool::LogPool;
-use super::log_tail::LogTail;
-use super::queue::{Entered, Submission, Turn, WriteQueue};
+use super::queue::{Entered, Submission, Turn, Waiter, WriteQueue};
+use super::turnstile::{Rotation, Turnstile};
 use crate::batch::WriteBatch;
 use crate::error::{Error, ErrorKind, Result};
-use crate::generations::log_file::LogFile;
-use crate::generations::memtable::{ENTRY_OVERHEAD_BYTES, Memtable};
-use crate::generations::{Frozen, Generation};
-use crate::limits::MEMTABLES;
+use crate::generations::log_file::{LogFile, Records};
+use crate::generations::memtable::ENTRY_OVERHEAD_BYTES;
 use crate::settings::Durability;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
+use crate::transaction::options::LOCK_TIMEOUT;
+use crate::transaction::{Check, Locks, Refused};
 use crate::versions::window::Group;
-use crate::versions::{Change, Version, Versions};
-use bytes::Bytes;
+use crate::versions::{Change, Versions};
 use std::sync::Arc;
-use thermocline_device::{ErrorKind as DeviceErrorKind, Purpose};
+use thermocline_device::Purpose;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thermocline_foundation::sync::{Mutex, MutexGuard};
 use thermocline_foundation::threads::{Panic, catch_panic};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted, sync_site};
-use thermocline_log::Durability as LogDurability;
+use thermocline_log::{Claim, Durability as LogDurability, LogPosition, Record};
 
-/// What only the leader touches.
+/// Where a group of records goes in the log.
 #[derive(Debug)]
-pub(super) struct Leader {
-    memtable: Arc<Memtable>,
-    log: Arc<LogFile>,
+enum Place {
+    /// In the writer's buffer, up to `position`.
+    Appended { position: Option<LogPosition>, asked: bool },
+    /// On pages of its own. The group `covers` buffered ones before it, which are to be durable
+    /// when it is.
+    Claimed { claim: Claim, asked: bool, covers: bool },
+}
+
+/// The records of a group, from the sequence `next` on.
+fn records_of(group: &[Submission], mut next: Sequence) -> Vec<Record<'_>> {
+    let mut records = Vec::with_capacity(group.len());
+    for Submission { encoded, count, .. } in group {
+        records.push(Record { first: next, count: *count, payload: encoded });
+        next = Sequence(next.0 + u64::from(*count));
+    }
+    records
 }
 
 /// See the module's header.
@@ -49,10 +68,10 @@ pub(super) struct Leader {
 pub(crate) struct Logged {
     shared: Arc<Shared>,
     versions: Arc<Versions>,
-    pool: Arc<LogPool>,
+    rotation: Rotation,
     queue: WriteQueue,
-    leader: Mutex<Leader>,
-    tail: Mutex<LogTail>,
+    locks: Arc<Locks>,
+    turnstile: Mutex<Turnstile>,
     /// Log bytes that no sync covers yet.
     unsynced_bytes: AtomicU64,
     sync_wanted: AtomicBool,
@@ -65,188 +84,256 @@ impl Logged {
         versions: &Arc<Versions>,
         pool: Arc<LogPool>,
         log: Arc<LogFile>,
+        locks: &Arc<Locks>,
     ) -> Self {
         let memtable = Arc::clone(&versions.current().active);
         Self {
             shared: Arc::clone(shared),
             versions: Arc::clone(versions),
-            pool,
-            queue: WriteQueue::default(),
-            tail: Mutex::new(LogTail::new(Arc::clone(&log))),
-            leader: Mutex::new(Leader { memtable, log }),
+            rotation: Rotation::new(shared, versions, pool, Arc::clone(&log)),
+            queue: WriteQueue::new(shared.settings.groups_in_flight()),
+            locks: Arc::clone(locks),
+            turnstile: Mutex::new(Turnstile::new(memtable, log)),
             unsynced_bytes: AtomicU64::new(0),
             sync_wanted: AtomicBool::new(false),
         }
     }
 
-    /// Applies an encoded batch; returns when it is as durable as asked and visible.
-    pub fn write(&self, encoded: Bytes, count: u32, durability: Durability) -> Result<()> {
+    /// Applies an encoded batch, unless its check does not hold; returns when it is as durable as
+    /// asked and visible. Says the sequence of its last record.
+    pub fn write(&self, submission: Submission) -> Result<Sequence, Refused> {
         self.shared.latch.check()?;
-        self.shared.write_throttle.admit(encoded.len(), || self.shared.latch.check().is_err());
-        let waiter = match self.queue.enter(Submission { encoded, count, durability }) {
+        let bytes = submission.encoded.len();
+        self.shared.write_throttle.admit(bytes, || self.shared.latch.check().is_err());
+        let waiter = match self.queue.enter(submission) {
             Entered::Waits(waiter) => waiter,
             Entered::Leads(submission) => {
-                let led = self.lead_caught(std::slice::from_ref(&submission));
+                let group = std::slice::from_ref(&submission);
+                let led = self.lead_caught(group);
                 self.queue.hand_over();
-                return led.unwrap_or_else(|panic| panic.resume());
+                return own_outcome(group, led.unwrap_or_else(|panic| panic.resume()));
             }
         };
         match waiter.wait() {
             Turn::Done(result) => result,
-            Turn::Lead => self.lead_group(),
+            Turn::Lead => self.lead_group(&waiter),
         }
     }
 
-    /// Leads with the batches in line; the caller's is the first of them.
-    fn lead_group(&self) -> Result<()> {
-        let waiters = self.queue.take_group();
-        let group: Vec<_> = waiters.iter().map(|waiter| waiter.submission.clone()).collect();
+    /// Leads with the caller's batch and those in line behind it.
+    fn lead_group(&self, first: &Arc<Waiter>) -> Result<Sequence, Refused> {
+        let others = self.queue.take_behind(first);
+        let group = std::iter::once(first).chain(&others);
+        let group: Vec<_> = group.map(|waiter| waiter.submission.clone()).collect();
         let led = self.lead_caught(&group);
         self.queue.hand_over();
-        let result = led.as_ref().map_or_else(|_| self.shared.latch.check(), Clone::clone);
-        for waiter in &waiters[1..] {
-            waiter.set(Turn::Done(result.clone()));
+        let result = match &led {
+            Ok(led) => led.clone(),
+            Err(_) => self.shared.latch.check().map(|()| Led::default()),
+        };
+        for (waiter, outcome) in others.iter().zip(outcomes(&group, result).skip(1)) {
+            waiter.set(Turn::Done(outcome));
         }
-        led.unwrap_or_else(|panic| panic.resume())
+        own_outcome(&group, led.unwrap_or_else(|panic| panic.resume()))
+    }
+
+    /// Writes the batches that `take` gives once it has the turnstile, and says what became of
+    /// each. Does not line up with writers that wait for themselves: the turnstile is the order. A
+    /// panic is an error here, for the caller answers for others.
+    pub fn write_group(&self, take: &mut dyn FnMut() -> Vec<Submission>) -> Vec<Result<()>> {
+        let mut group = Vec::new();
+        let led = catch_panic(|| {
+            let turnstile = self.turnstile.lock();
+            group = take();
+            if group.is_empty() { Ok(Led::default()) } else { self.lead_with(turnstile, &group) }
+        });
+        let led = led.unwrap_or_else(|panic| {
+            self.shared.fail_by_panic("a logger", &panic.to_string());
+            self.shared.latch.check().map(|()| Led::default())
+        });
+        let outcomes: Vec<_> = outcomes(&group, led).collect();
+        let told = outcomes.into_iter().zip(&group).map(|(outcome, submission)| match outcome {
+            Ok(_) => Ok(()),
+            Err(Refused::Failed(error)) => Err(error),
+            Err(_) => self.write_locked(submission),
+        });
+        told.collect()
+    }
+
+    /// Writes a batch without conditions that was sent back because a pessimistic transaction is
+    /// open: with the locks of its keys.
+    fn write_locked(&self, submission: &Submission) -> Result<()> {
+        let _locks = self.locks.of_batch(&submission.encoded, LOCK_TIMEOUT)?;
+        let looked = self.versions.visible();
+        let footprint = Arc::default();
+        let check = Check { footprint, looked, entries_max: u64::MAX, has_locks: true };
+        match self.write(Submission { check: Some(Arc::new(check)), ..submission.clone() }) {
+            Ok(_) => Ok(()),
+            Err(Refused::Failed(error)) => Err(error),
+            Err(_) => unreachable!("it has its locks, and builds on nothing"),
+        }
     }
 
     /// As [`Logged::lead`]; where it panics, the panic, which is for the caller to let go on.
     /// Writing has stopped then.
-    fn lead_caught(&self, group: &[Submission]) -> Result<Result<()>, Panic> {
+    fn lead_caught(&self, group: &[Submission]) -> Result<Result<Led>, Panic> {
         let led = catch_panic(|| self.lead(group));
         led.inspect_err(|panic| self.shared.fail_by_panic("a writer", &panic.to_string()))
     }
 
-    fn lead(&self, group: &[Submission]) -> Result<()> {
-        let mut leader = self.leader.lock();
+    fn lead(&self, group: &[Submission]) -> Result<Led> {
+        self.lead_with(self.turnstile.lock(), group)
+    }
+
+    fn lead_with(
+        &self,
+        mut turnstile: MutexGuard<'_, Turnstile>,
+        group: &[Submission],
+    ) -> Result<Led> {
         self.shared.latch.check()?;
+        let refused = self.refuse(group)?;
+        let admitted = without(group, &refused);
+        let group = &*admitted;
+        if group.is_empty() {
+            return Ok(Led { first: Sequence::ZERO, refused });
+        }
         // The thread that gets the lock after a panic must not make a table of half a batch.
         let _guard = self.shared.latch.guard();
         let bytes = group.iter().map(|submission| submission.encoded.len() as u64).sum();
         let count = group.iter().map(|submission| u64::from(submission.count)).sum::<u64>();
-        self.make_room(&mut leader, bytes)?;
-        self.ask_for_log_room(&mut leader, group.len() as u64, bytes)?;
-        let grown_bytes = bytes + count * ENTRY_OVERHEAD_BYTES;
-        self.versions.memtable_grows(leader.memtable.bytes() + grown_bytes);
+        self.rotation.make_room(&mut turnstile, bytes)?;
+        self.rotation.ask_for_log_room(&mut turnstile, group.len() as u64, bytes)?;
+        turnstile.memtable_bytes += bytes + count * ENTRY_OVERHEAD_BYTES;
+        self.versions.memtable_grows(turnstile.memtable_bytes);
+        let (memtable, log) = (Arc::clone(&turnstile.memtable), Arc::clone(&turnstile.log));
+        memtable.begin_group();
         let claimed = self.versions.window.claim(count);
-        let logged = self.log_group(&leader, group, &claimed);
-        logged.inspect_err(|error| self.shared.fail(error))?;
-        let mut next = claimed.first();
-        for submission in group {
-            leader.memtable.insert_batch(next, &submission.encoded)?;
-            next = Sequence(next.0 + u64::from(submission.count));
+        // Dropped before the group's slot is: a writer that waits for it finds the latch set.
+        let _guard = self.shared.latch.guard();
+        let records = records_of(group, claimed.first());
+        let asked = group.iter().any(|submission| submission.durability == Durability::Sync);
+        let place = self.place(&mut turnstile, &records, asked);
+        let place = place.inspect_err(|error| self.shared.fail(error))?;
+        // One group after the other, or the next one beside this.
+        let held = matches!(log.records, Records::InTurn(_)).then_some(turnstile);
+        let durable = self.log_records(&log, place, &records, &claimed);
+        let durable = durable.inspect_err(|error| self.shared.fail(error))?;
+        for record in &records {
+            memtable.insert_batch(record.first, record.payload)?;
         }
-        self.versions.window.publish(claimed);
+        if let Some(mut turnstile) = held {
+            turnstile.memtable_bytes = memtable.bytes();
+        }
+        let publication = claimed.complete(durable);
+        if !self.versions.window.wait(publication) {
+            return Err(self.stopped());
+        }
+        memtable.end_group();
+        if !Arc::ptr_eq(&self.versions.current().active, &memtable) {
+            // Its flush may have waited for this group.
+            self.shared.jobs.wake();
+        }
         self.shared.counts.written_bytes.add(bytes);
         self.shared.counts.writes.add(count);
-        Ok(())
+        Ok(Led { first: records[0].first, refused })
     }
 
-    fn log_group(&self, leader: &Leader, group: &[Submission], claimed: &Group) -> Result<()> {
-        let mut next = claimed.first();
-        let mut position = None;
-        let mut bytes = 0;
-        for submission in group {
-            position =
-                Some(leader.log.writer.append(next, submission.count, &submission.encoded)?);
-            next = Sequence(next.0 + u64::from(submission.count));
-            bytes += submission.encoded.len() as u64;
+    /// Batches of the group whose checks do not hold. They look at memtables, so what was claimed
+    /// before must be there; the caller has the turnstile, and nothing comes in.
+    fn refuse(&self, group: &[Submission]) -> Result<Vec<(usize, Refused)>> {
+        let is_asked = group.iter().any(|submission| submission.check.is_some());
+        if is_asked && !planted(Planted::ChecksMissFlyingGroups) {
+            self.versions.window.wait_idle();
+            self.shared.latch.check()?;
         }
-        let Some(position) = position else { return Ok(()) };
-        self.tail.lock().position = Some(position);
+        refuse(&self.versions, &self.locks, group)
+    }
+
+    /// Why a group that is whole is not acknowledged: one before it failed.
+    fn stopped(&self) -> Error {
+        let reason = self.shared.latch.check().err();
+        reason.unwrap_or_else(|| Error::new(ErrorKind::ReadOnly, "a write before this one failed"))
+    }
+
+    /// Gives the records their place in the log, in order.
+    fn place(
+        &self,
+        turnstile: &mut Turnstile,
+        records: &[Record<'_>],
+        asked: bool,
+    ) -> Result<Place> {
+        let asked = asked && !planted(Planted::AcknowledgedBeforeFlush);
+        match &turnstile.log.records {
+            Records::InTurn(writer) => {
+                let mut position = None;
+                for record in records {
+                    let Record { first, count, payload } = *record;
+                    position = Some(writer.append(first, count, payload)?);
+                }
+                Ok(Place::Appended { position, asked })
+            }
+            Records::SideBySide(claims) => {
+                let claim = claims.claim(records, self.versions.window.durable())?;
+                self.queue.set_gathers(claims.is_padded());
+                let has_buffered = std::mem::replace(&mut turnstile.has_buffered, !asked);
+                let covers = asked && has_buffered && !planted(Planted::BufferedBeforeSyncIgnored);
+                Ok(Place::Claimed { claim, asked, covers })
+            }
+        }
+    }
+
+    /// Writes the records to their place, as durable as asked; says whether all up to them is
+    /// durable then.
+    fn log_records(
+        &self,
+        log: &LogFile,
+        place: Place,
+        records: &[Record<'_>],
+        group: &Group<'_>,
+    ) -> Result<bool> {
+        let bytes = records.iter().map(|record| record.payload.len() as u64).sum();
+        match (&log.records, place) {
+            (Records::InTurn(writer), Place::Appended { position: Some(position), asked }) => {
+                self.rotation.tail.lock().position = Some(position);
+                if !self.count_unsynced(bytes, asked)? {
+                    writer.commit(position, LogDurability::Buffered)?;
+                }
+                Ok(false)
+            }
+            (Records::SideBySide(claims), Place::Claimed { claim, asked: true, covers }) => {
+                claims.write(claim, records, LogDurability::Sync)?;
+                // Buffered groups before this one are to be durable too, and may still be flying.
+                if covers {
+                    if !self.versions.window.wait_before(group) {
+                        return Err(self.stopped());
+                    }
+                    sync_site("write", || self.sync_tail())?;
+                }
+                Ok(true)
+            }
+            (Records::SideBySide(claims), Place::Claimed { claim, .. }) => {
+                let position = claims.write(claim, records, LogDurability::Buffered)?;
+                self.rotation.tail.lock().written(log, position);
+                self.count_unsynced(bytes, false)?;
+                Ok(false)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Counts bytes that no sync covers, and syncs them where that is `asked` or they are too many;
+    /// says whether it did.
+    fn count_unsynced(&self, bytes: u64, asked: bool) -> Result<bool> {
         let unsynced = self.unsynced_bytes.fetch_add(bytes, Ordering::AcqRel) + bytes;
         let bound = self.shared.settings.background_sync_bytes.0;
-        let asked = group.iter().any(|submission| submission.durability == Durability::Sync);
-        let asked = asked && !planted(Planted::AcknowledgedBeforeFlush);
         // Past twice the bound the background sync did not keep up, and the bound is a promise.
         if asked || unsynced >= 2 * bound {
-            return sync_site("write", || self.sync_tail());
+            return sync_site("write", || self.sync_tail()).map(|()| true);
         }
-        leader.log.writer.commit(position, LogDurability::Buffered)?;
         if unsynced >= bound && !self.sync_wanted.swap(true, Ordering::Relaxed) {
             self.shared.jobs.wake();
         }
-        Ok(())
-    }
-
-    fn make_room(&self, leader: &mut Leader, bytes: u64) -> Result<()> {
-        let full = leader.memtable.bytes() + bytes > self.shared.settings.division().memtable_bytes;
-        if full && leader.memtable.count() > 0 {
-            self.wait_for_room()?;
-            self.rotate(leader)?;
-        }
-        Ok(())
-    }
-
-    /// Has the log keep room for what is about to be appended, or the log that follows.
-    fn ask_for_log_room(&self, leader: &mut Leader, records: u64, bytes: u64) -> Result<()> {
-        // One may have been ready, for fewer bytes.
-        let mut logs_left = 1 + self.shared.files.tiers().len();
-        loop {
-            match leader.log.writer.ask_for_room(records, bytes) {
-                Err(error) if error.kind() == DeviceErrorKind::OutOfSpace && logs_left > 0 => {
-                    tracing::info!(%error, "the next log takes what is written");
-                }
-                asked => {
-                    let asked = asked.map_err(Error::from);
-                    return asked.inspect_err(|error| self.shared.fail_unless_refused(error));
-                }
-            }
-            logs_left -= 1;
-            self.wait_for_room()?;
-            self.rotate(leader)?;
-        }
-    }
-
-    /// The log that follows `current`. Where no tier has room for it, waits for what flushes of full
-    /// memtables give back.
-    fn next_log(&self, current: FileNumber) -> Result<Arc<LogFile>> {
-        loop {
-            let next = self.pool.next_log(current);
-            let is_full =
-                next.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
-            if !is_full || self.versions.current().frozen.is_empty() {
-                // Refused, the writer gets the error, and the log goes on.
-                return next.inspect_err(|error| self.shared.fail_unless_refused(error));
-            }
-            self.versions.wait_for_flushes()?;
-        }
-    }
-
-    /// Waits until the memory budget has room for another memtable.
-    fn wait_for_room(&self) -> Result<()> {
-        let has_room = |version: &Version| (version.frozen.len() as u64) < MEMTABLES - 1;
-        if has_room(&self.versions.current()) {
-            return Ok(());
-        }
-        let start = self.shared.clock.now_ns();
-        self.versions.wait_until(has_room)?;
-        self.shared.counts.stalled_ns.add(self.shared.clock.now_ns() - start);
-        Ok(())
-    }
-
-    /// Freezes the active memtable and goes on with an empty one and the next log.
-    fn rotate(&self, leader: &mut Leader) -> Result<()> {
-        let next = self.next_log(leader.log.number)?;
-        let memtable = Arc::new(Memtable::new());
-        let log = std::mem::replace(&mut leader.log, Arc::clone(&next));
-        self.tail.lock().follow(&log, &next);
-        let frozen = Arc::new(Frozen {
-            memtable: std::mem::replace(&mut leader.memtable, Arc::clone(&memtable)),
-            generation: Generation::of_log(log, next.number),
-            claimed: AtomicBool::new(false),
-        });
-        self.versions.freeze(frozen, memtable);
-        Ok(())
-    }
-
-    /// Freezes the active memtable unless it is empty.
-    fn freeze(&self, leader: &mut Leader) -> Result<()> {
-        if leader.memtable.count() > 0 {
-            self.wait_for_room()?;
-            self.rotate(leader)?;
-        }
-        Ok(())
+        Ok(false)
     }
 
     /// Waits until no write is in flight, and keeps writers out.
@@ -258,7 +345,9 @@ impl Logged {
 
     /// As [`Logged::quiesce`], also where the store is latched.
     pub fn enter(&self) -> Quiet<'_> {
-        Quiet { logged: self, leader: self.leader.lock() }
+        let turnstile = self.turnstile.lock();
+        self.versions.window.wait_idle();
+        Quiet { logged: self, turnstile }
     }
 
     /// Makes everything acknowledged so far durable.
@@ -271,7 +360,7 @@ impl Logged {
     pub(super) fn sync_tail(&self) -> Result<()> {
         // Counted before the tail is looked at, so what is taken off below was synced.
         let covered = self.unsynced_bytes.load(Ordering::Acquire);
-        let tail = self.tail.lock().clone();
+        let tail = self.rotation.tail.lock().clone();
         tail.sync()?;
         let less = |unsynced: u64| Some(unsynced.saturating_sub(covered));
         // Two syncs may have covered the same bytes.
@@ -286,22 +375,22 @@ impl Logged {
 
     /// Claims the preparation of the next log, where it is wanted.
     pub(super) fn claim_preparation(&self) -> bool {
-        self.pool.claim_preparation()
+        self.rotation.pool.claim_preparation()
     }
 
     /// Makes the log that the next memtable begins with.
     pub(super) fn prepare_log(&self) -> Result<()> {
-        self.pool.prepare_log()
+        self.rotation.pool.prepare_log()
     }
 
     /// Deletes the logs that wait to be used; false where there are none.
     pub fn give_up_logs(&self) -> Result<bool> {
-        self.pool.give_up_logs()
+        self.rotation.pool.give_up_logs()
     }
 
     /// The log waits to be used again: it holds nothing any more.
     pub fn is_retired(&self, log: FileNumber) -> bool {
-        self.pool.is_retired(log)
+        self.rotation.pool.is_retired(log)
     }
 
     /// Bytes of logs that no sync has covered yet.
@@ -311,7 +400,7 @@ impl Logged {
 
     /// Logs that the pool counts as there.
     pub fn counted_logs(&self) -> u64 {
-        self.pool.counted()
+        self.rotation.pool.counted()
     }
 
     /// Writers in line behind the leader.
@@ -322,7 +411,7 @@ impl Logged {
     /// The pool of logs, for a test that keeps the background from it.
     #[cfg(test)]
     pub fn pool(&self) -> &Arc<LogPool> {
-        &self.pool
+        &self.rotation.pool
     }
 }
 
@@ -330,32 +419,32 @@ impl Logged {
 #[derive(Debug)]
 pub(crate) struct Quiet<'a> {
     logged: &'a Logged,
-    leader: MutexGuard<'a, Leader>,
+    turnstile: MutexGuard<'a, Turnstile>,
 }
 
 impl Quiet<'_> {
     /// Freezes the active memtable unless it is empty.
     pub fn freeze(&mut self) -> Result<()> {
-        self.logged.freeze(&mut self.leader)
+        self.logged.rotation.freeze(&mut self.turnstile)
     }
 
     /// Freezes the active memtable, which has records.
     #[cfg(test)]
     pub fn rotate(&mut self) -> Result<()> {
-        self.logged.rotate(&mut self.leader)
+        self.logged.rotation.rotate(&mut self.turnstile)
     }
 
     /// The log of the active memtable. Later ones have larger numbers.
     pub fn log_number(&self) -> FileNumber {
-        self.leader.log.number
+        self.turnstile.log.number
     }
 
     /// Hands all that was appended to the driver, so that a concurrent sync has nothing left to
     /// write.
     pub fn hand_over_log(&self) -> Result<()> {
-        let position = self.logged.tail.lock().position;
+        let position = self.logged.rotation.tail.lock().position;
         if let (Some(position), Ok(())) = (position, self.logged.shared.latch.check()) {
-            self.leader.log.writer.commit(position, LogDurability::Buffered)?;
+            self.turnstile.log.hand_over(position)?;
         }
         Ok(())
     }
@@ -371,12 +460,15 @@ impl Quiet<'_> {
         // The log must have the sequence too, or recovery would take the next record for one after
         // a hole.
         let reserved = WriteBatch::new().freeze()?.0;
-        self.logged.ask_for_log_room(&mut self.leader, 1, reserved.len() as u64)?;
+        let Self { logged, turnstile } = &mut self;
+        logged.rotation.ask_for_log_room(turnstile, 1, reserved.len() as u64)?;
         let claimed = versions.window.claim(1);
         let sequence = claimed.first();
-        let submission = Submission { encoded: reserved, count: 1, durability: Durability::Sync };
-        let logged = self.logged.log_group(&self.leader, &[submission], &claimed);
-        logged.inspect_err(|error| shared.fail(error))?;
+        let records = [Record { first: sequence, count: 1, payload: &reserved }];
+        let log = Arc::clone(&turnstile.log);
+        let place = logged.place(turnstile, &records, true);
+        let logged = place.and_then(|at| logged.log_records(&log, at, &records, &claimed));
+        let durable = logged.inspect_err(|error| shared.fail(error))?;
         let result = body(sequence).inspect_err(|_| {
             // The log says that the sequence was taken, so the manifest must too: recovery takes a
             // later record for proof that it once did. Failing, this stops all writing.
@@ -386,19 +478,20 @@ impl Quiet<'_> {
             let _ = committed.inspect_err(|error| shared.fail(error));
         });
         match &result {
-            Ok(_) => versions.window.publish(claimed),
+            // Nothing is before it that could keep it from being published.
+            Ok(_) => drop(claimed.complete(durable)),
             // It stays a sequence that no record has, and readers pass it with the next one.
-            Err(_) => versions.window.skip(claimed),
+            Err(_) => claimed.skip(),
         }
         result
     }
 
     /// Ends the logs for a clean close. The latch has sent all waiting writers away.
     pub fn seal(self) -> Result<()> {
-        let tail = self.logged.tail.lock().clone();
+        let tail = self.logged.rotation.tail.lock().clone();
         sync_site("closing", || {
             tail.seal_older()?;
-            self.leader.log.seal()
+            self.turnstile.log.seal()
         })
     }
 }

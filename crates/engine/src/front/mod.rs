@@ -3,20 +3,22 @@
 //! A closed choice with one `match` an operation. All presets have a memtable before a write-ahead
 //! log so far. What a full memtable goes to is for the layout.
 
+mod checks;
 pub(crate) mod log_pool;
 mod log_tail;
 mod logged;
 mod queue;
 pub(crate) mod replay;
+mod turnstile;
 mod upkeep;
 
 use crate::error::Result;
 use crate::jobs::Job;
-use crate::settings::Durability;
-use bytes::Bytes;
+use crate::transaction::Refused;
 pub(crate) use logged::{Logged, Quiet};
+pub(crate) use queue::Submission;
 use std::sync::Arc;
-use thermocline_foundation::FileNumber;
+use thermocline_foundation::{FileNumber, Sequence};
 
 /// See the module's header.
 #[derive(Clone, Debug)]
@@ -30,10 +32,20 @@ impl Front {
         Self::Logged(Arc::new(logged))
     }
 
-    /// Applies an encoded batch; returns when it is as durable as asked and visible.
-    pub fn write(&self, encoded: Bytes, count: u32, durability: Durability) -> Result<()> {
+    /// Applies an encoded batch, unless its check does not hold; returns when it is as durable as
+    /// asked and visible. Says the sequence of its last record.
+    pub fn write(&self, submission: Submission) -> Result<Sequence, Refused> {
         match self {
-            Self::Logged(logged) => logged.write(encoded, count, durability),
+            Self::Logged(logged) => logged.write(submission),
+        }
+    }
+
+    /// Writes, as one group, the batches that `take` gives once it is the caller's turn; a result
+    /// for each. They are newer than what an earlier call took, and older than what a later
+    /// one takes.
+    pub fn write_group(&self, take: &mut dyn FnMut() -> Vec<Submission>) -> Vec<Result<()>> {
+        match self {
+            Self::Logged(logged) => logged.write_group(take),
         }
     }
 

@@ -1,14 +1,16 @@
 //! The line of writers.
 //!
 //! Writers line up; the first leads. The leader takes every batch in line, and they are written as
-//! one group. Then the next in line leads. So acknowledgements come in sequence order, one device
-//! flush serves all that wait, and a writer that is alone pays for no hand-over.
+//! one group. Then the next in line leads. So one device flush serves all that wait, and a writer
+//! that is alone pays for no hand-over. Where the log is written by many at once, several lead.
 
-use crate::error::Result;
 use crate::settings::Durability;
+use crate::transaction::{Check, Refused};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use thermocline_foundation::Sequence;
+use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
 use thermocline_foundation::sync::{Condvar, Mutex};
 
 /// Bytes of batches that one leader takes; more would make its own caller wait for the others.
@@ -16,10 +18,12 @@ const GROUP_BYTES_MAX: usize = 1 << 20;
 
 /// A batch to write.
 #[derive(Clone, Debug)]
-pub(super) struct Submission {
+pub(crate) struct Submission {
     pub encoded: Bytes,
     pub count: u32,
     pub durability: Durability,
+    /// What must hold when it is written.
+    pub check: Option<Arc<Check>>,
 }
 
 /// A writer that waits in line.
@@ -34,7 +38,7 @@ pub(super) struct Waiter {
 #[derive(Debug)]
 pub(super) enum Turn {
     Lead,
-    Done(Result<()>),
+    Done(Result<Sequence, Refused>),
 }
 
 impl Waiter {
@@ -64,58 +68,84 @@ pub(super) enum Entered {
 }
 
 /// See the module's header.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct WriteQueue {
+    /// Writers that may lead at once.
+    leaders_max: usize,
+    /// One leads at a time for now: groups side by side would leave too much of the log empty.
+    gathers: AtomicBool,
     line: Mutex<Line>,
 }
 
 #[derive(Debug, Default)]
 struct Line {
-    /// A writer leads.
-    led: bool,
+    /// Writers that lead, or have been told to.
+    leaders: usize,
     waiting: VecDeque<Arc<Waiter>>,
 }
 
 impl WriteQueue {
+    /// At most `leaders_max` writers lead at once.
+    pub fn new(leaders_max: usize) -> Self {
+        Self { leaders_max, gathers: AtomicBool::new(false), line: Mutex::default() }
+    }
+
+    /// Has writers gather into larger groups, or lead side by side again.
+    pub fn set_gathers(&self, gathers: bool) {
+        self.gathers.store(gathers, Ordering::Relaxed);
+    }
+
+    fn has_room(&self, line: &Line) -> bool {
+        let gathers = self.gathers.load(Ordering::Relaxed);
+        line.leaders < if gathers { 1 } else { self.leaders_max }
+    }
+
     /// Lines up with a batch.
     pub fn enter(&self, submission: Submission) -> Entered {
         let mut line = self.line.lock();
-        if !line.led {
-            line.led = true;
+        let leads = self.has_room(&line);
+        line.leaders += usize::from(leads);
+        if leads && line.waiting.is_empty() {
             return Entered::Leads(submission);
         }
         let (turn, changed) = (Mutex::new(None), Condvar::new());
         let waiter = Arc::new(Waiter { submission, turn, changed });
         line.waiting.push_back(Arc::clone(&waiter));
+        if let Some(first) = leads.then(|| line.waiting.pop_front()).flatten() {
+            first.set(Turn::Lead);
+        }
         Entered::Waits(waiter)
     }
 
-    /// Writers behind the one that leads.
+    /// Writers behind those that lead.
     pub fn waiting(&self) -> u64 {
         self.line.lock().waiting.len() as u64
     }
 
-    /// Takes a group off the line; the caller is the first of it.
-    pub fn take_group(&self) -> Vec<Arc<Waiter>> {
-        let mut group = Vec::new();
-        let mut bytes = 0;
+    /// Takes writers off the line, for the group of `first`, which was told to lead.
+    pub fn take_behind(&self, first: &Waiter) -> Vec<Arc<Waiter>> {
+        let mut others = Vec::new();
+        let mut bytes = first.submission.encoded.len();
         let mut line = self.line.lock();
         while let Some(next) = line.waiting.front() {
             bytes += next.submission.encoded.len();
-            if bytes > GROUP_BYTES_MAX && !group.is_empty() {
+            if bytes > GROUP_BYTES_MAX {
                 break;
             }
-            group.extend(line.waiting.pop_front());
+            others.extend(line.waiting.pop_front());
         }
-        group
+        others
     }
 
-    /// The leader is done: the next in line leads.
+    /// A leader is done: the next in line leads.
     pub fn hand_over(&self) {
         let mut line = self.line.lock();
-        match line.waiting.front() {
-            Some(next) => next.set(Turn::Lead),
-            None => line.led = false,
+        line.leaders -= 1;
+        if self.has_room(&line)
+            && let Some(next) = line.waiting.pop_front()
+        {
+            line.leaders += 1;
+            next.set(Turn::Lead);
         }
     }
 }

@@ -11,7 +11,10 @@
 //! 2. No two entries have the same key and sequence.
 //! 3. Readers need no lock and never wait for a writer.
 //!
-//! Threads: any number of readers, and writers at the same time (today the write path has one).
+//! 4. A frozen memtable is flushed when it is drained: the groups of writes that belong to it are
+//!    published.
+//!
+//! Threads: any number of readers, and of writers at the same time.
 
 use bytes::{Bytes, BytesMut};
 use crossbeam_skiplist::SkipSet;
@@ -22,7 +25,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 use thermocline_foundation::Sequence;
 use thermocline_foundation::sync::Mutex;
-use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use thermocline_foundation::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use thermocline_table::{RecordKind, Trailer};
 
 use crate::batch::BatchReader;
@@ -147,6 +153,11 @@ pub(crate) struct Memtable {
     chunk: Mutex<BytesMut>,
     bytes: AtomicU64,
     count: AtomicU64,
+    /// The sequences that it spans; the first is the largest number there is while it is empty.
+    first: AtomicU64,
+    last: AtomicU64,
+    /// Groups of writes that belong here and are not published.
+    flying: AtomicU64,
 }
 
 impl Default for Memtable {
@@ -163,13 +174,16 @@ impl Memtable {
             chunk: Mutex::new(BytesMut::new()),
             bytes: 0.into(),
             count: 0.into(),
+            first: u64::MAX.into(),
+            last: 0.into(),
+            flying: 0.into(),
         }
     }
 
     /// Adds the records of an encoded batch, whose first has the sequence `first`.
     pub fn insert_batch(&self, first: Sequence, encoded: &[u8]) -> Result<()> {
         let (mut count, mut memory) = (0, 0);
-        let mut chunk = self.chunk.lock();
+        let mut chunk = std::mem::take(&mut *self.chunk.lock());
         for (index, record) in BatchReader::new(encoded)?.enumerate() {
             let record = record?;
             let (start, end) =
@@ -186,9 +200,38 @@ impl Memtable {
             });
             count += 1;
         }
+        if count > 0 {
+            self.first.fetch_min(first.0, Relaxed);
+            self.last.fetch_max(first.0 + count - 1, Relaxed);
+        }
+        self.give_back(chunk);
         self.bytes.fetch_add(memory, Relaxed);
         self.count.fetch_add(count, Relaxed);
         Ok(())
+    }
+
+    /// Keeps the larger rest of a chunk for the next batch. Two that are inserted at once have a
+    /// chunk each.
+    fn give_back(&self, chunk: BytesMut) {
+        let mut kept = self.chunk.lock();
+        if kept.capacity() < chunk.capacity() {
+            *kept = chunk;
+        }
+    }
+
+    /// A group of writes is on its way here.
+    pub fn begin_group(&self) {
+        self.flying.fetch_add(1, Relaxed);
+    }
+
+    /// A group is published. One that failed never is.
+    pub fn end_group(&self) {
+        self.flying.fetch_sub(1, Release);
+    }
+
+    /// No group is on its way here: a frozen memtable is whole.
+    pub fn is_drained(&self) -> bool {
+        self.flying.load(Acquire) == 0
     }
 
     /// The newest version of `key` at or before `snapshot`.
@@ -196,6 +239,36 @@ impl Memtable {
         let target = target(key, Trailer::newest_at(snapshot));
         let entry = self.entries.lower_bound(Bound::Included(&target as &dyn Position))?;
         (entry.key() == key).then(|| (entry.trailer, entry.value().value()))
+    }
+
+    /// The oldest sequence that it has; none where it is empty.
+    pub fn first_sequence(&self) -> Option<Sequence> {
+        Some(self.first.load(Relaxed)).filter(|first| *first < u64::MAX).map(Sequence)
+    }
+
+    /// A key at or after `from` and before `to` (none: open) with a version that is newer than
+    /// `than`. Counts the entries that it looks at down from `most`; none left ends the search.
+    pub fn newer_in(
+        &self,
+        (from, to): (Option<&[u8]>, Option<&[u8]>),
+        than: Sequence,
+        most: &mut u64,
+    ) -> Option<Bytes> {
+        if self.last.load(Relaxed) <= than.0 {
+            return None;
+        }
+        let start = target(from.unwrap_or_default(), Trailer::newest_at(Sequence::MAX));
+        let start = Bound::Included(&start as &dyn Position);
+        for entry in self.entries.range::<dyn Position, _>((start, Bound::Unbounded)) {
+            if to.is_some_and(|to| entry.key() >= to) {
+                break;
+            }
+            *most = most.checked_sub(1)?;
+            if entry.trailer.sequence() > than {
+                return Some(entry.key_bytes());
+            }
+        }
+        None
     }
 
     /// Memory taken, in bytes.

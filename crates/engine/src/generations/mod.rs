@@ -7,8 +7,8 @@ use crate::error::Result;
 use log_file::LogFile;
 use memtable::Memtable;
 use std::sync::Arc;
-use thermocline_foundation::FileNumber;
 use thermocline_foundation::sync::atomic::AtomicBool;
+use thermocline_foundation::{FileNumber, Planted, planted};
 
 /// What makes a memtable durable.
 #[derive(Debug)]
@@ -63,4 +63,11 @@ pub(crate) struct Frozen {
     pub generation: Generation,
     /// A flush is under way.
     pub claimed: AtomicBool,
+}
+
+impl Frozen {
+    /// All writes that belong to the memtable are in it, and published.
+    pub fn is_drained(&self) -> bool {
+        self.memtable.is_drained() || planted(Planted::InsertAfterFreeze)
+    }
 }

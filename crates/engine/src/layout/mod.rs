@@ -254,6 +254,19 @@ impl Layout {
         }
     }
 
+    /// Sequence and kind of the newest version of `key` at `moment`, which is now and of which no
+    /// memtable has one. Counts nothing, and moves nothing.
+    pub fn newest(&self, moment: &Moment<'_>, key: &[u8]) -> Result<Option<Trailer>> {
+        match self {
+            Self::Leveled(leveled) => {
+                let levels = &moment.version.levels;
+                let found = leveled.locator.find_newest(levels, key, moment.visible)?;
+                Ok(found.map(|found| found.trailer))
+            }
+            Self::Hybrid(hybrid) => hybrid.newest(moment, key),
+        }
+    }
+
     /// Answers those of `wanted` that lie beside tables, in one batch.
     pub fn get_many(&self, wanted: &mut Wanted<'_>) -> Result<()> {
         match self {

@@ -9,6 +9,8 @@
 use crate::error::Result;
 use crate::merge::{Merge, Target};
 use crate::read::Reader;
+use crate::read::overlay::{Overlay, OwnView};
+use crate::read::range::ScanRange;
 use crate::versions::holders::{Held, Holder};
 use crate::versions::snapshots::Snapshot;
 use bytes::Bytes;
@@ -272,64 +274,6 @@ impl Drop for Cursor {
     }
 }
 
-/// What a scan covers, before its end is known to the tables.
-#[derive(Clone, Debug)]
-pub(crate) struct ScanRange {
-    pub from: Bound<Vec<u8>>,
-    pub to: Bound<Vec<u8>>,
-}
-
-impl ScanRange {
-    pub fn all() -> Self {
-        Self { from: Bound::Unbounded, to: Bound::Unbounded }
-    }
-
-    /// Cuts the range to the keys that begin with `prefix`.
-    pub fn with_prefix(mut self, prefix: &[u8]) -> Self {
-        let above_from = match &self.from {
-            Bound::Included(from) | Bound::Excluded(from) => from.as_slice() < prefix,
-            Bound::Unbounded => true,
-        };
-        if above_from {
-            self.from = Bound::Included(prefix.to_vec());
-        }
-        // The first key after all with the prefix: drop trailing 0xff bytes and count the last one
-        // up.
-        let mut end = prefix.to_vec();
-        while end.last() == Some(&0xff) {
-            end.pop();
-        }
-        if let Some(last) = end.last_mut() {
-            *last += 1;
-            let below_to = match &self.to {
-                Bound::Included(to) => *to >= end,
-                Bound::Excluded(to) => *to > end,
-                Bound::Unbounded => true,
-            };
-            if below_to {
-                self.to = Bound::Excluded(end);
-            }
-        }
-        self
-    }
-
-    fn below_end(&self, key: &[u8]) -> bool {
-        match &self.to {
-            Bound::Included(to) => key <= to.as_slice(),
-            Bound::Excluded(to) => key < to.as_slice(),
-            Bound::Unbounded => true,
-        }
-    }
-
-    fn above_start(&self, key: &[u8]) -> bool {
-        match &self.from {
-            Bound::Included(from) => key >= from.as_slice(),
-            Bound::Excluded(from) => key > from.as_slice(),
-            Bound::Unbounded => true,
-        }
-    }
-}
-
 /// A scan under way: an iterator over key and value. Ends after an error, but for one: where a
 /// record of the fast tier is damaged and its key is known, an error of kind `Corrupt` takes its
 /// place, and the scan goes on behind it.
@@ -340,11 +284,22 @@ pub struct Records {
     reverse: bool,
     left: u64,
     started: bool,
+    /// The store has no more.
+    ended: bool,
+    /// What a transaction has written.
+    own: Option<Box<Overlay>>,
 }
 
 impl Records {
-    pub(crate) fn new(cursor: Cursor, range: ScanRange, reverse: bool, limit: u64) -> Self {
-        Self { cursor, range, reverse, left: limit, started: false }
+    /// The records that `cursor` finds, and over them those of the transaction that it is of.
+    pub(crate) fn new(
+        cursor: Cursor,
+        range: ScanRange,
+        (reverse, limit): (bool, u64),
+        of: Option<&OwnView>,
+    ) -> Self {
+        let own = of.map(|view| Box::new(Overlay::new(view, &range, reverse)));
+        Self { cursor, range, reverse, left: limit, started: false, ended: false, own }
     }
 
     fn advance(&mut self) -> Result<()> {
@@ -382,14 +337,15 @@ impl Records {
     }
 }
 
-impl Iterator for Records {
-    type Item = Result<(Bytes, Bytes)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
+impl Records {
+    /// The next record of the store.
+    fn next_stored(&mut self) -> Option<Result<(Bytes, Bytes)>> {
+        if self.ended {
+            return None;
+        }
         while let Err(error) = self.advance() {
             if !self.cursor.pass_over() {
-                self.left = 0;
+                self.ended = true;
                 return Some(Err(error));
             }
             let key = self.cursor.key();
@@ -401,30 +357,30 @@ impl Iterator for Records {
         let inside =
             self.cursor.valid() && self.range.below_end(key) && self.range.above_start(key);
         if !inside {
-            self.left = 0;
+            self.ended = true;
             return None;
         }
         Some(Ok((Bytes::copy_from_slice(key), self.cursor.value().clone())))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl Iterator for Records {
+    type Item = Result<(Bytes, Bytes)>;
 
-    #[test]
-    fn a_prefix_cuts_the_range_at_both_ends() {
-        let range = ScanRange::all().with_prefix(b"ab");
-        assert_eq!(range.from, Bound::Included(b"ab".to_vec()));
-        assert_eq!(range.to, Bound::Excluded(b"ac".to_vec()));
-        let range = ScanRange::all().with_prefix(&[7, 0xff, 0xff]);
-        assert_eq!(range.to, Bound::Excluded(vec![8]));
-        assert_eq!(ScanRange::all().with_prefix(&[0xff]).to, Bound::Unbounded);
-        let narrow = ScanRange {
-            from: Bound::Excluded(b"abc".to_vec()),
-            to: Bound::Included(b"abd".to_vec()),
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let next = match self.own.take() {
+            None => self.next_stored(),
+            Some(mut own) => {
+                let next = own.next(|| self.next_stored());
+                self.own = Some(own);
+                next
+            }
         };
-        let cut = narrow.clone().with_prefix(b"ab");
-        assert_eq!((cut.from, cut.to), (narrow.from, narrow.to));
+        // An error that the store does not go on behind ends what a transaction has, too.
+        if matches!((&next, self.ended), (None, _) | (Some(Err(_)), true)) {
+            self.left = 0;
+        }
+        next
     }
 }

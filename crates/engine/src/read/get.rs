@@ -23,7 +23,15 @@ impl Reader {
         Ok(live(self.layout.get(&moment, key)?))
     }
 
-    /// The newest entry of `key` that memtables have at the moment `visible`, counted.
+    /// The value of `key` now, where a memtable knows it. Does no I/O.
+    pub fn get_from_memory(&self, key: &[u8]) -> Option<Option<Bytes>> {
+        let version = self.versions.current();
+        let found = self.get_in_memory(&version, key, self.versions.visible())?;
+        self.shared.counts.gets.add(1);
+        Some(live(Some(found)))
+    }
+
+    /// The newest entry of `key` that memtables have at the moment `visible`, counted as a hit.
     pub(super) fn get_in_memory(&self, version: &Version, key: &[u8], visible: Sequence) -> Found {
         let found = version.get_in_memory(key, visible)?;
         self.shared.counts.memtable_hits.add(1);

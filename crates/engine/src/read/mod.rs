@@ -3,6 +3,9 @@
 pub(crate) mod cursor;
 mod get;
 mod multi_get;
+mod newest;
+pub(crate) mod overlay;
+pub(crate) mod range;
 mod scan;
 #[cfg(test)]
 mod tests;

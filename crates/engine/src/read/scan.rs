@@ -1,7 +1,8 @@
 //! Scans: everything that has records of a range, as sources of one merge.
 
 use super::Reader;
-use super::cursor::{Cursor, Renewal, ScanRange};
+use super::cursor::{Cursor, Renewal};
+use super::range::ScanRange;
 use crate::generations::memtable::MemtableCursor;
 use crate::limits::LEVELS;
 use crate::merge::{LevelCursor, Merge, Source, Tables};

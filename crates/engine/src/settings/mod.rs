@@ -99,6 +99,10 @@ impl Preset {
     }
 }
 
+fn is_one(value: &u32) -> bool {
+    *value == 1
+}
+
 /// One storage tier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -172,6 +176,11 @@ pub struct Settings {
     /// Written but unsynced log bytes after which a background sync starts, at least 64 KiB;
     /// default 8 MiB.
     pub background_sync_bytes: ByteSize,
+    /// Groups of synced writes in flight at once, 1 to 16; default 1: one group after the other.
+    /// More where the device takes several writes at a time and many threads write (SpanDB, section
+    /// 4.2). Only with `durability = "sync"`.
+    #[serde(skip_serializing_if = "is_one")]
+    pub log_writes: u32,
     /// Threads for flushes and compactions, 1 to 64; default: one per processor, at least 2.
     pub background_threads: u32,
     /// Logical (uncompressed) bytes of a data block, 1 KiB to 1 MiB; default 6 KiB (MyNVM, section
@@ -206,6 +215,16 @@ pub struct Settings {
     /// the process may not have, with what program and directories take, is refused at opening.
     #[serde(skip_serializing_if = "is_zero")]
     pub open_files: u32,
+    /// Asynchronous requests that may wait at once, 1 to 1,048,576; default 1,024. Beyond, callers
+    /// get an error of kind `Busy`. To be raised where bursts are longer and memory is there.
+    pub request_queue: u32,
+    /// Bytes of these requests (keys, values, pages to come), 64 KiB and up; default 8 MiB. One
+    /// request may go beyond. To be raised with the number, or where batches are long.
+    pub request_queue_bytes: ByteSize,
+    /// Threads that carry out asynchronous gets and pages of scans, 1 to 64, or 0, the default: one
+    /// per processor but one, at least 1. To be raised where reads wait for slow devices.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub request_workers: u32,
     /// What only the preset `hybrid` looks at.
     pub hybrid: HybridSettings,
 }
@@ -218,6 +237,7 @@ impl Default for Settings {
             memory: ByteSize::mib(256),
             durability: Durability::default(),
             background_sync_bytes: ByteSize::mib(8),
+            log_writes: 1,
             background_threads: thermocline_foundation::threads::available().clamp(2, 64) as u32,
             block_size: ByteSize::kib(6),
             filter_bits_per_key: 10,
@@ -230,6 +250,9 @@ impl Default for Settings {
             delay_max: Duration::ms(20),
             stats_interval: Duration::ms(1000),
             open_files: 0,
+            request_queue: 1024,
+            request_queue_bytes: ByteSize::mib(8),
+            request_workers: 0,
             hybrid: HybridSettings::default(),
         }
     }
@@ -284,6 +307,7 @@ impl Settings {
         };
         range("memory", self.memory.0, 1 << 20, 1 << 50, " B")?;
         range("background_sync_bytes", self.background_sync_bytes.0, 64 << 10, 1 << 40, " B")?;
+        range("log_writes", self.log_writes.into(), 1, 16, "")?;
         range("background_threads", self.background_threads.into(), 1, 64, "")?;
         range("block_size", self.block_size.0, 1 << 10, 1 << 20, " B")?;
         range("filter_bits_per_key", self.filter_bits_per_key.into(), 0, 32, "")?;
@@ -299,6 +323,9 @@ impl Settings {
         range("stats_interval", interval.as_millis() as u64, least_ms, 3_600_000, " ms")?;
         let least = if self.open_files == 0 { 0 } else { OPEN_FILES_MIN };
         range("open_files", self.open_files.into(), least, OPEN_FILES_MAX, "")?;
+        range("request_queue", self.request_queue.into(), 1, 1 << 20, "")?;
+        range("request_queue_bytes", self.request_queue_bytes.0, 64 << 10, 1 << 40, " B")?;
+        range("request_workers", self.request_workers.into(), 0, 64, "")?;
         range("compression levels", self.compression.len() as u64, 1, 7, "")?;
         range("number of tiers", self.tiers.len() as u64, 0, 16, "")?;
         self.hybrid.check()?;
@@ -343,6 +370,24 @@ impl Settings {
         }
     }
 
+    /// Threads for asynchronous gets and pages, at most.
+    pub(crate) fn request_workers(&self) -> usize {
+        match self.request_workers {
+            0 => thermocline_foundation::threads::available().clamp(2, 65) - 1,
+            threads => threads as usize,
+        }
+    }
+
+    /// Groups of writes go to the log side by side.
+    pub(crate) fn has_parallel_log(&self) -> bool {
+        self.durability == Durability::Sync && self.log_writes > 1
+    }
+
+    /// Groups of writes in flight at once.
+    pub(crate) fn groups_in_flight(&self) -> usize {
+        if self.has_parallel_log() { self.log_writes as usize } else { 1 }
+    }
+
     /// There is a fast tier and a slow one.
     pub(crate) fn is_tiered(&self) -> bool {
         self.tiers.len() > 1
@@ -350,9 +395,10 @@ impl Settings {
 
     /// Bytes of a log that holds a full memtable, unless that is one batch which alone is more. An
     /// entry's overhead in the memtable is more than a record's header in the log; checksums and
-    /// page headers add 2 %.
+    /// page headers add 2 %. Groups that are written side by side leave up to half of it empty.
     pub(crate) fn full_log_bytes(&self) -> u64 {
-        let memtable_bytes = self.division().memtable_bytes;
+        let padded = if self.has_parallel_log() { 2 } else { 1 };
+        let memtable_bytes = padded * self.division().memtable_bytes;
         (memtable_bytes + memtable_bytes / 32).next_multiple_of(64 << 10)
     }
 

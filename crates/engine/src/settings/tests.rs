@@ -58,6 +58,19 @@ fn settings_are_as_documented() {
         let written = settings.to_kept_toml().unwrap();
         assert_eq!(written.contains("open_files"), open_files > 0);
     }
+    for (request_queue, bytes, request_workers, is_taken) in [
+        (1, 64 << 10, 0, true),
+        (1 << 20, 1 << 40, 64, true),
+        (0, 64 << 10, 0, false),
+        ((1 << 20) + 1, 64 << 10, 0, false),
+        (1, (64 << 10) - 1, 0, false),
+        (1, 64 << 10, 65, false),
+    ] {
+        let request_queue_bytes = ByteSize(bytes);
+        let few =
+            Settings { request_queue, request_queue_bytes, request_workers, ..settings.clone() };
+        assert_eq!(few.check().is_ok(), is_taken, "{request_queue}, {bytes}, {request_workers}");
+    }
     // What releases wrote that had more settings, or fewer.
     let more = golden.replace("[hybrid]", "[hybrid]\npolicy = \"random\"\ncandidates = 8");
     assert_eq!(Settings::from_toml(&more, &path).unwrap(), settings);

@@ -29,6 +29,12 @@ impl KeyRange {
             && self.to.as_deref().is_none_or(|to| key < to)
     }
 
+    /// No key is in it.
+    pub fn is_empty(&self) -> bool {
+        let from = self.from.as_deref().unwrap_or_default();
+        self.to.as_deref().is_some_and(|to| to <= from)
+    }
+
     pub fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         let from = self.from.as_deref().map_or(Bound::Unbounded, Bound::Included);
         let to = self.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);

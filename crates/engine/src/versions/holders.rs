@@ -1,5 +1,6 @@
-//! What holds a database besides its handles: snapshots, cursors and scans, bulk loads. Each keeps
-//! the files in place and the directories locked, also after the last handle closed them.
+//! What holds a database besides its handles: snapshots, cursors and scans, bulk loads,
+//! transactions. Each keeps the files in place and the directories locked, also after the last
+//! handle closed them.
 //!
 //! Threads: shared freely.
 
@@ -12,12 +13,13 @@ pub(crate) enum Holder {
     Snapshot,
     Cursor,
     Load,
+    Transaction,
 }
 
 /// How many there are of each kind.
 #[derive(Debug, Default)]
 pub(crate) struct Holders {
-    counts: [AtomicUsize; 3],
+    counts: [AtomicUsize; 4],
 }
 
 impl Holders {
@@ -31,6 +33,7 @@ impl Holders {
             (Holder::Snapshot, "snapshot", "snapshots"),
             (Holder::Cursor, "cursor or scan", "cursors or scans"),
             (Holder::Load, "unfinished bulk load", "unfinished bulk loads"),
+            (Holder::Transaction, "transaction", "transactions"),
         ];
         let texts = kinds.into_iter().filter_map(|(holder, one, many)| {
             match self.count(holder).load(Ordering::Acquire) {

@@ -3,13 +3,13 @@
 //! A reader takes one pointer, the current [`Version`], and waits for nothing. What replaces it:
 //!
 //! ```text
-//!   front (one leader at a time)   freezes the memtable            Versions::freeze
+//!   front (at its turnstile)       freezes the memtable            Versions::freeze
 //!   flush, compaction, ingest      commit an edit of the tables    Versions::commit
 //! ```
 //! Locks, in the order in which they may be taken:
 //!
 //! ```text
-//!   front's leader          across what writers wait for anyway, I/O too; no job takes it, for
+//!   front's turnstile       across what writers wait for anyway, I/O too; no job takes it, for
 //!                           its holder may be waiting for the job
 //!   FlushGate::holder       a checkpoint, from its moment on until it has what is live
 //!   Room::counting          a plan that looks at all ranges, until it has claimed one

@@ -59,6 +59,13 @@ impl Version {
         self.frozen.is_empty() && self.active.count() == 0
     }
 
+    /// The oldest sequence that a memtable has; none where all are empty. Flushes take the oldest
+    /// memtable first, and a bulk load begins when all are flushed: what is newer is in memtables.
+    pub fn oldest_in_memory(&self) -> Option<Sequence> {
+        let memtables = self.frozen.iter().rev().map(|frozen| &frozen.memtable);
+        memtables.chain([&self.active]).find_map(|memtable| memtable.first_sequence())
+    }
+
     /// The newest version of `key` at or before `snapshot` in a memtable.
     pub fn get_in_memory(&self, key: &[u8], snapshot: Sequence) -> Option<(Trailer, Bytes)> {
         let oldest_first = planted(Planted::FrozenReadOldestFirst);

@@ -1,11 +1,21 @@
 //! The window: sequences are claimed in order, and published in order.
 //!
-//! One group of writes is in flight at a time: the front claims for the next one when the one
-//! before is published or the store is latched. So `visible` never passes a group that is not
-//! finished.
+//! Groups of writes are in flight side by side and end in any order. Each has a slot; the window
+//! publishes the slots that are complete up to the first that is not (SpanDB, section 4.2: what is
+//! durable before its predecessors waits for them).
+//!
+//! Invariants:
+//! 1. `visible` never passes a slot that is not complete.
+//! 2. A group that ends without being completed has failed: no slot behind it is published.
+//! 3. `durable` is the newest sequence of a published group that was written durably. All before it
+//!    are durable too: the front sees to that before it completes such a group.
+//!
+//! Threads: claims come one at a time, in the order in which the log gets them; the rest from any.
 
-use thermocline_foundation::Sequence;
+use std::collections::VecDeque;
 use thermocline_foundation::sync::atomic::{AtomicU64, Ordering};
+use thermocline_foundation::sync::{Condvar, Mutex, MutexGuard};
+use thermocline_foundation::{Planted, Sequence, planted};
 
 /// See the module's header.
 #[derive(Debug)]
@@ -14,26 +24,95 @@ pub(crate) struct Window {
     claimed: AtomicU64,
     /// The newest sequence that readers see.
     visible: AtomicU64,
+    durable: AtomicU64,
+    slots: Mutex<Slots>,
+    /// Signalled when slots were published or one failed, if a thread waits.
+    changed: Condvar,
 }
 
-/// Sequences that were given out and are not published yet.
+#[derive(Debug, Default)]
+struct Slots {
+    /// Those that are not published, in order.
+    open: VecDeque<Slot>,
+    waiting: usize,
+}
+
 #[derive(Debug)]
-pub(crate) struct Group {
+struct Slot {
+    last: Sequence,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Flying,
+    /// Its records are in the memtable.
+    Complete {
+        durable: bool,
+    },
+    /// It has no records.
+    Skipped,
+    Failed,
+}
+
+/// Sequences that were given out and are not published yet. Dropped before it is completed or
+/// skipped, it has failed.
+#[derive(Debug)]
+pub(crate) struct Group<'a> {
+    window: &'a Window,
     first: Sequence,
     last: Sequence,
+    ended: bool,
 }
 
-impl Group {
+impl Group<'_> {
     /// The first of its sequences.
     pub fn first(&self) -> Sequence {
         self.first
     }
+
+    /// Its records are in the memtable, and in the log: as `durable` as that. Readers see them as
+    /// soon as all before are complete.
+    pub fn complete(mut self, durable: bool) -> Publication {
+        let last = self.last;
+        self.end(State::Complete { durable });
+        Publication(last)
+    }
+
+    /// It has no records. Readers pass it with the next one.
+    pub fn skip(mut self) {
+        self.end(State::Skipped);
+    }
+
+    fn end(&mut self, state: State) {
+        self.ended = true;
+        self.window.end(self.last, state);
+    }
 }
+
+impl Drop for Group<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end(State::Failed);
+        }
+    }
+}
+
+/// A group that is complete, to be waited for.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "a group is acknowledged when it is published"]
+pub(crate) struct Publication(Sequence);
 
 impl Window {
     /// All up to `last` is published.
     pub(super) fn new(last: Sequence) -> Self {
-        Self { claimed: AtomicU64::new(last.0), visible: AtomicU64::new(last.0) }
+        Self {
+            claimed: AtomicU64::new(last.0),
+            visible: AtomicU64::new(last.0),
+            durable: AtomicU64::new(0),
+            slots: Mutex::default(),
+            changed: Condvar::new(),
+        }
     }
 
     /// The newest sequence that readers see.
@@ -41,27 +120,91 @@ impl Window {
         Sequence(self.visible.load(Ordering::Acquire))
     }
 
-    /// Gives out the next `count` sequences. The caller keeps other callers out until the group is
-    /// published, or the store is latched.
-    pub fn claim(&self, count: u64) -> Group {
+    /// The newest sequence up to which all was written durably, group by group; none since the
+    /// opening is zero.
+    pub fn durable(&self) -> Sequence {
+        Sequence(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Gives out the next `count` sequences.
+    pub fn claim(&self, count: u64) -> Group<'_> {
+        let mut slots = self.slots.lock();
         let before = self.claimed.load(Ordering::Relaxed);
-        let last = before + count;
-        self.claimed.store(last, Ordering::Relaxed);
-        Group { first: Sequence(before + 1), last: Sequence(last) }
+        let (first, last) = (Sequence(before + 1), Sequence(before + count));
+        self.claimed.store(last.0, Ordering::Relaxed);
+        slots.open.push_back(Slot { last, state: State::Flying });
+        Group { window: self, first, last, ended: false }
     }
 
-    /// Readers see the group: its records are in the memtable.
-    #[expect(clippy::needless_pass_by_value, reason = "a group is published or skipped once")]
-    pub fn publish(&self, group: Group) {
-        let Group { first, last } = group;
-        debug_assert!(self.visible.load(Ordering::Relaxed) < first.0, "published in order");
-        self.visible.store(last.0, Ordering::Release);
+    /// Waits until the group is published; false where one before it failed.
+    pub fn wait(&self, publication: Publication) -> bool {
+        let Publication(last) = publication;
+        if self.visible() >= last || planted(Planted::AcknowledgedOutOfOrder) {
+            return true;
+        }
+        self.wait_for(|slots| match slots.open.iter().find(|slot| slot.state == State::Failed) {
+            _ if self.visible() >= last => Some(true),
+            Some(failed) if failed.last <= last => Some(false),
+            _ => None,
+        })
     }
 
-    /// The group has no records. Readers pass it with the next one.
-    #[expect(clippy::needless_pass_by_value, reason = "a group is published or skipped once")]
-    pub fn skip(&self, group: Group) {
-        debug_assert_eq!(self.claimed.load(Ordering::Relaxed), group.last.0, "none is behind it");
+    /// Waits until all groups before `group` are published; false where one failed.
+    pub fn wait_before(&self, group: &Group<'_>) -> bool {
+        let is_first = |slot: &Slot| slot.last == group.last;
+        self.wait_for(|slots| match slots.open.front() {
+            Some(slot) if is_first(slot) => Some(true),
+            _ if slots.open.iter().any(|slot| slot.state == State::Failed) => Some(false),
+            _ => None,
+        })
+    }
+
+    /// Waits until no group is in flight.
+    pub fn wait_idle(&self) {
+        self.wait_for(|slots| {
+            let is_flying = slots.open.iter().any(|slot| slot.state == State::Flying);
+            (!is_flying).then_some(())
+        });
+    }
+
+    fn wait_for<T>(&self, mut found: impl FnMut(&Slots) -> Option<T>) -> T {
+        let mut slots = self.slots.lock();
+        loop {
+            if let Some(found) = found(&slots) {
+                return found;
+            }
+            slots.waiting += 1;
+            self.changed.wait(&mut slots);
+            slots.waiting -= 1;
+        }
+    }
+
+    fn end(&self, last: Sequence, state: State) {
+        let mut slots = self.slots.lock();
+        let at = slots.open.binary_search_by_key(&last, |slot| slot.last);
+        let at = at.expect("a group has a slot until it is published");
+        slots.open[at].state = state;
+        self.publish(&mut slots);
+        if slots.waiting > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Publishes the slots that are complete and have none before them that is not.
+    fn publish(&self, slots: &mut MutexGuard<'_, Slots>) {
+        while let Some(Slot { last, state }) = slots.open.front() {
+            match state {
+                State::Complete { durable } => {
+                    if *durable {
+                        self.durable.store(last.0, Ordering::Release);
+                    }
+                    self.visible.store(last.0, Ordering::Release);
+                }
+                State::Skipped => {}
+                State::Flying | State::Failed => return,
+            }
+            slots.open.pop_front();
+        }
     }
 }
 
@@ -74,13 +217,44 @@ mod tests {
         let window = Window::new(Sequence(5));
         let group = window.claim(3);
         assert_eq!((group.first(), window.visible()), (Sequence(6), Sequence(5)));
-        window.publish(group);
+        assert!(window.wait(group.complete(false)));
         assert_eq!(window.visible(), Sequence(8));
-        window.skip(window.claim(1));
+        window.claim(1).skip();
         assert_eq!(window.visible(), Sequence(8));
         let group = window.claim(1);
         assert_eq!(group.first(), Sequence(10));
-        window.publish(group);
-        assert_eq!(window.visible(), Sequence(10));
+        assert!(window.wait(group.complete(true)));
+        assert_eq!((window.visible(), window.durable()), (Sequence(10), Sequence(10)));
+        window.wait_idle();
+    }
+
+    #[test]
+    fn groups_that_end_in_any_order_are_published_in_theirs() {
+        let window = Window::new(Sequence(0));
+        let [first, second, third] = [2, 3, 4].map(|count| window.claim(count));
+        let last = third.complete(true);
+        assert_eq!((window.visible(), window.durable()), (Sequence(0), Sequence(0)));
+        assert!(window.wait_before(&first));
+        let first = first.complete(true);
+        assert!(window.wait(first) && window.wait_before(&second));
+        assert_eq!((window.visible(), window.durable()), (Sequence(2), Sequence(2)));
+        let second = second.complete(false);
+        assert!(window.wait(second) && window.wait(last));
+        assert_eq!((window.visible(), window.durable()), (Sequence(9), Sequence(9)));
+    }
+
+    #[test]
+    fn nothing_behind_a_group_that_failed_is_published() {
+        let window = Window::new(Sequence(0));
+        let [first, second, third] = [1, 1, 1].map(|count| window.claim(count));
+        let third = third.complete(true);
+        drop(second);
+        let first = first.complete(true);
+        assert!(window.wait(first) && !window.wait(third));
+        assert_eq!(window.visible(), Sequence(1));
+        let fourth = window.claim(1);
+        assert!(!window.wait_before(&fourth));
+        drop(fourth);
+        window.wait_idle();
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use thermocline::{
     ActivityStats, Amplification, CacheStats, DemotionStats, FastTierStats, HitStats, LevelStats,
-    LiveMark, LiveStats, MemoryStats, Mode, OpenFileStats, OperationStats, Preset, RuleStats,
-    SlotStats, Stats, TierStats, WearStats,
+    LiveMark, LiveStats, MemoryStats, Mode, OpenFileStats, OperationStats, Preset, RequestStats,
+    RuleStats, SlotStats, Stats, TierStats, WearStats,
 };
 
 /// The figures.
@@ -51,6 +51,21 @@ pub fn live_stats() -> LiveStats {
             room_shortage: Some("no tier has room for a table".to_owned()),
         },
         amplification: Amplification { write: 2.5, read_bytes_per_get: 1024.0, space: 1.25 },
+        requests: RequestStats {
+            waiting_writes: 9,
+            waiting_gets: 10,
+            waiting_pages: 11,
+            held: 64,
+            held_bytes: 65536,
+            threads: 3,
+            writes: 100,
+            gets: 200,
+            pages: 12,
+            refused: 13,
+            groups: 14,
+            grouped_writes: 99,
+            largest_group: 32,
+        },
         open_files: OpenFileStats {
             open: 500,
             open_max: Some(512),

@@ -16,5 +16,6 @@ mod rot;
 #[path = "../../../device/tests/tiers/simulated.rs"]
 mod simulated;
 
+mod small_devices;
 mod stress;
 mod support;

@@ -84,7 +84,7 @@ pub fn write_file(devices: &dyn Devices, path: &Path, name: &str, bytes: &[u8]) 
     drop(driver.delete(name));
     let file = driver.create(name).unwrap();
     let buffer = Buffer::copy_of(bytes);
-    driver.execute(&file, Operation::Write { offset: 0, buffer }).result.unwrap();
+    driver.execute(&file, Operation::Write { offset: 0, buffer, durable: false }).result.unwrap();
 }
 
 /// Files that the store does not need, or that are missing, by what the directories hold once

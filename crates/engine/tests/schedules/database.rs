@@ -171,6 +171,107 @@ fn rotation_flush_and_background_sync_lose_nothing() {
     });
 }
 
+/// Groups of three writers go to the log side by side, over full memtables; the power goes right
+/// after one of the acknowledgements, while others are in flight. What is left is a prefix of what
+/// was written, with everything that a synced write promised.
+fn side_by_side_writes_leave_a_prefix() {
+    let devices = Arc::new(FragileDevices::default());
+    let db = create_with(&devices, &Settings { log_writes: 3, ..settings() });
+    // What each writer was told; what every write found told when it began.
+    let told = Arc::new(Mutex::new([0; 3]));
+    let begun = Arc::new(Mutex::new([[[0; 3]; 3]; 3]));
+    let promised = Arc::new(Mutex::new([0; 3]));
+    let crash = Arc::new(Mutex::new(None));
+    let last = (entropy() % 3, 1 + entropy() % 2);
+    let writers = (0..3).map(|writer| {
+        let (db, devices, crash) = (db.clone(), Arc::clone(&devices), Arc::clone(&crash));
+        let (told, begun) = (Arc::clone(&told), Arc::clone(&begun));
+        let promised = Arc::clone(&promised);
+        spawn(move || {
+            for number in 1..=2_u64 {
+                let len = [8, BIG][(entropy() % 2) as usize];
+                let is_synced = entropy() % 3 > 0;
+                let durability = if is_synced { Durability::Sync } else { Durability::Buffered };
+                let seen = *told.lock();
+                begun.lock()[writer as usize][number as usize] = seen;
+                db.write_with(twins(writer, number, len), durability).unwrap();
+                told.lock()[writer as usize] = number;
+                if is_synced {
+                    let mut promised = promised.lock();
+                    (0..3).for_each(|at| promised[at] = promised[at].max(seen[at]));
+                    promised[writer as usize] = number;
+                }
+                if (writer, number) == last {
+                    let promise = *promised.lock();
+                    let left: Crash = (promise, devices.after_crash());
+                    *crash.lock() = Some(left);
+                }
+                assert_eq!(twins_of(&db, writer), number, "what was acknowledged is read");
+            }
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    join(writers);
+    assert_eq!((0..3).map(|writer| twins_of(&db, writer)).collect::<Vec<_>>(), [2, 2, 2]);
+    drop(db);
+    let (promised, crashed) = crash.lock().take().unwrap();
+    let db = open(&crashed);
+    let found: Vec<_> = (0..3).map(|writer| twins_of(&db, writer)).collect();
+    for writer in 0..3 {
+        let (found_here, promised) = (found[writer], promised[writer]);
+        assert!(found_here >= promised, "writer {writer}: promised {promised}, has {found_here}");
+        let before = begun.lock()[writer][found_here as usize];
+        for (other, before) in before.into_iter().enumerate() {
+            assert!(found_here == 0 || found[other] >= before, "a hole: {found:?}, {before}");
+        }
+    }
+}
+
+#[test]
+fn groups_that_are_written_side_by_side_leave_a_prefix() {
+    check(4000, side_by_side_writes_leave_a_prefix);
+}
+
+/// Of writes that exclude each other one is written, while others are on their way to the log.
+fn one_of_three_claims_a_key() {
+    let devices = Arc::new(FragileDevices::default());
+    let db = create_with(&devices, &Settings { log_writes: 3, ..settings() });
+    let writers = (0..3).map(|writer| {
+        let db = db.clone();
+        spawn(move || db.put_if_absent("key", value(writer, 8)).unwrap())
+    });
+    let writers: Vec<_> = writers.collect();
+    let won: Vec<_> = join(writers);
+    assert_eq!(won.iter().filter(|won| **won).count(), 1, "{won:?}");
+    let winner = won.iter().position(|won| *won).unwrap() as u64;
+    assert_eq!(number(&db.get("key").unwrap().unwrap()), winner);
+}
+
+#[test]
+fn conditions_see_groups_that_are_on_their_way() {
+    check(2000, one_of_three_claims_a_key);
+}
+
+/// The tester tested: the schedules above find each mistake of a parallel log that takes threads.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn schedules_find_the_mistakes_of_a_parallel_log() {
+    use thermocline_foundation::Planted;
+    use thermocline_foundation::planted::with;
+    let prefix = side_by_side_writes_leave_a_prefix as fn();
+    for (bug, test) in [
+        (Planted::AcknowledgedOutOfOrder, prefix),
+        (Planted::BufferedBeforeSyncIgnored, prefix),
+        (Planted::DurableFlagDropped, prefix),
+        (Planted::HoleInLogSkipped, prefix),
+        (Planted::InsertAfterFreeze, prefix),
+        (Planted::ChecksMissFlyingGroups, one_of_three_claims_a_key),
+    ] {
+        let found = std::panic::catch_unwind(|| with(bug, || check(4000, test)));
+        assert!(found.is_err(), "4000 schedules do not show {}", bug.name());
+    }
+}
+
 /// Names in the tiers that end in `end`.
 fn files(devices: &FragileDevices, end: &str) -> Vec<String> {
     let drivers = TIERS.iter().map(|tier| devices.home(Path::new(tier)).unwrap());

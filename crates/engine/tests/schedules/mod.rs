@@ -1,10 +1,12 @@
 //! The engine under chosen schedules: see `thermocline_foundation::sync::schedules`, and
 //! `docs/decisions/0024-schedules.md` for what is and what is not looked at.
 //!
-//! `database.rs` and `departures.rs` run the whole store over devices in memory, `jobs.rs` one
-//! structure. They are compiled into the library, for they look at what it does not show.
+//! `database.rs`, `departures.rs` and `requests.rs` run the whole store over devices in memory,
+//! `jobs.rs` one structure. They are compiled into the library, for they look at what it does not
+//! show.
 
 mod database;
 mod departures;
 mod jobs;
+mod requests;
 mod support;

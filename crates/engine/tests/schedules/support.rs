@@ -30,7 +30,7 @@ pub fn join<T>(threads: impl IntoIterator<Item = JoinHandle<T>>) -> Vec<T> {
 }
 
 /// Two small tiers, one bulk worker; three values of [`BIG`] bytes fill a memtable. The preset is
-/// drawn, as the schedule is.
+/// drawn, as the schedule is, and whether groups of writes go to the log side by side.
 pub fn settings() -> Settings {
     let preset = if entropy() % 2 == 0 { Preset::Hybrid } else { Preset::Leveled };
     Settings {
@@ -42,6 +42,7 @@ pub fn settings() -> Settings {
         memory: ByteSize::mib(1),
         table_size: ByteSize::kib(64),
         background_sync_bytes: ByteSize::kib(64),
+        log_writes: [1, 3][(entropy() % 2) as usize],
         background_threads: 1,
         level0_tables: 1,
         level0_slowdown: 2,
@@ -127,7 +128,8 @@ impl FragileDevices {
             for ((_, name), id) in kept.names.iter().filter(|((at, _), _)| at == directory) {
                 let file = driver.create(name).unwrap();
                 let bytes = kept.synced.get(id).cloned().unwrap_or_default();
-                let operation = Operation::Write { offset: 0, buffer: Buffer::copy_of(&bytes) };
+                let operation =
+                    Operation::Write { offset: 0, buffer: Buffer::copy_of(&bytes), durable: false };
                 driver.execute(&file, operation).result.unwrap();
             }
         }
@@ -187,7 +189,25 @@ impl FragileDriver {
         Arc::new(FragileFile { inner, id, is_log: name.ends_with(".log") })
     }
 
-    fn sync(&self, file: &FragileFile) -> Result<usize> {
+    /// Writes so that loss of power leaves these bytes, and says nothing of others.
+    fn write_durably(&self, file: &FragileFile, offset: u64, buffer: Buffer) -> Completion {
+        let bytes = buffer.to_vec();
+        if let Err(error) = self.try_to_keep(file) {
+            return Completion { tag: 0, result: Err(error), buffer };
+        }
+        // One after the other: a sync that began earlier must not keep what was there before.
+        let mut kept = self.kept.lock();
+        let write = Operation::Write { offset, buffer, durable: true };
+        let completion = self.inner.execute(&file.inner, write);
+        let image = kept.synced.entry(file.id).or_default();
+        let (start, end) = (offset as usize, offset as usize + bytes.len());
+        image.resize(image.len().max(end), 0);
+        image[start..end].copy_from_slice(&bytes);
+        completion
+    }
+
+    /// An error where the device was to fail now.
+    fn try_to_keep(&self, file: &FragileFile) -> Result<()> {
         if file.is_log
             && let Some(left) = &mut *self.fail_sync_after.lock()
         {
@@ -196,10 +216,16 @@ impl FragileDriver {
             }
             *left -= 1;
         }
+        Ok(())
+    }
+
+    fn sync(&self, file: &FragileFile) -> Result<usize> {
+        self.try_to_keep(file)?;
+        let mut kept = self.kept.lock();
         let len = file.inner.len()? as usize;
         let buffer = Buffer::zeroed(len);
         let read = self.inner.execute(&file.inner, Operation::Read { offset: 0, buffer });
-        self.kept.lock().synced.insert(file.id, read.buffer[..read.result?].to_vec());
+        kept.synced.insert(file.id, read.buffer[..read.result?].to_vec());
         Ok(0)
     }
 }
@@ -287,6 +313,9 @@ impl Driver for FragileDriver {
             Operation::Sync => {
                 let result = self.sync(file);
                 Completion { tag: 0, result, buffer: Buffer::default() }
+            }
+            Operation::Write { offset, buffer, durable: true } => {
+                self.write_durably(file, offset, buffer)
             }
             operation => self.inner.execute(&file.inner, operation),
         }

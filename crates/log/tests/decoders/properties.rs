@@ -24,7 +24,7 @@ fn number_of(data: &[u8]) -> FileNumber {
 fn file_of(data: &[u8]) -> File {
     let driver = Arc::new(MemoryDriver::new());
     let handle = driver.create("log").expect("the directory is empty");
-    let operation = Operation::Write { offset: 0, buffer: Buffer::copy_of(data) };
+    let operation = Operation::Write { offset: 0, buffer: Buffer::copy_of(data), durable: false };
     driver.execute(&handle, operation).result.expect("memory takes it");
     File::new(DATABASE, number_of(data), FileKind::Log, TierIndex(0), driver, handle)
 }

@@ -112,7 +112,7 @@ fn after_power_cut(driver: &CountingDriver) -> Arc<File> {
     let left = MemoryDriver::new();
     let handle = left.create("log").unwrap();
     let buffer = Buffer::copy_of(&driver.kept.lock());
-    left.execute(&handle, Operation::Write { offset: 0, buffer }).result.unwrap();
+    left.execute(&handle, Operation::Write { offset: 0, buffer, durable: false }).result.unwrap();
     log_file(Arc::new(left), handle)
 }
 

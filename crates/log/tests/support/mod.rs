@@ -17,14 +17,14 @@ use thermocline_device::{
 };
 use thermocline_foundation::random::Random;
 use thermocline_foundation::{DatabaseId, FileNumber, Sequence};
-use thermocline_log::{LogHeader, LogReader, LogSettings, LogWriter, ReplaySummary};
+use thermocline_log::{ClaimLog, LogHeader, LogReader, LogSettings, LogWriter, ReplaySummary};
 
 pub const DATABASE: DatabaseId = DatabaseId([0x5a; 16]);
 
 /// What changed the file.
 #[derive(Clone, Debug)]
 pub enum Event {
-    Write { offset: u64, bytes: Vec<u8> },
+    Write { offset: u64, bytes: Vec<u8>, durable: bool },
     Resize(u64),
     Sync,
 }
@@ -147,7 +147,7 @@ impl Driver for RecordingDriver {
         let failed =
             |what, buffer| Completion { tag: 0, result: Err(device_failure(what)), buffer };
         match operation {
-            Operation::Write { offset, buffer } => {
+            Operation::Write { offset, buffer, durable } => {
                 let view = buffer.view();
                 for number in [offset, view.start as u64, view.end as u64] {
                     assert!(number.is_multiple_of(self.alignment as u64), "unaligned write");
@@ -156,9 +156,9 @@ impl Driver for RecordingDriver {
                 {
                     return failed("write", buffer);
                 }
-                let event = Event::Write { offset, bytes: buffer.to_vec() };
+                let event = Event::Write { offset, bytes: buffer.to_vec(), durable };
                 self.trace.events.lock().push(event);
-                self.inner.execute(&file.inner, Operation::Write { offset, buffer })
+                self.inner.execute(&file.inner, Operation::Write { offset, buffer, durable })
             }
             Operation::Sync => {
                 let ms = self.trace.sync_ms.load(SeqCst);
@@ -231,7 +231,7 @@ impl Harness {
         let mut events = self.trace.events.lock();
         events.clear();
         events.push(Event::Resize(bytes.len() as u64));
-        events.push(Event::Write { offset: 0, bytes });
+        events.push(Event::Write { offset: 0, bytes, durable: false });
         events.push(Event::Sync);
         drop(events);
         Self { number: FileNumber(number), ..self }
@@ -246,6 +246,10 @@ impl Harness {
         LogWriter::create(self.file(), header, self.shape.settings).unwrap()
     }
 
+    pub fn claim_log(&self, header: LogHeader) -> ClaimLog {
+        ClaimLog::create(self.file(), header, self.shape.settings).unwrap()
+    }
+
     pub fn bytes(&self) -> Vec<u8> {
         let file = self.file();
         file.read(0, file.len().unwrap() as usize).unwrap().to_vec()
@@ -255,7 +259,7 @@ impl Harness {
     pub fn put(&self, offset: u64, bytes: &[u8]) {
         let inner = self.handle.as_any().downcast_ref::<RecordingFile>().unwrap().inner.clone();
         let buffer = thermocline_device::Buffer::copy_of(bytes);
-        let operation = Operation::Write { offset, buffer };
+        let operation = Operation::Write { offset, buffer, durable: false };
         let memory = MemoryDriver::new();
         memory.execute(&inner, operation).result.unwrap();
     }
@@ -324,7 +328,7 @@ pub fn power_cut(events: &[Event], count: usize, random: &mut Random) -> Vec<u8>
             Event::Sync => unreachable!("loose events follow the last sync"),
             Event::Resize(len) if random.below(100) < keep => image.resize(*len as usize, 0),
             Event::Resize(_) => {}
-            Event::Write { offset, bytes } => {
+            Event::Write { offset, bytes, .. } => {
                 for (index, sector) in bytes.chunks(512).enumerate() {
                     if random.below(100) < keep {
                         overwrite(&mut image, *offset as usize + index * 512, sector);
@@ -343,7 +347,7 @@ pub fn apply(events: &[Event]) -> Vec<u8> {
         match event {
             Event::Sync => {}
             Event::Resize(len) => image.resize(*len as usize, 0),
-            Event::Write { offset, bytes } => overwrite(&mut image, *offset as usize, bytes),
+            Event::Write { offset, bytes, .. } => overwrite(&mut image, *offset as usize, bytes),
         }
     }
     image

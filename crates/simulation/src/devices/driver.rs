@@ -113,7 +113,7 @@ impl Devices {
 
     /// Lets `fault` happen when its call comes.
     pub fn arm(&self, fault: Option<Fault>) {
-        self.state().armed = fault.map(|fault| Armed { fault, struck: None });
+        self.state().armed = fault.map(|fault| Armed { fault, struck: None, breaks_promise: false });
     }
 
     /// Goes on where the devices of an earlier machine stopped: with its count of calls, and with
@@ -130,6 +130,13 @@ impl Devices {
     /// The armed fault has happened.
     pub fn has_struck(&self) -> bool {
         self.state().armed.as_ref().is_some_and(|armed| armed.struck.is_some())
+    }
+
+    /// A device had no room, and that is all: none broke its promise to keep some.
+    pub fn was_full(&self) -> bool {
+        let state = self.state();
+        let armed = state.armed.as_ref().filter(|armed| armed.struck.is_some());
+        armed.is_some_and(|armed| armed.fault.kind.is_full() && !armed.breaks_promise)
     }
 
     /// Keeps the kinds of all calls from now on.
@@ -224,7 +231,7 @@ impl Devices {
         if let Some(kinds) = &mut state.kinds {
             kinds.push(kind);
         }
-        let met = state.armed.as_mut().and_then(|armed| armed.meet(call, kind, path));
+        let met = state.armed.as_mut().and_then(|armed| armed.meet(call, kind, path, name));
         trace::line(|| {
             let fault = met.map_or(String::new(), |fault| format!("  FAULT {fault:?}"));
             format!("  {call:6} {kind:?} {}/{name}{fault}", path.display())
@@ -560,7 +567,9 @@ pub(super) fn execute(file: &Handle, operation: Operation) -> Completion {
     let file = file.as_any().downcast_ref::<File>().expect("a file of this driver");
     let (result, buffer) = match operation {
         Operation::Read { offset, mut buffer } => (file.read(offset, &mut buffer), buffer),
-        Operation::Write { offset, buffer } => (file.write(offset, &buffer), buffer),
+        Operation::Write { offset, buffer, durable } => {
+            (file.write(offset, &buffer, durable), buffer)
+        }
         Operation::Sync => (file.sync().map(|()| 0), Buffer::default()),
     };
     Completion { tag: 0, result, buffer }
@@ -624,7 +633,7 @@ impl File {
         }
     }
 
-    fn write(&self, offset: u64, view: &[u8]) -> Result<usize> {
+    fn write(&self, offset: u64, view: &[u8], durable: bool) -> Result<usize> {
         self.check_aligned(offset, view.len());
         let devices = &self.directory.devices;
         let operands = Operands::Bytes { offset, bytes: view };
@@ -642,9 +651,14 @@ impl File {
             _ => {}
         }
         self.require_room(offset + bytes.len() as u64)?;
-        let change = Change::Write(to.1, bytes.into());
+        let change = Change::Write(to.1, bytes.clone().into());
         self.with(to.0, |content, call| content.change(call, change));
         devices.changed(CallKind::Write);
+        if durable && fault.is_none() {
+            // A power cut before this finds the write in flight.
+            self.enter_sync()?;
+            self.with(to.0, |content, _| content.write_durably(to.1, &bytes));
+        }
         match fault {
             Some(FaultKind::Torn) => {
                 let number = rustix::io::Errno::IO.raw_os_error();
@@ -687,11 +701,16 @@ impl File {
         Ok(())
     }
 
+    /// Begins to make something of the file durable. One that fails is final for all that is not.
+    fn enter_sync(&self) -> Result<()> {
+        let Directory { devices, path } = &self.directory;
+        let entered = devices.enter(CallKind::Sync, path, &self.name, Operands::None);
+        entered.inspect_err(|_| self.with(self.id, |content, _| content.fail_sync())).map(drop)
+    }
+
     fn sync(&self) -> Result<()> {
         let devices = &self.directory.devices;
-        let (path, name) = (&self.directory.path, &self.name);
-        let entered = devices.enter(CallKind::Sync, path, name, Operands::None);
-        entered.inspect_err(|_| self.with(self.id, |content, _| content.fail_sync()))?;
+        self.enter_sync()?;
         devices.synced(CallKind::Sync, Synced::Content(self.id));
         Ok(())
     }

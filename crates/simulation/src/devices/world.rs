@@ -87,6 +87,30 @@ impl Content {
         self.pending.push(Pending::new(call, change));
     }
 
+    /// Writes `bytes` durably, with the length that reading them needs. Older changes of the same
+    /// bytes are over: else a power cut could bring them back.
+    pub fn write_durably(&mut self, offset: u64, bytes: &[u8]) {
+        let end = offset + bytes.len() as u64;
+        for pending in std::mem::take(&mut self.pending) {
+            match pending.change {
+                Change::Len(len) if len < end => self.durable.set_len(len),
+                Change::Len(_) => self.pending.push(pending),
+                Change::Write(at, ref old) => {
+                    let old_end = at + old.len() as u64;
+                    let before = at..old_end.min(offset);
+                    let after = at.max(end)..old_end;
+                    for part in [before, after].into_iter().filter(|part| !part.is_empty()) {
+                        let kept = &old[(part.start - at) as usize..(part.end - at) as usize];
+                        let change = Change::Write(part.start, kept.into());
+                        self.pending.push(Pending { change, ..pending });
+                    }
+                }
+            }
+        }
+        self.live.write(offset, bytes);
+        self.durable.write(offset, bytes);
+    }
+
     pub fn sync(&mut self) {
         if self.pending.iter().all(|pending| !pending.given_up) {
             self.durable = self.live.clone();
@@ -471,5 +495,30 @@ impl Content {
             pending.change.apply(&mut image, keep);
         }
         Self { live: image.clone(), durable: image, pending: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_durable_write_survives_and_nothing_older_comes_back_over_it() {
+        let mut content = Content::default();
+        content.change(1, Change::Len(4096));
+        content.change(2, Change::Write(0, vec![1; 2048].into()));
+        content.write_durably(512, &[2; 512]);
+        content.change(3, Change::Write(1024, vec![3; 512].into()));
+        let after = |keep: bool| {
+            let image = content.after(false, &mut || keep);
+            image.live.bytes(0, image.live.len() as usize)
+        };
+        let none = after(false);
+        assert_eq!((none.len(), &none[..512]), (1024, &[0; 512][..]));
+        assert!(none[512..].iter().all(|byte| *byte == 2));
+        let all = after(true);
+        let runs = all.chunk_by(|a, b| a == b).map(|run| (run[0], run.len()));
+        let expected = [(1, 512), (2, 512), (3, 512), (1, 512), (0, 2048)];
+        assert_eq!(runs.collect::<Vec<_>>(), expected);
     }
 }

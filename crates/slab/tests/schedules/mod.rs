@@ -59,14 +59,14 @@ impl Devices for SectorDevices {
 
 /// Carries out a write sector by sector, anything else at once.
 fn execute(driver: &dyn Driver, file: &Handle, operation: Operation) -> Completion {
-    let Operation::Write { offset, buffer } = operation else {
+    let Operation::Write { offset, buffer, durable } = operation else {
         return driver.execute(file, operation);
     };
     assert!(offset.is_multiple_of(SECTOR_BYTES as u64));
     assert!(buffer.len().is_multiple_of(SECTOR_BYTES));
     for (sector, bytes) in (0..).zip(buffer.chunks(SECTOR_BYTES)) {
         let offset = offset + sector * SECTOR_BYTES as u64;
-        let write = Operation::Write { offset, buffer: Buffer::copy_of(bytes) };
+        let write = Operation::Write { offset, buffer: Buffer::copy_of(bytes), durable };
         driver.execute(file, write).result.unwrap();
     }
     Completion { tag: 0, result: Ok(buffer.len()), buffer }

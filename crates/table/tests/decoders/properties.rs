@@ -15,7 +15,7 @@ const STEPS_MAX: usize = 2000;
 fn open(data: &[u8]) -> Result<Arc<TableReader>> {
     let driver = Arc::new(MemoryDriver::new());
     let handle = driver.create("table")?;
-    let operation = Operation::Write { offset: 0, buffer: Buffer::copy_of(data) };
+    let operation = Operation::Write { offset: 0, buffer: Buffer::copy_of(data), durable: false };
     driver.execute(&handle, operation).result?;
     let kind = FileKind::Table { level: 1 };
     let file = Arc::new(File::new(DATABASE, NUMBER, kind, TierIndex(0), driver, handle));

@@ -229,13 +229,13 @@ impl Driver for FailingDriver {
                 }
                 self.inner.execute(file, Operation::Read { offset, buffer })
             }
-            Operation::Write { offset, buffer } => {
+            Operation::Write { offset, buffer, durable } => {
                 assert!(offset % 4096 == 0 && buffer.len() % 4096 == 0, "unaligned write");
                 if self.writes_left.load(Ordering::Relaxed) == 0 {
                     return refuse(buffer);
                 }
                 self.writes_left.fetch_sub(1, Ordering::Relaxed);
-                self.inner.execute(file, Operation::Write { offset, buffer })
+                self.inner.execute(file, Operation::Write { offset, buffer, durable })
             }
             Operation::Sync => self.inner.execute(file, Operation::Sync),
         }

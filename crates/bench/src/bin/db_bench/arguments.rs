@@ -62,6 +62,9 @@ pub struct Arguments {
     /// Unsynced log bytes after which a background sync starts
     #[arg(long)]
     pub background_sync: Option<ByteSize>,
+    /// Groups of synced writes in flight at once
+    #[arg(long)]
+    pub log_writes: Option<u32>,
     /// Seed of keys and values
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

@@ -98,6 +98,9 @@ fn settings(arguments: &Arguments) -> Settings {
     if let Some(bytes) = arguments.background_sync {
         settings.background_sync_bytes = bytes;
     }
+    if let Some(groups) = arguments.log_writes {
+        settings.log_writes = groups;
+    }
     settings
 }
 

@@ -13,7 +13,7 @@ use crate::table_set::levels::Located;
 use crate::versions::Version;
 use std::sync::Arc;
 use thermocline_foundation::{Planted, Sequence, planted};
-use thermocline_table::{RecordKind, key_hash};
+use thermocline_table::{RecordKind, Trailer, key_hash};
 
 impl Hybrid {
     /// The newest version of `key` at `moment`, of which no memtable has one.
@@ -53,6 +53,24 @@ impl Hybrid {
                 Ok(found)
             }
         }
+    }
+
+    /// Sequence and kind of the newest version of `key`, of which no memtable has one. The index
+    /// says it of all records on the fast tier, so no slot is read.
+    pub fn newest(&self, moment: &Moment<'_>, key: &[u8]) -> Result<Option<Trailer>> {
+        let entry = self.fast.entry(key, None);
+        self.fast.damage.admit(|| entry)?;
+        let above = entry.map(|entry| trailer_of(&entry));
+        let (version, hash) = (moment.version, key_hash(key));
+        let is_sure =
+            |trailer: &Trailer| !self.may_be_loaded_over(version, key, hash, trailer.sequence());
+        if above.as_ref().is_some_and(is_sure) {
+            return Ok(above);
+        }
+        // What was demoted since is in the tables of now.
+        let now = self.versions.current();
+        let below = self.locator.find_newest(&now.levels, key, self.versions.visible())?;
+        Ok(above.max(below.map(|found| found.trailer)))
     }
 
     /// Answers those of `wanted` whose records are on the fast tier, in one batch of reads, and

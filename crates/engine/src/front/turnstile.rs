@@ -1,0 +1,160 @@
+//! The turnstile: where groups of writes get their order. A lock that is held, where the log is
+//! parallel, across no device call but the one that has the log grow, and for the whole of a group
+//! where it is not.
+//!
+//! ```text
+//!   turnstile held       room in the memtable and the log -> sequences -> pages of the log
+//!   turnstile let go     pages written -> records in the memtable -> slot complete -> published
+//! ```
+//! Where the log's device has no more room, the next log takes the group, which is made on a tier
+//! that has. Where none has, the writers wait for what flushes give back, and get an error where
+//! there is nothing to wait for: no sequence was claimed, and nothing written.
+
+use super::log_pool::LogPool;
+use super::log_tail::LogTail;
+use crate::error::{Error, ErrorKind, Result};
+use crate::generations::log_file::LogFile;
+use crate::generations::memtable::Memtable;
+use crate::generations::{Frozen, Generation};
+use crate::limits::MEMTABLES;
+use crate::shared::Shared;
+use crate::versions::{Version, Versions};
+use std::sync::Arc;
+use thermocline_device::ErrorKind as DeviceErrorKind;
+use thermocline_foundation::FileNumber;
+use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::atomic::AtomicBool;
+
+/// What the thread at the turnstile has: where the next group goes.
+#[derive(Debug)]
+pub(super) struct Turnstile {
+    pub memtable: Arc<Memtable>,
+    pub log: Arc<LogFile>,
+    /// What the memtable takes once all groups are in it that belong there.
+    pub memtable_bytes: u64,
+    /// A group was claimed, since the last one that is synced, which is not.
+    pub has_buffered: bool,
+}
+
+impl Turnstile {
+    pub fn new(memtable: Arc<Memtable>, log: Arc<LogFile>) -> Self {
+        let memtable_bytes = memtable.bytes();
+        Self { memtable, log, memtable_bytes, has_buffered: false }
+    }
+
+    /// No group belongs to the memtable.
+    fn is_empty(&self) -> bool {
+        self.memtable_bytes == 0
+    }
+}
+
+/// How one memtable and its log follow the other.
+#[derive(Debug)]
+pub(super) struct Rotation {
+    shared: Arc<Shared>,
+    versions: Arc<Versions>,
+    pub pool: Arc<LogPool>,
+    pub tail: Mutex<LogTail>,
+}
+
+impl Rotation {
+    /// Writes begin in `log`.
+    pub fn new(
+        shared: &Arc<Shared>,
+        versions: &Arc<Versions>,
+        pool: Arc<LogPool>,
+        log: Arc<LogFile>,
+    ) -> Self {
+        let tail = Mutex::new(LogTail::new(log));
+        Self { shared: Arc::clone(shared), versions: Arc::clone(versions), pool, tail }
+    }
+
+    /// Makes room in the memtable for a group of `bytes`.
+    pub fn make_room(&self, turnstile: &mut Turnstile, bytes: u64) -> Result<()> {
+        let bytes_max = self.shared.settings.division().memtable_bytes;
+        if turnstile.memtable_bytes + bytes > bytes_max && !turnstile.is_empty() {
+            self.wait_for_room()?;
+            self.rotate(turnstile)?;
+        }
+        Ok(())
+    }
+
+    /// Has the log keep room for what is about to be appended, or the log that follows.
+    pub fn ask_for_log_room(
+        &self,
+        turnstile: &mut Turnstile,
+        records: u64,
+        bytes: u64,
+    ) -> Result<()> {
+        // One may have been ready, for fewer bytes.
+        let mut logs_left = 1 + self.shared.files.tiers().len();
+        loop {
+            match turnstile.log.ask_for_room(records, bytes) {
+                Err(error) if error.kind() == DeviceErrorKind::OutOfSpace && logs_left > 0 => {
+                    tracing::info!(%error, "the next log takes what is written");
+                }
+                asked => {
+                    let asked = asked.map_err(Error::from);
+                    return asked.inspect_err(|error| self.shared.fail_unless_refused(error));
+                }
+            }
+            logs_left -= 1;
+            self.wait_for_room()?;
+            self.rotate(turnstile)?;
+        }
+    }
+
+    /// The log that follows `current`. Where no tier has room for it, waits for what flushes of full
+    /// memtables give back.
+    fn next_log(&self, current: FileNumber) -> Result<Arc<LogFile>> {
+        loop {
+            let next = self.pool.next_log(current);
+            let is_full =
+                next.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
+            if !is_full || self.versions.current().frozen.is_empty() {
+                // Refused, the writer gets the error, and the log goes on.
+                return next.inspect_err(|error| self.shared.fail_unless_refused(error));
+            }
+            self.versions.wait_for_flushes()?;
+        }
+    }
+
+    /// Waits until the memory budget has room for another memtable.
+    fn wait_for_room(&self) -> Result<()> {
+        let has_room = |version: &Version| (version.frozen.len() as u64) < MEMTABLES - 1;
+        if has_room(&self.versions.current()) {
+            return Ok(());
+        }
+        let start = self.shared.clock.now_ns();
+        self.versions.wait_until(has_room)?;
+        self.shared.counts.stalled_ns.add(self.shared.clock.now_ns() - start);
+        Ok(())
+    }
+
+    /// Freezes the active memtable and goes on with an empty one and the next log. Groups may still
+    /// be on their way to the old ones.
+    pub fn rotate(&self, turnstile: &mut Turnstile) -> Result<()> {
+        let next = self.next_log(turnstile.log.number)?;
+        let memtable = Arc::new(Memtable::new());
+        let has_buffered = turnstile.has_buffered;
+        let fresh = Turnstile::new(Arc::clone(&memtable), Arc::clone(&next));
+        let full = std::mem::replace(turnstile, Turnstile { has_buffered, ..fresh });
+        self.tail.lock().follow(&full.log, &next);
+        let frozen = Arc::new(Frozen {
+            memtable: full.memtable,
+            generation: Generation::of_log(full.log, next.number),
+            claimed: AtomicBool::new(false),
+        });
+        self.versions.freeze(frozen, memtable);
+        Ok(())
+    }
+
+    /// Freezes the active memtable unless it is empty.
+    pub fn freeze(&self, turnstile: &mut Turnstile) -> Result<()> {
+        if !turnstile.is_empty() {
+            self.wait_for_room()?;
+            self.rotate(turnstile)?;
+        }
+        Ok(())
+    }
+}
