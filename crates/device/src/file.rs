@@ -366,9 +366,12 @@ impl File {
     pub fn allocate(&self, len: u64) -> Result<()> {
         let change = self.begin_change()?;
         let location = &change.location;
+        let more = len.saturating_sub(self.extent.load(Relaxed));
+        if self.kind() == FileKind::Log && more > 0 {
+            location.tier.require_slack(self.kind(), more)?;
+        }
         let result = location.handle().allocate(len);
         result.map_err(|e| {
-            let more = len.saturating_sub(self.extent.load(Relaxed));
             location.tier.note_refusal(&e, more);
             self.explain(location, &format!("allocate {len} bytes of"), &e)
         })?;

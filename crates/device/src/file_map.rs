@@ -137,16 +137,22 @@ impl MapState {
     }
 }
 
-/// The change gives room back on tier 0, where the map lies, or what gives some cannot do without
-/// it: a manifest that goes elsewhere.
-fn gives_room(change: &MapChange) -> bool {
-    match change {
+/// What changes are for, seen from tier 0, where the map lies.
+fn purpose(changes: &[MapChange]) -> Purpose {
+    // Gives room back, or what gives some cannot do without it: a manifest that goes elsewhere.
+    let releases = |change: &MapChange| match change {
         MapChange::Remove(_) | MapChange::Reserve(_) => true,
         MapChange::Move(_, to) => *to != TierIndex(0),
-        MapChange::Add(_, entry) => {
-            entry.kind == FileKind::Manifest && entry.tier != TierIndex(0)
-        }
+        MapChange::Add(_, entry) => entry.kind == FileKind::Manifest && entry.tier != TierIndex(0),
         MapChange::Reclassify(..) => false,
+    };
+    let is_elsewhere = |change: &MapChange| matches!(change, MapChange::Add(_, entry) if entry.tier != TierIndex(0));
+    if changes.iter().all(releases) {
+        Purpose::Release
+    } else if changes.iter().all(|change| releases(change) || is_elsewhere(change)) {
+        Purpose::Overflow
+    } else {
+        Purpose::Change
     }
 }
 
@@ -390,9 +396,7 @@ impl FileMap {
         })?;
         let mut payload = Vec::new();
         changes.iter().for_each(|change| encode(change, &mut payload));
-        let gives_room = changes.iter().all(gives_room);
-        let purpose = if gives_room { Purpose::Release } else { Purpose::Change };
-        self.journal.append_for(&payload, purpose)?;
+        self.journal.append_for(&payload, purpose(changes))?;
         for change in changes {
             self.state.apply(*change).expect("the changes were checked");
         }

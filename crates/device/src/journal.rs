@@ -53,7 +53,7 @@ const CHECKSUM_AT: usize = 20;
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// Room that is kept for appends that give room back, and for openings.
-pub const KEPT_BYTES: u64 = 4 * PAGE_BYTES as u64;
+pub const KEPT_BYTES: u64 = 8 * PAGE_BYTES as u64;
 /// Room that is asked for at a time: a share of the journal.
 const GROWTH_SHARE: u64 = 4;
 const GROWTH_BYTES_MIN: u64 = 4 * PAGE_BYTES as u64;
@@ -65,6 +65,8 @@ pub enum Purpose {
     /// It may be refused.
     #[default]
     Change,
+    /// It takes no room where the journal lies, and something may leave that place once it is done.
+    Overflow,
     /// It gives room back, or something that is done already is wrong without it.
     Release,
 }
@@ -160,8 +162,10 @@ impl Journal {
         self.check_failed()?;
         let end = self.len_bytes + frame_bytes(payload_bytes);
         let kept = match purpose {
-            Purpose::Change if !self.is_opening => KEPT_BYTES,
-            _ => 0,
+            Purpose::Release => 0,
+            _ if self.is_opening => 0,
+            Purpose::Change => KEPT_BYTES,
+            Purpose::Overflow => KEPT_BYTES / 2,
         };
         if end + kept <= self.kept_bytes {
             return Ok(());

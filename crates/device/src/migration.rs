@@ -169,7 +169,7 @@ pub(crate) fn copy(
 /// Copies all bytes; returns the checksum of each chunk.
 fn transfer(source: &File, target: &Arc<File>, progress: Progress<'_>) -> Result<Vec<u32>> {
     let len = source.len()?;
-    target.location().tier.require_slack(len)?;
+    target.location().tier.require_slack(source.kind(), len)?;
     target.allocate(len)?;
     let mut writes = target.start_writes(WRITES_MAX)?;
     let mut sums = Vec::new();

@@ -25,8 +25,8 @@ use thermocline_foundation::{ByteSize, Counter};
 /// Requests that a pooled queue takes at once.
 const QUEUE_DEPTH: usize = 128;
 
-/// Share of a device that tables and slabs leave for logs and metadata once it has refused
-/// something, and the most.
+/// Share of a device that tables and slabs leave for logs and journals once it has refused
+/// something, and the most. Logs leave half of it for journals.
 const SLACK_SHARE: u64 = 32;
 const SLACK_BYTES_MAX: u64 = 64 << 20;
 
@@ -239,19 +239,25 @@ impl Tier {
         self.refusals.stands()
     }
 
-    /// Refuses so many bytes of what fills a tier, tables and slabs, where the device has refused
-    /// something before and they would leave it nothing for logs and metadata.
-    pub(crate) fn require_slack(&self, bytes: u64) -> Result<()> {
+    /// Refuses so many bytes more of files of a kind where the device has refused something before
+    /// and they would leave it too little for logs and journals, without which nothing is written
+    /// and nothing is deleted.
+    pub(crate) fn require_slack(&self, kind: FileKind, bytes: u64) -> Result<()> {
         if !self.refusals.is_in_doubt() {
             return Ok(());
         }
         let Ok(Space { total_bytes, free_bytes }) = self.driver.space() else { return Ok(()) };
         let slack_bytes = (total_bytes / SLACK_SHARE).min(SLACK_BYTES_MAX);
+        let slack_bytes = match kind {
+            FileKind::Table { .. } | FileKind::TableIndex | FileKind::Slab => slack_bytes,
+            FileKind::Log => slack_bytes / 2,
+            FileKind::Manifest | FileKind::Map => return Ok(()),
+        };
         if free_bytes >= bytes.saturating_add(slack_bytes) {
             return Ok(());
         }
         let text = format!(
-            "{} has {} free on its device, which leaves too little for logs and metadata",
+            "{} has {} free on its device, which leaves too little for logs and journals",
             self.describe(),
             ByteSize(free_bytes)
         );

@@ -94,10 +94,8 @@ impl TieredFiles {
     /// table could not be begun again. Slabs ask for all of theirs anyway.
     fn ask_for_room(&self, file: &File, context: FileContext, bytes: u64) -> Result<()> {
         let tier = &self.tiers[file.tier().position()];
+        tier.require_slack(context.kind, bytes)?;
         let is_table = matches!(context.kind, FileKind::Table { .. });
-        if is_table || context.kind == FileKind::Slab {
-            tier.require_slack(bytes)?;
-        }
         let asks = tier.refusals().is_in_doubt() || context.origin == Origin::Ingest;
         if is_table && asks { file.allocate(bytes) } else { Ok(()) }
     }
@@ -182,11 +180,10 @@ impl TieredFiles {
             format!("{} uses {used} of {capacity}{refused}", tier.describe())
         });
         let uses: Vec<_> = uses.collect();
-        // Files of some kinds and origins are for one tier alone.
-        let fits = |state: &TierState| {
-            !state.is_refused && state.used_bytes.saturating_add(bytes) <= state.capacity_bytes
+        let which = match context.kind {
+            FileKind::Slab | FileKind::TableIndex => "its tier has no",
+            _ => "no tier has",
         };
-        let which = if tiers.iter().any(fits) { "its tier has no" } else { "no tier has" };
         let text = format!(
             "{which} room for a {} of {}: {}; free space on a device, raise a capacity, add a tier \
              or delete data",

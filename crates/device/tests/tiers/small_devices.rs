@@ -150,9 +150,8 @@ fn a_map_without_room_refuses_changes_and_still_forgets_files() {
     let refused = loop {
         assert!(published.len() < 100, "a map of so many frames is longer than what it reserves");
         let begun = files.create_begun(TABLE, 4 * KIB, |file| fill(file, 4 << 10));
-        let added = begun.and_then(|(file, ())| {
-            files.publish(&[file.number()]).map(|()| file.number())
-        });
+        let added =
+            begun.and_then(|(file, ())| files.publish(&[file.number()]).map(|()| file.number()));
         match added {
             Ok(number) => published.push(number),
             Err(error) => break error,

@@ -92,9 +92,8 @@ impl MergeJob {
                     counts.compacted_in_bytes.add(in_bytes);
                     counts.compacted_out_bytes.add(out_bytes);
                 };
-                rewrite.hand_over(|| {
-                    versions.commit_counted(&mut versions.tables(), edit, count)
-                })?;
+                rewrite
+                    .hand_over(|| versions.commit_counted(&mut versions.tables(), edit, count))?;
             }
         }
         let (from, to) = (self.selection.source_level(), self.selection.output_level);

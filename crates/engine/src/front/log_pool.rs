@@ -142,7 +142,8 @@ impl LogPool {
         let made = make_log(files, settings, retired, origin);
         if made.as_ref().err().is_none_or(Error::is_refusal) {
             let number = made.as_ref().ok().map(|log| log.number);
-            let is_left = |retired: &FileNumber| Some(*retired) != number && files.has_file(*retired);
+            let is_left =
+                |retired: &FileNumber| Some(*retired) != number && files.has_file(*retired);
             self.logs.lock().settle(made.is_ok(), retired.filter(is_left));
         }
         made

@@ -109,8 +109,7 @@ impl Rotation {
     fn next_log(&self, current: FileNumber) -> Result<Arc<LogFile>> {
         loop {
             let next = self.pool.next_log(current);
-            let is_full =
-                next.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
+            let is_full = next.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
             if !is_full || self.versions.current().frozen.is_empty() {
                 // Refused, the writer gets the error, and the log goes on.
                 return next.inspect_err(|error| self.shared.fail_unless_refused(error));

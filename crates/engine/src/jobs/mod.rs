@@ -284,15 +284,18 @@ impl Jobs {
 
     /// Waits until every worker has found nothing to do, or nothing that it can do.
     pub fn wait_idle(&self) {
+        let since = self.shortage.moment();
         if let Some(stepper) = &self.stepper {
             // A mistake that gives out work for ever must not make a simulation wait for ever.
-            let ended = (0..STEPS_MAX).any(|_| !stepper.step() || self.shortage.is_lasting());
+            let gives_up = || self.shortage.is_lasting_since(since);
+            let ended = (0..STEPS_MAX).any(|_| !stepper.step() || gives_up());
             let last = *stepper.last.lock();
             assert!(ended, "background work does not come to an end: the last job was {last}");
             return;
         }
         let mut state = self.state.lock();
-        while !state.stopping && state.idle < state.started && !self.shortage.is_lasting() {
+        let gives_up = || self.shortage.is_lasting_since(since);
+        while !state.stopping && state.idle < state.started && !gives_up() {
             self.changed.wait(&mut state);
         }
     }

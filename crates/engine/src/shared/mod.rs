@@ -151,15 +151,13 @@ impl Shared {
     /// set, or jobs are refused for long.
     pub fn wait_for<T>(&self, mut found: impl FnMut() -> Option<T>) -> Result<T> {
         let mut changing = self.changing();
-        let mut has_waited = false;
+        let since = self.jobs.shortage.moment();
         loop {
             if let Some(found) = found() {
                 return Ok(found);
             }
             self.latch.check()?;
-            if std::mem::replace(&mut has_waited, true) {
-                self.jobs.shortage.check()?;
-            }
+            self.jobs.shortage.check_since(since)?;
             self.jobs.wait(&self.changed, &mut changing);
         }
     }

@@ -123,7 +123,8 @@ fn run_with_fault(seed: u64, at: u64, length: u64, kind: DeviceErrorKind) -> u64
         known.check(&keep, known.acknowledged).unwrap_or_else(|why| panic!("{what}: {why}"));
     }
     if let Some(reason) = keep.stats().read_only {
-        let latches = ![DeviceErrorKind::TooManyOpenFiles, DeviceErrorKind::OutOfSpace].contains(&kind);
+        let latches =
+            ![DeviceErrorKind::TooManyOpenFiles, DeviceErrorKind::OutOfSpace].contains(&kind);
         assert!(latches, "{what}: {reason}");
         let error = keep.put("after", "failure").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ReadOnly, "{what}");

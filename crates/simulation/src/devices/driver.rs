@@ -113,7 +113,8 @@ impl Devices {
 
     /// Lets `fault` happen when its call comes.
     pub fn arm(&self, fault: Option<Fault>) {
-        self.state().armed = fault.map(|fault| Armed { fault, struck: None, breaks_promise: false });
+        self.state().armed =
+            fault.map(|fault| Armed { fault, struck: None, breaks_promise: false });
     }
 
     /// Goes on where the devices of an earlier machine stopped: with its count of calls, and with

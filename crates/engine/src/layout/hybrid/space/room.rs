@@ -197,7 +197,8 @@ impl FastTier {
     fn bound_slots(&self) {
         let files = &self.shared.files;
         let is_slab = |file: &FileInfo| file.kind == FileKind::Slab && file.tier == TierIndex(0);
-        let taken_bytes = || files.files().iter().filter(|file| is_slab(file)).map(|file| file.bytes).sum();
+        let taken_bytes =
+            || files.files().iter().filter(|file| is_slab(file)).map(|file| file.bytes).sum();
         let bytes = files.tiers()[0].is_refused().then(taken_bytes);
         self.shared.tier0.bound_slots(bytes, |bytes| self.slabs.set_limit_bytes(bytes));
     }
