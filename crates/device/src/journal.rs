@@ -53,7 +53,7 @@ const CHECKSUM_AT: usize = 20;
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// Room that is kept for appends that give room back, and for openings.
-pub const KEPT_BYTES: u64 = 8 * PAGE_BYTES as u64;
+pub const KEPT_BYTES: u64 = 4 * PAGE_BYTES as u64;
 /// Room that is asked for at a time: a share of the journal.
 const GROWTH_SHARE: u64 = 4;
 const GROWTH_BYTES_MIN: u64 = 4 * PAGE_BYTES as u64;

@@ -53,7 +53,8 @@ impl Room {
     fn take(&self, bytes: u64) -> bool {
         let capacity_bytes = self.capacity_bytes.lock();
         let used_bytes = self.used_bytes.load(Relaxed);
-        let has_room = capacity_bytes.is_none_or(|capacity| used_bytes + bytes <= capacity);
+        let has_room =
+            bytes == 0 || capacity_bytes.is_none_or(|capacity| used_bytes + bytes <= capacity);
         if has_room {
             self.used_bytes.fetch_add(bytes, Relaxed);
         }

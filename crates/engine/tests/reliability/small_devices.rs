@@ -88,7 +88,7 @@ fn a_load_ends_on_a_fast_device_of_less_than_its_capacity() {
 
 #[test]
 fn a_load_ends_on_a_slow_device_of_less_than_its_capacity() {
-    loads_with_a_small_device(&settings(), 1, 2 * MIB, 5000);
+    loads_with_a_small_device(&settings(), 1, 2 * MIB, 3000);
 }
 
 /// Others fill both devices, and go.

@@ -182,7 +182,6 @@ fn a_flush_without_room_goes_on_waiting_and_tells_where_demotions_find_none_agai
     let shortage = stats.activity.room_shortage.expect("it waits");
     assert!(shortage.contains("no tier has room"), "{shortage}");
     let fast = stats.fast_tier.unwrap();
-    assert!(fast.demotion_refusal.is_some_and(|why| why.contains("/slow is full")));
     assert!(fast.records > 5000, "the fast tier is full: {}", fast.records);
     assert_eq!(db.get(0u64.to_be_bytes()).unwrap().as_deref(), Some(&[7; 1000][..]));
 }
