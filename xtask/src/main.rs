@@ -21,6 +21,7 @@ mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Instant;
 
 const USAGE: &str = "\
 Usage: cargo xtask COMMAND
@@ -195,13 +196,17 @@ fn torture(more: &[String]) -> bool {
 /// A step of `ci`: its name and what runs it.
 type Step<'a> = (&'static str, &'a dyn Fn() -> bool);
 
-/// Runs `steps` in order, all of them, and returns the names of those that failed.
+/// Runs `steps` in order, all of them, says how long each took, and returns the names of those that
+/// failed.
 fn run_steps(steps: &[Step<'_>]) -> Vec<&'static str> {
     let mut failed = Vec::new();
     for (index, (name, step)) in steps.iter().enumerate() {
         println!("== {}/{} {name}", index + 1, steps.len());
-        if !step() {
-            println!("== {name} failed");
+        let start = Instant::now();
+        let passed = step();
+        let seconds = start.elapsed().as_secs();
+        println!("== {name} {} after {seconds} s", if passed { "passed" } else { "failed" });
+        if !passed {
             failed.push(*name);
         }
     }

@@ -31,11 +31,12 @@
 //! ```text
 //!   front        front/        where a write becomes durable: a memtable before a log
 //!   layout       layout/       where records lie below the memtables: levels, or slots over runs
-//!   table set    table_set/    the live tables, and the manifest that names them
-//!   compaction   compaction/   what is rewritten next, as plain data in and a decision out
+//!   locator      locator/      which tables may have a key
+//!   generation   generations/  what makes a memtable durable
 //! ```
-//! `engine/opening.rs` puts the parts together; `versions/` says how an edit becomes durable and
-//! visible, and which lock guards what.
+//! `table_set/` has the live tables and their manifest, `compaction/` what is rewritten next, as
+//! plain data in and a decision out. `engine/opening.rs` puts the parts together; `versions/` says
+//! how an edit becomes durable and visible, and which lock guards what.
 #![forbid(unsafe_code)]
 
 mod batch;

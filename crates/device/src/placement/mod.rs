@@ -1,15 +1,18 @@
 //! Where a new file goes, and which files would be better off elsewhere.
 //!
-//! A policy sees what a file is, how large it may become and how full the tiers are: nothing else
-//! of the program above (Keigo, section 4.4). It decides; the namespace moves the bytes and keeps
-//! the account.
+//! A policy sees what a file is and why it is made, how long it may become, how full the tiers are,
+//! and what the engine tells it: targets of levels, bytes for slabs (Keigo, section 4.4). It
+//! decides; the namespace moves the bytes and keeps the account. Which *records* of the preset
+//! `hybrid` lie on the fast tier is no question of placement: see its layout in the engine.
+//!
+//! To add one: a file here, and its choice in `settings/mod.rs` of the engine.
 //!
 //! 1. A policy does no I/O and keeps no file state: the same question gets the same answer until
-//!    the level targets change.
+//!    one of these changes.
 //! 2. [`Placement::misplaced`] names a move only if the policy would not name the reverse move
 //!    afterwards.
 //!
-//! Threads: called from any, briefly, under the namespace's lock.
+//! Threads: any. `place` is called under the namespace's lock, `misplaced` without it.
 
 mod below_first;
 mod by_level;

@@ -7,6 +7,7 @@ use crate::shared::Shared;
 use crate::versions::Versions;
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
+use thermocline_foundation::{Planted, planted};
 
 /// A shared engine that plans its own background work.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ impl Planner for Background {
     }
 
     fn failed(&self, job: &'static str, error: &Error) {
-        if error.is_refusal() {
+        if error.is_refusal() && !planted(Planted::RefusalLatches) {
             // It has changed nothing, and gives back what it claimed: the plan finds it again.
             if error.kind() == ErrorKind::OutOfSpace {
                 self.0.relieve();

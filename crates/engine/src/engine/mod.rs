@@ -1,4 +1,5 @@
-//! The running store.
+//! The running store: the parts that the other rooms provide, put together at opening, and what
+//! needs several of them (background work, migration, bulk loads, checkpoints, checks, figures).
 
 pub(crate) mod activity;
 mod at_rest;

@@ -35,6 +35,7 @@ use crate::transaction::options::LOCK_TIMEOUT;
 use crate::transaction::{Check, Locks, Refused};
 use crate::versions::window::Group;
 use crate::versions::{Change, Versions};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use thermocline_device::Purpose;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -53,9 +54,9 @@ enum Place {
     Claimed { claim: Claim, asked: bool, covers: bool },
 }
 
-/// The records of a group, from the sequence `next` on.
-fn records_of(group: &[Submission], mut next: Sequence) -> Vec<Record<'_>> {
-    let mut records = Vec::with_capacity(group.len());
+/// The records of a group, from the sequence `next` on. Most groups are one batch.
+fn records_of(group: &[Submission], mut next: Sequence) -> SmallVec<[Record<'_>; 1]> {
+    let mut records = SmallVec::with_capacity(group.len());
     for Submission { encoded, count, .. } in group {
         records.push(Record { first: next, count: *count, payload: encoded });
         next = Sequence(next.0 + u64::from(*count));
@@ -228,8 +229,7 @@ impl Logged {
         if !self.versions.window.wait(publication) {
             return Err(self.stopped());
         }
-        memtable.end_group();
-        if !Arc::ptr_eq(&self.versions.current().active, &memtable) {
+        if memtable.end_group() {
             // Its flush may have waited for this group.
             self.shared.jobs.wake();
         }

@@ -26,8 +26,8 @@ use std::sync::Arc;
 use thermocline_foundation::Sequence;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{
-    AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
 };
 use thermocline_table::{RecordKind, Trailer};
 
@@ -149,7 +149,7 @@ impl<'a> Borrow<dyn Position + 'a> for Entry {
 #[derive(Debug)]
 pub(crate) struct Memtable {
     entries: SkipSet<Entry>,
-    /// The rest of the newest chunk.
+    /// The rest of the newest chunk. Its lock is held where the four numbers below it change.
     chunk: Mutex<BytesMut>,
     bytes: AtomicU64,
     count: AtomicU64,
@@ -158,6 +158,7 @@ pub(crate) struct Memtable {
     last: AtomicU64,
     /// Groups of writes that belong here and are not published.
     flying: AtomicU64,
+    frozen: AtomicBool,
 }
 
 impl Default for Memtable {
@@ -177,6 +178,7 @@ impl Memtable {
             first: u64::MAX.into(),
             last: 0.into(),
             flying: 0.into(),
+            frozen: false.into(),
         }
     }
 
@@ -200,23 +202,20 @@ impl Memtable {
             });
             count += 1;
         }
-        if count > 0 {
-            self.first.fetch_min(first.0, Relaxed);
-            self.last.fetch_max(first.0 + count - 1, Relaxed);
-        }
-        self.give_back(chunk);
-        self.bytes.fetch_add(memory, Relaxed);
-        self.count.fetch_add(count, Relaxed);
-        Ok(())
-    }
-
-    /// Keeps the larger rest of a chunk for the next batch. Two that are inserted at once have a
-    /// chunk each.
-    fn give_back(&self, chunk: BytesMut) {
+        // The larger rest of a chunk is kept for the next batch: two that are inserted at once have
+        // a chunk each. The counts change under the same lock: that is cheaper than an atomic
+        // addition for each.
         let mut kept = self.chunk.lock();
         if kept.capacity() < chunk.capacity() {
             *kept = chunk;
         }
+        if count > 0 {
+            self.first.store(first.0.min(self.first.load(Relaxed)), Relaxed);
+            self.last.store((first.0 + count - 1).max(self.last.load(Relaxed)), Relaxed);
+        }
+        self.bytes.store(self.bytes.load(Relaxed) + memory, Relaxed);
+        self.count.store(self.count.load(Relaxed) + count, Relaxed);
+        Ok(())
     }
 
     /// A group of writes is on its way here.
@@ -224,14 +223,22 @@ impl Memtable {
         self.flying.fetch_add(1, Relaxed);
     }
 
-    /// A group is published. One that failed never is.
-    pub fn end_group(&self) {
-        self.flying.fetch_sub(1, Release);
+    /// A group is published. One that failed never is. Says whether the memtable is frozen, and a
+    /// flush may wait for the group.
+    pub fn end_group(&self) -> bool {
+        self.flying.fetch_sub(1, SeqCst);
+        self.frozen.load(SeqCst)
+    }
+
+    /// No more groups come. The group that ends last sees that the memtable is frozen, or the next
+    /// look at the memtable sees that it is drained.
+    pub fn set_frozen(&self) {
+        self.frozen.store(true, SeqCst);
     }
 
     /// No group is on its way here: a frozen memtable is whole.
     pub fn is_drained(&self) -> bool {
-        self.flying.load(Acquire) == 0
+        self.flying.load(SeqCst) == 0
     }
 
     /// The newest version of `key` at or before `snapshot`.

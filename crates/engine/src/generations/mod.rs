@@ -1,4 +1,8 @@
-//! Generations: a memtable and what makes it durable.
+//! Generations: a memtable and what makes it durable, today a log of its own.
+//!
+//! A generation begins when the front opens a log for a new memtable. It is *frozen* when the
+//! memtable is full and takes no more writes, and ends when a flush has made its records durable
+//! elsewhere: then the log is retired.
 
 pub(crate) mod log_file;
 pub(crate) mod memtable;

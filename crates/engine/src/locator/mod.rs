@@ -4,10 +4,11 @@
 //! the tables and their filters; with a fast tier of slots the indexes and filters that find it are
 //! copied there while memory cannot hold them.
 //!
-//! To add one: a folder here, a variant and an arm in each operation below, and its choice in
-//! `layout/mod.rs` (`over`). A locator hears of no edit by itself. Its layout, which is a follower,
-//! makes it at opening, tells it what changed, and begins its jobs ([`Locator::is_due`]). Scans do
-//! not ask it: they read whole levels.
+//! To add one: a file or folder here; a variant, a constructor, and an arm in `candidates`,
+//! `is_due` and `tend` (the rest is made of `candidates`, whose type is that of
+//! `Levels::candidates`). `layout/mod.rs` (`over`) chooses it. The layout's follower (`FastTier`,
+//! `LevelTargets`) makes it and tells it of edits of the table set; `hybrid/plan.rs` begins its
+//! jobs, `leveled/plan.rs` asks for none yet. Scans do not ask it: they read whole levels.
 
 pub(crate) mod copies;
 #[cfg(test)]

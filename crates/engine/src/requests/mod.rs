@@ -7,7 +7,7 @@
 //!          Ticket <────────┴─ Promise
 //! ```
 //! [`Requests`] is what the rest of the engine meets. What is read is a closure of the caller's, so
-//! nothing here knows keys, tables or layouts. Synchronous calls come past none of this.
+//! nothing here knows keys, tables or layouts. Synchronous calls use none of this.
 //!
 //! Threads: any; see `pipeline.rs` for its own.
 

@@ -2,7 +2,7 @@
 //! TOML; the file
 //! `settings.toml` in a database's home keeps those it was created with.
 //!
-//! One of them has no default of its own: where no preset is named, a new database gets the one
+//! `preset` has no default of its own: where none is named, a new database gets the one
 //! that fits its tiers, and an old one goes on with what it has. From then on the database has it
 //! by name, so that another default, or another number of tiers, changes nothing in it.
 

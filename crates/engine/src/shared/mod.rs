@@ -1,9 +1,10 @@
 //! What every part of an open store shares: its settings, clock, files and workers, the latch that
 //! ends all writing, counters, and how fast writers and compactions may go.
 //!
-//! Nothing here knows memtables or tables. The lock of [`Shared::changed`] guards no data: a thread
-//! that waits for another part takes it, looks, and sleeps; the part that changes something takes
-//! it to store the change, or after it has, and signals. No I/O is done under it.
+//! Nothing here knows memtables or tables. The lock behind [`Shared::changed`] guards no data; it
+//! keeps a waiting thread from missing a signal. A thread that waits takes the lock, looks whether
+//! what it waits for is there, and sleeps. A part that changes something takes the lock once the
+//! change can be seen, and signals. No I/O is done under it.
 
 pub(crate) mod compaction_rate;
 pub(crate) mod counts;

@@ -1,9 +1,6 @@
-//! The table set: how sorted tables are arranged, and how a key is found among them. One
-//! arrangement so far:
-//! `levels`, where level 0 may overlap and every deeper level is disjoint.
-//!
-//! Whether tables of a level may overlap is a declared property ([`levels::may_overlap`]); readers
-//! ask, they do not assume.
+//! The table set: the live tables in levels, claims on them, and the manifest. Tables of level 0
+//! may overlap, deeper levels are disjoint: readers ask [`levels::may_overlap`], they do not
+//! assume.
 
 pub(crate) mod claims;
 pub(crate) mod key_range;

@@ -5,7 +5,8 @@
 //! builds on, each as of a sequence. It is looked at twice:
 //!
 //! ```text
-//!   phase 1   Reader::look         without locks, may read devices: all up to v1 = visible
+//!   phase 1   Reader::look         without locks, may read devices: all up to v1, the newest
+//!                                  sequence that readers see then
 //!   phase 2   Check, Recent        the leader of the writes, in memory only: what came after v1
 //! ```
 //! Where memory has all that came after the footprint's oldest sequence, phase 1 is left out.

@@ -11,10 +11,14 @@
 //! ```text
 //!   front's turnstile       across what writers wait for anyway, I/O too; no job takes it, for
 //!                           its holder may be waiting for the job
-//!   FlushGate::holder       a checkpoint, from its moment on until it has what is live
-//!   Room::counting          a plan that looks at all ranges, until it has claimed one
+//!   queue of requests       no I/O
+//!   window                  no I/O
+//!   FlushGate::holder       keeps flushes back: a checkpoint, from its moment on until it has what
+//!                           is live
+//!   Room::counting          of the hybrid's fast tier: a plan that looks at all ranges, until it
+//!                           has claimed one
 //!   Versions::tables        across the commits of manifest and file map
-//!   FastTier::live          what the edit changes of the live slots; no I/O
+//!   FastTier::live          of the hybrid: what the edit changes of the live slots; no I/O
 //!   Shared::changing        no I/O
 //!   pool and tail of logs   no I/O
 //!   LogFile::sealed         across the last sync of a log, by a flush, a sync of older logs or a
@@ -152,6 +156,7 @@ impl Versions {
 
     /// Readers see `memtable` in the place of the active one, which `frozen` has.
     pub fn freeze(&self, frozen: Arc<Frozen>, memtable: Arc<Memtable>) {
+        frozen.memtable.set_frozen();
         self.switch(|version| Version {
             active: memtable,
             frozen: std::iter::once(frozen).chain(version.frozen.iter().cloned()).collect(),

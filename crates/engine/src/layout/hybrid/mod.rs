@@ -33,7 +33,7 @@
 //!    with an `ingested_at` may be newer than a slot, which look-ups compare and demotions end.
 //! 2. The manifest says which slots are live, in the same edit that adds and removes tables; bytes
 //!    of other slots are never looked at. So a record is in exactly one place that counts.
-//! 3. The index changes only under the hybrid's `tables` lock, after the edit is durable: records
+//! 3. The index changes only under `Versions::tables`, after the edit is durable: records
 //!    that are added enter before the memtable goes, records that are demoted leave after readers
 //!    can see the tables. Entries without a slot are of clean copies only; where memory has given
 //!    such a record up, tables are asked for it as if there were no entry.

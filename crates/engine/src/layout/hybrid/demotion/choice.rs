@@ -3,8 +3,9 @@
 //! `judgement.rs` chooses the records of the range, once it is claimed.
 //!
 //! A range is what consecutive tables of the oldest run span. Of a few drawn at random the one with
-//! the best score is taken; what is known of its records is counted, or estimated from buckets. The
-//! score and the policies are those of the crate `popularity`.
+//! the best score is taken; for hot records the fullest of all (`fullest`), for reads of tables the
+//! one with most hot bytes in tables. What is known of its records is counted, or estimated from
+//! buckets. The score and the policies are those of the crate `popularity`.
 
 use crate::environment::experiments::{DemotionPolicy, Promotion};
 use crate::layout::hybrid::Hybrid;

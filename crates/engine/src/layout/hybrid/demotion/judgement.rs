@@ -1,4 +1,7 @@
-//! Which records of a range leave: the cold ones, and where it comes to that, hot ones.
+//! Which records of a range leave: older versions, tombstones, what a bulk load may replace, cold
+//! ones, and in the step `Hot` hot ones. The newest version stays if it is pinned
+//! (`feedback/pinning.rs`) or a clean copy. A compaction that a caller asks for takes all; for
+//! space of the slow tier only tombstones and superseded versions leave.
 
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::demotion::job::Demotion;

@@ -4,7 +4,7 @@
 //!   space/room.rs   that room is wanted, and by which step    (rules/fullness.rs)
 //!   plan.rs         a sweep or a demotion                     (make_room)
 //!   choice.rs       which range, of which runs; the claim     (ranges.rs, statistics.rs)
-//!   space.rs        the other reason: tombstones that give space of the slow tier back
+//!   space.rs        another purpose: tombstones that give space of the slow tier back
 //!   judgement.rs    which records of the range, once it is claimed
 //!   job.rs          asks the budget again, merges, commits
 //! ```
