@@ -9,8 +9,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use thermocline_foundation::sync::Mutex;
 
-/// How long a worker waits after a job was refused.
-pub(crate) const SHORTAGE_WAIT: Duration = Duration::from_millis(50);
+/// How long a worker waits after a job was refused, at first.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// It doubles each time that callers could have heard of it, so many times: a job may have written
+/// much before it was refused.
+const DOUBLED_MAX: u32 = 5;
 
 /// So many failures, with no job of the name that ended well between them, last five seconds at
 /// least.
@@ -47,8 +51,9 @@ struct Failures {
 }
 
 impl Shortage {
-    /// A job was refused; says how often in a row.
-    pub fn note(&self, job: &'static str, error: &Error) -> u32 {
+    /// A job was refused; says how long to wait before another try, and whether it is the first time
+    /// in a row.
+    pub fn note(&self, job: &'static str, error: &Error) -> (Duration, bool) {
         let mut refused = self.0.lock();
         refused.times += 1;
         let now = refused.times;
@@ -56,7 +61,7 @@ impl Shortage {
         let (in_a_row, before) = earlier.unwrap_or((0, now));
         let (in_a_row, at, last) = (in_a_row + 1, [before, now], error.clone());
         refused.jobs.insert(job, Failures { in_a_row, at, last, others_ended: 0 });
-        in_a_row
+        (WAIT * (1 << (in_a_row / IN_A_ROW_MAX).min(DOUBLED_MAX)), in_a_row == 1)
     }
 
     /// Now.
@@ -142,6 +147,18 @@ mod tests {
         assert!(!shortage.is_lasting_since(moment), "it may have been begun before");
         shortage.note("flush", &error);
         assert!(shortage.check_since(moment).is_err());
+    }
+
+    #[test]
+    fn a_job_that_is_refused_for_long_is_tried_less_often() {
+        let shortage = Shortage::default();
+        let error = Error::new(ErrorKind::OutOfSpace, "merge");
+        assert_eq!(shortage.note("merge", &error), (WAIT, true));
+        let waits: Vec<_> = (1..1000).map(|_| shortage.note("merge", &error).0).collect();
+        assert_eq!((waits[97], waits[98], waits[198]), (WAIT, 2 * WAIT, 4 * WAIT));
+        assert_eq!(waits[998], 32 * WAIT);
+        shortage.end("merge");
+        assert_eq!(shortage.note("merge", &error), (WAIT, true));
     }
 
     #[test]

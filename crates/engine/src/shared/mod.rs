@@ -16,7 +16,6 @@ pub(crate) mod write_throttle;
 use crate::environment::Environment;
 use crate::environment::experiments::Experiments;
 use crate::error::{Error, ErrorKind, Latch, Result};
-use crate::jobs::shortage::SHORTAGE_WAIT;
 use crate::jobs::{Job, Jobs, Step};
 use crate::settings::Settings;
 use compaction_rate::CompactionRate;
@@ -119,11 +118,12 @@ impl Shared {
 
     /// A job was refused, and is tried again in a while.
     pub fn note_shortage(&self, job: &'static str, error: &Error) {
-        if self.jobs.shortage.note(job, error) == 1 {
+        let (wait, is_first) = self.jobs.shortage.note(job, error);
+        if is_first {
             tracing::warn!(job, %error, "a job was refused and is tried again");
         }
         self.announce();
-        self.clock.sleep(SHORTAGE_WAIT);
+        self.clock.sleep(wait);
     }
 
     /// As [`Shared::fail`], because the thread that `who` names panicked and said `text`.
