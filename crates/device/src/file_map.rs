@@ -14,10 +14,11 @@
 //!
 //! Threads: its owner locks; the lock is held while a frame is made durable.
 
+use crate::buffer::PAGE_BYTES;
 use crate::context::{FileKind, Keeping};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{File, Location};
-use crate::journal::{Journal, KEPT_BYTES, Purpose};
+use crate::journal::{Journal, Purpose};
 use crate::tier::{Tier, TierIndex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,6 +36,10 @@ const NUMBER_MAX: FileNumber = FileNumber(1 << 62);
 const COMPACT_BYTES_MIN: u64 = 1 << 20;
 /// A map is compacted when it is this many times as long as its snapshot was.
 const COMPACT_FACTOR: u64 = 8;
+
+/// What is kept for changes that give room back: more than other journals keep, for this one lies
+/// nowhere else.
+const LAST_BYTES: u64 = 8 * PAGE_BYTES as u64;
 
 const TAG_SNAPSHOT: u8 = 1;
 const TAG_RESERVE: u8 = 2;
@@ -146,7 +151,10 @@ fn purpose(changes: &[MapChange]) -> Purpose {
         MapChange::Add(_, entry) => entry.kind == FileKind::Manifest && entry.tier != TierIndex(0),
         MapChange::Reclassify(..) => false,
     };
-    let is_elsewhere = |change: &MapChange| matches!(change, MapChange::Add(_, entry) if entry.tier != TierIndex(0));
+    let is_elsewhere = |change: &MapChange| match change {
+        MapChange::Add(_, entry) => entry.tier != TierIndex(0),
+        _ => false,
+    };
     if changes.iter().all(releases) {
         Purpose::Release
     } else if changes.iter().all(|change| releases(change) || is_elsewhere(change)) {
@@ -291,10 +299,11 @@ impl FileMap {
                 // Its only frame never became durable: the map before it is the map.
                 continue;
             }
-            let journal = match repair {
+            let mut journal = match repair {
                 true => Journal::open(file, |_| Ok(()))?,
                 false => Journal::open_read_only(file, |_| Ok(()))?,
             };
+            journal.set_last_bytes(LAST_BYTES);
             let next = match state.files.keys().next_back() {
                 Some(last) if planted(Planted::FileNumberReused) => FileNumber(last.0 + 1),
                 _ => state.reserved,
@@ -352,7 +361,7 @@ impl FileMap {
 
     /// The map's file has so many bytes at most, as far as its state allows.
     pub fn set_room_bytes(&mut self, bytes: u64) {
-        self.compact_bytes_min = bytes.saturating_sub(KEPT_BYTES);
+        self.compact_bytes_min = bytes.saturating_sub(LAST_BYTES);
         self.room_bytes = bytes;
         self.journal.set_room_bytes(bytes);
     }
@@ -470,6 +479,7 @@ fn write_snapshot(
 ) -> Result<Journal> {
     let handle = tier.driver().create(&map_name(number))?;
     let mut journal = Journal::create(Arc::new(wrap(database, number, tier, handle)))?;
+    journal.set_last_bytes(LAST_BYTES);
     sync_site("snapshot", || journal.append(&state.encode_snapshot()))?;
     Ok(journal)
 }

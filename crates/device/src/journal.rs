@@ -52,7 +52,7 @@ const CHECKSUM_AT: usize = 20;
 /// A read while looking for frames.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Room that is kept for appends that give room back, and for openings.
+/// Room that is kept for appends that give room back, and for openings, unless more is asked for.
 pub const KEPT_BYTES: u64 = 4 * PAGE_BYTES as u64;
 /// Room that is asked for at a time: a share of the journal.
 const GROWTH_SHARE: u64 = 4;
@@ -85,6 +85,8 @@ pub struct Journal {
     is_opening: bool,
     /// No more than this is kept ahead.
     room_bytes: u64,
+    /// Of that, so much for appends that give room back.
+    last_bytes: u64,
     frames: u64,
     failed: Option<Error>,
 }
@@ -102,7 +104,8 @@ impl Journal {
     /// A journal of so many frames and bytes, in a file of `kept_bytes`.
     fn of(file: Arc<File>, len_bytes: u64, kept_bytes: u64, frames: u64) -> Self {
         let (is_opening, room_bytes, failed) = (false, u64::MAX, None);
-        Self { file, len_bytes, kept_bytes, is_opening, room_bytes, frames, failed }
+        let last_bytes = KEPT_BYTES;
+        Self { file, len_bytes, kept_bytes, is_opening, room_bytes, last_bytes, frames, failed }
     }
 
     /// Passes every payload to `visit` in order and makes the journal ready for appending: a torn
@@ -154,8 +157,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Has the device keep room for a frame with a payload of so many bytes, so that the next append
-    /// is not refused.
+    /// Has the device keep room for a frame with a payload of so many bytes, so that the next
+    /// append is not refused.
     ///
     /// Errors: `OutOfSpace` where it has none; nothing has changed.
     pub fn ask_for_room(&mut self, payload_bytes: usize, purpose: Purpose) -> Result<()> {
@@ -164,14 +167,14 @@ impl Journal {
         let kept = match purpose {
             Purpose::Release => 0,
             _ if self.is_opening => 0,
-            Purpose::Change => KEPT_BYTES,
-            Purpose::Overflow => KEPT_BYTES / 2,
+            Purpose::Change => self.last_bytes,
+            Purpose::Overflow => self.last_bytes / 2,
         };
         if end + kept <= self.kept_bytes {
             return Ok(());
         }
         let growth = (end / GROWTH_SHARE).clamp(GROWTH_BYTES_MIN, GROWTH_BYTES_MAX);
-        let wanted = (end + KEPT_BYTES + growth).next_multiple_of(PAGE_BYTES as u64);
+        let wanted = (end + self.last_bytes + growth).next_multiple_of(PAGE_BYTES as u64);
         let wanted = wanted.min(self.room_bytes).max(end + kept);
         for bytes in [wanted, end + kept] {
             match self.file.allocate(bytes) {
@@ -189,6 +192,11 @@ impl Journal {
     /// From now on no more than so many bytes are kept ahead: for a small tier.
     pub fn set_room_bytes(&mut self, bytes: u64) {
         self.room_bytes = bytes / PAGE_BYTES as u64 * PAGE_BYTES as u64;
+    }
+
+    /// Keeps so many bytes for appends that give room back.
+    pub fn set_last_bytes(&mut self, bytes: u64) {
+        self.last_bytes = bytes;
     }
 
     /// The opening has ended: from now on changes leave the room that is kept.

@@ -14,7 +14,8 @@
 //!    next opening.
 //! 3. A file number is given out once, ever.
 //! 4. Capacity is accounted for from the moment a file is created, for the length it is expected to
-//!    reach. Where a device has less than its capacity, files go where there is room (`new_file.rs`).
+//!    reach. Where a device has less than its capacity, files go where there is room
+//!    (`new_file.rs`).
 //! 5. All openers of a file share one [`File`]; it follows the file from tier to tier.
 //!
 //! Locks: `map` is held while a change is made durable; `state` only for a moment and never during

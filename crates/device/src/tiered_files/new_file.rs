@@ -1,8 +1,9 @@
 //! How a file comes to be: which tier it is begun on, and on which it is begun again where a device
 //! has no room for it.
 //!
-//! 1. A tier whose device refuses a file is passed over, as one is that is full by its capacity. The
-//!    file that was begun there goes, and another, of another number, is begun on the next tier.
+//! 1. A tier whose device refuses a file is passed over, as one is that is full by its capacity.
+//!    The file that was begun there goes, and another, of another number, is begun on the next
+//!    tier.
 //! 2. "No tier has room" is said of tiers that are full by their capacities, and of those whose
 //!    devices have refused this very file.
 //! 3. A tier whose device has refused anything is asked for the whole of a file before the file is
@@ -90,8 +91,8 @@ impl TieredFiles {
         Ok(file)
     }
 
-    /// Has the device keep the room of a table for it, where it is likely to have none, or where the
-    /// table could not be begun again. Slabs ask for all of theirs anyway.
+    /// Has the device keep the room of a table for it, where it is likely to have none, or where
+    /// the table could not be begun again. Slabs ask for all of theirs anyway.
     fn ask_for_room(&self, file: &File, context: FileContext, bytes: u64) -> Result<()> {
         let tier = &self.tiers[file.tier().position()];
         tier.require_slack(context.kind, bytes)?;
@@ -111,8 +112,8 @@ impl TieredFiles {
         if error.kind() == ErrorKind::OutOfSpace { Ok(()) } else { Err(error.clone()) }
     }
 
-    /// Picks a tier for a new file and accounts for it there. Of those that were `asked` for it none
-    /// is picked.
+    /// Picks a tier for a new file and accounts for it there. Of those that were `asked` for it
+    /// none is picked.
     fn reserve(
         &self,
         number: FileNumber,

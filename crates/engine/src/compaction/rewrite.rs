@@ -208,7 +208,8 @@ impl Rewrite {
         Ok(())
     }
 
-    /// Makes the finished tables durable parts of the namespace. [`Rewrite::hand_over`] must follow.
+    /// Makes the finished tables durable parts of the namespace. [`Rewrite::hand_over`] must
+    /// follow.
     pub fn publish(&mut self) -> Result<Vec<TableMeta>> {
         let finished = std::mem::take(&mut self.finished);
         let numbers: Vec<_> = finished.iter().map(|meta| meta.number).collect();
@@ -219,8 +220,8 @@ impl Rewrite {
     }
 
     /// Hands the published tables over to the edit that `commit` makes. They come back, to be
-    /// deleted, where that is refused; where it fails it may have taken effect, and the next opening
-    /// decides.
+    /// deleted, where that is refused; where it fails it may have taken effect, and the next
+    /// opening decides.
     pub fn hand_over(&mut self, commit: impl FnOnce() -> Result<()>) -> Result<()> {
         let numbers = std::mem::take(&mut self.unowned);
         let committed = commit();

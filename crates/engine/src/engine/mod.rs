@@ -172,7 +172,7 @@ impl Engine {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<()> {
         self.flush()?;
-        self.layout.compact_range(from, to, progress)
+        self.relieving(|| self.layout.compact_range(from, to, progress))
     }
 
     #[cfg(test)]

@@ -193,12 +193,27 @@ impl LogPool {
         Ok(true)
     }
 
+    /// Waits until the background has made the next log, for which no tier had room: what can leave
+    /// tier 0 does then.
+    pub fn wait_for_prepared(&self) -> Result<()> {
+        self.logs.lock().is_refused = false;
+        self.shared.jobs.wake();
+        self.shared.wait_for(|| {
+            let mut logs = self.logs.lock();
+            // It is tried again.
+            logs.is_refused = false;
+            logs.ready.is_some().then_some(())
+        })
+    }
+
     /// Puts away a log whose records are all in tables. It is kept for use as a log again unless it
-    /// takes more than a log should, or lies on a tier to which logs only overflow.
+    /// takes more than a log should, lies on a tier to which logs only overflow, or others miss its
+    /// room.
     fn retire_log(&self, log: &LogFile) -> Result<()> {
         let settings = &self.shared.settings;
         let bytes_max = settings.full_log_bytes().min(2 * settings.log_bytes());
-        let is_home = log.file().tier() == TierIndex(0);
+        let tier = &self.shared.files.tiers()[log.file().tier().position()];
+        let is_home = tier.index() == TierIndex(0) && !tier.is_refused();
         let doomed = {
             let mut logs = self.logs.lock();
             logs.is_refused = false;

@@ -104,17 +104,20 @@ impl Rotation {
         }
     }
 
-    /// The log that follows `current`. Where no tier has room for it, waits for what flushes of full
-    /// memtables give back.
+    /// The log that follows `current`. Where no tier has room for it, waits for what flushes of
+    /// full memtables give back, and then for what else can leave tier 0.
     fn next_log(&self, current: FileNumber) -> Result<Arc<LogFile>> {
         loop {
             let next = self.pool.next_log(current);
             let is_full = next.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
-            if !is_full || self.versions.current().frozen.is_empty() {
+            if !is_full {
                 // Refused, the writer gets the error, and the log goes on.
                 return next.inspect_err(|error| self.shared.fail_unless_refused(error));
             }
-            self.versions.wait_for_flushes()?;
+            match self.versions.current().frozen.is_empty() {
+                true => self.pool.wait_for_prepared()?,
+                false => self.versions.wait_for_flushes()?,
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Jobs that were refused: that found no room on any tier, or no descriptor for a file. Such a job
-//! has changed nothing and is tried again; this is where callers that wait for one learn that it has
-//! been tried in vain for long.
+//! has changed nothing and is tried again; this is where callers that wait for one learn that it
+//! has been tried in vain for long.
 //!
 //! Threads: any.
 
@@ -51,8 +51,8 @@ struct Failures {
 }
 
 impl Shortage {
-    /// A job was refused; says how long to wait before another try, and whether it is the first time
-    /// in a row.
+    /// A job was refused; says how long to wait before another try, and whether it is the first
+    /// time in a row.
     pub fn note(&self, job: &'static str, error: &Error) -> (Duration, bool) {
         let mut refused = self.0.lock();
         refused.times += 1;
@@ -91,8 +91,8 @@ impl Shortage {
     }
 
     /// The error for a caller that waits for a job since `moment`, once it has been tried in vain
-    /// for long, and once from its start since the caller waits: there may be room again. The job is
-    /// still tried again: so may be the call.
+    /// for long, and once from its start since the caller waits: there may be room again. The job
+    /// is still tried again: so may be the call.
     pub fn check_since(&self, moment: Moment) -> Result<()> {
         let refused = self.0.lock();
         let is_lasting =
@@ -101,7 +101,8 @@ impl Shortage {
         lasting.map_or(Ok(()), |failures| Err(failures.last.clone()))
     }
 
-    /// What the job was told that was most often refused for this `kind` of reason, if there is one.
+    /// What the job was told that was most often refused for this `kind` of reason, if there is
+    /// one.
     pub fn reason(&self, kind: ErrorKind) -> Option<String> {
         let refused = self.0.lock();
         let failures = refused.jobs.values().filter(|failures| failures.last.kind() == kind);
@@ -140,7 +141,9 @@ mod tests {
     fn a_caller_hears_of_nothing_before_the_job_was_begun_and_refused_while_it_waits() {
         let shortage = Shortage::default();
         let error = Error::new(ErrorKind::OutOfSpace, "flush");
-        (0..2 * IN_A_ROW_MAX).for_each(|_| drop(shortage.note("flush", &error)));
+        (0..2 * IN_A_ROW_MAX).for_each(|_| {
+            shortage.note("flush", &error);
+        });
         let moment = shortage.moment();
         assert!(shortage.is_lasting() && !shortage.is_lasting_since(moment));
         shortage.note("flush", &error);

@@ -8,8 +8,8 @@
 //! journal that is written afresh beside the old one, the first log of an opening, and logs of
 //! batches larger than a memtable. Slots have the rest, and give way to copies of tables' indexes,
 //! which get a quarter of it at most. A flush that finds no slot and must not wait overdraws: while
-//! one does, the slots may take what the tier has. While the tier's device refuses what its capacity
-//! leaves, the slots keep to what they have there.
+//! one does, the slots may take what the tier has. While the tier's device refuses what its
+//! capacity leaves, the slots keep to what they have there.
 //!
 //! Invariant: the grants of all accounts together are the capacity at most.
 

@@ -367,8 +367,8 @@ impl Manifest {
         Ok(self.journal.ask_for_room(edit.encode().len() + LATE_BYTES, purpose)?)
     }
 
-    /// Makes `edit` durable, for which room was asked. `state` is asked for the whole state after it
-    /// when a fresh manifest is due.
+    /// Makes `edit` durable, for which room was asked. `state` is asked for the whole state after
+    /// it when a fresh manifest is due.
     pub fn commit(&mut self, edit: &Edit, state: impl FnOnce() -> Edit) -> Result<()> {
         let payload = edit.encode();
         sync_site("manifest/edit", || self.journal.append_for(&payload, Purpose::Release))?;

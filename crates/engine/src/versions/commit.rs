@@ -43,8 +43,8 @@ impl Versions {
         self.commit_counted(tables, change, || ())
     }
 
-    /// As [`Versions::commit`]. `count` counts what the edit is to keep, once nothing refuses it any
-    /// more.
+    /// As [`Versions::commit`]. `count` counts what the edit is to keep, once nothing refuses it
+    /// any more.
     pub fn commit_counted(
         &self,
         tables: &mut TableSet,

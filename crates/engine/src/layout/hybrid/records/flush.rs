@@ -145,10 +145,10 @@ impl SlotFlush {
         fast.slow_tier_backoff.hurry(self.hybrid.shared.clock.now_ns());
     }
 
-    /// There was no room; `for_ever` where waiting will not make any, as it looks. Once it has looked
-    /// so for long, for the tier's disk is full of what is not ours, or once demotions were tried
-    /// again and found no room either, callers that wait for it hear of it. It goes on from where it
-    /// is, for what is in slots already would have to find some again.
+    /// There was no room; `for_ever` where waiting will not make any, as it looks. Once it has
+    /// looked so for long, for the tier's disk is full of what is not ours, or once demotions were
+    /// tried again and found no room either, callers that wait for it hear of it. It goes on from
+    /// where it is, for what is in slots already would have to find some again.
     fn note_no_room(&mut self, fast: &FastTier, for_ever: bool) {
         self.starved = if for_ever { self.starved + 1 } else { 0 };
         if self.starved >= STARVED_MAX || self.is_refused_for_good(fast) {

@@ -183,9 +183,9 @@ impl Hybrid {
         Ok(())
     }
 
-    /// Makes what was written into slots live, and frees those of `removed`. `count` is called as by
-    /// [`crate::versions::Versions::commit_counted`]. Refused, it has changed nothing, and what was
-    /// written is gone.
+    /// Makes what was written into slots live, and frees those of `removed`. `count` is called as
+    /// by [`crate::versions::Versions::commit_counted`]. Refused, it has changed nothing, and what
+    /// was written is gone.
     pub fn commit_placed(
         &self,
         tables: &mut TableSet,

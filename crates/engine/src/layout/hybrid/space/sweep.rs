@@ -41,15 +41,22 @@ impl Sweep {
         Some(Self { hybrid: Arc::clone(hybrid), looked: 0, freed: 0 })
     }
 
-    fn run(&mut self) -> Result<()> {
+    /// The next keys of the index, all around.
+    fn next_keys(&self) -> IndexBatch {
         let fast = &self.hybrid.fast;
-        let pinning = fast.pinning_of_copies();
         let mut batch = IndexBatch::new();
         let from = fast.room.hand.lock().clone();
         let above = if from.is_empty() { Bound::Unbounded } else { Bound::Excluded(&from[..]) };
         fast.index.ascend(above, Bound::Unbounded, STEP_KEYS, &mut batch);
         let hand = if batch.is_end() { None } else { batch.last_key() };
         *fast.room.hand.lock() = hand.unwrap_or_default().to_vec();
+        batch
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let fast = &self.hybrid.fast;
+        let pinning = fast.pinning_of_copies();
+        let batch = self.next_keys();
         // The index knows a record that moves up before memory has it.
         let promotes = fast.promotions.running.load(Relaxed);
         let goes = |key: &[u8], entry: &Entry| {

@@ -13,7 +13,6 @@ use crate::limits::LEVELS;
 use crate::settings::WRITER_BYTES;
 use crate::support::{hybrid, run_to_end, stepped};
 use crate::table_set::key_range::KeyRange;
-use crate::table_set::manifest::Edit;
 use thermocline_device::Origin;
 use thermocline_foundation::Sequence;
 use thermocline_popularity::Pinning;
