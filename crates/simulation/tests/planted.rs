@@ -22,7 +22,7 @@ const FOUND_BY_SCHEDULES: [Planted; 6] = [
 ];
 
 /// Bugs that short scripts show and histories of a few dozen steps do not; `tests/slots.rs` does.
-const FOUND_BY_SCRIPTS: [Planted; 17] = [
+const FOUND_BY_SCRIPTS: [Planted; 18] = [
     Planted::CursorMissesDepartures,
     Planted::SlotSumsNotCompared,
     Planted::MovedSlotNotFreed,
@@ -34,6 +34,7 @@ const FOUND_BY_SCRIPTS: [Planted; 17] = [
     Planted::IndexCopyNotChecked,
     Planted::IndexCopyOutlivesTable,
     Planted::FailedDemotionDeparts,
+    Planted::RefusalLatches,
     Planted::TombstoneLeftBehind,
     Planted::DeadSlotBelieved,
     Planted::DamagedSlotTakenForTorn,

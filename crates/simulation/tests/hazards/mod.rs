@@ -526,7 +526,7 @@ scripts! {
     a_slow_tier_at_its_capacity_stops_writers_and_loses_nothing:
         slow_tier_at_its_capacity, FailedDemotionDeparts;
     a_caller_hears_of_a_full_slow_tier_and_goes_on:
-        slow_tier_full_for_a_caller, FailedDemotionDeparts;
+        slow_tier_full_for_a_caller, RefusalLatches;
     a_slow_tier_that_vanishes_stops_writers_and_loses_nothing:
         slow_tier_gone, FailedDemotionDeparts;
     a_tombstone_goes_with_what_it_hides:
