@@ -42,6 +42,8 @@ pub(crate) struct Logs {
     pub making: bool,
     /// No tier had room for one that was prepared: a writer that needs it asks again.
     is_refused: bool,
+    /// A writer waits for the one that is prepared.
+    is_missed: bool,
     /// Logs that the file map had no room to forget.
     doomed: Vec<FileNumber>,
     /// All logs since opening that are not deleted, the one that is being made included.
@@ -76,6 +78,7 @@ impl LogPool {
             retired: Vec::new(),
             making: false,
             is_refused: false,
+            is_missed: false,
             doomed: Vec::new(),
             there: 1,
         };
@@ -103,7 +106,8 @@ impl LogPool {
     pub fn claim_preparation(&self) -> bool {
         let mut logs = self.logs.lock();
         let may_make = !logs.retired.is_empty() || logs.there < self.shared.settings.logs_max();
-        let claims = logs.ready.is_none() && !logs.making && !logs.is_refused && may_make;
+        let is_due = logs.is_missed || may_make && !logs.is_refused;
+        let claims = logs.ready.is_none() && !logs.making && is_due;
         logs.making |= claims;
         claims
     }
@@ -179,6 +183,7 @@ impl LogPool {
             let is_there = |log: &Arc<LogFile>| log.file().tier() == TierIndex(0);
             let ready = logs.ready.take_if(|log| is_there(log));
             let mut given_up = std::mem::take(&mut logs.retired);
+            given_up.append(&mut logs.doomed);
             given_up.extend(ready.map(|log| log.number));
             given_up
         };
@@ -196,14 +201,11 @@ impl LogPool {
     /// Waits until the background has made the next log, for which no tier had room: what can leave
     /// tier 0 does then.
     pub fn wait_for_prepared(&self) -> Result<()> {
-        self.logs.lock().is_refused = false;
+        self.logs.lock().is_missed = true;
         self.shared.jobs.wake();
-        self.shared.wait_for(|| {
-            let mut logs = self.logs.lock();
-            // It is tried again.
-            logs.is_refused = false;
-            logs.ready.is_some().then_some(())
-        })
+        let prepared = self.shared.wait_for(|| self.logs.lock().ready.is_some().then_some(()));
+        self.logs.lock().is_missed = false;
+        prepared
     }
 
     /// Puts away a log whose records are all in tables. It is kept for use as a log again unless it
