@@ -28,9 +28,15 @@ text() {
 crates=../crates
 seed journal $crates/device/tests/golden/journal-v1.bin
 seed file_map $crates/device/tests/golden/file-map-v1.bin
+seed cache_file $crates/device/tests/golden/cache-file-v1.bin
+seed cache_lives $crates/device/tests/golden/cache-lives-v1.txt
 seed tier_identity $crates/device/tests/golden/tier-identity-v1.bin
 seed home $crates/device/tests/golden/database-home-v1.toml
+seed names_home $crates/device/tests/golden/names-home-v1.toml
+seed link_text $crates/device/tests/golden/names-link-v1.txt
 seed log $crates/log/tests/golden/sealed.log $crates/log/tests/golden/recycled.log
+seed region $crates/pmem/tests/golden/region-v1.bin
+seed region_part $crates/pmem/tests/golden/region-part-*.bin
 seed slab_header $crates/slab/tests/golden/slab-header-v1.bin
 seed slab_slot $crates/slab/tests/golden/slot-v1.bin $crates/slab/tests/golden/slot-packed-v1.bin
 seed slab_change $crates/slab/tests/golden/slab-change-v1.bin
@@ -39,7 +45,7 @@ seed table $crates/table/tests/golden/*.table
 seed batch $crates/engine/tests/golden/batch-v1.bin
 seed manifest_edit $crates/engine/tests/golden/manifest-edit-v1.bin
 seed settings $crates/engine/tests/golden/settings-v1.toml
-seed live_stats $crates/engine/tests/golden/live-stats-v1.json
+seed live_stats $crates/engine/tests/golden/live-stats-v3.json
 
 text units '64 MiB' '1.5GB' '250 ms' '0.5 s' '9007199254740993 B' '00112233445566778899aabbccddeeff'
 text coding '\003\002\007\007\0200\001\005water'

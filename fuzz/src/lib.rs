@@ -15,6 +15,9 @@ pub mod device;
 #[path = "../../crates/log/tests/decoders/properties.rs"]
 pub mod log;
 
+#[path = "../../crates/pmem/tests/decoders/properties.rs"]
+pub mod pmem;
+
 #[path = "../../crates/slab/tests/decoders/properties.rs"]
 pub mod slab;
 

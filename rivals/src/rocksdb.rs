@@ -17,8 +17,11 @@
 //!
 //! Invariant: write buffers, block cache and row cache together are the memory that was given.
 
+mod transactions;
+
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, DBPath, Options, ReadOptions,
+    BlockBasedOptions, Cache, DB, DBAccess, DBCompressionType, DBPath, DBRawIteratorWithThreadMode,
+    OptimisticTransactionDB, Options, ReadOptions, TransactionDB, TransactionDBOptions,
     WaitForCompactOptions, WriteOptions,
 };
 use thermocline_bench::Outcome;
@@ -26,6 +29,7 @@ use thermocline_bench::store::{
     Durability, EngineKind, Needs, OpenOptions, Store, TierSpace, Visitor,
 };
 use thermocline_foundation::ByteSize;
+use transactions::Transactional;
 
 /// RocksDB as an engine.
 #[derive(Clone, Copy, Debug)]
@@ -41,18 +45,35 @@ const LEVEL_BASE: u64 = 256 << 20;
 /// How often RocksDB looks for tables that reads ask to compact, where nothing is written.
 const WAKE_UP_S: u64 = 20;
 
-const OPTIONS: [(&str, &str); 7] = [
+const OPTIONS: [(&str, &str); 8] = [
     ("levels", "with two tiers: default, or tuned so that the upper levels fill the fast one"),
     ("row-cache", "part of the memory for whole rows, such as 64MiB; default 0"),
     ("cache", "lru (default) or hyper: the kind of block cache"),
     ("block-size", "bytes of a data block; default 4KiB"),
     ("jobs", "threads for flushes and compactions; default 4"),
     ("compression", "none (default), lz4 or zstd"),
+    ("transactions", "the kind of database: none (default), optimistic or pessimistic"),
     (
         "read-triggered",
         "sampled reads a byte from which a table is compacted, such as 0.001; default 0",
     ),
 ];
+
+/// The kind of database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Optimistic,
+    Pessimistic,
+}
+
+impl Kind {
+    const NAMES: [(&str, Self); 3] = [
+        ("none", Self::Plain),
+        ("optimistic", Self::Optimistic),
+        ("pessimistic", Self::Pessimistic),
+    ];
+}
 
 /// What the label and the scenario come to.
 #[derive(Clone, Debug)]
@@ -71,6 +92,7 @@ struct Plan {
     paths: Vec<(String, u64)>,
     db: String,
     direct: bool,
+    kind: Kind,
 }
 
 impl Plan {
@@ -118,6 +140,7 @@ impl Plan {
             paths,
             db: first.path.join("db").display().to_string(),
             direct: options.direct,
+            kind: choice(options, "transactions", &Kind::NAMES)?,
         })
     }
 
@@ -246,6 +269,7 @@ impl EngineKind for RocksDb {
             ("max_background_jobs", plan.jobs.to_string()),
             ("max_subcompactions", "2".to_owned()),
             ("read_triggered_compaction_threshold", plan.read_triggered.to_string()),
+            ("transactions", format!("{:?}", plan.kind).to_lowercase()),
             ("use_direct_reads", plan.direct.to_string()),
             ("use_direct_io_for_flush_and_compaction", plan.direct.to_string()),
             ("bytes_per_sync", size(1 << 20)),
@@ -259,15 +283,48 @@ impl EngineKind for RocksDb {
 
     fn open(&self, options: &OpenOptions) -> Outcome<Box<dyn Store>> {
         let plan = Plan::new(options)?;
-        let db = DB::open(&plan.options()?, &plan.db)?;
         let mut write = WriteOptions::default();
         write.set_sync(options.durability == Durability::Sync);
-        Ok(Box::new(Open { db, write }))
+        let all = plan.options()?;
+        // All kinds have the same files, and the plain one alone can wait for its compactions.
+        let kind = if options.loading { Kind::Plain } else { plan.kind };
+        Ok(match kind {
+            Kind::Plain => Box::new(Open { db: DB::open(&all, &plan.db)?, write }),
+            Kind::Optimistic => {
+                let db = OptimisticTransactionDB::open(&all, &plan.db)?;
+                Box::new(Transactional::new(db, write))
+            }
+            Kind::Pessimistic => {
+                let db = TransactionDB::open(&all, &TransactionDBOptions::default(), &plan.db)?;
+                Box::new(Transactional::new(db, write))
+            }
+        })
     }
 }
 
 fn cache_name(hyper: bool) -> &'static str {
     if hyper { "HyperClockCache" } else { "LRUCache" }
+}
+
+fn scan<D: DBAccess>(
+    mut cursor: DBRawIteratorWithThreadMode<'_, D>,
+    from: &[u8],
+    count: u64,
+    visit: &mut Visitor<'_>,
+) -> Outcome<u64> {
+    cursor.seek(from);
+    let mut found = 0;
+    while found < count && cursor.valid() {
+        if let (Some(key), Some(value)) = (cursor.key(), cursor.value()) {
+            visit(key, value);
+        }
+        found += 1;
+        if found < count {
+            cursor.next();
+        }
+    }
+    cursor.status()?;
+    Ok(found)
 }
 
 struct Open {
@@ -292,20 +349,7 @@ impl Store for Open {
     }
 
     fn scan(&self, from: &[u8], count: u64, visit: &mut Visitor<'_>) -> Outcome<u64> {
-        let mut cursor = self.db.raw_iterator_opt(ReadOptions::default());
-        cursor.seek(from);
-        let mut found = 0;
-        while found < count && cursor.valid() {
-            if let (Some(key), Some(value)) = (cursor.key(), cursor.value()) {
-                visit(key, value);
-            }
-            found += 1;
-            if found < count {
-                cursor.next();
-            }
-        }
-        cursor.status()?;
-        Ok(found)
+        scan(self.db.raw_iterator_opt(ReadOptions::default()), from, count, visit)
     }
 
     fn sync(&self) -> Outcome<()> {

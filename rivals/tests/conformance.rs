@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use thermocline_bench::store::{Durability, EngineKind, Layout, OpenOptions, Store, TierSpace};
+use thermocline_bench::store::{
+    Change, Durability, EngineKind, Layout, OpenOptions, Store, TierSpace,
+};
 use thermocline_foundation::ByteSize;
 use thermocline_foundation::random::Random;
 
@@ -139,7 +141,10 @@ fn conform(kind: &dyn EngineKind, layout: Layout, durability: Durability, more: 
 
 #[test]
 fn every_engine_answers_as_the_model_does_and_lives_in_its_directories() {
-    for kind in thermocline_bench_rivals::all().into_iter().filter(|kind| kind.name() != "null") {
+    // These are no whole stores: two keep nothing, two have neither scans nor deletes.
+    let parts = ["null", "device", "thermocline-commit-slots", "thermocline-commit-log"];
+    let keeps = |kind: &&dyn EngineKind| !parts.contains(&kind.name());
+    for kind in thermocline_bench_rivals::all().into_iter().filter(keeps) {
         for layout in [Layout::Fast, Layout::Tiers] {
             if kind.needs().allow(layout) {
                 conform(kind, layout, Durability::Buffered, &[]);
@@ -168,4 +173,54 @@ fn rocksdb_conforms_as_it_is_tuned_for_two_tiers() {
         Durability::Buffered,
         &tuned,
     );
+}
+
+/// Several threads write the same two records together; both end as the same thread wrote them.
+fn write_in_transactions(kind: &dyn EngineKind, locking: &str) {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = options(home.path(), 1);
+    options.options.insert("transactions".to_owned(), locking.to_owned());
+    let store = kind.open(&options).unwrap();
+    let names = [key(1), key(2)];
+    let gone = key(3);
+    store.put(&gone, b"to be removed").unwrap();
+    let changes = |value: &'static [u8]| {
+        let [first, second] = names.each_ref().map(|key| Change { key, value: Some(value) });
+        [first, second, Change { key: &gone, value: None }]
+    };
+    std::thread::scope(|scope| {
+        for value in [&b"one"[..], b"two", b"three"] {
+            let (store, changes) = (&store, &changes);
+            scope.spawn(move || (0..50).for_each(|_| store.transact(&changes(value)).unwrap()));
+        }
+    });
+    let mut values = [Vec::new(), Vec::new()];
+    for (key, value) in names.iter().zip(&mut values) {
+        assert!(store.get(key, value).unwrap());
+    }
+    assert_eq!(values[0], values[1], "{} {locking}", kind.name());
+    assert!(!store.get(&gone, &mut values[0]).unwrap());
+    store.close().unwrap();
+}
+
+#[test]
+fn what_a_transaction_changes_changes_together() {
+    for locking in ["optimistic", "pessimistic"] {
+        write_in_transactions(&thermocline_bench::engines::LEVELED, locking);
+        #[cfg(feature = "rocksdb")]
+        write_in_transactions(&thermocline_bench_rivals::rocksdb::RocksDb, locking);
+    }
+}
+
+#[cfg(feature = "rocksdb")]
+#[test]
+fn rocksdb_conforms_as_a_database_with_transactions() {
+    for kind in ["optimistic", "pessimistic"] {
+        conform(
+            &thermocline_bench_rivals::rocksdb::RocksDb,
+            Layout::Fast,
+            Durability::Buffered,
+            &[("transactions", kind)],
+        );
+    }
 }

@@ -96,21 +96,23 @@ fn simulate(more: &[String]) -> bool {
     cargo(&arguments, &[])
 }
 
-/// The tests' test: bugs that are planted in the engine, in a build of its own, must be found.
+/// The tests' test: bugs that are planted in the engine, in a build of its own, must be found; those
+/// of the region of persistent memory by its own tests.
 fn planted() -> bool {
-    let package = ["--profile", "simulation", "--package", "thermocline-simulation"];
-    let mut arguments = vec!["test"];
-    arguments.extend(package);
-    arguments.extend(["--features", "planted-bugs"]);
-    arguments.extend(["--test", "planted", "--test", "slots", "--test", "calls"]);
-    arguments.extend(["--test", "syncs"]);
-    cargo(&arguments, &[])
+    let tests = ["planted", "slots", "calls", "syncs", "transactions", "fast_cache", "names"];
+    let mut arguments = vec!["test", "--profile", "simulation", "--features", "planted-bugs"];
+    arguments.extend(["--package", "thermocline-simulation"]);
+    arguments.extend(tests.iter().flat_map(|test| ["--test", test]));
+    let of_region =
+        ["test", "--package", "thermocline-pmem", "--features", "planted-bugs", "--lib", "planted"];
+    cargo(&of_region, &[]) && cargo(&arguments, &[])
 }
 
 /// Crates whose locks, signals and atomics come from `foundation::sync`.
-const SCHEDULED: [&str; 6] = [
+const SCHEDULED: [&str; 7] = [
     "thermocline",
     "thermocline-log",
+    "thermocline-pmem",
     "thermocline-table",
     "thermocline-slab",
     "thermocline-index",
@@ -148,7 +150,7 @@ fn flagged(flag: &str, packages: Vec<&str>, chosen: &[&str], times: &str) -> boo
     if flag == "shuttle" {
         // Bugs that only schedules show are planted in this build, and off but for the test of
         // each.
-        arguments.extend(["--features", "thermocline/planted-bugs"]);
+        arguments.extend(["--features", "thermocline/planted-bugs,thermocline-pmem/planted-bugs"]);
     }
     arguments.push("--");
     arguments.extend(chosen);

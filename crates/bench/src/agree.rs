@@ -146,6 +146,7 @@ fn harness(arguments: &AgreeArguments, workload: &str, round: u32) -> Run {
         },
         engines: vec![ENGINE.to_owned()],
         workloads: vec![workload.to_owned()],
+        pairs: None,
         rounds: 1,
         fast: Some(Space { path: arguments.dir.join(layout), capacity: None, device: None }),
         slow: None,

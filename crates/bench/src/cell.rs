@@ -89,6 +89,14 @@ pub struct Cell {
     /// Look every loaded record up at the end, and check it.
     #[serde(default)]
     pub read_back: bool,
+    /// The loaded state is what a crash right after the load leaves: nothing is written out, and
+    /// the store is not closed.
+    #[serde(default)]
+    pub crashed: bool,
+    /// Seconds after the measured part, and after background work, in which the threads' wake-ups
+    /// are counted.
+    #[serde(default)]
+    pub rest_seconds: Option<f64>,
     /// Seconds that the process may say nothing before it is ended.
     pub silence_s: f64,
 }
@@ -102,7 +110,7 @@ pub const SILENCE_S: f64 = 900.0;
 pub enum Message {
     /// It is at work.
     Progress {
-        /// `load`, `warm-up`, `run`, `settle` or `read back`.
+        /// `load`, `warm-up`, `run`, `settle`, `rest` or `read back`.
         part: String,
         /// Operations done.
         done: u64,
@@ -255,6 +263,12 @@ pub fn run(
     let subject = runner.into_subject()?;
     let live = records as f64 + subject.inserted.total() as f64;
     measured.engine_memory_bytes = subject.store.memory_bytes();
+    if cell.crashed && cell.purpose == Purpose::Load {
+        // The process ends with it open.
+        std::mem::forget(subject.store);
+        outcome?;
+        return Ok(measured);
+    }
     let closed = subject.store.close();
     outcome?;
     closed?;
@@ -314,7 +328,7 @@ fn work(
     let cpu_s = process::cpu_s();
     let sum = runner.run(length, &mut teller(name, length, whole, say))?;
     measured.cpu_s = process::cpu_s() - cpu_s;
-    if cell.settle || cell.purpose == Purpose::Load {
+    if cell.settle || (cell.purpose == Purpose::Load && !cell.crashed) {
         say(beginning("settle"));
         let begin = clock.now_ns();
         runner.subject().store.settle()?;
@@ -329,6 +343,11 @@ fn work(
         .and_then(|(now, before)| now.mean_ms_since(before));
     measured.peak_rss_bytes = process::peak_rss_bytes();
     fill_in(measured, &sum, runner.subject().plan.workload(), traffic)?;
+    if let Some(seconds) = cell.rest_seconds.filter(|_| cell.purpose == Purpose::Run) {
+        say(beginning("rest"));
+        runner.subject().store.settle()?;
+        measured.wake_ups = process::wake_ups(clock, seconds);
+    }
     if cell.read_back {
         say(beginning("read back"));
         measured.checked += runner.read_back()?;

@@ -47,6 +47,7 @@ pub fn run(
         },
         engines: vec![ENGINE.to_owned()],
         workloads: names.collect(),
+        pairs: None,
         rounds: arguments.rounds,
         fast: Some(Space { path: place.join("fast"), capacity: None, device: None }),
         slow: None,

@@ -12,6 +12,7 @@
 //!   generator      what the harness costs               agree: it against RocksDB's own program
 //!   results        results.json; report: tables of it
 //!   scenarios      comparisons by name                     figures: those of the PrismDB paper
+//!   spandb       the SpanDB paper's figures, ours beside RocksDB
 //!   value_sizes    bytes a second by the size of values
 //!   rig            two block devices and a memory limit, for any program
 //! ```
@@ -41,6 +42,7 @@ pub mod report;
 pub mod results;
 pub mod rig;
 pub mod scenarios;
+pub mod spandb;
 pub mod state;
 pub mod store;
 pub mod summary;

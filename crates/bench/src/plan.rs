@@ -24,7 +24,7 @@ use crate::store::{EngineKind, Layout, TierSpace};
 use crate::workloads::Start;
 use crate::{Failure, Outcome, files};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -119,6 +119,8 @@ pub struct Run {
     pub engines: Vec<String>,
     /// Names of workloads.
     pub workloads: Vec<String>,
+    /// Pairs of engine and workload that are run; none: each with each.
+    pub pairs: Option<BTreeSet<(String, String)>>,
     /// Repetitions.
     pub rounds: u32,
     /// The fast directory; none where no layout needs it.
@@ -206,6 +208,10 @@ impl Run {
             (Vec::new(), Vec::<Engine>::new(), Vec::new());
         for workload in &self.workloads {
             for engine in &self.engines {
+                let pair = (engine.clone(), workload.clone());
+                if self.pairs.as_ref().is_some_and(|pairs| !pairs.contains(&pair)) {
+                    continue;
+                }
                 let (cell, prepared) = self.cell(engine, workload, engines)?;
                 self.check_resources(&cell, &prepared)?;
                 if let Some(reason) = prepared.kind.unavailable() {
@@ -455,7 +461,7 @@ impl Stage<'_> {
             options: loading.kind.describe(&loading.options)?,
             records: loading.records,
             key_bytes: loading.key_bytes,
-            data: prepared.data_text(),
+            data: prepared.data_text() + if cell.crashed { ", crashed" } else { "" },
             tiers: cell.tiers.iter().map(|t| (t.name.clone(), t.capacity.0)).collect(),
         };
         let images = Images::new(&self.run.images);

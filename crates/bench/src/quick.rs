@@ -86,6 +86,7 @@ pub fn run(
         cell,
         engines: labels,
         workloads: WORKLOADS.map(str::to_owned).to_vec(),
+        pairs: None,
         rounds: 1,
         // A third, because logs take more of so small a tier than of a real one.
         fast: Some(space("fast", Some(ByteSize((data / 3).max(16 << 20))))),

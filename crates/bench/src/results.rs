@@ -200,6 +200,10 @@ pub struct Measured {
     /// where none ended, or the engine does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demotion_ms: Option<f64>,
+    /// Times that threads of the store woke up while nothing was asked of it; none where that was
+    /// not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wake_ups: Option<u64>,
     /// Look-ups that rightly found nothing.
     pub absent: u64,
     /// Values that were checked.

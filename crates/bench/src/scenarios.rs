@@ -20,7 +20,7 @@ use crate::plan::{InFront, Run, Space};
 use crate::report::commit;
 use crate::results::{Results, Skipped};
 use crate::rig::launcher::InRig;
-use crate::rig::plan::Design;
+use crate::rig::plan::{Design, Medium};
 use crate::rig::profile::Profile;
 use crate::rig::{Rig, command::possible};
 use crate::store::EngineKind;
@@ -300,7 +300,7 @@ fn sizes(records: u64, data_over_memory: u64, fast_percent: u64) -> Sizes {
 }
 
 /// Of a device that holds so many bytes of data.
-fn room_for(data: u64) -> ByteSize {
+pub(crate) fn room_for(data: u64) -> ByteSize {
     ByteSize(data / 100 * ROOM_PERCENT + ROOM_BYTES)
 }
 
@@ -357,6 +357,7 @@ fn run_part(
         fast: sizes.room,
         slow: if part.tiered || part.all_fast { sizes.room } else { ByteSize(64 << 20) },
         profile,
+        medium: Medium::Ram,
     };
     let mut run = described(part, arguments, path, &profile, sizes)?;
     if let Err(reason) = possible(&design) {
@@ -440,6 +441,7 @@ fn described(
         cell,
         engines,
         workloads: workloads::parse_list(list)?.into_iter().map(|workload| workload.name).collect(),
+        pairs: None,
         rounds: arguments.rounds,
         fast: None,
         slow: None,

@@ -232,6 +232,25 @@ impl TierTraffic {
 /// What a scan hands over, record by record.
 pub type Visitor<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
 
+/// Writes of one thread that were started and are not done. They are done in the order in which
+/// they were started.
+pub trait Flying {
+    /// Starts to set `key` to `value`; false, and nothing is started, while there is no room.
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Outcome<bool>;
+
+    /// Whether the oldest is done; `wait`: once it is. One is flying.
+    fn landed(&mut self, wait: bool) -> Outcome<bool>;
+}
+
+/// A record that a transaction changes.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its new value; none: it is removed.
+    pub value: Option<&'a [u8]>,
+}
+
 /// An open store.
 pub trait Store: Send + Sync {
     /// Puts the value of `key` into `value`, replacing what it holds; false where there is none.
@@ -245,6 +264,18 @@ pub trait Store: Send + Sync {
 
     /// Up to `count` records in key order from the first one at or after `from`; returns how many.
     fn scan(&self, from: &[u8], count: u64, visit: &mut Visitor<'_>) -> Outcome<u64>;
+
+    /// For one thread: a way to have several writes under way; none where the engine has none.
+    fn flying(&self) -> Option<Box<dyn Flying + '_>> {
+        None
+    }
+
+    /// In one transaction: looks up every key of `changes` to update it, then makes them; again
+    /// from the beginning, where another transaction came first.
+    fn transact(&self, changes: &[Change<'_>]) -> Outcome<()> {
+        let _ = changes;
+        Err("this engine has no transactions".into())
+    }
 
     /// Makes everything acknowledged so far durable.
     fn sync(&self) -> Outcome<()>;

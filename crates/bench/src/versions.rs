@@ -21,12 +21,16 @@
 //!    overlapped without a break; then the last 4,096 are accepted.
 //! 2. Version 0 is no value: the record is not there yet.
 //!
+//! 3. At most `UNDER_WAY_MAX` writes of one record are under way; another one waits.
+//!
 //! Threads: any number up to [`THREADS_MAX`], without locks.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Threads that may write at once.
-pub const THREADS_MAX: u32 = 63;
+pub const THREADS_MAX: u32 = 256;
+/// Writes of one record that may be under way.
+const UNDER_WAY_MAX: u32 = 63;
 const VERSION_MASK: u32 = (1 << 13) - 1;
 const BACK_MAX: u32 = 31;
 /// Versions accepted where the group's beginning is not known.
@@ -133,12 +137,23 @@ impl Versions {
 
     /// A write of `number` begins; returns the version that it writes.
     pub fn begin(&self, number: u64, delete: bool) -> u16 {
-        let change = |word| Some(State::unpack(word).begun(delete).pack());
-        let (relaxed, word) = (Ordering::AcqRel, &self.words[number as usize]);
-        let before = word.fetch_update(relaxed, Ordering::Acquire, change);
-        // The closure never declines.
-        let before = before.unwrap_or_else(|word| word);
-        State::unpack(before).begun(delete).issued as u16
+        loop {
+            if let Some(version) = self.try_begin(number, delete) {
+                return version;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// The same, but none where too many writes of `number` are under way.
+    pub fn try_begin(&self, number: u64, delete: bool) -> Option<u16> {
+        let change = |word| {
+            let state = State::unpack(word);
+            (state.under_way < UNDER_WAY_MAX).then(|| state.begun(delete).pack())
+        };
+        let word = &self.words[number as usize];
+        let before = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).ok()?;
+        Some(State::unpack(before).begun(delete).issued as u16)
     }
 
     /// A write of `number` was acknowledged.
@@ -304,6 +319,18 @@ mod tests {
         versions.end(0);
         let window = versions.window(0);
         assert!(!versions.may_be(0, window, third) && versions.may_be(0, window, fourth));
+    }
+
+    #[test]
+    fn one_write_more_than_are_told_apart_waits_for_another() {
+        let versions = Versions::new(2, true, true);
+        for _ in 0..UNDER_WAY_MAX {
+            versions.try_begin(0, false).unwrap();
+        }
+        assert_eq!(versions.try_begin(0, false), None);
+        assert!(versions.try_begin(1, false).is_some(), "another record has its own count");
+        versions.end(0);
+        assert!(versions.try_begin(0, false).is_some());
     }
 
     #[test]

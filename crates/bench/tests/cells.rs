@@ -346,7 +346,7 @@ fn bad_input_is_refused_before_anything_runs() {
         ("null@fast", "ycsb-a", &[], "name a directory"),
         ("null@tiers", "ycsb-a", &fast, "needs the fast tier's capacity"),
         ("null@slow", "ycsb-a", &fast, "name one with --slow DIR"),
-        ("null@fast", "ycsb-a", &["--fast", "f", "--threads", "64"], "1 to 62 are"),
+        ("null@fast", "ycsb-a", &["--fast", "f", "--threads", "256"], "1 to 255 are"),
         ("null@fast", "ycsb-a", &["--fast", "f", "--memory", "1MiB"], "too little"),
         ("null@fast", "ycsb-a", &["--fast", "f", "--memory", "900TiB"], "are available"),
         ("null@fast", "ycsb-a", &["--fast", "f", "--memory-limit", "9MiB"], "is below"),
@@ -363,7 +363,7 @@ fn bad_input_is_refused_before_anything_runs() {
         ("thermocline-leveled@fast+block-size=1", "ycsb-a", &fast, "block_size"),
         ("thermocline-hybrid@fast", "ycsb-a", &fast, "it can use tiers"),
         ("thermocline-hybrid+cache=1", "ycsb-a", &fast, "it has driver, slow-driver"),
-        ("null@fast", "ycsb-a/threads-64", &fast, "1 to 62 are"),
+        ("null@fast", "ycsb-a/threads-256", &fast, "1 to 255 are"),
     ] {
         let more: Vec<&str> = more.to_vec();
         let lines = refused(engine, workload, &more);
@@ -629,6 +629,115 @@ fn what_was_not_asked_for_is_found_wrong_when_all_records_are_read_back() {
     }
     let measured = run_cheating_and(Cheat::Nothing, "overwrite", 20_000, true).unwrap();
     assert_eq!(measured.checked, 500);
+}
+
+/// A cell of ours in `place`, where others of it may have run.
+fn ours(place: &Path, workload: &str, change: impl Fn(Cell) -> Cell) -> Measured {
+    let tiers = vec![TierSpace { path: place.to_owned(), ..example_cell().tiers[0].clone() }];
+    let cell = Cell {
+        engine: "thermocline-leveled@fast+driver=posix".to_owned(),
+        workload: workload.to_owned(),
+        records: 4_000,
+        value_bytes: 100,
+        threads: 3,
+        operations: Some(9_000),
+        tiers,
+        ..example_cell()
+    };
+    cell::run(&change(cell), &engines::ALL, &mut |_| {}).unwrap()
+}
+
+fn loading(cell: Cell) -> Cell {
+    Cell { purpose: Purpose::Load, ..cell }
+}
+
+#[test]
+fn writes_that_fly_are_counted_timed_and_found_when_all_records_are_read_back() {
+    for workload in ["overwrite/async-64/sync", "ycsb-a/async-8", "overwrite/zipf-1.4/async-200"] {
+        let scratch = tempfile::tempdir().unwrap();
+        ours(scratch.path(), workload, loading);
+        let measured = ours(scratch.path(), workload, |cell| Cell { read_back: true, ..cell });
+        assert_eq!(measured.operations, 9_000, "{workload}");
+        assert_eq!(measured.timeline.iter().sum::<u64>(), 9_000);
+        assert_eq!(measured.latency["all"].count, 9_000);
+        assert!(measured.checked >= 4_000 && measured.user_written_bytes > 0);
+    }
+    let error = run_cheating(Cheat::Nothing, "overwrite/async-4").unwrap_err().to_string();
+    assert!(error.contains("the engine has no such writes"), "{error}");
+}
+
+#[test]
+fn changes_in_transactions_are_found_with_what_changes_with_them() {
+    for kind in ["optimistic", "pessimistic"] {
+        let scratch = tempfile::tempdir().unwrap();
+        let engine = |cell: Cell| Cell {
+            engine: format!("thermocline-leveled@fast+driver=posix+transactions={kind}"),
+            ..cell
+        };
+        let workload = "linkbench/transactions";
+        ours(scratch.path(), workload, |cell| loading(engine(cell)));
+        let measured = ours(scratch.path(), workload, |cell| Cell {
+            read_back: true,
+            operations: Some(3_000),
+            ..engine(cell)
+        });
+        assert_eq!(measured.operations, 3_000);
+        let plain = tempfile::tempdir().unwrap();
+        ours(plain.path(), "linkbench", |cell| loading(engine(cell)));
+        let alone = ours(plain.path(), "linkbench", |cell| Cell {
+            operations: Some(3_000),
+            ..engine(cell)
+        });
+        // A tenth of the operations write a count besides.
+        assert!(measured.user_written_bytes > alone.user_written_bytes, "{measured:?}");
+    }
+    let error = run_cheating(Cheat::Nothing, "linkbench/transactions").unwrap_err().to_string();
+    assert!(error.contains("has no transactions"), "{error}");
+}
+
+#[test]
+fn wake_ups_at_rest_are_counted_where_they_are_asked_for() {
+    let scratch = tempfile::tempdir().unwrap();
+    ours(scratch.path(), "readrandom", loading);
+    assert_eq!(ours(scratch.path(), "readrandom", |cell| cell).wake_ups, None);
+    let resting = |cell: Cell| Cell { rest_seconds: Some(0.2), operations: Some(100), ..cell };
+    assert!(ours(scratch.path(), "overwrite", resting).wake_ups.is_some());
+}
+
+/// The process that loads ends with its store open; the rows replay its log.
+#[test]
+fn rows_begin_with_what_a_crash_left() {
+    let scratch = tempfile::tempdir().unwrap();
+    let tier = |name: &str| TierSpace {
+        name: "fast".to_owned(),
+        path: scratch.path().join(name),
+        capacity: ByteSize::gib(1),
+    };
+    let load = Cell {
+        purpose: Purpose::Load,
+        crashed: true,
+        engine: "thermocline-leveled@fast+driver=posix".to_owned(),
+        workload: "readrandom".to_owned(),
+        records: 2_000,
+        memory: ByteSize::mib(256),
+        operations: Some(500),
+        tiers: vec![tier("store")],
+        ..example_cell()
+    };
+    let json = serde_json::to_string(&load).unwrap();
+    thermocline_bench::files::make(&load.tiers[0].path).unwrap();
+    let output = bench(scratch.path(), &["cell", "--json", &json]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let tables = |dir: &Path| {
+        let entries = dir.join("data").read_dir().unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.ends_with(".table")).count()
+    };
+    assert_eq!(tables(&load.tiers[0].path), 0, "nothing is written out");
+    let run = Cell { purpose: Purpose::Run, ..load };
+    let measured = cell::run(&run, &engines::ALL, &mut |_| {}).unwrap();
+    assert_eq!((measured.operations, measured.absent), (500, 0));
+    assert!(measured.preparation_s.open > 0.0);
 }
 
 #[test]

@@ -100,6 +100,8 @@ pub enum Command {
     Compact(Compact),
     /// Make a copy of the database as of now, sharing its files where it can
     Checkpoint(Checkpoint),
+    /// Show, empty or resize the cache of slow tiers' blocks on the fast tier
+    Cache(Cache),
     /// Check every stored byte; exit status 0 only when all is well
     Verify,
 }
@@ -316,6 +318,36 @@ pub struct Compact {
 pub struct Checkpoint {
     /// A directory that does not exist yet, or is empty
     pub dir: PathBuf,
+}
+
+/// Arguments of `cache`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Copies of blocks that reads come back to lie on the fast tier, beside logs and upper levels. They
+stay over a restart, and nothing is lost with them. `fast_cache.capacity` is off unless it is set.
+
+Examples:
+  thermocline cache show
+  thermocline cache resize 8GiB
+  thermocline cache resize 0")]
+pub struct Cache {
+    /// What to do
+    #[command(subcommand)]
+    pub action: CacheAction,
+}
+
+/// What can be done with the cache.
+#[derive(Debug, Subcommand)]
+pub enum CacheAction {
+    /// Show its size, and what it does while another process has the database open
+    Show,
+    /// Delete all copies
+    Clear,
+    /// Let it take so much of the fast tier, 0 for nothing; kept in the database's settings
+    Resize {
+        /// 1MiB to 2TiB, or 0; half of the tier at most
+        size: ByteSize,
+    },
 }
 
 /// Says which of the arguments is not UTF-8 where it must be, which clap does not: the first one

@@ -5,6 +5,7 @@ use crate::failure::{Failure, Result};
 use std::path::{Path, PathBuf};
 use thermocline::{Db, ErrorKind, Preset, Settings};
 use thermocline_device::drivers::host_files;
+use thermocline_foundation::ByteSize;
 
 /// Longest configuration file that is read, in bytes.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
@@ -44,6 +45,17 @@ pub fn open(arguments: &Database) -> Result<Db> {
     let home = home(arguments)?;
     let settings = named_settings(&home, arguments)?;
     Ok(open_as(&home, settings.as_ref(), arguments.read_only)?)
+}
+
+/// As [`open`], with another size of the cache of blocks on the fast tier, which the database
+/// keeps.
+pub fn open_resized(arguments: &Database, size: ByteSize) -> Result<Db> {
+    let home = home(arguments)?;
+    let named = named_settings(&home, arguments)?;
+    let mut settings = named.map_or_else(|| Db::kept_settings(&home), Ok)?;
+    settings.fast_cache.capacity = size;
+    settings.check()?;
+    Ok(open_as(&home, Some(&settings), arguments.read_only)?)
 }
 
 /// As [`open`], for a command that changes nothing: for reading only where nothing can be written.

@@ -84,6 +84,11 @@ pub fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
+/// [`span`] of so many seconds.
+pub fn span_s(seconds: f64) -> String {
+    span(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
 /// A span of time with about three digits: `640 ns`, `12.3 us`, `4.56 s`.
 pub fn span(duration: Duration) -> String {
     let ns = duration.as_nanos() as f64;

@@ -68,6 +68,14 @@ fn stats_and_tiers_tell_of_a_database_that_another_process_has_open() {
         let shown = text(&scratch.ok(arguments));
         assert!(shown.starts_with(&whose), "{arguments:?}: {shown}");
         assert!(shown.contains("64 MiB") && shown.contains("/slow"), "{shown}");
+        match arguments {
+            ["stats"] => {
+                assert!(shown.contains("log writes: "), "{shown}");
+                assert!(shown.lines().count() <= 24, "{shown}");
+            }
+            ["stats", "--all"] => assert!(shown.contains("writes in a group"), "{shown}"),
+            _ => {}
+        }
     }
     let tiers = scratch.run(&["tiers", "--json"], b"");
     let list: serde_json::Value = serde_json::from_slice(&tiers.stdout).unwrap();

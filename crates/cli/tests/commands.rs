@@ -518,3 +518,24 @@ fn a_killed_load_keeps_a_prefix_and_verifies() {
     }
     assert!(acknowledged_once, "no round loaded a batch, so nothing was tested");
 }
+
+#[test]
+fn the_cache_of_blocks_is_shown_resized_and_emptied() {
+    let scratch = Scratch::new();
+    let tiers = ["--preset", "leveled", "--tier", "fast:64MiB", "--tier", "slow:1GiB"];
+    scratch.ok(&[&tiers[..], &["put", "water", "warm"]].concat());
+    let shown = |arguments: &[&str]| text(&scratch.ok(arguments));
+    assert!(shown(&["cache", "show"]).contains("off"));
+    let error = scratch.fails(&["cache", "resize", "1KiB"], 1);
+    assert!(error.contains("fast_cache.capacity = 1024 B is out of range"), "{error}");
+    assert!(shown(&["cache", "resize", "16MiB"]).contains("may take 16 MiB of tier 0"));
+    assert!(shown(&["cache", "show"]).contains("16 MiB"));
+    assert!(shown(&["cache", "show", "--json"]).contains("\"simulated_lru\""));
+    assert!(shown(&["cache", "resize", "60MiB"]).contains("tier 0 leaves it"));
+    assert_eq!(scratch.ok(&["get", "water"]), b"warm");
+    assert!(shown(&["cache", "clear"]).contains("is empty"));
+    assert!(shown(&["cache", "resize", "0"]).contains("is off"));
+    assert!(shown(&["cache", "show"]).contains("off"));
+    let settings = text(&scratch.read("thermocline-data/settings.toml"));
+    assert!(!settings.contains("fast_cache"), "{settings}");
+}

@@ -16,6 +16,15 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 /// Bytes in a page: the unit of alignment of every driver and durable format.
 pub const PAGE_BYTES: usize = 4096;
 
+/// The first place at or behind `position` where `len` bytes touch no more pages than they must
+/// (MyNVM, section 4.1.2).
+pub fn fewest_pages(position: u64, len: u64) -> u64 {
+    let page = PAGE_BYTES as u64;
+    let in_page = position % page;
+    let touched = (in_page + len).div_ceil(page);
+    if touched > len.div_ceil(page) { position + (page - in_page) } else { position }
+}
+
 #[derive(Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(4096))]
 struct Page([u8; PAGE_BYTES]);

@@ -23,6 +23,9 @@ pub enum FileKind {
     Slab,
     /// A copy of what finds a record in a table of a slower tier; on the fastest, never published.
     TableIndex,
+    /// Copies of blocks of tables of slower tiers; on the fastest, never published, never an
+    /// authority.
+    BlockCache,
 }
 
 /// How long files of a kind are kept.
@@ -32,6 +35,8 @@ pub enum Keeping {
     Durable,
     /// Until the process ends: never published, and removed by the next opening.
     Scratch,
+    /// As long as they are of use: never published, and left to their maker by the next opening.
+    Cache,
 }
 
 impl FileKind {
@@ -44,14 +49,17 @@ impl FileKind {
             Self::Map => "map",
             Self::Slab => "slab",
             Self::TableIndex => "index",
+            Self::BlockCache => "cache",
         }
     }
 
     /// The kind that files with this extension have; tables come out as level 0.
     pub fn from_extension(extension: &str) -> Option<Self> {
         let table = Self::Table { level: 0 };
-        [Self::Log, Self::Manifest, table, Self::Map, Self::Slab, Self::TableIndex]
+        let unpublished = [Self::TableIndex, Self::BlockCache];
+        [Self::Log, Self::Manifest, table, Self::Map, Self::Slab]
             .into_iter()
+            .chain(unpublished)
             .find(|kind| kind.extension() == extension)
     }
 
@@ -64,6 +72,7 @@ impl FileKind {
             Self::Map => [4, 0],
             Self::Slab => [5, 0],
             Self::TableIndex => [6, 0],
+            Self::BlockCache => [7, 0],
         }
     }
 
@@ -71,6 +80,7 @@ impl FileKind {
     pub fn keeping(self) -> Keeping {
         match self {
             Self::TableIndex => Keeping::Scratch,
+            Self::BlockCache => Keeping::Cache,
             _ => Keeping::Durable,
         }
     }
@@ -84,6 +94,7 @@ impl FileKind {
             [4, 0] => Some(Self::Map),
             [5, 0] => Some(Self::Slab),
             [6, 0] => Some(Self::TableIndex),
+            [7, 0] => Some(Self::BlockCache),
             _ => None,
         }
     }
@@ -119,6 +130,8 @@ pub enum Origin {
     Recovery,
     /// A copy from another tier.
     Migration,
+    /// Blocks that were read from slower tiers are kept.
+    CacheFill,
 }
 
 /// Kind and origin of a new file.

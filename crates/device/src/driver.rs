@@ -18,7 +18,8 @@
 //! 5. A failed sync is final for the data it should have covered: trying again proves nothing. The
 //!    caller must treat the writes since the last good sync as lost.
 //! 6. Creating, deleting and renaming are durable only after [`Driver::sync_directory`]. Rename
-//!    replaces atomically.
+//!    replaces atomically. So it is with symbolic links, which are names like those of files: they
+//!    are listed, renamed and deleted, and never followed.
 //! 7. With `alignment() > 1`, offset, length and buffer view of each read and write are multiples
 //!    of it.
 //! 8. A deleted file stays readable through handles opened before.
@@ -30,7 +31,7 @@
 //! time.
 
 use crate::buffer::Buffer;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use std::any::Any;
 use std::fmt::Debug;
 use std::path::Path;
@@ -132,8 +133,10 @@ pub trait Queue: Send + Debug {
 pub struct Entry {
     /// The file's name.
     pub name: String,
-    /// Its length in bytes.
+    /// Its length in bytes; of a link that of its text.
     pub len: u64,
+    /// It is a symbolic link.
+    pub is_link: bool,
 }
 
 /// Room on the device under the directory, in bytes.
@@ -186,7 +189,7 @@ pub trait Driver: Send + Sync + Debug {
     /// Gives a file another name, replacing what had it.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
 
-    /// Plain files of the directory, in no order.
+    /// Plain files and symbolic links of the directory, in no order.
     fn list(&self) -> Result<Vec<Entry>>;
 
     /// Makes all creations, deletions and renamings so far durable.
@@ -222,11 +225,24 @@ pub trait Driver: Send + Sync + Debug {
         None
     }
 
-    /// Gives the file `name` a second name, spelled the same, in the directory `into`, without
-    /// copying; `false` where the two directories cannot share a file. A name that is taken there
-    /// is an error. Both names then show one file: only files that are never written again should
-    /// be linked. Durable after `into.sync_directory()`.
-    fn try_link(&self, _name: &str, _into: &dyn Driver) -> Result<bool> {
+    /// Gives the file `name` a second name, `new_name` in the directory `into`, without copying;
+    /// `false` where the two directories cannot share a file. A name that is taken there is an
+    /// error. Both names then show one file: only files that are never written again should be
+    /// linked. Durable after `into.sync_directory()`.
+    fn try_link(&self, _name: &str, _into: &dyn Driver, _new_name: &str) -> Result<bool> {
         Ok(false)
+    }
+
+    /// Makes a symbolic link that says `text`; an existing name is an error.
+    fn make_link(&self, name: &str, _text: &str) -> Result<()> {
+        let place = self.describe();
+        let text = format!("cannot make the link {name} in {place}: there are none on this driver");
+        Err(Error::new(ErrorKind::Invalid, text))
+    }
+
+    /// What a symbolic link says; none for what is no link, or one whose text is not UTF-8. A name
+    /// that does not exist is an error.
+    fn read_link(&self, _name: &str) -> Result<Option<String>> {
+        Ok(None)
     }
 }

@@ -74,6 +74,26 @@ impl Location {
         Error::new(error.kind().after_opening(), format!("cannot {action} {file}: {error}"))
     }
 
+    /// Carries out a read, or a write of what is no log: whole, or in pieces where it is to make
+    /// way for one.
+    pub(crate) fn transfer(&self, operation: Operation) -> Completion {
+        match self.tier.classes().makes_way() {
+            true => self.transfer_in_pieces(operation),
+            false => self.tier.driver().execute(self.handle(), operation),
+        }
+    }
+
+    pub(crate) fn transfer_in_pieces(&self, operation: Operation) -> Completion {
+        let execute = |piece| self.tier.driver().execute(self.handle(), piece);
+        self.tier.classes().in_pieces(operation, execute)
+    }
+
+    /// Carries out a write of a log.
+    fn write_log(&self, operation: Operation, durable: bool) -> Completion {
+        let _flying = if durable { self.tier.classes().log_write() } else { None };
+        self.tier.driver().execute(self.handle(), operation)
+    }
+
     /// Shows the bytes that the read of `span` was for, fewer where the file ends.
     pub(crate) fn finish_read(
         &self,
@@ -278,8 +298,7 @@ impl File {
     pub fn read_up_to(&self, offset: u64, len: usize) -> Result<Buffer> {
         let location = self.located()?;
         let span = self.span(&location, offset, len)?;
-        let operation = span.operation();
-        let completion = location.tier.driver().execute(location.handle(), operation);
+        let completion = location.transfer(span.operation());
         location.finish_read(self.label(), span, completion)
     }
 
@@ -322,7 +341,16 @@ impl File {
         self.count_write(location, offset, &buffer);
         let len = buffer.len();
         let operation = Operation::Write { offset, buffer, durable };
-        let completion = location.tier.driver().execute(location.handle(), operation);
+        let completion = match self.kind() {
+            FileKind::Table { .. }
+            | FileKind::Slab
+            | FileKind::TableIndex
+            | FileKind::BlockCache => location.transfer(operation),
+            FileKind::Log => location.write_log(operation, durable),
+            FileKind::Manifest | FileKind::Map => {
+                location.tier.driver().execute(location.handle(), operation)
+            }
+        };
         let result = completion.result.map(drop);
         (completion.buffer, result.map_err(|e| self.write_error(location, offset, len, &e)))
     }
@@ -355,6 +383,8 @@ impl File {
         let location = self.location.load();
         location.tier.require_owner()?;
         let Some(handle) = self.begin_sync(&location)? else { return Ok(()) };
+        let is_log = self.kind() == FileKind::Log;
+        let _flying = if is_log { location.tier.classes().log_write() } else { None };
         let mut completion = location.tier.driver().execute(&handle, Operation::Sync);
         if planted(Planted::FailedSyncRetried) && completion.result.is_err() {
             completion = location.tier.driver().execute(&handle, Operation::Sync);

@@ -8,6 +8,9 @@
 //! 2. The location found at the start serves the whole request; a migration meanwhile does not
 //!    disturb it.
 //!
+//! 3. Background work makes way for writes of the log (`io_classes.rs`): its reads ahead wait until
+//!    they are wanted, and batches and streams go in turns.
+//!
 //! Threads: [`read_batch`] and [`sync_batch`] from any; a [`PendingRead`] or [`WriteStream`]
 //! belongs to one thread at a time.
 
@@ -15,6 +18,7 @@ use crate::buffer::Buffer;
 use crate::driver::{Completion, Operation, Queue, Request};
 use crate::error::{ErrorKind, Result};
 use crate::file::{File, Label, Location, Span};
+use crate::io_classes::{PIECE_BYTES, PIECES_MAX};
 use crate::tier::Tier;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -73,9 +77,42 @@ impl Drop for Lane {
 /// Carries out all reads, on any files of any tiers, as parallel as the devices like; results in
 /// the order of `reads`.
 pub fn read_batch(reads: &[ReadAt<'_>]) -> Vec<Result<Buffer>> {
-    if let [read] = reads {
-        return vec![read.file.read(read.offset, read.len)];
+    match reads {
+        [] => Vec::new(),
+        [read] => vec![read.file.read(read.offset, read.len)],
+        [first, ..] if first.file.location().tier.classes().makes_way() => read_in_turns(reads),
+        _ => read_at_once(reads),
     }
+}
+
+/// As [`read_batch`], as few at a time as make way for a log.
+fn read_in_turns(reads: &[ReadAt<'_>]) -> Vec<Result<Buffer>> {
+    let mut results = Vec::with_capacity(reads.len());
+    let mut rest = reads;
+    while let Some(first) = rest.first() {
+        let tier = Arc::clone(&first.file.location().tier);
+        let beside = |read: &&ReadAt<'_>| {
+            read.len <= PIECE_BYTES && Arc::ptr_eq(&read.file.location().tier, &tier)
+        };
+        let (now, later) = match rest.iter().take(PIECES_MAX).take_while(beside).count() {
+            0 | 1 => {
+                results.push(first.file.read(first.offset, first.len));
+                rest = &rest[1..];
+                continue;
+            }
+            count => {
+                let turns = tier.classes().turns(count);
+                let (now, later) = rest.split_at(turns.count());
+                (read_at_once(now), later)
+            }
+        };
+        results.extend(now);
+        rest = later;
+    }
+    results
+}
+
+fn read_at_once(reads: &[ReadAt<'_>]) -> Vec<Result<Buffer>> {
     let mut results: Vec<Option<Result<Buffer>>> = reads.iter().map(|_| None).collect();
     let mut flights: Vec<Option<(Arc<Location>, Span)>> = Vec::with_capacity(reads.len());
     let mut lanes: Vec<(Lane, Vec<Request>)> = Vec::new();
@@ -183,7 +220,18 @@ pub struct PendingRead {
 #[derive(Debug)]
 enum Pending {
     Done(Result<Buffer>),
-    InFlight { lane: Lane, location: Arc<Location>, label: Label, span: Span },
+    /// Read when it is waited for.
+    Later {
+        location: Arc<Location>,
+        label: Label,
+        span: Span,
+    },
+    InFlight {
+        lane: Lane,
+        location: Arc<Location>,
+        label: Label,
+        span: Span,
+    },
 }
 
 impl PendingRead {
@@ -191,6 +239,9 @@ impl PendingRead {
     pub fn wait(self) -> Result<Buffer> {
         match self.state {
             Pending::Done(result) => result,
+            Pending::Later { location, label, span } => {
+                location.finish_read(label, span, location.transfer(span.operation()))
+            }
             Pending::InFlight { mut lane, location, label, span } => {
                 let mut completions = Vec::with_capacity(1);
                 lane.queue().reap(1, &mut completions);
@@ -205,24 +256,22 @@ impl File {
     /// Starts reading up to `len` bytes at `offset` (fewer where the file ends), to be waited for
     /// later: read-ahead.
     pub fn start_read(&self, offset: u64, len: usize) -> PendingRead {
-        let state = match self.begin_read(offset, len) {
-            Ok((location, lane, span)) => {
-                Pending::InFlight { lane, location, label: self.label(), span }
-            }
-            Err(error) => Pending::Done(Err(error)),
-        };
-        PendingRead { state }
+        let state = self.begin_read(offset, len);
+        PendingRead { state: state.unwrap_or_else(|error| Pending::Done(Err(error))) }
     }
 
-    fn begin_read(&self, offset: u64, len: usize) -> Result<(Arc<Location>, Lane, Span)> {
+    fn begin_read(&self, offset: u64, len: usize) -> Result<Pending> {
         let location = self.located()?;
         let location = Arc::clone(&location);
-        let span = self.span(&location, offset, len)?;
+        let (label, span) = (self.label(), self.span(&location, offset, len)?);
+        if location.tier.classes().makes_way() {
+            return Ok(Pending::Later { location, label, span });
+        }
         let mut lane = Lane::take(&location.tier)?;
         let file = Arc::clone(location.handle());
         let request = Request { tag: 0, file, operation: span.operation() };
         lane.queue().submit(&mut vec![request]);
-        Ok((location, lane, span))
+        Ok(Pending::InFlight { lane, location, label, span })
     }
 
     /// A stream of writes of which up to `depth` overlap.
@@ -272,6 +321,9 @@ impl WriteStream {
     /// Starts writing the buffer's view at `offset`, first waiting while `depth` writes are in
     /// flight. Returns a buffer of a write that finished, if one did, for the caller to fill again.
     pub fn write(&mut self, offset: u64, buffer: Buffer) -> Result<Option<Buffer>> {
+        if self.location.tier.classes().makes_way() {
+            return self.write_in_turns(vec![(offset, buffer)]);
+        }
         let spent = if self.spans.len() >= self.depth { self.reap(1) } else { None };
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -285,6 +337,9 @@ impl WriteStream {
     /// while writes are in flight, until these and the new ones are `depth` at most and of
     /// `bytes_max`.
     pub fn write_all(&mut self, writes: Vec<(u64, Buffer)>, bytes_max: usize) -> Result<()> {
+        if self.location.tier.classes().makes_way() {
+            return self.write_in_turns(writes).map(drop);
+        }
         let new_bytes: usize = writes.iter().map(|(_, buffer)| buffer.len()).sum();
         while !self.spans.is_empty() {
             let bytes = self.spans.iter().map(|(_, _, len)| len).sum::<usize>() + new_bytes;
@@ -300,6 +355,46 @@ impl WriteStream {
             writes.into_iter().map(|(offset, buffer)| self.request(offset, buffer)).collect();
         self.lane.queue().submit(&mut requests);
         Ok(())
+    }
+
+    /// Writes the views of all buffers, as few at a time as make way for a log. Returns one of
+    /// them.
+    fn write_in_turns(&mut self, writes: Vec<(u64, Buffer)>) -> Result<Option<Buffer>> {
+        let mut spent = self.reap(self.spans.len());
+        let location = Arc::clone(&self.location);
+        let is_piece = |(_, buffer): &(u64, Buffer)| buffer.len() <= PIECE_BYTES;
+        let (pieces, whole): (Vec<_>, Vec<_>) = writes.into_iter().partition(is_piece);
+        for (offset, buffer) in whole {
+            if let Some(error) = &self.failed {
+                return Err(error.clone());
+            }
+            spent = Some(self.write_in_pieces(offset, buffer));
+        }
+        let mut pieces = pieces.into_iter().peekable();
+        while pieces.peek().is_some() {
+            if let Some(error) = &self.failed {
+                return Err(error.clone());
+            }
+            let turns = location.tier.classes().turns(pieces.len());
+            let now = pieces.by_ref().take(turns.count());
+            let mut requests: Vec<_> =
+                now.map(|(offset, buffer)| self.request(offset, buffer)).collect();
+            self.lane.queue().submit(&mut requests);
+            spent = self.reap(self.spans.len());
+        }
+        self.failed.clone().map_or(Ok(spent), Err)
+    }
+
+    fn write_in_pieces(&mut self, offset: u64, buffer: Buffer) -> Buffer {
+        self.changing.0.count_write(&self.location, offset, &buffer);
+        let len = buffer.len();
+        let operation = Operation::Write { offset, buffer, durable: false };
+        let Completion { result, buffer, .. } = self.location.transfer_in_pieces(operation);
+        if let Err(error) = result {
+            let error = self.changing.0.write_error(&self.location, offset, len, &error);
+            self.failed.get_or_insert(error);
+        }
+        buffer
     }
 
     /// Notes a write that is about to be submitted.

@@ -9,6 +9,7 @@
 //!   TieredFiles     create, open, publish, move, delete; capacity by tier and kind
 //!     File          read, write, sync at offsets; knows its number, tier and place
 //!       Driver      submit and complete batches of I/O on one directory
+//!   Names           files of another program, in its own directory over the same tiers
 //! ```
 #![deny(unsafe_code)]
 
@@ -18,11 +19,14 @@ pub mod driver;
 pub mod drivers;
 pub mod error;
 pub mod file;
+pub mod file_cache;
 pub mod file_map;
 pub mod file_queue;
 pub mod identity;
+mod io_classes;
 pub mod journal;
 pub mod migration;
+pub mod names;
 mod open_files;
 pub mod placement;
 mod refusals;
@@ -36,9 +40,11 @@ pub use driver::{Completion, DirectoryId, Driver, DriverFile, Handle, Operation,
 pub use drivers::{DriverSpec, OwnerProcess};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{File, PendingRead, ReadAt, WriteStream, read_batch, sync_batch};
+pub use io_classes::{Background, background};
 pub use journal::{Extent, Journal, JournalEnd, Purpose};
+pub use names::{FileClass, Heat, Holds, NamedFile, Names};
 pub use open_files::OpenFileCounts;
-pub use placement::{ByLevel, FileInfo, FillFirst, Placement, TierState};
+pub use placement::{ByLevel, FileInfo, FillFirst, Placement, PlacementChoice, TierState, TierUse};
 pub use tier::{Tier, TierIndex, TierSpec, TrafficTotals};
 pub use tiered_files::{
     CAPACITY_OF_DEVICE, Devices, MemoryDevices, SystemDevices, TierUsage, TieredFiles, shortfall,

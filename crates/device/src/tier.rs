@@ -14,6 +14,7 @@ use crate::context::FileKind;
 use crate::driver::{Driver, Queue, Space};
 use crate::drivers::OwnerProcess;
 use crate::error::{Error, ErrorKind, Result};
+use crate::io_classes::IoClasses;
 use crate::refusals::Refusals;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -119,7 +120,8 @@ pub struct Tier {
     spec: TierSpec,
     driver: Arc<dyn Driver>,
     idle: Mutex<Vec<Box<dyn Queue>>>,
-    traffic: [TrafficCounters; 6],
+    traffic: [TrafficCounters; 7],
+    classes: IoClasses,
     /// Why names made here may never be durable.
     names_failed: Mutex<Option<Error>>,
     refusals: Refusals,
@@ -140,6 +142,7 @@ impl Tier {
             driver,
             idle: Mutex::default(),
             traffic: Default::default(),
+            classes: IoClasses::default(),
             names_failed: Mutex::default(),
             refusals: Refusals::default(),
             owner: OwnerProcess::current(),
@@ -250,6 +253,7 @@ impl Tier {
         let slack_bytes = (total_bytes / SLACK_SHARE).min(SLACK_BYTES_MAX);
         let slack_bytes = match kind {
             FileKind::Table { .. } | FileKind::TableIndex | FileKind::Slab => slack_bytes,
+            FileKind::BlockCache => slack_bytes,
             FileKind::Log => slack_bytes / 2,
             FileKind::Manifest | FileKind::Map => return Ok(()),
         };
@@ -276,6 +280,11 @@ impl Tier {
 
     pub(crate) fn counters(&self, kind: FileKind) -> &TrafficCounters {
         &self.traffic[class(kind)]
+    }
+
+    /// Which I/O goes first here.
+    pub(crate) fn classes(&self) -> &IoClasses {
+        &self.classes
     }
 
     /// A queue with nothing in flight; give it back with [`Tier::give_queue`].

@@ -447,19 +447,46 @@ fn check_links_share_bytes_or_are_declined(subject: &Subject) {
     write_at(driver, &file, 0, &pattern(8, unit));
     let scratch = subject::scratch();
     let into = PosixDriver::open(scratch.path()).unwrap();
-    let linked = driver.try_link("file", &into).unwrap();
+    let linked = driver.try_link("file", &into, "copy").unwrap();
     assert_eq!(linked, driver.host_directory().is_some());
     if linked {
-        let copy = into.open("file").unwrap();
+        let copy = into.open("copy").unwrap();
         assert_eq!(read_at(&into, &copy, 0, unit), pattern(8, unit));
-        let error = driver.try_link("file", &into).unwrap_err();
+        let error = driver.try_link("file", &into, "copy").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
         driver.delete("file").unwrap();
         assert_eq!(read_at(&into, &copy, 0, unit), pattern(8, unit));
-        assert_eq!(driver.try_link("file", &into).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(
+            driver.try_link("file", &into, "other").unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
     }
     let memory = DriverSpec::Memory.open(scratch.path(), subject::clock()).unwrap();
-    assert!(!driver.try_link("file", &*memory).unwrap());
+    assert!(!driver.try_link("file", &*memory, "file").unwrap());
+}
+
+fn check_symbolic_links_are_names_that_are_never_followed(subject: &Subject) {
+    let (driver, unit) = (&*subject.driver, subject.unit());
+    let file = driver.create("file").unwrap();
+    write_at(driver, &file, 0, &pattern(9, unit));
+    driver.make_link("link", "file").unwrap();
+    let error = driver.make_link("link", "other").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
+    assert!(driver.create("link").is_err() && driver.open("link").is_err());
+    assert_eq!(driver.read_link("link").unwrap().as_deref(), Some("file"));
+    assert_eq!(driver.read_link("file").unwrap(), None);
+    assert_eq!(driver.read_link("gone").unwrap_err().kind(), ErrorKind::NotFound);
+    let mut entries = driver.list().unwrap();
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    let found: Vec<_> = entries.iter().map(|e| (e.name.as_str(), e.len, e.is_link)).collect();
+    assert_eq!(found, [("file", unit as u64, false), ("link", 4, true)]);
+    driver.make_link("new", "nowhere").unwrap();
+    driver.rename("new", "link").unwrap();
+    assert_eq!(driver.read_link("link").unwrap().as_deref(), Some("nowhere"));
+    driver.rename("link", "file").unwrap();
+    assert_eq!(driver.read_link("file").unwrap().as_deref(), Some("nowhere"));
+    driver.delete("file").unwrap();
+    assert!(subject.names().is_empty());
 }
 
 /// One step of a random history of one file, in units of the driver's alignment.
@@ -616,6 +643,7 @@ macro_rules! contract {
         check_a_directory_is_locked_once
         check_readers_share_a_directory_and_a_writer_has_it_alone
         check_links_share_bytes_or_are_declined
+        check_symbolic_links_are_names_that_are_never_followed
         check_files_opened_to_read_give_what_was_written
         check_random_histories_match_a_vector_of_bytes
     ); )+ };
@@ -640,7 +668,7 @@ contract! {
 }
 
 #[test]
-fn only_plain_files_are_listed() {
+fn links_are_listed_and_never_followed_and_directories_are_not_listed() {
     let Some(subject) = subject::posix() else {
         return;
     };
@@ -648,7 +676,7 @@ fn only_plain_files_are_listed() {
     thermocline_device::drivers::create_directory(&directory.join("directory")).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", directory.join("link")).unwrap();
     subject.driver.create("file").unwrap();
-    assert_eq!(subject.names(), ["file"]);
+    assert_eq!(subject.names(), ["file", "link"]);
     assert!(subject.driver.open("link").is_err(), "links lead out of the directory");
 }
 

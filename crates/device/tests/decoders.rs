@@ -61,12 +61,32 @@ fn a_map_that_reserves_numbers_beyond_all_is_damage_and_the_last_ones_run_out() 
 }
 
 #[test]
-fn a_map_that_lists_a_copy_of_a_tables_index_is_damage() {
+fn a_map_that_lists_what_is_never_published_is_damage() {
     // Reserves numbers up to 9 and adds file 1 on tier 0.
     let listing = |kind: u8| properties::open_map_of(&[1, 1, 2, 9, 3, 1, kind, 0, 0, 0]);
     assert_eq!(listing(5).expect("a slab may be listed").state().files.len(), 1);
     let error = listing(6).expect_err("a copy ends with its process").to_string();
     assert!(error.contains("no file kind [6, 0]"), "{error}");
+    let error = listing(7).expect_err("a cache is no part of the database").to_string();
+    assert!(error.contains("no file kind [7, 0]"), "{error}");
+}
+
+#[test]
+fn damaged_cache_files_say_nothing() {
+    let seeds = [golden("cache-file-v1.bin")];
+    let (accepted, runs) = check("cache file", &seeds, FILES, properties::cache_file);
+    // Flips in blocks are their tables' affair.
+    assert!(accepted * 10 <= runs.max(10) * 9, "{accepted} of {runs} were taken for good");
+    assert_reaches_inside(check("sealed cache file", &seeds, FILES, properties::sealed_cache_file));
+}
+
+#[test]
+fn damaged_lists_of_cache_lives_are_none_or_read_back() {
+    let seeds = [golden("cache-lives-v1.txt")];
+    let (accepted, runs) = check("cache lives", &seeds, TEXTS, properties::cache_lives);
+    assert!(accepted * 20 <= runs.max(20), "{accepted} of {runs} were taken for good");
+    let sealed = properties::sealed_cache_lives;
+    assert_reaches_inside(check("sealed cache lives", &seeds, TEXTS, sealed));
 }
 
 #[test]
@@ -87,6 +107,16 @@ fn edited_home_files_are_refused_or_read_back() {
         "{accepted} of {runs} edited home files were taken for good"
     );
     assert_reaches_inside(check("sealed home", &seeds, TEXTS, properties::sealed_home));
+}
+
+#[test]
+fn edited_files_of_hosts_directories_are_refused_or_read_back() {
+    let seeds = [golden("names-home-v1.toml")];
+    let (accepted, runs) = check("names home", &seeds, TEXTS, properties::names_home);
+    assert!(accepted * 20 <= runs.max(20), "{accepted} of {runs} edited files were taken for good");
+    assert_reaches_inside(check("sealed names home", &seeds, TEXTS, properties::sealed_names_home));
+    let seeds = [golden("names-link-v1.txt")];
+    assert_reaches_inside(check("link text", &seeds, TEXTS, properties::link_text));
 }
 
 #[test]

@@ -339,6 +339,13 @@ impl Db {
         Ok(self.ours()?.file_names())
     }
 
+    /// Deletes the copies of blocks that the cache on tier 0 has, if there is one. Nothing else
+    /// changes: blocks are read from their tables.
+    pub fn clear_fast_cache(&self) -> Result<()> {
+        self.ours()?.clear_fast_cache();
+        Ok(())
+    }
+
     /// The settings in force.
     pub fn settings(&self) -> &Settings {
         self.engine().settings()

@@ -367,6 +367,7 @@ fn plain_writes_wait_for_the_lock_of_their_key_and_a_deadlock_is_told_at_once() 
         let told = second.is_err();
         if let Err(error) = &second {
             assert_eq!(error.kind(), ErrorKind::Deadlock, "{error}");
+            assert!(error.to_string().contains("drop this transaction"), "{error}");
             drop(two);
         } else {
             two.commit().unwrap();

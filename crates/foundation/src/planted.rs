@@ -350,6 +350,76 @@ bugs! {
     /// Dirty write · going back to a savepoint lets go of all locks, also of keys whose writes stay
     /// · a history of pessimistic transactions: put, savepoint, back to it, a put of another.
     LockReleasedEarly,
+    /// Region · a group is acknowledged before the fence: it is lost · power cut.
+    GroupBeforeFence,
+    /// Region · the last line of a group is not flushed: what was acknowledged looks torn · power
+    /// cut.
+    GroupLineNotFlushed,
+    /// Region · the checksum of a group is not bound to its arena: groups of an earlier memtable
+    /// are replayed · chunks that a second arena gets, reopening.
+    GroupNotBound,
+    /// Region · a node is changed before the run is in the journal: half of a run is left · power
+    /// cut.
+    NodeBeforeJournal,
+    /// Region · a run counts as applied before its lines are durable: opening does not apply it
+    /// again · power cut.
+    RunCountedEarly,
+    /// Region · a new object is not flushed before a node names it · power cut.
+    ObjectNotFlushed,
+    /// Region · an entry of an older record replaces that of a newer one · tables that are entered
+    /// out of order.
+    OlderEntryWins,
+    /// Region · the live counts of tables are changed outside of the run: they are wrong after it ·
+    /// power cut.
+    LiveCountOutsideRun,
+    /// Region · a look-up does not go to the right neighbour of a leaf that was split meanwhile: a
+    /// key is missed · only schedules show it (`crates/pmem/tests/schedules`).
+    ReaderIgnoresSplit,
+    /// Region · what an ordinary file has is believed after another boot, although it was not
+    /// closed · opening with another boot's identity.
+    OtherBootBelieved,
+    /// Region · an older copy of the region is accepted · opening with an older generation.
+    OlderRegionAccepted,
+    /// Cache believed · a copy of a block is served without a look at its checksum: wrong values ·
+    /// damage to a file of the block cache, reads.
+    CachedBlockNotVerified,
+    /// Cache of another copy believed · a file of the block cache that a checkpoint's original
+    /// sealed is adopted: both have given a number to different tables · writes to both, the
+    /// original's file in the checkpoint, reopening, reads.
+    CacheOfOtherInstanceAdopted,
+    /// Cache of an abandoned future believed · a file of the block cache that is newer than the
+    /// database is adopted · restore of older files, writes, reopening, reads.
+    NewerCacheAdopted,
+    /// A cache that fails its callers · the error of a copy is the read's · damage to a file of the
+    /// block cache, reads.
+    CacheErrorFailsRead,
+    /// Torn footer believed · pages of a cache file count without their checksum · a flipped bit in
+    /// its directory, reopening.
+    TornFooterBelieved,
+    /// Leak · a file of the block cache that leaves is not deleted · reads until the cache is full,
+    /// counting files.
+    CacheFileLeaked,
+    /// Names over links · a link replaces another before what it names is synced · a file is
+    /// renamed over another before its own sync, power cut.
+    LinkSwitchedUnsynced,
+    /// Names over links · the old place of a moved file goes before the new link is durable · a
+    /// move, power cut that loses the new link.
+    OldPlaceDeletedFirst,
+    /// Names over links · a move makes its link durable before the name that the link leads to · a
+    /// move, power cut between the two, the tier alone.
+    HomeSyncedBeforeTier,
+    /// Names over links · the first sync of a file makes its bytes durable and not its name · a
+    /// file that is synced and whose directory is not, power cut.
+    FirstSyncForgetsName,
+    /// Names over links · an opening gives out serials again that an earlier one gave · creation,
+    /// crash, creation of the same name; simulated devices watch the names.
+    SerialReused,
+    /// Names over links · a hard link of a file becomes a second link to the one tier file · link,
+    /// delete one of the two names, read the other.
+    LinkedNamesShareFile,
+    /// Names over links · an opening drops a link whose file is gone · creation, power cut that
+    /// loses the tier's name and keeps the link.
+    LostLinkDropped,
 }
 
 /// `bug` is on in this thread.

@@ -19,13 +19,13 @@ use crate::format::{
 };
 use crate::record_assembly::{RecordAssembly, Step};
 use thermocline_device::buffer::PAGE_BYTES;
-use thermocline_device::{Error, File, Result};
+use thermocline_device::{Error, File, PendingRead, Result};
 use thermocline_foundation::checksum::checksum;
 use thermocline_foundation::coding::is_zero;
 use thermocline_foundation::mend::mend;
 use thermocline_foundation::{Place, Planted, Sequence, planted};
 
-/// Bytes read at a time.
+/// Bytes read at a time; twice as many are held.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// Takes a record: its first sequence, how many sequences it has, and its payload.
@@ -153,10 +153,19 @@ struct Replay<'a, 'b> {
 impl Replay<'_, '_> {
     fn run(mut self) -> Result<ReplaySummary> {
         let len = self.file.len()?;
+        let count_at = |offset: u64| (len - offset).min(CHUNK_BYTES as u64) as usize;
         let mut offset = PAGE;
+        // The next chunk is read while the records of this one are given out.
+        let mut ahead: Option<PendingRead> = None;
         while offset < len && !self.sealed {
-            let count = (len - offset).min(CHUNK_BYTES as u64) as usize;
-            let read = self.file.read_up_to(offset, count);
+            let read = match ahead.take() {
+                Some(ahead) => ahead.wait(),
+                None => self.file.read_up_to(offset, count_at(offset)),
+            };
+            let next = offset + CHUNK_BYTES as u64;
+            if next < len {
+                ahead = Some(self.file.start_read(next, count_at(next)));
+            }
             if planted(Planted::LogReadErrorTakenForEnd) && read.is_err() {
                 break;
             }
@@ -168,7 +177,7 @@ impl Replay<'_, '_> {
                     break;
                 }
             }
-            offset += CHUNK_BYTES as u64;
+            offset = next;
         }
         if self.durable > self.last {
             let (durable, last) = (self.durable, self.last);

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use support::{Harness, Shape, header, payload_of};
 use thermocline_device::ErrorKind;
 use thermocline_foundation::Sequence;
-use thermocline_log::{Durability, LogSettings, PAYLOAD_BYTES_MAX, ReplayEnd};
+use thermocline_log::{Durability, LogReader, LogSettings, PAYLOAD_BYTES_MAX, ReplayEnd};
 
 /// Sizes at and around the borders of sectors, pages and buffers.
 fn border_sizes() -> Vec<usize> {
@@ -40,6 +40,36 @@ fn records_of_every_size_come_back_over_every_border() {
         assert_eq!(summary.durable_sequence, summary.last_sequence);
         assert!(records == expected, "records differ from what was appended");
     }
+}
+
+/// A replay's records go into memtables, which takes about as long as reading them.
+#[test]
+fn the_next_piece_is_being_read_while_records_are_given_out() {
+    const PIECE: u64 = 1 << 20;
+    let harness = Harness::new(Shape::PAGES);
+    let writer = harness.writer(header(1));
+    let sizes = [300_000; 14];
+    for (index, size) in sizes.iter().enumerate() {
+        let first = Sequence(1 + index as u64);
+        writer.append(first, 1, &payload_of(first.0, *size)).unwrap();
+    }
+    writer.seal().unwrap();
+    harness.trace.reads.lock().clear();
+    let (mut bytes, mut records) = (0, 0);
+    LogReader::replay(&harness.file(), &mut |first, _, payload| {
+        assert_eq!(payload, payload_of(first.0, payload.len()));
+        (bytes, records) = (bytes + payload.len() as u64, records + 1);
+        // The record ended in this piece or, for what is not payload, just behind it.
+        let next = 4096 + (bytes / PIECE + 1) * PIECE;
+        let reads = harness.trace.reads.lock();
+        assert!(next >= harness.bytes_len() || reads.contains(&next), "{next} not in {reads:?}");
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(records, sizes.len());
+    let mut reads = harness.trace.reads.lock().clone();
+    reads.sort_unstable();
+    assert!(reads.windows(2).all(|pair| pair[0] < pair[1]), "none is read twice: {reads:?}");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 //! The store keeps hot records on the fast tier and lets cold ones sink. This crate holds every
 //! decision of that kind as arithmetic over numbers that the engine hands in: it opens no file,
 //! reads no clock and starts no thread, so each rule can be tested alone and replayed from a seed.
-//! The ideas are those of PrismDB (Raina, Lu, Cidon and Freedman, ASPLOS 2023); sections below are
-//! its.
+//! The ideas are those of PrismDB (Raina, Lu, Cidon and Freedman, ASPLOS 2023), whose sections are
+//! meant below, and of MyNVM.
 //!
 //! ```text
 //!   reads, writes ──> clock_tracker         what is hot            §4.3
@@ -19,6 +19,9 @@
 //!                     copies                whether what is read gets slots, beyond the paper
 //!                     density               whether reads are reason to move anything up
 //!   bytes written ──> write_budget          what the slow tier's endurance allows
+//!
+//!   misses of blocks > block_admission       which a second-level cache takes
+//!   hits there ─────> block_eviction        which file of it goes, and which blocks stay
 //! ```
 //!
 //! Invariants:
@@ -28,6 +31,8 @@
 //! 4. The same calls in the same order give the same answers: no entropy, no order of a hash map.
 #![forbid(unsafe_code)]
 
+mod block_admission;
+mod block_eviction;
 mod buckets;
 mod clock_tracker;
 mod copies;
@@ -40,6 +45,8 @@ mod score;
 mod tuner;
 mod write_budget;
 
+pub use block_admission::{AdmissionPolicy, BlockAdmission, Frequency, SimulatedLru, Sketch};
+pub use block_eviction::{EvictionPolicy, LeavingBlock, choose_file, reinserted};
 pub use buckets::{BucketSettings, Buckets};
 pub use clock_tracker::ClockTracker;
 pub use copies::{CopyUses, CopyWorth, CopyWorthSettings};

@@ -7,6 +7,7 @@
 //!   drills   wrong, full, slow and vanishing tiers                   drills.rs
 //!   rot      every byte of every kind of file                        rot.rs
 //!   steady   stalls, clocks that jump, caches: nothing changes       steady.rs
+//!   transactions   several open at a time, against an exact model    transactions.rs
 //! ```
 //! A task is a suite and a seed; it runs on one thread and depends on nothing else, so tasks run on
 //! as many threads as there are and a failing one is repeated alone.
@@ -19,7 +20,7 @@ use crate::life::{Life, Stop};
 use crate::oracle::{Known, Violation};
 use crate::rot::{Damage, Fixture, Outcome};
 use crate::steady::Item;
-use crate::{drills, errors, lies, steady, trace};
+use crate::{drills, errors, lies, steady, trace, transactions};
 use parking_lot::RwLock;
 use serde::Serialize;
 use std::sync::Arc;
@@ -37,16 +38,28 @@ pub enum Suite {
     Drills,
     Rot,
     Steady,
+    Transactions,
 }
 
 /// All suites.
-pub const SUITES: [Suite; 6] =
-    [Suite::Crash, Suite::Errors, Suite::Lies, Suite::Drills, Suite::Rot, Suite::Steady];
+pub const SUITES: [Suite; 7] = [
+    Suite::Crash,
+    Suite::Errors,
+    Suite::Lies,
+    Suite::Drills,
+    Suite::Rot,
+    Suite::Steady,
+    Suite::Transactions,
+];
+
+/// Histories of transactions of a seed, and their steps.
+const TRANSACTION_HISTORIES: u64 = 5;
+const TRANSACTION_STEPS: u64 = 400;
 
 impl Suite {
     /// The suite's name.
     pub fn name(self) -> &'static str {
-        ["crash", "errors", "lies", "drills", "rot", "steady"][self as usize]
+        ["crash", "errors", "lies", "drills", "rot", "steady", "transactions"][self as usize]
     }
 }
 
@@ -89,6 +102,8 @@ pub struct Tally {
     pub moments: u64,
     /// Histories with a client inside the steps of jobs.
     pub inside: u64,
+    /// Histories of transactions.
+    pub transactions: u64,
     /// Damages to files that the store reported.
     pub damages_reported: u64,
     /// Damages that make no difference.
@@ -111,6 +126,7 @@ impl Tally {
         self.backlogs += other.backlogs;
         self.moments += other.moments;
         self.inside += other.inside;
+        self.transactions += other.transactions;
         self.damages_reported += other.damages_reported;
         self.damages_harmless += other.damages_harmless;
     }
@@ -217,6 +233,12 @@ impl Task {
             }
             Suite::Rot => self.rot(&mut tally)?,
             Suite::Steady => self.steady(&mut tally)?,
+            Suite::Transactions => {
+                let first = self.seed * TRANSACTION_HISTORIES;
+                let seeds: Vec<_> = (first..first + TRANSACTION_HISTORIES).collect();
+                tally.transactions = self
+                    .each(&seeds, |seed| transactions::run(*seed, TRANSACTION_STEPS).map(drop))?;
+            }
         }
         Ok(tally)
     }
@@ -365,6 +387,7 @@ pub fn plan(first: u64, seeds: u64) -> Vec<Task> {
             add(Suite::Drills, 10, 1);
             add(Suite::Steady, 100, 1);
             add(Suite::Rot, 1_000, 1);
+            add(Suite::Transactions, 1, 1);
         } else {
             // Histories of the preset `hybrid` are longer, so less is taken of each.
             let crash = match nth % 40 {
@@ -374,6 +397,7 @@ pub fn plan(first: u64, seeds: u64) -> Vec<Task> {
             };
             add(Suite::Crash, 1, crash);
             add(Suite::Drills, 5, 1);
+            add(Suite::Transactions, 2, 1);
             if is_hybrid(seed) {
                 add(Suite::Errors, 1, 64);
                 add(Suite::Lies, 1, 32);

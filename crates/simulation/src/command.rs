@@ -45,7 +45,7 @@ struct Arguments {
     /// Only this seed, with everything that a suite can try on it.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Only these suites: crash, errors, lies, drills, rot, steady.
+    /// Only these suites: crash, errors, lies, drills, rot, steady, transactions.
     #[arg(long, value_delimiter = ',', value_parser = parse_suite, value_name = "NAMES")]
     suite: Vec<Suite>,
     /// Only the fault, lie, drill or damage of this number; needs --seed and one suite.
@@ -348,6 +348,7 @@ fn print_table(report: &Report) {
     println!("histories behind        {:>10}", tally.backlogs);
     println!("moments, then now       {:>10}", tally.moments);
     println!("clients inside jobs     {:>10}", tally.inside);
+    println!("histories of transactions {:>8}", tally.transactions);
     println!("damages reported        {:>10}", tally.damages_reported);
     println!("damages harmless        {:>10}", tally.damages_harmless);
     let per_core = tally.all_images() as f64 / report.seconds / report.threads as f64;

@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 use thermocline::{
-    ByteSize, Compression, DemotionPolicy, Durability, Experiments, HybridSettings, IndexCopies,
-    Pinning, Preset, Promotion, Settings, Tier, Variant,
+    Admission, BlockLayout, ByteSize, Compression, DemotionPolicy, Durability, Eviction,
+    Experiments, FastCacheSettings, HybridSettings, IndexCopies, Pinning, PlacementChoice, Preset,
+    Promotion, Settings, Tier, Variant,
 };
 use thermocline_foundation::random::{Random, mix};
 use xxhash_rust::xxh3::xxh3_64;
@@ -277,20 +278,62 @@ pub fn has_third_tier(seed: u64) -> bool {
     matches!(seed % 40, 32 | 36)
 }
 
+/// Databases of this seed have a cache of blocks on the fast tier, where there is a slower one:
+/// three seeds of sixty-four, of both presets.
+pub fn has_fast_cache(seed: u64) -> bool {
+    matches!(seed % 64, 19 | 44 | 51)
+}
+
+/// The smallest files and batches there are, and each policy in turn.
+fn fast_cache(seed: u64) -> FastCacheSettings {
+    let draw = |salt, count| mix(seed ^ salt) as usize % count;
+    let admissions = [Admission::Always, Admission::SecondAccess, Admission::SimulatedLru];
+    let evictions = [Eviction::FifoReinsert, Eviction::Fifo, Eviction::FileLru];
+    FastCacheSettings {
+        capacity: ByteSize::mib(1),
+        admission: admissions[draw(0xCA_0001, 3)],
+        eviction: evictions[draw(0xCA_0002, 3)],
+        file_size: ByteSize::kib(64),
+        batch: ByteSize::kib(16),
+        layout: [BlockLayout::Packed, BlockLayout::Padded][draw(0xCA_0003, 2)],
+        ..FastCacheSettings::default()
+    }
+}
+
+/// Background work makes way for the log in databases of this seed.
+pub fn has_log_first(seed: u64) -> bool {
+    seed % 8 == 6 || seed.is_multiple_of(28)
+}
+
+/// Where the tables of `leveled` go: by their room, but for one seed in eight.
+fn placement(seed: u64) -> PlacementChoice {
+    match seed % 24 {
+        7 => PlacementChoice::LogOnly,
+        15 => PlacementChoice::TopLevels(1),
+        23 => PlacementChoice::Bandwidth,
+        _ => PlacementChoice::Room,
+    }
+}
+
 /// Settings that follow from `seed`, so small that a few hundred records pass through several
 /// levels and tiers.
 pub fn settings(seed: u64) -> Settings {
     let leveled = leveled_settings(seed);
-    if is_hybrid(seed) { hybrid_settings(seed, leveled).0 } else { leveled }
+    let settings = if is_hybrid(seed) { hybrid_settings(seed, leveled).0 } else { leveled };
+    match has_fast_cache(seed) && settings.tiers.len() > 1 {
+        true => Settings { fast_cache: fast_cache(seed), ..settings },
+        false => settings,
+    }
 }
 
 /// What a database of `seed` is opened with beside its settings.
 pub fn experiments(seed: u64) -> Experiments {
-    if is_hybrid(seed) {
-        hybrid_settings(seed, leveled_settings(seed)).1
-    } else {
-        Experiments::NONE
-    }
+    let log_first = Some(has_log_first(seed));
+    let others = match is_hybrid(seed) {
+        true => hybrid_settings(seed, leveled_settings(seed)).1,
+        false => Experiments::NONE,
+    };
+    Experiments { log_first, ..others }
 }
 
 /// Records in slots of a small fast tier, tables below. What is drawn here comes from a generator
@@ -345,6 +388,7 @@ fn hybrid_settings(seed: u64, leveled: Settings) -> (Settings, Experiments) {
     let below = below.iter().zip(1..).map(|(mib, index)| tier(index, ByteSize::mib(*mib)));
     let settings = Settings {
         preset: Some(Preset::Hybrid),
+        placement: PlacementChoice::Room,
         tiers: std::iter::once(tier(0, fast)).chain(below).collect(),
         hybrid,
         ..leveled
@@ -374,6 +418,9 @@ fn leveled_settings(seed: u64) -> Settings {
         table_size: ByteSize::kib(64),
         background_sync_bytes: ByteSize::kib(64),
         log_writes: if seed % 5 == 2 { 4 } else { 1 },
+        placement: placement(seed),
+        // A history that moves so much in a second moves the pointer.
+        bandwidth_peak: ByteSize::mib(u64::from(placement(seed) == PlacementChoice::Bandwidth)),
         background_threads: 1 + random.below(2) as u32,
         level0_tables: 1 + random.below(3) as u32,
         level0_slowdown: 3 + random.below(3) as u32,

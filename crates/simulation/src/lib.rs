@@ -9,6 +9,7 @@
 //!   history.rs    what happens, from a seed          oracle.rs           what is right
 //!   machine.rs    devices/ + clock.rs + the engine's Stepper: one machine, one thread
 //!   trace.rs      what a failing seed did
+//!   names/            files of another program over links, with a model host of its own
 //!   transactions.rs   histories of transactions, and an exact model of them
 //!   calls.rs      the device calls of fixed seeds in one hash     recorder.rs         their lines
 //! ```
@@ -46,6 +47,7 @@ pub mod inside;
 pub mod lies;
 pub mod life;
 pub mod machine;
+pub mod names;
 pub mod oracle;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;

@@ -319,9 +319,11 @@ pub fn check_files(db: &Db, list: impl Fn(&Path) -> Vec<(String, u64)>) -> Resul
     // A slab without records is kept for the next ones of its size.
     let slabs = slabs_of(db);
     let index_copies = db.stats().fast_tier.map_or(0, |fast| fast.index_copies);
+    let caches = db.stats().fast_cache.map_or(0, |cache| cache.files);
     let is_leak = count(".table") != tables
         || count(".slab") != slabs
         || count(".index") as u64 != index_copies
+        || count(".cache") as u64 != caches
         || count(".manifest") != 1
         || count(".map") != 1
         || count(".log") > 5
@@ -334,8 +336,8 @@ pub fn check_files(db: &Db, list: impl Fn(&Path) -> Vec<(String, u64)>) -> Resul
     }
     if is_leak || is_twice {
         return Err(format!(
-            "{tables} tables, {slabs} slabs and {index_copies} copies of indexes are live, the \
-             tiers hold {names:?}, home {home:?}"
+            "{tables} tables, {slabs} slabs, {index_copies} copies of indexes and {caches} cache \
+             files are live, the tiers hold {names:?}, home {home:?}"
         ));
     }
     Ok(())

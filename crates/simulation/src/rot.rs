@@ -326,6 +326,8 @@ pub fn most_unanswered(name: &str) -> Option<usize> {
     match name.rsplit('.').next() {
         Some("slab") => Some(1),
         Some("log" | "map" | "manifest" | "index") => Some(0),
+        // The cache of blocks, and its list of lives.
+        Some("cache" | "txt") => Some(0),
         Some("table") => Some(SHAPE.keys as usize),
         _ => None,
     }

@@ -405,7 +405,13 @@ impl Run {
         let is_read_only = open.writes.is_empty();
         let waits = open.writes.iter().any(|(key, _)| self.is_locked(key, open.name));
         let must = if is_read_only { Must::Hold } else { open.unchanged(&self.model) };
-        let committed = open.transaction.commit();
+        let committed = match self.random.below(2) {
+            0 => open.transaction.commit(),
+            _ => match open.transaction.commit_async() {
+                Ok(ticket) => ticket.wait(),
+                Err((_, error)) => Err(error),
+            },
+        };
         self.unlock(open.name);
         if waits && must != Must::Hold && committed.is_err() {
             // Which of the two is met first depends on what is in memory.

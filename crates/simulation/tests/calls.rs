@@ -108,8 +108,8 @@ const ACTS: &[(Act, &[Act])] = &[
     ),
     (|on| on.reap(2), &[|on| on.reap(1)]),
     (
-        |on| assert!(!on.fast.try_link("a", on.slow.as_ref()).unwrap()),
-        &[|on| assert!(!on.fast.try_link("a", on.fast.as_ref()).unwrap())],
+        |on| assert!(!on.fast.try_link("a", on.slow.as_ref(), "a").unwrap()),
+        &[|on| assert!(!on.fast.try_link("a", on.fast.as_ref(), "a").unwrap())],
     ),
     (
         |on| assert!(!on.files[0].use_page_cache().unwrap()),

@@ -9,15 +9,15 @@ const STEPS: u64 = 400;
 #[test]
 fn transactions_read_commit_conflict_and_survive_kills_as_the_model_says() {
     let mut all = Counts::default();
-    for seed in 0..300 {
+    for seed in 0..100 {
         let counts = run(seed, STEPS).unwrap();
         all.commits += counts.commits;
         all.conflicts += counts.conflicts;
         all.locked += counts.locked;
         all.kills += counts.kills;
     }
-    assert!(all.commits > 2000 && all.conflicts > 500, "{all:?}");
-    assert!(all.locked > 500 && all.kills > 500, "{all:?}");
+    assert!(all.commits > 600 && all.conflicts > 150, "{all:?}");
+    assert!(all.locked > 150 && all.kills > 150, "{all:?}");
 }
 
 /// `tests/planted.rs` lists these as found here.

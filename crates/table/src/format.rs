@@ -21,7 +21,7 @@
 //! Pure functions; any thread.
 
 use crate::block::Coding;
-use thermocline_device::buffer::PAGE_BYTES;
+use thermocline_device::buffer::{PAGE_BYTES, fewest_pages};
 use thermocline_device::{Error, ErrorKind, Result};
 use thermocline_foundation::coding::{DecodeError, Decoder, put_varint};
 use thermocline_foundation::{FileNumber, Place, Planted, checksum, planted};
@@ -99,9 +99,7 @@ impl BlockAddress {
 
 /// Where a block of `len` bytes goes when the file is filled up to `position`.
 pub(crate) fn place_block(position: u64, len: u64, align_pages: bool) -> u64 {
-    let in_page = position % PAGE;
-    let touched = (in_page + len).div_ceil(PAGE);
-    if align_pages && touched > len.div_ceil(PAGE) { position + (PAGE - in_page) } else { position }
+    if align_pages { fewest_pages(position, len) } else { position }
 }
 
 /// What the last page says.

@@ -16,6 +16,7 @@
 
 use crate::block::{Block, Broken, Coding, Cursor};
 use crate::block_cache::BlockClass;
+use crate::block_source::{BlockRead, Found};
 use crate::format::BlockAddress;
 use crate::key::{Trailer, seek_word};
 use crate::read_ahead::{Direction, ReadAhead, Reader};
@@ -41,22 +42,38 @@ pub struct TableIterator {
     /// Reads are left to the caller.
     defers: bool,
     awaited: Option<AwaitedRead>,
+    /// The block that a seek landed on and that a second level wants, to be offered to it.
+    admitted: Option<BlockAddress>,
+    /// The block that a seek awaited by itself, and where it lies.
+    arrived: Option<(BlockAddress, Block)>,
 }
 
 /// A read that a seek waits for; see [`TableIterator::begin`].
 #[derive(Debug)]
 pub struct AwaitedRead {
+    /// The table's.
     file: Arc<File>,
-    offset: u64,
-    len: usize,
-    /// The index partition that it is for; none for data blocks.
-    partition: Option<BlockAddress>,
+    what: Awaited,
+}
+
+/// What a seek waits for.
+#[derive(Debug)]
+enum Awaited {
+    /// An index partition.
+    Partition(BlockRead),
+    /// A copy of a data block.
+    Copy(BlockRead),
+    /// Data blocks, from an offset on.
+    Window(u64, usize),
 }
 
 impl AwaitedRead {
     /// What to read.
     pub fn read_at(&self) -> ReadAt<'_> {
-        ReadAt { file: &self.file, offset: self.offset, len: self.len }
+        match &self.what {
+            Awaited::Partition(read) | Awaited::Copy(read) => read.read_at(&self.file),
+            Awaited::Window(offset, len) => ReadAt { file: &self.file, offset: *offset, len: *len },
+        }
     }
 }
 
@@ -90,6 +107,8 @@ impl TableIterator {
             failure: None,
             defers: false,
             awaited: None,
+            admitted: None,
+            arrived: None,
             table,
         }
     }
@@ -182,13 +201,15 @@ impl TableIterator {
     /// which is not intact, is this iterator's.
     pub fn supply(&mut self, awaited: &AwaitedRead, read: Result<Buffer>) -> Result<()> {
         self.run(|it| {
-            let buffer = read?;
-            match awaited.partition {
-                Some(address) => {
-                    let block = it.table.receive_index(address, buffer)?;
-                    it.enter_index(address, block);
+            match &awaited.what {
+                Awaited::Partition(partition) => {
+                    let block = it.table.receive_index(partition, read)?;
+                    it.enter_index(partition.address, block);
                 }
-                None => it.read_ahead.supply(awaited.offset, buffer),
+                Awaited::Copy(copy) => {
+                    it.arrived = Some((copy.address, it.table.fetch(copy, read)?));
+                }
+                Awaited::Window(offset, _) => it.read_ahead.supply(*offset, read?),
             }
             it.data.set_invalid();
             Ok(())
@@ -361,8 +382,8 @@ impl TableIterator {
             // A copy is read at once: it is on a fast device, and what it comes to is its own
             // affair.
             None if self.defers && !table.reads_copy() => {
-                let partition = Some(address);
-                return self.wait(address.offset, address.len as usize, partition);
+                let read = table.source(address, BlockClass::Index);
+                return self.wait(Awaited::Partition(read));
             }
             None => table.read_partition(address, BlockClass::Index, cached)?,
         };
@@ -375,40 +396,72 @@ impl TableIterator {
         self.partition = Some(address);
     }
 
-    fn wait(&self, offset: u64, len: usize, partition: Option<BlockAddress>) -> Motion {
+    fn wait(&self, what: Awaited) -> Motion {
         let file = Arc::clone(self.table.file());
-        Err(Stop::Waits(AwaitedRead { file, offset, len, partition }))
+        Err(Stop::Waits(AwaitedRead { file, what }))
     }
 
     fn load_data(&mut self, direction: Direction) -> Motion {
         let table = &self.table;
         let address = table.data_block_address(self.index.block(), self.index.address())?;
-        let (file, number) = (table.file(), table.file().number());
+        let file = table.file();
         if self.read_ahead.streams() {
             let stored = self.read_ahead.block(address, direction)?;
             let bytes = open_shared(file, address, &stored)?;
             self.data.set_block(parse(file, address, bytes, Coding::Records)?);
             return Ok(());
         }
-        if !self.read_ahead.take_supplied(address) {
-            if let Some(block) = table.cache().get(number, address.offset, BlockClass::Data) {
-                self.read_ahead.skip(address);
-                self.data.set_block(block);
-                return Ok(());
-            }
-            if self.defers
-                && let Some((offset, len)) = self.read_ahead.wanted(address, direction)
-            {
-                return self.wait(offset, len, None);
-            }
+        if self.read_ahead.take_supplied(address) {
+            return self.take_from_window(address, direction);
         }
+        if let Some((_, block)) = self.arrived.take_if(|(arrived, _)| *arrived == address) {
+            self.data.set_block(block);
+            return Ok(());
+        }
+        let cached = table.cache().get(file.number(), address.offset, BlockClass::Data);
+        if let Some(block) = cached {
+            self.read_ahead.skip(address);
+            self.data.set_block(block);
+            return Ok(());
+        }
+        if self.read_ahead.jumps_to(address, direction) {
+            let read = table.source(address, BlockClass::Data);
+            if read.is_of_copy() {
+                return self.take_copy(read);
+            }
+            self.admitted = matches!(read.found, Found::Admitted).then_some(address);
+        }
+        if self.defers
+            && let Some((offset, len)) = self.read_ahead.wanted(address, direction)
+        {
+            return self.wait(Awaited::Window(offset, len));
+        }
+        self.take_from_window(address, direction)
+    }
+
+    /// To the block of which a second level has the copy that `read` names.
+    fn take_copy(&mut self, read: BlockRead) -> Motion {
+        self.read_ahead.land(read.address);
+        if self.defers {
+            return self.wait(Awaited::Copy(read));
+        }
+        self.data.set_block(self.table.read(&read)?);
+        Ok(())
+    }
+
+    /// To the block at `address`, from what was read of the table or is read now.
+    fn take_from_window(&mut self, address: BlockAddress, direction: Direction) -> Motion {
+        let (table, file) = (&self.table, self.table.file());
         let stored = self.read_ahead.block(address, direction)?;
         let shared = open_shared(file, address, &stored)?;
+        if self.admitted.take() == Some(address) {
+            table.offer(address, &stored);
+        }
         // A plain block is a slice of a whole window, which the cache must not keep alive.
         let plain = shared.as_ptr() == stored.as_ptr();
         let bytes = if plain { Bytes::copy_from_slice(&shared) } else { shared };
         let block = parse(file, address, bytes, Coding::Records)?;
-        table.cache().insert(number, address.offset, block.clone());
+        table.cache().insert(file.number(), address.offset, block.clone());
         self.data.set_block(block);
         Ok(())
     }

@@ -9,6 +9,7 @@
 //!   TableReader   get, probe + fetch + get_in (batched look-ups), iter, verify
 //!     index, filter   which block; whether at all
 //!     BlockCache      verified, decompressed blocks in memory
+//!     SecondLevel     copies of stored blocks on a faster device, if the engine keeps any
 //!   File          (crate device) bytes at offsets
 //! ```
 //!
@@ -19,6 +20,7 @@
 
 pub mod block;
 pub mod block_cache;
+pub mod block_source;
 mod builder;
 #[doc(hidden)]
 pub mod decoders;
@@ -37,6 +39,7 @@ pub mod writer;
 
 pub use block::{Block, Lookup};
 pub use block_cache::{BlockCache, BlockClass, CacheCounts};
+pub use block_source::{BlockKey, BlockRead, CachedAt, Found, SecondLevel};
 pub use filter::key_hash;
 pub use format::{BlockAddress, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use iterator::{AwaitedRead, TableIterator};

@@ -124,6 +124,26 @@ impl Reader {
         self.last = Some(address);
     }
 
+    /// The block at `address` has to be read by itself: the last one does not lead to it, nothing
+    /// of it is in memory or under way, and no more is expected to be read from there.
+    pub fn jumps_to(&self, address: BlockAddress, direction: Direction) -> bool {
+        let expects_more = match self.mode {
+            ReadAhead::Adaptive { first_bytes, .. } => first_bytes > address.len,
+            ReadAhead::Stream { .. } => true,
+        };
+        let is_here = |window: &Window| window.block(address).is_some();
+        !expects_more
+            && self.pending.is_none()
+            && !self.last.is_some_and(|last| adjoins(last, address, direction))
+            && !self.window.as_ref().is_some_and(is_here)
+    }
+
+    /// The block at `address`, which was jumped to, is read elsewhere.
+    pub fn land(&mut self, address: BlockAddress) {
+        self.last = Some(address);
+        (self.next_bytes, self.reads) = (0, 1);
+    }
+
     /// Where the bytes to read for the block at `address` begin, and how many there are; none where
     /// they are in memory or under way. To be supplied before the block is asked for.
     pub fn wanted(&mut self, address: BlockAddress, direction: Direction) -> Option<(u64, usize)> {

@@ -11,6 +11,8 @@
 //! 2. No memory is allocated for a length before the length was checked against the file and the
 //!    format's limits.
 //! 3. Only verified blocks enter the cache, and partitions that their writer had in memory.
+//! 4. Blocks are read where a second level below the cache says, if there is one
+//!    (`block_source.rs`); a wrong copy costs another read, never an error.
 //!
 //! A table on a slow device may have a copy of its tail on a faster one (`tail_copy.rs`), which
 //! partitions are read from; whatever goes past the cache goes past that, too.
@@ -19,6 +21,7 @@
 
 use crate::block::{Block, Broken, Coding, Cursor, Lookup};
 use crate::block_cache::{BlockCache, BlockClass, weight_bytes};
+use crate::block_source::{BlockKey, BlockRead, Found};
 use crate::filter::{key_hash, may_contain};
 use crate::format::{
     BLOCK_TRAILER_BYTES, BlockAddress, Footer, PAGE, RAW_BLOCK_BYTES_MAX, bound_to,
@@ -32,7 +35,7 @@ use crate::tail_copy::{TailCopy, TailCounts};
 use crate::verify::{self, VerifySummary};
 use bytes::Bytes;
 use std::sync::Arc;
-use thermocline_device::{Buffer, Error, File, Result};
+use thermocline_device::{Buffer, Error, File, ReadAt, Result, TierIndex};
 use thermocline_foundation::checksum::checksum;
 use thermocline_foundation::compression::{PLAIN, decompress};
 use thermocline_foundation::sync::Mutex;
@@ -58,8 +61,8 @@ pub enum Probe {
     Absent,
     /// In this block.
     Cached(Block),
-    /// In the block to read here; see [`TableReader::fetch`].
-    Fetch(BlockAddress),
+    /// In the block to read; see [`TableReader::fetch`].
+    Fetch(BlockRead),
 }
 
 impl TableReader {
@@ -94,10 +97,7 @@ impl TableReader {
         let block = match self.locate(key, word, key_hash(key))? {
             Probe::Absent => return Ok(None),
             Probe::Cached(block) => block,
-            Probe::Fetch(address) => {
-                let buffer = self.file.read(address.offset, address.len as usize)?;
-                self.fetch(address, buffer)?
-            }
+            Probe::Fetch(read) => self.read(&read)?,
         };
         match self.get_in(&block, key, snapshot)? {
             Lookup::Found(trailer, value) => Ok(Some((trailer, value))),
@@ -108,8 +108,8 @@ impl TableReader {
     }
 
     /// Where the versions of `key` begin; `hash` is [`key_hash`] of it. Partitions that are not
-    /// cached are read. A caller with many keys gathers the addresses, reads them in one batch
-    /// (`ReadAt` with [`TableReader::file`], offset and length) and hands the buffers to
+    /// cached are read. A caller with many keys gathers the blocks to read, reads them in one batch
+    /// ([`BlockRead::read_at`] with [`TableReader::file`]) and hands what came of it to
     /// [`TableReader::fetch`].
     pub fn probe(&self, key: &[u8], hash: u64) -> Result<Probe> {
         self.locate(key, u64::MAX, hash)
@@ -127,12 +127,16 @@ impl TableReader {
         Some(may_contain(block.bytes(), hash))
     }
 
-    /// Verifies and decompresses the bytes read at `address`, and keeps the block in the cache.
-    pub fn fetch(&self, address: BlockAddress, buffer: Buffer) -> Result<Block> {
-        let bytes = open_buffer(&self.file, address, buffer)?;
-        let block = parse(&self.file, address, bytes, Coding::Records)?;
-        self.cache.insert(self.file.number(), address.offset, block.clone());
-        Ok(block)
+    /// Verifies and decompresses a data block, of which `stored` is what came of reading it as
+    /// `read` says, and keeps it in the cache. Where a copy was read that is wrong, the table is.
+    pub fn fetch(&self, read: &BlockRead, stored: Result<Buffer>) -> Result<Block> {
+        let bytes = self.receive(read, stored)?;
+        self.take_block(read.address, BlockClass::Data, bytes, true)
+    }
+
+    /// Reads a data block where `read` says, as [`TableReader::fetch`].
+    pub(crate) fn read(&self, read: &BlockRead) -> Result<Block> {
+        self.fetch(read, read_now(read, &self.file))
     }
 
     /// Looks `key` up in a block of this table.
@@ -264,7 +268,64 @@ impl TableReader {
             Err(why) => return Err(self.broken(&index, why)),
         };
         let cached = self.cache.get(self.file.number(), address.offset, BlockClass::Data);
-        Ok(cached.map_or(Probe::Fetch(address), Probe::Cached))
+        let fetch = || Probe::Fetch(self.source(address, BlockClass::Data));
+        Ok(cached.map_or_else(fetch, Probe::Cached))
+    }
+
+    /// Where to read the block at `address`, which the cache does not have.
+    pub(crate) fn source(&self, address: BlockAddress, class: BlockClass) -> BlockRead {
+        match self.cache.second_level() {
+            Some(second) if self.file.tier() != TierIndex(0) => {
+                let found = second.find(self.block_key(address), class);
+                BlockRead { address, found }
+            }
+            _ => BlockRead::of_table(address),
+        }
+    }
+
+    fn block_key(&self, BlockAddress { offset, len }: BlockAddress) -> BlockKey {
+        BlockKey { table: self.file.number(), offset, len }
+    }
+
+    /// Hands the stored bytes of a block, which were verified, to the second level that wants them.
+    pub(crate) fn offer(&self, address: BlockAddress, stored: &[u8]) {
+        if let Some(second) = self.cache.second_level() {
+            second.offer(self.block_key(address), stored);
+        }
+    }
+
+    /// The raw bytes of a block, verified, from `stored`, which is what came of reading it as
+    /// `read` says.
+    fn receive(&self, read: &BlockRead, stored: Result<Buffer>) -> Result<Bytes> {
+        let (file, address) = (&self.file, read.address);
+        match &read.found {
+            Found::Refused => open_buffer(file, address, stored?),
+            Found::Admitted => {
+                let stored = stored?;
+                let checked = check_block(file, address, &stored)?;
+                self.offer(address, &stored);
+                raw_of(file, address, checked, stored)
+            }
+            Found::Cached(at) => {
+                let copied = stored.and_then(|stored| match check_block(file, address, &stored) {
+                    Ok(checked) => raw_of(file, address, checked, stored),
+                    Err(_) if planted(Planted::CachedBlockNotVerified) => {
+                        let raw_len = stored.len() - BLOCK_TRAILER_BYTES;
+                        Ok(Bytes::copy_from_slice(&stored[..raw_len]))
+                    }
+                    Err(why) => Err(why),
+                });
+                copied.or_else(|why| {
+                    if planted(Planted::CacheErrorFailsRead) {
+                        return Err(why);
+                    }
+                    if let Some(second) = self.cache.second_level() {
+                        second.failed(self.block_key(address), at, &why);
+                    }
+                    read_block(file, address)
+                })
+            }
+        }
     }
 
     /// Index and filter partition of an entry of the top index.
@@ -337,19 +398,24 @@ impl TableReader {
         let copied = copy.and_then(|copy| copy.read(&self.file, address));
         let bytes = match copied {
             Some(bytes) => bytes,
+            None if cached => {
+                let read = self.source(address, class);
+                self.receive(&read, read_now(&read, &self.file))?
+            }
             None => read_block(&self.file, address)?,
         };
-        self.take_partition(address, class, bytes, cached)
+        self.take_block(address, class, bytes, cached)
     }
 
-    /// The index partition whose stored bytes were read into `buffer`, verified and kept in the
-    /// cache.
-    pub(crate) fn receive_index(&self, address: BlockAddress, buffer: Buffer) -> Result<Block> {
-        let bytes = open_buffer(&self.file, address, buffer)?;
-        self.take_partition(address, BlockClass::Index, bytes, true)
+    /// The index partition of which `stored` came when it was read as `read` says, verified and
+    /// kept in the cache.
+    pub(crate) fn receive_index(&self, read: &BlockRead, stored: Result<Buffer>) -> Result<Block> {
+        let bytes = self.receive(read, stored)?;
+        self.take_block(read.address, BlockClass::Index, bytes, true)
     }
 
-    fn take_partition(
+    /// The block of these raw bytes, kept in the cache where `cached`.
+    fn take_block(
         &self,
         address: BlockAddress,
         class: BlockClass,
@@ -402,6 +468,12 @@ impl Tail {
     }
 }
 
+/// Carries out `read`, of a block of `table`.
+fn read_now(read: &BlockRead, table: &File) -> Result<Buffer> {
+    let ReadAt { file, offset, len } = read.read_at(table);
+    file.read(offset, len)
+}
+
 /// Reads a block past the cache and gives its raw bytes, verified.
 pub(crate) fn read_block(file: &File, address: BlockAddress) -> Result<Bytes> {
     let buffer = file.read(address.offset, address.len as usize)?;
@@ -410,7 +482,17 @@ pub(crate) fn read_block(file: &File, address: BlockAddress) -> Result<Bytes> {
 
 /// The raw bytes of the block that was read into `buffer`, in memory of their own size.
 pub(crate) fn open_buffer(file: &File, address: BlockAddress, buffer: Buffer) -> Result<Bytes> {
-    let (kind, raw_len) = check_block(file, address, &buffer)?;
+    let checked = check_block(file, address, &buffer)?;
+    raw_of(file, address, checked, buffer)
+}
+
+/// The raw bytes of the block in `buffer`, of which [`check_block`] says compression and length.
+fn raw_of(
+    file: &File,
+    address: BlockAddress,
+    (kind, raw_len): (u8, usize),
+    buffer: Buffer,
+) -> Result<Bytes> {
     if kind != PLAIN {
         return unpack(file, address, kind, raw_len, &buffer);
     }

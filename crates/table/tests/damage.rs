@@ -191,7 +191,7 @@ fn garbage(compression: Compression) {
     // Every byte of the first data block's trailer and body, resealed, with every extreme value.
     let table = open(&file).unwrap();
     let address = match table.probe(b"", thermocline_table::key_hash(b"")).unwrap() {
-        thermocline_table::Probe::Fetch(address) => address,
+        thermocline_table::Probe::Fetch(read) => read.address(),
         other => panic!("{other:?}"),
     };
     let len = address.len as usize;

@@ -7,6 +7,7 @@ mod support;
 use proptest::prelude::*;
 use std::sync::Arc;
 use support::*;
+use thermocline_device::ReadAt;
 use thermocline_foundation::Sequence;
 use thermocline_table::{
     Compression, Lookup, Probe, ReadAhead, TableOptions, TableReader, compare, key_hash,
@@ -82,9 +83,9 @@ fn both_ways(table: &TableReader, key: &[u8], snapshot: u64) -> Option<(u64, Vec
             return None;
         }
         Probe::Cached(block) => block,
-        Probe::Fetch(at) => {
-            let buffer = table.file().read(at.offset, at.len as usize).unwrap();
-            table.fetch(at, buffer).unwrap()
+        Probe::Fetch(read) => {
+            let ReadAt { file, offset, len } = read.read_at(table.file());
+            table.fetch(&read, file.read(offset, len)).unwrap()
         }
     };
     match table.get_in(&block, key, Sequence(snapshot)).unwrap() {

@@ -7,10 +7,14 @@
 use crate::history::{History, Model, key, stamp_key};
 use crate::ledger::{Ledger, Phase};
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
-use thermocline::{ByteSize, Db, Durability, Error, HybridSettings, Preset, Settings, Tier};
+use thermocline::{
+    ByteSize, Db, Durability, Error, ErrorKind, HybridSettings, Preset, Settings, Ticket, Tier,
+    WriteBatch,
+};
 use thermocline_foundation::random::{Random, mix};
 use thermocline_foundation::{Clock, SystemClock};
 
@@ -161,6 +165,95 @@ pub fn live(db: &Db, epoch: &Epoch, ledger: &Ledger, seed: u64) -> Option<String
 
 type Failed<'a> = &'a (dyn Fn(&str, Error) + Sync);
 
+/// What a writer has handed in and heard nothing of.
+struct Flying {
+    stamp: u64,
+    /// What is promised once it is acknowledged, if it is written durably: all that was
+    /// acknowledged when it was handed in, and all of its own writer, whose writes go in order.
+    promised: Option<Vec<u64>>,
+    ticket: Ticket<()>,
+}
+
+/// A writer at work. Half of them wait for each write, the others have many in flight.
+struct Writer<'a> {
+    db: &'a Db,
+    history: History,
+    ledger: &'a Ledger,
+    writer: usize,
+    /// Writes in flight at most; one: none at all, each is waited for.
+    flying_max: usize,
+    flying: VecDeque<Flying>,
+}
+
+impl Writer<'_> {
+    fn write(&mut self, stamp: u64) -> Result<(), Error> {
+        let is_ingest = self.history.is_ingest(self.writer, stamp);
+        let durability = self.history.durability(self.writer, stamp);
+        let is_durable = is_ingest || durability == Durability::Sync;
+        if is_ingest {
+            // A bulk load comes behind nothing that waits.
+            self.hear(0)?;
+        }
+        let promised = is_durable.then(|| {
+            let mut covered = self.ledger.acknowledged();
+            covered[self.writer] = stamp;
+            covered
+        });
+        self.ledger.submit(self.writer, stamp);
+        if is_ingest {
+            load(self.db, self.history.ingest(self.writer, stamp))?;
+        } else if self.flying_max == 1 {
+            self.db.write_with(self.history.batch(self.writer, stamp), durability)?;
+        } else {
+            let ticket = self.hand_in(self.history.batch(self.writer, stamp), durability)?;
+            self.flying.push_back(Flying { stamp, promised, ticket });
+            return self.hear(self.flying_max);
+        }
+        self.acknowledged(stamp, promised);
+        Ok(())
+    }
+
+    /// Hands a batch in, when there is room for it.
+    fn hand_in(
+        &mut self,
+        mut batch: WriteBatch,
+        durability: Durability,
+    ) -> Result<Ticket<()>, Error> {
+        loop {
+            match self.db.write_async(&mut batch, durability) {
+                Err(error) if error.kind() == ErrorKind::Busy => {
+                    self.hear(self.flying.len().saturating_sub(1))?;
+                }
+                handed_in => return handed_in,
+            }
+        }
+    }
+
+    /// Waits until no more than `left` writes are in flight, and hears of all that are answered.
+    fn hear(&mut self, left: usize) -> Result<(), Error> {
+        while let Some(mut oldest) = self.flying.pop_front() {
+            let must_wait = self.flying.len() >= left;
+            match oldest.ticket.poll_now() {
+                Some(answer) => answer?,
+                None if must_wait => oldest.ticket.wait()?,
+                None => {
+                    self.flying.push_front(oldest);
+                    return Ok(());
+                }
+            }
+            self.acknowledged(oldest.stamp, oldest.promised);
+        }
+        Ok(())
+    }
+
+    fn acknowledged(&self, stamp: u64, promised: Option<Vec<u64>>) {
+        self.ledger.acknowledge(self.writer, stamp);
+        if let Some(promised) = promised {
+            self.ledger.promise(&promised);
+        }
+    }
+}
+
 fn write(
     db: &Db,
     history: History,
@@ -172,28 +265,21 @@ fn write(
     let mut random = Random::new(seed);
     // Some writers hurry, some leave time for the background to overtake them.
     let pause_every = [2, 20, 1000][random.below(3) as usize];
+    let flying_max = [1, 1, 8, 300][random.below(4) as usize];
+    let flying = VecDeque::new();
+    let mut at_work = Writer { db, history, ledger, writer, flying_max, flying };
     let clock = SystemClock::new();
     while !ledger.stop.load(SeqCst) {
         stamp += 1;
-        let ingest = history.is_ingest(writer, stamp);
-        let durability = history.durability(writer, stamp);
-        let mut covered = ledger.acknowledged();
-        covered[writer] = stamp;
-        ledger.submit(writer, stamp);
-        let written = match ingest {
-            true => load(db, history.ingest(writer, stamp)),
-            false => db.write_with(history.batch(writer, stamp), durability),
-        };
-        if let Err(error) = written {
+        if let Err(error) = at_work.write(stamp) {
             return failed("a write", error);
-        }
-        ledger.acknowledge(writer, stamp);
-        if ingest || durability == Durability::Sync {
-            ledger.promise(&covered);
         }
         if random.below(pause_every) == 0 {
             clock.sleep(Duration::from_micros(random.below(2000)));
         }
+    }
+    if let Err(error) = at_work.hear(0) {
+        failed("a write", error);
     }
 }
 

@@ -33,7 +33,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
 const ONLOOKERS: [&str; 5] = ["simulation", "bench", "torture", "fuzz", "rivals"];
 
 /// Crates that rules already speak of and that later work brings.
-const UNBUILT: [&str; 2] = ["crates/pmem", "crates/capi"];
+const UNBUILT: [&str; 1] = ["crates/capi"];
 
 /// Findings about the file's name.
 pub fn names(path: &Path) -> Vec<Finding> {

@@ -6,6 +6,7 @@ use crate::plan::{Run, Space};
 use crate::results::SlowDevice;
 use crate::rig::command::RigCommand;
 use crate::scenarios::{CommitArguments, ScenarioArguments};
+use crate::spandb::SpandbArguments;
 use crate::store::{Durability, TierSpace};
 use crate::value_sizes::ValuesArguments;
 use crate::values::{VALUE_BYTES_MAX, VALUE_BYTES_MIN};
@@ -30,6 +31,7 @@ Examples:
   thermocline-bench tiers --engine thermocline-hybrid@tiers+runs=6+pinning=50,rocksdb@tiers
   thermocline-bench prismdb --figure 6
   thermocline-bench commit --rounds 1
+  thermocline-bench spandb --figure 11,t2 --medium through
   thermocline-bench values --largest 64MiB
 
 An engine is NAME[@fast|slow|tiers][+OPTION=VALUE]..., a workload NAME[/MODIFIER]...:
@@ -73,6 +75,8 @@ pub enum Task {
     Commit(CommitArguments),
     /// The figures of PrismDB's evaluation with the preset hybrid; minutes each, needs root
     Prismdb(FigureArguments),
+    /// The figures of SpanDB's evaluation, ours beside RocksDB on one device; needs root
+    Spandb(Box<SpandbArguments>),
     /// Two block devices and a memory limit, for any program
     Rig {
         /// What to do with it
@@ -425,6 +429,7 @@ impl RunArguments {
             cell,
             engines: self.engine,
             workloads: named.into_iter().map(|workload| workload.name).collect(),
+            pairs: None,
             rounds: self.rounds,
             fast,
             slow,
@@ -468,6 +473,8 @@ pub fn example_cell() -> Cell {
         slow_device: None,
         settle: false,
         read_back: false,
+        crashed: false,
+        rest_seconds: None,
         silence_s: SILENCE_S,
     }
 }

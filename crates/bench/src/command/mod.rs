@@ -7,6 +7,7 @@
 //!   values   bytes a second by the size of values          (value_sizes)
 //!   tiers, single, full, commit   comparisons on the rig      (scenarios)
 //!   prismdb  the paper's figures on the rig                   (figures)
+//!   spandb   that paper's figures on the rig, beside RocksDB  (spandb)
 //!   rig      two block devices and a memory limit             (rig)
 //!   generator, agree      what the harness costs              (generator, agree)
 //!   list, bound, report
@@ -23,7 +24,9 @@ use crate::results::Results;
 use crate::scenarios::{self, Scenario, ScenarioArguments};
 use crate::store::EngineKind;
 use crate::workloads::{self, Plan, SETS};
-use crate::{Failure, Outcome, agree, bound, cell, figures, generator, quick, rig, value_sizes};
+use crate::{
+    Failure, Outcome, agree, bound, cell, figures, generator, quick, rig, spandb, value_sizes,
+};
 use arguments::{Arguments, BoundArguments, ReportArguments, RunArguments, Task};
 use clap::Parser;
 use std::io::Write;
@@ -88,6 +91,7 @@ fn run(arguments: Arguments, engines: &[&dyn EngineKind]) -> Outcome<bool> {
         Task::Prismdb(arguments) => {
             show_parts(&figures::run(&arguments, engines, &program()?, started_s(), &mut complain)?)
         }
+        Task::Spandb(arguments) => show_rows(&arguments, engines).map(|()| true),
         Task::Rig { command } => rig::command::run(&command).map(|_| true),
         Task::Cell { json } => run_cell(&json, engines),
     }
@@ -147,6 +151,22 @@ fn show_parts(parts: &[(PathBuf, Results)]) -> Outcome<bool> {
         finished &= all_finished(results);
     }
     Ok(finished)
+}
+
+/// The rows of SpanDB's figures. One that is missed, or not there, is shown and no failure.
+fn show_rows(arguments: &spandb::SpandbArguments, engines: &[&dyn EngineKind]) -> Outcome<()> {
+    let shown = spandb::run(arguments, engines, &program()?, started_s(), &mut complain)?;
+    let mut text = shown.table;
+    shown.lines.iter().for_each(|line| text.push_str(&format!("{line}\n")));
+    text.push_str(&format!("results: {}\n", arguments.results.display()));
+    for picture in shown.pictures {
+        text.push_str(&format!("picture: {}\n", picture.display()));
+    }
+    if !arguments.json {
+        return print(&text);
+    }
+    std::io::stderr().write_all(text.as_bytes())?;
+    print(&format!("{}\n", shown.json))
 }
 
 fn show(arguments: &ReportArguments) -> Outcome<()> {

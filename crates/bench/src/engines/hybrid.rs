@@ -59,7 +59,7 @@ pub(super) const OPTIONS: [(&str, &str); 17] = [
 ];
 
 /// Those that are no settings of a store, so that its settings do not tell them.
-pub(super) const EXPERIMENTS: [&str; 9] = [
+pub(super) const EXPERIMENTS: [&str; 10] = [
     "policy",
     "candidates",
     "range-tables",
@@ -69,6 +69,7 @@ pub(super) const EXPERIMENTS: [&str; 9] = [
     "cool-down",
     "low-watermark",
     "without",
+    "log-first",
 ];
 
 /// Words for compressions.
@@ -129,6 +130,7 @@ pub(super) fn experiments(options: &OpenOptions) -> Outcome<Experiments> {
     choose(options, "promotion", &promotions, &mut experiments.promotion)?;
     let switch = [("on", Some(true)), ("off", Some(false))];
     choose(options, "read-triggered", &switch, &mut experiments.read_triggered)?;
+    choose(options, "log-first", &switch, &mut experiments.log_first)?;
     experiments.pinning = (options.option("pinning") == Some("auto")).then_some(Pinning::Auto);
     experiments.candidates = options.parsed("candidates")?;
     experiments.range_tables = options.parsed("range-tables")?;

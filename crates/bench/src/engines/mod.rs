@@ -1,16 +1,19 @@
-//! The engines of this crate: a preset of Thermocline each, two ways to commit from its parts, and
-//! one that does nothing.
+//! The engines of this crate: a preset of Thermocline each, two ways to commit from its parts, the
+//! drivers alone, and one that does nothing.
 
 pub mod commit;
+pub mod device;
 mod hybrid;
 pub mod null;
 pub mod thermocline;
 
 pub use self::thermocline::{HYBRID, LEVELED, Thermocline};
 pub use commit::{COMMIT_LOG, COMMIT_SLOTS, Commit};
+pub use device::{DEVICE, Device};
 pub use null::{NULL, Null};
 
 use crate::store::EngineKind;
 
 /// Every engine of this crate.
-pub static ALL: [&dyn EngineKind; 5] = [&LEVELED, &HYBRID, &COMMIT_SLOTS, &COMMIT_LOG, &NULL];
+pub static ALL: [&dyn EngineKind; 6] =
+    [&LEVELED, &HYBRID, &COMMIT_SLOTS, &COMMIT_LOG, &DEVICE, &NULL];

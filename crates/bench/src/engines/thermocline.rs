@@ -9,9 +9,14 @@
 use super::hybrid;
 use crate::Outcome;
 use crate::store::{
-    Demotions, Durability, EngineKind, Needs, OpenOptions, Store, TierTraffic, Visitor,
+    Change, Demotions, Durability, EngineKind, Flying, Needs, OpenOptions, Store, TierTraffic,
+    Visitor,
 };
-use thermocline::{ByteSize, Compression, Db, Environment, Preset, Settings, Tier};
+use std::collections::VecDeque;
+use thermocline::{
+    ByteSize, Compression, Db, Environment, ErrorKind, Locking, Preset, Settings, Ticket, Tier,
+    TransactionOptions,
+};
 
 /// A preset as an engine.
 #[derive(Clone, Copy, Debug)]
@@ -38,10 +43,17 @@ const OPTIONS: [(&str, &str); SHARED] = [
     ("compression", "none, lz4 or zstd on all levels; default none"),
     ("background-sync", "unsynced log bytes that start a sync, such as 8MiB"),
     ("log-writes", "groups of synced writes in flight at once"),
+    ("log-first", "on or off: background work makes way for writes of the log; default on"),
+    ("placement", "leveled: room, bandwidth, fill_first, log_only or top_levels(N)"),
+    ("bandwidth-low", "percent of the fast tier's peak below which bandwidth adds a level"),
+    ("bandwidth-high", "percent from which on it takes one away"),
+    ("bandwidth-peak", "bytes a second that the fast tier can move, such as 500MiB; else measured"),
+    ("stats-interval", "how often figures are written for other processes, such as 1s; 0s: never"),
+    ("transactions", "how they are kept apart: optimistic or pessimistic; default optimistic"),
 ];
 
 /// How many options all presets share.
-const SHARED: usize = 9;
+const SHARED: usize = 16;
 
 /// The shared options and those of the preset `hybrid`.
 const HYBRID_OPTIONS: [(&str, &str); SHARED + hybrid::OPTIONS.len()] = {
@@ -95,15 +107,39 @@ impl Thermocline {
         if let Some(size) = options.parsed::<ByteSize>("background-sync")? {
             settings.background_sync_bytes = size;
         }
+        if let Some(interval) = options.parsed("stats-interval")? {
+            settings.stats_interval = interval;
+        }
         if let Some(groups) = options.parsed("log-writes")? {
             settings.log_writes = groups;
         }
+        placement(options, &mut settings)?;
         if self.preset == Preset::Hybrid {
             settings.hybrid = hybrid::settings(options, compression)?;
         }
         settings.check()?;
         Ok(settings)
     }
+}
+
+/// Where tables go, as the options say.
+fn placement(options: &OpenOptions, settings: &mut Settings) -> Outcome<()> {
+    if let Some(placement) = options.option("placement") {
+        settings.placement = placement.parse()?;
+    }
+    let percents = [
+        ("bandwidth-low", &mut settings.bandwidth_low),
+        ("bandwidth-high", &mut settings.bandwidth_high),
+    ];
+    for (name, percent) in percents {
+        if let Some(named) = options.parsed(name)? {
+            *percent = named;
+        }
+    }
+    if let Some(peak) = options.parsed("bandwidth-peak")? {
+        settings.bandwidth_peak = peak;
+    }
+    Ok(())
 }
 
 impl EngineKind for Thermocline {
@@ -133,6 +169,7 @@ impl EngineKind for Thermocline {
 
     fn describe(&self, options: &OpenOptions) -> Outcome<Vec<(String, String)>> {
         let settings = self.settings(options)?;
+        locking(options)?;
         let mut pairs = vec![("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
         for tier in &settings.tiers {
             let text = format!("{} on {}", tier.capacity, tier.driver);
@@ -165,13 +202,73 @@ impl EngineKind for Thermocline {
         let experiments = hybrid::experiments(options)?;
         let environment = Environment { experiments, ..Environment::default() };
         let db = environment.open_or_create(&first.path.join("home"), &settings)?;
-        Ok(Box::new(Open { db }))
+        let transactions =
+            TransactionOptions { locking: locking(options)?, ..TransactionOptions::default() };
+        Ok(Box::new(Open { db, transactions }))
     }
+}
+
+/// How the label's transactions are kept apart.
+fn locking(options: &OpenOptions) -> Outcome<Locking> {
+    let words = [("optimistic", Locking::Optimistic), ("pessimistic", Locking::Pessimistic)];
+    let mut locking = Locking::default();
+    hybrid::choose(options, "transactions", &words, &mut locking)?;
+    Ok(locking)
 }
 
 #[derive(Debug)]
 struct Open {
     db: Db,
+    transactions: TransactionOptions,
+}
+
+impl Open {
+    /// One attempt.
+    fn try_to_transact(&self, changes: &[Change<'_>]) -> thermocline::Result<()> {
+        let mut transaction = self.db.transaction(self.transactions.clone());
+        for change in changes {
+            transaction.get_for_update(change.key)?;
+        }
+        for change in changes {
+            match change.value {
+                Some(value) => transaction.put(change.key, value)?,
+                None => transaction.delete(change.key)?,
+            }
+        }
+        transaction.commit().map(drop)
+    }
+}
+
+/// Writes of one thread, by tickets.
+#[derive(Debug)]
+struct Tickets<'d> {
+    db: &'d Db,
+    tickets: VecDeque<Ticket<()>>,
+}
+
+impl Flying for Tickets<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Outcome<bool> {
+        match self.db.put_async(key, value) {
+            Ok(ticket) => self.tickets.push_back(ticket),
+            Err(error) if error.kind() == ErrorKind::Busy => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(true)
+    }
+
+    fn landed(&mut self, wait: bool) -> Outcome<bool> {
+        let Some(oldest) = self.tickets.front_mut() else { return Ok(false) };
+        if let Some(answer) = oldest.poll_now() {
+            self.tickets.pop_front();
+            answer?;
+            return Ok(true);
+        }
+        if wait && let Some(oldest) = self.tickets.pop_front() {
+            oldest.wait()?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
 }
 
 impl Store for Open {
@@ -198,6 +295,20 @@ impl Store for Open {
             found += 1;
         }
         Ok(found)
+    }
+
+    fn flying(&self) -> Option<Box<dyn Flying + '_>> {
+        Some(Box::new(Tickets { db: &self.db, tickets: VecDeque::new() }))
+    }
+
+    fn transact(&self, changes: &[Change<'_>]) -> Outcome<()> {
+        use ErrorKind::{Conflict, Deadlock, LockTimeout};
+        loop {
+            match self.try_to_transact(changes) {
+                Err(error) if matches!(error.kind(), Conflict | Deadlock | LockTimeout) => {}
+                outcome => return Ok(outcome?),
+            }
+        }
     }
 
     fn sync(&self) -> Outcome<()> {
@@ -296,6 +407,25 @@ mod tests {
             ..Experiments::NONE
         };
         assert_eq!(hybrid::experiments(&options(label).unwrap()).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_label_says_where_tables_go_and_which_io_goes_first() {
+        let label = "thermocline-leveled@tiers+placement=top_levels(2)+bandwidth-low=30\
+                     +bandwidth-high=50+bandwidth-peak=500MiB+log-first=off";
+        let leveled = settings(label).unwrap();
+        assert_eq!(leveled.placement, thermocline::PlacementChoice::TopLevels(2));
+        assert_eq!((leveled.bandwidth_low, leveled.bandwidth_high), (30, 50));
+        assert_eq!(leveled.bandwidth_peak, ByteSize::mib(500));
+        let experiments = hybrid::experiments(&options(label).unwrap()).unwrap();
+        assert_eq!(experiments, Experiments { log_first: Some(false), ..Experiments::NONE });
+        let told = LEVELED.describe(&options(label).unwrap()).unwrap();
+        for (name, value) in [("placement", "top_levels(2)"), ("experiment.log-first", "off")] {
+            assert!(told.contains(&(name.to_owned(), value.to_owned())), "{told:?}");
+        }
+        for wrong in ["leveled@tiers+placement=top", "hybrid@tiers+placement=log_only"] {
+            assert!(settings(&format!("thermocline-{wrong}")).is_err(), "{wrong}");
+        }
     }
 
     #[test]

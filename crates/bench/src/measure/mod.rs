@@ -5,8 +5,10 @@
 //!   scan_check what a scan hands over
 //!   traffic    bytes by tier, and their source      process    processor time, memory, kernel
 //!   ticks      the clock of operations               read_back  all records at the end
+//!   flights    writes that a thread has under way    transactions  changes that are ones
 //! ```
 
+mod flights;
 pub mod latency;
 pub mod process;
 mod read_back;
@@ -14,6 +16,7 @@ pub mod runner;
 mod scan_check;
 pub mod ticks;
 pub mod traffic;
+mod transactions;
 
 pub use latency::Seen;
 pub use runner::{Length, Runner, Subject};

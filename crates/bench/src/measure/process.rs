@@ -3,8 +3,11 @@
 use crate::files::system_text;
 use crate::store::TierTraffic;
 use rustix::time::{ClockId, clock_gettime};
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 use thermocline_device::drivers::host_files;
+use thermocline_foundation::{Clock, SystemClock};
 
 /// Processor time of all threads, user and system, in seconds.
 pub fn cpu_s() -> f64 {
@@ -65,6 +68,44 @@ fn parse_device(text: &str) -> Option<TierTraffic> {
     Some(TierTraffic { reads, read_bytes, writes, written_bytes, syncs })
 }
 
+/// How often the threads of this process, but for the calling one, left the processor in
+/// `seconds`: after each wake-up a thread does once at least. None where the system does not tell.
+pub fn wake_ups(clock: &SystemClock, seconds: f64) -> Option<u64> {
+    let rest = Duration::try_from_secs_f64(seconds).ok()?;
+    // What was under way ends first.
+    clock.sleep(Duration::from_secs(1));
+    let before = switches()?;
+    clock.sleep(rest);
+    let after = switches()?;
+    // A thread that ended meanwhile is in the first list alone.
+    let of = |(thread, count): (&u32, &u64)| count - before.get(thread).unwrap_or(&0).min(count);
+    Some(after.iter().map(of).sum())
+}
+
+/// Switches of each thread, but for the calling one.
+fn switches() -> Option<BTreeMap<u32, u64>> {
+    let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+    let mut found = BTreeMap::new();
+    for thread in numbers_in("/proc/self/task")?.into_iter().filter(|thread| *thread != own) {
+        let Some(text) = system_text(&format!("/proc/self/task/{thread}/status")) else { continue };
+        let counts = text.lines().filter_map(|line| {
+            let count = line.split_once("voluntary_ctxt_switches:")?.1;
+            count.trim().parse::<u64>().ok()
+        });
+        found.insert(thread, counts.sum());
+    }
+    Some(found)
+}
+
+/// Names in a directory of the kernel that are numbers.
+fn numbers_in(path: &str) -> Option<Vec<u32>> {
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY;
+    let folder = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).ok()?;
+    let entries = rustix::fs::Dir::read_from(folder).ok()?;
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().to_str().ok()?.parse().ok());
+    Some(names.collect())
+}
+
 /// Memory of the machine and what of it is available, in bytes.
 pub fn machine_memory() -> (u64, u64) {
     let text = system_text("/proc/meminfo").unwrap_or_default();
@@ -104,6 +145,22 @@ mod tests {
         let rounds = (0..u64::MAX).take_while(|_| std::hint::black_box(cpu_s()) < start + 0.02);
         assert!(rounds.count() > 1, "20 ms of reading counters are more than one reading");
         assert!(machine_memory().0 > 0 && !kernel().is_empty());
+    }
+
+    #[test]
+    fn wake_ups_of_the_other_threads_are_counted() {
+        let clock = SystemClock::new();
+        let over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let seen = std::sync::Arc::clone(&over);
+        let other = thermocline_foundation::threads::spawn("restless", move || {
+            while !seen.load(std::sync::atomic::Ordering::Relaxed) {
+                SystemClock::new().sleep(Duration::from_millis(1));
+            }
+        });
+        let count = wake_ups(&clock, 0.2).unwrap();
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        other.unwrap().join().unwrap();
+        assert!(count > 0);
     }
 
     #[test]

@@ -14,9 +14,11 @@
 //! 2. The clock is read twice an operation, nothing is allocated and no line of the processor's
 //!    cache is shared, but for chunks and records written by several threads.
 
+use super::flights::Flights;
 use super::latency::Seen;
 use super::scan_check::{ScanCheck, hex};
 use super::ticks::Ticks;
+use super::transactions::transact;
 use crate::keys::Keys;
 use crate::store::Store;
 use crate::values::Values;
@@ -253,7 +255,7 @@ impl Part {
 }
 
 /// One thread.
-struct Worker {
+pub(super) struct Worker {
     subject: Arc<Subject>,
     part: Arc<Part>,
     clock: Arc<Ticks>,
@@ -272,9 +274,25 @@ impl Worker {
     }
 
     fn run(&self, stream: &mut Stream, counted: bool) -> Outcome<Seen> {
+        let is_paced = self.part.length.rate.is_some() && counted;
+        let mut seen = Seen::new(self.subject.plan.workload().mix.len().max(1), is_paced)?;
+        let mut flights = if counted { Flights::new(&self.subject)? } else { None };
+        self.operate(stream, counted, &mut flights, &mut seen)?;
+        if let Some(flights) = &mut flights {
+            flights.land_all(self, &mut seen)?;
+        }
+        Ok(seen)
+    }
+
+    fn operate(
+        &self,
+        stream: &mut Stream,
+        counted: bool,
+        flights: &mut Option<Flights<'_>>,
+        seen: &mut Seen,
+    ) -> Outcome<()> {
         let (plan, part) = (&self.subject.plan, &*self.part);
         let pace = part.length.rate.filter(|_| counted);
-        let mut seen = Seen::new(plan.workload().mix.len().max(1), pace.is_some())?;
         let mut hands = Hands::default();
         let gap_ns = pace.map_or(0.0, |rate| 1e9 * f64::from(plan.threads()) / rate);
         let mut due_ns =
@@ -283,7 +301,7 @@ impl Worker {
         let shared = counted && !plan.workload().ends();
         loop {
             let chunk = if shared { part.claim(&self.clock) } else { Some((0, CHUNK)) };
-            let Some((first, count)) = chunk else { return Ok(seen) };
+            let Some((first, count)) = chunk else { return Ok(()) };
             let progress = part.progress(first, now);
             let before = seen.operations;
             for _ in 0..count {
@@ -291,15 +309,21 @@ impl Worker {
                 // before its thread has had its turn.
                 let may_end = counted || seen.operations > 0;
                 if may_end && (part.over.load(Relaxed) || now >= part.end_ns) {
-                    return Ok(seen);
+                    return Ok(());
                 }
                 let Some(operation) = stream.next(progress, &self.subject.inserted) else {
-                    return Ok(seen);
+                    return Ok(());
                 };
                 if pace.is_some() {
                     self.wait_until(due_ns as u64);
                 }
-                let (ended, took, operations) = self.execute(operation, &mut hands, &mut seen)?;
+                if let (Some(flights), Kind::Update) = (&mut *flights, operation.kind) {
+                    let buffers = (&mut hands.key, &mut hands.value);
+                    now = flights.update(self, operation, buffers, seen)?;
+                    due_ns += gap_ns;
+                    continue;
+                }
+                let (ended, took, operations) = self.execute(operation, &mut hands, seen)?;
                 now = ended;
                 if operation.kind != Kind::Walk {
                     seen.took(operation.share, took);
@@ -308,13 +332,35 @@ impl Worker {
                     seen.late(operation.share, ended.saturating_sub(due_ns as u64));
                     due_ns += gap_ns;
                 }
-                seen.ended(ended.saturating_sub(part.begin_ns), operations);
-                seen.in_last_tenth += if ended >= part.tenth_ns { operations } else { 0 };
+                self.ended(ended, operations, seen);
             }
             if counted {
                 part.counts.done.fetch_add(seen.operations - before, Relaxed);
             }
         }
+    }
+
+    /// What is measured.
+    pub(super) fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    /// Which of the threads it is.
+    pub(super) fn thread(&self) -> u32 {
+        self.thread
+    }
+
+    /// The time of the run.
+    #[inline]
+    pub(super) fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// `operations` ended at `ended`.
+    #[inline]
+    pub(super) fn ended(&self, ended: u64, operations: u64, seen: &mut Seen) {
+        seen.ended(ended.saturating_sub(self.part.begin_ns), operations);
+        seen.in_last_tenth += if ended >= self.part.tenth_ns { operations } else { 0 };
     }
 
     fn wait_until(&self, due_ns: u64) {
@@ -340,6 +386,11 @@ impl Worker {
         seen: &mut Seen,
     ) -> Outcome<(u64, u64, u64)> {
         let number = operation.number;
+        if self.subject.plan.workload().transactions && operation.kind.is_one_write() {
+            let (ended, took) =
+                transact(self, operation, (&mut hands.key, &mut hands.value), seen)?;
+            return Ok((ended, took, 1));
+        }
         match operation.kind {
             Kind::Read => {
                 let (ended, took) = self.read(number, hands, seen)?;

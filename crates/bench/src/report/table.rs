@@ -60,7 +60,7 @@ fn figure(drawing: &Drawing) -> String {
 }
 
 /// A median, and the spread where it is worth showing.
-pub(super) fn with_spread(spread: Spread) -> String {
+pub(crate) fn with_spread(spread: Spread) -> String {
     let Spread { median, min, max } = spread;
     let digits = if median >= 100.0 { 0 } else { 2 };
     if max - min > SPREAD_SHOWN * median {
@@ -149,7 +149,7 @@ fn cells(workload: &str, summary: &Summary<'_>, memory_bytes: u64) -> Vec<String
 }
 
 /// Columns as wide as they need; the first two to the left, numbers to the right.
-pub(super) fn align(rows: &[Vec<String>]) -> String {
+pub(crate) fn align(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width =
         |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);

@@ -1,6 +1,6 @@
 //! `rig up | run | down | status`: the rig from the command line.
 
-use super::plan::Design;
+use super::plan::{Design, Medium};
 use super::profile::Profile;
 use super::system::{Kernel, System};
 use super::{Rig, guard, machine, remove};
@@ -61,7 +61,10 @@ pub struct DesignArguments {
     /// What the slow device can do: gp3 (10,000 IOPS, 300 MB/s) or qlc (20,000 read IOPS)
     #[arg(long, default_value = "gp3")]
     pub profile: String,
-    /// Capacity of the fast device; it lies in memory
+    /// What the fast device is made of
+    #[arg(long, value_enum, default_value = "ram")]
+    pub medium: Medium,
+    /// Capacity of the fast device
     #[arg(long, default_value = "1GiB", value_name = "SIZE")]
     pub fast: ByteSize,
     /// Capacity of the slow device
@@ -81,6 +84,7 @@ impl DesignArguments {
             fast: self.fast,
             slow: self.slow,
             profile: Profile::find(&self.profile)?,
+            medium: self.medium,
         })
     }
 }

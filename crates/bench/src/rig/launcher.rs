@@ -114,7 +114,7 @@ impl Launcher for InRig {
         BTreeMap::from([
             ("rig".to_owned(), "two loop devices with ext4, memory by cgroup".to_owned()),
             ("slow profile".to_owned(), format!("{}: {profile}", design.profile.name)),
-            ("fast device".to_owned(), format!("{} on tmpfs", design.fast)),
+            ("fast device".to_owned(), format!("{}, {}", design.fast, design.medium.about())),
             ("priority".to_owned(), format!("nice {}", self.nice)),
         ])
     }

@@ -1,6 +1,6 @@
 //! What the machine offers a rig, and what of rigs is on it.
 
-use super::plan::{Design, Groups, LABEL, Leftovers};
+use super::plan::{Design, Groups, LABEL, Leftovers, Medium};
 use super::system::System;
 use crate::Outcome;
 use std::path::{Path, PathBuf};
@@ -116,7 +116,8 @@ pub fn check(system: &dyn System, design: &Design) -> Outcome<()> {
         }
     }
     let memory = available_memory(system);
-    if memory.0 < design.fast.0.saturating_add(MEMORY_LEFT) {
+    let on_disk = design.medium == Medium::Disk;
+    if !on_disk && memory.0 < design.fast.0.saturating_add(MEMORY_LEFT) {
         return Err(format!(
             "the fast device of {} lies in memory, of which {memory} are free; ask for a smaller \
              one, or end what uses it",
@@ -125,11 +126,12 @@ pub fn check(system: &dyn System, design: &Design) -> Outcome<()> {
         .into());
     }
     let free = free_disk(system, &design.disk)?;
-    if free.0 < design.slow.0.saturating_add(DISK_LEFT) {
+    let fast = if on_disk { design.fast.0 } else { 0 };
+    let needed = ByteSize(design.slow.0.saturating_add(fast));
+    if free.0 < needed.0.saturating_add(DISK_LEFT) {
         return Err(format!(
-            "the slow device of {} does not fit on {}, where {free} are free; name another \
-             directory with --disk",
-            design.slow,
+            "devices of {needed} do not fit on {}, where {free} are free; name another directory \
+             with --disk",
             design.disk.display()
         )
         .into());

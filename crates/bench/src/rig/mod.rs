@@ -3,6 +3,7 @@
 //! ```text
 //!   DISK/thermocline-rig-NAME/
 //!     ram/fast.img   a file on a tmpfs of its own  -> /dev/loopA -> ext4 at fast/
+//!                    (medium `disk`: on the disk; `through`: without a cache to flush)
 //!     slow.img       a file on the disk, O_DIRECT  -> /dev/loopB -> ext4 at slow/
 //!                                                     limited to a profile: gp3, qlc
 //!   cgroup thermocline-rig-NAME-cell: memory of one run, page cache included
@@ -32,7 +33,7 @@ pub mod profile;
 pub mod system;
 
 use crate::{Failure, Outcome};
-use plan::{Design, Device, Devices, Groups, LABEL, Step};
+use plan::{Design, Device, Devices, Groups, LABEL, Medium, Step};
 use profile::Profile;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
@@ -68,6 +69,8 @@ struct State {
     fast_bytes: u64,
     slow_bytes: u64,
     profile: String,
+    #[serde(default)]
+    medium: Medium,
     /// Name and number by slot; empty until they exist.
     devices: Vec<(String, String, String)>,
 }
@@ -88,6 +91,7 @@ impl State {
             fast_bytes: design.fast.0,
             slow_bytes: design.slow.0,
             profile: design.profile.name.to_owned(),
+            medium: design.medium,
             devices: devices.iter().map(device).collect(),
         }
     }
@@ -104,6 +108,7 @@ impl State {
             fast: ByteSize(self.fast_bytes),
             slow: ByteSize(self.slow_bytes),
             profile: Profile::find(&self.profile)?,
+            medium: self.medium,
         })
     }
 }

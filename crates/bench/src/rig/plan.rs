@@ -11,9 +11,12 @@
 //!    discarded on it later, which would give pages back.
 //! 2. `queue/rotational` is 0 before the first rule: the throttle's slice is then about 4 ms, and
 //!    100 ms otherwise.
-//! 3. Removal goes from the outside in: processes, mounts, rules, loop devices, cgroups, files.
+//! 3. Whether a device's writes have to be flushed is set and never left as it was found: a loop
+//!    device that was `write through` for one image is so for the next.
+//! 4. Removal goes from the outside in: processes, mounts, rules, loop devices, cgroups, files.
 
 use super::profile::Profile;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -101,6 +104,32 @@ pub struct Design {
     pub slow: ByteSize,
     /// Limits of the slow device.
     pub profile: Profile,
+    /// What the fast device is made of.
+    pub medium: Medium,
+}
+
+/// What carries the fast device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Medium {
+    /// Memory: a flush goes through the loop device's thread, and costs a little.
+    #[default]
+    Ram,
+    /// Memory, with the device's queue set to `write through`: there is nothing to flush.
+    Through,
+    /// A file on the disk, past the page cache: flushes are the disk's own.
+    Disk,
+}
+
+impl Medium {
+    /// What it is, for a page.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Ram => "loop device on tmpfs, ext4",
+            Self::Through => "loop device on tmpfs, its queue set to write through, ext4",
+            Self::Disk => "loop device on a disk image, real flushes, ext4",
+        }
+    }
 }
 
 impl Design {
@@ -128,16 +157,24 @@ impl Design {
         let mut steps: Vec<Step> = [&ram, &self.mount("fast"), &self.mount("slow")]
             .map(|p| Step::Directory(p.clone()))
             .into();
-        steps.push(run(["mount", "-t", "tmpfs", "-o", &size, &self.label(), &text(&ram)]));
+        let on_disk = self.medium == Medium::Disk;
+        if !on_disk {
+            steps.push(run(["mount", "-t", "tmpfs", "-o", &size, &self.label(), &text(&ram)]));
+        }
         for (image, bytes) in images.iter().zip([self.fast, self.slow]) {
             steps.push(run(["fallocate", "-l", &bytes.0.to_string(), &text(image)]));
         }
         let [fast, slow] = images;
-        steps.push(Step::Attach { slot: "fast", image: fast, direct: false });
+        steps.push(Step::Attach { slot: "fast", image: fast, direct: on_disk });
         steps.push(Step::Attach { slot: "slow", image: slow, direct: true });
         for slot in ["fast", "slow"] {
             let rotational = format!("/sys/block/{{{slot}.name}}/queue/rotational");
             steps.push(Step::Write { path: rotational, text: "0".to_owned() });
+            // A loop device keeps this of its image before.
+            let through = slot == "fast" && self.medium == Medium::Through;
+            let cache = if through { "write through" } else { "write back" };
+            let path = format!("/sys/block/{{{slot}.name}}/queue/write_cache");
+            steps.push(Step::Write { path, text: cache.to_owned() });
             let device = format!("{{{slot}}}");
             let lazy = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
             steps.push(run(["mkfs.ext4", "-q", "-F", "-m", "0", "-E", lazy, &device]));
@@ -275,6 +312,7 @@ pub mod tests {
             fast: ByteSize(64 << 20),
             slow: ByteSize(128 << 20),
             profile: Profile::find("gp3").unwrap(),
+            medium: Medium::Ram,
         }
     }
 
@@ -293,6 +331,7 @@ pub mod tests {
         let device = |slot: &str| {
             [
                 format!("echo '0' > /sys/block/{{{slot}.name}}/queue/rotational"),
+                format!("echo 'write back' > /sys/block/{{{slot}.name}}/queue/write_cache"),
                 format!("mkfs.ext4 -q -F -m 0 {lazy} {{{slot}}}"),
                 format!("mount -o noatime,nodiscard {{{slot}}} {folder}/{slot}"),
             ]
@@ -318,6 +357,21 @@ pub mod tests {
         let path = "/cg/blkio/blkio.throttle.write_iops_device";
         expected.push(format!("echo '{{slow.number}} 10000' > {path}"));
         assert_eq!(lines(&design().steps(&v1())), expected);
+    }
+
+    #[test]
+    fn the_fast_device_lies_on_what_it_is_asked_to() {
+        let steps = |medium| lines(&Design { medium, ..design() }.steps(&v1()));
+        let differing = |medium| {
+            let usual = steps(Medium::Ram);
+            steps(medium).into_iter().filter(|step| !usual.contains(step)).collect::<Vec<_>>()
+        };
+        let set = "echo 'write through' > /sys/block/{fast.name}/queue/write_cache";
+        assert_eq!(differing(Medium::Through), [set]);
+        let attached =
+            "fast=$(losetup -f --show --direct-io=on /disk/thermocline-rig-a/ram/fast.img)";
+        assert_eq!(differing(Medium::Disk), [attached]);
+        assert!(!steps(Medium::Disk).iter().any(|step| step.contains("tmpfs")));
     }
 
     #[test]

@@ -27,10 +27,10 @@ pub fn all() -> Vec<Workload> {
     use Kind::{Insert, Read, Update};
     let of = |name: &str, mix: &[(&'static str, Kind, f64)]| Workload::new(name, SOURCE, mix, ZIPF);
     let mut dynamic = of("hotrap-dynamic", &[("read", Read, 100.0)]);
-    dynamic.phases = vec![Phase { weight: 1.0, distribution: Distribution::Uniform }];
+    dynamic.phases = vec![Phase::new(Distribution::Uniform)];
     dynamic.phases.extend(PHASES.map(|(percent, from)| {
         let distribution = Distribution::Hotspot { share: percent / 100.0, from };
-        Phase { weight: 1.0, distribution }
+        Phase::new(distribution)
     }));
     vec![
         of("hotrap-ro", &[("read", Read, 100.0)]),

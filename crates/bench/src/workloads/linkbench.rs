@@ -6,6 +6,8 @@
 //! Each of its ten operations becomes one operation on keys: a list of links is a scan of six, a
 //! count a look-up, adding and updating a link a write of it, adding a node an insert. Popularity
 //! of nodes is Zipf 0.8, our choice: LinkBench fits it to Facebook's measurements, piecewise.
+//! `linkbench/transactions` makes a transaction of each change, in which adding and deleting a link
+//! also write the count, as LinkBench does.
 
 use super::{Distribution, Kind, ScanLength, Share, Slot, Workload};
 use crate::keys::Order;
@@ -20,7 +22,12 @@ pub const GROUP: u64 = 2 + LINKS;
 pub fn mix() -> Workload {
     let (node, count) = (Slot { first: 0, count: 1 }, Slot { first: 1, count: 1 });
     let (links, link) = (Slot { first: 2, count: 1 }, Slot { first: 2, count: LINKS });
-    let share = |label, kind, weight, slot| Share { label, kind, weight, slot: Some(slot) };
+    let share =
+        |label, kind, weight, slot| Share { label, kind, weight, slot: Some(slot), with: None };
+    let counted = |label, kind, weight, slot| Share {
+        with: Some(count.first),
+        ..share(label, kind, weight, slot)
+    };
     let mut workload = Workload::new(
         "linkbench",
         "LinkBench (SIGMOD 2013), over keys",
@@ -30,11 +37,11 @@ pub fn mix() -> Workload {
     workload.mix = vec![
         share("getlinklist", Kind::Scan, 50.71, links),
         share("getnode", Kind::Read, 12.93, node),
-        share("addlink", Kind::Update, 8.99, link),
+        counted("addlink", Kind::Update, 8.99, link),
         share("updatelink", Kind::Update, 8.01, link),
         share("updatenode", Kind::Update, 7.37, node),
         share("countlink", Kind::Read, 4.89, count),
-        share("deletelink", Kind::Delete, 2.99, link),
+        counted("deletelink", Kind::Delete, 2.99, link),
         share("addnode", Kind::Insert, 2.57, node),
         share("deletenode", Kind::Delete, 1.01, node),
         share("getlink", Kind::Read, 0.53, link),

@@ -18,6 +18,7 @@ pub mod hotrap;
 pub mod linkbench;
 pub mod meta;
 pub mod nutanix;
+pub mod spandb;
 pub mod stream;
 pub mod trace;
 pub mod twitter;
@@ -61,6 +62,11 @@ impl Kind {
         matches!(self, Self::Update | Self::ReadModifyWrite | Self::Delete)
     }
 
+    /// Whether it writes one record and reads none.
+    pub fn is_one_write(self) -> bool {
+        matches!(self, Self::Update | Self::Insert | Self::Delete)
+    }
+
     /// Whether it reads at one point.
     pub fn reads(self) -> bool {
         matches!(self, Self::Read | Self::ReadModifyWrite)
@@ -78,6 +84,8 @@ pub struct Share {
     pub weight: f64,
     /// Which record of a group; none: any.
     pub slot: Option<Slot>,
+    /// In a transaction, the record of the group that changes with it.
+    pub with: Option<u64>,
 }
 
 /// Records of a group, from the first of them.
@@ -134,6 +142,15 @@ pub struct Phase {
     pub weight: f64,
     /// Its distribution.
     pub distribution: Distribution,
+    /// Weights of the mix in it; none: those of the mix itself.
+    pub weights: Option<&'static [f64]>,
+}
+
+impl Phase {
+    /// A part as long as the others, with the mix as it is.
+    pub fn new(distribution: Distribution) -> Self {
+        Self { weight: 1.0, distribution, weights: None }
+    }
 }
 
 /// A description; see the module's header.
@@ -165,9 +182,16 @@ pub struct Workload {
     pub durability: Option<Durability>,
     /// Threads that operate; none: as the scenario says.
     pub threads: Option<u32>,
+    /// Writes that each thread has under way at once; none: a thread waits for each.
+    pub flying: Option<usize>,
+    /// Each change of records is a transaction.
+    pub transactions: bool,
     /// Operations of a file instead of the mix.
     pub trace: Option<Arc<trace::Trace>>,
 }
+
+/// Writes that a thread may have under way.
+const FLYING_MAX: usize = 1024;
 
 /// Zipf with YCSB's exponent: what most workloads begin with.
 pub const ZIPF: Distribution = Distribution::Zipf { alpha: 0.99 };
@@ -185,12 +209,13 @@ impl Workload {
             kind: *kind,
             weight: *weight,
             slot: None,
+            with: None,
         };
         Self {
             name: name.to_owned(),
             source,
             mix: mix.iter().map(share).collect(),
-            phases: vec![Phase { weight: 1.0, distribution }],
+            phases: vec![Phase::new(distribution)],
             key_bytes: None,
             sizes: None,
             scan: ScanLength::Uniform(100),
@@ -200,6 +225,8 @@ impl Workload {
             writer_beside: false,
             durability: None,
             threads: None,
+            flying: None,
+            transactions: false,
             trace: None,
         }
     }
@@ -263,6 +290,12 @@ impl Workload {
                 let threads = text.parse().map_err(|_| format!("'{modifier}' is not threads-N"))?;
                 self.threads = Some(threads);
             }
+            Some(("async", text)) => {
+                let flying = text.parse().ok().filter(|flying| (1..=FLYING_MAX).contains(flying));
+                let range = || format!("'{modifier}' is not async-N, N from 1 to {FLYING_MAX}");
+                self.flying = Some(flying.ok_or_else(range)?);
+            }
+            _ if modifier == "transactions" => self.transactions = true,
             _ if modifier == "sync" => self.durability = Some(Durability::Sync),
             _ if modifier == "buffered" => self.durability = Some(Durability::Buffered),
             _ => {
@@ -271,11 +304,11 @@ impl Workload {
                 }
                 let distribution = modifier.parse().map_err(|error| {
                     format!(
-                        "{error}; other modifiers are value-SIZE, key-SIZE, threads-N, sync and \
-                         buffered"
+                        "{error}; other modifiers are value-SIZE, key-SIZE, threads-N, async-N, \
+                         transactions, sync and buffered"
                     )
                 })?;
-                self.phases = vec![Phase { weight: 1.0, distribution }];
+                self.phases = vec![Phase::new(distribution)];
             }
         }
         self.name = format!("{}/{modifier}", self.name);
@@ -319,7 +352,7 @@ pub fn all() -> Vec<Workload> {
         ycsb::all(),
         hotrap::all(),
         twitter::all(),
-        vec![meta::prefix_dist(), nutanix::mixed(), linkbench::mix()],
+        vec![meta::prefix_dist(), nutanix::mixed(), linkbench::mix(), spandb::phases()],
         db_bench::all(),
     ]
     .concat()
@@ -373,6 +406,8 @@ mod tests {
         assert_eq!(workload.sizes, Some(Sizes::Fixed(100)));
         assert_eq!((workload.key_bytes, workload.durability), (Some(16), Some(Durability::Sync)));
         assert_eq!(parse("ycsb-a/threads-4").unwrap().threads, Some(4));
+        assert_eq!(parse("overwrite/async-64").unwrap().flying, Some(64));
+        assert!(parse("linkbench/transactions").unwrap().transactions);
         assert_eq!(parse_list("ycsb,fillseq").unwrap().len(), 7);
         for (wrong, reason) in [
             ("ycsb-g", "there are load, ycsb-a"),
@@ -380,6 +415,7 @@ mod tests {
             ("ycsb-a/value-2GiB", "out of range"),
             ("ycsb-a/key-4", "out of range"),
             ("ycsb-a/threads-all", "is not threads-N"),
+            ("ycsb-a/async-0", "is not async-N"),
             ("fillseq/uniform", "takes no distribution"),
             ("trace:/nowhere/t.csv", "nowhere"),
         ] {

@@ -32,14 +32,13 @@ pub struct Plan {
     seed: u64,
     /// Records that stay together in the order of keys; one of them is chosen by rank.
     group: u64,
-    /// Where each phase ends, as a share of the run.
-    phases: Vec<(f64, Chooser)>,
+    /// Where each phase ends, as a share of the run, and up to where a random word means this share
+    /// of the mix in it.
+    phases: Vec<(f64, Chooser, Vec<u64>)>,
     /// From ranks to groups; none where the distribution says which record it is.
     ranks: Option<Permutation>,
     /// From the turn to the record while loading.
     load_order: Option<Permutation>,
-    /// Up to where a random word means this share of the mix.
-    thresholds: Vec<u64>,
 }
 
 impl Plan {
@@ -56,24 +55,19 @@ impl Plan {
         let mut end = 0.0;
         let phases = workload.phases.iter().map(|phase| {
             end += phase.weight / whole;
-            (end, Chooser::new(phase.distribution, records / group))
+            let own = || workload.mix.iter().map(|share| share.weight).collect();
+            let weights = phase.weights.map_or_else(own, <[f64]>::to_vec);
+            (end, Chooser::new(phase.distribution, records / group), thresholds(&weights))
         });
         let phases: Vec<_> = phases.collect();
-        let names_records = phases.iter().any(|(_, chooser)| {
+        let names_records = phases.iter().any(|(_, chooser, _)| {
             matches!(chooser.distribution(), Distribution::Prefix(_) | Distribution::Latest { .. })
         });
         // The seed of a run changes which records are popular.
         let ranks = (!names_records).then(|| Permutation::new(records / group, mix(seed ^ 1)));
         let in_order = workload.order == Order::Sequential;
         let load_order = in_order.then(|| Permutation::new(records, LOAD_SEED));
-        let whole: f64 = workload.mix.iter().map(|share| share.weight).sum();
-        let mut sum = 0.0;
-        let thresholds = workload.mix.iter().map(|share| {
-            sum += share.weight / whole;
-            (sum * u64::MAX as f64) as u64
-        });
-        let thresholds = thresholds.collect();
-        Self { workload, records, threads, seed, group, phases, ranks, load_order, thresholds }
+        Self { workload, records, threads, seed, group, phases, ranks, load_order }
     }
 
     /// The description.
@@ -94,7 +88,7 @@ impl Plan {
     /// The distribution of each phase and its share of the run.
     pub fn phases(&self) -> impl Iterator<Item = (f64, &Chooser)> {
         let mut begin = 0.0;
-        self.phases.iter().map(move |(end, chooser)| {
+        self.phases.iter().map(move |(end, chooser, _)| {
             let share = end - begin;
             begin = *end;
             (share, chooser)
@@ -107,11 +101,17 @@ impl Plan {
         lines.or(self.workload.ends().then_some(self.records))
     }
 
+    /// The record that changes with that of `operation` where changes are transactions.
+    pub fn changed_with(&self, operation: &Operation) -> Option<u64> {
+        let with = self.workload.mix.get(usize::from(operation.share))?.with?;
+        Some(operation.number / self.group * self.group + with)
+    }
+
     #[inline]
-    fn chooser(&self, progress: f64) -> &Chooser {
-        let phase = self.phases.iter().find(|(end, _)| progress < *end);
-        let (_, chooser) = phase.unwrap_or(&self.phases[self.phases.len() - 1]);
-        chooser
+    fn phase(&self, progress: f64) -> (&Chooser, &[u64]) {
+        let phase = self.phases.iter().find(|(end, ..)| progress < *end);
+        let (_, chooser, thresholds) = phase.unwrap_or(&self.phases[self.phases.len() - 1]);
+        (chooser, thresholds)
     }
 
     #[inline]
@@ -124,6 +124,17 @@ impl Plan {
             }
         }
     }
+}
+
+/// Up to where a random word means each of `weights`.
+fn thresholds(weights: &[f64]) -> Vec<u64> {
+    let whole: f64 = weights.iter().sum();
+    let mut sum = 0.0;
+    let ends = weights.iter().map(|weight| {
+        sum += weight / whole;
+        (sum * u64::MAX as f64) as u64
+    });
+    ends.collect()
 }
 
 /// The operations of one thread, an endless iterator in most workloads.
@@ -164,14 +175,14 @@ impl Stream {
             return self.next_of_end(index);
         }
         let word = self.random.next_u64();
-        let last = self.plan.thresholds.len() - 1;
-        let at = self.plan.thresholds.iter().position(|end| word < *end).unwrap_or(last);
         let (plan, random) = (&*self.plan, &mut self.random);
+        let (chooser, thresholds) = plan.phase(progress);
+        let last = thresholds.len() - 1;
+        let at = thresholds.iter().position(|end| word < *end).unwrap_or(last);
         let share = &plan.workload.mix[at];
         let number = if share.kind == Kind::Insert {
             inserted.next(self.thread)
         } else {
-            let chooser = plan.chooser(progress);
             let rank = chooser.draw(random);
             let group = match (&plan.ranks, chooser.distribution()) {
                 (Some(ranks), _) => ranks.apply(rank),

@@ -1,5 +1,6 @@
 //! One file per command. Each opens the database, does one thing, prints, and closes.
 
+pub mod cache;
 mod checkpoint;
 mod compact;
 mod delete;
@@ -30,6 +31,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         Command::Tiers => tiers::run(database, json),
         Command::Compact(arguments) => compact::run(database, &arguments, json),
         Command::Checkpoint(arguments) => checkpoint::run(database, &arguments, json),
+        Command::Cache(arguments) => cache::run(database, &arguments, json),
         Command::Verify => verify::run(database, json),
     }
 }

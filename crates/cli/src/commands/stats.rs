@@ -2,7 +2,7 @@
 //! `stats --all` has every table, `stats --watch` shows what a running process does.
 
 use crate::arguments::{Database, Stats as Arguments};
-use crate::commands::{fast_tier, tiers, watch};
+use crate::commands::{cache, fast_tier, tiers, watch};
 use crate::failure::Result;
 use crate::figures::Figures;
 use crate::output::Output;
@@ -72,9 +72,15 @@ fn print(stats: &Stats, output: &mut Output) -> Result<()> {
         operations.stalled_s,
         cause.map_or_else(String::new, |cause| format!("; now: {cause}"))
     ))?;
+    if let Some(line) = log_line(stats) {
+        output.line(line)?;
+    }
     if let Some(refusal) = stats.fast_tier.as_ref().and_then(|fast| fast.demotion_refusal.as_ref())
     {
         output.line(format!("demotions wait: {refusal}"))?;
+    }
+    if let Some(levels) = stats.fast_levels {
+        output.line(format!("new tables of {} go to the fast tier", upper_levels(levels)))?;
     }
     output.line(tiers::open_files(stats))?;
     if let Some(shortage) = &stats.activity.room_shortage {
@@ -84,6 +90,16 @@ fn print(stats: &Stats, output: &mut Output) -> Result<()> {
         output.line(format!("background work waits for a descriptor: {shortage}"))?;
     }
     output.line("'stats --all' has the rest")
+}
+
+/// So many levels from the top, in words.
+fn upper_levels(levels: u8) -> String {
+    match levels {
+        0 => "no level".to_owned(),
+        1 => "level 0".to_owned(),
+        2 => "level 0 and the next in use".to_owned(),
+        levels => format!("level 0 and the next {} in use", levels - 1),
+    }
 }
 
 /// The lines of a table without a title: its headings say what it is of.
@@ -114,6 +130,25 @@ fn blocks(stats: &Stats) -> String {
     format!("hit ratio of blocks in memory: {}", ratios.join(", "))
 }
 
+/// A line about groups of writes and what waits, in a process that writes.
+fn log_line(stats: &Stats) -> Option<String> {
+    let (log, requests) = (&stats.log, &stats.requests);
+    if log.groups == 0 {
+        return None;
+    }
+    let waiting = requests.waiting_writes + requests.waiting_gets + requests.waiting_pages;
+    let times = match log.durable_groups {
+        0 => "none durable".to_owned(),
+        _ => format!("p50 {}, p99 {}", text::span_s(log.p50_s), text::span_s(log.p99_s)),
+    };
+    Some(format!(
+        "log writes: {times}; {} on their way, the oldest for {}; {} requests wait",
+        log.flying,
+        text::span_s(log.oldest_flying_s),
+        text::count(waiting + requests.waiting_looks)
+    ))
+}
+
 /// Every table.
 fn print_all(stats: &Stats, output: &mut Output) -> Result<()> {
     levels(stats).print("Levels", output)?;
@@ -125,7 +160,15 @@ fn print_all(stats: &Stats, output: &mut Output) -> Result<()> {
         fast_tier::print(stats, fast, output)?;
     }
     caches(stats).print("Block cache, since the database was made", output)?;
+    if let Some(cache) = &stats.fast_cache {
+        let mut table = Table::new(&["cache of blocks on the fast tier", ">amount"]);
+        cache::running(cache, &mut table);
+        table.print("Cache on the fast tier, since the database was opened", output)?;
+    }
     memory(stats).print("Memory", output)?;
+    if stats.log.groups > 0 {
+        log(stats).print("Log, since the database was opened", output)?;
+    }
     if stats.requests.threads > 0 {
         requests(stats).print("Asynchronous requests, since the database was opened", output)?;
     }
@@ -206,6 +249,36 @@ fn memory(stats: &Stats) -> Table {
     table
 }
 
+/// Groups of writes and their way to the log: of this moment, and since the database was opened.
+pub fn log(stats: &Stats) -> Table {
+    let (log, operations) = (&stats.log, &stats.operations);
+    let mut table = Table::new(&["what", ">amount"]);
+    let largest = log.group_sizes.iter().rposition(|count| *count > 0).unwrap_or(0);
+    let largest = match largest + 1 == log.group_sizes.len() {
+        true => format!("over {}", (1_u64 << largest) / 2),
+        false => format!("up to {}", 1_u64 << largest),
+    };
+    let seconds = |count: u64, seconds: f64| format!("{seconds:.2} s in {}", text::count(count));
+    for (what, amount) in [
+        ("groups of writes", text::count(log.groups)),
+        ("  writes in a group", format!("{:.1}", log.batches as f64 / log.groups.max(1) as f64)),
+        ("  writes in the largest group", largest),
+        ("  on their way now", text::count(log.flying)),
+        ("  the oldest of these, for", text::span_s(log.oldest_flying_s)),
+        ("durable writes of the log", text::count(log.durable_groups)),
+        ("  half of them within", text::span_s(log.p50_s)),
+        ("  99 of 100 within", text::span_s(log.p99_s)),
+        ("  over a second", text::count(log.slow)),
+        ("  bytes a second of one", ByteSize(log.bytes_per_s() as u64).to_string()),
+        ("writers waited for a memtable", seconds(log.memtable_stalls, log.memtable_stalled_s)),
+        ("writers waited for a log", seconds(log.log_stalls, log.log_stalled_s)),
+        ("writers delayed, since the database was made", format!("{:.2} s", operations.delayed_s)),
+    ] {
+        table.row([what.to_owned(), amount]);
+    }
+    table
+}
+
 /// Asynchronous requests: those of this moment, and since the database was opened.
 pub fn requests(stats: &Stats) -> Table {
     let requests = &stats.requests;
@@ -216,6 +289,7 @@ pub fn requests(stats: &Stats) -> Table {
     };
     for (what, amount) in [
         ("writes that wait", text::count(requests.waiting_writes)),
+        ("transactions that wait for a look", text::count(requests.waiting_looks)),
         ("gets that wait", text::count(requests.waiting_gets)),
         ("pages of scans that wait", text::count(requests.waiting_pages)),
         ("in flight", text::count(requests.held)),
@@ -224,6 +298,7 @@ pub fn requests(stats: &Stats) -> Table {
         ("writes", text::count(requests.writes)),
         ("  writes in a group", per_group),
         ("  writes in the largest group", text::count(requests.largest_group)),
+        ("looks for transactions", text::count(requests.looks)),
         ("gets that memory did not answer at once", text::count(requests.gets)),
         ("pages of scans", text::count(requests.pages)),
         ("refused as busy", text::count(requests.refused)),

@@ -176,6 +176,14 @@ fn frame(now: &LiveStats, before: Option<&LiveStats>) -> Vec<String> {
             text::count(requests.refused),
         ));
     }
+    let log = &now.stats.log;
+    lines.push(format!(
+        "log:    {} groups on their way, the oldest for {}; since the opening p50 {}, p99 {}",
+        text::count(log.flying),
+        text::span_s(log.oldest_flying_s),
+        text::span_s(log.p50_s),
+        text::span_s(log.p99_s),
+    ));
     lines.push(format!(
         "stalls: writers delayed {}, stopped {}",
         between.time(|stats| stats.operations.delayed_s),
@@ -310,6 +318,7 @@ mod tests {
             stats.activity.waiting_writers = 3;
             stats.requests.threads = 2;
             (stats.requests.waiting_writes, stats.requests.held) = (5, 9);
+            (stats.log.flying, stats.log.p50_s) = (2, 0.00025);
             stats.activity.stall_cause = Some("2 full memtables".to_owned());
         });
         let lines = frame(&now, Some(&before));
@@ -321,6 +330,8 @@ mod tests {
         assert!(row(&lines, "queues:").ends_with("3 writers in line"), "{lines:?}");
         let requests = "5 asynchronous writes, 0 gets and 0 pages wait, 9 in flight, 0 refused";
         assert!(lines.iter().any(|line| line.trim() == requests), "{lines:?}");
+        assert!(row(&lines, "log:").starts_with("2 groups on their way, the"), "{lines:?}");
+        assert!(row(&lines, "log:").contains("p50 250 us"), "{lines:?}");
         assert!(row(&lines, "stalls:").ends_with("stopped 0.50 s a second"), "{lines:?}");
         assert_eq!(row(&lines, "cause:"), "2 full memtables");
     }

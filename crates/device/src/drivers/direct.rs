@@ -58,7 +58,7 @@ impl DirectDriver {
     /// Where there is none, reads say later what the file system has.
     pub fn open_to_read(path: &Path, batches: Batches) -> Result<Self> {
         let disk = Disk::open(path, OFlags::DIRECT, PAGE_BYTES)?;
-        if let Some(entry) = disk.list()?.first() {
+        if let Some(entry) = disk.list()?.iter().find(|entry| !entry.is_link) {
             probe_reading(&disk, path, &entry.name)?;
         }
         Ok(Self::over(disk, batches))
@@ -208,8 +208,17 @@ impl Driver for DirectDriver {
         Some(self.disk.path())
     }
 
-    fn try_link(&self, name: &str, into: &dyn Driver) -> Result<bool> {
-        into.host_directory().map_or(Ok(false), |directory| self.disk.try_link(name, directory))
+    fn try_link(&self, name: &str, into: &dyn Driver, new_name: &str) -> Result<bool> {
+        let Some(directory) = into.host_directory() else { return Ok(false) };
+        self.disk.try_link(name, directory, new_name)
+    }
+
+    fn make_link(&self, name: &str, text: &str) -> Result<()> {
+        self.disk.make_link(name, text)
+    }
+
+    fn read_link(&self, name: &str) -> Result<Option<String>> {
+        self.disk.read_link(name)
     }
 }
 

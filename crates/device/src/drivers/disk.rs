@@ -148,7 +148,7 @@ impl Disk {
             .map_err(|errno| self.failure(&format!("rename to {to} the file"), from, errno))
     }
 
-    /// Plain files whose names are text; other names were not made by this software.
+    /// Plain files and links whose names are text; other names were not made by this software.
     pub(crate) fn list(&self) -> Result<Vec<Entry>> {
         let failed = |errno| failure("list directory", &self.path, errno);
         let mut entries = Vec::new();
@@ -157,19 +157,43 @@ impl Disk {
             let Ok(name) = found.file_name().to_str() else {
                 continue;
             };
-            if !matches!(found.file_type(), FileType::RegularFile | FileType::Unknown) {
-                continue;
-            }
-            match rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
-                    entries.push(Entry { name: name.to_owned(), len: stat.st_size as u64 });
-                }
-                // Deleted since the directory was read, or not a plain file after all.
-                Ok(_) | Err(Errno::NOENT) => {}
-                Err(errno) => return Err(self.failure("look at", name, errno)),
+            let kinds = [FileType::RegularFile, FileType::Symlink, FileType::Unknown];
+            if kinds.contains(&found.file_type()) {
+                entries.extend(self.look_at(name)?);
             }
         }
         Ok(entries)
+    }
+
+    /// The entry `name`; none where it was deleted since the directory was read, or is neither a
+    /// plain file nor a link after all.
+    fn look_at(&self, name: &str) -> Result<Option<Entry>> {
+        let stat = match rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(self.failure("look at", name, errno)),
+        };
+        let is_link = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => false,
+            FileType::Symlink => true,
+            _ => return Ok(None),
+        };
+        Ok(Some(Entry { name: name.to_owned(), len: stat.st_size as u64, is_link }))
+    }
+
+    pub(crate) fn make_link(&self, name: &str, text: &str) -> Result<()> {
+        self.check("make the link", name)?;
+        retry_on_intr(|| rustix::fs::symlinkat(text, &self.descriptor, name))
+            .map_err(|errno| self.failure("make the link", name, errno))
+    }
+
+    pub(crate) fn read_link(&self, name: &str) -> Result<Option<String>> {
+        self.check("read the link", name)?;
+        match retry_on_intr(|| rustix::fs::readlinkat(&self.descriptor, name, Vec::new())) {
+            Ok(text) => Ok(text.into_string().ok()),
+            Err(Errno::INVAL) => Ok(None),
+            Err(errno) => Err(self.failure("read the link", name, errno)),
+        }
     }
 
     pub(crate) fn sync_directory(&self) -> Result<()> {
@@ -198,11 +222,12 @@ impl Disk {
         Ok(lock.map(|lock| Box::new(lock) as Box<dyn DirectoryLock>))
     }
 
-    /// Gives `name` a second name of the same spelling in `directory`; `false` where the two
-    /// cannot share a file (other file system, too many links, no links there at all).
-    pub(crate) fn try_link(&self, name: &str, directory: &Path) -> Result<bool> {
+    /// Gives `name` a second name, `new_name` in `directory`; `false` where the two cannot share a
+    /// file (other file system, too many links, no links there at all).
+    pub(crate) fn try_link(&self, name: &str, directory: &Path, new_name: &str) -> Result<bool> {
         self.check("link", name)?;
-        let to = directory.join(name);
+        check_name("link as", directory.display(), new_name)?;
+        let to = directory.join(new_name);
         let none = AtFlags::empty();
         let (from, here) = (&self.descriptor, rustix::fs::CWD);
         match retry_on_intr(|| rustix::fs::linkat(from, name, here, &to, none)) {

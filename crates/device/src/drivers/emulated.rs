@@ -269,8 +269,16 @@ impl Driver for EmulatedDriver {
         self.inner.host_directory()
     }
 
-    fn try_link(&self, name: &str, into: &dyn Driver) -> Result<bool> {
-        self.inner.try_link(name, into)
+    fn try_link(&self, name: &str, into: &dyn Driver, new_name: &str) -> Result<bool> {
+        self.inner.try_link(name, into, new_name)
+    }
+
+    fn make_link(&self, name: &str, text: &str) -> Result<()> {
+        self.inner.make_link(name, text)
+    }
+
+    fn read_link(&self, name: &str) -> Result<Option<String>> {
+        self.inner.read_link(name)
     }
 }
 

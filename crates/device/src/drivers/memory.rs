@@ -29,9 +29,16 @@ pub struct MemoryDriver {
 #[derive(Debug, Default)]
 struct Directory {
     room: Arc<Room>,
-    files: Mutex<BTreeMap<String, Arc<MemoryFile>>>,
+    names: Mutex<BTreeMap<String, Named>>,
     /// Names that are locked: for one (none), or for so many that read.
     locked: Mutex<BTreeMap<String, Option<u64>>>,
+}
+
+/// What a name shows.
+#[derive(Clone, Debug)]
+enum Named {
+    File(Arc<MemoryFile>),
+    Link(Arc<str>),
 }
 
 #[derive(Debug, Default)]
@@ -95,7 +102,26 @@ impl MemoryDriver {
     }
 
     fn find(&self, action: &str, name: &str) -> Result<Arc<MemoryFile>> {
-        self.directory.files.lock().get(name).cloned().ok_or_else(|| missing(action, name))
+        match self.directory.names.lock().get(name) {
+            Some(Named::File(file)) => Ok(Arc::clone(file)),
+            Some(Named::Link(_)) => {
+                let text = format!("cannot {action} {name}: it is a symbolic link in memory");
+                Err(Error::new(ErrorKind::Invalid, text))
+            }
+            None => Err(missing(action, name)),
+        }
+    }
+
+    /// Puts a new name into the directory.
+    fn put(&self, action: &str, name: &str, named: Named) -> Result<()> {
+        check_name(action, "memory", name)?;
+        let mut names = self.directory.names.lock();
+        if names.contains_key(name) {
+            let text = format!("cannot {action} {name}: it exists in memory");
+            return Err(Error::new(ErrorKind::AlreadyExists, text));
+        }
+        names.insert(name.to_owned(), named);
+        Ok(())
     }
 }
 
@@ -237,15 +263,9 @@ impl Driver for MemoryDriver {
     }
 
     fn create(&self, name: &str) -> Result<Handle> {
-        check_name("create", "memory", name)?;
-        let mut files = self.directory.files.lock();
-        if files.contains_key(name) {
-            let text = format!("cannot create {name}: it exists in memory");
-            return Err(Error::new(ErrorKind::AlreadyExists, text));
-        }
         let room = Arc::clone(&self.directory.room);
         let file = Arc::new(MemoryFile { room, bytes: RwLock::default() });
-        files.insert(name.to_owned(), Arc::clone(&file));
+        self.put("create", name, Named::File(Arc::clone(&file)))?;
         Ok(file)
     }
 
@@ -254,24 +274,28 @@ impl Driver for MemoryDriver {
     }
 
     fn delete(&self, name: &str) -> Result<()> {
-        let removed = self.directory.files.lock().remove(name);
+        let removed = self.directory.names.lock().remove(name);
         removed.map(drop).ok_or_else(|| missing("delete", name))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         check_name("rename to", "memory", to)?;
-        let mut files = self.directory.files.lock();
-        let file = files.remove(from).ok_or_else(|| missing("rename", from))?;
-        files.insert(to.to_owned(), file);
+        let mut names = self.directory.names.lock();
+        let named = names.remove(from).ok_or_else(|| missing("rename", from))?;
+        names.insert(to.to_owned(), named);
         Ok(())
     }
 
     fn list(&self) -> Result<Vec<Entry>> {
-        let files = self.directory.files.lock();
-        Ok(files
-            .iter()
-            .map(|(name, file)| Entry { name: name.clone(), len: file.bytes.read().len() as u64 })
-            .collect())
+        let names = self.directory.names.lock();
+        let entry = |(name, named): (&String, &Named)| {
+            let (len, is_link) = match named {
+                Named::File(file) => (file.bytes.read().len(), false),
+                Named::Link(text) => (text.len(), true),
+            };
+            Entry { name: name.clone(), len: len as u64, is_link }
+        };
+        Ok(names.iter().map(entry).collect())
     }
 
     fn sync_directory(&self) -> Result<()> {
@@ -307,5 +331,17 @@ impl Driver for MemoryDriver {
 
     fn execute(&self, file: &Handle, operation: Operation) -> Completion {
         execute(file, operation)
+    }
+
+    fn make_link(&self, name: &str, text: &str) -> Result<()> {
+        self.put("make the link", name, Named::Link(text.into()))
+    }
+
+    fn read_link(&self, name: &str) -> Result<Option<String>> {
+        match self.directory.names.lock().get(name) {
+            Some(Named::Link(text)) => Ok(Some(text.to_string())),
+            Some(Named::File(_)) => Ok(None),
+            None => Err(missing("read the link", name)),
+        }
     }
 }

@@ -12,11 +12,13 @@
 //!   directory_lock.rs holding a directory, alone or beside other readers
 //!   owner_process.rs which process something belongs to, after a fork (unsafe)
 //!   forking.rs     a forked child, for tests (feature `forking`; unsafe)
+//!   mapped.rs      a file as memory: the region of persistent memory (unsafe)
+//!   persistence.rs what the kernel says of the memory behind it
 //!   power_switch.rs cutting a file system off, for tests (feature `power-switch`; unsafe)
 //! ```
 //!
 //! `unsafe` of this crate lives below this module, nowhere else; today in `ring.rs`,
-//! `owner_process.rs`, `forking.rs` and `power_switch.rs`.
+//! `owner_process.rs`, `forking.rs`, `mapped.rs` and `power_switch.rs`.
 
 pub mod direct;
 pub mod directories;
@@ -26,9 +28,11 @@ pub mod emulated;
 #[cfg(feature = "forking")]
 pub mod forking;
 pub mod host_files;
+pub mod mapped;
 pub mod memory;
 pub mod model;
 pub mod owner_process;
+pub mod persistence;
 mod pool;
 pub mod posix;
 #[cfg(feature = "power-switch")]
@@ -40,6 +44,7 @@ pub mod spec;
 pub use direct::{Batches, DirectDriver};
 pub use directories::{create_directory, directory_is_mount_point, remove_empty_directory};
 pub use emulated::EmulatedDriver;
+pub use mapped::Mapping;
 pub use memory::MemoryDriver;
 pub use model::DeviceModel;
 pub use owner_process::OwnerProcess;

@@ -99,7 +99,16 @@ impl Driver for PosixDriver {
         Some(self.disk.path())
     }
 
-    fn try_link(&self, name: &str, into: &dyn Driver) -> Result<bool> {
-        into.host_directory().map_or(Ok(false), |directory| self.disk.try_link(name, directory))
+    fn try_link(&self, name: &str, into: &dyn Driver, new_name: &str) -> Result<bool> {
+        let Some(directory) = into.host_directory() else { return Ok(false) };
+        self.disk.try_link(name, directory, new_name)
+    }
+
+    fn make_link(&self, name: &str, text: &str) -> Result<()> {
+        self.disk.make_link(name, text)
+    }
+
+    fn read_link(&self, name: &str) -> Result<Option<String>> {
+        self.disk.read_link(name)
     }
 }

@@ -126,8 +126,8 @@ impl File {
     /// Nothing is being written to it, and the device has all that was, as far as it must.
     pub(crate) fn is_clean(&self) -> bool {
         let is_synced = || self.synced.load(Acquire) == self.changed.load(Acquire);
-        let is_scratch = self.kind().keeping() == Keeping::Scratch;
-        self.is_idle() && (is_scratch || self.lost.get().is_none() && is_synced())
+        let may_be_lost = self.kind().keeping() != Keeping::Durable;
+        self.is_idle() && (may_be_lost || self.lost.get().is_none() && is_synced())
     }
 
     /// Syncs the file so that it may be closed. A failure is that of all later syncs.

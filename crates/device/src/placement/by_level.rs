@@ -15,15 +15,13 @@
 //!    after a load the room that its backlog took would stay empty otherwise. Fetching leaves a
 //!    margin, so that a small change of the levels sends no guest back.
 
-use super::{FileInfo, Placement, TierState, WATERMARK_PERCENT, first_with_room, share};
+use super::{
+    FileInfo, PROMOTE_PERCENT, Placement, TierState, WATERMARK_PERCENT, first_with_room, share,
+};
 use crate::context::{FileContext, FileKind};
 use crate::tier::TierIndex;
 use thermocline_foundation::sync::RwLock;
 use thermocline_foundation::{ByteSize, FileNumber};
-
-/// Fill share of a tier, in percent, up to which tables are moved to it: below the watermark, so
-/// that moving does not push out what is newly written.
-const PROMOTE_PERCENT: u64 = 90;
 
 /// The reserve takes at most this share of tier 0, so that small tiers hold tables too: six logs of
 /// a thirty-second each.
@@ -38,6 +36,9 @@ pub struct ByLevelSettings {
     /// Bytes of tier 0 that are left for logs when levels are handed out; at most 19 % of the tier.
     /// Default 256 MiB: four logs of 64 MiB.
     pub log_reserve: ByteSize,
+    /// Bytes of tier 0 that are left for a cache of blocks; half of what logs leave at most.
+    /// Default 0.
+    pub cache_reserve: ByteSize,
 }
 
 impl ByLevelSettings {
@@ -45,13 +46,14 @@ impl ByLevelSettings {
     pub fn table_bytes(&self, capacity_bytes: u64) -> u64 {
         let most = share(capacity_bytes, RESERVE_PERCENT_MAX);
         let logs = self.log_reserve.0.min(most);
-        share(capacity_bytes, WATERMARK_PERCENT).saturating_sub(logs)
+        let left = share(capacity_bytes, WATERMARK_PERCENT).saturating_sub(logs);
+        left - self.cache_reserve.0.min(left / 2)
     }
 }
 
 impl Default for ByLevelSettings {
     fn default() -> Self {
-        Self { log_reserve: ByteSize::mib(256) }
+        Self { log_reserve: ByteSize::mib(256), cache_reserve: ByteSize(0) }
     }
 }
 
@@ -165,7 +167,8 @@ impl Placement for ByLevel {
             | FileKind::Manifest
             | FileKind::Map
             | FileKind::Slab
-            | FileKind::TableIndex => 0,
+            | FileKind::TableIndex
+            | FileKind::BlockCache => 0,
             FileKind::Table { level } => {
                 let plan = self.plan(tiers);
                 let host = plan.host(level);

@@ -1,11 +1,13 @@
 //! Where a new file goes, and which files would be better off elsewhere.
 //!
 //! A policy sees what a file is and why it is made, how long it may become, how full the tiers are,
-//! and what the engine tells it: targets of levels, bytes for slabs (Keigo, section 4.4). It
-//! decides; the namespace moves the bytes and keeps the account. Which *records* of the preset
-//! `hybrid` lie on the fast tier is no question of placement: see its layout in the engine.
+//! and what the engine tells it: targets of levels, bytes for slabs, use of the tiers (Keigo,
+//! section 4.4). It decides; the namespace moves the bytes and keeps the account. Which *records*
+//! of the preset `hybrid` lie on the fast tier is no question of placement: see its layout in the
+//! engine.
 //!
-//! To add one: a file here, and its choice in `settings/mod.rs` of the engine.
+//! To add one: a file here, and its word in `choice.rs` and its choice in
+//! `settings/placement.rs` of the engine.
 //!
 //! 1. A policy does no I/O and keeps no file state: the same question gets the same answer until
 //!    one of these changes.
@@ -15,12 +17,18 @@
 //! Threads: any. `place` is called under the namespace's lock, `misplaced` without it.
 
 mod below_first;
+mod by_bandwidth;
 mod by_level;
+mod choice;
 mod fill_first;
+mod top_levels;
 
 pub use below_first::BelowFirst;
+pub use by_bandwidth::{BandwidthSettings, PEAK_MIN, Pointer, TierUse};
 pub use by_level::{ByLevel, ByLevelSettings};
+pub use choice::PlacementChoice;
 pub use fill_first::FillFirst;
+pub use top_levels::TopLevels;
 
 use crate::context::{FileContext, FileKind};
 use crate::tier::TierIndex;
@@ -113,6 +121,15 @@ pub trait Placement: Send + Sync + Debug {
     /// come to is kept beside them.
     fn set_slab_bytes(&self, _bytes: u64) {}
 
+    /// Tells the policy how much of the fast tier's bandwidth was used lately.
+    fn measured(&self, _fast_tier: TierUse, _tiers: &[TierState]) {}
+
+    /// How many of the upper levels in use go to the fast tier; none where that is not what the
+    /// policy decides by.
+    fn fast_levels(&self) -> Option<u8> {
+        None
+    }
+
     /// Moves worth making, in the order to make them.
     fn misplaced(&self, files: &[FileInfo], tiers: &[TierState]) -> Vec<(FileNumber, TierIndex)>;
 
@@ -130,6 +147,10 @@ pub trait Placement: Send + Sync + Debug {
 /// Fill share of a tier, in percent, at which it stops taking new tables.
 pub const WATERMARK_PERCENT: u64 = 95;
 
+/// Fill share of a tier, in percent, up to which tables are moved to it: below the watermark, so
+/// that moving does not push out what is newly written.
+const PROMOTE_PERCENT: u64 = 90;
+
 /// Bytes of tables that a tier takes up to `percent` of its capacity.
 fn share(capacity_bytes: u64, percent: u64) -> u64 {
     (u128::from(capacity_bytes) * u128::from(percent) / 100) as u64
@@ -137,14 +158,14 @@ fn share(capacity_bytes: u64, percent: u64) -> u64 {
 
 /// Tiers in the order in which a file meant for `home` may overflow: slower ones first, then faster
 /// ones.
-fn overflow_order(home: usize, tiers: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn overflow_order(home: usize, tiers: usize) -> impl Iterator<Item = usize> {
     (home..tiers).chain((0..home).rev())
 }
 
-/// The first tier of the overflow order with room. Tables and slabs keep below the watermark; what
-/// is left above it is for logs and metadata, without which nothing can be written. Slabs and
-/// copies of tables' indexes do not overflow: they are worth having on their own tier only. The
-/// maker of such a copy has asked the slabs for its room.
+/// The first tier of the overflow order with room. Tables, slabs and caches of blocks keep below
+/// the watermark; what is left above it is for logs and metadata, without which nothing can be
+/// written. Slabs, copies of tables' indexes and caches of blocks do not overflow: they are worth
+/// having on their own tier only. The maker of such a copy has asked the slabs for its room.
 fn first_with_room(
     kind: FileKind,
     home: usize,
@@ -152,14 +173,14 @@ fn first_with_room(
     tiers: &[TierState],
 ) -> Option<TierIndex> {
     let percent = match kind {
-        FileKind::Table { .. } | FileKind::Slab => WATERMARK_PERCENT,
+        FileKind::Table { .. } | FileKind::Slab | FileKind::BlockCache => WATERMARK_PERCENT,
         FileKind::Log | FileKind::Manifest | FileKind::Map | FileKind::TableIndex => 100,
     };
     let has_room = |tier: &TierState| {
         let bytes = tier.used_bytes.saturating_add(expected_bytes);
         !tier.is_refused && bytes <= share(tier.capacity_bytes, percent)
     };
-    let stays = matches!(kind, FileKind::Slab | FileKind::TableIndex);
+    let stays = matches!(kind, FileKind::Slab | FileKind::TableIndex | FileKind::BlockCache);
     let tiers_tried = if stays { 1 } else { tiers.len() };
     overflow_order(home, tiers.len())
         .take(tiers_tried)

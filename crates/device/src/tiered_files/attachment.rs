@@ -55,6 +55,16 @@ impl TieredFiles {
         }
     }
 
+    /// The text `name` beside `DATABASE`; none where there is no such file.
+    pub fn home_text(&self, name: &str) -> Result<Option<String>> {
+        let what = self.home().join(name).display().to_string();
+        match small_file::read(&**self.home_driver(), name, &what, TEXT_BYTES_MAX) {
+            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Replaces the text `name` beside `DATABASE`, atomically and durably.
     pub fn write_home_file(&self, name: &str, text: &str) -> Result<()> {
         self.require_writable()?;

@@ -71,7 +71,7 @@ impl TieredFiles {
         // The file may be moving away: then there is no name to link, and the copy reads it where
         // it is.
         let linked =
-            is_table && source.driver().try_link(&name, &**target.driver()).unwrap_or(false);
+            is_table && source.driver().try_link(&name, &**target.driver(), &name).unwrap_or(false);
         if !linked {
             sync_site("checkpoint", || migration::copy(&file, target, &name, &mut |_| {}))?;
         }

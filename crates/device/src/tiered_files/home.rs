@@ -74,7 +74,7 @@ impl Home {
     }
 
     /// As [`Home::read`], where the file has another name.
-    pub(super) fn read_as(driver: &dyn Driver, path: &Path, name: &str) -> Result<Self> {
+    pub(crate) fn read_as(driver: &dyn Driver, path: &Path, name: &str) -> Result<Self> {
         let what = path.join(name).display().to_string();
         let bytes = small_file::read(driver, name, &what, BYTES_MAX)?;
         let text = std::str::from_utf8(&bytes).map_err(|error| {
@@ -90,7 +90,7 @@ impl Home {
     }
 
     /// As [`Home::write`], under another name.
-    pub(super) fn write_as(&self, driver: &dyn Driver, path: &Path, name: &str) -> Result<()> {
+    pub(crate) fn write_as(&self, driver: &dyn Driver, path: &Path, name: &str) -> Result<()> {
         let text = self.text(path)?;
         small_file::replace(driver, name, text.as_bytes())
     }

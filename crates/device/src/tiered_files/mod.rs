@@ -11,7 +11,7 @@
 //! 1. A file survives a crash if and only if the map has it: data and directory are durable before
 //!    the map says so, and the map forgets a file before the file goes.
 //! 2. What a crash leaves behind (never published, no longer listed, half copied) is removed at the
-//!    next opening.
+//!    next opening. Caches alone stay, for their maker to look at: they are never published.
 //! 3. A file number is given out once, ever.
 //! 4. Capacity is accounted for from the moment a file is created, for the length it is expected to
 //!    reach. Where a device has less than its capacity, files go where there is room
@@ -36,7 +36,12 @@ mod unfinished;
 
 pub use devices::{Devices, MemoryDevices};
 pub use home::{FILE_NAME as HOME_FILE_NAME, Home};
+pub(crate) use opening::{
+    Found, LOCK_NAME, absolute, check_generations, check_identity, has_file, open_tier,
+    raise_after_crash, refuse, write_generation,
+};
 pub use system::SystemDevices;
+pub(crate) use unfinished::{FILE_NAME as CREATING_NAME, clear};
 
 use crate::buffer::PAGE_BYTES;
 use crate::context::{FileContext, FileKind, Keeping};
@@ -48,7 +53,7 @@ use crate::file_map::{FileMap, MapChange, MapEntry};
 use crate::identity::InstanceId;
 use crate::journal::Extent;
 use crate::open_files::{OpenFileCounts, OpenFiles};
-use crate::placement::{FileInfo, Placement, TierState};
+use crate::placement::{FileInfo, Placement, TierState, TierUse};
 use crate::tier::{Tier, TierIndex, TierSpec, TrafficTotals};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -73,6 +78,8 @@ pub struct TieredFiles {
     /// Bytes of the map's file, which lies on tier 0 and in no entry.
     map_bytes: AtomicU64,
     generation: AtomicU64,
+    /// Numbers below were or may have been given out before this opening.
+    numbers_below_at_opening: FileNumber,
     /// How far the journals went when the database was last closed.
     closed_extents: BTreeMap<String, Extent>,
     read_only: bool,
@@ -112,6 +119,12 @@ impl Entry {
             published: true,
             moving_to: None,
         }
+    }
+
+    /// A file of `bytes` on `tier` that an earlier opening left, and which no map has.
+    fn left(kind: FileKind, tier: TierIndex, bytes: u64) -> Self {
+        let entry = MapEntry { kind, tier, bytes };
+        Self { published: false, ..Self::published(&entry, bytes) }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -179,6 +192,21 @@ impl TieredFiles {
         self.instance
     }
 
+    /// Goes up when the database is opened for writing and when it is closed.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Relaxed)
+    }
+
+    /// No file has this number or a larger one, now or before.
+    pub fn numbers_below(&self) -> FileNumber {
+        self.map.lock().next()
+    }
+
+    /// As [`TieredFiles::numbers_below`], before this opening gave out any.
+    pub fn numbers_below_at_opening(&self) -> FileNumber {
+        self.numbers_below_at_opening
+    }
+
     /// The home directory.
     pub fn home(&self) -> &Path {
         &self.home
@@ -204,6 +232,11 @@ impl TieredFiles {
         self.map.lock().opened();
     }
 
+    /// Background work makes way for writes of the log, as it does from the start, or does not.
+    pub fn set_log_first(&self, is_on: bool) {
+        self.tiers.iter().for_each(|tier| tier.classes().set_log_first(is_on));
+    }
+
     /// See [`FileMap::set_room_bytes`].
     #[doc(hidden)]
     pub fn set_map_room_bytes(&self, bytes: u64) {
@@ -219,8 +252,8 @@ impl TieredFiles {
         let mut tiers = BTreeSet::new();
         for number in numbers {
             let (file, kind, tier) = self.unpublished(*number)?;
-            if kind.keeping() == Keeping::Scratch {
-                let text = format!("file {number} is a {kind}, which ends with the process");
+            if kind.keeping() != Keeping::Durable {
+                let text = format!("file {number} is a {kind}, which is never published");
                 return Err(Error::new(ErrorKind::Invalid, text));
             }
             let len = file.len()?;
@@ -490,7 +523,8 @@ impl TieredFiles {
             }
             let table = FileKind::Table { level: 0 };
             let (map, slab, index) = (FileKind::Map, FileKind::Slab, FileKind::TableIndex);
-            let kinds = [FileKind::Log, FileKind::Manifest, table, map, slab, index];
+            let (log, cache) = (FileKind::Log, FileKind::BlockCache);
+            let kinds = [log, FileKind::Manifest, table, map, slab, index, cache];
             TierUsage {
                 tier: tier.index(),
                 spec: tier.spec().clone(),
@@ -513,6 +547,12 @@ impl TieredFiles {
     /// Moves to faster tiers that it finds worth making while nothing else is to be done.
     pub fn worth_fetching(&self) -> Vec<(FileNumber, TierIndex)> {
         self.moves(|files, tiers| self.placement.worth_fetching(files, tiers))
+    }
+
+    /// Tells the placement policy how much of the fast tier's bandwidth was used lately.
+    pub fn measured(&self, fast_tier: TierUse) {
+        let tiers = self.with_state(|state| self.tier_states(state));
+        self.placement.measured(fast_tier, &tiers);
     }
 
     fn moves(
@@ -572,7 +612,8 @@ impl TieredFiles {
 
 /// A file of this kind is closed where it is idle and too many are open.
 fn may_be_closed(kind: FileKind) -> bool {
-    matches!(kind, FileKind::Table { .. } | FileKind::Slab | FileKind::TableIndex)
+    let is_table = matches!(kind, FileKind::Table { .. });
+    is_table || matches!(kind, FileKind::Slab | FileKind::TableIndex | FileKind::BlockCache)
 }
 
 pub(crate) fn unknown(number: FileNumber) -> Error {

@@ -24,7 +24,7 @@ use super::devices::Devices;
 use super::home::{self, Home};
 use super::unfinished;
 use super::{Entry, TieredFiles, file_name};
-use crate::context::FileKind;
+use crate::context::{FileKind, Keeping};
 use crate::driver::{DirectoryLock, Driver};
 use crate::drivers::OwnerProcess;
 use crate::error::{Error, ErrorKind, Result};
@@ -43,11 +43,11 @@ use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Rela
 use thermocline_foundation::{FileNumber, Planted, planted, sync_site};
 
 /// The name that a directory is locked by.
-pub(super) const LOCK_NAME: &str = "LOCK";
+pub(crate) const LOCK_NAME: &str = "LOCK";
 
 /// A tier and what it says of itself.
-struct Found {
-    tier: Arc<Tier>,
+pub(crate) struct Found {
+    pub(crate) tier: Arc<Tier>,
     identity: Identity,
 }
 
@@ -140,11 +140,13 @@ impl TieredFiles {
         read_only: bool,
     ) -> Self {
         let Parts { home, home_path, home_driver, tiers, map, locks, open_files } = parts;
-        let entries = map.state().files.iter().map(|(number, entry)| {
+        let published = map.state().files.iter().map(|(number, entry)| {
             let listed = listings[entry.tier.position()].get(&(*number, entry.kind.extension()));
             (*number, Entry::published(entry, listed.copied().unwrap_or(entry.bytes)))
         });
-        let entries = entries.collect();
+        let kept = kept_caches(map.state(), &listings[0])
+            .map(|(number, kind, bytes)| (number, Entry::left(kind, TierIndex(0), bytes)));
+        let entries = published.chain(kept).collect();
         Self {
             database: home.database,
             instance: home.instance,
@@ -155,6 +157,7 @@ impl TieredFiles {
             tiers,
             placement,
             open_files,
+            numbers_below_at_opening: map.next(),
             map_bytes: AtomicU64::new(map.file_bytes()),
             map: Mutex::new(map),
             state: Mutex::new(entries),
@@ -209,7 +212,7 @@ impl TieredFiles {
 
 /// The path with the current directory before it, so that what is recorded means the same from
 /// everywhere.
-pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Error::io("use the path", path, &error))
 }
 
@@ -270,7 +273,7 @@ fn take_lock(
     Ok(())
 }
 
-pub(super) fn has_file(driver: &dyn Driver, name: &str) -> Result<bool> {
+pub(crate) fn has_file(driver: &dyn Driver, name: &str) -> Result<bool> {
     Ok(driver.list()?.iter().any(|entry| entry.name == name))
 }
 
@@ -295,11 +298,11 @@ fn open_home(devices: &dyn Devices, path: &Path) -> Result<Arc<dyn Driver>> {
 }
 
 /// A refusal of the tier that `whose` describes.
-fn refuse(whose: &str, found: impl std::fmt::Display, way_out: &str) -> Error {
+pub(crate) fn refuse(whose: &str, found: impl std::fmt::Display, way_out: &str) -> Error {
     Error::new(ErrorKind::Tier, format!("{whose}: {found}; {way_out}"))
 }
 
-fn open_tier(
+pub(crate) fn open_tier(
     devices: &dyn Devices,
     index: TierIndex,
     spec: &TierSpec,
@@ -324,7 +327,7 @@ fn open_tier(
 }
 
 /// The tier is of this instance and has its place in it.
-fn check_identity(home: &Home, tier: Arc<Tier>) -> Result<Found> {
+pub(crate) fn check_identity(home: &Home, tier: Arc<Tier>) -> Result<Found> {
     let (index, path) = (tier.index(), tier.spec().path.display());
     let whose = format!("{index} at {path}");
     let what = tier.spec().path.join(identity::FILE_NAME).display().to_string();
@@ -359,7 +362,7 @@ fn check_identity(home: &Home, tier: Arc<Tier>) -> Result<Found> {
 }
 
 /// All tiers are as recent as `DATABASE`, or as a crash leaves them while the generation goes up.
-fn check_generations(home: &Home, home_path: &Path, found: &[Found]) -> Result<()> {
+pub(crate) fn check_generations(home: &Home, home_path: &Path, found: &[Found]) -> Result<()> {
     let mut newest_before = home.generation;
     for Found { tier, identity } in found {
         let whose = format!("{} at {}", tier.index(), tier.spec().path.display());
@@ -386,7 +389,7 @@ fn check_generations(home: &Home, home_path: &Path, found: &[Found]) -> Result<(
 
 /// Where a crash left some tiers one generation ahead, brings up the others, so that there are
 /// never three.
-fn raise_after_crash(
+pub(crate) fn raise_after_crash(
     home: &mut Home,
     home_path: &Path,
     home_driver: &dyn Driver,
@@ -403,7 +406,7 @@ fn raise_after_crash(
 }
 
 /// Writes the home's generation to the tiers, the last one first, and to `DATABASE`.
-pub(super) fn write_generation(
+pub(crate) fn write_generation(
     home: &Home,
     home_path: &Path,
     home_driver: &dyn Driver,
@@ -433,7 +436,8 @@ fn parse_name(name: &str) -> Option<(FileNumber, &'static str)> {
 
 fn list(tier: &Arc<Tier>) -> Result<Listing> {
     let entries = tier.driver().list()?;
-    Ok(entries.iter().filter_map(|e| Some((parse_name(&e.name)?, e.len))).collect())
+    let files = entries.iter().filter(|entry| !entry.is_link);
+    Ok(files.filter_map(|entry| Some((parse_name(&entry.name)?, entry.len))).collect())
 }
 
 fn open_map(
@@ -487,7 +491,9 @@ fn check_files(state: &MapState, tiers: &[Arc<Tier>], listings: &[Listing]) -> R
         return Err(refuse(&whose, found, way_out));
     }
     for (tier, listing) in tiers.iter().zip(listings) {
-        let newer = listing.keys().find(|(number, _)| *number >= state.reserved);
+        let newer = listing
+            .keys()
+            .find(|(number, extension)| *number >= state.reserved && !is_cache(extension));
         if let Some((number, extension)) = newer {
             let whose = format!("tier 0 at {}", tiers[0].spec().path.display());
             let found = format!(
@@ -502,6 +508,26 @@ fn check_files(state: &MapState, tiers: &[Arc<Tier>], listings: &[Listing]) -> R
     Ok(())
 }
 
+/// Files with this extension are kept over a restart without being published.
+fn is_cache(extension: &str) -> bool {
+    let kind = FileKind::from_extension(extension);
+    kind.is_some_and(|kind| kind.keeping() == Keeping::Cache)
+}
+
+/// Caches on tier 0, of what it has, which the program above may still use: number, kind and
+/// length. A number that the map has not reserved yet, or has given to a file, is that of another
+/// life of the database, from which the map was restored.
+fn kept_caches(
+    state: &MapState,
+    listing: &Listing,
+) -> impl Iterator<Item = (FileNumber, FileKind, u64)> {
+    listing.iter().filter_map(|((number, extension), bytes)| {
+        let kind = FileKind::from_extension(extension)?;
+        let is_free = *number < state.reserved && !state.files.contains_key(number);
+        (is_cache(extension) && is_free).then_some((*number, kind, *bytes))
+    })
+}
+
 /// Removes what a crash left: files that the map does not list where they are, older and unfinished
 /// maps.
 fn remove_leftovers(
@@ -511,15 +537,19 @@ fn remove_leftovers(
     listings: &[Listing],
 ) {
     let files = &map.state().files;
+    let kept: BTreeSet<_> = kept_caches(map.state(), &listings[0])
+        .map(|(number, kind, _)| (number, kind.extension()))
+        .collect();
     for (tier, listing) in tiers.iter().zip(listings) {
         for (number, extension) in listing.keys() {
+            let is_kept = tier.index() == TierIndex(0) && kept.contains(&(*number, *extension));
             let is_listed = files.get(number).is_some_and(|entry| {
                 entry.tier == tier.index() && entry.kind.extension() == *extension
             });
             let is_map = tier.index() == TierIndex(0)
                 && *extension == FileKind::Map.extension()
                 && *number == map.number();
-            if !is_listed && !is_map && !planted(Planted::LeftoversKept) {
+            if !is_listed && !is_map && !is_kept && !planted(Planted::LeftoversKept) {
                 remove(&**tier.driver(), &format!("{number}.{extension}"));
             }
         }

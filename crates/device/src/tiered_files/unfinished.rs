@@ -28,7 +28,7 @@ use std::path::Path;
 use thermocline_foundation::sync_site;
 
 /// The name of `DATABASE` while there is none yet.
-pub(super) const FILE_NAME: &str = "CREATING";
+pub(crate) const FILE_NAME: &str = "CREATING";
 
 /// A home that holds a creation that was cut off, and nothing else. `texts` are those that a
 /// creation puts there.
@@ -67,7 +67,7 @@ pub(super) fn forget(driver: &dyn Driver) -> Result<()> {
 }
 
 /// Empties a directory durably, its lock aside; the file `last` goes when everything else is gone.
-pub(super) fn clear(driver: &dyn Driver, last: &str) -> Result<()> {
+pub(crate) fn clear(driver: &dyn Driver, last: &str) -> Result<()> {
     let entries = driver.list()?;
     let others = entries.iter().filter(|entry| entry.name != LOCK_NAME && entry.name != last);
     for entry in others {

@@ -1,5 +1,6 @@
 //! What must hold for any bytes in the files of the namespace: journal, file map, tier identity,
-//! home file, and the words that name drivers. Each property returns whether it accepted the input.
+//! home file, links and `HOME` of a host's directory, and the words that name drivers. Each
+//! property returns whether it accepted the input.
 //!
 //! The `sealed_` forms put right checksums on the bytes first, so that what lies behind them is
 //! reached; the plain forms show that damage is found. All files are those of the golden files'
@@ -8,8 +9,10 @@
 use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::drivers::{MemoryDriver, Profile};
+use thermocline_device::file_cache::{CacheLives, Sealed};
 use thermocline_device::file_map::FileMap;
 use thermocline_device::identity::{FILE_NAME, Identity};
+use thermocline_device::names::{HomeFile, LinkText};
 use thermocline_device::tiered_files::{HOME_FILE_NAME, Home};
 use thermocline_device::{
     Buffer, Driver, DriverSpec, File, FileKind, Journal, Operation, Result, Tier, TierIndex,
@@ -23,6 +26,8 @@ const DATABASE: DatabaseId = DatabaseId([7; 16]);
 const MAP: FileNumber = FileNumber(1);
 /// The golden journal.
 const JOURNAL: FileNumber = FileNumber(3);
+/// The golden cache file.
+const CACHE: FileNumber = FileNumber(5);
 
 fn directory_with(name: &str, bytes: &[u8]) -> MemoryDriver {
     let driver = MemoryDriver::new();
@@ -155,6 +160,67 @@ fn seal_journal(data: &[u8], number: FileNumber) -> Vec<u8> {
     bytes
 }
 
+/// A sealed file of a cache: its entries lie inside, it can be sealed again, and the copy says the
+/// same.
+pub fn cache_file(data: &[u8]) -> bool {
+    let file_with = |bytes: &[u8]| {
+        let driver = Arc::new(directory_with("cache", bytes));
+        let handle = driver.open("cache").expect("it was just made");
+        File::new(DATABASE, CACHE, FileKind::BlockCache, TierIndex(0), driver, handle)
+    };
+    let file = file_with(data);
+    let Ok(sealed) = Sealed::read(&file) else {
+        return false;
+    };
+    assert!(sealed.directory < data.len() as u64);
+    let Ok(blocks) = sealed.blocks(&file) else {
+        return false;
+    };
+    assert_eq!(blocks.len(), sealed.entries as usize);
+    for block in &blocks {
+        assert!(block.len > 0 && block.position + u64::from(block.len) <= sealed.directory);
+        assert!(block.position.is_multiple_of(16));
+    }
+    let copy = file_with(&[]);
+    let written = Sealed::write(&copy, sealed.directory, sealed.seal, &blocks);
+    assert_eq!(written.ok(), Some(sealed));
+    assert_eq!(Sealed::read(&copy).ok(), Some(sealed));
+    assert_eq!(sealed.blocks(&copy).ok(), Some(blocks));
+    true
+}
+
+/// The list of a cache's lives: what is read can be written and read again.
+pub fn cache_lives(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return false;
+    };
+    let lives = CacheLives::parse(text, DATABASE);
+    assert_eq!(CacheLives::parse(&lives.text(DATABASE), DATABASE), lives);
+    !lives.lives().is_empty()
+}
+
+/// As [`cache_lives`], behind the checksum of the last line.
+pub fn sealed_cache_lives(data: &[u8]) -> bool {
+    const LINE: &[u8] = b"checksum ";
+    let found = data.windows(LINE.len()).rposition(|window| window == LINE);
+    let covered = &data[..found.unwrap_or(data.len())];
+    let place = Place { database: DATABASE, file: FileNumber(0), offset: 0 };
+    let line = format!("checksum {:08x}\n", checksum(&place, covered));
+    cache_lives(&[covered, line.as_bytes()].concat())
+}
+
+/// As [`cache_file`], behind the checksums of all pages.
+pub fn sealed_cache_file(data: &[u8]) -> bool {
+    let mut bytes = data.to_vec();
+    let place = Place { database: DATABASE, file: CACHE, offset: 0 };
+    for (page, bytes) in bytes.chunks_exact_mut(4096).enumerate() {
+        if let Some((covered, sum)) = bytes.split_last_chunk_mut::<4>() {
+            *sum = checksum(&place.at(page as u64 * 4096), covered).to_le_bytes();
+        }
+    }
+    cache_file(&bytes)
+}
+
 /// A tier's identity: what is read can be written and read again.
 pub fn tier_identity(data: &[u8]) -> bool {
     let driver = directory_with(FILE_NAME, data);
@@ -201,12 +267,47 @@ pub fn home(data: &[u8]) -> bool {
 
 /// As [`home`], behind the checksum of the last line.
 pub fn sealed_home(data: &[u8]) -> bool {
+    home(&with_checksum_line(data))
+}
+
+fn with_checksum_line(data: &[u8]) -> Vec<u8> {
     const LINE: &[u8] = b"# checksum ";
     let found = data.windows(LINE.len()).rposition(|window| window == LINE);
     let covered = &data[..found.unwrap_or(data.len())];
     let place = Place { database: DatabaseId::default(), file: FileNumber(0), offset: 0 };
     let line = format!("# checksum {:08x}\n", checksum(&place, covered));
-    home(&[covered, line.as_bytes()].concat())
+    [covered, line.as_bytes()].concat()
+}
+
+/// The file `HOME` of a tier: what is accepted is written and read again.
+pub fn names_home(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return false;
+    };
+    let Ok(home) = HomeFile::parse(text, "HOME") else {
+        return false;
+    };
+    let written = home.text().expect("it was text");
+    assert_eq!(HomeFile::parse(&written, "HOME").expect("it was just written"), home);
+    true
+}
+
+/// As [`names_home`], behind the checksum of the last line.
+pub fn sealed_names_home(data: &[u8]) -> bool {
+    names_home(&with_checksum_line(data))
+}
+
+/// A link's text: what is accepted has one form, and stays on its tier.
+pub fn link_text(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return false;
+    };
+    let Some(link) = LinkText::parse(text) else {
+        return false;
+    };
+    assert_eq!(link.to_string(), text);
+    assert!(!link.file_name().contains('/') && link.file_name() != "TIER");
+    true
 }
 
 /// The name of a driver or of an emulated device.

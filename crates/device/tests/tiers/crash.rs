@@ -272,6 +272,66 @@ fn of_the_two_copies_of_an_identity_one_is_never_in_flight() {
     assert!(one >= 4 && both == 0, "one in flight: {one} times, both: {both} times");
 }
 
+/// The last call of a creation fails, which may or may not have reached the device, and the power
+/// is cut while the creation is undone.
+#[test]
+fn a_creation_whose_last_call_failed_is_none_before_anything_of_it_goes() {
+    let all = SimulatedDevices::new(Fault::None);
+    let files = create_with_text(&all, 2, "the first").unwrap();
+    let last = all.changes() - 1;
+    drop(files);
+    let mut cuts = 0;
+    for after in last + 1.. {
+        let devices = SimulatedDevices::new(Fault::OnceAndPowerCut(last, after));
+        create_with_text(&devices, 2, "the first").unwrap_err();
+        for fate in fates(after * 16) {
+            let what = format!("change {last} fails, cut after {after}, {fate:?}");
+            check_creation(&devices.after_power_cut(fate), &what);
+        }
+        if !devices.is_dead() {
+            break;
+        }
+        cuts += 1;
+    }
+    assert!(cuts >= 8, "{cuts} calls undo a creation");
+}
+
+/// A compaction of the file map fails in any of its calls. The map before it goes on, and what was
+/// made of the new one comes back in no power cut.
+#[test]
+fn a_file_map_whose_making_failed_is_not_the_map_after_a_power_cut() {
+    let table = |level| FileKind::Table { level };
+    let mut struck = 0;
+    for after in 0.. {
+        let devices = SimulatedDevices::new(Fault::None);
+        create(&devices, 1).unwrap().close(&[]).unwrap();
+        let files = open(&devices).unwrap();
+        let number = add(&files, TABLE, LEN).unwrap();
+        files.set_map_room_bytes(0);
+        devices.set_fault(Fault::Once(after));
+        let mut told = u8::from(files.reclassify(number, table(1)).is_ok());
+        let is_struck = devices.changes() > after;
+        // One more change, of the map that there is.
+        files.set_map_room_bytes(1 << 20);
+        if files.reclassify(number, table(2)).is_ok() {
+            told = 2;
+        }
+        for fate in (0..24).map(Fate::Any).chain([Fate::Kept, Fate::Lost]) {
+            let what = format!("change {after} fails, {fate:?}");
+            let opened = open(&devices.after_power_cut(fate));
+            let found = opened.unwrap_or_else(|error| panic!("{what}: {error}")).files();
+            let kinds: Vec<_> = found.iter().map(|file| file.kind).collect();
+            let is_right = |level| level >= told && kinds == [table(level)];
+            assert!((0..=2).any(is_right), "{what}: {kinds:?}, level {told} was told");
+        }
+        if !is_struck {
+            break;
+        }
+        struck += 1;
+    }
+    assert!(struck >= 5, "{struck} calls were struck");
+}
+
 #[test]
 fn an_error_at_any_operation_leaves_a_database_that_opens() {
     let all = SimulatedDevices::new(Fault::None);

@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_device::Extent;
 use thermocline_device::drivers::MemoryDriver;
+use thermocline_device::file_cache::{CacheLife, CacheLives, CachedBlock, Layout, Seal, Sealed};
 use thermocline_device::file_map::{FileMap, MapChange, MapEntry, MapState};
 use thermocline_device::identity::{Identity, InstanceId};
 use thermocline_device::tiered_files::Home;
-use thermocline_device::{Driver, FileKind, Journal, Operation, Tier, TierIndex};
+use thermocline_device::{Driver, ErrorKind, File, FileKind, Journal, Operation, Tier, TierIndex};
+use thermocline_foundation::checksum::checksum;
 use thermocline_foundation::{DatabaseId, FileNumber};
 
 const DATABASE: DatabaseId = DatabaseId([7; 16]);
@@ -101,6 +103,60 @@ fn database_home_is_as_documented() {
     let golden = assert_golden("database-home-closed-v1.toml", text.as_bytes());
     let text = String::from_utf8(golden).unwrap();
     assert_eq!(Home::parse(&text, Path::new("/db"), "DATABASE").unwrap(), closed);
+}
+
+#[test]
+fn cache_file_is_as_documented() {
+    let driver = MemoryDriver::new();
+    let file = |driver: &MemoryDriver| {
+        let (handle, shared) = (driver.open("cache").unwrap(), Arc::new(driver.clone()));
+        let kind = FileKind::BlockCache;
+        File::new(DATABASE, FileNumber(5), kind, TierIndex(0), shared, handle)
+    };
+    driver.create("cache").unwrap();
+    let written = file(&driver);
+    // A directory of two pages.
+    let mut blocks = Vec::new();
+    let mut end = 0;
+    for number in 0..171u64 {
+        let len = 20 + number as u32 % 3;
+        let position = Layout::Packed.place(end, len.into());
+        let (table, offset) = (FileNumber(12 + number / 100), 6144 * number);
+        blocks.push(CachedBlock { table, offset, position, len });
+        end = position + u64::from(len);
+    }
+    let end = end.next_multiple_of(4096);
+    let bytes: Vec<u8> = (0..end).map(|at| at as u8).collect();
+    written.write(0, thermocline_device::Buffer::copy_of(&bytes)).1.unwrap();
+    let numbers_below = FileNumber(77);
+    let seal = Seal { instance: INSTANCE, generation: 258, life: 0xC0FFEE, numbers_below };
+    let sealed = Sealed::write(&written, end, seal, &blocks).unwrap();
+    let golden = assert_golden("cache-file-v1.bin", &bytes_of(&driver, "cache"));
+    let read = file(&with_bytes("cache", &golden));
+    assert_eq!(Sealed::read(&read).unwrap(), sealed);
+    assert_eq!((sealed.seal, sealed.directory, sealed.entries), (seal, end, 171));
+    assert_eq!(sealed.blocks(&read).unwrap(), blocks);
+    assert_eq!(golden.len() as u64, end + Sealed::overhead_bytes(171));
+    // A later version, the checksum made right.
+    let mut newer = golden;
+    let at = newer.len() - 4096;
+    newer[at + 8] = 2;
+    let sum = checksum(&read.place(at as u64), &newer[at..at + 4092]);
+    newer[at + 4092..].copy_from_slice(&sum.to_le_bytes());
+    let error = Sealed::read(&file(&with_bytes("cache", &newer))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NewerFormat, "{error}");
+}
+
+#[test]
+fn list_of_cache_lives_is_as_documented() {
+    let mut lives = CacheLives::default();
+    for (generation, life, number) in [(2, 0xC0FFEE, 1024), (258, u64::MAX, 5000)] {
+        lives.begin(CacheLife { generation, life, numbers_below: FileNumber(number) });
+    }
+    let golden = assert_golden("cache-lives-v1.txt", lives.text(DATABASE).as_bytes());
+    let text = String::from_utf8(golden).unwrap();
+    assert_eq!(CacheLives::parse(&text, DATABASE), lives);
+    assert_eq!(lives.lives().len(), 2);
 }
 
 fn tier(driver: &MemoryDriver) -> Arc<Tier> {

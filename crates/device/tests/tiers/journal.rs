@@ -1,7 +1,7 @@
 //! The journal: round trips, torn tails against damage, and latching.
 
 use crate::golden::{bytes_of, with_bytes, written_of};
-use crate::simulated::{Fault, SimulatedDevices};
+use crate::simulated::{Fate, Fault, SimulatedDevices};
 use crate::support::{assert_says, home};
 use std::sync::Arc;
 use thermocline_device::drivers::MemoryDriver;
@@ -161,6 +161,47 @@ fn newer_versions_are_told_from_damage() {
     let error = frames_of(&with_bytes("journal", &bytes)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NewerFormat);
     assert_says(&error, &["version 2", "upgrade"]);
+}
+
+/// Two attempts at the same frame, each of which a power cut tears: sectors of both together would
+/// be taken for damage.
+#[test]
+fn what_a_torn_frame_left_is_never_there_beside_what_was_appended_in_its_place() {
+    let (first, second, third) = (payload(700), payload(3000), payload(2900));
+    let mut again = 0;
+    for seed in 0..400 {
+        let devices = SimulatedDevices::new(Fault::None);
+        devices.create_directory(&home()).unwrap();
+        let file = |devices: &SimulatedDevices, is_new| {
+            Arc::new(wrap(devices.home(&home()).unwrap(), is_new))
+        };
+        let mut journal = Journal::create(file(&devices, true)).unwrap();
+        journal.append(&first).unwrap();
+        devices.home(&home()).unwrap().sync_directory().unwrap();
+        devices.set_fault(Fault::PowerCut(0));
+        journal.append(&second).unwrap_err();
+
+        let devices = devices.after_power_cut(Fate::Any(seed));
+        let mut frames = 0;
+        let mut journal = Journal::open(file(&devices, false), |_| {
+            frames += 1;
+            Ok(())
+        });
+        let journal = journal.as_mut().unwrap();
+        devices.set_fault(Fault::PowerCut(0));
+        journal.append(&third).unwrap_err();
+
+        let devices = devices.after_power_cut(Fate::Any(seed + 1000));
+        let mut shown = Vec::new();
+        let opened = Journal::open(file(&devices, false), |payload| {
+            shown.push(payload.to_vec());
+            Ok(())
+        });
+        assert!(opened.is_ok(), "seed {seed}: {opened:?}");
+        assert_eq!(shown[0], first, "seed {seed}");
+        again += usize::from(frames == 1);
+    }
+    assert!(again > 300, "{again} frames were torn");
 }
 
 #[test]

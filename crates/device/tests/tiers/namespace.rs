@@ -3,10 +3,10 @@
 use crate::support::*;
 use std::sync::Arc;
 use thermocline_device::{
-    Buffer, Driver, ErrorKind, FileContext, FileKind, MemoryDevices, ReadAt, TierIndex,
-    TieredFiles, read_batch,
+    Buffer, Devices, Driver, ErrorKind, FileContext, FileKind, MemoryDevices, Origin, ReadAt,
+    TierIndex, TieredFiles, read_batch,
 };
-use thermocline_foundation::ByteSize;
+use thermocline_foundation::{ByteSize, FileNumber};
 
 #[test]
 fn published_files_survive_and_unpublished_ones_are_removed() {
@@ -43,6 +43,55 @@ fn a_copy_of_a_tables_index_is_never_published_and_ends_with_the_process() {
     let files = open(&devices).unwrap();
     assert!(files.files().is_empty());
     assert!(!names(&devices, &tier_path(0)).contains(&name));
+}
+
+#[test]
+fn a_cache_is_never_published_and_stays_for_the_next_opening_to_use_or_delete() {
+    let devices = MemoryDevices::new();
+    let files = create(&devices, 2).unwrap();
+    let context = FileContext { kind: FileKind::BlockCache, origin: Origin::CacheFill };
+    let file = files.create_file(context, 4096).unwrap();
+    let number = file.number();
+    file.write(0, Buffer::copy_of(&[7; 8192])).1.unwrap();
+    let error = files.publish(&[number]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    drop((file, files));
+    for closes in [true, false] {
+        let files = open(&devices).unwrap();
+        let info = files.files()[0];
+        assert_eq!((info.number, info.kind, info.bytes), (number, FileKind::BlockCache, 8192));
+        assert!(!info.published && info.tier == TierIndex(0));
+        assert_eq!(*files.open_file(number).unwrap().read(0, 8192).unwrap(), [7; 8192]);
+        assert_eq!(files.usage()[0].used_by_kind[&FileKind::BlockCache], 8192);
+        if closes {
+            files.close(&[]).unwrap();
+        }
+    }
+    let files = open(&devices).unwrap();
+    files.delete_files(&[number]).unwrap();
+    drop(files);
+    assert!(open(&devices).unwrap().files().is_empty());
+}
+
+#[test]
+fn a_cache_under_a_number_that_the_map_may_give_out_again_is_removed() {
+    let devices = MemoryDevices::new();
+    let files = create(&devices, 2).unwrap();
+    let number = add(&files, TABLE, 1000).unwrap();
+    drop(files);
+    // As after a restore of older files: one that is not reserved, one that a table has; and one
+    // on another tier.
+    let others = [(0, format!("{}.cache", FileNumber(1 << 40))), (0, format!("{number}.cache"))];
+    let slow = (1, format!("{}.cache", FileNumber(3)));
+    for (tier, name) in others.iter().chain([&slow]) {
+        devices.tier(&specs(2)[*tier]).unwrap().create(name).unwrap();
+    }
+    let files = open(&devices).unwrap();
+    assert_eq!(files.files().iter().map(|file| file.number).collect::<Vec<_>>(), [number]);
+    assert_content(&files, number, 1000);
+    for (tier, name) in others.iter().chain([&slow]) {
+        assert!(!names(&devices, &tier_path(*tier)).contains(name), "{name}");
+    }
 }
 
 #[test]
@@ -148,7 +197,7 @@ trait CreateForTest {
 
 impl CreateForTest for MemoryDevices {
     fn create_directory_for_test(&self, path: &std::path::Path) {
-        thermocline_device::Devices::create_directory(self, path).unwrap();
+        Devices::create_directory(self, path).unwrap();
     }
 }
 

@@ -35,6 +35,9 @@ pub enum Fault {
     PowerCut(u64),
     /// The change after so many fails, the others do not.
     Once(u64),
+    /// The change after so many fails, and after so many the power is cut.
+    #[allow(dead_code, reason = "not every crate that includes this file cuts it then")]
+    OnceAndPowerCut(u64, u64),
     /// After so many changes there is no space for more: files neither come nor grow.
     #[allow(dead_code, reason = "not every crate that includes this file fills devices")]
     Full(u64),
@@ -235,11 +238,13 @@ fn change(power: &Mutex<Power>) -> Result<bool> {
     }
     power.changes += 1;
     match power.fault {
-        Fault::PowerCut(after) if power.changes > after => {
+        Fault::PowerCut(after) | Fault::OnceAndPowerCut(_, after) if power.changes > after => {
             power.dead = true;
             Ok(true)
         }
-        Fault::Once(after) if power.changes == after + 1 => Err(power.failure()),
+        Fault::Once(after) | Fault::OnceAndPowerCut(after, _) if power.changes == after + 1 => {
+            Err(power.failure())
+        }
         _ => Ok(false),
     }
 }
@@ -364,6 +369,7 @@ impl Driver for Directory {
         look(&self.power)?;
         let names = self.names.lock();
         let entry = |(name, inode): (&String, &Inode)| Entry {
+            is_link: false,
             name: name.clone(),
             len: inode.lock().live.len() as u64,
         };

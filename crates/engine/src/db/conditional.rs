@@ -7,8 +7,8 @@
 use super::Db;
 use crate::batch::{WriteBatch, check_sizes};
 use crate::engine::Engine;
-use crate::engine::commits::Commit;
 use crate::error::{ErrorKind, Result};
+use crate::transaction::Commit;
 use crate::transaction::Footprint;
 use crate::transaction::options::LOCK_TIMEOUT;
 use bytes::Bytes;

@@ -18,12 +18,13 @@
 use super::scan::Scan;
 use crate::batch::check_sizes;
 use crate::engine::Engine;
-use crate::engine::commits::{Commit, TransactionLocks};
+use crate::engine::commits::TransactionLocks;
 use crate::error::{Error, Result};
 use crate::read::overlay::OwnView;
+use crate::requests::ticket::Ticket;
 use crate::transaction::options::{Locking, TransactionOptions};
 use crate::transaction::savepoint::Savepoint;
-use crate::transaction::{Reads, Writes, conflict};
+use crate::transaction::{Commit, Reads, Writes, conflict};
 use crate::versions::holders::{Held, Holder};
 use crate::versions::snapshots::Snapshot as RegisteredSnapshot;
 use bytes::Bytes;
@@ -200,17 +201,58 @@ impl Transaction {
     pub fn commit(self) -> Result<Sequence> {
         let engine = self.engine.ours()?;
         if self.writes.is_empty() {
-            return Ok(self.moment().unwrap_or_else(|| engine.snapshot().sequence()));
+            return Ok(self.moment_now());
         }
+        engine.commit(self.as_commit()?)
+    }
+
+    /// As [`Transaction::commit`], but returns at once: the ticket has the sequence, or the error
+    /// of kind `Conflict`. It is written also where the ticket is dropped, and holds its locks and
+    /// what it sees until then.
+    ///
+    /// Where it is refused (`Busy`: as many requests wait as may; the database is closed, or read
+    /// only) the transaction comes back with the reason, as it was: await a ticket or
+    /// [`Db::has_room`](crate::Db::has_room) and commit again, or drop it.
+    #[expect(clippy::result_large_err, reason = "what was refused comes back")]
+    pub fn commit_async(self) -> Result<Ticket<Sequence>, (Self, Error)> {
+        if let Err(error) = self.engine.ours() {
+            return Err((self, error));
+        }
+        if self.writes.is_empty() {
+            return Ok(Ticket::given(Ok(self.moment_now())));
+        }
+        let engine = Arc::clone(&self.engine);
+        let admission = match engine.requests().admit(self.writes.bytes()) {
+            Ok(admission) => admission,
+            Err(error) => return Err((self, error)),
+        };
+        let commit = match self.as_commit() {
+            Ok(commit) => commit,
+            Err(error) => return Err((self, error)),
+        };
+        // The locks go first, as where a transaction is dropped. Not the engine: a request must
+        // not hold what it is part of.
+        let Self { locks, snapshot, for_update, _held, .. } = self;
+        let kept = Box::new((locks, snapshot, for_update, _held));
+        Ok(engine.requests().commit(admission, commit, kept))
+    }
+
+    /// What a transaction that wrote nothing has seen.
+    fn moment_now(&self) -> Sequence {
+        self.moment().unwrap_or_else(|| self.engine.snapshot().sequence())
+    }
+
+    /// Its writes, and what they build on.
+    fn as_commit(&self) -> Result<Commit> {
         let for_update = self.for_update.iter().map(|(key, at)| (key.clone(), at.sequence()));
         let (isolation, moment) = (self.options.isolation, self.moment());
         let footprint = isolation.footprint(moment, &self.writes, for_update, &self.reads.lock());
-        let durability = self.options.durability.unwrap_or(engine.settings().durability);
+        let settings = self.engine.settings();
         let (encoded, count) = self.writes.batch().freeze()?;
-        engine.commit(Commit {
+        Ok(Commit {
             encoded,
             count,
-            durability,
+            durability: self.options.durability.unwrap_or(settings.durability),
             footprint,
             lock_timeout: self.options.lock_timeout,
             has_locks: self.locks.is_some(),

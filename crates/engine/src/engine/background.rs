@@ -22,6 +22,7 @@ impl Planner for Background {
             // A log is made in a moment, and writers wait for it when it is missing.
             Lane::Upkeep => engine.front.upkeep(),
             Lane::Bulk => plan_deletion(engine)
+                .or_else(|| engine.fast_cache.as_ref()?.plan())
                 .or_else(|| engine.layout.plan())
                 .or_else(|| engine.migrations.plan()),
         }

@@ -5,29 +5,10 @@ use crate::error::Result;
 use crate::front::Submission;
 use crate::settings::Durability;
 use crate::transaction::options::LOCK_TIMEOUT;
-use crate::transaction::{Check, Footprint, HeldLocks, Opened, Recent, Refused};
+use crate::transaction::{Attempts, Commit, Footprint, HeldLocks, Opened, Refused};
 use bytes::Bytes;
 use std::sync::Arc;
-use thermocline_foundation::{Duration, Planted, Sequence, planted};
-
-/// Entries of ranges that the leader looks at while others wait, at most.
-const ENTRIES_MAX: u64 = 4096;
-/// After so many looks at everything the leader goes through larger ranges all the same: what came
-/// after the last look is little, but for what is written meanwhile.
-const LOOKS_MAX: u32 = 2;
-
-/// A batch and what must hold when it is written.
-#[derive(Debug)]
-pub(crate) struct Commit {
-    pub encoded: Bytes,
-    pub count: u32,
-    pub durability: Durability,
-    /// What must not have changed.
-    pub footprint: Footprint,
-    pub lock_timeout: Duration,
-    /// The caller has the locks of all keys.
-    pub has_locks: bool,
-}
+use thermocline_foundation::Sequence;
 
 /// What a pessimistic transaction holds. The locks go first.
 #[derive(Debug)]
@@ -62,35 +43,24 @@ impl Engine {
     /// `Conflict` where it has.
     pub fn commit(&self, commit: Commit) -> Result<Sequence> {
         let Commit { encoded, count, durability, footprint, lock_timeout, has_locks } = commit;
-        let footprint = Arc::new(footprint);
         // Held until what they are for is published, or refused.
         let mut locks = None;
-        let mut looked = footprint.oldest_base().unwrap_or_else(|| self.versions.visible());
-        let mut looks = 0;
-        let memory_only = planted(Planted::CommitValidatesMemoryOnly);
-        if memory_only {
-            looked = self.versions.visible();
-        } else if !Recent::new(&self.versions).has_all_after(looked) {
-            looked = self.reader.look(&footprint)?;
+        let mut attempts = Attempts::new(footprint, &self.versions);
+        if attempts.need_look(&self.versions) {
+            attempts.have_looked(self.reader.look(attempts.footprint())?);
         }
         loop {
             if !has_locks && locks.is_none() && self.locks.are_needed() {
                 locks = Some(self.locks.of_batch(&encoded, lock_timeout)?);
             }
-            let check = Check {
-                footprint: Arc::clone(&footprint),
-                looked,
-                entries_max: if looks < LOOKS_MAX { ENTRIES_MAX } else { u64::MAX },
-                has_locks: has_locks || locks.is_some(),
-            };
-            let (encoded, check) = (encoded.clone(), Some(Arc::new(check)));
+            let check = Some(attempts.check(has_locks || locks.is_some()));
+            let encoded = encoded.clone();
             match self.front.write(Submission { encoded, count, durability, check }) {
                 Ok(sequence) => return Ok(sequence),
                 Err(Refused::Failed(error)) => return Err(error),
                 Err(Refused::WithoutLocks(_)) => {}
                 Err(Refused::LookAgain) => {
-                    looked = self.reader.look(&footprint)?;
-                    looks += 1;
+                    attempts.have_looked(self.reader.look(attempts.footprint())?);
                 }
             }
         }

@@ -27,6 +27,7 @@ use crate::engine::activity::ActivityStats;
 use crate::engine::stats::Stats;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
+use crate::front::figures::LogStats;
 use crate::requests::report::RequestStats;
 use crate::shared::totals::Totals;
 use serde::{Deserialize, Serialize};
@@ -178,7 +179,7 @@ impl Signal {
 /// What the file says already.
 #[derive(Debug, Default)]
 struct Told {
-    last: Option<(Totals, ActivityStats, RequestStats)>,
+    last: Option<(Totals, ActivityStats, RequestStats, LogStats)>,
     has_failed: bool,
 }
 
@@ -241,7 +242,9 @@ impl Told {
     fn tell(&mut self, engine: &Engine, interval: Duration) -> Result<()> {
         let activity = engine.activity(&engine.versions.current());
         let requests = engine.requests.stats();
-        let now = (engine.versions.totals().without_open_time(), activity, requests);
+        // While a write is on its way it grows older, so that is told again each time.
+        let log = engine.front.log_stats();
+        let now = (engine.versions.totals().without_open_time(), activity, requests, log);
         if self.last.as_ref() == Some(&now) {
             return Ok(());
         }

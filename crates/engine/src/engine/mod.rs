@@ -20,6 +20,7 @@ pub(crate) mod verify;
 pub(crate) mod wear;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::fast_cache::FastCache;
 use crate::front::Front;
 use crate::jobs::Progress;
 use crate::layout::Layout;
@@ -49,6 +50,8 @@ pub(crate) struct Engine {
     shared: Arc<Shared>,
     versions: Arc<Versions>,
     layout: Layout,
+    /// Copies of blocks on tier 0, where the settings have them.
+    fast_cache: Option<Arc<FastCache>>,
     reader: Arc<Reader>,
     front: Front,
     requests: Requests,
@@ -118,6 +121,9 @@ impl Engine {
         self.shared.jobs.stop();
         let sealed =
             kept.and_then(|()| if is_written { self.front.enter().seal() } else { Ok(()) });
+        if sealed.is_ok() && is_written {
+            self.fast_cache.iter().for_each(|cache| cache.close());
+        }
         let manifest = self.versions.tables().manifest.extent();
         self.shared.files.close(&[(FileKind::Manifest, manifest)])?;
         sealed
@@ -146,6 +152,11 @@ impl Engine {
             }
             committed => committed,
         }
+    }
+
+    /// Deletes the copies of blocks on tier 0.
+    pub fn clear_fast_cache(&self) {
+        self.fast_cache.iter().for_each(|cache| cache.clear());
     }
 
     /// Freezes the active memtable unless it is empty, and waits until it and those before it are

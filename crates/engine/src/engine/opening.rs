@@ -19,6 +19,7 @@ use super::small_devices;
 use crate::engine::Engine;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
+use crate::fast_cache::FastCache;
 use crate::front::Front;
 use crate::front::Logged;
 use crate::front::log_pool::{LogPool, log_in_memory, make_log};
@@ -71,11 +72,11 @@ pub(crate) fn create(
     home: &Path,
     settings: &Settings,
 ) -> Result<Opened> {
-    settings.check()?;
     let mut settings = settings.clone();
     let tiers = tiers(home, &mut settings);
     settings.preset = Some(settings.preset());
-    let placement = settings.placement();
+    settings.check()?;
+    let placement = settings.placement_policy();
     let kept = settings.to_kept_toml()?;
     let texts = [(SETTINGS_NAME, &kept[..])];
     let (devices, policy) = (&*environment.devices, Arc::clone(&placement));
@@ -112,7 +113,7 @@ pub(crate) fn open(
     settings.check()?;
     let moved = (!settings.tiers.is_empty()).then(|| settings.tier_specs());
     settings.tiers.clear();
-    let placement = settings.placement();
+    let placement = settings.placement_policy();
     let files = TieredFiles::open(
         &*environment.devices,
         home,
@@ -199,7 +200,8 @@ fn start(
     require_floor(&logs, restored.log_floor)?;
     let from_floor = logs.iter().copied().filter(|number| *number >= restored.log_floor);
     let live: Vec<_> = from_floor.collect();
-    let parts = Parts { shared, store, layout, restored };
+    let fast_cache = FastCache::open(&shared, &*environment.devices);
+    let parts = Parts { shared, store, layout, fast_cache, restored };
     let (engine, is_written) = match access {
         Access::Read => (parts.into_read(&live)?, false),
         Access::Write => parts.into_written(&logs, &live)?,
@@ -234,6 +236,7 @@ struct Parts {
     shared: Arc<Shared>,
     store: Arc<TableStore>,
     layout: OpenedLayout,
+    fast_cache: Option<Arc<FastCache>>,
     restored: Restored,
 }
 
@@ -265,7 +268,7 @@ impl Parts {
 
     /// Puts the parts together, with what the logs had `replayed`; `log` is for the next record.
     fn assemble(self, replayed: &Replayed, log: Arc<LogFile>) -> Engine {
-        let Self { shared, store, layout, restored } = self;
+        let Self { shared, store, layout, fast_cache, restored } = self;
         let last_sequence = replayed.last_sequence;
         let version = Version {
             active: Arc::new(Memtable::new()),
@@ -282,21 +285,23 @@ impl Parts {
             last_sequence,
             durable_sequence: restored.durable_sequence,
         };
-        let followers = vec![layout.follower(), Arc::clone(&log_pool) as _];
+        let mut followers = vec![layout.follower(), Arc::clone(&log_pool) as _];
+        followers.extend(fast_cache.iter().map(|cache| Arc::clone(cache) as _));
         let versions = Versions::new(Arc::clone(&shared), store, version, tables, followers);
         let versions = Arc::new(versions);
         let layout = layout.over(&shared, &versions);
-        let reader = Reader::new(&shared, &versions, &layout);
+        let reader = Arc::new(Reader::new(&shared, &versions, &layout));
         let locks = Arc::default();
         let front = Logged::new(&shared, &versions, log_pool, log, &locks);
         let front = Front::with_log(front);
-        let requests = Requests::new(&shared, &front);
+        let requests = Requests::new(&shared, &versions, &reader, &locks, &front);
         let migrations = Migrations::new(&shared, &versions);
         let engine = Engine {
             shared,
             versions,
             layout,
-            reader: Arc::new(reader),
+            fast_cache,
+            reader,
             front,
             requests,
             mended: replayed.mended.clone(),

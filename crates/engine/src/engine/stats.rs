@@ -5,6 +5,8 @@ use crate::engine::activity::ActivityStats;
 use crate::engine::open_files::OpenFileStats;
 use crate::engine::wear::{WearStats, Written};
 use crate::error::Error;
+use crate::fast_cache::report::FastCacheStats;
+use crate::front::figures::LogStats;
 use crate::layout::hybrid::report::FastTierStats;
 use crate::layout::{Holdings, LayoutMemory};
 use crate::limits::LEVELS;
@@ -26,12 +28,18 @@ pub struct Stats {
     pub preset: Preset,
     /// The tiers, fastest first.
     pub tiers: Vec<TierStats>,
+    /// How many of the upper levels in use go to the fast tier, where `placement` goes by that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fast_levels: Option<u8>,
     /// The levels of tables, newest first; empty ones are left out.
     pub levels: Vec<LevelStats>,
     /// Records on the fast tier; none but with the preset `hybrid`.
     pub fast_tier: Option<FastTierStats>,
     /// The block cache.
     pub cache: CacheStats,
+    /// Copies of blocks on tier 0, where the settings have them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fast_cache: Option<FastCacheStats>,
     /// Where the memory budget is.
     pub memory: MemoryStats,
     /// What was asked of the database.
@@ -40,6 +48,9 @@ pub struct Stats {
     pub activity: ActivityStats,
     /// What was written for each byte, and taken for each byte.
     pub amplification: Amplification,
+    /// Groups of writes and their log, since the opening.
+    #[serde(default)]
+    pub log: LogStats,
     /// Asynchronous requests.
     #[serde(default)]
     pub requests: RequestStats,
@@ -75,12 +86,15 @@ impl Stats {
             database: String::new(),
             preset: settings.preset(),
             tiers: Vec::new(),
+            fast_levels: None,
             levels: Vec::new(),
             fast_tier: None,
             cache: CacheStats::default(),
+            fast_cache: None,
             memory: MemoryStats::default(),
             operations: OperationStats::default(),
             amplification: Amplification::default(),
+            log: LogStats::default(),
             requests: RequestStats::default(),
             open_files: OpenFileStats::default(),
             activity: ActivityStats::default(),
@@ -266,11 +280,14 @@ impl Engine {
             tiers,
             fast_tier: self.layout.report(&totals),
             cache: self.cache_stats(&totals),
+            fast_cache: self.fast_cache.as_ref().map(|cache| cache.stats()),
             memory: self.memory_stats(&state),
             operations: operation_stats(&totals),
             activity: self.activity(&state),
+            log: self.front.log_stats(),
             requests: self.requests.stats(),
             open_files: self.open_file_stats(),
+            fast_levels: self.shared.placement.fast_levels(),
             levels,
             sequence: self.versions.visible().0,
             mode: self.mode(),

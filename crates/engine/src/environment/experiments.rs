@@ -1,6 +1,6 @@
 //! What experiments vary. In the preset `hybrid`: rules that they leave out, to see what each is
 //! worth (decision 77), and parameters of PrismDB's evaluation. In all presets: the schedule of
-//! asynchronous requests. No settings file reaches them.
+//! asynchronous requests, and which I/O goes first. No settings file reaches them.
 //!
 //! Without a rule its place does the simplest thing that is correct. So a store may be opened with
 //! other experiments than it was made with, and every record is found in any case.
@@ -43,7 +43,7 @@ pub enum Pinning {
 /// How many loggers write asynchronous requests, and which reads come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestSchedule {
-    /// One logger, and gets before pages: the baseline.
+    /// One logger, and looks before gets before pages: the baseline.
     Fixed,
     /// By what waits (SpanDB, section 4.1).
     ByLoad,
@@ -122,6 +122,9 @@ pub struct Experiments {
     /// Operations for which such merges rest once an epoch of them brought too little (section 5.3:
     /// ten million).
     pub cool_down_operations: Option<u64>,
+    /// Background work makes way for writes of the log on their tier (SpanDB, section 4.3).
+    /// Without: the baseline.
+    pub log_first: Option<bool>,
     /// How asynchronous requests are scheduled.
     pub requests: Option<RequestSchedule>,
 }
@@ -140,6 +143,7 @@ impl Experiments {
         read_triggered: None,
         epoch_operations: None,
         cool_down_operations: None,
+        log_first: None,
         requests: None,
     };
 

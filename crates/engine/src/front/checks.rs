@@ -1,11 +1,12 @@
 //! The checks of a group, before anything of it is logged, and what became of each batch.
 
 use super::queue::Submission;
+use super::turnstile::Turnstile;
 use crate::error::Result;
-use crate::transaction::{Locks, Recent, Refused};
+use crate::transaction::{Check, Recent, Refused};
 use crate::versions::Versions;
 use std::borrow::Cow;
-use thermocline_foundation::Sequence;
+use thermocline_foundation::{Planted, Sequence, planted};
 
 /// What became of a group: the batches that were not refused have sequences, in order.
 #[derive(Clone, Debug, Default)]
@@ -18,14 +19,20 @@ pub(super) struct Led {
 /// Batches of `group` whose checks do not hold, by their places. The caller has the turnstile.
 pub(super) fn refuse(
     versions: &Versions,
-    locks: &Locks,
+    need_locks: bool,
+    turnstile: &Turnstile,
     group: &[Submission],
 ) -> Result<Vec<(usize, Refused)>> {
     let mut refused = Vec::new();
-    let need_locks = locks.are_needed();
     let is_asked = |submission: &Submission| need_locks || submission.check.is_some();
     let Some(last) = group.iter().rposition(is_asked) else { return Ok(refused) };
     let mut recent = Recent::new(versions);
+    let builds = |submission: &Submission| submission.check.as_deref().is_some_and(Check::builds);
+    if group.iter().any(builds) && !planted(Planted::ChecksMissFlyingGroups) {
+        for (first, batch) in turnstile.flying() {
+            recent.add_flying(*first, batch)?;
+        }
+    }
     for (at, submission) in group[..=last].iter().enumerate() {
         let allowed = match submission.check.as_deref() {
             Some(check) if check.has_locks || !need_locks => recent.allows(check),
@@ -84,6 +91,7 @@ pub(super) fn own_outcome(group: &[Submission], led: Result<Led>) -> Result<Sequ
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::front::log_pool::log_in_memory;
     use crate::settings::Durability;
     use crate::support::{hybrid, one_tier, stepped};
     use crate::transaction::{Check, Footprint};
@@ -103,10 +111,31 @@ mod tests {
         Submission { encoded, count, durability: Durability::Buffered, check }
     }
 
+    /// A turnstile behind which these batches are on their way, after all that is visible.
+    fn turnstile(db: &Db, flying: &[Submission]) -> Turnstile {
+        let engine = db.engine();
+        let memtable = Arc::clone(&engine.versions().current().active);
+        let log = log_in_memory(&engine.shared().files, engine.settings()).unwrap();
+        let mut turnstile = Turnstile::new(memtable, log);
+        let mut next = engine.versions().visible();
+        for submission in flying {
+            next = next.next();
+            turnstile.flies(next, vec![(next, submission.encoded.clone())]);
+        }
+        turnstile
+    }
+
     /// What became of a group: for each batch its number behind `visible`, or why it has none.
     fn lead(db: &Db, group: &[Submission]) -> Vec<String> {
+        lead_behind(db, &[], group)
+    }
+
+    /// The same, while others are on their way.
+    fn lead_behind(db: &Db, flying: &[Submission], group: &[Submission]) -> Vec<String> {
         let engine = db.engine();
-        let refused = refuse(engine.versions(), engine.locks(), group).unwrap();
+        let turnstile = turnstile(db, flying);
+        let need_locks = engine.locks().are_needed();
+        let refused = refuse(engine.versions(), need_locks, &turnstile, group).unwrap();
         let led = Led { first: Sequence(1), refused };
         let told = outcomes(group, Ok(led)).map(|outcome| match outcome {
             Ok(sequence) => sequence.to_string(),
@@ -136,7 +165,8 @@ mod tests {
         let told = lead(&db, &group);
         // What was refused is no earlier batch: `c` builds on a `b` that is not written.
         assert_eq!(told, ["1", "conflict", "2", "conflict", "conflict", "3"]);
-        let refused = refuse(db.engine().versions(), db.engine().locks(), &group).unwrap();
+        let turnstile = turnstile(&db, &[]);
+        let refused = refuse(db.engine().versions(), false, &turnstile, &group).unwrap();
         assert_eq!(without(&group, &refused).len(), 3);
     }
 
@@ -189,5 +219,34 @@ mod tests {
             db.put("other", "value").unwrap();
             assert_eq!(lead(&db, &of_loaded), ["look again"], "still, with a memtable after it");
         }
+    }
+
+    #[test]
+    fn what_is_on_its_way_to_the_log_counts_before_it_is_in_memory() {
+        let db = stepped(&one_tier());
+        db.put("old", "value").unwrap();
+        db.flush().unwrap();
+        let now = db.snapshot().sequence();
+        let flying = [put("a", None), put("b", None)];
+        let group = [
+            put("a", Some(("old", now))),
+            put("c", Some(("a", now))),
+            put("c", Some(("b", now))),
+            put("c", Some(("c", now))),
+            put("d", Some(("c", now))),
+        ];
+        let told = lead_behind(&db, &flying, &group);
+        assert_eq!(told, ["1", "conflict", "conflict", "2", "conflict"]);
+        assert_eq!(lead(&db, &group[1..4]), ["1", "2", "conflict"], "and no longer");
+        // One behind it is in the memtable first: memory has all after the one that flies.
+        db.put("b", "value").unwrap();
+        let built_on_older = [put("c", Some(("other", Sequence(now.0 - 1))))];
+        assert_eq!(lead(&db, &built_on_older), ["look again"]);
+        let mut turnstile = turnstile(&db, &[]);
+        turnstile.flies(now, vec![(now, flying[0].encoded.clone())]);
+        let refused = refuse(db.engine().versions(), false, &turnstile, &built_on_older);
+        assert!(refused.unwrap().is_empty());
+        turnstile.published(now);
+        assert_eq!(turnstile.flying().count(), 0);
     }
 }

@@ -112,6 +112,11 @@ impl LogPool {
         claims
     }
 
+    /// The next log is there already.
+    pub fn has_ready(&self) -> bool {
+        self.logs.lock().ready.is_some()
+    }
+
     /// The log to follow `current`: a prepared one, or one made now. Its number is above
     /// `current`'s: recovery replays logs in the order of their numbers, and the floor below which
     /// it looks at none is a number.

@@ -21,6 +21,7 @@
 //! whose batches it had taken and those that line up behind it get the error.
 
 use super::checks::{Led, outcomes, own_outcome, refuse, without};
+use super::figures::{Figures, LogStats};
 use super::log_pool::LogPool;
 use super::queue::{Entered, Submission, Turn, Waiter, WriteQueue};
 use super::turnstile::{Rotation, Turnstile};
@@ -31,8 +32,7 @@ use crate::generations::memtable::ENTRY_OVERHEAD_BYTES;
 use crate::settings::Durability;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
-use crate::transaction::options::LOCK_TIMEOUT;
-use crate::transaction::{Check, Locks, Refused};
+use crate::transaction::{Locks, Refused};
 use crate::versions::window::Group;
 use crate::versions::{Change, Versions};
 use smallvec::SmallVec;
@@ -76,6 +76,7 @@ pub(crate) struct Logged {
     /// Log bytes that no sync covers yet.
     unsynced_bytes: AtomicU64,
     sync_wanted: AtomicBool,
+    figures: Arc<Figures>,
 }
 
 impl Logged {
@@ -88,15 +89,17 @@ impl Logged {
         locks: &Arc<Locks>,
     ) -> Self {
         let memtable = Arc::clone(&versions.current().active);
+        let figures = Arc::default();
         Self {
             shared: Arc::clone(shared),
             versions: Arc::clone(versions),
-            rotation: Rotation::new(shared, versions, pool, Arc::clone(&log)),
+            rotation: Rotation::new(shared, versions, pool, Arc::clone(&log), &figures),
             queue: WriteQueue::new(shared.settings.groups_in_flight()),
             locks: Arc::clone(locks),
             turnstile: Mutex::new(Turnstile::new(memtable, log)),
             unsynced_bytes: AtomicU64::new(0),
             sync_wanted: AtomicBool::new(false),
+            figures,
         }
     }
 
@@ -141,38 +144,25 @@ impl Logged {
     /// Writes the batches that `take` gives once it has the turnstile, and says what became of
     /// each. Does not line up with writers that wait for themselves: the turnstile is the order. A
     /// panic is an error here, for the caller answers for others.
-    pub fn write_group(&self, take: &mut dyn FnMut() -> Vec<Submission>) -> Vec<Result<()>> {
+    pub fn write_group(
+        &self,
+        take: &mut dyn FnMut(bool) -> Vec<Submission>,
+    ) -> Vec<Result<Sequence, Refused>> {
         let mut group = Vec::new();
         let led = catch_panic(|| {
             let turnstile = self.turnstile.lock();
-            group = take();
-            if group.is_empty() { Ok(Led::default()) } else { self.lead_with(turnstile, &group) }
+            let need_locks = self.locks.are_needed();
+            group = take(need_locks);
+            if group.is_empty() {
+                return Ok(Led::default());
+            }
+            self.lead_with(turnstile, need_locks, &group)
         });
         let led = led.unwrap_or_else(|panic| {
             self.shared.fail_by_panic("a logger", &panic.to_string());
             self.shared.latch.check().map(|()| Led::default())
         });
-        let outcomes: Vec<_> = outcomes(&group, led).collect();
-        let told = outcomes.into_iter().zip(&group).map(|(outcome, submission)| match outcome {
-            Ok(_) => Ok(()),
-            Err(Refused::Failed(error)) => Err(error),
-            Err(_) => self.write_locked(submission),
-        });
-        told.collect()
-    }
-
-    /// Writes a batch without conditions that was sent back because a pessimistic transaction is
-    /// open: with the locks of its keys.
-    fn write_locked(&self, submission: &Submission) -> Result<()> {
-        let _locks = self.locks.of_batch(&submission.encoded, LOCK_TIMEOUT)?;
-        let looked = self.versions.visible();
-        let footprint = Arc::default();
-        let check = Check { footprint, looked, entries_max: u64::MAX, has_locks: true };
-        match self.write(Submission { check: Some(Arc::new(check)), ..submission.clone() }) {
-            Ok(_) => Ok(()),
-            Err(Refused::Failed(error)) => Err(error),
-            Err(_) => unreachable!("it has its locks, and builds on nothing"),
-        }
+        outcomes(&group, led).collect()
     }
 
     /// As [`Logged::lead`]; where it panics, the panic, which is for the caller to let go on.
@@ -183,19 +173,27 @@ impl Logged {
     }
 
     fn lead(&self, group: &[Submission]) -> Result<Led> {
-        self.lead_with(self.turnstile.lock(), group)
+        let turnstile = self.turnstile.lock();
+        self.lead_with(turnstile, self.locks.are_needed(), group)
     }
 
+    /// `need_locks` was asked with the turnstile held.
     fn lead_with(
         &self,
         mut turnstile: MutexGuard<'_, Turnstile>,
+        need_locks: bool,
         group: &[Submission],
     ) -> Result<Led> {
         self.shared.latch.check()?;
-        let refused = self.refuse(group)?;
+        turnstile.published(self.versions.visible());
+        let refused = refuse(&self.versions, need_locks, &turnstile, group)?;
         let admitted = without(group, &refused);
         let group = &*admitted;
         if group.is_empty() {
+            drop(turnstile);
+            // What it conflicts with may still fly: tried again before that is visible, it would
+            // only conflict again.
+            self.versions.window.wait_claimed();
             return Ok(Led { first: Sequence::ZERO, refused });
         }
         // The thread that gets the lock after a panic must not make a table of half a batch.
@@ -208,17 +206,24 @@ impl Logged {
         self.versions.memtable_grows(turnstile.memtable_bytes);
         let (memtable, log) = (Arc::clone(&turnstile.memtable), Arc::clone(&turnstile.log));
         memtable.begin_group();
-        let claimed = self.versions.window.claim(count);
+        let began_ns = self.shared.clock.now_ns();
+        let claimed = self.versions.window.claim(count, began_ns);
         // Dropped before the group's slot is: a writer that waits for it finds the latch set.
         let _guard = self.shared.latch.guard();
         let records = records_of(group, claimed.first());
         let asked = group.iter().any(|submission| submission.durability == Durability::Sync);
         let place = self.place(&mut turnstile, &records, asked);
         let place = place.inspect_err(|error| self.shared.fail(error))?;
+        if matches!(log.records, Records::SideBySide(_)) {
+            let batches = records.iter().zip(group);
+            let batches = batches.map(|(record, of)| (record.first, of.encoded.clone()));
+            turnstile.flies(claimed.last(), batches.collect());
+        }
         // One group after the other, or the next one beside this.
         let held = matches!(log.records, Records::InTurn(_)).then_some(turnstile);
         let durable = self.log_records(&log, place, &records, &claimed);
         let durable = durable.inspect_err(|error| self.shared.fail(error))?;
+        self.note(group.len(), bytes, asked.then_some(began_ns));
         for record in &records {
             memtable.insert_batch(record.first, record.payload)?;
         }
@@ -238,15 +243,21 @@ impl Logged {
         Ok(Led { first: records[0].first, refused })
     }
 
-    /// Batches of the group whose checks do not hold. They look at memtables, so what was claimed
-    /// before must be there; the caller has the turnstile, and nothing comes in.
-    fn refuse(&self, group: &[Submission]) -> Result<Vec<(usize, Refused)>> {
-        let is_asked = group.iter().any(|submission| submission.check.is_some());
-        if is_asked && !planted(Planted::ChecksMissFlyingGroups) {
-            self.versions.window.wait_idle();
-            self.shared.latch.check()?;
+    /// A group is in the log, and was written durably if it says when that began.
+    fn note(&self, batches: usize, bytes: u64, durable_since_ns: Option<u64>) {
+        self.figures.note_group(batches);
+        if let Some(began_ns) = durable_since_ns {
+            let elapsed_ns = self.shared.clock.now_ns().saturating_sub(began_ns);
+            self.figures.note_durable(bytes, elapsed_ns);
         }
-        refuse(&self.versions, &self.locks, group)
+    }
+
+    /// See [`LogStats`].
+    pub fn log_stats(&self) -> LogStats {
+        let now_ns = self.shared.clock.now_ns();
+        let (flying, since_ns) = self.versions.window.flying();
+        let oldest_ns = since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
+        self.figures.stats((flying, oldest_ns))
     }
 
     /// Why a group that is whole is not acknowledged: one before it failed.
@@ -345,8 +356,9 @@ impl Logged {
 
     /// As [`Logged::quiesce`], also where the store is latched.
     pub fn enter(&self) -> Quiet<'_> {
-        let turnstile = self.turnstile.lock();
+        let mut turnstile = self.turnstile.lock();
         self.versions.window.wait_idle();
+        turnstile.published(self.versions.visible());
         Quiet { logged: self, turnstile }
     }
 
@@ -462,7 +474,7 @@ impl Quiet<'_> {
         let reserved = WriteBatch::new().freeze()?.0;
         let Self { logged, turnstile } = &mut self;
         logged.rotation.ask_for_log_room(turnstile, 1, reserved.len() as u64)?;
-        let claimed = versions.window.claim(1);
+        let claimed = versions.window.claim(1, shared.clock.now_ns());
         let sequence = claimed.first();
         let records = [Record { first: sequence, count: 1, payload: &reserved }];
         let log = Arc::clone(&turnstile.log);

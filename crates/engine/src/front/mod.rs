@@ -4,6 +4,7 @@
 //! log so far. What a full memtable goes to is for the layout.
 
 mod checks;
+pub(crate) mod figures;
 pub(crate) mod log_pool;
 mod log_tail;
 mod logged;
@@ -15,6 +16,7 @@ mod upkeep;
 use crate::error::Result;
 use crate::jobs::Job;
 use crate::transaction::Refused;
+use figures::LogStats;
 pub(crate) use logged::{Logged, Quiet};
 pub(crate) use queue::Submission;
 use std::sync::Arc;
@@ -42,8 +44,11 @@ impl Front {
 
     /// Writes, as one group, the batches that `take` gives once it is the caller's turn; a result
     /// for each. They are newer than what an earlier call took, and older than what a later
-    /// one takes.
-    pub fn write_group(&self, take: &mut dyn FnMut() -> Vec<Submission>) -> Vec<Result<()>> {
+    /// one takes. `take` hears whether each of them must have its locks.
+    pub fn write_group(
+        &self,
+        take: &mut dyn FnMut(bool) -> Vec<Submission>,
+    ) -> Vec<Result<Sequence, Refused>> {
         match self {
             Self::Logged(logged) => logged.write_group(take),
         }
@@ -110,6 +115,13 @@ impl Front {
     pub fn waiting_writers(&self) -> u64 {
         match self {
             Self::Logged(logged) => logged.waiting_writers(),
+        }
+    }
+
+    /// Groups of writes and their log.
+    pub fn log_stats(&self) -> LogStats {
+        match self {
+            Self::Logged(logged) => logged.log_stats(),
         }
     }
 

@@ -10,6 +10,7 @@
 //! that has. Where none has, the writers wait for what flushes give back, and get an error where
 //! there is nothing to wait for: no sequence was claimed, and nothing written.
 
+use super::figures::Figures;
 use super::log_pool::LogPool;
 use super::log_tail::LogTail;
 use crate::error::{Error, ErrorKind, Result};
@@ -19,9 +20,11 @@ use crate::generations::{Frozen, Generation};
 use crate::limits::MEMTABLES;
 use crate::shared::Shared;
 use crate::versions::{Version, Versions};
+use bytes::Bytes;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use thermocline_device::ErrorKind as DeviceErrorKind;
-use thermocline_foundation::FileNumber;
+use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::AtomicBool;
 
@@ -34,12 +37,41 @@ pub(super) struct Turnstile {
     pub memtable_bytes: u64,
     /// A group was claimed, since the last one that is synced, which is not.
     pub has_buffered: bool,
+    /// Groups that may not be in a memtable yet, oldest first. Empty where the log has one writer:
+    /// then the turnstile is held until they are.
+    flying: VecDeque<Flying>,
+}
+
+/// What a group writes that is on its way.
+#[derive(Debug)]
+struct Flying {
+    last: Sequence,
+    /// Batches with their first sequences.
+    batches: Vec<(Sequence, Bytes)>,
 }
 
 impl Turnstile {
     pub fn new(memtable: Arc<Memtable>, log: Arc<LogFile>) -> Self {
         let memtable_bytes = memtable.bytes();
-        Self { memtable, log, memtable_bytes, has_buffered: false }
+        let flying = VecDeque::new();
+        Self { memtable, log, memtable_bytes, has_buffered: false, flying }
+    }
+
+    /// A group goes on its way, which ends with the sequence `last`.
+    pub fn flies(&mut self, last: Sequence, batches: Vec<(Sequence, Bytes)>) {
+        self.flying.push_back(Flying { last, batches });
+    }
+
+    /// Forgets the groups that are published.
+    pub fn published(&mut self, visible: Sequence) {
+        while self.flying.front().is_some_and(|group| group.last <= visible) {
+            self.flying.pop_front();
+        }
+    }
+
+    /// Batches of groups that may not be in a memtable yet, with their first sequences.
+    pub fn flying(&self) -> impl Iterator<Item = &(Sequence, Bytes)> {
+        self.flying.iter().flat_map(|group| &group.batches)
     }
 
     /// No group belongs to the memtable.
@@ -55,6 +87,7 @@ pub(super) struct Rotation {
     versions: Arc<Versions>,
     pub pool: Arc<LogPool>,
     pub tail: Mutex<LogTail>,
+    figures: Arc<Figures>,
 }
 
 impl Rotation {
@@ -64,9 +97,11 @@ impl Rotation {
         versions: &Arc<Versions>,
         pool: Arc<LogPool>,
         log: Arc<LogFile>,
+        figures: &Arc<Figures>,
     ) -> Self {
+        let figures = Arc::clone(figures);
         let tail = Mutex::new(LogTail::new(log));
-        Self { shared: Arc::clone(shared), versions: Arc::clone(versions), pool, tail }
+        Self { shared: Arc::clone(shared), versions: Arc::clone(versions), pool, tail, figures }
     }
 
     /// Makes room in the memtable for a group of `bytes`.
@@ -129,18 +164,26 @@ impl Rotation {
         }
         let start = self.shared.clock.now_ns();
         self.versions.wait_until(has_room)?;
-        self.shared.counts.stalled_ns.add(self.shared.clock.now_ns() - start);
+        let stalled_ns = self.shared.clock.now_ns() - start;
+        self.shared.counts.stalled_ns.add(stalled_ns);
+        self.figures.memtable_stalls.add(stalled_ns);
         Ok(())
     }
 
     /// Freezes the active memtable and goes on with an empty one and the next log. Groups may still
     /// be on their way to the old ones.
     pub fn rotate(&self, turnstile: &mut Turnstile) -> Result<()> {
-        let next = self.next_log(turnstile.log.number)?;
+        let (waits, began_ns) = (!self.pool.has_ready(), self.shared.clock.now_ns());
+        let next = self.next_log(turnstile.log.number);
+        if waits {
+            self.figures.log_stalls.add(self.shared.clock.now_ns() - began_ns);
+        }
+        let next = next?;
         let memtable = Arc::new(Memtable::new());
-        let has_buffered = turnstile.has_buffered;
-        let fresh = Turnstile::new(Arc::clone(&memtable), Arc::clone(&next));
-        let full = std::mem::replace(turnstile, Turnstile { has_buffered, ..fresh });
+        let mut fresh = Turnstile::new(Arc::clone(&memtable), Arc::clone(&next));
+        fresh.has_buffered = turnstile.has_buffered;
+        fresh.flying = std::mem::take(&mut turnstile.flying);
+        let full = std::mem::replace(turnstile, fresh);
         self.tail.lock().follow(&full.log, &next);
         let frozen = Arc::new(Frozen {
             memtable: full.memtable,

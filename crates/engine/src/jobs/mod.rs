@@ -364,7 +364,12 @@ impl Jobs {
 
     /// A step of a job; one that fails is done.
     fn step(&self, planner: &Weak<dyn Planner>, job: &mut dyn Job) -> Step {
-        match job.step() {
+        // What it reads and writes makes way for writes of the log.
+        let stepped = {
+            let _scope = thermocline_device::background();
+            job.step()
+        };
+        match stepped {
             Ok(Step::More) => Step::More,
             Ok(Step::Done) => {
                 self.shortage.end(job.name());

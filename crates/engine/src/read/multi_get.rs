@@ -15,9 +15,9 @@ use crate::versions::Version;
 use crate::versions::snapshots::Snapshot;
 use bytes::Bytes;
 use std::sync::Arc;
-use thermocline_device::{ReadAt, read_batch};
+use thermocline_device::read_batch;
 use thermocline_foundation::Sequence;
-use thermocline_table::{Block, BlockAddress, Lookup, Probe, Trailer, key_hash};
+use thermocline_table::{Block, BlockRead, Lookup, Probe, Trailer, key_hash};
 
 impl Reader {
     /// The values of `keys`, in their order.
@@ -65,7 +65,7 @@ impl Reader {
             for mut search in std::mem::take(&mut searches) {
                 match search.advance()? {
                     None => self.answer(&mut wanted, search, is_now),
-                    Some(address) => waiting.push((search, address)),
+                    Some(read) => waiting.push((search, read)),
                 }
             }
             searches = fetch(waiting)?;
@@ -127,7 +127,7 @@ impl<'a> Search<'a> {
     }
 
     /// Goes through tables until the answer is known (none) or a block must be read.
-    fn advance(&mut self) -> Result<Option<BlockAddress>> {
+    fn advance(&mut self) -> Result<Option<BlockRead>> {
         while let Some((level, table)) = self.candidates.next() {
             if self.newest.as_ref().is_some_and(|((best, _), _)| settles(*best, level, &table)) {
                 break;
@@ -138,9 +138,9 @@ impl<'a> Search<'a> {
             match table.reader()?.probe(self.key, self.hash)? {
                 Probe::Absent => {}
                 Probe::Cached(block) => self.look(&table, &block)?,
-                Probe::Fetch(address) => {
+                Probe::Fetch(read) => {
                     self.table = Some(table);
-                    return Ok(Some(address));
+                    return Ok(Some(read));
                 }
             }
         }
@@ -166,20 +166,19 @@ impl<'a> Search<'a> {
 }
 
 /// Reads the wanted blocks in one batch and looks the keys up in them.
-fn fetch(wanted: Vec<(Search<'_>, BlockAddress)>) -> Result<Vec<Search<'_>>> {
+fn fetch(wanted: Vec<(Search<'_>, BlockRead)>) -> Result<Vec<Search<'_>>> {
     let mut reads = Vec::with_capacity(wanted.len());
     let mut tables = Vec::with_capacity(wanted.len());
     for (search, _) in &wanted {
         tables.extend(search.table.clone());
     }
-    for (table, (_, address)) in tables.iter().zip(&wanted) {
-        let file = table.reader()?.file();
-        reads.push(ReadAt { file, offset: address.offset, len: address.len as usize });
+    for (table, (_, read)) in tables.iter().zip(&wanted) {
+        reads.push(read.read_at(table.reader()?.file()));
     }
-    let buffers = read_batch(&reads);
+    let arrived = read_batch(&reads);
     let mut searches = Vec::with_capacity(wanted.len());
-    for (((mut search, address), table), buffer) in wanted.into_iter().zip(&tables).zip(buffers) {
-        let block = table.reader()?.fetch(address, buffer?)?;
+    for (((mut search, read), table), stored) in wanted.into_iter().zip(&tables).zip(arrived) {
+        let block = table.reader()?.fetch(&read, stored)?;
         search.table = None;
         search.look(table, &block)?;
         searches.push(search);

@@ -5,7 +5,7 @@
 //! 1. A request counts from its admission until just before its ticket is answered. One is admitted
 //!    while fewer than the bound count, and fewer bytes: so at most one is over the bound of bytes,
 //!    and none is so long that it is never admitted.
-//! 2. Each line is taken from in order of arrival.
+//! 2. Each line is taken from in order of arrival; those of writes are in `writes.rs`.
 //! 3. A thread that sleeps is signalled once for a request; no thread sleeps while a line that it
 //!    may take from has one, nor wakes without a cause.
 //! 4. Nothing is admitted after the end; what was admitted before is still taken.
@@ -13,16 +13,16 @@
 //!
 //! Threads: callers put in, workers take out; any number of both.
 
+use super::crew::{Crew, Start};
 use super::report::RequestStats;
 use super::schedule::{Line, READ_KINDS, ReadKind};
-use super::ticket::{Promise, wake};
+use super::ticket::wake;
+use super::writes::{Write, WriteLines};
 use crate::environment::experiments::RequestSchedule;
 use crate::error::{Error, ErrorKind, Result};
-use crate::front::Submission;
 use crate::settings::Settings;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::io;
 use std::task::Waker;
 use thermocline_foundation::ByteSize;
 use thermocline_foundation::sync::{Condvar, Mutex, MutexGuard};
@@ -31,19 +31,20 @@ use thermocline_foundation::threads::JoinHandle;
 /// Bytes of batches that a logger takes as one group; a longer batch goes alone.
 const GROUP_BYTES_MAX: u64 = 256 << 10;
 
-/// A write in line.
-#[derive(Debug)]
-pub(super) struct Write {
-    pub submission: Submission,
-    pub promise: Promise<()>,
-}
-
 /// A read in line.
 pub(super) struct ReadRequest {
     pub kind: ReadKind,
     /// What it takes of the queue's bytes.
     pub bytes: u64,
-    pub work: Box<dyn Work>,
+    pub work: Reading,
+}
+
+/// What is read.
+pub(super) enum Reading {
+    /// For the caller.
+    Answer(Box<dyn Work>),
+    /// What this write builds on, which goes on to the line of writes.
+    Look(Write),
 }
 
 /// What a reader does for a request.
@@ -57,62 +58,25 @@ pub(super) trait Work: Send {
 pub(super) struct Group {
     /// Counts up by one from group to group.
     pub number: u64,
-    pub promises: Vec<Promise<()>>,
-    pub bytes: u64,
-}
-
-/// Starts a thread for a line.
-pub(super) type Start<'a> = &'a dyn Fn() -> io::Result<JoinHandle<()>>;
-
-/// The threads of one kind.
-#[derive(Debug, Default)]
-struct Crew {
-    threads: Vec<JoinHandle<()>>,
-    asleep: usize,
-    /// Of these, how many are about to wake.
-    signalled: usize,
-}
-
-impl Crew {
-    /// A request came. True if a sleeper is to be signalled; where none sleeps and there are fewer
-    /// than `most`, one more starts.
-    fn call(&mut self, most: usize, start: Start<'_>) -> Result<bool> {
-        if self.asleep > self.signalled {
-            self.signalled += 1;
-            return Ok(true);
-        }
-        if self.threads.len() < most {
-            match start() {
-                Ok(thread) => self.threads.push(thread),
-                Err(error) if self.threads.is_empty() => {
-                    let text = format!("cannot start a thread for asynchronous requests: {error}");
-                    return Err(Error::new(ErrorKind::Io, text));
-                }
-                Err(error) => tracing::warn!(%error, "no further thread for requests"),
-            }
-        }
-        Ok(false)
-    }
-
-    fn has_woken(&mut self) {
-        self.asleep -= 1;
-        self.signalled = self.signalled.saturating_sub(1);
-    }
+    pub writes: Vec<Write>,
 }
 
 #[derive(Default)]
 struct State {
-    writes: VecDeque<Write>,
+    writes: WriteLines,
     reads: [VecDeque<ReadRequest>; READ_KINDS],
     lines: [Line; READ_KINDS],
     /// Requests that were admitted and are not answered, and their bytes.
     held: usize,
     held_bytes: u64,
+    /// Of them, the writes.
+    held_writes: usize,
     loggers: Crew,
     loggers_busy: usize,
     /// Loggers that may be at work.
     loggers_wanted: usize,
     readers: Crew,
+    lockers: Crew,
     next_group: u64,
     /// Tasks that wait for room.
     for_room: BTreeMap<u64, Waker>,
@@ -121,6 +85,9 @@ struct State {
     counts: RequestStats,
 }
 
+/// A write that was refused, and why.
+pub(super) type Returned = Box<(Write, Error)>;
+
 /// See the module's header.
 pub(super) struct Queue {
     schedule: RequestSchedule,
@@ -128,8 +95,20 @@ pub(super) struct Queue {
     bytes_max: u64,
     readers_max: usize,
     state: Mutex<State>,
+    /// For loggers, and for a caller that closes.
     writes_came: Condvar,
     reads_came: Condvar,
+    /// For the thread that takes locks.
+    set_aside: Condvar,
+}
+
+impl State {
+    fn hold_write(&mut self, bytes: u64) {
+        self.held += 1;
+        self.held_bytes += bytes;
+        self.held_writes += 1;
+        self.counts.writes += 1;
+    }
 }
 
 impl fmt::Debug for Queue {
@@ -149,6 +128,7 @@ impl Queue {
             state: Mutex::new(State { loggers_wanted: 1, ..State::default() }),
             writes_came: Condvar::new(),
             reads_came: Condvar::new(),
+            set_aside: Condvar::new(),
         }
     }
 
@@ -179,27 +159,74 @@ impl Queue {
         Err(Error::new(ErrorKind::Busy, text))
     }
 
+    /// Admits a write of `bytes` that is lined up later, by [`Queue::line_up`] or
+    /// [`Queue::push_look`].
+    pub fn admit_write(&self, bytes: u64) -> Result<()> {
+        let mut state = self.admit()?;
+        state.hold_write(bytes);
+        Ok(())
+    }
+
     /// Lines a write up and calls a logger; gives the write back where it is refused. Without
     /// `start` callers carry requests out, and no thread is called.
-    pub fn push_write(&self, write: Write, start: Option<Start<'_>>) -> Result<(), (Write, Error)> {
+    pub fn push_write(&self, write: Write, start: Option<Start<'_>>) -> Result<(), Returned> {
         let mut state = match self.admit() {
             Ok(state) => state,
-            Err(error) => return Err((write, error)),
+            Err(error) => return Err(Box::new((write, error))),
         };
-        if let Some(start) = start {
-            let (wanted, busy) = (state.loggers_wanted, state.loggers_busy);
-            let wanted = self.schedule.loggers_after_write(wanted, busy);
-            state.loggers_wanted = wanted;
-            match if busy < wanted { state.loggers.call(wanted, start) } else { Ok(false) } {
-                Ok(true) => self.writes_came.notify_one(),
+        if let Err(error) = self.call_logger(&mut state, start) {
+            return Err(Box::new((write, error)));
+        }
+        state.hold_write(write.bytes);
+        state.writes.push(write);
+        Ok(())
+    }
+
+    /// As [`Queue::push_write`], for a write that was admitted.
+    pub fn line_up(&self, write: Write, start: Option<Start<'_>>) -> Result<(), Returned> {
+        let mut state = self.state.lock();
+        match self.call_logger(&mut state, start) {
+            Ok(()) => state.writes.push(write),
+            Err(error) => return Err(Box::new((write, error))),
+        }
+        self.tell_closer(&state);
+        Ok(())
+    }
+
+    fn call_logger(&self, state: &mut State, start: Option<Start<'_>>) -> Result<()> {
+        let Some(start) = start.filter(|_| !state.has_ended) else { return Ok(()) };
+        let (wanted, busy) = (state.loggers_wanted, state.loggers_busy);
+        let wanted = self.schedule.loggers_after_write(wanted, busy);
+        state.loggers_wanted = wanted;
+        if busy < wanted && state.loggers.call(wanted, start)? {
+            self.writes_came.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Where a caller closes, it carries out what comes up meanwhile.
+    fn tell_closer(&self, state: &State) {
+        if state.has_ended {
+            self.writes_came.notify_all();
+        }
+    }
+
+    /// Lines up a write that was admitted, for a look at what it builds on.
+    pub fn push_look(&self, write: Write, start: Option<Start<'_>>) -> Result<(), Returned> {
+        let mut state = self.state.lock();
+        if let Some(start) = start.filter(|_| !state.has_ended) {
+            match state.readers.call(self.readers_max, start) {
+                Ok(true) => self.reads_came.notify_one(),
                 Ok(false) => {}
-                Err(error) => return Err((write, error)),
+                Err(error) => return Err(Box::new((write, error))),
             }
         }
-        state.held += 1;
-        state.held_bytes += write.submission.encoded.len() as u64;
-        state.counts.writes += 1;
-        state.writes.push_back(write);
+        let (kind, bytes) = (ReadKind::Look, write.bytes);
+        state.lines[kind as usize].length += 1;
+        state.counts.looks += 1;
+        let work = Reading::Look(write);
+        state.reads[kind as usize].push_back(ReadRequest { kind, bytes, work });
+        self.tell_closer(&state);
         Ok(())
     }
 
@@ -222,6 +249,7 @@ impl Queue {
         match read.kind {
             ReadKind::Get => state.counts.gets += 1,
             ReadKind::Page => state.counts.pages += 1,
+            ReadKind::Look => unreachable!("looks are lined up by `push_look`"),
         }
         let line = read.kind as usize;
         state.lines[line].length += 1;
@@ -234,14 +262,14 @@ impl Queue {
         let mut state = self.state.lock();
         loop {
             let may_log = state.loggers_busy < state.loggers_wanted || state.has_ended;
-            if may_log && !state.writes.is_empty() {
+            if may_log && state.writes.may_be_taken() {
                 state.loggers_busy += 1;
                 return true;
             }
             if state.has_ended {
                 return false;
             }
-            state.loggers.asleep += 1;
+            state.loggers.sleeps();
             self.writes_came.wait(&mut state);
             state.loggers.has_woken();
         }
@@ -256,31 +284,80 @@ impl Queue {
         }
     }
 
-    /// Takes the writes that wait, or the first of them; none where none waits.
-    pub fn take_writes(&self) -> Option<(Group, Vec<Submission>)> {
+    /// Takes the writes that wait, or the first of them; none where none waits. Where they
+    /// `need_locks`, those without are set aside, and a thread is called that takes them.
+    pub fn take_writes(&self, need_locks: bool, start: Option<Start<'_>>) -> Option<Group> {
         let mut state = self.state.lock();
-        let (mut promises, mut submissions, mut bytes) = (Vec::new(), Vec::new(), 0);
-        while let Some(next) = state.writes.front() {
-            let longer = bytes + next.submission.encoded.len() as u64;
-            if longer > GROUP_BYTES_MAX && !promises.is_empty() {
-                break;
-            }
-            bytes = longer;
-            if let Some(Write { submission, promise }) = state.writes.pop_front() {
-                submissions.push(submission);
-                promises.push(promise);
-            }
+        if state.writes.set_aside(need_locks) {
+            self.call_locker(&mut state, start);
         }
-        if promises.is_empty() {
+        let writes = state.writes.take(GROUP_BYTES_MAX);
+        if writes.is_empty() {
             return None;
         }
         let number = state.next_group;
         state.next_group += 1;
-        let writes = promises.len() as u64;
+        let count = writes.len() as u64;
         state.counts.groups += 1;
-        state.counts.grouped_writes += writes;
-        state.counts.largest_group = state.counts.largest_group.max(writes);
-        Some((Group { number, promises, bytes }, submissions))
+        state.counts.grouped_writes += count;
+        state.counts.largest_group = state.counts.largest_group.max(count);
+        Some(Group { number, writes })
+    }
+
+    fn call_locker(&self, state: &mut State, start: Option<Start<'_>>) {
+        if let Some(start) = start.filter(|_| !state.has_ended) {
+            match state.lockers.call(1, start) {
+                Ok(true) => self.set_aside.notify_one(),
+                Ok(false) => {}
+                // Then loggers do it, see `Queue::lacks_locker`.
+                Err(error) => tracing::warn!(%error, "no thread of its own takes locks"),
+            }
+        }
+        self.tell_closer(state);
+    }
+
+    /// Sleeps until a write needs locks, and takes it; none at the end.
+    pub fn next_without_locks(&self) -> Option<Write> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(write) = state.writes.begin_locking() {
+                return Some(write);
+            }
+            if state.has_ended {
+                return None;
+            }
+            state.lockers.sleeps();
+            self.set_aside.wait(&mut state);
+            state.lockers.has_woken();
+        }
+    }
+
+    /// A write needs locks, and no thread is there to take them.
+    pub fn lacks_locker(&self) -> bool {
+        let state = self.state.lock();
+        state.lockers.threads.is_empty() && state.writes.wants_locks()
+    }
+
+    /// Takes a write that needs locks, if one waits and no other thread is at it.
+    pub fn try_next_without_locks(&self) -> Option<Write> {
+        self.state.lock().writes.begin_locking()
+    }
+
+    /// A write that was set aside has its locks, or none: then it is given back, to be answered.
+    /// Calls a logger.
+    pub fn end_locking(
+        &self,
+        locked: Result<Write, Write>,
+        start: Option<Start<'_>>,
+    ) -> Option<Write> {
+        let mut state = self.state.lock();
+        let refused = state.writes.end_locking(locked);
+        // There is a logger: one has set the write aside.
+        if let Err(error) = self.call_logger(&mut state, start) {
+            tracing::warn!(%error, "no further logger");
+        }
+        self.tell_closer(&state);
+        refused
     }
 
     /// Sleeps until a read waits, and takes it; none at the end.
@@ -293,7 +370,7 @@ impl Queue {
             if state.has_ended {
                 return None;
             }
-            state.readers.asleep += 1;
+            state.readers.sleeps();
             self.reads_came.wait(&mut state);
             state.readers.has_woken();
         }
@@ -314,12 +391,23 @@ impl Queue {
         self.state.lock().lines[kind as usize].took(elapsed_ns);
     }
 
-    /// Requests are about to be answered: they count no more.
-    pub fn release(&self, requests: usize, bytes: u64) {
+    /// A read is about to be answered: it counts no more.
+    pub fn release_read(&self, bytes: u64) {
+        self.release(1, bytes, 0);
+    }
+
+    /// Writes are about to be answered: they count no more.
+    pub fn release_writes(&self, writes: usize, bytes: u64) {
+        self.release(writes, bytes, writes);
+    }
+
+    fn release(&self, requests: usize, bytes: u64, writes: usize) {
         let woken = {
             let mut state = self.state.lock();
             state.held -= requests;
             state.held_bytes -= bytes;
+            state.held_writes -= writes;
+            self.tell_closer(&state);
             if state.for_room.is_empty() || !self.has_room(&state) {
                 return;
             }
@@ -347,20 +435,38 @@ impl Queue {
         drop(forgotten);
     }
 
-    /// Admits nothing from here on. What waits for room is told, and threads end once all is taken;
-    /// to be joined.
+    /// Admits nothing from here on. What waits for room is told, and threads end once their lines
+    /// are empty; to be joined.
     pub fn end(&self) -> Vec<JoinHandle<()>> {
         let (woken, threads) = {
             let mut state = self.state.lock();
             state.has_ended = true;
             let mut threads = std::mem::take(&mut state.loggers.threads);
             threads.append(&mut state.readers.threads);
+            threads.append(&mut state.lockers.threads);
             (std::mem::take(&mut state.for_room), threads)
         };
         self.writes_came.notify_all();
         self.reads_came.notify_all();
+        self.set_aside.notify_all();
         woken.into_values().for_each(wake);
         threads
+    }
+
+    /// For the caller that closes: sleeps until there is something to carry out; no once no write
+    /// is left that could bring more.
+    pub fn wait_for_last(&self) -> bool {
+        let mut state = self.state.lock();
+        loop {
+            let reads_wait = state.reads.iter().any(|line| !line.is_empty());
+            if state.writes.may_be_taken() || state.writes.wants_locks() || reads_wait {
+                return true;
+            }
+            if state.held_writes == 0 {
+                return false;
+            }
+            self.writes_came.wait(&mut state);
+        }
     }
 
     /// Nothing is admitted any more.
@@ -373,11 +479,15 @@ impl Queue {
         let state = self.state.lock();
         RequestStats {
             waiting_writes: state.writes.len() as u64,
+            waiting_looks: state.reads[ReadKind::Look as usize].len() as u64,
             waiting_gets: state.reads[ReadKind::Get as usize].len() as u64,
             waiting_pages: state.reads[ReadKind::Page as usize].len() as u64,
             held: state.held as u64,
             held_bytes: state.held_bytes,
-            threads: (state.loggers.threads.len() + state.readers.threads.len()) as u64,
+            threads: [&state.loggers, &state.readers, &state.lockers]
+                .map(|crew| crew.threads.len() as u64)
+                .iter()
+                .sum(),
             ..state.counts.clone()
         }
     }

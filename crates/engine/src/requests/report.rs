@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 pub struct RequestStats {
     /// Writes that wait for a logger.
     pub waiting_writes: u64,
+    /// Transactions that wait for a reader, to look at what they build on.
+    #[serde(default)]
+    pub waiting_looks: u64,
     /// Gets that wait for a reader.
     pub waiting_gets: u64,
     /// Pages of scans that do.
@@ -19,6 +22,9 @@ pub struct RequestStats {
     pub threads: u64,
     /// Batches that were written.
     pub writes: u64,
+    /// Looks of readers at what transactions build on; memory decides about the others.
+    #[serde(default)]
+    pub looks: u64,
     /// Gets that a reader answered; memory answers the others at once.
     pub gets: u64,
     /// Pages of scans.

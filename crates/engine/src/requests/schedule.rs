@@ -5,7 +5,7 @@
 //! by one when a write finds all of them busy, and down by one when a logger finds nothing to take.
 //! A reader takes from the line that stands for the most work.
 //!
-//! The baseline beside it has one logger, and readers that take gets before pages.
+//! The baseline beside it has one logger, and readers that take looks before gets before pages.
 
 use crate::environment::experiments::RequestSchedule;
 
@@ -15,12 +15,14 @@ pub(super) const LOGGERS_MAX: usize = 3;
 /// What readers do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadKind {
+    /// What a transaction builds on is looked at (`transaction/mod.rs`).
+    Look,
     Get,
     Page,
 }
 
 /// Kinds of reads.
-pub(super) const READ_KINDS: usize = 2;
+pub(super) const READ_KINDS: usize = 3;
 
 /// A line of requests, as the schedule sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,7 +95,7 @@ mod tests {
 
     /// Lengths of gets and pages, and what one of them takes in microseconds.
     fn lines(gets: (usize, u64), pages: (usize, u64)) -> [Line; READ_KINDS] {
-        [gets, pages].map(|(length, mean_us)| Line {
+        [(0, 0), gets, pages].map(|(length, mean_us)| Line {
             length,
             mean_ns: mean_us * 1000,
             passed_over: 0,

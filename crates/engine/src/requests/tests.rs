@@ -1,7 +1,7 @@
 //! Requests where callers carry out the work: the same calls give the same history.
 
 use crate::support::{hybrid, one_tier, stepped};
-use crate::{ByteSize, Db, ErrorKind, Settings};
+use crate::{ByteSize, Db, ErrorKind, Locking, Settings, TransactionOptions};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -66,5 +66,70 @@ fn closing_carries_out_what_no_caller_has_waited_for() {
         db.close().unwrap();
         write.wait().unwrap();
         assert_eq!(get.wait().unwrap().as_deref(), Some(&b"value"[..]), "writes are first");
+    }
+}
+
+/// What a transaction builds on leaves memory while it is in line: the front sends it back, and a
+/// reader looks.
+#[test]
+fn a_commit_that_memory_cannot_decide_any_more_is_looked_at() {
+    for db in stores() {
+        for overtaken in [false, true] {
+            let mut transaction = db.transaction(TransactionOptions::default());
+            transaction.put("key", "value").unwrap();
+            db.put(if overtaken { "key" } else { "other" }, "value").unwrap();
+            let looks = db.stats().requests.looks;
+            let ticket = transaction.commit_async().map_err(|(_, error)| error).unwrap();
+            assert_eq!(db.stats().requests.looks, looks, "memory has all");
+            db.flush().unwrap();
+            let answer = ticket.wait();
+            let error = answer.err().map(|error| error.kind());
+            assert_eq!(error, overtaken.then_some(ErrorKind::Conflict));
+            assert_eq!(db.stats().requests.looks, looks + 1);
+        }
+        assert_eq!(db.stats().requests.held, 0);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn writes_without_locks_are_set_aside_and_stay_in_order() {
+    for db in stores() {
+        let options =
+            TransactionOptions { locking: Locking::Pessimistic, ..TransactionOptions::default() };
+        let mut transaction = db.transaction(options);
+        transaction.put("key", "0").unwrap();
+        let first = db.put_async("key", "1").unwrap();
+        let second = db.put_async("key", "2").unwrap();
+        let commit = transaction.commit_async().map_err(|(_, error)| error).unwrap();
+        commit.wait().unwrap();
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"0"[..]), "it goes before them");
+        let third = db.put_async("key", "3").unwrap();
+        first.wait().unwrap();
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"1"[..]));
+        third.wait().unwrap();
+        second.wait().unwrap();
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"3"[..]));
+        db.close().unwrap();
+    }
+}
+
+/// The only thread there is must not wait for locks that it holds itself the key to.
+#[test]
+fn a_commit_that_is_to_be_looked_at_goes_before_writes_that_wait_for_its_locks() {
+    for db in stores() {
+        let locking = Locking::Pessimistic;
+        let mut transaction = db.transaction(TransactionOptions { locking, ..Default::default() });
+        transaction.put("key", "0").unwrap();
+        let behind = db.put_async("key", "1").unwrap();
+        db.flush().unwrap();
+        db.put("other", "value").unwrap();
+        db.flush().unwrap();
+        let commit = transaction.commit_async().map_err(|(_, error)| error).unwrap();
+        behind.wait().unwrap();
+        assert_eq!(db.stats().requests.looks, 1);
+        commit.wait().unwrap();
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"1"[..]));
+        db.close().unwrap();
     }
 }

@@ -1,5 +1,6 @@
 //! How the memory budget is divided.
 
+use super::fast_cache::{Admission, FastCacheSettings};
 use super::{Preset, Settings};
 use crate::limits::MEMTABLES;
 
@@ -28,6 +29,12 @@ const WINDOW_BYTES_MIN: u64 = 32 << 10;
 /// across, and the one being read.
 const WINDOWS: u64 = 3;
 
+/// What a block of the cache on tier 0 takes of memory, where it is looked up and where its
+/// admission is decided.
+const LOOKUP_BYTES: u64 = 10;
+const SIMULATED_KEY_BYTES: u64 = 20;
+const SKETCH_BYTES: u64 = 8;
+
 /// Buffers of a merge of `inputs` into a table.
 pub(crate) fn merge_bytes(inputs: usize, window_bytes: u32) -> u64 {
     inputs as u64 * WINDOWS * u64::from(window_bytes) + WRITER_BYTES
@@ -44,10 +51,29 @@ impl Settings {
             Preset::Hybrid => memory / 8,
         };
         let left = memory - memtables_bytes - memory / WINDOWS_SHARE;
+        let left = left.saturating_sub(self.fast_cache_memory_bytes());
         MemoryDivision {
             memtable_bytes: memtables_bytes / MEMTABLES,
             cache_bytes: left.saturating_sub(writers_bytes).max(memory / 8),
         }
+    }
+
+    /// What a block of `block_size` logical bytes is expected to have once it is compressed: a
+    /// guess that costs memory where it is low, and cached blocks where it is high.
+    pub(crate) fn stored_block_bytes(&self) -> u64 {
+        self.block_size.0 / 2
+    }
+
+    /// Bytes of memory that look-up and admission of the cache on tier 0 take, which the one in
+    /// memory gives up.
+    fn fast_cache_memory_bytes(&self) -> u64 {
+        let FastCacheSettings { capacity, admission, simulated_percent, .. } = self.fast_cache;
+        let of_admission = match admission {
+            Admission::SimulatedLru => SIMULATED_KEY_BYTES * u64::from(simulated_percent) / 100,
+            Admission::SecondAccess | Admission::Frequency => SKETCH_BYTES,
+            Admission::Always => 0,
+        };
+        capacity.0 / self.stored_block_bytes().max(1) * (LOOKUP_BYTES + of_admission)
     }
 
     /// Bytes that a merge reads at a time from each of `inputs`.

@@ -6,20 +6,21 @@
 //! that fits its tiers, and an old one goes on with what it has. From then on the database has it
 //! by name, so that another default, or another number of tiers, changes nothing in it.
 
+pub(crate) mod fast_cache;
 pub(crate) mod hybrid;
 mod memory;
+mod placement;
 pub(crate) mod retired;
 mod table_options;
 
 use crate::error::{Error, Result};
 use crate::limits::MEMTABLES;
+use fast_cache::FastCacheSettings;
 use hybrid::HybridSettings;
 pub(crate) use memory::{MemoryDivision, WRITER_BYTES, merge_bytes};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use thermocline_device::placement::{BelowFirst, ByLevel, ByLevelSettings};
-use thermocline_device::{Placement, TierSpec};
+use thermocline_device::{PlacementChoice, TierSpec};
 use thermocline_foundation::{ByteSize, Duration};
 
 /// The file of settings in a database's home.
@@ -181,6 +182,25 @@ pub struct Settings {
     /// 4.2). Only with `durability = "sync"`.
     #[serde(skip_serializing_if = "is_one")]
     pub log_writes: u32,
+    /// Where tables go, with the preset `leveled` over two tiers or more: `room`, the default, has
+    /// as many upper levels on the fast tier as fit; `bandwidth` as many as leave its bandwidth to
+    /// the log (SpanDB, section 4.3); `log_only` none; `top_levels(N)` level 0 and the next N that
+    /// are in use; `fill_first` fills the tiers one after the other. `hybrid` refuses all but the
+    /// default.
+    #[serde(skip_serializing_if = "placement::is_room")]
+    pub placement: PlacementChoice,
+    /// Use of the fast tier, in percent of what it can move, below which `bandwidth` sends a level
+    /// more there; 0 to `bandwidth_high`, default 40.
+    #[serde(skip_serializing_if = "placement::is_low")]
+    pub bandwidth_low: u32,
+    /// Use from which on it sends a level less, up to 100; default 65.
+    #[serde(skip_serializing_if = "placement::is_high")]
+    pub bandwidth_high: u32,
+    /// Bytes a second that the fast tier can move, 1 MiB and up, or 0, the default: as in its best
+    /// second since opening, at least 128 MiB. To be set where it is known: seconds of little work
+    /// say little.
+    #[serde(skip_serializing_if = "placement::is_measured")]
+    pub bandwidth_peak: ByteSize,
     /// Threads for flushes and compactions, 1 to 64; default: one per processor, at least 2.
     pub background_threads: u32,
     /// Logical (uncompressed) bytes of a data block, 1 KiB to 1 MiB; default 6 KiB (MyNVM, section
@@ -227,6 +247,9 @@ pub struct Settings {
     pub request_workers: u32,
     /// What only the preset `hybrid` looks at.
     pub hybrid: HybridSettings,
+    /// The cache of blocks on tier 0, where there are slower tiers.
+    #[serde(skip_serializing_if = "FastCacheSettings::are_default")]
+    pub fast_cache: FastCacheSettings,
 }
 
 impl Default for Settings {
@@ -238,6 +261,10 @@ impl Default for Settings {
             durability: Durability::default(),
             background_sync_bytes: ByteSize::mib(8),
             log_writes: 1,
+            placement: PlacementChoice::default(),
+            bandwidth_low: 40,
+            bandwidth_high: 65,
+            bandwidth_peak: ByteSize(0),
             background_threads: thermocline_foundation::threads::available().clamp(2, 64) as u32,
             block_size: ByteSize::kib(6),
             filter_bits_per_key: 10,
@@ -254,6 +281,7 @@ impl Default for Settings {
             request_queue_bytes: ByteSize::mib(8),
             request_workers: 0,
             hybrid: HybridSettings::default(),
+            fast_cache: FastCacheSettings::default(),
         }
     }
 }
@@ -308,6 +336,11 @@ impl Settings {
         range("memory", self.memory.0, 1 << 20, 1 << 50, " B")?;
         range("background_sync_bytes", self.background_sync_bytes.0, 64 << 10, 1 << 40, " B")?;
         range("log_writes", self.log_writes.into(), 1, 16, "")?;
+        range("bandwidth_high", self.bandwidth_high.into(), 1, 100, " %")?;
+        range("bandwidth_low", self.bandwidth_low.into(), 0, self.bandwidth_high.into(), " %")?;
+        let least = if self.bandwidth_peak.0 == 0 { 0 } else { 1 << 20 };
+        range("bandwidth_peak", self.bandwidth_peak.0, least, 1 << 50, " B")?;
+        self.check_placement()?;
         range("background_threads", self.background_threads.into(), 1, 64, "")?;
         range("block_size", self.block_size.0, 1 << 10, 1 << 20, " B")?;
         range("filter_bits_per_key", self.filter_bits_per_key.into(), 0, 32, "")?;
@@ -329,6 +362,7 @@ impl Settings {
         range("compression levels", self.compression.len() as u64, 1, 7, "")?;
         range("number of tiers", self.tiers.len() as u64, 0, 16, "")?;
         self.hybrid.check()?;
+        self.fast_cache.check()?;
         for (index, tier) in self.tiers.iter().enumerate() {
             range(&format!("capacity of tier {index}"), tier.capacity.0, 1 << 20, 1 << 60, " B")?;
         }
@@ -360,14 +394,6 @@ impl Settings {
             driver: tier.driver.clone(),
         };
         self.tiers.iter().map(spec).collect()
-    }
-
-    /// Which tier a file goes to.
-    pub(crate) fn placement(&self) -> Arc<dyn Placement> {
-        match self.preset() {
-            Preset::Leveled => Arc::new(ByLevel::new(self.by_level())),
-            Preset::Hybrid => Arc::new(BelowFirst::default()),
-        }
     }
 
     /// Threads for asynchronous gets and pages, at most.
@@ -425,15 +451,6 @@ impl Settings {
         (self.logs_max() * self.full_log_bytes()).min(SMALL_LOGS * self.log_bytes())
     }
 
-    /// How levels are placed. Logs are on the fast tier; what those of full memtables grow beyond
-    /// their reserve on a small one, the watermark leaves free.
-    ///
-    /// Does not look at `tiers`: at an opening it is wanted before they are known, and what it
-    /// decides must not change by it. The policy knows how small tier 0 is.
-    pub(crate) fn by_level(&self) -> ByLevelSettings {
-        ByLevelSettings { log_reserve: ByteSize(self.full_log_bytes() * LOGS) }
-    }
-
     /// Bytes to which the manifest may grow before it is written afresh, where records want the
     /// fast tier: what it takes, they cannot. Its state is a bit for each slot, and so with the
     /// smallest slots half of that.
@@ -446,12 +463,6 @@ impl Settings {
     pub(crate) fn map_bytes(&self) -> u64 {
         let tier_bytes = self.tiers.first().map_or(u64::MAX, |tier| tier.capacity.0);
         (tier_bytes / MAP_SHARE).clamp(JOURNAL_BYTES_MIN, MAP_BYTES_MAX)
-    }
-
-    /// What tables may take of the fast tier without pushing anything out; none where its size is
-    /// that of its disk.
-    pub(crate) fn fast_table_bytes(&self) -> Option<u64> {
-        Some(self.by_level().table_bytes(self.tiers.first()?.capacity.0))
     }
 }
 

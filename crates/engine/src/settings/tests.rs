@@ -71,6 +71,8 @@ fn settings_are_as_documented() {
             Settings { request_queue, request_queue_bytes, request_workers, ..settings.clone() };
         assert_eq!(few.check().is_ok(), is_taken, "{request_queue}, {bytes}, {request_workers}");
     }
+    // Their values would be refused by builds that have no such settings.
+    assert!(!written.contains("placement") && !written.contains("bandwidth"));
     // What releases wrote that had more settings, or fewer.
     let more = golden.replace("[hybrid]", "[hybrid]\npolicy = \"random\"\ncandidates = 8");
     assert_eq!(Settings::from_toml(&more, &path).unwrap(), settings);
@@ -88,4 +90,32 @@ fn tiers_are_parsed_from_their_end() {
     for text in ["fast", "fast:", ":64M", "fast:lots", "fast:lots:direct"] {
         assert!(Tier::parse(text).is_err(), "{text}");
     }
+}
+
+#[test]
+fn each_word_for_a_placement_makes_its_policy_and_is_kept() {
+    let names = [
+        ("room", "by-level", None),
+        ("bandwidth", "bandwidth", Some(1)),
+        ("fill_first", "fill-first", None),
+        ("log_only", "log_only", Some(0)),
+        ("top_levels(2)", "top_levels", Some(3)),
+    ];
+    let origin = Path::new("store.toml");
+    for (word, name, levels) in names {
+        let text = format!("preset = 'leveled'\nplacement = '{word}'\nbandwidth_low = 20");
+        let settings = Settings::from_toml(&text, origin).unwrap();
+        let policy = settings.placement_policy();
+        assert_eq!((policy.name(), policy.fast_levels()), (name, levels));
+        let kept = settings.to_kept_toml().unwrap();
+        assert_eq!(Settings::from_toml(&kept, origin).unwrap(), settings);
+    }
+    let refusal = |text: &str| Settings::from_toml(text, origin).unwrap_err().to_string();
+    assert!(refusal("placement = 'top'").contains("there are room, bandwidth, fill_first"));
+    assert!(refusal("placement = 'top_levels(7)'").contains("levels are 0 to 6"));
+    let text = "preset = 'hybrid'\nplacement = 'log_only'";
+    assert!(refusal(text).contains("name preset = \"leveled\""));
+    assert!(refusal("bandwidth_low = 66").contains("it must be 0 to 65 %"));
+    assert!(refusal("bandwidth_high = 101").contains("1 to 100 %"));
+    assert!(refusal("bandwidth_peak = '1 KiB'").contains("bandwidth_peak"));
 }

@@ -10,6 +10,7 @@ pub(crate) mod compaction_rate;
 pub(crate) mod counts;
 pub(crate) mod hits;
 pub(crate) mod tier0;
+pub(crate) mod tier_meter;
 pub(crate) mod totals;
 pub(crate) mod write_throttle;
 
@@ -21,11 +22,12 @@ use crate::settings::Settings;
 use compaction_rate::CompactionRate;
 use counts::Counts;
 use std::sync::Arc;
-use thermocline_device::{Placement, TieredFiles};
+use thermocline_device::{Placement, PlacementChoice, TieredFiles};
 use thermocline_foundation::sync::atomic::{AtomicBool, Ordering};
 use thermocline_foundation::sync::{Condvar, Mutex, MutexGuard};
 use thermocline_foundation::{Clock, FileNumber};
 use thermocline_table::BlockCache;
+use tier_meter::TierMeter;
 use tier0::Tier0;
 use totals::{Tally, Totals};
 use write_throttle::WriteThrottle;
@@ -46,6 +48,8 @@ pub(crate) struct Shared {
     pub compaction_rate: CompactionRate,
     pub counts: Counts,
     pub tier0: Tier0,
+    /// None where placement does not go by the bandwidth of the fast tier.
+    pub tier_meter: Option<TierMeter>,
     /// What was counted before this opening.
     pub totals_before: Totals,
     /// Levels or their targets changed since the last look for tables on the wrong tier.
@@ -68,9 +72,13 @@ impl Shared {
         totals_before: Totals,
     ) -> Self {
         let clock = Arc::clone(&environment.clock);
+        files.set_log_first(environment.experiments.log_first.unwrap_or(true));
         let write_throttle = WriteThrottle::new(Arc::clone(&clock), &settings);
         let compaction_rate = CompactionRate::new(Arc::clone(&clock));
         let tier0 = Tier0::new(&settings);
+        let is_metered = settings.placement == PlacementChoice::Bandwidth && settings.is_tiered();
+        let meter = || TierMeter::new(clock.now_ns(), settings.bandwidth_peak.0);
+        let tier_meter = is_metered.then(meter);
         Self {
             settings,
             experiments: environment.experiments,
@@ -84,6 +92,7 @@ impl Shared {
             compaction_rate,
             counts: Counts::default(),
             tier0,
+            tier_meter,
             totals_before,
             placement_changed: AtomicBool::new(true),
             changing: Mutex::new(()),
@@ -170,6 +179,7 @@ impl Shared {
 
     /// The whole of a job, on the calling thread.
     pub fn carry_out(&self, job: &mut dyn Job) -> Result<()> {
+        let _scope = thermocline_device::background();
         let run = (|| {
             while job.step()? == Step::More {
                 self.latch.check()?;
@@ -188,6 +198,14 @@ impl Shared {
     /// rather have elsewhere.
     pub fn room_freed(&self) {
         self.placement_changed.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells placement how much of the fast tier was used, once a period, where it goes by that.
+    pub fn measure_tiers(&self) {
+        let read = |meter: &TierMeter| meter.read(self.clock.now_ns(), &self.files);
+        if let Some(fast_tier) = self.tier_meter.as_ref().and_then(read) {
+            self.files.measured(fast_tier);
+        }
     }
 
     /// What all parts have counted since opening, but for those that add theirs.

@@ -1,15 +1,17 @@
 //! The ledger of the fast tier's space: what each kind of file there may come to.
 //!
 //! ```text
-//!   capacity | logs | journals | spare | slots ........................ | copies of indexes |
-//!            '---- first, by the settings --' '-- the rest, divided anew as copies are wanted --'
+//!   capacity | logs | journals | spare | block cache | slots ............ | copies of indexes |
+//!            '------- first, by the settings --------' '- divided anew as copies are wanted -'
 //! ```
 //! Logs and journals come first, for without them nothing is written. A spare part is left for a
 //! journal that is written afresh beside the old one, the first log of an opening, and logs of
-//! batches larger than a memtable. Slots have the rest, and give way to copies of tables' indexes,
-//! which get a quarter of it at most. A flush that finds no slot and must not wait overdraws: while
-//! one does, the slots may take what the tier has. While the tier's device refuses what its
-//! capacity leaves, the slots keep to what they have there.
+//! batches larger than a memtable. A cache of blocks has what the settings say, half of what is
+//! left at most, and gives it up where others take more (`fast_cache/room.rs`). Slots have the
+//! rest, and give way to copies of tables' indexes, which get a quarter of it at most. A flush that
+//! finds no slot and must not wait overdraws: while one does, the slots may take what the tier has.
+//! While the tier's device refuses what its capacity leaves, the slots keep to what they have
+//! there.
 //!
 //! Invariant: the grants of all accounts together are the capacity at most.
 
@@ -21,6 +23,9 @@ use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Share of the fast tier that is left free beside logs and journals.
 const SPARE_SHARE: u64 = 100;
 
+/// Share of what logs, journals and spare leave that a cache of blocks may take.
+const CACHE_SHARE: u64 = 2;
+
 /// Share of the slots' room that copies of indexes may take.
 const COPIES_SHARE: u64 = 4;
 
@@ -30,15 +35,17 @@ pub(crate) enum Account {
     Logs,
     Journals,
     Spare,
+    BlockCache,
     Slots,
     IndexCopies,
 }
 
 impl Account {
-    const ALL: [(Self, &'static str); 5] = [
+    const ALL: [(Self, &'static str); 6] = [
         (Self::Logs, "logs"),
         (Self::Journals, "journals"),
         (Self::Spare, "spare"),
+        (Self::BlockCache, "block_cache"),
         (Self::Slots, "slots"),
         (Self::IndexCopies, "index_copies"),
     ];
@@ -50,6 +57,7 @@ pub(crate) struct Tier0 {
     logs_bytes: u64,
     journals_bytes: u64,
     spare_bytes: u64,
+    cache_bytes: u64,
     /// What slots and copies of indexes divide.
     divided_bytes: u64,
     /// What the slots have of it; changed under `overdrafts`.
@@ -79,10 +87,13 @@ impl Tier0 {
         let logs_bytes = grant(settings.logs_bytes());
         let journals_bytes = grant(settings.manifest_bytes() + settings.map_bytes());
         let spare_bytes = grant(capacity_bytes / SPARE_SHARE);
+        let cache_bytes = settings.fast_cache.capacity.0.min(left_bytes / CACHE_SHARE);
+        left_bytes -= cache_bytes;
         Self {
             logs_bytes,
             journals_bytes,
             spare_bytes,
+            cache_bytes,
             divided_bytes: left_bytes,
             slots_bytes: AtomicU64::new(left_bytes),
             slots_bytes_max: AtomicU64::new(u64::MAX),
@@ -96,6 +107,7 @@ impl Tier0 {
             Account::Logs => self.logs_bytes,
             Account::Journals => self.journals_bytes,
             Account::Spare => self.spare_bytes,
+            Account::BlockCache => self.cache_bytes,
             Account::Slots => {
                 self.slots_bytes.load(Relaxed).min(self.slots_bytes_max.load(Relaxed))
             }
@@ -169,14 +181,25 @@ impl<S: Fn(u64)> Drop for Overdraft<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::fast_cache::FastCacheSettings;
     use crate::{ByteSize, Preset, Tier};
     use std::cell::Cell;
     use thermocline_foundation::random::Random;
 
     fn ledger(capacity_bytes: u64, memory_bytes: u64, preset: Preset) -> Tier0 {
+        ledger_with(capacity_bytes, memory_bytes, preset, ByteSize(0))
+    }
+
+    fn ledger_with(
+        capacity_bytes: u64,
+        memory_bytes: u64,
+        preset: Preset,
+        cache: ByteSize,
+    ) -> Tier0 {
         let tiers = vec![Tier::new("/fast", ByteSize(capacity_bytes))];
         let (preset, memory) = (Some(preset), ByteSize(memory_bytes));
-        Tier0::new(&Settings { tiers, preset, memory, ..Settings::default() })
+        let fast_cache = FastCacheSettings { capacity: cache, ..FastCacheSettings::default() };
+        Tier0::new(&Settings { tiers, preset, memory, fast_cache, ..Settings::default() })
     }
 
     fn granted(tier0: &Tier0) -> u64 {
@@ -193,7 +216,11 @@ mod tests {
             };
             let (capacity_bytes, memory_bytes) = (at_least_a_mib(20), at_least_a_mib(14));
             let preset = [Preset::Leveled, Preset::Hybrid][random.below(2) as usize];
-            let tier0 = ledger(capacity_bytes, memory_bytes, preset);
+            let mut tier0 = ledger(capacity_bytes, memory_bytes, preset);
+            if random.below(2) == 0 {
+                let capacity = ByteSize(random.below(2 * capacity_bytes));
+                tier0 = ledger_with(capacity_bytes, memory_bytes, preset, capacity);
+            }
             assert_eq!(granted(&tier0), capacity_bytes);
             tier0.want_copies(random.below(capacity_bytes), random.below(1 << 20), |_| {});
             assert!(granted(&tier0) <= capacity_bytes, "{tier0:?}");

@@ -24,6 +24,13 @@ pub(crate) struct Check {
     pub has_locks: bool,
 }
 
+impl Check {
+    /// There is something that it builds on.
+    pub fn builds(&self) -> bool {
+        self.footprint.oldest_base().is_some()
+    }
+}
+
 /// Why a batch was not written.
 #[derive(Clone, Debug)]
 pub(crate) enum Refused {
@@ -42,20 +49,31 @@ impl From<Error> for Refused {
     }
 }
 
-/// What the leader of a group knows: memtables, and the batches of the group before this one.
+/// What the leader of a group knows: memtables, batches that fly, and those of its group before
+/// this one.
 #[derive(Debug)]
 pub(crate) struct Recent {
     version: ArcSwapGuard<Arc<Version>>,
     visible: Sequence,
-    /// Keys of earlier batches, whose sequences are newer than any.
+    /// Keys of earlier batches, whose sequences are newer than any that is visible.
     earlier: BTreeSet<Bytes>,
+    /// The first sequence of the oldest of them that has one.
+    oldest_flying: Option<Sequence>,
 }
 
 impl Recent {
     /// What memory has now. The caller keeps writers out, or takes the answer for a hint.
     pub fn new(versions: &Versions) -> Self {
         let version = versions.current();
-        Self { visible: versions.visible(), version, earlier: BTreeSet::new() }
+        Self { visible: versions.visible(), version, earlier: BTreeSet::new(), oldest_flying: None }
+    }
+
+    /// A batch of another group comes before those that are asked for from here on, and may be in
+    /// the memtable or not; its first sequence is `first`.
+    pub fn add_flying(&mut self, first: Sequence, encoded: &Bytes) -> Result<()> {
+        let oldest = self.oldest_flying.map_or(first, |oldest| oldest.min(first));
+        self.oldest_flying = Some(oldest);
+        self.add(encoded)
     }
 
     /// A batch of the group comes before those that are asked for from here on.
@@ -85,7 +103,9 @@ impl Recent {
 
 impl History for Recent {
     fn complete_after(&self) -> Sequence {
-        let oldest = self.version.oldest_in_memory();
+        let in_memory = self.version.oldest_in_memory();
+        // What flies may come into the memtable in any order.
+        let oldest = in_memory.into_iter().chain(self.oldest_flying).min();
         oldest.map_or(self.visible, |oldest| Sequence(oldest.0 - 1))
     }
 

@@ -18,13 +18,15 @@
 //!
 //! Invariants:
 //! 1. The leader looks before sequences are claimed: a batch that is refused uses none.
-//! 2. The leader looks under its lock, at the batches of its own group too: between its look and
-//!    the batch comes no other write.
+//! 2. The leader looks under its lock, at the batches of its own group too, and at those that are
+//!    on their way to the log and not in a memtable yet: between its look and the batch comes no
+//!    other write. One that flies may still fail; then none behind it is published either.
 //! 3. A delete counts as a version. What is read is read as of a registered snapshot: where it was
 //!    there, no merge drops a delete that came later. Where it was not, a put and its delete may
 //!    both be gone, and then it is not there again.
 
 mod check;
+mod commit;
 mod deadlock;
 mod locks;
 pub(crate) mod options;
@@ -33,6 +35,7 @@ pub(crate) mod savepoint;
 mod validation;
 
 pub(crate) use check::{Check, Recent, Refused};
+pub(crate) use commit::{Attempts, Commit};
 pub(crate) use locks::{HeldLocks, Locks, Opened};
 pub(crate) use reads::{RangeRead, Reads};
 pub(crate) use savepoint::{Writes, Written};

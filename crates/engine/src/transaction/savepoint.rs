@@ -98,6 +98,11 @@ impl Writes {
         self.log.is_empty()
     }
 
+    /// Memory that they take.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// The keys that are written, ascending.
     pub fn keys(&self) -> impl Iterator<Item = &Bytes> {
         self.of_key.keys()

@@ -1,5 +1,4 @@
-//! The parts of a store that hear of each edit of its tables: the layout's part, and the pool
-//! of logs.
+//! The parts of a store that hear of each edit of its tables: the layout's, and the pool of logs.
 //!
 //! An edit is durable first and visible afterwards ([`Versions::commit`](super::Versions::commit)).
 //! Followers are called in the order in which the store was wired: the layout, then the front. A

@@ -41,6 +41,8 @@ struct Slots {
 struct Slot {
     last: Sequence,
     state: State,
+    /// When it was claimed, by the clock of the claim.
+    since_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +71,11 @@ impl Group<'_> {
     /// The first of its sequences.
     pub fn first(&self) -> Sequence {
         self.first
+    }
+
+    /// The last of its sequences.
+    pub fn last(&self) -> Sequence {
+        self.last
     }
 
     /// Its records are in the memtable, and in the log: as `durable` as that. Readers see them as
@@ -126,13 +133,13 @@ impl Window {
         Sequence(self.durable.load(Ordering::Acquire))
     }
 
-    /// Gives out the next `count` sequences.
-    pub fn claim(&self, count: u64) -> Group<'_> {
+    /// Gives out the next `count` sequences, at the time `now_ns`.
+    pub fn claim(&self, count: u64, now_ns: u64) -> Group<'_> {
         let mut slots = self.slots.lock();
         let before = self.claimed.load(Ordering::Relaxed);
         let (first, last) = (Sequence(before + 1), Sequence(before + count));
         self.claimed.store(last.0, Ordering::Relaxed);
-        slots.open.push_back(Slot { last, state: State::Flying });
+        slots.open.push_back(Slot { last, state: State::Flying, since_ns: now_ns });
         Group { window: self, first, last, ended: false }
     }
 
@@ -157,6 +164,26 @@ impl Window {
             _ if slots.open.iter().any(|slot| slot.state == State::Failed) => Some(false),
             _ => None,
         })
+    }
+
+    /// How many groups are not published yet, and when the oldest was claimed.
+    pub fn flying(&self) -> (u64, Option<u64>) {
+        let slots = self.slots.lock();
+        let flying = slots.open.iter().filter(|slot| slot.state == State::Flying);
+        (flying.clone().count() as u64, flying.map(|slot| slot.since_ns).next())
+    }
+
+    /// Waits until the groups that were claimed by now have ended, and are published unless one
+    /// failed.
+    pub fn wait_claimed(&self) {
+        let last = Sequence(self.claimed.load(Ordering::Relaxed));
+        if self.visible() >= last {
+            return;
+        }
+        self.wait_for(|slots| {
+            let claimed = slots.open.iter().take_while(|slot| slot.last <= last);
+            (!claimed.into_iter().any(|slot| slot.state == State::Flying)).then_some(())
+        });
     }
 
     /// Waits until no group is in flight.
@@ -192,7 +219,7 @@ impl Window {
 
     /// Publishes the slots that are complete and have none before them that is not.
     fn publish(&self, slots: &mut MutexGuard<'_, Slots>) {
-        while let Some(Slot { last, state }) = slots.open.front() {
+        while let Some(Slot { last, state, .. }) = slots.open.front() {
             match state {
                 State::Complete { durable } => {
                     if *durable {
@@ -215,14 +242,15 @@ mod tests {
     #[test]
     fn readers_see_a_group_once_it_is_published_and_pass_one_that_was_skipped() {
         let window = Window::new(Sequence(5));
-        let group = window.claim(3);
+        let group = window.claim(3, 10);
         assert_eq!((group.first(), window.visible()), (Sequence(6), Sequence(5)));
         assert!(window.wait(group.complete(false)));
         assert_eq!(window.visible(), Sequence(8));
-        window.claim(1).skip();
+        window.claim(1, 20).skip();
         assert_eq!(window.visible(), Sequence(8));
-        let group = window.claim(1);
+        let group = window.claim(1, 30);
         assert_eq!(group.first(), Sequence(10));
+        assert_eq!(window.flying(), (1, Some(30)));
         assert!(window.wait(group.complete(true)));
         assert_eq!((window.visible(), window.durable()), (Sequence(10), Sequence(10)));
         window.wait_idle();
@@ -231,7 +259,8 @@ mod tests {
     #[test]
     fn groups_that_end_in_any_order_are_published_in_theirs() {
         let window = Window::new(Sequence(0));
-        let [first, second, third] = [2, 3, 4].map(|count| window.claim(count));
+        let [first, second, third] = [2, 3, 4].map(|count| window.claim(count, count));
+        assert_eq!(window.flying(), (3, Some(2)));
         let last = third.complete(true);
         assert_eq!((window.visible(), window.durable()), (Sequence(0), Sequence(0)));
         assert!(window.wait_before(&first));
@@ -246,13 +275,14 @@ mod tests {
     #[test]
     fn nothing_behind_a_group_that_failed_is_published() {
         let window = Window::new(Sequence(0));
-        let [first, second, third] = [1, 1, 1].map(|count| window.claim(count));
+        let [first, second, third] = [1, 1, 1].map(|count| window.claim(count, 0));
         let third = third.complete(true);
         drop(second);
         let first = first.complete(true);
         assert!(window.wait(first) && !window.wait(third));
         assert_eq!(window.visible(), Sequence(1));
-        let fourth = window.claim(1);
+        window.wait_claimed();
+        let fourth = window.claim(1, 0);
         assert!(!window.wait_before(&fourth));
         drop(fourth);
         window.wait_idle();

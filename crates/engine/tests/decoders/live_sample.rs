@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use thermocline::{
     ActivityStats, Amplification, CacheStats, DemotionStats, FastTierStats, HitStats, LevelStats,
-    LiveMark, LiveStats, MemoryStats, Mode, OpenFileStats, OperationStats, Preset, RequestStats,
-    RuleStats, SlotStats, Stats, TierStats, WearStats,
+    LiveMark, LiveStats, LogStats, MemoryStats, Mode, OpenFileStats, OperationStats, Preset,
+    RequestStats, RuleStats, SlotStats, Stats, TierStats, WearStats,
 };
 
 /// The figures.
@@ -21,6 +21,7 @@ pub fn live_stats() -> LiveStats {
         database: "00112233445566778899aabbccddeeff".to_owned(),
         preset: Preset::Hybrid,
         tiers: vec![tier()],
+        fast_levels: None,
         levels: vec![LevelStats {
             level: 6,
             tables: 2,
@@ -35,6 +36,7 @@ pub fn live_stats() -> LiveStats {
             used_bytes: 1 << 25,
             classes: BTreeMap::from([("data".to_owned(), hits)]),
         },
+        fast_cache: None,
         memory: memory(),
         operations: operations(),
         activity: ActivityStats {
@@ -51,21 +53,8 @@ pub fn live_stats() -> LiveStats {
             room_shortage: Some("no tier has room for a table".to_owned()),
         },
         amplification: Amplification { write: 2.5, read_bytes_per_get: 1024.0, space: 1.25 },
-        requests: RequestStats {
-            waiting_writes: 9,
-            waiting_gets: 10,
-            waiting_pages: 11,
-            held: 64,
-            held_bytes: 65536,
-            threads: 3,
-            writes: 100,
-            gets: 200,
-            pages: 12,
-            refused: 13,
-            groups: 14,
-            grouped_writes: 99,
-            largest_group: 32,
-        },
+        log: log(),
+        requests: requests(),
         open_files: OpenFileStats {
             open: 500,
             open_max: Some(512),
@@ -196,5 +185,45 @@ fn operations() -> OperationStats {
         compacted_out_bytes: 11,
         delayed_s: 0.5,
         stalled_s: 1.5,
+    }
+}
+
+fn log() -> LogStats {
+    LogStats {
+        groups: 21,
+        batches: 22,
+        group_sizes: vec![20, 1],
+        durable_groups: 20,
+        durable_bytes: 23 << 10,
+        durable_s: 0.5,
+        p50_s: 0.000_125,
+        p99_s: 0.25,
+        slow: 24,
+        flying: 2,
+        oldest_flying_s: 0.125,
+        memtable_stalls: 25,
+        memtable_stalled_s: 1.5,
+        log_stalls: 26,
+        log_stalled_s: 2.5,
+    }
+}
+
+fn requests() -> RequestStats {
+    RequestStats {
+        waiting_writes: 9,
+        waiting_looks: 27,
+        waiting_gets: 10,
+        waiting_pages: 11,
+        held: 64,
+        held_bytes: 65536,
+        threads: 3,
+        writes: 100,
+        looks: 28,
+        gets: 200,
+        pages: 12,
+        refused: 13,
+        groups: 14,
+        grouped_writes: 99,
+        largest_group: 32,
     }
 }

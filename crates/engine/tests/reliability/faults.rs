@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use thermocline::{ByteSize, Db, Durability, Environment, ErrorKind, Settings, Tier, WriteBatch};
-use thermocline_device::{Error as DeviceError, ErrorKind as DeviceErrorKind, MemoryDevices};
+use thermocline_device::{
+    Devices, Error as DeviceError, ErrorKind as DeviceErrorKind, MemoryDevices,
+};
 use thermocline_foundation::random::Random;
 use thermocline_foundation::{Clock, SystemClock};
 
@@ -290,7 +292,7 @@ fn full_tiers_refuse_writes_and_a_larger_capacity_at_reopening_goes_on() {
 }
 
 /// Devices with room for nothing but logs, manifests and maps while the switch is on.
-fn without_room(memory: &MemoryDevices) -> (HookedDevices, Arc<AtomicU64>) {
+pub fn without_room(devices: impl Devices + 'static) -> (HookedDevices, Arc<AtomicU64>) {
     let on = Arc::new(AtomicU64::new(0));
     let switch = Arc::clone(&on);
     let hook: Hook = Arc::new(move |call, _, name| {
@@ -301,12 +303,12 @@ fn without_room(memory: &MemoryDevices) -> (HookedDevices, Arc<AtomicU64>) {
         }
         Ok(())
     });
-    (HookedDevices::new(Arc::new(memory.clone()), hook), on)
+    (HookedDevices::new(Arc::new(devices), hook), on)
 }
 
 fn opens_for_reading(settings: &Settings) {
     let memory = MemoryDevices::new();
-    let (devices, on) = without_room(&memory);
+    let (devices, on) = without_room(memory.clone());
     let environment = environment(devices);
     let db = environment.create(&home(), settings).unwrap();
     for number in 0..300 {

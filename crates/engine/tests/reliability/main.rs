@@ -19,3 +19,4 @@ mod simulated;
 mod small_devices;
 mod stress;
 mod support;
+mod syncs;

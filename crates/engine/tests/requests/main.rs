@@ -3,6 +3,7 @@
 #![cfg(not(any(shuttle, loom)))]
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
+mod commits;
 mod endings;
 mod executors;
 #[allow(dead_code, reason = "shared with the tests of reliability")]

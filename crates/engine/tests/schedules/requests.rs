@@ -3,7 +3,9 @@
 
 use super::support::*;
 use crate::requests::ticket::schedules::ticket_and_answer;
-use crate::{Db, ErrorKind, HasRoom, Settings, Ticket};
+use crate::{
+    Db, Duration, ErrorKind, HasRoom, Isolation, Locking, Settings, Ticket, TransactionOptions,
+};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -142,6 +144,57 @@ fn every_request_is_answered_and_what_was_acknowledged_is_there() {
         for (key, count) in acknowledged {
             let found = db.get(key).unwrap().map_or(0, |value| number(&value));
             assert_eq!(found, count, "the last of what was handed in");
+        }
+    });
+}
+
+/// A transaction that holds a lock and commits asynchronously, beside writes of the same key that
+/// wait for the lock: whatever the order, none of them waits for the other, and the writes keep
+/// theirs.
+#[test]
+fn commits_and_the_writes_that_wait_for_their_locks_all_end() {
+    check(2000, || {
+        let devices = Arc::new(FragileDevices::default());
+        let log_writes = 1 + (entropy() % 3) as u32;
+        let db = create_with(&devices, &Settings { log_writes, ..settings() });
+        let options = TransactionOptions {
+            locking: Locking::Pessimistic,
+            isolation: Isolation::ReadCommitted,
+            lock_timeout: Duration::ms(600_000),
+            ..TransactionOptions::default()
+        };
+        let holder = {
+            let db = db.clone();
+            spawn(move || {
+                let mut transaction = db.transaction(options);
+                // Here a wait with an end may end at any time.
+                match transaction.put("key", value(0, 8)) {
+                    Err(error) if error.kind() == ErrorKind::LockTimeout => return,
+                    put => put.unwrap(),
+                }
+                wait(transaction.commit_async().map_err(|(_, error)| error).unwrap()).unwrap();
+            })
+        };
+        let writer = {
+            let db = db.clone();
+            spawn(move || {
+                let tickets = [1, 2, 3].map(|number| insist(&db, "key", number).unwrap());
+                let all = tickets.map(|ticket| match wait(ticket) {
+                    Ok(()) => true,
+                    Err(error) if error.kind() == ErrorKind::LockTimeout => false,
+                    Err(error) => panic!("{error}"),
+                });
+                let seen = db.get("key").unwrap().map(|value| number(&value));
+                all.iter().all(|written| *written).then_some(seen)
+            })
+        };
+        let closes = entropy() % 2 == 0;
+        join([holder]);
+        let seen = join([writer]);
+        let lasts = |seen: &Option<u64>| [Some(0), Some(3)].contains(seen);
+        assert!(seen[0].as_ref().is_none_or(lasts), "{seen:?}");
+        if closes {
+            db.close().unwrap();
         }
     });
 }

@@ -13,7 +13,7 @@ use thermocline_device::driver::{DirectoryLock, Entry, Space};
 use thermocline_device::drivers::MemoryDriver;
 use thermocline_device::{
     Completion, Driver, DriverFile, Error, ErrorKind, File, FileKind, Handle, Operation, Queue,
-    Result, TierIndex,
+    Request, Result, TierIndex,
 };
 use thermocline_foundation::random::Random;
 use thermocline_foundation::{DatabaseId, FileNumber, Sequence};
@@ -33,6 +33,8 @@ pub enum Event {
 #[derive(Debug, Default)]
 pub struct Trace {
     pub events: Mutex<Vec<Event>>,
+    /// Offsets of reads.
+    pub reads: Mutex<Vec<u64>>,
     pub writes: AtomicU64,
     pub syncs: AtomicU64,
     /// The write (or sync) of this number, counted from 1, fails; 0 for none.
@@ -139,7 +141,10 @@ impl Driver for RecordingDriver {
     }
 
     fn queue(&self, depth: usize) -> Result<Box<dyn Queue>> {
-        self.inner.queue(depth)
+        let _ = depth;
+        let (inner, trace) = (MemoryDriver::new(), Arc::clone(&self.trace));
+        let driver = Self { inner, alignment: self.alignment, trace };
+        Ok(Box::new(RecordingQueue { driver, ended: Vec::new() }))
     }
 
     fn execute(&self, file: &Handle, operation: Operation) -> Completion {
@@ -172,8 +177,36 @@ impl Driver for RecordingDriver {
                 self.trace.events.lock().push(Event::Sync);
                 self.inner.execute(&file.inner, operation)
             }
-            read => self.inner.execute(&file.inner, read),
+            Operation::Read { offset, .. } => {
+                self.trace.reads.lock().push(offset);
+                self.inner.execute(&file.inner, operation)
+            }
         }
+    }
+}
+
+/// Carries requests out as they are submitted.
+#[derive(Debug)]
+struct RecordingQueue {
+    driver: RecordingDriver,
+    ended: Vec<Completion>,
+}
+
+impl Queue for RecordingQueue {
+    fn submit(&mut self, requests: &mut Vec<Request>) {
+        for Request { tag, file, operation } in requests.drain(..) {
+            self.ended.push(Completion { tag, ..self.driver.execute(&file, operation) });
+        }
+    }
+
+    fn reap(&mut self, _at_least: usize, completions: &mut Vec<Completion>) -> usize {
+        let count = self.ended.len();
+        completions.append(&mut self.ended);
+        count
+    }
+
+    fn in_flight(&self) -> usize {
+        self.ended.len()
     }
 }
 
@@ -253,6 +286,10 @@ impl Harness {
     pub fn bytes(&self) -> Vec<u8> {
         let file = self.file();
         file.read(0, file.len().unwrap() as usize).unwrap().to_vec()
+    }
+
+    pub fn bytes_len(&self) -> u64 {
+        self.file().len().unwrap()
     }
 
     /// Overwrites bytes behind the recording driver's back.

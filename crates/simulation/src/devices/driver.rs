@@ -111,6 +111,11 @@ impl Devices {
         *self.shared.watcher.lock() = watcher;
     }
 
+    /// What is told of changes.
+    pub fn watcher(&self) -> Option<Arc<dyn Watcher>> {
+        self.shared.watcher.lock().clone()
+    }
+
     /// Lets `fault` happen when its call comes.
     pub fn arm(&self, fault: Option<Fault>) {
         self.state().armed =
@@ -203,6 +208,11 @@ impl Devices {
     /// What transfers of a directory must be multiples of, 1 at least.
     pub fn set_alignment(&self, path: &Path, bytes: usize) {
         self.with_directory(path, |directory| directory.alignment = bytes);
+    }
+
+    /// Files of a directory can have other names in directories of the same device.
+    pub fn set_shared_device(&self, path: &Path, device: u64) {
+        self.with_directory(path, |directory| directory.shared_device = Some(device));
     }
 
     fn with_directory(&self, path: &Path, change: impl FnOnce(&mut DirectoryState)) {
@@ -440,6 +450,22 @@ impl Directory {
         Ok(())
     }
 
+    /// Gives a file or link a new name.
+    fn put(&self, kind: CallKind, name: &str, id: FileId) -> Result<()> {
+        if self.find(name).is_ok() {
+            return Err(Error::new(ErrorKind::AlreadyExists, format!("{name} exists")));
+        }
+        if self.link_text(id).is_none() {
+            self.state().world.require_new(&self.path, name);
+        }
+        self.change_names(kind, NameChange::Put(name.to_owned(), id))
+    }
+
+    fn link_text(&self, id: FileId) -> Option<String> {
+        let state = self.state();
+        state.world.files.get(&id)?.link.as_deref().map(str::to_owned)
+    }
+
     fn handle(&self, name: &str, id: FileId) -> Handle {
         Arc::new(File { directory: self.clone(), name: name.to_owned(), id })
     }
@@ -460,24 +486,19 @@ impl Driver for Directory {
 
     fn create(&self, name: &str) -> Result<Handle> {
         self.enter(CallKind::Create, name)?;
-        if self.find(name).is_ok() {
-            return Err(Error::new(ErrorKind::AlreadyExists, format!("{name} exists")));
-        }
-        let id = {
-            let mut state = self.state();
-            state.world.require_new(&self.path, name);
-            state.world.next_file += 1;
-            let id = state.world.next_file;
-            state.world.files.insert(id, Content::default());
-            id
-        };
-        self.change_names(CallKind::Create, NameChange::Put(name.to_owned(), id))?;
+        let id = self.state().world.add(Content::default());
+        self.put(CallKind::Create, name, id)?;
         Ok(self.handle(name, id))
     }
 
     fn open(&self, name: &str) -> Result<Handle> {
         self.enter(CallKind::Open, name)?;
-        Ok(self.handle(name, self.find(name)?))
+        let id = self.find(name)?;
+        if self.link_text(id).is_some() {
+            let text = format!("{} is a link", self.path.join(name).display());
+            return Err(Error::new(ErrorKind::Io, text));
+        }
+        Ok(self.handle(name, id))
     }
 
     fn delete(&self, name: &str) -> Result<()> {
@@ -497,7 +518,10 @@ impl Driver for Directory {
     fn list(&self) -> Result<Vec<Entry>> {
         self.enter(CallKind::List, "")?;
         let listed = self.state().world.list(&self.path);
-        Ok(listed.into_iter().map(|(name, len)| Entry { name, len }).collect())
+        let links = self.state().world.links(&self.path);
+        let is_link = |name: &str| links.iter().any(|(link, _)| link == name);
+        let entry = |(name, len): (String, u64)| Entry { is_link: is_link(&name), name, len };
+        Ok(listed.into_iter().map(entry).collect())
     }
 
     fn sync_directory(&self) -> Result<()> {
@@ -551,9 +575,34 @@ impl Driver for Directory {
         execute(file, operation)
     }
 
-    fn try_link(&self, name: &str, into: &dyn Driver) -> Result<bool> {
-        self.devices.record("Link", &self.path, name, Operands::To(&into.describe()));
-        Ok(false)
+    fn try_link(&self, name: &str, into: &dyn Driver, new_name: &str) -> Result<bool> {
+        let into = PathBuf::from(into.describe());
+        let device = |path: &Path| {
+            let state = self.state();
+            state.world.directories.get(path).and_then(|directory| directory.shared_device)
+        };
+        let shared = device(&self.path);
+        if shared.is_none() || shared != device(&into) {
+            self.devices.record("Link", &self.path, name, Operands::To(&into.to_string_lossy()));
+            return Ok(false);
+        }
+        self.enter_with(CallKind::Link, name, Operands::To(new_name))?;
+        let id = self.find(name)?;
+        let into = Self { devices: self.devices.clone(), path: into };
+        into.put(CallKind::Link, new_name, id)?;
+        Ok(true)
+    }
+
+    fn make_link(&self, name: &str, text: &str) -> Result<()> {
+        self.enter_with(CallKind::Link, name, Operands::To(text))?;
+        let link = Content { link: Some(text.into()), ..Content::default() };
+        let id = self.state().world.add(link);
+        self.put(CallKind::Link, name, id)
+    }
+
+    fn read_link(&self, name: &str) -> Result<Option<String>> {
+        self.enter(CallKind::ReadLink, name)?;
+        Ok(self.link_text(self.find(name)?))
     }
 }
 

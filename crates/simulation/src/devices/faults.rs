@@ -12,11 +12,13 @@ pub enum CallKind {
     Len,
     Space,
     Read,
+    ReadLink,
     CreateDirectory,
     RemoveDirectory,
     Create,
     Delete,
     Rename,
+    Link,
     SyncDirectory,
     Allocate,
     Truncate,
@@ -34,7 +36,12 @@ impl CallKind {
     pub fn takes_room(self) -> bool {
         matches!(
             self,
-            Self::CreateDirectory | Self::Create | Self::Rename | Self::Allocate | Self::Write
+            Self::CreateDirectory
+                | Self::Create
+                | Self::Rename
+                | Self::Link
+                | Self::Allocate
+                | Self::Write
         )
     }
 }

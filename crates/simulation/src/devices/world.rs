@@ -76,6 +76,8 @@ impl<T> Pending<T> {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
+    /// What a symbolic link says: there at once, and never changed.
+    pub link: Option<Arc<str>>,
     pub live: Sparse,
     pub durable: Sparse,
     pub pending: Vec<Pending<Change>>,
@@ -137,6 +139,7 @@ impl Content {
 
 #[derive(Clone, Debug)]
 pub(super) enum NameChange {
+    /// A new file or link, or another name of a file.
     Put(String, FileId),
     Remove(String),
     Rename(String, String, FileId),
@@ -173,6 +176,8 @@ pub(super) struct Directory {
     pub locked: BTreeMap<String, Option<u64>>,
     /// Offsets, lengths and views of transfers are multiples of it.
     pub alignment: usize,
+    /// The device, where files can have names in several directories.
+    pub shared_device: Option<u64>,
     /// Bytes that files may take; none: no limit.
     pub capacity: Option<u64>,
     /// The device was taken away: every call fails.
@@ -286,6 +291,13 @@ impl World {
         Arc::make_mut(&mut self.numbered).retain(|(directory, _)| !directory.starts_with(path));
     }
 
+    /// A new file or link that has no name yet.
+    pub(super) fn add(&mut self, content: Content) -> FileId {
+        self.next_file += 1;
+        self.files.insert(self.next_file, content);
+        self.next_file
+    }
+
     pub(super) fn draw(&mut self) -> u64 {
         let mut random = Random::new(self.entropy);
         self.entropy = random.next_u64();
@@ -360,6 +372,14 @@ impl World {
         names.into_iter().flatten().map(|(name, id)| (name.clone(), len(id))).collect()
     }
 
+    /// The links of a directory, each with what it says.
+    pub fn links(&self, path: &Path) -> Vec<(String, String)> {
+        let names = self.directories.get(path).map(|directory| &directory.live);
+        let text = |id: &FileId| self.files.get(id)?.link.as_deref().map(str::to_owned);
+        let names = names.into_iter().flatten();
+        names.filter_map(|(name, id)| Some((name.clone(), text(id)?))).collect()
+    }
+
     /// The directories.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.directories.keys().cloned().collect()
@@ -398,7 +418,7 @@ impl World {
         let mut live = Sparse::default();
         live.write(0, bytes);
         let durable = live.clone();
-        self.files.insert(id, Content { live, durable, pending: Vec::new() });
+        self.files.insert(id, Content { live, durable, ..Content::default() });
         let directory = self.directories.entry(directory.to_owned()).or_default();
         for names in [&mut directory.live, &mut directory.durable] {
             names.insert(name.to_owned(), id);
@@ -461,6 +481,7 @@ impl World {
             for (name, id) in &directory.live {
                 hasher.update(name.as_bytes());
                 if let Some(content) = self.files.get(id) {
+                    hasher.update(content.link.as_deref().unwrap_or_default().as_bytes());
                     hasher.update(&content.live.bytes(0, content.live.len() as usize));
                 }
             }
@@ -478,6 +499,7 @@ impl Directory {
             pending,
             locked: BTreeMap::new(),
             alignment: self.alignment,
+            shared_device: self.shared_device,
             capacity: self.capacity,
             gone: self.gone,
             slow_ns: self.slow_ns,
@@ -494,7 +516,7 @@ impl Content {
         for pending in &self.pending {
             pending.change.apply(&mut image, keep);
         }
-        Self { live: image.clone(), durable: image, pending: Vec::new() }
+        Self { link: self.link.clone(), live: image.clone(), durable: image, pending: Vec::new() }
     }
 }
 

@@ -13,10 +13,13 @@
 //! Shared between threads.
 
 use crate::block::Block;
+use crate::block_source::SecondLevel;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 use thermocline_foundation::random::mix;
+use thermocline_foundation::sync::OnceLock;
 use thermocline_foundation::{Counter, FileNumber, Planted, planted};
 
 /// What a block holds, for the counts.
@@ -51,6 +54,8 @@ pub struct BlockCache {
     blocks: Cache<Key, Block, Weight, BuildHasherDefault<KeyHasher>>,
     hits: [Counter; 3],
     misses: [Counter; 3],
+    /// What is asked for a block that is not in memory, before its table is read.
+    second_level: OnceLock<Arc<dyn SecondLevel>>,
 }
 
 /// What an entry costs besides its block: key, links, slots kept free and the block's shared
@@ -104,7 +109,19 @@ impl BlockCache {
             blocks: Cache::with(items, capacity_bytes, Weight, hasher, lifecycle),
             hits: Default::default(),
             misses: Default::default(),
+            second_level: OnceLock::new(),
         }
+    }
+
+    /// Puts `second_level` below the cache, if there is none yet.
+    pub fn set_second_level(&self, second_level: Arc<dyn SecondLevel>) {
+        self.second_level.get_or_init(|| second_level);
+    }
+
+    /// What is below the cache.
+    #[inline]
+    pub(crate) fn second_level(&self) -> Option<&Arc<dyn SecondLevel>> {
+        self.second_level.get()
     }
 
     /// The block at `offset` of `file`, counted as a hit or a miss of its class.

@@ -53,5 +53,6 @@ impl Follower for LevelTargets {
         // What level 0 holds before it is compacted: room for it must not come and go.
         targets[0] = targets[0].max(batch_bytes(settings));
         self.shared.placement.set_level_targets(&targets);
+        self.shared.measure_tiers();
     }
 }

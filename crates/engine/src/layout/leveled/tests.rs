@@ -11,15 +11,17 @@ use crate::engine::Engine;
 use crate::engine::background::Background;
 use crate::jobs::{Lane, Planner};
 use crate::limits::LEVELS;
+use crate::support::hooked::{Call, HookedDevices};
 use crate::support::still_clock::StillClock;
 use crate::support::{one_tier, run_to_end, stepped, stepped_environment, tier, until};
-use crate::{ByteSize, Db, Environment, Preset, Settings};
+use crate::{ByteSize, Db, Environment, Experiments, PlacementChoice, Preset, Settings};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use thermocline_foundation::Clock;
+use thermocline_device::MemoryDevices;
 use thermocline_foundation::random::Random;
 use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::{Clock, Counter, threads};
 
 /// A clock whose sleepers look at what a worker would do meanwhile.
 #[derive(Debug, Default)]
@@ -234,4 +236,76 @@ fn new_tables_of_a_full_level_0_are_merged_with_each_other_while_its_way_down_is
     drop(down);
     assert_eq!(["a", "b", "c"].map(get), expected);
     db.close().unwrap();
+}
+
+#[test]
+fn levels_leave_the_fast_tier_while_much_of_its_bandwidth_is_used_and_come_back() {
+    let clock = Arc::new(StillClock::default());
+    let environment = Environment { clock: clock.clone(), ..stepped_environment() };
+    let settings = Settings {
+        preset: Some(Preset::Leveled),
+        memory: ByteSize::mib(4),
+        tiers: vec![tier("/fast", 256), tier("/slow", 1 << 10)],
+        placement: PlacementChoice::Bandwidth,
+        bandwidth_peak: ByteSize::mib(1),
+        ..Settings::default()
+    };
+    let db: Db = environment.create(Path::new("/home"), &settings).unwrap();
+    // Three seconds in which so many records of 64 KiB come; tells the levels afterwards, and on
+    // which tier the next flush lands.
+    let pass = |records: u64| {
+        for key in 0..records {
+            db.put(key.to_be_bytes(), vec![b'v'; 64 << 10]).unwrap();
+        }
+        clock.sleep(Duration::from_secs(3));
+        flush_one(&db, "tick", Some("value"));
+        flush_one(&db, "next", Some("value"));
+        let engine = db.engine();
+        let newest = engine.versions().current().levels.level(0)[0].meta.number;
+        let files = engine.shared().files.files();
+        let found = files.into_iter().find(|file| file.number == newest);
+        (engine.shared().placement.fast_levels(), found.unwrap().tier.0)
+    };
+    assert_eq!(pass(0), (Some(2), 0), "little was used");
+    assert_eq!(pass(200), (Some(1), 0), "more than 1 MiB a second");
+    assert_eq!(pass(200), (Some(0), 1), "the log is left the tier");
+    assert_eq!(pass(200), (Some(0), 1));
+    assert_eq!(pass(0), (Some(1), 0), "and shares it again");
+    db.close().unwrap();
+}
+
+/// Writes that the table of a flush takes, while each of them meets a synced write of the log.
+fn writes_of_a_flush(log_first: Option<bool>) -> u64 {
+    let writes = Arc::new(Counter::default());
+    let writer: Arc<Mutex<Option<Db>>> = Arc::default();
+    let (counted, beside) = (Arc::clone(&writes), Arc::clone(&writer));
+    let hook = move |call, _: &Path, name: &str| {
+        let db = beside.lock().clone();
+        if let Some(db) = db.filter(|_| call == Call::Write && name.ends_with(".table")) {
+            counted.add(1);
+            // The flush is not what waits for this write.
+            let write = move || db.put("beside", "a flush").unwrap();
+            threads::spawn("writer", write).unwrap().join().unwrap();
+        }
+        Ok(())
+    };
+    let devices = HookedDevices::new(Arc::new(MemoryDevices::default()), Arc::new(hook));
+    let experiments = Experiments { log_first, ..Experiments::NONE };
+    let devices = Arc::new(devices);
+    let environment = Environment { devices, experiments, ..stepped_environment() };
+    let db: Db = environment.create(Path::new("/home"), &one_tier()).unwrap();
+    for key in 0..40u64 {
+        db.put(key.to_be_bytes(), vec![b'v'; 10 << 10]).unwrap();
+    }
+    *writer.lock() = Some(db.clone());
+    db.flush().unwrap();
+    let writes = writes.get();
+    writer.lock().take();
+    writes
+}
+
+#[test]
+fn a_flush_goes_in_pieces_beside_synced_writes_unless_that_is_left_out() {
+    // 400 KiB, padded to pages: 64, 256 and the rest; or pieces of 64.
+    assert_eq!([None, Some(true), Some(false)].map(writes_of_a_flush), [8, 8, 3]);
 }

@@ -46,7 +46,11 @@ impl Hybrid {
         };
         let waits_for_snapshot = !worthy.is_empty();
         if let Some((_, plan)) = worthy.into_iter().find(|(_, plan)| is_free(plan)) {
-            let written_bytes = plan.bytes();
+            // All that may leave: a merge that the budget refuses only once it is chosen would be
+            // chosen again at once.
+            let (from, to) = plan.selection.range.bounds();
+            let leaving_bytes = self.fast.packing.value_bytes_of(self.fast.index.bytes(from, to));
+            let written_bytes = plan.bytes() + leaving_bytes;
             let bytes_max = 4 * self.demotion_bytes();
             let plan = DemotionPlan { purpose: Purpose::Space, bytes_max, ..plan };
             *self.fast.feedback.space_looks.lock() = SpaceLooks::default();

@@ -123,9 +123,11 @@ impl Hybrid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::hybrid::demotion::job::Demotion;
+    use crate::layout::hybrid::rules::fullness::EvictionStep;
     use crate::support::still_clock::StillClock;
-    use crate::support::{hybrid, stepped_environment, tier};
-    use crate::{ByteSize, Db, Environment, HybridSettings};
+    use crate::support::{hybrid, run_to_end, stepped_environment, tier};
+    use crate::{ByteSize, Db, Environment, Experiments, HybridSettings};
     use std::path::Path;
     use std::sync::Arc;
     use thermocline_device::FileKind;
@@ -138,7 +140,10 @@ mod tests {
     /// A store on two tiers with a budget, and the clock that only sleeping moves.
     fn store(write_budget_dwpd: f64) -> (Db, Arc<StillClock>) {
         let clock = Arc::new(StillClock::default());
-        let environment = Environment { clock: clock.clone(), ..stepped_environment() };
+        // Every merge has all runs of its range, so that what it writes is known.
+        let experiments = Experiments { runs: Some(1), ..Experiments::default() };
+        let environment =
+            Environment { clock: clock.clone(), experiments, ..stepped_environment() };
         let settings = Settings {
             tiers: vec![tier("/fast", 1), tier("/slow", SLOW_MIB)],
             memory: ByteSize::mib(1),
@@ -147,6 +152,107 @@ mod tests {
             ..hybrid()
         };
         (environment.create(Path::new("/home"), &settings).unwrap(), clock)
+    }
+
+    /// Spends the budget until so much is left.
+    fn leave(db: &Db, left_bytes: u64) {
+        let hybrid = db.engine().hybrid();
+        let spent_bytes = hybrid.budget_bytes().unwrap() - left_bytes as i64;
+        let budget = hybrid.fast.feedback.slow_writes.budget.as_ref().unwrap();
+        let spent_bytes = u64::try_from(spent_bytes).expect("the budget has more than that");
+        budget.lock().spend(spent_bytes, hybrid.shared.clock.now_ns());
+    }
+
+    /// Puts so many values of a thousand bytes that do not compress, under every `step`th key from
+    /// `first` on, and flushes them.
+    fn put(db: &Db, first: u32, count: u32, step: u32) {
+        let (mut random, mut value) = (Random::new(first.into()), [0; 1000]);
+        for number in 0..count {
+            random.fill(&mut value);
+            db.put((first + step * number).to_be_bytes(), value).unwrap();
+        }
+        db.flush().unwrap();
+    }
+
+    fn records_in_slots(db: &Db) -> u64 {
+        db.engine().hybrid().fast.index.slot_records()
+    }
+
+    fn plan(db: &Db) -> Option<Demotion> {
+        db.engine().hybrid().plan_demotion(EvictionStep::Cold)
+    }
+
+    /// A store with one table, so many cold records of its range in slots, and a full budget; and
+    /// the bytes of the table.
+    fn store_with_cold_records(count: u32) -> (Db, u64) {
+        let (db, clock) = store(1.0);
+        put(&db, 0, 60, 1000);
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        clock.sleep(Duration::from_nanos(DAY_NS));
+        put(&db, 1, count, 59_000 / count);
+        let tables_bytes = db.stats().levels.iter().map(|level| level.bytes).sum();
+        (db, tables_bytes)
+    }
+
+    /// Three questions, each of which refuses what the others let pass: whether to look at all,
+    /// what is about to be written by the estimate, and what leaves indeed.
+    #[test]
+    fn no_range_is_looked_at_while_the_budget_lacks_what_was_refused_last() {
+        let (db, _) = store_with_cold_records(60);
+        let refused = || db.stats().fast_tier.unwrap().rules.refused_merges;
+        leave(&db, db.engine().hybrid().demotion_bytes() + 1000);
+        (0..3).for_each(|_| assert!(plan(&db).is_none()));
+        assert_eq!(refused(), 1, "the first look says what the budget must have");
+    }
+
+    #[test]
+    fn no_merge_is_chosen_that_would_write_more_than_the_budget_has() {
+        for (missing_bytes, is_chosen) in [(2000, false), (0, true)] {
+            // More than one merge takes along.
+            let (db, tables_bytes) = store_with_cold_records(200);
+            leave(&db, tables_bytes + db.engine().hybrid().demotion_bytes() - missing_bytes);
+            assert_eq!(plan(&db).is_some(), is_chosen, "{missing_bytes} bytes are missing");
+        }
+    }
+
+    #[test]
+    fn no_merge_begins_from_which_more_leaves_than_was_expected_and_the_budget_has() {
+        for (left_bytes, leaves) in [(1000, false), (80_000, true)] {
+            let (db, _) = store_with_cold_records(60);
+            let mut merge = plan(&db).unwrap();
+            put(&db, 2, 60, 980);
+            let promised_bytes = db.engine().hybrid().fast.feedback.slow_writes.promised_bytes();
+            leave(&db, promised_bytes + left_bytes);
+            run_to_end(&mut merge);
+            let left = if leaves { 0 } else { 120 };
+            assert_eq!(records_in_slots(&db), left, "beside {left_bytes} bytes");
+        }
+    }
+
+    /// A merge for space asks for all that may leave with it, or it would be refused when that is
+    /// known, and chosen again at once, for ever.
+    #[test]
+    fn a_merge_for_space_that_the_budget_refuses_is_not_chosen() {
+        let (db, clock) = store(1.0);
+        put(&db, 0, 60, 1000);
+        db.compact_range(None, None, &mut |_| {}).unwrap();
+        clock.sleep(Duration::from_nanos(DAY_NS));
+        // Enough for the table, and not for as many tombstones beside it.
+        let tables_bytes = db.stats().levels.iter().map(|level| level.bytes).sum::<u64>();
+        leave(&db, tables_bytes + 1000);
+        // More of them than there are records.
+        (0..600u32).for_each(|number| db.delete((100 * number).to_be_bytes()).unwrap());
+        db.flush().unwrap();
+        let mut is_idle = false;
+        for _ in 0..300 {
+            db.engine().shared().jobs.let_work(|| is_idle = true);
+        }
+        assert!(is_idle, "background work goes on and writes nothing");
+        let entries = || db.stats().levels.iter().map(|level| level.entries).sum::<u64>();
+        assert!(entries() >= 60);
+        clock.sleep(Duration::from_nanos(DAY_NS));
+        db.settle().unwrap();
+        assert_eq!(entries(), 0, "the budget has come back");
     }
 
     #[test]

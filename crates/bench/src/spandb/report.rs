@@ -1,0 +1,238 @@
+//! The rows for a person (a table, a picture a figure) and for programs (`ratio` lines, JSON).
+
+use super::judged::{Judged, Side, Verdict, measured};
+use super::rows::{Figure, Goal};
+use super::{Found, Outcomes, SpandbArguments};
+use crate::Outcome;
+use crate::report::html::svg::{self, Bar, bars, picture, short};
+use crate::report::table::{align, with_spread};
+use crate::results::Results;
+use crate::summary::Spread;
+use serde::Serialize;
+use thermocline_device::drivers::host_files;
+
+/// The file's schema.
+const SCHEMA: &str = "thermocline-spandb";
+const VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    version: u32,
+    command: Vec<String>,
+    medium: String,
+    /// Why the rows were measured on plain directories; none: on the rig.
+    no_rig: Option<&'a str>,
+    rows: Vec<Line>,
+}
+
+#[derive(Serialize)]
+struct Line {
+    row: String,
+    unit: &'static str,
+    ours: Option<Measurement>,
+    theirs: Option<Measurement>,
+    value: Option<f64>,
+    value_min: Option<f64>,
+    value_max: Option<f64>,
+    goal: String,
+    verdict: &'static str,
+    /// Why it has no value.
+    reason: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Measurement {
+    engine: String,
+    workload: String,
+    median: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Measurement {
+    fn of(side: &Side) -> Self {
+        let Spread { median, min, max } = side.spread;
+        let (engine, workload) = (side.point.engine.clone(), side.point.workload.clone());
+        Self { engine, workload, median, min, max }
+    }
+}
+
+impl Line {
+    fn of(judged: &Judged) -> Self {
+        let value = judged.value.as_ref().ok();
+        Self {
+            row: judged.row.name.clone(),
+            unit: judged.row.measure.unit,
+            ours: judged.over.as_ref().map(Measurement::of),
+            theirs: judged.under.as_ref().map(Measurement::of),
+            value: value.map(|spread| spread.median),
+            value_min: value.map(|spread| spread.min),
+            value_max: value.map(|spread| spread.max),
+            goal: goal(judged.row.goal),
+            verdict: word(judged.verdict()),
+            reason: judged.value.as_ref().err().cloned(),
+        }
+    }
+}
+
+/// Writes the file and the pictures; returns what is to be printed.
+pub(super) fn written(
+    arguments: &SpandbArguments,
+    rows: &[Judged],
+    found: &Found,
+    no_rig: Option<&str>,
+) -> Outcome<Outcomes> {
+    let document = Document {
+        schema: SCHEMA,
+        version: VERSION,
+        command: std::env::args().collect(),
+        medium: no_rig.map_or(arguments.medium.about(), |_| "plain directory").to_owned(),
+        no_rig,
+        rows: rows.iter().map(Line::of).collect(),
+    };
+    let json = serde_json::to_string_pretty(&document)?;
+    host_files::write_text(&arguments.results, &json)?;
+    let mut pictures = Vec::new();
+    for figure in Figure::all() {
+        let own: Vec<_> = rows.iter().filter(|row| row.row.figure == figure).collect();
+        if let Some(drawn) = drawn(figure, &own, found) {
+            let stem = arguments.results.file_stem().unwrap_or_default().to_string_lossy();
+            let name = format!("{stem}-figure-{}.svg", figure.name());
+            let path = arguments.results.with_file_name(name);
+            host_files::write_text(&path, &drawn)?;
+            pictures.push(path);
+        }
+    }
+    let mut heading = format!("fast device: {}\n", arguments.medium.about());
+    if let Some(reason) = no_rig {
+        heading = format!("plain directories, NOT the medium asked for: {reason}\n");
+    }
+    let table = heading + &failures(found) + &table(rows);
+    Ok(Outcomes { table, lines: lines(rows), json, pictures })
+}
+
+/// Rounds that failed, where others of the same point may not have.
+fn failures(found: &Found) -> String {
+    let rows = found.values().flat_map(|results: &Results| &results.rows);
+    let failed = rows.filter_map(|row| {
+        let failure = row.failure.as_deref()?;
+        Some(format!(
+            "failed: {} on {}, round {}: {failure}\n",
+            row.engine, row.workload, row.round
+        ))
+    });
+    failed.collect()
+}
+
+fn table(rows: &[Judged]) -> String {
+    let head = ["row", "ours", "other", "unit", "value", "goal", ""];
+    let mut cells = vec![head.map(str::to_owned).to_vec()];
+    let mut reasons = String::new();
+    for judged in rows {
+        let side = |side: &Option<Side>| {
+            side.as_ref().map_or("-".to_owned(), |side| with_spread(side.spread))
+        };
+        let value = match &judged.value {
+            Ok(spread) => with_spread(*spread),
+            Err(reason) => {
+                reasons.push_str(&format!("not there: {}: {reason}\n", judged.row.name));
+                "-".to_owned()
+            }
+        };
+        cells.push(vec![
+            judged.row.name.clone(),
+            side(&judged.over),
+            side(&judged.under),
+            judged.row.measure.unit.to_owned(),
+            value,
+            goal(judged.row.goal),
+            word(judged.verdict()).to_owned(),
+        ]);
+    }
+    align(&cells) + &reasons
+}
+
+/// The lines for programs.
+fn lines(rows: &[Judged]) -> Vec<String> {
+    let line = |judged: &Judged| {
+        let value = judged.value.as_ref().ok()?;
+        Some(format!("ratio {} {:.3}", judged.row.name, value.median))
+    };
+    rows.iter().filter_map(line).collect()
+}
+
+fn goal(goal: Goal) -> String {
+    match goal {
+        Goal::None => String::new(),
+        Goal::AtLeast(bar, aim) => format!("{bar} or more, aim {aim}"),
+        Goal::AtMost(bar, aim) if bar == aim => format!("{bar} at most"),
+        Goal::AtMost(bar, aim) => format!("{bar} at most, aim {aim}"),
+    }
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Shown => "",
+        Verdict::Aim => "aim reached",
+        Verdict::Reached => "reached",
+        Verdict::Missed => "missed",
+        Verdict::NotThere => "not there",
+    }
+}
+
+/// A picture of `rows`: their values beside their bars, and what they are made of.
+fn drawn(figure: Figure, rows: &[&Judged], found: &Found) -> Option<String> {
+    let values: Vec<_> = rows.iter().filter_map(|judged| value_bar(judged)).collect();
+    if values.is_empty() {
+        return None;
+    }
+    let mut plots = vec![("values, with their bars", bars("values", &values))];
+    let mut engines: Vec<String> = Vec::new();
+    for (unit, sides) in measured(rows, found) {
+        let mut drawn = Vec::new();
+        for side in &sides {
+            let known = engines.iter().position(|engine| *engine == side.point.engine);
+            let colour = known.unwrap_or_else(|| {
+                engines.push(side.point.engine.clone());
+                engines.len() - 1
+            });
+            drawn.push(side_bar(side, colour));
+        }
+        plots.push((unit, bars(unit, &drawn)));
+    }
+    let plots: Vec<_> = plots.iter().map(|(name, plot)| (*name, plot.clone())).collect();
+    let names: Vec<_> = engines.into_iter().enumerate().collect();
+    let title = format!("SpanDB, figure {}: {}", figure.name(), figure.title());
+    Some(picture(&title, &plots, &names))
+}
+
+fn value_bar(judged: &Judged) -> Option<Bar> {
+    let value = judged.value.as_ref().ok()?;
+    let mark = match judged.row.goal {
+        Goal::None => None,
+        Goal::AtLeast(bar, _) | Goal::AtMost(bar, _) => Some((bar, goal(judged.row.goal))),
+    };
+    let colour = if judged.verdict() == Verdict::Missed { 1 } else { 0 };
+    let text = format!("{:.2}", value.median);
+    Some(Bar {
+        name: judged.row.name.clone(),
+        colour: colour % svg::COLOURS,
+        parts: vec![(text.clone(), value.median)],
+        spread: Some((value.min, value.max)),
+        mark,
+        text,
+    })
+}
+
+fn side_bar(side: &Side, colour: usize) -> Bar {
+    let text = short(side.spread.median);
+    Bar {
+        name: side.point.workload.clone(),
+        colour,
+        parts: vec![(text.clone(), side.spread.median)],
+        spread: Some((side.spread.min, side.spread.max)),
+        mark: None,
+        text,
+    }
+}

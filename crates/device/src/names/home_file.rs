@@ -1,0 +1,111 @@
+//! The file `HOME` in a tier's directory: which host directory the tier serves. See
+//! docs/formats/names.md.
+//!
+//! A host's directory that is copied takes its links along, and two directories would share one
+//! tier's files; what the first deletes is gone for the second. `HOME` names one of them.
+//!
+//! 1. It is replaced as a whole, and its last line is a checksum of what is before it.
+//!
+//! Threads: the owner of the directory's lock writes; any may read.
+
+use crate::driver::Driver;
+use crate::error::{Error, ErrorKind, Result};
+use crate::identity::InstanceId;
+use crate::small_file;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use thermocline_foundation::checksum::checksum;
+use thermocline_foundation::{DatabaseId, FileNumber, Place};
+
+/// The file's name.
+pub(super) const FILE_NAME: &str = "HOME";
+
+const FORMAT: u32 = 1;
+const BYTES_MAX: usize = 64 << 10;
+const INTRODUCTION: &str = "\
+# A tier of the directory below. Thermocline writes this file: do not edit it.
+";
+const CHECKSUM_LINE: &str = "# checksum ";
+const WAY_OUT: &str = "it was edited or damaged: rehome the directory, which writes it anew";
+
+/// What `HOME` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HomeFile {
+    /// The instance that the tier is of.
+    pub instance: InstanceId,
+    /// The host's directory.
+    pub path: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Text {
+    format: u32,
+    instance: String,
+    path: String,
+}
+
+#[derive(Deserialize)]
+struct FormatOnly {
+    format: u32,
+}
+
+impl HomeFile {
+    /// Reads `HOME` of a tier, whose path `tier` is for messages.
+    pub(super) fn read(driver: &dyn Driver, tier: &Path) -> Result<Self> {
+        let what = tier.join(FILE_NAME).display().to_string();
+        let bytes = small_file::read(driver, FILE_NAME, &what, BYTES_MAX)?;
+        let text = std::str::from_utf8(&bytes).map_err(|error| {
+            let why = format!("it is not text; {WAY_OUT}");
+            Error::corrupt(&what, error.valid_up_to() as u64, why)
+        })?;
+        Self::parse(text, &what)
+    }
+
+    /// Replaces `HOME` of a tier.
+    pub(super) fn write(&self, driver: &dyn Driver) -> Result<()> {
+        small_file::replace(driver, FILE_NAME, self.text()?.as_bytes())
+    }
+
+    /// The file's text; the inverse of [`HomeFile::parse`].
+    pub fn text(&self) -> Result<String> {
+        let path = self.path.to_str().ok_or_else(|| {
+            let shown = self.path.display();
+            let text = format!("cannot record {shown}: its path is not UTF-8; rename it");
+            Error::new(ErrorKind::Invalid, text)
+        })?;
+        let (instance, path) = (self.instance.to_string(), path.to_owned());
+        let body = toml::to_string(&Text { format: FORMAT, instance, path }).map_err(|error| {
+            Error::new(ErrorKind::Invalid, format!("cannot record the directory: {error}"))
+        })?;
+        let covered = format!("{INTRODUCTION}{body}");
+        Ok(format!("{covered}{CHECKSUM_LINE}{:08x}\n", text_checksum(&covered)))
+    }
+
+    /// Parses the file's text; `what` names it in messages.
+    pub fn parse(text: &str, what: &str) -> Result<Self> {
+        let damage = |offset: usize, why: &str| {
+            Error::corrupt(what, offset as u64, format!("{why}; {WAY_OUT}"))
+        };
+        let covered_len = text.rfind(CHECKSUM_LINE);
+        let covered_len = covered_len.ok_or_else(|| damage(text.len(), "it has no checksum"))?;
+        let (covered, line) = text.split_at(covered_len);
+        if line != format!("{CHECKSUM_LINE}{:08x}\n", text_checksum(covered)) {
+            return Err(damage(covered_len, "its checksum is wrong"));
+        }
+        let format =
+            toml::from_str::<FormatOnly>(covered).map_err(|e| damage(0, e.message()))?.format;
+        if format > FORMAT {
+            let text = format!("{what} has format {format}, this software knows {FORMAT}: upgrade");
+            return Err(Error::new(ErrorKind::NewerFormat, text));
+        }
+        let text: Text = toml::from_str(covered).map_err(|error| damage(0, error.message()))?;
+        let instance = InstanceId::parse(&text.instance);
+        let instance = instance.ok_or_else(|| damage(0, "the instance identity is not one"))?;
+        Ok(Self { instance, path: text.path.into() })
+    }
+}
+
+fn text_checksum(text: &str) -> u32 {
+    let place = Place { database: DatabaseId::default(), file: FileNumber(0), offset: 0 };
+    checksum(&place, text.as_bytes())
+}

@@ -1,0 +1,131 @@
+//! A file under a second name, in the same host directory or another one: hard links of tier files.
+//!
+//! 1. Each name has a tier file of its own under a serial of its own directory; the bytes are
+//!    shared by the file system. So no name can take away what another leads to.
+//! 2. Between directories a link would dangle once one of them is moved, so a rename is a link
+//!    there, made durable, and a deletion here.
+//! 3. Where no tier of the other directory can share the file, the call is refused, and the host
+//!    copies.
+//!
+//! Threads: any. Of two directories only the one that gets the name is held.
+
+use super::link_text::parse_file_name;
+use super::listing::{Named, Place};
+use super::{Changing, FileClass, Host, LinkText, Names, Room, UNFINISHED};
+use crate::error::{Error, ErrorKind, Result};
+use crate::tier::TierIndex;
+use std::sync::Arc;
+use thermocline_foundation::{Planted, planted};
+
+impl Names {
+    /// Gives the file `name` a second name, `to` in `into`. Both then show the same bytes: only
+    /// files that are never written again should be linked.
+    ///
+    /// Errors: `AlreadyExists`; `Invalid` where the two directories have no device in common.
+    pub fn link(&self, name: &str, into: &Self, to: &str) -> Result<()> {
+        self.host.look_at(name)?;
+        into.host.change(to, |changing| {
+            into.host.look_at(to)?;
+            if into.host.listing.lock().get(to).is_ok() {
+                let text = format!("cannot link {name} as {to}: that exists");
+                return Err(Error::new(ErrorKind::AlreadyExists, text));
+            }
+            into.host.link(changing, &self.host, name, to)
+        })
+    }
+
+    /// Moves the file `name` to another host directory, in place of what has the name there. A
+    /// crash leaves either name, or both.
+    ///
+    /// Errors: `Invalid` where the two directories have no device in common.
+    pub fn rename_into(&self, name: &str, into: &Self, to: &str) -> Result<()> {
+        if Arc::ptr_eq(&self.host, &into.host) {
+            return self.rename(name, to);
+        }
+        self.open(name)?.make_durable()?;
+        into.host.change(to, |changing| {
+            into.host.look_at(to)?;
+            into.host.link(changing, &self.host, name, to)
+        })?;
+        into.host.tier_rooms().try_for_each(Room::sync)?;
+        into.host.sync_home()?;
+        self.delete(name)
+    }
+}
+
+impl Host {
+    fn link(&self, changing: &mut Changing, from: &Self, name: &str, to: &str) -> Result<()> {
+        let (place, class, bytes) = {
+            let listing = from.listing.lock();
+            let named = listing.get(name)?;
+            (named.place.clone(), named.class, named.bytes)
+        };
+        let linked = match place.room == from.home {
+            true => self.link_plain(changing, from, &place, to)?,
+            false => self.link_on_tier(changing, from, &place, to)?,
+        };
+        let Some(linked) = linked else {
+            let text = format!(
+                "cannot link {name} of {} into {}: they have no device in common; copy it",
+                from.path.display(),
+                self.path.display()
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        };
+        let class = FileClass { holds: FileClass::of_name(to).holds, ..class };
+        self.listing.lock().replace(to, Named::new(linked, class, bytes), self.home);
+        Ok(())
+    }
+
+    fn link_plain(
+        &self,
+        changing: &mut Changing,
+        from: &Self,
+        place: &Place,
+        to: &str,
+    ) -> Result<Option<Place>> {
+        let unfinished = format!("{UNFINISHED}{}", changing.serial());
+        let home = self.home_driver();
+        if !from.home_driver().try_link(&place.file, &**home, &unfinished)? {
+            return Ok(None);
+        }
+        self.named(home.rename(&unfinished, to))?;
+        Ok(Some(self.plain(to)))
+    }
+
+    fn link_on_tier(
+        &self,
+        changing: &mut Changing,
+        from: &Self,
+        place: &Place,
+        to: &str,
+    ) -> Result<Option<Place>> {
+        if planted(Planted::LinkedNamesShareFile)
+            && let Some((serial, first)) = parse_file_name(&place.file)
+        {
+            let link = LinkText { tier: place.room, serial, name: first.to_owned() };
+            return self.put_link(to, &link).map(|()| Some(place.clone()));
+        }
+        let source = from.room(place).tier.driver();
+        // Most likely the tier of the same speed is on the same device.
+        let same = place.room.position().min(self.rooms.len() - 1);
+        for index in std::iter::once(same).chain(0..self.rooms.len()) {
+            let (room, tier) = (&self.rooms[index], TierIndex(index as u8));
+            let link = LinkText { tier, serial: changing.serial(), name: to.to_owned() };
+            let file = link.file_name();
+            if tier == self.home || !source.try_link(&place.file, &**room.tier.driver(), &file)? {
+                continue;
+            }
+            room.changed();
+            let linked = Place { room: tier, file };
+            return match self.put_link(to, &link) {
+                Ok(()) => Ok(Some(linked)),
+                Err(error) => {
+                    self.remove(&linked);
+                    Err(error)
+                }
+            };
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,196 @@
+//! The names of a host's directory and the places that they lead to, in memory: what the links say,
+//! and what this process knows besides.
+//!
+//! 1. A name leads to one place. A place that a name no longer leads to is kept as replaced until
+//!    the host's directory is durable.
+//! 2. All openers of a name share one [`NamedFile`], which follows it through renames and moves.
+//!
+//! Threads: under one lock, never during I/O.
+
+use super::named_file::NamedFile;
+use super::{FileClass, Holds, Host};
+use crate::error::{Error, ErrorKind, Result};
+use crate::placement::TierState;
+use crate::tier::TierIndex;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Weak};
+
+/// What a class of files is expected to come to before one of it was seen.
+const EXPECTED_BYTES: u64 = 64 << 20;
+/// So many lengths of a class are remembered.
+const RECENT_MAX: usize = 16;
+
+/// Where a file's bytes are: a room, and the file's name in it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub room: TierIndex,
+    pub file: String,
+}
+
+/// A name's file.
+#[derive(Clone, Debug)]
+pub(super) struct Named {
+    pub place: Place,
+    pub class: FileClass,
+    /// What it takes, or is expected to.
+    pub bytes: u64,
+    /// A move is under way.
+    pub moving: bool,
+    file: Weak<NamedFile>,
+}
+
+impl Named {
+    /// One that was just made, or found.
+    pub fn new(place: Place, class: FileClass, bytes: u64) -> Self {
+        Self { place, class, bytes, moving: false, file: Weak::new() }
+    }
+
+    /// The file, where it is open.
+    pub fn open_file(&self) -> Option<Arc<NamedFile>> {
+        self.file.upgrade()
+    }
+}
+
+/// Lengths of files, by what they hold and their level.
+type Recent = BTreeMap<(Holds, Option<u8>), VecDeque<u64>>;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    names: BTreeMap<String, Named>,
+    replaced: Vec<Place>,
+    recent: Recent,
+    /// Names of which the level became known, in that order.
+    pub to_place: VecDeque<String>,
+}
+
+impl Listing {
+    pub fn get(&self, name: &str) -> Result<&Named> {
+        self.names.get(name).ok_or_else(|| missing(name))
+    }
+
+    pub fn get_mut(&mut self, name: &str) -> Result<&mut Named> {
+        self.names.get_mut(name).ok_or_else(|| missing(name))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &Named)> {
+        self.names.iter()
+    }
+
+    /// The name under which `file` is open, if it still has one.
+    pub fn name_of(&self, file: &NamedFile) -> Option<String> {
+        let name = file.name();
+        let named = self.names.get(&name)?;
+        std::ptr::eq(named.file.as_ptr(), file).then_some(name)
+    }
+
+    /// What was found at a name, where it is not as it was.
+    pub fn found(&mut self, name: &str, place: Option<Place>) {
+        match place {
+            Some(place) if self.names.get(name).is_some_and(|named| named.place == place) => {}
+            Some(place) => {
+                let named = Named::new(place, FileClass::of_name(name), 0);
+                self.names.insert(name.to_owned(), named);
+            }
+            None => drop(self.names.remove(name)),
+        }
+    }
+
+    /// Everything anew; files that are open stay so where their names lead to the same place.
+    pub fn found_all(&mut self, found: Vec<(String, Named)>) {
+        let mut before = std::mem::take(&mut self.names);
+        for (name, mut named) in found {
+            if let Some(old) = before.remove(&name).filter(|old| old.place == named.place) {
+                (named.file, named.class) = (old.file, old.class);
+            }
+            self.names.insert(name, named);
+        }
+    }
+
+    /// The open file of a name.
+    pub fn open(&mut self, host: &Arc<Host>, name: &str) -> Result<Arc<NamedFile>> {
+        let named = self.get_mut(name)?;
+        if let Some(file) = named.file.upgrade() {
+            return Ok(file);
+        }
+        let file = Arc::new(NamedFile::new(host, name, named.place.clone()));
+        named.file = Arc::downgrade(&file);
+        Ok(file)
+    }
+
+    /// The name leads to another file now.
+    pub fn replace(&mut self, name: &str, named: Named, home: TierIndex) {
+        let old = self.names.insert(name.to_owned(), named);
+        self.replaced.extend(old.map(|old| old.place).filter(|place| place.room != home));
+    }
+
+    pub fn rename(&mut self, from: &str, to: &str, home: TierIndex) {
+        let Some(mut named) = self.names.remove(from) else { return };
+        if named.place.room == home {
+            named.place.file = to.to_owned();
+        }
+        if let Some(file) = named.open_file() {
+            file.renamed(to, named.place.clone());
+        }
+        self.replace(to, named, home);
+    }
+
+    /// The name is gone; the file was `len` bytes long.
+    pub fn delete(&mut self, name: &str, len: Option<u64>) {
+        if let Some(named) = self.names.remove(name) {
+            self.remember(named.class, len);
+        }
+    }
+
+    /// A file of a class came to a length.
+    pub fn remember(&mut self, class: FileClass, len: Option<u64>) {
+        let lengths = self.recent.entry((class.holds, class.level)).or_default();
+        lengths.extend(len);
+        if lengths.len() > RECENT_MAX {
+            lengths.pop_front();
+        }
+    }
+
+    /// What a new file of a class may come to: the longest of the last ones.
+    pub fn expected_bytes(&self, class: FileClass) -> u64 {
+        let lengths = self.recent.get(&(class.holds, class.level));
+        lengths.and_then(|lengths| lengths.iter().max()).copied().unwrap_or(EXPECTED_BYTES)
+    }
+
+    /// Places that go when the host's directory is durable.
+    pub fn take_replaced(&mut self) -> Vec<Place> {
+        std::mem::take(&mut self.replaced)
+    }
+
+    /// Adds the managed files to the tiers that they are on.
+    pub fn count(&self, tiers: &mut [TierState]) {
+        for named in self.names.values().filter(|named| named.class.holds != Holds::Other) {
+            if let Some(tier) = tiers.get_mut(named.place.room.position()) {
+                tier.add(named.class.context().kind, named.bytes);
+            }
+        }
+    }
+}
+
+fn missing(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("cannot find {name}: there is no such file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_expected_to_be_as_long_as_the_longest_of_the_last_ones() {
+        let mut listing = Listing::default();
+        let class = FileClass::of_name("1.sst");
+        assert_eq!(listing.expected_bytes(class), EXPECTED_BYTES);
+        listing.remember(class, Some(9));
+        (0..15).for_each(|len| listing.remember(class, Some(len % 5)));
+        assert_eq!(listing.expected_bytes(class), 9);
+        listing.remember(class, Some(3));
+        assert_eq!(listing.expected_bytes(class), 4, "the longest one is too long ago");
+        let other = FileClass { level: Some(1), ..class };
+        assert_eq!(listing.expected_bytes(other), EXPECTED_BYTES);
+    }
+}

@@ -1,0 +1,462 @@
+//! Names over links: one host directory over several storage tiers, for programs that keep their
+//! own files and cannot change them (Keigo, sections 4.1 and 4.6).
+//!
+//! The host's directory stays an ordinary one. A file on a tier is a relative symbolic link in it,
+//! so that a host without this code opens the directory as well. One `rename` replaces a link: a
+//! move is atomic, and no second record can disagree with the names.
+//!
+//! ```text
+//!   /db/000012.sst -> .thermocline/tier-0/3-17.000012.sst        a managed file on tier 0
+//!   /db/CURRENT                                                  a plain file
+//!   /db/.thermocline/tier-0 -> /mnt/nvme/app/INSTANCE            where tier 0 is
+//!                    DATABASE  LOCK  lost/                       tiers, lock, links without a file
+//!   /mnt/nvme/app/INSTANCE/TIER  HOME  3-17.000012.sst           whose tier it is; its files
+//!
+//!   mod.rs         Names: the calls          class.rs     what a file is, as the host knows it
+//!   named_file.rs  one file of a host        link_text.rs what a link says; serials
+//!   listing.rs     names and places          home_file.rs HOME: whose directory a tier serves
+//!   creation.rs    a new directory           opening.rs   the scan; what a crash left
+//!   links.rs       link, rename elsewhere    moves.rs     moves, overflow, export
+//! ```
+//! The host moves the bytes itself, at [`NamedFile::place`]. What a call does, and what a crash
+//! leaves of it, is the table in docs/formats/names.md.
+//!
+//! 1. A link that takes another's name by a rename or a move names a whole file, which was synced
+//!    before.
+//! 2. Tier directories are synced before the host's.
+//! 3. A synced file keeps its name, its bytes and one authoritative place.
+//! 4. A serial is given once; no two links name one tier file.
+//! 5. Only tier files without a link, on tiers whose identity matched, are deleted.
+//! 6. Nothing is created on a tier without `TIER`, nor below a path that is not there.
+//! 7. A file that a link no longer names goes only after the new link is durable.
+//! 8. Nothing is changed before the first call that changes something, which takes the lock: tools
+//!    that only read work beside a writer.
+//! 9. A change whose outcome is not known is the last: later ones say why, until the directory is
+//!    opened again.
+//!
+//! Locks: `changing` is held while names change, `listing` within it for a moment, never during
+//! I/O. Syncs and copies hold neither. Threads: everything is shared freely.
+
+mod class;
+mod creation;
+mod home_file;
+mod link_text;
+mod links;
+mod listing;
+mod moves;
+mod named_file;
+mod opening;
+
+pub use class::{FileClass, Heat, Holds};
+pub use home_file::HomeFile;
+pub use link_text::{LinkText, Serial};
+pub use named_file::NamedFile;
+
+use crate::driver::{DirectoryLock, Driver, Entry, Operation};
+use crate::error::{Error, ErrorKind, Result};
+use crate::placement::{Placement, TierState, overflow_order};
+use crate::tier::{Tier, TierIndex};
+use crate::tiered_files::{Devices, Home};
+use listing::{Listing, Named, Place};
+use std::path::PathBuf;
+use std::sync::Arc;
+use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::atomic::Ordering::{AcqRel, Acquire};
+use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
+use thermocline_foundation::{Planted, planted, sync_site};
+
+/// The directory of this software in a host's.
+pub const DIRECTORY_NAME: &str = ".thermocline";
+/// What names in a host's directory begin with while they are being made.
+const UNFINISHED: &str = ".thermocline-new.";
+/// Links without a file, in the directory of this software.
+const LOST_NAME: &str = "lost";
+
+/// The name is this software's, and no host's.
+fn is_hidden(name: &str) -> bool {
+    name == DIRECTORY_NAME || name.starts_with(UNFINISHED)
+}
+
+/// One host directory over its tiers. Clones are the same. See the module.
+#[derive(Clone, Debug)]
+pub struct Names {
+    host: Arc<Host>,
+}
+
+/// A directory that files lie in: a tier's, or the host's.
+#[derive(Debug)]
+struct Room {
+    tier: Arc<Tier>,
+    /// Changes of names in it, and how many of them are durable.
+    changes: AtomicU64,
+    durable: AtomicU64,
+}
+
+impl Room {
+    fn new(tier: Arc<Tier>) -> Self {
+        Self { tier, changes: AtomicU64::new(0), durable: AtomicU64::new(0) }
+    }
+
+    fn changed(&self) {
+        self.changes.fetch_add(1, AcqRel);
+    }
+
+    /// Makes the names in it durable that changed before the call.
+    fn sync(&self) -> Result<()> {
+        let changes = self.changes.load(Acquire);
+        if changes > self.durable.load(Acquire) {
+            sync_site("names/tier", || self.tier.sync_directory())?;
+            self.durable.fetch_max(changes, AcqRel);
+        }
+        Ok(())
+    }
+}
+
+/// What all openings of one [`Names`] share.
+#[derive(Debug)]
+struct Host {
+    devices: Arc<dyn Devices>,
+    path: PathBuf,
+    /// `.thermocline`, and its path.
+    own: Arc<dyn Driver>,
+    own_path: PathBuf,
+    /// The tiers by what says whose they are. That of a host's directory which is a tier itself is
+    /// in `.thermocline`.
+    identities: Vec<Arc<Tier>>,
+    /// The tiers by where their files lie, and last the host's directory where it is no tier.
+    rooms: Vec<Room>,
+    /// Which of `rooms` is the host's directory.
+    home: TierIndex,
+    placement: Arc<dyn Placement>,
+    listing: Mutex<Listing>,
+    changing: Mutex<Option<Changing>>,
+    /// There is something in `changing`.
+    is_writer: AtomicBool,
+    /// Why nothing can be changed any more.
+    broken: Mutex<Option<Error>>,
+}
+
+/// What a writer has.
+#[derive(Debug)]
+struct Changing {
+    home: Home,
+    last_counter: u64,
+    _lock: Box<dyn DirectoryLock>,
+}
+
+impl Changing {
+    /// A serial that no other file had or will have.
+    fn serial(&mut self) -> Serial {
+        self.last_counter += 1;
+        let generation = self.home.generation;
+        let generation = if planted(Planted::SerialReused) { 1 } else { generation };
+        Serial { generation, counter: self.last_counter }
+    }
+}
+
+impl Names {
+    /// Makes a file under a name that may be in use; the old file stays until the new name is
+    /// durable. The host opens the file at its place.
+    ///
+    /// Errors: `OutOfSpace` where every tier refused.
+    pub fn create(&self, name: &str, class: FileClass) -> Result<Arc<NamedFile>> {
+        self.host.change(name, |changing| self.host.create(changing, name, class))
+    }
+
+    /// The file of a name: a managed one, or the host's own.
+    pub fn open(&self, name: &str) -> Result<Arc<NamedFile>> {
+        self.host.require_visible(name)?;
+        self.host.look_at(name)?;
+        self.host.listing.lock().open(&self.host, name)
+    }
+
+    /// Gives a file another name. What had the name is replaced as a whole: the new file is made
+    /// durable first, and the old one goes when the new name is durable.
+    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+        [from, to].into_iter().try_for_each(|name| self.host.require_visible(name))?;
+        if from == to {
+            return self.open(from).map(drop);
+        }
+        self.host.make_whole(from, to)?;
+        self.host.change(from, |_| self.host.rename(from, to))
+    }
+
+    /// Removes a name and its file.
+    pub fn delete(&self, name: &str) -> Result<()> {
+        self.host.change(name, |_| self.host.delete(name))
+    }
+
+    /// Cuts or extends a file, as its host would at its place.
+    pub fn truncate(&self, name: &str, len: u64) -> Result<()> {
+        self.host.change(name, |_| {
+            self.host.look_at(name)?;
+            let place = self.host.listing.lock().get(name)?.place.clone();
+            self.host.room(&place).tier.driver().open(&place.file)?.truncate(len)
+        })
+    }
+
+    /// Makes all names so far durable: of the tiers first, then the host's.
+    pub fn sync_directory(&self) -> Result<()> {
+        self.host.begin()?;
+        self.host.tier_rooms().try_for_each(Room::sync)?;
+        self.host.sync_home()
+    }
+
+    /// What a host sees in its directory: its plain files, and managed ones with their lengths.
+    pub fn list(&self) -> Result<Vec<Entry>> {
+        let mut entries = self.host.home_driver().list()?;
+        entries.retain(|entry| !is_hidden(&entry.name));
+        for entry in entries.iter_mut().filter(|entry| entry.is_link) {
+            let text = self.host.home_driver().read_link(&entry.name)?;
+            let Some(place) = text.and_then(|text| self.host.place_of(&text)) else { continue };
+            if let Ok(file) = self.host.room(&place).tier.driver().open_to_read(&place.file) {
+                (entry.len, entry.is_link) = (file.len()?, false);
+            }
+        }
+        Ok(entries)
+    }
+
+    /// The host's directory.
+    pub fn path(&self) -> &std::path::Path {
+        &self.host.path
+    }
+}
+
+impl Host {
+    fn room(&self, place: &Place) -> &Room {
+        &self.rooms[place.room.position()]
+    }
+
+    fn home_driver(&self) -> &Arc<dyn Driver> {
+        self.rooms[self.home.position()].tier.driver()
+    }
+
+    fn tier_rooms(&self) -> impl Iterator<Item = &Room> {
+        let home = self.home.position();
+        self.rooms.iter().enumerate().filter(move |(at, _)| *at != home).map(|(_, room)| room)
+    }
+
+    /// Where a link leads; none where it is no link of a tier.
+    fn place_of(&self, text: &str) -> Option<Place> {
+        let link = LinkText::parse(text)?;
+        let is_tier = link.tier.position() < self.identities.len() && link.tier != self.home;
+        is_tier.then(|| Place { room: link.tier, file: link.file_name() })
+    }
+
+    /// Names of this software are no host's.
+    fn require_visible(&self, name: &str) -> Result<()> {
+        if !is_hidden(name) {
+            return Ok(());
+        }
+        let text = format!("{name} in {} is Thermocline's: name another", self.path.display());
+        Err(Error::new(ErrorKind::Invalid, text))
+    }
+
+    /// Carries out a change of names, one at a time.
+    fn change<T>(&self, name: &str, change: impl FnOnce(&mut Changing) -> Result<T>) -> Result<T> {
+        self.require_visible(name)?;
+        self.begin()?;
+        let mut changing = self.changing.lock();
+        let changing = changing.as_mut().expect("it has begun, and never ends");
+        self.require_sound()?;
+        change(changing)
+    }
+
+    fn require_sound(&self) -> Result<()> {
+        self.broken.lock().clone().map_or(Ok(()), Err)
+    }
+
+    /// The result of a call that changes a name. After a failure it is not known what the name
+    /// leads to (invariant 9), unless it says that nothing was done.
+    fn named<T>(&self, result: Result<T>) -> Result<T> {
+        let known = [ErrorKind::OutOfSpace, ErrorKind::NotFound, ErrorKind::AlreadyExists];
+        if let Err(error) = &result
+            && !known.contains(&error.kind())
+        {
+            let text = format!(
+                "names in {} may not be what they seem since a change failed; open it again: \
+                 {error}",
+                self.path.display()
+            );
+            self.broken.lock().get_or_insert(Error::new(error.kind(), text));
+        }
+        result
+    }
+
+    /// Looks again at a name that another process, or the host itself, may have changed.
+    fn look_at(&self, name: &str) -> Result<()> {
+        if self.is_writer.load(Acquire) && self.listing.lock().get(name).is_ok() {
+            return Ok(());
+        }
+        let found = match self.home_driver().read_link(name) {
+            Ok(text) => {
+                let place = text.and_then(|text| self.place_of(&text));
+                Some(place.unwrap_or_else(|| self.plain(name)))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        self.listing.lock().found(name, found);
+        Ok(())
+    }
+
+    fn plain(&self, name: &str) -> Place {
+        Place { room: self.home, file: name.to_owned() }
+    }
+
+    fn create(
+        self: &Arc<Self>,
+        changing: &mut Changing,
+        name: &str,
+        class: FileClass,
+    ) -> Result<Arc<NamedFile>> {
+        let expected = self.listing.lock().expected_bytes(class);
+        let rooms = self.rooms_for(class, expected)?;
+        let mut refused = None;
+        for room in rooms {
+            match self.create_in(changing, name, room) {
+                Ok(place) => {
+                    let named = Named::new(place, class, expected);
+                    let mut listing = self.listing.lock();
+                    listing.replace(name, named, self.home);
+                    return listing.open(self, name);
+                }
+                Err(error) if error.kind() == ErrorKind::OutOfSpace => refused = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(refused.unwrap_or_else(|| self.full()))
+    }
+
+    fn full(&self) -> Error {
+        let text = format!("every tier of {} is full; free space", self.path.display());
+        Error::new(ErrorKind::OutOfSpace, text)
+    }
+
+    /// The rooms that a new file may come into, the best one first.
+    fn rooms_for(&self, class: FileClass, expected_bytes: u64) -> Result<Vec<TierIndex>> {
+        if class.holds == Holds::Other {
+            return Ok(vec![self.home]);
+        }
+        let states = self.tier_states();
+        let first = self.placement.place(class.context(), expected_bytes, &states);
+        let Some(first) = first else { return Err(self.full()) };
+        let order = overflow_order(first.position(), states.len());
+        Ok(order.map(|at| TierIndex(at as u8)).collect())
+    }
+
+    /// Makes a file in a room, and gives it the name.
+    fn create_in(&self, changing: &mut Changing, name: &str, room: TierIndex) -> Result<Place> {
+        let serial = changing.serial();
+        if room == self.home {
+            let unfinished = format!("{UNFINISHED}{serial}");
+            self.home_driver().create(&unfinished)?;
+            let renamed = self.home_driver().rename(&unfinished, name);
+            return self.named(renamed).map(|()| self.plain(name));
+        }
+        let link = LinkText { tier: room, serial, name: name.to_owned() };
+        let place = Place { room, file: link.file_name() };
+        let directory = self.room(&place);
+        directory.tier.driver().create(&place.file)?;
+        directory.changed();
+        if let Err(error) = self.put_link(name, &link) {
+            self.remove(&place);
+            return Err(error);
+        }
+        Ok(place)
+    }
+
+    /// Makes a link, in place of what has the name.
+    fn put_link(&self, name: &str, link: &LinkText) -> Result<()> {
+        let unfinished = format!("{UNFINISHED}{}", link.serial);
+        let home = self.home_driver();
+        home.make_link(&unfinished, &link.to_string())?;
+        self.named(home.rename(&unfinished, name))
+    }
+
+    /// Removes a file of a room that nothing leads to; one that stays is found at the next opening.
+    fn remove(&self, place: &Place) {
+        let room = self.room(place);
+        match room.tier.driver().delete(&place.file) {
+            Ok(()) => room.changed(),
+            Err(error) => tracing::warn!(%error, "a file stays that nothing leads to"),
+        }
+    }
+
+    /// Before a file takes the name of another: what it holds is durable, and so is its own name on
+    /// its tier (invariant 1).
+    fn make_whole(&self, from: &str, to: &str) -> Result<()> {
+        self.begin()?;
+        self.look_at(from)?;
+        self.look_at(to)?;
+        let place = {
+            let listing = self.listing.lock();
+            let place = listing.get(from)?.place.clone();
+            match listing.get(to) {
+                Ok(other) if other.place.room != self.home || place.room != self.home => place,
+                _ => return Ok(()),
+            }
+        };
+        let room = self.room(&place);
+        if planted(Planted::LinkSwitchedUnsynced) {
+            return Ok(());
+        }
+        let driver = room.tier.driver();
+        let file = driver.open(&place.file)?;
+        sync_site("names/whole", || driver.execute(&file, Operation::Sync).result)?;
+        if place.room == self.home { Ok(()) } else { room.sync() }
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.listing.lock().get(from)?;
+        self.named(self.home_driver().rename(from, to))?;
+        self.listing.lock().rename(from, to, self.home);
+        Ok(())
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        self.look_at(name)?;
+        let place = self.listing.lock().get(name)?.place.clone();
+        let len = self.room(&place).tier.driver().open_to_read(&place.file);
+        let len = len.and_then(|file| file.len()).ok();
+        self.named(self.home_driver().delete(name))?;
+        self.listing.lock().delete(name, len);
+        if place.room != self.home {
+            self.remove(&place);
+        }
+        Ok(())
+    }
+
+    /// Makes the host's names durable; what they replaced goes.
+    fn sync_home(&self) -> Result<()> {
+        let replaced = self.listing.lock().take_replaced();
+        let synced =
+            sync_site("names/home", || self.rooms[self.home.position()].tier.sync_directory());
+        if synced.is_ok() {
+            replaced.iter().for_each(|place| self.remove(place));
+        }
+        synced
+    }
+
+    /// The first sync of a file that has a new name, after its bytes are durable.
+    fn sync_name(&self, place: &Place) -> Result<()> {
+        if planted(Planted::FirstSyncForgetsName) {
+            return Ok(());
+        }
+        if place.room != self.home {
+            self.room(place).sync()?;
+        }
+        self.sync_home()
+    }
+
+    /// The tiers, and what managed files take of them.
+    fn tier_states(&self) -> Vec<TierState> {
+        let state = |tier: &Arc<Tier>| TierState {
+            capacity_bytes: tier.spec().capacity.0,
+            ..TierState::default()
+        };
+        let mut states: Vec<_> = self.identities.iter().map(state).collect();
+        self.listing.lock().count(&mut states);
+        states
+    }
+}

@@ -1,0 +1,138 @@
+//! Moves, overflow, adoption and export; what an opening finds left.
+
+use crate::support::{Place, class, link_of, listed, policy, put};
+use std::fs;
+use std::sync::atomic::Ordering::Acquire;
+use thermocline_device::{ErrorKind, Names};
+use thermocline_foundation::ByteSize;
+
+#[test]
+fn a_table_whose_level_changes_moves_and_its_readers_end_where_they_began() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow"]);
+    let file = put(&names, "a.sst", 0, b"table");
+    let reader = fs::File::open(file.place()).unwrap();
+    names.set_level("a.sst", 6);
+    names.set_level("absent.sst", 6);
+    assert!(names.move_next().unwrap());
+    assert!(!names.move_next().unwrap());
+    assert_eq!(file.epoch().load(Acquire), 1);
+    assert!(file.place().starts_with(place.path("slow")), "{:?}", file.place());
+    assert!(place.on_tier("fast").is_empty());
+    assert_eq!(fs::read(place.path("db/a.sst")).unwrap(), b"table");
+    assert_eq!(std::io::read_to_string(reader).unwrap(), "table");
+    // A level that asks for the same tier moves nothing.
+    names.set_level("a.sst", 5);
+    assert!(names.move_next().unwrap());
+    assert_eq!(file.epoch().load(Acquire), 1);
+    // One that was deleted meanwhile is no error.
+    names.set_level("a.sst", 0);
+    names.delete("a.sst").unwrap();
+    assert!(names.move_next().unwrap());
+    assert!(place.on_tier("fast").is_empty() && place.on_tier("slow").is_empty());
+}
+
+#[test]
+fn a_file_on_a_full_device_goes_on_elsewhere_with_the_bytes_that_its_host_knows() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow"]);
+    let file = names.create("a.log", class("a.log", 0)).unwrap();
+    fs::write(file.place(), b"known, and half of what failed").unwrap();
+    file.continue_elsewhere(5).unwrap();
+    assert_eq!(fs::read(file.place()).unwrap(), b"known");
+    assert!(file.place().starts_with(place.path("slow")));
+    assert_eq!(file.epoch().load(Acquire), 1);
+    assert!(place.on_tier("fast").is_empty());
+    names.rename("a.log", "b.log").unwrap();
+    assert_eq!(fs::read(place.path("db/b.log")).unwrap(), b"known");
+    file.synced().unwrap();
+}
+
+#[test]
+fn a_host_hears_of_a_full_device_when_every_tier_refused() {
+    let place = Place::new();
+    let names = place.make("db", &["fast"]);
+    let file = names.create("a.log", class("a.log", 0)).unwrap();
+    fs::write(file.place(), b"bytes").unwrap();
+    assert_eq!(file.continue_elsewhere(5).unwrap_err().kind(), ErrorKind::OutOfSpace);
+    assert_eq!(fs::read(place.path("db/a.log")).unwrap(), b"bytes");
+    let small = [place.spec("fast", ByteSize::kib(4)), place.spec("slow", ByteSize::kib(4))];
+    let devices = crate::support::devices();
+    fs::create_dir(place.path("small")).unwrap();
+    let names = Names::make(devices, &place.path("small"), &small, policy()).unwrap();
+    let error = names.create("a.sst", class("a.sst", 0)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+    assert_eq!(listed(&place.path("small")), [".thermocline"]);
+}
+
+#[test]
+fn plain_files_are_adopted_and_exported_again() {
+    let place = Place::new();
+    fs::write(place.path("db/1.sst"), b"one").unwrap();
+    fs::write(place.path("db/2.log"), b"two").unwrap();
+    fs::write(place.path("db/CURRENT"), b"three").unwrap();
+    let names = place.make("db", &["fast", "slow"]);
+    assert_eq!(names.adopt().unwrap(), 1, "a log may be written to");
+    assert_eq!(link_of(&place.path("db/1.sst")), ".thermocline/tier-1/2-1.1.sst");
+    put(&names, "3.sst", 0, b"new");
+    names.rename("1.sst", "4.sst").unwrap();
+    let expected = [("2.log", "two"), ("3.sst", "new"), ("4.sst", "one"), ("CURRENT", "three")];
+    assert_eq!(names.export().unwrap(), 2);
+    assert_eq!(names.export().unwrap(), 0);
+    for (name, bytes) in expected {
+        let path = place.path("db").join(name);
+        assert!(!path.is_symlink(), "{name}");
+        assert_eq!(fs::read_to_string(path).unwrap(), bytes);
+    }
+    assert!(place.on_tier("fast").is_empty() && place.on_tier("slow").is_empty());
+    assert_eq!(listed(&place.path("db")).len(), 5);
+}
+
+#[test]
+fn a_hosts_directory_can_be_a_tier_whose_files_are_plain() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "db"]);
+    let file = put(&names, "a.sst", 6, b"cold");
+    assert_eq!(file.place(), place.path("db/a.sst"));
+    assert!(!place.path("db/a.sst").is_symlink());
+    names.set_level("a.sst", 0);
+    assert!(names.move_next().unwrap());
+    assert!(place.path("db/a.sst").is_symlink());
+    names.set_level("a.sst", 6);
+    assert!(names.move_next().unwrap());
+    assert!(!place.path("db/a.sst").is_symlink());
+    assert_eq!(fs::read(place.path("db/a.sst")).unwrap(), b"cold");
+    assert!(place.on_tier("fast").is_empty());
+    // The directory is moved as a whole: only what is on other tiers must be told.
+    drop((names, file));
+    fs::rename(place.path("db"), place.path("moved")).unwrap();
+    assert_eq!(place.load("moved").unwrap_err().kind(), ErrorKind::Tier);
+    place.rehome("moved").unwrap();
+    let names = place.load("moved").unwrap();
+    put(&names, "b.sst", 0, b"hot");
+    assert_eq!(fs::read(place.path("moved/b.sst")).unwrap(), b"hot");
+}
+
+#[test]
+fn an_opening_removes_what_no_link_names_and_keeps_links_without_a_file() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow"]);
+    put(&names, "kept.sst", 0, b"kept");
+    put(&names, "deleted.sst", 0, b"by a host without this code");
+    let lost = put(&names, "lost.sst", 0, b"gone");
+    drop(names);
+    fs::remove_file(place.path("db/deleted.sst")).unwrap();
+    fs::remove_file(lost.place()).unwrap();
+    fs::write(place.instance("fast").join("NOTE"), b"a user's").unwrap();
+    std::os::unix::fs::symlink("elsewhere", place.path("db/foreign")).unwrap();
+    std::os::unix::fs::symlink("x", place.path("db/.thermocline-new.9-9")).unwrap();
+    drop(lost);
+    let names = place.load("db").unwrap();
+    assert_eq!(place.on_tier("fast").len(), 3, "reading changes nothing");
+    names.sync_directory().unwrap();
+    assert_eq!(place.on_tier("fast"), ["2-1.kept.sst", "NOTE"]);
+    assert_eq!(listed(&place.path("db")), [".thermocline", "foreign", "kept.sst"]);
+    let lost = place.path("db/.thermocline/lost");
+    assert_eq!(listed(&lost), ["2-3.lost.sst"]);
+    assert_eq!(link_of(&lost.join("2-3.lost.sst")), ".thermocline/tier-0/2-3.lost.sst");
+}

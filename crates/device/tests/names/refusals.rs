@@ -1,0 +1,167 @@
+//! What is refused, and what the refusal says.
+
+use crate::support::{Place, assert_says, devices, policy, put};
+use std::fs;
+use std::path::Path;
+use thermocline_device::{ErrorKind, Names};
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        if path.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(path).unwrap(), target).unwrap();
+        } else if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            fs::copy(path, target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_is_a_copy_is_refused_until_the_tiers_are_given_to_it() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow"]);
+    put(&names, "a.sst", 0, b"shared");
+    drop(names);
+    copy(&place.path("db"), &place.path("copy"));
+    let error = place.load("copy").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Tier);
+    let (path, copied) = (place.path("db"), place.path("copy"));
+    assert_says(&error, &[path.to_str().unwrap(), copied.to_str().unwrap(), "rehome"]);
+    // Another path to the same directory is no copy.
+    std::os::unix::fs::symlink(&path, place.path("alias")).unwrap();
+    place.load("alias").unwrap().sync_directory().unwrap();
+    place.rehome("copy").unwrap();
+    assert_eq!(place.load("db").unwrap_err().kind(), ErrorKind::Tier);
+    assert_eq!(
+        fs::read(place.load("copy").unwrap().open("a.sst").unwrap().place()).unwrap(),
+        b"shared"
+    );
+}
+
+#[test]
+fn copies_of_tiers_are_given_to_a_copy_of_the_directory() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow"]);
+    put(&names, "a.sst", 0, b"first");
+    drop(names);
+    for name in ["db", "fast", "slow"] {
+        copy(&place.path(name), &place.path(&format!("{name}2")));
+    }
+    let tiers = place.specs(&["fast2", "slow2"]);
+    Names::rehome(devices(), &place.path("db2"), Some(&tiers), policy()).unwrap();
+    let names = place.load("db2").unwrap();
+    put(&names, "a.sst", 0, b"second");
+    assert_eq!(fs::read(place.path("db2/a.sst")).unwrap(), b"second");
+    assert_eq!(fs::read(place.path("db/a.sst")).unwrap(), b"first");
+    place.load("db").unwrap().sync_directory().unwrap();
+}
+
+#[test]
+fn a_tier_that_is_missing_unmounted_or_foreign_is_refused() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow"]);
+    put(&names, "a.sst", 0, b"a");
+    drop(names);
+    let (fast, away) = (place.instance("fast"), place.path("away"));
+    fs::rename(&fast, &away).unwrap();
+    let error = place.load("db").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Tier);
+    assert_says(&error, &["tier 0 at", fast.to_str().unwrap(), "missing"]);
+    fs::create_dir(&fast).unwrap();
+    let error = place.load("db").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Tier);
+    assert_says(&error, &["tier 0 at", "no file TIER"]);
+    fs::remove_dir(&fast).unwrap();
+    fs::create_dir(place.path("other")).unwrap();
+    drop(place.make("other", &["slow"]));
+    let slow = place.path("slow");
+    let foreign = fs::read_dir(&slow).unwrap().map(|entry| entry.unwrap().path());
+    let foreign = foreign
+        .filter(|path| fs::read_link(place.path("db/.thermocline/tier-1")).unwrap() != *path);
+    fs::rename(foreign.last().unwrap(), &fast).unwrap();
+    let error = place.load("db").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Tier);
+    assert_says(&error, &["tier 0 at", "foreign"]);
+    // Elsewhere it is found when it is named.
+    fs::remove_dir_all(&fast).unwrap();
+    fs::create_dir(place.path("mounted")).unwrap();
+    fs::rename(&away, place.path("mounted").join(fast.file_name().unwrap())).unwrap();
+    let tiers = place.specs(&["mounted", "slow"]);
+    let names = Names::load(devices(), &place.path("db"), Some(&tiers), policy()).unwrap();
+    names.sync_directory().unwrap();
+    drop(names);
+    assert_eq!(fs::read(place.path("db/a.sst")).unwrap(), b"a");
+    place.load("db").unwrap();
+}
+
+#[test]
+fn a_tier_that_is_older_than_the_rest_is_refused() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow"]);
+    put(&names, "a.sst", 0, b"a");
+    drop(names);
+    copy(&place.instance("fast"), &place.path("older"));
+    let names = place.load("db").unwrap();
+    put(&names, "a.sst", 0, b"b");
+    drop(names);
+    let fast = place.instance("fast");
+    fs::remove_dir_all(&fast).unwrap();
+    fs::rename(place.path("older"), &fast).unwrap();
+    let error = place.load("db").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Tier);
+    assert_says(&error, &["tier 0 at", "older clone"]);
+}
+
+#[test]
+fn nothing_is_made_below_a_path_that_is_not_there() {
+    let place = Place::new();
+    let tiers = place.specs(&["fast", "unmounted"]);
+    let make = || Names::make(devices(), &place.path("db"), &tiers, policy());
+    let error = make().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Tier);
+    assert_says(&error, &["tier 1 at", "unmounted", "missing"]);
+    assert!(!place.path("unmounted").exists() && !place.path("db/.thermocline").exists());
+    for wrong in [vec![], place.specs(&["fast", "fast"])] {
+        let error = Names::make(devices(), &place.path("db"), &wrong, policy()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
+    fs::create_dir(place.path("unmounted")).unwrap();
+    drop(make().unwrap());
+    assert_eq!(make().unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert!(Names::exists(&*devices(), &place.path("db")).unwrap());
+    assert!(!Names::exists(&*devices(), &place.path("fast")).unwrap());
+    let error = place.load("fast").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert_says(&error, &["is not over tiers"]);
+}
+
+#[test]
+fn a_link_that_was_copied_is_refused_with_both_names() {
+    let place = Place::new();
+    let names = place.make("db", &["fast"]);
+    put(&names, "a.sst", 0, b"a");
+    drop(names);
+    let text = fs::read_link(place.path("db/a.sst")).unwrap();
+    std::os::unix::fs::symlink(text, place.path("db/b.sst")).unwrap();
+    let error = place.load("db").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert_says(&error, &["2-1.a.sst", "a link was copied"]);
+}
+
+#[test]
+fn an_edited_home_file_is_refused() {
+    let place = Place::new();
+    drop(place.make("db", &["fast"]));
+    let path = place.instance("fast").join("HOME");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("path", "pfad")).unwrap();
+    let error = place.load("db").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert_says(&error, &["HOME", "edited or damaged", "rehome"]);
+    place.rehome("db").unwrap();
+    place.load("db").unwrap();
+}

@@ -1,0 +1,163 @@
+//! A cache of blocks on the fast tier, below the one in memory (MyNVM): copies of the stored blocks
+//! of tables that lie on slower tiers.
+//!
+//! ```text
+//!   crates/table          find, offer, failed               shared.cache (memory)
+//!        v                                                       │ miss
+//!   copies.rs    lookup.rs (8 bytes a block)    admission (crates/popularity)
+//!        │ full batches                │ positions
+//!        v                             v
+//!   work.rs ──> files.rs: sealed files on tier 0 <── adoption.rs: what earlier openings left
+//!        └─ eviction.rs, room.rs: what tier 0 leaves
+//! ```
+//! Invariants:
+//! 1. A block is served only after its checksum, bound to database, table and offset, has matched.
+//! 2. The cache fails no read, write, opening, closing or checkpoint.
+//! 3. Callers wait for no I/O of the cache but the read of their own block.
+//! 4. A sealed file never changes; only sealed files are adopted.
+//! 5. Used bytes keep to what tier 0 leaves, and one file; logs come first.
+//! 6. Each file of the cache is being filled, sealed, leaving or waiting to be looked at; what is
+//!    none of these was deleted.
+//!
+//! The rest of the engine meets [`FastCache`]: it is opened, asked for a job, told of edits and
+//! closed. Threads: any, one job at a time.
+
+mod adoption;
+mod back_off;
+mod copies;
+mod eviction;
+mod files;
+mod filling;
+mod lookup;
+mod plan;
+pub(crate) mod report;
+mod room;
+#[cfg(test)]
+mod tests;
+mod work;
+
+use crate::error::Result;
+use crate::jobs::{Job, Step};
+use crate::shared::Shared;
+use crate::shared::tier0::Account;
+use crate::versions::{Follower, Switch};
+use adoption::{Opening, forget_lives, found};
+use copies::Copies;
+use plan::Plan;
+use std::sync::Arc;
+use thermocline_device::Devices;
+use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use work::Work;
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct FastCache {
+    shared: Arc<Shared>,
+    copies: Arc<Copies>,
+    opening: Opening,
+    tier_bytes: u64,
+    work: Mutex<Work>,
+    /// A job is at it.
+    is_running: AtomicBool,
+}
+
+impl FastCache {
+    /// The cache of a store that is being opened for writing, where its settings have one and there
+    /// is a slower tier; what others left is deleted otherwise.
+    pub fn open(shared: &Arc<Shared>, devices: &dyn Devices) -> Option<Arc<Self>> {
+        let files = &shared.files;
+        if files.is_read_only() {
+            return None;
+        }
+        let granted_bytes = shared.tier0.grant(Account::BlockCache);
+        let tier_bytes = files.tiers()[0].spec().capacity.0;
+        let plan = Plan::new(&shared.settings, granted_bytes, tier_bytes);
+        if granted_bytes < plan.file_bytes || files.tiers().len() == 1 {
+            let forgotten = forget_lives(files).and_then(|()| files.delete_files(&found(files)));
+            if let Err(error) = forgotten {
+                tracing::warn!(%error, "files of a block cache stay until reopening");
+            }
+            return None;
+        }
+        let opening = Opening::begin(files, devices.entropy())
+            .inspect_err(|error| tracing::warn!(%error, "the block cache is off until reopening"))
+            .ok()?;
+        let clock = Arc::clone(&shared.clock);
+        let copies = Arc::new(Copies::new(plan, clock, Arc::clone(&shared.jobs)));
+        shared.cache.set_second_level(Arc::clone(&copies) as _);
+        let work = Work { found: found(files), ..Work::default() };
+        if work.found.is_empty() {
+            copies.fill();
+        }
+        Some(Arc::new(Self {
+            shared: Arc::clone(shared),
+            copies,
+            opening,
+            tier_bytes,
+            work: Mutex::new(work),
+            is_running: AtomicBool::new(false),
+        }))
+    }
+
+    /// What there is to do, unless a job is at it.
+    pub fn plan(self: &Arc<Self>) -> Option<Box<dyn Job>> {
+        if !self.copies.is_due() || self.is_running.swap(true, Relaxed) {
+            return None;
+        }
+        Some(Box::new(Upkeep { cache: Arc::clone(self) }))
+    }
+
+    /// Seals what is being filled. Background work has ended.
+    pub fn close(&self) {
+        self.finish();
+    }
+
+    /// Deletes all copies.
+    pub fn clear(&self) {
+        let mut work = self.work.lock();
+        self.copies.filling.lock().clear();
+        work.filled = None;
+        if let Some(leaving) = work.leaving.take() {
+            self.delete(leaving.file.number());
+        }
+        let found = std::mem::take(&mut work.found);
+        found.into_iter().for_each(|number| self.delete(number));
+        let files = self.copies.files.load_full();
+        files.list().iter().for_each(|file| self.drop_file(file));
+        self.copies.fill();
+    }
+}
+
+impl Follower for FastCache {
+    fn after_switch(&self, _switch: &Switch<'_>) {
+        // Tables have come or gone: there may be less room.
+        self.copies.look();
+    }
+}
+
+/// The job of the cache.
+#[derive(Debug)]
+struct Upkeep {
+    cache: Arc<FastCache>,
+}
+
+impl Job for Upkeep {
+    fn name(&self) -> &'static str {
+        "upkeep of the block cache"
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        Ok(self.cache.step())
+    }
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        self.cache.is_running.store(false, Relaxed);
+        // What was filled while the last step ran.
+        if self.cache.copies.is_due() {
+            self.cache.shared.jobs.wake();
+        }
+    }
+}

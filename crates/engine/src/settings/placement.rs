@@ -1,0 +1,94 @@
+//! Where the tables of the preset `leveled` go: the setting's word, its figures, and the policy
+//! that they make.
+
+use super::{LOGS, Preset, Settings};
+use crate::error::{Error, Result};
+use crate::limits::LEVELS;
+use std::sync::Arc;
+use thermocline_device::placement::{
+    BandwidthSettings, BelowFirst, ByLevel, ByLevelSettings, FillFirst, TopLevels,
+};
+use thermocline_device::{Placement, PlacementChoice};
+use thermocline_foundation::ByteSize;
+
+// What `settings.toml` leaves out, so that builds without these settings open the database.
+
+pub(super) fn is_room(placement: &PlacementChoice) -> bool {
+    *placement == PlacementChoice::Room
+}
+
+pub(super) fn is_low(percent: &u32) -> bool {
+    *percent == BandwidthSettings::default().low_percent
+}
+
+pub(super) fn is_high(percent: &u32) -> bool {
+    *percent == BandwidthSettings::default().high_percent
+}
+
+pub(super) fn is_measured(peak: &ByteSize) -> bool {
+    peak.0 == 0
+}
+
+impl Settings {
+    /// Which tier a file goes to.
+    ///
+    /// Does not look at `tiers`: at an opening it is wanted before they are known.
+    pub(crate) fn placement_policy(&self) -> Arc<dyn Placement> {
+        if self.preset() == Preset::Hybrid {
+            return Arc::new(BelowFirst::default());
+        }
+        let room = self.by_level();
+        match self.placement {
+            PlacementChoice::Room => Arc::new(ByLevel::new(room)),
+            PlacementChoice::Bandwidth => Arc::new(TopLevels::by_bandwidth(self.bandwidth(), room)),
+            PlacementChoice::FillFirst => Arc::new(FillFirst),
+            PlacementChoice::LogOnly => Arc::new(TopLevels::fixed(0, room)),
+            PlacementChoice::TopLevels(level) => {
+                Arc::new(TopLevels::fixed(level.saturating_add(1), room))
+            }
+        }
+    }
+
+    fn bandwidth(&self) -> BandwidthSettings {
+        let (low_percent, high_percent) = (self.bandwidth_low, self.bandwidth_high);
+        BandwidthSettings { low_percent, high_percent }
+    }
+
+    /// The placement is one of this preset: another preset would not look at it.
+    pub(crate) fn check_placement(&self) -> Result<()> {
+        if let PlacementChoice::TopLevels(level) = self.placement
+            && usize::from(level) >= LEVELS
+        {
+            return Err(Error::invalid(format!(
+                "placement = \"{}\" is out of range; levels are 0 to {}",
+                self.placement,
+                LEVELS - 1
+            )));
+        }
+        if self.preset == Some(Preset::Hybrid) && !is_room(&self.placement) {
+            return Err(Error::invalid(format!(
+                "placement = \"{}\" is of the preset leveled, and this is hybrid, which places \
+                 records by how often they are asked for; name preset = \"leveled\", or leave \
+                 placement out",
+                self.placement
+            )));
+        }
+        Ok(())
+    }
+
+    /// How levels are placed. Logs are on the fast tier; what those of full memtables grow beyond
+    /// their reserve on a small one, the watermark leaves free.
+    ///
+    /// Does not look at `tiers`: at an opening it is wanted before they are known, and what it
+    /// decides must not change by it. The policy knows how small tier 0 is.
+    pub(crate) fn by_level(&self) -> ByLevelSettings {
+        let log_reserve = ByteSize(self.full_log_bytes() * LOGS);
+        ByLevelSettings { log_reserve, cache_reserve: self.fast_cache.capacity }
+    }
+
+    /// What tables may take of the fast tier without pushing anything out; none where its size is
+    /// that of its disk.
+    pub(crate) fn fast_table_bytes(&self) -> Option<u64> {
+        Some(self.by_level().table_bytes(self.tiers.first()?.capacity.0))
+    }
+}

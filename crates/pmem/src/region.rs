@@ -1,0 +1,140 @@
+//! A region: its identity, its chunks, the journal's last run; what opening it does, in which
+//! order.
+//!
+//! ```text
+//!   create   root line, number of the applied run; fence; identity, last
+//!   open     identity, checked before anything changes; the mark of a good close goes;
+//!            the journal's run is applied if it is whole and newer; headers of chunks
+//!   close    the page cache, where one holds the bytes; then the mark
+//! ```
+//! 1. A region without an identity was never finished, and is refused like any other file.
+//! 2. Nothing is written before the identity was found to be right.
+//!
+//! Threads: opening and closing are of one thread; the parts have rules of their own.
+
+use crate::arena::Arena;
+use crate::chunks::{ChunkKind, Chunks, Extent};
+use crate::identity::{Circumstances, Expected, RegionIdentity};
+use crate::layout::{APPLIED_AT, Owner, ROOT_AT};
+use crate::persist::Medium;
+use crate::run;
+use crate::tree::root::Root;
+use std::sync::Arc;
+use thermocline_device::{Error, ErrorKind, Result};
+use thermocline_foundation::sync::Mutex;
+use thermocline_foundation::{FileNumber, Sequence};
+
+/// A region of persistent memory.
+#[derive(Debug)]
+pub struct Region {
+    medium: Arc<Medium>,
+    chunks: Arc<Chunks>,
+    identity: Mutex<RegionIdentity>,
+    owner: Owner,
+}
+
+/// A region that was opened, with what is in its chunks.
+#[derive(Debug)]
+pub struct OpenedRegion {
+    /// The region.
+    pub region: Arc<Region>,
+    /// Its arenas, in the order of their numbers, not replayed yet.
+    pub arenas: Vec<Arena>,
+    /// The chunks of nodes, objects and register, for the scan.
+    pub(crate) extents: Vec<Extent>,
+}
+
+impl Region {
+    /// Makes a region of a medium that is zeros all over.
+    pub fn create(medium: Medium, identity: RegionIdentity) -> Result<OpenedRegion> {
+        identity.geometry.check()?;
+        if identity.geometry.bytes != medium.bytes() {
+            let text = "the file of the region has another length than the region";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        medium.write(ROOT_AT, &Root::EMPTY.encode(&identity.owner()));
+        medium.store(APPLIED_AT, 0);
+        medium.flush(APPLIED_AT, 8);
+        medium.fence();
+        RegionIdentity { is_clean: false, ..identity }.write(&medium);
+        Self::with(medium, identity)
+    }
+
+    /// Opens the region in `medium`; its generation will be `generation`.
+    pub fn open(
+        medium: Medium,
+        expected: &Expected,
+        now: &Circumstances,
+        generation: u64,
+    ) -> Result<OpenedRegion> {
+        let found = RegionIdentity::read(&medium)?;
+        found.check(expected, now)?;
+        if found.geometry.bytes > medium.bytes() {
+            let text = format!(
+                "the file of the region has {} bytes of {}; restore it",
+                medium.bytes(),
+                found.geometry.bytes
+            );
+            return Err(Error::new(ErrorKind::Corrupt, text));
+        }
+        let identity = RegionIdentity { generation, is_clean: false, opened: *now, ..found };
+        identity.write(&medium);
+        run::recover(&medium, &identity.owner(), &identity.geometry)?;
+        Self::with(medium, identity)
+    }
+
+    fn with(medium: Medium, identity: RegionIdentity) -> Result<OpenedRegion> {
+        let (medium, owner) = (Arc::new(medium), identity.owner());
+        let (chunks, used) = Chunks::open(Arc::clone(&medium), owner, identity.geometry)?;
+        let chunks = Arc::new(chunks);
+        let is_arena = |extent: &Extent| extent.header.kind == ChunkKind::Arena;
+        let (arenas, extents): (Vec<_>, Vec<_>) = used.into_iter().partition(is_arena);
+        let parts = || (Arc::clone(&medium), Arc::clone(&chunks));
+        let mut arenas: Vec<_> =
+            arenas.into_iter().map(|extent| Arena::new(parts(), &owner, extent)).collect();
+        arenas.sort_by_key(Arena::number);
+        let region = Self {
+            medium: Arc::clone(&medium),
+            chunks: Arc::clone(&chunks),
+            identity: Mutex::new(identity),
+            owner,
+        };
+        Ok(OpenedRegion { region: Arc::new(region), arenas, extents })
+    }
+
+    /// The bytes.
+    pub fn medium(&self) -> &Medium {
+        &self.medium
+    }
+
+    /// The chunks.
+    pub fn chunks(&self) -> &Chunks {
+        &self.chunks
+    }
+
+    /// What its checksums are bound to.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// The identity that its pages have.
+    pub fn identity(&self) -> RegionIdentity {
+        *self.identity.lock()
+    }
+
+    /// An arena for `bytes` bytes of groups, the first of which begins with `first`. `number` was
+    /// never used before.
+    pub fn create_arena(&self, number: FileNumber, first: Sequence, bytes: u64) -> Result<Arena> {
+        let parts = (Arc::clone(&self.medium), Arc::clone(&self.chunks));
+        Arena::create(parts, &self.owner, (number, first), bytes)
+    }
+
+    /// Says that the region was closed in good order, after all that was written is durable.
+    pub fn close(&self, generation: u64) -> Result<()> {
+        self.medium.sync()?;
+        let mut identity = self.identity.lock();
+        *identity = RegionIdentity { generation, is_clean: true, ..*identity };
+        identity.write(&self.medium);
+        self.medium.sync()
+    }
+}

@@ -1,0 +1,7 @@
+//! Regions in a shadow: what is left of them at every crash (`shadow.rs`).
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod arena;
+mod opening;
+mod support;
+mod tree;

@@ -1,0 +1,321 @@
+//! The index against a map, under crashes, and with planted bugs.
+
+use super::support::{create, every_image, geometry, open};
+use crate::object::Entry;
+use crate::region::OpenedRegion;
+use crate::tree::Tree;
+use std::collections::BTreeMap;
+use thermocline_device::{ErrorKind, Result};
+use thermocline_foundation::FileNumber;
+use thermocline_foundation::random::Random;
+
+pub type Map = BTreeMap<Vec<u8>, Entry>;
+
+pub fn entry(sequence: u64, table: u64) -> Entry {
+    let (trailer, table) = (sequence << 8 | 1, FileNumber(table));
+    Entry { trailer, table, block_offset: sequence * 4096, block_bytes: 4096 }
+}
+
+/// What a test knows of the index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Model {
+    pub map: Map,
+}
+
+impl Model {
+    /// The rule, as `slm-db`'s index has it.
+    pub fn enter(&mut self, records: &[(Vec<u8>, Entry)]) {
+        for (key, entry) in records {
+            let newer = self.map.get(key).is_some_and(|found| found.trailer > entry.trailer);
+            if !newer {
+                self.map.insert(key.clone(), *entry);
+            }
+        }
+    }
+
+    fn remove(&mut self, records: &[(Vec<u8>, u64)]) {
+        for (key, _) in records {
+            self.map.remove(key);
+        }
+    }
+
+    fn live(&self, table: FileNumber) -> u64 {
+        self.map.values().filter(|entry| entry.table == table).count() as u64
+    }
+
+    /// What is wrong with `tree`.
+    pub fn fault(&self, tree: &Tree) -> Option<String> {
+        let found: Result<Vec<_>> = tree.cursor(b"").collect();
+        let Ok(found) = found else {
+            return Some(format!("{found:?}"));
+        };
+        let expected: Vec<_> = self.map.iter().map(|(key, entry)| (key.clone(), *entry)).collect();
+        if found != expected {
+            return Some(format!("{} entries, not those {}", found.len(), expected.len()));
+        }
+        let mut known = self.map.iter();
+        if known.any(|(key, entry)| tree.get(key).ok().flatten() != Some(*entry)) {
+            return Some("a look-up misses an entry".to_owned());
+        }
+        for line in tree.tables() {
+            if self.live(line.number) != line.live {
+                return Some(format!("{line:?}, but {} are live", self.live(line.number)));
+            }
+        }
+        tree.check().err().map(|error| error.to_string())
+    }
+}
+
+pub fn tree_of(opened: &OpenedRegion) -> Result<Tree> {
+    Tree::open(opened)
+}
+
+/// Keys of many lengths, with long common prefixes, and prefixes of each other.
+pub fn key(random: &mut Random, keys: u64) -> Vec<u8> {
+    let number = random.below(keys);
+    match number % 4 {
+        0 => format!("user{:016}", number).into_bytes(),
+        1 => format!("user{:016}/comment", number / 4 * 4).into_bytes(),
+        2 => [&b"k"[..], &vec![0; (number % 29) as usize]].concat(),
+        _ => (number * 0x9e37).to_be_bytes()[4..].to_vec(),
+    }
+}
+
+/// Distinct keys in order, as records of a table.
+pub fn records(random: &mut Random, keys: u64, count: u64, table: u64) -> Vec<(Vec<u8>, Entry)> {
+    let drawn: Map = (0..count)
+        .map(|_| (key(random, keys), entry(table * 1000 + random.below(900), table)))
+        .collect();
+    drawn.into_iter().collect()
+}
+
+#[test]
+fn an_index_has_what_a_map_has_also_after_reopening() {
+    for seed in 0..6 {
+        let mut random = Random::new(seed);
+        let region = create(geometry(120)).region;
+        let mut tree = tree_of(&open(&region.medium().snapshot()).unwrap()).unwrap();
+        let mut model = Model::default();
+        for table in 1..=12 {
+            let count = 1 + random.below(150);
+            let records = records(&mut random, 900, count, table);
+            tree.enter((FileNumber(table), records.len() as u64), &records, true).unwrap();
+            model.enter(&records);
+            if random.below(2) == 0 {
+                let gone: Vec<_> = model
+                    .map
+                    .iter()
+                    .filter(|_| random.below(3) == 0)
+                    .map(|(key, entry)| (key.clone(), entry.trailer))
+                    .collect();
+                tree.remove(&gone).unwrap();
+                model.remove(&gone);
+            }
+            assert_eq!(model.fault(&tree), None, "seed {seed}, table {table}");
+            if random.below(3) == 0 {
+                let image = tree.region().medium().snapshot();
+                tree = tree_of(&open(&image).unwrap()).unwrap();
+                assert_eq!(model.fault(&tree), None, "seed {seed}, reopened");
+            }
+        }
+        let all: Vec<_> =
+            model.map.iter().map(|(key, entry)| (key.clone(), entry.trailer)).collect();
+        tree.remove(&all).unwrap();
+        assert_eq!(tree.cursor(b"").count(), 0);
+        assert_eq!((tree.counts().nodes, tree.counts().objects), (1, 0), "nothing is left over");
+        for line in tree.tables() {
+            tree.forget(line.number).unwrap();
+        }
+        assert_eq!(tree.tables(), []);
+        tree.check().unwrap();
+    }
+}
+
+#[test]
+fn an_older_record_does_not_replace_a_newer_one_and_entering_again_changes_nothing() {
+    assert_eq!(older_fault(), None);
+}
+
+fn older_fault() -> Option<String> {
+    let opened = create(geometry(20));
+    let tree = tree_of(&opened).unwrap();
+    let one = |table, sequence: u64| vec![(b"key".to_vec(), entry(sequence, table))];
+    let mut model = Model::default();
+    for (table, sequence) in [(1, 5), (2, 9), (3, 7), (2, 9), (4, 9)] {
+        let records = one(table, sequence);
+        tree.enter((FileNumber(table), 1), &records, true).unwrap();
+        model.enter(&records);
+        let fault = model.fault(&tree);
+        if fault.is_some() {
+            return fault;
+        }
+    }
+    let found = tree.get(b"key").unwrap().unwrap();
+    (found.table != FileNumber(4)).then(|| "an equal trailer changes the place".to_owned())
+}
+
+#[test]
+fn a_table_that_entries_name_cannot_be_forgotten() {
+    let opened = create(geometry(20));
+    let tree = tree_of(&opened).unwrap();
+    tree.enter((FileNumber(1), 1), &[(b"key".to_vec(), entry(1, 1))], true).unwrap();
+    assert_eq!(tree.forget(FileNumber(1)).unwrap_err().kind(), ErrorKind::Invalid);
+    tree.enter((FileNumber(2), 1), &[(b"key".to_vec(), entry(2, 2))], false).unwrap();
+    tree.forget(FileNumber(1)).unwrap();
+    let lines = tree.tables();
+    assert_eq!((lines.len(), lines[0].live, lines[0].is_entered), (1, 1, false));
+}
+
+#[test]
+fn a_full_region_refuses_a_run_and_keeps_what_it_has() {
+    let opened = create(geometry(6));
+    let tree = tree_of(&opened).unwrap();
+    let (mut random, mut model) = (Random::new(3), Model::default());
+    let error = (1..200).find_map(|table| {
+        let records = records(&mut random, 100_000, 20, table);
+        let entered = tree.enter((FileNumber(table), 20), &records, true);
+        match entered {
+            Ok(()) => {
+                model.enter(&records);
+                None
+            }
+            Err(error) => Some(error),
+        }
+    });
+    assert_eq!(error.unwrap().kind(), ErrorKind::OutOfSpace);
+    assert_eq!(model.fault(&tree), None);
+    let gone: Vec<_> = model.map.iter().map(|(key, entry)| (key.clone(), entry.trailer)).collect();
+    tree.remove(&gone).unwrap();
+    let again = records(&mut random, 1000, 20, 900);
+    tree.enter((FileNumber(900), 20), &again, true).unwrap();
+}
+
+#[test]
+fn entering_ascending_keys_costs_few_lines_an_entry() {
+    let opened = create(geometry(200));
+    let tree = tree_of(&opened).unwrap();
+    let records: Vec<_> = (0..2000)
+        .map(|number| (format!("user{number:012}").into_bytes(), entry(number, 1)))
+        .collect();
+    let before = opened.region.medium().counts();
+    tree.enter((FileNumber(1), 2000), &records, true).unwrap();
+    let after = opened.region.medium().counts();
+    let lines = (after.lines - before.lines) as f64 / 2000.0;
+    assert!(lines < 6.0, "{lines} lines an entry");
+    assert!(after.fences - before.fences < 2000 / 64 * 4 + 500, "four fences a run");
+}
+
+/// Tables are entered, some entries go; each call is marked. The models after each.
+fn script(opened: &OpenedRegion, calls: u64, keys: u64, seed: u64) -> Vec<Model> {
+    let tree = tree_of(opened).unwrap();
+    let shadow = opened.region.medium().shadow();
+    let mut random = Random::new(seed);
+    let (mut model, mut models) = (Model::default(), vec![Model::default()]);
+    for table in 1..=calls {
+        if random.below(4) == 0 {
+            let gone: Vec<_> = model
+                .map
+                .iter()
+                .filter(|_| random.below(2) == 0)
+                .take(60)
+                .map(|(key, entry)| (key.clone(), entry.trailer))
+                .collect();
+            tree.remove(&gone).unwrap();
+            model.remove(&gone);
+        } else {
+            let count = 1 + random.below(keys);
+            let records = records(&mut random, keys * 8, count, table);
+            tree.enter((FileNumber(table), records.len() as u64), &records, true).unwrap();
+            model.enter(&records);
+        }
+        models.push(model.clone());
+        shadow.mark(table);
+    }
+    models
+}
+
+/// What is wrong with an image: the index is neither as before nor as after the call under way.
+fn fault(models: &[Model], acknowledged: u64, image: &[u64]) -> Option<String> {
+    let opened = match open(image) {
+        Ok(opened) => opened,
+        Err(error) => return Some(format!("refused: {error}")),
+    };
+    let tree = match tree_of(&opened) {
+        Ok(tree) => tree,
+        Err(error) => return Some(format!("refused: {error}")),
+    };
+    let done = acknowledged as usize;
+    let before = models[done].fault(&tree)?;
+    let Some(after) = models.get(done + 1) else {
+        return Some(before);
+    };
+    after.fault(&tree).map(|after| format!("neither as before ({before}) nor as after ({after})"))
+}
+
+/// The first fault of all crashes of a script, whose calls are of one run each.
+pub fn first_fault(calls: u64, keys: u64, images: u64, seed: u64) -> Option<String> {
+    let opened = create(geometry(24));
+    let models = script(&opened, calls, keys, seed);
+    let mut first = None;
+    every_image(&opened.region, images, |acknowledged, image| {
+        if first.is_none() {
+            first = fault(&models, acknowledged, image);
+        }
+    });
+    first
+}
+
+#[test]
+fn at_every_crash_of_a_short_script_a_run_happened_or_it_did_not() {
+    for seed in 0..3 {
+        assert_eq!(first_fault(4, 3, 256, seed), None, "seed {seed}");
+    }
+}
+
+#[test]
+fn at_every_crash_of_a_long_script_a_run_happened_or_it_did_not() {
+    for seed in 20..23 {
+        assert_eq!(first_fault(14, 60, 10, seed), None, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_crash_while_a_crash_is_recovered_changes_nothing() {
+    let opened = create(geometry(24));
+    let models = script(&opened, 5, 40, 7);
+    let mut images = Vec::new();
+    every_image(&opened.region, 4, |acknowledged, image| {
+        images.push((acknowledged, image.to_vec()));
+    });
+    for (acknowledged, image) in images.into_iter().step_by(7) {
+        let again = open(&image).unwrap();
+        let tree = tree_of(&again).unwrap();
+        drop(tree);
+        every_image(&again.region, 4, |_, image| {
+            let third = open(image).unwrap();
+            assert_eq!(fault(&models, acknowledged, image), None);
+            every_image(&third.region, 2, |_, image| {
+                assert_eq!(fault(&models, acknowledged, image), None);
+            });
+        });
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_of_the_index_are_found() {
+    use thermocline_foundation::Planted;
+    use thermocline_foundation::planted::{hits, with};
+    let crashes = || (0..6).find_map(|seed| first_fault(6, 30, 16, seed));
+    let bugs: [(Planted, &dyn Fn() -> Option<String>); 5] = [
+        (Planted::NodeBeforeJournal, &crashes),
+        (Planted::RunCountedEarly, &crashes),
+        (Planted::ObjectNotFlushed, &crashes),
+        (Planted::LiveCountOutsideRun, &crashes),
+        (Planted::OlderEntryWins, &older_fault),
+    ];
+    for (bug, find) in bugs {
+        let (found, hits) = with(bug, || (find(), hits()));
+        assert!(found.is_some(), "{bug:?} is not found; its line was passed {hits} times");
+    }
+}

@@ -1,0 +1,384 @@
+//! A host that writes files through [`Names`]: steps from a seed, each told to the model before and
+//! after.
+
+use super::images::{devices, observe, spec, split};
+use super::model::{FileId, Model};
+use super::{FAST, Setting};
+use crate::devices::{Devices, Loss, World};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use thermocline_device::{
+    Buffer, Devices as _, Error, ErrorKind, FileClass, Holds, NamedFile, Names, Operation, Origin,
+    Result,
+};
+use thermocline_foundation::random::Random;
+
+/// So few that each is used again and again.
+const NAMES: [&str; 7] = ["a.sst", "b.sst", "c.sst", "d.log", "e.log", "f.blob", "PLAIN"];
+
+/// Why a history ended before its last step: a call failed, or a promise was broken.
+#[derive(Debug)]
+pub(super) struct Stop(pub String);
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+type Step = Result<(), Stop>;
+
+/// What a history went through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Images of crashes.
+    pub images: u64,
+    /// Files that were moved.
+    pub moves: u64,
+    /// Files that went on elsewhere when a device was full.
+    pub overflows: u64,
+    /// Names that were replaced by renames.
+    pub replaced: u64,
+    /// Hard links.
+    pub links: u64,
+    /// Kills and power cuts.
+    pub restarts: u64,
+}
+
+/// See the module's header.
+pub(super) struct Host {
+    pub setting: Setting,
+    pub devices: Devices,
+    pub model: Arc<Mutex<Model>>,
+    pub counts: Counts,
+    names: Option<Names>,
+    open: BTreeMap<String, Arc<NamedFile>>,
+    random: Random,
+}
+
+impl Host {
+    pub fn new(setting: Setting, devices: Devices, model: Arc<Mutex<Model>>, seed: u64) -> Self {
+        let (open, random) = (BTreeMap::new(), Random::new(seed));
+        Self { setting, devices, model, counts: Counts::default(), names: None, open, random }
+    }
+
+    /// Puts the directory over its tiers.
+    pub fn make(&mut self) -> Step {
+        self.names = Some(self.setting.make(&self.devices)?);
+        self.model.lock().made = true;
+        self.setting.prepare(&self.devices);
+        Ok(())
+    }
+
+    fn names(&self) -> &Names {
+        self.names.as_ref().expect("it is open")
+    }
+
+    fn draw(&mut self, bound: u64) -> u64 {
+        self.random.below(bound)
+    }
+
+    fn any_name(&mut self) -> &'static str {
+        NAMES[self.draw(NAMES.len() as u64) as usize]
+    }
+
+    /// A name that is in use, and is `wanted`.
+    fn used_name(&mut self, wanted: impl Fn(&Model, FileId) -> bool) -> Option<String> {
+        let names: Vec<_> = {
+            let model = self.model.lock();
+            let names = model.now.iter().filter(|(_, file)| wanted(&model, **file));
+            names.map(|(name, _)| name.clone()).collect()
+        };
+        let count = names.len() as u64;
+        (count > 0).then(|| names[self.draw(count) as usize].clone())
+    }
+
+    /// One step, and whether everything is as it should be.
+    pub fn step(&mut self) -> Step {
+        match self.draw(22) {
+            0..=4 => self.create(),
+            5..=7 => self.append(),
+            8..=10 => self.sync(),
+            11..=12 => self.rename(),
+            13 => self.delete(),
+            14 => self.link(),
+            15..=17 => self.relevel(),
+            18 => self.sync_directory(),
+            19 => self.overflow(),
+            20 => self.move_all(),
+            _ => self.restart(),
+        }?;
+        self.check()
+    }
+
+    fn check(&self) -> Step {
+        let found = observe(&self.devices, self.names());
+        let checked = found.and_then(|found| self.model.lock().check_now(&found));
+        checked.map_err(Stop)
+    }
+
+    fn create(&mut self) -> Step {
+        let name = self.any_name();
+        let level = [None, Some(0), Some(2), Some(5)][self.draw(4) as usize];
+        let class =
+            FileClass { holds: Holds::of_name(name), level, origin: Origin::Flush, heat: None };
+        let file = {
+            let mut model = self.model.lock();
+            let file = model.new_file();
+            model.release(name);
+            model.may_be(name, Some(file), 0);
+            model.may_be(name, None, 0);
+            file
+        };
+        let opened = self.names().create(name, class)?;
+        self.model.lock().now.insert(name.to_owned(), file);
+        self.open.insert(name.to_owned(), opened);
+        for _ in 0..self.draw(3) {
+            self.append_to(name)?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self) -> Step {
+        let Some(name) = self.used_name(|model, file| !model.files[&file].sealed) else {
+            return Ok(());
+        };
+        self.append_to(&name)
+    }
+
+    /// The open file of a name.
+    fn opened(&mut self, name: &str) -> Result<Arc<NamedFile>> {
+        if !self.open.contains_key(name) {
+            let file = self.names().open(name)?;
+            self.open.insert(name.to_owned(), file);
+        }
+        Ok(Arc::clone(&self.open[name]))
+    }
+
+    fn append_to(&mut self, name: &str) -> Step {
+        let file = self.opened(name)?;
+        let mut bytes = vec![0; 1 + self.draw(1500) as usize];
+        self.random.fill(&mut bytes);
+        bytes.iter_mut().for_each(|byte| *byte |= 1);
+        let len = {
+            let mut model = self.model.lock();
+            let id = model.now[name];
+            let written = &mut model.files.get_mut(&id).expect("it is known").written;
+            let len = written.len();
+            written.extend_from_slice(&bytes);
+            len
+        };
+        match self.write(&file, len as u64, &bytes) {
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+                file.continue_elsewhere(len as u64)?;
+                self.counts.overflows += 1;
+                Ok(self.write(&file, len as u64, &bytes)?)
+            }
+            written => Ok(written?),
+        }
+    }
+
+    fn write(&self, file: &NamedFile, offset: u64, bytes: &[u8]) -> Result<()> {
+        let (parent, name) = split(&file.place());
+        let driver = self.devices.tier(&spec(&parent))?;
+        let handle = driver.open(&name)?;
+        let buffer = Buffer::copy_of(bytes);
+        let write = Operation::Write { offset, buffer, durable: false };
+        driver.execute(&handle, write).result.map(drop)
+    }
+
+    fn sync(&mut self) -> Step {
+        let Some(name) = self.used_name(|_, _| true) else { return Ok(()) };
+        let file = self.opened(&name)?;
+        let (parent, there) = split(&file.place());
+        let driver = self.devices.tier(&spec(&parent))?;
+        let handle = driver.open(&there)?;
+        driver.execute(&handle, Operation::Sync).result?;
+        {
+            let mut model = self.model.lock();
+            let id = model.now[&name];
+            let bytes = model.files.get_mut(&id).expect("it is known");
+            bytes.durable = bytes.written.len();
+        }
+        file.synced()?;
+        self.model.lock().settle(&name);
+        Ok(())
+    }
+
+    fn is_plain(&self, name: &str) -> Result<bool> {
+        Ok(split(&self.names().open(name)?.place()).0 == Path::new(super::HOST))
+    }
+
+    fn rename(&mut self) -> Step {
+        let Some(from) = self.used_name(|_, _| true) else { return Ok(()) };
+        let to = self.any_name();
+        if from == to {
+            return Ok(());
+        }
+        // Two renames of a file, of which the second alone survives, would leave two names: as
+        // with any file system that does not keep their order.
+        if !self.model.lock().is_settled(&from) {
+            self.sync_directory()?;
+        }
+        let replaces = self.model.lock().now.contains_key(to);
+        let is_whole = replaces && !(self.is_plain(&from)? && self.is_plain(to)?);
+        let file = {
+            let mut model = self.model.lock();
+            let file = model.now[&from];
+            let bytes = &model.files[&file];
+            let least = if is_whole { bytes.written.len() } else { bytes.durable };
+            model.release(to);
+            model.may_be(&from, None, 0);
+            model.may_be(to, Some(file), least);
+            file
+        };
+        self.names().rename(&from, to)?;
+        self.counts.replaced += u64::from(replaces);
+        let mut model = self.model.lock();
+        model.now.remove(&from);
+        model.now.insert(to.to_owned(), file);
+        self.open.remove(to);
+        if let Some(open) = self.open.remove(&from) {
+            self.open.insert(to.to_owned(), open);
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self) -> Step {
+        let Some(name) = self.used_name(|_, _| true) else { return Ok(()) };
+        {
+            let mut model = self.model.lock();
+            model.release(&name);
+            model.may_be(&name, None, 0);
+        }
+        self.open.remove(&name);
+        self.names().delete(&name)?;
+        self.model.lock().now.remove(&name);
+        Ok(())
+    }
+
+    /// A file that is whole, closed and durable.
+    fn whole_name(&mut self) -> Option<String> {
+        let is_whole = |model: &Model, file: FileId| {
+            let bytes = &model.files[&file];
+            bytes.durable == bytes.written.len() && bytes.durable > 0
+        };
+        let name = self.used_name(is_whole)?;
+        self.open.remove(&name);
+        let mut model = self.model.lock();
+        let file = model.now[&name];
+        model.files.get_mut(&file).expect("it is known").sealed = true;
+        Some(name)
+    }
+
+    fn link(&mut self) -> Step {
+        let to = self.any_name();
+        let Some(from) = self.whole_name() else { return Ok(()) };
+        let (file, is_taken) = {
+            let mut model = self.model.lock();
+            let (file, is_taken) = (model.now[&from], model.now.contains_key(to));
+            if !is_taken {
+                let least = model.files[&file].durable;
+                model.may_be(to, Some(file), least);
+            }
+            (file, is_taken)
+        };
+        match self.names().link(&from, self.names(), to) {
+            Err(error) if is_taken && error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            linked => {
+                linked?;
+                self.counts.links += 1;
+                self.model.lock().now.insert(to.to_owned(), file);
+                Ok(())
+            }
+        }
+    }
+
+    fn relevel(&mut self) -> Step {
+        let Some(name) = self.whole_name() else { return Ok(()) };
+        let before = self.names().open(&name)?;
+        let epoch = || before.epoch().load(std::sync::atomic::Ordering::Acquire);
+        let first = epoch();
+        let level = self.draw(7) as u8;
+        self.names().set_level(&name, level);
+        while self.names().move_next()? {}
+        self.counts.moves += epoch() - first;
+        Ok(())
+    }
+
+    fn sync_directory(&mut self) -> Step {
+        self.names().sync_directory()?;
+        self.model.lock().settle_all();
+        Ok(())
+    }
+
+    /// The fast device takes no more for a while.
+    fn overflow(&mut self) -> Step {
+        let fast = super::instance(&self.devices.world(), FAST);
+        let used: u64 =
+            self.devices.look(|world| world.list(&fast)).iter().map(|(_, len)| len).sum();
+        self.devices.set_capacity(&fast, Some(used + self.random.below(1000)));
+        let name = self.any_name();
+        let is_used = self.model.lock().now.contains_key(name);
+        let appended = match is_used {
+            true => self.append(),
+            false => self.create().and_then(|()| self.append()),
+        };
+        self.devices.set_capacity(&fast, None);
+        appended
+    }
+
+    /// Everything home, or to where it belongs.
+    fn move_all(&mut self) -> Step {
+        while self.whole_name().is_some_and(|_| self.random.below(3) > 0) {}
+        self.open.clear();
+        let moved = match self.random.below(2) {
+            0 => self.names().export()?,
+            _ => self.names().adopt()?,
+        };
+        self.counts.moves += moved;
+        Ok(())
+    }
+
+    fn restart(&mut self) -> Step {
+        self.counts.restarts += 1;
+        let world = self.devices.world();
+        let is_kill = self.draw(2) == 0;
+        let world = if is_kill { world.after(Loss::None) } else { self.cut(&world) };
+        self.reopen(world)?;
+        let found = observe(&self.devices, self.names()).map_err(Stop)?;
+        let mut model = self.model.lock();
+        let checked = match is_kill {
+            true => model.check_now(&found),
+            false => model.check_crash(&found),
+        };
+        checked.map_err(Stop)?;
+        match is_kill {
+            true => model.settle_all(),
+            false => model.adopt(found),
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, world: &World) -> World {
+        let kept: Vec<_> = world.units().iter().map(|_| self.random.below(2) == 0).collect();
+        world.after(Loss::Kept(&kept))
+    }
+
+    /// A new process with what is left.
+    fn reopen(&mut self, world: World) -> Step {
+        self.open.clear();
+        let earlier = self.devices.clone();
+        self.devices = devices(world);
+        self.devices.succeed(&earlier);
+        self.devices.watch(earlier.watcher());
+        earlier.watch(None);
+        earlier.end_process();
+        self.names = None;
+        self.names = Some(self.setting.load(&self.devices)?);
+        self.names().sync_directory()?;
+        Ok(())
+    }
+}

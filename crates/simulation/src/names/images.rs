@@ -1,0 +1,210 @@
+//! What a crash may leave of a host's directory and its tiers, opened and held against the model.
+//!
+//! 1. After each call that changed something: all in flight is lost; nothing is (the process was
+//!    killed); some of it is; one directory loses all and the others nothing, and the reverse.
+//! 2. What an opening for writing finds stays when the power is cut once more.
+//! 3. Links without a file are in `lost/` afterwards, and each tier file has one link.
+
+use super::model::{Model, Observed};
+use super::{FAST, HOST, SLOW, Setting};
+use crate::clock::SimulatedClock;
+use crate::devices::{CallKind, Devices, Loss, Watcher, World};
+use crate::oracle::Violation;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thermocline::Stepper;
+use thermocline_device::names::LinkText;
+use thermocline_device::{Buffer, Devices as _, ErrorKind, Names, Operation, TierSpec};
+use thermocline_foundation::ByteSize;
+use thermocline_foundation::random::{Random, mix};
+use thermocline_foundation::threads::catch_panic;
+
+/// Images of a random part, at each call.
+const SAMPLES: usize = 2;
+
+/// Devices that hold `world`.
+pub(super) fn devices(world: World) -> Devices {
+    let clock = SimulatedClock::new(Arc::new(Stepper::new(1)));
+    Devices::new(world, Arc::new(clock))
+}
+
+/// Tries images after each call.
+pub(super) struct Images {
+    pub setting: Setting,
+    pub model: Arc<Mutex<Model>>,
+    pub random: Mutex<Random>,
+    pub violation: Mutex<Option<Violation>>,
+    pub tried: Mutex<u64>,
+}
+
+impl Watcher for Images {
+    fn changed(&self, devices: &Devices, call: u64, kind: CallKind) {
+        if self.violation.lock().is_some() {
+            return;
+        }
+        let explain = |why| format!("after call {call}, {kind:?}: {why}");
+        if let Err(why) = self.try_world(&devices.world()).map_err(explain) {
+            self.violation.lock().get_or_insert(why);
+        }
+    }
+}
+
+impl Images {
+    pub fn new(setting: Setting, model: Arc<Mutex<Model>>, seed: u64) -> Self {
+        let random = Mutex::new(Random::new(mix(seed ^ 0x1A6E)));
+        Self { setting, model, random, violation: Mutex::new(None), tried: Mutex::new(0) }
+    }
+
+    /// Opens what a crash may leave of `world`.
+    pub fn try_world(&self, world: &World) -> Result<(), Violation> {
+        let units = world.units();
+        self.try_image(&world.after(Loss::None), "killed")?;
+        if units.is_empty() {
+            return Ok(());
+        }
+        let mut masks = vec![("nothing kept".to_owned(), vec![false; units.len()])];
+        let directories: BTreeSet<_> = units.iter().map(|unit| unit.directory).collect();
+        let paths = world.paths();
+        for directory in directories {
+            let path = paths[directory].display();
+            let lost = units.iter().map(|unit| unit.directory != directory).collect();
+            let kept = units.iter().map(|unit| unit.directory == directory).collect();
+            masks.push((format!("{path} loses all"), lost));
+            masks.push((format!("{path} alone keeps all"), kept));
+        }
+        for _ in 0..SAMPLES {
+            let mut random = self.random.lock();
+            masks.push(("some kept".into(), units.iter().map(|_| random.below(2) == 0).collect()));
+        }
+        let unique: BTreeMap<_, _> = masks.into_iter().map(|(what, mask)| (mask, what)).collect();
+        for (mask, what) in unique {
+            self.try_image(&world.after(Loss::Kept(&mask)), &what)?;
+        }
+        Ok(())
+    }
+
+    fn try_image(&self, image: &World, what: &str) -> Result<(), Violation> {
+        *self.tried.lock() += 1;
+        let checked = catch_panic(|| self.check_image(image));
+        let checked = checked.unwrap_or_else(|said| Err(format!("it panics: {said}")));
+        checked.map_err(|why| format!("{what}: {why}"))
+    }
+
+    fn check_image(&self, image: &World) -> Result<(), Violation> {
+        let model = self.model.lock().clone();
+        let devices = devices(image.clone());
+        let names = match self.setting.load(&devices) {
+            Ok(names) => names,
+            Err(error) if !model.made && error.kind() == ErrorKind::NotFound => {
+                let made = self.setting.make(&devices);
+                return made.map(drop).map_err(|error| format!("it is not made again: {error}"));
+            }
+            Err(error) => return Err(format!("it does not open: {error}")),
+        };
+        let dangling = dangling(image);
+        names.sync_directory().map_err(|error| format!("it is not writable: {error}"))?;
+        let found = observe(&devices, &names)?;
+        model.check_crash(&found)?;
+        let world = devices.world();
+        check_tidy(&world, &dangling)?;
+        drop(names);
+        // Of a sync of names that failed no later one makes up for what it lost, and an opening
+        // cannot know of it.
+        if image.units().iter().any(|unit| unit.given_up && unit.file.is_none()) {
+            return Ok(());
+        }
+        // Once more: what was found does not go.
+        let again = self::devices(world.after(Loss::All));
+        let names = self.setting.load(&again);
+        let names = names.map_err(|error| format!("it does not open again: {error}"))?;
+        names.sync_directory().map_err(|error| format!("nor is it writable again: {error}"))?;
+        let later = observe(&again, &names)?;
+        model.check_crash(&later).map_err(|why| format!("after another power cut: {why}"))?;
+        match later.keys().eq(found.keys()) {
+            true => Ok(()),
+            false => Err("another power cut takes or brings a name".to_owned()),
+        }
+    }
+}
+
+/// Bytes of a file of `path`, through a driver.
+pub(super) fn read(devices: &Devices, path: &Path) -> Result<Vec<u8>, String> {
+    let (parent, name) = split(path);
+    let driver = devices.tier(&spec(&parent)).map_err(|error| error.to_string())?;
+    let file = driver.open(&name).map_err(|error| error.to_string())?;
+    let len = file.len().map_err(|error| error.to_string())? as usize;
+    let read = driver.execute(&file, Operation::Read { offset: 0, buffer: Buffer::zeroed(len) });
+    let got = read.result.map_err(|error| error.to_string())?;
+    Ok(read.buffer[..got].to_vec())
+}
+
+pub(super) fn spec(path: &Path) -> TierSpec {
+    TierSpec { path: path.to_owned(), capacity: ByteSize::gib(1), driver: "posix".to_owned() }
+}
+
+pub(super) fn split(path: &Path) -> (PathBuf, String) {
+    let name = path.file_name().expect("a file").to_string_lossy().into_owned();
+    (path.parent().expect("a directory").to_owned(), name)
+}
+
+/// All files of the host.
+pub(super) fn observe(devices: &Devices, names: &Names) -> Result<Observed, String> {
+    let mut found = BTreeMap::new();
+    for entry in names.list().map_err(|error| error.to_string())? {
+        let file = names.open(&entry.name).map_err(|error| error.to_string())?;
+        let bytes = read(devices, &file.place());
+        let bytes = bytes.map_err(|why| format!("{} cannot be read: {why}", entry.name))?;
+        if entry.len != bytes.len() as u64 || entry.is_link {
+            return Err(format!("{} is listed as {entry:?}", entry.name));
+        }
+        found.insert(entry.name, bytes);
+    }
+    Ok(found)
+}
+
+/// The host's links of tiers: the directory and the file that each leads to.
+fn links(world: &World) -> Vec<(PathBuf, String, String)> {
+    let own = Path::new(HOST).join(".thermocline");
+    let tiers: BTreeMap<_, _> = world.links(&own).into_iter().collect();
+    let parsed = |(_, text): (String, String)| {
+        let link = LinkText::parse(&text)?;
+        let tier = tiers.get(&format!("tier-{}", link.tier.0))?;
+        Some((PathBuf::from(tier), link.file_name(), text))
+    };
+    let made = world.links(Path::new(HOST)).into_iter();
+    made.filter(|(name, _)| !name.starts_with('.')).filter_map(parsed).collect()
+}
+
+/// Links without a file, by the name that they have in `lost/`, and what they say.
+fn dangling(world: &World) -> Vec<(String, String)> {
+    let is_there = |tier: &Path, file: &str| world.list(tier).iter().any(|(name, _)| name == file);
+    let all = links(world).into_iter().filter(|(tier, file, _)| !is_there(tier, file));
+    all.map(|(_, file, text)| (file, text)).collect()
+}
+
+/// Each tier file has one link, links that led nowhere are kept, and nothing is unfinished.
+fn check_tidy(world: &World, dangled: &[(String, String)]) -> Result<(), String> {
+    let lost = world.links(&Path::new(HOST).join(".thermocline/lost"));
+    if let Some((file, text)) = dangled.iter().find(|link| !lost.contains(link)) {
+        return Err(format!("the link to {file}, {text}, is not in lost/"));
+    }
+    let mut linked: Vec<_> = links(world).into_iter().map(|(tier, file, _)| (tier, file)).collect();
+    linked.sort();
+    let is_tier = |path: &PathBuf| path.starts_with(FAST) || path.starts_with(SLOW);
+    let mut files = Vec::new();
+    for path in world.paths().into_iter().filter(is_tier) {
+        let of_hosts = world.list(&path).into_iter().filter(|(name, _)| name.contains('-'));
+        files.extend(of_hosts.map(|(name, _)| (path.clone(), name)));
+    }
+    files.sort();
+    if files != linked {
+        return Err(format!("the tiers have {files:?}, the links say {linked:?}"));
+    }
+    let names = world.list(Path::new(HOST));
+    match names.iter().find(|(name, _)| name.starts_with(".thermocline")) {
+        Some((name, _)) => Err(format!("{name} is left over")),
+        None => Ok(()),
+    }
+}

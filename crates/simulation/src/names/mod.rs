@@ -1,0 +1,165 @@
+//! Names over links (`device/names`) driven by a model host: each call cut, each call failing,
+//! tiers that lose power apart.
+//!
+//! ```text
+//!   host.rs     steps of a host from a seed       model.rs   what it may find
+//!   images.rs   what crashes leave, opened
+//! ```
+//! Everything runs on one thread and follows from the seed.
+
+mod host;
+mod images;
+mod model;
+
+pub use host::Counts;
+
+use crate::devices::{CallKind, Devices, Fault, FaultKind, World};
+use crate::oracle::Violation;
+use host::Host;
+use images::{Images, devices, spec};
+use model::Model;
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thermocline_device::{
+    Devices as _, FileContext, FileInfo, FileKind, Names, Placement, Result, TierIndex, TierState,
+};
+use thermocline_foundation::FileNumber;
+use thermocline_foundation::random::mix;
+use thermocline_foundation::threads::catch_panic;
+
+const HOST: &str = "/host/db";
+const FAST: &str = "/mnt/fast/app";
+const SLOW: &str = "/mnt/slow/app";
+
+/// Steps of a history.
+const STEPS: usize = 40;
+
+/// Logs and upper levels on the fastest tier, the rest on the slowest.
+#[derive(Debug)]
+struct UpperLevels;
+
+impl Placement for UpperLevels {
+    fn name(&self) -> &'static str {
+        "upper_levels"
+    }
+
+    fn place(&self, context: FileContext, _: u64, tiers: &[TierState]) -> Option<TierIndex> {
+        let is_upper = !matches!(context.kind, FileKind::Table { level } if level > 2);
+        Some(TierIndex(if is_upper { 0 } else { tiers.len() as u8 - 1 }))
+    }
+
+    fn misplaced(&self, _: &[FileInfo], _: &[TierState]) -> Vec<(FileNumber, TierIndex)> {
+        Vec::new()
+    }
+}
+
+/// Which tiers a history has: the host's directory may be one of them.
+#[derive(Clone, Copy, Debug)]
+struct Setting(u64);
+
+impl Setting {
+    fn tiers(self) -> Vec<thermocline_device::TierSpec> {
+        let paths: &[&str] = match self.0 % 3 {
+            0 => &[FAST, SLOW],
+            1 => &[FAST, HOST],
+            _ => &[FAST, SLOW, HOST],
+        };
+        paths.iter().map(|path| spec(Path::new(path))).collect()
+    }
+
+    fn make(self, devices: &Devices) -> Result<Names> {
+        let devices = Arc::new(devices.clone());
+        Names::make(devices, Path::new(HOST), &self.tiers(), Arc::new(UpperLevels))
+    }
+
+    fn load(self, devices: &Devices) -> Result<Names> {
+        Names::load(Arc::new(devices.clone()), Path::new(HOST), None, Arc::new(UpperLevels))
+    }
+
+    /// The directories are those of a file system: no alignment, and hard links.
+    fn prepare(self, devices: &Devices) {
+        for path in devices.world().paths() {
+            let device = u64::from(path.starts_with(FAST)) + 2 * u64::from(path.starts_with(SLOW));
+            devices.set_shared_device(&path, device);
+            devices.set_alignment(&path, 1);
+        }
+    }
+}
+
+/// The directory that the host has on a tier.
+fn instance(world: &World, tier: &str) -> PathBuf {
+    let is_below = |path: &PathBuf| path.starts_with(tier) && path != Path::new(tier);
+    world.paths().into_iter().find(is_below).expect("it was made")
+}
+
+/// A host whose directories are there, and empty.
+fn host(seed: u64) -> Host {
+    let devices = devices(World::new(mix(seed)));
+    for path in [HOST, FAST, SLOW] {
+        devices.create_directory(Path::new(path)).expect("it is new");
+    }
+    let setting = Setting(seed);
+    setting.prepare(&devices);
+    Host::new(setting, devices, Arc::new(Mutex::new(Model::default())), mix(seed ^ 0x4057))
+}
+
+/// A history, of which every call may be the last: what crashes leave is opened.
+pub fn run(seed: u64) -> Result<Counts, Violation> {
+    let mut host = host(seed);
+    let images = Arc::new(Images::new(host.setting, Arc::clone(&host.model), seed));
+    host.devices.watch(Some(Arc::clone(&images) as Arc<_>));
+    for number in 0..=STEPS {
+        let step = || if number == 0 { host.make() } else { host.step() };
+        let stepped = catch_panic(step).map_err(|said| format!("it panics: {said}"));
+        if let Some(why) = images.violation.lock().clone() {
+            return Err(format!("step {number}: {why}"));
+        }
+        stepped?.map_err(|stop| format!("step {number}: {}", stop.0))?;
+    }
+    Ok(Counts { images: *images.tried.lock(), ..host.counts })
+}
+
+/// The kinds of calls of a history.
+pub fn kinds_of(seed: u64) -> Result<Vec<CallKind>, Violation> {
+    let mut host = host(seed);
+    host.devices.record_kinds();
+    host.make().map_err(|stop| stop.0)?;
+    for number in 1..=STEPS {
+        host.step().map_err(|stop| format!("step {number}: {}", stop.0))?;
+    }
+    Ok(host.devices.kinds())
+}
+
+/// The faults of a history of so many calls, one in `one_in` of them.
+pub fn faults(calls: u64, one_in: u64) -> impl Iterator<Item = Fault> {
+    let errors = [rustix::io::Errno::IO, rustix::io::Errno::NOSPC];
+    let kinds = errors.map(|errno| FaultKind::Error(errno.raw_os_error()));
+    (0..calls).step_by(one_in as usize).flat_map(move |at| {
+        kinds
+            .into_iter()
+            .flat_map(move |kind| [false, true].map(|sticky| Fault { at, sticky, kind }))
+    })
+}
+
+/// A history with a fault: a step may fail, and then what a crash leaves is as after any other.
+/// True if one failed.
+pub fn run_with_fault(seed: u64, fault: &Fault) -> Result<bool, Violation> {
+    let mut host = host(seed);
+    host.devices.arm(Some(fault.clone()));
+    for number in 0..=STEPS {
+        let step = || if number == 0 { host.make() } else { host.step() };
+        let stepped = catch_panic(step).map_err(|said| format!("it panics: {said}"))?;
+        match stepped {
+            Ok(()) => {}
+            Err(_) if host.devices.has_struck() => {
+                let images = Images::new(host.setting, Arc::clone(&host.model), seed);
+                let explain = |why| format!("step {number} failed, then: {why}");
+                images.try_world(&host.devices.world()).map_err(explain)?;
+                return Ok(true);
+            }
+            Err(stop) => return Err(format!("step {number}: {}", stop.0)),
+        }
+    }
+    Ok(false)
+}

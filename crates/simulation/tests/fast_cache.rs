@@ -1,0 +1,247 @@
+//! Golden scripts of the cache of blocks on the fast tier: files of it that are damaged, of another
+//! copy of the database, or of a future that was abandoned; and what is left. Each finds the
+//! planted bugs beside it.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use thermocline::{
+    Admission, ByteSize, Compression, Db, FastCacheSettings, FastCacheStats, Preset, Settings, Tier,
+};
+use thermocline_foundation::random::{Random, mix};
+#[cfg(feature = "planted-bugs")]
+use thermocline_foundation::{Planted, planted::with};
+use thermocline_simulation::devices::{Loss, World};
+use thermocline_simulation::history::{HOME, TIERS};
+use thermocline_simulation::machine::Machine;
+use thermocline_simulation::oracle::check_files;
+
+const KEYS: u64 = 2500;
+const FAST: &str = TIERS[0];
+const LIVES: &str = "cache-lives.txt";
+
+type Outcome = Result<(), String>;
+
+/// A test of each script, and one that each finds the bugs beside it; `tests/planted.rs` lists
+/// these as found here.
+macro_rules! scripts {
+    ($($script:ident: $($bug:ident),+;)*) => {
+        mod right {
+            $(#[test]
+            fn $script() {
+                super::$script().unwrap();
+            })*
+        }
+
+        #[cfg(feature = "planted-bugs")]
+        #[test]
+        fn the_scripts_find_what_is_planted() {
+            $($({
+                let found = with(Planted::$bug, || std::panic::catch_unwind($script));
+                assert!(!matches!(found, Ok(Ok(()))), "{} is not found", stringify!($bug));
+            })+)*
+        }
+    };
+}
+
+scripts! {
+    a_damaged_copy_costs_a_read_of_the_table: CachedBlockNotVerified, CacheErrorFailsRead;
+    a_file_whose_directory_is_damaged_is_not_adopted: TornFooterBelieved;
+    files_of_the_original_count_for_no_checkpoint: CacheOfOtherInstanceAdopted;
+    files_of_an_abandoned_future_count_for_no_restored_database: NewerCacheAdopted;
+    a_file_that_leaves_is_deleted: CacheFileLeaked;
+}
+
+/// A record fills a block, so that blocks of all tables are alike in length.
+fn settings(fast: ByteSize) -> Settings {
+    let tier = |index: usize, capacity| Tier::new(TIERS[index], capacity).driver("memory");
+    Settings {
+        preset: Some(Preset::Leveled),
+        tiers: vec![tier(0, fast), tier(1, ByteSize::mib(256))],
+        memory: ByteSize::mib(1),
+        table_size: ByteSize::kib(128),
+        block_size: ByteSize::kib(1),
+        compression: vec![Compression::None],
+        fast_cache: FastCacheSettings {
+            capacity: ByteSize::mib(1),
+            admission: Admission::SecondAccess,
+            file_size: ByteSize::kib(64),
+            batch: ByteSize::kib(16),
+            ..FastCacheSettings::default()
+        },
+        ..Settings::default()
+    }
+}
+
+fn key(number: u64) -> [u8; 8] {
+    mix(number).to_be_bytes()
+}
+
+fn value(number: u64, version: u64) -> Vec<u8> {
+    let mut value = vec![0; 1000];
+    Random::new(mix(number) ^ version).fill(&mut value);
+    value
+}
+
+/// All records in tables, most of them on the slow tier.
+fn load(db: &Db, version: u64) -> Outcome {
+    for number in 0..KEYS {
+        db.put(key(number), value(number, version)).map_err(|error| error.to_string())?;
+    }
+    db.compact_range(None, None, &mut |_| {}).map_err(|error| error.to_string())?;
+    db.settle().map_err(|error| error.to_string())
+}
+
+/// Reads so many records, again and again, so that the cache has them.
+fn read(db: &Db, numbers: u64, version: u64) -> Outcome {
+    for _ in 0..3 {
+        for number in 0..numbers {
+            let found = db.get(key(number)).map_err(|error| error.to_string())?;
+            if found.as_deref() != Some(&value(number, version)[..]) {
+                return Err(format!("record {number} is not that of version {version}"));
+            }
+            if number % 2 == 0 {
+                db.settle().map_err(|error| error.to_string())?;
+            }
+        }
+    }
+    db.settle().map_err(|error| error.to_string())
+}
+
+fn cache(db: &Db) -> FastCacheStats {
+    db.stats().fast_cache.unwrap()
+}
+
+/// A store whose cache has something.
+fn warm() -> Result<(Machine, Db), String> {
+    let machine = Machine::new(World::new(1), 1);
+    let db = machine.create(&settings(ByteSize::mib(2))).map_err(|error| error.to_string())?;
+    load(&db, 1)?;
+    read(&db, 400, 1)?;
+    assert!(cache(&db).hits > 100 && cache(&db).files > 2, "{:?}", cache(&db));
+    Ok((machine, db))
+}
+
+fn cache_files(world: &World) -> Vec<(String, u64)> {
+    let files = world.list(Path::new(FAST)).into_iter();
+    files.filter(|(name, _)| name.ends_with(".cache")).collect()
+}
+
+/// Flips a bit of each file of the cache at each of the offsets that `places` says for its length.
+fn damage(machine: &Machine, places: impl Fn(u64) -> Vec<u64>) {
+    machine.devices.meddle(|world| {
+        for (name, len) in cache_files(world) {
+            let bytes = world.bytes(Path::new(FAST), &name);
+            for at in places(len) {
+                let flipped = [bytes[at as usize] ^ 4];
+                world.damage(Path::new(FAST), &name, at, &flipped);
+            }
+        }
+    });
+}
+
+fn a_damaged_copy_costs_a_read_of_the_table() -> Outcome {
+    let (machine, db) = warm()?;
+    damage(&machine, |len| (0..len / 256).map(|part| part * 256 + 100).collect());
+    read(&db, 400, 1)?;
+    let cache = cache(&db);
+    if cache.failed == 0 {
+        return Err(format!("no copy was found to be wrong: {cache:?}"));
+    }
+    if db.stats().read_only.is_some() {
+        return Err("writing has stopped".to_owned());
+    }
+    db.put("after", "it").map_err(|error| error.to_string())
+}
+
+fn a_file_whose_directory_is_damaged_is_not_adopted() -> Outcome {
+    let (machine, db) = warm()?;
+    db.close().unwrap();
+    // The position of the first entry, in the page before the footer.
+    damage(&machine, |len| vec![len - 8192 + 4 + 16]);
+    let files = machine.devices.look(cache_files).len() as u64;
+    let db = machine.open().map_err(|error| error.to_string())?;
+    db.settle().unwrap();
+    read(&db, 400, 1)?;
+    let cache = cache(&db);
+    if (cache.adopted_files, cache.refused_files, cache.failed) != (0, files, 0) {
+        return Err(format!("of {files} damaged files: {cache:?}"));
+    }
+    Ok(())
+}
+
+/// Opens and closes a database so often that it is of a later generation than others.
+fn age(machine: &Machine, home: &Path) {
+    for _ in 0..6 {
+        machine.environment.open(home).unwrap().close().unwrap();
+    }
+}
+
+fn put_files(machine: &Machine, from: &World, tier: &Path) {
+    machine.devices.meddle(|world| {
+        for (name, _) in cache_files(from) {
+            world.put(tier, &name, &from.bytes(Path::new(FAST), &name));
+        }
+    });
+}
+
+fn files_of_the_original_count_for_no_checkpoint() -> Outcome {
+    let (machine, db) = warm()?;
+    let copy_home = Path::new("/copy");
+    db.checkpoint(copy_home).unwrap();
+    read(&db, 400, 1)?;
+    db.close().unwrap();
+    // Its life is over, so that its files could count.
+    machine.open().unwrap().close().unwrap();
+    let original = machine.devices.look(|world| world.after(Loss::None));
+    assert!(!cache_files(&original).is_empty());
+    let copy = machine.environment.open(copy_home).unwrap();
+    let tier = copy.settings().tiers[0].path.clone();
+    copy.close().unwrap();
+    age(&machine, copy_home);
+    // A user copies the home's list, too.
+    put_files(&machine, &original, &tier);
+    let lives = original.bytes(Path::new(HOME), LIVES);
+    machine.devices.meddle(|world| world.put(copy_home, LIVES, &lives));
+    let copy = machine.environment.open(copy_home).map_err(|error| error.to_string())?;
+    copy.settle().unwrap();
+    let adopted = cache(&copy).adopted_files;
+    read(&copy, 400, 1)?;
+    if adopted > 0 { Err(format!("{adopted} files were adopted")) } else { Ok(()) }
+}
+
+fn files_of_an_abandoned_future_count_for_no_restored_database() -> Outcome {
+    let (machine, db) = warm()?;
+    db.close().unwrap();
+    let earlier = machine.devices.look(|world| world.after(Loss::None));
+    let db = machine.open().unwrap();
+    load(&db, 2)?;
+    read(&db, 400, 2)?;
+    db.close().unwrap();
+    let future = machine.devices.look(|world| world.after(Loss::None));
+    // The older files are back. The first opening ends before it has looked at the future's files,
+    // and makes tables under their numbers.
+    let machine = Machine::new(earlier, 2);
+    let db = machine.open().unwrap();
+    load(&db, 3)?;
+    db.close().unwrap();
+    put_files(&machine, &future, Path::new(FAST));
+    let db = machine.open().map_err(|error| error.to_string())?;
+    db.settle().unwrap();
+    read(&db, 400, 3)?;
+    let cache = cache(&db);
+    if cache.failed > 0 { Err(format!("a wrong copy was believed: {cache:?}")) } else { Ok(()) }
+}
+
+fn a_file_that_leaves_is_deleted() -> Outcome {
+    let (machine, db) = warm()?;
+    for _ in 0..10 {
+        read(&db, KEYS, 1)?;
+        if cache(&db).evicted_files > 0 {
+            break;
+        }
+    }
+    if cache(&db).evicted_files == 0 {
+        return Err(format!("nothing has left: {:?}", cache(&db)));
+    }
+    check_files(&db, |path| machine.devices.look(|world| world.list(path)))
+}

@@ -1,0 +1,52 @@
+//! Names over links under crashes and faults, and the planted bugs that this finds.
+#![allow(clippy::unwrap_used)]
+
+use thermocline_simulation::names::{Counts, faults, kinds_of, run, run_with_fault};
+
+#[test]
+fn synced_files_keep_name_and_bytes_whatever_call_a_crash_follows() {
+    let mut all = Counts::default();
+    for seed in 0..30 {
+        let counts = run(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        all.images += counts.images;
+        all.moves += counts.moves;
+        all.overflows += counts.overflows;
+        all.replaced += counts.replaced;
+        all.links += counts.links;
+        all.restarts += counts.restarts;
+    }
+    assert!(all.images > 20_000 && all.moves > 60 && all.replaced > 15, "{all:?}");
+    assert!(all.overflows > 5 && all.links > 10 && all.restarts > 40, "{all:?}");
+}
+
+#[test]
+fn a_call_that_fails_breaks_no_promise() {
+    let mut failed = 0;
+    for seed in 0..6 {
+        let calls = kinds_of(seed).unwrap().len() as u64;
+        for fault in faults(calls, 7) {
+            let struck = run_with_fault(seed, &fault);
+            failed += u64::from(struck.unwrap_or_else(|why| panic!("{seed}, {fault:?}: {why}")));
+        }
+    }
+    assert!(failed > 500, "{failed} steps failed");
+}
+
+/// `tests/planted.rs` lists these as found here.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn crashes_find_what_is_planted() {
+    use thermocline_foundation::{Planted, planted::with};
+    for bug in [
+        Planted::LinkSwitchedUnsynced,
+        Planted::OldPlaceDeletedFirst,
+        Planted::HomeSyncedBeforeTier,
+        Planted::FirstSyncForgetsName,
+        Planted::SerialReused,
+        Planted::LinkedNamesShareFile,
+        Planted::LostLinkDropped,
+    ] {
+        let found = (0..30).find_map(|seed| with(bug, || run(seed)).err());
+        assert!(found.is_some(), "{bug:?} is not found");
+    }
+}

@@ -1,0 +1,196 @@
+//! A second level below the block cache: what is asked of it and offered to it, and that no read
+//! notices what happens to its copies.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+use support::*;
+use thermocline_device::buffer::PAGE_BYTES;
+use thermocline_device::drivers::MemoryDriver;
+use thermocline_device::{Buffer, Driver, Error, File, FileKind, ReadAt, TierIndex};
+use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_table::{
+    BlockCache, BlockClass, BlockKey, CachedAt, Compression, Found, Probe, ReadAhead, SecondLevel,
+    TableOptions, TableReader, TableWriter, key_hash,
+};
+
+/// Copies of all blocks that it is offered, each in pages of its own.
+#[derive(Debug)]
+struct Copies {
+    file: Arc<File>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    at: BTreeMap<BlockKey, u64>,
+    asked: Vec<(BlockKey, BlockClass)>,
+    failed: usize,
+    admits: bool,
+}
+
+impl Copies {
+    fn new() -> Arc<Self> {
+        let driver: Arc<dyn Driver> = Arc::new(MemoryDriver::new());
+        let handle = driver.create("c").unwrap();
+        let (number, kind) = (FileNumber(900), FileKind::TableIndex);
+        let file = Arc::new(File::new(DATABASE, number, kind, TierIndex(0), driver, handle));
+        let state = State { admits: true, ..State::default() };
+        Arc::new(Self { file, state: Mutex::new(state) })
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Flips a bit of every copy.
+    fn damage(&self) {
+        for at in self.state().at.values() {
+            let mut page = self.file.read(*at, PAGE_BYTES).unwrap().to_vec();
+            page[3] ^= 1;
+            self.file.write(*at, Buffer::copy_of(&page)).1.unwrap();
+        }
+    }
+}
+
+impl SecondLevel for Copies {
+    fn find(&self, key: BlockKey, class: BlockClass) -> Found {
+        let mut state = self.state();
+        state.asked.push((key, class));
+        match state.at.get(&key) {
+            Some(at) => Found::Cached(CachedAt { file: Arc::clone(&self.file), offset: *at }),
+            None if state.admits => Found::Admitted,
+            None => Found::Refused,
+        }
+    }
+
+    fn offer(&self, key: BlockKey, stored: &[u8]) {
+        assert_eq!(stored.len(), key.len as usize);
+        let mut pages = stored.to_vec();
+        pages.resize(stored.len().next_multiple_of(PAGE_BYTES), 0);
+        let at = self.file.len().unwrap();
+        self.file.write(at, Buffer::copy_of(&pages)).1.unwrap();
+        assert!(self.state().at.insert(key, at).is_none(), "{key:?} is offered twice");
+    }
+
+    fn failed(&self, key: BlockKey, _at: &CachedAt, _why: &Error) {
+        let mut state = self.state();
+        state.failed += 1;
+        state.at.remove(&key);
+    }
+}
+
+/// A table on `tier`, with a block cache that holds nothing and `copies` below it.
+fn table(tier: u8, copies: &Arc<Copies>, rows: &[Row]) -> (FailingDriver, Arc<TableReader>) {
+    let driver = FailingDriver::new();
+    driver.writes_left.store(u64::MAX, Relaxed);
+    let shared: Arc<dyn Driver> = Arc::clone(&driver) as _;
+    let (handle, kind) = (shared.create("t").unwrap(), FileKind::Table { level: 1 });
+    let file = File::new(DATABASE, FileNumber(7), kind, TierIndex(tier), shared, handle);
+    let file = Arc::new(file);
+    let options = TableOptions {
+        block_bytes: 256,
+        partition_bytes: 400,
+        compression: Compression::None,
+        ..TableOptions::default()
+    };
+    let mut writer = TableWriter::new(Arc::clone(&file), options);
+    rows.iter().for_each(|(key, trailer, value)| writer.add(key, *trailer, value).unwrap());
+    writer.finish().unwrap();
+    let cache = Arc::new(BlockCache::new(0));
+    cache.set_second_level(Arc::clone(copies) as _);
+    let table = Arc::new(TableReader::open(file, cache).unwrap());
+    driver.reads.store(0, Relaxed);
+    ((*driver).clone(), table)
+}
+
+/// Looks every row up in each of the ways there are.
+fn check(table: &Arc<TableReader>, rows: &[Row]) {
+    for (key, trailer, value) in rows {
+        let got = table.get(key, trailer.sequence()).unwrap().unwrap();
+        assert!(got.0 == *trailer && got.1 == *value);
+        let Probe::Fetch(read) = table.probe(key, key_hash(key)).unwrap() else { panic!() };
+        let ReadAt { file, offset, len } = read.read_at(table.file());
+        table.fetch(&read, file.read(offset, len)).unwrap();
+        let mut plain = table.iter(ReadAhead::default());
+        plain.seek(key, trailer.sequence()).unwrap();
+        assert_eq!((plain.key(), &plain.value()[..]), (&key[..], &value[..]));
+        let mut begun = table.iter(ReadAhead::default());
+        let seek = |it: &mut thermocline_table::TableIterator| it.seek(key, trailer.sequence());
+        while let Some(awaited) = begun.begin(seek).unwrap() {
+            let ReadAt { file, offset, len } = awaited.read_at();
+            begun.supply(&awaited, file.read(offset, len)).unwrap();
+        }
+        assert_eq!((begun.key(), &begun.value()[..]), (&key[..], &value[..]));
+    }
+    assert_eq!(table.get(b"lake/60", Sequence::MAX).unwrap(), None);
+}
+
+#[test]
+fn what_was_read_once_is_read_from_its_copy_by_single_batched_and_seek_reads() {
+    let (rows, copies) = (small_rows(), Copies::new());
+    let (driver, table) = table(1, &copies, &rows);
+    check(&table, &rows);
+    let first = driver.reads.swap(0, Relaxed);
+    check(&table, &rows);
+    // Versions of a key that run over into the next block are stepped to, in a window.
+    let again = driver.reads.load(Relaxed);
+    assert!(first > 20 && again < 4, "{first} reads, then {again}");
+    let classes: Vec<_> = copies.state().asked.iter().map(|(_, class)| *class).collect();
+    for class in [BlockClass::Data, BlockClass::Index, BlockClass::Filter] {
+        assert!(classes.contains(&class), "{class:?} is never asked for");
+    }
+}
+
+#[test]
+fn a_copy_that_is_wrong_or_cannot_be_read_is_reported_and_the_table_answers() {
+    let (rows, copies) = (small_rows(), Copies::new());
+    let (driver, table) = table(1, &copies, &rows);
+    check(&table, &rows);
+    let count = copies.state().at.len();
+    copies.damage();
+    driver.reads.store(0, Relaxed);
+    check(&table, &rows);
+    assert_eq!(copies.state().failed, count, "each once: then it was offered anew");
+    assert!(driver.reads.load(Relaxed) > 20);
+    copies.file.truncate(0).unwrap();
+    copies.state().admits = false;
+    check(&table, &rows);
+    assert_eq!(copies.state().failed, 2 * count);
+}
+
+#[test]
+fn a_seek_offers_the_block_that_it_lands_on_and_no_other() {
+    let (rows, copies) = (small_rows(), Copies::new());
+    let (_, table) = table(1, &copies, &rows);
+    let data = |copies: &Copies| {
+        let asked = std::mem::take(&mut copies.state().asked);
+        asked.into_iter().filter(|(_, class)| *class == BlockClass::Data).count()
+    };
+    let mut it = table.iter(ReadAhead::default());
+    it.seek_to_first().unwrap();
+    let mut entries = 0;
+    while it.valid() {
+        it.next().unwrap();
+        entries += 1;
+    }
+    assert_eq!((entries, data(&copies)), (rows.len(), 1));
+    let mut it = table.iter(ReadAhead::Stream { window_bytes: 4096 });
+    it.seek_to_last().unwrap();
+    table.verify(&mut |_| {}).unwrap();
+    let window = ReadAhead::Adaptive { first_bytes: 4000, window_bytes_max: 1 << 20 };
+    table.iter(window).seek(b"lake/30", Sequence::MAX).unwrap();
+    assert_eq!(data(&copies), 0, "windows, merges and checks never");
+}
+
+#[test]
+fn a_table_on_the_fastest_tier_asks_no_second_level() {
+    let (rows, copies) = (small_rows(), Copies::new());
+    let (_, table) = table(0, &copies, &rows);
+    check(&table, &rows);
+    assert!(copies.state().asked.is_empty());
+}
