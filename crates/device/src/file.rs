@@ -270,6 +270,15 @@ impl File {
         len.map_err(|error| self.explain(&location, "tell the length of", &error))
     }
 
+    /// Refuses room up to `len` bytes that would leave too little for what its device is to keep
+    /// room for.
+    pub(crate) fn require_slack(&self, len: u64) -> Result<()> {
+        match len.saturating_sub(self.extent.load(Relaxed)) {
+            0 => Ok(()),
+            more => self.location().tier.require_slack(self.kind(), more),
+        }
+    }
+
     /// Bytes up to which it was written to or room was reserved.
     pub fn extent_bytes(&self) -> u64 {
         self.extent.load(Relaxed)
@@ -394,12 +403,12 @@ impl File {
 
     /// Reserves space up to `len` bytes; see [`crate::DriverFile::allocate`].
     pub fn allocate(&self, len: u64) -> Result<()> {
+        if self.kind() == FileKind::Log {
+            self.require_slack(len)?;
+        }
         let change = self.begin_change()?;
         let location = &change.location;
         let more = len.saturating_sub(self.extent.load(Relaxed));
-        if self.kind() == FileKind::Log && more > 0 {
-            location.tier.require_slack(self.kind(), more)?;
-        }
         let result = location.handle().allocate(len);
         result.map_err(|e| {
             location.tier.note_refusal(&e, more);

@@ -37,6 +37,9 @@ const COMPACT_BYTES_MIN: u64 = 1 << 20;
 /// A map is compacted when it is this many times as long as its snapshot was.
 const COMPACT_FACTOR: u64 = 8;
 
+/// And on a device without room, when it is this many times as long.
+const COMPACT_FACTOR_FULL: u64 = 2;
+
 /// What is kept for changes that give room back: more than other journals keep, for this one lies
 /// nowhere else.
 const LAST_BYTES: u64 = 8 * PAGE_BYTES as u64;
@@ -370,16 +373,20 @@ impl FileMap {
     pub fn allocate_number(&mut self) -> Result<FileNumber> {
         if self.next >= self.state.reserved {
             let until = FileNumber(self.state.reserved.0.max(self.next.0) + NUMBERS_PER_BATCH);
-            sync_site("reserve", || self.append(&[MapChange::Reserve(until)]))?;
+            sync_site("reserve", || self.append_or_compact(&[MapChange::Reserve(until)]))?;
         }
+        Ok(self.take_number())
+    }
+
+    fn take_number(&mut self) -> FileNumber {
         let number = self.next;
         self.next = FileNumber(number.0 + 1);
-        Ok(number)
+        number
     }
 
     /// Makes the changes durable, all or none, then shows them.
     pub fn commit(&mut self, changes: &[MapChange]) -> Result<()> {
-        self.append(changes)?;
+        self.append_or_compact(changes)?;
         let least = self.compact_bytes_min.max(self.compact_again_bytes);
         let long = self.journal.len_bytes() >= least;
         if long && self.journal.len_bytes() >= COMPACT_FACTOR * self.snapshot_bytes {
@@ -393,6 +400,20 @@ impl FileMap {
             }
         }
         Ok(())
+    }
+
+    /// Appends, to a map that is written afresh where the device has no room for a longer one: a
+    /// snapshot takes less.
+    fn append_or_compact(&mut self, changes: &[MapChange]) -> Result<()> {
+        let refused = match self.append(changes) {
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => error,
+            appended => return appended,
+        };
+        let is_shorter = self.journal.len_bytes() >= COMPACT_FACTOR_FULL * self.snapshot_bytes;
+        match is_shorter.then(|| apart(|| self.compact())) {
+            Some(Ok(())) => self.append(changes),
+            _ => Err(refused),
+        }
     }
 
     fn append(&mut self, changes: &[MapChange]) -> Result<()> {
@@ -414,7 +435,11 @@ impl FileMap {
 
     /// Writes a snapshot under a new number and makes it the map.
     pub fn compact(&mut self) -> Result<()> {
-        let number = self.allocate_number()?;
+        if self.next >= self.state.reserved {
+            let until = FileNumber(self.next.0 + NUMBERS_PER_BATCH);
+            sync_site("reserve", || self.append(&[MapChange::Reserve(until)]))?;
+        }
+        let number = self.take_number();
         let driver = Arc::clone(self.tier.driver());
         let named = || sync_site("compact/name", || self.tier.sync_directory());
         let switched = catch_panic(|| {
@@ -440,6 +465,8 @@ impl FileMap {
                 if let Err(error) = driver.delete(&old) {
                     tracing::warn!(%error, "an old file map stays until the next opening");
                 }
+                // What the old one gave back, for the changes to come.
+                let _ = self.journal.ask_for_room(0, Purpose::Change);
                 Ok(())
             }
             // It was not even made.
@@ -457,7 +484,7 @@ impl FileMap {
                          {error}; {also}",
                         self.tier.describe()
                     );
-                    self.failed = Some(Error::new(error.kind(), text));
+                    self.failed = Some(Error::new(error.kind().after_writing(), text));
                 }
                 Err(error)
             }
@@ -480,7 +507,14 @@ fn write_snapshot(
     let handle = tier.driver().create(&map_name(number))?;
     let mut journal = Journal::create(Arc::new(wrap(database, number, tier, handle)))?;
     journal.set_last_bytes(LAST_BYTES);
-    sync_site("snapshot", || journal.append(&state.encode_snapshot()))?;
+    let snapshot = state.encode_snapshot();
+    sync_site("snapshot", || match journal.append(&snapshot) {
+        // The old one, which goes then, has what is to be kept.
+        Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+            journal.append_for(&snapshot, Purpose::Release)
+        }
+        appended => appended,
+    })?;
     Ok(journal)
 }
 

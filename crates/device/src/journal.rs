@@ -176,8 +176,13 @@ impl Journal {
         let growth = (end / GROWTH_SHARE).clamp(GROWTH_BYTES_MIN, GROWTH_BYTES_MAX);
         let wanted = (end + self.last_bytes + growth).next_multiple_of(PAGE_BYTES as u64);
         let wanted = wanted.min(self.room_bytes).max(end + kept);
+        let leaves_slack = purpose != Purpose::Release && !self.is_opening;
         for bytes in [wanted, end + kept] {
-            match self.file.allocate(bytes) {
+            let slack = match leaves_slack {
+                true => self.file.require_slack(bytes),
+                false => Ok(()),
+            };
+            match slack.and_then(|()| self.file.allocate(bytes)) {
                 Ok(()) => {
                     self.kept_bytes = bytes;
                     return Ok(());

@@ -27,7 +27,8 @@ use thermocline_foundation::{ByteSize, Counter};
 const QUEUE_DEPTH: usize = 128;
 
 /// Share of a device that tables and slabs leave for logs and journals once it has refused
-/// something, and the most. Logs leave half of it for journals.
+/// something, and the most. Logs leave half of it for journals, and manifests half of that for the
+/// map, which lies nowhere else.
 const SLACK_SHARE: u64 = 32;
 const SLACK_BYTES_MAX: u64 = 64 << 20;
 
@@ -255,7 +256,8 @@ impl Tier {
             FileKind::Table { .. } | FileKind::TableIndex | FileKind::Slab => slack_bytes,
             FileKind::BlockCache => slack_bytes,
             FileKind::Log => slack_bytes / 2,
-            FileKind::Manifest | FileKind::Map => return Ok(()),
+            FileKind::Manifest => slack_bytes / 4,
+            FileKind::Map => return Ok(()),
         };
         if free_bytes >= bytes.saturating_add(slack_bytes) {
             return Ok(());

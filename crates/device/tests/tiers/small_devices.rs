@@ -173,6 +173,20 @@ fn a_map_without_room_refuses_changes_and_still_forgets_files() {
 }
 
 #[test]
+fn a_map_without_room_to_grow_is_written_afresh_in_what_is_left() {
+    let (devices, files) = database(1);
+    let number = add(&files, TABLE, 10).unwrap();
+    let change = |level| files.reclassify(number, FileKind::Table { level }).unwrap();
+    (0..20).for_each(|level| change(level % 7));
+    // One frame of a map.
+    leave(&devices, 0, 4 * KIB);
+    (0..200).for_each(|level| change(level % 7));
+    drop(files);
+    let found: Vec<_> = open(&devices).unwrap().files().iter().map(|file| file.number).collect();
+    assert_eq!(found, [number]);
+}
+
+#[test]
 fn a_journal_refuses_what_it_has_no_room_for_and_keeps_some_for_what_gives_room_back() {
     let (devices, files) = database(1);
     let context = FileContext { kind: FileKind::Manifest, origin: Origin::Foreground };
