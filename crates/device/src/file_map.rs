@@ -373,47 +373,34 @@ impl FileMap {
     pub fn allocate_number(&mut self) -> Result<FileNumber> {
         if self.next >= self.state.reserved {
             let until = FileNumber(self.state.reserved.0.max(self.next.0) + NUMBERS_PER_BATCH);
-            sync_site("reserve", || self.append_or_compact(&[MapChange::Reserve(until)]))?;
+            sync_site("reserve", || self.append(&[MapChange::Reserve(until)]))?;
         }
-        Ok(self.take_number())
-    }
-
-    fn take_number(&mut self) -> FileNumber {
         let number = self.next;
         self.next = FileNumber(number.0 + 1);
-        number
+        Ok(number)
     }
 
     /// Makes the changes durable, all or none, then shows them.
     pub fn commit(&mut self, changes: &[MapChange]) -> Result<()> {
-        self.append_or_compact(changes)?;
-        let least = self.compact_bytes_min.max(self.compact_again_bytes);
-        let long = self.journal.len_bytes() >= least;
-        if long && self.journal.len_bytes() >= COMPACT_FACTOR * self.snapshot_bytes {
+        self.append(changes)?;
+        let len_bytes = self.journal.len_bytes();
+        // A snapshot takes less than a map that cannot grow as it wants.
+        let (least, factor) = match self.journal.is_tight() {
+            true => (0, COMPACT_FACTOR_FULL),
+            false => (self.compact_bytes_min, COMPACT_FACTOR),
+        };
+        if len_bytes >= least.max(self.compact_again_bytes)
+            && len_bytes >= factor * self.snapshot_bytes
+        {
             // The changes are made; that the map stays long, or takes no further ones, is for later
             // calls to say.
             if let Err(error) = apart(|| self.compact()) {
                 tracing::warn!(%error, "the file map was not compacted");
                 // Not again with each change, on a device without room.
-                let len_bytes = self.journal.len_bytes();
                 self.compact_again_bytes = len_bytes + len_bytes / COMPACT_FACTOR;
             }
         }
         Ok(())
-    }
-
-    /// Appends, to a map that is written afresh where the device has no room for a longer one: a
-    /// snapshot takes less.
-    fn append_or_compact(&mut self, changes: &[MapChange]) -> Result<()> {
-        let refused = match self.append(changes) {
-            Err(error) if error.kind() == ErrorKind::OutOfSpace => error,
-            appended => return appended,
-        };
-        let is_shorter = self.journal.len_bytes() >= COMPACT_FACTOR_FULL * self.snapshot_bytes;
-        match is_shorter.then(|| apart(|| self.compact())) {
-            Some(Ok(())) => self.append(changes),
-            _ => Err(refused),
-        }
     }
 
     fn append(&mut self, changes: &[MapChange]) -> Result<()> {
@@ -435,11 +422,7 @@ impl FileMap {
 
     /// Writes a snapshot under a new number and makes it the map.
     pub fn compact(&mut self) -> Result<()> {
-        if self.next >= self.state.reserved {
-            let until = FileNumber(self.next.0 + NUMBERS_PER_BATCH);
-            sync_site("reserve", || self.append(&[MapChange::Reserve(until)]))?;
-        }
-        let number = self.take_number();
+        let number = self.allocate_number()?;
         let driver = Arc::clone(self.tier.driver());
         let named = || sync_site("compact/name", || self.tier.sync_directory());
         let switched = catch_panic(|| {

@@ -87,6 +87,8 @@ pub struct Journal {
     room_bytes: u64,
     /// Of that, so much for appends that give room back.
     last_bytes: u64,
+    /// The device had less room ahead than was asked for.
+    is_tight: bool,
     frames: u64,
     failed: Option<Error>,
 }
@@ -105,7 +107,17 @@ impl Journal {
     fn of(file: Arc<File>, len_bytes: u64, kept_bytes: u64, frames: u64) -> Self {
         let (is_opening, room_bytes, failed) = (false, u64::MAX, None);
         let last_bytes = KEPT_BYTES;
-        Self { file, len_bytes, kept_bytes, is_opening, room_bytes, last_bytes, frames, failed }
+        Self {
+            file,
+            len_bytes,
+            kept_bytes,
+            is_opening,
+            room_bytes,
+            last_bytes,
+            is_tight: false,
+            frames,
+            failed,
+        }
     }
 
     /// Passes every payload to `visit` in order and makes the journal ready for appending: a torn
@@ -185,6 +197,7 @@ impl Journal {
             match slack.and_then(|()| self.file.allocate(bytes)) {
                 Ok(()) => {
                     self.kept_bytes = bytes;
+                    self.is_tight = bytes < wanted;
                     return Ok(());
                 }
                 Err(error) if error.kind() == ErrorKind::OutOfSpace && bytes > end + kept => {}
@@ -202,6 +215,11 @@ impl Journal {
     /// Keeps so many bytes for appends that give room back.
     pub fn set_last_bytes(&mut self, bytes: u64) {
         self.last_bytes = bytes;
+    }
+
+    /// The device had less room ahead than was asked for, when it was last asked.
+    pub fn is_tight(&self) -> bool {
+        self.is_tight
     }
 
     /// The opening has ended: from now on changes leave the room that is kept.

@@ -178,8 +178,8 @@ fn a_map_without_room_to_grow_is_written_afresh_in_what_is_left() {
     let number = add(&files, TABLE, 10).unwrap();
     let change = |level| files.reclassify(number, FileKind::Table { level }).unwrap();
     (0..20).for_each(|level| change(level % 7));
-    // One frame of a map.
-    leave(&devices, 0, 4 * KIB);
+    // One frame of this map, and one of the next.
+    leave(&devices, 0, 8 * KIB);
     (0..200).for_each(|level| change(level % 7));
     drop(files);
     let found: Vec<_> = open(&devices).unwrap().files().iter().map(|file| file.number).collect();
