@@ -31,6 +31,7 @@
 //! Threads: a journal belongs to one thread at a time; its owner locks.
 
 use crate::buffer::{Buffer, PAGE_BYTES};
+use crate::context::FileKind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
 use serde::{Deserialize, Serialize};
@@ -188,13 +189,12 @@ impl Journal {
         let growth = (end / GROWTH_SHARE).clamp(GROWTH_BYTES_MIN, GROWTH_BYTES_MAX);
         let wanted = (end + self.last_bytes + growth).next_multiple_of(PAGE_BYTES as u64);
         let wanted = wanted.min(self.room_bytes).max(end + kept);
-        let leaves_slack = purpose != Purpose::Release && !self.is_opening;
+        let is_bound = purpose != Purpose::Release && !self.is_opening;
         for bytes in [wanted, end + kept] {
-            let slack = match leaves_slack {
-                true => self.file.require_slack(bytes),
-                false => Ok(()),
-            };
-            match slack.and_then(|()| self.file.allocate(bytes)) {
+            // A map may have the last page, for it lies nowhere else.
+            let leaves_slack = is_bound && (bytes > end + kept || !self.is_map());
+            let slack = leaves_slack.then(|| self.file.require_slack(bytes));
+            match slack.unwrap_or(Ok(())).and_then(|()| self.file.allocate(bytes)) {
                 Ok(()) => {
                     self.kept_bytes = bytes;
                     self.is_tight = bytes < wanted;
@@ -225,6 +225,10 @@ impl Journal {
     /// The opening has ended: from now on changes leave the room that is kept.
     pub fn opened(&mut self) {
         self.is_opening = false;
+    }
+
+    fn is_map(&self) -> bool {
+        self.file.kind() == FileKind::Map
     }
 
     fn check_failed(&self) -> Result<()> {

@@ -31,6 +31,8 @@ const QUEUE_DEPTH: usize = 128;
 /// map, which lies nowhere else.
 const SLACK_SHARE: u64 = 32;
 const SLACK_BYTES_MAX: u64 = 64 << 20;
+/// What a map leaves that reserves room ahead: for one that is written afresh.
+const MAP_SLACK_BYTES: u64 = 16 << 10;
 
 /// Queues that a tier keeps for later.
 const IDLE_QUEUES_MAX: usize = 32;
@@ -257,7 +259,7 @@ impl Tier {
             FileKind::BlockCache => slack_bytes,
             FileKind::Log => slack_bytes / 2,
             FileKind::Manifest => slack_bytes / 4,
-            FileKind::Map => return Ok(()),
+            FileKind::Map => MAP_SLACK_BYTES,
         };
         if free_bytes >= bytes.saturating_add(slack_bytes) {
             return Ok(());

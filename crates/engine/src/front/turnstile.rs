@@ -24,9 +24,9 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thermocline_device::ErrorKind as DeviceErrorKind;
-use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::AtomicBool;
+use thermocline_foundation::{FileNumber, Sequence};
 
 /// What the thread at the turnstile has: where the next group goes.
 #[derive(Debug)]
