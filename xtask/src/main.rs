@@ -96,8 +96,8 @@ fn simulate(more: &[String]) -> bool {
     cargo(&arguments, &[])
 }
 
-/// The tests' test: bugs that are planted in the engine, in a build of its own, must be found; those
-/// of the region of persistent memory by its own tests.
+/// The tests' test: bugs that are planted in the engine, in a build of its own, must be found;
+/// those of the region of persistent memory by its own tests.
 fn planted() -> bool {
     let tests = ["planted", "slots", "calls", "syncs", "transactions", "fast_cache", "names"];
     let mut arguments = vec!["test", "--profile", "simulation", "--features", "planted-bugs"];

@@ -36,13 +36,14 @@ fn candidates() -> impl Iterator<Item = Task> {
     (0..24).flat_map(round)
 }
 
-/// The first task of `suites` (all, if there are none) that finds `bug`; none if none of many does.
+/// The first task of `suites` (all, if there are none) that finds `bug` and is content without it;
+/// none if none of many does.
 pub fn find(bug: Planted, suites: &[Suite]) -> Option<Found> {
     let mut tasks = candidates().filter(|task| suites.is_empty() || suites.contains(&task.suite));
     tasks.find_map(|task| {
-        let found = with(bug, || task.attempt().err())?;
-        let (only, text) = found;
-        Some(Found { task: Task { only, ..task }, text })
+        let (only, text) = with(bug, || task.attempt().err())?;
+        let task = Task { only, ..task };
+        task.attempt().is_ok().then_some(Found { task, text })
     })
 }
 

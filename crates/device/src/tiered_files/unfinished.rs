@@ -21,6 +21,7 @@ use super::home::{self, Home};
 use super::opening::{LOCK_NAME, has_file};
 use crate::driver::Driver;
 use crate::error::{ErrorKind, Result};
+use crate::file_cache::lives;
 use crate::identity::{self, Identity, InstanceId};
 use crate::small_file;
 use crate::tier::TierSpec;
@@ -40,7 +41,12 @@ pub(super) fn is_alone(driver: &dyn Driver, texts: Texts<'_>) -> Result<bool> {
         let is_text = || texts.iter().any(|(text, _)| *text == whole);
         // A `DATABASE` that a failed closing could not replace, of what was then forgotten.
         let is_half = || name != home::FILE_NAME && whole == home::FILE_NAME;
-        name == LOCK_NAME || whole == FILE_NAME || begun && (is_text() || is_half())
+        // The engine begins a cache's life before its creation is done with.
+        let is_lives = || whole == lives::FILE_NAME;
+        let is_made = || is_text() || is_half() || is_lives();
+        // A text under its first name outlives a removal where its renaming failed and was lost.
+        let is_half_text = || name != whole && is_text();
+        name == LOCK_NAME || whole == FILE_NAME || is_half_text() || begun && is_made()
     };
     Ok(names.iter().any(|name| name != LOCK_NAME) && names.iter().all(|name| is_of_it(name)))
 }

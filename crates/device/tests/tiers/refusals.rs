@@ -230,6 +230,12 @@ fn a_creation_that_was_cut_off_gives_way_to_another_but_nothing_else_does() {
     assert_says(&error, &["/db is no database", "its creation was cut off"]);
     assert!(create(&devices, 1).is_ok());
 
+    // The engine had begun a life of its block cache when its creation failed.
+    let devices = unfinished();
+    devices.directory(&home()).unwrap().create("cache-lives.txt").unwrap();
+    assert!(create(&devices, 2).is_ok());
+    assert!(!names(&devices, &home()).contains(&"cache-lives.txt".to_owned()));
+
     let devices = unfinished();
     devices.directory(&home()).unwrap().create("thesis.tex").unwrap();
     is_refused(&devices, ErrorKind::Invalid, &["/db is not empty", "it holds"]);
@@ -247,6 +253,19 @@ fn a_creation_that_was_cut_off_gives_way_to_another_but_nothing_else_does() {
     let (file, buffer) = (driver.open("CREATING").unwrap(), Buffer::copy_of(b"# another text"));
     driver.execute(&file, Operation::Write { offset: 0, buffer, durable: false }).result.unwrap();
     is_refused(&devices, ErrorKind::Corrupt, &["/db/CREATING", "checksum is wrong"]);
+}
+
+/// A directory's sync that failed can lose the renaming of a text, not its first name.
+#[test]
+fn a_text_under_its_first_name_gives_way_to_a_creation_that_writes_it() {
+    let devices = MemoryDevices::new();
+    devices.create_directory(&home()).unwrap();
+    devices.directory(&home()).unwrap().create("text.toml.new").unwrap();
+    let error = create(&devices, 2).unwrap_err();
+    assert_says(&error, &["/db is not empty, it holds text.toml.new"]);
+    let texts = [("text.toml", "said = true")];
+    TieredFiles::create_with_texts(&devices, &home(), &specs(2), policy(), &texts).unwrap();
+    assert!(!names(&devices, &home()).contains(&"text.toml.new".to_owned()));
 }
 
 #[test]
