@@ -385,34 +385,9 @@ impl Logged {
         self.sync_wanted.swap(false, Ordering::Relaxed)
     }
 
-    /// Claims the preparation of the next log, where it is wanted.
-    pub(super) fn claim_preparation(&self) -> bool {
-        self.rotation.pool.claim_preparation()
-    }
-
-    /// Makes the log that the next memtable begins with.
-    pub(super) fn prepare_log(&self) -> Result<()> {
-        self.rotation.pool.prepare_log()
-    }
-
-    /// Deletes the logs that wait to be used; false where there are none.
-    pub fn give_up_logs(&self) -> Result<bool> {
-        self.rotation.pool.give_up_logs()
-    }
-
-    /// The log waits to be used again: it holds nothing any more.
-    pub fn is_retired(&self, log: FileNumber) -> bool {
-        self.rotation.pool.is_retired(log)
-    }
-
     /// Bytes of logs that no sync has covered yet.
     pub fn unsynced_bytes(&self) -> u64 {
         self.unsynced_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Logs that the pool counts as there.
-    pub fn counted_logs(&self) -> u64 {
-        self.rotation.pool.counted()
     }
 
     /// Writers in line behind the leader.
@@ -420,8 +395,7 @@ impl Logged {
         self.queue.waiting()
     }
 
-    /// The pool of logs, for a test that keeps the background from it.
-    #[cfg(test)]
+    /// The logs that wait to be written.
     pub fn pool(&self) -> &Arc<LogPool> {
         &self.rotation.pool
     }

@@ -24,7 +24,7 @@ impl Logged {
     pub fn upkeep(self: &Arc<Self>) -> Option<Box<dyn Job>> {
         let task = if self.claim_sync() {
             Task::SyncLog
-        } else if self.claim_preparation() {
+        } else if self.pool().claim_preparation() {
             Task::PrepareLog
         } else {
             return None;
@@ -44,7 +44,7 @@ impl Job for Upkeep {
     fn step(&mut self) -> Result<Step> {
         match self.task {
             Task::SyncLog => sync_site("background", || self.logged.sync_tail())?,
-            Task::PrepareLog => self.logged.prepare_log()?,
+            Task::PrepareLog => self.logged.pool().prepare_log()?,
         }
         Ok(Step::Done)
     }
