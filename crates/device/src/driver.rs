@@ -240,8 +240,8 @@ pub trait Driver: Send + Sync + Debug {
         Err(Error::new(ErrorKind::Invalid, text))
     }
 
-    /// What a symbolic link says; none for what is no link, or one whose text is not UTF-8. A name
-    /// that does not exist is an error.
+    /// The text of a symbolic link; none for a file of another kind and for a text that is not
+    /// UTF-8. A name that does not exist is an error.
     fn read_link(&self, _name: &str) -> Result<Option<String>> {
         Ok(None)
     }

@@ -14,6 +14,7 @@
 #![deny(unsafe_code)]
 
 pub mod buffer;
+mod checksum_line;
 pub mod context;
 pub mod driver;
 pub mod drivers;

@@ -2,6 +2,9 @@
 //! with reopening in between. Every answer must be the model's.
 #![allow(clippy::unwrap_used)]
 
+#[path = "guards/closing.rs"]
+mod closing;
+
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -154,7 +157,7 @@ impl Pair {
             Operation::Compact => self.db().compact_range(None, None, &mut |_| {}).unwrap(),
             Operation::Reopen => {
                 self.snapshots.clear();
-                self.db.take().unwrap().close().unwrap();
+                closing::close(self.db.take().unwrap(), "a history goes on");
                 self.db = Some(self.environment.open(Path::new(HOME)).unwrap());
                 check_whole(self.db(), &self.model);
             }

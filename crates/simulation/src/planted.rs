@@ -8,6 +8,27 @@ use crate::campaign::{SUITES, Suite, Task};
 use thermocline_foundation::Planted;
 use thermocline_foundation::planted::{hits, with};
 
+/// Bugs that histories of transactions find (`tests/transactions.rs`).
+pub const FOUND_BY_TRANSACTIONS: [Planted; 5] = [
+    Planted::RangeNotValidated,
+    Planted::SnapshotTooNew,
+    Planted::SavepointKeepsWrites,
+    Planted::CommitValidatesMemoryOnly,
+    Planted::LockReleasedEarly,
+];
+
+/// Bugs of names over links, which the engine does not use; their own histories find them
+/// (`tests/names.rs`).
+pub const FOUND_BY_NAMES: [Planted; 7] = [
+    Planted::LinkSwitchedUnsynced,
+    Planted::OldPlaceDeletedFirst,
+    Planted::HomeSyncedBeforeTier,
+    Planted::FirstSyncForgetsName,
+    Planted::SerialReused,
+    Planted::LinkedNamesShareFile,
+    Planted::LostLinkDropped,
+];
+
 /// A bug, and what came of a task with the bug in the engine.
 #[derive(Debug)]
 pub struct Found {

@@ -32,20 +32,11 @@ fn a_call_that_fails_breaks_no_promise() {
     assert!(failed > 500, "{failed} steps failed");
 }
 
-/// `tests/planted.rs` lists these as found here.
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn crashes_find_what_is_planted() {
-    use thermocline_foundation::{Planted, planted::with};
-    for bug in [
-        Planted::LinkSwitchedUnsynced,
-        Planted::OldPlaceDeletedFirst,
-        Planted::HomeSyncedBeforeTier,
-        Planted::FirstSyncForgetsName,
-        Planted::SerialReused,
-        Planted::LinkedNamesShareFile,
-        Planted::LostLinkDropped,
-    ] {
+    use thermocline_foundation::planted::with;
+    for bug in thermocline_simulation::planted::FOUND_BY_NAMES {
         let found = (0..30).find_map(|seed| with(bug, || run(seed)).err());
         assert!(found.is_some(), "{bug:?} is not found");
     }

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::{Planted, threads};
 use thermocline_simulation::campaign::Task;
-use thermocline_simulation::planted::{attempt, parse_line, parse_task, task_words};
+use thermocline_simulation::planted::{
+    FOUND_BY_NAMES, FOUND_BY_TRANSACTIONS, attempt, parse_line, parse_task, task_words,
+};
 
 /// Bugs that one thread cannot show. Schedules of several find them (`cargo xtask schedules`), and
 /// a test there says so.
@@ -54,15 +56,6 @@ const FOUND_BY_CACHE_SCRIPTS: [Planted; 6] = [
     Planted::CacheFileLeaked,
 ];
 
-/// Bugs that histories of transactions show; `tests/transactions.rs` does.
-const FOUND_BY_TRANSACTIONS: [Planted; 5] = [
-    Planted::RangeNotValidated,
-    Planted::SnapshotTooNew,
-    Planted::SavepointKeepsWrites,
-    Planted::CommitValidatesMemoryOnly,
-    Planted::LockReleasedEarly,
-];
-
 /// Bugs of the region of persistent memory, which no store here has; the tests of `crates/pmem`
 /// find them, and schedules of it.
 const FOUND_BY_PMEM: [Planted; 11] = [
@@ -77,17 +70,6 @@ const FOUND_BY_PMEM: [Planted; 11] = [
     Planted::ReaderIgnoresSplit,
     Planted::OtherBootBelieved,
     Planted::OlderRegionAccepted,
-];
-
-/// Bugs of names over links, which the engine does not use; `tests/names.rs` does.
-const FOUND_BY_NAMES: [Planted; 7] = [
-    Planted::LinkSwitchedUnsynced,
-    Planted::OldPlaceDeletedFirst,
-    Planted::HomeSyncedBeforeTier,
-    Planted::FirstSyncForgetsName,
-    Planted::SerialReused,
-    Planted::LinkedNamesShareFile,
-    Planted::LostLinkDropped,
 ];
 
 fn list() -> Vec<(Planted, Task)> {

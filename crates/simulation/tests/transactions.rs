@@ -20,18 +20,11 @@ fn transactions_read_commit_conflict_and_survive_kills_as_the_model_says() {
     assert!(all.locked > 150 && all.kills > 150, "{all:?}");
 }
 
-/// `tests/planted.rs` lists these as found here.
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn the_histories_find_what_is_planted() {
-    use thermocline_foundation::{Planted, planted::with};
-    for bug in [
-        Planted::RangeNotValidated,
-        Planted::SnapshotTooNew,
-        Planted::SavepointKeepsWrites,
-        Planted::CommitValidatesMemoryOnly,
-        Planted::LockReleasedEarly,
-    ] {
+    use thermocline_foundation::planted::with;
+    for bug in thermocline_simulation::planted::FOUND_BY_TRANSACTIONS {
         let found = (0..40).any(|seed| with(bug, || run(seed, STEPS)).is_err());
         assert!(found, "{bug:?} is not found");
     }

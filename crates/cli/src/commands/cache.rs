@@ -63,7 +63,7 @@ fn file_bytes(stats: &Stats) -> u64 {
     kinds.and_then(|kinds| kinds.get("cache")).copied().unwrap_or(0)
 }
 
-/// What the process that has the database open says of it.
+/// Adds the figures that the process with the database open writes.
 pub fn running(cache: &FastCacheStats, table: &mut Table) {
     let reads = cache.hits + cache.misses;
     let size = |bytes| ByteSize(bytes).to_string();

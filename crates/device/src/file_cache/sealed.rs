@@ -97,7 +97,7 @@ pub struct Seal {
     pub numbers_below: FileNumber,
 }
 
-/// What the footer of a file says.
+/// The contents of a file's footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealed {
     /// Which database filled it, and when.

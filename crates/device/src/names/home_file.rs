@@ -8,14 +8,13 @@
 //!
 //! Threads: the owner of the directory's lock writes; any may read.
 
+use crate::checksum_line;
 use crate::driver::Driver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::InstanceId;
 use crate::small_file;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use thermocline_foundation::checksum::checksum;
-use thermocline_foundation::{DatabaseId, FileNumber, Place};
 
 /// The file's name.
 pub(super) const FILE_NAME: &str = "HOME";
@@ -25,7 +24,6 @@ const BYTES_MAX: usize = 64 << 10;
 const INTRODUCTION: &str = "\
 # A tier of the directory below. Thermocline writes this file: do not edit it.
 ";
-const CHECKSUM_LINE: &str = "# checksum ";
 const WAY_OUT: &str = "it was edited or damaged: rehome the directory, which writes it anew";
 
 /// What `HOME` says.
@@ -78,7 +76,7 @@ impl HomeFile {
             Error::new(ErrorKind::Invalid, format!("cannot record the directory: {error}"))
         })?;
         let covered = format!("{INTRODUCTION}{body}");
-        Ok(format!("{covered}{CHECKSUM_LINE}{:08x}\n", text_checksum(&covered)))
+        Ok(checksum_line::sealed(&covered))
     }
 
     /// Parses the file's text; `what` names it in messages.
@@ -86,12 +84,7 @@ impl HomeFile {
         let damage = |offset: usize, why: &str| {
             Error::corrupt(what, offset as u64, format!("{why}; {WAY_OUT}"))
         };
-        let covered_len = text.rfind(CHECKSUM_LINE);
-        let covered_len = covered_len.ok_or_else(|| damage(text.len(), "it has no checksum"))?;
-        let (covered, line) = text.split_at(covered_len);
-        if line != format!("{CHECKSUM_LINE}{:08x}\n", text_checksum(covered)) {
-            return Err(damage(covered_len, "its checksum is wrong"));
-        }
+        let covered = checksum_line::covered(text).map_err(|(at, why)| damage(at, why))?;
         let format =
             toml::from_str::<FormatOnly>(covered).map_err(|e| damage(0, e.message()))?.format;
         if format > FORMAT {
@@ -103,9 +96,4 @@ impl HomeFile {
         let instance = instance.ok_or_else(|| damage(0, "the instance identity is not one"))?;
         Ok(Self { instance, path: text.path.into() })
     }
-}
-
-fn text_checksum(text: &str) -> u32 {
-    let place = Place { database: DatabaseId::default(), file: FileNumber(0), offset: 0 };
-    checksum(&place, text.as_bytes())
 }

@@ -65,7 +65,7 @@ impl TierUse {
     }
 }
 
-/// What a period says of the pointer.
+/// The way that one period moves the pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Raise,

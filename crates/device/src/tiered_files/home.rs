@@ -11,6 +11,7 @@
 //!
 //! Threads: the owner of the home's lock.
 
+use crate::checksum_line;
 use crate::driver::Driver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::InstanceId;
@@ -20,8 +21,7 @@ use crate::tier::TierSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
-use thermocline_foundation::checksum::checksum;
-use thermocline_foundation::{ByteSize, DatabaseId, FileNumber, Place};
+use thermocline_foundation::{ByteSize, DatabaseId};
 
 /// The name of the home file.
 pub const FILE_NAME: &str = "DATABASE";
@@ -32,7 +32,6 @@ const INTRODUCTION: &str = "\
 # A Thermocline database. The program writes this file: do not edit it.
 # To move a tier, move its directory and name the new path when opening.
 ";
-const CHECKSUM_LINE: &str = "# checksum ";
 
 /// What `DATABASE` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +119,7 @@ impl Home {
             Error::new(ErrorKind::Invalid, format!("cannot record the tiers: {error}"))
         })?;
         let covered = format!("{INTRODUCTION}{body}\n");
-        Ok(format!("{covered}{CHECKSUM_LINE}{:08x}\n", text_checksum(&covered)))
+        Ok(checksum_line::sealed(&covered))
     }
 
     /// Parses the text of the home at `path`; `what` names the file in messages.
@@ -132,12 +131,7 @@ impl Home {
             );
             Error::corrupt(what, offset as u64, why)
         };
-        let covered_len = text.rfind(CHECKSUM_LINE);
-        let covered_len = covered_len.ok_or_else(|| damage(text.len(), "it has no checksum"))?;
-        let (covered, line) = text.split_at(covered_len);
-        if line != format!("{CHECKSUM_LINE}{:08x}\n", text_checksum(covered)) {
-            return Err(damage(covered_len, "its checksum is wrong"));
-        }
+        let covered = checksum_line::covered(text).map_err(|(at, why)| damage(at, why))?;
         let format =
             toml::from_str::<FormatOnly>(covered).map_err(|e| damage(0, e.message()))?.format;
         if format > FORMAT {
@@ -170,9 +164,4 @@ impl TierText {
     fn resolve(self, home: &Path) -> TierSpec {
         TierSpec { path: home.join(self.path), capacity: self.capacity, driver: self.driver }
     }
-}
-
-fn text_checksum(text: &str) -> u32 {
-    let place = Place { database: DatabaseId::default(), file: FileNumber(0), offset: 0 };
-    checksum(&place, text.as_bytes())
 }

@@ -29,7 +29,7 @@ pub(super) struct CacheFile {
     start: u64,
     /// Bytes that it has or will have.
     pub bytes: u64,
-    /// What its footer says, once it has one.
+    /// The contents of its footer, once it has one.
     pub sealed: OnceLock<Sealed>,
     /// The time of the last hit, or of its making.
     last_hit: AtomicU64,

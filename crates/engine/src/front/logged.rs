@@ -206,12 +206,14 @@ impl Logged {
         self.versions.memtable_grows(turnstile.memtable_bytes);
         let (memtable, log) = (Arc::clone(&turnstile.memtable), Arc::clone(&turnstile.log));
         memtable.begin_group();
-        let began_ns = self.shared.clock.now_ns();
+        let asked = group.iter().any(|submission| submission.durability == Durability::Sync);
+        // A buffered group in turn is over before a clock would be worth its reading.
+        let is_timed = asked || matches!(log.records, Records::SideBySide(_));
+        let began_ns = is_timed.then(|| self.shared.clock.now_ns());
         let claimed = self.versions.window.claim(count, began_ns);
         // Dropped before the group's slot is: a writer that waits for it finds the latch set.
         let _guard = self.shared.latch.guard();
         let records = records_of(group, claimed.first());
-        let asked = group.iter().any(|submission| submission.durability == Durability::Sync);
         let place = self.place(&mut turnstile, &records, asked);
         let place = place.inspect_err(|error| self.shared.fail(error))?;
         if matches!(log.records, Records::SideBySide(_)) {
@@ -223,7 +225,7 @@ impl Logged {
         let held = matches!(log.records, Records::InTurn(_)).then_some(turnstile);
         let durable = self.log_records(&log, place, &records, &claimed);
         let durable = durable.inspect_err(|error| self.shared.fail(error))?;
-        self.note(group.len(), bytes, asked.then_some(began_ns));
+        self.note(group.len(), bytes, began_ns.filter(|_| asked));
         for record in &records {
             memtable.insert_batch(record.first, record.payload)?;
         }
@@ -448,7 +450,7 @@ impl Quiet<'_> {
         let reserved = WriteBatch::new().freeze()?.0;
         let Self { logged, turnstile } = &mut self;
         logged.rotation.ask_for_log_room(turnstile, 1, reserved.len() as u64)?;
-        let claimed = versions.window.claim(1, shared.clock.now_ns());
+        let claimed = versions.window.claim(1, Some(shared.clock.now_ns()));
         let sequence = claimed.first();
         let records = [Record { first: sequence, count: 1, payload: &reserved }];
         let log = Arc::clone(&turnstile.log);

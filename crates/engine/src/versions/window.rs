@@ -41,8 +41,8 @@ struct Slots {
 struct Slot {
     last: Sequence,
     state: State,
-    /// When it was claimed, by the clock of the claim.
-    since_ns: u64,
+    /// When it was claimed, by the clock of the claim, if that was looked at.
+    since_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,8 +133,8 @@ impl Window {
         Sequence(self.durable.load(Ordering::Acquire))
     }
 
-    /// Gives out the next `count` sequences, at the time `now_ns`.
-    pub fn claim(&self, count: u64, now_ns: u64) -> Group<'_> {
+    /// Gives out the next `count` sequences, at the time `now_ns` where the caller has looked.
+    pub fn claim(&self, count: u64, now_ns: Option<u64>) -> Group<'_> {
         let mut slots = self.slots.lock();
         let before = self.claimed.load(Ordering::Relaxed);
         let (first, last) = (Sequence(before + 1), Sequence(before + count));
@@ -166,11 +166,11 @@ impl Window {
         })
     }
 
-    /// How many groups are not published yet, and when the oldest was claimed.
+    /// How many groups are not published yet, and when the oldest was claimed of those that say.
     pub fn flying(&self) -> (u64, Option<u64>) {
         let slots = self.slots.lock();
         let flying = slots.open.iter().filter(|slot| slot.state == State::Flying);
-        (flying.clone().count() as u64, flying.map(|slot| slot.since_ns).next())
+        (flying.clone().count() as u64, flying.filter_map(|slot| slot.since_ns).next())
     }
 
     /// Waits until the groups that were claimed by now have ended, and are published unless one
@@ -242,13 +242,13 @@ mod tests {
     #[test]
     fn readers_see_a_group_once_it_is_published_and_pass_one_that_was_skipped() {
         let window = Window::new(Sequence(5));
-        let group = window.claim(3, 10);
+        let group = window.claim(3, Some(10));
         assert_eq!((group.first(), window.visible()), (Sequence(6), Sequence(5)));
         assert!(window.wait(group.complete(false)));
         assert_eq!(window.visible(), Sequence(8));
-        window.claim(1, 20).skip();
+        window.claim(1, Some(20)).skip();
         assert_eq!(window.visible(), Sequence(8));
-        let group = window.claim(1, 30);
+        let group = window.claim(1, Some(30));
         assert_eq!(group.first(), Sequence(10));
         assert_eq!(window.flying(), (1, Some(30)));
         assert!(window.wait(group.complete(true)));
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn groups_that_end_in_any_order_are_published_in_theirs() {
         let window = Window::new(Sequence(0));
-        let [first, second, third] = [2, 3, 4].map(|count| window.claim(count, count));
+        let [first, second, third] = [2, 3, 4].map(|count| window.claim(count, Some(count)));
         assert_eq!(window.flying(), (3, Some(2)));
         let last = third.complete(true);
         assert_eq!((window.visible(), window.durable()), (Sequence(0), Sequence(0)));
@@ -275,14 +275,14 @@ mod tests {
     #[test]
     fn nothing_behind_a_group_that_failed_is_published() {
         let window = Window::new(Sequence(0));
-        let [first, second, third] = [1, 1, 1].map(|count| window.claim(count, 0));
+        let [first, second, third] = [1, 1, 1].map(|count| window.claim(count, None));
         let third = third.complete(true);
         drop(second);
         let first = first.complete(true);
         assert!(window.wait(first) && !window.wait(third));
         assert_eq!(window.visible(), Sequence(1));
         window.wait_claimed();
-        let fourth = window.claim(1, 0);
+        let fourth = window.claim(1, None);
         assert!(!window.wait_before(&fourth));
         drop(fourth);
         window.wait_idle();

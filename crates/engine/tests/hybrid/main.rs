@@ -2,6 +2,8 @@
 //! with a model.
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
+#[path = "../guards/closing.rs"]
+mod closing;
 mod model;
 mod rules;
 mod scenes;

@@ -1,5 +1,6 @@
 //! A store beside a sorted map, and the comparison of everything that can be asked of both.
 
+use crate::closing::close;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -103,7 +104,7 @@ impl Twin {
     }
 
     pub fn reopen(&mut self) {
-        self.db.take().unwrap().close().unwrap();
+        close(self.db.take().unwrap(), "it is reopened");
         self.db = Some(Db::open(self.path("db")).unwrap());
     }
 

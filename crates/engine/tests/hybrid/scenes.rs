@@ -1,5 +1,6 @@
 //! What happens to records on two tiers, one scene a test.
 
+use crate::closing::close;
 use crate::model::{Moment, Twin, compare_scan, key, settings};
 use thermocline::{
     ByteSize, Db, ErrorKind, Experiments, HybridSettings, Preset, Promotion, Settings, Tier,
@@ -205,7 +206,7 @@ fn compacting_everything_leaves_nothing_in_slots() {
     assert_eq!(stats.levels[0].deletes, 0, "no tombstone is left");
     twin.compare();
     // Then the preset may change.
-    twin.db.take().unwrap().close().unwrap();
+    close(twin.db.take().unwrap(), "the scene goes on");
     let leveled =
         Settings { preset: Some(Preset::Leveled), tiers: Vec::new(), ..twin.settings.clone() };
     twin.db = Some(Db::open_with(twin.path("db"), &leveled).unwrap());
@@ -244,7 +245,7 @@ fn a_database_of_the_preset_leveled_goes_on_as_hybrid() {
     let leveled = Settings { preset: Some(Preset::Leveled), ..settings(hybrid) };
     let mut twin = Twin::new(leveled, 13);
     twin.write(12_000, 20_000, 1000);
-    twin.db.take().unwrap().close().unwrap();
+    close(twin.db.take().unwrap(), "the scene goes on");
     let hybrid =
         Settings { preset: Some(Preset::Hybrid), tiers: Vec::new(), ..twin.settings.clone() };
     twin.db = Some(Db::open_with(twin.path("db"), &hybrid).unwrap());
@@ -306,7 +307,7 @@ fn one_tier_is_refused_and_so_is_another_preset_over_slots() {
     let mut twin = Twin::new(settings(HybridSettings::default()), 12);
     twin.write(1000, 1000, 100);
     twin.db().flush().unwrap();
-    twin.db.take().unwrap().close().unwrap();
+    close(twin.db.take().unwrap(), "the scene goes on");
     let leveled =
         Settings { preset: Some(Preset::Leveled), tiers: Vec::new(), ..twin.settings.clone() };
     let error = Db::open_with(twin.path("db"), &leveled).unwrap_err();
@@ -332,14 +333,14 @@ fn clean_copies_do_not_keep_a_database_from_the_other_preset() {
     }
     let fast = twin.db().stats().fast_tier.unwrap();
     assert!(fast.clean_records > 0 && fast.clean_records == fast.records, "{fast:?}");
-    twin.db.take().unwrap().close().unwrap();
+    close(twin.db.take().unwrap(), "the scene goes on");
     let leveled =
         Settings { preset: Some(Preset::Leveled), tiers: Vec::new(), ..twin.settings.clone() };
     twin.db = Some(Db::open_with(twin.path("db"), &leveled).unwrap());
     twin.compare();
     twin.verify();
     twin.write(3_000, 9_000, 1000);
-    twin.db.take().unwrap().close().unwrap();
+    close(twin.db.take().unwrap(), "the scene goes on");
     twin.db = Some(Db::open_with(twin.path("db"), &twin.settings).unwrap());
     twin.compare();
     twin.verify();
@@ -370,7 +371,7 @@ fn records_that_are_only_in_the_log_are_found_by_the_other_preset_and_back_again
     twin.write(300, 400, 100);
     assert_eq!(twin.db().stats().fast_tier.unwrap().slab_bytes, 0, "nothing is in slots");
     let change = |twin: &mut Twin, settings: &Settings| {
-        twin.db.take().unwrap().close().unwrap();
+        close(twin.db.take().unwrap(), "the scene goes on");
         twin.db = Some(Db::open_with(twin.path("db"), settings).unwrap());
         twin.compare();
     };

@@ -1,6 +1,7 @@
 //! Power cuts and kills: at sampled operations of seeded histories, with every fate of what was
 //! not synced, again during recovery, and again after that.
 
+use crate::closing::close;
 use crate::history::{Known, history, run};
 use crate::simulated::{Fate, Fault, SimulatedDevices};
 use crate::support::*;
@@ -49,7 +50,7 @@ fn check_after(devices: &SimulatedDevices, db: Db, known: &mut Known, count: usi
     let more = history(1_000_000 + known.submitted.len() as u64, 6);
     let db = run(&environment(devices.clone()), db, &more, known)
         .unwrap_or_else(|(step, error)| panic!("{what}: writing does not resume: {step} {error}"));
-    db.close().unwrap_or_else(|error| panic!("{what}: {error}"));
+    close(db, what);
     let (db, count) = recover(devices, known, known.submitted.len(), what);
     assert_eq!(count, known.submitted.len(), "{what}");
     drop(db);

@@ -5,6 +5,8 @@
 //! seed, `THERMOCLINE_ROUNDS` multiplies the counts (1 is the form for every day).
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
+#[path = "../guards/closing.rs"]
+mod closing;
 mod crash;
 mod faults;
 mod history;

@@ -1,6 +1,7 @@
 //! Many threads at once: each owner of a key range always reads what it wrote, no reader sees a
 //! shared key go back, a snapshot never changes, and readers wait for no other thread.
 
+use crate::closing::close;
 use crate::hooked::{Call, Hook, HookedDevices};
 use crate::support::*;
 use parking_lot::{Condvar, Mutex};
@@ -190,7 +191,7 @@ fn live_for(settings: &Settings, seconds: u64) {
         stop.store(true, SeqCst);
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    db.close().unwrap();
+    close(db, "all threads have ended");
     let db = environment.open(&home()).unwrap();
     let records = db.scan().prefix("owner-").into_iter().map(Result::unwrap);
     let shown: Model = records.map(|(k, v)| (k.to_vec(), v.to_vec())).collect();

@@ -76,7 +76,7 @@ impl<T> Pending<T> {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
-    /// What a symbolic link says: there at once, and never changed.
+    /// The text of a symbolic link: there at once, and never changed.
     pub link: Option<Arc<str>>,
     pub live: Sparse,
     pub durable: Sparse,
