@@ -270,7 +270,10 @@ impl Tier {
             ByteSize(free_bytes)
         );
         let error = Error::new(ErrorKind::OutOfSpace, text);
-        self.note_refusal(&error, bytes.saturating_add(slack_bytes));
+        // A cache makes do with what it has: others need not ask elsewhere for its sake.
+        if kind != FileKind::BlockCache {
+            self.note_refusal(&error, bytes.saturating_add(slack_bytes));
+        }
         Err(error)
     }
 

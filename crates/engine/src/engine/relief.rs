@@ -1,8 +1,8 @@
 //! Relief for tier 0 where its device has no room left and a job was refused for it.
 //!
 //! Logs and journals lie there, and nothing is written without them; the file map lies nowhere
-//! else. So what can lie elsewhere goes, one thing a refusal: logs that wait to be used again, then
-//! the manifest, then a table. The map keeps some pages for saying so.
+//! else. So the cache of blocks goes, and then what can lie elsewhere, one thing a refusal: logs that
+//! wait to be used again, then the manifest, then a table. The map keeps some pages for saying so.
 //!
 //! Threads: workers whose job was refused, and callers whose call was.
 
@@ -45,6 +45,10 @@ impl Engine {
         };
         if !files.tiers()[FAST.position()].is_refused() {
             return false;
+        }
+        if self.fast_cache.as_ref().is_some_and(|cache| cache.make_room()) {
+            self.shared.room_freed();
+            return true;
         }
         let Some(to) = files.usage().into_iter().find(has_room) else { return false };
         let relieved = self.relieve_one(to.tier).unwrap_or_else(|error| {
