@@ -94,14 +94,16 @@ pub enum Command {
     Scan(Scan),
     /// Show tiers, levels, hit ratios and amplifications on one screen; --all: everything
     Stats(Stats),
-    /// Show what lies on each tier and what each has served
-    Tiers,
+    /// Show what lies on each tier and what each has served; or another program's files over tiers
+    Tiers(Tiers),
     /// Merge tables until nothing is left to merge
     Compact(Compact),
     /// Make a copy of the database as of now, sharing its files where it can
     Checkpoint(Checkpoint),
     /// Show, empty or resize the cache of slow tiers' blocks on the fast tier
     Cache(Cache),
+    /// Measure a device: throughput by number of threads, which placement goes by
+    Profile(Profile),
     /// Check every stored byte; exit status 0 only when all is well
     Verify,
 }
@@ -298,6 +300,47 @@ pub struct Stats {
     pub watch: bool,
 }
 
+/// Arguments of `tiers`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without an action: the tiers of the database that --db names. The actions are for a directory of
+another program (RocksDB, LevelDB) whose files lie over tiers by links; --db means nothing to them,
+and --tier says where each of its tiers is now. No host may write there during export, migrate and
+rehome.
+
+Examples:
+  thermocline tiers --db store
+  thermocline tiers show /var/lib/app/db
+  thermocline tiers export /var/lib/app/db
+  thermocline tiers rehome /var/lib/app/db-copy --tier /mnt/nvme/copy:20GiB")]
+pub struct Tiers {
+    /// What to do with a host's directory
+    #[command(subcommand)]
+    pub action: Option<TiersAction>,
+}
+
+/// What can be done with a directory of another program.
+#[derive(Debug, Subcommand)]
+pub enum TiersAction {
+    /// List its files, where each lies and what it takes
+    List(HostDirectory),
+    /// Show its tiers: how full they are, and what is known of their devices
+    Show(HostDirectory),
+    /// Bring all files home, so that the directory needs no tiers: for a backup, or to leave
+    Export(HostDirectory),
+    /// Make the moves that are due: off tiers of which less than 5 % is free
+    Migrate(HostDirectory),
+    /// Give the tiers to this directory, which was moved or is a copy; the other one is refused
+    Rehome(HostDirectory),
+}
+
+/// A directory of another program.
+#[derive(Debug, Args)]
+pub struct HostDirectory {
+    /// The directory that the program opens
+    pub dir: PathBuf,
+}
+
 /// Arguments of `compact`.
 #[derive(Debug, Args)]
 #[command(after_help = KEY_EXAMPLES)]
@@ -348,6 +391,44 @@ pub enum CacheAction {
         /// 1MiB to 2TiB, or 0; half of the tier at most
         size: ByteSize,
     },
+}
+
+/// Arguments of `profile`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Reads and writes blocks of 4 and 64 KiB, sequential and random, direct and synced, with 1, 2, 4 and
+up to 64 threads, until more of them bring less. Needs no database. The result is kept in PATH as
+PROFILE, which a tier there uses from its next opening on; delete the file to be rid of it.
+
+Examples:
+  thermocline profile /mnt/nvme/store
+  thermocline profile /mnt/nvme/store --plot nvme.svg
+  fio --output-format=json --rw=write --bs=64k --direct=1 --filename=F --size=1g --name=w4 \
+      --numjobs=4 --group_reporting > fio.json
+  thermocline profile /mnt/nvme/store --import fio.json")]
+pub struct Profile {
+    /// A directory on the device: a tier's, or what will be one
+    pub path: PathBuf,
+    /// Take what fio has measured: one or several of its JSON reports
+    #[arg(long, value_name = "FIO_JSON")]
+    pub import: Option<PathBuf>,
+    /// Draw the curves, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+    /// Bytes of the file that is read and written; a fourth of the free space at most
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", conflicts_with = "import")]
+    pub bytes: ByteSize,
+    /// How long each point takes; there are 84 at most
+    #[arg(long, value_name = "N", default_value_t = 0.3, value_parser = parse_point_seconds,
+          conflicts_with = "import")]
+    pub seconds: f64,
+}
+
+fn parse_point_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.001..=60.0).contains(&seconds) => Ok(seconds),
+        _ => Err("write a number of seconds from 0.001 to 60".to_owned()),
+    }
 }
 
 /// Says which of the arguments is not UTF-8 where it must be, which clap does not: the first one

@@ -11,7 +11,7 @@
 //! Threads: any number of files move at once, a file once at a time.
 
 use crate::buffer::{Buffer, PAGE_BYTES};
-use crate::context::FileKind;
+use crate::context::{FileContext, FileKind, Origin};
 use crate::driver::Handle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{File, Location};
@@ -42,12 +42,14 @@ impl TieredFiles {
             return Ok(());
         };
         let target = &self.tiers()[to.position()];
+        let writing = self.loads().begin(to, FileContext { kind, origin: Origin::Migration });
         let copied = self.open_file(number).and_then(|file| {
             let name = file_name(number, kind);
             let handle = sync_site("move", || copy(&file, target, &name, progress))?;
             sync_site("move/name", || target.sync_directory())?;
             Ok((handle, file.len()?))
         });
+        drop(writing);
         let (handle, bytes) = match copied {
             Ok(copied) => copied,
             Err(error) => {

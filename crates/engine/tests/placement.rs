@@ -2,8 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
 
 use std::path::Path;
-use thermocline::{ByteSize, Db, Durability, ErrorKind, PlacementChoice, Preset, Settings, Tier};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+use thermocline::{
+    ByteSize, Db, Durability, Environment, ErrorKind, PlacementChoice, Preset, Settings, Tier,
+};
 use thermocline_foundation::random::Random;
+use thermocline_foundation::{Clock, SystemClock};
 
 const RECORDS: u64 = 40_000;
 
@@ -132,6 +138,60 @@ fn with_top_levels_only_so_many_levels_below_level_0_are_on_the_fast_tier() {
     for level in below {
         assert_eq!(level.bytes_by_tier[0], 0, "level {}", level.level);
     }
+    db.close().unwrap();
+}
+
+/// The system's clock, which a test puts forward.
+#[derive(Debug, Default)]
+struct JumpingClock {
+    system: SystemClock,
+    ahead_ns: AtomicU64,
+}
+
+impl Clock for JumpingClock {
+    fn now_ns(&self) -> u64 {
+        self.system.now_ns() + self.ahead_ns.load(Relaxed)
+    }
+    fn wall_s(&self) -> u64 {
+        self.system.wall_s()
+    }
+    fn sleep(&self, duration: Duration) {
+        self.system.sleep(duration);
+    }
+}
+
+#[test]
+fn with_parallelism_a_level_comes_to_the_fast_tier_after_thirty_seconds_and_is_moved() {
+    let home = tempfile::tempdir().unwrap();
+    let settings = with_placement(home.path(), PlacementChoice::Parallelism);
+    let clock = Arc::new(JumpingClock::default());
+    let environment = Environment { clock: clock.clone(), ..Environment::default() };
+    let db: Db = environment.create(&home.path().join("db"), &settings).unwrap();
+    let deeper_on_fast = |db: &Db, levels: usize| -> u64 {
+        let stats = db.stats();
+        let below = stats.levels.iter().filter(|level| level.level > 0).skip(levels - 1);
+        below.map(|level| level.bytes_by_tier[0]).sum()
+    };
+    load(&db, 1, |_| {});
+    // Two, unless the machine took thirty seconds for this.
+    let few = usize::from(db.stats().fast_levels.unwrap());
+    assert!(db.stats().levels.len() > few && tables_on(&db, 0) > 0, "{:?}", db.stats().levels);
+    assert_eq!(deeper_on_fast(&db, few), 0);
+    // Without a profile the device limits nothing, and there is room for all.
+    let mut tens = 0;
+    while db.stats().fast_levels == Some(few as u8) && tens < 9 {
+        tens += 1;
+        clock.ahead_ns.fetch_add(10_000_000_000, Relaxed);
+        // The measurement follows a change of the levels, and the moves follow it.
+        for key in ["tick", "next"] {
+            db.put(key, "value").unwrap();
+            db.flush().unwrap();
+            db.settle().unwrap();
+        }
+    }
+    assert_eq!(db.stats().fast_levels, Some(few as u8 + 1), "after {tens} times ten seconds");
+    assert!(deeper_on_fast(&db, few) > 0, "{:?}", db.stats().levels);
+    assert_eq!(deeper_on_fast(&db, few + 1), 0);
     db.close().unwrap();
 }
 

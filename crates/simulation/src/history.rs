@@ -305,12 +305,13 @@ pub fn has_log_first(seed: u64) -> bool {
     seed % 8 == 6 || seed.is_multiple_of(28)
 }
 
-/// Where the tables of `leveled` go: by their room, but for one seed in eight.
+/// Where the tables of `leveled` go: by their room, but for one seed in six.
 fn placement(seed: u64) -> PlacementChoice {
     match seed % 24 {
         7 => PlacementChoice::LogOnly,
         15 => PlacementChoice::TopLevels(1),
         23 => PlacementChoice::Bandwidth,
+        11 => PlacementChoice::Parallelism,
         _ => PlacementChoice::Room,
     }
 }

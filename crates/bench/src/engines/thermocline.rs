@@ -44,7 +44,7 @@ const OPTIONS: [(&str, &str); SHARED] = [
     ("background-sync", "unsynced log bytes that start a sync, such as 8MiB"),
     ("log-writes", "groups of synced writes in flight at once"),
     ("log-first", "on or off: background work makes way for writes of the log; default on"),
-    ("placement", "leveled: room, bandwidth, fill_first, log_only or top_levels(N)"),
+    ("placement", "leveled: room, bandwidth, parallelism, fill_first, log_only or top_levels(N)"),
     ("bandwidth-low", "percent of the fast tier's peak below which bandwidth adds a level"),
     ("bandwidth-high", "percent from which on it takes one away"),
     ("bandwidth-peak", "bytes a second that the fast tier can move, such as 500MiB; else measured"),

@@ -1,4 +1,5 @@
-//! One file per command. Each opens the database, does one thing, prints, and closes.
+//! One file per command. Each opens the database, does one thing, prints, and closes; `profile`
+//! and `tiers ACTION DIR` need none.
 
 pub mod cache;
 mod checkpoint;
@@ -6,6 +7,8 @@ mod compact;
 mod delete;
 pub mod fast_tier;
 mod get;
+mod host_tiers;
+mod profile;
 mod put;
 mod scan;
 pub mod stats;
@@ -28,10 +31,14 @@ pub fn run(arguments: Arguments) -> Result<()> {
         Command::Delete(arguments) => delete::run(database, &arguments),
         Command::Scan(arguments) => scan::run(database, &arguments, json),
         Command::Stats(arguments) => stats::run(database, &arguments, json),
-        Command::Tiers => tiers::run(database, json),
+        Command::Tiers(arguments) => match &arguments.action {
+            None => tiers::run(database, json),
+            Some(action) => host_tiers::run(database, action, json),
+        },
         Command::Compact(arguments) => compact::run(database, &arguments, json),
         Command::Checkpoint(arguments) => checkpoint::run(database, &arguments, json),
         Command::Cache(arguments) => cache::run(database, &arguments, json),
+        Command::Profile(arguments) => profile::run(&arguments, json),
         Command::Verify => verify::run(database, json),
     }
 }

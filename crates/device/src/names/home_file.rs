@@ -24,7 +24,7 @@ const BYTES_MAX: usize = 64 << 10;
 const INTRODUCTION: &str = "\
 # A tier of the directory below. Thermocline writes this file: do not edit it.
 ";
-const WAY_OUT: &str = "it was edited or damaged: rehome the directory, which writes it anew";
+const WAY_OUT: &str = "it was edited or damaged: thermocline tiers rehome DIRECTORY writes it anew";
 
 /// What `HOME` says.
 #[derive(Clone, Debug, PartialEq, Eq)]

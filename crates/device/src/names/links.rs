@@ -73,7 +73,9 @@ impl Host {
             return Err(Error::new(ErrorKind::Invalid, text));
         };
         let class = FileClass { holds: FileClass::of_name(to).holds, ..class };
-        self.listing.lock().replace(to, Named::new(linked, class, bytes), self.home);
+        let mut listing = self.listing.lock();
+        let named = Named::new(linked, class, bytes, listing.epoch());
+        listing.replace(to, named, self.home);
         Ok(())
     }
 

@@ -10,10 +10,14 @@
 use super::named_file::NamedFile;
 use super::{FileClass, Holds, Host};
 use crate::error::{Error, ErrorKind, Result};
+use crate::migration_queue::Resident;
 use crate::placement::TierState;
 use crate::tier::TierIndex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
+use thermocline_foundation::sync::atomic::AtomicU64;
+use thermocline_foundation::sync::atomic::Ordering::Relaxed;
+use thermocline_foundation::{Planted, planted};
 
 /// What a class of files is expected to come to before one of it was seen.
 const EXPECTED_BYTES: u64 = 64 << 20;
@@ -27,6 +31,15 @@ pub(super) struct Place {
     pub file: String,
 }
 
+/// How a file is read.
+#[derive(Debug)]
+pub(super) struct Reading {
+    /// The epoch in which it was read last, or made, or found.
+    pub last_epoch: AtomicU64,
+    /// Reads so far, older ones counting less.
+    pub reads: AtomicU64,
+}
+
 /// A name's file.
 #[derive(Clone, Debug)]
 pub(super) struct Named {
@@ -34,15 +47,23 @@ pub(super) struct Named {
     pub class: FileClass,
     /// What it takes, or is expected to.
     pub bytes: u64,
-    /// A move is under way.
+    /// A move, or the making of a copy, is under way.
     pub moving: bool,
+    /// Nothing more is written to it, as far as that is known.
+    pub is_whole: bool,
+    /// A copy on a faster tier.
+    pub copy: Option<Place>,
+    pub reading: Arc<Reading>,
     file: Weak<NamedFile>,
 }
 
 impl Named {
-    /// One that was just made, or found.
-    pub fn new(place: Place, class: FileClass, bytes: u64) -> Self {
-        Self { place, class, bytes, moving: false, file: Weak::new() }
+    /// One that was just made, or found, in an epoch.
+    pub fn new(place: Place, class: FileClass, bytes: u64, epoch: u64) -> Self {
+        let (last_epoch, reads) = (AtomicU64::new(epoch), AtomicU64::new(0));
+        let reading = Arc::new(Reading { last_epoch, reads });
+        let (moving, is_whole, copy, file) = (false, true, None, Weak::new());
+        Self { place, class, bytes, moving, is_whole, copy, reading, file }
     }
 
     /// The file, where it is open.
@@ -62,6 +83,8 @@ pub(super) struct Listing {
     recent: Recent,
     /// Names of which the level became known, in that order.
     pub to_place: VecDeque<String>,
+    /// Tables and blobs that were made: what coldness counts by. The host has it, too.
+    pub epochs: Arc<AtomicU64>,
 }
 
 impl Listing {
@@ -71,6 +94,37 @@ impl Listing {
 
     pub fn get_mut(&mut self, name: &str) -> Result<&mut Named> {
         self.names.get_mut(name).ok_or_else(|| missing(name))
+    }
+
+    /// The epoch of now.
+    pub fn epoch(&self) -> u64 {
+        self.epochs.load(Relaxed)
+    }
+
+    /// A table or blob is made: an epoch ends.
+    pub fn begin_epoch(&self) {
+        self.epochs.fetch_add(1, Relaxed);
+    }
+
+    /// The files that may leave their tiers, of so many.
+    pub fn residents(&self, tiers: usize) -> Vec<Resident<String>> {
+        let mut residents = Vec::new();
+        for (name, named) in &self.names {
+            let tier = named.place.room;
+            let is_whole = matches!(named.class.holds, Holds::Table | Holds::Blob) && !named.moving;
+            if is_whole && tier.position() < tiers {
+                residents.push(Resident {
+                    name: name.clone(),
+                    kind: named.class.context().kind,
+                    tier,
+                    bytes: named.bytes,
+                    idle_epochs: self
+                        .epoch()
+                        .saturating_sub(named.reading.last_epoch.load(Relaxed)),
+                });
+            }
+        }
+        residents
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&String, &Named)> {
@@ -89,7 +143,7 @@ impl Listing {
         match place {
             Some(place) if self.names.get(name).is_some_and(|named| named.place == place) => {}
             Some(place) => {
-                let named = Named::new(place, FileClass::of_name(name), 0);
+                let named = Named::new(place, FileClass::of_name(name), 0, self.epoch());
                 self.names.insert(name.to_owned(), named);
             }
             None => drop(self.names.remove(name)),
@@ -101,7 +155,7 @@ impl Listing {
         let mut before = std::mem::take(&mut self.names);
         for (name, mut named) in found {
             if let Some(old) = before.remove(&name).filter(|old| old.place == named.place) {
-                (named.file, named.class) = (old.file, old.class);
+                named = Named { bytes: named.bytes, ..old };
             }
             self.names.insert(name, named);
         }
@@ -113,15 +167,22 @@ impl Listing {
         if let Some(file) = named.file.upgrade() {
             return Ok(file);
         }
-        let file = Arc::new(NamedFile::new(host, name, named.place.clone()));
+        let reading = Arc::clone(&named.reading);
+        let (place, copy) = (named.place.clone(), named.copy.clone());
+        let file = Arc::new(NamedFile::new(host, name, place, copy, reading));
         named.file = Arc::downgrade(&file);
         Ok(file)
     }
 
     /// The name leads to another file now.
     pub fn replace(&mut self, name: &str, named: Named, home: TierIndex) {
-        let old = self.names.insert(name.to_owned(), named);
-        self.replaced.extend(old.map(|old| old.place).filter(|place| place.room != home));
+        let Some(old) = self.names.insert(name.to_owned(), named) else { return };
+        if planted(Planted::CopyOfReplacedFileServed) {
+            self.names.entry(name.to_owned()).and_modify(|named| named.copy = old.copy);
+        } else {
+            self.replaced.extend(old.copy);
+        }
+        self.replaced.extend(Some(old.place).filter(|place| place.room != home));
     }
 
     pub fn rename(&mut self, from: &str, to: &str, home: TierIndex) {
@@ -135,11 +196,11 @@ impl Listing {
         self.replace(to, named, home);
     }
 
-    /// The name is gone; the file was `len` bytes long.
-    pub fn delete(&mut self, name: &str, len: Option<u64>) {
-        if let Some(named) = self.names.remove(name) {
-            self.remember(named.class, len);
-        }
+    /// The name is gone; the file was `len` bytes long. Returns its copy.
+    pub fn delete(&mut self, name: &str, len: Option<u64>) -> Option<Place> {
+        let named = self.names.remove(name)?;
+        self.remember(named.class, len);
+        named.copy
     }
 
     /// A file of a class came to a length.

@@ -17,6 +17,8 @@
 //!   listing.rs     names and places          home_file.rs HOME: whose directory a tier serves
 //!   creation.rs    a new directory           opening.rs   the scan; what a crash left
 //!   links.rs       link, rename elsewhere    moves.rs     moves, overflow, export
+//!   report.rs      what people are shown     counts.rs    what happened
+//!   dissolving.rs  the end of a directory   copies.rs    copies of files on faster tiers
 //! ```
 //! The host moves the bytes itself, at [`NamedFile::place`]. What a call does, and what a crash
 //! leaves of it, is the table in docs/formats/names.md.
@@ -29,16 +31,22 @@
 //! 5. Only tier files without a link, on tiers whose identity matched, are deleted.
 //! 6. Nothing is created on a tier without `TIER`, nor below a path that is not there.
 //! 7. A file that a link no longer names goes only after the new link is durable.
-//! 8. Nothing is changed before the first call that changes something, which takes the lock: tools
+//! 8. Copies are made and go at any time, and never change an answer: a name's file is at its
+//!    place.
+//! 9. Nothing is changed before the first call that changes something, which takes the lock: tools
 //!    that only read work beside a writer.
-//! 9. A change whose outcome is not known is the last: later ones say why, until the directory is
-//!    opened again.
+//! 10. A change whose outcome is not known is the last: later ones say why, until the directory is
+//!     opened again.
 //!
 //! Locks: `changing` is held while names change, `listing` within it for a moment, never during
-//! I/O. Syncs and copies hold neither. Threads: everything is shared freely.
+//! I/O; a file's own within that, and those of `loads` last. Syncs and copies hold neither.
+//! Threads: everything is shared freely.
 
 mod class;
+mod copies;
+mod counts;
 mod creation;
+mod dissolving;
 mod home_file;
 mod link_text;
 mod links;
@@ -46,24 +54,30 @@ mod listing;
 mod moves;
 mod named_file;
 mod opening;
+mod report;
 
 pub use class::{FileClass, Heat, Holds};
+pub use counts::NameCounts;
 pub use home_file::HomeFile;
 pub use link_text::{LinkText, Serial};
 pub use named_file::NamedFile;
+pub use report::{NamedInfo, NamedTier};
 
 use crate::driver::{DirectoryLock, Driver, Entry, Operation};
 use crate::error::{Error, ErrorKind, Result};
-use crate::placement::{Placement, TierState, overflow_order};
+use crate::load::Loads;
+use crate::placement::{Placement, TierState, TierUse, overflow_order};
 use crate::tier::{Tier, TierIndex};
 use crate::tiered_files::{Devices, Home};
+use copies::Copying;
+use counts::Counts;
 use listing::{Listing, Named, Place};
 use std::path::PathBuf;
 use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::Ordering::{AcqRel, Acquire};
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
-use thermocline_foundation::{Planted, planted, sync_site};
+use thermocline_foundation::{Clock, Counter, Planted, planted, sync_site};
 
 /// The directory of this software in a host's.
 pub const DIRECTORY_NAME: &str = ".thermocline";
@@ -72,8 +86,11 @@ const UNFINISHED: &str = ".thermocline-new.";
 /// Links without a file, in the directory of this software.
 const LOST_NAME: &str = "lost";
 
+/// Tables that level 0 of a host has before they are compacted: RocksDB's and LevelDB's default.
+const LEVEL0_TABLES: u64 = 4;
+
 /// The name is this software's, and no host's.
-fn is_hidden(name: &str) -> bool {
+pub(crate) fn is_hidden(name: &str) -> bool {
     name == DIRECTORY_NAME || name.starts_with(UNFINISHED)
 }
 
@@ -129,6 +146,13 @@ struct Host {
     home: TierIndex,
     placement: Arc<dyn Placement>,
     listing: Mutex<Listing>,
+    /// Those of the listing, for readers that do not wait for it.
+    epochs: Arc<AtomicU64>,
+    loads: Loads,
+    counts: Counts,
+    /// Reads that hosts told of, by the room that served them.
+    served: Vec<Counter>,
+    copying: Copying,
     changing: Mutex<Option<Changing>>,
     /// There is something in `changing`.
     is_writer: AtomicBool,
@@ -190,6 +214,7 @@ impl Names {
     pub fn truncate(&self, name: &str, len: u64) -> Result<()> {
         self.host.change(name, |_| {
             self.host.look_at(name)?;
+            self.host.drop_copy(name);
             let place = self.host.listing.lock().get(name)?.place.clone();
             self.host.room(&place).tier.driver().open(&place.file)?.truncate(len)
         })
@@ -216,6 +241,40 @@ impl Names {
         Ok(entries)
     }
 
+    /// From now on placement and moves are told what the devices can do, as far as that is known,
+    /// and how many writers they have.
+    pub fn measure_load(&self, clock: Arc<dyn Clock>) {
+        let identities = self.host.identities.iter().map(|tier| tier.driver());
+        self.host.loads.measure(clock, identities);
+    }
+
+    /// So many seconds passed: placement looks again at writers and room.
+    pub fn seconds_passed(&self, seconds: u32) {
+        let seconds = TierUse { bytes_per_s: 0, peak_bytes_per_s: 0, periods: seconds };
+        self.host.placement.measured(seconds, &self.host.tier_states());
+    }
+
+    /// Something was changed here, by this value or one that it is a clone of.
+    pub fn is_writer(&self) -> bool {
+        self.host.is_writer.load(Acquire)
+    }
+
+    /// Bytes that managed files can still take: what tiers have left of their capacities, and
+    /// their devices at all.
+    pub fn free_bytes(&self) -> u64 {
+        let states = self.host.tier_states();
+        let free = states.iter().zip(&self.host.identities).map(|(state, tier)| {
+            let left = state.capacity_bytes.saturating_sub(state.used_bytes);
+            tier.driver().space().map_or(left, |space| left.min(space.free_bytes))
+        });
+        free.fold(0, u64::saturating_add)
+    }
+
+    /// What happened since the directory was opened.
+    pub fn counts(&self) -> NameCounts {
+        self.host.counts.get()
+    }
+
     /// The host's directory.
     pub fn path(&self) -> &std::path::Path {
         &self.host.path
@@ -225,6 +284,10 @@ impl Names {
 impl Host {
     fn room(&self, place: &Place) -> &Room {
         &self.rooms[place.room.position()]
+    }
+
+    fn path_of(&self, place: &Place) -> PathBuf {
+        self.room(place).tier.spec().path.join(&place.file)
     }
 
     fn home_driver(&self) -> &Arc<dyn Driver> {
@@ -267,7 +330,7 @@ impl Host {
     }
 
     /// The result of a call that changes a name. After a failure it is not known what the name
-    /// leads to (invariant 9), unless it says that nothing was done.
+    /// leads to (invariant 10), unless it says that nothing was done.
     fn named<T>(&self, result: Result<T>) -> Result<T> {
         let known = [ErrorKind::OutOfSpace, ErrorKind::NotFound, ErrorKind::AlreadyExists];
         if let Err(error) = &result
@@ -314,12 +377,26 @@ impl Host {
         let rooms = self.rooms_for(class, expected)?;
         let mut refused = None;
         for room in rooms {
-            match self.create_in(changing, name, room) {
+            self.make_room(room, expected);
+            let created = match self.create_in(changing, name, room) {
+                Err(error) if error.kind() == ErrorKind::OutOfSpace && self.drop_copies(room) => {
+                    self.create_in(changing, name, room)
+                }
+                created => created,
+            };
+            match created {
                 Ok(place) => {
-                    let named = Named::new(place, class, expected);
+                    let writing = self.loads.begin(place.room, class.context());
                     let mut listing = self.listing.lock();
+                    if matches!(class.holds, Holds::Table | Holds::Blob) {
+                        listing.begin_epoch();
+                    }
+                    let mut named = Named::new(place, class, expected, listing.epoch());
+                    named.is_whole = false;
                     listing.replace(name, named, self.home);
-                    return listing.open(self, name);
+                    let file = listing.open(self, name)?;
+                    file.written_by(writing);
+                    return Ok(file);
                 }
                 Err(error) if error.kind() == ErrorKind::OutOfSpace => refused = Some(error),
                 Err(error) => return Err(error),
@@ -339,10 +416,28 @@ impl Host {
             return Ok(vec![self.home]);
         }
         let states = self.tier_states();
+        if class.holds == Holds::Table {
+            self.counts.table_created(class.level);
+            self.tell_levels(&states);
+        }
         let first = self.placement.place(class.context(), expected_bytes, &states);
         let Some(first) = first else { return Err(self.full()) };
         let order = overflow_order(first.position(), states.len());
         Ok(order.map(|at| TierIndex(at as u8)).collect())
+    }
+
+    /// Tells placement what the levels are meant to have: what they have now, and level 0 some
+    /// tables at least. Hosts keep their targets to themselves.
+    fn tell_levels(&self, states: &[TierState]) {
+        let levels = states.iter().map(|state| state.level_bytes.len()).max().unwrap_or(0);
+        let mut targets = vec![0_u64; levels.max(1)];
+        for (level, bytes) in states.iter().flat_map(|state| state.level_bytes.iter().enumerate()) {
+            targets[level] = targets[level].saturating_add(*bytes);
+        }
+        let flushed = FileClass { holds: Holds::Table, level: Some(0), ..FileClass::of_name("") };
+        let table_bytes = self.listing.lock().expected_bytes(flushed);
+        targets[0] = targets[0].max(table_bytes.saturating_mul(LEVEL0_TABLES));
+        self.placement.set_level_targets(&targets);
     }
 
     /// Makes a file in a room, and gives it the name.
@@ -420,7 +515,8 @@ impl Host {
         let len = self.room(&place).tier.driver().open_to_read(&place.file);
         let len = len.and_then(|file| file.len()).ok();
         self.named(self.home_driver().delete(name))?;
-        self.listing.lock().delete(name, len);
+        let copy = self.listing.lock().delete(name, len);
+        copy.iter().for_each(|copy| self.remove(copy));
         if place.room != self.home {
             self.remove(&place);
         }
@@ -451,9 +547,11 @@ impl Host {
 
     /// The tiers, and what managed files take of them.
     fn tier_states(&self) -> Vec<TierState> {
-        let state = |tier: &Arc<Tier>| TierState {
-            capacity_bytes: tier.spec().capacity.0,
-            ..TierState::default()
+        let state = |tier: &Arc<Tier>| {
+            let capacity_bytes = tier.spec().capacity.0;
+            let mut state = TierState { capacity_bytes, ..TierState::default() };
+            self.loads.tell(tier.index(), 0, &mut state);
+            state
         };
         let mut states: Vec<_> = self.identities.iter().map(state).collect();
         self.listing.lock().count(&mut states);

@@ -1,18 +1,20 @@
 //! One file of a host: where the host finds its bytes, and what must happen when it syncs them.
 //!
-//! 1. The place changes only by a rename of a plain file, a move or an overflow; the epoch goes up
-//!    when it does, so that a host which loads it before each read opens the new place.
+//! 1. The place changes only by a rename of a plain file, a move or an overflow, that of reads also
+//!    by a copy; the epoch goes up when it does, so that a host which loads it before each read
+//!    opens the new place.
 //! 2. A name that was made or changed since the last sync is made durable by the next one.
 //!
 //! Threads: shared freely.
 
 use super::Host;
-use super::listing::Place;
+use super::listing::{Place, Reading};
 use crate::error::Result;
+use crate::load::Writing;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
-use thermocline_foundation::sync::atomic::{AtomicU64, Ordering};
+use thermocline_foundation::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// An open file of a host. Shared by all that opened it.
 #[derive(Debug)]
@@ -20,31 +22,71 @@ pub struct NamedFile {
     host: Arc<Host>,
     at: Mutex<At>,
     epoch: AtomicU64,
+    /// Of the listing, where it outlives this.
+    reading: Arc<Reading>,
+    /// The room that serves its reads.
+    served_by: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct At {
     name: String,
     place: Place,
+    /// On a faster tier.
+    copy: Option<Place>,
     /// Changes of the name, and how many of them are durable.
     changes: u64,
     durable: u64,
+    /// It is being written: a table or blob until it is whole, a log until it is closed.
+    writing: Option<Writing>,
 }
 
 impl NamedFile {
     /// A file of which it is not known whether its name is durable.
-    pub(super) fn new(host: &Arc<Host>, name: &str, place: Place) -> Self {
-        let at = At { name: name.to_owned(), place, changes: 1, durable: 0 };
-        Self { host: Arc::clone(host), at: Mutex::new(at), epoch: AtomicU64::new(0) }
+    pub(super) fn new(
+        host: &Arc<Host>,
+        name: &str,
+        place: Place,
+        copy: Option<Place>,
+        reading: Arc<Reading>,
+    ) -> Self {
+        let served_by = AtomicUsize::new(copy.as_ref().unwrap_or(&place).room.position());
+        let at = At { name: name.to_owned(), place, copy, changes: 1, durable: 0, writing: None };
+        let (host, at) = (Arc::clone(host), Mutex::new(at));
+        Self { host, at, epoch: AtomicU64::new(0), reading, served_by }
     }
 
-    /// Where the host opens it.
+    /// It is being written from now on.
+    pub(super) fn written_by(&self, writing: Option<Writing>) {
+        self.at.lock().writing = writing;
+    }
+
+    /// It is whole.
+    pub(super) fn is_written(&self) {
+        self.at.lock().writing = None;
+    }
+
+    /// To be called when the host has read from it: what is read stays longer on its tier.
+    pub fn was_read(&self) {
+        let epoch = self.host.epochs.load(Ordering::Relaxed);
+        self.reading.last_epoch.store(epoch, Ordering::Relaxed);
+        self.reading.reads.fetch_add(1, Ordering::Relaxed);
+        self.host.served[self.served_by.load(Ordering::Relaxed)].add(1);
+    }
+
+    /// Where the host opens it, to read or to write.
     pub fn place(&self) -> PathBuf {
-        let at = self.at.lock();
-        self.host.room(&at.place).tier.spec().path.join(&at.place.file)
+        self.host.path_of(&self.at.lock().place)
     }
 
-    /// Goes up when [`NamedFile::place`] changes.
+    /// Where the host opens it to read: at a copy on a faster tier, where there is one. It must not
+    /// be written any more.
+    pub fn place_to_read(&self) -> PathBuf {
+        let at = self.at.lock();
+        self.host.path_of(at.copy.as_ref().unwrap_or(&at.place))
+    }
+
+    /// Goes up when [`NamedFile::place`] or [`NamedFile::place_to_read`] changes.
     pub fn epoch(&self) -> &AtomicU64 {
         &self.epoch
     }
@@ -101,6 +143,19 @@ impl NamedFile {
         self.relocate(&mut at, place);
     }
 
+    /// Reads are served there from now on; by its place where there is no copy any more.
+    pub(super) fn copied(&self, copy: Option<Place>) {
+        let mut at = self.at.lock();
+        at.copy = copy;
+        self.serve(&at);
+    }
+
+    fn serve(&self, at: &At) {
+        let room = at.copy.as_ref().unwrap_or(&at.place).room;
+        self.served_by.store(room.position(), Ordering::Relaxed);
+        self.epoch.fetch_add(1, Ordering::Release);
+    }
+
     /// Changes of the name so far.
     pub(super) fn changes(&self) -> u64 {
         self.at.lock().changes
@@ -108,8 +163,9 @@ impl NamedFile {
 
     fn relocate(&self, at: &mut At, place: Place) {
         if at.place != place {
-            at.place = place;
-            self.epoch.fetch_add(1, Ordering::Release);
+            let writing = at.writing.as_ref().map(|writing| writing.elsewhere(place.room));
+            (at.place, at.writing) = (place, writing);
+            self.serve(at);
         }
     }
 }

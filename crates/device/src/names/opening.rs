@@ -14,6 +14,8 @@
 //!
 //! Threads: the opening thread; later the one that makes the first change.
 
+use super::copies::Copying;
+use super::counts::Counts;
 use super::creation::{elsewhere, files_path, point};
 use super::home_file::HomeFile;
 use super::link_text::parse_file_name;
@@ -22,6 +24,7 @@ use super::{
     Changing, DIRECTORY_NAME, FileClass, Host, LOST_NAME, Names, Room, UNFINISHED, is_hidden,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::load::Loads;
 use crate::placement::Placement;
 use crate::tier::{Tier, TierIndex, TierSpec};
 use crate::tiered_files::{
@@ -34,7 +37,7 @@ use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::AtomicBool;
 use thermocline_foundation::sync::atomic::Ordering::{Acquire, Release};
-use thermocline_foundation::{ByteSize, Planted, planted, sync_site};
+use thermocline_foundation::{ByteSize, Counter, Planted, planted, sync_site};
 
 /// What a scan found: names, lengths of the files of each tier, and links whose file is not there.
 #[derive(Debug, Default)]
@@ -134,6 +137,8 @@ impl Host {
         if host.is_none() {
             rooms.push(host_room(home_room, ByteSize(u64::MAX)));
         }
+        let listing = Listing::default();
+        let served = rooms.iter().map(|_| Counter::default()).collect();
         let host = Self {
             devices,
             path,
@@ -143,7 +148,12 @@ impl Host {
             rooms,
             home: home_room,
             placement,
-            listing: Mutex::new(Listing::default()),
+            epochs: Arc::clone(&listing.epochs),
+            listing: Mutex::new(listing),
+            loads: Loads::default(),
+            counts: Counts::default(),
+            served,
+            copying: Copying::default(),
             changing: Mutex::new(None),
             is_writer: AtomicBool::new(false),
             broken: Mutex::new(None),
@@ -152,7 +162,7 @@ impl Host {
     }
 
     /// The tiers whose files do not lie in the host's directory.
-    fn tiers_apart(&self) -> impl Iterator<Item = (TierIndex, &Arc<Tier>)> {
+    pub(super) fn tiers_apart(&self) -> impl Iterator<Item = (TierIndex, &Arc<Tier>)> {
         let all = self.identities.iter().map(|tier| (tier.index(), tier));
         all.filter(|(index, _)| *index != self.home)
     }
@@ -182,7 +192,8 @@ impl Host {
                     recorded.path.display(),
                     self.path.display()
                 );
-                let way_out = "open that one, or give the tiers to this one (rehome it)";
+                let way_out = "open that one, or give the tiers to this one: thermocline tiers \
+                               rehome DIRECTORY";
                 return Err(refuse(&whose, found, way_out));
             }
         }
@@ -294,7 +305,8 @@ impl Host {
                 },
             };
             let class = FileClass::of_name(&entry.name);
-            scan.names.push((entry.name, Named::new(place, class, len)));
+            let epoch = self.listing.lock().epoch();
+            scan.names.push((entry.name, Named::new(place, class, len, epoch)));
         }
         let strays = files.into_iter().filter(|(_, (_, is_named))| !is_named);
         scan.strays = strays.map(|(place, _)| place).collect();

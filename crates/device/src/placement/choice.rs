@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Which placement decides where tables go. As text `room`, `bandwidth`, `fill_first`, `log_only`
-/// or `top_levels(N)`.
+/// Which placement decides where tables go. As text `room`, `bandwidth`, `parallelism`,
+/// `fill_first`, `log_only` or `top_levels(N)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum PlacementChoice {
@@ -15,6 +15,8 @@ pub enum PlacementChoice {
     Room,
     /// As many upper levels on the fast tier as its bandwidth allows (SpanDB, section 4.3).
     Bandwidth,
+    /// As many upper levels on the fast tier as it can take the writers of (`ByParallelism`).
+    Parallelism,
     /// Every file on the fastest tier that has room (`FillFirst`).
     FillFirst,
     /// Logs on the fast tier, all tables below it (SpanDB's "pure logging").
@@ -29,6 +31,7 @@ impl fmt::Display for PlacementChoice {
         match self {
             Self::Room => f.write_str("room"),
             Self::Bandwidth => f.write_str("bandwidth"),
+            Self::Parallelism => f.write_str("parallelism"),
             Self::FillFirst => f.write_str("fill_first"),
             Self::LogOnly => f.write_str("log_only"),
             Self::TopLevels(level) => write!(f, "top_levels({level})"),
@@ -40,14 +43,15 @@ impl FromStr for PlacementChoice {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let words = [Self::Room, Self::Bandwidth, Self::FillFirst, Self::LogOnly];
+        let changing = [Self::Room, Self::Bandwidth, Self::Parallelism];
         let level = text.strip_prefix("top_levels(").and_then(|rest| rest.strip_suffix(')'));
         let top_levels = level.and_then(|level| level.parse().ok()).map(Self::TopLevels);
-        let word = words.into_iter().find(|word| word.to_string() == text);
+        let mut words = changing.into_iter().chain([Self::FillFirst, Self::LogOnly]);
+        let word = words.find(|word| word.to_string() == text);
         word.or(top_levels).ok_or_else(|| {
             let text = format!(
-                "there is no placement '{text}'; there are room, bandwidth, fill_first, log_only \
-                 and top_levels(N), where N is a number of levels"
+                "there is no placement '{text}'; there are room, bandwidth, parallelism, \
+                 fill_first, log_only and top_levels(N), where N is a number of levels"
             );
             Error::new(ErrorKind::Invalid, text)
         })
@@ -74,8 +78,10 @@ mod tests {
 
     #[test]
     fn each_placement_has_a_word_and_other_words_are_refused_with_the_list() {
-        use PlacementChoice::{Bandwidth, FillFirst, LogOnly, Room, TopLevels};
-        for choice in [Room, Bandwidth, FillFirst, LogOnly, TopLevels(0), TopLevels(6)] {
+        use PlacementChoice::{Bandwidth, FillFirst, LogOnly, Parallelism, Room, TopLevels};
+        let changing = [Room, Bandwidth, Parallelism];
+        let fixed = [FillFirst, LogOnly, TopLevels(0), TopLevels(6)];
+        for choice in changing.into_iter().chain(fixed) {
             assert_eq!(choice.to_string().parse::<PlacementChoice>().unwrap(), choice);
         }
         assert_eq!("top_levels(2)".parse::<PlacementChoice>().unwrap(), TopLevels(2));

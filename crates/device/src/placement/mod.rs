@@ -19,24 +19,31 @@
 mod below_first;
 mod by_bandwidth;
 mod by_level;
+mod by_parallelism;
 mod choice;
 mod fill_first;
+mod fitting_levels;
 mod top_levels;
 
 pub use below_first::BelowFirst;
 pub use by_bandwidth::{BandwidthSettings, PEAK_MIN, Pointer, TierUse};
 pub use by_level::{ByLevel, ByLevelSettings};
+pub use by_parallelism::ByParallelism;
 pub use choice::PlacementChoice;
 pub use fill_first::FillFirst;
+pub use fitting_levels::{FastTier, Levels};
 pub use top_levels::TopLevels;
 
 use crate::context::{FileContext, FileKind};
+use crate::load::TierLoad;
+use crate::profile::TierProfile;
 use crate::tier::TierIndex;
 use serde::Serialize;
 use std::fmt::Debug;
+use std::sync::Arc;
 use thermocline_foundation::FileNumber;
 
-/// How full a tier is.
+/// How full a tier is, what its device can do, and how many write to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TierState {
     /// Bytes that the database may use.
@@ -49,6 +56,10 @@ pub struct TierState {
     pub slab_bytes: u64,
     /// Its device has refused what the capacity leaves room for, so it takes no more.
     pub is_refused: bool,
+    /// What is known of the device.
+    pub profile: Arc<TierProfile>,
+    /// Its writers; none where they are not counted.
+    pub load: TierLoad,
 }
 
 impl TierState {
@@ -154,6 +165,15 @@ const PROMOTE_PERCENT: u64 = 90;
 /// Bytes of tables that a tier takes up to `percent` of its capacity.
 fn share(capacity_bytes: u64, percent: u64) -> u64 {
     (u128::from(capacity_bytes) * u128::from(percent) / 100) as u64
+}
+
+/// Levels in use above `level`: those with a target, and level 0; all, where no target is known.
+fn levels_above(targets: &[u64], level: u8) -> usize {
+    let level = usize::from(level);
+    match targets.is_empty() {
+        true => level,
+        false => targets.iter().take(level).filter(|target| **target > 0).count(),
+    }
 }
 
 /// Tiers in the order in which a file meant for `home` may overflow: slower ones first, then faster

@@ -17,7 +17,7 @@
 use super::by_bandwidth::{BandwidthSettings, Pointer, TierUse};
 use super::{
     ByLevelSettings, FileInfo, PROMOTE_PERCENT, Placement, TierState, WATERMARK_PERCENT,
-    first_with_room, share,
+    first_with_room, levels_above, share,
 };
 use crate::context::{FileContext, FileKind};
 use crate::tier::TierIndex;
@@ -68,17 +68,10 @@ impl TopLevels {
 
     fn is_on_fast(&self, kind: FileKind) -> bool {
         match kind {
-            FileKind::Table { level } => self.levels_above(level) < usize::from(self.levels()),
+            FileKind::Table { level } => {
+                levels_above(&self.targets.read(), level) < usize::from(self.levels())
+            }
             _ => true,
-        }
-    }
-
-    /// Levels in use above `level`.
-    fn levels_above(&self, level: u8) -> usize {
-        let (targets, level) = (self.targets.read(), usize::from(level));
-        match targets.is_empty() {
-            true => level,
-            false => targets.iter().take(level).filter(|target| **target > 0).count(),
         }
     }
 

@@ -19,7 +19,8 @@
 //! 5. All openers of a file share one [`File`]; it follows the file from tier to tier.
 //!
 //! Locks: `map` is held while a change is made durable; `state` only for a moment and never during
-//! I/O. A thread that takes both takes `map` first. Threads: everything is shared freely.
+//! I/O. A thread that takes both takes `map` first. `loads` comes last. Threads: everything is
+//! shared freely.
 //!
 //! Long because: the life of a file from creation to deletion is one state under two locks.
 
@@ -52,6 +53,7 @@ use crate::file::{File, Location};
 use crate::file_map::{FileMap, MapChange, MapEntry};
 use crate::identity::InstanceId;
 use crate::journal::Extent;
+use crate::load::{Loads, Writing};
 use crate::open_files::{OpenFileCounts, OpenFiles};
 use crate::placement::{FileInfo, Placement, TierState, TierUse};
 use crate::tier::{Tier, TierIndex, TierSpec, TrafficTotals};
@@ -61,7 +63,9 @@ use std::sync::{Arc, Weak};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::threads::catch_panic;
-use thermocline_foundation::{ByteSize, DatabaseId, FileNumber, Planted, planted, sync_site};
+use thermocline_foundation::{
+    ByteSize, Clock, DatabaseId, FileNumber, Planted, planted, sync_site,
+};
 
 /// The namespace. See the module.
 #[derive(Debug)]
@@ -77,6 +81,7 @@ pub struct TieredFiles {
     state: Mutex<BTreeMap<FileNumber, Entry>>,
     /// Bytes of the map's file, which lies on tier 0 and in no entry.
     map_bytes: AtomicU64,
+    loads: Loads,
     generation: AtomicU64,
     /// Numbers below were or may have been given out before this opening.
     numbers_below_at_opening: FileNumber,
@@ -105,6 +110,8 @@ pub(crate) struct Entry {
     pub(crate) published: bool,
     /// Where it is being copied to.
     pub(crate) moving_to: Option<TierIndex>,
+    /// It is being written there: until it is published.
+    _writing: Option<Writing>,
 }
 
 impl Entry {
@@ -118,6 +125,7 @@ impl Entry {
             unpublished: None,
             published: true,
             moving_to: None,
+            _writing: None,
         }
     }
 
@@ -296,6 +304,7 @@ impl TieredFiles {
                     // refuses: the next opening decides.
                     entry.published = true;
                     entry.unpublished = None;
+                    entry._writing = None;
                     entry.expected_bytes = 0;
                     entry.extent.store(len, Relaxed);
                 }
@@ -576,11 +585,19 @@ impl TieredFiles {
         choose(&files, &tiers)
     }
 
+    /// From now on placement is told what the devices can do, as far as that is known, and how many
+    /// writers they have.
+    pub fn measure_load(&self, clock: Arc<dyn Clock>) {
+        self.loads.measure(clock, self.tiers.iter().map(|tier| tier.driver()));
+    }
+
     /// How full the tiers are; a file on the move counts on both.
     pub(crate) fn tier_states(&self, state: &BTreeMap<FileNumber, Entry>) -> Vec<TierState> {
-        let empty = |tier: &Arc<Tier>| TierState {
-            capacity_bytes: tier.spec().capacity.0,
-            ..TierState::default()
+        let empty = |tier: &Arc<Tier>| {
+            let capacity_bytes = tier.spec().capacity.0;
+            let mut state = TierState { capacity_bytes, ..TierState::default() };
+            self.loads.tell(tier.index(), tier.traffic(FileKind::Log).writes, &mut state);
+            state
         };
         let mut tiers: Vec<TierState> = self.tiers.iter().map(empty).collect();
         tiers[0].add(FileKind::Map, self.map_bytes.load(Relaxed));
@@ -600,6 +617,10 @@ impl TieredFiles {
         let result = change(&mut map);
         self.map_bytes.store(map.file_bytes(), Relaxed);
         result
+    }
+
+    pub(crate) fn loads(&self) -> &Loads {
+        &self.loads
     }
 
     pub(crate) fn with_state<T>(

@@ -152,6 +152,7 @@ impl TieredFiles {
             unpublished: None,
             published: false,
             moving_to: None,
+            _writing: self.loads.begin(tier, context),
         };
         let extent = Arc::clone(&entry.extent);
         state.insert(number, entry);

@@ -31,6 +31,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::file_map::{FileMap, MapState, map_name};
 use crate::identity::{self, Identity};
 use crate::journal::{Extent, Journal};
+use crate::load::Loads;
 use crate::open_files::OpenFiles;
 use crate::placement::Placement;
 use crate::small_file;
@@ -159,6 +160,7 @@ impl TieredFiles {
             open_files,
             numbers_below_at_opening: map.next(),
             map_bytes: AtomicU64::new(map.file_bytes()),
+            loads: Loads::default(),
             map: Mutex::new(map),
             state: Mutex::new(entries),
             read_only,

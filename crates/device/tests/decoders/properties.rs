@@ -1,6 +1,6 @@
 //! What must hold for any bytes in the files of the namespace: journal, file map, tier identity,
-//! home file, links and `HOME` of a host's directory, and the words that name drivers. Each
-//! property returns whether it accepted the input.
+//! home file, links and `HOME` of a host's directory, profiles of devices, and the words that name
+//! drivers. Each property returns whether it accepted the input.
 //!
 //! The `sealed_` forms put right checksums on the bytes first, so that what lies behind them is
 //! reached; the plain forms show that damage is found. All files are those of the golden files'
@@ -11,12 +11,14 @@ use std::sync::Arc;
 use thermocline_device::drivers::{MemoryDriver, Profile};
 use thermocline_device::file_cache::{CacheLives, Sealed};
 use thermocline_device::file_map::FileMap;
+use thermocline_device::hosts::{HostSettings, SCHEME};
 use thermocline_device::identity::{FILE_NAME, Identity};
 use thermocline_device::names::{HomeFile, LinkText};
+use thermocline_device::profile::parse_fio;
 use thermocline_device::tiered_files::{HOME_FILE_NAME, Home};
 use thermocline_device::{
-    Buffer, Driver, DriverSpec, File, FileKind, Journal, Operation, Result, Tier, TierIndex,
-    TierSpec,
+    Buffer, Curve, Driver, DriverSpec, File, FileKind, Journal, Operation, Result, Tier, TierIndex,
+    TierProfile, TierSpec,
 };
 use thermocline_foundation::checksum::{checksum, checksum_parts};
 use thermocline_foundation::{ByteSize, DatabaseId, FileNumber, Place};
@@ -295,6 +297,59 @@ pub fn names_home(data: &[u8]) -> bool {
 /// As [`names_home`], behind the checksum of the last line.
 pub fn sealed_names_home(data: &[u8]) -> bool {
     names_home(&with_checksum_line(data))
+}
+
+/// The file `PROFILE` of a tier: what is accepted is written and read again.
+pub fn tier_profile(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return false;
+    };
+    let Ok(profile) = TierProfile::parse(text, "PROFILE") else {
+        return false;
+    };
+    let written = profile.text().expect("it was text");
+    assert_eq!(TierProfile::parse(&written, "PROFILE").expect("it was just written"), profile);
+    true
+}
+
+/// As [`tier_profile`], behind the checksum of the last line.
+pub fn sealed_tier_profile(data: &[u8]) -> bool {
+    tier_profile(&with_checksum_line(data))
+}
+
+/// A report of fio: what is accepted has a point of each curve.
+pub fn fio_report(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return false;
+    };
+    let Ok(profile) = parse_fio(text, "fio.json") else {
+        return false;
+    };
+    let is_used = |curve: &Curve| curve.useful_workers().is_some_and(|workers| workers > 0);
+    assert!(!profile.curves.is_empty() && profile.curves.iter().all(|(_, curve)| is_used(curve)));
+    true
+}
+
+/// A URI of a host's tiers: what is accepted names tiers that can be, and is read again as the
+/// same.
+pub fn host_uri(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return false;
+    };
+    // A URI with a path would read a file of that name.
+    let Some(query) = text.strip_prefix(SCHEME).and_then(|rest| rest.strip_prefix('?')) else {
+        return false;
+    };
+    let Ok(settings) = HostSettings::of_query(query) else {
+        return false;
+    };
+    assert!(!settings.tiers.is_empty());
+    for tier in &settings.tiers {
+        assert!(tier.capacity.0 > 0);
+        assert!(tier.path.is_absolute() || tier.path == Path::new("home"), "{:?}", tier.path);
+    }
+    assert_eq!(HostSettings::of_uri(text).expect("it was read"), settings);
+    true
 }
 
 /// A link's text: what is accepted has one form, and stays on its tier.

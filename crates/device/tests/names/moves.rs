@@ -1,10 +1,13 @@
 //! Moves, overflow, adoption and export; what an opening finds left.
 
-use crate::support::{Place, class, link_of, listed, policy, put};
+use crate::support::{Place, class, devices, link_of, listed, policy, put};
 use std::fs;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
-use thermocline_device::{ErrorKind, Names};
-use thermocline_foundation::ByteSize;
+use thermocline_device::drivers::PosixDriver;
+use thermocline_device::profile::Point;
+use thermocline_device::{Curve, ErrorKind, Names, TierProfile, TierSpec};
+use thermocline_foundation::{ByteSize, SystemClock};
 
 #[test]
 fn a_table_whose_level_changes_moves_and_its_readers_end_where_they_began() {
@@ -57,7 +60,7 @@ fn a_host_hears_of_a_full_device_when_every_tier_refused() {
     assert_eq!(file.continue_elsewhere(5).unwrap_err().kind(), ErrorKind::OutOfSpace);
     assert_eq!(fs::read(place.path("db/a.log")).unwrap(), b"bytes");
     let small = [place.spec("fast", ByteSize::kib(4)), place.spec("slow", ByteSize::kib(4))];
-    let devices = crate::support::devices();
+    let devices = devices();
     fs::create_dir(place.path("small")).unwrap();
     let names = Names::make(devices, &place.path("small"), &small, policy()).unwrap();
     let error = names.create("a.sst", class("a.sst", 0)).unwrap_err();
@@ -135,4 +138,66 @@ fn an_opening_removes_what_no_link_names_and_keeps_links_without_a_file() {
     let lost = place.path("db/.thermocline/lost");
     assert_eq!(listed(&lost), ["2-3.lost.sst"]);
     assert_eq!(link_of(&lost.join("2-3.lost.sst")), ".thermocline/tier-0/2-3.lost.sst");
+}
+
+/// A table of so many MiB, as its host would make it, without bytes.
+fn table(names: &Names, name: &str, level: u8, mib: u64) {
+    let file = names.create(name, class(name, level)).unwrap();
+    let opened = fs::OpenOptions::new().write(true).open(file.place()).unwrap();
+    opened.set_len(mib << 20).unwrap();
+    file.synced().unwrap();
+}
+
+fn narrow(place: &Place) -> [TierSpec; 2] {
+    [place.spec("fast", ByteSize::mib(100)), place.spec("slow", ByteSize::gib(1))]
+}
+
+#[test]
+fn the_coldest_table_leaves_a_tier_that_is_nearly_full_and_no_more_than_needed() {
+    let place = Place::new();
+    let names = Names::make(devices(), &place.path("db"), &narrow(&place), policy()).unwrap();
+    for (name, level) in [("1.sst", 2), ("2.sst", 1), ("3.sst", 0), ("4.sst", 0)] {
+        table(&names, name, level, 24);
+    }
+    assert_eq!(names.move_threads(), 16, "no writer is known");
+    names.open("1.sst").unwrap().was_read();
+    // Of level 2 and just read: 4. Of level 1 and made two epochs ago: 4. Time decides.
+    table(&names, "5.sst", 6, 1);
+    names.open("1.sst").unwrap().was_read();
+    assert!(names.move_next().unwrap());
+    assert!(!names.move_next().unwrap());
+    assert_eq!(names.move_threads(), 0);
+    let on_fast = place.on_tier("fast");
+    assert_eq!(on_fast.len(), 3);
+    assert!(!on_fast.iter().any(|name| name.ends_with(".2.sst")), "{on_fast:?}");
+    assert_eq!(fs::metadata(place.path("db/2.sst")).unwrap().len(), 24 << 20);
+}
+
+#[test]
+fn moves_keep_to_what_the_writers_leave_of_a_device_unless_one_must_go() {
+    let place = Place::new();
+    drop(Names::make(devices(), &place.path("db"), &narrow(&place), policy()).unwrap());
+    let points = vec![Point { workers: 2, bytes_per_s: 9 }];
+    let profile = TierProfile { write: Curve::new(points), ..TierProfile::default() };
+    for tier in ["fast", "slow"] {
+        profile.write(&PosixDriver::open(&place.instance(tier)).unwrap()).unwrap();
+    }
+    let names = place.load("db").unwrap();
+    names.measure_load(Arc::new(SystemClock::new()));
+    table(&names, "1.sst", 0, 50);
+    assert_eq!(names.move_threads(), 0, "nothing is to move");
+    table(&names, "2.sst", 0, 46);
+    assert_eq!(names.move_threads(), 2, "less than 5 % are free");
+    let writers = ["8.sst", "9.sst"].map(|name| names.create(name, class(name, 6)).unwrap());
+    assert_eq!(names.move_threads(), 0, "both workers of the slow device are busy");
+    names.set_level("9.sst", 5);
+    assert_eq!(names.move_threads(), 0, "nor is there any for a level that changed");
+    table(&names, "3.sst", 0, 3);
+    assert_eq!(names.move_threads(), 1, "less than 2 % are free: one must go");
+    drop(writers);
+    assert_eq!(names.move_threads(), 2);
+    while names.move_next().unwrap() {}
+    let on_slow = place.on_tier("slow");
+    assert!(on_slow.iter().any(|name| name.ends_with(".1.sst")), "{on_slow:?}");
+    assert_eq!(names.move_threads(), 0);
 }

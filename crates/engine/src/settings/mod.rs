@@ -184,7 +184,8 @@ pub struct Settings {
     pub log_writes: u32,
     /// Where tables go, with the preset `leveled` over two tiers or more: `room`, the default, has
     /// as many upper levels on the fast tier as fit; `bandwidth` as many as leave its bandwidth to
-    /// the log (SpanDB, section 4.3); `log_only` none; `top_levels(N)` level 0 and the next N that
+    /// the log (SpanDB, section 4.3); `parallelism` as many as it can take the writers of, by its
+    /// profile (Keigo, section 4.2); `log_only` none; `top_levels(N)` level 0 and the next N that
     /// are in use; `fill_first` fills the tiers one after the other. `hybrid` refuses all but the
     /// default.
     #[serde(skip_serializing_if = "placement::is_room")]

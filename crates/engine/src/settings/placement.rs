@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::limits::LEVELS;
 use std::sync::Arc;
 use thermocline_device::placement::{
-    BandwidthSettings, BelowFirst, ByLevel, ByLevelSettings, FillFirst, TopLevels,
+    BandwidthSettings, BelowFirst, ByLevel, ByLevelSettings, ByParallelism, FillFirst, TopLevels,
 };
 use thermocline_device::{Placement, PlacementChoice};
 use thermocline_foundation::ByteSize;
@@ -41,6 +41,7 @@ impl Settings {
         match self.placement {
             PlacementChoice::Room => Arc::new(ByLevel::new(room)),
             PlacementChoice::Bandwidth => Arc::new(TopLevels::by_bandwidth(self.bandwidth(), room)),
+            PlacementChoice::Parallelism => Arc::new(ByParallelism::new(room)),
             PlacementChoice::FillFirst => Arc::new(FillFirst),
             PlacementChoice::LogOnly => Arc::new(TopLevels::fixed(0, room)),
             PlacementChoice::TopLevels(level) => {

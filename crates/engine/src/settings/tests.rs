@@ -97,6 +97,7 @@ fn each_word_for_a_placement_makes_its_policy_and_is_kept() {
     let names = [
         ("room", "by-level", None),
         ("bandwidth", "bandwidth", Some(1)),
+        ("parallelism", "parallelism", Some(2)),
         ("fill_first", "fill-first", None),
         ("log_only", "log_only", Some(0)),
         ("top_levels(2)", "top_levels", Some(3)),
@@ -111,7 +112,9 @@ fn each_word_for_a_placement_makes_its_policy_and_is_kept() {
         assert_eq!(Settings::from_toml(&kept, origin).unwrap(), settings);
     }
     let refusal = |text: &str| Settings::from_toml(text, origin).unwrap_err().to_string();
-    assert!(refusal("placement = 'top'").contains("there are room, bandwidth, fill_first"));
+    assert!(
+        refusal("placement = 'top'").contains("there are room, bandwidth, parallelism, fill_first")
+    );
     assert!(refusal("placement = 'top_levels(7)'").contains("levels are 0 to 6"));
     let text = "preset = 'hybrid'\nplacement = 'log_only'";
     assert!(refusal(text).contains("name preset = \"leveled\""));

@@ -76,7 +76,12 @@ impl Shared {
         let write_throttle = WriteThrottle::new(Arc::clone(&clock), &settings);
         let compaction_rate = CompactionRate::new(Arc::clone(&clock));
         let tier0 = Tier0::new(&settings);
-        let is_metered = settings.placement == PlacementChoice::Bandwidth && settings.is_tiered();
+        let is_by_writers = settings.placement == PlacementChoice::Parallelism;
+        let is_by_use = is_by_writers || settings.placement == PlacementChoice::Bandwidth;
+        let is_metered = is_by_use && settings.is_tiered();
+        if is_metered && is_by_writers {
+            files.measure_load(Arc::clone(&clock));
+        }
         let meter = || TierMeter::new(clock.now_ns(), settings.bandwidth_peak.0);
         let tier_meter = is_metered.then(meter);
         Self {

@@ -1,0 +1,111 @@
+//! `tiers ACTION DIR`: another program's directory, shown, emptied of links, and given its tiers.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests may")]
+
+mod command;
+
+use command::{Scratch, text};
+use std::fs;
+use std::sync::Arc;
+use thermocline_device::{FileClass, FillFirst, Holds, Names, Origin, SystemDevices, TierSpec};
+use thermocline_foundation::ByteSize;
+
+/// A directory over two tiers, with a table of 20 MiB on each and a plain file.
+fn made(scratch: &Scratch) {
+    for name in ["db", "fast", "slow"] {
+        fs::create_dir(scratch.path(name)).unwrap();
+    }
+    let spec = |name: &str, mib| TierSpec {
+        path: scratch.path(name),
+        capacity: ByteSize::mib(mib),
+        driver: "posix".to_owned(),
+    };
+    let tiers = [spec("fast", 80), spec("slow", 1024)];
+    let devices = Arc::new(SystemDevices::default());
+    let names = Names::make(devices, &scratch.path("db"), &tiers, Arc::new(FillFirst)).unwrap();
+    let class =
+        FileClass { holds: Holds::Table, level: Some(1), origin: Origin::Flush, heat: None };
+    for name in ["1.sst", "2.sst"] {
+        let file = names.create(name, class).unwrap();
+        fs::write(file.place(), vec![1; 20 << 20]).unwrap();
+        file.synced().unwrap();
+    }
+    // Nothing of this size fits on the fast tier any more.
+    let file = names.create("3.sst", FileClass { level: Some(2), ..class }).unwrap();
+    fs::write(file.place(), b"third").unwrap();
+    file.synced().unwrap();
+    fs::write(scratch.path("db/CURRENT"), b"plain").unwrap();
+}
+
+fn is_link(scratch: &Scratch, name: &str) -> bool {
+    scratch.path(name).is_symlink()
+}
+
+#[test]
+fn a_directory_is_listed_and_shown_by_tier() {
+    let scratch = Scratch::new();
+    made(&scratch);
+    let listed = text(&scratch.ok(&["tiers", "list", "db"]));
+    let line = |name: &str| listed.lines().find(|line| line.starts_with(name)).unwrap();
+    let words = |name: &str| line(name).split_whitespace().take(4).collect::<Vec<_>>().join(" ");
+    assert_eq!(words("1.sst"), "1.sst 0 20 MiB");
+    assert_eq!(words("3.sst"), "3.sst 1 5 B");
+    assert!(!listed.contains("CURRENT"), "{listed}");
+    scratch.ok(&["profile", "db/.thermocline/tier-0", "--bytes", "8MiB", "--seconds", "0.001"]);
+    let shown: serde_json::Value =
+        serde_json::from_slice(&scratch.ok(&["--json", "tiers", "show", "db"])).unwrap();
+    assert_eq!((&shown[0]["files"], &shown[0]["used_bytes"]), (&2.into(), &(40 << 20).into()));
+    assert_eq!((&shown[1]["files"], &shown[1]["used_bytes"]), (&1.into(), &5.into()));
+    assert!(shown[0]["useful_writers"].is_u64() && shown[1]["useful_writers"].is_null());
+    let shown = text(&scratch.ok(&["tiers", "show", "db"]));
+    assert!(shown.contains("useful writers") && shown.contains("50.0 %"), "{shown}");
+    let listed: serde_json::Value =
+        serde_json::from_slice(&scratch.ok(&["--json", "tiers", "list", "db"])).unwrap();
+    assert_eq!((&listed[0]["name"], &listed[0]["tier"]), (&"1.sst".into(), &0.into()));
+}
+
+#[test]
+fn what_is_exported_is_a_plain_directory_with_the_same_bytes() {
+    let scratch = Scratch::new();
+    made(&scratch);
+    assert!(is_link(&scratch, "db/1.sst"));
+    let said = text(&scratch.ok(&["tiers", "export", "db"]));
+    assert_eq!(said, "3 files moved home; the directory needs no tiers now\n");
+    assert!(!is_link(&scratch, "db/1.sst") && !is_link(&scratch, "db/3.sst"));
+    assert_eq!(scratch.read("db/3.sst"), b"third");
+    assert_eq!(scratch.read("db/1.sst").len(), 20 << 20);
+    assert_eq!(
+        scratch.ok(&["tiers", "export", "db"]),
+        b"0 files moved home; the directory needs no \
+        tiers now\n"
+    );
+}
+
+#[test]
+fn a_copy_is_refused_until_it_is_given_the_tiers() {
+    let scratch = Scratch::new();
+    made(&scratch);
+    assert_eq!(
+        scratch.ok(&["tiers", "migrate", "db"]),
+        b"0 files moved off tiers that are nearly \
+        full\n"
+    );
+    scratch.rename("db", "moved");
+    let error = scratch.fails(&["tiers", "show", "moved"], 1);
+    assert!(error.contains("rehome"), "{error}");
+    assert_eq!(
+        scratch.ok(&["tiers", "rehome", "moved"]),
+        b"3 files belong to this directory now\n"
+    );
+    scratch.ok(&["tiers", "show", "moved"]);
+}
+
+#[test]
+fn a_directory_that_is_not_over_tiers_is_named() {
+    let scratch = Scratch::new();
+    for action in ["list", "show", "export", "migrate", "rehome"] {
+        let error = scratch.fails(&["tiers", action, "."], 1);
+        assert!(error.contains("is not over tiers"), "{error}");
+    }
+    scratch.fails(&["tiers", "list"], 2);
+    scratch.fails(&["tiers", "fly", "."], 2);
+}

@@ -1,0 +1,125 @@
+//! The file `PROFILE` beside `TIER`: what is known of the tier's device. See
+//! docs/formats/tier-profile.md.
+//!
+//! 1. It is replaced as a whole, also while a database is open: that one reads it when it is opened
+//!    again.
+//! 2. What cannot be read is as good as no file (invariant 1 of the module above), and says so in
+//!    the log.
+//!
+//! Threads: any.
+
+use super::{Curve, Point, Source, TierProfile};
+use crate::checksum_line;
+use crate::driver::Driver;
+use crate::error::{Error, ErrorKind, Result};
+use crate::small_file;
+use serde::{Deserialize, Serialize};
+
+/// The file's name.
+pub const FILE_NAME: &str = "PROFILE";
+
+const FORMAT: u32 = 1;
+const BYTES_MAX: usize = 64 << 10;
+const INTRODUCTION: &str = "\
+# What the device of this tier can do: [threads, bytes a second]. Made by `thermocline profile`.
+# Delete this file, and nothing is known.
+";
+const WAY_OUT: &str = "it was edited or damaged: run `thermocline profile` again, or delete it";
+
+#[derive(Serialize, Deserialize)]
+struct Text {
+    format: u32,
+    source: Source,
+    sync_ns: i64,
+    read: Vec<(u16, i64)>,
+    write: Vec<(u16, i64)>,
+}
+
+#[derive(Deserialize)]
+struct FormatOnly {
+    format: u32,
+}
+
+impl TierProfile {
+    /// The profile of a tier's directory; that of an unknown device where there is none that can be
+    /// read.
+    pub fn of(driver: &dyn Driver) -> Self {
+        match Self::read(driver) {
+            Ok(profile) => profile,
+            Err(error) => {
+                if error.kind() != ErrorKind::NotFound {
+                    tracing::warn!(%error, "a tier's profile is left out");
+                }
+                Self::default()
+            }
+        }
+    }
+
+    /// Reads the profile of a tier's directory.
+    ///
+    /// Errors: `NotFound` where there is none, `Corrupt`, `NewerFormat`.
+    pub fn read(driver: &dyn Driver) -> Result<Self> {
+        let what = format!("{FILE_NAME} of {}", driver.describe());
+        let bytes = small_file::read(driver, FILE_NAME, &what, BYTES_MAX)?;
+        let text = std::str::from_utf8(&bytes).map_err(|error| {
+            let why = format!("it is not text; {WAY_OUT}");
+            Error::corrupt(&what, error.valid_up_to() as u64, why)
+        })?;
+        Self::parse(text, &what)
+    }
+
+    /// Replaces the profile of a tier's directory.
+    pub fn write(&self, driver: &dyn Driver) -> Result<()> {
+        small_file::replace(driver, FILE_NAME, self.text()?.as_bytes())
+    }
+
+    /// The file's text; the inverse of [`TierProfile::parse`].
+    pub fn text(&self) -> Result<String> {
+        let text = Text {
+            format: FORMAT,
+            source: self.source,
+            // What TOML has for whole numbers ends there.
+            sync_ns: self.sync_ns.try_into().unwrap_or(i64::MAX),
+            read: pairs(&self.read),
+            write: pairs(&self.write),
+        };
+        let body = toml::to_string(&text).map_err(|error| {
+            Error::new(ErrorKind::Invalid, format!("cannot record the profile: {error}"))
+        })?;
+        Ok(checksum_line::sealed(&format!("{INTRODUCTION}{body}")))
+    }
+
+    /// Parses the file's text; `what` names it in messages.
+    pub fn parse(text: &str, what: &str) -> Result<Self> {
+        let damage = |offset: usize, why: &str| {
+            Error::corrupt(what, offset as u64, format!("{why}; {WAY_OUT}"))
+        };
+        let covered = checksum_line::covered(text).map_err(|(at, why)| damage(at, why))?;
+        let format =
+            toml::from_str::<FormatOnly>(covered).map_err(|e| damage(0, e.message()))?.format;
+        if format > FORMAT {
+            let text = format!("{what} has format {format}, this software knows {FORMAT}: upgrade");
+            return Err(Error::new(ErrorKind::NewerFormat, text));
+        }
+        let text: Text = toml::from_str(covered).map_err(|error| damage(0, error.message()))?;
+        Ok(Self {
+            source: text.source,
+            sync_ns: text.sync_ns.try_into().unwrap_or(0),
+            read: curve(&text.read),
+            write: curve(&text.write),
+        })
+    }
+}
+
+fn pairs(curve: &Curve) -> Vec<(u16, i64)> {
+    let points = curve.points().iter();
+    points.map(|p| (p.workers, p.bytes_per_s.try_into().unwrap_or(i64::MAX))).collect()
+}
+
+fn curve(pairs: &[(u16, i64)]) -> Curve {
+    let points = pairs.iter().map(|(workers, bytes_per_s)| Point {
+        workers: *workers,
+        bytes_per_s: u64::try_from(*bytes_per_s).unwrap_or(0),
+    });
+    Curve::new(points.collect())
+}
