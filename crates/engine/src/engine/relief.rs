@@ -1,8 +1,9 @@
 //! Relief for tier 0 where its device has no room left and a job was refused for it.
 //!
 //! Logs and journals lie there, and nothing is written without them; the file map lies nowhere
-//! else. So the cache of blocks goes, and then what can lie elsewhere, one thing a refusal: logs that
-//! wait to be used again, then the manifest, then a table. The map keeps some pages for saying so.
+//! else. So the cache of blocks goes, and then what can lie elsewhere, one thing a refusal: logs
+//! that wait to be used again, then the manifest, then a table. The map keeps some pages for saying
+//! so.
 //!
 //! Threads: workers whose job was refused, and callers whose call was.
 
@@ -35,8 +36,8 @@ impl Engine {
         }
     }
 
-    /// Makes room on tier 0 if its device has refused something and another tier has room; false
-    /// where nothing has left it.
+    /// Makes room on tier 0 if its device has refused something, and the cache of blocks has some
+    /// or another tier; false where nothing has left it.
     pub fn relieve(&self) -> bool {
         let files = &self.shared.files;
         let has_room = |tier: &TierUsage| {
