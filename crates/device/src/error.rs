@@ -15,7 +15,8 @@ pub enum ErrorKind {
     NotFound,
     /// The name is taken: choose another.
     AlreadyExists,
-    /// The device or the tier's capacity is used up: free space or add a tier, then reopen.
+    /// The device or the tier's capacity is used up: free space or add a tier. What was asked for
+    /// has not begun, or goes with the file that it was for: the call may be made again.
     OutOfSpace,
     /// Bytes are not what was written: restore from a checkpoint; `verify` says how far it goes.
     Corrupt,
@@ -43,6 +44,12 @@ impl ErrorKind {
     /// it for [`ErrorKind::TooManyOpenFiles`] would trust that nothing has changed.
     pub(crate) fn after_opening(self) -> Self {
         if self == Self::TooManyOpenFiles { Self::Io } else { self }
+    }
+
+    /// The kind of what failed with bytes that count already, which are lost or may be: a caller
+    /// that takes it for [`ErrorKind::OutOfSpace`] would trust that nothing has changed.
+    pub(crate) fn after_writing(self) -> Self {
+        if self == Self::OutOfSpace { Self::Io } else { self.after_opening() }
     }
 }
 

@@ -270,6 +270,20 @@ impl File {
         len.map_err(|error| self.explain(&location, "tell the length of", &error))
     }
 
+    /// Refuses room up to `len` bytes that would leave too little for what its device is to keep
+    /// room for.
+    pub(crate) fn require_slack(&self, len: u64) -> Result<()> {
+        match len.saturating_sub(self.extent.load(Relaxed)) {
+            0 => Ok(()),
+            more => self.location().tier.require_slack(self.kind(), more),
+        }
+    }
+
+    /// Bytes up to which it was written to or room was reserved.
+    pub fn extent_bytes(&self) -> u64 {
+        self.extent.load(Relaxed)
+    }
+
     /// The file holds no byte.
     pub fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
@@ -360,6 +374,7 @@ impl File {
         self.extent.fetch_max(offset + buffer.len() as u64, Relaxed);
     }
 
+    /// What a write that failed gives.
     pub(crate) fn write_error(
         &self,
         location: &Location,
@@ -367,6 +382,7 @@ impl File {
         len: usize,
         error: &Error,
     ) -> Error {
+        location.tier.note_refusal(error, len as u64);
         self.explain(location, &format!("write {len} bytes at {offset} of"), error)
     }
 
@@ -387,10 +403,17 @@ impl File {
 
     /// Reserves space up to `len` bytes; see [`crate::DriverFile::allocate`].
     pub fn allocate(&self, len: u64) -> Result<()> {
+        if self.kind() == FileKind::Log {
+            self.require_slack(len)?;
+        }
         let change = self.begin_change()?;
         let location = &change.location;
+        let more = len.saturating_sub(self.extent.load(Relaxed));
         let result = location.handle().allocate(len);
-        result.map_err(|e| self.explain(location, &format!("allocate {len} bytes of"), &e))?;
+        result.map_err(|e| {
+            location.tier.note_refusal(&e, more);
+            self.explain(location, &format!("allocate {len} bytes of"), &e)
+        })?;
         self.extent.fetch_max(len, Relaxed);
         Ok(())
     }

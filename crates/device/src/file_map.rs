@@ -14,10 +14,11 @@
 //!
 //! Threads: its owner locks; the lock is held while a frame is made durable.
 
+use crate::buffer::PAGE_BYTES;
 use crate::context::{FileKind, Keeping};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::{File, Location};
-use crate::journal::Journal;
+use crate::journal::{Journal, Purpose};
 use crate::tier::{Tier, TierIndex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,6 +36,13 @@ const NUMBER_MAX: FileNumber = FileNumber(1 << 62);
 const COMPACT_BYTES_MIN: u64 = 1 << 20;
 /// A map is compacted when it is this many times as long as its snapshot was.
 const COMPACT_FACTOR: u64 = 8;
+
+/// And on a device without room, when it is this many times as long.
+const COMPACT_FACTOR_FULL: u64 = 2;
+
+/// What is kept for changes that give room back: more than other journals keep, for this one lies
+/// nowhere else.
+const LAST_BYTES: u64 = 8 * PAGE_BYTES as u64;
 
 const TAG_SNAPSHOT: u8 = 1;
 const TAG_RESERVE: u8 = 2;
@@ -137,6 +145,28 @@ impl MapState {
     }
 }
 
+/// What changes are for, seen from tier 0, where the map lies.
+fn purpose(changes: &[MapChange]) -> Purpose {
+    // Gives room back, or what gives some cannot do without it: a manifest that goes elsewhere.
+    let releases = |change: &MapChange| match change {
+        MapChange::Remove(_) | MapChange::Reserve(_) => true,
+        MapChange::Move(_, to) => *to != TierIndex(0),
+        MapChange::Add(_, entry) => entry.kind == FileKind::Manifest && entry.tier != TierIndex(0),
+        MapChange::Reclassify(..) => false,
+    };
+    let is_elsewhere = |change: &MapChange| match change {
+        MapChange::Add(_, entry) => entry.tier != TierIndex(0),
+        _ => false,
+    };
+    if changes.iter().all(releases) {
+        Purpose::Release
+    } else if changes.iter().all(|change| releases(change) || is_elsewhere(change)) {
+        Purpose::Overflow
+    } else {
+        Purpose::Change
+    }
+}
+
 fn encode(change: &MapChange, out: &mut Vec<u8>) {
     let (tag, number) = match change {
         MapChange::Reserve(until) => (TAG_RESERVE, until),
@@ -216,6 +246,9 @@ pub struct FileMap {
     next: FileNumber,
     snapshot_bytes: u64,
     compact_bytes_min: u64,
+    room_bytes: u64,
+    /// Not shorter than this after a compaction that failed.
+    compact_again_bytes: u64,
     failed: Option<Error>,
 }
 
@@ -240,6 +273,8 @@ impl FileMap {
             next: FileNumber(number.0 + 1),
             snapshot_bytes,
             compact_bytes_min: COMPACT_BYTES_MIN,
+            room_bytes: u64::MAX,
+            compact_again_bytes: 0,
             failed: None,
         })
     }
@@ -267,10 +302,11 @@ impl FileMap {
                 // Its only frame never became durable: the map before it is the map.
                 continue;
             }
-            let journal = match repair {
+            let mut journal = match repair {
                 true => Journal::open(file, |_| Ok(()))?,
                 false => Journal::open_read_only(file, |_| Ok(()))?,
             };
+            journal.set_last_bytes(LAST_BYTES);
             let next = match state.files.keys().next_back() {
                 Some(last) if planted(Planted::FileNumberReused) => FileNumber(last.0 + 1),
                 _ => state.reserved,
@@ -283,6 +319,8 @@ impl FileMap {
                 next,
                 snapshot_bytes,
                 compact_bytes_min: COMPACT_BYTES_MIN,
+                room_bytes: u64::MAX,
+                compact_again_bytes: 0,
                 failed: None,
             });
         }
@@ -309,9 +347,14 @@ impl FileMap {
         &self.journal
     }
 
+    /// See [`Journal::opened`].
+    pub fn opened(&mut self) {
+        self.journal.opened();
+    }
+
     /// Bytes of the map's file.
-    pub fn len_bytes(&self) -> u64 {
-        self.journal.len_bytes()
+    pub fn file_bytes(&self) -> u64 {
+        self.journal.file_bytes()
     }
 
     /// The next number given out; all below are used or lost.
@@ -319,9 +362,11 @@ impl FileMap {
         self.next
     }
 
-    /// Compacts from this length on; for tests.
-    pub fn set_compact_bytes_min(&mut self, bytes: u64) {
-        self.compact_bytes_min = bytes;
+    /// The map's file has so many bytes at most, as far as its state allows.
+    pub fn set_room_bytes(&mut self, bytes: u64) {
+        self.compact_bytes_min = bytes.saturating_sub(LAST_BYTES);
+        self.room_bytes = bytes;
+        self.journal.set_room_bytes(bytes);
     }
 
     /// A number that was never used.
@@ -338,12 +383,21 @@ impl FileMap {
     /// Makes the changes durable, all or none, then shows them.
     pub fn commit(&mut self, changes: &[MapChange]) -> Result<()> {
         self.append(changes)?;
-        let long = self.journal.len_bytes() >= self.compact_bytes_min;
-        if long && self.journal.len_bytes() >= COMPACT_FACTOR * self.snapshot_bytes {
+        let len_bytes = self.journal.len_bytes();
+        // A snapshot takes less than a map that cannot grow as it wants.
+        let (least, factor) = match self.journal.is_tight() {
+            true => (0, COMPACT_FACTOR_FULL),
+            false => (self.compact_bytes_min, COMPACT_FACTOR),
+        };
+        if len_bytes >= least.max(self.compact_again_bytes)
+            && len_bytes >= factor * self.snapshot_bytes
+        {
             // The changes are made; that the map stays long, or takes no further ones, is for later
             // calls to say.
             if let Err(error) = apart(|| self.compact()) {
                 tracing::warn!(%error, "the file map was not compacted");
+                // Not again with each change, on a device without room.
+                self.compact_again_bytes = len_bytes + len_bytes / COMPACT_FACTOR;
             }
         }
         Ok(())
@@ -359,7 +413,7 @@ impl FileMap {
         })?;
         let mut payload = Vec::new();
         changes.iter().for_each(|change| encode(change, &mut payload));
-        self.journal.append(&payload)?;
+        self.journal.append_for(&payload, purpose(changes))?;
         for change in changes {
             self.state.apply(*change).expect("the changes were checked");
         }
@@ -388,17 +442,24 @@ impl FileMap {
             Ok(journal) => {
                 let old = map_name(self.number());
                 self.snapshot_bytes = journal.len_bytes();
+                self.compact_again_bytes = 0;
                 self.journal = journal;
+                self.journal.set_room_bytes(self.room_bytes);
                 if let Err(error) = driver.delete(&old) {
                     tracing::warn!(%error, "an old file map stays until the next opening");
                 }
+                // What the old one gave back, for the changes to come.
+                let _ = self.journal.ask_for_room(0, Purpose::Change);
                 Ok(())
             }
             // It was not even made.
             Err(error) if error.kind() == ErrorKind::TooManyOpenFiles => Err(error),
             Err(error) => {
-                let gone = driver
-                    .delete(&map_name(number))
+                let deleted = match driver.delete(&map_name(number)) {
+                    Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+                    deleted => deleted,
+                };
+                let gone = deleted
                     .and_then(|()| sync_site("compact/undone", || self.tier.sync_directory()));
                 if let Err(also) = gone {
                     let text = format!(
@@ -406,7 +467,7 @@ impl FileMap {
                          {error}; {also}",
                         self.tier.describe()
                     );
-                    self.failed = Some(Error::new(error.kind(), text));
+                    self.failed = Some(Error::new(error.kind().after_writing(), text));
                 }
                 Err(error)
             }
@@ -428,7 +489,15 @@ fn write_snapshot(
 ) -> Result<Journal> {
     let handle = tier.driver().create(&map_name(number))?;
     let mut journal = Journal::create(Arc::new(wrap(database, number, tier, handle)))?;
-    sync_site("snapshot", || journal.append(&state.encode_snapshot()))?;
+    journal.set_last_bytes(LAST_BYTES);
+    let snapshot = state.encode_snapshot();
+    sync_site("snapshot", || match journal.append(&snapshot) {
+        // The old one, which goes then, has what is to be kept.
+        Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+            journal.append_for(&snapshot, Purpose::Release)
+        }
+        appended => appended,
+    })?;
     Ok(journal)
 }
 

@@ -23,10 +23,15 @@
 //!    more, because a sync that failed may have left it in the page cache alone, marked as clean.
 //! 5. After an append that failed or panicked nothing is known of the file's end; the journal
 //!    refuses further appends.
+//! 6. Room is asked of the device before a frame is written, some frames' at a time, so that a
+//!    device without room refuses an append before it begins: then nothing has changed, and the
+//!    append may be made again. A last part is kept for appends that give room back, and for those
+//!    without which nothing can be opened.
 //!
 //! Threads: a journal belongs to one thread at a time; its owner locks.
 
 use crate::buffer::{Buffer, PAGE_BYTES};
+use crate::context::FileKind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
 use serde::{Deserialize, Serialize};
@@ -48,6 +53,25 @@ const CHECKSUM_AT: usize = 20;
 /// A read while looking for frames.
 const CHUNK_BYTES: usize = 256 << 10;
 
+/// Room that is kept for appends that give room back, and for openings, unless more is asked for.
+pub const KEPT_BYTES: u64 = 4 * PAGE_BYTES as u64;
+/// Room that is asked for at a time: a share of the journal.
+const GROWTH_SHARE: u64 = 4;
+const GROWTH_BYTES_MIN: u64 = 4 * PAGE_BYTES as u64;
+const GROWTH_BYTES_MAX: u64 = 256 << 10;
+
+/// What an append is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// It may be refused.
+    #[default]
+    Change,
+    /// It takes no room where the journal lies, and something may leave that place once it is done.
+    Overflow,
+    /// It gives room back, or something that is done already is wrong without it.
+    Release,
+}
+
 /// Bytes of the longest payload.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 
@@ -56,6 +80,16 @@ pub const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 pub struct Journal {
     file: Arc<File>,
     len_bytes: u64,
+    /// Bytes for which the device keeps room.
+    kept_bytes: u64,
+    /// What is appended is what an opening needs.
+    is_opening: bool,
+    /// No more than this is kept ahead.
+    room_bytes: u64,
+    /// Of that, so much for appends that give room back.
+    last_bytes: u64,
+    /// The device had less room ahead than was asked for.
+    is_tight: bool,
     frames: u64,
     failed: Option<Error>,
 }
@@ -67,7 +101,24 @@ impl Journal {
             let text = format!("cannot begin a journal in {}: it is not empty", file.describe());
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        Ok(Self { file, len_bytes: 0, frames: 0, failed: None })
+        Ok(Self::of(file, 0, 0, 0))
+    }
+
+    /// A journal of so many frames and bytes, in a file of `kept_bytes`.
+    fn of(file: Arc<File>, len_bytes: u64, kept_bytes: u64, frames: u64) -> Self {
+        let (is_opening, room_bytes, failed) = (false, u64::MAX, None);
+        let last_bytes = KEPT_BYTES;
+        Self {
+            file,
+            len_bytes,
+            kept_bytes,
+            is_opening,
+            room_bytes,
+            last_bytes,
+            is_tight: false,
+            frames,
+            failed,
+        }
     }
 
     /// Passes every payload to `visit` in order and makes the journal ready for appending: a torn
@@ -86,14 +137,16 @@ impl Journal {
         } else {
             sync_site("read", || file.sync())?;
         }
-        Ok(Self { file, len_bytes: end.len_bytes, frames: end.frames, failed: None })
+        let kept_bytes = file.len()?;
+        Ok(Self { is_opening: true, ..Self::of(file, end.len_bytes, kept_bytes, end.frames) })
     }
 
     /// As [`Journal::open`], but changes nothing and refuses appends.
     pub fn open_read_only(file: Arc<File>, visit: impl FnMut(&[u8]) -> Result<()>) -> Result<Self> {
         let end = Self::read_mended(&file, visit)?;
         let failed = Some(Error::new(ErrorKind::Invalid, "it was opened for reading only"));
-        Ok(Self { file, len_bytes: end.len_bytes, frames: end.frames, failed })
+        let kept_bytes = file.len()?;
+        Ok(Self { failed, ..Self::of(file, end.len_bytes, kept_bytes, end.frames) })
     }
 
     /// Passes every payload to `visit` in order and changes nothing.
@@ -117,13 +170,81 @@ impl Journal {
         Ok(())
     }
 
-    /// Appends `payload` durably.
-    pub fn append(&mut self, payload: &[u8]) -> Result<()> {
-        if let Some(error) = &self.failed {
-            let file = self.file.describe();
-            let text = format!("{file} takes no more changes: {error}");
-            return Err(Error::new(error.kind(), text));
+    /// Has the device keep room for a frame with a payload of so many bytes, so that the next
+    /// append is not refused.
+    ///
+    /// Errors: `OutOfSpace` where it has none; nothing has changed.
+    pub fn ask_for_room(&mut self, payload_bytes: usize, purpose: Purpose) -> Result<()> {
+        self.check_failed()?;
+        let end = self.len_bytes + frame_bytes(payload_bytes);
+        let kept = match purpose {
+            Purpose::Release => 0,
+            _ if self.is_opening => 0,
+            Purpose::Change => self.last_bytes,
+            Purpose::Overflow => self.last_bytes / 2,
+        };
+        if end + kept <= self.kept_bytes {
+            return Ok(());
         }
+        let growth = (end / GROWTH_SHARE).clamp(GROWTH_BYTES_MIN, GROWTH_BYTES_MAX);
+        let wanted = (end + self.last_bytes + growth).next_multiple_of(PAGE_BYTES as u64);
+        let wanted = wanted.min(self.room_bytes).max(end + kept);
+        let is_bound = purpose != Purpose::Release && !self.is_opening;
+        for bytes in [wanted, end + kept] {
+            // A map may have the last page, for it lies nowhere else.
+            let leaves_slack = is_bound && (bytes > end + kept || !self.is_map());
+            let slack = leaves_slack.then(|| self.file.require_slack(bytes));
+            match slack.unwrap_or(Ok(())).and_then(|()| self.file.allocate(bytes)) {
+                Ok(()) => {
+                    self.kept_bytes = bytes;
+                    self.is_tight = bytes < wanted;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::OutOfSpace && bytes > end + kept => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// From now on no more than so many bytes are kept ahead: for a small tier.
+    pub fn set_room_bytes(&mut self, bytes: u64) {
+        self.room_bytes = bytes / PAGE_BYTES as u64 * PAGE_BYTES as u64;
+    }
+
+    /// Keeps so many bytes for appends that give room back.
+    pub fn set_last_bytes(&mut self, bytes: u64) {
+        self.last_bytes = bytes;
+    }
+
+    /// The device had less room ahead than was asked for, when it was last asked.
+    pub fn is_tight(&self) -> bool {
+        self.is_tight
+    }
+
+    /// The opening has ended: from now on changes leave the room that is kept.
+    pub fn opened(&mut self) {
+        self.is_opening = false;
+    }
+
+    fn is_map(&self) -> bool {
+        self.file.kind() == FileKind::Map
+    }
+
+    fn check_failed(&self) -> Result<()> {
+        let Some(error) = &self.failed else { return Ok(()) };
+        let text = format!("{} takes no more changes: {error}", self.file.describe());
+        Err(Error::new(error.kind(), text))
+    }
+
+    /// Appends `payload` durably. Refused for want of room, it has changed nothing.
+    pub fn append(&mut self, payload: &[u8]) -> Result<()> {
+        self.append_for(payload, Purpose::Change)
+    }
+
+    /// As [`Journal::append`], for a purpose.
+    pub fn append_for(&mut self, payload: &[u8], purpose: Purpose) -> Result<()> {
+        self.check_failed()?;
         if payload.len() > PAYLOAD_BYTES_MAX {
             let text = format!(
                 "cannot append {} bytes to {}: at most {PAYLOAD_BYTES_MAX} bytes go into one frame",
@@ -132,6 +253,7 @@ impl Journal {
             );
             return Err(Error::new(ErrorKind::Invalid, text));
         }
+        self.ask_for_room(payload.len(), purpose)?;
         let buffer = encode(&self.file, self.len_bytes, self.frames, payload);
         let frame_bytes = buffer.len() as u64;
         let unsynced = planted(Planted::JournalNotSynced);
@@ -150,9 +272,11 @@ impl Journal {
                 self.frames += 1;
                 return Err(error);
             }
+            // Not as for want of room: it has begun.
+            let kind = error.kind().after_writing();
             let text = format!("a change failed, reopen the database: {error}");
-            self.failed = Some(Error::new(error.kind(), text));
-            return Err(error);
+            self.failed = Some(Error::new(kind, text));
+            return Err(Error::new(kind, error.to_string()));
         }
         self.len_bytes += frame_bytes;
         self.frames += 1;
@@ -162,6 +286,11 @@ impl Journal {
     /// Bytes of all frames.
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
+    }
+
+    /// Bytes of the file: frames, and room that the device keeps for more.
+    pub fn file_bytes(&self) -> u64 {
+        self.kept_bytes.max(self.len_bytes)
     }
 
     /// How far it goes.
@@ -209,6 +338,11 @@ fn mark(frame: u64) -> u32 {
     frame.wrapping_add(1) as u32
 }
 
+/// Bytes of a frame with a payload of so many.
+fn frame_bytes(payload_bytes: usize) -> u64 {
+    ((HEADER_BYTES + payload_bytes).div_ceil(PAGE_BODY_BYTES) * PAGE_BYTES) as u64
+}
+
 /// The pages of a frame.
 fn encode(file: &File, offset: u64, frame: u64, payload: &[u8]) -> Buffer {
     let mut header = [0; HEADER_BYTES];
@@ -219,8 +353,7 @@ fn encode(file: &File, offset: u64, frame: u64, payload: &[u8]) -> Buffer {
     let crc = checksum_parts(&file.place(offset), &[&header[..CHECKSUM_AT], payload]);
     header[CHECKSUM_AT..].copy_from_slice(&crc.to_le_bytes());
 
-    let pages = (HEADER_BYTES + payload.len()).div_ceil(PAGE_BODY_BYTES);
-    let mut buffer = Buffer::zeroed(pages * PAGE_BYTES);
+    let mut buffer = Buffer::zeroed(frame_bytes(payload.len()) as usize);
     let (first, rest) = payload.split_at(payload.len().min(BODY_BYTES - HEADER_BYTES));
     buffer[..HEADER_BYTES].copy_from_slice(&header);
     buffer[HEADER_BYTES..HEADER_BYTES + first.len()].copy_from_slice(first);

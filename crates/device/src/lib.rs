@@ -36,6 +36,7 @@ mod open_files;
 pub mod placement;
 pub mod pool_size;
 pub mod profile;
+mod refusals;
 mod small_file;
 pub mod tier;
 pub mod tiered_files;
@@ -48,14 +49,16 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::{File, PendingRead, ReadAt, WriteStream, read_batch, sync_batch};
 pub use hosts::{HostSettings, Hosts};
 pub use io_classes::{Background, background};
-pub use journal::{Extent, Journal, JournalEnd};
+pub use journal::{Extent, Journal, JournalEnd, Purpose};
 pub use load::TierLoad;
 pub use names::{FileClass, Heat, Holds, NamedFile, NamedInfo, Names};
 pub use open_files::OpenFileCounts;
 pub use placement::{ByLevel, FileInfo, FillFirst, Placement, PlacementChoice, TierState, TierUse};
 pub use profile::{Curve, DeviceProfile, TierProfile};
 pub use tier::{Tier, TierIndex, TierSpec, TrafficTotals};
-pub use tiered_files::{Devices, MemoryDevices, SystemDevices, TierUsage, TieredFiles};
+pub use tiered_files::{
+    CAPACITY_OF_DEVICE, Devices, MemoryDevices, SystemDevices, TierUsage, TieredFiles, shortfall,
+};
 
 #[cfg(all(test, shuttle))]
 #[path = "../tests/schedules/mod.rs"]

@@ -47,11 +47,11 @@ impl TieredFiles {
             let name = file_name(number, kind);
             let handle = sync_site("move", || copy(&file, target, &name, progress))?;
             sync_site("move/name", || target.sync_directory())?;
-            Ok(handle)
+            Ok((handle, file.len()?))
         });
         drop(writing);
-        let handle = match copied {
-            Ok(handle) => handle,
+        let (handle, bytes) = match copied {
+            Ok(copied) => copied,
             Err(error) => {
                 self.abandon_move(number, kind, to);
                 let text = format!("cannot move file {number} from {from} to {to}: {error}");
@@ -59,13 +59,13 @@ impl TieredFiles {
             }
         };
         if planted(Planted::MigrationDeletesFirst) {
-            self.unlink(number, kind, from);
+            self.unlink(number, kind, from, bytes);
         }
         if self.switch(number, to, &handle)? {
-            self.unlink(number, kind, from);
+            self.unlink(number, kind, from, bytes);
             return Ok(());
         }
-        self.unlink(number, kind, to);
+        self.unlink(number, kind, to, bytes);
         Err(unknown(number))
     }
 
@@ -171,6 +171,7 @@ pub(crate) fn copy(
 /// Copies all bytes; returns the checksum of each chunk.
 fn transfer(source: &File, target: &Arc<File>, progress: Progress<'_>) -> Result<Vec<u32>> {
     let len = source.len()?;
+    target.location().tier.require_slack(source.kind(), len)?;
     target.allocate(len)?;
     let mut writes = target.start_writes(WRITES_MAX)?;
     let mut sums = Vec::new();

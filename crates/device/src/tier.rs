@@ -11,10 +11,11 @@
 //! Threads: everything is shared freely.
 
 use crate::context::FileKind;
-use crate::driver::{Driver, Queue};
+use crate::driver::{Driver, Queue, Space};
 use crate::drivers::OwnerProcess;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::io_classes::IoClasses;
+use crate::refusals::Refusals;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -24,6 +25,14 @@ use thermocline_foundation::{ByteSize, Counter};
 
 /// Requests that a pooled queue takes at once.
 const QUEUE_DEPTH: usize = 128;
+
+/// Share of a device that tables and slabs leave for logs and journals once it has refused
+/// something, and the most. Logs leave half of it for journals, and manifests half of that for the
+/// map, which lies nowhere else.
+const SLACK_SHARE: u64 = 32;
+const SLACK_BYTES_MAX: u64 = 64 << 20;
+/// What a map leaves that reserves room ahead: for one that is written afresh.
+const MAP_SLACK_BYTES: u64 = 16 << 10;
 
 /// Queues that a tier keeps for later.
 const IDLE_QUEUES_MAX: usize = 32;
@@ -118,6 +127,7 @@ pub struct Tier {
     classes: IoClasses,
     /// Why names made here may never be durable.
     names_failed: Mutex<Option<Error>>,
+    refusals: Refusals,
     owner: OwnerProcess,
 }
 
@@ -137,6 +147,7 @@ impl Tier {
             traffic: Default::default(),
             classes: IoClasses::default(),
             names_failed: Mutex::default(),
+            refusals: Refusals::default(),
             owner: OwnerProcess::current(),
         }
     }
@@ -158,7 +169,7 @@ impl Tier {
             return Err(error.clone());
         }
         let synced = self.driver.sync_directory();
-        let synced = synced.map_err(|e| Error::new(e.kind().after_opening(), e.to_string()));
+        let synced = synced.map_err(|e| Error::new(e.kind().after_writing(), e.to_string()));
         if let Err(error) = &synced {
             let text = format!(
                 "names on {} may not be durable since a sync of its directory failed; reopen: \
@@ -216,6 +227,62 @@ impl Tier {
                 syncs: a.syncs + b.syncs,
             }
         })
+    }
+
+    /// What its device has refused for want of room.
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
+    /// Its device has refused something for want of room a moment ago, and nothing says yet that it
+    /// has room again.
+    pub fn is_refused(&self) -> bool {
+        if self.refusals.stands()
+            && let Ok(space) = self.driver.space()
+        {
+            self.refusals.told(space);
+        }
+        self.refusals.stands()
+    }
+
+    /// Refuses so many bytes more of files of a kind where the device has refused something before
+    /// and they would leave it too little for logs and journals, without which nothing is written
+    /// and nothing is deleted.
+    pub(crate) fn require_slack(&self, kind: FileKind, bytes: u64) -> Result<()> {
+        if !self.refusals.is_in_doubt() {
+            return Ok(());
+        }
+        let Ok(Space { total_bytes, free_bytes }) = self.driver.space() else { return Ok(()) };
+        let slack_bytes = (total_bytes / SLACK_SHARE).min(SLACK_BYTES_MAX);
+        let slack_bytes = match kind {
+            FileKind::Table { .. } | FileKind::TableIndex | FileKind::Slab => slack_bytes,
+            FileKind::BlockCache => slack_bytes,
+            FileKind::Log => slack_bytes / 2,
+            FileKind::Manifest => slack_bytes / 4,
+            FileKind::Map => MAP_SLACK_BYTES,
+        };
+        if free_bytes >= bytes.saturating_add(slack_bytes) {
+            return Ok(());
+        }
+        let text = format!(
+            "{} has {} free on its device, which leaves too little for logs and journals",
+            self.describe(),
+            ByteSize(free_bytes)
+        );
+        let error = Error::new(ErrorKind::OutOfSpace, text);
+        // A cache makes do with what it has: others need not ask elsewhere for its sake.
+        if kind != FileKind::BlockCache {
+            self.note_refusal(&error, bytes.saturating_add(slack_bytes));
+        }
+        Err(error)
+    }
+
+    /// Remembers `error`, which its device gave for so many bytes more, where it is for want of
+    /// room.
+    pub(crate) fn note_refusal(&self, error: &Error, wanted_bytes: u64) {
+        if error.kind() == ErrorKind::OutOfSpace {
+            self.refusals.note(wanted_bytes, self.driver.space().ok());
+        }
     }
 
     pub(crate) fn counters(&self, kind: FileKind) -> &TrafficCounters {

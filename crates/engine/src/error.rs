@@ -19,7 +19,8 @@ pub enum ErrorKind {
     NotFound,
     /// Something is in the way: choose another place.
     AlreadyExists,
-    /// A tier or its device is full: free space or raise the capacity, then reopen.
+    /// A tier or its device is full: free space there, raise the capacity or add a tier. Nothing
+    /// has changed; the call may be made again.
     OutOfSpace,
     /// Stored bytes are not what was written: restore from a checkpoint; `verify` shows the extent.
     Corrupt,
@@ -89,6 +90,12 @@ impl Error {
     /// What the caller can do.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// It was refused, for want of room or of a descriptor, before anything has changed: what the
+    /// device layer, the log and [`crate::versions`] mean by these kinds. It may be tried again.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self.kind, ErrorKind::OutOfSpace | ErrorKind::TooManyOpenFiles)
     }
 }
 

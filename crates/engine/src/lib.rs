@@ -102,7 +102,7 @@ pub use settings::fast_cache::{Admission, BlockLayout, Eviction, FastCacheSettin
 pub use settings::hybrid::{HybridSettings, IndexCopies, Variant};
 pub use settings::{Compression, Durability, Preset, Settings, Tier};
 pub use shared::hits::HitStats;
-pub use thermocline_device::PlacementChoice;
+pub use thermocline_device::{CAPACITY_OF_DEVICE, PlacementChoice};
 pub use thermocline_foundation::{ByteSize, Duration, Sequence};
 pub use transaction::options::{Isolation, Locking, TransactionOptions};
 pub use transaction::savepoint::Savepoint;

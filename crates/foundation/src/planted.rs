@@ -142,6 +142,9 @@ bugs! {
     /// compacts them again · out of space once in `compact_range`, then `compact_range`, which
     /// waits for ever.
     FullDiskKeepsClaims,
+    /// Out of space wedges the store · a job that was refused for want of room stops all writing,
+    /// although it has changed nothing · out of space in a flush or a compaction, then a write.
+    RefusalLatches,
     /// Leftover prevents opening · the temporary file of a replaced `DATABASE` or settings file is
     /// in the way of the next · power cut (or failed write) between its creation and the rename.
     LeftoverPreventsOpening,

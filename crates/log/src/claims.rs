@@ -32,7 +32,9 @@ use crate::format::{
     RecordHeader, RecordKind,
 };
 use crate::page_buffer::PageBuffer;
-use crate::writer::{Durability, LogPosition, LogSettings, begin};
+use crate::writer::{
+    Durability, END_BYTES, LogPosition, LogSettings, begin, reserve, with_records,
+};
 use std::sync::Arc;
 use thermocline_device::buffer::PAGE_BYTES;
 use thermocline_device::{Buffer, Error, ErrorKind, File, Result};
@@ -302,10 +304,24 @@ impl ClaimLog {
         let mut allocated = self.allocated.lock();
         if stop > *allocated {
             let wanted = (*allocated + self.growth_bytes).max(stop).next_multiple_of(PAGE);
-            self.file.allocate(wanted)?;
-            *allocated = wanted;
+            *allocated = reserve(&self.file, wanted, stop)?;
         }
         Ok(())
+    }
+
+    /// See [`LogWriter::ask_for_room`](crate::LogWriter::ask_for_room). The claiming thread asks.
+    ///
+    /// # Errors
+    /// `OutOfSpace` where the device has none: the log is as it was.
+    pub fn ask_for_room(&self, records: u64, payload_bytes: u64) -> Result<()> {
+        let end = {
+            let state = self.state.lock();
+            state.check_failed()?;
+            state.end
+        };
+        let stream_bytes = payload_bytes + records * RECORD_HEADER_BYTES as u64;
+        let pages = 1 + stream_bytes.div_ceil(PAGE_STREAM_BYTES as u64);
+        self.reserve(end + pages * PAGE + END_BYTES)
     }
 
     /// Makes every write that has ended durable.
@@ -396,7 +412,7 @@ impl State {
     }
 
     fn fail(&mut self, error: Error) {
-        self.failed.get_or_insert(error);
+        self.failed.get_or_insert_with(|| with_records(error));
     }
 
     /// A group of `stream` bytes on pages of its own would leave more than half of the log empty.

@@ -15,14 +15,16 @@
 //! 4. The first failed write or sync is final: what the device then holds is unknown, so every
 //!    later call returns that error, and no sync is tried again.
 //! 5. A page header claims as durable only what a completed sync covered before the page was begun.
+//! 6. Room is asked of the device before a record is appended ([`LogWriter::ask_for_room`]), and
+//!    with it that of the end mark. So a device without room refuses a record that is nowhere yet.
 //!
 //! Threads: `append` by one thread at a time, in sequence order (the caller's write lock sees to
 //! it); `commit` by any number; `seal` after the last `append`. A lone thread waits for no other
 //! and wakes no other.
 
 use crate::format::{
-    ANCESTORS_MAX, HeaderPage, LogHeader, PAGE, PAYLOAD_BYTES_MAX, PageHeader, RecordHeader,
-    RecordKind,
+    ANCESTORS_MAX, HeaderPage, LogHeader, PAGE, PAGE_STREAM_BYTES, PAYLOAD_BYTES_MAX, PageHeader,
+    RECORD_HEADER_BYTES, RecordHeader, RecordKind,
 };
 use crate::page_buffer::{Batch, PageBuffer};
 use std::sync::Arc;
@@ -45,7 +47,7 @@ pub enum Durability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSettings {
     /// Bytes reserved when the log is created, so that a write does not change the file's metadata.
-    /// Default 64 MiB; 0 reserves nothing but the header.
+    /// Default 64 MiB; 0 reserves nothing but the header and the end.
     pub segment_bytes: u64,
     /// Bytes reserved at a time once the log is longer than that. Default 16 MiB.
     pub growth_bytes: u64,
@@ -59,6 +61,9 @@ impl Default for LogSettings {
         Self { segment_bytes: 64 << 20, growth_bytes: 16 << 20, buffer_bytes: 512 << 10 }
     }
 }
+
+/// What the end of a log takes at most: the page of its last record, and that of its end mark.
+pub(crate) const END_BYTES: u64 = 3 * PAGE;
 
 /// The end of an appended record, to be committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,6 +143,29 @@ impl LogWriter {
         let growth_bytes = settings.growth_bytes.max(capacity as u64);
         let (state, changed) = (Mutex::new(state), Condvar::new());
         Ok(Self { file, header, growth_bytes, state, changed })
+    }
+
+    /// Has the device keep room for so many records with payloads of so many bytes in all, and for
+    /// the end of the log. The appending thread asks.
+    ///
+    /// # Errors
+    /// `OutOfSpace` where the device has none: the log is as it was.
+    pub fn ask_for_room(&self, records: u64, payload_bytes: u64) -> Result<()> {
+        let (end, allocated) = {
+            let state = self.state.lock();
+            state.check_failed()?;
+            (state.pages.end(), state.allocated)
+        };
+        let stream_bytes = payload_bytes + records * RECORD_HEADER_BYTES as u64;
+        let pages = 1 + stream_bytes.div_ceil(PAGE_STREAM_BYTES as u64);
+        let least = end.next_multiple_of(PAGE) + pages * PAGE + END_BYTES;
+        if least <= allocated {
+            return Ok(());
+        }
+        let reserved = reserve(&self.file, self.reserve_for(least, allocated), least)?;
+        let mut state = self.state.lock();
+        state.allocated = state.allocated.max(reserved);
+        Ok(())
     }
 
     /// Appends a record of sequences `first .. first + count` and returns what to commit. The
@@ -327,7 +355,7 @@ impl LogWriter {
                 state.spare = Some(buffer);
                 state.written = end;
                 state.written_sequence = sequence;
-                state.allocated = self.reserve_for(stop, allocated);
+                state.allocated = state.allocated.max(self.reserve_for(stop, allocated));
             }
             Err(error) => state.fail(error),
         }
@@ -404,7 +432,26 @@ impl State {
 
     fn fail(&mut self, error: Error) {
         // A write that fails after a sync already did must not hide the first cause.
-        self.failed.get_or_insert(error);
+        self.failed.get_or_insert_with(|| with_records(error));
+    }
+}
+
+/// An error of a log that has records already: not one for want of room, which would say that they
+/// are nowhere.
+pub(crate) fn with_records(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::OutOfSpace => Error::new(ErrorKind::Io, error.to_string()),
+        _ => error,
+    }
+}
+
+/// Reserves room up to `wanted`, or up to `least` where the device has no more; says how far.
+pub(crate) fn reserve(file: &File, wanted: u64, least: u64) -> Result<u64> {
+    match file.allocate(wanted) {
+        Err(error) if error.kind() == ErrorKind::OutOfSpace && least < wanted => {
+            file.allocate(least).map(|()| least)
+        }
+        reserved => reserved.map(|()| wanted),
     }
 }
 
@@ -415,7 +462,7 @@ pub(crate) fn begin(file: &File, header: LogHeader, settings: LogSettings) -> Re
     if ancestors.is_empty() && !file.is_empty()? {
         file.truncate(0)?;
     }
-    file.allocate(settings.segment_bytes.max(PAGE).next_multiple_of(PAGE))?;
+    file.allocate(settings.segment_bytes.max(PAGE + END_BYTES).next_multiple_of(PAGE))?;
     let mut page = Buffer::zeroed(PAGE_BYTES);
     HeaderPage { header, ancestors }.encode(&file.place(0), &mut page);
     file.write(0, page).1?;

@@ -70,9 +70,14 @@ pub fn run_with_fault(seed: u64, fault: &Fault) -> Result<(), Violation> {
     if fault.sticky && random.below(4) == 0 {
         reopen_while_broken(&life, fault, &known.read_recursive())?;
     }
+    let was_full = life.machine.devices.was_full();
     life.machine.devices.arm(None);
     if life.is_open() {
         check_live(life.db(), &known.read_recursive())?;
+        if was_full {
+            let goes_on = check_goes_on(life.db(), life.opened_when_full);
+            goes_on.map_err(|why| format!("there is room again: {why}"))?;
+        }
     }
     let world = life.machine.devices.world();
     let begun = life.checkpoint_begun.take();
@@ -195,6 +200,20 @@ fn check_live(db: &Db, known: &Known) -> Result<(), Violation> {
             Err(error) => Err(format!("read-only is said as {:?}: {error}", error.kind())),
         },
     }
+}
+
+/// Writing goes on where a device had no room for a while, without reopening. A store that was
+/// opened when it had none for what the logs have is for reading.
+fn check_goes_on(db: &Db, opened_when_full: bool) -> Result<(), Violation> {
+    if let Some(reason) = db.stats().read_only {
+        if opened_when_full {
+            return Ok(());
+        }
+        return Err(format!("writing has stopped: {reason}"));
+    }
+    let written = db.put("after", vec![7; 5000]).and_then(|()| db.delete("after"));
+    let settled = written.and_then(|()| db.flush()).and_then(|()| db.settle());
+    settled.map_err(|error| format!("writing does not go on: {error}"))
 }
 
 /// Another process tries while the device is broken: it gets an error, or right answers.

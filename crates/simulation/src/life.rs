@@ -81,6 +81,8 @@ pub struct Life {
     pub experiments: Experiments,
     /// The longest that a write may take, in nanoseconds that the machine's callers waited.
     pub write_ns_max: u64,
+    /// A device had no room when it was opened, or before.
+    pub opened_when_full: bool,
 }
 
 impl std::fmt::Debug for Life {
@@ -107,6 +109,7 @@ impl Life {
             settings: settings(seed),
             experiments: experiments(seed),
             write_ns_max: WRITE_NS_MAX,
+            opened_when_full: false,
         }
     }
 
@@ -159,11 +162,16 @@ impl Life {
         Ok(())
     }
 
+    fn opened(&mut self, db: Db) {
+        self.opened_when_full = self.machine.devices.was_full();
+        self.db = Some(db);
+    }
+
     /// Reopens the database with so much room on its first tier, and lets tables move.
     fn resize(&mut self, capacity: ByteSize) -> Result<(), Stop> {
         self.close()?;
         self.settings.tiers[0].capacity = capacity;
-        self.db = Some(self.machine.open_with(&self.settings)?);
+        self.opened(self.machine.open_with(&self.settings)?);
         self.db().settle()?;
         self.check_all()
     }
@@ -243,7 +251,7 @@ impl Life {
             Step::Checkpoint => self.checkpoint(),
             Step::Reopen => {
                 self.close()?;
-                self.db = Some(self.machine.open()?);
+                self.opened(self.machine.open()?);
                 self.check_all()
             }
             Step::Background(steps) => {
@@ -471,7 +479,7 @@ impl Life {
         let db = self.machine.open()?;
         let count = self.known.read_recursive().check_state(&db, least)?;
         self.known.write().settle_at(count);
-        self.db = Some(db);
+        self.opened(db);
         Ok(())
     }
 

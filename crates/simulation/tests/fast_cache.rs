@@ -16,6 +16,8 @@ use thermocline_simulation::machine::Machine;
 use thermocline_simulation::oracle::check_files;
 
 const KEYS: u64 = 2500;
+/// Records that are read: the tier has room for copies of all of them.
+const READ: u64 = 250;
 const FAST: &str = TIERS[0];
 const LIVES: &str = "cache-lives.txt";
 
@@ -116,7 +118,7 @@ fn warm() -> Result<(Machine, Db), String> {
     let machine = Machine::new(World::new(1), 1);
     let db = machine.create(&settings(ByteSize::mib(2))).map_err(|error| error.to_string())?;
     load(&db, 1)?;
-    read(&db, 400, 1)?;
+    read(&db, READ, 1)?;
     assert!(cache(&db).hits > 100 && cache(&db).files > 2, "{:?}", cache(&db));
     Ok((machine, db))
 }
@@ -142,7 +144,7 @@ fn damage(machine: &Machine, places: impl Fn(u64) -> Vec<u64>) {
 fn a_damaged_copy_costs_a_read_of_the_table() -> Outcome {
     let (machine, db) = warm()?;
     damage(&machine, |len| (0..len / 256).map(|part| part * 256 + 100).collect());
-    read(&db, 400, 1)?;
+    read(&db, READ, 1)?;
     let cache = cache(&db);
     if cache.failed == 0 {
         return Err(format!("no copy was found to be wrong: {cache:?}"));
@@ -161,7 +163,7 @@ fn a_file_whose_directory_is_damaged_is_not_adopted() -> Outcome {
     let files = machine.devices.look(cache_files).len() as u64;
     let db = machine.open().map_err(|error| error.to_string())?;
     db.settle().unwrap();
-    read(&db, 400, 1)?;
+    read(&db, READ, 1)?;
     let cache = cache(&db);
     if (cache.adopted_files, cache.refused_files, cache.failed) != (0, files, 0) {
         return Err(format!("of {files} damaged files: {cache:?}"));
@@ -188,7 +190,7 @@ fn files_of_the_original_count_for_no_checkpoint() -> Outcome {
     let (machine, db) = warm()?;
     let copy_home = Path::new("/copy");
     db.checkpoint(copy_home).unwrap();
-    read(&db, 400, 1)?;
+    read(&db, READ, 1)?;
     db.close().unwrap();
     // Its life is over, so that its files could count.
     machine.open().unwrap().close().unwrap();
@@ -205,7 +207,7 @@ fn files_of_the_original_count_for_no_checkpoint() -> Outcome {
     let copy = machine.environment.open(copy_home).map_err(|error| error.to_string())?;
     copy.settle().unwrap();
     let adopted = cache(&copy).adopted_files;
-    read(&copy, 400, 1)?;
+    read(&copy, READ, 1)?;
     if adopted > 0 { Err(format!("{adopted} files were adopted")) } else { Ok(()) }
 }
 
@@ -215,7 +217,7 @@ fn files_of_an_abandoned_future_count_for_no_restored_database() -> Outcome {
     let earlier = machine.devices.look(|world| world.after(Loss::None));
     let db = machine.open().unwrap();
     load(&db, 2)?;
-    read(&db, 400, 2)?;
+    read(&db, READ, 2)?;
     db.close().unwrap();
     let future = machine.devices.look(|world| world.after(Loss::None));
     // The older files are back. The first opening ends before it has looked at the future's files,
@@ -227,7 +229,7 @@ fn files_of_an_abandoned_future_count_for_no_restored_database() -> Outcome {
     put_files(&machine, &future, Path::new(FAST));
     let db = machine.open().map_err(|error| error.to_string())?;
     db.settle().unwrap();
-    read(&db, 400, 3)?;
+    read(&db, READ, 3)?;
     let cache = cache(&db);
     if cache.failed > 0 { Err(format!("a wrong copy was believed: {cache:?}")) } else { Ok(()) }
 }

@@ -26,7 +26,7 @@ const FOUND_BY_SCHEDULES: [Planted; 8] = [
 ];
 
 /// Bugs that short scripts show and histories of a few dozen steps do not; `tests/slots.rs` does.
-const FOUND_BY_SCRIPTS: [Planted; 17] = [
+const FOUND_BY_SCRIPTS: [Planted; 18] = [
     Planted::CursorMissesDepartures,
     Planted::SlotSumsNotCompared,
     Planted::MovedSlotNotFreed,
@@ -38,6 +38,7 @@ const FOUND_BY_SCRIPTS: [Planted; 17] = [
     Planted::IndexCopyNotChecked,
     Planted::IndexCopyOutlivesTable,
     Planted::FailedDemotionDeparts,
+    Planted::RefusalLatches,
     Planted::TombstoneLeftBehind,
     Planted::DeadSlotBelieved,
     Planted::DamagedSlotTakenForTorn,

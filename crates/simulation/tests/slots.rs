@@ -343,7 +343,7 @@ fn versions_of_unlike_lengths() -> Result<(), Stop> {
 /// records while some of these are on their way out.
 fn records_that_move_while_they_leave() -> Result<(), Stop> {
     let mut moved = 0;
-    for seed in (4..164).step_by(4) {
+    for seed in (4..324).step_by(4) {
         let capacity = thermocline::ByteSize::kib(1280);
         let mut life = planned_life(capacity, seed, (98, 95));
         // One demotes while the other moves.

@@ -13,6 +13,7 @@
 
 use crate::address::SlabId;
 use crate::allocation::{Access, SlabSlots};
+use crate::bitmap::SlotBitmap;
 use crate::size_class::SizeClass;
 use crate::slabs::Slabs;
 use std::sync::Arc;
@@ -46,9 +47,9 @@ impl Slabs {
     }
 
     /// Takes up to `slabs_max` slabs without any record out, of `class` or of any: no reservation
-    /// gets a slot of them. The caller removes them by an edit and calls [`Slabs::remove`]. Where
-    /// the edit comes to nothing they stay taken out until the next opening. None while frees are
-    /// held.
+    /// gets a slot of them. The caller removes them by an edit and calls [`Slabs::remove`], or
+    /// [`Slabs::keep`] where the edit is refused. Where it comes to nothing they stay taken out
+    /// until the next opening. None while frees are held.
     pub fn take_empty(
         &self,
         class: Option<SizeClass>,
@@ -118,7 +119,29 @@ impl Slabs {
             files.iter().any(|file| Some(file.number) == number && file.published)
         };
         let ids: Vec<SlabId> = ids.iter().copied().filter(|id| !published(id)).collect();
-        // A file that cannot be deleted now was never published: the next opening removes it.
-        let _ = self.delete(&ids);
+        self.discard(&ids);
+    }
+
+    /// Removes slabs that no manifest names, and with them what was reserved of them.
+    pub(crate) fn discard(&self, ids: &[SlabId]) {
+        for id in ids {
+            if let Some(slab) = self.allocation.lock().slabs.get_mut(id) {
+                slab.free = SlotBitmap::full(slab.shape.slots);
+            }
+        }
+        if !ids.is_empty() {
+            // A file that cannot be deleted now is in no manifest: the next opening removes it.
+            let _ = self.delete(ids);
+        }
+    }
+
+    /// Slabs that were taken out stay: the edit that was to remove them was refused.
+    pub fn keep(&self, ids: &[SlabId]) {
+        let mut allocation = self.allocation.lock();
+        for id in ids {
+            if let Some(slab) = allocation.slabs.get_mut(id) {
+                slab.access = slab.settled_access();
+            }
+        }
     }
 }

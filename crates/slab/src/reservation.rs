@@ -126,6 +126,14 @@ impl Reservation {
     pub fn abandon(mut self) {
         self.settled = true;
     }
+
+    /// The edit was refused before it began: gives back what was taken and removes what was made,
+    /// published or not.
+    pub fn give_back(mut self) {
+        self.settled = true;
+        self.slabs.allocation.lock().give_back(self.slots.iter().flatten().copied());
+        self.slabs.discard(&self.new);
+    }
 }
 
 impl Drop for Reservation {

@@ -48,16 +48,10 @@ impl Slab {
     /// What fails halfway is deleted.
     pub fn create_file(files: &TieredFiles, shape: SlabShape, origin: Origin) -> Result<Arc<File>> {
         let context = FileContext { kind: FileKind::Slab, origin };
-        let file = files.create_file(context, shape.file_bytes())?;
-        let fill = || {
+        let (file, ()) = files.create_begun(context, shape.file_bytes(), |file| {
             file.allocate(shape.file_bytes())?;
             file.write(0, encode_header(&file.place(0), shape)).1
-        };
-        if let Err(error) = fill() {
-            // What cannot be deleted now was never published: the next opening removes it.
-            let _ = files.delete_files(&[file.number()]);
-            return Err(error);
-        }
+        })?;
         Ok(file)
     }
 

@@ -202,6 +202,10 @@ impl TableWriter {
         let footer = Footer { version: VERSION, data_end, properties, top_index };
         self.sink.write(&footer.encode(&place))?;
         self.sink.flush()?;
+        if self.sink.file.extent_bytes() > self.sink.position {
+            // More was reserved than it took.
+            self.sink.file.truncate(self.sink.position)?;
+        }
         if !planted(Planted::TableNotSynced) {
             sync_site("table", || self.sink.file.sync())?;
         }

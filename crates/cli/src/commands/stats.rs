@@ -83,6 +83,9 @@ fn print(stats: &Stats, output: &mut Output) -> Result<()> {
         output.line(format!("new tables of {} go to the fast tier", upper_levels(levels)))?;
     }
     output.line(tiers::open_files(stats))?;
+    if let Some(shortage) = &stats.activity.room_shortage {
+        output.line(format!("background work waits for room: {shortage}"))?;
+    }
     if let Some(shortage) = &stats.activity.file_shortage {
         output.line(format!("background work waits for a descriptor: {shortage}"))?;
     }

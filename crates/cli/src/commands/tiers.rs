@@ -8,11 +8,8 @@ use crate::table::Table;
 use crate::text;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use thermocline::{OpenFileStats, Stats, TierStats, WearStats};
+use thermocline::{CAPACITY_OF_DEVICE, OpenFileStats, Stats, TierStats, WearStats};
 use thermocline_foundation::ByteSize;
-
-/// Capacities from here on stand for "as large as the device".
-const UNLIMITED_BYTES: u64 = 1 << 60;
 
 /// Prints the tiers.
 pub fn run(database: &Database, json: bool) -> Result<()> {
@@ -26,6 +23,7 @@ pub fn run(database: &Database, json: bool) -> Result<()> {
     } else {
         origin.iter().try_for_each(|origin| output.line(origin))?;
         table(stats).print("Tiers, fastest first", &mut output)?;
+        shortfalls(stats).try_for_each(|shortfall| output.line(shortfall))?;
         kinds(stats).print("Bytes by kind", &mut output)?;
         holds(stats).print("Records by tier", &mut output)?;
         served(stats).print("Served, since the database was made", &mut output)?;
@@ -33,6 +31,14 @@ pub fn run(database: &Database, json: bool) -> Result<()> {
         output.line(open_files(stats))?;
     }
     output.finish()
+}
+
+/// A line for each tier whose device cannot hold what the capacity promises.
+fn shortfalls(stats: &Stats) -> impl Iterator<Item = String> + '_ {
+    let of_tier = |(index, tier): (usize, &TierStats)| {
+        Some(format!("warning: tier {index}, {} {}", tier.path, tier.shortfall()?))
+    };
+    stats.tiers.iter().enumerate().filter_map(of_tier)
 }
 
 /// How many files are open, and may be.
@@ -98,7 +104,7 @@ pub fn overview(stats: &Stats) -> Table {
 
 /// What a tier may hold, and which share of it is used.
 fn capacity(tier: &TierStats) -> (String, String) {
-    let unlimited = tier.capacity_bytes >= UNLIMITED_BYTES;
+    let unlimited = tier.capacity_bytes >= CAPACITY_OF_DEVICE;
     let capacity = if unlimited { "device".to_owned() } else { size(tier.capacity_bytes) };
     let full = if unlimited { 0 } else { tier.capacity_bytes };
     (capacity, text::share(tier.used_bytes, full))
@@ -156,7 +162,7 @@ pub fn served(stats: &Stats) -> Table {
 /// Prints how fast each tier is written to, where that is known. A tier as large as its device has
 /// no stated capacity, so no drive write to count in.
 pub fn print_wear(stats: &Stats, output: &mut Output) -> Result<()> {
-    let is_known = |tier: &&TierStats| tier.capacity_bytes < UNLIMITED_BYTES;
+    let is_known = |tier: &&TierStats| tier.capacity_bytes < CAPACITY_OF_DEVICE;
     let known: Vec<_> = (stats.tiers.iter().enumerate())
         .filter_map(|(index, tier)| Some(tier).filter(is_known)?.wear.as_ref().map(|w| (index, w)))
         .collect();

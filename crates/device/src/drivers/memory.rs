@@ -2,7 +2,7 @@
 //! the contract.
 //!
 //! Everything is "durable" at once; what a crash would lose is the business of the simulated
-//! driver.
+//! driver. A directory can be as small as a test wants its device to be.
 
 use super::disk::check_name;
 use crate::buffer::Buffer;
@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use thermocline_foundation::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thermocline_foundation::sync::{Mutex, RwLock};
 
 /// The longest file: far beyond what a test needs, far below what would exhaust a machine at once
@@ -27,6 +28,7 @@ pub struct MemoryDriver {
 
 #[derive(Debug, Default)]
 struct Directory {
+    room: Arc<Room>,
     names: Mutex<BTreeMap<String, Named>>,
     /// Names that are locked: for one (none), or for so many that read.
     locked: Mutex<BTreeMap<String, Option<u64>>>,
@@ -41,7 +43,40 @@ enum Named {
 
 #[derive(Debug, Default)]
 struct MemoryFile {
+    room: Arc<Room>,
     bytes: RwLock<Vec<u8>>,
+}
+
+/// Bytes that the files of a directory may take, and take.
+#[derive(Debug, Default)]
+struct Room {
+    /// None: as many as there is memory for.
+    capacity_bytes: Mutex<Option<u64>>,
+    used_bytes: AtomicU64,
+}
+
+impl Room {
+    /// So many bytes more; false where there are none.
+    fn take(&self, bytes: u64) -> bool {
+        let capacity_bytes = self.capacity_bytes.lock();
+        let used_bytes = self.used_bytes.load(Relaxed);
+        let has_room =
+            bytes == 0 || capacity_bytes.is_none_or(|capacity| used_bytes + bytes <= capacity);
+        if has_room {
+            self.used_bytes.fetch_add(bytes, Relaxed);
+        }
+        has_room
+    }
+
+    fn give(&self, bytes: u64) {
+        self.used_bytes.fetch_sub(bytes, Relaxed);
+    }
+
+    fn space(&self) -> Space {
+        let total_bytes = self.capacity_bytes.lock().unwrap_or(u64::MAX / 2);
+        let free_bytes = total_bytes.saturating_sub(self.used_bytes.load(Relaxed));
+        Space { total_bytes, free_bytes }
+    }
 }
 
 #[derive(Debug)]
@@ -59,6 +94,11 @@ impl MemoryDriver {
     /// An empty directory.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// From now on its files may take so many bytes together.
+    pub fn set_capacity_bytes(&self, bytes: u64) {
+        *self.directory.room.capacity_bytes.lock() = Some(bytes);
     }
 
     fn find(&self, action: &str, name: &str) -> Result<Arc<MemoryFile>> {
@@ -103,12 +143,13 @@ impl DriverFile for MemoryFile {
     }
 
     fn allocate(&self, len: u64) -> Result<()> {
-        extend(&mut self.bytes.write(), Some(len))
+        self.extend(&mut self.bytes.write(), Some(len))
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
         let mut bytes = self.bytes.write();
-        extend(&mut bytes, Some(len))?;
+        self.extend(&mut bytes, Some(len))?;
+        self.room.give(bytes.len() as u64 - len);
         bytes.truncate(len as usize);
         Ok(())
     }
@@ -118,24 +159,34 @@ impl DriverFile for MemoryFile {
     }
 }
 
-/// Makes a file at least `end` bytes long; `None` is an end that has no number.
-fn extend(bytes: &mut Vec<u8>, end: Option<u64>) -> Result<()> {
-    let end = end.filter(|end| *end <= FILE_BYTES_MAX).map(|end| end as usize);
-    let grown = end.map(|end| end.saturating_sub(bytes.len()));
-    match (end, grown.map(|grown| bytes.try_reserve(grown))) {
-        (Some(end), Some(Ok(()))) => {
-            let len = end.max(bytes.len());
-            bytes.resize(len, 0);
-            Ok(())
-        }
-        _ => {
-            let text = format!("cannot extend a file in memory beyond {FILE_BYTES_MAX} bytes");
-            Err(Error::new(ErrorKind::OutOfSpace, text))
-        }
+impl Drop for MemoryFile {
+    fn drop(&mut self) {
+        self.room.give(self.bytes.read().len() as u64);
     }
 }
 
 impl MemoryFile {
+    /// Makes it at least `end` bytes long; `None` is an end that has no number.
+    fn extend(&self, bytes: &mut Vec<u8>, end: Option<u64>) -> Result<()> {
+        let end = end.filter(|end| *end <= FILE_BYTES_MAX).map(|end| end as usize);
+        let grown = end.map(|end| end.saturating_sub(bytes.len()));
+        let reserved = grown.filter(|grown| bytes.try_reserve(*grown).is_ok());
+        match (end, reserved.filter(|grown| self.room.take(*grown as u64))) {
+            (Some(end), Some(_)) => {
+                let len = end.max(bytes.len());
+                bytes.resize(len, 0);
+                Ok(())
+            }
+            _ => {
+                let text = format!(
+                    "cannot extend a file in memory: it may have {FILE_BYTES_MAX} bytes, and its \
+                     directory what it was given"
+                );
+                Err(Error::new(ErrorKind::OutOfSpace, text))
+            }
+        }
+    }
+
     fn read(&self, offset: u64, view: &mut [u8]) -> usize {
         let bytes = self.bytes.read();
         let start = (bytes.len() as u64).min(offset) as usize;
@@ -147,7 +198,7 @@ impl MemoryFile {
     fn write(&self, offset: u64, view: &[u8]) -> Result<usize> {
         let mut bytes = self.bytes.write();
         if !view.is_empty() {
-            extend(&mut bytes, offset.checked_add(view.len() as u64))?;
+            self.extend(&mut bytes, offset.checked_add(view.len() as u64))?;
             bytes[offset as usize..][..view.len()].copy_from_slice(view);
         }
         Ok(view.len())
@@ -212,7 +263,8 @@ impl Driver for MemoryDriver {
     }
 
     fn create(&self, name: &str) -> Result<Handle> {
-        let file = Arc::new(MemoryFile::default());
+        let room = Arc::clone(&self.directory.room);
+        let file = Arc::new(MemoryFile { room, bytes: RwLock::default() });
         self.put("create", name, Named::File(Arc::clone(&file)))?;
         Ok(file)
     }
@@ -251,7 +303,7 @@ impl Driver for MemoryDriver {
     }
 
     fn space(&self) -> Result<Space> {
-        Ok(Space { total_bytes: u64::MAX / 2, free_bytes: u64::MAX / 2 })
+        Ok(self.directory.room.space())
     }
 
     fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>> {

@@ -219,7 +219,10 @@ impl File {
     }
 
     fn note_sync(&self, location: &Location, covered: u64, completion: Completion) -> Result<()> {
-        completion.result.map_err(|error| self.explain(location, "sync", &error))?;
+        completion.result.map_err(|error| {
+            let explained = self.explain(location, "sync", &error);
+            Error::new(error.kind().after_writing(), explained.to_string())
+        })?;
         self.require_kept()?;
         self.synced.fetch_max(covered, Relaxed);
         Ok(())

@@ -35,7 +35,7 @@ impl Placement for BelowFirst {
         tiers: &[TierState],
     ) -> Option<TierIndex> {
         if context.kind == FileKind::Slab
-            && let Some(fast) = tiers.first()
+            && let Some(fast) = tiers.first().filter(|fast| !fast.is_refused)
             && fast.level_bytes.iter().all(|bytes| *bytes == 0)
             && fast.slab_bytes.saturating_add(expected_bytes) <= self.slab_bytes.load(Relaxed)
             && fast.used_bytes.saturating_add(expected_bytes) <= fast.capacity_bytes
@@ -60,8 +60,11 @@ impl Placement for BelowFirst {
     fn misplaced(&self, files: &[FileInfo], tiers: &[TierState]) -> Vec<(FileNumber, TierIndex)> {
         let mut left: Vec<u64> = tiers
             .iter()
-            .map(|tier| {
-                share(tier.capacity_bytes, WATERMARK_PERCENT).saturating_sub(tier.used_bytes)
+            .map(|tier| match tier.is_refused {
+                true => 0,
+                false => {
+                    share(tier.capacity_bytes, WATERMARK_PERCENT).saturating_sub(tier.used_bytes)
+                }
             })
             .collect();
         let mut moves = Vec::new();

@@ -212,7 +212,8 @@ impl Placement for ByLevel {
                 _ => continue,
             };
             let room = share(tiers[home].capacity_bytes, percent);
-            if tiers[home].used_bytes.saturating_add(file.bytes) > room {
+            let bytes = tiers[home].used_bytes.saturating_add(file.bytes);
+            if tiers[home].is_refused || bytes > room {
                 continue;
             }
             tiers[at].remove(file.kind, file.bytes);
@@ -251,7 +252,8 @@ impl Placement for ByLevel {
             let margin = share(plan.budgets[host], FETCH_MARGIN_PERCENT);
             let more = file.bytes.saturating_add(margin);
             let room = share(tiers[host].capacity_bytes, PROMOTE_PERCENT);
-            if plan.guests_fit(host, &tiers[host], u8::MAX, more)
+            if !tiers[host].is_refused
+                && plan.guests_fit(host, &tiers[host], u8::MAX, more)
                 && tiers[host].used_bytes.saturating_add(file.bytes) <= room
             {
                 tiers[at].remove(file.kind, file.bytes);

@@ -54,6 +54,8 @@ pub struct TierState {
     pub level_bytes: Vec<u64>,
     /// Of these, bytes of slabs.
     pub slab_bytes: u64,
+    /// Its device has refused what the capacity leaves room for, so it takes no more.
+    pub is_refused: bool,
     /// What is known of the device.
     pub profile: Arc<TierProfile>,
     /// Its writers; none where they are not counted.
@@ -195,7 +197,8 @@ fn first_with_room(
         FileKind::Log | FileKind::Manifest | FileKind::Map | FileKind::TableIndex => 100,
     };
     let has_room = |tier: &TierState| {
-        tier.used_bytes.saturating_add(expected_bytes) <= share(tier.capacity_bytes, percent)
+        let bytes = tier.used_bytes.saturating_add(expected_bytes);
+        !tier.is_refused && bytes <= share(tier.capacity_bytes, percent)
     };
     let stays = matches!(kind, FileKind::Slab | FileKind::TableIndex | FileKind::BlockCache);
     let tiers_tried = if stays { 1 } else { tiers.len() };

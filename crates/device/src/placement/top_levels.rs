@@ -136,7 +136,7 @@ impl Placement for TopLevels {
             let at = file.tier.position();
             let takes = |to: usize, percent| {
                 let used = tiers[to].used_bytes.saturating_add(file.bytes);
-                used <= share(tiers[to].capacity_bytes, percent)
+                !tiers[to].is_refused && used <= share(tiers[to].capacity_bytes, percent)
             };
             let to = match self.is_on_fast(file.kind) {
                 true if at > 0 => {

@@ -14,7 +14,8 @@
 //!    next opening. Caches alone stay, for their maker to look at: they are never published.
 //! 3. A file number is given out once, ever.
 //! 4. Capacity is accounted for from the moment a file is created, for the length it is expected to
-//!    reach.
+//!    reach. Where a device has less than its capacity, files go where there is room
+//!    (`new_file.rs`).
 //! 5. All openers of a file share one [`File`]; it follows the file from tier to tier.
 //!
 //! Locks: `map` is held while a change is made durable; `state` only for a moment and never during
@@ -29,6 +30,7 @@ mod checkpoint;
 mod creation;
 mod devices;
 mod home;
+mod new_file;
 mod opening;
 mod system;
 mod unfinished;
@@ -157,6 +159,31 @@ pub struct TierUsage {
     pub traffic: BTreeMap<FileKind, TrafficTotals>,
 }
 
+/// A capacity from here on stands for "as large as the device".
+pub const CAPACITY_OF_DEVICE: u64 = 1 << 60;
+
+/// What a user should know of a device that cannot hold what the capacity of its tier promises, of
+/// which so much is used; none where it can.
+pub fn shortfall(capacity_bytes: u64, used_bytes: u64, space: Space) -> Option<String> {
+    let Space { total_bytes, free_bytes } = space;
+    let left_bytes = capacity_bytes.saturating_sub(used_bytes);
+    let what = if capacity_bytes >= CAPACITY_OF_DEVICE {
+        return None;
+    } else if total_bytes < capacity_bytes {
+        format!("its device has {}", ByteSize(total_bytes))
+    } else if free_bytes < left_bytes {
+        let (free, left) = (ByteSize(free_bytes), ByteSize(left_bytes));
+        format!("its device has {free} free, where the capacity leaves {left}")
+    } else {
+        return None;
+    };
+    Some(format!(
+        "may use {}, but {what}: what finds no room there goes to other tiers; free space on the \
+         device, or lower the capacity",
+        ByteSize(capacity_bytes)
+    ))
+}
+
 /// The name of a data file.
 pub(crate) fn file_name(number: FileNumber, kind: FileKind) -> String {
     format!("{number}.{}", kind.extension())
@@ -208,96 +235,20 @@ impl TieredFiles {
         &self.placement
     }
 
+    /// The program above has opened all that it needs: see [`crate::Journal::opened`].
+    pub fn opened(&self) {
+        self.map.lock().opened();
+    }
+
     /// Background work makes way for writes of the log, as it does from the start, or does not.
     pub fn set_log_first(&self, is_on: bool) {
         self.tiers.iter().for_each(|tier| tier.classes().set_log_first(is_on));
     }
 
-    /// See [`FileMap::set_compact_bytes_min`].
+    /// See [`FileMap::set_room_bytes`].
     #[doc(hidden)]
-    pub fn set_map_compact_bytes_min(&self, bytes: u64) {
-        self.map.lock().set_compact_bytes_min(bytes);
-    }
-
-    /// Makes a new file on the tier that placement names. It is not published: a crash removes it.
-    /// Its `expected_bytes` count as used until it is.
-    ///
-    /// Errors: `OutOfSpace` where every tier is full.
-    pub fn create_file(&self, context: FileContext, expected_bytes: u64) -> Result<Arc<File>> {
-        self.require_writable()?;
-        if context.kind == FileKind::Map {
-            return Err(Error::new(ErrorKind::Invalid, "only the namespace makes file maps"));
-        }
-        let number = self.with_map(FileMap::allocate_number)?;
-        let (tier, extent) = self.reserve(number, context, expected_bytes)?;
-        let tier = &self.tiers[tier.position()];
-        let name = file_name(number, context.kind);
-        let handle = match self.open_files.with_room(|| tier.driver().create(&name)) {
-            Ok(handle) => handle,
-            Err(error) => {
-                self.state.lock().remove(&number);
-                let text =
-                    format!("cannot create a {} on {}: {error}", context.kind, tier.describe());
-                return Err(Error::new(error.kind(), text));
-            }
-        };
-        let location = Location::open(Arc::clone(tier), handle);
-        let (database, kind) = (self.database, context.kind);
-        let file = File::at(database, number, kind, location, extent, &self.open_files);
-        if may_be_closed(kind) {
-            self.open_files.enroll(&file);
-        }
-        self.hold_unpublished(&file);
-        Ok(file)
-    }
-
-    /// Picks a tier for a new file and accounts for it there.
-    fn reserve(
-        &self,
-        number: FileNumber,
-        context: FileContext,
-        expected_bytes: u64,
-    ) -> Result<(TierIndex, Arc<AtomicU64>)> {
-        let mut state = self.state.lock();
-        let tiers = self.tier_states(&state);
-        let placed = self.placement.place(context, expected_bytes, &tiers);
-        let tier = placed.filter(|tier| tier.position() < tiers.len());
-        let tier = tier.ok_or_else(|| self.out_of_space(context.kind, expected_bytes, &tiers))?;
-        let entry = Entry {
-            kind: context.kind,
-            tier,
-            expected_bytes,
-            extent: Arc::default(),
-            open: Weak::new(),
-            unpublished: None,
-            published: false,
-            moving_to: None,
-            _writing: self.loads.begin(tier, context),
-        };
-        let extent = Arc::clone(&entry.extent);
-        state.insert(number, entry);
-        Ok((tier, extent))
-    }
-
-    fn hold_unpublished(&self, file: &Arc<File>) {
-        if let Some(entry) = self.state.lock().get_mut(&file.number()) {
-            entry.open = Arc::downgrade(file);
-            entry.unpublished = Some(Arc::clone(file));
-        }
-    }
-
-    fn out_of_space(&self, kind: FileKind, bytes: u64, tiers: &[TierState]) -> Error {
-        let uses = self.tiers.iter().zip(tiers).map(|(tier, state)| {
-            let (used, capacity) = (ByteSize(state.used_bytes), ByteSize(state.capacity_bytes));
-            format!("{} uses {used} of {capacity}", tier.describe())
-        });
-        let uses: Vec<_> = uses.collect();
-        let text = format!(
-            "no tier has room for a {kind} of {}: {}; raise a capacity, add a tier or delete data",
-            ByteSize(bytes),
-            uses.join("; ")
-        );
-        Error::new(ErrorKind::OutOfSpace, text)
+    pub fn set_map_room_bytes(&self, bytes: u64) {
+        self.map.lock().set_room_bytes(bytes);
     }
 
     /// Makes files survive a crash, all or none. Their data must have been synced; this syncs their
@@ -338,9 +289,16 @@ impl TieredFiles {
             }
             let commit = || sync_site("publish/map", || map.commit(&changes));
             let committed = catch_panic(commit);
+            if let Ok(Err(error)) = &committed
+                && error.kind() == ErrorKind::OutOfSpace
+            {
+                // The map has refused the change before it began.
+                return Err(error.clone());
+            }
             let mut state = self.state.lock();
             for (number, len) in numbers.iter().zip(lens) {
                 if let Some(entry) = state.get_mut(number) {
+                    self.tiers[entry.tier.position()].refusals().served();
                     // After a failed commit, or a panic in it, the map may or may not list the
                     // files. They count as published, so that deleting them asks the map, which
                     // refuses: the next opening decides.
@@ -458,11 +416,12 @@ impl TieredFiles {
             Ok(removed.collect::<Vec<_>>())
         })?;
         for (number, entry) in removed {
+            let bytes = entry.bytes();
             let Entry { kind, tier, open, unpublished, .. } = entry;
             drop(unpublished);
             // Those that have the file read on: without its name it could not be opened again.
             match open.upgrade().map_or(Ok(()), |file| file.keep_open()) {
-                Ok(()) => self.unlink(number, kind, tier),
+                Ok(()) => self.unlink(number, kind, tier, bytes),
                 Err(error) => {
                     tracing::warn!(%error, "a deleted file that is read stays until reopening");
                 }
@@ -482,13 +441,22 @@ impl TieredFiles {
         self.open_files.set_bound(files);
     }
 
-    /// Removes a file that the map does not have there. What cannot be removed now is at the next
-    /// opening.
-    pub(crate) fn unlink(&self, number: FileNumber, kind: FileKind, tier: TierIndex) {
+    /// Removes a file of so many bytes that the map does not have there. What cannot be removed now
+    /// is at the next opening.
+    pub(crate) fn unlink(&self, number: FileNumber, kind: FileKind, tier: TierIndex, bytes: u64) {
         let tier = &self.tiers[tier.position()];
-        if let Err(error) = tier.driver().delete(&file_name(number, kind)) {
-            tracing::warn!(%error, tier = %tier.describe(), "a deleted file stays until reopening");
+        match tier.driver().delete(&file_name(number, kind)) {
+            Ok(()) => tier.refusals().freed(bytes),
+            Err(error) => {
+                let tier = tier.describe();
+                tracing::warn!(%error, %tier, "a deleted file stays until reopening");
+            }
         }
+    }
+
+    /// The namespace has a file of that number.
+    pub fn has_file(&self, number: FileNumber) -> bool {
+        self.state.lock().contains_key(&number)
     }
 
     /// Makes a new log out of one that is no longer needed, on the same tier and with its blocks:
@@ -520,7 +488,10 @@ impl TieredFiles {
         let location = Arc::clone(&file.location());
         let names = (file_name(old, FileKind::Log), file_name(number, FileKind::Log));
         if let Err(error) = location.tier.driver().rename(&names.0, &names.1) {
-            self.state.lock().remove(&number);
+            let lost = self.state.lock().remove(&number);
+            // The map has forgotten it, under either name.
+            let bytes = lost.map_or(0, |lost| lost.bytes());
+            self.unlink(old, FileKind::Log, location.tier.index(), bytes);
             let text = format!("cannot recycle {}: {error}", file.describe());
             return Err(Error::new(error.kind().after_opening(), text));
         }
@@ -600,11 +571,15 @@ impl TieredFiles {
         if self.tiers.len() == 1 {
             return Vec::new();
         }
-        let (tiers, moving) = {
+        let refused = self.refused_tiers();
+        let (mut tiers, moving) = {
             let state = self.state.lock();
             let moving = state.iter().filter(|(_, entry)| entry.moving_to.is_some());
             (self.tier_states(&state), moving.map(|(number, _)| *number).collect::<BTreeSet<_>>())
         };
+        for (tier, is_refused) in tiers.iter_mut().zip(refused) {
+            tier.is_refused = is_refused;
+        }
         let mut files = self.files();
         files.retain(|file| !moving.contains(&file.number));
         choose(&files, &tiers)
@@ -640,7 +615,7 @@ impl TieredFiles {
     pub(crate) fn with_map<T>(&self, change: impl FnOnce(&mut FileMap) -> Result<T>) -> Result<T> {
         let mut map = self.map.lock();
         let result = change(&mut map);
-        self.map_bytes.store(map.len_bytes(), Relaxed);
+        self.map_bytes.store(map.file_bytes(), Relaxed);
         result
     }
 

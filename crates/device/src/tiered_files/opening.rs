@@ -159,7 +159,7 @@ impl TieredFiles {
             placement,
             open_files,
             numbers_below_at_opening: map.next(),
-            map_bytes: AtomicU64::new(map.len_bytes()),
+            map_bytes: AtomicU64::new(map.file_bytes()),
             loads: Loads::default(),
             map: Mutex::new(map),
             state: Mutex::new(entries),

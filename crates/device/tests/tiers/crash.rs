@@ -66,7 +66,7 @@ fn live(devices: &SimulatedDevices, known: &mut Acknowledged) -> Result<()> {
         known.created = true;
     }
     let files = open(devices)?;
-    files.set_map_compact_bytes_min(40 << 10);
+    files.set_map_room_bytes(40 << 10);
     let tables = (0..3).map(|_| known.add(&files, TABLE)).collect::<Result<Vec<_>>>()?;
     let log = known.add(&files, LOG)?;
     files.migrate(tables[0], TierIndex(1), &mut |_| {})?;
@@ -307,12 +307,12 @@ fn a_file_map_whose_making_failed_is_not_the_map_after_a_power_cut() {
         create(&devices, 1).unwrap().close(&[]).unwrap();
         let files = open(&devices).unwrap();
         let number = add(&files, TABLE, LEN).unwrap();
-        files.set_map_compact_bytes_min(0);
+        files.set_map_room_bytes(0);
         devices.set_fault(Fault::Once(after));
         let mut told = u8::from(files.reclassify(number, table(1)).is_ok());
         let is_struck = devices.changes() > after;
         // One more change, of the map that there is.
-        files.set_map_compact_bytes_min(1 << 20);
+        files.set_map_room_bytes(1 << 20);
         if files.reclassify(number, table(2)).is_ok() {
             told = 2;
         }

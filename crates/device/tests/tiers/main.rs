@@ -14,4 +14,5 @@ mod room;
 mod rot;
 mod simulated;
 mod slabs;
+mod small_devices;
 mod support;

@@ -237,7 +237,7 @@ fn numbers_are_never_used_twice() {
 fn map_is_compacted_and_says_the_same() {
     let devices = MemoryDevices::new();
     let files = create(&devices, 1).unwrap();
-    files.set_map_compact_bytes_min(64 << 10);
+    files.set_map_room_bytes(64 << 10);
     let kept: Vec<_> = (0..5).map(|_| add(&files, TABLE, 300).unwrap()).collect();
     for _ in 0..100 {
         let gone = add(&files, TABLE, 10).unwrap();

@@ -61,7 +61,6 @@ impl MergeJob {
     }
 
     /// What it merges.
-    #[cfg(test)]
     pub fn selection(&self) -> &Selection {
         &self.selection
     }
@@ -71,25 +70,32 @@ impl MergeJob {
         let removed =
             self.selection.inputs.iter().map(|(level, table)| (*level as u8, table.meta.number));
         let mut edit = Edit { removed: removed.collect(), ..Edit::default() };
-        let counts = &self.shared.counts;
+        let Shared { counts, files, .. } = &*self.shared;
+        let versions = &self.versions;
         match &mut self.work {
             Work::Move => {
                 let kind = FileKind::Table { level: output };
                 for (_, table) in &self.selection.inputs {
-                    self.shared.files.reclassify(table.meta.number, kind)?;
+                    files.reclassify(table.meta.number, kind)?;
                     edit.added.push((output, table.meta.clone()));
                 }
-                counts.moves.add(1);
+                let count = || counts.moves.add(1);
+                versions.commit_counted(&mut versions.tables(), edit, count)?;
             }
             Work::Rewrite(rewrite) => {
                 let added = rewrite.publish()?;
-                counts.compactions.add(1);
-                counts.compacted_in_bytes.add(self.selection.bytes());
-                counts.compacted_out_bytes.add(added.iter().map(|meta| meta.bytes).sum());
+                let (in_bytes, out_bytes) =
+                    (self.selection.bytes(), added.iter().map(|meta| meta.bytes).sum());
                 edit.added.extend(added.into_iter().map(|meta| (output, meta)));
+                let count = || {
+                    counts.compactions.add(1);
+                    counts.compacted_in_bytes.add(in_bytes);
+                    counts.compacted_out_bytes.add(out_bytes);
+                };
+                rewrite
+                    .hand_over(|| versions.commit_counted(&mut versions.tables(), edit, count))?;
             }
         }
-        self.versions.commit(&mut self.versions.tables(), edit)?;
         let (from, to) = (self.selection.source_level(), self.selection.output_level);
         if may_overlap(from) && !may_overlap(to) {
             let bytes = self.selection.upper().map(|table| table.meta.bytes).sum();

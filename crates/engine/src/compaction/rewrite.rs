@@ -8,7 +8,7 @@
 //!
 //! All versions of a key go to one table, so that a level stays disjoint by key.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::jobs::Step;
 use crate::merge::{Merge, Target};
 use crate::table_set::levels::Levels;
@@ -208,16 +208,27 @@ impl Rewrite {
         Ok(())
     }
 
-    /// Hands over the finished tables and makes them durable parts of the namespace. From here on
-    /// the caller must commit or delete them.
+    /// Makes the finished tables durable parts of the namespace. [`Rewrite::hand_over`] must
+    /// follow.
     pub fn publish(&mut self) -> Result<Vec<TableMeta>> {
         let finished = std::mem::take(&mut self.finished);
         let numbers: Vec<_> = finished.iter().map(|meta| meta.number).collect();
         if !planted(Planted::EditBeforeTables) {
             self.files.publish(&numbers)?;
         }
-        self.unowned.clear();
         Ok(finished)
+    }
+
+    /// Hands the published tables over to the edit that `commit` makes. They come back, to be
+    /// deleted, where that is refused; where it fails it may have taken effect, and the next
+    /// opening decides.
+    pub fn hand_over(&mut self, commit: impl FnOnce() -> Result<()>) -> Result<()> {
+        let numbers = std::mem::take(&mut self.unowned);
+        let committed = commit();
+        if committed.as_ref().is_err_and(Error::is_refusal) {
+            self.unowned = numbers;
+        }
+        committed
     }
 }
 
@@ -227,7 +238,7 @@ impl Drop for Rewrite {
         if !self.unowned.is_empty()
             && let Err(error) = self.files.delete_files(&self.unowned)
         {
-            // They were never published, so the next open removes them.
+            // No manifest has them, so the next open removes them.
             tracing::warn!(%error, "tables of an abandoned rewrite stay until the next open");
         }
     }

@@ -6,6 +6,7 @@
 //! Threads: any.
 
 use crate::engine::Engine;
+use crate::error::ErrorKind;
 use crate::layout::LayoutActivity;
 use crate::limits::MEMTABLES;
 use crate::versions::Version;
@@ -36,6 +37,9 @@ pub struct ActivityStats {
     /// What a background job was told that found no descriptor for a file, and that is tried again;
     /// none where they find what they need.
     pub file_shortage: Option<String>,
+    /// What one was told that found no room, as of above.
+    #[serde(default)]
+    pub room_shortage: Option<String>,
 }
 
 impl Engine {
@@ -54,7 +58,8 @@ impl Engine {
             waiting_spills: spills,
             write_rate_bytes: self.shared.write_throttle.rate(),
             stall_cause: self.stall_cause(frozen_memtables, level0_tables),
-            file_shortage: self.shared.jobs.shortage.reason(),
+            file_shortage: self.shared.jobs.shortage.reason(ErrorKind::TooManyOpenFiles),
+            room_shortage: self.shared.jobs.shortage.reason(ErrorKind::OutOfSpace),
         }
     }
 

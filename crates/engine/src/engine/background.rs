@@ -2,12 +2,12 @@
 
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::jobs::shortage::SHORTAGE_WAIT;
 use crate::jobs::{Job, Lane, Planner, Step};
 use crate::shared::Shared;
 use crate::versions::Versions;
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
+use thermocline_foundation::{Planted, planted};
 
 /// A shared engine that plans its own background work.
 #[derive(Debug)]
@@ -29,13 +29,12 @@ impl Planner for Background {
     }
 
     fn failed(&self, job: &'static str, error: &Error) {
-        if error.kind() == ErrorKind::TooManyOpenFiles {
+        if error.is_refusal() && !planted(Planted::RefusalLatches) {
             // It has changed nothing, and gives back what it claimed: the plan finds it again.
-            tracing::warn!(job, %error, "no descriptor for a file; the job is tried again");
-            let Shared { jobs, clock, .. } = &*self.0.shared;
-            jobs.shortage.note(job, error);
-            self.0.shared.announce();
-            clock.sleep(SHORTAGE_WAIT);
+            if error.kind() == ErrorKind::OutOfSpace {
+                self.0.relieve();
+            }
+            self.0.shared.note_shortage(job, error);
             return;
         }
         let text = format!("{job} failed: {error}");
@@ -80,7 +79,8 @@ impl Job for Deletion {
 
     fn step(&mut self) -> Result<Step> {
         let obsolete = self.versions.store.obsolete.take();
-        self.shared.files.delete_files(&obsolete)?;
+        let deleted = self.shared.files.delete_files(&obsolete);
+        deleted.inspect_err(|_| self.versions.store.obsolete.add_all(&obsolete))?;
         self.shared.room_freed();
         Ok(Step::Done)
     }

@@ -97,10 +97,10 @@ impl Ingest {
             return Ok(());
         }
         let engine = Arc::clone(&self.engine);
-        engine.shared.counts.ingested_bytes.add(self.bytes);
-        // A failure half way leaves a sequence used and files of which nothing is known for sure.
+        // A failure half way leaves a sequence used and files of which nothing is known for sure. A
+        // refusal leaves a sequence used.
         engine.front.quiesce()?.with_sequence(|sequence| {
-            self.install(sequence).inspect_err(|error| engine.shared.fail(error))
+            self.install(sequence).inspect_err(|error| engine.shared.fail_unless_refused(error))
         })
     }
 
@@ -134,8 +134,14 @@ impl Ingest {
             edit.added.push((level, meta));
         }
         // A commit that fails may have taken effect; the next opening decides.
-        self.unowned.clear();
-        self.engine.versions.commit(&mut tables, edit)
+        let numbers = std::mem::take(&mut self.unowned);
+        let Engine { shared, versions, .. } = &*self.engine;
+        let count = || shared.counts.ingested_bytes.add(self.bytes);
+        let committed = versions.commit_counted(&mut tables, edit, count);
+        if committed.as_ref().is_err_and(Error::is_refusal) {
+            self.unowned = numbers;
+        }
+        committed
     }
 }
 

@@ -12,7 +12,9 @@ pub(crate) mod live_stats;
 mod migration;
 pub(crate) mod open_files;
 pub(crate) mod opening;
+mod relief;
 mod restore;
+mod small_devices;
 pub(crate) mod stats;
 pub(crate) mod verify;
 pub(crate) mod wear;
@@ -143,7 +145,13 @@ impl Engine {
         let durable_sequence = Some(self.versions.visible());
         sync_site("totals", || self.front.sync())?;
         let edit = Edit { durable_sequence, ..Edit::default() };
-        self.versions.commit(&mut self.versions.tables(), edit)
+        match self.versions.commit(&mut self.versions.tables(), edit) {
+            Err(error) if error.is_refusal() => {
+                tracing::warn!(%error, "what was counted is not kept");
+                Ok(())
+            }
+            committed => committed,
+        }
     }
 
     /// Deletes the copies of blocks on tier 0.
@@ -175,7 +183,7 @@ impl Engine {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<()> {
         self.flush()?;
-        self.layout.compact_range(from, to, progress)
+        self.relieving(|| self.layout.compact_range(from, to, progress))
     }
 
     #[cfg(test)]

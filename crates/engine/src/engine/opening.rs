@@ -15,6 +15,7 @@ use super::restore::{
     numbers_of, remove_leftovers, replay_in_memory, replay_logs, require_durable, require_files,
     require_floor, restore,
 };
+use super::small_devices;
 use crate::engine::Engine;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
@@ -38,7 +39,7 @@ use crate::table_set::table::{ObsoleteFiles, TableStore};
 use crate::versions::{Version, Versions};
 use std::path::Path;
 use std::sync::Arc;
-use thermocline_device::{FileKind, Origin, Placement, TierSpec, TieredFiles};
+use thermocline_device::{CAPACITY_OF_DEVICE, FileKind, Origin, Placement, TierSpec, TieredFiles};
 use thermocline_foundation::{ByteSize, FileNumber, Sequence};
 use thermocline_table::BlockCache;
 
@@ -92,7 +93,7 @@ pub(crate) fn create(
 /// The tiers asked for, or one in the home that may fill its disk.
 fn tiers(home: &Path, settings: &mut Settings) -> Vec<TierSpec> {
     if settings.tiers.is_empty() {
-        settings.tiers = vec![Tier::new(home.join("tier-0"), ByteSize(1 << 60))];
+        settings.tiers = vec![Tier::new(home.join("tier-0"), ByteSize(CAPACITY_OF_DEVICE))];
     }
     settings.tier_specs()
 }
@@ -179,6 +180,7 @@ fn start(
 ) -> Result<Opened> {
     let access = Access::of(files);
     open_files::bound(files, &settings)?;
+    small_devices::warn(files);
     let cache = Arc::new(BlockCache::new(settings.division().cache_bytes));
     let jobs = Arc::new(Jobs::new(&environment.workers));
     let store = Arc::new(TableStore {
@@ -205,6 +207,8 @@ fn start(
         Access::Write => parts.into_written(&logs, &live)?,
     };
     let engine = Arc::new(engine);
+    engine.shared.files.opened();
+    engine.versions.tables().manifest.opened();
     let planner: Arc<dyn Planner> = Arc::new(Background(Arc::clone(&engine)));
     let Shared { jobs, settings, .. } = &*engine.shared;
     jobs.start(&planner, settings.background_threads)?;

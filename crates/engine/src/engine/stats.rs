@@ -118,6 +118,9 @@ pub struct TierStats {
     pub used_bytes: u64,
     /// Free on the device, in bytes, where it can be told.
     pub device_free_bytes: Option<u64>,
+    /// Size of the device, in bytes, where it can be told.
+    #[serde(default)]
+    pub device_total_bytes: Option<u64>,
     /// Bytes by kind of file; tables by level.
     pub bytes_by_kind: BTreeMap<String, u64>,
     /// Slots with a record, and entries of tables; older versions and tombstones count too.
@@ -401,6 +404,7 @@ fn tier_stats(
         capacity_bytes: usage.capacity_bytes,
         used_bytes: usage.used_bytes,
         device_free_bytes: usage.space.map(|space| space.free_bytes),
+        device_total_bytes: usage.space.map(|space| space.total_bytes),
         bytes_by_kind: usage
             .used_by_kind
             .iter()

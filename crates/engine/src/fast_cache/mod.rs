@@ -108,6 +108,16 @@ impl FastCache {
         Some(Box::new(Upkeep { cache: Arc::clone(self) }))
     }
 
+    /// Makes room for others where they take more than before, or their device has less; false
+    /// where nothing has left.
+    pub fn make_room(&self) -> bool {
+        let used_bytes = || self.copies.files.load().bytes();
+        let mut work = self.work.lock();
+        let before_bytes = used_bytes();
+        self.give_way(&mut work);
+        used_bytes() < before_bytes
+    }
+
     /// Seals what is being filled. Background work has ended.
     pub fn close(&self) {
         self.finish();

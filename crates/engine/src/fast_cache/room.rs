@@ -4,7 +4,8 @@
 //!   capacity x watermark | logs | journals | tables, slots, indexes | next flush | cache |
 //! ```
 //! Logs and journals come first with all that they may come to, then what is there, then a memtable
-//! that is about to be flushed; the cache has the rest, up to its grant.
+//! that is about to be flushed; the cache has the rest, up to its grant. It has nothing while the
+//! tier's device refuses what the capacity leaves: what it has there is what others lack.
 
 use super::FastCache;
 use crate::shared::tier0::Account;
@@ -14,6 +15,9 @@ use thermocline_device::{FileKind, TierIndex};
 impl FastCache {
     /// Bytes that the cache may take now.
     pub(super) fn room_bytes(&self) -> u64 {
+        if self.shared.files.tiers()[0].is_refused() {
+            return 0;
+        }
         let (mut logs, mut journals, mut others) = (0, 0, 0);
         for file in self.shared.files.files() {
             match file.kind {

@@ -285,6 +285,33 @@ fn the_cache_gives_way_to_tables_and_comes_back() {
 }
 
 #[test]
+fn the_cache_leaves_a_device_that_refuses_to_others_until_it_has_room_again() {
+    let devices = MemoryDevices::default();
+    let environment = Environment { devices: Arc::new(devices.clone()), ..stepped_environment() };
+    let db = store(&environment, cache(2048));
+    (0..3).for_each(|_| check(&db, 0..300));
+    assert!(stats(&db).used_bytes > 256 << 10, "{:?}", stats(&db));
+    let fast = devices.home(Path::new("/fast")).unwrap();
+    let used = || fast.list().unwrap().iter().map(|entry| entry.len).sum::<u64>();
+    let device_bytes = used();
+    devices.directory(Path::new("/fast")).unwrap().set_capacity_bytes(device_bytes);
+    // More than the logs that are there have room for.
+    (0..KEYS / 4).for_each(|key| db.put(name(key), value(key)).unwrap());
+    db.flush().unwrap();
+    db.settle().unwrap();
+    let refused = stats(&db);
+    assert_eq!(refused.used_bytes, 0, "{refused:?}");
+    assert_eq!(refused.room_bytes, 0, "{refused:?}");
+    let device_bytes = used() + (1 << 20);
+    devices.directory(Path::new("/fast")).unwrap().set_capacity_bytes(device_bytes);
+    (0..3).for_each(|_| check(&db, 0..1500));
+    let after = stats(&db);
+    assert!(after.used_bytes >= 512 << 10, "{after:?}");
+    assert!(!db.engine().shared().files.tiers()[0].is_refused(), "others are not refused for it");
+    assert!(used() + device_bytes / 32 <= device_bytes, "{} of {device_bytes}", used());
+}
+
+#[test]
 fn a_store_of_slots_caches_data_blocks_alone() {
     let experiments = Experiments { promotion: Some(Promotion::None), ..Experiments::NONE };
     let environment = Environment { experiments, ..stepped_environment() };

@@ -7,7 +7,10 @@ use crate::settings::{Durability, RETIRED_LOGS_MAX, Settings};
 use crate::shared::{Shared, delete_or_leave};
 use crate::versions::{Follower, Switch};
 use std::sync::Arc;
-use thermocline_device::{File, FileContext, FileKind, Origin, TierIndex, TieredFiles};
+use thermocline_device::{
+    Error as DeviceError, ErrorKind as DeviceErrorKind, File, FileContext, FileKind, Origin,
+    TierIndex, TieredFiles,
+};
 use thermocline_foundation::sync::Mutex;
 #[cfg(test)]
 use thermocline_foundation::sync::MutexGuard;
@@ -47,6 +50,12 @@ pub(crate) struct Logs {
     pub retired: Vec<Retired>,
     /// A thread makes one.
     pub making: bool,
+    /// No tier had room for one that was prepared: a writer that needs it asks again.
+    is_refused: bool,
+    /// A writer waits for the one that is prepared.
+    is_missed: bool,
+    /// Logs that the file map had no room to forget.
+    doomed: Vec<FileNumber>,
     /// All logs since opening that are not deleted, the one that is being made included.
     there: u64,
     to_fill: ToFill,
@@ -60,9 +69,14 @@ impl Logs {
         retired
     }
 
-    /// Undoes [`Logs::take_retired`].
-    fn put_back(&mut self, retired: Option<Retired>) {
-        self.there -= u64::from(retired.is_none());
+    /// A log was made, or not: says what became of a retired one that was not made anew, if it is
+    /// still there.
+    fn settle(&mut self, is_made: bool, retired: Option<Retired>) {
+        match (is_made, retired) {
+            (true, Some(_)) => self.there += 1,
+            (false, None) => self.there -= 1,
+            _ => {}
+        }
         self.retired.extend(retired);
     }
 }
@@ -123,6 +137,9 @@ impl LogPool {
             ready: None,
             retired: Vec::new(),
             making: false,
+            is_refused: false,
+            is_missed: false,
+            doomed: Vec::new(),
             there: 1,
             to_fill: ToFill {
                 is_off: shared.experiments.log_zeros != Some(true),
@@ -154,7 +171,8 @@ impl LogPool {
     pub fn claim_preparation(&self) -> bool {
         let mut logs = self.logs.lock();
         let may_make = !logs.retired.is_empty() || logs.there < self.shared.settings.logs_max();
-        let claims = logs.ready.is_none() && !logs.making && may_make;
+        let is_due = logs.is_missed || may_make && !logs.is_refused;
+        let claims = logs.ready.is_none() && !logs.making && is_due;
         logs.making |= claims;
         claims
     }
@@ -182,7 +200,10 @@ impl LogPool {
             Some(ready) => ready,
             None => {
                 let made = self.make_log(Origin::Foreground);
-                self.logs.lock().making = false;
+                let mut logs = self.logs.lock();
+                logs.making = false;
+                logs.is_refused = made.is_err();
+                drop(logs);
                 made?
             }
         };
@@ -191,19 +212,21 @@ impl LogPool {
     }
 
     /// Makes a log as [`make_log`] does, from a retired file where there is one. One that cannot be
-    /// made ends all writing, so it goes on being counted; but for one without a descriptor, which
-    /// leaves everything as it was.
+    /// made ends all writing, so it goes on being counted; but for one that is refused.
     fn make_log(&self, origin: Origin) -> Result<Arc<LogFile>> {
+        let Shared { files, settings, .. } = &*self.shared;
         let retired = self.logs.lock().take_retired();
-        let made = make_log(&self.shared.files, &self.shared.settings, retired, origin);
-        made.inspect_err(|error| {
-            if error.kind() == ErrorKind::TooManyOpenFiles {
-                self.logs.lock().put_back(retired);
-            }
-        })
+        let made = make_log(files, settings, retired, origin);
+        if made.as_ref().err().is_none_or(Error::is_refusal) {
+            let number = made.as_ref().ok().map(|log| log.number);
+            let is_left = |old: &Retired| Some(old.number) != number && files.has_file(old.number);
+            self.logs.lock().settle(made.is_ok(), retired.filter(is_left));
+        }
+        made
     }
 
-    /// Makes the log that the next memtable begins with.
+    /// Makes the log that the next memtable begins with. Where no tier has room for it, it is not
+    /// missed before a writer needs it, and that makes it.
     pub fn prepare_log(&self) -> Result<()> {
         let made = self.make_log(Origin::Foreground);
         let made = {
@@ -213,7 +236,14 @@ impl LogPool {
             // A writer may wait for it, and then makes one itself.
             let (ready, result) = made.map_or_else(|e| (None, Err(e)), |log| (Some(log), Ok(())));
             logs.ready = ready;
-            result
+            match result {
+                // The writer asks again.
+                Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+                    logs.is_refused = true;
+                    Err(error)
+                }
+                result => result,
+            }
         };
         self.shared.announce();
         made
@@ -247,22 +277,72 @@ impl LogPool {
         filled.or_else(|error| if is_full(&error) { Ok(()) } else { Err(error) })
     }
 
+    /// Deletes the logs that wait to be used, where there are any on tier 0.
+    pub fn give_up_logs(&self) -> Result<bool> {
+        let given_up = {
+            let mut logs = self.logs.lock();
+            // Zeros may be on their way to the ready one.
+            let is_busy = logs.to_fill.under_way;
+            let is_there = |log: &Arc<LogFile>| log.file().tier() == TierIndex(0) && !is_busy;
+            let ready = logs.ready.take_if(|log| is_there(log));
+            if ready.is_some() {
+                logs.to_fill.log = None;
+            }
+            let retired = std::mem::take(&mut logs.retired);
+            let mut given_up: Vec<_> = retired.iter().map(|retired| retired.number).collect();
+            given_up.append(&mut logs.doomed);
+            given_up.extend(ready.map(|log| log.number));
+            given_up
+        };
+        if given_up.is_empty() {
+            return Ok(false);
+        }
+        self.shared.files.delete_files(&given_up).inspect_err(|_| {
+            // They hold nothing, and are used again or deleted later.
+            self.logs.lock().doomed.extend_from_slice(&given_up);
+        })?;
+        self.logs.lock().there -= given_up.len() as u64;
+        Ok(true)
+    }
+
+    /// Waits until the background has made the next log, for which no tier had room: what can leave
+    /// tier 0 does then.
+    pub fn wait_for_prepared(&self) -> Result<()> {
+        self.logs.lock().is_missed = true;
+        self.shared.jobs.wake();
+        let prepared = self.shared.wait_for(|| self.logs.lock().ready.is_some().then_some(()));
+        self.logs.lock().is_missed = false;
+        prepared
+    }
+
     /// Puts away a log whose records are all in tables. It is kept for use as a log again unless it
-    /// takes more than a log should, or lies on a tier to which logs only overflow.
+    /// takes more than a log should, lies on a tier to which logs only overflow, or others miss its
+    /// room.
     fn retire_log(&self, log: &LogFile) -> Result<()> {
         let settings = &self.shared.settings;
         let bytes_max = settings.full_log_bytes().min(2 * settings.log_bytes());
-        let is_home = log.file().tier() == TierIndex(0);
-        {
+        let tier = &self.shared.files.tiers()[log.file().tier().position()];
+        let is_home = tier.index() == TierIndex(0) && !tier.is_refused();
+        let doomed = {
             let mut logs = self.logs.lock();
+            logs.is_refused = false;
             let is_kept = logs.retired.len() < RETIRED_LOGS_MAX;
             if is_kept && is_home && log.bytes() <= bytes_max {
                 logs.retired.push(Retired { number: log.number, written: log.written() });
                 return Ok(());
             }
+            logs.doomed.push(log.number);
+            std::mem::take(&mut logs.doomed)
+        };
+        match self.shared.files.delete_files(&doomed) {
+            Err(error) if error.kind() == DeviceErrorKind::OutOfSpace => {
+                tracing::warn!(%error, "a log that holds nothing stays for now");
+                self.logs.lock().doomed = doomed;
+                return Ok(());
+            }
+            deleted => deleted?,
         }
-        self.shared.files.delete_files(&[log.number])?;
-        self.logs.lock().there -= 1;
+        self.logs.lock().there -= doomed.len() as u64;
         self.shared.room_freed();
         Ok(())
     }
@@ -314,26 +394,34 @@ fn make_log_of(
     log_settings: LogSettings,
 ) -> Result<Arc<LogFile>> {
     let context = FileContext { kind: FileKind::Log, origin };
-    let file = match retired {
-        Some(retired) => files.recycle(retired.number, context)?,
-        None => files.create_file(context, log_settings.segment_bytes)?,
+    let begin = |file: &Arc<File>, previous| {
+        // A write that is not to be synced needs no device: a page each time would be written for
+        // it, and waited for.
+        if settings.durability == Durability::Buffered {
+            file.use_page_cache()?;
+        }
+        log_in(Arc::clone(file), previous, log_settings, settings.has_parallel_log())
     };
-    // A write that is not to be synced needs no device: a page each time would be written for it,
-    // and waited for.
-    if settings.durability == Durability::Buffered {
-        file.use_page_cache()?;
-    }
-    let number = file.number();
-    let made = log_in(file, retired, log_settings, settings.has_parallel_log());
-    let log = made.inspect_err(|_| delete_or_leave(files, &[number]))?;
-    files.publish(&[number])?;
+    let made_anew = |old: Retired| {
+        let file = files.recycle(old.number, context)?;
+        begin(&file, Some(old)).inspect_err(|_| delete_or_leave(files, &[file.number()]))
+    };
+    let made = retired.map(made_anew).transpose();
+    let log = match made {
+        Ok(Some(log)) => log,
+        // A new one may have room on another tier.
+        Err(error) if error.kind() != DeviceErrorKind::OutOfSpace => return Err(error.into()),
+        _ => files.create_begun(context, log_settings.segment_bytes, |file| begin(file, None))?.1,
+    };
+    let published = files.publish(&[log.number]);
+    published.inspect_err(|_| delete_or_leave(files, &[log.number]))?;
     Ok(log)
 }
 
 /// A log in memory, for a store that is only read: nothing is written to it.
 pub(crate) fn log_in_memory(files: &TieredFiles, settings: &Settings) -> Result<Arc<LogFile>> {
     let log_settings = LogSettings { segment_bytes: 0, ..log_settings(settings) };
-    log_in(files.scratch_file(FileKind::Log)?, None, log_settings, false)
+    Ok(log_in(files.scratch_file(FileKind::Log)?, None, log_settings, false)?)
 }
 
 fn log_in(
@@ -341,7 +429,7 @@ fn log_in(
     retired: Option<Retired>,
     log_settings: LogSettings,
     is_parallel: bool,
-) -> Result<Arc<LogFile>> {
+) -> Result<Arc<LogFile>, DeviceError> {
     let number = file.number();
     // The next log is made before the first record is known which it will begin with.
     let first_sequence = Sequence::ZERO.next();

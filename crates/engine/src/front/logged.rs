@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   admit (write throttle) -> line up (queue.rs)
-//!   -> leader: turnstile (turnstile.rs): room -> sequences claimed -> place in the log
+//!   -> leader: turnstile (turnstile.rs): room, in memory and of the log -> sequences claimed
+//!      -> place in the log
 //!      -> log written, with a sync if a writer wants one -> memtable -> slot complete
 //!      -> all before it complete too: published -> acknowledged
 //! ```
@@ -32,10 +33,11 @@ use crate::settings::Durability;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
 use crate::transaction::{Locks, Refused};
-use crate::versions::Versions;
 use crate::versions::window::Group;
+use crate::versions::{Change, Versions};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use thermocline_device::Purpose;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thermocline_foundation::sync::{Mutex, MutexGuard};
 use thermocline_foundation::threads::{Panic, catch_panic};
@@ -199,6 +201,7 @@ impl Logged {
         let bytes = group.iter().map(|submission| submission.encoded.len() as u64).sum();
         let count = group.iter().map(|submission| u64::from(submission.count)).sum::<u64>();
         self.rotation.make_room(&mut turnstile, bytes)?;
+        self.rotation.ask_for_log_room(&mut turnstile, group.len() as u64, bytes)?;
         turnstile.memtable_bytes += bytes + count * ENTRY_OVERHEAD_BYTES;
         self.versions.memtable_grows(turnstile.memtable_bytes);
         let (memtable, log) = (Arc::clone(&turnstile.memtable), Arc::clone(&turnstile.log));
@@ -396,19 +399,9 @@ impl Logged {
         self.pool().is_worth_filling(self.figures.durable_bytes()) && self.pool().claim_filling()
     }
 
-    /// The log waits to be used again: it holds nothing any more.
-    pub fn is_retired(&self, log: FileNumber) -> bool {
-        self.rotation.pool.is_retired(log)
-    }
-
     /// Bytes of logs that no sync has covered yet.
     pub fn unsynced_bytes(&self) -> u64 {
         self.unsynced_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Logs that the pool counts as there.
-    pub fn counted_logs(&self) -> u64 {
-        self.rotation.pool.counted()
     }
 
     /// Writers in line behind the leader.
@@ -416,7 +409,7 @@ impl Logged {
         self.queue.waiting()
     }
 
-    /// The pool of logs.
+    /// The logs that wait to be written.
     pub fn pool(&self) -> &Arc<LogPool> {
         &self.rotation.pool
     }
@@ -464,21 +457,25 @@ impl Quiet<'_> {
         let _guard = shared.latch.guard();
         self.freeze()?;
         versions.wait_for_flushes()?;
-        let claimed = versions.window.claim(1, Some(shared.clock.now_ns()));
-        let sequence = claimed.first();
         // The log must have the sequence too, or recovery would take the next record for one after
         // a hole.
         let reserved = WriteBatch::new().freeze()?.0;
+        let Self { logged, turnstile } = &mut self;
+        logged.rotation.ask_for_log_room(turnstile, 1, reserved.len() as u64)?;
+        let claimed = versions.window.claim(1, Some(shared.clock.now_ns()));
+        let sequence = claimed.first();
         let records = [Record { first: sequence, count: 1, payload: &reserved }];
-        let log = Arc::clone(&self.turnstile.log);
-        let place = self.logged.place(&mut self.turnstile, &records, true);
-        let logged = place.and_then(|at| self.logged.log_records(&log, at, &records, &claimed));
+        let log = Arc::clone(&turnstile.log);
+        let place = logged.place(turnstile, &records, true);
+        let logged = place.and_then(|at| logged.log_records(&log, at, &records, &claimed));
         let durable = logged.inspect_err(|error| shared.fail(error))?;
         let result = body(sequence).inspect_err(|_| {
             // The log says that the sequence was taken, so the manifest must too: recovery takes a
             // later record for proof that it once did. Failing, this stops all writing.
             let edit = Edit { last_sequence: Some(sequence), ..Edit::default() };
-            let _ = versions.commit(&mut versions.tables(), edit);
+            let change = Change { edit, purpose: Purpose::Release, ..Change::default() };
+            let committed = versions.commit(&mut versions.tables(), change);
+            let _ = committed.inspect_err(|error| shared.fail(error));
         });
         match &result {
             // Nothing is before it that could keep it from being published.

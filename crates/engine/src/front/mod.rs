@@ -86,7 +86,14 @@ impl Front {
     /// The log waits to be used again: it holds nothing any more.
     pub fn is_retired(&self, log: FileNumber) -> bool {
         match self {
-            Self::Logged(logged) => logged.is_retired(log),
+            Self::Logged(logged) => logged.pool().is_retired(log),
+        }
+    }
+
+    /// Deletes the logs that wait to be used; false where there are none.
+    pub fn give_up_logs(&self) -> Result<bool> {
+        match self {
+            Self::Logged(logged) => logged.pool().give_up_logs(),
         }
     }
 
@@ -100,7 +107,7 @@ impl Front {
     /// Logs that the pool counts as there.
     pub fn counted_logs(&self) -> u64 {
         match self {
-            Self::Logged(logged) => logged.counted_logs(),
+            Self::Logged(logged) => logged.pool().counted(),
         }
     }
 

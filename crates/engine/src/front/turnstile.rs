@@ -1,15 +1,19 @@
-//! The turnstile: where groups of writes get their order. A lock that is held across no device call
-//! where the log is parallel, and for the whole of a group where it is not.
+//! The turnstile: where groups of writes get their order. A lock that is held, where the log is
+//! parallel, across no device call but the one that has the log grow, and for the whole of a group
+//! where it is not.
 //!
 //! ```text
-//!   turnstile held       room in the memtable -> sequences -> pages of the log
+//!   turnstile held       room in the memtable and the log -> sequences -> pages of the log
 //!   turnstile let go     pages written -> records in the memtable -> slot complete -> published
 //! ```
+//! Where the log's device has no more room, the next log takes the group, which is made on a tier
+//! that has. Where none has, the writers wait for what flushes give back, and get an error where
+//! there is nothing to wait for: no sequence was claimed, and nothing written.
 
 use super::figures::Figures;
 use super::log_pool::LogPool;
 use super::log_tail::LogTail;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::generations::log_file::LogFile;
 use crate::generations::memtable::Memtable;
 use crate::generations::{Frozen, Generation};
@@ -19,9 +23,10 @@ use crate::versions::{Version, Versions};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use thermocline_foundation::Sequence;
+use thermocline_device::ErrorKind as DeviceErrorKind;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::AtomicBool;
+use thermocline_foundation::{FileNumber, Sequence};
 
 /// What the thread at the turnstile has: where the next group goes.
 #[derive(Debug)]
@@ -109,6 +114,48 @@ impl Rotation {
         Ok(())
     }
 
+    /// Has the log keep room for what is about to be appended, or the log that follows.
+    pub fn ask_for_log_room(
+        &self,
+        turnstile: &mut Turnstile,
+        records: u64,
+        bytes: u64,
+    ) -> Result<()> {
+        // One may have been ready, for fewer bytes.
+        let mut logs_left = 1 + self.shared.files.tiers().len();
+        loop {
+            match turnstile.log.ask_for_room(records, bytes) {
+                Err(error) if error.kind() == DeviceErrorKind::OutOfSpace && logs_left > 0 => {
+                    tracing::info!(%error, "the next log takes what is written");
+                }
+                asked => {
+                    let asked = asked.map_err(Error::from);
+                    return asked.inspect_err(|error| self.shared.fail_unless_refused(error));
+                }
+            }
+            logs_left -= 1;
+            self.wait_for_room()?;
+            self.rotate(turnstile)?;
+        }
+    }
+
+    /// The log that follows `current`. Where no tier has room for it, waits for what flushes of
+    /// full memtables give back, and then for what else can leave tier 0.
+    fn next_log(&self, current: FileNumber) -> Result<Arc<LogFile>> {
+        loop {
+            let next = self.pool.next_log(current);
+            let is_full = next.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
+            if !is_full {
+                // Refused, the writer gets the error, and the log goes on.
+                return next.inspect_err(|error| self.shared.fail_unless_refused(error));
+            }
+            match self.versions.current().frozen.is_empty() {
+                true => self.pool.wait_for_prepared()?,
+                false => self.versions.wait_for_flushes()?,
+            }
+        }
+    }
+
     /// Waits until the memory budget has room for another memtable.
     fn wait_for_room(&self) -> Result<()> {
         let has_room = |version: &Version| (version.frozen.len() as u64) < MEMTABLES - 1;
@@ -127,12 +174,11 @@ impl Rotation {
     /// be on their way to the old ones.
     pub fn rotate(&self, turnstile: &mut Turnstile) -> Result<()> {
         let (waits, began_ns) = (!self.pool.has_ready(), self.shared.clock.now_ns());
-        let next = self.pool.next_log(turnstile.log.number);
+        let next = self.next_log(turnstile.log.number);
         if waits {
             self.figures.log_stalls.add(self.shared.clock.now_ns() - began_ns);
         }
-        // Without a descriptor for the next log the writer gets the error, and the log goes on.
-        let next = next.inspect_err(|error| self.shared.fail_unless_unopened(error))?;
+        let next = next?;
         let memtable = Arc::new(Memtable::new());
         let mut fresh = Turnstile::new(Arc::clone(&memtable), Arc::clone(&next));
         fresh.has_buffered = turnstile.has_buffered;

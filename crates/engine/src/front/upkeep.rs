@@ -15,20 +15,20 @@ struct Upkeep {
 
 #[derive(Debug)]
 enum Task {
-    Sync,
-    Prepare,
-    Fill,
+    SyncLog,
+    PrepareLog,
+    FillLog,
 }
 
 impl Logged {
     /// The upkeep that is wanted now, claimed.
     pub fn upkeep(self: &Arc<Self>) -> Option<Box<dyn Job>> {
         let task = if self.claim_sync() {
-            Task::Sync
+            Task::SyncLog
         } else if self.pool().claim_preparation() {
-            Task::Prepare
+            Task::PrepareLog
         } else if self.claim_filling() {
-            Task::Fill
+            Task::FillLog
         } else {
             return None;
         };
@@ -39,18 +39,18 @@ impl Logged {
 impl Job for Upkeep {
     fn name(&self) -> &'static str {
         match self.task {
-            Task::Sync => "background sync of the log",
-            Task::Prepare => "preparation of a log",
-            Task::Fill => "filling of a log",
+            Task::SyncLog => "background sync of the log",
+            Task::PrepareLog => "preparation of a log",
+            Task::FillLog => "filling of a log",
         }
     }
 
     fn step(&mut self) -> Result<Step> {
         match self.task {
-            Task::Sync => sync_site("background", || self.logged.sync_tail())?,
-            Task::Prepare => self.logged.pool().prepare_log()?,
+            Task::SyncLog => sync_site("background", || self.logged.sync_tail())?,
+            Task::PrepareLog => self.logged.pool().prepare_log()?,
             // The next piece is another job: what is more urgent goes first.
-            Task::Fill => self.logged.pool().fill()?,
+            Task::FillLog => self.logged.pool().fill()?,
         }
         Ok(Step::Done)
     }

@@ -33,7 +33,11 @@ pub(crate) enum Records {
 impl LogFile {
     /// A log without records. Its file was written up to `written` before, if what was there is not
     /// cut off.
-    pub fn new(number: FileNumber, records: Records, written: u64) -> Result<Self> {
+    pub fn new(
+        number: FileNumber,
+        records: Records,
+        written: u64,
+    ) -> thermocline_device::Result<Self> {
         let (filled, reserved, sealed) = (AtomicU64::default(), 0, Mutex::new(false));
         let log = Self { number, records, sealed, filled, reserved };
         if !log.file().notes_first_writes() {
@@ -114,6 +118,14 @@ impl LogFile {
             Records::SideBySide(_) => {}
         }
         Ok(())
+    }
+
+    /// Has the device keep room for so many records with so many bytes in all.
+    pub fn ask_for_room(&self, records: u64, bytes: u64) -> thermocline_device::Result<()> {
+        match &self.records {
+            Records::InTurn(writer) => writer.ask_for_room(records, bytes),
+            Records::SideBySide(claims) => claims.ask_for_room(records, bytes),
+        }
     }
 
     /// Bytes from the start of the file to the end of what was appended.

@@ -15,8 +15,8 @@
 //! What a job takes (claims, memory, promises of the write budget, files that are not published)
 //! it gives back when it is dropped, whether it is done, failed or panicked; but for what an edit
 //! of unknown outcome may own, which waits for the next opening. `engine/at_rest.rs` lists what can
-//! be forgotten. An error that a job returns stops all writing, unless files could
-//! not be opened for want of descriptors: then the plan finds the job again.
+//! be forgotten. An error that a job returns stops all writing, unless it was refused, for want of
+//! room or of a descriptor: then it has changed nothing, and the plan finds it again.
 //!
 //! A job that panics on a thread of the store stops all writing, as one that fails does, and the
 //! worker lives on; callers that wait for the job get an error. Nothing catches a panic where the
@@ -284,15 +284,18 @@ impl Jobs {
 
     /// Waits until every worker has found nothing to do, or nothing that it can do.
     pub fn wait_idle(&self) {
+        let since = self.shortage.moment();
         if let Some(stepper) = &self.stepper {
             // A mistake that gives out work for ever must not make a simulation wait for ever.
-            let ended = (0..STEPS_MAX).any(|_| !stepper.step() || self.shortage.is_lasting());
+            let gives_up = || self.shortage.is_lasting_since(since);
+            let ended = (0..STEPS_MAX).any(|_| !stepper.step() || gives_up());
             let last = *stepper.last.lock();
             assert!(ended, "background work does not come to an end: the last job was {last}");
             return;
         }
         let mut state = self.state.lock();
-        while !state.stopping && state.idle < state.started && !self.shortage.is_lasting() {
+        let gives_up = || self.shortage.is_lasting_since(since);
+        while !state.stopping && state.idle < state.started && !gives_up() {
             self.changed.wait(&mut state);
         }
     }

@@ -153,7 +153,7 @@ impl OpenedLayout {
         match settings.preset() {
             Preset::Hybrid => {
                 restored.manifest.keep_short(settings.manifest_bytes());
-                files.set_map_compact_bytes_min(settings.map_bytes());
+                files.set_map_room_bytes(settings.map_bytes());
             }
             Preset::Leveled => {}
         }

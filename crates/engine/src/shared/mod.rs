@@ -123,12 +123,21 @@ impl Shared {
         self.announce();
     }
 
-    /// As [`Shared::fail`], unless `error` says that a file could not be opened or made for want of
-    /// a descriptor, for then nothing has changed.
-    pub fn fail_unless_unopened(&self, error: &Error) {
-        if error.kind() != ErrorKind::TooManyOpenFiles {
+    /// As [`Shared::fail`], unless `error` is a refusal, for then nothing has changed.
+    pub fn fail_unless_refused(&self, error: &Error) {
+        if !error.is_refusal() {
             self.fail(error);
         }
+    }
+
+    /// A job was refused, and is tried again in a while.
+    pub fn note_shortage(&self, job: &'static str, error: &Error) {
+        let (wait, is_first) = self.jobs.shortage.note(job, error);
+        if is_first {
+            tracing::warn!(job, %error, "a job was refused and is tried again");
+        }
+        self.announce();
+        self.clock.sleep(wait);
     }
 
     /// As [`Shared::fail`], because the thread that `who` names panicked and said `text`.
@@ -154,18 +163,16 @@ impl Shared {
     }
 
     /// Waits until `found` finds something, looking after each change; an error once the latch is
-    /// set, or jobs are tried in vain.
+    /// set, or jobs are refused for long.
     pub fn wait_for<T>(&self, mut found: impl FnMut() -> Option<T>) -> Result<T> {
         let mut changing = self.changing();
-        let mut has_waited = false;
+        let since = self.jobs.shortage.moment();
         loop {
             if let Some(found) = found() {
                 return Ok(found);
             }
             self.latch.check()?;
-            if std::mem::replace(&mut has_waited, true) {
-                self.jobs.shortage.check()?;
-            }
+            self.jobs.shortage.check_since(since)?;
             self.jobs.wait(&self.changed, &mut changing);
         }
     }
@@ -185,11 +192,9 @@ impl Shared {
             Ok(())
         })();
         run.inspect_err(|error: &Error| {
-            // No room for the output, no descriptor for a file, or an input that cannot be read:
-            // nothing was changed.
-            let kind = error.kind();
-            if !matches!(kind, ErrorKind::OutOfSpace | ErrorKind::Corrupt) {
-                self.fail_unless_unopened(error);
+            // An input that cannot be read: nothing was changed.
+            if error.kind() != ErrorKind::Corrupt {
+                self.fail_unless_refused(error);
             }
         })
     }

@@ -10,6 +10,8 @@
 //! left at most, and gives it up where others take more (`fast_cache/room.rs`). Slots have the
 //! rest, and give way to copies of tables' indexes, which get a quarter of it at most. A flush that
 //! finds no slot and must not wait overdraws: while one does, the slots may take what the tier has.
+//! While the tier's device refuses what its capacity leaves, the slots keep to what they have
+//! there.
 //!
 //! Invariant: the grants of all accounts together are the capacity at most.
 
@@ -60,6 +62,8 @@ pub(crate) struct Tier0 {
     divided_bytes: u64,
     /// What the slots have of it; changed under `overdrafts`.
     slots_bytes: AtomicU64,
+    /// What the slots have there while the device has no room for more; changed under `overdrafts`.
+    slots_bytes_max: AtomicU64,
     /// Callers that let the slots take more, at this moment.
     overdrafts: Mutex<usize>,
 }
@@ -92,6 +96,7 @@ impl Tier0 {
             cache_bytes,
             divided_bytes: left_bytes,
             slots_bytes: AtomicU64::new(left_bytes),
+            slots_bytes_max: AtomicU64::new(u64::MAX),
             overdrafts: Mutex::new(0),
         }
     }
@@ -103,8 +108,10 @@ impl Tier0 {
             Account::Journals => self.journals_bytes,
             Account::Spare => self.spare_bytes,
             Account::BlockCache => self.cache_bytes,
-            Account::Slots => self.slots_bytes.load(Relaxed),
-            Account::IndexCopies => self.divided_bytes - self.grant(Account::Slots),
+            Account::Slots => {
+                self.slots_bytes.load(Relaxed).min(self.slots_bytes_max.load(Relaxed))
+            }
+            Account::IndexCopies => self.divided_bytes - self.slots_bytes.load(Relaxed),
         }
     }
 
@@ -126,7 +133,17 @@ impl Tier0 {
         let slots_bytes = self.divided_bytes.saturating_sub(copies_bytes);
         let overdrafts = self.overdrafts.lock();
         if self.slots_bytes.swap(slots_bytes, Relaxed) != slots_bytes && *overdrafts == 0 {
-            set(slots_bytes);
+            set(self.grant(Account::Slots));
+        }
+    }
+
+    /// The slots have no more than so many bytes of the device, or it has room for more (none):
+    /// `set` hears of their new grant unless they are overdrawn.
+    pub fn bound_slots(&self, bytes: Option<u64>, set: impl FnOnce(u64)) {
+        let bytes = bytes.unwrap_or(u64::MAX);
+        let overdrafts = self.overdrafts.lock();
+        if self.slots_bytes_max.swap(bytes, Relaxed) != bytes && *overdrafts == 0 {
+            set(self.grant(Account::Slots));
         }
     }
 
@@ -224,6 +241,24 @@ mod tests {
         assert!(!tier0.has_room_for_copies(all / 4, all / 4 * 3 + 4));
         tier0.want_copies(0, 2 << 20, |bytes| limit.set(bytes));
         assert_eq!(limit.get(), all - (2 << 20), "those that are there still are");
+    }
+
+    #[test]
+    fn slots_keep_to_what_they_have_while_the_device_has_no_more() {
+        let tier0 = ledger(64 << 20, 16 << 20, Preset::Hybrid);
+        let all = tier0.divided_bytes();
+        let limit = Cell::new(all);
+        tier0.bound_slots(Some(5 << 20), |bytes| limit.set(bytes));
+        assert_eq!((limit.get(), granted(&tier0)), (5 << 20, (64 << 20) - all + (5 << 20)));
+        tier0.want_copies(1 << 20, 0, |bytes| limit.set(bytes));
+        assert_eq!((limit.get(), tier0.grant(Account::IndexCopies)), (5 << 20, 1 << 20));
+        let overdraft = tier0.overdraw(|bytes| limit.set(bytes));
+        tier0.bound_slots(Some(6 << 20), |bytes| limit.set(bytes));
+        assert_eq!(limit.get(), u64::MAX);
+        drop(overdraft);
+        assert_eq!(limit.get(), 6 << 20);
+        tier0.bound_slots(None, |bytes| limit.set(bytes));
+        assert_eq!(limit.get(), all - (1 << 20));
     }
 
     #[test]

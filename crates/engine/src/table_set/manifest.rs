@@ -14,12 +14,14 @@
 //! a newer version.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::shared::delete_or_leave;
 use crate::shared::totals::Totals;
 use crate::table_set::table::TableMeta;
 use std::sync::Arc;
+use thermocline_device::journal::KEPT_BYTES;
 use thermocline_device::{
     Error as DeviceError, ErrorKind as DeviceErrorKind, Extent, File, FileContext, FileKind,
-    Journal, Origin, TieredFiles,
+    Journal, Origin, Purpose, TierIndex, TieredFiles,
 };
 use thermocline_foundation::coding::{DecodeError, Decoder, put_bytes, put_varint};
 use thermocline_foundation::{FileNumber, Sequence, sync_site};
@@ -42,6 +44,9 @@ const REWRITE_BYTES_MIN: u64 = 4 << 20;
 /// How many times its state the journal may be long, and where it is kept short.
 const REWRITE_FACTOR: u64 = 8;
 const REWRITE_FACTOR_SHORT: u64 = 2;
+
+/// What an edit has at most of counts and sequences, which it gets once it is not refused any more.
+const LATE_BYTES: usize = 2048;
 
 /// A change of the table set, atomic as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -236,6 +241,9 @@ pub(crate) struct Manifest {
     rewrite_bytes: u64,
     rewrite_bytes_min: u64,
     rewrite_factor: u64,
+    room_bytes: u64,
+    /// The one before, where the file map had no room to forget it.
+    old: Option<FileNumber>,
 }
 
 impl Manifest {
@@ -243,25 +251,43 @@ impl Manifest {
     pub fn create(files: &Arc<TieredFiles>, state: &Edit, origin: Origin) -> Result<Self> {
         let payload = state.encode();
         let context = FileContext { kind: FileKind::Manifest, origin };
-        let manifest =
-            Self::in_file(files, files.create_file(context, payload.len() as u64)?, &payload)?;
-        files.publish(&[manifest.number])?;
+        let begin = |file: &Arc<File>| Self::journal_in(file, &payload);
+        let (_, journal) = files.create_begun(context, payload.len() as u64, begin)?;
+        let manifest = Self::of(files, journal);
+        let published = files.publish(&[manifest.number]);
+        published.inspect_err(|_| delete_or_leave(files, &[manifest.number]))?;
         Ok(manifest)
     }
 
     /// As [`Manifest::create`], in memory: for files that are only read.
     pub fn in_memory(files: &Arc<TieredFiles>, state: &Edit) -> Result<Self> {
-        Self::in_file(files, files.scratch_file(FileKind::Manifest)?, &state.encode())
+        let file = files.scratch_file(FileKind::Manifest)?;
+        Ok(Self::of(files, Self::journal_in(&file, &state.encode())?))
     }
 
-    fn in_file(files: &Arc<TieredFiles>, file: Arc<File>, payload: &[u8]) -> Result<Self> {
-        let number = file.number();
-        let mut journal = Journal::create(file)?;
+    /// A journal whose first frame has `payload`.
+    fn journal_in(file: &Arc<File>, payload: &[u8]) -> Result<Journal, DeviceError> {
+        let mut journal = Journal::create(Arc::clone(file))?;
         sync_site("manifest/new", || journal.append(payload))?;
-        let (files, rewrite_bytes_min) = (Arc::clone(files), REWRITE_BYTES_MIN);
-        let rewrite_factor = REWRITE_FACTOR;
+        Ok(journal)
+    }
+
+    /// A journal that was begun.
+    fn of(files: &Arc<TieredFiles>, journal: Journal) -> Self {
+        let (files, number) = (Arc::clone(files), journal.file().number());
+        let (rewrite_bytes_min, rewrite_factor) = (REWRITE_BYTES_MIN, REWRITE_FACTOR);
         let rewrite_bytes = rewrite_bytes_min.max(rewrite_factor * journal.len_bytes());
-        Ok(Self { files, journal, number, rewrite_bytes, rewrite_bytes_min, rewrite_factor })
+        let (room_bytes, old) = (u64::MAX, None);
+        Self {
+            files,
+            journal,
+            number,
+            rewrite_bytes,
+            rewrite_bytes_min,
+            rewrite_factor,
+            room_bytes,
+            old,
+        }
     }
 
     /// Reads the manifest `number`, giving each edit to `apply`.
@@ -295,17 +321,23 @@ impl Manifest {
             )));
         }
         files.check_extent(FileKind::Manifest, &journal)?;
-        let (files, rewrite_bytes_min) = (Arc::clone(files), REWRITE_BYTES_MIN);
-        let (rewrite_bytes, rewrite_factor) = (rewrite_bytes_min, REWRITE_FACTOR);
-        Ok(Self { files, journal, number, rewrite_bytes, rewrite_bytes_min, rewrite_factor })
+        Ok(Self { rewrite_bytes: REWRITE_BYTES_MIN, ..Self::of(files, journal) })
     }
 
     /// A fresh manifest is written once the journal has so many bytes, and twice its state. For a
     /// fast tier of which the manifest would take a share that records could use.
     pub fn keep_short(&mut self, bytes: u64) {
-        self.rewrite_bytes_min = bytes.min(REWRITE_BYTES_MIN);
+        self.journal.set_room_bytes(bytes);
+        self.room_bytes = bytes;
+        let frames_bytes = bytes.saturating_sub(KEPT_BYTES + LATE_BYTES as u64);
+        self.rewrite_bytes_min = frames_bytes.min(REWRITE_BYTES_MIN);
         self.rewrite_bytes = self.rewrite_bytes_min;
         self.rewrite_factor = REWRITE_FACTOR_SHORT;
+    }
+
+    /// See [`Journal::opened`].
+    pub fn opened(&mut self) {
+        self.journal.opened();
     }
 
     /// How far it goes.
@@ -328,28 +360,65 @@ impl Manifest {
         })?)
     }
 
-    /// Makes `edit` durable. `state` is asked for the whole state after it when a fresh manifest is
-    /// due.
+    /// Has the device keep room for `edit` and what it gets later.
+    ///
+    /// Errors: `OutOfSpace` where there is none; nothing has changed.
+    pub fn ask_for_room(&mut self, edit: &Edit, purpose: Purpose) -> Result<()> {
+        Ok(self.journal.ask_for_room(edit.encode().len() + LATE_BYTES, purpose)?)
+    }
+
+    /// Makes `edit` durable, for which room was asked. `state` is asked for the whole state after
+    /// it when a fresh manifest is due.
     pub fn commit(&mut self, edit: &Edit, state: impl FnOnce() -> Edit) -> Result<()> {
-        sync_site("manifest/edit", || self.journal.append(&edit.encode()))?;
-        if self.journal.len_bytes() > self.rewrite_bytes {
-            let fresh = Self::create(&self.files, &state(), Origin::Foreground);
-            let mut fresh = match fresh {
-                // The edit is durable in the old one, which grows until there is a descriptor.
-                Err(error) if error.kind() == ErrorKind::TooManyOpenFiles => {
-                    tracing::warn!(%error, "the manifest is not written afresh for now");
-                    return Ok(());
-                }
-                fresh => fresh?,
-            };
-            fresh.rewrite_bytes_min = self.rewrite_bytes_min;
-            fresh.rewrite_factor = self.rewrite_factor;
-            let state_bytes = fresh.journal.len_bytes();
-            fresh.rewrite_bytes = fresh.rewrite_bytes_min.max(fresh.rewrite_factor * state_bytes);
-            let old = std::mem::replace(self, fresh).number;
-            self.files.delete_files(&[old])?;
+        let payload = edit.encode();
+        sync_site("manifest/edit", || self.journal.append_for(&payload, Purpose::Release))?;
+        if self.journal.len_bytes() <= self.rewrite_bytes {
+            return Ok(());
         }
-        Ok(())
+        match self.write_afresh(&state()) {
+            // The edit is durable in the old one, which grows until there is room for another.
+            Err(error) if error.is_refusal() => {
+                tracing::warn!(%error, "the manifest is not written afresh for now");
+                let len_bytes = self.journal.len_bytes();
+                self.rewrite_bytes = len_bytes + len_bytes / REWRITE_FACTOR;
+                Ok(())
+            }
+            written => written,
+        }
+    }
+
+    /// Makes a new manifest that begins with `state` the one. A refusal has changed nothing.
+    pub fn write_afresh(&mut self, state: &Edit) -> Result<()> {
+        self.forget_old()?;
+        let mut fresh = Self::create(&self.files, state, Origin::Foreground)?;
+        fresh.rewrite_bytes_min = self.rewrite_bytes_min;
+        fresh.rewrite_factor = self.rewrite_factor;
+        fresh.room_bytes = self.room_bytes;
+        fresh.journal.set_room_bytes(self.room_bytes);
+        let state_bytes = fresh.journal.len_bytes();
+        fresh.rewrite_bytes = fresh.rewrite_bytes_min.max(fresh.rewrite_factor * state_bytes);
+        let old = std::mem::replace(self, fresh).number;
+        self.old = Some(old);
+        self.forget_old()
+    }
+
+    /// Where it lies.
+    pub fn tier(&self) -> TierIndex {
+        self.journal.file().tier()
+    }
+
+    /// Deletes the manifest before. Where the map has no room to forget it, it does no harm: the
+    /// newest is the one.
+    fn forget_old(&mut self) -> Result<()> {
+        let Some(old) = self.old.take() else { return Ok(()) };
+        match self.files.delete_files(&[old]) {
+            Err(error) if error.kind() == DeviceErrorKind::OutOfSpace => {
+                tracing::warn!(%error, "an old manifest stays for now");
+                self.old = Some(old);
+                Ok(())
+            }
+            deleted => Ok(deleted?),
+        }
     }
 }
 

@@ -75,6 +75,10 @@ impl ObsoleteFiles {
     pub fn add(&self, number: FileNumber) {
         self.numbers.lock().push(number);
     }
+
+    pub fn add_all(&self, numbers: &[FileNumber]) {
+        self.numbers.lock().extend_from_slice(numbers);
+    }
 }
 
 /// What tables need to open themselves and to end.

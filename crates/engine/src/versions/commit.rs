@@ -1,11 +1,13 @@
 //! How an edit of the tables takes effect: durable, then visible.
 //!
 //! ```text
-//!   followers add their part -> manifest, one frame -> followers: what was born can be found
+//!   followers add their part -> room for the frame -> followers take it -> manifest, one frame
+//!   -> followers: what was born can be found
 //!   -> readers see tables and memtables -> followers: what died is gone
 //!   -> tables that the edit takes out end -> followers hear of the levels
 //! ```
-//! So a record is found at every moment.
+//! So a record is found at every moment. Before there is room for the frame nothing has changed,
+//! and an edit that finds none is refused; from then on a failure latches the store.
 
 use super::Versions;
 use super::followers::{Change, Switch};
@@ -18,22 +20,53 @@ use std::sync::Arc;
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_slab::LiveSlots;
 
+/// What the tables' side knows of logs and sequences.
+#[derive(Clone, Copy)]
+struct Sequences {
+    log_floor: FileNumber,
+    last_sequence: Sequence,
+    durable_sequence: Sequence,
+}
+
+impl Sequences {
+    fn of(tables: &TableSet) -> Self {
+        let &TableSet { log_floor, last_sequence, durable_sequence, .. } = tables;
+        Self { log_floor, last_sequence, durable_sequence }
+    }
+}
+
 impl Versions {
     /// Makes a change durable and shows it to readers: all of it or nothing. A failure latches the
-    /// store, for the manifest may or may not hold the edit.
+    /// store, for the manifest may or may not hold the edit; but for a refusal, which has changed
+    /// nothing.
     pub fn commit(&self, tables: &mut TableSet, change: impl Into<Change>) -> Result<()> {
+        self.commit_counted(tables, change, || ())
+    }
+
+    /// As [`Versions::commit`]. `count` counts what the edit is to keep, once nothing refuses it
+    /// any more.
+    pub fn commit_counted(
+        &self,
+        tables: &mut TableSet,
+        change: impl Into<Change>,
+        count: impl FnOnce(),
+    ) -> Result<()> {
         let mut change = change.into();
         self.shared.latch.check()?;
         let _guard = self.shared.latch.guard();
-        self.number(tables, &mut change);
         let before = Arc::clone(&self.current().levels);
         let after = self.levels_after(&before, &change.edit)?;
         for follower in &self.followers {
             let prepared = follower.prepare(&mut change);
             prepared.inspect_err(|error| self.shared.fail(error))?;
         }
-        if let Some(sequence) = change.edit.durable_sequence {
-            tables.durable_sequence = sequence;
+        let asked = tables.manifest.ask_for_room(&change.edit, change.purpose);
+        asked.inspect_err(|error| self.shared.fail_unless_refused(error))?;
+        count();
+        self.number(tables, &mut change);
+        for follower in &self.followers {
+            let taken = follower.take(&mut change);
+            taken.inspect_err(|error| self.shared.fail(error))?;
         }
         let early = planted(Planted::InputsDeletedBeforeEdit);
         if early {
@@ -67,22 +100,37 @@ impl Versions {
         if let Some(floor) = edit.log_floor {
             tables.log_floor = floor;
         }
+        if let Some(sequence) = edit.durable_sequence {
+            tables.durable_sequence = sequence;
+        }
     }
 
     fn make_durable(&self, tables: &mut TableSet, edit: &Edit, after: &Arc<Levels>) -> Result<()> {
-        let (log_floor, last_sequence) = (tables.log_floor, tables.last_sequence);
-        let durable_sequence = Some(tables.durable_sequence);
-        let whole = || {
-            let no_slots = LiveSlots::default();
-            let mut whole = Edit {
-                totals: edit.totals.clone(),
-                durable_sequence,
-                ..Edit::of_state(after.snapshot(), &no_slots, log_floor, last_sequence)
-            };
-            self.followers.iter().for_each(|follower| follower.whole(&mut whole));
-            whole
-        };
+        let sequences = Sequences::of(tables);
+        let whole = || self.whole(after, sequences);
         tables.manifest.commit(edit, whole).inspect_err(|error| self.shared.fail(error))
+    }
+
+    /// The edit that makes the whole state.
+    fn whole(&self, levels: &Levels, sequences: Sequences) -> Edit {
+        let Sequences { log_floor, last_sequence, durable_sequence } = sequences;
+        let no_slots = LiveSlots::default();
+        let mut whole = Edit {
+            totals: Some(self.totals()),
+            durable_sequence: Some(durable_sequence),
+            ..Edit::of_state(levels.snapshot(), &no_slots, log_floor, last_sequence)
+        };
+        self.followers.iter().for_each(|follower| follower.whole(&mut whole));
+        whole
+    }
+
+    /// Writes the manifest afresh, which goes to a tier with room; a refusal leaves it where it is.
+    pub fn move_manifest(&self, tables: &mut TableSet) -> Result<()> {
+        self.shared.latch.check()?;
+        let _guard = self.shared.latch.guard();
+        let whole = self.whole(&self.current().levels, Sequences::of(tables));
+        let moved = tables.manifest.write_afresh(&whole);
+        moved.inspect_err(|error| self.shared.fail_unless_refused(error))
     }
 
     /// Shows readers an edit that is durable.

@@ -15,6 +15,7 @@ use crate::table_set::manifest::Edit;
 use crate::table_set::slot_edit::SlotEdit;
 use std::fmt::Debug;
 use std::sync::Arc;
+use thermocline_device::Purpose;
 
 /// What becomes durable and visible at once.
 #[derive(Debug, Default)]
@@ -24,6 +25,8 @@ pub(crate) struct Change {
     pub slots: SlotEdit,
     /// The memtable that it makes superfluous.
     pub flushed: Option<Arc<Frozen>>,
+    /// What it may have of the room that the manifest keeps.
+    pub purpose: Purpose,
 }
 
 impl From<Edit> for Change {
@@ -42,8 +45,13 @@ pub(crate) struct Switch<'a> {
 
 /// See the module's header. All but the last two are called under the lock of the tables.
 pub(crate) trait Follower: Send + Sync + Debug {
-    /// Adds to an edit what the follower keeps in the manifest.
+    /// Adds to an edit what the follower keeps in the manifest. The edit may still be refused.
     fn prepare(&self, _change: &mut Change) -> Result<()> {
+        Ok(())
+    }
+
+    /// Takes its part of an edit that is about to be durable.
+    fn take(&self, _change: &mut Change) -> Result<()> {
         Ok(())
     }
 

@@ -18,6 +18,7 @@ mod rot;
 #[path = "../../../device/tests/tiers/simulated.rs"]
 mod simulated;
 
+mod small_devices;
 mod stress;
 mod support;
 mod syncs;

@@ -118,7 +118,8 @@ impl Devices {
 
     /// Lets `fault` happen when its call comes.
     pub fn arm(&self, fault: Option<Fault>) {
-        self.state().armed = fault.map(|fault| Armed { fault, struck: None });
+        self.state().armed =
+            fault.map(|fault| Armed { fault, struck: None, breaks_promise: false });
     }
 
     /// Goes on where the devices of an earlier machine stopped: with its count of calls, and with
@@ -135,6 +136,13 @@ impl Devices {
     /// The armed fault has happened.
     pub fn has_struck(&self) -> bool {
         self.state().armed.as_ref().is_some_and(|armed| armed.struck.is_some())
+    }
+
+    /// A device had no room, and that is all: none broke its promise to keep some.
+    pub fn was_full(&self) -> bool {
+        let state = self.state();
+        let armed = state.armed.as_ref().filter(|armed| armed.struck.is_some());
+        armed.is_some_and(|armed| armed.fault.kind.is_full() && !armed.breaks_promise)
     }
 
     /// Keeps the kinds of all calls from now on.
@@ -239,7 +247,7 @@ impl Devices {
         if let Some(kinds) = &mut state.kinds {
             kinds.push(kind);
         }
-        let met = state.armed.as_mut().and_then(|armed| armed.meet(call, kind, path));
+        let met = state.armed.as_mut().and_then(|armed| armed.meet(call, kind, path, name));
         trace::line(|| {
             let fault = met.map_or(String::new(), |fault| format!("  FAULT {fault:?}"));
             format!("  {call:6} {kind:?} {}/{name}{fault}", path.display())

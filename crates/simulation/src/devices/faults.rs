@@ -89,28 +89,47 @@ pub(super) struct Armed {
     pub fault: Fault,
     /// Where it struck, so that a sticky one knows its directory.
     pub struck: Option<PathBuf>,
+    /// It struck a write for which the device had promised room.
+    pub breaks_promise: bool,
+}
+
+/// Logs and journals have the device keep room before they write.
+fn keeps_room(name: &str) -> bool {
+    [".log", ".manifest", ".map"].iter().any(|end| name.ends_with(end))
 }
 
 impl Armed {
     /// What happens to call number `call` of `kind` on `directory`.
-    pub fn meet(&mut self, call: u64, kind: CallKind, directory: &Path) -> Option<FaultKind> {
+    pub fn meet(
+        &mut self,
+        call: u64,
+        kind: CallKind,
+        directory: &Path,
+        name: &str,
+    ) -> Option<FaultKind> {
         let first = self.struck.is_none() && call >= self.fault.at;
         let again = self.fault.sticky && self.struck.as_deref() == Some(directory);
         if !(first && call == self.fault.at || again) || !applies(self.fault.kind, kind) {
             return None;
         }
         self.struck = Some(directory.to_owned());
+        self.breaks_promise |= kind == CallKind::Write && keeps_room(name);
         Some(self.fault.kind)
+    }
+}
+
+impl FaultKind {
+    /// A device has no room.
+    pub fn is_full(self) -> bool {
+        let full = [rustix::io::Errno::NOSPC, rustix::io::Errno::DQUOT];
+        full.iter().any(|full| self == Self::Error(full.raw_os_error()))
     }
 }
 
 /// A full device fails only what takes room, and only transfers can be torn, lost or misdirected.
 fn applies(fault: FaultKind, call: CallKind) -> bool {
-    let full = [rustix::io::Errno::NOSPC, rustix::io::Errno::DQUOT];
     match fault {
-        FaultKind::Error(number) if full.iter().any(|full| full.raw_os_error() == number) => {
-            call.takes_room()
-        }
+        full if full.is_full() => call.takes_room(),
         FaultKind::Error(number) if number == rustix::io::Errno::ROFS.raw_os_error() => {
             call.changes()
         }

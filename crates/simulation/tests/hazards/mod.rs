@@ -41,9 +41,13 @@ fn records(db: &Db) -> u64 {
 
 /// The device of the slow tier has no room for anything more.
 fn fill_slow(life: &Life) {
+    fill_device(life, SLOW);
+}
+
+fn fill_device(life: &Life, tier: &str) {
     let devices = &life.machine.devices;
-    let files = devices.look(|world| world.list(Path::new(SLOW)));
-    devices.set_capacity(Path::new(SLOW), Some(files.iter().map(|(_, len)| len).sum()));
+    let files = devices.look(|world| world.list(Path::new(tier)));
+    devices.set_capacity(Path::new(tier), Some(files.iter().map(|(_, len)| len).sum()));
 }
 
 /// Writes more than the fast tier has room for, until that is refused; what is said then.
@@ -155,7 +159,7 @@ fn slow_tier_at_its_capacity() -> Result<(), Stop> {
     life.settings.tiers[1].capacity = ByteSize::mib(1);
     life.create()?;
     let error = write_until_refused(&mut life)?;
-    assert_eq!(error.kind(), ErrorKind::ReadOnly);
+    assert_eq!((error.kind(), life.db().stats().read_only), (ErrorKind::OutOfSpace, None));
     if !error.to_string().contains(SLOW) {
         return Err(format!("it is not said which tier is full: {error}").into());
     }
@@ -181,20 +185,22 @@ fn all_leaves_once_there_is_room(mut life: Life, tier: usize) -> Result<Db, Stop
     Ok(db)
 }
 
-/// A caller that asks for a demotion hears of a full slow tier; nothing has changed, so writing
-/// goes on, and once there is room the same demotion does what it failed to do.
+/// A caller that asks for a demotion hears of full tiers; nothing has changed, so writing goes on
+/// once the fast one has room, and once the slow one has, the same demotion does what it failed to
+/// do.
 fn slow_tier_full_for_a_caller() -> Result<(), Stop> {
     let mut life = life(12, (98, 95));
     put_each(&mut life, 0..SHAPE.keys, 1, 3_000)?;
     life.step(&Step::Compact)?;
     put_each(&mut life, 0..SHAPE.keys, 2, 3_000)?;
-    fill_slow(&life);
+    TIERS.iter().for_each(|tier| fill_device(&life, tier));
     let Err(Stop::Failed(error)) = life.step(&Step::Compact) else {
-        return Err("a demotion to a full tier does not fail".to_owned().into());
+        return Err("a demotion to full tiers does not fail".to_owned().into());
     };
     assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
-    assert!(error.to_string().contains(SLOW), "{error}");
+    assert!(TIERS.iter().any(|tier| error.to_string().contains(tier)), "{error}");
     life.check_all()?;
+    life.machine.devices.set_capacity(Path::new(TIERS[0]), None);
     put_each(&mut life, 0..8, 3, 500)?;
     life.machine.devices.set_capacity(Path::new(SLOW), None);
     life.step(&Step::Compact)?;
@@ -520,7 +526,7 @@ scripts! {
     a_slow_tier_at_its_capacity_stops_writers_and_loses_nothing:
         slow_tier_at_its_capacity, FailedDemotionDeparts;
     a_caller_hears_of_a_full_slow_tier_and_goes_on:
-        slow_tier_full_for_a_caller, FailedDemotionDeparts;
+        slow_tier_full_for_a_caller, RefusalLatches;
     a_slow_tier_that_vanishes_stops_writers_and_loses_nothing:
         slow_tier_gone, FailedDemotionDeparts;
     a_tombstone_goes_with_what_it_hides:

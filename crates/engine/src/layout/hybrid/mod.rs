@@ -163,9 +163,12 @@ pub(crate) struct FastTier {
 
 impl Follower for FastTier {
     fn prepare(&self, change: &mut Change) -> Result<()> {
-        let mut live = self.live.lock();
-        change.edit.slabs = self.changes(&live.slots, &change.slots);
-        live.follow(&mut change.edit)
+        change.edit.slabs = self.changes(&self.live.lock().slots, &change.slots);
+        Ok(())
+    }
+
+    fn take(&self, change: &mut Change) -> Result<()> {
+        self.live.lock().follow(&mut change.edit)
     }
 
     fn before_switch(&self, switch: &Switch<'_>) -> Result<()> {

@@ -5,12 +5,20 @@ use crate::compaction::leveled::{Busy, choose_bottom, choose_in_range};
 use crate::compaction::merge_job::MergeJob;
 use crate::compaction::selection::Selection;
 use crate::compaction::view::View;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::jobs::Progress;
 use crate::limits::LEVELS;
 use crate::table_set::levels::may_overlap;
 use crate::versions::Claimed;
 use std::sync::Arc;
+
+/// A merge of a range that a caller asked for.
+struct Merge<'a> {
+    job: MergeJob,
+    range: (Option<&'a [u8]>, Option<&'a [u8]>),
+    /// Merges that may still be chosen anew.
+    tries: &'a mut usize,
+}
 
 impl Leveled {
     /// Brings all records of `from..=to` to the deepest level in use, dropping what nothing can see
@@ -22,13 +30,19 @@ impl Leveled {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<()> {
         let mut done_bytes = 0;
+        let mut tries = self.shared.files.tiers().len();
         for level in 0..LEVELS - 1 {
             let mut after: Option<Vec<u8>> = None;
             while let Some((claimed, selection)) =
                 self.claim(|view| choose_in_range(view, level, (from, to), after.as_deref()))?
             {
-                after = selection.upper().last().map(|table| table.meta.largest_key.clone());
-                self.carry_out(claimed, selection, &mut done_bytes, (from, to), progress)?;
+                let last = selection.upper().last().map(|table| table.meta.largest_key.clone());
+                let job = MergeJob::new(&self.shared, &self.versions, claimed, selection);
+                let merge = Merge { job, range: (from, to), tries: &mut tries };
+                if !self.carry_out(merge, &mut done_bytes, progress)? {
+                    continue;
+                }
+                after = last;
                 if may_overlap(level) {
                     break;
                 }
@@ -38,8 +52,12 @@ impl Leveled {
         while let Some((claimed, selection)) =
             self.claim(|view| choose_bottom(view, (from, to), after.as_deref()))?
         {
-            after = selection.upper().last().map(|table| table.meta.largest_key.clone());
-            self.carry_out(claimed, selection, &mut done_bytes, (from, to), progress)?;
+            let last = selection.upper().last().map(|table| table.meta.largest_key.clone());
+            let job = MergeJob::new(&self.shared, &self.versions, claimed, selection);
+            let merge = Merge { job, range: (from, to), tries: &mut tries };
+            if self.carry_out(merge, &mut done_bytes, progress)? {
+                after = last;
+            }
         }
         Ok(())
     }
@@ -76,18 +94,24 @@ impl Leveled {
         }
     }
 
+    /// False where the device of a tier turned out to have no room for it: chosen anew, it goes to
+    /// another.
     fn carry_out(
         &self,
-        claimed: Claimed,
-        selection: Selection,
+        merge: Merge<'_>,
         done_bytes: &mut u64,
-        (from, to): (Option<&[u8]>, Option<&[u8]>),
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<()> {
-        let bytes = selection.bytes();
+    ) -> Result<bool> {
+        let Merge { mut job, range: (from, to), tries } = merge;
+        let bytes = job.selection().bytes();
         let _hurry = self.shared.compaction_rate.hurry();
-        let mut job = MergeJob::new(&self.shared, &self.versions, claimed, selection);
-        self.shared.carry_out(&mut job)?;
+        match self.shared.carry_out(&mut job) {
+            Err(error) if error.kind() == ErrorKind::OutOfSpace && *tries > 0 => {
+                *tries -= 1;
+                return Ok(false);
+            }
+            carried_out => carried_out?,
+        }
         *done_bytes += bytes;
         let levels = Arc::clone(&self.versions.current().levels);
         let left: u64 = (0..levels.deepest())
@@ -95,6 +119,6 @@ impl Leveled {
             .map(|table| table.meta.bytes)
             .sum();
         progress(Progress { done_bytes: *done_bytes, total_bytes: *done_bytes + left });
-        Ok(())
+        Ok(true)
     }
 }

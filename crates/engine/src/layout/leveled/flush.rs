@@ -3,7 +3,7 @@
 use crate::compaction::rewrite::Output;
 use crate::compaction::rewrite::Retention;
 use crate::compaction::rewrite::Rewrite;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::generations::Frozen;
 use crate::generations::memtable::Memtable;
 use crate::generations::memtable::MemtableCursor;
@@ -56,8 +56,6 @@ impl Flush {
         sync_site("flush", || self.frozen.generation.seal())?;
         let added = self.rewrite.publish()?;
         let bytes: u64 = added.iter().map(|meta| meta.bytes).sum();
-        self.leveled.shared.counts.flushed_bytes.add(bytes);
-        self.leveled.shared.compaction_rate.flushed(bytes);
         if planted(Planted::LogRetiredBeforeEdit) {
             self.leveled.shared.files.delete_files(&[self.frozen.generation.number()])?;
         }
@@ -68,8 +66,12 @@ impl Flush {
         };
         let flushed = Some(Arc::clone(&self.frozen));
         let change = Change { edit, flushed, ..Change::default() };
-        let versions = &self.leveled.versions;
-        versions.commit(&mut versions.tables(), change)
+        let Leveled { shared, versions, .. } = &*self.leveled;
+        let count = || {
+            shared.counts.flushed_bytes.add(bytes);
+            shared.compaction_rate.flushed(bytes);
+        };
+        self.rewrite.hand_over(|| versions.commit_counted(&mut versions.tables(), change, count))
     }
 }
 
@@ -93,13 +95,26 @@ impl Drop for Flush {
     }
 }
 
-/// Writes a memtable of replayed records to tables of level 0, before the store is open.
+/// Writes a memtable of replayed records to tables of level 0, before the store is open. Where the
+/// device of a tier turns out to have no room, on another.
 pub(crate) fn write_replayed(shared: &Shared, memtable: Memtable) -> Result<Vec<TableMeta>> {
     if memtable.count() == 0 {
         return Ok(Vec::new());
     }
+    let memtable = Arc::new(memtable);
+    let mut tries = shared.files.tiers().len();
+    loop {
+        tries -= 1;
+        match write_replayed_once(shared, &memtable) {
+            Err(error) if error.kind() == ErrorKind::OutOfSpace && tries > 0 => {}
+            written => return written,
+        }
+    }
+}
+
+fn write_replayed_once(shared: &Shared, memtable: &Arc<Memtable>) -> Result<Vec<TableMeta>> {
     let expected_bytes = memtable.bytes();
-    let merge = Merge::new(vec![Source::Memtable(MemtableCursor::new(Arc::new(memtable)))]);
+    let merge = Merge::new(vec![Source::Memtable(MemtableCursor::new(Arc::clone(memtable)))]);
     let output = Output {
         context: FileContext { kind: FileKind::Table { level: 0 }, origin: Origin::Recovery },
         options: shared.settings.table_options(0),
@@ -111,5 +126,8 @@ pub(crate) fn write_replayed(shared: &Shared, memtable: Memtable) -> Result<Vec<
     let retention = Retention::new(vec![Sequence::MAX], None);
     let mut rewrite = Rewrite::new(Arc::clone(&shared.files), merge, retention, output);
     while rewrite.step()? == Step::More {}
-    rewrite.publish()
+    let added = rewrite.publish()?;
+    // The edit of the opening has them, or the next opening removes them.
+    rewrite.hand_over(|| Ok(()))?;
+    Ok(added)
 }

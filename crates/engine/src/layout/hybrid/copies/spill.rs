@@ -10,7 +10,7 @@
 //! at work on its range, which leaves nothing behind that it has not looked at. Both are looked at
 //! before a slot is written for it, and again under the lock of the tables, after it was.
 
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::jobs::Jobs;
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
@@ -21,7 +21,6 @@ use crate::layout::hybrid::records::packing::Stored;
 use crate::layout::hybrid::records::placing::Arrival;
 use crate::layout::hybrid::single_step::Work;
 use crate::table_set::key_range::KeyRange;
-use crate::table_set::manifest::Edit;
 use crate::table_set::slot_edit::Added;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -220,6 +219,17 @@ impl Hybrid {
         }
     }
 
+    /// There is no room for records: they wait.
+    fn put_off(&self, spilled: Vec<Spilled>) {
+        self.fast.room.want_for_copies();
+        if self.fast.spill.blocked.swap(true, Relaxed) {
+            // There was none before, and too much waits for it.
+            self.forget_spilled(&spilled);
+        } else {
+            spilled.into_iter().for_each(|spilled| self.fast.spill.add(spilled));
+        }
+    }
+
     /// Writes records into slots and lets the index say so.
     fn place_spilled(&self, spilled: Vec<Spilled>) -> Result<()> {
         let with_value = |spilled: &Spilled| {
@@ -228,20 +238,13 @@ impl Hybrid {
         let arrivals: Vec<_> = spilled.iter().filter_map(with_value).collect();
         let placed = match self.fast.write(&arrivals, Origin::Migration) {
             // They wait, as they do where there is no room.
-            Err(error) if error.kind() == ErrorKind::TooManyOpenFiles => None,
+            Err(error) if error.is_refusal() => None,
             placed => placed?,
         };
         let Some(mut placed) = placed else {
-            self.fast.room.want_for_copies();
-            if self.fast.spill.blocked.swap(true, Relaxed) {
-                // There was none before, and too much waits for it.
-                self.forget_spilled(&spilled);
-            } else {
-                spilled.into_iter().for_each(|spilled| self.fast.spill.add(spilled));
-            }
+            self.put_off(spilled);
             return Ok(());
         };
-        self.fast.spill.unblock();
         let mut tables = self.versions.tables();
         let is_wanted = |new: &Added| {
             self.fast.is_in_memory_only(&new.key, new.entry.sequence)
@@ -249,10 +252,17 @@ impl Hybrid {
         };
         let (added, stale): (Vec<_>, Vec<_>) =
             std::mem::take(&mut placed.added).into_iter().partition(is_wanted);
-        self.fast.spill.records.add(added.len() as u64);
+        let records = added.len() as u64;
         placed.added = added;
-        self.commit_placed(&mut tables, Edit::default(), placed, Vec::new())?;
+        let count = || self.fast.spill.records.add(records);
+        let committed = self.commit_placed(&mut tables, placed, Vec::new(), count);
         drop(tables);
+        if committed.as_ref().is_err_and(Error::is_refusal) {
+            self.put_off(spilled);
+            return Ok(());
+        }
+        committed?;
+        self.fast.spill.unblock();
         // Reserved with the others, and never live.
         let slots = stale.iter().map(|new| SlotAddress::unpack(new.entry.slot));
         self.fast.slabs.free(&slots.collect::<Vec<_>>());

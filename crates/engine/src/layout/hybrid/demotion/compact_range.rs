@@ -1,7 +1,7 @@
 //! Compaction of a range that a caller asks for: all of its records go down, and its runs become
 //! one.
 
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::jobs::Progress;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::demotion::ranges::DemotionPlan;
@@ -20,6 +20,7 @@ impl Hybrid {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<()> {
         let (mut at, mut done_bytes) = (from.map(<[u8]>::to_vec), 0);
+        let mut tries = self.shared.files.tiers().len();
         loop {
             let levels = Arc::clone(&self.versions.current().levels);
             let reaches = |range: &KeyRange| match (&range.to, &at) {
@@ -38,7 +39,14 @@ impl Hybrid {
             };
             let table_bytes = levels.tables().map(|(_, table)| table.meta.bytes).sum::<u64>();
             let slots_bytes = self.fast.slabs.stats().bytes_live();
-            self.shared.carry_out(&mut demotion)?;
+            match self.shared.carry_out(&mut demotion) {
+                // The device of a tier turned out to have no room; the next try goes to another.
+                Err(error) if error.kind() == ErrorKind::OutOfSpace && tries > 0 => {
+                    tries -= 1;
+                    continue;
+                }
+                carried_out => carried_out?,
+            }
             let cut_after = demotion.cut_after.take();
             done_bytes += input_bytes + demotion.departed_bytes;
             drop(demotion);

@@ -239,15 +239,9 @@ impl Demotion {
             Some(rewrite) => rewrite.publish()?,
             None => Vec::new(),
         };
-        let metrics = &self.hybrid.shared.counts;
-        let written_bytes = added.iter().map(|meta| meta.bytes).sum();
+        let written = Written::of(&added);
         if self.rewrite.is_some() {
             fast.slow_tier_backoff.found();
-            metrics.compactions.add(1);
-            metrics.compacted_in_bytes.add(self.plan.bytes());
-            metrics.compacted_out_bytes.add(written_bytes);
-            metrics.demotions.io_bytes.add(self.plan.bytes() + written_bytes);
-            self.count_replaced(&added);
         }
         let removed = self.plan.selection.inputs.iter().filter(|_| self.rewrite.is_some());
         let edit = Edit {
@@ -270,12 +264,17 @@ impl Demotion {
                 slots.removed.push(Removed::new(key, &now));
             }
         }
-        // Before the edit, which keeps what is counted.
-        self.count(fast, &slots.removed, clean);
         let gone: Vec<_> = slots.removed.iter().map(|old| key_hash(&old.key)).collect();
         let frees_nothing = self.frees_nothing(&edit);
-        let change = Change { edit, slots, flushed: None };
-        self.hybrid.versions.commit(&mut tables, change)?;
+        let change = Change { edit, slots, ..Change::default() };
+        let mut rewrite = self.rewrite.take();
+        let is_merge = rewrite.is_some();
+        let count = || self.count(fast, gone.len() as u64, clean, is_merge.then_some(written));
+        let commit = || self.hybrid.versions.commit_counted(&mut tables, change, count);
+        match &mut rewrite {
+            Some(rewrite) => rewrite.hand_over(commit)?,
+            None => commit()?,
+        }
         drop(tables);
         if frees_nothing {
             self.hybrid.found_no_space();
@@ -307,13 +306,16 @@ impl Demotion {
         }
     }
 
-    /// Counts what left, `clean` of it as copies.
-    fn count(&self, fast: &FastTier, removed: &[Removed], clean: u64) {
+    /// Counts what left, `clean` of it as copies, and what a merge has written.
+    fn count(&self, fast: &FastTier, removed: u64, clean: u64, written: Option<Written>) {
+        if let Some(written) = written {
+            self.count_merge(written);
+        }
         let counts = &self.hybrid.shared.counts.demotions;
         counts.ended.add(1);
         counts.elapsed_ns.add(self.hybrid.shared.clock.now_ns() - self.started_ns);
         counts.clean.add(clean);
-        counts.dirty.add(removed.len() as u64 - clean);
+        counts.dirty.add(removed - clean);
         if let Some(score) = self.plan.score {
             counts.scored.add(1);
             counts.scores.add((1000.0 * score) as u64);
@@ -338,19 +340,37 @@ impl Demotion {
         tables.map(|(_, table)| table.meta.entries).sum()
     }
 
-    /// Counts how many of the newer entries replaced older ones, where all runs of the range became
-    /// one, so that this is known of all of them.
-    fn count_replaced(&self, added: &[TableMeta]) {
+    /// Counts a merge; and how many of the newer entries replaced older ones, where all runs of the
+    /// range became one, so that this is known of all of them.
+    fn count_merge(&self, written: Written) {
+        let metrics = &self.hybrid.shared.counts;
+        metrics.compactions.add(1);
+        metrics.compacted_in_bytes.add(self.plan.bytes());
+        metrics.compacted_out_bytes.add(written.bytes);
+        metrics.demotions.io_bytes.add(self.plan.bytes() + written.bytes);
         if self.plan.selection.output_level + 1 != LEVELS {
             return;
         }
         let oldest = self.plan.selection.inputs.iter().map(|(level, _)| *level).max();
         let dirty = self.dirty();
         let merged = dirty + self.entries(|level| Some(level) != oldest);
-        let kept: u64 = added.iter().map(|meta| meta.entries).sum();
-        let counts = &self.hybrid.shared.counts.demotions;
+        let counts = &metrics.demotions;
         counts.merged.add(merged);
-        counts.replaced.add((dirty + self.entries(|_| true)).saturating_sub(kept));
+        counts.replaced.add((dirty + self.entries(|_| true)).saturating_sub(written.entries));
+    }
+}
+
+/// What a merge has written.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    bytes: u64,
+    entries: u64,
+}
+
+impl Written {
+    fn of(added: &[TableMeta]) -> Self {
+        let bytes = added.iter().map(|meta| meta.bytes).sum();
+        Self { bytes, entries: added.iter().map(|meta| meta.entries).sum() }
     }
 }
 

@@ -4,7 +4,7 @@
 //! until then the log has all of them, and recovery finds a record in both places with the same
 //! sequence. So the log is made durable before the first piece is. A piece for which there is no
 //! room waits for demotions, with nothing written that is not live; where these find no room below
-//! (`space/backoff.rs`), until they were tried again.
+//! (`space/backoff.rs`), for as long as that lasts, while callers that wait are told.
 
 use crate::compaction::rewrite::Retention;
 use crate::error::{Error, ErrorKind, Result};
@@ -145,18 +145,17 @@ impl SlotFlush {
         fast.slow_tier_backoff.hurry(self.hybrid.shared.clock.now_ns());
     }
 
-    /// There was no room; `for_ever` where waiting will not make any, as it looks. An error once it
-    /// has looked so for long, for the tier's disk is full of what is not ours; or once demotions
-    /// were tried again and found no room either.
-    fn note_no_room(&mut self, fast: &FastTier, for_ever: bool) -> Result<()> {
+    /// There was no room; `for_ever` where waiting will not make any, as it looks. Once it has
+    /// looked so for long, for the tier's disk is full of what is not ours, or once demotions were
+    /// tried again and found no room either, callers that wait for it hear of it. It goes on from
+    /// where it is, for what is in slots already would have to find some again.
+    fn note_no_room(&mut self, fast: &FastTier, for_ever: bool) {
         self.starved = if for_ever { self.starved + 1 } else { 0 };
-        if self.starved < STARVED_MAX && !self.is_refused_for_good(fast) {
-            return Ok(());
+        if self.starved >= STARVED_MAX || self.is_refused_for_good(fast) {
+            let what = "new records, and nothing more can leave the fast one";
+            let error = no_room(&self.hybrid.shared.files, what);
+            self.hybrid.shared.note_shortage(self.name(), &error);
         }
-        Err(no_room(
-            &self.hybrid.shared.files,
-            "new records, and nothing more can leave the fast one",
-        ))
     }
 
     /// How long to wait before the next look: longer where nothing that is under way makes room,
@@ -196,9 +195,6 @@ impl SlotFlush {
 
     fn finish(&mut self) -> Result<()> {
         let hybrid = &self.hybrid;
-        let flushed_bytes = self.pieces.taken_bytes();
-        hybrid.shared.counts.flushed_bytes.add(flushed_bytes);
-        hybrid.shared.compaction_rate.flushed(flushed_bytes);
         if planted(Planted::LogRetiredBeforeEdit) {
             hybrid.shared.files.delete_files(&[self.frozen.generation.number()])?;
         }
@@ -206,7 +202,12 @@ impl SlotFlush {
             Edit { log_floor: Some(self.frozen.generation.floor_after()), ..Edit::default() };
         let flushed = Some(Arc::clone(&self.frozen));
         let change = Change { edit, flushed, ..Change::default() };
-        hybrid.versions.commit(&mut hybrid.versions.tables(), change)
+        let count = || {
+            let flushed_bytes = self.pieces.taken_bytes();
+            hybrid.shared.counts.flushed_bytes.add(flushed_bytes);
+            hybrid.shared.compaction_rate.flushed(flushed_bytes);
+        };
+        hybrid.versions.commit_counted(&mut hybrid.versions.tables(), change, count)
     }
 }
 
@@ -250,7 +251,7 @@ impl Job for SlotFlush {
             return Ok(Step::More);
         }
         hybrid.shared.latch.check()?;
-        self.note_no_room(fast, is_stuck && !is_held)?;
+        self.note_no_room(fast, is_stuck && !is_held);
         fast.room.want(self.pieces.waiting_bytes());
         hybrid.shared.jobs.wake();
         hybrid.shared.clock.sleep(self.pause(fast));

@@ -9,14 +9,13 @@
 //! Between writing and edit only keys and places are kept; the memtable has the values.
 
 use crate::compaction::rewrite::Retention;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::generations::memtable::{Memtable, MemtableCursor};
 use crate::layout::hybrid::FastTier;
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::records::packing::Packing;
 use crate::layout::hybrid::records::placing::{Arrival, Placed, Written};
 use crate::table_set::TableSet;
-use crate::table_set::manifest::Edit;
 use crate::table_set::slot_edit::{Added, EntryAfter, Removed, SlotEdit};
 use crate::versions::Change;
 use bytes::Bytes;
@@ -162,11 +161,13 @@ impl Hybrid {
     fn settle_in(&self, mut placed: Placed) -> Result<()> {
         let snapshots = self.versions.kept_readable();
         let mut tables = self.versions.tables();
-        let Replaced { removed, before, kept } =
+        let Replaced { removed, before, kept, copies } =
             self.fast.replaced_by(&mut placed.added, &snapshots);
-        self.fast.live.lock().older_versions += kept;
         let arrived: Vec<_> = placed.added.iter().map(|new| (new.key.clone(), new.entry)).collect();
-        self.commit_placed(&mut tables, Edit::default(), placed, removed)?;
+        self.commit_placed(&mut tables, placed, removed, || {
+            self.fast.live.lock().older_versions += kept;
+            self.fast.feedback.copies.replaced.add(copies);
+        })?;
         drop(tables);
         self.fast.room.found();
         for (at, ((key, now), before)) in arrived.iter().zip(before).enumerate() {
@@ -182,35 +183,33 @@ impl Hybrid {
         Ok(())
     }
 
-    /// Makes what was written into slots live, and frees those of `died`.
+    /// Makes what was written into slots live, and frees those of `removed`. `count` is called as
+    /// by [`crate::versions::Versions::commit_counted`]. Refused, it has changed nothing, and what
+    /// was written is gone.
     pub fn commit_placed(
         &self,
         tables: &mut TableSet,
-        edit: Edit,
         placed: Placed,
         removed: Vec<Removed>,
+        count: impl FnOnce(),
     ) -> Result<()> {
         let Placed { added, reservation } = placed;
         let new_slabs = reservation.new_slabs();
         let numbers: Vec<_> = new_slabs.iter().map(|(number, _)| *number).collect();
-        if let Err(error) = self.shared.files.publish(&numbers) {
-            // They may or may not be there after the next opening, with the slots of others that
-            // were written at the same time.
-            reservation.abandon();
-            return Err(error.into());
+        let published = self.shared.files.publish(&numbers);
+        let committed = published.map_err(Error::from).and_then(|()| {
+            let slots = SlotEdit { added, removed, new_slabs, ..SlotEdit::default() };
+            let change = Change { slots, ..Change::default() };
+            self.versions.commit_counted(tables, change, count)
+        });
+        match &committed {
+            Ok(()) => reservation.commit(),
+            Err(error) if error.is_refusal() => reservation.give_back(),
+            // The map or the manifest may or may not have them, with the slots of others that were
+            // written at the same time.
+            Err(_) => reservation.abandon(),
         }
-        let slots = SlotEdit { added, removed, new_slabs, ..SlotEdit::default() };
-        match self.versions.commit(tables, Change { edit, slots, flushed: None }) {
-            Ok(()) => {
-                reservation.commit();
-                Ok(())
-            }
-            Err(error) => {
-                // The manifest may or may not have the edit.
-                reservation.abandon();
-                Err(error)
-            }
-        }
+        committed
     }
 }
 
@@ -230,10 +229,8 @@ impl FastTier {
     /// The versions in slots that no reader can see once the records of `added`, in key order and
     /// of a key the newest first, are there. Each is replaced by the oldest of the added that is
     /// newer, and where both are the newest of their key this one takes its place in the index.
-    /// Counts the copies.
     fn replaced_by(&self, added: &mut [Added], snapshots: &[Sequence]) -> Replaced {
         let mut replaced = Replaced::default();
-        let mut copies = 0;
         let mut versions = Vec::new();
         for at in 0..added.len() {
             let new = &added[at];
@@ -261,7 +258,7 @@ impl FastTier {
                         succeeds = Some(old.sequence);
                     }
                     replaced.removed.push(removed);
-                    copies += u64::from(old.clean && !same);
+                    replaced.copies += u64::from(old.clean && !same);
                 } else {
                     replaced.kept += 1;
                 }
@@ -269,7 +266,6 @@ impl FastTier {
             }
             added[at].succeeds = succeeds;
         }
-        self.feedback.copies.replaced.add(copies);
         replaced
     }
 }
@@ -283,6 +279,8 @@ struct Replaced {
     /// How many versions more than before are not the newest of their keys; some may have been
     /// counted already.
     kept: u64,
+    /// How many of the removed are copies of what tables have.
+    copies: u64,
 }
 
 #[cfg(test)]

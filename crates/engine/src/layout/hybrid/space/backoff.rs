@@ -1,8 +1,8 @@
 //! A slow tier without room: a demotion that finds none changes nothing, and is tried again.
 //!
 //! Nothing is lost meanwhile, for what was to leave is still on the fast tier. Writers go on for as
-//! long as that has slots. A flush that finds none waits until demotions were tried again, and then
-//! says that no tier has room; from then on the store is read-only, as after any failed write.
+//! long as that has slots. A flush that finds none waits; once demotions were tried again it says
+//! that no tier has room, which writers that wait for it hear.
 
 use crate::error::Error;
 use std::time::Duration;

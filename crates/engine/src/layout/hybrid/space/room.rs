@@ -21,6 +21,7 @@ use crate::layout::hybrid::rules::rule_set::RuleSet;
 use crate::shared::Shared;
 use crate::shared::tier0::Account;
 use std::sync::Arc;
+use thermocline_device::{FileInfo, FileKind, TierIndex};
 use thermocline_foundation::Counter;
 use thermocline_foundation::random::Random;
 use thermocline_foundation::sync::Mutex;
@@ -165,6 +166,7 @@ impl Hybrid {
 
     /// Looks how full the fast tier is and tells writers.
     pub fn look_at_room(&self) -> Need {
+        self.fast.bound_slots();
         let stats = self.fast.slabs.stats();
         // One limit for the whole look: it may change meanwhile.
         let limit_bytes = self.fast.room.limit_bytes();
@@ -189,6 +191,16 @@ impl FastTier {
         self.room.fullness.lock().room_was_made();
         self.spill.unblock();
         self.copying.look_again();
+    }
+
+    /// Has the slots keep to what they have of the fast device while it refuses more.
+    fn bound_slots(&self) {
+        let files = &self.shared.files;
+        let is_slab = |file: &FileInfo| file.kind == FileKind::Slab && file.tier == TierIndex(0);
+        let taken_bytes =
+            || files.files().iter().filter(|file| is_slab(file)).map(|file| file.bytes).sum();
+        let bytes = files.tiers()[0].is_refused().then(taken_bytes);
+        self.shared.tier0.bound_slots(bytes, |bytes| self.slabs.set_limit_bytes(bytes));
     }
 
     /// Runs `body` while the slots may take more than their share of the tier.

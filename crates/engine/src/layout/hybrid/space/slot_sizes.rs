@@ -1,15 +1,15 @@
 //! A change of slot sizes: room of slabs is divided anew where free slots have the wrong size.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::hybrid::Hybrid;
 use crate::layout::hybrid::records::packing::Stored;
 use crate::layout::hybrid::records::placing::Arrival;
 use crate::layout::hybrid::single_step::Work;
-use crate::table_set::manifest::Edit;
 use crate::table_set::slot_edit::EntryAfter;
 use crate::table_set::slot_edit::Removed;
 use crate::table_set::slot_edit::SlotEdit;
 use crate::versions::Change;
+use thermocline_device::Purpose;
 use thermocline_foundation::Planted;
 use thermocline_foundation::planted;
 use thermocline_slab::SlotAddress;
@@ -53,9 +53,22 @@ impl Hybrid {
         };
         let dropped: Vec<_> = empty.iter().map(|(_, file)| *file).filter(known).collect();
         let slots = SlotEdit { dropped, ..SlotEdit::default() };
-        self.versions.commit(&mut tables, Change { slots, ..Change::default() })?;
+        let change = Change { slots, purpose: Purpose::Release, ..Change::default() };
+        let committed = self.versions.commit(&mut tables, change);
+        committed.inspect_err(|error| {
+            if error.is_refusal() {
+                self.fast.slabs.keep(&ids);
+            }
+        })?;
         drop(tables);
-        self.fast.slabs.remove(&ids)?;
+        if let Err(error) = self.fast.slabs.remove(&ids) {
+            // The manifest has them no more, so the next opening removes them.
+            let error = Error::from(error);
+            if !error.is_refusal() {
+                return Err(error);
+            }
+            tracing::warn!(%error, "slabs without records stay until the next opening");
+        }
         self.shared.room_freed();
         self.fast.room_was_made();
         Ok(true)
@@ -104,9 +117,10 @@ impl Hybrid {
                 unused.push(SlotAddress::unpack(new.entry.slot));
             }
         }
-        self.fast.room.moved.add(added.len() as u64);
+        let moved = added.len() as u64;
         placed.added = added;
-        self.commit_placed(&mut tables, Edit::default(), placed, removed)?;
+        let count = || self.fast.room.moved.add(moved);
+        self.commit_placed(&mut tables, placed, removed, count)?;
         drop(tables);
         self.fast.slabs.free(&unused);
         Ok(true)

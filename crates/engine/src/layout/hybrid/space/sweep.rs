@@ -41,15 +41,22 @@ impl Sweep {
         Some(Self { hybrid: Arc::clone(hybrid), looked: 0, freed: 0 })
     }
 
-    fn run(&mut self) -> Result<()> {
+    /// The next keys of the index, all around.
+    fn next_keys(&self) -> IndexBatch {
         let fast = &self.hybrid.fast;
-        let pinning = fast.pinning_of_copies();
         let mut batch = IndexBatch::new();
         let from = fast.room.hand.lock().clone();
         let above = if from.is_empty() { Bound::Unbounded } else { Bound::Excluded(&from[..]) };
         fast.index.ascend(above, Bound::Unbounded, STEP_KEYS, &mut batch);
         let hand = if batch.is_end() { None } else { batch.last_key() };
         *fast.room.hand.lock() = hand.unwrap_or_default().to_vec();
+        batch
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let fast = &self.hybrid.fast;
+        let pinning = fast.pinning_of_copies();
+        let batch = self.next_keys();
         // The index knows a record that moves up before memory has it.
         let promotes = fast.promotions.running.load(Relaxed);
         let goes = |key: &[u8], entry: &Entry| {
@@ -91,15 +98,19 @@ impl Sweep {
             let after = if in_memory { EntryAfter::MemoryOnly } else { EntryAfter::Gone };
             removed.push(Removed { entry: after, ..Removed::new(key, &entry) });
         }
-        fast.room.dropped.add(hashes.len() as u64);
-        fast.room.memory_only.add(in_cache);
-        fast.feedback.copies.unasked.add(unasked);
+        let count = || {
+            fast.room.dropped.add(hashes.len() as u64);
+            fast.room.memory_only.add(in_cache);
+            fast.feedback.copies.unasked.add(unasked);
+        };
         let frees_slots = removed.iter().any(|old| old.slot.is_some());
         if frees_slots {
             let departs = !hashes.is_empty();
             let slots = SlotEdit { removed, departs, ..SlotEdit::default() };
-            self.hybrid.versions.commit(&mut tables, Change { slots, ..Change::default() })?;
+            let change = Change { slots, ..Change::default() };
+            self.hybrid.versions.commit_counted(&mut tables, change, count)?;
         } else {
+            count();
             // Nothing durable changes.
             let gone: Vec<_> = removed.iter().map(|old| (&old.key, old.sequence)).collect();
             fast.index.remove_many(&gone, |_, _| {});

@@ -13,7 +13,6 @@ use crate::limits::LEVELS;
 use crate::settings::WRITER_BYTES;
 use crate::support::{hybrid, run_to_end, stepped};
 use crate::table_set::key_range::KeyRange;
-use crate::table_set::manifest::Edit;
 use thermocline_device::Origin;
 use thermocline_foundation::Sequence;
 use thermocline_popularity::Pinning;
@@ -29,10 +28,7 @@ fn a_demotion_that_merges_nothing_is_no_compaction() {
     let trailer = Trailer::new(engine.versions().visible(), RecordKind::Put);
     let copy = Arrival { key: "key".into(), trailer, value: Stored::plain("value"), clean: true };
     let placed = fast.write(&[copy], Origin::Migration).unwrap().unwrap();
-    engine
-        .hybrid()
-        .commit_placed(&mut engine.versions().tables(), Edit::default(), placed, vec![])
-        .unwrap();
+    engine.hybrid().commit_placed(&mut engine.versions().tables(), placed, vec![], || ()).unwrap();
     let levels = engine.versions().current().levels.clone();
     let tables = levels.tables().map(|(level, table)| (level, table.clone()));
     let selection = Selection {
@@ -177,10 +173,7 @@ fn a_copy_that_no_read_asks_for_stays_until_a_sweep_wants_its_slot() {
     let trailer = Trailer::new(sequence, RecordKind::Put);
     let copy = Arrival { key: "cold".into(), trailer, value: Stored::plain("value"), clean: true };
     let placed = fast.write(&[copy], Origin::Migration).unwrap().unwrap();
-    engine
-        .hybrid()
-        .commit_placed(&mut engine.versions().tables(), Edit::default(), placed, vec![])
-        .unwrap();
+    engine.hybrid().commit_placed(&mut engine.versions().tables(), placed, vec![], || ()).unwrap();
     assert_eq!(fast.index.get_at(b"cold", sequence).map(|entry| entry.clean), Some(true));
     db.put("other", "value").unwrap();
     db.flush().unwrap();

@@ -173,14 +173,15 @@ fn a_flush_without_room_waits_until_demotions_have_found_some() {
 }
 
 #[test]
-fn a_flush_without_room_ends_where_demotions_find_none_again_and_again() {
+fn a_flush_without_room_goes_on_waiting_and_tells_where_demotions_find_none_again_and_again() {
     let (db, result) = fill_while_refused(u64::MAX);
     let text = result.unwrap_err().to_string();
     assert!(text.contains("no tier has room") && text.contains("/slow"), "{text}");
     let stats = db.stats();
-    assert!(stats.read_only.is_some());
+    assert_eq!(stats.read_only, None, "it may find room later");
+    let shortage = stats.activity.room_shortage.expect("it waits");
+    assert!(shortage.contains("no tier has room"), "{shortage}");
     let fast = stats.fast_tier.unwrap();
-    assert!(fast.demotion_refusal.is_some_and(|why| why.contains("/slow is full")));
     assert!(fast.records > 5000, "the fast tier is full: {}", fast.records);
     assert_eq!(db.get(0u64.to_be_bytes()).unwrap().as_deref(), Some(&[7; 1000][..]));
 }
@@ -245,6 +246,6 @@ fn manifest_and_map_keep_to_their_room_and_are_seldom_written_afresh() {
         assert!(map <= map_bytes, "{map} of {map_bytes}");
     }
     // An edit takes a page at least, and a flush is three of them here.
-    assert!((1..=30).contains(&rewrites), "{rewrites} times");
+    assert!((1..=40).contains(&rewrites), "{rewrites} times");
     assert!(state_bytes * 8 < edits_bytes, "{state_bytes} written afresh of {edits_bytes}");
 }

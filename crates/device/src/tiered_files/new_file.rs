@@ -1,0 +1,198 @@
+//! How a file comes to be: which tier it is begun on, and on which it is begun again where a device
+//! has no room for it.
+//!
+//! 1. A tier whose device refuses a file is passed over, as one is that is full by its capacity.
+//!    The file that was begun there goes, and another, of another number, is begun on the next
+//!    tier.
+//! 2. "No tier has room" is said of tiers that are full by their capacities, and of those whose
+//!    devices have refused this very file.
+//! 3. A tier whose device has refused anything is asked for the whole of a file before the file is
+//!    written to, and so is each tier for what cannot be written twice.
+//!
+//! Threads: shared freely.
+
+use super::{Entry, TieredFiles, file_name, may_be_closed};
+use crate::context::{FileContext, FileKind, Origin};
+use crate::error::{Error, ErrorKind, Result};
+use crate::file::{File, Location};
+use crate::file_map::FileMap;
+use crate::placement::TierState;
+use crate::tier::TierIndex;
+use std::sync::Arc;
+use std::sync::Weak;
+use thermocline_foundation::sync::atomic::AtomicU64;
+use thermocline_foundation::{ByteSize, FileNumber};
+
+impl TieredFiles {
+    /// Makes a new file on the tier that placement names. It is not published: a crash removes it.
+    /// Its `expected_bytes` count as used until it is.
+    ///
+    /// Errors: `OutOfSpace` where every tier is full.
+    pub fn create_file(&self, context: FileContext, expected_bytes: u64) -> Result<Arc<File>> {
+        self.create_begun(context, expected_bytes, |_| Ok(())).map(|(file, ())| file)
+    }
+
+    /// As [`TieredFiles::create_file`], begun by `begin`. Where that fails the file is gone, and
+    /// where it fails for want of room, begins another on the next tier.
+    pub fn create_begun<T>(
+        &self,
+        context: FileContext,
+        expected_bytes: u64,
+        mut begin: impl FnMut(&Arc<File>) -> Result<T>,
+    ) -> Result<(Arc<File>, T)> {
+        self.require_writable()?;
+        if context.kind == FileKind::Map {
+            return Err(Error::new(ErrorKind::Invalid, "only the namespace makes file maps"));
+        }
+        let mut asked = Vec::new();
+        loop {
+            let number = self.with_map(FileMap::allocate_number)?;
+            let (tier, extent) = self.reserve(number, context, expected_bytes, &asked)?;
+            let begun = self.create_on(tier, number, context, extent).and_then(|file| {
+                self.ask_for_room(&file, context, expected_bytes)?;
+                let begun = begin(&file)?;
+                Ok((file, begun))
+            });
+            match begun {
+                Err(error) => self.drop_begun(number, &error)?,
+                begun => return begun,
+            }
+            asked.push(tier);
+        }
+    }
+
+    /// The tiers whose devices have refused something for want of room, and may still.
+    pub(super) fn refused_tiers(&self) -> Vec<bool> {
+        self.tiers.iter().map(|tier| tier.is_refused()).collect()
+    }
+
+    fn create_on(
+        &self,
+        tier: TierIndex,
+        number: FileNumber,
+        context: FileContext,
+        extent: Arc<AtomicU64>,
+    ) -> Result<Arc<File>> {
+        let tier = &self.tiers[tier.position()];
+        let name = file_name(number, context.kind);
+        let created = self.open_files.with_room(|| tier.driver().create(&name));
+        let handle = created.map_err(|error| {
+            tier.note_refusal(&error, 1);
+            let text = format!("cannot create a {} on {}: {error}", context.kind, tier.describe());
+            Error::new(error.kind(), text)
+        })?;
+        let location = Location::open(Arc::clone(tier), handle);
+        let (database, kind) = (self.database, context.kind);
+        let file = File::at(database, number, kind, location, extent, &self.open_files);
+        if may_be_closed(kind) {
+            self.open_files.enroll(&file);
+        }
+        self.hold_unpublished(&file);
+        Ok(file)
+    }
+
+    /// Has the device keep the room of a table for it, where it is likely to have none, or where
+    /// the table could not be begun again. Slabs ask for all of theirs anyway.
+    fn ask_for_room(&self, file: &File, context: FileContext, bytes: u64) -> Result<()> {
+        let tier = &self.tiers[file.tier().position()];
+        tier.require_slack(context.kind, bytes)?;
+        let is_table = matches!(context.kind, FileKind::Table { .. });
+        let asks = tier.refusals().is_in_doubt() || context.origin == Origin::Ingest;
+        if is_table && asks { file.allocate(bytes) } else { Ok(()) }
+    }
+
+    /// Removes what was begun; gives `error` back unless another tier is to be asked.
+    fn drop_begun(&self, number: FileNumber, error: &Error) -> Result<()> {
+        let begun = self.state.lock().remove(&number);
+        if let Some(Entry { kind, tier, unpublished: Some(file), .. }) = begun {
+            drop(file);
+            // Nothing of it was promised to others, so nothing is given back either.
+            self.unlink(number, kind, tier, 0);
+        }
+        if error.kind() == ErrorKind::OutOfSpace { Ok(()) } else { Err(error.clone()) }
+    }
+
+    /// Picks a tier for a new file and accounts for it there. Of those that were `asked` for it
+    /// none is picked.
+    fn reserve(
+        &self,
+        number: FileNumber,
+        context: FileContext,
+        expected_bytes: u64,
+        asked: &[TierIndex],
+    ) -> Result<(TierIndex, Arc<AtomicU64>)> {
+        let refused = self.refused_tiers();
+        let mut state = self.state.lock();
+        let mut tiers = self.tier_states(&state);
+        asked.iter().for_each(|tier| tiers[tier.position()].is_refused = true);
+        let place = |tiers: &[TierState]| {
+            let placed = self.placement.place(context, expected_bytes, tiers);
+            placed.filter(|tier| tier.position() < tiers.len())
+        };
+        let wanted = place(&tiers);
+        let wanted =
+            wanted.ok_or_else(|| self.out_of_space(context, expected_bytes, &tiers, asked))?;
+        let mut tier = wanted;
+        if refused[wanted.position()] {
+            let mut others = tiers.clone();
+            for (other, is_refused) in others.iter_mut().zip(refused) {
+                other.is_refused |= is_refused;
+            }
+            if let Some(other) = place(&others) {
+                self.tiers[wanted.position()].refusals().passed_over();
+                tier = other;
+            }
+        }
+        let entry = Entry {
+            kind: context.kind,
+            tier,
+            expected_bytes,
+            extent: Arc::default(),
+            open: Weak::new(),
+            unpublished: None,
+            published: false,
+            moving_to: None,
+            _writing: self.loads.begin(tier, context),
+        };
+        let extent = Arc::clone(&entry.extent);
+        state.insert(number, entry);
+        Ok((tier, extent))
+    }
+
+    pub(super) fn hold_unpublished(&self, file: &Arc<File>) {
+        if let Some(entry) = self.state.lock().get_mut(&file.number()) {
+            entry.open = Arc::downgrade(file);
+            entry.unpublished = Some(Arc::clone(file));
+        }
+    }
+
+    fn out_of_space(
+        &self,
+        context: FileContext,
+        bytes: u64,
+        tiers: &[TierState],
+        asked: &[TierIndex],
+    ) -> Error {
+        let uses = self.tiers.iter().zip(tiers).map(|(tier, state)| {
+            let (used, capacity) = (ByteSize(state.used_bytes), ByteSize(state.capacity_bytes));
+            let refused = match asked.contains(&tier.index()) {
+                true => ", and its device has no more room",
+                false => "",
+            };
+            format!("{} uses {used} of {capacity}{refused}", tier.describe())
+        });
+        let uses: Vec<_> = uses.collect();
+        let which = match context.kind {
+            FileKind::Slab | FileKind::TableIndex => "its tier has no",
+            _ => "no tier has",
+        };
+        let text = format!(
+            "{which} room for a {} of {}: {}; free space on a device, raise a capacity, add a tier \
+             or delete data",
+            context.kind,
+            ByteSize(bytes),
+            uses.join("; ")
+        );
+        Error::new(ErrorKind::OutOfSpace, text)
+    }
+}
