@@ -283,7 +283,7 @@ mod tests {
             let are_in_line = locks.waits.lock().len() == owners;
             if !are_in_line {
                 // Their threads may wait for a processor.
-                SystemClock::new().sleep(Duration::ms(1));
+                SystemClock::new().sleep(Duration::ms(1).0);
             }
             are_in_line
         });
