@@ -10,6 +10,7 @@
 //!     File          read, write, sync at offsets; knows its number, tier and place
 //!       Driver      submit and complete batches of I/O on one directory
 //!   Names           files of another program, in its own directory over the same tiers
+//!     Hosts         all directories of such a program, by paths: what a plugin calls
 //! ```
 #![deny(unsafe_code)]
 
@@ -23,6 +24,7 @@ pub mod file;
 pub mod file_cache;
 pub mod file_map;
 pub mod file_queue;
+pub mod hosts;
 pub mod identity;
 mod io_classes;
 pub mod journal;
@@ -44,10 +46,11 @@ pub use driver::{Completion, DirectoryId, Driver, DriverFile, Handle, Operation,
 pub use drivers::{DriverSpec, OwnerProcess};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{File, PendingRead, ReadAt, WriteStream, read_batch, sync_batch};
+pub use hosts::{HostSettings, Hosts};
 pub use io_classes::{Background, background};
 pub use journal::{Extent, Journal, JournalEnd};
 pub use load::TierLoad;
-pub use names::{FileClass, Heat, Holds, NamedFile, Names};
+pub use names::{FileClass, Heat, Holds, NamedFile, NamedInfo, Names};
 pub use open_files::OpenFileCounts;
 pub use placement::{ByLevel, FileInfo, FillFirst, Placement, PlacementChoice, TierState, TierUse};
 pub use profile::{Curve, DeviceProfile, TierProfile};

@@ -102,6 +102,11 @@ impl WriteBatch {
         self.encoded.len()
     }
 
+    /// Why the batch as a whole is not written: the first write that went beyond a limit.
+    pub fn refused(&self) -> Option<&Error> {
+        self.refused.as_ref()
+    }
+
     /// Forgets everything and keeps the memory.
     pub fn clear(&mut self) {
         self.encoded.truncate(1);

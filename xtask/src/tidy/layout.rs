@@ -32,9 +32,6 @@ const ARROWS: [(&str, &[&str]); 14] = [
 /// Crates that may depend on all others and that none may depend on.
 const ONLOOKERS: [&str; 5] = ["simulation", "bench", "torture", "fuzz", "rivals"];
 
-/// Crates that rules already speak of and that later work brings.
-const UNBUILT: [&str; 1] = ["crates/capi"];
-
 /// Findings about the file's name.
 pub fn names(path: &Path) -> Vec<Finding> {
     let is_source = path.extension().is_some_and(|extension| extension == "rs");
@@ -207,8 +204,7 @@ fn missing_paths(path: &Path, text: &str, exists: impl Fn(&str) -> bool) -> Vec<
         for name in line.split('`').skip(1).step_by(2) {
             let starts = ["crates/", "docs/", "xtask/"].iter().any(|top| name.starts_with(top));
             let plain = !name.contains(['*', '{', ' ', '<']) && !name.contains("NAME");
-            let planned = UNBUILT.iter().any(|folder| name.starts_with(folder));
-            if starts && plain && !planned && !exists(name) {
+            if starts && plain && !exists(name) {
                 findings.push(Finding::new(path, index + 1, format!("{name} does not exist")));
             }
         }

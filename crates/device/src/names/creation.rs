@@ -18,6 +18,7 @@ use crate::driver::Driver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::{self, Identity, InstanceId};
 use crate::placement::Placement;
+use crate::profile::PROFILE_FILE_NAME;
 use crate::small_file;
 use crate::tier::{TierIndex, TierSpec};
 use crate::tiered_files::{
@@ -187,12 +188,12 @@ fn undo(devices: &dyn Devices, own: &dyn Driver, own_path: &Path) -> Result<()> 
 }
 
 /// The directory is named after an instance that never was: it is this software's alone.
-fn undo_tier(devices: &dyn Devices, spec: &TierSpec) -> Result<()> {
+pub(super) fn undo_tier(devices: &dyn Devices, spec: &TierSpec) -> Result<()> {
     let driver = match devices.tier(spec) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         driver => driver?,
     };
-    for name in [home_file::FILE_NAME, identity::FILE_NAME] {
+    for name in [home_file::FILE_NAME, PROFILE_FILE_NAME, identity::FILE_NAME] {
         small_file::remove(&*driver, name)?;
     }
     drop(driver);

@@ -17,7 +17,8 @@
 //!   listing.rs     names and places          home_file.rs HOME: whose directory a tier serves
 //!   creation.rs    a new directory           opening.rs   the scan; what a crash left
 //!   links.rs       link, rename elsewhere    moves.rs     moves, overflow, export
-//!   report.rs      what people are shown
+//!   report.rs      what people are shown     counts.rs    what happened
+//!   dissolving.rs  the end of a directory
 //! ```
 //! The host moves the bytes itself, at [`NamedFile::place`]. What a call does, and what a crash
 //! leaves of it, is the table in docs/formats/names.md.
@@ -40,7 +41,9 @@
 //! Threads: everything is shared freely.
 
 mod class;
+mod counts;
 mod creation;
+mod dissolving;
 mod home_file;
 mod link_text;
 mod links;
@@ -51,6 +54,7 @@ mod opening;
 mod report;
 
 pub use class::{FileClass, Heat, Holds};
+pub use counts::NameCounts;
 pub use home_file::HomeFile;
 pub use link_text::{LinkText, Serial};
 pub use named_file::NamedFile;
@@ -59,9 +63,10 @@ pub use report::{NamedInfo, NamedTier};
 use crate::driver::{DirectoryLock, Driver, Entry, Operation};
 use crate::error::{Error, ErrorKind, Result};
 use crate::load::Loads;
-use crate::placement::{Placement, TierState, overflow_order};
+use crate::placement::{Placement, TierState, TierUse, overflow_order};
 use crate::tier::{Tier, TierIndex};
 use crate::tiered_files::{Devices, Home};
+use counts::Counts;
 use listing::{Listing, Named, Place};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -77,8 +82,11 @@ const UNFINISHED: &str = ".thermocline-new.";
 /// Links without a file, in the directory of this software.
 const LOST_NAME: &str = "lost";
 
+/// Tables that level 0 of a host has before they are compacted: RocksDB's and LevelDB's default.
+const LEVEL0_TABLES: u64 = 4;
+
 /// The name is this software's, and no host's.
-fn is_hidden(name: &str) -> bool {
+pub(crate) fn is_hidden(name: &str) -> bool {
     name == DIRECTORY_NAME || name.starts_with(UNFINISHED)
 }
 
@@ -137,6 +145,7 @@ struct Host {
     /// Those of the listing, for readers that do not wait for it.
     epochs: Arc<AtomicU64>,
     loads: Loads,
+    counts: Counts,
     changing: Mutex<Option<Changing>>,
     /// There is something in `changing`.
     is_writer: AtomicBool,
@@ -229,6 +238,33 @@ impl Names {
     pub fn measure_load(&self, clock: Arc<dyn Clock>) {
         let identities = self.host.identities.iter().map(|tier| tier.driver());
         self.host.loads.measure(clock, identities);
+    }
+
+    /// So many seconds passed: placement looks again at writers and room.
+    pub fn seconds_passed(&self, seconds: u32) {
+        let seconds = TierUse { bytes_per_s: 0, peak_bytes_per_s: 0, periods: seconds };
+        self.host.placement.measured(seconds, &self.host.tier_states());
+    }
+
+    /// Something was changed here, by this value or one that it is a clone of.
+    pub fn is_writer(&self) -> bool {
+        self.host.is_writer.load(Acquire)
+    }
+
+    /// Bytes that managed files can still take: what tiers have left of their capacities, and
+    /// their devices at all.
+    pub fn free_bytes(&self) -> u64 {
+        let states = self.host.tier_states();
+        let free = states.iter().zip(&self.host.identities).map(|(state, tier)| {
+            let left = state.capacity_bytes.saturating_sub(state.used_bytes);
+            tier.driver().space().map_or(left, |space| left.min(space.free_bytes))
+        });
+        free.fold(0, u64::saturating_add)
+    }
+
+    /// What happened since the directory was opened.
+    pub fn counts(&self) -> NameCounts {
+        self.host.counts.get()
     }
 
     /// The host's directory.
@@ -360,10 +396,28 @@ impl Host {
             return Ok(vec![self.home]);
         }
         let states = self.tier_states();
+        if class.holds == Holds::Table {
+            self.counts.table_created(class.level);
+            self.tell_levels(&states);
+        }
         let first = self.placement.place(class.context(), expected_bytes, &states);
         let Some(first) = first else { return Err(self.full()) };
         let order = overflow_order(first.position(), states.len());
         Ok(order.map(|at| TierIndex(at as u8)).collect())
+    }
+
+    /// Tells placement what the levels are meant to have: what they have now, and level 0 some
+    /// tables at least. Hosts keep their targets to themselves.
+    fn tell_levels(&self, states: &[TierState]) {
+        let levels = states.iter().map(|state| state.level_bytes.len()).max().unwrap_or(0);
+        let mut targets = vec![0_u64; levels.max(1)];
+        for (level, bytes) in states.iter().flat_map(|state| state.level_bytes.iter().enumerate()) {
+            targets[level] = targets[level].saturating_add(*bytes);
+        }
+        let flushed = FileClass { holds: Holds::Table, level: Some(0), ..FileClass::of_name("") };
+        let table_bytes = self.listing.lock().expected_bytes(flushed);
+        targets[0] = targets[0].max(table_bytes.saturating_mul(LEVEL0_TABLES));
+        self.placement.set_level_targets(&targets);
     }
 
     /// Makes a file in a room, and gives it the name.

@@ -43,7 +43,9 @@ impl Names {
     pub fn set_level(&self, name: &str, level: u8) {
         let mut listing = self.host.listing.lock();
         let Ok(named) = listing.get_mut(name) else { return };
-        if named.class.level.replace(level) != Some(level) && named.class.holds != Holds::Other {
+        let before = named.class.level.replace(level);
+        if before != Some(level) && named.class.holds != Holds::Other {
+            self.host.counts.corrected_levels.add(u64::from(before.is_some()));
             listing.to_place.push_back(name.to_owned());
         }
     }
@@ -57,7 +59,8 @@ impl Names {
         if !leaving.as_ref().is_some_and(|leaving| leaving.is_forced) {
             let next = self.host.listing.lock().to_place.pop_front();
             if let Some(name) = next {
-                self.host.place_again(&name)?;
+                let moved = self.host.place_again(&name)?;
+                self.host.counts.moved_by_level.add(u64::from(moved));
                 return Ok(true);
             }
         }
@@ -67,8 +70,15 @@ impl Names {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
             file => file?,
         };
-        self.host.relocate(&file, None, leaving.to)?;
+        let moved = self.host.relocate(&file, None, leaving.to)?;
+        self.host.counts.moved_for_room.add(u64::from(moved));
+        self.host.counts.moved_by_force.add(u64::from(moved && leaving.is_forced));
         Ok(true)
+    }
+
+    /// A move is due.
+    pub fn has_moves(&self) -> bool {
+        !self.host.listing.lock().to_place.is_empty() || self.host.next_leaving().is_some()
     }
 
     /// Threads that may call [`Names::move_next`] at once now: what the writers leave of the tiers
@@ -147,6 +157,7 @@ impl Host {
     fn place_again(self: &Arc<Self>, name: &str) -> Result<bool> {
         self.begin()?;
         let mut states = self.tier_states();
+        self.tell_levels(&states);
         let mut listing = self.listing.lock();
         let Ok(named) = listing.get(name) else { return Ok(false) };
         if !matches!(named.class.holds, Holds::Table | Holds::Blob) {
@@ -170,7 +181,10 @@ impl Host {
         let others = overflow_order(from.room.position(), tiers);
         for to in others.map(|at| TierIndex(at as u8)).filter(|to| *to != from.room) {
             match self.relocate(file, Some(len), to) {
-                Ok(_) => return Ok(()),
+                Ok(_) => {
+                    self.counts.overflowed.add(1);
+                    return Ok(());
+                }
                 Err(error) if error.kind() == ErrorKind::OutOfSpace => {}
                 Err(error) => return Err(error),
             }
@@ -215,6 +229,7 @@ impl Host {
         }
         drop(listing);
         moved.map_err(|error| {
+            self.counts.failed_moves.add(1);
             let text = format!("cannot move {} to {to}: {error}", file.name());
             Error::new(error.kind(), text)
         })

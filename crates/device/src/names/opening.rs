@@ -14,6 +14,7 @@
 //!
 //! Threads: the opening thread; later the one that makes the first change.
 
+use super::counts::Counts;
 use super::creation::{elsewhere, files_path, point};
 use super::home_file::HomeFile;
 use super::link_text::parse_file_name;
@@ -148,6 +149,7 @@ impl Host {
             epochs: Arc::clone(&listing.epochs),
             listing: Mutex::new(listing),
             loads: Loads::default(),
+            counts: Counts::default(),
             changing: Mutex::new(None),
             is_writer: AtomicBool::new(false),
             broken: Mutex::new(None),
@@ -156,7 +158,7 @@ impl Host {
     }
 
     /// The tiers whose files do not lie in the host's directory.
-    fn tiers_apart(&self) -> impl Iterator<Item = (TierIndex, &Arc<Tier>)> {
+    pub(super) fn tiers_apart(&self) -> impl Iterator<Item = (TierIndex, &Arc<Tier>)> {
         let all = self.identities.iter().map(|tier| (tier.index(), tier));
         all.filter(|(index, _)| *index != self.home)
     }

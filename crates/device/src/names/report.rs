@@ -5,7 +5,7 @@
 //! Threads: any.
 
 use super::creation::files_path;
-use super::{Holds, Names};
+use super::{FileClass, Holds, Names};
 use crate::driver::Space;
 use crate::profile::TierProfile;
 use crate::tier::{Tier, TierIndex};
@@ -20,6 +20,8 @@ pub struct NamedInfo {
     pub name: String,
     /// Where it lies; none where that is the host's directory, which is no tier.
     pub tier: Option<TierIndex>,
+    /// What it holds, as far as that is known.
+    pub class: FileClass,
     /// Bytes that it takes, or is expected to while it is written.
     pub bytes: u64,
     /// The file itself.
@@ -58,6 +60,7 @@ impl Names {
         let info = managed.map(|(name, named)| NamedInfo {
             name: name.clone(),
             tier: Some(named.place.room).filter(|room| room.position() < tiers),
+            class: named.class,
             bytes: named.bytes,
             place: self.host.room(&named.place).tier.spec().path.join(&named.place.file),
         });

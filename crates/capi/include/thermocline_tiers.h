@@ -1,0 +1,252 @@
+// Thermocline: storage tiers below other storage engines. What a plugin of a host calls (RocksDB,
+// LevelDB, Speedb).
+//
+// This file is written from crates/capi by cbindgen. plugins/ has whole plugins.
+//
+// A host's directory stays an ordinary one. A file on a tier is a relative symbolic link in it. The
+// host keeps its data path: this library chooses places, and the host opens, reads, writes and
+// syncs its files there itself.
+//
+// - Paths are text with a zero behind, from the root or from the working directory. The names of
+//   managed files are UTF-8.
+// - What holds for every function of thermocline.h holds for these: ownership, inputs, answers,
+//   `why`, places for answers, panics, threads.
+
+
+#ifndef THERMOCLINE_TIERS_H
+#define THERMOCLINE_TIERS_H
+
+#include "thermocline.h"
+
+// Its extension says what a file holds: `.log`, `.sst`, `.ldb`, `.blob`.
+#define THERMOCLINE_HOLDS_BY_NAME -1
+
+// A write-ahead log.
+#define THERMOCLINE_HOLDS_LOG 0
+
+// A sorted table.
+#define THERMOCLINE_HOLDS_TABLE 1
+
+// Values beside tables.
+#define THERMOCLINE_HOLDS_BLOB 2
+
+// Anything else: it stays the host's plain file.
+#define THERMOCLINE_HOLDS_OTHER 3
+
+// For a caller that waits.
+#define THERMOCLINE_ORIGIN_FOREGROUND 0
+
+// A memtable is written out.
+#define THERMOCLINE_ORIGIN_FLUSH 1
+
+// Tables are merged.
+#define THERMOCLINE_ORIGIN_COMPACTION 2
+
+// A table is taken in from outside.
+#define THERMOCLINE_ORIGIN_INGEST 3
+
+// An opening writes what was left to do.
+#define THERMOCLINE_ORIGIN_RECOVERY 4
+
+// Nothing is said of it.
+#define THERMOCLINE_HEAT_NOT_SAID -1
+
+// Often, as a table of level 0.
+#define THERMOCLINE_HEAT_HOT 0
+
+// As its level has it.
+#define THERMOCLINE_HEAT_WARM 1
+
+// Hardly ever, as a table of the deepest level.
+#define THERMOCLINE_HEAT_COLD 2
+
+// Names of a directory, as they were when it was listed.
+//
+// Threads: any number may call at once, except that `thermocline_entries_close` is the last call.
+typedef struct thermocline_entries thermocline_entries;
+
+// A managed file that is open. All openings of a file see the same place.
+//
+// Threads: any number may call at once, except that `thermocline_file_close` is the last call.
+typedef struct thermocline_file thermocline_file;
+
+// All directories of a host over the tiers of one URI. A directory is managed from the first log,
+// table or blob that is made in it; all others, and all other files, are the host's plain ones.
+//
+// Threads: any number may call at once, except that `thermocline_tiers_close` is the last call.
+typedef struct thermocline_tiers thermocline_tiers;
+
+// What a new file is: all that decides where it goes. NULL says what its name says.
+typedef struct {
+  // `sizeof(thermocline_new_file)`.
+  size_t size;
+  // What it holds: THERMOCLINE_HOLDS_*; BY_NAME where its extension says it.
+  int32_t holds;
+  // The level of a table, 0 being the newest; -1 where it is not known.
+  int32_t level;
+  // Why it is made: THERMOCLINE_ORIGIN_*.
+  int32_t origin;
+  // How often it will be read: THERMOCLINE_HEAT_*. What is said here wins over the level.
+  int32_t heat;
+} thermocline_new_file;
+
+// One name.
+typedef struct {
+  // With a zero behind; it stays until the entries are closed. NULL behind the last entry.
+  const char *name;
+  // Bytes of the file.
+  uint64_t len;
+} thermocline_entry;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Gets ready to put directories over the tiers that `uri` names, fastest first. Nothing is opened
+// yet.
+//
+// `thermocline://?tier=/mnt/nvme/app:20GiB&tier=home:400GiB` names tiers by PATH:CAPACITY; `home`
+// is the directory itself. More settings: `placement=parallelism` (default), `room`, `fill_first`,
+// `log_only`, `top_levels(N)`; `move_threads=auto` (default) or 1 to 16. In values `%XX` stands
+// for a byte. `thermocline:///etc/app.toml` reads the same from a file.
+//
+// THERMOCLINE_INVALID names the part of the URI that is wrong.
+thermocline_status thermocline_tiers_open(const char *uri, thermocline_tiers **tiers, char **why);
+
+// Ends moves in the background; the one that is being made is finished. Takes the handle. Files
+// that are open stay so until their own `_close`, and keep their directory's lock. NULL is none.
+thermocline_status thermocline_tiers_close(thermocline_tiers *tiers, char **why);
+
+// Makes a file at `path`, in place of what is there, and manages its directory from now on. The
+// host opens the file at `thermocline_file_place`, truncating it, and writes its bytes there.
+//
+// `*file` is the caller's until `thermocline_file_close`; NULL with THERMOCLINE_OK where the file
+// is the host's plain one, which the host makes itself at `path`. THERMOCLINE_OUT_OF_SPACE: every
+// tier refused.
+thermocline_status thermocline_tiers_create_file(const thermocline_tiers *tiers,
+                                                 const char *path,
+                                                 const thermocline_new_file *new_file,
+                                                 thermocline_file **file,
+                                                 char **why);
+
+// Finds the file at `path`. `*file` as for `thermocline_tiers_create_file`; NULL with
+// THERMOCLINE_OK for a plain file, which need not be there.
+thermocline_status thermocline_tiers_open_file(const thermocline_tiers *tiers,
+                                               const char *path,
+                                               thermocline_file **file,
+                                               char **why);
+
+// Gives a file or a directory, managed or plain, another path, in place of the file that has it.
+//
+// THERMOCLINE_INVALID: the two directories have no device in common; copy the file.
+thermocline_status thermocline_tiers_rename(const thermocline_tiers *tiers,
+                                            const char *from,
+                                            const char *to,
+                                            char **why);
+
+// Gives a file, managed or plain, a second path. Files that are linked must not be written again.
+//
+// THERMOCLINE_INVALID: the two directories have no device in common; copy the file.
+thermocline_status thermocline_tiers_link(const thermocline_tiers *tiers,
+                                          const char *from,
+                                          const char *to,
+                                          char **why);
+
+// Removes a path, managed or plain, and its file.
+thermocline_status thermocline_tiers_delete(const thermocline_tiers *tiers,
+                                            const char *path,
+                                            char **why);
+
+// Cuts or extends a file, managed or plain, to `len` bytes.
+thermocline_status thermocline_tiers_truncate(const thermocline_tiers *tiers,
+                                              const char *path,
+                                              uint64_t len,
+                                              char **why);
+
+// Lists what the host sees in a directory, managed or plain: links of managed files count as their
+// files, what is of this library is left out. `*entries` is the caller's until
+// `thermocline_entries_close`.
+thermocline_status thermocline_tiers_list(const thermocline_tiers *tiers,
+                                          const char *directory,
+                                          thermocline_entries **entries,
+                                          char **why);
+
+// Makes all names of a directory, managed or plain, durable as they are now.
+thermocline_status thermocline_tiers_sync_directory(const thermocline_tiers *tiers,
+                                                    const char *directory,
+                                                    char **why);
+
+// Removes a directory, managed or plain, in which the host has nothing left, and what is of this
+// library in it and on the tiers.
+thermocline_status thermocline_tiers_remove_directory(const thermocline_tiers *tiers,
+                                                      const char *directory,
+                                                      char **why);
+
+// Gives the lock of a managed directory back, once the last of its files is closed, so that
+// another process may change it. The next change here takes it again.
+thermocline_status thermocline_tiers_release_directory(const thermocline_tiers *tiers,
+                                                       const char *directory,
+                                                       char **why);
+
+// The level of a table became known, or is another one now: it moves in the background where
+// placement has it elsewhere. A path that is not there, or a plain one, is OK.
+thermocline_status thermocline_tiers_set_level(const thermocline_tiers *tiers,
+                                               const char *path,
+                                               int32_t level,
+                                               char **why);
+
+// Bytes that files in a directory can still take: of a managed one on all its tiers, of a plain
+// one on its file system.
+thermocline_status thermocline_tiers_free_space(const thermocline_tiers *tiers,
+                                                const char *directory,
+                                                uint64_t *bytes,
+                                                char **why);
+
+// Figures of the managed directories as JSON, for `thermocline_free`: an array with one object for
+// each, with its tiers, on each the files and bytes by level, and what was moved.
+thermocline_status thermocline_tiers_stats(const thermocline_tiers *tiers, char **json, char **why);
+
+// Gives out the path where the host opens the file now, as text with a zero behind, for
+// `thermocline_free`.
+thermocline_status thermocline_file_place(const thermocline_file *file, char **place, char **why);
+
+// A number that goes up when the place changes. A host that reads compares it before each read,
+// and opens the new place where it differs; what is being read at the old one stays readable.
+//
+// `file` must not be NULL. Costs a load from memory.
+uint64_t thermocline_file_epoch(const thermocline_file *file);
+
+// The host has read from the file, so that it stays longer on its tier. `file` must not be NULL.
+// Costs a store to memory: once in a while is enough.
+void thermocline_file_was_read(const thermocline_file *file);
+
+// To be called when the host has made the file's bytes durable, before it relies on that: makes
+// the name durable, too. Does nothing where it is.
+thermocline_status thermocline_file_synced(const thermocline_file *file, char **why);
+
+// To be called when the device refused (`ENOSPC`) to extend the file beyond its first `len` bytes:
+// the file goes on elsewhere, with these bytes. The host opens the new place and repeats there
+// what failed.
+//
+// THERMOCLINE_OUT_OF_SPACE: every tier refused, and the file is as it was.
+thermocline_status thermocline_file_continue_elsewhere(const thermocline_file *file,
+                                                       uint64_t len,
+                                                       char **why);
+
+// Ends the use of the file here. NULL is none.
+void thermocline_file_close(thermocline_file *file);
+
+// The number of names; 0 for NULL.
+size_t thermocline_entries_count(const thermocline_entries *entries);
+
+// The name at a position, counted from 0.
+thermocline_entry thermocline_entries_get(const thermocline_entries *entries, size_t at);
+
+// Gives the names back. NULL is none.
+void thermocline_entries_close(thermocline_entries *entries);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* THERMOCLINE_TIERS_H */

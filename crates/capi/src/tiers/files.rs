@@ -1,0 +1,187 @@
+//! A file of a host that is open: where its bytes are, and what must happen when they change.
+
+use crate::arguments::Place;
+use crate::handle::{Handle, Held, close, handle, with};
+use crate::memory;
+use crate::status::{Failure, Status};
+use std::ffi::c_char;
+use std::os::unix::ffi::OsStrExt;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+use thermocline_device::{FileClass, Heat, Holds, NamedFile, Origin};
+
+/// A managed file that is open. All openings of a file see the same place.
+///
+/// Threads: any number may call at once, except that `thermocline_file_close` is the last call.
+#[derive(Debug)]
+pub struct File(Held<Arc<NamedFile>>);
+
+handle!(File of Arc<NamedFile>, "the file");
+
+/// What a new file is: all that decides where it goes. NULL says what its name says.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct NewFile {
+    /// `sizeof(thermocline_new_file)`.
+    pub size: usize,
+    /// What it holds: THERMOCLINE_HOLDS_*; BY_NAME where its extension says it.
+    pub holds: i32,
+    /// The level of a table, 0 being the newest; -1 where it is not known.
+    pub level: i32,
+    /// Why it is made: THERMOCLINE_ORIGIN_*.
+    pub origin: i32,
+    /// How often it will be read: THERMOCLINE_HEAT_*. What is said here wins over the level.
+    pub heat: i32,
+}
+
+/// Its extension says what a file holds: `.log`, `.sst`, `.ldb`, `.blob`.
+pub const THERMOCLINE_HOLDS_BY_NAME: i32 = -1;
+/// A write-ahead log.
+pub const THERMOCLINE_HOLDS_LOG: i32 = 0;
+/// A sorted table.
+pub const THERMOCLINE_HOLDS_TABLE: i32 = 1;
+/// Values beside tables.
+pub const THERMOCLINE_HOLDS_BLOB: i32 = 2;
+/// Anything else: it stays the host's plain file.
+pub const THERMOCLINE_HOLDS_OTHER: i32 = 3;
+
+/// For a caller that waits.
+pub const THERMOCLINE_ORIGIN_FOREGROUND: i32 = 0;
+/// A memtable is written out.
+pub const THERMOCLINE_ORIGIN_FLUSH: i32 = 1;
+/// Tables are merged.
+pub const THERMOCLINE_ORIGIN_COMPACTION: i32 = 2;
+/// A table is taken in from outside.
+pub const THERMOCLINE_ORIGIN_INGEST: i32 = 3;
+/// An opening writes what was left to do.
+pub const THERMOCLINE_ORIGIN_RECOVERY: i32 = 4;
+
+/// Nothing is said of it.
+pub const THERMOCLINE_HEAT_NOT_SAID: i32 = -1;
+/// Often, as a table of level 0.
+pub const THERMOCLINE_HEAT_HOT: i32 = 0;
+/// As its level has it.
+pub const THERMOCLINE_HEAT_WARM: i32 = 1;
+/// Hardly ever, as a table of the deepest level.
+pub const THERMOCLINE_HEAT_COLD: i32 = 2;
+
+/// The class of a file of this name.
+///
+/// # Safety
+/// `new` is NULL or leads to a struct with its size.
+pub(super) unsafe fn class(name: &str, new: *const NewFile) -> Result<FileClass, Failure> {
+    let of_name = FileClass::of_name(name);
+    // SAFETY: as the caller of this promises.
+    let Some(new) = (unsafe { new.as_ref() }) else { return Ok(of_name) };
+    if new.size < size_of::<NewFile>() {
+        let text = format!("a new file begins with a size of {}; it must be its sizeof", new.size);
+        return Err(Failure::invalid(text));
+    }
+    let wrong = |what: &str, value: i32| {
+        Err(Failure::invalid(format!("a new file has {what} = {value}, which means nothing")))
+    };
+    let holds = match new.holds {
+        THERMOCLINE_HOLDS_BY_NAME => of_name.holds,
+        THERMOCLINE_HOLDS_LOG => Holds::Log,
+        THERMOCLINE_HOLDS_TABLE => Holds::Table,
+        THERMOCLINE_HOLDS_BLOB => Holds::Blob,
+        THERMOCLINE_HOLDS_OTHER => Holds::Other,
+        value => return wrong("holds", value),
+    };
+    let level = match new.level {
+        -1 => None,
+        level => match u8::try_from(level) {
+            Ok(level) => Some(level),
+            Err(_) => return wrong("level", level),
+        },
+    };
+    let origin = match new.origin {
+        THERMOCLINE_ORIGIN_FOREGROUND => Origin::Foreground,
+        THERMOCLINE_ORIGIN_FLUSH => Origin::Flush,
+        THERMOCLINE_ORIGIN_COMPACTION => {
+            let to = level.unwrap_or(0);
+            Origin::Compaction { from: to.saturating_sub(1), to }
+        }
+        THERMOCLINE_ORIGIN_INGEST => Origin::Ingest,
+        THERMOCLINE_ORIGIN_RECOVERY => Origin::Recovery,
+        value => return wrong("origin", value),
+    };
+    let heat = match new.heat {
+        THERMOCLINE_HEAT_NOT_SAID => None,
+        THERMOCLINE_HEAT_HOT => Some(Heat::Hot),
+        THERMOCLINE_HEAT_WARM => Some(Heat::Warm),
+        THERMOCLINE_HEAT_COLD => Some(Heat::Cold),
+        value => return wrong("heat", value),
+    };
+    Ok(FileClass { holds, level, origin, heat })
+}
+
+/// Gives out the path where the host opens the file now, as text with a zero behind, for
+/// `thermocline_free`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thermocline_file_place(
+    file: *const File,
+    place: *mut *mut c_char,
+    why: *mut *mut c_char,
+) -> Status {
+    // SAFETY: the header asks for it.
+    unsafe {
+        with(file, why, |file| {
+            let to = Place::required(place, null_mut(), "the place for the path")?;
+            to.set(memory::buffer(file.of.place().as_os_str().as_bytes()));
+            Ok(())
+        })
+    }
+}
+
+/// A number that goes up when the place changes. A host that reads compares it before each read,
+/// and opens the new place where it differs; what is being read at the old one stays readable.
+///
+/// `file` must not be NULL. Costs a load from memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thermocline_file_epoch(file: *const File) -> u64 {
+    // SAFETY: the header asks for it.
+    unsafe { &*file }.held().of.epoch().load(Acquire)
+}
+
+/// The host has read from the file, so that it stays longer on its tier. `file` must not be NULL.
+/// Costs a store to memory: once in a while is enough.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thermocline_file_was_read(file: *const File) {
+    // SAFETY: the header asks for it.
+    unsafe { &*file }.held().of.was_read();
+}
+
+/// To be called when the host has made the file's bytes durable, before it relies on that: makes
+/// the name durable, too. Does nothing where it is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thermocline_file_synced(
+    file: *const File,
+    why: *mut *mut c_char,
+) -> Status {
+    // SAFETY: the header asks for it.
+    unsafe { with(file, why, |file| Ok(file.of.synced()?)) }
+}
+
+/// To be called when the device refused (`ENOSPC`) to extend the file beyond its first `len` bytes:
+/// the file goes on elsewhere, with these bytes. The host opens the new place and repeats there
+/// what failed.
+///
+/// THERMOCLINE_OUT_OF_SPACE: every tier refused, and the file is as it was.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thermocline_file_continue_elsewhere(
+    file: *const File,
+    len: u64,
+    why: *mut *mut c_char,
+) -> Status {
+    // SAFETY: the header asks for it.
+    unsafe { with(file, why, |file| Ok(file.of.continue_elsewhere(len)?)) }
+}
+
+/// Ends the use of the file here. NULL is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thermocline_file_close(file: *mut File) {
+    // SAFETY: the header asks for it.
+    unsafe { close(file) };
+}

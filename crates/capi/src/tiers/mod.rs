@@ -1,0 +1,7 @@
+//! What a plugin of another storage engine calls: its directories over tiers, by paths, and the
+//! files in them. The header is `include/thermocline_tiers.h`.
+
+mod directories;
+mod entries;
+mod failures;
+mod files;

@@ -1,0 +1,364 @@
+//! The directories of another program, each over the same tiers: what a plugin of a host calls, by
+//! paths (Keigo, section 4).
+//!
+//! ```text
+//!   mod.rs       Hosts: the calls, by paths     settings.rs  what a URI says
+//!   mover.rs     moves in the background        plain.rs     files that are on no tier
+//!   report.rs    figures
+//!
+//!   Hosts   /db, /backup/private/1 ...   one Names for each, opened when it is first asked for
+//! ```
+//! A directory is *managed* from the first log, table or blob that is made in it. All other files,
+//! and all other directories, are the host's plain ones.
+//!
+//! 1. A path leads to one [`Names`], whatever links led to its directory.
+//! 2. A call on a plain file does what the host would do itself.
+//! 3. A directory goes only when the host has nothing left in it.
+//!
+//! Locks: `open` while a directory is opened; `moving` for a round of moves in one of them, before
+//! `open`. Both before those of a [`Names`].
+//! Threads: everything is shared freely; one thread moves files, until the value is dropped.
+
+mod mover;
+mod plain;
+mod report;
+mod settings;
+
+pub use plain::HostEntry;
+pub use report::{HostReport, LevelReport, TierReport};
+pub use settings::{HostSettings, HostTier, SCHEME};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::names::is_hidden;
+use crate::placement::{
+    ByLevel, ByLevelSettings, ByParallelism, FillFirst, Placement, PlacementChoice, TopLevels,
+};
+use crate::tiered_files::Devices;
+use crate::{FileClass, Holds, NamedFile, Names};
+use mover::Mover;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thermocline_foundation::Clock;
+use thermocline_foundation::sync::{Condvar, Mutex};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Hosts {
+    shared: Arc<Shared>,
+    _mover: Mover,
+}
+
+#[derive(Debug)]
+struct Shared {
+    devices: Arc<dyn Devices>,
+    clock: Arc<dyn Clock>,
+    settings: HostSettings,
+    /// The managed directories that were asked for.
+    open: Mutex<BTreeMap<PathBuf, Names>>,
+    /// Held while files of a directory move, and while a directory goes.
+    moving: Mutex<()>,
+    work: Mutex<mover::Work>,
+    changed: Condvar,
+}
+
+/// A path, taken apart.
+struct At {
+    directory: PathBuf,
+    name: String,
+}
+
+impl At {
+    fn new(path: &Path) -> Result<Self> {
+        let (directory, name) = plain::split(path)?;
+        Ok(Self { directory, name })
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join(&self.name)
+    }
+}
+
+/// From a managed directory to another one, or to a plain one, and so on.
+enum Between {
+    Plain,
+    Within(Names),
+    Managed(Names, Names),
+    /// The target takes the file as a plain one.
+    Into(Names),
+}
+
+impl Hosts {
+    /// The host's directories over the tiers of `settings`. Nothing is opened yet.
+    ///
+    /// Errors: `Io` where the system has no thread to give.
+    pub fn new(
+        devices: Arc<dyn Devices>,
+        clock: Arc<dyn Clock>,
+        settings: HostSettings,
+    ) -> Result<Self> {
+        let shared = Arc::new(Shared {
+            devices,
+            clock,
+            settings,
+            open: Mutex::default(),
+            moving: Mutex::default(),
+            work: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let mover = Mover::start(Arc::clone(&shared))?;
+        Ok(Self { shared, _mover: mover })
+    }
+
+    /// Makes a file under a path that may be in use; the directory is managed from then on. None
+    /// where the file is the host's plain one, which the host makes itself.
+    ///
+    /// Errors: `OutOfSpace` where every tier refused; those of an opening, at a directory's first
+    /// file.
+    pub fn create(&self, path: &Path, class: FileClass) -> Result<Option<Arc<NamedFile>>> {
+        if class.holds == Holds::Other {
+            return Ok(None);
+        }
+        let at = At::new(path)?;
+        let file = self.shared.names_to_write(&at.directory)?.create(&at.name, class)?;
+        self.shared.wake();
+        Ok(Some(file))
+    }
+
+    /// The file of a path; none where it is the host's plain one, which need not be there.
+    pub fn open(&self, path: &Path) -> Result<Option<Arc<NamedFile>>> {
+        let at = At::new(path)?;
+        let Some(names) = self.shared.names(&at.directory)? else { return Ok(None) };
+        if is_hidden(&at.name) {
+            return Ok(None);
+        }
+        let is_other = Holds::of_name(&at.name) == Holds::Other;
+        match names.open(&at.name) {
+            Err(error) if is_other && error.kind() == ErrorKind::NotFound => Ok(None),
+            Ok(file) if is_other && file.place() == at.path() => Ok(None),
+            file => file.map(Some),
+        }
+    }
+
+    /// Gives a file or a directory another path, in place of the file that has it.
+    ///
+    /// Errors: `Invalid` where two directories have no device in common: the host copies the file.
+    pub fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        if plain::is_directory(from) {
+            return self.rename_directory(from, to);
+        }
+        let (from, to) = (At::new(from)?, At::new(to)?);
+        match self.shared.between(&from, &to)? {
+            Between::Plain => plain::rename(&from.path(), &to.path()),
+            Between::Within(names) => names.rename(&from.name, &to.name),
+            Between::Managed(names, into) => names.rename_into(&from.name, &into, &to.name),
+            Between::Into(into) => {
+                require_free(&into, &to)?;
+                plain::rename(&from.path(), &to.path())
+            }
+        }
+    }
+
+    /// Gives a file a second path.
+    ///
+    /// Errors: `AlreadyExists`; `Invalid` where two directories have no device in common.
+    pub fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        let (from, to) = (At::new(from)?, At::new(to)?);
+        match self.shared.between(&from, &to)? {
+            Between::Plain => plain::link(&from.path(), &to.path()),
+            Between::Within(names) => names.link(&from.name, &names, &to.name),
+            Between::Managed(names, into) => names.link(&from.name, &into, &to.name),
+            Between::Into(into) => {
+                require_free(&into, &to)?;
+                plain::link(&from.path(), &to.path())
+            }
+        }
+    }
+
+    /// Removes a path and its file.
+    pub fn delete(&self, path: &Path) -> Result<()> {
+        let at = At::new(path)?;
+        match self.shared.names(&at.directory)? {
+            Some(names) => names.delete(&at.name),
+            None => plain::delete(&at.path()),
+        }
+    }
+
+    /// Cuts or extends a file.
+    pub fn truncate(&self, path: &Path, len: u64) -> Result<()> {
+        let at = At::new(path)?;
+        match self.shared.names(&at.directory)? {
+            Some(names) => names.truncate(&at.name, len),
+            None => plain::truncate(&at.path(), len),
+        }
+    }
+
+    /// What the host sees in a directory: files, directories, managed files with their lengths.
+    pub fn list(&self, directory: &Path) -> Result<Vec<HostEntry>> {
+        let mut entries = plain::list(directory)?;
+        entries.retain(|entry| !is_hidden(&entry.name));
+        Ok(entries)
+    }
+
+    /// Makes all names of a directory so far durable.
+    pub fn sync_directory(&self, directory: &Path) -> Result<()> {
+        let directory = plain::canonical(directory)?;
+        match self.shared.names(&directory)? {
+            Some(names) => names.sync_directory(),
+            None => plain::sync_directory(&directory),
+        }
+    }
+
+    /// Removes a directory in which the host has nothing left, and what it has on the tiers.
+    pub fn remove_directory(&self, directory: &Path) -> Result<()> {
+        let directory = plain::canonical(directory)?;
+        if let Some(names) = self.shared.names(&directory)?
+            && self.list(&directory)?.is_empty()
+        {
+            let _moving = self.shared.moving.lock();
+            self.shared.open.lock().remove(&directory);
+            names.dissolve()?;
+        }
+        plain::remove_directory(&directory)
+    }
+
+    /// The level of a table became known, or is another one now. Nothing of a plain file.
+    pub fn set_level(&self, path: &Path, level: u8) -> Result<()> {
+        let at = At::new(path)?;
+        if let Some(names) = self.shared.names(&at.directory)? {
+            names.set_level(&at.name, level);
+            self.shared.wake();
+        }
+        Ok(())
+    }
+
+    /// Bytes that files of a directory can still take: on all its tiers.
+    pub fn free_bytes(&self, directory: &Path) -> Result<u64> {
+        let directory = plain::canonical(directory)?;
+        match self.shared.names(&directory)? {
+            Some(names) => Ok(names.free_bytes()),
+            None => plain::free_bytes(&directory),
+        }
+    }
+
+    /// Gives a directory's lock back, once the last of its files is closed: another process may
+    /// change it then. This one may open it again.
+    pub fn release(&self, directory: &Path) -> Result<()> {
+        let directory = plain::canonical(directory)?;
+        let _moving = self.shared.moving.lock();
+        self.shared.open.lock().remove(&directory);
+        Ok(())
+    }
+
+    /// Figures of the managed directories that were asked for.
+    pub fn report(&self) -> Vec<HostReport> {
+        let open = self.shared.open.lock().clone();
+        open.values().map(HostReport::of).collect()
+    }
+
+    /// A directory moves with its `.thermocline`; its tiers are then told where it is.
+    fn rename_directory(&self, from: &Path, to: &Path) -> Result<()> {
+        let directory = plain::canonical(from)?;
+        let is_managed = self.shared.names(&directory)?.is_some();
+        let _moving = self.shared.moving.lock();
+        self.shared.open.lock().remove(&directory);
+        plain::rename(from, to)?;
+        if is_managed {
+            let (devices, policy) = (Arc::clone(&self.shared.devices), self.shared.placement());
+            Names::rehome(devices, &plain::canonical(to)?, None, policy)?;
+        }
+        Ok(())
+    }
+}
+
+/// A plain file takes a name of a managed directory only where that does not hide a file of a tier.
+fn require_free(into: &Names, to: &At) -> Result<()> {
+    match into.open(&to.name) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Ok(file) if file.place() == to.path() => Ok(()),
+        Ok(_) => {
+            let text = format!("{} is on a tier; copy the file over it", to.path().display());
+            Err(Error::new(ErrorKind::Invalid, text))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl Shared {
+    /// The names of a directory, where it is managed.
+    fn names(&self, directory: &Path) -> Result<Option<Names>> {
+        let mut open = self.open.lock();
+        if let Some(names) = open.get(directory) {
+            return Ok(Some(names.clone()));
+        }
+        if !Names::exists(&*self.devices, directory)? {
+            return Ok(None);
+        }
+        let tiers = self.settings.specs(directory);
+        let devices = Arc::clone(&self.devices);
+        let names = Names::load(devices, directory, Some(&tiers), self.placement())?;
+        Ok(Some(self.opened(&mut open, directory, names)))
+    }
+
+    fn names_to_write(&self, directory: &Path) -> Result<Names> {
+        if let Some(names) = self.names(directory)? {
+            return Ok(names);
+        }
+        let mut open = self.open.lock();
+        if let Some(names) = open.get(directory) {
+            return Ok(names.clone());
+        }
+        let tiers = self.settings.specs(directory);
+        let names = Names::make(Arc::clone(&self.devices), directory, &tiers, self.placement())?;
+        Ok(self.opened(&mut open, directory, names))
+    }
+
+    fn opened(&self, open: &mut BTreeMap<PathBuf, Names>, directory: &Path, names: Names) -> Names {
+        if self.settings.placement == PlacementChoice::Parallelism {
+            names.measure_load(Arc::clone(&self.clock));
+        }
+        open.insert(directory.to_owned(), names.clone());
+        names
+    }
+
+    fn between(&self, from: &At, to: &At) -> Result<Between> {
+        let names = self.names(&from.directory)?;
+        if from.directory == to.directory {
+            return Ok(names.map_or(Between::Plain, Between::Within));
+        }
+        let is_managed = names.is_some() && Holds::of_name(&to.name) != Holds::Other;
+        let into = match is_managed {
+            true => Some(self.names_to_write(&to.directory)?),
+            false => self.names(&to.directory)?,
+        };
+        Ok(match (names, into) {
+            (Some(names), Some(into)) => Between::Managed(names, into),
+            (None, Some(into)) => Between::Into(into),
+            (Some(names), None) if names.open(&from.name)?.place() != from.path() => {
+                let text = format!(
+                    "{} is on a tier and {} is no name of one; copy it",
+                    from.path().display(),
+                    to.path().display()
+                );
+                return Err(Error::new(ErrorKind::Invalid, text));
+            }
+            (Some(_) | None, None) => Between::Plain,
+        })
+    }
+
+    fn placement(&self) -> Arc<dyn Placement> {
+        let room = ByLevelSettings::default();
+        match self.settings.placement {
+            PlacementChoice::Room => Arc::new(ByLevel::new(room)),
+            PlacementChoice::FillFirst => Arc::new(FillFirst),
+            PlacementChoice::LogOnly => Arc::new(TopLevels::fixed(0, room)),
+            PlacementChoice::TopLevels(level) => {
+                Arc::new(TopLevels::fixed(level.saturating_add(1), room))
+            }
+            // The settings refuse bandwidth.
+            PlacementChoice::Parallelism | PlacementChoice::Bandwidth => {
+                Arc::new(ByParallelism::new(room))
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The thread that moves files of host directories, and tells placements how time goes (Keigo,
+//! sections 4.2 and 4.3).
+//!
+//! 1. It sleeps until a file is made or a level becomes known; while a directory is being changed
+//!    it looks once a second.
+//! 2. Moves of one directory are made by as many threads as its devices can use beside their
+//!    writers, or as many as the settings say.
+//! 3. A move that failed is tried again in the next second. The file stays where it is.
+//!
+//! Threads: one of its own, and those of a round of moves, which end with it.
+
+use super::Shared;
+use crate::error::{Error, Result};
+use crate::names::Names;
+use std::path::Path;
+use std::sync::Arc;
+use thermocline_foundation::sync::atomic::AtomicBool;
+use thermocline_foundation::sync::atomic::Ordering::{Acquire, Release};
+use thermocline_foundation::threads::{self, JoinHandle};
+
+const PERIOD: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// What the thread is told.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    is_woken: bool,
+    is_over: bool,
+}
+
+impl Shared {
+    /// There may be something to move.
+    pub(super) fn wake(&self) {
+        let mut work = self.work.lock();
+        if !work.is_woken {
+            work.is_woken = true;
+            drop(work);
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Mover {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Mover {
+    pub fn start(shared: Arc<Shared>) -> Result<Self> {
+        let theirs = Arc::clone(&shared);
+        let thread = threads::spawn("thermocline-moves", move || theirs.move_until_over())
+            .map_err(|error| Error::io("start a thread for", Path::new("moves"), &error))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+}
+
+impl Drop for Mover {
+    fn drop(&mut self) {
+        self.shared.work.lock().is_over = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take().filter(|thread| !threads::is_current(thread)) {
+            // It moved what it could, whatever became of it.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Shared {
+    fn move_until_over(&self) {
+        let mut last_ns = self.clock.now_ns();
+        while self.wait_for_work() {
+            let now_ns = self.clock.now_ns();
+            let seconds = now_ns.saturating_sub(last_ns) / 1_000_000_000;
+            if seconds > 0 {
+                last_ns = now_ns;
+            }
+            let writers: Vec<_> = {
+                let open = self.open.lock();
+                open.values().filter(|names| names.is_writer()).cloned().collect()
+            };
+            for names in writers {
+                names.seconds_passed(u32::try_from(seconds).unwrap_or(u32::MAX));
+                let _moving = self.moving.lock();
+                self.move_files(&names);
+            }
+        }
+    }
+
+    /// False once it is over.
+    fn wait_for_work(&self) -> bool {
+        let mut work = self.work.lock();
+        let has_writers = || self.open.lock().values().any(Names::is_writer);
+        if !work.is_woken && !work.is_over {
+            match has_writers() {
+                true => drop(self.changed.wait_for(&mut work, PERIOD)),
+                false => self.changed.wait(&mut work),
+            }
+        }
+        work.is_woken = false;
+        !work.is_over
+    }
+
+    fn move_files(&self, names: &Names) {
+        let threads = || self.settings.move_threads.unwrap_or_else(|| names.move_threads());
+        let is_ended = AtomicBool::new(false);
+        let mover = |place: u16| {
+            while !is_ended.load(Acquire) && place < threads() && !self.work.lock().is_over {
+                match names.move_next() {
+                    Ok(true) => {}
+                    Ok(false) => is_ended.store(true, Release),
+                    Err(error) => {
+                        tracing::warn!(%error, "a file stays where it is");
+                        is_ended.store(true, Release);
+                    }
+                }
+            }
+        };
+        if !names.has_moves() {
+            return;
+        }
+        std::thread::scope(|scope| {
+            let mover = &mover;
+            (1..threads()).for_each(|place| drop(scope.spawn(move || mover(place))));
+            mover(0);
+        });
+    }
+}

@@ -1,0 +1,253 @@
+//! What a user says of a host's tiers: a URI, or a file of settings that the URI names.
+//!
+//! ```text
+//!   thermocline://?tier=/mnt/nvme/app:20GiB&tier=home:400GiB&placement=room
+//!   thermocline:///etc/app.toml
+//!
+//!   placement = "room"
+//!   [[tiers]]
+//!   path = "/mnt/nvme/app"     fastest first; "home" is the host's directory itself
+//!   capacity = "20 GiB"
+//! ```
+//! 1. Every text is either understood whole or refused with the part that is wrong.
+//! 2. `%XX` in a value of a URI stands for a byte, so that any path can be written.
+//!
+//! Threads: plain functions.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::placement::PlacementChoice;
+use crate::pool_size::THREADS_MAX;
+use crate::tier::TierSpec;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use thermocline_foundation::ByteSize;
+
+/// What URIs begin with.
+pub const SCHEME: &str = "thermocline://";
+/// The path of a tier that is the host's directory itself.
+const HOME: &str = "home";
+
+/// One tier.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostTier {
+    /// Its directory, or `home`.
+    pub path: PathBuf,
+    /// Bytes that files of the host may take there.
+    pub capacity: ByteSize,
+}
+
+/// The tiers of all host directories that are opened with them, and what decides between them.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostSettings {
+    /// Fastest first.
+    pub tiers: Vec<HostTier>,
+    /// Where new files go. Default `parallelism`. Bandwidth is not among them: the bytes of a host
+    /// do not pass through here.
+    #[serde(default = "by_parallelism")]
+    pub placement: PlacementChoice,
+    /// Threads that move files between tiers. Default: what the writers leave of the devices. To
+    /// be set where moves take a processor that the host wants.
+    #[serde(default)]
+    pub move_threads: Option<u16>,
+}
+
+fn by_parallelism() -> PlacementChoice {
+    PlacementChoice::Parallelism
+}
+
+fn invalid(text: String) -> Error {
+    Error::new(ErrorKind::Invalid, text)
+}
+
+impl HostSettings {
+    /// Of a URI, or of the file that it names.
+    ///
+    /// Errors: `Invalid` with the part that is wrong; `NotFound` and others of the file.
+    pub fn of_uri(uri: &str) -> Result<Self> {
+        let rest = uri
+            .strip_prefix(SCHEME)
+            .ok_or_else(|| invalid(format!("'{uri}' does not begin with {SCHEME}")))?;
+        let settings = match rest.strip_prefix('?') {
+            Some(query) => Self::of_query(query),
+            None if rest.starts_with('/') => {
+                let path = PathBuf::from(decoded(rest)?);
+                let text = std::fs::read_to_string(&path)
+                    .map_err(|error| Error::io("read the settings", &path, &error))?;
+                Self::of_toml(&text)
+                    .map_err(|error| invalid(format!("{}: {error}", path.display())))
+            }
+            None => Err(invalid("after :// come ?tier=PATH:CAPACITY or a path".to_owned())),
+        };
+        settings.map_err(|error| Error::new(error.kind(), format!("cannot use '{uri}': {error}")))
+    }
+
+    /// Of the part of a URI after `?`.
+    pub fn of_query(query: &str) -> Result<Self> {
+        let mut settings =
+            Self { tiers: Vec::new(), placement: by_parallelism(), move_threads: None };
+        for part in query.split('&') {
+            let (key, value) =
+                part.split_once('=').ok_or_else(|| invalid(format!("'{part}' is no KEY=VALUE")))?;
+            let value = decoded(value)?;
+            match key {
+                "tier" => settings.tiers.push(tier(&value)?),
+                "placement" => settings.placement = value.parse()?,
+                "move_threads" => settings.move_threads = move_threads(&value)?,
+                _ => {
+                    let known = "there are tier, placement and move_threads";
+                    return Err(invalid(format!("there is no setting '{key}'; {known}")));
+                }
+            }
+        }
+        settings.checked()
+    }
+
+    /// Of the text of a file.
+    pub fn of_toml(text: &str) -> Result<Self> {
+        let settings: Self = toml::from_str(text).map_err(|error| invalid(error.to_string()))?;
+        settings.checked()
+    }
+
+    fn checked(self) -> Result<Self> {
+        if self.tiers.is_empty() {
+            return Err(invalid("no tier is named; add tier=PATH:CAPACITY".to_owned()));
+        }
+        if self.placement == PlacementChoice::Bandwidth {
+            let text = "placement=bandwidth is for databases of this software alone; take room \
+                        or parallelism";
+            return Err(invalid(text.to_owned()));
+        }
+        if let Some(threads) = self.move_threads.filter(|n| !(1..=THREADS_MAX).contains(n)) {
+            let text = format!("move_threads={threads} is out of range: 1 to {THREADS_MAX}");
+            return Err(invalid(text));
+        }
+        for tier in &self.tiers {
+            if tier.path != Path::new(HOME) && !tier.path.is_absolute() {
+                let path = tier.path.display();
+                let text = format!("the tier {path} is neither {HOME} nor a path from the root");
+                return Err(invalid(text));
+            }
+            if tier.capacity.0 == 0 {
+                let text = format!("the tier {} has no capacity", tier.path.display());
+                return Err(invalid(text));
+            }
+        }
+        Ok(self)
+    }
+
+    /// The tiers of one host directory.
+    pub(super) fn specs(&self, directory: &Path) -> Vec<TierSpec> {
+        let spec = |tier: &HostTier| TierSpec {
+            path: if tier.path == Path::new(HOME) { directory } else { &tier.path }.to_owned(),
+            capacity: tier.capacity,
+            driver: "posix".to_owned(),
+        };
+        self.tiers.iter().map(spec).collect()
+    }
+}
+
+fn tier(value: &str) -> Result<HostTier> {
+    let (path, capacity) = value.rsplit_once(':').ok_or_else(|| {
+        invalid(format!("tier={value} has no capacity; write tier=PATH:CAPACITY, such as 20GiB"))
+    })?;
+    let capacity = capacity.parse().map_err(|error| invalid(format!("tier={value}: {error}")))?;
+    Ok(HostTier { path: PathBuf::from(path), capacity })
+}
+
+fn move_threads(value: &str) -> Result<Option<u16>> {
+    if value == "auto" {
+        return Ok(None);
+    }
+    let threads = value.parse();
+    threads.map(Some).map_err(|_| invalid(format!("move_threads={value} is no number, nor auto")))
+}
+
+/// The text with each `%XX` as the byte that it stands for.
+fn decoded(text: &str) -> Result<String> {
+    let wrong = || invalid(format!("'{text}' has a % that two hexadecimal digits do not follow"));
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [byte, after @ ..] = rest {
+        (bytes, rest) = match (byte, after) {
+            (b'%', [high, low, after @ ..]) => {
+                let digit = |byte: &u8| char::from(*byte).to_digit(16).ok_or_else(wrong);
+                bytes.push((digit(high)? * 16 + digit(low)?) as u8);
+                (bytes, after)
+            }
+            (b'%', _) => return Err(wrong()),
+            _ => {
+                bytes.push(*byte);
+                (bytes, after)
+            }
+        };
+    }
+    String::from_utf8(bytes).map_err(|_| invalid(format!("'{text}' is not UTF-8 when decoded")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tiers(settings: &HostSettings) -> Vec<(&str, u64)> {
+        let tiers = settings.tiers.iter();
+        tiers.map(|tier| (tier.path.to_str().unwrap(), tier.capacity.0)).collect()
+    }
+
+    #[test]
+    fn a_uri_names_tiers_and_what_decides_between_them() {
+        let plain = HostSettings::of_uri("thermocline://?tier=/mnt/a:20GiB&tier=home:1TB").unwrap();
+        assert_eq!(tiers(&plain), [("/mnt/a", 20 << 30), ("home", 1_000_000_000_000)]);
+        assert_eq!(plain.placement, PlacementChoice::Parallelism);
+        assert_eq!(plain.move_threads, None);
+        let all = "thermocline://?tier=/a%26b:c%3a:1%20MiB&placement=top_levels(2)&move_threads=3";
+        let all = HostSettings::of_uri(all).unwrap();
+        assert_eq!(tiers(&all), [("/a&b:c:", 1 << 20)]);
+        assert_eq!((all.placement, all.move_threads), (PlacementChoice::TopLevels(2), Some(3)));
+        let specs = plain.specs(Path::new("/db"));
+        assert_eq!(specs[1].path, Path::new("/db"));
+        assert_eq!(specs[0].path, Path::new("/mnt/a"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_uri_is_named() {
+        for (uri, expected) in [
+            ("rocks://?tier=home:1GB", "does not begin with thermocline://"),
+            ("thermocline://tier=home:1GB", "after :// come"),
+            ("thermocline://?", "'' is no KEY=VALUE"),
+            ("thermocline://?tier", "'tier' is no KEY=VALUE"),
+            ("thermocline://?tier=/mnt/a", "tier=/mnt/a has no capacity"),
+            ("thermocline://?tier=/mnt/a:much", "tier=/mnt/a:much"),
+            ("thermocline://?tier=a:1GB", "the tier a is neither home nor a path from the root"),
+            ("thermocline://?tier=home:0", "the tier home has no capacity"),
+            ("thermocline://?placement=room", "no tier is named"),
+            ("thermocline://?tier=home:1GB&placement=best", "no placement 'best'"),
+            ("thermocline://?tier=home:1GB&placement=bandwidth", "take room or parallelism"),
+            ("thermocline://?tier=home:1GB&move_threads=0", "out of range: 1 to 16"),
+            ("thermocline://?tier=home:1GB&move_threads=x", "no number, nor auto"),
+            ("thermocline://?tier=home:1GB&cash=off", "no setting 'cash'; there are"),
+            ("thermocline://?tier=/a%2:1GB", "a % that two hexadecimal digits"),
+            ("thermocline://?tier=/a%ff:1GB", "not UTF-8 when decoded"),
+            ("thermocline:///no/such/file.toml", "/no/such/file.toml"),
+        ] {
+            let error = HostSettings::of_uri(uri).unwrap_err().to_string();
+            assert!(error.contains(expected) && error.contains(uri), "{uri}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_says_the_same_as_a_uri() {
+        let text = "placement = \"room\"\n[[tiers]]\npath = \"home\"\ncapacity = \"2 GiB\"\n";
+        let query = HostSettings::of_query("tier=home:2GiB&placement=room").unwrap();
+        assert_eq!(HostSettings::of_toml(text).unwrap(), query);
+        for (text, expected) in [
+            ("tiers = []", "no tier is named"),
+            ("plaisement = 1", "unknown field"),
+            ("[[tiers]]\npath = \"home\"\n", "missing field `capacity`"),
+        ] {
+            let error = HostSettings::of_toml(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The end of a host's directory over tiers: a creation, taken back.
+//!
+//! ```text
+//!   DATABASE becomes CREATING -> HOME, TIER, PROFILE of each tier, its directory -> lost/, links,
+//!   CREATING, LOCK, the directory of this software
+//! ```
+//! 1. From the first step on it is a creation that was cut off: a crash leaves what the next
+//!    creation undoes.
+//! 2. A tier with a file in it stays as it is.
+//!
+//! Threads: the caller has no file of the directory open.
+
+use super::creation::undo_tier;
+use super::{Holds, LOST_NAME, Names};
+use crate::error::{Error, ErrorKind, Result};
+use crate::tiered_files::{CREATING_NAME, HOME_FILE_NAME, LOCK_NAME, clear};
+use thermocline_foundation::sync_site;
+
+impl Names {
+    /// Takes the directory off its tiers. The host's plain files stay.
+    ///
+    /// Errors: `Invalid` where a file is on a tier, or a lost one is kept.
+    pub fn dissolve(self) -> Result<()> {
+        self.host.begin()?;
+        self.sync_directory()?;
+        let host = &self.host;
+        let is_used = |class: Holds, is_home: bool| class != Holds::Other || !is_home;
+        let used = {
+            let listing = host.listing.lock();
+            let mut names = listing.iter();
+            let used =
+                names.find(|(_, named)| is_used(named.class.holds, named.place.room == host.home));
+            used.map(|(name, _)| name.clone())
+        };
+        if let Some(name) = used {
+            return Err(self.stays(&format!("it has {name}; delete or export its files first")));
+        }
+        let lost = host.own_path.join(LOST_NAME);
+        if host.devices.home(&lost).and_then(|lost| lost.list()).is_ok_and(|lost| !lost.is_empty())
+        {
+            return Err(self.stays("lost/ has links whose files were gone; look at them first"));
+        }
+        sync_site("names/dissolving", || {
+            host.own.rename(HOME_FILE_NAME, CREATING_NAME)?;
+            host.own.sync_directory()
+        })?;
+        for (_, tier) in host.tiers_apart() {
+            undo_tier(&*host.devices, tier.spec())?;
+        }
+        host.devices.remove_directory_if_empty(&lost)?;
+        sync_site("names/dissolving", || clear(&*host.own, CREATING_NAME))?;
+        host.own.delete(LOCK_NAME)?;
+        host.devices.remove_directory_if_empty(&host.own_path)
+    }
+
+    fn stays(&self, why: &str) -> Error {
+        let text = format!("{} stays over its tiers: {why}", self.host.path.display());
+        Error::new(ErrorKind::Invalid, text)
+    }
+}

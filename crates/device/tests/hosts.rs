@@ -1,0 +1,204 @@
+//! Directories of another program by their paths, on real directories: which ones are managed, what
+//! moves by itself, and how one ends.
+#![allow(clippy::unwrap_used, reason = "a test stops where something fails")]
+#![allow(clippy::disallowed_methods, reason = "the test is the host, whose files are its own")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+use tempfile::TempDir;
+use thermocline_device::{
+    ErrorKind, FileClass, HostSettings, Hosts, NamedFile, Origin, SystemDevices,
+};
+use thermocline_foundation::SystemClock;
+
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let scratch = TempDir::new().unwrap();
+        ["db", "fast"].iter().for_each(|name| fs::create_dir(scratch.path().join(name)).unwrap());
+        Self(scratch)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().canonicalize().unwrap().join(name)
+    }
+
+    fn hosts(&self, query: &str) -> Hosts {
+        let fast = self.path("fast");
+        let query = query.replace("FAST", fast.to_str().unwrap());
+        let settings = HostSettings::of_query(&query).unwrap();
+        Hosts::new(Arc::new(SystemDevices::default()), Arc::new(SystemClock::new()), settings)
+            .unwrap()
+    }
+
+    fn two(&self) -> Hosts {
+        self.hosts("tier=FAST:1GiB&tier=home:1GiB&placement=room")
+    }
+
+    fn put(&self, hosts: &Hosts, name: &str, level: u8) -> Arc<NamedFile> {
+        let class = FileClass { level: Some(level), ..of(name) };
+        let file = hosts.create(&self.path(name), class).unwrap().unwrap();
+        fs::write(file.place(), name).unwrap();
+        file.synced().unwrap();
+        file
+    }
+}
+
+fn of(name: &str) -> FileClass {
+    FileClass { origin: Origin::Flush, ..FileClass::of_name(name) }
+}
+
+fn names(hosts: &Hosts, directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> = hosts.list(directory).unwrap().into_iter().map(|e| e.name).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_directory_is_managed_from_its_first_table_or_log_on() {
+    let place = Place::new();
+    let hosts = place.two();
+    fs::write(place.path("db/CURRENT"), "plain").unwrap();
+    assert!(hosts.create(&place.path("db/MANIFEST"), of("MANIFEST")).unwrap().is_none());
+    assert!(hosts.open(&place.path("db/CURRENT")).unwrap().is_none());
+    assert!(!place.path("db/.thermocline").exists());
+    let file = place.put(&hosts, "db/1.sst", 0);
+    assert!(file.place().starts_with(place.path("fast")), "{:?}", file.place());
+    assert!(fs::symlink_metadata(place.path("db/1.sst")).unwrap().is_symlink());
+    assert!(hosts.open(&place.path("db/CURRENT")).unwrap().is_none());
+    let opened = hosts.open(&place.path("db/1.sst")).unwrap().unwrap();
+    assert_eq!(opened.place(), file.place());
+    let missing = hosts.open(&place.path("db/2.sst")).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
+    fs::create_dir(place.path("db/archive")).unwrap();
+    assert_eq!(names(&hosts, &place.path("db")), ["1.sst", "CURRENT", "archive"]);
+    let listed = hosts.list(&place.path("db")).unwrap();
+    assert_eq!(listed.iter().find(|entry| entry.name == "1.sst").unwrap().len, 8);
+}
+
+#[test]
+fn a_path_through_a_link_leads_to_the_same_directory() {
+    let place = Place::new();
+    let hosts = place.two();
+    place.put(&hosts, "db/1.sst", 0);
+    std::os::unix::fs::symlink(place.path("db"), place.path("other")).unwrap();
+    place.put(&hosts, "other/2.sst", 0);
+    assert_eq!(names(&hosts, &place.path("db")), ["1.sst", "2.sst"]);
+    assert_eq!(hosts.report().len(), 1);
+}
+
+#[test]
+fn files_go_between_directories_by_rename_and_link() {
+    let place = Place::new();
+    let hosts = place.two();
+    fs::create_dir(place.path("new")).unwrap();
+    fs::create_dir(place.path("plain")).unwrap();
+    place.put(&hosts, "db/1.sst", 0);
+    hosts.rename(&place.path("db/1.sst"), &place.path("new/7.sst")).unwrap();
+    hosts.link(&place.path("new/7.sst"), &place.path("db/2.sst")).unwrap();
+    assert_eq!(fs::read_to_string(place.path("db/2.sst")).unwrap(), "db/1.sst");
+    assert_eq!(names(&hosts, &place.path("db")), ["2.sst"]);
+    // A name that no tier takes: the host copies.
+    let refused = hosts.rename(&place.path("db/2.sst"), &place.path("plain/2.bak")).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    // Plain files of plain directories.
+    fs::write(place.path("plain/3.sst"), "three").unwrap();
+    hosts.link(&place.path("plain/3.sst"), &place.path("plain/4.sst")).unwrap();
+    hosts.rename(&place.path("plain/3.sst"), &place.path("db/3.sst")).unwrap();
+    assert!(hosts.open(&place.path("db/3.sst")).unwrap().is_some(), "it may move later");
+    hosts.truncate(&place.path("plain/4.sst"), 2).unwrap();
+    assert_eq!(fs::read_to_string(place.path("plain/4.sst")).unwrap(), "th");
+    let refused = hosts.rename(&place.path("plain/4.sst"), &place.path("db/2.sst")).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    hosts.delete(&place.path("plain/4.sst")).unwrap();
+    hosts.delete(&place.path("db/2.sst")).unwrap();
+    assert_eq!(names(&hosts, &place.path("db")), ["3.sst"]);
+}
+
+#[test]
+fn a_table_whose_level_becomes_known_moves_by_itself() {
+    let place = Place::new();
+    let hosts = place.hosts("tier=FAST:1GiB&tier=home:1GiB&placement=top_levels(0)");
+    let file = place.put(&hosts, "db/1.sst", 0);
+    hosts.set_level(&place.path("db/1.sst"), 5).unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while file.epoch().load(Acquire) == 0 {
+        assert!(std::time::Instant::now() < deadline, "the table stays on the fast tier");
+        std::thread::yield_now();
+    }
+    assert_eq!(file.place(), place.path("db/1.sst"));
+    assert_eq!(fs::read_to_string(file.place()).unwrap(), "db/1.sst");
+    let report = hosts.report();
+    assert_eq!((report[0].counts.moved_by_level, report[0].counts.corrected_levels), (1, 1));
+    assert_eq!((report[0].tiers[0].used_bytes, report[0].tiers[1].used_bytes), (0, 8));
+    assert_eq!(report[0].tiers[1].levels[0].level, Some(5));
+}
+
+#[test]
+fn upper_levels_stay_fast_as_far_as_there_is_room_for_what_the_levels_have() {
+    let place = Place::new();
+    let hosts = place.hosts("tier=FAST:16MiB&tier=home:1GiB&placement=room");
+    let table = |number: u32, level: u8, mib: usize| {
+        let name = format!("db/{number}.sst");
+        let class = FileClass { level: Some(level), ..of(&name) };
+        let file = hosts.create(&place.path(&name), class).unwrap().unwrap();
+        fs::write(file.place(), vec![1; mib << 20]).unwrap();
+        file.synced().unwrap();
+        file.place().starts_with(place.path("fast"))
+    };
+    // Tables are expected to have 64 MiB until one was seen.
+    assert!(!table(1, 0, 1) && !table(2, 1, 1) && !table(3, 2, 12), "nothing is known yet");
+    assert!(table(4, 0, 1), "level 0 comes to 4 MiB");
+    assert!(table(5, 1, 1));
+    assert!(!table(6, 2, 12), "level 2 has more than the fast tier");
+}
+
+#[test]
+fn a_directory_that_is_renamed_keeps_its_tiers_and_one_that_is_empty_leaves_them() {
+    let place = Place::new();
+    let hosts = place.two();
+    fs::create_dir(place.path("db.tmp")).unwrap();
+    place.put(&hosts, "db.tmp/1.sst", 0);
+    fs::remove_dir(place.path("db")).unwrap();
+    hosts.rename(&place.path("db.tmp"), &place.path("db")).unwrap();
+    place.put(&hosts, "db/2.sst", 0);
+    assert_eq!(names(&hosts, &place.path("db")), ["1.sst", "2.sst"]);
+    let refused = hosts.remove_directory(&place.path("db")).unwrap_err();
+    assert!(refused.to_string().contains("not empty"), "{refused}");
+    hosts.delete(&place.path("db/1.sst")).unwrap();
+    hosts.delete(&place.path("db/2.sst")).unwrap();
+    hosts.remove_directory(&place.path("db")).unwrap();
+    assert!(!place.path("db").exists());
+    assert_eq!(fs::read_dir(place.path("fast")).unwrap().count(), 0);
+    fs::create_dir(place.path("db")).unwrap();
+    place.put(&hosts, "db/3.sst", 0);
+}
+
+#[test]
+fn a_released_directory_may_be_changed_by_another_process() {
+    let place = Place::new();
+    let (one, other) = (place.two(), place.two());
+    drop(place.put(&one, "db/1.sst", 0));
+    let class = of("db/2.sst");
+    let locked = other.create(&place.path("db/2.sst"), class).unwrap_err();
+    assert_eq!(locked.kind(), ErrorKind::Locked, "{locked}");
+    one.release(&place.path("db")).unwrap();
+    drop(place.put(&other, "db/2.sst", 0));
+    other.release(&place.path("db")).unwrap();
+    place.put(&one, "db/3.sst", 0);
+    assert_eq!(names(&one, &place.path("db")), ["1.sst", "2.sst", "3.sst"]);
+}
+
+#[test]
+fn room_is_that_of_the_tiers() {
+    let place = Place::new();
+    let hosts = place.hosts("tier=FAST:300MiB&tier=home:200MiB&placement=fill_first");
+    fs::write(place.path("db/CURRENT"), "plain").unwrap();
+    assert!(hosts.free_bytes(&place.path("db")).unwrap() > 500 << 20, "that of the file system");
+    drop(hosts.create(&place.path("db/1.log"), of("1.log")).unwrap());
+    let free = hosts.free_bytes(&place.path("db")).unwrap();
+    assert!(free <= 500 << 20, "{free}");
+}
