@@ -37,10 +37,10 @@ bool EndsWith(const std::string& path, const char* end) {
 }
 
 // A log is no part of the job in whose thread the host happens to make it.
-thermocline_file_class ClassOf(const std::string& path, const rocksdb::FileOptions& options) {
+thermocline_new_file ClassOf(const std::string& path, const rocksdb::FileOptions& options) {
   const bool is_of_job = EndsWith(path, ".sst") || EndsWith(path, ".blob");
   const LevelContext context = is_of_job ? CurrentContext() : LevelContext{};
-  thermocline_file_class file = {};
+  thermocline_new_file file = {};
   file.size = sizeof(file);
   file.holds = THERMOCLINE_HOLDS_BY_NAME;
   file.level = context.level;
@@ -73,7 +73,7 @@ Answer TieredFileSystem::OpenManaged(const Path& path, OpenFile* file) const {
 
 Answer TieredFileSystem::CreateManaged(const Path& path, const FileOptions& options,
                                        OpenFile* file) const {
-  const thermocline_file_class of = ClassOf(path, options);
+  const thermocline_new_file of = ClassOf(path, options);
   thermocline_file* opened = nullptr;
   char* why = nullptr;
   const thermocline_status status =
@@ -82,12 +82,20 @@ Answer TieredFileSystem::CreateManaged(const Path& path, const FileOptions& opti
   return Answer(status, why);
 }
 
+Answer TieredFileSystem::OpenOrCreateManaged(const Path& path, const FileOptions& options,
+                                             OpenFile* file, Context* dbg) {
+  Answer opened = OpenManaged(path, file);
+  if (!opened.IsOk() || *file != nullptr) return opened;
+  const bool is_there = FileExists(path, options.io_options, dbg).ok();
+  return is_there ? opened : CreateManaged(path, options, file);
+}
+
 // A reader finishes where it began: only the opening minds a move.
 IOStatus TieredFileSystem::NewSequentialFile(const Path& path, const FileOptions& options,
                                              SequentialFile* result, Context* dbg) {
   OpenFile file;
   const Answer answer = OpenManaged(path, &file);
-  if (!answer.IsOk() && !answer.Is(THERMOCLINE_NOT_FOUND)) return answer.ToIOStatus();
+  if (!answer.IsOk()) return answer.ToIOStatus();
   if (file != nullptr) {
     uint64_t epoch = 0;
     return OpenAtPlace(file.get(), &epoch, [&](const std::string& place) {
@@ -105,7 +113,7 @@ IOStatus TieredFileSystem::NewRandomAccessFile(const Path& path, const FileOptio
                                                RandomAccessFile* result, Context* dbg) {
   OpenFile file;
   const Answer answer = OpenManaged(path, &file);
-  if (!answer.IsOk() && !answer.Is(THERMOCLINE_NOT_FOUND)) return answer.ToIOStatus();
+  if (!answer.IsOk()) return answer.ToIOStatus();
   if (file == nullptr) return target()->NewRandomAccessFile(path, options, result, dbg);
   return TieredRandomAccessFile::Open(target_, std::move(file), options, result, dbg);
 }
@@ -136,8 +144,7 @@ IOStatus TieredFileSystem::NewWritableFile(const Path& path, const FileOptions& 
 IOStatus TieredFileSystem::ReopenWritableFile(const Path& path, const FileOptions& options,
                                               WritableFile* result, Context* dbg) {
   OpenFile file;
-  Answer answer = OpenManaged(path, &file);
-  if (answer.Is(THERMOCLINE_NOT_FOUND)) answer = CreateManaged(path, options, &file);
+  const Answer answer = OpenOrCreateManaged(path, options, &file, dbg);
   if (!answer.IsOk()) return answer.ToIOStatus();
   if (file == nullptr) return target()->ReopenWritableFile(path, options, result, dbg);
   return Reopen(path, std::move(file), options, result, dbg);
@@ -184,8 +191,7 @@ IOStatus TieredFileSystem::ReuseWritableFile(const Path& path, const Path& old,
 IOStatus TieredFileSystem::NewRandomRWFile(const Path& path, const FileOptions& options,
                                            ReadWriteFile* result, Context* dbg) {
   OpenFile file;
-  Answer answer = OpenManaged(path, &file);
-  if (answer.Is(THERMOCLINE_NOT_FOUND)) answer = CreateManaged(path, options, &file);
+  const Answer answer = OpenOrCreateManaged(path, options, &file, dbg);
   if (!answer.IsOk()) return answer.ToIOStatus();
   if (file == nullptr) return target()->NewRandomRWFile(path, options, result, dbg);
   uint64_t epoch = 0;

@@ -12,7 +12,9 @@
 // Threads: any.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -81,15 +83,24 @@ class TieredFileSystem : public rocksdb::FileSystemWrapper {
   IOStatus LinkFile(const Path& from, const Path& to, const IOOptions& options,
                     Context* dbg) override;
   IOStatus Truncate(const Path& path, size_t len, const IOOptions& options, Context* dbg) override;
+  // Ours goes with the host's, so that another process may change the directory.
+  IOStatus LockFile(const Path& path, const IOOptions& options, rocksdb::FileLock** lock,
+                    Context* dbg) override;
+  IOStatus UnlockFile(rocksdb::FileLock* lock, const IOOptions& options, Context* dbg) override;
   IOStatus DeleteDir(const Path& directory, const IOOptions& options, Context* dbg) override;
 
  private:
   Answer OpenManaged(const Path& path, OpenFile* file) const;
   Answer CreateManaged(const Path& path, const FileOptions& options, OpenFile* file) const;
+  Answer OpenOrCreateManaged(const Path& path, const FileOptions& options, OpenFile* file,
+                             Context* dbg);
   IOStatus Reopen(const Path& path, OpenFile file, const FileOptions& options,
                   WritableFile* result, Context* dbg);
 
   const std::shared_ptr<Tiers> tiers_;
+  // The directories of the locks that the host holds.
+  std::mutex locking_;
+  std::map<rocksdb::FileLock*, Path> locked_;
 };
 
 }  // namespace thermocline

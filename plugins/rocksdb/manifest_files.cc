@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "../taps/log_lines.h"
+#include "places.h"
 
 namespace thermocline {
 
@@ -16,11 +17,6 @@ using rocksdb::IOStatus;
 using rocksdb::Slice;
 
 namespace {
-
-std::string DirectoryOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? std::string(".") : path.substr(0, slash);
-}
 
 // A table in another directory (db_paths) is not found, and keeps the level it was made with.
 void SetLevel(const Tiers& tiers, const std::string& directory, uint64_t number, int level) {

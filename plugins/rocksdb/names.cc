@@ -10,10 +10,10 @@ using rocksdb::IOStatus;
 
 namespace {
 
-struct FreeEntries {
-  void operator()(thermocline_entries* entries) const { thermocline_entries_free(entries); }
+struct CloseEntries {
+  void operator()(thermocline_entries* entries) const { thermocline_entries_close(entries); }
 };
-using Entries = std::unique_ptr<thermocline_entries, FreeEntries>;
+using Entries = std::unique_ptr<thermocline_entries, CloseEntries>;
 
 Answer List(const Tiers& tiers, const std::string& directory, Entries* entries) {
   thermocline_entries* found = nullptr;
@@ -142,6 +142,36 @@ IOStatus TieredFileSystem::Truncate(const Path& path, size_t len, const IOOption
   const Answer answer(status, why);
   if (answer.Is(THERMOCLINE_NOT_FOUND)) return target()->Truncate(path, len, options, dbg);
   return answer.ToIOStatus();
+}
+
+IOStatus TieredFileSystem::LockFile(const Path& path, const IOOptions& options,
+                                    rocksdb::FileLock** lock, Context* dbg) {
+  const IOStatus status = target()->LockFile(path, options, lock, dbg);
+  if (status.ok()) {
+    const std::lock_guard<std::mutex> guard(locking_);
+    locked_[*lock] = DirectoryOf(path);
+  }
+  return status;
+}
+
+IOStatus TieredFileSystem::UnlockFile(rocksdb::FileLock* lock, const IOOptions& options,
+                                      Context* dbg) {
+  Path directory;
+  {
+    const std::lock_guard<std::mutex> guard(locking_);
+    const auto found = locked_.find(lock);
+    if (found != locked_.end()) {
+      directory = found->second;
+      locked_.erase(found);
+    }
+  }
+  if (!directory.empty()) {
+    // It stays ours until the last file is closed, should the host still have one.
+    char* why = nullptr;
+    thermocline_tiers_release_directory(tiers_->get(), directory.c_str(), &why);
+    thermocline_free(why);
+  }
+  return target()->UnlockFile(lock, options, dbg);
 }
 
 IOStatus TieredFileSystem::DeleteDir(const Path& directory, const IOOptions& options,

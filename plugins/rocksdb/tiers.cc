@@ -35,11 +35,13 @@ IOStatus Answer::ToIOStatus() const {
   }
 }
 
-std::string PlaceOf(const thermocline_file* file) {
-  char* const text = thermocline_file_place(file);
-  std::string place = text != nullptr ? text : "";
+Answer PlaceOf(const thermocline_file* file, std::string* place) {
+  char* text = nullptr;
+  char* why = nullptr;
+  const thermocline_status status = thermocline_file_place(file, &text, &why);
+  if (text != nullptr) *place = text;
   thermocline_free(text);
-  return place;
+  return Answer(status, why);
 }
 
 std::shared_ptr<Tiers> Tiers::Open(const std::string& uri, std::string* why) {

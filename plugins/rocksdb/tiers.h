@@ -36,7 +36,7 @@ struct CloseFile {
 // An open managed file; null for a file that is the host's own.
 using OpenFile = std::unique_ptr<thermocline_file, CloseFile>;
 
-std::string PlaceOf(const thermocline_file* file);
+Answer PlaceOf(const thermocline_file* file, std::string* place);
 
 // The host directories of one URI.
 class Tiers {
