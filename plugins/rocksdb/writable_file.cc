@@ -2,6 +2,8 @@
 #include "writable_file.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -10,6 +12,17 @@
 namespace thermocline {
 
 using rocksdb::Env;
+
+namespace {
+
+// The host's class for mappings has no code for it, only the text.
+bool IsFull(const rocksdb::IOStatus& status, const rocksdb::FileOptions& options) {
+  if (status.ok() || status.IsNoSpace() || !options.use_mmap_writes) return status.IsNoSpace();
+  const char* const state = status.getState();
+  return state != nullptr && std::strstr(state, std::strerror(ENOSPC)) != nullptr;
+}
+
+}  // namespace
 
 TieredWritableFile::TieredWritableFile(std::shared_ptr<rocksdb::FileSystem> host, OpenFile file,
                                        uint64_t len, const rocksdb::FileOptions& options,
@@ -26,7 +39,7 @@ rocksdb::IOStatus TieredWritableFile::Write(Attempt attempt) {
   for (;;) {
     if (!lost_.ok()) return lost_;
     const IOStatus status = attempt(*current_.Now());
-    if (!status.IsNoSpace() || !GoOnElsewhere(nullptr)) return status;
+    if (!IsFull(status, options_) || !GoOnElsewhere(nullptr)) return status;
   }
 }
 

@@ -32,8 +32,10 @@ fn words(words: &[&str]) -> Vec<String> {
 
 /// What is the same for all hosts.
 pub fn shared(folder: &Path) -> Result<Outcome, String> {
+    // Without the engine, of which a plugin needs nothing.
     let library = ["build", "--release", "--package", "thermocline-capi"];
-    if !crate::cargo(&library, &[]) {
+    let features = ["--no-default-features", "--features", "device"];
+    if !crate::cargo(&[&library[..], &features].concat(), &[]) {
         return Err("the C interface does not build".to_owned());
     }
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
