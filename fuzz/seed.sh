@@ -53,6 +53,7 @@ text units '64 MiB' '1.5GB' '250 ms' '0.5 s' '9007199254740993 B' '0011223344556
 text coding '\003\002\007\007\0200\001\005water'
 text driver_name posix direct memory emulated-gp3
 text tier /mnt/fast:10GiB:direct slow:64M a:b:1.5TB:emulated-gp3
+text host_uri 'thermocline://?tier=/mnt/a:20GiB&tier=home:1TB' 'thermocline://?tier=/a%26b:1MiB&placement=top_levels(2)&move_threads=3'
 text load_tsv 'key\tvalue\n\t\nk\\\\t\\\\x00\tb\n'
 text load_jsonl '{"key": "k", "value": "v"}\n{"key_base64": "/w==", "value_base64": "AAE="}\n'
 text load_deb822 'Package: a\nVersion: 1\nArchitecture: all\n more\n\nPackage: b\nVersion: 2\n'

@@ -107,7 +107,9 @@ extern "C" {
 //
 // `thermocline://?tier=/mnt/nvme/app:20GiB&tier=home:400GiB` names tiers by PATH:CAPACITY; `home`
 // is the directory itself. More settings: `placement=parallelism` (default), `room`, `fill_first`,
-// `log_only`, `top_levels(N)`; `move_threads=auto` (default) or 1 to 16. In values `%XX` stands
+// `log_only`, `top_levels(N)`; `move_threads=auto` (default) or 1 to 16; `cache=off` (default) or
+// `files`, which copies files that are read much to the next faster tier; `hit_percent=90`, the
+// share of reads that is enough. In values `%XX` stands
 // for a byte. `thermocline:///etc/app.toml` reads the same from a file.
 //
 // THERMOCLINE_INVALID names the part of the URI that is wrong.
@@ -206,11 +208,17 @@ thermocline_status thermocline_tiers_free_space(const thermocline_tiers *tiers,
 // each, with its tiers, on each the files and bytes by level, and what was moved.
 thermocline_status thermocline_tiers_stats(const thermocline_tiers *tiers, char **json, char **why);
 
+// Gives out the path where the host opens the file now to read it: at a copy on a faster tier,
+// where there is one. Nothing may be written there. Otherwise as `thermocline_file_place`.
+thermocline_status thermocline_file_place_to_read(const thermocline_file *file,
+                                                  char **place,
+                                                  char **why);
+
 // Gives out the path where the host opens the file now, as text with a zero behind, for
 // `thermocline_free`.
 thermocline_status thermocline_file_place(const thermocline_file *file, char **place, char **why);
 
-// A number that goes up when the place changes. A host that reads compares it before each read,
+// A number that goes up when either place changes. A host that reads compares it before each read,
 // and opens the new place where it differs; what is being read at the old one stays readable.
 //
 // `file` must not be NULL. Costs a load from memory.

@@ -1,6 +1,6 @@
 //! C programs, compiled by the system's compiler and run: the one of `docs/c.md`, and one for each
-//! header that calls every function. Each against the shared library and the archive, and under valgrind where
-//! that is installed, else with the compiler's own checks of memory.
+//! header that calls every function. Each against the shared library and the archive, and under
+//! valgrind where that is installed, else with the compiler's own checks of memory.
 //!
 //! Cargo gives a test no shared library, so the tests ask it for one, of their own profile. Alone,
 //! that is a few seconds. What `cargo test --workspace` has built fits only if all of the workspace

@@ -131,6 +131,17 @@ fn edited_profiles_and_reports_of_fio_are_refused_or_read_back() {
 }
 
 #[test]
+fn damaged_uris_are_refused_or_name_tiers_that_can_be() {
+    let seeds = [
+        "thermocline://?tier=/mnt/a:20GiB&tier=home:1TB",
+        "thermocline://?tier=/a%26b:1%20MiB&placement=top_levels(2)&move_threads=3",
+    ];
+    let seeds = seeds.map(|uri| uri.as_bytes().to_vec());
+    let (accepted, runs) = check("host uri", &seeds, TEXTS, properties::host_uri);
+    assert!(accepted > 0, "none of {runs} is a URI: the mutations say nothing");
+}
+
+#[test]
 fn driver_names_read_back_what_they_print() {
     let names = ["posix", "direct", "memory", "emulated-gp3", "emulated-hdd"];
     let seeds = names.map(|name| name.as_bytes().to_vec());

@@ -7,7 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use thermocline_device::names::NameCounts;
 use thermocline_device::{
     ErrorKind, FileClass, HostSettings, Hosts, NamedFile, Origin, SystemDevices,
 };
@@ -124,17 +126,44 @@ fn a_table_whose_level_becomes_known_moves_by_itself() {
     let hosts = place.hosts("tier=FAST:1GiB&tier=home:1GiB&placement=top_levels(0)");
     let file = place.put(&hosts, "db/1.sst", 0);
     hosts.set_level(&place.path("db/1.sst"), 5).unwrap();
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while file.epoch().load(Acquire) == 0 {
-        assert!(std::time::Instant::now() < deadline, "the table stays on the fast tier");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while hosts.report()[0].counts.moved_by_level == 0 {
+        assert!(Instant::now() < deadline, "the table stays on the fast tier");
         std::thread::yield_now();
     }
+    assert_eq!(file.epoch().load(Acquire), 1);
     assert_eq!(file.place(), place.path("db/1.sst"));
     assert_eq!(fs::read_to_string(file.place()).unwrap(), "db/1.sst");
     let report = hosts.report();
     assert_eq!((report[0].counts.moved_by_level, report[0].counts.corrected_levels), (1, 1));
     assert_eq!((report[0].tiers[0].used_bytes, report[0].tiers[1].used_bytes), (0, 8));
     assert_eq!(report[0].tiers[1].levels[0].level, Some(5));
+}
+
+#[test]
+fn a_table_that_is_read_much_is_copied_and_the_copy_goes_with_it_or_for_want_of_room() {
+    let place = Place::new();
+    let hosts = place.hosts("tier=FAST:64MiB&tier=home:1GiB&placement=top_levels(0)&cache=files");
+    let (hot, cold) = (place.put(&hosts, "db/1.sst", 5), place.put(&hosts, "db/2.sst", 5));
+    assert_eq!(hot.place(), place.path("db/1.sst"));
+    let count = |count: fn(&NameCounts) -> u64| count(&hosts.report()[0].counts);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while count(|counts| counts.copied) == 0 {
+        assert!(Instant::now() < deadline, "there is no copy");
+        hot.was_read();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let copy = hot.place_to_read();
+    assert!(copy.starts_with(place.path("fast")) && hot.epoch().load(Acquire) == 1, "{copy:?}");
+    assert_eq!(fs::read_to_string(&copy).unwrap(), "db/1.sst");
+    assert_eq!(cold.place_to_read(), cold.place());
+    let tier = &hosts.report()[0].tiers[0];
+    assert_eq!((tier.copies, tier.copied_bytes, tier.used_bytes), (1, 8, 0));
+    // A log comes first: it may become as long as all of the tier.
+    drop(hosts.create(&place.path("db/3.log"), of("3.log")).unwrap());
+    assert_eq!(count(|counts| counts.dropped_copies), 1);
+    assert!(!copy.exists() && hot.place_to_read() == hot.place());
+    assert_eq!(hot.epoch().load(Acquire), 2);
 }
 
 #[test]

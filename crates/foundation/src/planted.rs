@@ -417,6 +417,9 @@ bugs! {
     /// Names over links · an opening drops a link whose file is gone · creation, power cut that
     /// loses the tier's name and keeps the link.
     LostLinkDropped,
+    /// Names over links · a file that takes another's name is read from the other's copy on a
+    /// faster tier · copy, rename over the name, read.
+    CopyOfReplacedFileServed,
 }
 
 /// `bug` is on in this thread.

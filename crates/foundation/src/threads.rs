@@ -21,6 +21,12 @@ pub use shuttle::thread::JoinHandle;
 #[cfg(not(shuttle))]
 pub use std::thread::JoinHandle;
 
+/// Threads that end before the call returns, and so may borrow what it has.
+#[cfg(shuttle)]
+pub use shuttle::thread::scope;
+#[cfg(not(shuttle))]
+pub use std::thread::scope;
+
 /// Starts a named thread. Fails where the system has no thread to give.
 pub fn spawn<T, F>(name: &str, body: F) -> std::io::Result<JoinHandle<T>>
 where

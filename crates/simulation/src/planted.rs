@@ -19,12 +19,13 @@ pub const FOUND_BY_TRANSACTIONS: [Planted; 5] = [
 
 /// Bugs of names over links, which the engine does not use; their own histories find them
 /// (`tests/names.rs`).
-pub const FOUND_BY_NAMES: [Planted; 7] = [
+pub const FOUND_BY_NAMES: [Planted; 8] = [
     Planted::LinkSwitchedUnsynced,
     Planted::OldPlaceDeletedFirst,
     Planted::HomeSyncedBeforeTier,
     Planted::FirstSyncForgetsName,
     Planted::SerialReused,
+    Planted::CopyOfReplacedFileServed,
     Planted::LinkedNamesShareFile,
     Planted::LostLinkDropped,
 ];

@@ -6,16 +6,18 @@ use thermocline_simulation::names::{Counts, faults, kinds_of, run, run_with_faul
 #[test]
 fn synced_files_keep_name_and_bytes_whatever_call_a_crash_follows() {
     let mut all = Counts::default();
-    for seed in 0..30 {
+    for seed in 0..40 {
         let counts = run(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         all.images += counts.images;
         all.moves += counts.moves;
         all.overflows += counts.overflows;
         all.replaced += counts.replaced;
         all.links += counts.links;
+        all.copies += counts.copies;
         all.restarts += counts.restarts;
     }
     assert!(all.images > 20_000 && all.moves > 60 && all.replaced > 15, "{all:?}");
+    assert!(all.copies > 30, "{all:?}");
     assert!(all.overflows > 5 && all.links > 10 && all.restarts > 40, "{all:?}");
 }
 

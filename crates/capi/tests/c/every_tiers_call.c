@@ -95,6 +95,9 @@ static void files(thermocline_tiers *tiers) {
     thermocline_file *file = put(tiers, "db/1.sst", 0), *other = NULL;
     char *place = place_of(file), *moved = NULL;
     CHECK(strncmp(place, at("fast"), strlen(at("fast"))) == 0);
+    OK(thermocline_file_place_to_read(file, &moved, &why));
+    CHECK(strcmp(place, moved) == 0);
+    thermocline_free(moved);
     CHECK(holds(at("db/1.sst"), "db/1.sst"));
     OK(thermocline_tiers_open_file(tiers, at("db/1.sst"), &other, &why));
     CHECK(other != NULL);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   mod.rs       Hosts: the calls, by paths     settings.rs  what a URI says
-//!   mover.rs     moves in the background        plain.rs     files that are on no tier
+//!   mover.rs     moves, copies in the background  plain.rs     files that are on no tier
 //!   report.rs    figures
 //!
 //!   Hosts   /db, /backup/private/1 ...   one Names for each, opened when it is first asked for
@@ -26,7 +26,7 @@ mod settings;
 
 pub use plain::HostEntry;
 pub use report::{HostReport, LevelReport, TierReport};
-pub use settings::{HostSettings, HostTier, SCHEME};
+pub use settings::{HostCache, HostSettings, HostTier, SCHEME};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::is_hidden;
@@ -256,12 +256,17 @@ impl Hosts {
         open.values().map(HostReport::of).collect()
     }
 
-    /// A directory moves with its `.thermocline`; its tiers are then told where it is.
+    /// A directory moves with its `.thermocline`. Its tiers are told before that they may find it
+    /// there, and afterwards that they do.
     fn rename_directory(&self, from: &Path, to: &Path) -> Result<()> {
         let directory = plain::canonical(from)?;
-        let is_managed = self.shared.names(&directory)?.is_some();
+        let names = self.shared.names(&directory)?;
+        let is_managed = names.is_some();
         let _moving = self.shared.moving.lock();
         self.shared.open.lock().remove(&directory);
+        if let Some(names) = names {
+            names.will_move_to(&At::new(to)?.path())?;
+        }
         plain::rename(from, to)?;
         if is_managed {
             let (devices, policy) = (Arc::clone(&self.shared.devices), self.shared.placement());

@@ -1,15 +1,17 @@
-//! The thread that moves files of host directories, and tells placements how time goes (Keigo,
-//! sections 4.2 and 4.3).
+//! The thread that moves and copies files of host directories, and tells placements how time goes
+//! (Keigo, sections 4.2 and 4.3).
 //!
 //! 1. It sleeps until a file is made or a level becomes known; while a directory is being changed
 //!    it looks once a second.
 //! 2. Moves of one directory are made by as many threads as its devices can use beside their
 //!    writers, or as many as the settings say.
-//! 3. A move that failed is tried again in the next second. The file stays where it is.
+//! 3. A move or copy that failed is tried again in the next second. The file stays where it is.
+//! 4. Copies are made after moves, by as many threads as the devices can use then, one each in a
+//!    second: the hit ratio of a second says what the next copy is for.
 //!
 //! Threads: one of its own, and those of a round of moves, which end with it.
 
-use super::Shared;
+use super::{HostCache, Shared};
 use crate::error::{Error, Result};
 use crate::names::Names;
 use std::path::Path;
@@ -83,6 +85,10 @@ impl Shared {
                 names.seconds_passed(u32::try_from(seconds).unwrap_or(u32::MAX));
                 let _moving = self.moving.lock();
                 self.move_files(&names);
+                if seconds > 0 && self.settings.cache == HostCache::Files {
+                    names.end_window();
+                    self.copy_files(&names);
+                }
             }
         }
     }
@@ -116,13 +122,29 @@ impl Shared {
                 }
             }
         };
-        if !names.has_moves() {
-            return;
+        if names.has_moves() {
+            together(threads(), mover);
         }
-        std::thread::scope(|scope| {
-            let mover = &mover;
-            (1..threads()).for_each(|place| drop(scope.spawn(move || mover(place))));
-            mover(0);
+    }
+
+    fn copy_files(&self, names: &Names) {
+        let hit_percent = self.settings.hit_percent;
+        let threads = names.copy_threads(hit_percent);
+        together(threads.min(self.settings.move_threads.unwrap_or(threads)), |_| {
+            if let Err(error) = names.copy_next(hit_percent) {
+                tracing::warn!(%error, "a file is not copied to a faster tier");
+            }
         });
     }
+}
+
+/// Runs so many of `body` at once, each with its place; this thread is the first.
+fn together(threads: u16, body: impl Fn(u16) + Sync) {
+    threads::scope(|scope| {
+        let body = &body;
+        (1..threads).for_each(|place| drop(scope.spawn(move || body(place))));
+        if threads > 0 {
+            body(0);
+        }
+    });
 }

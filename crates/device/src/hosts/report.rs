@@ -30,6 +30,12 @@ pub struct TierReport {
     pub device_free_bytes: Option<u64>,
     /// Writers beyond which the device gets no faster; none where that is not known.
     pub useful_writers: Option<u16>,
+    /// Copies of files of slower tiers, and bytes that they take.
+    pub copies: u64,
+    /// See `copies`.
+    pub copied_bytes: u64,
+    /// Reads that the host told of and that it served, from files and copies.
+    pub reads: u64,
     /// Tables and blobs by level, then logs.
     pub levels: Vec<LevelReport>,
 }
@@ -76,6 +82,9 @@ impl TierReport {
             used_bytes: tier.used_bytes,
             device_free_bytes: tier.space.map(|space| space.free_bytes),
             useful_writers: tier.profile.write.useful_workers(),
+            copies: tier.copies,
+            copied_bytes: tier.copied_bytes,
+            reads: tier.reads,
             levels: levels.collect(),
         }
     }

@@ -15,6 +15,7 @@
 //! Threads: plain functions.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::file_cache::trigger::HIT_PERCENT;
 use crate::placement::PlacementChoice;
 use crate::pool_size::THREADS_MAX;
 use crate::tier::TierSpec;
@@ -51,6 +52,28 @@ pub struct HostSettings {
     /// be set where moves take a processor that the host wants.
     #[serde(default)]
     pub move_threads: Option<u16>,
+    /// What is copied to faster tiers for reads. Default nothing.
+    #[serde(default)]
+    pub cache: HostCache,
+    /// Share of reads, in percent, that a tier is to serve of those that it and the next one do;
+    /// below it, files are copied. To be raised where reads matter more than the writes of copies.
+    #[serde(default = "hit_percent")]
+    pub hit_percent: u8,
+}
+
+/// What is copied to faster tiers for reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostCache {
+    /// Nothing.
+    #[default]
+    Off,
+    /// Whole files that are read much (Keigo, section 4.3).
+    Files,
+}
+
+fn hit_percent() -> u8 {
+    HIT_PERCENT
 }
 
 fn by_parallelism() -> PlacementChoice {
@@ -66,27 +89,33 @@ impl HostSettings {
     ///
     /// Errors: `Invalid` with the part that is wrong; `NotFound` and others of the file.
     pub fn of_uri(uri: &str) -> Result<Self> {
-        let rest = uri
-            .strip_prefix(SCHEME)
-            .ok_or_else(|| invalid(format!("'{uri}' does not begin with {SCHEME}")))?;
-        let settings = match rest.strip_prefix('?') {
-            Some(query) => Self::of_query(query),
-            None if rest.starts_with('/') => {
-                let path = PathBuf::from(decoded(rest)?);
-                let text = std::fs::read_to_string(&path)
-                    .map_err(|error| Error::io("read the settings", &path, &error))?;
-                Self::of_toml(&text)
-                    .map_err(|error| invalid(format!("{}: {error}", path.display())))
-            }
-            None => Err(invalid("after :// come ?tier=PATH:CAPACITY or a path".to_owned())),
+        let settings = match uri.strip_prefix(SCHEME) {
+            None => Err(invalid(format!("it does not begin with {SCHEME}"))),
+            Some(rest) => match rest.strip_prefix('?') {
+                Some(query) => Self::of_query(query),
+                None if rest.starts_with('/') => Self::of_file(rest),
+                None => Err(invalid("after :// come ?tier=PATH:CAPACITY or a path".to_owned())),
+            },
         };
         settings.map_err(|error| Error::new(error.kind(), format!("cannot use '{uri}': {error}")))
     }
 
+    fn of_file(path: &str) -> Result<Self> {
+        let path = PathBuf::from(decoded(path)?);
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| Error::io("read the settings", &path, &error))?;
+        Self::of_toml(&text).map_err(|error| invalid(format!("{}: {error}", path.display())))
+    }
+
     /// Of the part of a URI after `?`.
     pub fn of_query(query: &str) -> Result<Self> {
-        let mut settings =
-            Self { tiers: Vec::new(), placement: by_parallelism(), move_threads: None };
+        let mut settings = Self {
+            tiers: Vec::new(),
+            placement: by_parallelism(),
+            move_threads: None,
+            cache: HostCache::Off,
+            hit_percent: HIT_PERCENT,
+        };
         for part in query.split('&') {
             let (key, value) =
                 part.split_once('=').ok_or_else(|| invalid(format!("'{part}' is no KEY=VALUE")))?;
@@ -95,8 +124,10 @@ impl HostSettings {
                 "tier" => settings.tiers.push(tier(&value)?),
                 "placement" => settings.placement = value.parse()?,
                 "move_threads" => settings.move_threads = move_threads(&value)?,
+                "cache" => settings.cache = cache(&value)?,
+                "hit_percent" => settings.hit_percent = hits(&value)?,
                 _ => {
-                    let known = "there are tier, placement and move_threads";
+                    let known = "there are tier, placement, move_threads, cache and hit_percent";
                     return Err(invalid(format!("there is no setting '{key}'; {known}")));
                 }
             }
@@ -121,6 +152,10 @@ impl HostSettings {
         }
         if let Some(threads) = self.move_threads.filter(|n| !(1..=THREADS_MAX).contains(n)) {
             let text = format!("move_threads={threads} is out of range: 1 to {THREADS_MAX}");
+            return Err(invalid(text));
+        }
+        if !(1..=100).contains(&self.hit_percent) {
+            let text = format!("hit_percent={} is out of range: 1 to 100", self.hit_percent);
             return Err(invalid(text));
         }
         for tier in &self.tiers {
@@ -164,6 +199,18 @@ fn move_threads(value: &str) -> Result<Option<u16>> {
     threads.map(Some).map_err(|_| invalid(format!("move_threads={value} is no number, nor auto")))
 }
 
+fn cache(value: &str) -> Result<HostCache> {
+    match value {
+        "off" => Ok(HostCache::Off),
+        "files" => Ok(HostCache::Files),
+        _ => Err(invalid(format!("there is no cache '{value}'; there are off and files"))),
+    }
+}
+
+fn hits(value: &str) -> Result<u8> {
+    value.parse().map_err(|_| invalid(format!("hit_percent={value} is no number up to 100")))
+}
+
 /// The text with each `%XX` as the byte that it stands for.
 fn decoded(text: &str) -> Result<String> {
     let wrong = || invalid(format!("'{text}' has a % that two hexadecimal digits do not follow"));
@@ -201,8 +248,11 @@ mod tests {
         assert_eq!(tiers(&plain), [("/mnt/a", 20 << 30), ("home", 1_000_000_000_000)]);
         assert_eq!(plain.placement, PlacementChoice::Parallelism);
         assert_eq!(plain.move_threads, None);
-        let all = "thermocline://?tier=/a%26b:c%3a:1%20MiB&placement=top_levels(2)&move_threads=3";
+        let all = "thermocline://?tier=/a%26b:c%3a:1%20MiB&placement=top_levels(2)&move_threads=3\
+                   &cache=files&hit_percent=75";
         let all = HostSettings::of_uri(all).unwrap();
+        assert_eq!((plain.cache, plain.hit_percent), (HostCache::Off, 90));
+        assert_eq!((all.cache, all.hit_percent), (HostCache::Files, 75));
         assert_eq!(tiers(&all), [("/a&b:c:", 1 << 20)]);
         assert_eq!((all.placement, all.move_threads), (PlacementChoice::TopLevels(2), Some(3)));
         let specs = plain.specs(Path::new("/db"));
@@ -226,6 +276,9 @@ mod tests {
             ("thermocline://?tier=home:1GB&placement=bandwidth", "take room or parallelism"),
             ("thermocline://?tier=home:1GB&move_threads=0", "out of range: 1 to 16"),
             ("thermocline://?tier=home:1GB&move_threads=x", "no number, nor auto"),
+            ("thermocline://?tier=home:1GB&cache=all", "no cache 'all'; there are off and files"),
+            ("thermocline://?tier=home:1GB&hit_percent=101", "out of range: 1 to 100"),
+            ("thermocline://?tier=home:1GB&hit_percent=0.9", "no number up to 100"),
             ("thermocline://?tier=home:1GB&cash=off", "no setting 'cash'; there are"),
             ("thermocline://?tier=/a%2:1GB", "a % that two hexadecimal digits"),
             ("thermocline://?tier=/a%ff:1GB", "not UTF-8 when decoded"),
@@ -238,8 +291,9 @@ mod tests {
 
     #[test]
     fn a_file_says_the_same_as_a_uri() {
-        let text = "placement = \"room\"\n[[tiers]]\npath = \"home\"\ncapacity = \"2 GiB\"\n";
-        let query = HostSettings::of_query("tier=home:2GiB&placement=room").unwrap();
+        let text = "placement = \"room\"\ncache = \"files\"\n[[tiers]]\npath = \"home\"\n\
+                    capacity = \"2 GiB\"\n";
+        let query = HostSettings::of_query("tier=home:2GiB&placement=room&cache=files").unwrap();
         assert_eq!(HostSettings::of_toml(text).unwrap(), query);
         for (text, expected) in [
             ("tiers = []", "no tier is named"),

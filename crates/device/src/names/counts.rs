@@ -18,6 +18,10 @@ pub struct NameCounts {
     pub failed_moves: u64,
     /// Files that went on elsewhere because their device was full.
     pub overflowed: u64,
+    /// Copies that were made on faster tiers, and copies that went.
+    pub copied: u64,
+    /// See `copied`.
+    pub dropped_copies: u64,
     /// Tables that were made, and of these such whose level was not known then.
     pub tables: u64,
     /// See `tables`.
@@ -33,6 +37,8 @@ pub(super) struct Counts {
     pub moved_by_force: Counter,
     pub failed_moves: Counter,
     pub overflowed: Counter,
+    pub copied: Counter,
+    pub dropped_copies: Counter,
     pub tables: Counter,
     pub tables_of_unknown_level: Counter,
     pub corrected_levels: Counter,
@@ -51,6 +57,8 @@ impl Counts {
             moved_by_force: self.moved_by_force.get(),
             failed_moves: self.failed_moves.get(),
             overflowed: self.overflowed.get(),
+            copied: self.copied.get(),
+            dropped_copies: self.dropped_copies.get(),
             tables: self.tables.get(),
             tables_of_unknown_level: self.tables_of_unknown_level.get(),
             corrected_levels: self.corrected_levels.get(),

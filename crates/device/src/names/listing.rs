@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 use thermocline_foundation::sync::atomic::AtomicU64;
 use thermocline_foundation::sync::atomic::Ordering::Relaxed;
+use thermocline_foundation::{Planted, planted};
 
 /// What a class of files is expected to come to before one of it was seen.
 const EXPECTED_BYTES: u64 = 64 << 20;
@@ -30,6 +31,15 @@ pub(super) struct Place {
     pub file: String,
 }
 
+/// How a file is read.
+#[derive(Debug)]
+pub(super) struct Reading {
+    /// The epoch in which it was read last, or made, or found.
+    pub last_epoch: AtomicU64,
+    /// Reads so far, older ones counting less.
+    pub reads: AtomicU64,
+}
+
 /// A name's file.
 #[derive(Clone, Debug)]
 pub(super) struct Named {
@@ -37,18 +47,23 @@ pub(super) struct Named {
     pub class: FileClass,
     /// What it takes, or is expected to.
     pub bytes: u64,
-    /// A move is under way.
+    /// A move, or the making of a copy, is under way.
     pub moving: bool,
-    /// The epoch in which it was read last, or made, or found.
-    pub last_read: Arc<AtomicU64>,
+    /// Nothing more is written to it, as far as that is known.
+    pub is_whole: bool,
+    /// A copy on a faster tier.
+    pub copy: Option<Place>,
+    pub reading: Arc<Reading>,
     file: Weak<NamedFile>,
 }
 
 impl Named {
     /// One that was just made, or found, in an epoch.
     pub fn new(place: Place, class: FileClass, bytes: u64, epoch: u64) -> Self {
-        let last_read = Arc::new(AtomicU64::new(epoch));
-        Self { place, class, bytes, moving: false, last_read, file: Weak::new() }
+        let (last_epoch, reads) = (AtomicU64::new(epoch), AtomicU64::new(0));
+        let reading = Arc::new(Reading { last_epoch, reads });
+        let (moving, is_whole, copy, file) = (false, true, None, Weak::new());
+        Self { place, class, bytes, moving, is_whole, copy, reading, file }
     }
 
     /// The file, where it is open.
@@ -103,7 +118,9 @@ impl Listing {
                     kind: named.class.context().kind,
                     tier,
                     bytes: named.bytes,
-                    idle_epochs: self.epoch().saturating_sub(named.last_read.load(Relaxed)),
+                    idle_epochs: self
+                        .epoch()
+                        .saturating_sub(named.reading.last_epoch.load(Relaxed)),
                 });
             }
         }
@@ -150,16 +167,22 @@ impl Listing {
         if let Some(file) = named.file.upgrade() {
             return Ok(file);
         }
-        let last_read = Arc::clone(&named.last_read);
-        let file = Arc::new(NamedFile::new(host, name, named.place.clone(), last_read));
+        let reading = Arc::clone(&named.reading);
+        let (place, copy) = (named.place.clone(), named.copy.clone());
+        let file = Arc::new(NamedFile::new(host, name, place, copy, reading));
         named.file = Arc::downgrade(&file);
         Ok(file)
     }
 
     /// The name leads to another file now.
     pub fn replace(&mut self, name: &str, named: Named, home: TierIndex) {
-        let old = self.names.insert(name.to_owned(), named);
-        self.replaced.extend(old.map(|old| old.place).filter(|place| place.room != home));
+        let Some(old) = self.names.insert(name.to_owned(), named) else { return };
+        if planted(Planted::CopyOfReplacedFileServed) {
+            self.names.entry(name.to_owned()).and_modify(|named| named.copy = old.copy);
+        } else {
+            self.replaced.extend(old.copy);
+        }
+        self.replaced.extend(Some(old.place).filter(|place| place.room != home));
     }
 
     pub fn rename(&mut self, from: &str, to: &str, home: TierIndex) {
@@ -173,11 +196,11 @@ impl Listing {
         self.replace(to, named, home);
     }
 
-    /// The name is gone; the file was `len` bytes long.
-    pub fn delete(&mut self, name: &str, len: Option<u64>) {
-        if let Some(named) = self.names.remove(name) {
-            self.remember(named.class, len);
-        }
+    /// The name is gone; the file was `len` bytes long. Returns its copy.
+    pub fn delete(&mut self, name: &str, len: Option<u64>) -> Option<Place> {
+        let named = self.names.remove(name)?;
+        self.remember(named.class, len);
+        named.copy
     }
 
     /// A file of a class came to a length.

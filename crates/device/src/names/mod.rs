@@ -18,7 +18,7 @@
 //!   creation.rs    a new directory           opening.rs   the scan; what a crash left
 //!   links.rs       link, rename elsewhere    moves.rs     moves, overflow, export
 //!   report.rs      what people are shown     counts.rs    what happened
-//!   dissolving.rs  the end of a directory
+//!   dissolving.rs  the end of a directory   copies.rs    copies of files on faster tiers
 //! ```
 //! The host moves the bytes itself, at [`NamedFile::place`]. What a call does, and what a crash
 //! leaves of it, is the table in docs/formats/names.md.
@@ -31,16 +31,19 @@
 //! 5. Only tier files without a link, on tiers whose identity matched, are deleted.
 //! 6. Nothing is created on a tier without `TIER`, nor below a path that is not there.
 //! 7. A file that a link no longer names goes only after the new link is durable.
-//! 8. Nothing is changed before the first call that changes something, which takes the lock: tools
+//! 8. Copies are made and go at any time, and never change an answer: a name's file is at its
+//!    place.
+//! 9. Nothing is changed before the first call that changes something, which takes the lock: tools
 //!    that only read work beside a writer.
-//! 9. A change whose outcome is not known is the last: later ones say why, until the directory is
-//!    opened again.
+//! 10. A change whose outcome is not known is the last: later ones say why, until the directory is
+//!     opened again.
 //!
 //! Locks: `changing` is held while names change, `listing` within it for a moment, never during
 //! I/O; a file's own within that, and those of `loads` last. Syncs and copies hold neither.
 //! Threads: everything is shared freely.
 
 mod class;
+mod copies;
 mod counts;
 mod creation;
 mod dissolving;
@@ -66,6 +69,7 @@ use crate::load::Loads;
 use crate::placement::{Placement, TierState, TierUse, overflow_order};
 use crate::tier::{Tier, TierIndex};
 use crate::tiered_files::{Devices, Home};
+use copies::Copying;
 use counts::Counts;
 use listing::{Listing, Named, Place};
 use std::path::PathBuf;
@@ -73,7 +77,7 @@ use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::Ordering::{AcqRel, Acquire};
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
-use thermocline_foundation::{Clock, Planted, planted, sync_site};
+use thermocline_foundation::{Clock, Counter, Planted, planted, sync_site};
 
 /// The directory of this software in a host's.
 pub const DIRECTORY_NAME: &str = ".thermocline";
@@ -146,6 +150,9 @@ struct Host {
     epochs: Arc<AtomicU64>,
     loads: Loads,
     counts: Counts,
+    /// Reads that hosts told of, by the room that served them.
+    served: Vec<Counter>,
+    copying: Copying,
     changing: Mutex<Option<Changing>>,
     /// There is something in `changing`.
     is_writer: AtomicBool,
@@ -207,6 +214,7 @@ impl Names {
     pub fn truncate(&self, name: &str, len: u64) -> Result<()> {
         self.host.change(name, |_| {
             self.host.look_at(name)?;
+            self.host.drop_copy(name);
             let place = self.host.listing.lock().get(name)?.place.clone();
             self.host.room(&place).tier.driver().open(&place.file)?.truncate(len)
         })
@@ -278,6 +286,10 @@ impl Host {
         &self.rooms[place.room.position()]
     }
 
+    fn path_of(&self, place: &Place) -> PathBuf {
+        self.room(place).tier.spec().path.join(&place.file)
+    }
+
     fn home_driver(&self) -> &Arc<dyn Driver> {
         self.rooms[self.home.position()].tier.driver()
     }
@@ -318,7 +330,7 @@ impl Host {
     }
 
     /// The result of a call that changes a name. After a failure it is not known what the name
-    /// leads to (invariant 9), unless it says that nothing was done.
+    /// leads to (invariant 10), unless it says that nothing was done.
     fn named<T>(&self, result: Result<T>) -> Result<T> {
         let known = [ErrorKind::OutOfSpace, ErrorKind::NotFound, ErrorKind::AlreadyExists];
         if let Err(error) = &result
@@ -365,14 +377,22 @@ impl Host {
         let rooms = self.rooms_for(class, expected)?;
         let mut refused = None;
         for room in rooms {
-            match self.create_in(changing, name, room) {
+            self.make_room(room, expected);
+            let created = match self.create_in(changing, name, room) {
+                Err(error) if error.kind() == ErrorKind::OutOfSpace && self.drop_copies(room) => {
+                    self.create_in(changing, name, room)
+                }
+                created => created,
+            };
+            match created {
                 Ok(place) => {
                     let writing = self.loads.begin(place.room, class.context());
                     let mut listing = self.listing.lock();
                     if matches!(class.holds, Holds::Table | Holds::Blob) {
                         listing.begin_epoch();
                     }
-                    let named = Named::new(place, class, expected, listing.epoch());
+                    let mut named = Named::new(place, class, expected, listing.epoch());
+                    named.is_whole = false;
                     listing.replace(name, named, self.home);
                     let file = listing.open(self, name)?;
                     file.written_by(writing);
@@ -495,7 +515,8 @@ impl Host {
         let len = self.room(&place).tier.driver().open_to_read(&place.file);
         let len = len.and_then(|file| file.len()).ok();
         self.named(self.home_driver().delete(name))?;
-        self.listing.lock().delete(name, len);
+        let copy = self.listing.lock().delete(name, len);
+        copy.iter().for_each(|copy| self.remove(copy));
         if place.room != self.home {
             self.remove(&place);
         }

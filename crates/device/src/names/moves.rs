@@ -19,6 +19,7 @@ use super::listing::Place;
 use super::named_file::NamedFile;
 use super::{Holds, Host, LinkText, Names, UNFINISHED};
 use crate::context::{FileContext, FileKind, Origin};
+use crate::driver::Handle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
 use crate::migration::copy;
@@ -30,9 +31,9 @@ use std::sync::Arc;
 use thermocline_foundation::{FileNumber, Planted, planted, sync_site};
 
 /// Where a file goes and what its copy is called there.
-struct Target {
-    room: TierIndex,
-    file: String,
+pub(super) struct Target {
+    pub room: TierIndex,
+    pub file: String,
     /// None where it goes to the host's directory.
     link: Option<LinkText>,
 }
@@ -178,6 +179,7 @@ impl Host {
     pub(super) fn continue_elsewhere(self: &Arc<Self>, file: &NamedFile, len: u64) -> Result<()> {
         let tiers = self.identities.len();
         let (_, from) = file.location();
+        self.drop_copies(from.room);
         let others = overflow_order(from.room.position(), tiers);
         for to in others.map(|at| TierIndex(at as u8)).filter(|to| *to != from.room) {
             match self.relocate(file, Some(len), to) {
@@ -205,7 +207,7 @@ impl Host {
         let Some(name) = listing.name_of(file) else { return };
         let Ok(named) = listing.get_mut(&name) else { return };
         if matches!(named.class.holds, Holds::Table | Holds::Blob) {
-            named.bytes = len;
+            (named.bytes, named.is_whole) = (len, true);
             let class = named.class;
             listing.remember(class, Some(len));
         }
@@ -221,7 +223,8 @@ impl Host {
     ) -> Result<bool> {
         self.begin()?;
         self.require_sound()?;
-        let Some(from) = self.begin_move(file, to)? else { return Ok(false) };
+        let Some((from, bytes)) = self.begin_move(file, to)? else { return Ok(false) };
+        self.make_room(to, bytes);
         let moved = self.copy(&from, cut, to).and_then(|target| self.switch(file, &target));
         let mut listing = self.listing.lock();
         if let Some(name) = listing.name_of(file) {
@@ -235,7 +238,7 @@ impl Host {
         })
     }
 
-    fn begin_move(&self, file: &NamedFile, to: TierIndex) -> Result<Option<Place>> {
+    fn begin_move(&self, file: &NamedFile, to: TierIndex) -> Result<Option<(Place, u64)>> {
         let mut listing = self.listing.lock();
         let name = listing.name_of(file).ok_or_else(|| gone(file))?;
         let named = listing.get_mut(&name)?;
@@ -243,7 +246,7 @@ impl Host {
             return Ok(None);
         }
         named.moving = true;
-        Ok(Some(named.place.clone()))
+        Ok(Some((named.place.clone(), named.bytes)))
     }
 
     /// Copies what is at `from`; the copy is whole and durable, and so is its name on a tier.
@@ -258,19 +261,11 @@ impl Host {
                 handle
             }
         };
-        let database = self.changing.lock().as_ref().map(|changing| changing.home.database);
-        let (database, kind) = (database.unwrap_or_default(), FileKind::Table { level: 0 });
-        let driver = Arc::clone(tier.driver());
-        let source = File::new(database, FileNumber(0), kind, from.room, driver, handle);
         let room = &self.rooms[to.position()];
-        let context = FileContext { kind, origin: Origin::Migration };
-        let writing = self.loads.begin(to, context);
         let copied =
-            sync_site("names/move", || copy(&source, &room.tier, &target.file, &mut |_| {}));
-        drop(writing);
-        room.changed();
+            sync_site("names/move", || self.copy_bytes(from, handle, &target, Origin::Migration));
         let is_late = planted(Planted::HomeSyncedBeforeTier);
-        let synced = copied.and_then(|_| match to == self.home || is_late {
+        let synced = copied.and_then(|()| match to == self.home || is_late {
             true => Ok(()),
             false => room.sync(),
         });
@@ -281,7 +276,26 @@ impl Host {
         Ok(target)
     }
 
-    fn target(&self, from: &Place, room: TierIndex) -> Target {
+    /// Copies the bytes behind a handle of `from`, verified and synced; the name is not durable.
+    pub(super) fn copy_bytes(
+        &self,
+        from: &Place,
+        handle: Handle,
+        target: &Target,
+        origin: Origin,
+    ) -> Result<()> {
+        let database = self.changing.lock().as_ref().map(|changing| changing.home.database);
+        let (database, kind) = (database.unwrap_or_default(), FileKind::Table { level: 0 });
+        let driver = Arc::clone(self.room(from).tier.driver());
+        let source = File::new(database, FileNumber(0), kind, from.room, driver, handle);
+        let room = &self.rooms[target.room.position()];
+        let _writing = self.loads.begin(target.room, FileContext { kind, origin });
+        let copied = copy(&source, &room.tier, &target.file, &mut |_| {});
+        room.changed();
+        copied.map(drop)
+    }
+
+    pub(super) fn target(&self, from: &Place, room: TierIndex) -> Target {
         let mut changing = self.changing.lock();
         let serial = changing.as_mut().expect("it has begun, and never ends").serial();
         if room == self.home {
@@ -319,6 +333,7 @@ impl Host {
             }
             let new = if target.link.is_some() { copy } else { self.plain(&name) };
             self.listing.lock().get_mut(&name)?.place = new.clone();
+            self.drop_copy(&name);
             (old, new, file.changes())
         };
         self.sync_home()?;

@@ -1,19 +1,20 @@
 //! One file of a host: where the host finds its bytes, and what must happen when it syncs them.
 //!
-//! 1. The place changes only by a rename of a plain file, a move or an overflow; the epoch goes up
-//!    when it does, so that a host which loads it before each read opens the new place.
+//! 1. The place changes only by a rename of a plain file, a move or an overflow, that of reads also
+//!    by a copy; the epoch goes up when it does, so that a host which loads it before each read
+//!    opens the new place.
 //! 2. A name that was made or changed since the last sync is made durable by the next one.
 //!
 //! Threads: shared freely.
 
 use super::Host;
-use super::listing::Place;
+use super::listing::{Place, Reading};
 use crate::error::Result;
 use crate::load::Writing;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
-use thermocline_foundation::sync::atomic::{AtomicU64, Ordering};
+use thermocline_foundation::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// An open file of a host. Shared by all that opened it.
 #[derive(Debug)]
@@ -22,13 +23,17 @@ pub struct NamedFile {
     at: Mutex<At>,
     epoch: AtomicU64,
     /// Of the listing, where it outlives this.
-    last_read: Arc<AtomicU64>,
+    reading: Arc<Reading>,
+    /// The room that serves its reads.
+    served_by: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct At {
     name: String,
     place: Place,
+    /// On a faster tier.
+    copy: Option<Place>,
     /// Changes of the name, and how many of them are durable.
     changes: u64,
     durable: u64,
@@ -42,11 +47,13 @@ impl NamedFile {
         host: &Arc<Host>,
         name: &str,
         place: Place,
-        last_read: Arc<AtomicU64>,
+        copy: Option<Place>,
+        reading: Arc<Reading>,
     ) -> Self {
-        let at = At { name: name.to_owned(), place, changes: 1, durable: 0, writing: None };
+        let served_by = AtomicUsize::new(copy.as_ref().unwrap_or(&place).room.position());
+        let at = At { name: name.to_owned(), place, copy, changes: 1, durable: 0, writing: None };
         let (host, at) = (Arc::clone(host), Mutex::new(at));
-        Self { host, at, epoch: AtomicU64::new(0), last_read }
+        Self { host, at, epoch: AtomicU64::new(0), reading, served_by }
     }
 
     /// It is being written from now on.
@@ -62,16 +69,24 @@ impl NamedFile {
     /// To be called when the host has read from it: what is read stays longer on its tier.
     pub fn was_read(&self) {
         let epoch = self.host.epochs.load(Ordering::Relaxed);
-        self.last_read.store(epoch, Ordering::Relaxed);
+        self.reading.last_epoch.store(epoch, Ordering::Relaxed);
+        self.reading.reads.fetch_add(1, Ordering::Relaxed);
+        self.host.served[self.served_by.load(Ordering::Relaxed)].add(1);
     }
 
-    /// Where the host opens it.
+    /// Where the host opens it, to read or to write.
     pub fn place(&self) -> PathBuf {
-        let at = self.at.lock();
-        self.host.room(&at.place).tier.spec().path.join(&at.place.file)
+        self.host.path_of(&self.at.lock().place)
     }
 
-    /// Goes up when [`NamedFile::place`] changes.
+    /// Where the host opens it to read: at a copy on a faster tier, where there is one. It must not
+    /// be written any more.
+    pub fn place_to_read(&self) -> PathBuf {
+        let at = self.at.lock();
+        self.host.path_of(at.copy.as_ref().unwrap_or(&at.place))
+    }
+
+    /// Goes up when [`NamedFile::place`] or [`NamedFile::place_to_read`] changes.
     pub fn epoch(&self) -> &AtomicU64 {
         &self.epoch
     }
@@ -128,6 +143,19 @@ impl NamedFile {
         self.relocate(&mut at, place);
     }
 
+    /// Reads are served there from now on; by its place where there is no copy any more.
+    pub(super) fn copied(&self, copy: Option<Place>) {
+        let mut at = self.at.lock();
+        at.copy = copy;
+        self.serve(&at);
+    }
+
+    fn serve(&self, at: &At) {
+        let room = at.copy.as_ref().unwrap_or(&at.place).room;
+        self.served_by.store(room.position(), Ordering::Relaxed);
+        self.epoch.fetch_add(1, Ordering::Release);
+    }
+
     /// Changes of the name so far.
     pub(super) fn changes(&self) -> u64 {
         self.at.lock().changes
@@ -137,7 +165,7 @@ impl NamedFile {
         if at.place != place {
             let writing = at.writing.as_ref().map(|writing| writing.elsewhere(place.room));
             (at.place, at.writing) = (place, writing);
-            self.epoch.fetch_add(1, Ordering::Release);
+            self.serve(at);
         }
     }
 }

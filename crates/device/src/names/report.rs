@@ -43,6 +43,12 @@ pub struct NamedTier {
     pub files: u64,
     /// Bytes that they take.
     pub used_bytes: u64,
+    /// Copies of files of slower tiers, and bytes that they take.
+    pub copies: u64,
+    /// See `copies`.
+    pub copied_bytes: u64,
+    /// Reads that the host told of and that the tier served.
+    pub reads: u64,
     /// Room on the device; none where it cannot be told.
     pub space: Option<Space>,
     /// What is known of the device.
@@ -70,8 +76,10 @@ impl Names {
     /// The tiers, fastest first.
     pub fn tiers(&self) -> Vec<NamedTier> {
         let files = self.files();
+        let copies = self.host.copies();
         let tier = |identity: &Arc<Tier>| {
             let (index, spec) = (identity.index(), identity.spec());
+            let copied = || copies.iter().filter(|copy| copy.tier == index);
             let here = || files.iter().filter(|file| file.tier == Some(index));
             NamedTier {
                 tier: index,
@@ -80,6 +88,9 @@ impl Names {
                 capacity: spec.capacity,
                 files: here().count() as u64,
                 used_bytes: here().map(|file| file.bytes).sum(),
+                copies: copied().count() as u64,
+                copied_bytes: copied().map(|copy| copy.bytes).sum(),
+                reads: self.host.served[index.position()].get(),
                 space: identity.driver().space().ok(),
                 profile: TierProfile::of(&**identity.driver()),
             }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use thermocline_device::drivers::{MemoryDriver, Profile};
 use thermocline_device::file_cache::{CacheLives, Sealed};
 use thermocline_device::file_map::FileMap;
+use thermocline_device::hosts::{HostSettings, SCHEME};
 use thermocline_device::identity::{FILE_NAME, Identity};
 use thermocline_device::names::{HomeFile, LinkText};
 use thermocline_device::profile::parse_fio;
@@ -326,6 +327,28 @@ pub fn fio_report(data: &[u8]) -> bool {
     };
     let is_used = |curve: &Curve| curve.useful_workers().is_some_and(|workers| workers > 0);
     assert!(!profile.curves.is_empty() && profile.curves.iter().all(|(_, curve)| is_used(curve)));
+    true
+}
+
+/// A URI of a host's tiers: what is accepted names tiers that can be, and is read again as the
+/// same.
+pub fn host_uri(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return false;
+    };
+    // A URI with a path would read a file of that name.
+    let Some(query) = text.strip_prefix(SCHEME).and_then(|rest| rest.strip_prefix('?')) else {
+        return false;
+    };
+    let Ok(settings) = HostSettings::of_query(query) else {
+        return false;
+    };
+    assert!(!settings.tiers.is_empty());
+    for tier in &settings.tiers {
+        assert!(tier.capacity.0 > 0);
+        assert!(tier.path.is_absolute() || tier.path == Path::new("home"), "{:?}", tier.path);
+    }
+    assert_eq!(HostSettings::of_uri(text).expect("it was read"), settings);
     true
 }
 

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::{
     Buffer, Devices as _, Error, ErrorKind, FileClass, Holds, NamedFile, Names, Operation, Origin,
-    Result,
+    Result, TierIndex,
 };
 use thermocline_foundation::random::Random;
 
@@ -43,6 +43,8 @@ pub struct Counts {
     pub replaced: u64,
     /// Hard links.
     pub links: u64,
+    /// Copies on faster tiers.
+    pub copies: u64,
     /// Kills and power cuts.
     pub restarts: u64,
 }
@@ -97,7 +99,7 @@ impl Host {
 
     /// One step, and whether everything is as it should be.
     pub fn step(&mut self) -> Step {
-        match self.draw(22) {
+        match self.draw(25) {
             0..=4 => self.create(),
             5..=7 => self.append(),
             8..=10 => self.sync(),
@@ -108,6 +110,7 @@ impl Host {
             18 => self.sync_directory(),
             19 => self.overflow(),
             20 => self.move_all(),
+            21..=23 => self.copy(),
             _ => self.restart(),
         }?;
         self.check()
@@ -305,6 +308,16 @@ impl Host {
         self.names().set_level(&name, level);
         while self.names().move_next()? {}
         self.counts.moves += epoch() - first;
+        Ok(())
+    }
+
+    fn copy(&mut self) -> Step {
+        let Some(name) = self.whole_name() else { return Ok(()) };
+        let opened = self.opened(&name)?;
+        let is_kept = self.names().keep_copy(&name, TierIndex(0))?;
+        self.counts.copies += u64::from(is_kept);
+        let is_apart = opened.place_to_read() != opened.place();
+        assert!(is_apart || !is_kept, "{name} is read at its own place");
         Ok(())
     }
 

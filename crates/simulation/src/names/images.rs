@@ -156,6 +156,14 @@ pub(super) fn observe(devices: &Devices, names: &Names) -> Result<Observed, Stri
         let file = names.open(&entry.name).map_err(|error| error.to_string())?;
         let bytes = read(devices, &file.place());
         let bytes = bytes.map_err(|why| format!("{} cannot be read: {why}", entry.name))?;
+        let (place, read_at) = (file.place(), file.place_to_read());
+        if read_at != place && read(devices, &read_at)? != bytes {
+            return Err(format!(
+                "{} is read at {}, which is no copy of it",
+                entry.name,
+                read_at.display()
+            ));
+        }
         if entry.len != bytes.len() as u64 || entry.is_link {
             return Err(format!("{} is listed as {entry:?}", entry.name));
         }
