@@ -56,7 +56,12 @@ impl Rig {
     }
 
     pub fn uri(&self) -> String {
-        format!("thermocline://?tier={}:64MiB&tier=home:10GiB", self.fast().display())
+        self.uri_with("64MiB")
+    }
+
+    /// With another capacity for the fast tier.
+    pub fn uri_with(&self, capacity: &str) -> String {
+        format!("thermocline://?tier={}:{capacity}&tier=home:10GiB", self.fast().display())
     }
 
     pub fn shim(&self) -> PathBuf {
@@ -73,8 +78,13 @@ impl Rig {
 
     /// The same over the tiers.
     pub fn tiered(&self, tool: &str, arguments: &[&str]) -> Command {
+        self.over(&self.uri(), tool, arguments)
+    }
+
+    /// The same over the tiers of a URI.
+    pub fn over(&self, uri: &str, tool: &str, arguments: &[&str]) -> Command {
         let mut command = self.plain(tool, arguments);
-        command.env("LD_PRELOAD", self.shim()).arg(format!("--fs_uri={}", self.uri()));
+        command.env("LD_PRELOAD", self.shim()).arg(format!("--fs_uri={uri}"));
         command
     }
 

@@ -1,5 +1,8 @@
 //! What is tried: the taps alone, then stock tools over two directories as tiers.
 
+mod full;
+mod programs;
+
 use super::rig::{Records, Rig, Spread, output_of, scan};
 use super::{Outcome, ROWS, build};
 
@@ -35,11 +38,19 @@ impl Choice {
 }
 
 pub fn all() -> Vec<(&'static str, Check)> {
-    vec![("taps", taps as Check), ("children", children), ("tools", tools)]
+    vec![
+        ("taps", taps as Check),
+        ("children", children),
+        ("tools", tools),
+        ("calls", programs::calls),
+        ("kills", programs::kills),
+        ("full", full::device),
+        ("export", export),
+    ]
 }
 
 /// Small tables, so that a small database has three levels.
-const SMALL: [&str; 6] = [
+pub const SMALL: [&str; 6] = [
     "--value_size=400",
     "--write_buffer_size=1048576",
     "--target_file_size_base=1048576",
@@ -65,7 +76,7 @@ fn taps(rig: &Rig) -> Result<Outcome, String> {
 }
 
 /// Why a check that needs the host's tools cannot run here.
-fn no_tools() -> Option<Outcome> {
+pub fn no_tools() -> Option<Outcome> {
     build::missing(&ROWS[0]).map(Outcome::Skipped)
 }
 
@@ -108,7 +119,7 @@ fn tools(rig: &Rig) -> Result<Outcome, String> {
 }
 
 /// The records, which must be the same with the plugin and without, and as they were.
-fn same_records(rig: &Rig, expected: Option<&Records>) -> Result<Records, String> {
+pub fn same_records(rig: &Rig, expected: Option<&Records>) -> Result<Records, String> {
     let said = output_of(rig.tiered("ldb", &["checkconsistency"]))?;
     output_of(rig.plain("ldb", &["checkconsistency"]))?;
     if !said.contains("OK") {
@@ -122,4 +133,30 @@ fn same_records(rig: &Rig, expected: Option<&Records>) -> Result<Records, String
         ));
     }
     Ok(tiered)
+}
+
+/// Everything is brought home, after which the database needs neither tiers nor the plugin.
+fn export(rig: &Rig) -> Result<Outcome, String> {
+    if let Some(skipped) = no_tools() {
+        return Ok(skipped);
+    }
+    rig.begin()?;
+    let write = ["--benchmarks=fillrandom,overwrite", "--num=50000"];
+    output_of(rig.tiered("db_bench", &[&SMALL[..], &write].concat()))?;
+    let before = same_records(rig, None)?;
+    let directory = rig.db().display().to_string();
+    let export = ["run", "--quiet", "--package", "thermocline-cli", "--", "tiers", "export"];
+    if !crate::cargo(&[&export[..], &[&directory]].concat(), &[]) {
+        return Err("thermocline tiers export failed".to_owned());
+    }
+    let spread = rig.spread()?;
+    if spread.linked_tables + spread.linked_logs > 0 {
+        return Err(format!("links are left: {spread:?}"));
+    }
+    std::fs::remove_dir_all(rig.fast()).map_err(|error| format!("the fast tier: {error}"))?;
+    let after = scan(rig.plain("ldb", &[]))?;
+    match before == after {
+        true => Ok(Outcome::Passed(format!("{} records without the fast tier", after.count))),
+        false => Err(format!("{before:?} before, {after:?} after")),
+    }
 }
