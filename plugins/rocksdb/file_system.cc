@@ -1,6 +1,7 @@
 // See file_system.h. This file opens files; names.cc has the calls that only name them.
 #include "file_system.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "level_context.h"
@@ -217,7 +218,13 @@ IOStatus TieredFileSystem::NewDirectory(const Path& path, const IOOptions& optio
 IOStatus TieredFileSystem::NewLogger(const Path& path, const IOOptions& options,
                                      std::shared_ptr<rocksdb::Logger>* result, Context* dbg) {
   const IOStatus status = target()->NewLogger(path, options, result, dbg);
-  if (status.ok()) *result = std::make_shared<TappedLogger>(std::move(*result));
+  if (!status.ok()) return status;
+  const auto logger = std::make_shared<TappedLogger>(tiers_, std::move(*result));
+  *result = logger;
+  const std::lock_guard<std::mutex> guard(lock_);
+  const auto is_gone = [](const std::weak_ptr<TappedLogger>& other) { return other.expired(); };
+  loggers_.erase(std::remove_if(loggers_.begin(), loggers_.end(), is_gone), loggers_.end());
+  loggers_.push_back(logger);
   return status;
 }
 

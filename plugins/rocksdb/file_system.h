@@ -23,6 +23,8 @@
 
 namespace thermocline {
 
+class TappedLogger;
+
 class TieredFileSystem : public rocksdb::FileSystemWrapper {
  public:
   // Null, and why, where the URI or one of its tiers is refused.
@@ -98,9 +100,10 @@ class TieredFileSystem : public rocksdb::FileSystemWrapper {
                   WritableFile* result, Context* dbg);
 
   const std::shared_ptr<Tiers> tiers_;
+  std::mutex lock_;
   // The directories of the locks that the host holds.
-  std::mutex locking_;
   std::map<rocksdb::FileLock*, Path> locked_;
+  std::vector<std::weak_ptr<TappedLogger>> loggers_;
 };
 
 }  // namespace thermocline

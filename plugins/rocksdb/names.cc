@@ -3,6 +3,7 @@
 
 #include "file_system.h"
 #include "places.h"
+#include "small_files.h"
 
 namespace thermocline {
 
@@ -148,7 +149,7 @@ IOStatus TieredFileSystem::LockFile(const Path& path, const IOOptions& options,
                                     rocksdb::FileLock** lock, Context* dbg) {
   const IOStatus status = target()->LockFile(path, options, lock, dbg);
   if (status.ok()) {
-    const std::lock_guard<std::mutex> guard(locking_);
+    const std::lock_guard<std::mutex> guard(lock_);
     locked_[*lock] = DirectoryOf(path);
   }
   return status;
@@ -157,13 +158,18 @@ IOStatus TieredFileSystem::LockFile(const Path& path, const IOOptions& options,
 IOStatus TieredFileSystem::UnlockFile(rocksdb::FileLock* lock, const IOOptions& options,
                                       Context* dbg) {
   Path directory;
+  std::vector<std::weak_ptr<TappedLogger>> loggers;
   {
-    const std::lock_guard<std::mutex> guard(locking_);
+    const std::lock_guard<std::mutex> guard(lock_);
+    loggers = loggers_;
     const auto found = locked_.find(lock);
     if (found != locked_.end()) {
       directory = found->second;
       locked_.erase(found);
     }
+  }
+  for (const std::weak_ptr<TappedLogger>& logger : loggers) {
+    if (const auto live = logger.lock()) live->LogFigures();
   }
   if (!directory.empty()) {
     // It stays ours until the last file is closed, should the host still have one.

@@ -118,3 +118,9 @@ extern "C" char* thermocline_rocksdb_attach_options(rocksdb_options_t* options, 
       thermocline_rocksdb_attach(&options->rep, uri != nullptr ? uri : "");
   return status.ok() ? nullptr : strdup(status.ToString().c_str());
 }
+
+extern "C" char* thermocline_rocksdb_stats(const char* uri) {
+  std::string why, json;
+  const auto tiers = thermocline::Tiers::Open(uri != nullptr ? uri : "", &why);
+  return tiers != nullptr && tiers->Stats(&json).IsOk() ? strdup(json.c_str()) : nullptr;
+}

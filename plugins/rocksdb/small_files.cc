@@ -2,6 +2,7 @@
 #include "small_files.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <utility>
@@ -55,6 +56,12 @@ namespace {
 
 // The longest part of a line in which the taps find something.
 constexpr size_t kLineBytesMax = 1024;
+constexpr int64_t kFiguresEverySeconds = 600;
+
+int64_t SteadySeconds() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
+}
 
 void SeeLine(const char* format, va_list arguments) {
   char line[kLineBytesMax];
@@ -71,18 +78,37 @@ void SeeLine(const char* format, va_list arguments) {
 
 }  // namespace
 
-TappedLogger::TappedLogger(std::shared_ptr<rocksdb::Logger> logger)
-    : LoggerWrapper(logger.get()), logger_(std::move(logger)) {}
+TappedLogger::TappedLogger(std::shared_ptr<Tiers> tiers, std::shared_ptr<rocksdb::Logger> logger)
+    : LoggerWrapper(logger.get()),
+      tiers_(std::move(tiers)),
+      logger_(std::move(logger)),
+      next_figures_s_(SteadySeconds() + kFiguresEverySeconds) {}
+
+void TappedLogger::LogFigures() {
+  std::string json;
+  const Answer answer = tiers_->Stats(&json);
+  const std::string& text = answer.IsOk() ? json : answer.text();
+  rocksdb::Log(rocksdb::InfoLogLevel::INFO_LEVEL, logger_.get(), "[thermocline] %s", text.c_str());
+}
+
+void TappedLogger::LogFiguresWhenDue() {
+  int64_t due = next_figures_s_.load(std::memory_order_relaxed);
+  const int64_t now = SteadySeconds();
+  if (now < due || !next_figures_s_.compare_exchange_strong(due, now + kFiguresEverySeconds)) return;
+  LogFigures();
+}
 
 void TappedLogger::Logv(const char* format, va_list arguments) {
   SeeLine(format, arguments);
   logger_->Logv(format, arguments);
+  LogFiguresWhenDue();
 }
 
 void TappedLogger::Logv(const rocksdb::InfoLogLevel level, const char* format,
                         va_list arguments) {
   SeeLine(format, arguments);
   logger_->Logv(level, format, arguments);
+  LogFiguresWhenDue();
 }
 
 }  // namespace thermocline

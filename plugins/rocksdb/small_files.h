@@ -4,6 +4,8 @@
 // Threads: as the host's classes.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -43,17 +45,25 @@ class TieredDirectory : public rocksdb::FSDirectoryWrapper {
   const std::string path_;
 };
 
-// The host's log of information, whose lines the tap sees on their way.
+// The host's log of information, whose lines the tap sees on their way. Now and then, and when a
+// directory is given back, it gets a line of figures.
 class TappedLogger : public rocksdb::LoggerWrapper {
  public:
-  explicit TappedLogger(std::shared_ptr<rocksdb::Logger> logger);
+  TappedLogger(std::shared_ptr<Tiers> tiers, std::shared_ptr<rocksdb::Logger> logger);
 
   using rocksdb::LoggerWrapper::Logv;
   void Logv(const char* format, va_list arguments) override;
   void Logv(const rocksdb::InfoLogLevel level, const char* format, va_list arguments) override;
 
+  void LogFigures();
+
  private:
+  void LogFiguresWhenDue();
+
+  const std::shared_ptr<Tiers> tiers_;
   const std::shared_ptr<rocksdb::Logger> logger_;
+  // Of the steady clock.
+  std::atomic<int64_t> next_figures_s_;
 };
 
 }  // namespace thermocline

@@ -34,6 +34,10 @@ rocksdb_env_t* thermocline_rocksdb_env(const char* uri);
 // to rocksdb_free.
 char* thermocline_rocksdb_attach_options(rocksdb_options_t* options, const char* uri);
 
+// What lies where and what moved, of all directories over the tiers of the URI: JSON, which goes
+// back to rocksdb_free. NULL where the URI is refused.
+char* thermocline_rocksdb_stats(const char* uri);
+
 #ifdef __cplusplus
 }
 #endif

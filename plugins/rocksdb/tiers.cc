@@ -1,6 +1,7 @@
 // See tiers.h.
 #include "tiers.h"
 
+#include <cstdio>
 #include <map>
 #include <mutex>
 
@@ -68,6 +69,15 @@ Tiers::~Tiers() {
   const thermocline_status status = thermocline_tiers_close(tiers_, &why);
   const Answer closed(status, why);
   if (!closed.IsOk()) std::fprintf(stderr, "thermocline: %s\n", closed.text().c_str());
+}
+
+Answer Tiers::Stats(std::string* json) const {
+  char* text = nullptr;
+  char* why = nullptr;
+  const thermocline_status status = thermocline_tiers_stats(tiers_, &text, &why);
+  if (text != nullptr) *json = text;
+  thermocline_free(text);
+  return Answer(status, why);
 }
 
 }  // namespace thermocline

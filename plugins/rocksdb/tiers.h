@@ -51,6 +51,9 @@ class Tiers {
 
   thermocline_tiers* get() const { return tiers_; }
 
+  // One line of JSON: what lies where, what moved.
+  Answer Stats(std::string* json) const;
+
  private:
   explicit Tiers(thermocline_tiers* tiers) : tiers_(tiers) {}
 

@@ -88,6 +88,19 @@ impl Rig {
         command
     }
 
+    /// A figure of the last line of figures in the database's log.
+    pub fn figure(&self, name: &str) -> Result<u64, String> {
+        let path = self.db().join("LOG");
+        let log = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let log = String::from_utf8_lossy(&log);
+        let line = log.lines().rfind(|line| line.contains("[thermocline] "));
+        let number = line.and_then(|line| {
+            let (_, rest) = line.split_once(&format!("\"{name}\":"))?;
+            rest.split(|digit: char| !digit.is_ascii_digit()).next()?.parse().ok()
+        });
+        number.ok_or_else(|| format!("{} has no figure {name}: {line:?}", path.display()))
+    }
+
     pub fn spread(&self) -> Result<Spread, String> {
         let db = self.db();
         let entries = fs::read_dir(&db).map_err(|error| format!("{}: {error}", db.display()))?;

@@ -42,6 +42,7 @@ pub fn all() -> Vec<(&'static str, Check)> {
         ("taps", taps as Check),
         ("children", children),
         ("tools", tools),
+        ("levels", levels),
         ("calls", programs::calls),
         ("kills", programs::kills),
         ("full", full::device),
@@ -115,6 +116,25 @@ fn tools(rig: &Rig) -> Result<Outcome, String> {
         "tables: {linked_tables} on the fast tier, {plain_tables} at home; {} records, the same \
          with the plugin and without, also after a compaction by each",
         records.count
+    )))
+}
+
+/// The level of each table is known when it is made, also in the threads of a compaction's parts.
+fn levels(rig: &Rig) -> Result<Outcome, String> {
+    if let Some(skipped) = no_tools() {
+        return Ok(skipped);
+    }
+    rig.begin()?;
+    let write = ["--benchmarks=fillrandom,overwrite", "--num=100000", "--subcompactions=4"];
+    output_of(rig.tiered("db_bench", &[&SMALL[..], &write].concat()))?;
+    let (tables, unknown) = (rig.figure("tables")?, rig.figure("tables_of_unknown_level")?);
+    let corrected = rig.figure("corrected_levels")?;
+    if tables == 0 || unknown > 0 {
+        return Err(format!("of {tables} tables the level of {unknown} was not known"));
+    }
+    Ok(Outcome::Passed(format!(
+        "all of {tables} tables from the log's lines alone, with 4 subcompactions; {corrected} \
+         moved to another level later"
     )))
 }
 
