@@ -1,18 +1,25 @@
 // A program of its own over tiers: attaches the plugin and calls what tools do not.
 //
 //   host_test calls DIR URI      checkpoint, backup, ingestion, DestroyDB; ends with nothing left
+//   host_test moves DIR URI      files move while they are open: reads follow, old ones are closed
 //   host_test write DIR URI      synced writes until it is killed; prints each number it was told of
 //   host_test verify DIR URI N   all numbers below N are there
 //
 // Exit status 0 when all passed. `cargo xtask plugins test` compiles and runs it.
+#include <dirent.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "rocksdb/db.h"
 #include "rocksdb/sst_file_writer.h"
+#include "rocksdb/table.h"
 #include "rocksdb/utilities/backup_engine.h"
 #include "rocksdb/utilities/checkpoint.h"
 #include "thermocline_rocksdb.h"
@@ -156,6 +163,69 @@ int Calls(const std::string& directory, const std::string& uri) {
   return 0;
 }
 
+// Files of `directory`, and those on its tiers, that are open here and have no name any more.
+int DeletedFilesOpen(const std::string& directory) {
+  int count = 0;
+  DIR* const open = opendir("/proc/self/fd");
+  while (const dirent* entry = open != nullptr ? readdir(open) : nullptr) {
+    char target[4096];
+    const std::string name = std::string("/proc/self/fd/") + entry->d_name;
+    const ssize_t len = readlink(name.c_str(), target, sizeof(target));
+    const std::string path(target, len > 0 ? static_cast<size_t>(len) : 0);
+    const std::string parent = directory.substr(0, directory.rfind('/'));
+    const bool is_ours = path.compare(0, parent.size(), parent) == 0;
+    if (is_ours && path.find("(deleted)") != std::string::npos) count++;
+  }
+  if (open != nullptr) closedir(open);
+  return count;
+}
+
+int Moved(const std::string& uri) {
+  char* const json = thermocline_rocksdb_stats(uri.c_str());
+  const char* const name = "\"moved_by_level\":";
+  const char* const found = json != nullptr ? std::strstr(json, name) : nullptr;
+  const int moved = found != nullptr ? std::atoi(found + std::strlen(name)) : -1;
+  std::free(json);
+  return moved;
+}
+
+// Waits for the first moves, and then until there were none for a second; a minute at most.
+int WaitForMoves(const std::string& uri) {
+  int moved = 0, same = 0;
+  for (int round = 0; round < 600 && same < 10; round++) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const int now = Moved(uri);
+    same = now > 0 && now == moved ? same + 1 : 0;
+    moved = now;
+  }
+  return moved;
+}
+
+// Records in order make tables that go down level by level without being written again.
+int Moves(const std::string& directory, const std::string& uri) {
+  Options options = OptionsOver(uri);
+  rocksdb::BlockBasedTableOptions tables;
+  tables.no_block_cache = true;
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(tables));
+  std::unique_ptr<DB> db = Open(options, directory);
+  for (int number = 0; number < kRecords; number++) {
+    Check(db->Put({}, Key(number), Value(number)), "put");
+    // Every table is open before it moves.
+    if (number % 1000 == 999) Expect(db.get(), number - 999, number);
+  }
+  Check(db->Flush({}), "flush");
+  const int moved = WaitForMoves(uri);
+  if (moved == 0) Check(Status::Aborted("no file moved"), "moves");
+  const int before = DeletedFilesOpen(directory);
+  if (before == 0) Check(Status::Aborted("no file that moved was open"), "moves");
+  Expect(db.get(), 0, kRecords);
+  const int after = DeletedFilesOpen(directory);
+  if (after > 0) Check(Status::Aborted(std::to_string(after)), "files that moved are still open");
+  Close(std::move(db));
+  std::printf("host_test: %d files moved, %d were open; reads followed\n", moved, before);
+  return 0;
+}
+
 int WriteUntilKilled(const std::string& directory, const std::string& uri) {
   std::unique_ptr<DB> db = Open(OptionsOver(uri), directory);
   rocksdb::WriteOptions synced;
@@ -183,10 +253,11 @@ int Verify(const std::string& directory, const std::string& uri, int end) {
 int main(int count, char** arguments) {
   const std::string what = count > 3 ? arguments[1] : "";
   if (what == "calls") return Calls(arguments[2], arguments[3]);
+  if (what == "moves") return Moves(arguments[2], arguments[3]);
   if (what == "write") return WriteUntilKilled(arguments[2], arguments[3]);
   if (what == "verify" && count > 4) {
     return Verify(arguments[2], arguments[3], std::atoi(arguments[4]));
   }
-  std::fprintf(stderr, "host_test: say calls|write DIR URI, or verify DIR URI COUNT\n");
+  std::fprintf(stderr, "host_test: say calls|moves|write DIR URI, or verify DIR URI COUNT\n");
   return 2;
 }

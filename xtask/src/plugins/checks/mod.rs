@@ -44,6 +44,7 @@ pub fn all() -> Vec<(&'static str, Check)> {
         ("tools", tools),
         ("levels", levels),
         ("calls", programs::calls),
+        ("moves", programs::moves),
         ("kills", programs::kills),
         ("full", full::device),
         ("export", export),

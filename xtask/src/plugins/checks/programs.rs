@@ -48,6 +48,16 @@ pub fn calls(rig: &Rig) -> Result<Outcome, String> {
     Ok(Outcome::Passed(format!("{}; nothing is left on the fast tier", said.join("; "))))
 }
 
+/// Files move while they are open: reads follow them, and what they leave is closed.
+pub fn moves(rig: &Rig) -> Result<Outcome, String> {
+    if let Some(skipped) = no_tools() {
+        return Ok(skipped);
+    }
+    let program = program(rig)?;
+    let said = output_of(run(rig, &program, "moves", &[]))?;
+    Ok(Outcome::Passed(said.trim().trim_start_matches("host_test: ").to_owned()))
+}
+
 fn files_below(folder: &Path) -> Result<Vec<String>, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut files = Vec::new();
