@@ -22,6 +22,7 @@
 #include "rocksdb/table.h"
 #include "rocksdb/utilities/backup_engine.h"
 #include "rocksdb/utilities/checkpoint.h"
+#include "rocksdb/write_batch.h"
 #include "thermocline_rocksdb.h"
 
 namespace {
@@ -233,9 +234,16 @@ int WriteUntilKilled(const std::string& directory, const std::string& uri) {
   std::string value;
   int number = 0;
   while (db->Get({}, Key(number), &value).ok()) number++;
-  for (;; number++) {
-    Check(db->Put(synced, Key(number), Value(number)), "put");
-    std::printf("%d\n", number + 1);
+  // Long batches, so that kills meet flushes and compactions too.
+  for (;;) {
+    rocksdb::WriteBatch batch;
+    for (int end = number + 200; number < end; number++) {
+      const int earlier = static_cast<int>(number * int64_t{7919} % (number + 1));
+      Check(batch.Put(Key(number), Value(number)), "batch");
+      Check(batch.Put(Key(earlier), Value(earlier)), "batch");
+    }
+    Check(db->Write(synced, &batch), "write");
+    std::printf("%d\n", number);
     std::fflush(stdout);
   }
 }
