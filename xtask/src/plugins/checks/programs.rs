@@ -89,7 +89,9 @@ pub fn kills(rig: &Rig) -> Result<Outcome, String> {
         output_of(run(rig, &program, "verify", &[acknowledged.to_string()]))?;
     }
     let kills = rig.kills;
-    Ok(Outcome::Passed(format!("{kills} kills, {acknowledged} records in synced batches, all there")))
+    Ok(Outcome::Passed(format!(
+        "{kills} kills, {acknowledged} records in synced batches, all there"
+    )))
 }
 
 /// Lets a writer live that long; the writes that were acknowledged.
