@@ -17,6 +17,7 @@
 
 mod bench;
 mod install_c;
+mod plugins;
 mod rivals;
 mod tidy;
 
@@ -49,7 +50,9 @@ Usage: cargo xtask COMMAND
   torture kills and power cuts on the real kernel: torture kill|power|clean, --help for more
   bench   quick|tiers|single|full: the benchmark's scenarios (docs/benchmarks.md)
   rig     up|run|down: two block devices and a memory limit for benchmarks (docs/rig.md)
-  rivals  fetch: what the engines to compare with need (docs/rivals.md)";
+  rivals  fetch: what the engines to compare with need (docs/rivals.md)
+  plugins [build]: RocksDB over tiers, built to target/plugins (docs/hosts/rocksdb.md); test: tries
+          it with stock tools; --kills N; names of checks choose among them";
 
 /// The root of the workspace: the folder above this crate.
 fn root() -> PathBuf {
@@ -300,6 +303,7 @@ fn main() -> ExitCode {
         "bench" => bench::bench(more),
         "rig" => bench::rig(more),
         "rivals" => rivals::run(more),
+        "plugins" => plugins::run(more),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

@@ -1,0 +1,271 @@
+// A program of its own over tiers: attaches the plugin and calls what tools do not.
+//
+//   host_test calls DIR URI      checkpoint, backup, ingestion, DestroyDB; ends with nothing left
+//   host_test moves DIR URI      files move while they are open: reads follow, old ones are closed
+//   host_test write DIR URI      synced writes until it is killed; prints each number it was told of
+//   host_test verify DIR URI N   all numbers below N are there
+//
+// Exit status 0 when all passed. `cargo xtask plugins test` compiles and runs it.
+#include <dirent.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "rocksdb/db.h"
+#include "rocksdb/sst_file_writer.h"
+#include "rocksdb/table.h"
+#include "rocksdb/utilities/backup_engine.h"
+#include "rocksdb/utilities/checkpoint.h"
+#include "rocksdb/write_batch.h"
+#include "thermocline_rocksdb.h"
+
+namespace {
+
+using rocksdb::DB;
+using rocksdb::Options;
+using rocksdb::Status;
+
+constexpr int kRecords = 20000;
+constexpr int kIngested = 500;
+
+void Check(const Status& status, const std::string& what) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "host_test: %s: %s\n", what.c_str(), status.ToString().c_str());
+  std::exit(1);
+}
+
+std::string Key(int number) {
+  char key[16];
+  std::snprintf(key, sizeof(key), "%08d", number);
+  return key;
+}
+
+std::string Value(int number) {
+  std::string value;
+  for (unsigned at = 0; value.size() < 500; at++) {
+    value += std::to_string((static_cast<unsigned>(number) + at) * 2654435761u);
+  }
+  return value;
+}
+
+Options OptionsOver(const std::string& uri) {
+  Options options;
+  options.create_if_missing = true;
+  options.write_buffer_size = 1 << 20;
+  options.target_file_size_base = 1 << 20;
+  options.max_bytes_for_level_base = 4 << 20;
+  options.max_bytes_for_level_multiplier = 4;
+  options.max_subcompactions = 2;
+  options.compression = rocksdb::kNoCompression;
+  Check(thermocline_rocksdb_attach(&options, uri), "attach");
+  return options;
+}
+
+std::unique_ptr<DB> Open(const Options& options, const std::string& directory) {
+  DB* db = nullptr;
+  Check(DB::Open(options, directory, &db), "open " + directory);
+  return std::unique_ptr<DB>(db);
+}
+
+void Close(std::unique_ptr<DB> db) { Check(db->Close(), "close"); }
+
+void Expect(DB* db, int first, int end) {
+  std::string value;
+  for (int number = first; number < end; number++) {
+    Check(db->Get({}, Key(number), &value), "get " + Key(number));
+    if (value != Value(number)) Check(Status::Corruption(Key(number)), "another value");
+  }
+}
+
+void Fill(DB* db) {
+  // Two rounds in another order, so that tables overlap and compactions rewrite them.
+  for (int round = 0; round < 2; round++) {
+    for (int at = 0; at < kRecords; at++) {
+      const int number = at * 7919 % kRecords;
+      Check(db->Put({}, Key(number), Value(number)), "put");
+    }
+  }
+  Check(db->Flush({}), "flush");
+}
+
+void TryCheckpoint(DB* db, const Options& options, const std::string& directory) {
+  rocksdb::Checkpoint* made = nullptr;
+  Check(rocksdb::Checkpoint::Create(db, &made), "checkpoint");
+  const std::unique_ptr<rocksdb::Checkpoint> checkpoint(made);
+  Check(checkpoint->CreateCheckpoint(directory), "checkpoint to " + directory);
+  std::unique_ptr<DB> copy = Open(options, directory);
+  Expect(copy.get(), 0, kRecords);
+  // What the copy changes is not the original's.
+  Check(copy->Put({}, Key(0), "changed"), "put in the checkpoint");
+  Check(copy->CompactRange({}, nullptr, nullptr), "compact the checkpoint");
+  Close(std::move(copy));
+  Expect(db, 0, kRecords);
+  Check(rocksdb::DestroyDB(directory, options), "destroy the checkpoint");
+  std::puts("host_test: checkpoint: opened, changed, destroyed; the original is as it was");
+}
+
+void TryBackup(DB* db, const Options& options, const std::string& directory) {
+  const std::string backups = directory + "-backups", restored = directory + "-restored";
+  const rocksdb::BackupEngineOptions settings(backups, options.env);
+  rocksdb::BackupEngine* made = nullptr;
+  Check(rocksdb::BackupEngine::Open(settings, options.env, &made), "open backups");
+  std::unique_ptr<rocksdb::BackupEngine> engine(made);
+  Check(engine->CreateNewBackup(db, true), "back up");
+  Check(engine->VerifyBackup(1, true), "verify the backup");
+  Check(engine->RestoreDBFromLatestBackup(restored, restored), "restore");
+  Check(engine->DeleteBackup(1), "delete the backup");
+  engine.reset();
+  std::unique_ptr<DB> copy = Open(options, restored);
+  Expect(copy.get(), 0, kRecords);
+  Close(std::move(copy));
+  Check(rocksdb::DestroyDB(restored, options), "destroy what was restored");
+  std::puts("host_test: backup: verified, restored, opened");
+}
+
+void TryIngestion(DB* db, const Options& options, const std::string& directory) {
+  for (const bool moves : {false, true}) {
+    const int first = kRecords + (moves ? kIngested : 0);
+    const std::string path = directory + "-ingested" + (moves ? "-moved.sst" : ".sst");
+    rocksdb::SstFileWriter writer(rocksdb::EnvOptions(), options);
+    Check(writer.Open(path), "open " + path);
+    for (int number = first; number < first + kIngested; number++) {
+      Check(writer.Put(Key(number), Value(number)), "put in a table");
+    }
+    Check(writer.Finish(), "finish a table");
+    rocksdb::IngestExternalFileOptions how;
+    how.move_files = moves;
+    Check(db->IngestExternalFile({path}, how), moves ? "ingest by moving" : "ingest by copying");
+    if (!moves) Check(options.env->DeleteFile(path), "delete what was ingested");
+  }
+  Expect(db, 0, kRecords + 2 * kIngested);
+  std::puts("host_test: ingestion: by copying, by moving");
+}
+
+int Calls(const std::string& directory, const std::string& uri) {
+  const Options options = OptionsOver(uri);
+  std::unique_ptr<DB> db = Open(options, directory);
+  Fill(db.get());
+  TryCheckpoint(db.get(), options, directory + "-checkpoint");
+  TryBackup(db.get(), options, directory);
+  TryIngestion(db.get(), options, directory);
+  Check(db->CompactRange({}, nullptr, nullptr), "compact");
+  Close(std::move(db));
+  db = Open(options, directory);
+  Expect(db.get(), 0, kRecords + 2 * kIngested);
+  Close(std::move(db));
+  Check(rocksdb::DestroyDB(directory, options), "destroy");
+  std::puts("host_test: reopened, destroyed");
+  return 0;
+}
+
+// Files of `directory`, and those on its tiers, that are open here and have no name any more.
+int DeletedFilesOpen(const std::string& directory) {
+  int count = 0;
+  DIR* const open = opendir("/proc/self/fd");
+  while (const dirent* entry = open != nullptr ? readdir(open) : nullptr) {
+    char target[4096];
+    const std::string name = std::string("/proc/self/fd/") + entry->d_name;
+    const ssize_t len = readlink(name.c_str(), target, sizeof(target));
+    const std::string path(target, len > 0 ? static_cast<size_t>(len) : 0);
+    const std::string parent = directory.substr(0, directory.rfind('/'));
+    const bool is_ours = path.compare(0, parent.size(), parent) == 0;
+    if (is_ours && path.find("(deleted)") != std::string::npos) count++;
+  }
+  if (open != nullptr) closedir(open);
+  return count;
+}
+
+int Moved(const std::string& uri) {
+  char* const json = thermocline_rocksdb_stats(uri.c_str());
+  const char* const name = "\"moved_by_level\":";
+  const char* const found = json != nullptr ? std::strstr(json, name) : nullptr;
+  const int moved = found != nullptr ? std::atoi(found + std::strlen(name)) : -1;
+  std::free(json);
+  return moved;
+}
+
+// Waits for the first moves, and then until there were none for a second; a minute at most.
+int WaitForMoves(const std::string& uri) {
+  int moved = 0, same = 0;
+  for (int round = 0; round < 600 && same < 10; round++) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const int now = Moved(uri);
+    same = now > 0 && now == moved ? same + 1 : 0;
+    moved = now;
+  }
+  return moved;
+}
+
+// Records in order make tables that go down level by level without being written again.
+int Moves(const std::string& directory, const std::string& uri) {
+  Options options = OptionsOver(uri);
+  rocksdb::BlockBasedTableOptions tables;
+  tables.no_block_cache = true;
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(tables));
+  std::unique_ptr<DB> db = Open(options, directory);
+  for (int number = 0; number < kRecords; number++) {
+    Check(db->Put({}, Key(number), Value(number)), "put");
+    // Every table is open before it moves.
+    if (number % 1000 == 999) Expect(db.get(), number - 999, number);
+  }
+  Check(db->Flush({}), "flush");
+  const int moved = WaitForMoves(uri);
+  if (moved == 0) Check(Status::Aborted("no file moved"), "moves");
+  const int before = DeletedFilesOpen(directory);
+  if (before == 0) Check(Status::Aborted("no file that moved was open"), "moves");
+  Expect(db.get(), 0, kRecords);
+  const int after = DeletedFilesOpen(directory);
+  if (after > 0) Check(Status::Aborted(std::to_string(after)), "files that moved are still open");
+  Close(std::move(db));
+  std::printf("host_test: %d files moved, %d were open; reads followed\n", moved, before);
+  return 0;
+}
+
+int WriteUntilKilled(const std::string& directory, const std::string& uri) {
+  std::unique_ptr<DB> db = Open(OptionsOver(uri), directory);
+  rocksdb::WriteOptions synced;
+  synced.sync = true;
+  std::string value;
+  int number = 0;
+  while (db->Get({}, Key(number), &value).ok()) number++;
+  // Long batches, so that kills meet flushes and compactions too.
+  for (;;) {
+    rocksdb::WriteBatch batch;
+    for (int end = number + 200; number < end; number++) {
+      const int earlier = static_cast<int>(number * int64_t{7919} % (number + 1));
+      Check(batch.Put(Key(number), Value(number)), "batch");
+      Check(batch.Put(Key(earlier), Value(earlier)), "batch");
+    }
+    Check(db->Write(synced, &batch), "write");
+    std::printf("%d\n", number);
+    std::fflush(stdout);
+  }
+}
+
+int Verify(const std::string& directory, const std::string& uri, int end) {
+  std::unique_ptr<DB> db = Open(OptionsOver(uri), directory);
+  Expect(db.get(), 0, end);
+  Close(std::move(db));
+  std::printf("host_test: %d records are there\n", end);
+  return 0;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const std::string what = count > 3 ? arguments[1] : "";
+  if (what == "calls") return Calls(arguments[2], arguments[3]);
+  if (what == "moves") return Moves(arguments[2], arguments[3]);
+  if (what == "write") return WriteUntilKilled(arguments[2], arguments[3]);
+  if (what == "verify" && count > 4) {
+    return Verify(arguments[2], arguments[3], std::atoi(arguments[4]));
+  }
+  std::fprintf(stderr, "host_test: say calls|moves|write DIR URI, or verify DIR URI COUNT\n");
+  return 2;
+}

@@ -1,0 +1,119 @@
+// See random_access_file.h.
+#include "random_access_file.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "places.h"
+
+namespace thermocline {
+
+using rocksdb::FileOptions;
+using rocksdb::FSReadRequest;
+using rocksdb::IODebugContext;
+using rocksdb::IOOptions;
+using rocksdb::IOStatus;
+using rocksdb::Slice;
+
+namespace {
+
+constexpr int kNoHint = -1;
+
+}  // namespace
+
+IOStatus TieredRandomAccessFile::Open(std::shared_ptr<rocksdb::FileSystem> host, OpenFile file,
+                                      const FileOptions& options,
+                                      std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
+                                      IODebugContext* dbg) {
+  uint64_t epoch = 0;
+  std::unique_ptr<Host> opened;
+  const IOStatus status = OpenAtPlace(file.get(), &epoch, [&](const std::string& place) {
+    return host->NewRandomAccessFile(place, options, &opened, dbg);
+  });
+  if (status.ok()) {
+    result->reset(new TieredRandomAccessFile(std::move(host), std::move(file), options, epoch,
+                                             std::move(opened)));
+  }
+  return status;
+}
+
+TieredRandomAccessFile::TieredRandomAccessFile(std::shared_ptr<rocksdb::FileSystem> host,
+                                               OpenFile file, const FileOptions& options,
+                                               uint64_t epoch, std::unique_ptr<Host> opened)
+    : host_(std::move(host)),
+      file_(std::move(file)),
+      options_(options),
+      current_(std::move(opened)),
+      epoch_(epoch),
+      hint_(kNoHint) {}
+
+CurrentFile<rocksdb::FSRandomAccessFile>::Use TieredRandomAccessFile::Now() const {
+  if (thermocline_file_epoch(file_.get()) != epoch_.load(std::memory_order_relaxed)) Follow();
+  return current_.Now();
+}
+
+void TieredRandomAccessFile::Follow() const {
+  if (options_.use_mmap_reads) return;
+  const std::unique_lock<std::mutex> following(following_, std::try_to_lock);
+  if (!following.owns_lock() || !current_.CanReplace()) return;
+  uint64_t epoch = 0;
+  std::unique_ptr<Host> opened;
+  const IOStatus status = OpenAtPlace(file_.get(), &epoch, [&](const std::string& place) {
+    return host_->NewRandomAccessFile(place, options_, &opened, nullptr);
+  });
+  if (!status.ok()) return;
+  const int hint = hint_.load();
+  if (hint != kNoHint) opened->Hint(static_cast<AccessPattern>(hint));
+  if (current_.Replace(&opened)) epoch_.store(epoch);
+}
+
+IOStatus TieredRandomAccessFile::Read(uint64_t offset, size_t n, const IOOptions& options,
+                                      Slice* result, char* scratch, IODebugContext* dbg) const {
+  thermocline_file_was_read(file_.get());
+  return Now()->Read(offset, n, options, result, scratch, dbg);
+}
+
+IOStatus TieredRandomAccessFile::MultiRead(FSReadRequest* requests, size_t count,
+                                           const IOOptions& options, IODebugContext* dbg) {
+  thermocline_file_was_read(file_.get());
+  return Now()->MultiRead(requests, count, options, dbg);
+}
+
+IOStatus TieredRandomAccessFile::Prefetch(uint64_t offset, size_t n, const IOOptions& options,
+                                          IODebugContext* dbg) {
+  return Now()->Prefetch(offset, n, options, dbg);
+}
+
+// Once it is submitted, the kernel holds the file: it may be closed before the read is done.
+IOStatus TieredRandomAccessFile::ReadAsync(
+    FSReadRequest& request, const IOOptions& options,
+    std::function<void(const FSReadRequest&, void*)> done, void* argument, void** handle,
+    rocksdb::IOHandleDeleter* deleter, IODebugContext* dbg) {
+  thermocline_file_was_read(file_.get());
+  return Now()->ReadAsync(request, options, std::move(done), argument, handle, deleter, dbg);
+}
+
+IOStatus TieredRandomAccessFile::InvalidateCache(size_t offset, size_t length) {
+  return Now()->InvalidateCache(offset, length);
+}
+
+void TieredRandomAccessFile::Hint(AccessPattern pattern) {
+  hint_.store(pattern);
+  current_.Now()->Hint(pattern);
+}
+
+size_t TieredRandomAccessFile::GetUniqueId(char* id, size_t max_size) const {
+  return current_.Now()->GetUniqueId(id, max_size);
+}
+
+bool TieredRandomAccessFile::use_direct_io() const { return current_.Now()->use_direct_io(); }
+
+size_t TieredRandomAccessFile::GetRequiredBufferAlignment() const {
+  return TieredAlignment(current_.Now()->GetRequiredBufferAlignment());
+}
+
+rocksdb::Temperature TieredRandomAccessFile::GetTemperature() const {
+  return current_.Now()->GetTemperature();
+}
+
+}  // namespace thermocline

@@ -1,0 +1,70 @@
+// A managed file that the host reads: its own file class at the place where the file lies now.
+//
+// 1. Each read loads the epoch of the place. When that rose, one thread opens the new place; others
+//    go on with the file they have, whose bytes are the same.
+// 2. Where the new place cannot be opened (too many open files), reads go on with the old file, and
+//    the next one tries again.
+// 3. A file that is mapped stays mapped: the host keeps pointers into it.
+//
+// Threads: any, as the host's.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "current_file.h"
+#include "rocksdb/file_system.h"
+#include "tiers.h"
+
+namespace thermocline {
+
+class TieredRandomAccessFile : public rocksdb::FSRandomAccessFile {
+ public:
+  static rocksdb::IOStatus Open(std::shared_ptr<rocksdb::FileSystem> host, OpenFile file,
+                                const rocksdb::FileOptions& options,
+                                std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
+                                rocksdb::IODebugContext* dbg);
+
+  rocksdb::IOStatus Read(uint64_t offset, size_t n, const rocksdb::IOOptions& options,
+                         rocksdb::Slice* result, char* scratch,
+                         rocksdb::IODebugContext* dbg) const override;
+  rocksdb::IOStatus MultiRead(rocksdb::FSReadRequest* requests, size_t count,
+                              const rocksdb::IOOptions& options,
+                              rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus Prefetch(uint64_t offset, size_t n, const rocksdb::IOOptions& options,
+                             rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus ReadAsync(rocksdb::FSReadRequest& request, const rocksdb::IOOptions& options,
+                              std::function<void(const rocksdb::FSReadRequest&, void*)> done,
+                              void* argument, void** handle, rocksdb::IOHandleDeleter* deleter,
+                              rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus InvalidateCache(size_t offset, size_t length) override;
+  void Hint(AccessPattern pattern) override;
+  size_t GetUniqueId(char* id, size_t max_size) const override;
+  bool use_direct_io() const override;
+  size_t GetRequiredBufferAlignment() const override;
+  rocksdb::Temperature GetTemperature() const override;
+
+ private:
+  using Host = rocksdb::FSRandomAccessFile;
+
+  TieredRandomAccessFile(std::shared_ptr<rocksdb::FileSystem> host, OpenFile file,
+                         const rocksdb::FileOptions& options, uint64_t epoch,
+                         std::unique_ptr<Host> opened);
+
+  CurrentFile<Host>::Use Now() const;
+  void Follow() const;
+
+  const std::shared_ptr<rocksdb::FileSystem> host_;
+  const OpenFile file_;
+  const rocksdb::FileOptions options_;
+  mutable CurrentFile<Host> current_;
+  // The epoch of the place that is open.
+  mutable std::atomic<uint64_t> epoch_;
+  mutable std::mutex following_;
+  // The last hint, for the file to come; kNoHint where there was none.
+  std::atomic<int> hint_;
+};
+
+}  // namespace thermocline

@@ -1,0 +1,69 @@
+// The other things that a host opens: a file to read and write in place, a directory, a log of
+// information.
+//
+// Threads: as the host's classes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "rocksdb/file_system.h"
+#include "tiers.h"
+
+namespace thermocline {
+
+// A managed file that is written in place; its syncs make the name durable, too.
+class TieredReadWriteFile : public rocksdb::FSRandomRWFileOwnerWrapper {
+ public:
+  TieredReadWriteFile(OpenFile file, std::unique_ptr<rocksdb::FSRandomRWFile> opened);
+
+  rocksdb::IOStatus Sync(const rocksdb::IOOptions& options, rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus Fsync(const rocksdb::IOOptions& options,
+                          rocksdb::IODebugContext* dbg) override;
+
+ private:
+  rocksdb::IOStatus Synced(rocksdb::IOStatus synced);
+
+  const OpenFile file_;
+};
+
+// A directory whose sync covers the tiers first.
+class TieredDirectory : public rocksdb::FSDirectoryWrapper {
+ public:
+  TieredDirectory(std::shared_ptr<Tiers> tiers, const std::string& path,
+                  std::unique_ptr<rocksdb::FSDirectory> opened);
+
+  rocksdb::IOStatus Fsync(const rocksdb::IOOptions& options, rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus FsyncWithDirOptions(const rocksdb::IOOptions& options,
+                                        rocksdb::IODebugContext* dbg,
+                                        const rocksdb::DirFsyncOptions& why) override;
+
+ private:
+  const std::shared_ptr<Tiers> tiers_;
+  const std::string path_;
+};
+
+// The host's log of information, whose lines the tap sees on their way. Now and then, and when a
+// directory is given back, it gets a line of figures.
+class TappedLogger : public rocksdb::LoggerWrapper {
+ public:
+  TappedLogger(std::shared_ptr<Tiers> tiers, std::shared_ptr<rocksdb::Logger> logger);
+
+  using rocksdb::LoggerWrapper::Logv;
+  void Logv(const char* format, va_list arguments) override;
+  void Logv(const rocksdb::InfoLogLevel level, const char* format, va_list arguments) override;
+
+  void LogFigures();
+
+ private:
+  void LogFiguresWhenDue();
+
+  const std::shared_ptr<Tiers> tiers_;
+  const std::shared_ptr<rocksdb::Logger> logger_;
+  // Of the steady clock.
+  std::atomic<int64_t> next_figures_s_;
+};
+
+}  // namespace thermocline

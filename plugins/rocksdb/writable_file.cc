@@ -1,0 +1,199 @@
+// See writable_file.h.
+#include "writable_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "places.h"
+
+namespace thermocline {
+
+using rocksdb::Env;
+
+namespace {
+
+// The host's class for mappings has no code for it, only the text.
+bool IsFull(const rocksdb::IOStatus& status, const rocksdb::FileOptions& options) {
+  if (status.ok() || status.IsNoSpace() || !options.use_mmap_writes) return status.IsNoSpace();
+  const char* const state = status.getState();
+  return state != nullptr && std::strstr(state, std::strerror(ENOSPC)) != nullptr;
+}
+
+}  // namespace
+
+TieredWritableFile::TieredWritableFile(std::shared_ptr<rocksdb::FileSystem> host, OpenFile file,
+                                       uint64_t len, const rocksdb::FileOptions& options,
+                                       std::unique_ptr<rocksdb::FSWritableFile> opened)
+    : FSWritableFile(options),
+      host_(std::move(host)),
+      file_(std::move(file)),
+      options_(options),
+      current_(std::move(opened)),
+      len_(len) {}
+
+template <typename Attempt>
+rocksdb::IOStatus TieredWritableFile::Write(Attempt attempt) {
+  for (;;) {
+    if (!lost_.ok()) return lost_;
+    const IOStatus status = attempt(*current_.Now());
+    if (!IsFull(status, options_) || !GoOnElsewhere(nullptr)) return status;
+  }
+}
+
+rocksdb::IOStatus TieredWritableFile::Append(const Slice& data, const IOOptions& options,
+                                             Context* dbg) {
+  const IOStatus status =
+      Write([&](Host& file) { return file.Append(data, options, dbg); });
+  if (status.ok()) len_ += data.size();
+  return status;
+}
+
+rocksdb::IOStatus TieredWritableFile::Append(const Slice& data, const IOOptions& options,
+                                             const Verification& sum, Context* dbg) {
+  const IOStatus status =
+      Write([&](Host& file) { return file.Append(data, options, sum, dbg); });
+  if (status.ok()) len_ += data.size();
+  return status;
+}
+
+rocksdb::IOStatus TieredWritableFile::PositionedAppend(const Slice& data, uint64_t offset,
+                                                       const IOOptions& options, Context* dbg) {
+  const IOStatus status = Write(
+      [&](Host& file) { return file.PositionedAppend(data, offset, options, dbg); });
+  if (status.ok()) len_ = std::max<uint64_t>(len_, offset + data.size());
+  return status;
+}
+
+rocksdb::IOStatus TieredWritableFile::PositionedAppend(const Slice& data, uint64_t offset,
+                                                       const IOOptions& options,
+                                                       const Verification& sum, Context* dbg) {
+  const IOStatus status = Write(
+      [&](Host& file) { return file.PositionedAppend(data, offset, options, sum, dbg); });
+  if (status.ok()) len_ = std::max<uint64_t>(len_, offset + data.size());
+  return status;
+}
+
+bool TieredWritableFile::GoOnElsewhere(Context* dbg) {
+  char* why = nullptr;
+  const thermocline_status status =
+      thermocline_file_continue_elsewhere(file_.get(), len_, &why);
+  if (!Answer(status, why).IsOk()) return false;
+  went_elsewhere_ = true;
+  std::unique_ptr<Host> opened;
+  lost_ = OpenNewPlace(&opened, dbg);
+  if (!lost_.ok()) return true;
+  opened->SetWriteLifeTimeHint(current_.Now()->GetWriteLifeTimeHint());
+  // A sync under way may still use the file before the last one.
+  while (!current_.Replace(&opened)) std::this_thread::yield();
+  return true;
+}
+
+// Direct writes have offsets, which a file opened for appending would not heed; other writes go to
+// the end, and not through a mapping, whose host class begins at the front.
+rocksdb::IOStatus TieredWritableFile::OpenNewPlace(std::unique_ptr<Host>* opened, Context* dbg) {
+  uint64_t epoch = 0;
+  rocksdb::FileOptions options = options_;
+  options.use_mmap_writes = false;
+  return OpenAtPlace(file_.get(), &epoch, [&](const std::string& place) {
+    if (use_direct_io()) return host_->ReuseWritableFile(place, place, options, opened, dbg);
+    return host_->ReopenWritableFile(place, options, opened, dbg);
+  });
+}
+
+rocksdb::IOStatus TieredWritableFile::Synced(IOStatus synced) {
+  if (!synced.ok()) return synced;
+  char* why = nullptr;
+  const thermocline_status status = thermocline_file_synced(file_.get(), &why);
+  return Answer(status, why).ToIOStatus();
+}
+
+rocksdb::IOStatus TieredWritableFile::Sync(const IOOptions& options, Context* dbg) {
+  return Synced(current_.Now()->Sync(options, dbg));
+}
+
+rocksdb::IOStatus TieredWritableFile::Fsync(const IOOptions& options, Context* dbg) {
+  return Synced(current_.Now()->Fsync(options, dbg));
+}
+
+rocksdb::IOStatus TieredWritableFile::Truncate(uint64_t size, const IOOptions& options,
+                                               Context* dbg) {
+  if (!lost_.ok()) return lost_;
+  const IOStatus status = current_.Now()->Truncate(size, options, dbg);
+  if (status.ok()) len_ = size;
+  return status;
+}
+
+rocksdb::IOStatus TieredWritableFile::Close(const IOOptions& options, Context* dbg) {
+  const IOStatus status = current_.Now()->Close(options, dbg);
+  return lost_.ok() ? status : lost_;
+}
+
+rocksdb::IOStatus TieredWritableFile::Flush(const IOOptions& options, Context* dbg) {
+  return Write([&](Host& file) { return file.Flush(options, dbg); });
+}
+
+// It starts writing back and waits for nothing, so that it makes no name durable.
+rocksdb::IOStatus TieredWritableFile::RangeSync(uint64_t offset, uint64_t nbytes,
+                                                const IOOptions& options, Context* dbg) {
+  return current_.Now()->RangeSync(offset, nbytes, options, dbg);
+}
+
+rocksdb::IOStatus TieredWritableFile::InvalidateCache(size_t offset, size_t length) {
+  return current_.Now()->InvalidateCache(offset, length);
+}
+
+// A file that went on elsewhere allocates nothing ahead: its host class would cut what it
+// allocated off by a length that it does not know.
+rocksdb::IOStatus TieredWritableFile::Allocate(uint64_t offset, uint64_t len,
+                                               const IOOptions& options, Context* dbg) {
+  if (went_elsewhere_) return IOStatus::OK();
+  return current_.Now()->Allocate(offset, len, options, dbg);
+}
+
+void TieredWritableFile::PrepareWrite(size_t offset, size_t len, const IOOptions& options,
+                                      Context* dbg) {
+  if (!went_elsewhere_) current_.Now()->PrepareWrite(offset, len, options, dbg);
+}
+
+void TieredWritableFile::SetPreallocationBlockSize(size_t size) {
+  if (!went_elsewhere_) current_.Now()->SetPreallocationBlockSize(size);
+}
+
+void TieredWritableFile::GetPreallocationStatus(size_t* block_size, size_t* last_allocated_block) {
+  current_.Now()->GetPreallocationStatus(block_size, last_allocated_block);
+}
+
+void TieredWritableFile::SetWriteLifeTimeHint(Env::WriteLifeTimeHint hint) {
+  current_.Now()->SetWriteLifeTimeHint(hint);
+}
+
+Env::WriteLifeTimeHint TieredWritableFile::GetWriteLifeTimeHint() {
+  return current_.Now()->GetWriteLifeTimeHint();
+}
+
+void TieredWritableFile::SetIOPriority(Env::IOPriority priority) {
+  current_.Now()->SetIOPriority(priority);
+}
+
+Env::IOPriority TieredWritableFile::GetIOPriority() { return current_.Now()->GetIOPriority(); }
+
+uint64_t TieredWritableFile::GetFileSize(const IOOptions& options, Context* dbg) {
+  return went_elsewhere_ ? len_ : current_.Now()->GetFileSize(options, dbg);
+}
+
+size_t TieredWritableFile::GetUniqueId(char* id, size_t max_size) const {
+  return current_.Now()->GetUniqueId(id, max_size);
+}
+
+bool TieredWritableFile::IsSyncThreadSafe() const { return current_.Now()->IsSyncThreadSafe(); }
+
+bool TieredWritableFile::use_direct_io() const { return current_.Now()->use_direct_io(); }
+
+size_t TieredWritableFile::GetRequiredBufferAlignment() const {
+  return TieredAlignment(current_.Now()->GetRequiredBufferAlignment());
+}
+
+}  // namespace thermocline

@@ -1,0 +1,183 @@
+//! What is tried: the taps alone, then stock tools over two directories as tiers.
+
+mod full;
+mod programs;
+
+use super::rig::{Records, Rig, Spread, output_of, scan};
+use super::{Outcome, ROWS, build};
+
+type Check = fn(&Rig) -> Result<Outcome, String>;
+
+/// Which checks run, and how often the one kills that kills.
+pub struct Choice {
+    names: Vec<String>,
+    pub kills: u32,
+}
+
+impl Choice {
+    pub fn parse(arguments: &[&str]) -> Result<Self, String> {
+        let mut choice = Self { names: Vec::new(), kills: 6 };
+        let mut words = arguments.iter();
+        while let Some(word) = words.next() {
+            if *word == "--kills" {
+                let number = words.next().and_then(|number| number.parse().ok());
+                choice.kills = number.ok_or("--kills needs a number")?;
+            } else if all().iter().any(|(name, _)| name == word) {
+                choice.names.push((*word).to_owned());
+            } else {
+                let names: Vec<&str> = all().iter().map(|(name, _)| *name).collect();
+                return Err(format!("there is no check '{word}'; there are {}", names.join(", ")));
+            }
+        }
+        Ok(choice)
+    }
+
+    pub fn includes(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|chosen| chosen == name)
+    }
+}
+
+pub fn all() -> Vec<(&'static str, Check)> {
+    vec![
+        ("taps", taps as Check),
+        ("children", children),
+        ("tools", tools),
+        ("levels", levels),
+        ("calls", programs::calls),
+        ("moves", programs::moves),
+        ("kills", programs::kills),
+        ("full", full::device),
+        ("export", export),
+    ]
+}
+
+/// Small tables, so that a small database has three levels.
+pub const SMALL: [&str; 6] = [
+    "--value_size=400",
+    "--write_buffer_size=1048576",
+    "--target_file_size_base=1048576",
+    "--max_bytes_for_level_base=4194304",
+    "--max_bytes_for_level_multiplier=4",
+    "--compression_type=none",
+];
+
+/// The pure parts, as C++ programs of their own.
+fn taps(rig: &Rig) -> Result<Outcome, String> {
+    rig.begin()?;
+    let taps = ["taps_test.cc", "log_lines.cc", "manifest.cc"];
+    let taps = taps.map(|file| format!("plugins/taps/{file}"));
+    let taps: Vec<&str> = taps.iter().map(String::as_str).collect();
+    let rows = [("taps", &taps[..]), ("current_file", &["plugins/rocksdb/current_file_test.cc"])];
+    let mut said = Vec::new();
+    for (name, sources) in rows {
+        let program = rig.folder.join(name);
+        build::program(sources, &[], &program)?;
+        said.push(output_of(std::process::Command::new(&program))?.trim().to_owned());
+    }
+    Ok(Outcome::Passed(said.join("; ")))
+}
+
+/// Why a check that needs the host's tools cannot run here.
+pub fn no_tools() -> Option<Outcome> {
+    build::missing(&ROWS[0]).map(Outcome::Skipped)
+}
+
+/// The shim in a process without RocksDB.
+fn children(rig: &Rig) -> Result<Outcome, String> {
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ls / | wc -l"]).env("LD_PRELOAD", rig.shim());
+    let said = output_of(shell)?;
+    match said.trim().parse::<u32>() {
+        Ok(_) => Ok(Outcome::Passed("programs without RocksDB run beside the shim".to_owned())),
+        Err(_) => Err(format!("a shell beside the shim said: {said}")),
+    }
+}
+
+/// Stock tools write, read and check over the tiers; then without the plugin.
+fn tools(rig: &Rig) -> Result<Outcome, String> {
+    if let Some(skipped) = no_tools() {
+        return Ok(skipped);
+    }
+    rig.begin()?;
+    let write = ["--benchmarks=fillrandom,overwrite,readrandom,readseq", "--num=100000"];
+    output_of(rig.tiered("db_bench", &[&SMALL[..], &write].concat()))?;
+    let spread = rig.spread()?;
+    let Spread { linked_tables, plain_tables, linked_logs, .. } = spread;
+    if linked_tables == 0 || plain_tables == 0 || linked_logs == 0 || !spread.dangling.is_empty() {
+        return Err(format!("files should lie on both tiers: {spread:?}"));
+    }
+    let records = same_records(rig, None)?;
+    let again = ["--use_existing_db=1", "--benchmarks=readrandom,readseq,compact,stats"];
+    let again = [&SMALL[..], &again, &["--num=100000"]].concat();
+    output_of(rig.tiered("db_bench", &again))?;
+    same_records(rig, Some(&records))?;
+    output_of(rig.plain("db_bench", &again))?;
+    same_records(rig, Some(&records))?;
+    Ok(Outcome::Passed(format!(
+        "tables: {linked_tables} on the fast tier, {plain_tables} at home; {} records, the same \
+         with the plugin and without, also after a compaction by each",
+        records.count
+    )))
+}
+
+/// The level of each table is known when it is made, also in the threads of a compaction's parts.
+fn levels(rig: &Rig) -> Result<Outcome, String> {
+    if let Some(skipped) = no_tools() {
+        return Ok(skipped);
+    }
+    rig.begin()?;
+    let write = ["--benchmarks=fillrandom,overwrite", "--num=100000", "--subcompactions=4"];
+    output_of(rig.tiered("db_bench", &[&SMALL[..], &write].concat()))?;
+    let (tables, unknown) = (rig.figure("tables")?, rig.figure("tables_of_unknown_level")?);
+    let corrected = rig.figure("corrected_levels")?;
+    if tables == 0 || unknown > 0 {
+        return Err(format!("of {tables} tables the level of {unknown} was not known"));
+    }
+    Ok(Outcome::Passed(format!(
+        "all of {tables} tables from the log's lines alone, with 4 subcompactions; {corrected} \
+         moved to another level later"
+    )))
+}
+
+/// The records, which must be the same with the plugin and without, and as they were.
+pub fn same_records(rig: &Rig, expected: Option<&Records>) -> Result<Records, String> {
+    let said = output_of(rig.tiered("ldb", &["checkconsistency"]))?;
+    output_of(rig.plain("ldb", &["checkconsistency"]))?;
+    if !said.contains("OK") {
+        return Err(format!("ldb checkconsistency over the tiers said: {said}"));
+    }
+    let tiered = scan(rig.tiered("ldb", &[]))?;
+    let plain = scan(rig.plain("ldb", &[]))?;
+    if tiered.count == 0 || tiered != plain || expected.is_some_and(|records| *records != plain) {
+        return Err(format!(
+            "records: {tiered:?} over the tiers, {plain:?} without the plugin, {expected:?} before"
+        ));
+    }
+    Ok(tiered)
+}
+
+/// Everything is brought home, after which the database needs neither tiers nor the plugin.
+fn export(rig: &Rig) -> Result<Outcome, String> {
+    if let Some(skipped) = no_tools() {
+        return Ok(skipped);
+    }
+    rig.begin()?;
+    let write = ["--benchmarks=fillrandom,overwrite", "--num=50000"];
+    output_of(rig.tiered("db_bench", &[&SMALL[..], &write].concat()))?;
+    let before = same_records(rig, None)?;
+    let directory = rig.db().display().to_string();
+    let export = ["run", "--quiet", "--package", "thermocline-cli", "--", "tiers", "export"];
+    if !crate::cargo(&[&export[..], &[&directory]].concat(), &[]) {
+        return Err("thermocline tiers export failed".to_owned());
+    }
+    let spread = rig.spread()?;
+    if spread.linked_tables + spread.linked_logs > 0 {
+        return Err(format!("links are left: {spread:?}"));
+    }
+    std::fs::remove_dir_all(rig.fast()).map_err(|error| format!("the fast tier: {error}"))?;
+    let after = scan(rig.plain("ldb", &[]))?;
+    match before == after {
+        true => Ok(Outcome::Passed(format!("{} records without the fast tier", after.count))),
+        false => Err(format!("{before:?} before, {after:?} after")),
+    }
+}

@@ -1,0 +1,116 @@
+//! A program of its own that links the plugin: what tools do not call, and kills.
+
+use super::super::rig::{Rig, output_of};
+use super::super::{Outcome, ROWS, build};
+use super::no_tools;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Builds the program, in an empty folder.
+fn program(rig: &Rig) -> Result<PathBuf, String> {
+    rig.begin()?;
+    let program = rig.folder.join("host_test");
+    let plugins = rig.plugins.display();
+    let plugin = format!("{plugins}/librocksdb_plugin-{}.so", ROWS[0].version);
+    let libraries = [plugin, "-lrocksdb".to_owned(), format!("-Wl,-rpath,{plugins}")];
+    build::program(&["plugins/rocksdb/host_test.cc"], &libraries, &program)?;
+    Ok(program)
+}
+
+fn run(rig: &Rig, program: &Path, what: &str, more: &[String]) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "300"]).arg(program).arg(what).arg(rig.db()).arg(rig.uri());
+    command.args(more);
+    command
+}
+
+/// Checkpoint, backup, ingestion and destruction; nothing is left on the fast tier.
+pub fn calls(rig: &Rig) -> Result<Outcome, String> {
+    if let Some(skipped) = no_tools() {
+        return Ok(skipped);
+    }
+    let program = program(rig)?;
+    let said = output_of(run(rig, &program, "calls", &[]))?;
+    let left = files_below(&rig.fast())?;
+    let own = ["TIER", "HOME", "PROFILE"];
+    let left: Vec<String> = left.into_iter().filter(|name| !own.contains(&name.as_str())).collect();
+    if !left.is_empty() || rig.db().exists() {
+        return Err(format!(
+            "DestroyDB left {} and, on the fast tier, {left:?}",
+            rig.db().display()
+        ));
+    }
+    let said: Vec<&str> =
+        said.lines().filter_map(|line| line.strip_prefix("host_test: ")).collect();
+    Ok(Outcome::Passed(format!("{}; nothing is left on the fast tier", said.join("; "))))
+}
+
+/// Files move while they are open: reads follow them, and what they leave is closed.
+pub fn moves(rig: &Rig) -> Result<Outcome, String> {
+    if let Some(skipped) = no_tools() {
+        return Ok(skipped);
+    }
+    let program = program(rig)?;
+    let said = output_of(run(rig, &program, "moves", &[]))?;
+    Ok(Outcome::Passed(said.trim().trim_start_matches("host_test: ").to_owned()))
+}
+
+fn files_below(folder: &Path) -> Result<Vec<String>, String> {
+    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut files = Vec::new();
+    for entry in entries.flatten() {
+        match entry.path().is_dir() {
+            true => files.extend(files_below(&entry.path())?),
+            false => files.push(entry.file_name().to_string_lossy().into_owned()),
+        }
+    }
+    Ok(files)
+}
+
+/// Kills a writer again and again: every number that it was told of is there, no link dangles.
+pub fn kills(rig: &Rig) -> Result<Outcome, String> {
+    if let Some(skipped) = no_tools() {
+        return Ok(skipped);
+    }
+    let program = program(rig)?;
+    let mut acknowledged = 0;
+    for kill in 0..rig.kills {
+        // Times that differ, so that kills meet flushes, compactions and openings.
+        let lives = Duration::from_millis(300 + u64::from(kill) * 137 % 900);
+        acknowledged = acknowledged.max(killed(rig, &program, lives)?);
+        let spread = rig.spread()?;
+        if !spread.dangling.is_empty() {
+            return Err(format!("after kill {kill} links lead nowhere: {:?}", spread.dangling));
+        }
+        output_of(rig.tiered("ldb", &["checkconsistency"]))?;
+        output_of(run(rig, &program, "verify", &[acknowledged.to_string()]))?;
+    }
+    let kills = rig.kills;
+    Ok(Outcome::Passed(format!(
+        "{kills} kills, {acknowledged} records in synced batches, all there"
+    )))
+}
+
+/// Lets a writer live that long; the writes that were acknowledged.
+fn killed(rig: &Rig, program: &Path, lives: Duration) -> Result<u32, String> {
+    let mut writer = Command::new(program);
+    writer.arg("write").arg(rig.db()).arg(rig.uri()).stdout(Stdio::piped());
+    let mut writer = writer.spawn().map_err(|error| format!("cannot start the writer: {error}"))?;
+    let printed = writer.stdout.take();
+    let reader = std::thread::spawn(move || {
+        let lines = printed.map(|printed| BufReader::new(printed).lines());
+        lines.and_then(|lines| lines.map_while(Result::ok).last())
+    });
+    std::thread::sleep(lives);
+    let ended = writer.try_wait().map_err(|error| error.to_string())?;
+    writer.kill().and_then(|()| writer.wait()).map_err(|error| format!("kill: {error}"))?;
+    if let Some(status) = ended {
+        return Err(format!("the writer ended by itself with {status}"));
+    }
+    let last = reader.join().map_err(|_| "the reader of the writer's output failed")?;
+    // Where the kill cut the last line, the one before counts: a shorter number claims less.
+    Ok(last.and_then(|line| line.parse().ok()).unwrap_or(0))
+}

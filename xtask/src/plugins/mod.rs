@@ -1,0 +1,99 @@
+//! `cargo xtask plugins`: what puts unmodified storage engines over tiers, built and tried.
+//!
+//! ```text
+//! crates/capi          --cargo--> target/plugins/libthermocline.so.1
+//! plugins/rocksdb,taps --g++----> target/plugins/librocksdb_plugin-VERSION.so   one for each row
+//! plugins/preload      --gcc----> target/plugins/libthermocline_preload.so
+//! ```
+//!
+//! Invariants:
+//! 1. A row whose packages are not installed is skipped by name, with what to install: it is not a
+//!    failure, and not a pass that says nothing.
+//! 2. The tests use the host's stock tools as they are installed, with and without the plugin, on
+//!    directories of their own below `target/plugins/test`.
+//! 3. No check waits for ever: programs run under a limit of time.
+
+mod build;
+mod checks;
+mod rig;
+
+use crate::root;
+use std::path::PathBuf;
+
+/// A host that plugins are built for.
+pub struct Row {
+    pub name: &'static str,
+    /// Its version, which the plugin's file name has, and its three numbers as the headers say
+    /// them.
+    pub version: &'static str,
+    pub headers: &'static str,
+    pub packages: &'static str,
+}
+
+const ROWS: [Row; 1] = [Row {
+    name: "RocksDB 7.8.3",
+    version: "7.8.3",
+    headers: "/usr/include/rocksdb/version.h",
+    packages: "apt install librocksdb-dev=7.8.3-2 rocksdb-tools=7.8.3-2 g++",
+}];
+
+const USAGE: &str = "\
+xtask: say `cargo xtask plugins [build]` (builds all to target/plugins) or
+`cargo xtask plugins test [--kills N] [CHECK...]` (then tries them with stock tools)";
+
+/// What a check found.
+pub enum Outcome {
+    /// With what was seen.
+    Passed(String),
+    /// With what is missing.
+    Skipped(String),
+}
+
+/// `cargo xtask plugins ...`: true where everything asked for passed or was skipped by name.
+pub fn run(arguments: &[String]) -> bool {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] | ["build"] => built(),
+        ["test", more @ ..] => checks::Choice::parse(more).map_or_else(
+            |error| {
+                eprintln!("xtask: {error}\n{USAGE}");
+                false
+            },
+            |choice| built() && tested(&choice),
+        ),
+        _ => {
+            eprintln!("{USAGE}");
+            false
+        }
+    }
+}
+
+/// Where everything is built to.
+fn folder() -> PathBuf {
+    build::target().join("plugins")
+}
+
+fn built() -> bool {
+    let shared = report("libthermocline and the shim", build::shared(&folder()));
+    let rows = ROWS.iter().map(|row| report(row.name, build::row(row, &folder())));
+    rows.fold(shared, |all, passed| passed && all)
+}
+
+fn tested(choice: &checks::Choice) -> bool {
+    let checks = checks::all().into_iter().filter(|(name, _)| choice.includes(name));
+    checks.fold(true, |all, (name, check)| {
+        report(name, check(&rig::Rig::new(&folder(), name, choice.kills))) && all
+    })
+}
+
+fn report(name: &str, outcome: Result<Outcome, String>) -> bool {
+    match outcome {
+        Ok(Outcome::Passed(text)) => println!("plugins: {name}: passed: {text}"),
+        Ok(Outcome::Skipped(text)) => println!("plugins: {name}: skipped: {text}"),
+        Err(text) => {
+            eprintln!("plugins: {name}: FAILED: {text}");
+            return false;
+        }
+    }
+    true
+}
