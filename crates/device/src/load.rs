@@ -8,7 +8,7 @@
 //!   writers        |    1 |  2  |   1 |  0
 //!   time (10 s)    [ slot ][ slot ][ slot ].. six of them: writers x time, summed by level
 //! ```
-//! 1. A count that was begun ends with its [`Writing`]: whatever becomes of the file.
+//! 1. A count that was begun ends with its `Writing`, whatever becomes of the file.
 //! 2. Copies from other tiers have no level: the levels that a policy chooses must not depend on
 //!    the moves that it makes.
 //! 3. A log of the engine is published before it is written, and then in turns, one group at a

@@ -256,12 +256,17 @@ impl Hosts {
         open.values().map(HostReport::of).collect()
     }
 
-    /// A directory moves with its `.thermocline`; its tiers are then told where it is.
+    /// A directory moves with its `.thermocline`. Its tiers are told before that they may find it
+    /// there, and afterwards that they do.
     fn rename_directory(&self, from: &Path, to: &Path) -> Result<()> {
         let directory = plain::canonical(from)?;
-        let is_managed = self.shared.names(&directory)?.is_some();
+        let names = self.shared.names(&directory)?;
+        let is_managed = names.is_some();
         let _moving = self.shared.moving.lock();
         self.shared.open.lock().remove(&directory);
+        if let Some(names) = names {
+            names.will_move_to(&At::new(to)?.path())?;
+        }
         plain::rename(from, to)?;
         if is_managed {
             let (devices, policy) = (Arc::clone(&self.shared.devices), self.shared.placement());

@@ -148,7 +148,8 @@ fn make_tier(
     devices.create_directory(&spec.path)?;
     let driver = devices.tier(spec)?;
     identity.create(&*driver)?;
-    HomeFile { instance: identity.instance, path: path.to_owned() }.write(&*driver)?;
+    let home = HomeFile { instance: identity.instance, path: path.to_owned(), moving_to: None };
+    home.write(&*driver)?;
     sync_site("tier", || driver.sync_directory())
 }
 

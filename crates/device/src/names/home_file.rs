@@ -5,6 +5,8 @@
 //! tier's files; what the first deletes is gone for the second. `HOME` names one of them.
 //!
 //! 1. It is replaced as a whole, and its last line is a checksum of what is before it.
+//! 2. While a directory is being renamed it names both paths, so that a crash leaves one that
+//!    opens.
 //!
 //! Threads: the owner of the directory's lock writes; any may read.
 
@@ -33,6 +35,8 @@ pub struct HomeFile {
     pub instance: InstanceId,
     /// The host's directory.
     pub path: PathBuf,
+    /// The path that the directory is about to have, while it is being renamed.
+    pub moving_to: Option<PathBuf>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -40,6 +44,8 @@ struct Text {
     format: u32,
     instance: String,
     path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    moving_to: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -66,13 +72,20 @@ impl HomeFile {
 
     /// The file's text; the inverse of [`HomeFile::parse`].
     pub fn text(&self) -> Result<String> {
-        let path = self.path.to_str().ok_or_else(|| {
-            let shown = self.path.display();
-            let text = format!("cannot record {shown}: its path is not UTF-8; rename it");
-            Error::new(ErrorKind::Invalid, text)
-        })?;
-        let (instance, path) = (self.instance.to_string(), path.to_owned());
-        let body = toml::to_string(&Text { format: FORMAT, instance, path }).map_err(|error| {
+        let utf8 = |path: &PathBuf| {
+            path.to_str().map(str::to_owned).ok_or_else(|| {
+                let shown = path.display();
+                let text = format!("cannot record {shown}: its path is not UTF-8; rename it");
+                Error::new(ErrorKind::Invalid, text)
+            })
+        };
+        let text = Text {
+            format: FORMAT,
+            instance: self.instance.to_string(),
+            path: utf8(&self.path)?,
+            moving_to: self.moving_to.as_ref().map(utf8).transpose()?,
+        };
+        let body = toml::to_string(&text).map_err(|error| {
             Error::new(ErrorKind::Invalid, format!("cannot record the directory: {error}"))
         })?;
         let covered = format!("{INTRODUCTION}{body}");
@@ -94,6 +107,6 @@ impl HomeFile {
         let text: Text = toml::from_str(covered).map_err(|error| damage(0, error.message()))?;
         let instance = InstanceId::parse(&text.instance);
         let instance = instance.ok_or_else(|| damage(0, "the instance identity is not one"))?;
-        Ok(Self { instance, path: text.path.into() })
+        Ok(Self { instance, path: text.path.into(), moving_to: text.moving_to.map(Into::into) })
     }
 }

@@ -24,6 +24,7 @@ use super::{
     Changing, DIRECTORY_NAME, FileClass, Host, LOST_NAME, Names, Room, UNFINISHED, is_hidden,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::identity::InstanceId;
 use crate::load::Loads;
 use crate::placement::Placement;
 use crate::tier::{Tier, TierIndex, TierSpec};
@@ -32,7 +33,7 @@ use crate::tiered_files::{
     has_file, open_tier, raise_after_crash, refuse, write_generation,
 };
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::AtomicBool;
@@ -84,15 +85,33 @@ impl Names {
         let _lock = host.own.lock(LOCK_NAME)?;
         host.check(&home)?;
         for (_, tier) in host.tiers_apart() {
-            let home = HomeFile { instance: home.instance, path: host.path.clone() };
+            let home = host.home_file(home.instance, None);
             sync_site("names/rehome", || home.write(&**tier.driver()))?;
         }
         sync_site("names/rehome", || home.write(&*host.own, &host.own_path))?;
         point(&*host.own, &host.own_path, &home.tiers)
     }
+
+    /// Before the directory is renamed to the path `to`, whatever becomes of that: its tiers serve
+    /// either path, until the directory is changed under one of them.
+    pub fn will_move_to(&self, to: &Path) -> Result<()> {
+        self.host.begin()?;
+        let to = absolute(to)?;
+        let changing = self.host.changing.lock();
+        let instance = changing.as_ref().expect("it has begun, and never ends").home.instance;
+        for (_, tier) in self.host.tiers_apart() {
+            let home = self.host.home_file(instance, Some(to.clone()));
+            sync_site("names/rename", || home.write(&**tier.driver()))?;
+        }
+        Ok(())
+    }
 }
 
 impl Host {
+    fn home_file(&self, instance: InstanceId, moving_to: Option<PathBuf>) -> HomeFile {
+        HomeFile { instance, path: self.path.clone(), moving_to }
+    }
+
     fn load(
         devices: Arc<dyn Devices>,
         path: &Path,
@@ -179,13 +198,13 @@ impl Host {
     fn require_home(&self, home: &Home) -> Result<()> {
         for (index, tier) in self.tiers_apart() {
             let recorded = HomeFile::read(&**tier.driver(), &tier.spec().path)?;
-            let id = || self.home_driver().directory_id();
-            let same = || {
-                let there = self.devices.home(&recorded.path).ok()?.directory_id()?;
-                Some(there).filter(|there| Some(*there) == id())
+            let paths = || std::iter::once(&recorded.path).chain(&recorded.moving_to);
+            let is_same = |path: &PathBuf| {
+                let there = self.devices.home(path).ok().and_then(|there| there.directory_id());
+                there.is_some() && there == self.home_driver().directory_id()
             };
-            let is_instance = recorded.instance == home.instance;
-            if !is_instance || recorded.path != self.path && same().is_none() {
+            let is_home = paths().any(|path| *path == self.path) || paths().any(is_same);
+            if recorded.instance != home.instance || !is_home {
                 let whose = format!("{index} at {}", tier.spec().path.display());
                 let found = format!(
                     "it serves {}, expected {}: one is a copy of the other",
@@ -223,9 +242,22 @@ impl Host {
         sync_site("own", || self.own.sync_directory())?;
         raise_after_crash(&mut home, &self.own_path, &*self.own, &found)?;
         write_generation(&home, &self.own_path, &*self.own, &self.identities)?;
+        self.end_rename(&home)?;
         point(&*self.own, &self.own_path, &home.tiers)?;
         self.recover()?;
         Ok(Changing { home, last_counter: 0, _lock: lock })
+    }
+
+    /// The tiers serve one path from now on.
+    fn end_rename(&self, home: &Home) -> Result<()> {
+        for (_, tier) in self.tiers_apart() {
+            let recorded = HomeFile::read(&**tier.driver(), &tier.spec().path)?;
+            if recorded.moving_to.is_some() {
+                let home = self.home_file(home.instance, None);
+                sync_site("rename", || home.write(&**tier.driver()))?;
+            }
+        }
+        Ok(())
     }
 
     fn recover(&self) -> Result<()> {

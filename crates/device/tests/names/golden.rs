@@ -30,7 +30,11 @@ fn links_are_as_documented() {
 
 #[test]
 fn home_files_are_as_documented() {
-    let home = HomeFile { instance: InstanceId([9; 16]), path: "/var/lib/a \"db\"".into() };
+    let home = HomeFile {
+        instance: InstanceId([9; 16]),
+        path: "/var/lib/a \"db\"".into(),
+        moving_to: None,
+    };
     let golden = assert_golden("names-home-v1.toml", &home.text().unwrap());
     assert_eq!(HomeFile::parse(&golden, "HOME").unwrap(), home);
 }

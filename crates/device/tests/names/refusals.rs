@@ -43,6 +43,28 @@ fn a_directory_that_is_a_copy_is_refused_until_the_tiers_are_given_to_it() {
 }
 
 #[test]
+fn a_directory_opens_wherever_a_rename_was_cut_off_and_a_copy_made_then_does_not_last() {
+    for is_renamed in [false, true] {
+        let place = Place::new();
+        let names = place.make("db", &["fast", "slow"]);
+        put(&names, "a.sst", 0, b"shared");
+        names.will_move_to(&place.path("new")).unwrap();
+        drop(names);
+        let (now, other) = if is_renamed { ("new", "db") } else { ("db", "new") };
+        if is_renamed {
+            fs::rename(place.path("db"), place.path("new")).unwrap();
+        }
+        copy(&place.path(now), &place.path(other));
+        let names = place.load(now).unwrap();
+        put(&names, "b.sst", 0, b"more");
+        drop(names);
+        assert_eq!(place.load(other).unwrap_err().kind(), ErrorKind::Tier, "{is_renamed}");
+        let names = place.load(now).unwrap();
+        assert_eq!(fs::read(names.open("a.sst").unwrap().place()).unwrap(), b"shared");
+    }
+}
+
+#[test]
 fn copies_of_tiers_are_given_to_a_copy_of_the_directory() {
     let place = Place::new();
     let names = place.make("db", &["fast", "slow"]);
