@@ -15,20 +15,20 @@ struct Upkeep {
 
 #[derive(Debug)]
 enum Task {
-    SyncLog,
-    PrepareLog,
-    FillLog,
+    Sync,
+    Prepare,
+    Fill,
 }
 
 impl Logged {
     /// The upkeep that is wanted now, claimed.
     pub fn upkeep(self: &Arc<Self>) -> Option<Box<dyn Job>> {
         let task = if self.claim_sync() {
-            Task::SyncLog
+            Task::Sync
         } else if self.pool().claim_preparation() {
-            Task::PrepareLog
+            Task::Prepare
         } else if self.claim_filling() {
-            Task::FillLog
+            Task::Fill
         } else {
             return None;
         };
@@ -39,18 +39,18 @@ impl Logged {
 impl Job for Upkeep {
     fn name(&self) -> &'static str {
         match self.task {
-            Task::SyncLog => "background sync of the log",
-            Task::PrepareLog => "preparation of a log",
-            Task::FillLog => "filling of a log",
+            Task::Sync => "background sync of the log",
+            Task::Prepare => "preparation of a log",
+            Task::Fill => "filling of a log",
         }
     }
 
     fn step(&mut self) -> Result<Step> {
         match self.task {
-            Task::SyncLog => sync_site("background", || self.logged.sync_tail())?,
-            Task::PrepareLog => self.logged.pool().prepare_log()?,
+            Task::Sync => sync_site("background", || self.logged.sync_tail())?,
+            Task::Prepare => self.logged.pool().prepare_log()?,
             // The next piece is another job: what is more urgent goes first.
-            Task::FillLog => self.logged.pool().fill()?,
+            Task::Fill => self.logged.pool().fill()?,
         }
         Ok(Step::Done)
     }
