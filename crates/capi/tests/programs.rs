@@ -230,6 +230,25 @@ fn compiles_with(scratch: &Scratch, flags: &[&str]) -> bool {
         && Command::new(&program).output().is_ok_and(|it| it.status.success())
 }
 
+#[test]
+fn the_headers_are_plain_c_and_cpp() {
+    let scratch = Scratch::new();
+    let (source, headers) = (scratch.path("both.c"), folder().join("include"));
+    let includes = EVERY_CALL.map(|(_, header)| format!("#include <{header}>\n")).concat();
+    std::fs::write(&source, includes + "int main(void) { return 0; }\n").unwrap();
+    for (compiler, language) in
+        [("cc", ["-x", "c", "-std=c99"]), ("c++", ["-x", "c++", "-std=c++11"])]
+    {
+        if !is_there(compiler) {
+            println!("skipped: {compiler} is not there");
+            continue;
+        }
+        let mut command = Command::new(compiler);
+        command.args(["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", "-I"]);
+        run(command.arg(&headers).args(language).arg(&source));
+    }
+}
+
 /// The functions that a header has.
 fn functions(header: &str) -> Vec<String> {
     let header = std::fs::read_to_string(folder().join("include").join(header)).unwrap();
