@@ -177,10 +177,11 @@ typedef struct {
   // One of THERMOCLINE_DURABILITY_, for the commit.
   uint64_t durability;
   // How long a call waits for a lock before it is THERMOCLINE_LOCK_TIMEOUT, in milliseconds; 0
-  // is 1000.
+  // is what the settings say, 1000 unless they say otherwise.
   uint64_t lock_timeout_ms;
   // Memory for the writes, in bytes, each with about 100 besides key and value: a write beyond
-  // is THERMOCLINE_INVALID, and the transaction goes on without it. 0 is 64 MiB.
+  // is THERMOCLINE_INVALID, and the transaction goes on without it. 0 is
+  // what the settings say, 64 MiB unless they say otherwise.
   uint64_t bytes_max;
 } thermocline_transaction_options;
 

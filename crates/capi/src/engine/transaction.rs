@@ -47,10 +47,11 @@ pub struct TransactionOptions {
     /// One of THERMOCLINE_DURABILITY_, for the commit.
     pub durability: u64,
     /// How long a call waits for a lock before it is THERMOCLINE_LOCK_TIMEOUT, in milliseconds; 0
-    /// is 1000.
+    /// is what the settings say, 1000 unless they say otherwise.
     pub lock_timeout_ms: u64,
     /// Memory for the writes, in bytes, each with about 100 besides key and value: a write beyond
-    /// is THERMOCLINE_INVALID, and the transaction goes on without it. 0 is 64 MiB.
+    /// is THERMOCLINE_INVALID, and the transaction goes on without it. 0 is
+    /// what the settings say, 64 MiB unless they say otherwise.
     pub bytes_max: u64,
 }
 
@@ -66,19 +67,13 @@ impl TransactionOptions {
             other => return Err(Failure::invalid(format!("{other} is no THERMOCLINE_ISOLATION_"))),
         };
         let is_pessimistic = self.is_pessimistic != 0;
-        let default = EngineOptions::default();
+        let (timeout_ms, bytes_max) = (self.lock_timeout_ms, self.bytes_max);
         Ok(EngineOptions {
             isolation,
             locking: if is_pessimistic { Locking::Pessimistic } else { Locking::Optimistic },
             durability: Some(durability_of(self.durability, settings)?),
-            lock_timeout: match self.lock_timeout_ms {
-                0 => default.lock_timeout,
-                some => Duration::ms(some),
-            },
-            bytes_max: match self.bytes_max {
-                0 => default.bytes_max,
-                some => ByteSize(some),
-            },
+            lock_timeout: (timeout_ms != 0).then(|| Duration::ms(timeout_ms)),
+            bytes_max: (bytes_max != 0).then_some(ByteSize(bytes_max)),
         })
     }
 }
