@@ -85,8 +85,8 @@ impl Replay<'_> {
         let mut sealed = false;
         for number in numbers {
             let file = self.files.open_file(*number)?;
-            let torn_before = state.hole.is_some();
             state.in_log = false;
+            state.begins_late = false;
             let mut written = Ok(());
             let mut mended = Vec::new();
             let mut sink = |first, count, payload: &[u8]| {
@@ -103,7 +103,7 @@ impl Replay<'_> {
                 state.replayed.mended.push((*number, file.tier(), error.into()));
             }
             let reached = state.replayed.last_sequence;
-            if sealed && let Some(hole) = state.hole.as_ref().filter(|_| !torn_before) {
+            if sealed && let Some(hole) = state.hole.as_ref().filter(|_| state.begins_late) {
                 return Err(Error::corrupt(format!(
                     "{hole}, yet the log before it is whole up to sequence {reached}: a log \
                      between them is missing; restore the database from a checkpoint"
@@ -166,6 +166,9 @@ struct Replaying {
     hole: Option<String>,
     /// The log at hand has given a record.
     in_log: bool,
+    /// The hole is before the first record of the log at hand. One within it is between groups that
+    /// were written side by side, and tells nothing of the log before.
+    begins_late: bool,
 }
 
 impl Replaying {
@@ -186,6 +189,7 @@ impl Replaying {
             reserved: None,
             hole: None,
             in_log: false,
+            begins_late: false,
         }
     }
 
@@ -199,9 +203,11 @@ impl Replaying {
             None => first <= self.flushed.next(),
         };
         let follows = follows || planted(Planted::HoleReplayedOver);
-        self.in_log = true;
+        let is_first = !std::mem::replace(&mut self.in_log, true);
         if !follows && self.hole.is_none() {
-            self.hole = Some(format!("{} begins at sequence {first}", file.describe()));
+            let what = if is_first { "begins at" } else { "goes on after a hole at" };
+            self.hole = Some(format!("{} {what} sequence {first}", file.describe()));
+            self.begins_late = is_first;
         }
         self.hole.is_none()
     }
