@@ -77,13 +77,16 @@ impl Shared {
             if seconds > 0 {
                 last_ns = now_ns;
             }
-            let writers: Vec<_> = {
+            let directories: Vec<_> = {
                 let open = self.open.lock();
-                open.values().filter(|names| names.is_writer()).cloned().collect()
+                let writers = open.iter().filter(|(_, names)| names.is_writer());
+                writers.map(|(directory, _)| directory.clone()).collect()
             };
-            for names in writers {
-                names.seconds_passed(u32::try_from(seconds).unwrap_or(u32::MAX));
+            for directory in directories {
+                // A directory that is released meanwhile must have no user here.
                 let _moving = self.moving.lock();
+                let Some(names) = self.open.lock().get(&directory).cloned() else { continue };
+                names.seconds_passed(u32::try_from(seconds).unwrap_or(u32::MAX));
                 self.move_files(&names);
                 if seconds > 0 && self.settings.cache == HostCache::Files {
                     names.end_window();
