@@ -187,7 +187,7 @@ impl Engine {
     /// Writers pause while a log is read, for as long as reading a memtable's worth takes.
     fn verify_log(&self, info: &FileInfo) -> Result<()> {
         let quiet = self.front.enter();
-        if quiet.log_number() == info.number {
+        if quiet.number() == info.number {
             quiet.hand_over_log()?;
         }
         // A log that waits to be recycled holds nothing any more.
