@@ -88,10 +88,10 @@ pub use environment::Environment;
 pub use environment::experiments::{
     DemotionPolicy, Experiments, LeftOut, Pinning, Promotion, RequestSchedule, Rule,
 };
-pub use error::{Error, ErrorKind, Result};
-pub use fast_cache::report::FastCacheStats;
 #[doc(hidden)]
 pub use environment::regions::{MappedRegions, RegionDriver, Regions};
+pub use error::{Error, ErrorKind, Result};
+pub use fast_cache::report::FastCacheStats;
 pub use front::figures::LogStats;
 pub use front::persistent::report::RegionStats;
 pub use jobs::{Progress, Stepper, Workers};

@@ -75,11 +75,7 @@ impl Region {
     }
 
     /// As [`Region::open`], for looking at its arenas only: nothing is changed.
-    pub fn look(
-        medium: Medium,
-        expected: &Expected,
-        now: &Circumstances,
-    ) -> Result<OpenedRegion> {
+    pub fn look(medium: Medium, expected: &Expected, now: &Circumstances) -> Result<OpenedRegion> {
         let found = Self::checked(&medium, expected, now)?;
         Self::with(medium, found)
     }

@@ -80,7 +80,8 @@ impl Mapping {
 
     /// Removes the file, durably.
     pub fn remove(path: &Path) -> Result<()> {
-        retry_on_intr(|| rustix::fs::unlink(path)).map_err(|errno| failure("remove", path, errno))?;
+        retry_on_intr(|| rustix::fs::unlink(path))
+            .map_err(|errno| failure("remove", path, errno))?;
         sync_parent(path)
     }
 

@@ -267,23 +267,16 @@ enum Destination {
 impl Parts {
     /// The engine of a store that is written, and whether it may be: there may be no room for what
     /// `live`, those of `logs` from the floor on, have.
-    fn into_written(
-        mut self,
-        logs: &[FileNumber],
-        live: &[FileNumber],
-    ) -> Result<(Engine, bool)> {
+    fn into_written(mut self, logs: &[FileNumber], live: &[FileNumber]) -> Result<(Engine, bool)> {
         let region = self.region.take();
         let (shared, restored) = (&self.shared, &self.restored);
         let flushed = restored.last_sequence;
         let recovered = replay_logs(shared, &self.layout, live, region.as_ref(), flushed)?;
         require_durable(&recovered.replayed, restored.durable_sequence)?;
         let destination = match &region {
-            None => Destination::Log(make_log(
-                &shared.files,
-                &shared.settings,
-                None,
-                Origin::Recovery,
-            )?),
+            None => {
+                Destination::Log(make_log(&shared.files, &shared.settings, None, Origin::Recovery)?)
+            }
             Some(region) => {
                 let arenas = Arc::new(Arenas::new(shared, region));
                 let arena = arenas.make(recovered.replayed.last_sequence.next(), 0)?;

@@ -20,8 +20,8 @@
 
 use super::checks::{Led, refuse, without};
 use super::figures::{Figures, LogStats};
-use super::log_pool::LogPool;
 use super::leading::{Leads, records_of};
+use super::log_pool::LogPool;
 use super::queue::{Submission, WriteQueue};
 use super::quiet::run_with;
 use super::turnstile::{Rotation, Turnstile};
@@ -32,8 +32,8 @@ use crate::generations::memtable::ENTRY_OVERHEAD_BYTES;
 use crate::settings::Durability;
 use crate::shared::{Shared, delete_or_leave};
 use crate::transaction::Locks;
-use crate::versions::window::Group;
 use crate::versions::Versions;
+use crate::versions::window::Group;
 use std::sync::Arc;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thermocline_foundation::sync::{Mutex, MutexGuard};

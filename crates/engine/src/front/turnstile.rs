@@ -23,9 +23,9 @@ use crate::shared::Shared;
 use crate::versions::{Version, Versions};
 use std::sync::Arc;
 use thermocline_device::ErrorKind as DeviceErrorKind;
+use thermocline_foundation::FileNumber;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::AtomicBool;
-use thermocline_foundation::FileNumber;
 
 /// What the thread at the turnstile has: where the next group goes.
 #[derive(Debug)]

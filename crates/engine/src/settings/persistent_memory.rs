@@ -109,7 +109,10 @@ mod tests {
             ..Settings::default()
         };
         assert!(hybrid.check().unwrap_err().to_string().contains("preset leveled alone"));
-        assert_eq!(parse_driver("emulated-500ns").unwrap(), RegionDriver::Emulated { line_ns: 500 });
+        assert_eq!(
+            parse_driver("emulated-500ns").unwrap(),
+            RegionDriver::Emulated { line_ns: 500 }
+        );
     }
 
     #[test]
@@ -118,7 +121,10 @@ mod tests {
         let settings = Settings::from_toml(text, "store.toml".as_ref()).unwrap();
         let region = settings.persistent_memory.clone().unwrap();
         assert_eq!(region, PersistentMemory::new("/p", ByteSize::gib(64)));
-        assert_eq!(Settings::from_toml(&settings.to_toml().unwrap(), "t".as_ref()).unwrap(), settings);
+        assert_eq!(
+            Settings::from_toml(&settings.to_toml().unwrap(), "t".as_ref()).unwrap(),
+            settings
+        );
         assert!(!settings.to_kept_toml().unwrap().contains("persistent_memory"));
     }
 }
