@@ -21,10 +21,12 @@ pub const REGION: &str = "/pmem/region";
 pub const PERSISTENT: Circumstances =
     Circumstances { is_synchronous: true, boot: [3; 16], dirty_shutdowns: None };
 
+type Remembered = (Vec<u64>, Arc<Shadow>);
+
 /// Regions by path: what each began with, and what remembers its stores since.
 #[derive(Debug)]
 pub struct ShadowRegions {
-    files: Mutex<BTreeMap<PathBuf, (Vec<u64>, Arc<Shadow>)>>,
+    files: Mutex<BTreeMap<PathBuf, Remembered>>,
     now: Circumstances,
 }
 

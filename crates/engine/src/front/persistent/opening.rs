@@ -32,8 +32,8 @@ pub(crate) struct OpenedRegion {
 }
 
 /// An error of the region at `path`.
-pub(super) fn named(path: &Path, error: &DeviceError) -> Error {
-    let error = Error::from(error.clone());
+pub(super) fn named(path: &Path, error: DeviceError) -> Error {
+    let error = Error::from(error);
     Error::new(error.kind(), format!("persistent memory at {}: {error}", path.display()))
 }
 
@@ -81,7 +81,7 @@ fn create(
         }
         made => made,
     };
-    let (medium, now) = made.map_err(|error| named(&path, &error))?;
+    let (medium, now) = made.map_err(|error| named(&path, error))?;
     let identity = RegionIdentity {
         database: files.database(),
         instance: files.instance(),
@@ -100,7 +100,7 @@ fn create(
         if files.region().is_none() {
             remove(environment, &path);
         }
-        named(&path, &error)
+        named(&path, error)
     })?;
     warn_of_loss(&wanted.driver, &path);
     Ok(OpenedRegion { region: opened.region, path, arenas: opened.arenas })
@@ -149,7 +149,7 @@ fn open_known(
         record.driver.clone_from(&wanted.driver);
     }
     let path = record.path.clone();
-    let named = |error: DeviceError| named(&path, &error);
+    let named = |error: DeviceError| named(&path, error);
     let opened = environment.regions.open(&path, parse_driver(&record.driver)?);
     let (medium, now) = opened.map_err(|error| match error.kind() {
         DeviceErrorKind::NotFound => missing(&path),

@@ -22,7 +22,7 @@ impl Replay<'_> {
         write_out: &mut dyn FnMut(Memtable) -> Result<()>,
     ) -> Result<()> {
         let replayed = thermocline_pmem::replay(&region.arenas);
-        let (arenas, _) = replayed.map_err(|error| named(&region.path, &error))?;
+        let (arenas, _) = replayed.map_err(|error| named(&region.path, error))?;
         for (arena, groups) in region.arenas.iter().zip(arenas) {
             let place = format!("{}, arena {}", region.path.display(), arena.number());
             state.begin_part();
