@@ -126,7 +126,7 @@ fn database_home_with_a_region_is_as_documented() {
     assert_eq!(Home::parse(&text, path, "DATABASE").unwrap(), home);
     let moved = Home::parse(&text, Path::new("/elsewhere"), "DATABASE").unwrap();
     assert_eq!(moved.region.unwrap().path, Path::new("/elsewhere/store.region"));
-    // Format 1 has none, and a format that nobody knows yet is refused.
+    // Format 1 has none, and a format that is not known yet is refused.
     let sealed = |text: &str| {
         let body = &text[..text.rfind("# checksum").unwrap()];
         let place = Place { database: DatabaseId::default(), file: FileNumber(0), offset: 0 };

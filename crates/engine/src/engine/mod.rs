@@ -133,8 +133,8 @@ impl Engine {
         sealed
     }
 
-    /// Has tables take what only a region of persistent memory has, where that is possible now. What
-    /// stays there is found at the next opening.
+    /// Has tables take what only a region of persistent memory has, where that is possible now.
+    /// What stays there is found at the next opening.
     fn empty_region(&self) {
         if self.front.is_emptied_at_close()
             && let Err(error) = self.flush()

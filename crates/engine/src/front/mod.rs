@@ -10,6 +10,7 @@ mod leading;
 pub(crate) mod log_pool;
 mod log_tail;
 mod logged;
+mod own_sequence;
 pub(crate) mod persistent;
 mod queue;
 mod quiet;

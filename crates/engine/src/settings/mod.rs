@@ -303,8 +303,8 @@ impl Settings {
         toml::to_string(self).map_err(|error| Error::invalid(format!("settings: {error}")))
     }
 
-    /// The settings as a database keeps them: without the tiers and the region of persistent memory,
-    /// which `DATABASE` has, and with the preset by name.
+    /// The settings as a database keeps them: without the tiers and the region of persistent
+    /// memory, which `DATABASE` has, and with the preset by name.
     pub(crate) fn to_kept_toml(&self) -> Result<String> {
         debug_assert!(self.preset.is_some(), "a database knows its preset by name");
         Self { tiers: Vec::new(), persistent_memory: None, ..self.clone() }.to_toml()

@@ -3,8 +3,8 @@
 //! 1. An arena is made, its header durable, before the memtable before it is frozen: the manifest's
 //!    floor never names one that is not there.
 //! 2. It is freed after the edit that has its records in tables, and before a writer sees that its
-//!    memtable is flushed. So at most `MEMTABLES - 1` others are in use where one is to be made, and
-//!    the next has room unless batches were larger than an arena.
+//!    memtable is flushed. So at most `MEMTABLES - 1` others are in use where one is to be made,
+//!    and the next has room unless batches were larger than an arena.
 //! 3. Numbers are those of files, and never used again.
 //!
 //! Threads: making is of the thread at the turnstile, freeing of the one that commits.

@@ -7,8 +7,8 @@
 //! ```
 //! 1. The region's generation is written before that in `DATABASE`: a crash leaves it one ahead.
 //! 2. Nothing is changed in a region that is not the database's, or may lack what was stored.
-//! 3. A region that `DATABASE` does not name holds nothing: one of this database, which a crash left
-//!    while it was made, is made again.
+//! 3. A region that `DATABASE` does not name holds nothing: one of this database, which a crash
+//!    left while it was made, is made again.
 //!
 //! Threads: the one that opens the store.
 

@@ -1,7 +1,7 @@
 //! Recovery: the groups of arenas become memtables again, in place of the replay of logs.
 //!
-//! 1. Arenas come in the order of their numbers, after all logs: a store that was given a region had
-//!    logs before.
+//! 1. Arenas come in the order of their numbers, after all logs: a store that was given a region
+//!    had logs before.
 //! 2. Groups are taken as long as they are whole and their sequences have no hole. A later group
 //!    that was published over a hole proves that something durable is missing: damage.
 //!
