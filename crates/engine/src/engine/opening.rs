@@ -201,7 +201,7 @@ fn start(
         obsolete: ObsoleteFiles::default(),
         jobs: Arc::clone(&jobs),
     });
-    let mut region = open_region(environment, files, settings.persistent_memory.as_ref())?;
+    let mut region = open_region(environment, files, &settings)?;
     let mut restored = restored(&store, &settings, access)?;
     let logs = numbers_of(files, |kind| kind == FileKind::Log);
     let arenas = region.iter().flat_map(OpenedRegion::numbers);

@@ -1,7 +1,8 @@
 //! The power fails between any two stores to the region, or an edit of the manifest does.
 
 use crate::hooked::{Call, HookedDevices};
-use crate::support::{HOME, Machine, REGION, copy_of, last_crash, settings, stepped};
+use crate::regions::last_crash;
+use crate::support::{HOME, Machine, REGION, copy_of, settings, stepped};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

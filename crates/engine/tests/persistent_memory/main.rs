@@ -6,4 +6,5 @@ mod crashes;
 mod hooked;
 mod life;
 mod refusals;
+mod regions;
 mod support;

@@ -1,10 +1,11 @@
 //! Regions that are not the right one, and may not be believed: each is refused with its file and
 //! the way out, and the right one opens afterwards.
 
-use crate::support::{HOME, Machine, PERSISTENT, REGION, ShadowRegions, copy_of, settings};
+use crate::regions::{PERSISTENT, ShadowRegions};
+use crate::support::{HOME, Machine, REGION, copy_of, settings};
 use std::path::Path;
 use std::sync::Arc;
-use thermocline::{ByteSize, ErrorKind, PersistentMemory, Settings};
+use thermocline::{ByteSize, ErrorKind, PersistentMemory, Preset, Settings};
 use thermocline_pmem::Circumstances;
 
 /// Refused, with each of `parts` in its text.
@@ -85,6 +86,9 @@ fn settings_that_do_not_fit_the_region_are_refused() {
     };
     let error = open(PersistentMemory::new(REGION, ByteSize::mib(32))).unwrap_err();
     assert!(error.to_string().contains("does not change"), "{error}");
+    let hybrid = Settings { preset: Some(Preset::Hybrid), ..Settings::default() };
+    let error = machine.environment().open_with(Path::new(HOME), &hybrid).unwrap_err();
+    assert!(error.to_string().contains("preset leveled alone"), "{error}");
     let elsewhere = PersistentMemory::new("/elsewhere", ByteSize::mib(16));
     let error = open(elsewhere.clone()).unwrap_err();
     assert!(error.to_string().contains("/elsewhere: missing"), "{error}");

@@ -15,6 +15,7 @@
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::settings::persistent_memory::{PersistentMemory, parse_driver};
+use crate::settings::{Preset, Settings};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_device::tiered_files::RegionRecord;
@@ -37,12 +38,21 @@ pub(super) fn named(path: &Path, error: DeviceError) -> Error {
     Error::new(error.kind(), format!("persistent memory at {}: {error}", path.display()))
 }
 
-/// Opens the region of the database, or makes the one that is `wanted`; none where there is none.
+/// Opens the region of the database, or makes the one that `settings` name; none where there is
+/// none.
 pub(crate) fn open(
     environment: &Environment,
     files: &TieredFiles,
-    wanted: Option<&PersistentMemory>,
+    settings: &Settings,
 ) -> Result<Option<OpenedRegion>> {
+    let wanted = settings.persistent_memory.as_ref();
+    if settings.preset() == Preset::Hybrid && files.region().is_some() {
+        return Err(Error::invalid(format!(
+            "{} has its memtables in persistent memory, which is of the preset leveled alone; open \
+             it with preset = \"leveled\"",
+            files.home().display()
+        )));
+    }
     match (files.region(), wanted) {
         (Some(record), wanted) => open_known(environment, files, record, wanted).map(Some),
         (None, Some(wanted)) if !files.is_read_only() => {
