@@ -83,9 +83,18 @@ Answer TieredFileSystem::CreateManaged(const Path& path, const FileOptions& opti
   return Answer(status, why);
 }
 
+Answer TieredFileSystem::OpenManagedToWrite(const Path& path, OpenFile* file) const {
+  thermocline_file* opened = nullptr;
+  char* why = nullptr;
+  const thermocline_status status =
+      thermocline_tiers_open_file_to_write(tiers_->get(), path.c_str(), &opened, &why);
+  file->reset(opened);
+  return Answer(status, why);
+}
+
 Answer TieredFileSystem::OpenOrCreateManaged(const Path& path, const FileOptions& options,
                                              OpenFile* file, Context* dbg) {
-  Answer opened = OpenManaged(path, file);
+  Answer opened = OpenManagedToWrite(path, file);
   if (!opened.IsOk() || *file != nullptr) return opened;
   const bool is_there = FileExists(path, options.io_options, dbg).ok();
   return is_there ? opened : CreateManaged(path, options, file);
@@ -175,7 +184,7 @@ IOStatus TieredFileSystem::ReuseWritableFile(const Path& path, const Path& old,
   IOStatus status = RenameFile(old, path, options.io_options, dbg);
   if (!status.ok()) return status;
   OpenFile file;
-  const Answer answer = OpenManaged(path, &file);
+  const Answer answer = OpenManagedToWrite(path, &file);
   if (!answer.IsOk()) return answer.ToIOStatus();
   if (file == nullptr) return target()->ReuseWritableFile(path, path, options, result, dbg);
   uint64_t epoch = 0;

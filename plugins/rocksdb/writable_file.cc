@@ -128,6 +128,7 @@ rocksdb::IOStatus TieredWritableFile::Truncate(uint64_t size, const IOOptions& o
 
 rocksdb::IOStatus TieredWritableFile::Close(const IOOptions& options, Context* dbg) {
   const IOStatus status = current_.Now()->Close(options, dbg);
+  if (status.ok()) file_.reset();
   return lost_.ok() ? status : lost_;
 }
 

@@ -45,7 +45,7 @@ impl Place {
         let file = hosts.create(&self.path(name), class).unwrap().unwrap();
         fs::write(file.place(), name).unwrap();
         file.synced().unwrap();
-        file
+        Arc::clone(file.file())
     }
 }
 

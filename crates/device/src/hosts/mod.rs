@@ -34,7 +34,7 @@ use crate::placement::{
     ByLevel, ByLevelSettings, ByParallelism, FillFirst, Placement, PlacementChoice, TopLevels,
 };
 use crate::tiered_files::Devices;
-use crate::{FileClass, Holds, NamedFile, Names};
+use crate::{FileClass, Holds, NamedFile, Names, Writer};
 use mover::Mover;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -115,7 +115,7 @@ impl Hosts {
     ///
     /// Errors: `OutOfSpace` where every tier refused; those of an opening, at a directory's first
     /// file.
-    pub fn create(&self, path: &Path, class: FileClass) -> Result<Option<Arc<NamedFile>>> {
+    pub fn create(&self, path: &Path, class: FileClass) -> Result<Option<Writer>> {
         if class.holds == Holds::Other {
             return Ok(None);
         }
@@ -138,6 +138,11 @@ impl Hosts {
             Ok(file) if is_other && file.place() == at.path() => Ok(None),
             file => file.map(Some),
         }
+    }
+
+    /// As [`Hosts::open`], for a host that is about to write to the file again.
+    pub fn open_to_write(&self, path: &Path) -> Result<Option<Writer>> {
+        self.open(path)?.map(|file| file.to_write()).transpose()
     }
 
     /// Gives a file or a directory another path, in place of the file that has it.
