@@ -108,7 +108,7 @@ IOStatus TieredFileSystem::NewSequentialFile(const Path& path, const FileOptions
   if (!answer.IsOk()) return answer.ToIOStatus();
   if (file != nullptr) {
     uint64_t epoch = 0;
-    return OpenAtPlace(file.get(), &epoch, [&](const std::string& place) {
+    return OpenAtPlace(file.get(), Access::kRead, &epoch, [&](const std::string& place) {
       return target()->NewSequentialFile(place, options, result, dbg);
     });
   }
@@ -142,9 +142,10 @@ IOStatus TieredFileSystem::NewWritableFile(const Path& path, const FileOptions& 
   }
   uint64_t epoch = 0;
   WritableFile opened;
-  const IOStatus status = OpenAtPlace(file.get(), &epoch, [&](const std::string& place) {
+  const auto open = [&](const std::string& place) {
     return target()->NewWritableFile(place, options, &opened, dbg);
-  });
+  };
+  const IOStatus status = OpenAtPlace(file.get(), Access::kWrite, &epoch, open);
   if (!status.ok()) return status;
   *result = std::make_unique<TieredWritableFile>(target_, std::move(file), 0, options,
                                                  std::move(opened));
@@ -167,7 +168,7 @@ IOStatus TieredFileSystem::Reopen(const Path& path, OpenFile file, const FileOpt
   if (!status.ok()) return status;
   uint64_t epoch = 0;
   WritableFile opened;
-  status = OpenAtPlace(file.get(), &epoch, [&](const std::string& place) {
+  status = OpenAtPlace(file.get(), Access::kWrite, &epoch, [&](const std::string& place) {
     return target()->ReopenWritableFile(place, options, &opened, dbg);
   });
   if (!status.ok()) return status;
@@ -189,7 +190,7 @@ IOStatus TieredFileSystem::ReuseWritableFile(const Path& path, const Path& old,
   if (file == nullptr) return target()->ReuseWritableFile(path, path, options, result, dbg);
   uint64_t epoch = 0;
   WritableFile opened;
-  status = OpenAtPlace(file.get(), &epoch, [&](const std::string& place) {
+  status = OpenAtPlace(file.get(), Access::kWrite, &epoch, [&](const std::string& place) {
     return target()->ReuseWritableFile(place, place, options, &opened, dbg);
   });
   if (!status.ok()) return status;
@@ -206,9 +207,10 @@ IOStatus TieredFileSystem::NewRandomRWFile(const Path& path, const FileOptions& 
   if (file == nullptr) return target()->NewRandomRWFile(path, options, result, dbg);
   uint64_t epoch = 0;
   ReadWriteFile opened;
-  const IOStatus status = OpenAtPlace(file.get(), &epoch, [&](const std::string& place) {
+  const auto open = [&](const std::string& place) {
     return target()->NewRandomRWFile(place, options, &opened, dbg);
-  });
+  };
+  const IOStatus status = OpenAtPlace(file.get(), Access::kWrite, &epoch, open);
   if (!status.ok()) return status;
   *result = std::make_unique<TieredReadWriteFile>(std::move(file), std::move(opened));
   return status;

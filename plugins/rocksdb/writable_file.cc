@@ -97,7 +97,7 @@ rocksdb::IOStatus TieredWritableFile::OpenNewPlace(std::unique_ptr<Host>* opened
   uint64_t epoch = 0;
   rocksdb::FileOptions options = options_;
   options.use_mmap_writes = false;
-  return OpenAtPlace(file_.get(), &epoch, [&](const std::string& place) {
+  return OpenAtPlace(file_.get(), Access::kWrite, &epoch, [&](const std::string& place) {
     if (use_direct_io()) return host_->ReuseWritableFile(place, place, options, opened, dbg);
     return host_->ReopenWritableFile(place, options, opened, dbg);
   });
