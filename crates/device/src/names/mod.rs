@@ -77,7 +77,7 @@ use copies::Copying;
 use counts::Counts;
 use listing::{Listing, Named, Place};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::Ordering::{AcqRel, Acquire};
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
@@ -102,6 +102,18 @@ pub(crate) fn is_hidden(name: &str) -> bool {
 #[derive(Clone, Debug)]
 pub struct Names {
     host: Arc<Host>,
+}
+
+/// A [`Names`] that lasts as long as another one, or a file of it, does.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakNames {
+    host: Weak<Host>,
+}
+
+impl WeakNames {
+    pub(crate) fn upgrade(&self) -> Option<Names> {
+        self.host.upgrade().map(|host| Names { host })
+    }
 }
 
 /// A directory that files lie in: a tier's, or the host's.
@@ -267,6 +279,10 @@ impl Names {
     /// What happened since the directory was opened.
     pub fn counts(&self) -> NameCounts {
         self.host.counts.get()
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakNames {
+        WeakNames { host: Arc::downgrade(&self.host) }
     }
 
     /// The host's directory.
