@@ -76,7 +76,8 @@ class TieredWritableFile : public rocksdb::FSWritableFile {
   IOStatus Synced(IOStatus synced);
 
   const std::shared_ptr<rocksdb::FileSystem> host_;
-  const OpenFile file_;
+  // Until it is closed: it may move then.
+  OpenFile file_;
   const rocksdb::FileOptions options_;
   CurrentFile<Host> current_;
   uint64_t len_;

@@ -102,7 +102,16 @@ static void files(thermocline_tiers *tiers) {
     OK(thermocline_tiers_open_file(tiers, at("db/1.sst"), &other, &why));
     CHECK(other != NULL);
     thermocline_file_was_read(other);
+    INVALID(thermocline_file_continue_elsewhere(other, 4, &why));
     thermocline_file_close(other);
+    OK(thermocline_tiers_open_file_to_write(tiers, at("db/1.sst"), &other, &why));
+    CHECK(other != NULL);
+    thermocline_file_close(other);
+    OK(thermocline_tiers_open_file_to_write(tiers, at("db/CURRENT"), &other, &why));
+    CHECK(other == NULL);
+    ANSWERS(THERMOCLINE_NOT_FOUND, 1,
+            thermocline_tiers_open_file_to_write(tiers, at("db/2.sst"), &other, &why));
+    INVALID(thermocline_tiers_open_file_to_write(tiers, at("db/1.sst"), NULL, &why));
     OK(thermocline_tiers_open_file(tiers, at("db/CURRENT"), &other, &why));
     CHECK(other == NULL);
     ANSWERS(THERMOCLINE_NOT_FOUND, 1,

@@ -3,14 +3,16 @@
 //!
 //! ```text
 //!   host.rs     steps of a host from a seed       model.rs   what it may find
-//!   images.rs   what crashes leave, opened
+//!   images.rs   what crashes leave, opened      beside.rs  writings beside moves and copies
 //! ```
 //! Everything runs on one thread and follows from the seed.
 
+mod beside;
 mod host;
 mod images;
 mod model;
 
+pub use beside::write_beside;
 pub use host::Counts;
 
 use crate::devices::{CallKind, Devices, Fault, FaultKind, World};
