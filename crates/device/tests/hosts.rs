@@ -294,6 +294,36 @@ fn a_directory_is_renamed_also_while_a_file_of_it_is_open() {
 }
 
 #[test]
+fn a_removal_that_was_cut_off_is_done_by_the_next_one() {
+    // After the first step; when all is gone but the lock; the directory alone.
+    for left in [&["CREATING", "LOCK"][..], &["LOCK"], &[]] {
+        let place = Place::new();
+        let hosts = place.two();
+        drop(place.put(&hosts, "db/1.sst", 0));
+        hosts.delete(&place.path("db/1.sst")).unwrap();
+        drop(hosts);
+        let own = place.path("db/.thermocline");
+        fs::rename(own.join("DATABASE"), own.join("CREATING")).unwrap();
+        for entry in fs::read_dir(&own).unwrap().map(|entry| entry.unwrap()) {
+            let is_gone = !left.contains(&entry.file_name().to_str().unwrap());
+            match left.contains(&"CREATING") {
+                true => {}
+                false if entry.path().is_dir() && !entry.path().is_symlink() => {
+                    fs::remove_dir(entry.path()).unwrap();
+                }
+                false if is_gone => fs::remove_file(entry.path()).unwrap(),
+                false => {}
+            }
+        }
+        let hosts = place.two();
+        hosts.remove_directory(&place.path("db")).unwrap();
+        assert!(!place.path("db").exists(), "{left:?}");
+        let on_fast = fs::read_dir(place.path("fast")).unwrap().count();
+        assert_eq!(on_fast == 0, left.contains(&"CREATING"), "{left:?}");
+    }
+}
+
+#[test]
 fn room_is_that_of_the_tiers() {
     let place = Place::new();
     let hosts = place.hosts("tier=FAST:300MiB&tier=home:200MiB&placement=fill_first");

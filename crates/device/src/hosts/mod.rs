@@ -268,9 +268,13 @@ impl Hosts {
     /// Removes a directory in which the host has nothing left, and what it has on the tiers.
     pub fn remove_directory(&self, directory: &Path) -> Result<()> {
         let directory = plain::canonical(directory)?;
-        if let Some(names) = self.shared.names(&directory)?
-            && self.list(&directory)?.is_empty()
-        {
+        let names = self.shared.names(&directory)?;
+        let is_empty = self.list(&directory)?.is_empty();
+        if is_empty && names.is_none() {
+            // A removal that was cut off has left this, or the making of a first file.
+            Names::undo_cut_off(&*self.shared.devices, &directory)?;
+        }
+        if let Some(names) = names.filter(|_| is_empty) {
             let _moving = self.shared.end_moves();
             self.shared.open.lock().forget(&directory);
             names.dissolve()?;

@@ -49,6 +49,8 @@ pub struct Counts {
     pub stayed: u64,
     /// Kills and power cuts.
     pub restarts: u64,
+    /// Renames of the directory that were announced.
+    pub announced: u64,
 }
 
 /// A file that is open to write, at the place that it had then: as hosts do, it follows no move.
@@ -125,7 +127,7 @@ impl Host {
 
     /// One step, and whether everything is as it should be.
     pub fn step(&mut self) -> Step {
-        match self.draw(27) {
+        match self.draw(28) {
             0..=4 => self.create(),
             5..=7 => self.append(),
             8..=10 => self.sync(),
@@ -138,6 +140,7 @@ impl Host {
             20 => self.move_all(),
             21..=23 => self.copy(),
             24..=25 => self.move_written(),
+            26 => self.announce_rename(),
             _ => self.restart(),
         }?;
         self.check()
@@ -366,6 +369,31 @@ impl Host {
         let is_apart = opened.place_to_read() != opened.place();
         assert!(is_apart || !is_kept, "{name} is read at its own place");
         Ok(())
+    }
+
+    /// The directory is to have another path, and does not get it: the process ends first.
+    fn announce_rename(&mut self) -> Step {
+        self.counts.announced += 1;
+        self.names().will_move_to(Path::new(super::ELSEWHERE))?;
+        self.restart()
+    }
+
+    /// All names go, durably.
+    pub fn delete_all(&mut self) -> Step {
+        let names: Vec<_> = self.model.lock().now.keys().cloned().collect();
+        for name in names {
+            self.open.remove(&name);
+            self.written.remove(&name);
+            self.names().delete(&name)?;
+            self.model.lock().now.remove(&name);
+        }
+        self.sync_directory()
+    }
+
+    /// The directory is taken off its tiers.
+    pub fn end(&mut self) -> Step {
+        let names = self.names.take().expect("it is open");
+        Ok(names.dissolve()?)
     }
 
     fn sync_directory(&mut self) -> Step {
