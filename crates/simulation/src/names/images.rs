@@ -98,8 +98,8 @@ impl Images {
         checked.map_err(|why| format!("{what}: {why}"))
     }
 
-    /// The directory is over its tiers still, or what is left of that goes. Nothing is in the way of
-    /// the next creation.
+    /// The directory is over its tiers still, or what is left of that goes. Nothing is in the way
+    /// of the next creation.
     fn check_end(&self, image: &World) -> Result<(), Violation> {
         let text = |error: thermocline_device::Error| error.to_string();
         let devices = devices(image.clone());

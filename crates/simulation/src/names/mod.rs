@@ -123,8 +123,8 @@ pub fn run(seed: u64) -> Result<Counts, Violation> {
     Ok(Counts { images: *images.tried.lock(), ..host.counts })
 }
 
-/// A directory whose files are deleted is taken off its tiers, and every call may be the last. Returns
-/// how many images were tried.
+/// A directory whose files are deleted is taken off its tiers, and every call may be the last.
+/// Returns how many images were tried.
 pub fn run_end(seed: u64) -> Result<u64, Violation> {
     let mut host = host(seed);
     host.make().map_err(|stop| stop.0)?;
