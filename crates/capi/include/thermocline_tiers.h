@@ -235,7 +235,7 @@ thermocline_status thermocline_file_place(const thermocline_file *file, char **p
 uint64_t thermocline_file_epoch(const thermocline_file *file);
 
 // The host has read from the file, so that it stays longer on its tier. `file` must not be NULL.
-// Costs a store to memory: once in a while is enough.
+// Costs additions to counters that all readers of the file share: once in a while is enough.
 void thermocline_file_was_read(const thermocline_file *file);
 
 // To be called when the host has made the file's bytes durable, before it relies on that: makes

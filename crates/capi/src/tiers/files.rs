@@ -191,7 +191,7 @@ pub unsafe extern "C" fn thermocline_file_epoch(file: *const File) -> u64 {
 }
 
 /// The host has read from the file, so that it stays longer on its tier. `file` must not be NULL.
-/// Costs a store to memory: once in a while is enough.
+/// Costs additions to counters that all readers of the file share: once in a while is enough.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thermocline_file_was_read(file: *const File) {
     // SAFETY: the header asks for it.

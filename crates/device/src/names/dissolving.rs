@@ -6,7 +6,7 @@
 //! ```
 //! 1. From the first step on it is a creation that was cut off: a crash leaves what the next
 //!    creation undoes, and what [`Names::undo_cut_off`] does where there is none.
-//! 2. A tier with a file in it stays as it is.
+//! 2. The directory of a tier that has a file of another owner in it stays.
 //!
 //! Threads: the caller has no file of the directory open.
 

@@ -84,7 +84,10 @@ impl Names {
         if !leaving.as_ref().is_some_and(|leaving| leaving.is_forced) {
             let next = self.host.listing.lock().to_place.pop_front();
             if let Some(name) = next {
-                let moved = self.host.place_again(&name)?;
+                let moved = self.host.place_again(&name);
+                // It is due still, behind the others.
+                let again = || self.host.listing.lock().to_place.push_back(name.clone());
+                let moved = moved.inspect_err(|_| again())?;
                 self.host.counts.moved_by_level.add(u64::from(moved));
                 return Ok(true);
             }
