@@ -198,6 +198,8 @@ pub(super) fn undo_tier(devices: &dyn Devices, spec: &TierSpec) -> Result<()> {
     for name in [home_file::FILE_NAME, PROFILE_FILE_NAME, identity::FILE_NAME] {
         small_file::remove(&*driver, name)?;
     }
+    // What says which tiers there are goes later, and a power cut must not bring these back.
+    sync_site("names/undo", || driver.sync_directory())?;
     drop(driver);
     devices.remove_directory_if_empty(&spec.path)
 }
