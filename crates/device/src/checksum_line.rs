@@ -8,6 +8,9 @@
 //! ```
 //! Threads: plain functions.
 
+use crate::error::{Error, ErrorKind, Result};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use thermocline_foundation::checksum::checksum;
 use thermocline_foundation::{DatabaseId, FileNumber, Place};
 
@@ -24,6 +27,41 @@ pub(crate) fn covered(text: &str) -> Result<&str, (usize, &'static str)> {
     let covered_len = text.rfind(LINE).ok_or((text.len(), "it has no checksum"))?;
     let (covered, last) = text.split_at(covered_len);
     if last == line(covered) { Ok(covered) } else { Err((covered_len, "its checksum is wrong")) }
+}
+
+/// A kind of sealed file: TOML whose key `format` says what the rest means.
+pub(crate) struct Toml {
+    /// The newest format that this software knows.
+    pub format: u32,
+    /// What the caller can do about a damaged one.
+    pub way_out: &'static str,
+}
+
+#[derive(Deserialize)]
+struct FormatOnly {
+    format: u32,
+}
+
+impl Toml {
+    /// The format of `text`, and what it has; `what` names the file in messages.
+    ///
+    /// Errors: `Corrupt`, `NewerFormat`.
+    pub fn parse<T: DeserializeOwned>(&self, text: &str, what: &str) -> Result<(u32, T)> {
+        let covered = covered(text).map_err(|(at, why)| self.damage(what, at, why))?;
+        let wrong = |error: toml::de::Error| self.damage(what, 0, error.message());
+        let format = toml::from_str::<FormatOnly>(covered).map_err(wrong)?.format;
+        if format > self.format {
+            let known = self.format;
+            let text = format!("{what} has format {format}, this software knows {known}: upgrade");
+            return Err(Error::new(ErrorKind::NewerFormat, text));
+        }
+        Ok((format, toml::from_str(covered).map_err(wrong)?))
+    }
+
+    /// Bytes at `offset` of the file are not what was written.
+    pub fn damage(&self, what: &str, offset: usize, why: &str) -> Error {
+        Error::corrupt(what, offset as u64, format!("{why}; {}", self.way_out))
+    }
 }
 
 fn line(covered: &str) -> String {

@@ -33,9 +33,7 @@ pub use settings::{HostCache, HostSettings, HostTier, SCHEME};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::{WeakNames, is_hidden};
-use crate::placement::{
-    ByLevel, ByLevelSettings, ByParallelism, FillFirst, Placement, PlacementChoice, TopLevels,
-};
+use crate::placement::{BandwidthSettings, ByLevelSettings, Placement, PlacementChoice};
 use crate::tiered_files::Devices;
 use crate::{FileClass, Holds, NamedFile, Names, Writer};
 use mover::Mover;
@@ -427,18 +425,8 @@ impl Shared {
     }
 
     fn placement(&self) -> Arc<dyn Placement> {
-        let room = ByLevelSettings::default();
-        match self.settings.placement {
-            PlacementChoice::Room => Arc::new(ByLevel::new(room)),
-            PlacementChoice::FillFirst => Arc::new(FillFirst),
-            PlacementChoice::LogOnly => Arc::new(TopLevels::fixed(0, room)),
-            PlacementChoice::TopLevels(level) => {
-                Arc::new(TopLevels::fixed(level.saturating_add(1), room))
-            }
-            // The settings refuse bandwidth.
-            PlacementChoice::Parallelism | PlacementChoice::Bandwidth => {
-                Arc::new(ByParallelism::new(room))
-            }
-        }
+        // The settings refuse the placement by bandwidth.
+        let (room, bandwidth) = (ByLevelSettings::default(), BandwidthSettings::default());
+        self.settings.placement.policy(room, bandwidth)
     }
 }

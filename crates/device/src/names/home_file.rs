@@ -10,7 +10,7 @@
 //!
 //! Threads: the owner of the directory's lock writes; any may read.
 
-use crate::checksum_line;
+use crate::checksum_line::{self, Toml};
 use crate::driver::Driver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::InstanceId;
@@ -26,7 +26,10 @@ const BYTES_MAX: usize = 64 << 10;
 const INTRODUCTION: &str = "\
 # A tier of the directory below. Thermocline writes this file: do not edit it.
 ";
-const WAY_OUT: &str = "it was edited or damaged: thermocline tiers rehome DIRECTORY writes it anew";
+const TOML: Toml = Toml {
+    format: FORMAT,
+    way_out: "it was edited or damaged: thermocline tiers rehome DIRECTORY writes it anew",
+};
 
 /// What `HOME` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,20 +51,13 @@ struct Text {
     moving_to: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct FormatOnly {
-    format: u32,
-}
-
 impl HomeFile {
     /// Reads `HOME` of a tier, whose path `tier` is for messages.
     pub(super) fn read(driver: &dyn Driver, tier: &Path) -> Result<Self> {
         let what = tier.join(FILE_NAME).display().to_string();
         let bytes = small_file::read(driver, FILE_NAME, &what, BYTES_MAX)?;
-        let text = std::str::from_utf8(&bytes).map_err(|error| {
-            let why = format!("it is not text; {WAY_OUT}");
-            Error::corrupt(&what, error.valid_up_to() as u64, why)
-        })?;
+        let text = std::str::from_utf8(&bytes)
+            .map_err(|error| TOML.damage(&what, error.valid_up_to(), "it is not text"))?;
         Self::parse(text, &what)
     }
 
@@ -94,19 +90,10 @@ impl HomeFile {
 
     /// Parses the file's text; `what` names it in messages.
     pub fn parse(text: &str, what: &str) -> Result<Self> {
-        let damage = |offset: usize, why: &str| {
-            Error::corrupt(what, offset as u64, format!("{why}; {WAY_OUT}"))
-        };
-        let covered = checksum_line::covered(text).map_err(|(at, why)| damage(at, why))?;
-        let format =
-            toml::from_str::<FormatOnly>(covered).map_err(|e| damage(0, e.message()))?.format;
-        if format > FORMAT {
-            let text = format!("{what} has format {format}, this software knows {FORMAT}: upgrade");
-            return Err(Error::new(ErrorKind::NewerFormat, text));
-        }
-        let text: Text = toml::from_str(covered).map_err(|error| damage(0, error.message()))?;
+        let (_, text): (u32, Text) = TOML.parse(text, what)?;
         let instance = InstanceId::parse(&text.instance);
-        let instance = instance.ok_or_else(|| damage(0, "the instance identity is not one"))?;
+        let instance =
+            instance.ok_or_else(|| TOML.damage(what, 0, "the instance identity is not one"))?;
         Ok(Self { instance, path: text.path.into(), moving_to: text.moving_to.map(Into::into) })
     }
 }

@@ -1,9 +1,13 @@
-//! The words that settings have for placements.
+//! The words that settings have for placements, and the policies that they stand for.
 
+use super::{
+    BandwidthSettings, ByLevel, ByLevelSettings, ByParallelism, FillFirst, Placement, TopLevels,
+};
 use crate::error::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// Which placement decides where tables go. As text `room`, `bandwidth`, `parallelism`,
 /// `fill_first`, `log_only` or `top_levels(N)`.
@@ -24,6 +28,20 @@ pub enum PlacementChoice {
     /// Level 0 and so many of the next that are in use on the fast tier, the others below it
     /// (SpanDB, figure 8).
     TopLevels(u8),
+}
+
+impl PlacementChoice {
+    /// The policy. `bandwidth` is for the choice of that name alone.
+    pub fn policy(self, room: ByLevelSettings, bandwidth: BandwidthSettings) -> Arc<dyn Placement> {
+        match self {
+            Self::Room => Arc::new(ByLevel::new(room)),
+            Self::Bandwidth => Arc::new(TopLevels::by_bandwidth(bandwidth, room)),
+            Self::Parallelism => Arc::new(ByParallelism::new(room)),
+            Self::FillFirst => Arc::new(FillFirst),
+            Self::LogOnly => Arc::new(TopLevels::fixed(0, room)),
+            Self::TopLevels(level) => Arc::new(TopLevels::fixed(level.saturating_add(1), room)),
+        }
+    }
 }
 
 impl fmt::Display for PlacementChoice {

@@ -9,7 +9,7 @@
 //! Threads: any.
 
 use super::{Curve, Point, Source, TierProfile};
-use crate::checksum_line;
+use crate::checksum_line::{self, Toml};
 use crate::driver::Driver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::small_file;
@@ -24,7 +24,10 @@ const INTRODUCTION: &str = "\
 # What the device of this tier can do: [threads, bytes a second]. Made by `thermocline profile`.
 # Delete this file, and nothing is known.
 ";
-const WAY_OUT: &str = "it was edited or damaged: run `thermocline profile` again, or delete it";
+const TOML: Toml = Toml {
+    format: FORMAT,
+    way_out: "it was edited or damaged: run `thermocline profile` again, or delete it",
+};
 
 #[derive(Serialize, Deserialize)]
 struct Text {
@@ -33,11 +36,6 @@ struct Text {
     sync_ns: i64,
     read: Vec<(u16, i64)>,
     write: Vec<(u16, i64)>,
-}
-
-#[derive(Deserialize)]
-struct FormatOnly {
-    format: u32,
 }
 
 impl TierProfile {
@@ -61,10 +59,8 @@ impl TierProfile {
     pub fn read(driver: &dyn Driver) -> Result<Self> {
         let what = format!("{FILE_NAME} of {}", driver.describe());
         let bytes = small_file::read(driver, FILE_NAME, &what, BYTES_MAX)?;
-        let text = std::str::from_utf8(&bytes).map_err(|error| {
-            let why = format!("it is not text; {WAY_OUT}");
-            Error::corrupt(&what, error.valid_up_to() as u64, why)
-        })?;
+        let text = std::str::from_utf8(&bytes)
+            .map_err(|error| TOML.damage(&what, error.valid_up_to(), "it is not text"))?;
         Self::parse(text, &what)
     }
 
@@ -91,17 +87,7 @@ impl TierProfile {
 
     /// Parses the file's text; `what` names it in messages.
     pub fn parse(text: &str, what: &str) -> Result<Self> {
-        let damage = |offset: usize, why: &str| {
-            Error::corrupt(what, offset as u64, format!("{why}; {WAY_OUT}"))
-        };
-        let covered = checksum_line::covered(text).map_err(|(at, why)| damage(at, why))?;
-        let format =
-            toml::from_str::<FormatOnly>(covered).map_err(|e| damage(0, e.message()))?.format;
-        if format > FORMAT {
-            let text = format!("{what} has format {format}, this software knows {FORMAT}: upgrade");
-            return Err(Error::new(ErrorKind::NewerFormat, text));
-        }
-        let text: Text = toml::from_str(covered).map_err(|error| damage(0, error.message()))?;
+        let (_, text): (u32, Text) = TOML.parse(text, what)?;
         Ok(Self {
             source: text.source,
             sync_ns: text.sync_ns.try_into().unwrap_or(0),

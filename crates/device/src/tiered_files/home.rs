@@ -13,7 +13,7 @@
 //!
 //! Threads: the owner of the home's lock.
 
-use crate::checksum_line;
+use crate::checksum_line::{self, Toml};
 use crate::driver::Driver;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::InstanceId;
@@ -30,6 +30,10 @@ pub const FILE_NAME: &str = "DATABASE";
 
 /// The newest format, and that of a database without a region.
 const FORMAT: u32 = 2;
+const TOML: Toml = Toml {
+    format: FORMAT,
+    way_out: "it was edited or damaged: put it back from a backup, or restore a checkpoint",
+};
 const FORMAT_WITHOUT_REGION: u32 = 1;
 const BYTES_MAX: usize = 256 << 10;
 const INTRODUCTION: &str = "\
@@ -157,21 +161,8 @@ impl Home {
 
     /// Parses the text of the home at `path`; `what` names the file in messages.
     pub fn parse(text: &str, path: &Path, what: &str) -> Result<Self> {
-        let damage = |offset: usize, why: &str| {
-            let why = format!(
-                "{why}; it was edited or damaged: put it back from a backup, or restore a \
-                 checkpoint"
-            );
-            Error::corrupt(what, offset as u64, why)
-        };
-        let covered = checksum_line::covered(text).map_err(|(at, why)| damage(at, why))?;
-        let format =
-            toml::from_str::<FormatOnly>(covered).map_err(|e| damage(0, e.message()))?.format;
-        if format > FORMAT {
-            let text = format!("{what} has format {format}, this software knows {FORMAT}: upgrade");
-            return Err(Error::new(ErrorKind::NewerFormat, text));
-        }
-        let text: Text = toml::from_str(covered).map_err(|error| damage(0, error.message()))?;
+        let damage = |offset: usize, why: &str| TOML.damage(what, offset, why);
+        let (format, text): (u32, Text) = TOML.parse(text, what)?;
         let database = DatabaseId::parse(&text.database);
         let instance = InstanceId::parse(&text.instance);
         let tiers: Vec<_> = text.tier.into_iter().map(|tier| tier.resolve(path)).collect();
@@ -206,11 +197,6 @@ fn stored_path(home: &Path, of: &Path) -> Result<String> {
         let text = format!("cannot record {}: its path is not UTF-8; rename it", of.display());
         Error::new(ErrorKind::Invalid, text)
     })
-}
-
-#[derive(Deserialize)]
-struct FormatOnly {
-    format: u32,
 }
 
 impl TierText {

@@ -5,9 +5,7 @@ use super::{LOGS, Preset, Settings};
 use crate::error::{Error, Result};
 use crate::limits::LEVELS;
 use std::sync::Arc;
-use thermocline_device::placement::{
-    BandwidthSettings, BelowFirst, ByLevel, ByLevelSettings, ByParallelism, FillFirst, TopLevels,
-};
+use thermocline_device::placement::{BandwidthSettings, BelowFirst, ByLevelSettings};
 use thermocline_device::{Placement, PlacementChoice};
 use thermocline_foundation::ByteSize;
 
@@ -37,17 +35,7 @@ impl Settings {
         if self.preset() == Preset::Hybrid {
             return Arc::new(BelowFirst::default());
         }
-        let room = self.by_level();
-        match self.placement {
-            PlacementChoice::Room => Arc::new(ByLevel::new(room)),
-            PlacementChoice::Bandwidth => Arc::new(TopLevels::by_bandwidth(self.bandwidth(), room)),
-            PlacementChoice::Parallelism => Arc::new(ByParallelism::new(room)),
-            PlacementChoice::FillFirst => Arc::new(FillFirst),
-            PlacementChoice::LogOnly => Arc::new(TopLevels::fixed(0, room)),
-            PlacementChoice::TopLevels(level) => {
-                Arc::new(TopLevels::fixed(level.saturating_add(1), room))
-            }
-        }
+        self.placement.policy(self.by_level(), self.bandwidth())
     }
 
     fn bandwidth(&self) -> BandwidthSettings {
