@@ -6,7 +6,7 @@
 //! Options of the label are settings by their own names. A preset has those that all share, and its
 //! own, which lie in a file of their own (`hybrid`).
 
-use super::hybrid;
+use super::{fast_cache, hybrid};
 use crate::Outcome;
 use crate::store::{
     Change, Demotions, Durability, EngineKind, Flying, Needs, OpenOptions, Store, TierTraffic,
@@ -32,8 +32,8 @@ pub static LEVELED: Thermocline =
 /// The preset `hybrid`: records in slots on the fast tier, tables on the slow one.
 pub static HYBRID: Thermocline = Thermocline { name: "thermocline-hybrid", preset: Preset::Hybrid };
 
-/// What every preset's label may set.
-const OPTIONS: [(&str, &str); SHARED] = [
+/// What every preset's label may set, the cache of blocks apart.
+const PLAIN: [(&str, &str); 17] = [
     ("driver", "posix, direct or emulated-PROFILE for all tiers; else by --direct"),
     ("slow-driver", "the same for the slow tier alone"),
     ("background-threads", "threads for flushes and compactions, 1 to 64"),
@@ -54,7 +54,19 @@ const OPTIONS: [(&str, &str); SHARED] = [
 ];
 
 /// How many options all presets share.
-const SHARED: usize = 17;
+const SHARED: usize = PLAIN.len() + fast_cache::OPTIONS.len();
+
+/// What every preset's label may set.
+const OPTIONS: [(&str, &str); SHARED] = {
+    let mut all = [("", ""); SHARED];
+    let mut at = 0;
+    while at < all.len() {
+        let own = at >= PLAIN.len();
+        all[at] = if own { fast_cache::OPTIONS[at - PLAIN.len()] } else { PLAIN[at] };
+        at += 1;
+    }
+    all
+};
 
 /// The shared options and those of the preset `hybrid`.
 const HYBRID_OPTIONS: [(&str, &str); SHARED + hybrid::OPTIONS.len()] = {
@@ -115,6 +127,7 @@ impl Thermocline {
             settings.log_writes = groups;
         }
         placement(options, &mut settings)?;
+        settings.fast_cache = fast_cache::settings(options)?;
         if self.preset == Preset::Hybrid {
             settings.hybrid = hybrid::settings(options, compression)?;
         }
@@ -428,6 +441,20 @@ mod tests {
         for wrong in ["leveled@tiers+placement=top", "hybrid@tiers+placement=log_only"] {
             assert!(settings(&format!("thermocline-{wrong}")).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_label_has_a_cache_of_blocks_and_says_how_it_chooses() {
+        use thermocline::{Admission, Eviction};
+        assert_eq!(settings("thermocline-leveled@tiers").unwrap().fast_cache.capacity.0, 0);
+        let label = "thermocline-leveled@tiers+fast-cache=32MiB+fast-cache-admission=frequency\
+                     +fast-cache-eviction=file_lru";
+        let cache = settings(label).unwrap().fast_cache;
+        assert_eq!(cache.capacity, ByteSize::mib(32));
+        assert_eq!((cache.admission, cache.eviction), (Admission::Frequency, Eviction::FileLru));
+        let without = "thermocline-leveled@tiers+fast-cache-admission=always";
+        let refused = settings(without).unwrap_err().to_string();
+        assert!(refused.contains("needs a cache"), "{refused}");
     }
 
     #[test]
