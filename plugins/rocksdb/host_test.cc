@@ -216,7 +216,7 @@ int Moves(const std::string& directory, const std::string& uri) {
   }
   Check(db->Flush({}), "flush");
   const int moved = WaitForMoves(uri);
-  if (moved == 0) Check(Status::Aborted("no file moved"), "moves");
+  if (moved <= 0) Check(Status::Aborted("no file moved"), "moves");
   const int before = DeletedFilesOpen(directory);
   if (before == 0) Check(Status::Aborted("no file that moved was open"), "moves");
   Expect(db.get(), 0, kRecords);

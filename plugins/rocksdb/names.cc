@@ -111,7 +111,9 @@ IOStatus TieredFileSystem::DeleteFile(const Path& path, const IOOptions& options
   char* why = nullptr;
   const thermocline_status status = thermocline_tiers_delete(tiers_->get(), path.c_str(), &why);
   const Answer answer(status, why);
-  if (answer.Is(THERMOCLINE_NOT_FOUND)) return target()->DeleteFile(path, options, dbg);
+  if (answer.Is(THERMOCLINE_NOT_FOUND) && !IsLink(path)) {
+    return target()->DeleteFile(path, options, dbg);
+  }
   return answer.ToIOStatus();
 }
 
@@ -121,7 +123,9 @@ IOStatus TieredFileSystem::RenameFile(const Path& from, const Path& to, const IO
   const thermocline_status status =
       thermocline_tiers_rename(tiers_->get(), from.c_str(), to.c_str(), &why);
   const Answer answer(status, why);
-  if (answer.Is(THERMOCLINE_NOT_FOUND)) return target()->RenameFile(from, to, options, dbg);
+  if (answer.Is(THERMOCLINE_NOT_FOUND) && !IsLink(from)) {
+    return target()->RenameFile(from, to, options, dbg);
+  }
   return answer.ToIOStatus();
 }
 
@@ -131,7 +135,9 @@ IOStatus TieredFileSystem::LinkFile(const Path& from, const Path& to, const IOOp
   const thermocline_status status =
       thermocline_tiers_link(tiers_->get(), from.c_str(), to.c_str(), &why);
   const Answer answer(status, why);
-  if (answer.Is(THERMOCLINE_NOT_FOUND)) return target()->LinkFile(from, to, options, dbg);
+  if (answer.Is(THERMOCLINE_NOT_FOUND) && !IsLink(from)) {
+    return target()->LinkFile(from, to, options, dbg);
+  }
   return answer.ToIOStatus();
 }
 
@@ -141,7 +147,9 @@ IOStatus TieredFileSystem::Truncate(const Path& path, size_t len, const IOOption
   const thermocline_status status =
       thermocline_tiers_truncate(tiers_->get(), path.c_str(), len, &why);
   const Answer answer(status, why);
-  if (answer.Is(THERMOCLINE_NOT_FOUND)) return target()->Truncate(path, len, options, dbg);
+  if (answer.Is(THERMOCLINE_NOT_FOUND) && !IsLink(path)) {
+    return target()->Truncate(path, len, options, dbg);
+  }
   return answer.ToIOStatus();
 }
 

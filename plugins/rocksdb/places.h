@@ -3,6 +3,8 @@
 // Threads: any.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +22,12 @@ inline bool IsMissing(const rocksdb::IOStatus& status) {
 inline std::string DirectoryOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? std::string(".") : path.substr(0, slash);
+}
+
+// A link is a managed file's name: a raw call would reach the link, not the file.
+inline bool IsLink(const std::string& path) {
+  struct stat found;
+  return lstat(path.c_str(), &found) == 0 && S_ISLNK(found.st_mode);
 }
 
 // Opens the place by `open`, again where the file was moved meanwhile. `epoch` is at most that of

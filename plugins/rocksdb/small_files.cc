@@ -88,7 +88,15 @@ void TappedLogger::LogFigures() {
   std::string json;
   const Answer answer = tiers_->Stats(&json);
   const std::string& text = answer.IsOk() ? json : answer.text();
+  const std::lock_guard<std::mutex> guard(lock_);
+  if (is_closed_) return;
   rocksdb::Log(rocksdb::InfoLogLevel::INFO_LEVEL, logger_.get(), "[thermocline] %s", text.c_str());
+}
+
+rocksdb::Status TappedLogger::Close() {
+  const std::lock_guard<std::mutex> guard(lock_);
+  is_closed_ = true;
+  return logger_->Close();
 }
 
 void TappedLogger::LogFiguresWhenDue() {

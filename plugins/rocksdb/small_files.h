@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "rocksdb/file_system.h"
@@ -55,7 +56,8 @@ class TappedLogger : public rocksdb::LoggerWrapper {
   void Logv(const char* format, va_list arguments) override;
   void Logv(const rocksdb::InfoLogLevel level, const char* format, va_list arguments) override;
 
-  void LogFigures();
+  // Does nothing once the host has closed its log.
+  void LogFigures();  rocksdb::Status Close() override;
 
  private:
   void LogFiguresWhenDue();
@@ -64,6 +66,9 @@ class TappedLogger : public rocksdb::LoggerWrapper {
   const std::shared_ptr<rocksdb::Logger> logger_;
   // Of the steady clock.
   std::atomic<int64_t> next_figures_s_;
+  // Held while figures are written, so that the log is not closed under them.
+  std::mutex lock_;
+  bool is_closed_ = false;
 };
 
 }  // namespace thermocline

@@ -14,7 +14,7 @@
 
 namespace thermocline {
 
-// Why the tables of a job are made: the numbers of thermocline_file_class.
+// Why the tables of a job are made: the numbers of THERMOCLINE_ORIGIN_*.
 enum class Origin { kForeground = 0, kFlush = 1, kCompaction = 2, kIngest = 3, kRecovery = 4 };
 
 constexpr int kLevelUnknown = -1;

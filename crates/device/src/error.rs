@@ -82,6 +82,10 @@ impl Error {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::OutOfSpace,
             io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
             io::ErrorKind::PermissionDenied => ErrorKind::Denied,
+            io::ErrorKind::IsADirectory
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::DirectoryNotEmpty
+            | io::ErrorKind::InvalidFilename => ErrorKind::Invalid,
             _ => ErrorKind::Io,
         };
         let path: PathBuf = path.as_ref().into();
@@ -110,6 +114,8 @@ mod tests {
             (Errno::NFILE, ErrorKind::TooManyOpenFiles),
             (Errno::IO, ErrorKind::Io),
             (Errno::NOSPC, ErrorKind::OutOfSpace),
+            (Errno::ISDIR, ErrorKind::Invalid),
+            (Errno::NAMETOOLONG, ErrorKind::Invalid),
         ] {
             let error = Error::io("open", "/fast/1.table", &errno.into());
             assert_eq!(error.kind(), kind, "{error}");

@@ -100,7 +100,7 @@ fn damaged_identities_are_refused_or_repaired() {
 
 #[test]
 fn edited_home_files_are_refused_or_read_back() {
-    let seeds = [golden("database-home-v1.toml")];
+    let seeds = [golden("database-home-v1.toml"), golden("database-home-v2.toml")];
     let (accepted, runs) = check("home", &seeds, TEXTS, properties::home);
     assert!(
         accepted * 20 <= runs.max(20),

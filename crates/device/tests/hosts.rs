@@ -121,6 +121,27 @@ fn files_go_between_directories_by_rename_and_link() {
 }
 
 #[test]
+fn plain_files_that_come_and_go_are_known_by_name() {
+    let place = Place::new();
+    let hosts = place.hosts("tier=FAST:1GiB&tier=home:1GiB&placement=log_only");
+    let kept = place.put(&hosts, "db/1.sst", 0);
+    assert_eq!(kept.place(), place.path("db/1.sst"), "tables lie at home");
+    fs::create_dir(place.path("plain")).unwrap();
+    // Another file takes the name: reads through the name find it.
+    fs::write(place.path("plain/new.sst"), "a longer one").unwrap();
+    hosts.rename(&place.path("plain/new.sst"), &place.path("db/1.sst")).unwrap();
+    let opened = hosts.open(&place.path("db/1.sst")).unwrap().unwrap();
+    assert_eq!(fs::read(opened.place_to_read()).unwrap(), b"a longer one");
+    drop((kept, opened));
+    // It leaves: its name is free, and the directory can go.
+    hosts.rename(&place.path("db/1.sst"), &place.path("plain/1.bak")).unwrap();
+    let gone = hosts.open(&place.path("db/1.sst")).unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NotFound);
+    hosts.remove_directory(&place.path("db")).unwrap();
+    assert_eq!(fs::read(place.path("plain/1.bak")).unwrap(), b"a longer one");
+}
+
+#[test]
 fn a_table_whose_level_becomes_known_moves_by_itself() {
     let place = Place::new();
     let hosts = place.hosts("tier=FAST:1GiB&tier=home:1GiB&placement=top_levels(0)");

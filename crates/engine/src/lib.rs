@@ -29,7 +29,7 @@
 //! [`Preset`] names the choices that go together:
 //!
 //! ```text
-//!   front        front/        where a write becomes durable: a memtable before a log
+//!   front        front/        where a write becomes durable: a log, or persistent memory
 //!   layout       layout/       where records lie below the memtables: levels, or slots over runs
 //!   locator      locator/      which tables may have a key
 //!   generation   generations/  what makes a memtable durable
@@ -88,9 +88,12 @@ pub use environment::Environment;
 pub use environment::experiments::{
     DemotionPolicy, Experiments, LeftOut, Pinning, Promotion, RequestSchedule, Rule,
 };
+#[doc(hidden)]
+pub use environment::regions::{MappedRegions, RegionDriver, Regions};
 pub use error::{Error, ErrorKind, Result};
 pub use fast_cache::report::FastCacheStats;
 pub use front::figures::LogStats;
+pub use front::persistent::report::RegionStats;
 pub use jobs::{Progress, Stepper, Workers};
 pub use layout::hybrid::report::{DemotionStats, FastTierStats, RuleStats, SlotStats};
 pub use limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -100,6 +103,7 @@ pub use requests::room::HasRoom;
 pub use requests::ticket::Ticket;
 pub use settings::fast_cache::{Admission, BlockLayout, Eviction, FastCacheSettings};
 pub use settings::hybrid::{HybridSettings, IndexCopies, Variant};
+pub use settings::persistent_memory::PersistentMemory;
 pub use settings::{Compression, Durability, Preset, Settings, Tier};
 pub use shared::hits::HitStats;
 pub use thermocline_device::{CAPACITY_OF_DEVICE, PlacementChoice};

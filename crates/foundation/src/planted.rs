@@ -364,6 +364,9 @@ bugs! {
     /// Region · the checksum of a group is not bound to its arena: groups of an earlier memtable
     /// are replayed · chunks that a second arena gets, reopening.
     GroupNotBound,
+    /// Region · a flush frees the arena of its memtable before the edit that has its tables is
+    /// durable: what was acknowledged is gone · a flush whose edit fails, reopening.
+    ArenaFreedBeforeEdit,
     /// Region · a node is changed before the run is in the journal: half of a run is left · power
     /// cut.
     NodeBeforeJournal,

@@ -6,8 +6,8 @@
 //! ```
 //! 1. A group is whole or it is absent: its checksum decides. The checksum is bound to the arena's
 //!    number, which is never used again, so what an earlier arena left does not verify.
-//! 2. [`Arena::write`] returns when the group is durable. It needs one fence: nothing points to a
-//!    group but its place behind the one before.
+//! 2. [`Arena::write_all`] returns when its groups are durable. All of them need one fence: nothing
+//!    points to a group but its place behind the one before.
 //! 3. Groups are claimed in the order of their sequences and written side by side, so a crash may
 //!    leave a later one without an earlier one. Replay ends at the first hole.
 //! 4. Sequences have no holes, neither within an arena nor from one to the next: the header of an
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use thermocline_device::Result;
 use thermocline_foundation::checksum::checksum_parts;
 use thermocline_foundation::coding::{DecodeError, Decoder};
-use thermocline_foundation::sync::atomic::{AtomicU64, Ordering};
+use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 
 /// Bytes of a group before its payload.
@@ -109,6 +109,7 @@ pub struct Arena {
     owner: Owner,
     extent: Extent,
     next: AtomicU64,
+    freed: AtomicBool,
 }
 
 impl Arena {
@@ -140,7 +141,7 @@ impl Arena {
         let number = FileNumber(extent.header.owner);
         let owner = Owner { database: region.database, number };
         let next = AtomicU64::new(extent.at + CHUNK_HEADER_BYTES);
-        Self { medium, chunks, owner, extent, next }
+        Self { medium, chunks, owner, extent, next, freed: AtomicBool::new(false) }
     }
 
     /// Its number.
@@ -174,17 +175,30 @@ impl Arena {
         claimed.ok().map(|at| Claim { at, payload })
     }
 
+    /// Bytes that groups can still take ([`group_bytes`]).
+    pub fn room(&self) -> u64 {
+        self.end() - self.next.load(Ordering::Acquire)
+    }
+
     /// Writes the group; durable at return.
     pub fn write(&self, claim: &Claim, header: &GroupHeader, payload: &[u8]) {
-        assert_eq!(claim.payload, payload.len(), "a group is as long as was claimed");
-        debug_assert!(header.count > 0 && header.durable < header.first);
-        let bytes = header.encode(&self.owner, claim.at, payload);
-        self.medium.copy(claim.at, &bytes);
-        let mut flushed = bytes.len() as u64;
-        if planted(Planted::GroupLineNotFlushed) {
-            flushed = (flushed - 1) / LINE_BYTES * LINE_BYTES;
+        self.write_all(&[(claim, *header, payload)]);
+    }
+
+    /// Writes the groups, with one fence for all; durable at return. A power cut before that may
+    /// leave any of them.
+    pub fn write_all(&self, groups: &[(&Claim, GroupHeader, &[u8])]) {
+        for (claim, header, payload) in groups {
+            assert_eq!(claim.payload, payload.len(), "a group is as long as was claimed");
+            debug_assert!(header.count > 0 && header.durable < header.first);
+            let bytes = header.encode(&self.owner, claim.at, payload);
+            self.medium.copy(claim.at, &bytes);
+            let mut flushed = bytes.len() as u64;
+            if planted(Planted::GroupLineNotFlushed) {
+                flushed = (flushed - 1) / LINE_BYTES * LINE_BYTES;
+            }
+            self.medium.flush(claim.at, flushed);
         }
-        self.medium.flush(claim.at, flushed);
         if !planted(Planted::GroupBeforeFence) {
             self.medium.fence();
         }
@@ -219,8 +233,27 @@ impl Arena {
         })
     }
 
-    /// Gives its chunks back. No reader has it any more, and the manifest no longer needs it.
-    pub fn free(self) {
+    /// Bytes of its groups.
+    pub fn used(&self) -> u64 {
+        self.next.load(Ordering::Acquire) - self.start()
+    }
+
+    /// Reads all groups again, none of which is being written.
+    pub fn verify(&self) -> Result<()> {
+        let (mut at, end) = (self.start(), self.next.load(Ordering::Acquire));
+        while at < end {
+            let group = self.group_at(at).ok_or_else(|| {
+                let why = format!("a group of arena {} does not match its checksum", self.number());
+                damaged(at, why)
+            })?;
+            at += group_bytes(group.payload.len());
+        }
+        Ok(())
+    }
+
+    /// Gives its chunks back, once. No reader has it any more, and the manifest no longer needs it.
+    pub fn free(&self) {
+        debug_assert!(!self.freed.swap(true, Ordering::Relaxed), "an arena is freed once");
         self.chunks.free(self.extent);
     }
 }

@@ -217,7 +217,7 @@ impl RegionIdentity {
         }
         match self.doubt(now) {
             Some(why) if !planted(Planted::OtherBootBelieved) => refused(format!(
-                "the region may lack what was stored last: {why}; rebuild it from the tables"
+                "the region may lack what was stored last: {why}; restore a checkpoint"
             )),
             _ => Ok(()),
         }

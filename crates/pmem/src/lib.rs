@@ -45,8 +45,9 @@ mod readers;
 pub mod region;
 pub mod register;
 mod run;
-#[cfg(test)]
-mod shadow;
+#[cfg(any(test, feature = "shadow"))]
+#[doc(hidden)]
+pub mod shadow;
 pub mod tree;
 mod twin;
 

@@ -67,7 +67,25 @@ impl Region {
         now: &Circumstances,
         generation: u64,
     ) -> Result<OpenedRegion> {
-        let found = RegionIdentity::read(&medium)?;
+        let found = Self::checked(&medium, expected, now)?;
+        let identity = RegionIdentity { generation, is_clean: false, opened: *now, ..found };
+        identity.write(&medium);
+        run::recover(&medium, &identity.owner(), &identity.geometry)?;
+        Self::with(medium, identity)
+    }
+
+    /// As [`Region::open`], for looking at its arenas only: nothing is changed.
+    pub fn look(medium: Medium, expected: &Expected, now: &Circumstances) -> Result<OpenedRegion> {
+        let found = Self::checked(&medium, expected, now)?;
+        Self::with(medium, found)
+    }
+
+    fn checked(
+        medium: &Medium,
+        expected: &Expected,
+        now: &Circumstances,
+    ) -> Result<RegionIdentity> {
+        let found = RegionIdentity::read(medium)?;
         found.check(expected, now)?;
         if found.geometry.bytes > medium.bytes() {
             let text = format!(
@@ -77,10 +95,7 @@ impl Region {
             );
             return Err(Error::new(ErrorKind::Corrupt, text));
         }
-        let identity = RegionIdentity { generation, is_clean: false, opened: *now, ..found };
-        identity.write(&medium);
-        run::recover(&medium, &identity.owner(), &identity.geometry)?;
-        Self::with(medium, identity)
+        Ok(found)
     }
 
     fn with(medium: Medium, identity: RegionIdentity) -> Result<OpenedRegion> {

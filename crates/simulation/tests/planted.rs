@@ -59,8 +59,9 @@ const FOUND_BY_CACHE_SCRIPTS: [Planted; 6] = [
 ];
 
 /// Bugs of the region of persistent memory, which no store here has; the tests of `crates/pmem`
-/// find them, and schedules of it.
-const FOUND_BY_PMEM: [Planted; 11] = [
+/// find them, schedules of it, and `crates/engine/tests/persistent_memory`.
+const FOUND_BY_PMEM: [Planted; 12] = [
+    Planted::ArenaFreedBeforeEdit,
     Planted::GroupBeforeFence,
     Planted::GroupLineNotFlushed,
     Planted::GroupNotBound,

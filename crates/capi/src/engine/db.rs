@@ -8,6 +8,7 @@ use crate::handle::{give_to, handle, take, with};
 use crate::memory;
 use crate::status::{Failure, Status};
 use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
 use std::path::Path;
 use std::ptr::null_mut;
 use thermocline::{Builder, Db as EngineDb, Settings};
@@ -205,10 +206,11 @@ pub(super) unsafe fn value_places(
     values: *mut *mut c_char,
     value_lens: *mut usize,
 ) -> Result<Vec<ValuePlace>, Failure> {
-    // SAFETY: as the caller of this promises. What is in the places is not read.
+    // SAFETY: as the caller of this promises. Places that have no value yet are slices of
+    // `MaybeUninit`.
     unsafe {
-        slice(values.cast::<[u8; size_of::<*mut c_char>()]>(), count, "the array of values")?;
-        slice(value_lens.cast::<[u8; size_of::<usize>()]>(), count, "the array of lengths")?;
+        slice(values.cast::<MaybeUninit<*mut c_char>>(), count, "the array of values")?;
+        slice(value_lens.cast::<MaybeUninit<usize>>(), count, "the array of lengths")?;
         Ok((0..count).map(|at| ValuePlace::new(values.add(at), value_lens.add(at))).collect())
     }
 }

@@ -121,8 +121,9 @@ pub unsafe extern "C" fn thermocline_tiers_create_file(
 ) -> Status {
     // SAFETY: the header asks for it.
     unsafe {
+        let to = Place::required(file, null_mut(), "the place for the file");
         with_path(tiers, path, why, |tiers, path| {
-            let to = Place::required(file, null_mut(), "the place for the file")?;
+            let to = to?;
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let made = tiers.of.create(path, class(name, new_file)?)?;
             to.set(made.map_or(null_mut(), |made| give(tiers.poison.clone(), made)));
@@ -142,8 +143,9 @@ pub unsafe extern "C" fn thermocline_tiers_open_file(
 ) -> Status {
     // SAFETY: the header asks for it.
     unsafe {
+        let to = Place::required(file, null_mut(), "the place for the file");
         with_path(tiers, path, why, |tiers, path| {
-            let to = Place::required(file, null_mut(), "the place for the file")?;
+            let to = to?;
             let found = tiers.of.open(path)?;
             to.set(found.map_or(null_mut(), |found| give(tiers.poison.clone(), found)));
             Ok(())
@@ -214,8 +216,9 @@ pub unsafe extern "C" fn thermocline_tiers_list(
 ) -> Status {
     // SAFETY: the header asks for it.
     unsafe {
+        let to = Place::required(entries, null_mut(), "the place for the entries");
         with_path(tiers, directory, why, |tiers, directory| {
-            let to = Place::required(entries, null_mut(), "the place for the entries")?;
+            let to = to?;
             to.set(give_entries(&tiers.poison, tiers.of.list(directory)?));
             Ok(())
         })
@@ -287,8 +290,9 @@ pub unsafe extern "C" fn thermocline_tiers_free_space(
 ) -> Status {
     // SAFETY: the header asks for it.
     unsafe {
+        let to = Place::required(bytes, 0, "the place for the bytes");
         with_path(tiers, directory, why, |tiers, directory| {
-            let to = Place::required(bytes, 0, "the place for the bytes")?;
+            let to = to?;
             to.set(tiers.of.free_bytes(directory)?);
             Ok(())
         })
@@ -305,8 +309,9 @@ pub unsafe extern "C" fn thermocline_tiers_stats(
 ) -> Status {
     // SAFETY: the header asks for it.
     unsafe {
+        let to = Place::required(json, null_mut(), "the place for the figures");
         with(tiers, why, |tiers| {
-            let to = Place::required(json, null_mut(), "the place for the figures")?;
+            let to = to?;
             let text = serde_json::to_string(&tiers.of.report());
             let text = text.map_err(|error| Failure::invalid(error.to_string()))?;
             to.set(memory::buffer(text.as_bytes()));

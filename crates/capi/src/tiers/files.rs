@@ -72,12 +72,17 @@ pub const THERMOCLINE_HEAT_COLD: i32 = 2;
 /// `new` is NULL or leads to a struct with its size.
 pub(super) unsafe fn class(name: &str, new: *const NewFile) -> Result<FileClass, Failure> {
     let of_name = FileClass::of_name(name);
-    // SAFETY: as the caller of this promises.
-    let Some(new) = (unsafe { new.as_ref() }) else { return Ok(of_name) };
-    if new.size < size_of::<NewFile>() {
-        let text = format!("a new file begins with a size of {}; it must be its sizeof", new.size);
+    if new.is_null() {
+        return Ok(of_name);
+    }
+    // SAFETY: as the caller of this promises; only the size is known to be there so far.
+    let size = unsafe { new.cast::<usize>().read() };
+    if size != size_of::<NewFile>() {
+        let text = format!("a new file begins with a size of {size}; it must be its sizeof");
         return Err(Failure::invalid(text));
     }
+    // SAFETY: it is as long as its size says.
+    let new = unsafe { *new };
     let wrong = |what: &str, value: i32| {
         Err(Failure::invalid(format!("a new file has {what} = {value}, which means nothing")))
     };
@@ -127,8 +132,9 @@ pub unsafe extern "C" fn thermocline_file_place_to_read(
 ) -> Status {
     // SAFETY: the header asks for it.
     unsafe {
+        let to = Place::required(place, null_mut(), "the place for the path");
         with(file, why, |file| {
-            let to = Place::required(place, null_mut(), "the place for the path")?;
+            let to = to?;
             to.set(memory::buffer(file.of.place_to_read().as_os_str().as_bytes()));
             Ok(())
         })
@@ -145,8 +151,9 @@ pub unsafe extern "C" fn thermocline_file_place(
 ) -> Status {
     // SAFETY: the header asks for it.
     unsafe {
+        let to = Place::required(place, null_mut(), "the place for the path");
         with(file, why, |file| {
-            let to = Place::required(place, null_mut(), "the place for the path")?;
+            let to = to?;
             to.set(memory::buffer(file.of.place().as_os_str().as_bytes()));
             Ok(())
         })

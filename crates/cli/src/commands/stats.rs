@@ -8,7 +8,7 @@ use crate::figures::Figures;
 use crate::output::Output;
 use crate::table::Table;
 use crate::text;
-use thermocline::{HitStats, Mode, Stats, TierStats};
+use thermocline::{HitStats, Mode, RegionStats, Stats, TierStats};
 use thermocline_foundation::ByteSize;
 
 /// Prints the statistics.
@@ -166,6 +166,10 @@ fn print_all(stats: &Stats, output: &mut Output) -> Result<()> {
         table.print("Cache on the fast tier, since the database was opened", output)?;
     }
     memory(stats).print("Memory", output)?;
+    if let Some(region) = &stats.region {
+        persistent_memory(region)
+            .print("Persistent memory, since the database was opened", output)?;
+    }
     if stats.log.groups > 0 {
         log(stats).print("Log, since the database was opened", output)?;
     }
@@ -275,6 +279,22 @@ pub fn log(stats: &Stats) -> Table {
         ("writers waited for a memtable", seconds(log.memtable_stalls, log.memtable_stalled_s)),
         ("writers waited for a log", seconds(log.log_stalls, log.log_stalled_s)),
         ("writers delayed, since the database was made", format!("{:.2} s", operations.delayed_s)),
+    ] {
+        table.row([what.to_owned(), amount]);
+    }
+    table
+}
+
+/// The region that writes go to in place of a log.
+fn persistent_memory(region: &RegionStats) -> Table {
+    let mut table = Table::new(&["what", ">amount"]);
+    for (what, amount) in [
+        ("file", region.path.clone()),
+        ("media", region.media.clone()),
+        ("size", ByteSize(region.bytes).to_string()),
+        ("free", ByteSize(region.free_bytes).to_string()),
+        ("lines flushed", text::count(region.lines)),
+        ("fences", text::count(region.fences)),
     ] {
         table.row([what.to_owned(), amount]);
     }

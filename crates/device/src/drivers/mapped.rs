@@ -78,6 +78,13 @@ impl Mapping {
         Self::map(path, opened.map_err(|errno| failure("open", path, errno))?)
     }
 
+    /// Removes the file, durably.
+    pub fn remove(path: &Path) -> Result<()> {
+        retry_on_intr(|| rustix::fs::unlink(path))
+            .map_err(|errno| failure("remove", path, errno))?;
+        sync_parent(path)
+    }
+
     fn map(path: &Path, file: OwnedFd) -> Result<Self> {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => {
@@ -197,6 +204,8 @@ mod tests {
         assert_eq!((again.words().len(), again.words()[1023].load(Relaxed)), (1024, 7));
         let taken = Mapping::create(&path, 8192).unwrap_err();
         assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
+        Mapping::remove(&path).unwrap();
+        assert!(!path.exists());
     }
 
     #[test]

@@ -79,13 +79,18 @@ impl At {
     }
 }
 
-/// From a managed directory to another one, or to a plain one, and so on.
+/// The directories of a file that gets another path, or a second one.
 enum Between {
+    /// Neither is managed.
     Plain,
+    /// It is one directory.
     Within(Names),
+    /// Both are managed.
     Managed(Names, Names),
-    /// The target takes the file as a plain one.
+    /// Only the target is: it takes the file as a plain one.
     Into(Names),
+    /// Only the source is, where the file is a plain one.
+    Out(Names),
 }
 
 impl Hosts {
@@ -152,9 +157,9 @@ impl Hosts {
             Between::Plain => plain::rename(&from.path(), &to.path()),
             Between::Within(names) => names.rename(&from.name, &to.name),
             Between::Managed(names, into) => names.rename_into(&from.name, &into, &to.name),
-            Between::Into(into) => {
-                require_free(&into, &to)?;
-                plain::rename(&from.path(), &to.path())
+            Between::Into(into) => into.take_plain(&to.name, |to| plain::rename(&from.path(), to)),
+            Between::Out(names) => {
+                names.give_plain(&from.name, |from| plain::rename(from, &to.path()))
             }
         }
     }
@@ -168,10 +173,8 @@ impl Hosts {
             Between::Plain => plain::link(&from.path(), &to.path()),
             Between::Within(names) => names.link(&from.name, &names, &to.name),
             Between::Managed(names, into) => names.link(&from.name, &into, &to.name),
-            Between::Into(into) => {
-                require_free(&into, &to)?;
-                plain::link(&from.path(), &to.path())
-            }
+            Between::Into(into) => into.take_plain(&to.name, |to| plain::link(&from.path(), to)),
+            Between::Out(_) => plain::link(&from.path(), &to.path()),
         }
     }
 
@@ -269,23 +272,14 @@ impl Hosts {
         }
         plain::rename(from, to)?;
         if is_managed {
+            // Until the new path is durable, the tiers may find the directory at either.
+            let parents =
+                [&directory, &plain::canonical(to)?].map(|path| path.parent().map(Path::to_owned));
+            parents.iter().flatten().try_for_each(|parent| plain::sync_directory(parent))?;
             let (devices, policy) = (Arc::clone(&self.shared.devices), self.shared.placement());
             Names::rehome(devices, &plain::canonical(to)?, None, policy)?;
         }
         Ok(())
-    }
-}
-
-/// A plain file takes a name of a managed directory only where that does not hide a file of a tier.
-fn require_free(into: &Names, to: &At) -> Result<()> {
-    match into.open(&to.name) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Ok(file) if file.place() == to.path() => Ok(()),
-        Ok(_) => {
-            let text = format!("{} is on a tier; copy the file over it", to.path().display());
-            Err(Error::new(ErrorKind::Invalid, text))
-        }
-        Err(error) => Err(error),
     }
 }
 
@@ -347,7 +341,8 @@ impl Shared {
                 );
                 return Err(Error::new(ErrorKind::Invalid, text));
             }
-            (Some(_) | None, None) => Between::Plain,
+            (Some(names), None) => Between::Out(names),
+            (None, None) => Between::Plain,
         })
     }
 

@@ -177,7 +177,7 @@ impl Host {
     }
 }
 
-/// Bytes of a tier of which so many percent stay free.
+/// Bytes of a tier that leave `percent` of its capacity free.
 fn left_free(capacity_bytes: u64, percent: u8) -> u64 {
     (u128::from(capacity_bytes) * u128::from(100 - percent) / 100) as u64
 }

@@ -69,6 +69,7 @@ impl Names {
             generation: 1,
             tiers: own_tiers(&path, tiers, instance)?,
             closed: BTreeMap::new(),
+            region: None,
         };
         let made = sync_site("names/creation", || make(&*devices, &path, &*own, &home));
         drop((lock, own));

@@ -14,6 +14,7 @@ use super::listing::{Named, Place};
 use super::{Changing, FileClass, Host, LinkText, Names, Room, UNFINISHED};
 use crate::error::{Error, ErrorKind, Result};
 use crate::tier::TierIndex;
+use std::path::Path;
 use std::sync::Arc;
 use thermocline_foundation::{Planted, planted};
 
@@ -51,6 +52,48 @@ impl Names {
         into.host.sync_home()?;
         self.delete(name)
     }
+
+    /// Lets `take` bring a plain file from elsewhere to the path that it is given, that of the name
+    /// `to`. A plain file that has the name is replaced.
+    ///
+    /// Errors: `Invalid` where the name is on a tier.
+    pub fn take_plain(&self, to: &str, take: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+        let host = &self.host;
+        host.change(to, |_| {
+            host.look_at(to)?;
+            let path = host.path.join(to);
+            if host.listing.lock().get(to).is_ok_and(|named| named.place.room != host.home) {
+                let text = format!("{} is on a tier; copy the file over it", path.display());
+                return Err(Error::new(ErrorKind::Invalid, text));
+            }
+            host.drop_copy(to);
+            host.named(take(&path))?;
+            let bytes = host.home_driver().open_to_read(to).and_then(|file| file.len())?;
+            let mut listing = host.listing.lock();
+            let named = Named::new(host.plain(to), FileClass::of_name(to), bytes, listing.epoch());
+            listing.replace(to, named, host.home);
+            Ok(())
+        })
+    }
+
+    /// Lets `give` take a plain file away from its path.
+    ///
+    /// Errors: `Invalid` where the name is on a tier.
+    pub fn give_plain(&self, name: &str, give: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+        let host = &self.host;
+        host.change(name, |_| {
+            host.look_at(name)?;
+            let path = host.path.join(name);
+            if host.listing.lock().get(name)?.place.room != host.home {
+                let text = format!("{} is on a tier; copy it", path.display());
+                return Err(Error::new(ErrorKind::Invalid, text));
+            }
+            host.named(give(&path))?;
+            let copy = host.listing.lock().delete(name, None);
+            copy.iter().for_each(|copy| host.remove(copy));
+            Ok(())
+        })
+    }
 }
 
 impl Host {
@@ -61,8 +104,15 @@ impl Host {
             (named.place.clone(), named.class, named.bytes)
         };
         let linked = match place.room == from.home {
-            true => self.link_plain(changing, from, &place, to)?,
-            false => self.link_on_tier(changing, from, &place, to)?,
+            true => self.link_plain(changing, from, &place, to),
+            false => self.link_on_tier(changing, from, &place, to),
+        };
+        let linked = match linked {
+            // It was moved meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound && from.has_left(name, &place) => {
+                return self.link(changing, from, name, to);
+            }
+            linked => linked?,
         };
         let Some(linked) = linked else {
             let text = format!(

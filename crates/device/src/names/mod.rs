@@ -232,7 +232,7 @@ impl Names {
         let mut entries = self.host.home_driver().list()?;
         entries.retain(|entry| !is_hidden(&entry.name));
         for entry in entries.iter_mut().filter(|entry| entry.is_link) {
-            let text = self.host.home_driver().read_link(&entry.name)?;
+            let text = self.host.link_now(&entry.name)?.flatten();
             let Some(place) = text.and_then(|text| self.host.place_of(&text)) else { continue };
             if let Ok(file) = self.host.room(&place).tier.driver().open_to_read(&place.file) {
                 (entry.len, entry.is_link) = (file.len()?, false);
@@ -290,6 +290,16 @@ impl Host {
         self.room(place).tier.spec().path.join(&place.file)
     }
 
+    /// The text of a name that was listed, none where it is no link any more; the outer none says
+    /// that the name went since then, which a writer beside this process may do.
+    fn link_now(&self, name: &str) -> Result<Option<Option<String>>> {
+        match self.home_driver().read_link(name) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn home_driver(&self) -> &Arc<dyn Driver> {
         self.rooms[self.home.position()].tier.driver()
     }
@@ -330,20 +340,25 @@ impl Host {
     }
 
     /// The result of a call that changes a name. After a failure it is not known what the name
-    /// leads to (invariant 10), unless it says that nothing was done.
+    /// leads to (invariant 10), unless the failure says that nothing was done.
     fn named<T>(&self, result: Result<T>) -> Result<T> {
-        let known = [ErrorKind::OutOfSpace, ErrorKind::NotFound, ErrorKind::AlreadyExists];
+        use ErrorKind::{AlreadyExists, Denied, Invalid, NotFound, OutOfSpace, ReadOnly};
+        let unchanged = [OutOfSpace, NotFound, AlreadyExists, Denied, ReadOnly, Invalid];
         if let Err(error) = &result
-            && !known.contains(&error.kind())
+            && !unchanged.contains(&error.kind())
         {
-            let text = format!(
-                "names in {} may not be what they seem since a change failed; open it again: \
-                 {error}",
-                self.path.display()
-            );
-            self.broken.lock().get_or_insert(Error::new(error.kind(), text));
+            self.latch(error);
         }
         result
+    }
+
+    /// Ends changes until the directory is opened again.
+    fn latch(&self, error: &Error) {
+        let text = format!(
+            "names in {} may not be what they seem since a change failed; open it again: {error}",
+            self.path.display()
+        );
+        self.broken.lock().get_or_insert(Error::new(error.kind(), text));
     }
 
     /// Looks again at a name that another process, or the host itself, may have changed.
@@ -497,9 +512,20 @@ impl Host {
             return Ok(());
         }
         let driver = room.tier.driver();
-        let file = driver.open(&place.file)?;
+        let file = match driver.open(&place.file) {
+            // It was moved meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound && self.has_left(from, &place) => {
+                return self.make_whole(from, to);
+            }
+            opened => opened?,
+        };
         sync_site("names/whole", || driver.execute(&file, Operation::Sync).result)?;
         if place.room == self.home { Ok(()) } else { room.sync() }
+    }
+
+    /// The file of a name is elsewhere by now.
+    fn has_left(&self, name: &str, place: &Place) -> bool {
+        self.listing.lock().get(name).is_ok_and(|named| named.place != *place)
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
@@ -531,7 +557,8 @@ impl Host {
         if synced.is_ok() {
             replaced.iter().for_each(|place| self.remove(place));
         }
-        synced
+        // What a power cut leaves is not known any more, and a second sync does not tell.
+        synced.inspect_err(|error| self.latch(error))
     }
 
     /// The first sync of a file that has a new name, after its bytes are durable.

@@ -96,6 +96,8 @@ impl NamedFile {
     ///
     /// Errors: the name may be lost with the power, and later calls fail as well.
     pub fn synced(&self) -> Result<()> {
+        // After a move whose name is not known to be durable, the bytes may be at the other place.
+        self.host.require_sound()?;
         let (place, changes) = {
             let at = self.at.lock();
             if at.changes == at.durable {

@@ -318,8 +318,12 @@ impl Host {
             if is_hidden(&entry.name) {
                 continue;
             }
-            let text =
-                if entry.is_link { self.home_driver().read_link(&entry.name)? } else { None };
+            let text = match entry.is_link {
+                true => self.link_now(&entry.name)?,
+                false => Some(None),
+            };
+            // A name that a writer deletes meanwhile is not there.
+            let Some(text) = text else { continue };
             let text = text.unwrap_or_default();
             let (place, len) = match self.place_of(&text) {
                 None => (self.plain(&entry.name), entry.len),

@@ -6,7 +6,9 @@
 //! 2. Its last line is a checksum of everything before it, so an edit by hand is found and not half
 //!    obeyed.
 //! 3. Paths below the home are stored relative to it, so that a whole database can be moved.
-//! 4. Closing records how far the journals went: one that lost its end looks like that of an
+//! 4. Format 2 is format 1 with the region of persistent memory. It is written only where there is
+//!    one, so builds without regions go on to open all other databases.
+//! 5. Closing records how far the journals went: one that lost its end looks like that of an
 //!    earlier moment, and only another file can tell.
 //!
 //! Threads: the owner of the home's lock.
@@ -20,13 +22,15 @@ use crate::small_file;
 use crate::tier::TierSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use thermocline_foundation::{ByteSize, DatabaseId};
 
 /// The name of the home file.
 pub const FILE_NAME: &str = "DATABASE";
 
-const FORMAT: u32 = 1;
+/// The newest format, and that of a database without a region.
+const FORMAT: u32 = 2;
+const FORMAT_WITHOUT_REGION: u32 = 1;
 const BYTES_MAX: usize = 256 << 10;
 const INTRODUCTION: &str = "\
 # A Thermocline database. The program writes this file: do not edit it.
@@ -46,6 +50,24 @@ pub struct Home {
     pub tiers: Vec<TierSpec>,
     /// How far each kind of journal went at the last closing, by the extension of its files.
     pub closed: BTreeMap<String, Extent>,
+    /// The region of persistent memory, where there is one.
+    pub region: Option<RegionRecord>,
+}
+
+/// What `DATABASE` says of the region of persistent memory (docs/formats/region.md).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionRecord {
+    /// Its file, with the complete path.
+    pub path: PathBuf,
+    /// Its bytes.
+    pub size: ByteSize,
+    /// `mapped`, or `emulated-Nns`.
+    pub driver: String,
+    /// Goes up when the region is opened for writing and when it is closed. The region's own is
+    /// written first, so that it may be one ahead.
+    pub generation: u64,
+    /// It was closed in good order.
+    pub is_clean: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -56,7 +78,18 @@ struct Text {
     generation: u64,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     closed: BTreeMap<String, Extent>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    region: Option<RegionText>,
     tier: Vec<TierText>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RegionText {
+    path: String,
+    size: ByteSize,
+    driver: String,
+    generation: u64,
+    clean: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -97,22 +130,22 @@ impl Home {
     /// The file's text; the inverse of [`Home::parse`].
     pub fn text(&self, path: &Path) -> Result<String> {
         let tier = self.tiers.iter().map(|spec| {
-            let stored = spec.path.strip_prefix(path).unwrap_or(&spec.path);
-            let stored = stored.to_str().ok_or_else(|| {
-                let shown = spec.path.display();
-                let text =
-                    format!("cannot record the tier {shown}: its path is not UTF-8; rename it");
-                Error::new(ErrorKind::Invalid, text)
-            })?;
-            let (path, driver) = (stored.to_owned(), spec.driver.clone());
-            Ok(TierText { path, capacity: spec.capacity, driver })
+            let stored = stored_path(path, &spec.path)?;
+            Ok(TierText { path: stored, capacity: spec.capacity, driver: spec.driver.clone() })
         });
+        let region = self.region.as_ref().map(|region| {
+            let &RegionRecord { size, generation, is_clean: clean, .. } = region;
+            let stored = stored_path(path, &region.path)?;
+            Ok(RegionText { path: stored, size, driver: region.driver.clone(), generation, clean })
+        });
+        let region = region.transpose()?;
         let text = Text {
-            format: FORMAT,
+            format: if region.is_some() { FORMAT } else { FORMAT_WITHOUT_REGION },
             database: self.database.to_string(),
             instance: self.instance.to_string(),
             generation: self.generation,
             closed: self.closed.clone(),
+            region,
             tier: tier.collect::<Result<_>>()?,
         };
         let body = toml::to_string(&text).map_err(|error| {
@@ -145,14 +178,34 @@ impl Home {
         if tiers.is_empty() {
             return Err(damage(0, "it lists no tier"));
         }
+        if text.region.is_some() && format == FORMAT_WITHOUT_REGION {
+            return Err(damage(0, "format 1 has no region"));
+        }
+        let region = text.region.map(|region| RegionRecord {
+            path: path.join(region.path),
+            size: region.size,
+            driver: region.driver,
+            generation: region.generation,
+            is_clean: region.clean,
+        });
         Ok(Self {
             database: database.ok_or_else(|| damage(0, "the database identity is not one"))?,
             instance: instance.ok_or_else(|| damage(0, "the instance identity is not one"))?,
             generation: text.generation,
             tiers,
             closed: text.closed,
+            region,
         })
     }
+}
+
+/// `of` as `DATABASE` has it: relative to the home at `home` where it lies below.
+fn stored_path(home: &Path, of: &Path) -> Result<String> {
+    let stored = of.strip_prefix(home).unwrap_or(of).to_str();
+    stored.map(str::to_owned).ok_or_else(|| {
+        let text = format!("cannot record {}: its path is not UTF-8; rename it", of.display());
+        Error::new(ErrorKind::Invalid, text)
+    })
 }
 
 #[derive(Deserialize)]

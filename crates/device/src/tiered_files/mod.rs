@@ -32,11 +32,12 @@ mod devices;
 mod home;
 mod new_file;
 mod opening;
+mod region;
 mod system;
 mod unfinished;
 
 pub use devices::{Devices, MemoryDevices};
-pub use home::{FILE_NAME as HOME_FILE_NAME, Home};
+pub use home::{FILE_NAME as HOME_FILE_NAME, Home, RegionRecord};
 pub(crate) use opening::{
     Found, LOCK_NAME, absolute, check_generations, check_identity, has_file, open_tier,
     raise_after_crash, refuse, write_generation,
@@ -87,6 +88,8 @@ pub struct TieredFiles {
     numbers_below_at_opening: FileNumber,
     /// How far the journals went when the database was last closed.
     closed_extents: BTreeMap<String, Extent>,
+    /// The region of persistent memory that `DATABASE` has.
+    region: Mutex<Option<RegionRecord>>,
     read_only: bool,
     closed: AtomicBool,
     owner: OwnerProcess,

@@ -153,6 +153,7 @@ impl TieredFiles {
             instance: home.instance,
             generation: AtomicU64::new(home.generation),
             closed_extents: home.closed,
+            region: Mutex::new(home.region),
             home: home_path,
             home_driver,
             tiers,
@@ -191,13 +192,8 @@ impl TieredFiles {
         for (kind, extent) in journals.iter().chain(&[(FileKind::Map, map.journal().extent())]) {
             closed.insert(kind.extension().to_owned(), *extent);
         }
-        let home = Home {
-            database: self.database,
-            instance: self.instance,
-            generation: self.generation.load(Relaxed) + 1,
-            tiers: self.tiers.iter().map(|tier| tier.spec().clone()).collect(),
-            closed,
-        };
+        let generation = self.generation.load(Relaxed) + 1;
+        let home = self.home_as(generation, closed, self.region());
         let write = || write_generation(&home, &self.home, &*self.home_driver, &self.tiers);
         sync_site("closing", || self.open_files.with_room(write))?;
         self.generation.store(home.generation, Relaxed);

@@ -94,6 +94,21 @@ fn deleting_takes_the_link_and_the_file_and_truncating_cuts_it() {
 }
 
 #[test]
+fn a_call_that_changed_nothing_does_not_end_changes() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow"]);
+    put(&names, "1.sst", 0, b"table");
+    fs::create_dir(place.path("db/archive")).unwrap();
+    assert_eq!(names.delete("archive").unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(names.rename("1.sst", "archive").unwrap_err().kind(), ErrorKind::Invalid);
+    let long = "x".repeat(300);
+    assert_eq!(names.rename("1.sst", &long).unwrap_err().kind(), ErrorKind::Invalid);
+    put(&names, "2.sst", 0, b"more");
+    assert_eq!(fs::read(place.path("db/1.sst")).unwrap(), b"table");
+    names.delete("1.sst").unwrap();
+}
+
+#[test]
 fn names_of_this_software_are_no_hosts() {
     let place = Place::new();
     let names = place.make("db", &["fast"]);

@@ -11,10 +11,10 @@ use thermocline_device::drivers::MemoryDriver;
 use thermocline_device::file_cache::{CacheLife, CacheLives, CachedBlock, Layout, Seal, Sealed};
 use thermocline_device::file_map::{FileMap, MapChange, MapEntry, MapState};
 use thermocline_device::identity::{Identity, InstanceId};
-use thermocline_device::tiered_files::Home;
+use thermocline_device::tiered_files::{Home, RegionRecord};
 use thermocline_device::{Driver, ErrorKind, File, FileKind, Journal, Operation, Tier, TierIndex};
 use thermocline_foundation::checksum::checksum;
-use thermocline_foundation::{DatabaseId, FileNumber};
+use thermocline_foundation::{ByteSize, DatabaseId, FileNumber, Place};
 
 const DATABASE: DatabaseId = DatabaseId([7; 16]);
 const INSTANCE: InstanceId = InstanceId([9; 16]);
@@ -87,8 +87,9 @@ fn database_home_is_as_documented() {
     let mut tiers = specs(2);
     tiers[0].path = "/db/tier-0".into();
     tiers[1].path = "/mnt/a \"quoted\" name".into();
-    let closed = BTreeMap::new();
-    let home = Home { database: DATABASE, instance: INSTANCE, generation: 12, tiers, closed };
+    let (database, instance) = (DATABASE, INSTANCE);
+    let (closed, region) = (BTreeMap::new(), None);
+    let home = Home { database, instance, generation: 12, tiers, closed, region };
     let text = home.text(Path::new("/db")).unwrap();
     let golden = assert_golden("database-home-v1.toml", text.as_bytes());
     let text = String::from_utf8(golden).unwrap();
@@ -103,6 +104,39 @@ fn database_home_is_as_documented() {
     let golden = assert_golden("database-home-closed-v1.toml", text.as_bytes());
     let text = String::from_utf8(golden).unwrap();
     assert_eq!(Home::parse(&text, Path::new("/db"), "DATABASE").unwrap(), closed);
+}
+
+#[test]
+fn database_home_with_a_region_is_as_documented() {
+    let region = RegionRecord {
+        path: "/db/store.region".into(),
+        size: ByteSize::gib(64),
+        driver: "mapped".to_owned(),
+        generation: 5,
+        is_clean: true,
+    };
+    let mut tiers = specs(1);
+    tiers[0].path = "/db/tier-0".into();
+    let (database, instance) = (DATABASE, INSTANCE);
+    let (closed, region) = (BTreeMap::new(), Some(region));
+    let home = Home { database, instance, generation: 12, tiers, closed, region };
+    let path = Path::new("/db");
+    let golden = assert_golden("database-home-v2.toml", home.text(path).unwrap().as_bytes());
+    let text = String::from_utf8(golden).unwrap();
+    assert_eq!(Home::parse(&text, path, "DATABASE").unwrap(), home);
+    let moved = Home::parse(&text, Path::new("/elsewhere"), "DATABASE").unwrap();
+    assert_eq!(moved.region.unwrap().path, Path::new("/elsewhere/store.region"));
+    // Format 1 has none, and a format that is not known yet is refused.
+    let sealed = |text: &str| {
+        let body = &text[..text.rfind("# checksum").unwrap()];
+        let place = Place { database: DatabaseId::default(), file: FileNumber(0), offset: 0 };
+        format!("{body}# checksum {:08x}\n", checksum(&place, body.as_bytes()))
+    };
+    let error = |text: &str| Home::parse(&sealed(text), path, "DATABASE").unwrap_err();
+    let older = error(&text.replace("format = 2", "format = 1"));
+    assert!(older.to_string().contains("format 1 has no region"), "{older}");
+    let newer = error(&text.replace("format = 2", "format = 3"));
+    assert_eq!(newer.kind(), ErrorKind::NewerFormat);
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn newer_home_and_tier_formats_ask_for_an_upgrade() {
     }
     refused(&devices, ErrorKind::NewerFormat, &["/mnt/0/TIER", "version 9", "upgrade"]);
 
-    let covered = "format = 2\nnews = true\n\n";
+    let covered = "format = 3\nnews = true\n\n";
     let place = Place { database: DatabaseId::default(), file: FileNumber(0), offset: 0 };
     let crc = checksum(&place, covered.as_bytes());
     let text = format!("{covered}# checksum {crc:08x}\n");

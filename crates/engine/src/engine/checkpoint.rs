@@ -30,7 +30,7 @@ impl Engine {
         let (log, _flushes) = {
             let mut quiet = self.front.quiesce()?;
             quiet.freeze()?;
-            (quiet.log_number(), self.layout.hold_flushes(quiet.log_number()))
+            (quiet.number(), self.layout.hold_flushes(quiet.number()))
         };
         self.versions.wait_until_flushed(|frozen| frozen.generation.number() >= log)?;
         let tables = self.versions.tables();

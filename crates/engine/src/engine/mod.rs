@@ -114,7 +114,11 @@ impl Engine {
     /// what was counted first where the store `is_written` to.
     pub fn close(&self, is_written: bool) -> Result<()> {
         self.requests.end();
-        let keep = || self.shared.latch.check().and_then(|()| self.keep_totals());
+        let keep = || {
+            self.shared.latch.check()?;
+            self.empty_region();
+            self.keep_totals()
+        };
         let kept = if is_written { keep() } else { Ok(()) };
         // Sends away what waits for background work, which is about to end.
         self.shared.fail(&Error::new(ErrorKind::ReadOnly, "the database is closed"));
@@ -127,6 +131,16 @@ impl Engine {
         let manifest = self.versions.tables().manifest.extent();
         self.shared.files.close(&[(FileKind::Manifest, manifest)])?;
         sealed
+    }
+
+    /// Has tables take what only a region of persistent memory has, where that is possible now.
+    /// What stays there is found at the next opening.
+    fn empty_region(&self) {
+        if self.front.is_emptied_at_close()
+            && let Err(error) = self.flush()
+        {
+            tracing::warn!(%error, "records stay in persistent memory until the next opening");
+        }
     }
 
     /// Gives up the copies of the directories' locks that came with a fork.

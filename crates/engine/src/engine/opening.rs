@@ -23,6 +23,10 @@ use crate::fast_cache::FastCache;
 use crate::front::Front;
 use crate::front::Logged;
 use crate::front::log_pool::{LogPool, log_in_memory, make_log};
+use crate::front::persistent::opening::{
+    OpenedRegion, abandon as abandon_region, open as open_region,
+};
+use crate::front::persistent::{Arenas, Persistent};
 use crate::front::replay::Replayed;
 use crate::generations::log_file::LogFile;
 use crate::generations::memtable::Memtable;
@@ -41,6 +45,7 @@ use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::{CAPACITY_OF_DEVICE, FileKind, Origin, Placement, TierSpec, TieredFiles};
 use thermocline_foundation::{ByteSize, FileNumber, Sequence};
+use thermocline_pmem::Arena;
 use thermocline_table::BlockCache;
 
 /// What a database is opened for.
@@ -84,6 +89,7 @@ pub(crate) fn create(
     let files = Arc::new(files);
     start(environment, &files, settings, placement, None).inspect_err(|_| {
         // The namespace exists but holds nothing; a second attempt must find a clean place.
+        abandon_region(environment, &files);
         if let Err(error) = files.abandon(&*environment.devices) {
             tracing::warn!(%error, "a half-made database could not be removed");
         }
@@ -113,6 +119,7 @@ pub(crate) fn open(
     settings.check()?;
     let moved = (!settings.tiers.is_empty()).then(|| settings.tier_specs());
     settings.tiers.clear();
+    let persistent_memory = settings.persistent_memory.take();
     let placement = settings.placement_policy();
     let files = TieredFiles::open(
         &*environment.devices,
@@ -130,6 +137,7 @@ pub(crate) fn open(
         || text.as_deref().is_some_and(retired::are_in);
     let changed =
         (changed && access == Access::Write).then(|| settings.to_kept_toml()).transpose()?;
+    settings.persistent_memory = persistent_memory;
     let specs = files.tiers().iter().map(|tier| tier.spec());
     settings.tiers =
         specs.map(|spec| Tier::new(&spec.path, spec.capacity).driver(&spec.driver)).collect();
@@ -161,6 +169,10 @@ fn read_settings(
     let origin = home.join(SETTINGS_NAME);
     let read = text.as_ref().map(|text| Settings::from_toml(text, &origin));
     let mut kept = read.transpose()?;
+    // DATABASE has the region too.
+    if let Some(kept) = kept.as_mut() {
+        kept.persistent_memory = None;
+    }
     // DATABASE has the tiers; a crash can come between two files that both have them.
     if kept.as_mut().is_some_and(|kept| !std::mem::take(&mut kept.tiers).is_empty()) {
         let file = origin.display();
@@ -189,19 +201,24 @@ fn start(
         obsolete: ObsoleteFiles::default(),
         jobs: Arc::clone(&jobs),
     });
+    let mut region = open_region(environment, files, &settings)?;
     let mut restored = restored(&store, &settings, access)?;
+    let logs = numbers_of(files, |kind| kind == FileKind::Log);
+    let arenas = region.iter().flat_map(OpenedRegion::numbers);
+    require_floor(&logs.iter().copied().chain(arenas).collect::<Vec<_>>(), restored.log_floor)?;
+    if let Some(region) = &mut region {
+        region.keep_from(restored.log_floor, access == Access::Write);
+    }
     let totals_before = std::mem::take(&mut restored.totals);
     let files = Arc::clone(files);
     let shared = Shared::new(settings, environment, files, placement, cache, jobs, totals_before);
     let shared = Arc::new(shared);
     let layout = OpenedLayout::open(&shared, &mut restored)?;
     changed.map_or(Ok(()), |text| shared.files.write_home_file(SETTINGS_NAME, &text))?;
-    let logs = numbers_of(&shared.files, |kind| kind == FileKind::Log);
-    require_floor(&logs, restored.log_floor)?;
     let from_floor = logs.iter().copied().filter(|number| *number >= restored.log_floor);
     let live: Vec<_> = from_floor.collect();
     let fast_cache = FastCache::open(&shared, &*environment.devices);
-    let parts = Parts { shared, store, layout, fast_cache, restored };
+    let parts = Parts { shared, store, layout, fast_cache, restored, region };
     let (engine, is_written) = match access {
         Access::Read => (parts.into_read(&live)?, false),
         Access::Write => parts.into_written(&logs, &live)?,
@@ -238,18 +255,41 @@ struct Parts {
     layout: OpenedLayout,
     fast_cache: Option<Arc<FastCache>>,
     restored: Restored,
+    region: Option<OpenedRegion>,
+}
+
+/// What the next record goes to.
+enum Destination {
+    Log(Arc<LogFile>),
+    Arena(Arc<Arenas>, Arc<Arena>),
 }
 
 impl Parts {
     /// The engine of a store that is written, and whether it may be: there may be no room for what
     /// `live`, those of `logs` from the floor on, have.
-    fn into_written(self, logs: &[FileNumber], live: &[FileNumber]) -> Result<(Engine, bool)> {
+    fn into_written(mut self, logs: &[FileNumber], live: &[FileNumber]) -> Result<(Engine, bool)> {
+        let region = self.region.take();
         let (shared, restored) = (&self.shared, &self.restored);
-        let recovered = replay_logs(shared, &self.layout, live, restored.last_sequence)?;
+        let flushed = restored.last_sequence;
+        let recovered = replay_logs(shared, &self.layout, live, region.as_ref(), flushed)?;
         require_durable(&recovered.replayed, restored.durable_sequence)?;
-        let log = make_log(&shared.files, &shared.settings, None, Origin::Recovery)?;
-        let engine = self.assemble(&recovered.replayed, log);
-        let is_written = engine.settle_logs(recovered, logs, live)?;
+        let destination = match &region {
+            None => {
+                Destination::Log(make_log(&shared.files, &shared.settings, None, Origin::Recovery)?)
+            }
+            Some(region) => {
+                let arenas = Arc::new(Arenas::new(shared, region));
+                let arena = arenas.make(recovered.replayed.last_sequence.next(), 0)?;
+                Destination::Arena(arenas, arena)
+            }
+        };
+        let engine = self.assemble(&recovered.replayed, destination);
+        let old_arenas = region.map_or(Vec::new(), |region| region.arenas);
+        let has_arenas = !old_arenas.is_empty();
+        let is_written = engine.settle_logs(recovered, logs, live, has_arenas)?;
+        if is_written {
+            old_arenas.iter().for_each(Arena::free);
+        }
         Ok((engine, is_written))
     }
 
@@ -257,18 +297,19 @@ impl Parts {
     /// does the log that nothing is written to.
     fn into_read(self, live: &[FileNumber]) -> Result<Engine> {
         let (shared, restored) = (&self.shared, &self.restored);
-        let replayed = replay_in_memory(shared, live, restored.last_sequence)?;
+        let flushed = restored.last_sequence;
+        let replayed = replay_in_memory(shared, live, self.region.as_ref(), flushed)?;
         require_durable(&replayed, restored.durable_sequence)?;
         let log = log_in_memory(&shared.files, &shared.settings)?;
         shared.latch.set_opened_read_only(shared.files.home());
-        let engine = self.assemble(&replayed, log);
+        let engine = self.assemble(&replayed, Destination::Log(log));
         engine.versions.replace_active(replayed.memtable.unwrap_or_default());
         Ok(engine)
     }
 
-    /// Puts the parts together, with what the logs had `replayed`; `log` is for the next record.
-    fn assemble(self, replayed: &Replayed, log: Arc<LogFile>) -> Engine {
-        let Self { shared, store, layout, fast_cache, restored } = self;
+    /// Puts the parts together, with what the logs had `replayed`; `to` is for the next record.
+    fn assemble(self, replayed: &Replayed, to: Destination) -> Engine {
+        let Self { shared, store, layout, fast_cache, restored, region: _ } = self;
         let last_sequence = replayed.last_sequence;
         let version = Version {
             active: Arc::new(Memtable::new()),
@@ -277,7 +318,6 @@ impl Parts {
             ended_load: Sequence::ZERO,
         };
         shared.begin();
-        let log_pool = Arc::new(LogPool::new(Arc::clone(&shared)));
         let tables = TableSet {
             manifest: restored.manifest,
             claims: Claims::default(),
@@ -285,15 +325,26 @@ impl Parts {
             last_sequence,
             durable_sequence: restored.durable_sequence,
         };
-        let mut followers = vec![layout.follower(), Arc::clone(&log_pool) as _];
+        let log_pool = Arc::new(LogPool::new(Arc::clone(&shared)));
+        let of_front = match &to {
+            Destination::Log(_) => Arc::clone(&log_pool) as _,
+            Destination::Arena(arenas, _) => Arc::clone(arenas) as _,
+        };
+        let mut followers = vec![layout.follower(), of_front];
         followers.extend(fast_cache.iter().map(|cache| Arc::clone(cache) as _));
         let versions = Versions::new(Arc::clone(&shared), store, version, tables, followers);
         let versions = Arc::new(versions);
         let layout = layout.over(&shared, &versions);
         let reader = Arc::new(Reader::new(&shared, &versions, &layout));
         let locks = Arc::default();
-        let front = Logged::new(&shared, &versions, log_pool, log, &locks);
-        let front = Front::with_log(front);
+        let front = match to {
+            Destination::Log(log) => {
+                Front::with_log(Logged::new(&shared, &versions, log_pool, log, &locks))
+            }
+            Destination::Arena(arenas, arena) => {
+                Front::with_region(Persistent::new(&shared, &versions, &arenas, arena, &locks))
+            }
+        };
         let requests = Requests::new(&shared, &versions, &reader, &locks, &front);
         let migrations = Migrations::new(&shared, &versions);
         let engine = Engine {

@@ -19,6 +19,7 @@
 
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
+use crate::front::persistent::opening::OpenedRegion;
 use crate::front::replay::Replay;
 use crate::front::replay::Replayed;
 use crate::generations::memtable::Memtable;
@@ -191,12 +192,13 @@ pub(crate) fn replay_logs(
     shared: &Shared,
     layout: &OpenedLayout,
     live: &[FileNumber],
+    region: Option<&OpenedRegion>,
     flushed: Sequence,
 ) -> Result<Recovered> {
     let files = &shared.files;
     let memtable_bytes = layout.replayed_memtable_bytes(&shared.settings);
     let mut added = Vec::new();
-    let replay = Replay { files, memtable_bytes };
+    let replay = Replay { files, memtable_bytes, region };
     let replayed = replay.run(live, flushed, &mut |memtable| {
         added.extend(layout.write_replayed(shared, memtable)?);
         Ok(())
@@ -206,7 +208,7 @@ pub(crate) fn replay_logs(
         Err(error) if error.kind() == ErrorKind::OutOfSpace && memtable_bytes.is_some() => {
             let numbers = added.iter().map(|meta| meta.number);
             delete_or_leave(files, &numbers.collect::<Vec<_>>());
-            let replayed = replay_in_memory(shared, live, flushed)?;
+            let replayed = replay_in_memory(shared, live, region, flushed)?;
             Ok(Recovered { replayed, added: Vec::new(), no_room: Some(error) })
         }
         Err(error) => Err(error),
@@ -217,19 +219,23 @@ pub(crate) fn replay_logs(
 pub(crate) fn replay_in_memory(
     shared: &Shared,
     live: &[FileNumber],
+    region: Option<&OpenedRegion>,
     flushed: Sequence,
 ) -> Result<Replayed> {
-    Replay { files: &shared.files, memtable_bytes: None }.run(live, flushed, &mut |_| Ok(()))
+    let replay = Replay { files: &shared.files, memtable_bytes: None, region };
+    replay.run(live, flushed, &mut |_| Ok(()))
 }
 
 impl Engine {
     /// Has what the logs had in tables or slots, and the logs gone. Says no where no tier has room
     /// for it, or slots are damaged: then it stays in memory, and the store is to be read only.
+    /// Arenas, which the region may have besides, are for the caller to free.
     pub fn settle_logs(
         &self,
         recovered: Recovered,
         logs: &[FileNumber],
         live: &[FileNumber],
+        has_arenas: bool,
     ) -> Result<bool> {
         let Recovered { mut replayed, added, no_room } = recovered;
         if let Some(damage) = self.layout.damage() {
@@ -238,7 +244,7 @@ impl Engine {
         }
         let edit = Edit {
             added: added.into_iter().map(|meta| (0, meta)).collect(),
-            log_floor: Some(self.front.enter().log_number()),
+            log_floor: Some(self.front.enter().number()),
             ..Edit::default()
         };
         let early = planted(Planted::RecoveryDeletesLogsFirst);
@@ -252,7 +258,7 @@ impl Engine {
         match (settled, replayed.memtable.take()) {
             // Of a new database nothing is to be read: it is not made.
             (Err(error), Some(memtable))
-                if error.kind() == ErrorKind::OutOfSpace && !live.is_empty() =>
+                if error.kind() == ErrorKind::OutOfSpace && (has_arenas || !live.is_empty()) =>
             {
                 self.only_read(memtable, live, &error)?;
                 Ok(false)
@@ -282,7 +288,7 @@ impl Engine {
         // No writer will write to the log of this opening. A manifest whose end is unknown may name
         // this log as the floor.
         if is_manifest_known {
-            delete_or_leave(&self.shared.files, &[self.front.enter().log_number()]);
+            self.front.enter().discard();
         }
         Ok(())
     }

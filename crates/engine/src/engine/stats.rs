@@ -7,6 +7,7 @@ use crate::engine::wear::{WearStats, Written};
 use crate::error::Error;
 use crate::fast_cache::report::FastCacheStats;
 use crate::front::figures::LogStats;
+use crate::front::persistent::report::RegionStats;
 use crate::layout::hybrid::report::FastTierStats;
 use crate::layout::{Holdings, LayoutMemory};
 use crate::limits::LEVELS;
@@ -51,6 +52,9 @@ pub struct Stats {
     /// Groups of writes and their log, since the opening.
     #[serde(default)]
     pub log: LogStats,
+    /// The region of persistent memory, where writes go there in place of a log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<RegionStats>,
     /// Asynchronous requests.
     #[serde(default)]
     pub requests: RequestStats,
@@ -95,6 +99,7 @@ impl Stats {
             operations: OperationStats::default(),
             amplification: Amplification::default(),
             log: LogStats::default(),
+            region: None,
             requests: RequestStats::default(),
             open_files: OpenFileStats::default(),
             activity: ActivityStats::default(),
@@ -285,6 +290,7 @@ impl Engine {
             operations: operation_stats(&totals),
             activity: self.activity(&state),
             log: self.front.log_stats(),
+            region: self.front.region_stats(),
             requests: self.requests.stats(),
             open_files: self.open_file_stats(),
             fast_levels: self.shared.placement.fast_levels(),

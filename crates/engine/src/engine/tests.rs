@@ -183,5 +183,5 @@ fn a_writer_waits_for_the_log_that_is_being_prepared() {
     engine.front.logged().pool().prepare_log().unwrap();
     writer.join().unwrap().unwrap();
     let next = logs().filter(|number| Some(*number) > before).min();
-    assert_eq!(Some(engine.front.enter().log_number()), next);
+    assert_eq!(Some(engine.front.enter().number()), next);
 }

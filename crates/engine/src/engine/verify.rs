@@ -104,6 +104,7 @@ impl Engine {
             }
             progress(Progress { done_bytes: done_bytes.min(total_bytes), total_bytes });
         }
+        self.verify_region(&mut report);
         self.report_mended(&mut report);
         for (tier, problem) in self.shared.files.verify_metadata() {
             report.problems.push(Problem {
@@ -114,6 +115,21 @@ impl Engine {
             });
         }
         Ok(report)
+    }
+
+    /// What memtables have in persistent memory.
+    fn verify_region(&self, report: &mut VerifyReport) {
+        let Some((bytes, checked)) = self.front.verify_region() else { return };
+        report.files += 1;
+        report.bytes += bytes;
+        if let Err(error) = checked {
+            report.problems.push(Problem {
+                file: "region of persistent memory".to_owned(),
+                tier: 0,
+                kind: error.kind(),
+                text: error.to_string(),
+            });
+        }
     }
 
     /// The damage of logs that the opening met. Their records have been written anew, so no other
@@ -187,7 +203,7 @@ impl Engine {
     /// Writers pause while a log is read, for as long as reading a memtable's worth takes.
     fn verify_log(&self, info: &FileInfo) -> Result<()> {
         let quiet = self.front.enter();
-        if quiet.log_number() == info.number {
+        if quiet.number() == info.number {
             quiet.hand_over_log()?;
         }
         // A log that waits to be recycled holds nothing any more.

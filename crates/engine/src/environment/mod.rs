@@ -3,9 +3,11 @@
 //! `db.rs` opens databases on it, and `engine/opening.rs` makes the parts of one from it.
 
 pub(crate) mod experiments;
+pub(crate) mod regions;
 
 use crate::jobs::Workers;
 use experiments::Experiments;
+use regions::{MappedRegions, Regions};
 use std::sync::Arc;
 use thermocline_device::{Devices, SystemDevices};
 use thermocline_foundation::{Clock, SystemClock};
@@ -21,6 +23,8 @@ pub struct Environment {
     pub workers: Workers,
     /// What comparisons vary: rules and parameters that no settings file reaches.
     pub experiments: Experiments,
+    /// Where regions of persistent memory are.
+    pub regions: Arc<dyn Regions>,
 }
 
 impl Default for Environment {
@@ -29,6 +33,7 @@ impl Default for Environment {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let devices = Arc::new(SystemDevices::new(Arc::clone(&clock)));
         let experiments = Experiments::default();
-        Self { devices, clock, workers: Workers::Threads, experiments }
+        let regions = Arc::new(MappedRegions);
+        Self { devices, clock, workers: Workers::Threads, experiments, regions }
     }
 }

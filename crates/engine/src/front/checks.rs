@@ -1,7 +1,7 @@
 //! The checks of a group, before anything of it is logged, and what became of each batch.
 
+use super::flying::Flying;
 use super::queue::Submission;
-use super::turnstile::Turnstile;
 use crate::error::Result;
 use crate::transaction::{Check, Recent, Refused};
 use crate::versions::Versions;
@@ -20,7 +20,7 @@ pub(super) struct Led {
 pub(super) fn refuse(
     versions: &Versions,
     need_locks: bool,
-    turnstile: &Turnstile,
+    flying: &Flying,
     group: &[Submission],
 ) -> Result<Vec<(usize, Refused)>> {
     let mut refused = Vec::new();
@@ -29,7 +29,7 @@ pub(super) fn refuse(
     let mut recent = Recent::new(versions);
     let builds = |submission: &Submission| submission.check.as_deref().is_some_and(Check::builds);
     if group.iter().any(builds) && !planted(Planted::ChecksMissFlyingGroups) {
-        for (first, batch) in turnstile.flying() {
+        for (first, batch) in flying.batches() {
             recent.add_flying(*first, batch)?;
         }
     }
@@ -91,7 +91,6 @@ pub(super) fn own_outcome(group: &[Submission], led: Result<Led>) -> Result<Sequ
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::log_pool::log_in_memory;
     use crate::settings::Durability;
     use crate::support::{hybrid, one_tier, stepped};
     use crate::transaction::{Check, Footprint};
@@ -111,18 +110,15 @@ mod tests {
         Submission { encoded, count, durability: Durability::Buffered, check }
     }
 
-    /// A turnstile behind which these batches are on their way, after all that is visible.
-    fn turnstile(db: &Db, flying: &[Submission]) -> Turnstile {
-        let engine = db.engine();
-        let memtable = Arc::clone(&engine.versions().current().active);
-        let log = log_in_memory(&engine.shared().files, engine.settings()).unwrap();
-        let mut turnstile = Turnstile::new(memtable, log);
-        let mut next = engine.versions().visible();
-        for submission in flying {
+    /// These batches are on their way, after all that is visible.
+    fn flying(db: &Db, batches: &[Submission]) -> Flying {
+        let mut flying = Flying::default();
+        let mut next = db.engine().versions().visible();
+        for submission in batches {
             next = next.next();
-            turnstile.flies(next, vec![(next, submission.encoded.clone())]);
+            flying.add(next, vec![(next, submission.encoded.clone())]);
         }
-        turnstile
+        flying
     }
 
     /// What became of a group: for each batch its number behind `visible`, or why it has none.
@@ -131,11 +127,11 @@ mod tests {
     }
 
     /// The same, while others are on their way.
-    fn lead_behind(db: &Db, flying: &[Submission], group: &[Submission]) -> Vec<String> {
+    fn lead_behind(db: &Db, before: &[Submission], group: &[Submission]) -> Vec<String> {
         let engine = db.engine();
-        let turnstile = turnstile(db, flying);
+        let flying = flying(db, before);
         let need_locks = engine.locks().are_needed();
-        let refused = refuse(engine.versions(), need_locks, &turnstile, group).unwrap();
+        let refused = refuse(engine.versions(), need_locks, &flying, group).unwrap();
         let led = Led { first: Sequence(1), refused };
         let told = outcomes(group, Ok(led)).map(|outcome| match outcome {
             Ok(sequence) => sequence.to_string(),
@@ -165,8 +161,8 @@ mod tests {
         let told = lead(&db, &group);
         // What was refused is no earlier batch: `c` builds on a `b` that is not written.
         assert_eq!(told, ["1", "conflict", "2", "conflict", "conflict", "3"]);
-        let turnstile = turnstile(&db, &[]);
-        let refused = refuse(db.engine().versions(), false, &turnstile, &group).unwrap();
+        let none = flying(&db, &[]);
+        let refused = refuse(db.engine().versions(), false, &none, &group).unwrap();
         assert_eq!(without(&group, &refused).len(), 3);
     }
 
@@ -227,7 +223,7 @@ mod tests {
         db.put("old", "value").unwrap();
         db.flush().unwrap();
         let now = db.snapshot().sequence();
-        let flying = [put("a", None), put("b", None)];
+        let before = [put("a", None), put("b", None)];
         let group = [
             put("a", Some(("old", now))),
             put("c", Some(("a", now))),
@@ -235,18 +231,18 @@ mod tests {
             put("c", Some(("c", now))),
             put("d", Some(("c", now))),
         ];
-        let told = lead_behind(&db, &flying, &group);
+        let told = lead_behind(&db, &before, &group);
         assert_eq!(told, ["1", "conflict", "conflict", "2", "conflict"]);
         assert_eq!(lead(&db, &group[1..4]), ["1", "2", "conflict"], "and no longer");
         // One behind it is in the memtable first: memory has all after the one that flies.
         db.put("b", "value").unwrap();
         let built_on_older = [put("c", Some(("other", Sequence(now.0 - 1))))];
         assert_eq!(lead(&db, &built_on_older), ["look again"]);
-        let mut turnstile = turnstile(&db, &[]);
-        turnstile.flies(now, vec![(now, flying[0].encoded.clone())]);
-        let refused = refuse(db.engine().versions(), false, &turnstile, &built_on_older);
+        let mut flying = flying(&db, &[]);
+        flying.add(now, vec![(now, before[0].encoded.clone())]);
+        let refused = refuse(db.engine().versions(), false, &flying, &built_on_older);
         assert!(refused.unwrap().is_empty());
-        turnstile.published(now);
-        assert_eq!(turnstile.flying().count(), 0);
+        flying.published(now);
+        assert_eq!(flying.batches().count(), 0);
     }
 }

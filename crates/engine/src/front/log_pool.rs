@@ -351,9 +351,9 @@ impl LogPool {
 impl Follower for LogPool {
     /// Before a writer sees room for a memtable more, which wants a log.
     fn before_switch(&self, switch: &Switch<'_>) -> Result<()> {
-        let flushed = switch.change.flushed.as_ref();
+        let flushed = switch.change.flushed.as_ref().and_then(|frozen| frozen.generation.log());
         match flushed.filter(|_| !planted(Planted::LogRetiredBeforeEdit)) {
-            Some(frozen) => self.retire_log(frozen.generation.log()),
+            Some(log) => self.retire_log(log),
             None => Ok(()),
         }
     }

@@ -17,30 +17,26 @@
 //!
 //! A failed append or sync latches the store: the batches get the error and are not inserted. They
 //! may still be found by a later recovery, as with any write whose acknowledgement was never seen.
-//! A leader that panics latches the store too, and hands over before its panic goes on: the writers
-//! whose batches it had taken and those that line up behind it get the error.
 
-use super::checks::{Led, outcomes, own_outcome, refuse, without};
+use super::checks::{Led, refuse, without};
 use super::figures::{Figures, LogStats};
+use super::leading::{Leads, records_of};
 use super::log_pool::LogPool;
-use super::queue::{Entered, Submission, Turn, Waiter, WriteQueue};
+use super::own_sequence::run_with;
+use super::queue::{Submission, WriteQueue};
 use super::turnstile::{Rotation, Turnstile};
 use crate::batch::WriteBatch;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::generations::log_file::{LogFile, Records};
 use crate::generations::memtable::ENTRY_OVERHEAD_BYTES;
 use crate::settings::Durability;
-use crate::shared::Shared;
-use crate::table_set::manifest::Edit;
-use crate::transaction::{Locks, Refused};
+use crate::shared::{Shared, delete_or_leave};
+use crate::transaction::Locks;
+use crate::versions::Versions;
 use crate::versions::window::Group;
-use crate::versions::{Change, Versions};
-use smallvec::SmallVec;
 use std::sync::Arc;
-use thermocline_device::Purpose;
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thermocline_foundation::sync::{Mutex, MutexGuard};
-use thermocline_foundation::threads::{Panic, catch_panic};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted, sync_site};
 use thermocline_log::{Claim, Durability as LogDurability, LogPosition, Record};
 
@@ -52,16 +48,6 @@ enum Place {
     /// On pages of its own. The group `covers` buffered ones before it, which are to be durable
     /// when it is.
     Claimed { claim: Claim, asked: bool, covers: bool },
-}
-
-/// The records of a group, from the sequence `next` on. Most groups are one batch.
-fn records_of(group: &[Submission], mut next: Sequence) -> SmallVec<[Record<'_>; 1]> {
-    let mut records = SmallVec::with_capacity(group.len());
-    for Submission { encoded, count, .. } in group {
-        records.push(Record { first: next, count: *count, payload: encoded });
-        next = Sequence(next.0 + u64::from(*count));
-    }
-    records
 }
 
 /// See the module's header.
@@ -103,152 +89,6 @@ impl Logged {
         }
     }
 
-    /// Applies an encoded batch, unless its check does not hold; returns when it is as durable as
-    /// asked and visible. Says the sequence of its last record.
-    pub fn write(&self, submission: Submission) -> Result<Sequence, Refused> {
-        self.shared.latch.check()?;
-        let bytes = submission.encoded.len();
-        self.shared.write_throttle.admit(bytes, || self.shared.latch.check().is_err());
-        let waiter = match self.queue.enter(submission) {
-            Entered::Waits(waiter) => waiter,
-            Entered::Leads(submission) => {
-                let group = std::slice::from_ref(&submission);
-                let led = self.lead_caught(group);
-                self.queue.hand_over();
-                return own_outcome(group, led.unwrap_or_else(|panic| panic.resume()));
-            }
-        };
-        match waiter.wait() {
-            Turn::Done(result) => result,
-            Turn::Lead => self.lead_group(&waiter),
-        }
-    }
-
-    /// Leads with the caller's batch and those in line behind it.
-    fn lead_group(&self, first: &Arc<Waiter>) -> Result<Sequence, Refused> {
-        let others = self.queue.take_behind(first);
-        let group = std::iter::once(first).chain(&others);
-        let group: Vec<_> = group.map(|waiter| waiter.submission.clone()).collect();
-        let led = self.lead_caught(&group);
-        self.queue.hand_over();
-        let result = match &led {
-            Ok(led) => led.clone(),
-            Err(_) => self.shared.latch.check().map(|()| Led::default()),
-        };
-        for (waiter, outcome) in others.iter().zip(outcomes(&group, result).skip(1)) {
-            waiter.set(Turn::Done(outcome));
-        }
-        own_outcome(&group, led.unwrap_or_else(|panic| panic.resume()))
-    }
-
-    /// Writes the batches that `take` gives once it has the turnstile, and says what became of
-    /// each. Does not line up with writers that wait for themselves: the turnstile is the order. A
-    /// panic is an error here, for the caller answers for others.
-    pub fn write_group(
-        &self,
-        take: &mut dyn FnMut(bool) -> Vec<Submission>,
-    ) -> Vec<Result<Sequence, Refused>> {
-        let mut group = Vec::new();
-        let led = catch_panic(|| {
-            let turnstile = self.turnstile.lock();
-            let need_locks = self.locks.are_needed();
-            group = take(need_locks);
-            if group.is_empty() {
-                return Ok(Led::default());
-            }
-            self.lead_with(turnstile, need_locks, &group)
-        });
-        let led = led.unwrap_or_else(|panic| {
-            self.shared.fail_by_panic("a logger", &panic.to_string());
-            self.shared.latch.check().map(|()| Led::default())
-        });
-        outcomes(&group, led).collect()
-    }
-
-    /// As [`Logged::lead`]; where it panics, the panic, which is for the caller to let go on.
-    /// Writing has stopped then.
-    fn lead_caught(&self, group: &[Submission]) -> Result<Result<Led>, Panic> {
-        let led = catch_panic(|| self.lead(group));
-        led.inspect_err(|panic| self.shared.fail_by_panic("a writer", &panic.to_string()))
-    }
-
-    fn lead(&self, group: &[Submission]) -> Result<Led> {
-        let turnstile = self.turnstile.lock();
-        self.lead_with(turnstile, self.locks.are_needed(), group)
-    }
-
-    /// `need_locks` was asked with the turnstile held.
-    fn lead_with(
-        &self,
-        mut turnstile: MutexGuard<'_, Turnstile>,
-        need_locks: bool,
-        group: &[Submission],
-    ) -> Result<Led> {
-        self.shared.latch.check()?;
-        turnstile.published(self.versions.visible());
-        let refused = refuse(&self.versions, need_locks, &turnstile, group)?;
-        let admitted = without(group, &refused);
-        let group = &*admitted;
-        if group.is_empty() {
-            drop(turnstile);
-            // What it conflicts with may still fly: tried again before that is visible, it would
-            // only conflict again.
-            self.versions.window.wait_claimed();
-            return Ok(Led { first: Sequence::ZERO, refused });
-        }
-        // The thread that gets the lock after a panic must not make a table of half a batch.
-        let _guard = self.shared.latch.guard();
-        let bytes = group.iter().map(|submission| submission.encoded.len() as u64).sum();
-        let count = group.iter().map(|submission| u64::from(submission.count)).sum::<u64>();
-        self.rotation.make_room(&mut turnstile, bytes)?;
-        self.rotation.ask_for_log_room(&mut turnstile, group.len() as u64, bytes)?;
-        turnstile.memtable_bytes += bytes + count * ENTRY_OVERHEAD_BYTES;
-        self.versions.memtable_grows(turnstile.memtable_bytes);
-        let (memtable, log) = (Arc::clone(&turnstile.memtable), Arc::clone(&turnstile.log));
-        memtable.begin_group();
-        let asked = group.iter().any(|submission| submission.durability == Durability::Sync);
-        // A buffered group in turn is over before a clock would be worth its reading.
-        let is_timed = asked || matches!(log.records, Records::SideBySide(_));
-        let began_ns = is_timed.then(|| self.shared.clock.now_ns());
-        let claimed = self.versions.window.claim(count, began_ns);
-        // Dropped before the group's slot is: a writer that waits for it finds the latch set.
-        let _guard = self.shared.latch.guard();
-        let records = records_of(group, claimed.first());
-        let place = self.place(&mut turnstile, &records, asked);
-        let place = place.inspect_err(|error| self.shared.fail(error))?;
-        if matches!(log.records, Records::SideBySide(_)) {
-            let batches = records.iter().zip(group);
-            let batches = batches.map(|(record, of)| (record.first, of.encoded.clone()));
-            turnstile.flies(claimed.last(), batches.collect());
-        }
-        // One group after the other, or the next one beside this.
-        let held = matches!(log.records, Records::InTurn(_)).then_some(turnstile);
-        let is_early = planted(Planted::VisibleBeforeDurable);
-        if is_early {
-            memtable.insert_group(&records)?;
-        }
-        let durable = self.log_records(&log, place, &records, &claimed);
-        let durable = durable.inspect_err(|error| self.shared.fail(error))?;
-        self.note(group.len(), bytes, began_ns.filter(|_| asked));
-        if !is_early {
-            memtable.insert_group(&records)?;
-        }
-        if let Some(mut turnstile) = held {
-            turnstile.memtable_bytes = memtable.bytes();
-        }
-        let publication = claimed.complete(durable);
-        if !self.versions.window.wait(publication) {
-            return Err(self.stopped());
-        }
-        if memtable.end_group() {
-            // Its flush may have waited for this group.
-            self.shared.jobs.wake();
-        }
-        self.shared.counts.written_bytes.add(bytes);
-        self.shared.counts.writes.add(count);
-        Ok(Led { first: records[0].first, refused })
-    }
-
     /// A group is in the log, and was written durably if it says when that began.
     fn note(&self, batches: usize, bytes: u64, durable_since_ns: Option<u64>) {
         self.figures.note_group(batches);
@@ -267,12 +107,6 @@ impl Logged {
         let (flying, since_ns) = self.versions.window.flying();
         let oldest_ns = since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
         self.figures.stats((flying, oldest_ns))
-    }
-
-    /// Why a group that is whole is not acknowledged: one before it failed.
-    fn stopped(&self) -> Error {
-        let reason = self.shared.latch.check().err();
-        reason.unwrap_or_else(|| Error::new(ErrorKind::ReadOnly, "a write before this one failed"))
     }
 
     /// Gives the records their place in the log, in order.
@@ -357,18 +191,18 @@ impl Logged {
     }
 
     /// Waits until no write is in flight, and keeps writers out.
-    pub fn quiesce(&self) -> Result<Quiet<'_>> {
+    pub fn quiesce(&self) -> Result<QuietLogs<'_>> {
         let quiet = self.enter();
         self.shared.latch.check()?;
         Ok(quiet)
     }
 
     /// As [`Logged::quiesce`], also where the store is latched.
-    pub fn enter(&self) -> Quiet<'_> {
+    pub fn enter(&self) -> QuietLogs<'_> {
         let mut turnstile = self.turnstile.lock();
         self.versions.window.wait_idle();
-        turnstile.published(self.versions.visible());
-        Quiet { logged: self, turnstile }
+        turnstile.flying.published(self.versions.visible());
+        QuietLogs { logged: self, turnstile }
     }
 
     /// Makes everything acknowledged so far durable.
@@ -415,14 +249,105 @@ impl Logged {
     }
 }
 
+impl Leads for Logged {
+    type Turnstile = Turnstile;
+
+    fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    fn queue(&self) -> &WriteQueue {
+        &self.queue
+    }
+
+    fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
+    fn turnstile(&self) -> &Mutex<Turnstile> {
+        &self.turnstile
+    }
+
+    fn lead_with(
+        &self,
+        mut turnstile: MutexGuard<'_, Turnstile>,
+        need_locks: bool,
+        group: &[Submission],
+    ) -> Result<Led> {
+        self.shared.latch.check()?;
+        turnstile.flying.published(self.versions.visible());
+        let refused = refuse(&self.versions, need_locks, &turnstile.flying, group)?;
+        let admitted = without(group, &refused);
+        let group = &*admitted;
+        if group.is_empty() {
+            drop(turnstile);
+            // What it conflicts with may still fly: tried again before that is visible, it would
+            // only conflict again.
+            self.versions.window.wait_claimed();
+            return Ok(Led { first: Sequence::ZERO, refused });
+        }
+        // The thread that gets the lock after a panic must not make a table of half a batch.
+        let _guard = self.shared.latch.guard();
+        let bytes = group.iter().map(|submission| submission.encoded.len() as u64).sum();
+        let count = group.iter().map(|submission| u64::from(submission.count)).sum::<u64>();
+        self.rotation.make_room(&mut turnstile, bytes)?;
+        self.rotation.ask_for_log_room(&mut turnstile, group.len() as u64, bytes)?;
+        turnstile.memtable_bytes += bytes + count * ENTRY_OVERHEAD_BYTES;
+        self.versions.memtable_grows(turnstile.memtable_bytes);
+        let (memtable, log) = (Arc::clone(&turnstile.memtable), Arc::clone(&turnstile.log));
+        memtable.begin_group();
+        let asked = group.iter().any(|submission| submission.durability == Durability::Sync);
+        // A buffered group in turn is over before a clock would be worth its reading.
+        let is_timed = asked || matches!(log.records, Records::SideBySide(_));
+        let began_ns = is_timed.then(|| self.shared.clock.now_ns());
+        let claimed = self.versions.window.claim(count, began_ns);
+        // Dropped before the group's slot is: a writer that waits for it finds the latch set.
+        let _guard = self.shared.latch.guard();
+        let records = records_of(group, claimed.first());
+        let place = self.place(&mut turnstile, &records, asked);
+        let place = place.inspect_err(|error| self.shared.fail(error))?;
+        if matches!(log.records, Records::SideBySide(_)) {
+            let batches = records.iter().zip(group);
+            let batches = batches.map(|(record, of)| (record.first, of.encoded.clone()));
+            turnstile.flying.add(claimed.last(), batches.collect());
+        }
+        // One group after the other, or the next one beside this.
+        let held = matches!(log.records, Records::InTurn(_)).then_some(turnstile);
+        let is_early = planted(Planted::VisibleBeforeDurable);
+        if is_early {
+            memtable.insert_group(&records)?;
+        }
+        let durable = self.log_records(&log, place, &records, &claimed);
+        let durable = durable.inspect_err(|error| self.shared.fail(error))?;
+        self.note(group.len(), bytes, began_ns.filter(|_| asked));
+        if !is_early {
+            memtable.insert_group(&records)?;
+        }
+        if let Some(mut turnstile) = held {
+            turnstile.memtable_bytes = memtable.bytes();
+        }
+        let publication = claimed.complete(durable);
+        if !self.versions.window.wait(publication) {
+            return Err(self.stopped());
+        }
+        if memtable.end_group() {
+            // Its flush may have waited for this group.
+            self.shared.jobs.wake();
+        }
+        self.shared.counts.written_bytes.add(bytes);
+        self.shared.counts.writes.add(count);
+        Ok(Led { first: records[0].first, refused })
+    }
+}
+
 /// Nothing is in flight, and no writer comes in, for as long as it lives.
 #[derive(Debug)]
-pub(crate) struct Quiet<'a> {
+pub(crate) struct QuietLogs<'a> {
     logged: &'a Logged,
     turnstile: MutexGuard<'a, Turnstile>,
 }
 
-impl Quiet<'_> {
+impl QuietLogs<'_> {
     /// Freezes the active memtable unless it is empty.
     pub fn freeze(&mut self) -> Result<()> {
         self.logged.rotation.freeze(&mut self.turnstile)
@@ -469,21 +394,12 @@ impl Quiet<'_> {
         let place = logged.place(turnstile, &records, true);
         let logged = place.and_then(|at| logged.log_records(&log, at, &records, &claimed));
         let durable = logged.inspect_err(|error| shared.fail(error))?;
-        let result = body(sequence).inspect_err(|_| {
-            // The log says that the sequence was taken, so the manifest must too: recovery takes a
-            // later record for proof that it once did. Failing, this stops all writing.
-            let edit = Edit { last_sequence: Some(sequence), ..Edit::default() };
-            let change = Change { edit, purpose: Purpose::Release, ..Change::default() };
-            let committed = versions.commit(&mut versions.tables(), change);
-            let _ = committed.inspect_err(|error| shared.fail(error));
-        });
-        match &result {
-            // Nothing is before it that could keep it from being published.
-            Ok(_) => drop(claimed.complete(durable)),
-            // It stays a sequence that no record has, and readers pass it with the next one.
-            Err(_) => claimed.skip(),
-        }
-        result
+        run_with((shared, versions), claimed, durable, body)
+    }
+
+    /// Deletes the log of the active memtable, which has no records.
+    pub fn discard(self) {
+        delete_or_leave(&self.logged.shared.files, &[self.log_number()]);
     }
 
     /// Ends the logs for a clean close. The latch has sent all waiting writers away.

@@ -1,14 +1,19 @@
 //! The front: where a write lands and becomes durable.
 //!
-//! A closed choice with one `match` an operation. All presets have a memtable before a write-ahead
-//! log so far. What a full memtable goes to is for the layout.
+//! A closed choice with one `match` an operation: a memtable before a write-ahead log, or one whose
+//! groups are in a region of persistent memory. What a full memtable goes to is for the layout.
 
 mod checks;
 pub(crate) mod figures;
+mod flying;
+mod leading;
 pub(crate) mod log_pool;
 mod log_tail;
 mod logged;
+mod own_sequence;
+pub(crate) mod persistent;
 mod queue;
+mod quiet;
 pub(crate) mod replay;
 mod turnstile;
 mod upkeep;
@@ -17,8 +22,12 @@ use crate::error::Result;
 use crate::jobs::Job;
 use crate::transaction::Refused;
 use figures::LogStats;
-pub(crate) use logged::{Logged, Quiet};
+use leading::Leads;
+pub(crate) use logged::Logged;
+use persistent::Persistent;
+use persistent::report::RegionStats;
 pub(crate) use queue::Submission;
+pub(crate) use quiet::Quiet;
 use std::sync::Arc;
 use thermocline_foundation::{FileNumber, Sequence};
 
@@ -26,6 +35,7 @@ use thermocline_foundation::{FileNumber, Sequence};
 #[derive(Clone, Debug)]
 pub(crate) enum Front {
     Logged(Arc<Logged>),
+    Persistent(Arc<Persistent>),
 }
 
 impl Front {
@@ -34,11 +44,17 @@ impl Front {
         Self::Logged(Arc::new(logged))
     }
 
+    /// A memtable whose groups are in persistent memory.
+    pub fn with_region(persistent: Persistent) -> Self {
+        Self::Persistent(Arc::new(persistent))
+    }
+
     /// Applies an encoded batch, unless its check does not hold; returns when it is as durable as
     /// asked and visible. Says the sequence of its last record.
     pub fn write(&self, submission: Submission) -> Result<Sequence, Refused> {
         match self {
             Self::Logged(logged) => logged.write(submission),
+            Self::Persistent(persistent) => persistent.write(submission),
         }
     }
 
@@ -51,6 +67,7 @@ impl Front {
     ) -> Vec<Result<Sequence, Refused>> {
         match self {
             Self::Logged(logged) => logged.write_group(take),
+            Self::Persistent(persistent) => persistent.write_group(take),
         }
     }
 
@@ -58,14 +75,16 @@ impl Front {
     /// checkpoint. An error where the store is latched.
     pub fn quiesce(&self) -> Result<Quiet<'_>> {
         match self {
-            Self::Logged(logged) => logged.quiesce(),
+            Self::Logged(logged) => logged.quiesce().map(Quiet::Logged),
+            Self::Persistent(persistent) => persistent.quiesce().map(Quiet::Persistent),
         }
     }
 
     /// As [`Front::quiesce`], also where the store is latched: for a check, and for closing.
     pub fn enter(&self) -> Quiet<'_> {
         match self {
-            Self::Logged(logged) => logged.enter(),
+            Self::Logged(logged) => Quiet::Logged(logged.enter()),
+            Self::Persistent(persistent) => Quiet::Persistent(persistent.enter()),
         }
     }
 
@@ -73,6 +92,7 @@ impl Front {
     pub fn sync(&self) -> Result<()> {
         match self {
             Self::Logged(logged) => logged.sync(),
+            Self::Persistent(persistent) => persistent.sync(),
         }
     }
 
@@ -80,6 +100,7 @@ impl Front {
     pub fn upkeep(&self) -> Option<Box<dyn Job>> {
         match self {
             Self::Logged(logged) => logged.upkeep(),
+            Self::Persistent(_) => None,
         }
     }
 
@@ -87,6 +108,7 @@ impl Front {
     pub fn is_retired(&self, log: FileNumber) -> bool {
         match self {
             Self::Logged(logged) => logged.pool().is_retired(log),
+            Self::Persistent(_) => false,
         }
     }
 
@@ -94,6 +116,7 @@ impl Front {
     pub fn give_up_logs(&self) -> Result<bool> {
         match self {
             Self::Logged(logged) => logged.pool().give_up_logs(),
+            Self::Persistent(_) => Ok(false),
         }
     }
 
@@ -101,6 +124,7 @@ impl Front {
     pub fn unsynced_bytes(&self) -> u64 {
         match self {
             Self::Logged(logged) => logged.unsynced_bytes(),
+            Self::Persistent(_) => 0,
         }
     }
 
@@ -108,6 +132,7 @@ impl Front {
     pub fn counted_logs(&self) -> u64 {
         match self {
             Self::Logged(logged) => logged.pool().counted(),
+            Self::Persistent(_) => 0,
         }
     }
 
@@ -115,6 +140,7 @@ impl Front {
     pub fn waiting_writers(&self) -> u64 {
         match self {
             Self::Logged(logged) => logged.waiting_writers(),
+            Self::Persistent(persistent) => persistent.waiting_writers(),
         }
     }
 
@@ -122,6 +148,31 @@ impl Front {
     pub fn log_stats(&self) -> LogStats {
         match self {
             Self::Logged(logged) => logged.log_stats(),
+            Self::Persistent(persistent) => persistent.log_stats(),
+        }
+    }
+
+    /// The region; none where writes go to a log.
+    pub fn region_stats(&self) -> Option<RegionStats> {
+        match self {
+            Self::Logged(_) => None,
+            Self::Persistent(persistent) => Some(persistent.region_stats()),
+        }
+    }
+
+    /// Reads again what the region has of memtables; its bytes, or none where writes go to a log.
+    pub fn verify_region(&self) -> Option<(u64, Result<()>)> {
+        match self {
+            Self::Logged(_) => None,
+            Self::Persistent(persistent) => Some(persistent.verify()),
+        }
+    }
+
+    /// A close writes memtables out first: a region that was closed holds nothing that tables lack.
+    pub fn is_emptied_at_close(&self) -> bool {
+        match self {
+            Self::Logged(_) => false,
+            Self::Persistent(_) => true,
         }
     }
 
@@ -130,6 +181,7 @@ impl Front {
     pub fn logged(&self) -> &Arc<Logged> {
         match self {
             Self::Logged(logged) => logged,
+            Self::Persistent(_) => panic!("this store has no log"),
         }
     }
 }

@@ -1,13 +1,15 @@
-//! Replay: what the logs had, read back in order into memtables.
+//! Replay: what the logs had, and the arenas of a region of persistent memory
+//! (`persistent/recovery.rs`), read back in order into memtables.
 //!
 //! Replay stops at the first hole in the sequences. A torn log tail is what a crash leaves; a hole
 //! below a sequence that some log says was durable is damage, and refused.
 
+use super::persistent::opening::OpenedRegion;
 use crate::error::{Error, ErrorKind, Result};
 use crate::generations::memtable::{ENTRY_OVERHEAD_BYTES, Memtable};
 use std::sync::Arc;
 use thermocline_device::{
-    Error as DeviceError, ErrorKind as DeviceErrorKind, File, TierIndex, TieredFiles,
+    Error as DeviceError, ErrorKind as DeviceErrorKind, TierIndex, TieredFiles,
 };
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_log::{LogReader, ReplayEnd};
@@ -58,6 +60,8 @@ pub(crate) struct Replay<'a> {
     /// A memtable is written out at this size; none: all stays in one, which is given back. The
     /// logs are of the memtables that there may be at once, so it is no larger than those.
     pub memtable_bytes: Option<u64>,
+    /// The region, which is replayed after the logs.
+    pub region: Option<&'a OpenedRegion>,
 }
 
 impl Replay<'_> {
@@ -72,6 +76,14 @@ impl Replay<'_> {
     ) -> Result<Replayed> {
         let mut state = Replaying::new(flushed);
         self.run_through(&mut state, numbers, write_out)?;
+        if let Some(region) = self.region {
+            self.run_arenas(&mut state, region, write_out)?;
+        }
+        let memtable = std::mem::take(&mut state.memtable);
+        match self.memtable_bytes {
+            None => state.replayed.memtable = Some(Arc::new(memtable)),
+            Some(_) => write_out(memtable)?,
+        }
         Ok(state.replayed)
     }
 
@@ -85,14 +97,14 @@ impl Replay<'_> {
         let mut sealed = false;
         for number in numbers {
             let file = self.files.open_file(*number)?;
-            state.in_log = false;
-            state.begins_late = false;
+            let place = file.describe();
+            state.begin_part();
             let mut written = Ok(());
             let mut mended = Vec::new();
             let mut sink = |first, count, payload: &[u8]| {
-                if written.is_ok() && state.continues(&file, first) {
+                if written.is_ok() && state.continues(&place, first) {
                     written = self.make_room(state, payload.len(), write_out);
-                    state.insert(&file, first, count, payload)?;
+                    state.insert(&place, first, count, payload)?;
                 }
                 Ok(())
             };
@@ -127,16 +139,11 @@ impl Replay<'_> {
                 }
             }
         }
-        let memtable = std::mem::take(&mut state.memtable);
-        if self.memtable_bytes.is_none() {
-            state.replayed.memtable = Some(Arc::new(memtable));
-            return Ok(());
-        }
-        write_out(memtable)
+        Ok(())
     }
 
     /// Writes the memtable out where another payload would make it too large.
-    fn make_room(
+    pub(super) fn make_room(
         &self,
         state: &mut Replaying,
         payload_bytes: usize,
@@ -152,7 +159,7 @@ impl Replay<'_> {
 }
 
 /// A replay under way.
-struct Replaying {
+pub(super) struct Replaying {
     replayed: Replayed,
     memtable: Memtable,
     flushed: Sequence,
@@ -193,8 +200,19 @@ impl Replaying {
         }
     }
 
-    /// The record of sequence `first` follows what was replayed so far.
-    fn continues(&mut self, file: &File, first: Sequence) -> bool {
+    /// The next log or arena begins.
+    pub fn begin_part(&mut self) {
+        self.in_log = false;
+        self.begins_late = false;
+    }
+
+    /// The last sequence that was replayed, or that tables have.
+    pub fn reached(&self) -> Sequence {
+        self.replayed.last_sequence
+    }
+
+    /// The record of sequence `first`, which is at `place`, follows what was replayed so far.
+    pub fn continues(&mut self, place: &str, first: Sequence) -> bool {
         let follows = match self.expected {
             Some(expected) => {
                 let unlooked = self.in_log && planted(Planted::HoleInLogSkipped);
@@ -206,21 +224,21 @@ impl Replaying {
         let is_first = !std::mem::replace(&mut self.in_log, true);
         if !follows && self.hole.is_none() {
             let what = if is_first { "begins at" } else { "goes on after a hole at" };
-            self.hole = Some(format!("{} {what} sequence {first}", file.describe()));
+            self.hole = Some(format!("{place} {what} sequence {first}"));
             self.begins_late = is_first;
         }
         self.hole.is_none()
     }
 
-    fn insert(
+    pub fn insert(
         &mut self,
-        file: &File,
+        place: &str,
         first: Sequence,
         count: u32,
         payload: &[u8],
     ) -> Result<(), DeviceError> {
         let before = self.memtable.count();
-        let what = || format!("{}: the record of sequence {first}", file.describe());
+        let what = || format!("{place}: the record of sequence {first}");
         let cut = planted(Planted::BatchCutInReplay);
         let payload = if cut { crate::batch::first_half(payload) } else { payload };
         self.memtable.insert_batch(first, payload).map_err(|error| {

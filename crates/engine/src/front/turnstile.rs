@@ -11,6 +11,7 @@
 //! there is nothing to wait for: no sequence was claimed, and nothing written.
 
 use super::figures::Figures;
+use super::flying::Flying;
 use super::log_pool::LogPool;
 use super::log_tail::LogTail;
 use crate::error::{Error, ErrorKind, Result};
@@ -20,13 +21,11 @@ use crate::generations::{Frozen, Generation};
 use crate::limits::MEMTABLES;
 use crate::shared::Shared;
 use crate::versions::{Version, Versions};
-use bytes::Bytes;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use thermocline_device::ErrorKind as DeviceErrorKind;
+use thermocline_foundation::FileNumber;
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::AtomicBool;
-use thermocline_foundation::{FileNumber, Sequence};
 
 /// What the thread at the turnstile has: where the next group goes.
 #[derive(Debug)]
@@ -37,41 +36,15 @@ pub(super) struct Turnstile {
     pub memtable_bytes: u64,
     /// A group was claimed, since the last one that is synced, which is not.
     pub has_buffered: bool,
-    /// Groups that may not be in a memtable yet, oldest first. Empty where the log has one writer:
-    /// then the turnstile is held until they are.
-    flying: VecDeque<Flying>,
-}
-
-/// What a group writes that is on its way.
-#[derive(Debug)]
-struct Flying {
-    last: Sequence,
-    /// Batches with their first sequences.
-    batches: Vec<(Sequence, Bytes)>,
+    /// Groups that may not be in a memtable yet.
+    pub flying: Flying,
 }
 
 impl Turnstile {
     pub fn new(memtable: Arc<Memtable>, log: Arc<LogFile>) -> Self {
         let memtable_bytes = memtable.bytes();
-        let flying = VecDeque::new();
+        let flying = Flying::default();
         Self { memtable, log, memtable_bytes, has_buffered: false, flying }
-    }
-
-    /// A group goes on its way, which ends with the sequence `last`.
-    pub fn flies(&mut self, last: Sequence, batches: Vec<(Sequence, Bytes)>) {
-        self.flying.push_back(Flying { last, batches });
-    }
-
-    /// Forgets the groups that are published.
-    pub fn published(&mut self, visible: Sequence) {
-        while self.flying.front().is_some_and(|group| group.last <= visible) {
-            self.flying.pop_front();
-        }
-    }
-
-    /// Batches of groups that may not be in a memtable yet, with their first sequences.
-    pub fn flying(&self) -> impl Iterator<Item = &(Sequence, Bytes)> {
-        self.flying.iter().flat_map(|group| &group.batches)
     }
 
     /// No group belongs to the memtable.
@@ -156,18 +129,8 @@ impl Rotation {
         }
     }
 
-    /// Waits until the memory budget has room for another memtable.
     fn wait_for_room(&self) -> Result<()> {
-        let has_room = |version: &Version| (version.frozen.len() as u64) < MEMTABLES - 1;
-        if has_room(&self.versions.current()) {
-            return Ok(());
-        }
-        let start = self.shared.clock.now_ns();
-        self.versions.wait_until(has_room)?;
-        let stalled_ns = self.shared.clock.now_ns() - start;
-        self.shared.counts.stalled_ns.add(stalled_ns);
-        self.figures.memtable_stalls.add(stalled_ns);
-        Ok(())
+        wait_for_memtable(&self.shared, &self.versions, &self.figures)
     }
 
     /// Freezes the active memtable and goes on with an empty one and the next log. Groups may still
@@ -202,4 +165,22 @@ impl Rotation {
         }
         Ok(())
     }
+}
+
+/// Waits until the memory budget has room for another memtable.
+pub(super) fn wait_for_memtable(
+    shared: &Shared,
+    versions: &Versions,
+    figures: &Figures,
+) -> Result<()> {
+    let has_room = |version: &Version| (version.frozen.len() as u64) < MEMTABLES - 1;
+    if has_room(&versions.current()) {
+        return Ok(());
+    }
+    let start = shared.clock.now_ns();
+    versions.wait_until(has_room)?;
+    let stalled_ns = shared.clock.now_ns() - start;
+    shared.counts.stalled_ns.add(stalled_ns);
+    figures.memtable_stalls.add(stalled_ns);
+    Ok(())
 }

@@ -9,9 +9,11 @@
 pub(crate) mod fast_cache;
 pub(crate) mod hybrid;
 mod memory;
+pub(crate) mod persistent_memory;
 mod placement;
 pub(crate) mod retired;
 mod table_options;
+mod tier;
 mod waiting;
 
 use crate::error::{Error, Result};
@@ -19,10 +21,12 @@ use crate::limits::MEMTABLES;
 use fast_cache::FastCacheSettings;
 use hybrid::HybridSettings;
 pub(crate) use memory::{MemoryDivision, WRITER_BYTES, merge_bytes};
+use persistent_memory::PersistentMemory;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use thermocline_device::{PlacementChoice, TierSpec};
 use thermocline_foundation::{ByteSize, Duration};
+pub use tier::Tier;
 
 /// The file of settings in a database's home.
 pub(crate) const SETTINGS_NAME: &str = "settings.toml";
@@ -113,59 +117,6 @@ impl Preset {
 
 fn is_one(value: &u32) -> bool {
     *value == 1
-}
-
-/// One storage tier.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Tier {
-    /// The directory.
-    pub path: PathBuf,
-    /// How much of the device the store may use.
-    pub capacity: ByteSize,
-    /// `posix` (the page cache helps), `direct` (O_DIRECT), or `emulated-PROFILE`.
-    #[serde(default = "default_driver")]
-    pub driver: String,
-}
-
-fn default_driver() -> String {
-    "posix".to_owned()
-}
-
-impl Tier {
-    /// A tier with the `posix` driver.
-    pub fn new(path: impl Into<PathBuf>, capacity: ByteSize) -> Self {
-        Self { path: path.into(), capacity, driver: default_driver() }
-    }
-
-    /// The same tier with another driver.
-    pub fn driver(mut self, driver: &str) -> Self {
-        self.driver = driver.to_owned();
-        self
-    }
-
-    /// Parses `PATH:CAPACITY[:DRIVER]`, as the command line takes it.
-    pub fn parse(text: &str) -> Result<Self> {
-        let form = || {
-            Error::invalid(format!(
-                "'{text}' is not a tier; write PATH:CAPACITY[:DRIVER], \
-                 such as /mnt/fast:10GiB:direct"
-            ))
-        };
-        // A path may hold colons, so the text is taken apart from its end.
-        let (rest, last) = text.rsplit_once(':').ok_or_else(form)?;
-        let (path, capacity, driver) = match last.parse::<ByteSize>() {
-            Ok(capacity) => (rest, capacity, default_driver()),
-            Err(_) => {
-                let (path, capacity) = rest.rsplit_once(':').ok_or_else(form)?;
-                (path, capacity.parse().map_err(|_| form())?, last.to_owned())
-            }
-        };
-        if path.is_empty() {
-            return Err(form());
-        }
-        Ok(Self { path: path.into(), capacity, driver })
-    }
 }
 
 /// All settings. Unknown names in TOML are an error, so that a typing mistake does not go
@@ -272,6 +223,11 @@ pub struct Settings {
     /// are open at once.
     #[serde(skip_serializing_if = "waiting::is_default_bytes")]
     pub transaction_bytes_max: ByteSize,
+    /// The region of persistent memory that writes go to in place of a log (SLM-DB, section 3.1);
+    /// none: a log. With `leveled` only. Once there is one, the database has it for good, and it is
+    /// named only where it has another path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub persistent_memory: Option<PersistentMemory>,
     /// What only the preset `hybrid` looks at.
     pub hybrid: HybridSettings,
     /// The cache of blocks on tier 0, where there are slower tiers.
@@ -310,6 +266,7 @@ impl Default for Settings {
             loggers_max: waiting::LOGGERS_MAX,
             lock_timeout: waiting::LOCK_TIMEOUT,
             transaction_bytes_max: waiting::TRANSACTION_BYTES_MAX,
+            persistent_memory: None,
             hybrid: HybridSettings::default(),
             fast_cache: FastCacheSettings::default(),
         }
@@ -346,11 +303,11 @@ impl Settings {
         toml::to_string(self).map_err(|error| Error::invalid(format!("settings: {error}")))
     }
 
-    /// The settings as a database keeps them: without the tiers, which `DATABASE` has, and with the
-    /// preset by name.
+    /// The settings as a database keeps them: without the tiers and the region of persistent
+    /// memory, which `DATABASE` has, and with the preset by name.
     pub(crate) fn to_kept_toml(&self) -> Result<String> {
         debug_assert!(self.preset.is_some(), "a database knows its preset by name");
-        Self { tiers: Vec::new(), ..self.clone() }.to_toml()
+        Self { tiers: Vec::new(), persistent_memory: None, ..self.clone() }.to_toml()
     }
 
     /// Refuses values outside their ranges, naming the setting, the value and the range.
@@ -381,6 +338,7 @@ impl Settings {
         self.check_waiting()?;
         range("compression levels", self.compression.len() as u64, 1, 7, "")?;
         range("number of tiers", self.tiers.len() as u64, 0, 16, "")?;
+        self.check_persistent_memory()?;
         self.hybrid.check()?;
         self.fast_cache.check()?;
         for (index, tier) in self.tiers.iter().enumerate() {

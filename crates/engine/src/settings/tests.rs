@@ -1,6 +1,7 @@
 //! Settings are kept as they are, and wrong ones are refused with the reason.
 
 use super::*;
+use std::path::PathBuf;
 
 #[test]
 fn settings_survive_toml_and_unknown_names_are_named() {

@@ -23,9 +23,11 @@ mod instructions;
 mod mapped;
 
 use crate::layout::LINE_BYTES;
-#[cfg(test)]
+#[cfg(any(test, feature = "shadow"))]
 use crate::shadow::Shadow;
 use instructions::FlushInstruction;
+#[cfg(any(test, feature = "shadow"))]
+use std::sync::Arc;
 use thermocline_device::Result;
 #[cfg(not(any(shuttle, loom)))]
 use thermocline_device::drivers::Mapping;
@@ -55,8 +57,8 @@ enum Words {
 enum Flush {
     Instruction(FlushInstruction),
     CachesAreDurable,
-    #[cfg(test)]
-    Shadow(Shadow),
+    #[cfg(any(test, feature = "shadow"))]
+    Shadow(Arc<Shadow>),
 }
 
 /// How much was written so far.
@@ -164,7 +166,7 @@ impl Medium {
     #[inline]
     pub fn store(&self, at: u64, value: u64) {
         debug_assert!(at.is_multiple_of(8));
-        #[cfg(test)]
+        #[cfg(any(test, feature = "shadow"))]
         if let Flush::Shadow(shadow) = &self.flush {
             shadow.store(at / 8, value.to_le());
         }
@@ -179,7 +181,7 @@ impl Medium {
             word[..part.len()].copy_from_slice(part);
             u64::from_ne_bytes(word)
         });
-        #[cfg(test)]
+        #[cfg(any(test, feature = "shadow"))]
         if let Flush::Shadow(shadow) = &self.flush {
             shadow.copy(at / 8, words.clone());
         }
@@ -201,7 +203,7 @@ impl Medium {
                     instruction.flush(&self.words()[(line * LINE_BYTES / 8) as usize]);
                 }
                 Flush::CachesAreDurable => {}
-                #[cfg(test)]
+                #[cfg(any(test, feature = "shadow"))]
                 Flush::Shadow(shadow) => shadow.flush(line),
             }
             if self.line_ns > 0 {
@@ -216,7 +218,7 @@ impl Medium {
     /// Waits until all that this thread flushed is durable.
     pub fn fence(&self) {
         self.fences.add(1);
-        #[cfg(test)]
+        #[cfg(any(test, feature = "shadow"))]
         if let Flush::Shadow(shadow) = &self.flush {
             return shadow.fence();
         }
@@ -239,11 +241,15 @@ impl Medium {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "shadow"))]
 impl Medium {
     /// These words, each store of which is remembered.
     pub fn shadowed(words: &[u64]) -> Self {
-        let shadow = Shadow::new(words);
+        Self::shadowed_by(Arc::new(Shadow::new(words)), words)
+    }
+
+    /// These words; `shadow`, which began with them, remembers each store.
+    pub fn shadowed_by(shadow: Arc<Shadow>, words: &[u64]) -> Self {
         let words = words.iter().map(|word| AtomicU64::new(*word)).collect();
         Self::new(Words::Memory(words), Flush::Shadow(shadow), Durability::Flushed, 0)
     }

@@ -89,6 +89,9 @@ pub fn kills(rig: &Rig) -> Result<Outcome, String> {
         output_of(run(rig, &program, "verify", &[acknowledged.to_string()]))?;
     }
     let kills = rig.kills;
+    if acknowledged == 0 {
+        return Err(format!("no write was acknowledged in {kills} lives of the writer"));
+    }
     Ok(Outcome::Passed(format!(
         "{kills} kills, {acknowledged} records in synced batches, all there"
     )))

@@ -98,7 +98,7 @@ fn a_log_that_is_used_again_gets_zeros_only_where_it_was_never_written() {
     let db = noting(&durable(1));
     let log_bytes = db.engine().shared().settings.log_bytes();
     put(&db, log_bytes / 3);
-    let first = db.engine().front().enter().log_number();
+    let first = db.engine().front().enter().number();
     db.flush().unwrap();
     db.settle().unwrap();
     let retired = pool(&db).logs().retired.iter().find(|log| log.number == first).copied();
@@ -134,7 +134,7 @@ fn a_writer_waits_for_one_piece_of_zeros() {
     let log = ready(&db);
     let rotated = threads::spawn("writer", move || engine.front().enter().rotate()).unwrap();
     rotated.join().unwrap().unwrap();
-    assert_eq!(db.engine().front().enter().log_number(), log.number);
+    assert_eq!(db.engine().front().enter().number(), log.number);
     assert!(!pool(&db).logs().to_fill.wanted && !pool(&db).claim_filling(), "it is in use");
 }
 

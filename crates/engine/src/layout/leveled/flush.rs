@@ -59,6 +59,11 @@ impl Flush {
         if planted(Planted::LogRetiredBeforeEdit) {
             self.leveled.shared.files.delete_files(&[self.frozen.generation.number()])?;
         }
+        if let Some(arena) = self.frozen.generation.arena()
+            && planted(Planted::ArenaFreedBeforeEdit)
+        {
+            arena.free();
+        }
         let edit = Edit {
             added: added.into_iter().map(|meta| (0, meta)).collect(),
             log_floor: Some(self.frozen.generation.floor_after()),

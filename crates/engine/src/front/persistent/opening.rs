@@ -1,0 +1,215 @@
+//! The region is made with the database, or added to one; later it is opened and checked.
+//!
+//! ```text
+//!   made     file of zeros -> identity -> DATABASE names it (format 2)
+//!   opened   identity checked -> identity with the next generation -> DATABASE has that too
+//!   closed   as opened, with the mark of a good close in both
+//! ```
+//! 1. The region's generation is written before that in `DATABASE`: a crash leaves it one ahead.
+//! 2. Nothing is changed in a region that is not the database's, or may lack what was stored.
+//! 3. A region that `DATABASE` does not name holds nothing: one of this database, which a crash
+//!    left while it was made, is made again.
+//!
+//! Threads: the one that opens the store.
+
+use crate::environment::Environment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::settings::persistent_memory::{PersistentMemory, parse_driver};
+use crate::settings::{Preset, Settings};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thermocline_device::tiered_files::RegionRecord;
+use thermocline_device::{Error as DeviceError, ErrorKind as DeviceErrorKind, TieredFiles};
+use thermocline_foundation::{ByteSize, FileNumber};
+use thermocline_pmem::{Arena, Circumstances, Expected, Geometry, Medium, Region, RegionIdentity};
+
+/// A region, and what it has of memtables.
+#[derive(Debug)]
+pub(crate) struct OpenedRegion {
+    pub region: Arc<Region>,
+    pub path: PathBuf,
+    /// In the order of their numbers.
+    pub arenas: Vec<Arena>,
+}
+
+/// An error of the region at `path`.
+pub(super) fn named(path: &Path, error: DeviceError) -> Error {
+    let error = Error::from(error);
+    Error::new(error.kind(), format!("persistent memory at {}: {error}", path.display()))
+}
+
+/// Opens the region of the database, or makes the one that `settings` name; none where there is
+/// none.
+pub(crate) fn open(
+    environment: &Environment,
+    files: &TieredFiles,
+    settings: &Settings,
+) -> Result<Option<OpenedRegion>> {
+    let wanted = settings.persistent_memory.as_ref();
+    if settings.preset() == Preset::Hybrid && files.region().is_some() {
+        return Err(Error::invalid(format!(
+            "{} has its memtables in persistent memory, which is of the preset leveled alone; open \
+             it with preset = \"leveled\"",
+            files.home().display()
+        )));
+    }
+    match (files.region(), wanted) {
+        (Some(record), wanted) => open_known(environment, files, record, wanted).map(Some),
+        (None, Some(wanted)) if !files.is_read_only() => {
+            create(environment, files, wanted).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Removes the region that a database had made which is to be abandoned.
+pub(crate) fn abandon(environment: &Environment, files: &TieredFiles) {
+    let Some(record) = files.region() else { return };
+    remove(environment, &record.path);
+}
+
+fn remove(environment: &Environment, path: &Path) {
+    if let Err(error) = environment.regions.remove(path) {
+        tracing::warn!(%error, "a region that was not made could not be removed");
+    }
+}
+
+fn create(
+    environment: &Environment,
+    files: &TieredFiles,
+    wanted: &PersistentMemory,
+) -> Result<OpenedRegion> {
+    let path = TieredFiles::region_path(&wanted.path)?;
+    let driver = wanted.parsed_driver()?;
+    let geometry = Geometry::of(wanted.size.0);
+    let make = || environment.regions.create(&path, geometry.bytes, driver);
+    let made = match make() {
+        Err(error) if error.kind() == DeviceErrorKind::AlreadyExists => {
+            let left = environment.regions.open(&path, driver);
+            require_unfinished(files, &path, left)?;
+            environment.regions.remove(&path).and_then(|()| make())
+        }
+        made => made,
+    };
+    let (medium, now) = made.map_err(|error| named(&path, error))?;
+    let identity = RegionIdentity {
+        database: files.database(),
+        instance: files.instance(),
+        region: files.take_number()?,
+        generation: 1,
+        geometry,
+        is_clean: false,
+        opened: now,
+    };
+    let (size, driver) = (ByteSize(geometry.bytes), wanted.driver.clone());
+    let record = RegionRecord { path: path.clone(), size, driver, generation: 1, is_clean: false };
+    let opened = Region::create(medium, identity);
+    let opened = opened.and_then(|opened| files.set_region(record).map(|()| opened));
+    let opened = opened.map_err(|error| {
+        // Nothing names it, and the database may be gone before it is made again.
+        if files.region().is_none() {
+            remove(environment, &path);
+        }
+        named(&path, error)
+    })?;
+    warn_of_loss(&wanted.driver, &path);
+    Ok(OpenedRegion { region: opened.region, path, arenas: opened.arenas })
+}
+
+/// Refuses a file that is no region of this database.
+fn require_unfinished(
+    files: &TieredFiles,
+    path: &Path,
+    left: Result<(Medium, Circumstances), DeviceError>,
+) -> Result<()> {
+    let identity = left.and_then(|(medium, _)| RegionIdentity::read(&medium));
+    let is_ours = |found: &RegionIdentity| {
+        found.database == files.database() && found.instance == files.instance()
+    };
+    if identity.as_ref().is_ok_and(is_ours) {
+        return Ok(());
+    }
+    let what = match identity {
+        Ok(found) => format!("a region of database {}", found.database),
+        Err(error) => format!("no region of this database ({error})"),
+    };
+    let text = format!(
+        "{} is there already, {what}; name another persistent_memory.path, or delete the file",
+        path.display()
+    );
+    Err(Error::new(ErrorKind::AlreadyExists, text))
+}
+
+fn open_known(
+    environment: &Environment,
+    files: &TieredFiles,
+    mut record: RegionRecord,
+    wanted: Option<&PersistentMemory>,
+) -> Result<OpenedRegion> {
+    if let Some(wanted) = wanted {
+        let bytes = Geometry::of(wanted.size.0).bytes;
+        if bytes != record.size.0 {
+            return Err(Error::invalid(format!(
+                "persistent_memory.size = {bytes} B, but the region has {} B, which does not \
+                 change; leave the setting out, or name that size",
+                record.size.0
+            )));
+        }
+        record.path = TieredFiles::region_path(&wanted.path)?;
+        record.driver.clone_from(&wanted.driver);
+    }
+    let path = record.path.clone();
+    let named = |error: DeviceError| named(&path, error);
+    let opened = environment.regions.open(&path, parse_driver(&record.driver)?);
+    let (medium, now) = opened.map_err(|error| match error.kind() {
+        DeviceErrorKind::NotFound => missing(&path),
+        _ => named(error),
+    })?;
+    let (database, instance) = (files.database(), files.instance());
+    let expected = Expected { database, instance, generation: record.generation };
+    let opened = if files.is_read_only() {
+        Region::look(medium, &expected, &now).map_err(named)?
+    } else {
+        let generation = record.generation + 1;
+        let opened = Region::open(medium, &expected, &now, generation).map_err(named)?;
+        warn_of_loss(&record.driver, &path);
+        files.set_region(RegionRecord { generation, is_clean: false, ..record })?;
+        opened
+    };
+    Ok(OpenedRegion { region: opened.region, path, arenas: opened.arenas })
+}
+
+fn missing(path: &Path) -> Error {
+    let text = format!(
+        "persistent memory at {}: missing, there is no such file; mount it, name the path where it \
+         is now (persistent_memory.path), or restore a checkpoint",
+        path.display()
+    );
+    Error::new(ErrorKind::Tier, text)
+}
+
+fn warn_of_loss(driver: &str, path: &Path) {
+    if driver != "mapped" {
+        let path = path.display();
+        tracing::warn!(%path, driver, "persistent memory is emulated: lost when the power fails");
+    }
+}
+
+impl OpenedRegion {
+    /// Numbers of its arenas.
+    pub fn numbers(&self) -> impl Iterator<Item = FileNumber> {
+        self.arenas.iter().map(Arena::number)
+    }
+
+    /// Forgets the arenas below `floor`, whose records are in tables; frees them where the store is
+    /// opened `for_writing`.
+    pub fn keep_from(&mut self, floor: FileNumber, for_writing: bool) {
+        self.arenas.retain(|arena| {
+            let is_kept = arena.number() >= floor;
+            if !is_kept && for_writing {
+                arena.free();
+            }
+            is_kept
+        });
+    }
+}

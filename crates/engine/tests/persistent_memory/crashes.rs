@@ -1,0 +1,206 @@
+//! The power fails between any two stores to the region, or an edit of the manifest does.
+
+use crate::hooked::{Call, HookedDevices};
+use crate::regions::last_crash;
+use crate::support::{HOME, Machine, REGION, copy_of, settings, stepped};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use thermocline::{Db, WriteBatch};
+use thermocline_device::{Error, ErrorKind, MemoryDevices};
+use thermocline_pmem::shadow::Model;
+
+const MODELS: [Model; 2] = [Model::X86, Model::Words];
+
+/// Batch `number` writes so many keys.
+fn keys(number: u64) -> u64 {
+    1 + number % 3
+}
+
+fn write(db: &Db, number: u64) {
+    let mut batch = WriteBatch::new();
+    for key in 0..keys(number) {
+        batch.put(format!("{number}-{key}"), vec![number as u8; 50 * key as usize]);
+    }
+    db.write(batch).unwrap();
+}
+
+/// What is wrong with a machine on which `acknowledged` batches were written.
+fn fault(machine: &Machine, acknowledged: u64) -> Option<String> {
+    let db = match machine.open() {
+        Ok(db) => db,
+        Err(error) => return Some(format!("refused: {error}")),
+    };
+    let mut is_over = false;
+    for number in 0..acknowledged + 3 {
+        let found = |key: &u64| db.get(format!("{number}-{key}")).unwrap().is_some();
+        let count = (0..keys(number)).filter(found).count() as u64;
+        if count != 0 && count != keys(number) {
+            return Some(format!("batch {number} is there in part"));
+        }
+        if count == 0 && number < acknowledged {
+            return Some(format!("batch {number} of {acknowledged} is gone"));
+        }
+        if count > 0 && is_over {
+            return Some(format!("batch {number} is there without one before it"));
+        }
+        is_over |= count == 0;
+    }
+    None
+}
+
+/// The first fault of images of all crashes while a few batches are written.
+fn first_fault(batches: u64, images: u64) -> Option<String> {
+    let machine = Machine::new();
+    machine.create().close().unwrap();
+    let db = machine.open().unwrap();
+    let devices = copy_of(&machine.devices);
+    let shadow = machine.regions.shadow(REGION);
+    // Crashes before are those of the opening.
+    let mut crashes_before = 0;
+    shadow.crashes(|_| crashes_before += 1);
+    for number in 0..batches {
+        write(&db, number);
+        shadow.mark(number + 1);
+    }
+    std::mem::forget(db);
+    let (mut first, mut at) = (None, 0);
+    shadow.crashes(|crash| {
+        at += 1;
+        if at < crashes_before || first.is_some() {
+            return;
+        }
+        for model in MODELS {
+            crash.images(model, images, at, |image| {
+                if first.is_none() {
+                    first = fault(&Machine::of(copy_of(&devices), image), crash.mark);
+                }
+            });
+        }
+    });
+    first
+}
+
+#[test]
+fn at_every_crash_groups_are_whole_or_absent_and_what_was_acknowledged_is_there() {
+    assert_eq!(first_fault(4, 5), None);
+}
+
+/// A crash after memtables were flushed and others were not.
+fn fault_after_flushes() -> Option<String> {
+    let machine = Machine::new();
+    let db = machine.create();
+    for number in 0..10 {
+        write(&db, number);
+    }
+    db.flush().unwrap();
+    for number in 10..20 {
+        write(&db, number);
+    }
+    std::mem::forget(db);
+    let devices = copy_of(&machine.devices);
+    let mut first = None;
+    last_crash(&machine.regions.shadow(REGION)).images(Model::Words, 6, 1, |image| {
+        if first.is_none() {
+            first = fault(&Machine::of(copy_of(&devices), image), 20);
+        }
+    });
+    first
+}
+
+#[test]
+fn what_is_in_tables_and_what_is_in_the_region_are_both_found() {
+    assert_eq!(fault_after_flushes(), None);
+}
+
+/// A flush whose edit fails: the records are in the region still.
+fn fault_after_failed_edit() -> Option<String> {
+    let machine = Machine::new();
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = Arc::clone(&fails);
+    let hook = move |call, _: &Path, name: &str| match call {
+        Call::Write if failing.load(SeqCst) && name.ends_with(".manifest") => {
+            Err(Error::new(ErrorKind::Io, "the device is broken"))
+        }
+        _ => Ok(()),
+    };
+    let devices = HookedDevices::new(Arc::new(machine.devices.clone()), Arc::new(hook));
+    let environment = stepped(Arc::new(devices), &machine.regions);
+    let db = environment.create(Path::new(HOME), &settings()).unwrap();
+    for number in 0..10 {
+        write(&db, number);
+    }
+    fails.store(true, SeqCst);
+    db.flush().unwrap_err();
+    fault(&machine.killed(db), 10)
+}
+
+#[test]
+fn an_arena_stays_until_the_edit_that_has_its_tables_is_durable() {
+    assert_eq!(fault_after_failed_edit(), None);
+}
+
+#[test]
+fn an_opening_that_is_cut_off_is_repeated() {
+    let machine = Machine::new();
+    let db = machine.create();
+    (0..10).for_each(|number| write(&db, number));
+    let killed = machine.killed(db);
+    let image = killed.regions.stored(REGION);
+    // The opening ends at any of its calls of a device; the region has what was stored by then.
+    for calls in 0.. {
+        let devices = copy_of(&killed.devices);
+        let machine = Machine::of(devices.clone(), &image);
+        let left = Arc::new(std::sync::atomic::AtomicI64::new(calls));
+        let counted = Arc::clone(&left);
+        let hook = move |call, _: &Path, _: &str| match call {
+            Call::Write | Call::Sync | Call::Rename | Call::Create | Call::Delete
+                if counted.fetch_sub(1, SeqCst) <= 0 =>
+            {
+                Err(Error::new(ErrorKind::Io, "the process has ended"))
+            }
+            _ => Ok(()),
+        };
+        let hooked = HookedDevices::new(Arc::new(devices), Arc::new(hook));
+        let opened = stepped(Arc::new(hooked), &machine.regions).open(Path::new(HOME));
+        let is_whole = left.load(SeqCst) > 0;
+        std::mem::forget(opened);
+        let again = Machine::of(copy_of(&machine.devices), &machine.regions.stored(REGION));
+        assert_eq!(fault(&again, 10), None, "after {calls} calls");
+        if is_whole {
+            assert!(calls > 5);
+            break;
+        }
+    }
+}
+
+#[test]
+fn directories_without_a_region_are_written_as_before() {
+    let machine = Machine::new();
+    let with_log = thermocline::Settings { persistent_memory: None, ..settings() };
+    let devices = MemoryDevices::new();
+    let environment = stepped(Arc::new(devices.clone()), &machine.regions);
+    let db = environment.create(Path::new(HOME), &with_log).unwrap();
+    write(&db, 1);
+    db.close().unwrap();
+    let machine = Machine { devices, ..machine };
+    let text = machine.database_file();
+    assert!(text.contains("format = 1") && !text.contains("region"), "{text}");
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_of_the_front_are_found() {
+    use thermocline_foundation::Planted;
+    use thermocline_foundation::planted::{hits, with};
+    let crashes = || first_fault(3, 5);
+    let bugs: [(Planted, &dyn Fn() -> Option<String>); 3] = [
+        (Planted::GroupBeforeFence, &crashes),
+        (Planted::GroupLineNotFlushed, &crashes),
+        (Planted::ArenaFreedBeforeEdit, &fault_after_failed_edit),
+    ];
+    for (bug, find) in bugs {
+        let (found, hits) = with(bug, || (find(), hits()));
+        assert!(found.is_some(), "{bug:?} is not found; its line was passed {hits} times");
+    }
+}

@@ -1,0 +1,10 @@
+//! A store whose writes go to a region of persistent memory in place of a log.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod crashes;
+#[path = "../reliability/hooked.rs"]
+mod hooked;
+mod life;
+mod refusals;
+mod regions;
+mod support;

@@ -1,0 +1,84 @@
+//! Regions of which every store is remembered, so that a test can cut the power between any two of
+//! them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use thermocline::{RegionDriver, Regions};
+use thermocline_device::{Error, ErrorKind, Result};
+use thermocline_pmem::shadow::{Crash, Model, Shadow};
+use thermocline_pmem::{Circumstances, Medium};
+
+pub const PERSISTENT: Circumstances =
+    Circumstances { is_synchronous: true, boot: [3; 16], dirty_shutdowns: None };
+
+type Remembered = (Vec<u64>, Arc<Shadow>);
+
+/// Regions by path: what each began with, and what remembers its stores since.
+#[derive(Debug)]
+pub struct ShadowRegions {
+    files: Mutex<BTreeMap<PathBuf, Remembered>>,
+    now: Circumstances,
+}
+
+impl ShadowRegions {
+    pub fn new(now: Circumstances) -> Self {
+        Self { files: Mutex::default(), now }
+    }
+
+    /// The same regions, of which that at `path` holds `image`.
+    pub fn with(path: &str, image: &[u64], now: Circumstances) -> Self {
+        let file = (image.to_vec(), Arc::new(Shadow::new(image)));
+        Self { files: Mutex::new([(path.into(), file)].into()), now }
+    }
+
+    pub fn shadow(&self, path: &str) -> Arc<Shadow> {
+        Arc::clone(&self.files.lock().unwrap()[Path::new(path)].1)
+    }
+
+    /// All that was stored: what the end of the process leaves.
+    pub fn stored(&self, path: &str) -> Vec<u64> {
+        let mut all = Vec::new();
+        last_crash(&self.shadow(path)).images(Model::X86, 1, 0, |image| all = image.to_vec());
+        all
+    }
+}
+
+/// The crash at the end.
+pub fn last_crash(shadow: &Shadow) -> Crash {
+    let mut count = 0;
+    shadow.crashes(|_| count += 1);
+    let mut last = None;
+    shadow.crashes(|crash| {
+        count -= 1;
+        if count == 0 {
+            last = Some(crash.clone());
+        }
+    });
+    last.unwrap()
+}
+
+impl Regions for ShadowRegions {
+    fn create(&self, path: &Path, bytes: u64, _: RegionDriver) -> Result<(Medium, Circumstances)> {
+        let zeros = vec![0; (bytes / 8) as usize];
+        let shadow = Arc::new(Shadow::new(&zeros));
+        let medium = Medium::shadowed_by(Arc::clone(&shadow), &zeros);
+        self.files.lock().unwrap().insert(path.into(), (zeros, shadow));
+        Ok((medium, self.now))
+    }
+
+    fn open(&self, path: &Path, _: RegionDriver) -> Result<(Medium, Circumstances)> {
+        let mut files = self.files.lock().unwrap();
+        let Some((start, shadow)) = files.get_mut(path) else {
+            return Err(Error::new(ErrorKind::NotFound, "there is none"));
+        };
+        last_crash(shadow).images(Model::X86, 1, 0, |image| *start = image.to_vec());
+        *shadow = Arc::new(Shadow::new(start));
+        Ok((Medium::shadowed_by(Arc::clone(shadow), start), self.now))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.files.lock().unwrap().remove(path);
+        Ok(())
+    }
+}

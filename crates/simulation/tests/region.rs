@@ -1,0 +1,221 @@
+//! A store in a region of persistent memory on simulated devices: the power fails, or the process
+//! ends, after any of the devices' calls, and the region has what a power cut could have left of it
+//! at that moment.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+#[path = "../../engine/tests/persistent_memory/regions.rs"]
+mod regions;
+
+use parking_lot::Mutex;
+use regions::{PERSISTENT, ShadowRegions, last_crash};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use thermocline::{ByteSize, Db, PersistentMemory, Preset, Settings, Tier, WriteBatch};
+use thermocline_foundation::random::{Random, mix};
+use thermocline_pmem::shadow::Model;
+use thermocline_simulation::devices::{CallKind, Devices, Loss, Watcher, World};
+use thermocline_simulation::history::TIERS;
+use thermocline_simulation::machine::Machine;
+
+const REGION: &str = "/pmem/region";
+const BATCHES: u64 = 60;
+
+/// All records.
+type State = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn settings() -> Settings {
+    Settings {
+        preset: Some(Preset::Leveled),
+        tiers: vec![Tier::new(TIERS[0], ByteSize::mib(64)).driver("memory")],
+        memory: ByteSize::mib(1),
+        background_threads: 1,
+        persistent_memory: Some(PersistentMemory::new(REGION, ByteSize::mib(16))),
+        ..Settings::default()
+    }
+}
+
+fn machine(world: World, regions: &Arc<ShadowRegions>, seed: u64) -> Machine {
+    let mut machine = Machine::new(world, seed);
+    machine.environment.regions = Arc::clone(regions) as _;
+    machine
+}
+
+/// What the writer knows: the states after each batch, of which the last may not be acknowledged.
+#[derive(Debug, Default)]
+struct Known {
+    states: Vec<State>,
+    acknowledged: usize,
+    fault: Option<String>,
+    images: u64,
+}
+
+/// Tries some of the crash points.
+struct Crashes {
+    regions: Arc<ShadowRegions>,
+    known: Arc<Mutex<Known>>,
+    random: Mutex<Random>,
+    one_in: u64,
+}
+
+impl Watcher for Crashes {
+    fn changed(&self, devices: &Devices, _: u64, _: CallKind) {
+        let (seed, loss, is_tried) = {
+            let mut random = self.random.lock();
+            (random.next_u64(), random.below(3), random.below(self.one_in) == 0)
+        };
+        if !is_tried || self.known.lock().fault.is_some() {
+            return;
+        }
+        let (mut random, world) = (Random::new(seed), devices.world());
+        let world = match loss {
+            0 => world.after(Loss::None),
+            1 => world.after(Loss::All),
+            _ => {
+                let flags: Vec<_> = world.units().iter().map(|_| random.below(2) == 0).collect();
+                world.after(Loss::Kept(&flags))
+            }
+        };
+        // The end of the process leaves all that was stored.
+        let image = if loss == 0 { self.regions.stored(REGION) } else { self.image(seed) };
+        let fault = self.check(world, &image, seed);
+        let mut known = self.known.lock();
+        known.images += 1;
+        known.fault = fault.map(|fault| format!("loss {loss}, seed {seed}: {fault}"));
+    }
+}
+
+impl Crashes {
+    fn image(&self, seed: u64) -> Vec<u64> {
+        let crash = last_crash(&self.regions.shadow(REGION));
+        let model = if seed.is_multiple_of(2) { Model::X86 } else { Model::Words };
+        let (mut chosen, mut left) = (Vec::new(), 1 + seed % 4);
+        crash.images(model, 4, seed, |image| {
+            if left > 0 {
+                chosen = image.to_vec();
+            }
+            left = left.saturating_sub(1);
+        });
+        chosen
+    }
+
+    /// What is wrong with what a crash left.
+    fn check(&self, world: World, image: &[u64], seed: u64) -> Option<String> {
+        let regions = Arc::new(ShadowRegions::with(REGION, image, PERSISTENT));
+        let machine = machine(world, &regions, seed);
+        let db = match machine.open() {
+            Ok(db) => db,
+            Err(error) => return Some(format!("refused: {error}")),
+        };
+        let found: State = db.scan().into_iter().map(Result::unwrap).map(owned).collect();
+        machine.kill(Some(db));
+        let known = self.known.lock();
+        let is_right = known.states[known.acknowledged..].contains(&found);
+        (!is_right).then(|| {
+            let at = known.states.iter().position(|state| *state == found);
+            format!("{} batches are acknowledged, the state is that of {at:?}", known.acknowledged)
+        })
+    }
+}
+
+fn owned((key, value): (impl AsRef<[u8]>, impl AsRef<[u8]>)) -> (Vec<u8>, Vec<u8>) {
+    (key.as_ref().to_vec(), value.as_ref().to_vec())
+}
+
+/// One batch, random; the state with it.
+fn batch(random: &mut Random, state: &State, number: u64) -> (WriteBatch, State) {
+    let (mut batch, mut state) = (WriteBatch::new(), state.clone());
+    for _ in 0..1 + random.below(6) {
+        let key = format!("key {}", random.below(40)).into_bytes();
+        if random.below(4) == 0 {
+            batch.delete(&key);
+            state.remove(&key);
+        } else {
+            let value = vec![number as u8; random.below(9000) as usize];
+            batch.put(&key, &value);
+            state.insert(key, value);
+        }
+    }
+    (batch, state)
+}
+
+fn write(db: &Db, known: &Mutex<Known>, random: &mut Random, number: u64) {
+    let last = known.lock().states.last().cloned().unwrap_or_default();
+    let (batch, state) = batch(random, &last, number);
+    known.lock().states.push(state);
+    db.write(batch).unwrap();
+    known.lock().acknowledged += 1;
+}
+
+/// A history with crashes beside it; the first fault, and how many images were tried.
+fn run(seed: u64, one_in: u64) -> (Option<String>, u64) {
+    let mut regions = Arc::new(ShadowRegions::new(PERSISTENT));
+    let start = machine(World::new(mix(seed)), &regions, seed);
+    start.create(&settings()).unwrap().close().unwrap();
+    let (mut random, mut world) = (Random::new(seed), start.devices.world().after(Loss::None));
+    let known = Arc::new(Mutex::new(Known { states: vec![State::new()], ..Known::default() }));
+    for life in 0..3 {
+        let machine = machine(world, &regions, mix(seed ^ life));
+        let crashes = Crashes {
+            regions: Arc::clone(&regions),
+            known: Arc::clone(&known),
+            random: Mutex::new(Random::new(mix(seed ^ life))),
+            one_in,
+        };
+        machine.devices.watch(Some(Arc::new(crashes)));
+        let db = machine.open().unwrap();
+        for number in 0..BATCHES / 3 {
+            write(&db, &known, &mut random, life * BATCHES + number);
+            if random.below(12) == 0 {
+                db.flush().unwrap();
+            }
+            if random.below(16) == 0 {
+                db.compact_range(None, None, &mut |_| {}).unwrap();
+            }
+        }
+        if life == 1 {
+            // The process ends without a close, and what it still does has no effect.
+            let image = regions.stored(REGION);
+            world = machine.devices.world().after(Loss::None);
+            machine.kill(Some(db));
+            regions = Arc::new(ShadowRegions::with(REGION, &image, PERSISTENT));
+        } else {
+            db.close().unwrap();
+            world = machine.devices.world().after(Loss::None);
+        }
+    }
+    let known = known.lock();
+    (known.fault.clone(), known.images)
+}
+
+#[test]
+fn after_any_call_of_a_device_what_was_acknowledged_is_there_and_nothing_in_part() {
+    let mut all = 0;
+    for seed in 0..4 {
+        let (fault, images) = run(seed, 12);
+        assert_eq!(fault, None, "seed {seed}");
+        all += images;
+    }
+    assert!(all > 40, "only {all} images were tried");
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_are_found_between_the_region_and_the_manifest() {
+    use thermocline_foundation::Planted;
+    use thermocline_foundation::planted::{hits, with};
+    for bug in [Planted::ArenaFreedBeforeEdit, Planted::GroupBeforeFence] {
+        let (found, hits) = with(bug, || ((0..3).find_map(|seed| run(seed, 2).0), hits()));
+        assert!(found.is_some(), "{bug:?} is not found; its line was passed {hits} times");
+    }
+}
+
+#[test]
+fn the_directory_of_the_home_says_where_the_region_is() {
+    let regions = Arc::new(ShadowRegions::new(PERSISTENT));
+    let machine = machine(World::new(1), &regions, 1);
+    let db = machine.create(&settings()).unwrap();
+    let region = db.stats().region.unwrap();
+    assert_eq!((Path::new(&region.path), region.fences > 0), (Path::new(REGION), true));
+}
