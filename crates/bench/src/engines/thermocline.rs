@@ -32,8 +32,8 @@ pub static LEVELED: Thermocline =
 /// The preset `hybrid`: records in slots on the fast tier, tables on the slow one.
 pub static HYBRID: Thermocline = Thermocline { name: "thermocline-hybrid", preset: Preset::Hybrid };
 
-/// What every preset's label may set, the cache of blocks apart.
-const PLAIN: [(&str, &str); 17] = [
+/// What every preset's label may set.
+const OPTIONS: [(&str, &str); SHARED] = [
     ("driver", "posix, direct or emulated-PROFILE for all tiers; else by --direct"),
     ("slow-driver", "the same for the slow tier alone"),
     ("background-threads", "threads for flushes and compactions, 1 to 64"),
@@ -54,30 +54,29 @@ const PLAIN: [(&str, &str); 17] = [
 ];
 
 /// How many options all presets share.
-const SHARED: usize = PLAIN.len() + fast_cache::OPTIONS.len();
+const SHARED: usize = 17;
 
-/// What every preset's label may set.
-const OPTIONS: [(&str, &str); SHARED] = {
-    let mut all = [("", ""); SHARED];
+/// The shared options and those of the cache of blocks, which every preset can have.
+const LEVELED_OPTIONS: [(&str, &str); SHARED + fast_cache::OPTIONS.len()] =
+    joined(&OPTIONS, &fast_cache::OPTIONS);
+
+/// These and those of the preset `hybrid`.
+const HYBRID_OPTIONS: [(&str, &str); LEVELED_OPTIONS.len() + hybrid::OPTIONS.len()] =
+    joined(&LEVELED_OPTIONS, &hybrid::OPTIONS);
+
+/// Two lists as one of `N`.
+const fn joined<const N: usize>(
+    first: &[(&'static str, &'static str)],
+    second: &[(&'static str, &'static str)],
+) -> [(&'static str, &'static str); N] {
+    let mut all = [("", ""); N];
     let mut at = 0;
-    while at < all.len() {
-        let own = at >= PLAIN.len();
-        all[at] = if own { fast_cache::OPTIONS[at - PLAIN.len()] } else { PLAIN[at] };
+    while at < N {
+        all[at] = if at < first.len() { first[at] } else { second[at - first.len()] };
         at += 1;
     }
     all
-};
-
-/// The shared options and those of the preset `hybrid`.
-const HYBRID_OPTIONS: [(&str, &str); SHARED + hybrid::OPTIONS.len()] = {
-    let mut all = [("", ""); SHARED + hybrid::OPTIONS.len()];
-    let mut at = 0;
-    while at < all.len() {
-        all[at] = if at < SHARED { OPTIONS[at] } else { hybrid::OPTIONS[at - SHARED] };
-        at += 1;
-    }
-    all
-};
+}
 
 impl Thermocline {
     fn settings(&self, options: &OpenOptions) -> Outcome<Settings> {
@@ -91,6 +90,7 @@ impl Thermocline {
                 Durability::Sync => thermocline::Durability::Sync,
             },
             compression: vec![compression],
+            fast_cache: fast_cache::settings(options)?,
             ..Settings::default()
         };
         let driver = match options.option("driver") {
@@ -127,7 +127,6 @@ impl Thermocline {
             settings.log_writes = groups;
         }
         placement(options, &mut settings)?;
-        settings.fast_cache = fast_cache::settings(options)?;
         if self.preset == Preset::Hybrid {
             settings.hybrid = hybrid::settings(options, compression)?;
         }
@@ -176,7 +175,7 @@ impl EngineKind for Thermocline {
 
     fn options(&self) -> &[(&str, &str)] {
         match self.preset {
-            Preset::Leveled => &OPTIONS,
+            Preset::Leveled => &LEVELED_OPTIONS,
             Preset::Hybrid => &HYBRID_OPTIONS,
         }
     }
