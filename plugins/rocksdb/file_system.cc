@@ -83,9 +83,18 @@ Answer TieredFileSystem::CreateManaged(const Path& path, const FileOptions& opti
   return Answer(status, why);
 }
 
+Answer TieredFileSystem::OpenManagedToWrite(const Path& path, OpenFile* file) const {
+  thermocline_file* opened = nullptr;
+  char* why = nullptr;
+  const thermocline_status status =
+      thermocline_tiers_open_file_to_write(tiers_->get(), path.c_str(), &opened, &why);
+  file->reset(opened);
+  return Answer(status, why);
+}
+
 Answer TieredFileSystem::OpenOrCreateManaged(const Path& path, const FileOptions& options,
                                              OpenFile* file, Context* dbg) {
-  Answer opened = OpenManaged(path, file);
+  Answer opened = OpenManagedToWrite(path, file);
   if (!opened.IsOk() || *file != nullptr) return opened;
   const bool is_there = FileExists(path, options.io_options, dbg).ok();
   return is_there ? opened : CreateManaged(path, options, file);
@@ -99,7 +108,7 @@ IOStatus TieredFileSystem::NewSequentialFile(const Path& path, const FileOptions
   if (!answer.IsOk()) return answer.ToIOStatus();
   if (file != nullptr) {
     uint64_t epoch = 0;
-    return OpenAtPlace(file.get(), &epoch, [&](const std::string& place) {
+    return OpenAtPlace(file.get(), Access::kRead, &epoch, [&](const std::string& place) {
       return target()->NewSequentialFile(place, options, result, dbg);
     });
   }
@@ -133,9 +142,10 @@ IOStatus TieredFileSystem::NewWritableFile(const Path& path, const FileOptions& 
   }
   uint64_t epoch = 0;
   WritableFile opened;
-  const IOStatus status = OpenAtPlace(file.get(), &epoch, [&](const std::string& place) {
+  const auto open = [&](const std::string& place) {
     return target()->NewWritableFile(place, options, &opened, dbg);
-  });
+  };
+  const IOStatus status = OpenAtPlace(file.get(), Access::kWrite, &epoch, open);
   if (!status.ok()) return status;
   *result = std::make_unique<TieredWritableFile>(target_, std::move(file), 0, options,
                                                  std::move(opened));
@@ -158,7 +168,7 @@ IOStatus TieredFileSystem::Reopen(const Path& path, OpenFile file, const FileOpt
   if (!status.ok()) return status;
   uint64_t epoch = 0;
   WritableFile opened;
-  status = OpenAtPlace(file.get(), &epoch, [&](const std::string& place) {
+  status = OpenAtPlace(file.get(), Access::kWrite, &epoch, [&](const std::string& place) {
     return target()->ReopenWritableFile(place, options, &opened, dbg);
   });
   if (!status.ok()) return status;
@@ -175,12 +185,12 @@ IOStatus TieredFileSystem::ReuseWritableFile(const Path& path, const Path& old,
   IOStatus status = RenameFile(old, path, options.io_options, dbg);
   if (!status.ok()) return status;
   OpenFile file;
-  const Answer answer = OpenManaged(path, &file);
+  const Answer answer = OpenManagedToWrite(path, &file);
   if (!answer.IsOk()) return answer.ToIOStatus();
   if (file == nullptr) return target()->ReuseWritableFile(path, path, options, result, dbg);
   uint64_t epoch = 0;
   WritableFile opened;
-  status = OpenAtPlace(file.get(), &epoch, [&](const std::string& place) {
+  status = OpenAtPlace(file.get(), Access::kWrite, &epoch, [&](const std::string& place) {
     return target()->ReuseWritableFile(place, place, options, &opened, dbg);
   });
   if (!status.ok()) return status;
@@ -197,9 +207,10 @@ IOStatus TieredFileSystem::NewRandomRWFile(const Path& path, const FileOptions& 
   if (file == nullptr) return target()->NewRandomRWFile(path, options, result, dbg);
   uint64_t epoch = 0;
   ReadWriteFile opened;
-  const IOStatus status = OpenAtPlace(file.get(), &epoch, [&](const std::string& place) {
+  const auto open = [&](const std::string& place) {
     return target()->NewRandomRWFile(place, options, &opened, dbg);
-  });
+  };
+  const IOStatus status = OpenAtPlace(file.get(), Access::kWrite, &epoch, open);
   if (!status.ok()) return status;
   *result = std::make_unique<TieredReadWriteFile>(std::move(file), std::move(opened));
   return status;

@@ -94,6 +94,7 @@ class TieredFileSystem : public rocksdb::FileSystemWrapper {
  private:
   Answer OpenManaged(const Path& path, OpenFile* file) const;
   Answer CreateManaged(const Path& path, const FileOptions& options, OpenFile* file) const;
+  Answer OpenManagedToWrite(const Path& path, OpenFile* file) const;
   Answer OpenOrCreateManaged(const Path& path, const FileOptions& options, OpenFile* file,
                              Context* dbg);
   IOStatus Reopen(const Path& path, OpenFile file, const FileOptions& options,

@@ -2,6 +2,7 @@
 //
 //   host_test calls DIR URI      checkpoint, backup, ingestion, DestroyDB; ends with nothing left
 //   host_test moves DIR URI      files move while they are open: reads follow, old ones are closed
+//   host_test copies DIR URI     tables that are read much are read at copies on a faster tier
 //   host_test write DIR URI      synced writes until it is killed; prints each number it was told of
 //   host_test verify DIR URI N   all numbers below N are there
 //
@@ -181,13 +182,14 @@ int DeletedFilesOpen(const std::string& directory) {
   return count;
 }
 
-int Moved(const std::string& uri) {
+// A figure of what happened, -1 where there is none.
+int Figure(const std::string& uri, const std::string& name) {
   char* const json = thermocline_rocksdb_stats(uri.c_str());
-  const char* const name = "\"moved_by_level\":";
-  const char* const found = json != nullptr ? std::strstr(json, name) : nullptr;
-  const int moved = found != nullptr ? std::atoi(found + std::strlen(name)) : -1;
+  const std::string quoted = '"' + name + "\":";
+  const char* const found = json != nullptr ? std::strstr(json, quoted.c_str()) : nullptr;
+  const int figure = found != nullptr ? std::atoi(found + quoted.size()) : -1;
   std::free(json);
-  return moved;
+  return figure;
 }
 
 // Waits for the first moves, and then until there were none for a second; a minute at most.
@@ -195,7 +197,7 @@ int WaitForMoves(const std::string& uri) {
   int moved = 0, same = 0;
   for (int round = 0; round < 600 && same < 10; round++) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    const int now = Moved(uri);
+    const int now = Figure(uri, "moved_by_level");
     same = now > 0 && now == moved ? same + 1 : 0;
     moved = now;
   }
@@ -224,6 +226,52 @@ int Moves(const std::string& directory, const std::string& uri) {
   if (after > 0) Check(Status::Aborted(std::to_string(after)), "files that moved are still open");
   Close(std::move(db));
   std::printf("host_test: %d files moved, %d were open; reads followed\n", moved, before);
+  return 0;
+}
+
+// Tables on the fast tier that are open here; `directory` has them all at home.
+int FastTablesOpen(const std::string& directory) {
+  int count = 0;
+  const std::string fast = directory.substr(0, directory.rfind('/')) + "/fast/";
+  DIR* const open = opendir("/proc/self/fd");
+  while (const dirent* entry = open != nullptr ? readdir(open) : nullptr) {
+    char target[4096];
+    const std::string name = std::string("/proc/self/fd/") + entry->d_name;
+    const ssize_t len = readlink(name.c_str(), target, sizeof(target));
+    const std::string path(target, len > 0 ? static_cast<size_t>(len) : 0);
+    const bool is_fast = path.compare(0, fast.size(), fast) == 0;
+    const bool is_there = path.find("(deleted)") == std::string::npos;
+    if (is_fast && is_there && path.find(".sst") != std::string::npos) count++;
+  }
+  if (open != nullptr) closedir(open);
+  return count;
+}
+
+// All tables are at home: what is open on the fast tier are copies.
+int Copies(const std::string& directory, const std::string& uri) {
+  Options options = OptionsOver(uri);
+  rocksdb::BlockBasedTableOptions tables;
+  tables.no_block_cache = true;
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(tables));
+  std::unique_ptr<DB> db = Open(options, directory);
+  Fill(db.get());
+  Check(db->CompactRange({}, nullptr, nullptr), "compact");
+  // Copies are made each second, for the reads of the one before; a minute at most.
+  int open = 0;
+  for (int round = 0; round < 600 && open < 3; round++) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    Expect(db.get(), 0, kRecords);
+    open = FastTablesOpen(directory);
+  }
+  const int copied = Figure(uri, "copied");
+  if (open < 3) Check(Status::Aborted(std::to_string(open)), "copies that are open");
+  // Tables that are rewritten take their copies along.
+  Fill(db.get());
+  Check(db->CompactRange({}, nullptr, nullptr), "compact");
+  Expect(db.get(), 0, kRecords);
+  Close(std::move(db));
+  Check(rocksdb::DestroyDB(directory, options), "destroy");
+  std::printf("host_test: %d copies were made, %d are read\n", copied, open);
   return 0;
 }
 
@@ -262,10 +310,11 @@ int main(int count, char** arguments) {
   const std::string what = count > 3 ? arguments[1] : "";
   if (what == "calls") return Calls(arguments[2], arguments[3]);
   if (what == "moves") return Moves(arguments[2], arguments[3]);
+  if (what == "copies") return Copies(arguments[2], arguments[3]);
   if (what == "write") return WriteUntilKilled(arguments[2], arguments[3]);
   if (what == "verify" && count > 4) {
     return Verify(arguments[2], arguments[3], std::atoi(arguments[4]));
   }
-  std::fprintf(stderr, "host_test: say calls|moves|write DIR URI, or verify DIR URI COUNT\n");
+  std::fprintf(stderr, "host_test: say calls|moves|copies|write DIR URI, or verify DIR URI N\n");
   return 2;
 }

@@ -30,14 +30,15 @@ inline bool IsLink(const std::string& path) {
   return lstat(path.c_str(), &found) == 0 && S_ISLNK(found.st_mode);
 }
 
-// Opens the place by `open`, again where the file was moved meanwhile. `epoch` is at most that of
-// the place which was opened.
+// Opens the place by `open`, again where the file was moved meanwhile, or its copy went. `epoch` is
+// at most that of the place which was opened.
 template <typename Opener>
-rocksdb::IOStatus OpenAtPlace(const thermocline_file* file, uint64_t* epoch, Opener open) {
+rocksdb::IOStatus OpenAtPlace(const thermocline_file* file, Access access, uint64_t* epoch,
+                              Opener open) {
   for (;;) {
     *epoch = thermocline_file_epoch(file);
     std::string place;
-    const Answer answer = PlaceOf(file, &place);
+    const Answer answer = PlaceOf(file, access, &place);
     if (!answer.IsOk()) return answer.ToIOStatus();
     rocksdb::IOStatus status = open(place);
     if (!IsMissing(status) || thermocline_file_epoch(file) == *epoch) return status;

@@ -27,9 +27,10 @@ IOStatus TieredRandomAccessFile::Open(std::shared_ptr<rocksdb::FileSystem> host,
                                       IODebugContext* dbg) {
   uint64_t epoch = 0;
   std::unique_ptr<Host> opened;
-  const IOStatus status = OpenAtPlace(file.get(), &epoch, [&](const std::string& place) {
+  const auto open = [&](const std::string& place) {
     return host->NewRandomAccessFile(place, options, &opened, dbg);
-  });
+  };
+  const IOStatus status = OpenAtPlace(file.get(), Access::kRead, &epoch, open);
   if (status.ok()) {
     result->reset(new TieredRandomAccessFile(std::move(host), std::move(file), options, epoch,
                                              std::move(opened)));
@@ -58,9 +59,10 @@ void TieredRandomAccessFile::Follow() const {
   if (!following.owns_lock() || !current_.CanReplace()) return;
   uint64_t epoch = 0;
   std::unique_ptr<Host> opened;
-  const IOStatus status = OpenAtPlace(file_.get(), &epoch, [&](const std::string& place) {
+  const auto open = [&](const std::string& place) {
     return host_->NewRandomAccessFile(place, options_, &opened, nullptr);
-  });
+  };
+  const IOStatus status = OpenAtPlace(file_.get(), Access::kRead, &epoch, open);
   if (!status.ok()) return;
   const int hint = hint_.load();
   if (hint != kNoHint) opened->Hint(static_cast<AccessPattern>(hint));

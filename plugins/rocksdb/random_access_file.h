@@ -1,4 +1,5 @@
-// A managed file that the host reads: its own file class at the place where the file lies now.
+// A managed file that the host reads: its own file class at the place where the file lies now, or
+// its copy on a faster tier.
 //
 // 1. Each read loads the epoch of the place. When that rose, one thread opens the new place; others
 //    go on with the file they have, whose bytes are the same.

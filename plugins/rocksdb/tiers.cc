@@ -36,10 +36,12 @@ IOStatus Answer::ToIOStatus() const {
   }
 }
 
-Answer PlaceOf(const thermocline_file* file, std::string* place) {
+Answer PlaceOf(const thermocline_file* file, Access access, std::string* place) {
   char* text = nullptr;
   char* why = nullptr;
-  const thermocline_status status = thermocline_file_place(file, &text, &why);
+  const thermocline_status status = access == Access::kRead
+                                        ? thermocline_file_place_to_read(file, &text, &why)
+                                        : thermocline_file_place(file, &text, &why);
   if (text != nullptr) *place = text;
   thermocline_free(text);
   return Answer(status, why);

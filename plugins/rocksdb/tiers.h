@@ -36,7 +36,10 @@ struct CloseFile {
 // An open managed file; null for a file that is the host's own.
 using OpenFile = std::unique_ptr<thermocline_file, CloseFile>;
 
-Answer PlaceOf(const thermocline_file* file, std::string* place);
+// What the host opens a file for. Reads are served at a copy on a faster tier, where there is one.
+enum class Access { kRead, kWrite };
+
+Answer PlaceOf(const thermocline_file* file, Access access, std::string* place);
 
 // The host directories of one URI.
 class Tiers {

@@ -97,7 +97,7 @@ rocksdb::IOStatus TieredWritableFile::OpenNewPlace(std::unique_ptr<Host>* opened
   uint64_t epoch = 0;
   rocksdb::FileOptions options = options_;
   options.use_mmap_writes = false;
-  return OpenAtPlace(file_.get(), &epoch, [&](const std::string& place) {
+  return OpenAtPlace(file_.get(), Access::kWrite, &epoch, [&](const std::string& place) {
     if (use_direct_io()) return host_->ReuseWritableFile(place, place, options, opened, dbg);
     return host_->ReopenWritableFile(place, options, opened, dbg);
   });
@@ -128,6 +128,7 @@ rocksdb::IOStatus TieredWritableFile::Truncate(uint64_t size, const IOOptions& o
 
 rocksdb::IOStatus TieredWritableFile::Close(const IOOptions& options, Context* dbg) {
   const IOStatus status = current_.Now()->Close(options, dbg);
+  if (status.ok()) file_.reset();
   return lost_.ok() ? status : lost_;
 }
 

@@ -7,7 +7,7 @@
 //    device is cut off, so that its repetition does not double it.
 // 2. The host hears of a full device only when every tier refused.
 // 3. A sync that succeeds has made the bytes durable, then the name.
-// 4. Once a file has gone on elsewhere and cannot be opened there, all later calls fail: the host
+// 4. Once a file has gone on elsewhere and cannot be opened there, all later appends fail: the host
 //    would write to a file without a name.
 //
 // Threads: one, except that Sync and Fsync may run beside appends where the host's class allows it.
@@ -76,7 +76,8 @@ class TieredWritableFile : public rocksdb::FSWritableFile {
   IOStatus Synced(IOStatus synced);
 
   const std::shared_ptr<rocksdb::FileSystem> host_;
-  const OpenFile file_;
+  // Until it is closed: it may move then.
+  OpenFile file_;
   const rocksdb::FileOptions options_;
   CurrentFile<Host> current_;
   uint64_t len_;

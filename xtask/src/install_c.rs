@@ -37,7 +37,7 @@ docs/c.md says how a program uses the library.";
 const LIBRARIES: [(&str, &str); 2] =
     [("libthermocline.so", "libthermocline.so.1"), ("libthermocline.a", "libthermocline.a")];
 
-/// What the command line says.
+/// The arguments of the command line.
 #[derive(Debug, PartialEq, Eq)]
 struct Arguments {
     prefix: PathBuf,

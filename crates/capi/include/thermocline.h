@@ -59,13 +59,12 @@
 typedef enum {
   // It is done.
   THERMOCLINE_OK = 0,
-  // Of a look-up: there is no such key. Of a scan: there are no more records. Neither has a
-  // text. Of an opening: there is no database, file or tier where one is needed; fix the path,
-  // or create it.
+  // A look-up found no such key, or a scan has no more records: these two have no text. An
+  // opening found no database, file or tier where one is needed: fix the path, or create it.
   THERMOCLINE_NOT_FOUND = 1,
   // Something is in the way: choose another place.
   THERMOCLINE_ALREADY_EXISTS = 2,
-  // A tier or its device is full: free space or raise the capacity, then reopen.
+  // A tier or its device is full: free space or raise the capacity.
   THERMOCLINE_OUT_OF_SPACE = 3,
   // Stored bytes are not what was written: restore from a checkpoint.
   THERMOCLINE_CORRUPT = 4,

@@ -65,7 +65,8 @@
 // Threads: any number may call at once, except that `thermocline_entries_close` is the last call.
 typedef struct thermocline_entries thermocline_entries;
 
-// A managed file that is open. All openings of a file see the same place.
+// A managed file that is open, to be read or to be written. All openings of a file see the same
+// place. While one to write is open, the file stays where it is, unless its device is full.
 //
 // Threads: any number may call at once, except that `thermocline_file_close` is the last call.
 typedef struct thermocline_file thermocline_file;
@@ -120,7 +121,8 @@ thermocline_status thermocline_tiers_open(const char *uri, thermocline_tiers **t
 thermocline_status thermocline_tiers_close(thermocline_tiers *tiers, char **why);
 
 // Makes a file at `path`, in place of what is there, and manages its directory from now on. The
-// host opens the file at `thermocline_file_place`, truncating it, and writes its bytes there.
+// host opens the file at `thermocline_file_place`, truncating it, and writes its bytes there. It
+// is being written until `thermocline_file_close`.
 //
 // `*file` is the caller's until `thermocline_file_close`; NULL with THERMOCLINE_OK where the file
 // is the host's plain one, which the host makes itself at `path`. THERMOCLINE_OUT_OF_SPACE: every
@@ -131,12 +133,20 @@ thermocline_status thermocline_tiers_create_file(const thermocline_tiers *tiers,
                                                  thermocline_file **file,
                                                  char **why);
 
-// Finds the file at `path`. `*file` as for `thermocline_tiers_create_file`; NULL with
+// Finds the file at `path`, to read it. `*file` as for `thermocline_tiers_create_file`; NULL with
 // THERMOCLINE_OK for a plain file, which need not be there.
 thermocline_status thermocline_tiers_open_file(const thermocline_tiers *tiers,
                                                const char *path,
                                                thermocline_file **file,
                                                char **why);
+
+// Finds the file at `path`, before the host opens it at `thermocline_file_place` to write to it
+// again: until `thermocline_file_close` it stays there, unless its device is full. `*file` as for
+// `thermocline_tiers_open_file`.
+thermocline_status thermocline_tiers_open_file_to_write(const thermocline_tiers *tiers,
+                                                        const char *path,
+                                                        thermocline_file **file,
+                                                        char **why);
 
 // Gives a file or a directory, managed or plain, another path, in place of the file that has it.
 //
@@ -225,7 +235,7 @@ thermocline_status thermocline_file_place(const thermocline_file *file, char **p
 uint64_t thermocline_file_epoch(const thermocline_file *file);
 
 // The host has read from the file, so that it stays longer on its tier. `file` must not be NULL.
-// Costs a store to memory: once in a while is enough.
+// Costs additions to counters that all readers of the file share: once in a while is enough.
 void thermocline_file_was_read(const thermocline_file *file);
 
 // To be called when the host has made the file's bytes durable, before it relies on that: makes
@@ -234,14 +244,15 @@ thermocline_status thermocline_file_synced(const thermocline_file *file, char **
 
 // To be called when the device refused (`ENOSPC`) to extend the file beyond its first `len` bytes:
 // the file goes on elsewhere, with these bytes. The host opens the new place and repeats there
-// what failed.
+// what failed. `file` is one that was created, or opened to write.
 //
 // THERMOCLINE_OUT_OF_SPACE: every tier refused, and the file is as it was.
 thermocline_status thermocline_file_continue_elsewhere(const thermocline_file *file,
                                                        uint64_t len,
                                                        char **why);
 
-// Ends the use of the file here. NULL is none.
+// Ends the use of the file here. After the last of those that write it the file may move. NULL is
+// none.
 void thermocline_file_close(thermocline_file *file);
 
 // The number of names; 0 for NULL.

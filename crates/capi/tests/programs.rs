@@ -10,7 +10,7 @@
     clippy::disallowed_macros,
     clippy::disallowed_methods,
     clippy::unwrap_used,
-    reason = "a test of programs writes them, says what it skips, and stops at the first surprise"
+    reason = "the test writes the programs, prints what it skips, and stops at the first failure"
 )]
 
 use std::path::{Path, PathBuf};

@@ -51,7 +51,7 @@ pub use hosts::{HostSettings, Hosts};
 pub use io_classes::{Background, background};
 pub use journal::{Extent, Journal, JournalEnd, Purpose};
 pub use load::TierLoad;
-pub use names::{FileClass, Heat, Holds, NamedFile, NamedInfo, Names};
+pub use names::{FileClass, Heat, Holds, NamedFile, NamedInfo, Names, Writer};
 pub use open_files::OpenFileCounts;
 pub use placement::{ByLevel, FileInfo, FillFirst, Placement, PlacementChoice, TierState, TierUse};
 pub use profile::{Curve, DeviceProfile, TierProfile};

@@ -45,7 +45,7 @@ impl Place {
         let file = hosts.create(&self.path(name), class).unwrap().unwrap();
         fs::write(file.place(), name).unwrap();
         file.synced().unwrap();
-        file
+        Arc::clone(file.file())
     }
 }
 
@@ -240,6 +240,87 @@ fn a_released_directory_may_be_changed_by_another_process() {
     other.release(&place.path("db")).unwrap();
     place.put(&one, "db/3.sst", 0);
     assert_eq!(names(&one, &place.path("db")), ["1.sst", "2.sst", "3.sst"]);
+}
+
+#[test]
+fn a_released_directory_with_an_open_file_is_found_again_by_its_own_process() {
+    let place = Place::new();
+    let (one, other) = (place.two(), place.two());
+    let file = place.put(&one, "db/1.sst", 0);
+    one.release(&place.path("db")).unwrap();
+    assert!(one.report().is_empty());
+    let again = one.open(&place.path("db/1.sst")).unwrap().unwrap();
+    assert!(Arc::ptr_eq(&file, &again), "there is one of it");
+    assert!(one.report().is_empty(), "a reader does not take it back");
+    let locked = other.create(&place.path("db/2.sst"), of("db/2.sst")).unwrap_err();
+    assert_eq!(locked.kind(), ErrorKind::Locked, "{locked}");
+    drop(place.put(&one, "db/2.sst", 0));
+    assert_eq!(one.report().len(), 1);
+    drop((file, again));
+    let locked = other.delete(&place.path("db/2.sst")).unwrap_err();
+    assert_eq!(locked.kind(), ErrorKind::Locked, "{locked}");
+    one.release(&place.path("db")).unwrap();
+    other.delete(&place.path("db/2.sst")).unwrap();
+}
+
+#[test]
+fn what_a_process_deletes_after_a_release_is_gone_and_the_directory_stays_released() {
+    let place = Place::new();
+    let (one, other) = (place.two(), place.two());
+    let file = place.put(&one, "db/1.sst", 0);
+    for name in ["db/2.sst", "db/3.sst", "db/4.sst"] {
+        drop(place.put(&one, name, 0));
+    }
+    one.release(&place.path("db")).unwrap();
+    one.delete(&place.path("db/2.sst")).unwrap();
+    drop(file);
+    // No file of it is open any more, so that the deletion takes it for itself.
+    one.delete(&place.path("db/3.sst")).unwrap();
+    one.sync_directory(&place.path("db")).unwrap();
+    one.rename(&place.path("db/4.sst"), &place.path("db/5.sst")).unwrap();
+    drop(place.put(&other, "db/6.sst", 0));
+    assert_eq!(names(&one, &place.path("db")), ["1.sst", "5.sst", "6.sst"]);
+}
+
+#[test]
+fn a_directory_is_renamed_also_while_a_file_of_it_is_open() {
+    let place = Place::new();
+    let hosts = place.two();
+    let file = place.put(&hosts, "db/1.sst", 0);
+    hosts.rename(&place.path("db"), &place.path("new")).unwrap();
+    drop(file);
+    drop(place.put(&hosts, "new/2.sst", 0));
+    assert_eq!(names(&hosts, &place.path("new")), ["1.sst", "2.sst"]);
+}
+
+#[test]
+fn a_removal_that_was_cut_off_is_done_by_the_next_one() {
+    // After the first step; when all is gone but the lock; the directory alone.
+    for left in [&["CREATING", "LOCK"][..], &["LOCK"], &[]] {
+        let place = Place::new();
+        let hosts = place.two();
+        drop(place.put(&hosts, "db/1.sst", 0));
+        hosts.delete(&place.path("db/1.sst")).unwrap();
+        drop(hosts);
+        let own = place.path("db/.thermocline");
+        fs::rename(own.join("DATABASE"), own.join("CREATING")).unwrap();
+        for entry in fs::read_dir(&own).unwrap().map(|entry| entry.unwrap()) {
+            let is_gone = !left.contains(&entry.file_name().to_str().unwrap());
+            match left.contains(&"CREATING") {
+                true => {}
+                false if entry.path().is_dir() && !entry.path().is_symlink() => {
+                    fs::remove_dir(entry.path()).unwrap();
+                }
+                false if is_gone => fs::remove_file(entry.path()).unwrap(),
+                false => {}
+            }
+        }
+        let hosts = place.two();
+        hosts.remove_directory(&place.path("db")).unwrap();
+        assert!(!place.path("db").exists(), "{left:?}");
+        let on_fast = fs::read_dir(place.path("fast")).unwrap().count();
+        assert_eq!(on_fast == 0, left.contains(&"CREATING"), "{left:?}");
+    }
 }
 
 #[test]

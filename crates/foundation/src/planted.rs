@@ -432,6 +432,12 @@ bugs! {
     /// Names over links · a file that takes another's name is read from the other's copy on a
     /// faster tier · copy, rename over the name, read.
     CopyOfReplacedFileServed,
+    /// Names over links · a table moves while its host writes it · creation, append, move, append
+    /// through the handle that is open, read.
+    MovedWhileWritten,
+    /// Names over links · a copy on a faster tier stays when its file is written again · copy,
+    /// append, read.
+    CopyOfWrittenFileServed,
 }
 
 /// `bug` is on in this thread.

@@ -19,13 +19,15 @@ pub const FOUND_BY_TRANSACTIONS: [Planted; 5] = [
 
 /// Bugs of names over links, which the engine does not use; their own histories find them
 /// (`tests/names.rs`).
-pub const FOUND_BY_NAMES: [Planted; 8] = [
+pub const FOUND_BY_NAMES: [Planted; 10] = [
     Planted::LinkSwitchedUnsynced,
     Planted::OldPlaceDeletedFirst,
     Planted::HomeSyncedBeforeTier,
     Planted::FirstSyncForgetsName,
     Planted::SerialReused,
     Planted::CopyOfReplacedFileServed,
+    Planted::CopyOfWrittenFileServed,
+    Planted::MovedWhileWritten,
     Planted::LinkedNamesShareFile,
     Planted::LostLinkDropped,
 ];

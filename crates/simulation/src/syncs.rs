@@ -43,7 +43,7 @@ pub(crate) fn is_changed() -> bool {
 }
 
 #[cfg(feature = "planted-bugs")]
-pub use active::{Change, Guard, List, UNNAMED, attempt, find, is_within, pairs};
+pub use active::{Change, Guard, List, UNNAMED, attempt, find, is_within, pairs, with};
 #[cfg(feature = "planted-bugs")]
 pub(crate) use active::{is_changed, turn};
 
@@ -156,7 +156,7 @@ mod active {
     }
 
     /// Runs `body` with `change`; says too how often it was made.
-    fn with<T>(change: &Change, body: impl FnOnce() -> T) -> (T, u64) {
+    pub fn with<T>(change: &Change, body: impl FnOnce() -> T) -> (T, u64) {
         CHANGE.set(Some(change.clone()));
         HITS.set(0);
         let result = body();

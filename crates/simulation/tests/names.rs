@@ -1,12 +1,14 @@
 //! Names over links under crashes and faults, and the planted bugs that this finds.
 #![allow(clippy::unwrap_used)]
 
-use thermocline_simulation::names::{Counts, faults, kinds_of, run, run_with_fault};
+use thermocline_simulation::names::{
+    Counts, faults, kinds_of, run, run_end, run_with_fault, write_beside,
+};
 
 #[test]
 fn synced_files_keep_name_and_bytes_whatever_call_a_crash_follows() {
     let mut all = Counts::default();
-    for seed in 0..40 {
+    for seed in 0..48 {
         let counts = run(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         all.images += counts.images;
         all.moves += counts.moves;
@@ -14,11 +16,25 @@ fn synced_files_keep_name_and_bytes_whatever_call_a_crash_follows() {
         all.replaced += counts.replaced;
         all.links += counts.links;
         all.copies += counts.copies;
+        all.stayed += counts.stayed;
+        all.announced += counts.announced;
         all.restarts += counts.restarts;
     }
     assert!(all.images > 20_000 && all.moves > 60 && all.replaced > 15, "{all:?}");
-    assert!(all.copies > 30, "{all:?}");
+    assert!(all.copies > 30 && all.stayed > 10 && all.announced > 10, "{all:?}");
     assert!(all.overflows > 5 && all.links > 10 && all.restarts > 40, "{all:?}");
+}
+
+#[test]
+fn a_directory_leaves_its_tiers_whatever_call_a_crash_follows() {
+    let images: u64 = (0..12).map(|seed| run_end(seed).unwrap()).sum();
+    assert!(images > 500, "{images} images");
+}
+
+#[test]
+fn what_is_written_beside_a_move_or_a_copy_is_there() {
+    let written: u64 = (0..3).map(|seed| write_beside(seed).unwrap()).sum();
+    assert!(written > 24, "{written} writings");
 }
 
 #[test]

@@ -14,8 +14,8 @@ use crate::store::{
 };
 use std::collections::VecDeque;
 use thermocline::{
-    ByteSize, Compression, Db, Environment, ErrorKind, Locking, Preset, Settings, Ticket, Tier,
-    TransactionOptions,
+    ByteSize, Compression, Db, Environment, ErrorKind, Locking, PersistentMemory, Preset, Settings,
+    Ticket, Tier, TransactionOptions,
 };
 
 /// A preset as an engine.
@@ -50,11 +50,13 @@ const OPTIONS: [(&str, &str); SHARED] = [
     ("bandwidth-high", "percent from which on it takes one away"),
     ("bandwidth-peak", "bytes a second that the fast tier can move, such as 500MiB; else measured"),
     ("stats-interval", "how often figures are written for other processes, such as 1s; 0s: never"),
+    ("persistent-memory", "leveled: bytes of a region that writes go to in place of a log"),
+    ("persistent-memory-driver", "mapped, or emulated-0ns to emulated-5000ns; default mapped"),
     ("transactions", "how they are kept apart: optimistic or pessimistic; default optimistic"),
 ];
 
 /// How many options all presets share.
-const SHARED: usize = 17;
+const SHARED: usize = 19;
 
 /// The shared options and those of the cache of blocks, which every preset can have.
 const LEVELED_OPTIONS: [(&str, &str); SHARED + fast_cache::OPTIONS.len()] =
@@ -127,12 +129,22 @@ impl Thermocline {
             settings.log_writes = groups;
         }
         placement(options, &mut settings)?;
+        settings.persistent_memory = persistent_memory(options)?;
         if self.preset == Preset::Hybrid {
             settings.hybrid = hybrid::settings(options, compression)?;
         }
         settings.check()?;
         Ok(settings)
     }
+}
+
+/// The region of persistent memory, which lies beside the home.
+fn persistent_memory(options: &OpenOptions) -> Outcome<Option<PersistentMemory>> {
+    let size = options.parsed::<ByteSize>("persistent-memory")?;
+    let driver = options.option("persistent-memory-driver");
+    let Some((size, first)) = size.zip(options.tiers.first()) else { return Ok(None) };
+    let region = PersistentMemory::new(first.path.join("region"), size);
+    Ok(Some(region.driver(driver.unwrap_or("mapped"))))
 }
 
 /// Where tables go, as the options say.
@@ -197,7 +209,11 @@ impl EngineKind for Thermocline {
             // What the preset does not look at is not in force.
             let read = section != "hybrid" || self.preset == Preset::Hybrid;
             if let Some((name, value)) = line.split_once(" = ").filter(|_| read) {
-                let prefix = if section == "hybrid" { "hybrid." } else { "" };
+                let prefix = match section {
+                    "hybrid" => "hybrid.",
+                    "persistent_memory" => "persistent_memory.",
+                    _ => "",
+                };
                 pairs.push((format!("{prefix}{name}"), value.trim_matches('"').to_owned()));
             }
         }

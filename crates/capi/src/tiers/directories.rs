@@ -1,7 +1,7 @@
 //! The directories of a host, over the tiers of a URI, by paths.
 
 use super::entries::{Entries, give_entries};
-use super::files::{File, NewFile, class};
+use super::files::{File, NewFile, Opened, class};
 use crate::arguments::{Place, optional_text, path};
 use crate::call::{Poison, call};
 use crate::handle::{Held, give, give_to, handle, take, with};
@@ -106,7 +106,8 @@ unsafe fn with_paths(
 }
 
 /// Makes a file at `path`, in place of what is there, and manages its directory from now on. The
-/// host opens the file at `thermocline_file_place`, truncating it, and writes its bytes there.
+/// host opens the file at `thermocline_file_place`, truncating it, and writes its bytes there. It
+/// is being written until `thermocline_file_close`.
 ///
 /// `*file` is the caller's until `thermocline_file_close`; NULL with THERMOCLINE_OK where the file
 /// is the host's plain one, which the host makes itself at `path`. THERMOCLINE_OUT_OF_SPACE: every
@@ -126,13 +127,14 @@ pub unsafe extern "C" fn thermocline_tiers_create_file(
             let to = to?;
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let made = tiers.of.create(path, class(name, new_file)?)?;
+            let made = made.map(Opened::ToWrite);
             to.set(made.map_or(null_mut(), |made| give(tiers.poison.clone(), made)));
             Ok(())
         })
     }
 }
 
-/// Finds the file at `path`. `*file` as for `thermocline_tiers_create_file`; NULL with
+/// Finds the file at `path`, to read it. `*file` as for `thermocline_tiers_create_file`; NULL with
 /// THERMOCLINE_OK for a plain file, which need not be there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thermocline_tiers_open_file(
@@ -146,7 +148,29 @@ pub unsafe extern "C" fn thermocline_tiers_open_file(
         let to = Place::required(file, null_mut(), "the place for the file");
         with_path(tiers, path, why, |tiers, path| {
             let to = to?;
-            let found = tiers.of.open(path)?;
+            let found = tiers.of.open(path)?.map(Opened::ToRead);
+            to.set(found.map_or(null_mut(), |found| give(tiers.poison.clone(), found)));
+            Ok(())
+        })
+    }
+}
+
+/// Finds the file at `path`, before the host opens it at `thermocline_file_place` to write to it
+/// again: until `thermocline_file_close` it stays there, unless its device is full. `*file` as for
+/// `thermocline_tiers_open_file`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thermocline_tiers_open_file_to_write(
+    tiers: *const Tiers,
+    path: *const c_char,
+    file: *mut *mut File,
+    why: *mut *mut c_char,
+) -> Status {
+    // SAFETY: the header asks for it.
+    unsafe {
+        let to = Place::required(file, null_mut(), "the place for the file");
+        with_path(tiers, path, why, |tiers, path| {
+            let to = to?;
+            let found = tiers.of.open_to_write(path)?.map(Opened::ToWrite);
             to.set(found.map_or(null_mut(), |found| give(tiers.poison.clone(), found)));
             Ok(())
         })

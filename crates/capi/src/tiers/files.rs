@@ -5,19 +5,39 @@ use crate::handle::{Handle, Held, close, handle, with};
 use crate::memory;
 use crate::status::{Failure, Status};
 use std::ffi::c_char;
+use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
-use thermocline_device::{FileClass, Heat, Holds, NamedFile, Origin};
+use thermocline_device::{FileClass, Heat, Holds, NamedFile, Origin, Writer};
 
-/// A managed file that is open. All openings of a file see the same place.
+/// What a handle of a file was opened for.
+#[derive(Debug)]
+pub enum Opened {
+    ToRead(Arc<NamedFile>),
+    ToWrite(Writer),
+}
+
+impl Deref for Opened {
+    type Target = NamedFile;
+
+    fn deref(&self) -> &NamedFile {
+        match self {
+            Self::ToRead(file) => file,
+            Self::ToWrite(writer) => writer,
+        }
+    }
+}
+
+/// A managed file that is open, to be read or to be written. All openings of a file see the same
+/// place. While one to write is open, the file stays where it is, unless its device is full.
 ///
 /// Threads: any number may call at once, except that `thermocline_file_close` is the last call.
 #[derive(Debug)]
-pub struct File(Held<Arc<NamedFile>>);
+pub struct File(Held<Opened>);
 
-handle!(File of Arc<NamedFile>, "the file");
+handle!(File of Opened, "the file");
 
 /// What a new file is: all that decides where it goes. NULL says what its name says.
 #[repr(C)]
@@ -171,7 +191,7 @@ pub unsafe extern "C" fn thermocline_file_epoch(file: *const File) -> u64 {
 }
 
 /// The host has read from the file, so that it stays longer on its tier. `file` must not be NULL.
-/// Costs a store to memory: once in a while is enough.
+/// Costs additions to counters that all readers of the file share: once in a while is enough.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thermocline_file_was_read(file: *const File) {
     // SAFETY: the header asks for it.
@@ -191,7 +211,7 @@ pub unsafe extern "C" fn thermocline_file_synced(
 
 /// To be called when the device refused (`ENOSPC`) to extend the file beyond its first `len` bytes:
 /// the file goes on elsewhere, with these bytes. The host opens the new place and repeats there
-/// what failed.
+/// what failed. `file` is one that was created, or opened to write.
 ///
 /// THERMOCLINE_OUT_OF_SPACE: every tier refused, and the file is as it was.
 #[unsafe(no_mangle)]
@@ -201,10 +221,18 @@ pub unsafe extern "C" fn thermocline_file_continue_elsewhere(
     why: *mut *mut c_char,
 ) -> Status {
     // SAFETY: the header asks for it.
-    unsafe { with(file, why, |file| Ok(file.of.continue_elsewhere(len)?)) }
+    unsafe {
+        with(file, why, |file| match &file.of {
+            Opened::ToWrite(writer) => Ok(writer.continue_elsewhere(len)?),
+            Opened::ToRead(_) => {
+                Err(Failure::invalid("the file was opened to read; open it to write"))
+            }
+        })
+    }
 }
 
-/// Ends the use of the file here. NULL is none.
+/// Ends the use of the file here. After the last of those that write it the file may move. NULL is
+/// none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thermocline_file_close(file: *mut File) {
     // SAFETY: the header asks for it.

@@ -102,7 +102,16 @@ static void files(thermocline_tiers *tiers) {
     OK(thermocline_tiers_open_file(tiers, at("db/1.sst"), &other, &why));
     CHECK(other != NULL);
     thermocline_file_was_read(other);
+    INVALID(thermocline_file_continue_elsewhere(other, 4, &why));
     thermocline_file_close(other);
+    OK(thermocline_tiers_open_file_to_write(tiers, at("db/1.sst"), &other, &why));
+    CHECK(other != NULL);
+    thermocline_file_close(other);
+    OK(thermocline_tiers_open_file_to_write(tiers, at("db/CURRENT"), &other, &why));
+    CHECK(other == NULL);
+    ANSWERS(THERMOCLINE_NOT_FOUND, 1,
+            thermocline_tiers_open_file_to_write(tiers, at("db/2.sst"), &other, &why));
+    INVALID(thermocline_tiers_open_file_to_write(tiers, at("db/1.sst"), NULL, &why));
     OK(thermocline_tiers_open_file(tiers, at("db/CURRENT"), &other, &why));
     CHECK(other == NULL);
     ANSWERS(THERMOCLINE_NOT_FOUND, 1,
@@ -114,7 +123,12 @@ static void files(thermocline_tiers *tiers) {
     wrong = table(0);
     wrong.size = 4;
     INVALID(thermocline_tiers_create_file(tiers, at("db/2.sst"), &wrong, &other, &why));
+    other = (thermocline_file *)&wrong;
     INVALID(thermocline_tiers_create_file(tiers, NULL, NULL, &other, &why));
+    CHECK(other == NULL);
+    other = (thermocline_file *)&wrong;
+    INVALID(thermocline_tiers_open_file(tiers, NULL, &other, &why));
+    CHECK(other == NULL);
     INVALID(thermocline_tiers_create_file(tiers, at("db/2.sst"), NULL, NULL, &why));
 
     CHECK(thermocline_file_epoch(file) == 0);
@@ -147,7 +161,7 @@ static void names(thermocline_tiers *tiers) {
     OK(thermocline_tiers_stats(tiers, &json, &why));
     CHECK(json != NULL && json[0] == '[' && strstr(json, "overflowed\":1") != NULL);
     thermocline_free(json);
-    ANSWERS(THERMOCLINE_IO, 1, thermocline_tiers_remove_directory(tiers, at("other"), &why));
+    ANSWERS(THERMOCLINE_INVALID, 1, thermocline_tiers_remove_directory(tiers, at("other"), &why));
     OK(thermocline_tiers_delete(tiers, at("other/3.sst"), &why));
     ANSWERS(THERMOCLINE_NOT_FOUND, 1, thermocline_tiers_delete(tiers, at("other/3.sst"), &why));
     OK(thermocline_tiers_remove_directory(tiers, at("other"), &why));

@@ -14,6 +14,9 @@
 //! 1. A path leads to one [`Names`], whatever links led to its directory.
 //! 2. A call on a plain file does what the host would do itself.
 //! 3. A directory goes only when the host has nothing left in it.
+//! 4. Of a directory there is one [`Names`] at a time, also after it was released: as long as a
+//!    file of it is open, calls find that one. Only what makes or writes a file takes the directory
+//!    back; another change ends with the call, and so does its lock.
 //!
 //! Locks: `open` while a directory is opened; `moving` for a round of moves in one of them, before
 //! `open`. Both before those of a [`Names`].
@@ -29,18 +32,20 @@ pub use report::{HostReport, LevelReport, TierReport};
 pub use settings::{HostCache, HostSettings, HostTier, SCHEME};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::names::is_hidden;
+use crate::names::{WeakNames, is_hidden};
 use crate::placement::{
     ByLevel, ByLevelSettings, ByParallelism, FillFirst, Placement, PlacementChoice, TopLevels,
 };
 use crate::tiered_files::Devices;
-use crate::{FileClass, Holds, NamedFile, Names};
+use crate::{FileClass, Holds, NamedFile, Names, Writer};
 use mover::Mover;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thermocline_foundation::Clock;
-use thermocline_foundation::sync::{Condvar, Mutex};
+use thermocline_foundation::sync::atomic::AtomicU32;
+use thermocline_foundation::sync::atomic::Ordering::AcqRel;
+use thermocline_foundation::sync::{Condvar, Mutex, MutexGuard};
 
 /// See the module.
 #[derive(Debug)]
@@ -54,12 +59,44 @@ struct Shared {
     devices: Arc<dyn Devices>,
     clock: Arc<dyn Clock>,
     settings: HostSettings,
-    /// The managed directories that were asked for.
-    open: Mutex<BTreeMap<PathBuf, Names>>,
+    open: Mutex<Directories>,
     /// Held while files of a directory move, and while a directory goes.
     moving: Mutex<()>,
+    /// Calls that wait for that.
+    waiting: AtomicU32,
     work: Mutex<mover::Work>,
     changed: Condvar,
+}
+
+/// The managed directories that were asked for.
+#[derive(Debug, Default)]
+struct Directories {
+    open: BTreeMap<PathBuf, Names>,
+    /// Those that were given back since, with what files of theirs that are open still hold.
+    released: BTreeMap<PathBuf, WeakNames>,
+}
+
+impl Directories {
+    fn get(&self, directory: &Path) -> Option<Names> {
+        let open = self.open.get(directory).cloned();
+        open.or_else(|| self.released.get(directory)?.upgrade())
+    }
+
+    fn release(&mut self, directory: &Path) {
+        if let Some(names) = self.open.remove(directory) {
+            self.released.insert(directory.to_owned(), names.downgrade());
+        }
+    }
+
+    fn take_back(&mut self, directory: &Path, names: &Names) {
+        self.released.remove(directory);
+        self.open.insert(directory.to_owned(), names.clone());
+    }
+
+    fn forget(&mut self, directory: &Path) {
+        self.released.remove(directory);
+        self.open.remove(directory);
+    }
 }
 
 /// A path, taken apart.
@@ -108,6 +145,7 @@ impl Hosts {
             settings,
             open: Mutex::default(),
             moving: Mutex::default(),
+            waiting: AtomicU32::new(0),
             work: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -120,7 +158,7 @@ impl Hosts {
     ///
     /// Errors: `OutOfSpace` where every tier refused; those of an opening, at a directory's first
     /// file.
-    pub fn create(&self, path: &Path, class: FileClass) -> Result<Option<Arc<NamedFile>>> {
+    pub fn create(&self, path: &Path, class: FileClass) -> Result<Option<Writer>> {
         if class.holds == Holds::Other {
             return Ok(None);
         }
@@ -145,6 +183,13 @@ impl Hosts {
         }
     }
 
+    /// As [`Hosts::open`], for a host that is about to write to the file again.
+    pub fn open_to_write(&self, path: &Path) -> Result<Option<Writer>> {
+        let Some(file) = self.open(path)? else { return Ok(None) };
+        self.shared.names_to_write(&At::new(path)?.directory)?;
+        file.to_write().map(Some)
+    }
+
     /// Gives a file or a directory another path, in place of the file that has it.
     ///
     /// Errors: `Invalid` where two directories have no device in common: the host copies the file.
@@ -153,7 +198,7 @@ impl Hosts {
             return self.rename_directory(from, to);
         }
         let (from, to) = (At::new(from)?, At::new(to)?);
-        match self.shared.between(&from, &to)? {
+        let renamed = match self.shared.between(&from, &to)? {
             Between::Plain => plain::rename(&from.path(), &to.path()),
             Between::Within(names) => names.rename(&from.name, &to.name),
             Between::Managed(names, into) => names.rename_into(&from.name, &into, &to.name),
@@ -161,7 +206,9 @@ impl Hosts {
             Between::Out(names) => {
                 names.give_plain(&from.name, |from| plain::rename(from, &to.path()))
             }
-        }
+        };
+        self.shared.give_back(&from.directory);
+        renamed
     }
 
     /// Gives a file a second path.
@@ -181,19 +228,23 @@ impl Hosts {
     /// Removes a path and its file.
     pub fn delete(&self, path: &Path) -> Result<()> {
         let at = At::new(path)?;
-        match self.shared.names(&at.directory)? {
-            Some(names) => names.delete(&at.name),
-            None => plain::delete(&at.path()),
-        }
+        let Some(names) = self.shared.names(&at.directory)? else {
+            return plain::delete(&at.path());
+        };
+        let deleted = names.delete(&at.name);
+        self.shared.give_back(&at.directory);
+        deleted
     }
 
     /// Cuts or extends a file.
     pub fn truncate(&self, path: &Path, len: u64) -> Result<()> {
         let at = At::new(path)?;
-        match self.shared.names(&at.directory)? {
-            Some(names) => names.truncate(&at.name, len),
-            None => plain::truncate(&at.path(), len),
-        }
+        let Some(names) = self.shared.names(&at.directory)? else {
+            return plain::truncate(&at.path(), len);
+        };
+        let cut = names.truncate(&at.name, len);
+        self.shared.give_back(&at.directory);
+        cut
     }
 
     /// What the host sees in a directory: files, directories, managed files with their lengths.
@@ -206,20 +257,26 @@ impl Hosts {
     /// Makes all names of a directory so far durable.
     pub fn sync_directory(&self, directory: &Path) -> Result<()> {
         let directory = plain::canonical(directory)?;
-        match self.shared.names(&directory)? {
-            Some(names) => names.sync_directory(),
-            None => plain::sync_directory(&directory),
-        }
+        let Some(names) = self.shared.names(&directory)? else {
+            return plain::sync_directory(&directory);
+        };
+        let synced = names.sync_directory();
+        self.shared.give_back(&directory);
+        synced
     }
 
     /// Removes a directory in which the host has nothing left, and what it has on the tiers.
     pub fn remove_directory(&self, directory: &Path) -> Result<()> {
         let directory = plain::canonical(directory)?;
-        if let Some(names) = self.shared.names(&directory)?
-            && self.list(&directory)?.is_empty()
-        {
-            let _moving = self.shared.moving.lock();
-            self.shared.open.lock().remove(&directory);
+        let names = self.shared.names(&directory)?;
+        let is_empty = self.list(&directory)?.is_empty();
+        if is_empty && names.is_none() {
+            // A removal that was cut off has left this, or the making of a first file.
+            Names::undo_cut_off(&*self.shared.devices, &directory)?;
+        }
+        if let Some(names) = names.filter(|_| is_empty) {
+            let _moving = self.shared.end_moves();
+            self.shared.open.lock().forget(&directory);
             names.dissolve()?;
         }
         plain::remove_directory(&directory)
@@ -245,17 +302,18 @@ impl Hosts {
     }
 
     /// Gives a directory's lock back, once the last of its files is closed: another process may
-    /// change it then. This one may open it again.
+    /// change it then. This one may open it again. Waits for no more than the moves that are being
+    /// made.
     pub fn release(&self, directory: &Path) -> Result<()> {
         let directory = plain::canonical(directory)?;
-        let _moving = self.shared.moving.lock();
-        self.shared.open.lock().remove(&directory);
+        let _moving = self.shared.end_moves();
+        self.shared.open.lock().release(&directory);
         Ok(())
     }
 
     /// Figures of the managed directories that were asked for.
     pub fn report(&self) -> Vec<HostReport> {
-        let open = self.shared.open.lock().clone();
+        let open = self.shared.open.lock().open.clone();
         open.values().map(HostReport::of).collect()
     }
 
@@ -265,8 +323,8 @@ impl Hosts {
         let directory = plain::canonical(from)?;
         let names = self.shared.names(&directory)?;
         let is_managed = names.is_some();
-        let _moving = self.shared.moving.lock();
-        self.shared.open.lock().remove(&directory);
+        let _moving = self.shared.end_moves();
+        self.shared.open.lock().forget(&directory);
         if let Some(names) = names {
             names.will_move_to(&At::new(to)?.path())?;
         }
@@ -277,7 +335,11 @@ impl Hosts {
                 [&directory, &plain::canonical(to)?].map(|path| path.parent().map(Path::to_owned));
             parents.iter().flatten().try_for_each(|parent| plain::sync_directory(parent))?;
             let (devices, policy) = (Arc::clone(&self.shared.devices), self.shared.placement());
-            Names::rehome(devices, &plain::canonical(to)?, None, policy)?;
+            match Names::rehome(devices, &plain::canonical(to)?, None, policy) {
+                // A file of it is open still. The tiers serve either path until the next change.
+                Err(error) if error.kind() == ErrorKind::Locked => {}
+                rehomed => rehomed?,
+            }
         }
         Ok(())
     }
@@ -288,7 +350,7 @@ impl Shared {
     fn names(&self, directory: &Path) -> Result<Option<Names>> {
         let mut open = self.open.lock();
         if let Some(names) = open.get(directory) {
-            return Ok(Some(names.clone()));
+            return Ok(Some(names));
         }
         if !Names::exists(&*self.devices, directory)? {
             return Ok(None);
@@ -301,22 +363,40 @@ impl Shared {
 
     fn names_to_write(&self, directory: &Path) -> Result<Names> {
         if let Some(names) = self.names(directory)? {
+            self.open.lock().take_back(directory, &names);
             return Ok(names);
         }
         let mut open = self.open.lock();
         if let Some(names) = open.get(directory) {
-            return Ok(names.clone());
+            return Ok(names);
         }
         let tiers = self.settings.specs(directory);
         let names = Names::make(Arc::clone(&self.devices), directory, &tiers, self.placement())?;
         Ok(self.opened(&mut open, directory, names))
     }
 
-    fn opened(&self, open: &mut BTreeMap<PathBuf, Names>, directory: &Path, names: Names) -> Names {
+    /// After a change that is no reason to keep a directory which was released.
+    fn give_back(&self, directory: &Path) {
+        let mut open = self.open.lock();
+        if open.released.contains_key(directory) {
+            open.release(directory);
+        }
+    }
+
+    /// No file of any directory moves while the answer lives. A round of moves ends with those that
+    /// are being made.
+    fn end_moves(&self) -> MutexGuard<'_, ()> {
+        self.waiting.fetch_add(1, AcqRel);
+        let moving = self.moving.lock();
+        self.waiting.fetch_sub(1, AcqRel);
+        moving
+    }
+
+    fn opened(&self, open: &mut Directories, directory: &Path, names: Names) -> Names {
         if self.settings.placement == PlacementChoice::Parallelism {
             names.measure_load(Arc::clone(&self.clock));
         }
-        open.insert(directory.to_owned(), names.clone());
+        open.open.insert(directory.to_owned(), names.clone());
         names
     }
 

@@ -5,8 +5,10 @@
 //!    it looks once a second.
 //! 2. Moves of one directory are made by as many threads as its devices can use beside their
 //!    writers, or as many as the settings say.
-//! 3. A move or copy that failed is tried again in the next second. The file stays where it is.
-//! 4. Copies are made after moves, by as many threads as the devices can use then, one each in a
+//! 3. A round ends early where a directory is to be released, renamed or removed: that waits for
+//!    the moves being made, and for no more.
+//! 4. A move or copy that failed is tried again in the next second. The file stays where it is.
+//! 5. Copies are made after moves, by as many threads as the devices can use then, one each in a
 //!    second: the hit ratio of a second says what the next copy is for.
 //!
 //! Threads: one of its own, and those of a round of moves, which end with it.
@@ -79,16 +81,20 @@ impl Shared {
             }
             let directories: Vec<_> = {
                 let open = self.open.lock();
-                let writers = open.iter().filter(|(_, names)| names.is_writer());
+                let writers = open.open.iter().filter(|(_, names)| names.is_writer());
                 writers.map(|(directory, _)| directory.clone()).collect()
             };
             for directory in directories {
+                if self.is_awaited() {
+                    break;
+                }
                 // A directory that is released meanwhile must have no user here.
                 let _moving = self.moving.lock();
-                let Some(names) = self.open.lock().get(&directory).cloned() else { continue };
+                let Some(names) = self.open.lock().open.get(&directory).cloned() else { continue };
                 names.seconds_passed(u32::try_from(seconds).unwrap_or(u32::MAX));
                 self.move_files(&names);
-                if seconds > 0 && self.settings.cache == HostCache::Files {
+                let copies = self.settings.cache == HostCache::Files && !self.is_awaited();
+                if seconds > 0 && copies {
                     names.end_window();
                     self.copy_files(&names);
                 }
@@ -98,10 +104,11 @@ impl Shared {
 
     /// False once it is over.
     fn wait_for_work(&self) -> bool {
+        // A file that is made after this look wakes the thread.
+        let has_writers = self.open.lock().open.values().any(Names::is_writer);
         let mut work = self.work.lock();
-        let has_writers = || self.open.lock().values().any(Names::is_writer);
         if !work.is_woken && !work.is_over {
-            match has_writers() {
+            match has_writers {
                 true => drop(self.changed.wait_for(&mut work, PERIOD)),
                 false => self.changed.wait(&mut work),
             }
@@ -110,11 +117,17 @@ impl Shared {
         !work.is_over
     }
 
+    /// A call waits until no file moves.
+    fn is_awaited(&self) -> bool {
+        self.waiting.load(Acquire) > 0
+    }
+
     fn move_files(&self, names: &Names) {
         let threads = || self.settings.move_threads.unwrap_or_else(|| names.move_threads());
         let is_ended = AtomicBool::new(false);
+        let goes_on = || !is_ended.load(Acquire) && !self.is_awaited() && !self.work.lock().is_over;
         let mover = |place: u16| {
-            while !is_ended.load(Acquire) && place < threads() && !self.work.lock().is_over {
+            while goes_on() && place < threads() {
                 match names.move_next() {
                     Ok(true) => {}
                     Ok(false) => is_ended.store(true, Release),

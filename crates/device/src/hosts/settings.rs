@@ -1,4 +1,4 @@
-//! What a user says of a host's tiers: a URI, or a file of settings that the URI names.
+//! The settings of a host's tiers: a URI, or a file of settings that the URI names.
 //!
 //! ```text
 //!   thermocline://?tier=/mnt/nvme/app:20GiB&tier=home:400GiB&placement=room

@@ -1,7 +1,7 @@
 //! Copies of whole files on the next faster tier, for reads (Keigo, section 4.3).
 //!
-//! 1. A copy is of a file that nothing more is written to. It goes when the file is deleted,
-//!    replaced, cut or moved.
+//! 1. A copy is of a file that nothing more is written to (`writer.rs`). It goes when the file is
+//!    deleted, replaced, moved, or written again.
 //! 2. No link names a copy: the next opening for writing removes what this one had.
 //! 3. Files come first: a copy goes where a file needs its room.
 //! 4. Each copy that is made halves what all files count as reads, so that what was hot once does
@@ -69,16 +69,16 @@ impl Names {
         let host = &self.host;
         host.begin()?;
         host.require_sound()?;
-        let (file, from) = {
+        let (file, from, writings) = {
             let mut listing = host.listing.lock();
             let file = listing.open(host, name)?;
             let named = listing.get_mut(name)?;
-            let is_ready = named.is_whole && !named.moving && named.copy.is_none();
+            let is_ready = named.is_whole() && !named.moving && named.copy.is_none();
             if !is_ready || named.place.room <= to || to == host.home {
                 return Ok(false);
             }
             named.moving = true;
-            (file, named.place.clone())
+            (file, named.place.clone(), named.writings())
         };
         let target = host.target(&from, to);
         let place = Place { room: to, file: target.file.clone() };
@@ -87,22 +87,25 @@ impl Names {
             let origin = Origin::CacheFill;
             sync_site("names/copy", || host.copy_bytes(&from, handle, &target, origin))
         });
-        let is_kept = {
+        let (is_kept, is_same) = {
             let mut listing = host.listing.lock();
             let now = listing.name_of(&file);
             let named = now.and_then(|name| listing.get_mut(&name).ok());
-            named.is_some_and(|named| {
+            named.map_or((false, false), |named| {
                 named.moving = false;
-                let is_kept = copied.is_ok() && named.place == from;
+                let is_same = named.place == from && named.writings() == writings;
+                let is_kept = copied.is_ok() && is_same;
                 named.copy = Some(place.clone()).filter(|_| is_kept);
                 file.copied(named.copy.clone());
-                is_kept
+                (is_kept, is_same)
             })
         };
         if !is_kept {
             host.remove(&place);
         }
-        copied?;
+        if is_same {
+            copied?;
+        }
         host.counts.copied.add(u64::from(is_kept));
         Ok(is_kept)
     }
@@ -200,7 +203,7 @@ impl Listing {
             let is_table = matches!(named.class.holds, Holds::Table | Holds::Blob);
             match &named.copy {
                 Some(copy) => copies.push(read(copy.room)),
-                None if is_table && named.is_whole && !named.moving => {
+                None if is_table && named.is_whole() && !named.moving => {
                     files
                         .extend(Some(read(named.place.room)).filter(|f| f.tier.position() < tiers));
                 }

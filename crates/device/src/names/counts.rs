@@ -12,7 +12,7 @@ pub struct NameCounts {
     pub moved_by_level: u64,
     /// Files that left a tier that was nearly full.
     pub moved_for_room: u64,
-    /// Of these, such that had to go whatever else wrote there.
+    /// Those of `moved_for_room` that did not wait for writers of the tier.
     pub moved_by_force: u64,
     /// Moves that failed; the files stayed.
     pub failed_moves: u64,

@@ -179,7 +179,7 @@ pub(super) fn point(own: &dyn Driver, own_path: &Path, tiers: &[TierSpec]) -> Re
 }
 
 /// Removes what a creation left that was cut off.
-fn undo(devices: &dyn Devices, own: &dyn Driver, own_path: &Path) -> Result<()> {
+pub(super) fn undo(devices: &dyn Devices, own: &dyn Driver, own_path: &Path) -> Result<()> {
     if has_file(own, CREATING_NAME)? {
         let home = Home::read_as(own, own_path, CREATING_NAME)?;
         for spec in home.tiers.iter().filter(|spec| spec.path != own_path) {

@@ -5,15 +5,19 @@
 //!   CREATING, LOCK, the directory of this software
 //! ```
 //! 1. From the first step on it is a creation that was cut off: a crash leaves what the next
-//!    creation undoes.
-//! 2. A tier with a file in it stays as it is.
+//!    creation undoes, and what [`Names::undo_cut_off`] does where there is none.
+//! 2. The directory of a tier that has a file of another owner in it stays.
 //!
 //! Threads: the caller has no file of the directory open.
 
-use super::creation::undo_tier;
-use super::{Holds, LOST_NAME, Names};
+use super::creation::{undo, undo_tier};
+use super::{DIRECTORY_NAME, Holds, LOST_NAME, Names};
 use crate::error::{Error, ErrorKind, Result};
-use crate::tiered_files::{CREATING_NAME, HOME_FILE_NAME, LOCK_NAME, clear};
+use crate::small_file;
+use crate::tiered_files::{
+    CREATING_NAME, Devices, HOME_FILE_NAME, LOCK_NAME, absolute, clear, has_file,
+};
+use std::path::Path;
 use thermocline_foundation::sync_site;
 
 impl Names {
@@ -49,8 +53,26 @@ impl Names {
         }
         host.devices.remove_directory_if_empty(&lost)?;
         sync_site("names/dissolving", || clear(&*host.own, CREATING_NAME))?;
-        host.own.delete(LOCK_NAME)?;
+        small_file::remove(&*host.own, LOCK_NAME)?;
         host.devices.remove_directory_if_empty(&host.own_path)
+    }
+
+    /// Removes what a creation, or the end of a directory, left at `path` that was cut off; nothing
+    /// where the directory is over tiers, or has nothing of this software.
+    pub fn undo_cut_off(devices: &dyn Devices, path: &Path) -> Result<()> {
+        let own_path = absolute(path)?.join(DIRECTORY_NAME);
+        let own = match devices.home(&own_path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            own => own?,
+        };
+        let _lock = own.lock(LOCK_NAME)?;
+        if has_file(&*own, HOME_FILE_NAME)? {
+            return Ok(());
+        }
+        undo(devices, &*own, &own_path)?;
+        devices.remove_directory_if_empty(&own_path.join(LOST_NAME))?;
+        small_file::remove(&*own, LOCK_NAME)?;
+        devices.remove_directory_if_empty(&own_path)
     }
 
     fn stays(&self, why: &str) -> Error {

@@ -49,8 +49,11 @@ pub(super) struct Named {
     pub bytes: u64,
     /// A move, or the making of a copy, is under way.
     pub moving: bool,
-    /// Nothing more is written to it, as far as that is known.
-    pub is_whole: bool,
+    /// Its level became known while it was written: it has its place to find when that ends.
+    pub is_late: bool,
+    /// Those that write it now, and how often a writing began.
+    writers: u32,
+    writings: u64,
     /// A copy on a faster tier.
     pub copy: Option<Place>,
     pub reading: Arc<Reading>,
@@ -62,8 +65,40 @@ impl Named {
     pub fn new(place: Place, class: FileClass, bytes: u64, epoch: u64) -> Self {
         let (last_epoch, reads) = (AtomicU64::new(epoch), AtomicU64::new(0));
         let reading = Arc::new(Reading { last_epoch, reads });
-        let (moving, is_whole, copy, file) = (false, true, None, Weak::new());
-        Self { place, class, bytes, moving, is_whole, copy, reading, file }
+        let (moving, is_late, writers, writings) = (false, false, 0, 0);
+        let (copy, file) = (None, Weak::new());
+        Self { place, class, bytes, moving, is_late, writers, writings, copy, reading, file }
+    }
+
+    pub fn begin_writing(&mut self) {
+        self.writers += 1;
+        self.writings += 1;
+    }
+
+    /// True where that was the last writer.
+    pub fn end_writing(&mut self) -> bool {
+        debug_assert!(self.writers > 0, "a writing ends once");
+        self.writers -= 1;
+        self.writers == 0
+    }
+
+    pub fn writers(&self) -> u32 {
+        self.writers
+    }
+
+    /// Nothing more is written to it, as far as that is known.
+    pub fn is_whole(&self) -> bool {
+        self.writers == 0
+    }
+
+    /// A move may begin: it is whole, and none is under way.
+    pub fn can_move(&self) -> bool {
+        !self.moving && (self.is_whole() || planted(Planted::MovedWhileWritten))
+    }
+
+    /// Writings that began so far: what was copied is all of it while this stays as it is.
+    pub fn writings(&self) -> u64 {
+        self.writings
     }
 
     /// The file, where it is open.
@@ -111,8 +146,8 @@ impl Listing {
         let mut residents = Vec::new();
         for (name, named) in &self.names {
             let tier = named.place.room;
-            let is_whole = matches!(named.class.holds, Holds::Table | Holds::Blob) && !named.moving;
-            if is_whole && tier.position() < tiers {
+            let is_table = matches!(named.class.holds, Holds::Table | Holds::Blob);
+            if is_table && named.can_move() && tier.position() < tiers {
                 residents.push(Resident {
                     name: name.clone(),
                     kind: named.class.context().kind,

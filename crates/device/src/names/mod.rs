@@ -19,6 +19,7 @@
 //!   links.rs       link, rename elsewhere    moves.rs     moves, overflow, export
 //!   report.rs      what people are shown     counts.rs    what happened
 //!   dissolving.rs  the end of a directory   copies.rs    copies of files on faster tiers
+//!   writer.rs      a file while it is written
 //! ```
 //! The host moves the bytes itself, at [`NamedFile::place`]. What a call does, and what a crash
 //! leaves of it, is the table in docs/formats/names.md.
@@ -38,8 +39,9 @@
 //! 10. A change whose outcome is not known is the last: later ones say why, until the directory is
 //!     opened again.
 //!
-//! Locks: `changing` is held while names change, `listing` within it for a moment, never during
-//! I/O; a file's own within that, and those of `loads` last. Syncs and copies hold neither.
+//! Locks: `changing` is held while names change and while a writing begins, `listing` within it for
+//! a moment, never during I/O; a file's own within that, and those of `loads` last. Syncs and
+//! copies hold neither.
 //! Threads: everything is shared freely.
 
 mod class;
@@ -55,6 +57,7 @@ mod moves;
 mod named_file;
 mod opening;
 mod report;
+mod writer;
 
 pub use class::{FileClass, Heat, Holds};
 pub use counts::NameCounts;
@@ -62,6 +65,7 @@ pub use home_file::HomeFile;
 pub use link_text::{LinkText, Serial};
 pub use named_file::NamedFile;
 pub use report::{NamedInfo, NamedTier};
+pub use writer::Writer;
 
 use crate::driver::{DirectoryLock, Driver, Entry, Operation};
 use crate::error::{Error, ErrorKind, Result};
@@ -73,7 +77,7 @@ use copies::Copying;
 use counts::Counts;
 use listing::{Listing, Named, Place};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use thermocline_foundation::sync::Mutex;
 use thermocline_foundation::sync::atomic::Ordering::{AcqRel, Acquire};
 use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
@@ -98,6 +102,18 @@ pub(crate) fn is_hidden(name: &str) -> bool {
 #[derive(Clone, Debug)]
 pub struct Names {
     host: Arc<Host>,
+}
+
+/// A [`Names`] that lasts as long as another one, or a file of it, does.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakNames {
+    host: Weak<Host>,
+}
+
+impl WeakNames {
+    pub(crate) fn upgrade(&self) -> Option<Names> {
+        self.host.upgrade().map(|host| Names { host })
+    }
 }
 
 /// A directory that files lie in: a tier's, or the host's.
@@ -180,10 +196,10 @@ impl Changing {
 
 impl Names {
     /// Makes a file under a name that may be in use; the old file stays until the new name is
-    /// durable. The host opens the file at its place.
+    /// durable. The host opens the file at its place. It is whole once the writer is dropped.
     ///
     /// Errors: `OutOfSpace` where every tier refused.
-    pub fn create(&self, name: &str, class: FileClass) -> Result<Arc<NamedFile>> {
+    pub fn create(&self, name: &str, class: FileClass) -> Result<Writer> {
         self.host.change(name, |changing| self.host.create(changing, name, class))
     }
 
@@ -208,16 +224,6 @@ impl Names {
     /// Removes a name and its file.
     pub fn delete(&self, name: &str) -> Result<()> {
         self.host.change(name, |_| self.host.delete(name))
-    }
-
-    /// Cuts or extends a file, as its host would at its place.
-    pub fn truncate(&self, name: &str, len: u64) -> Result<()> {
-        self.host.change(name, |_| {
-            self.host.look_at(name)?;
-            self.host.drop_copy(name);
-            let place = self.host.listing.lock().get(name)?.place.clone();
-            self.host.room(&place).tier.driver().open(&place.file)?.truncate(len)
-        })
     }
 
     /// Makes all names so far durable: of the tiers first, then the host's.
@@ -273,6 +279,10 @@ impl Names {
     /// What happened since the directory was opened.
     pub fn counts(&self) -> NameCounts {
         self.host.counts.get()
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakNames {
+        WeakNames { host: Arc::downgrade(&self.host) }
     }
 
     /// The host's directory.
@@ -387,7 +397,7 @@ impl Host {
         changing: &mut Changing,
         name: &str,
         class: FileClass,
-    ) -> Result<Arc<NamedFile>> {
+    ) -> Result<Writer> {
         let expected = self.listing.lock().expected_bytes(class);
         let rooms = self.rooms_for(class, expected)?;
         let mut refused = None;
@@ -407,11 +417,12 @@ impl Host {
                         listing.begin_epoch();
                     }
                     let mut named = Named::new(place, class, expected, listing.epoch());
-                    named.is_whole = false;
+                    named.begin_writing();
                     listing.replace(name, named, self.home);
                     let file = listing.open(self, name)?;
                     file.written_by(writing);
-                    return Ok(file);
+                    drop(listing);
+                    return Ok(Writer::of(file));
                 }
                 Err(error) if error.kind() == ErrorKind::OutOfSpace => refused = Some(error),
                 Err(error) => return Err(error),

@@ -2,21 +2,25 @@
 //! making, what overflows, and everything home.
 //!
 //! ```text
-//!   copy -> sync -> verify -> sync the tier's names -> the link, by rename
-//!        -> sync the host's names -> epoch -> the old place goes
+//!   copy -> sync -> verify -> sync the tier's names -> the link, by rename -> epoch
+//!        -> sync the host's names -> the old place goes
 //! ```
 //! 1. The link is the switch. A crash before it leaves a stray copy, one after it the old file;
 //!    the next opening for writing removes either.
 //! 2. Readers never wait: those that began at the old place end there.
-//! 3. A file that is deleted or replaced meanwhile stays so, and the copy goes.
+//! 3. A file that is deleted, replaced or written meanwhile stays so, and the copy goes.
 //! 4. A file that overflows is cut to the bytes that its host knows of, so that repeating the
 //!    append that failed writes them once.
+//!
+//! 5. Until the host's names are durable, a sync of the file makes them so: what is written at the
+//!    new place counts only where the name leads there.
 //!
 //! Threads: any number of files move at once, a file once at a time.
 
 use super::link_text::parse_file_name;
 use super::listing::Place;
 use super::named_file::NamedFile;
+use super::writer::gone;
 use super::{Holds, Host, LinkText, Names, UNFINISHED};
 use crate::context::{FileContext, FileKind, Origin};
 use crate::driver::Handle;
@@ -38,6 +42,23 @@ pub(super) struct Target {
     link: Option<LinkText>,
 }
 
+/// Which bytes of a file a move takes along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bytes {
+    /// All of a file that is not being written, nor meanwhile.
+    Whole,
+    /// So many; its writer waits.
+    First(u64),
+}
+
+/// A move that has begun.
+struct Begun {
+    from: Place,
+    bytes: u64,
+    /// Writings until then.
+    writings: u64,
+}
+
 impl Names {
     /// The level of a table became known, or is another one now: it counts for the next placement,
     /// and [`Names::move_next`] moves the file where that has it elsewhere.
@@ -47,7 +68,10 @@ impl Names {
         let before = named.class.level.replace(level);
         if before != Some(level) && named.class.holds != Holds::Other {
             self.host.counts.corrected_levels.add(u64::from(before.is_some()));
-            listing.to_place.push_back(name.to_owned());
+            named.is_late = !named.is_whole() && !named.can_move();
+            if !named.is_late {
+                listing.to_place.push_back(name.to_owned());
+            }
         }
     }
 
@@ -60,7 +84,10 @@ impl Names {
         if !leaving.as_ref().is_some_and(|leaving| leaving.is_forced) {
             let next = self.host.listing.lock().to_place.pop_front();
             if let Some(name) = next {
-                let moved = self.host.place_again(&name)?;
+                let moved = self.host.place_again(&name);
+                // It is due still, behind the others.
+                let again = || self.host.listing.lock().to_place.push_back(name.clone());
+                let moved = moved.inspect_err(|_| again())?;
                 self.host.counts.moved_by_level.add(u64::from(moved));
                 return Ok(true);
             }
@@ -71,7 +98,7 @@ impl Names {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
             file => file?,
         };
-        let moved = self.host.relocate(&file, None, leaving.to)?;
+        let moved = self.host.relocate(&file, Bytes::Whole, leaving.to)?;
         self.host.counts.moved_for_room.add(u64::from(moved));
         self.host.counts.moved_by_force.add(u64::from(moved && leaving.is_forced));
         Ok(true)
@@ -112,11 +139,19 @@ impl Names {
 
     /// Brings all files home: the directory needs no tiers then. Returns how many moved. No host
     /// may write meanwhile.
+    ///
+    /// Errors: `Invalid` where a file is being written.
     pub fn export(&self) -> Result<u64> {
         let mut moved = 0;
         for name in self.host.managed_names(|_| true) {
             let file = self.open(&name)?;
-            moved += u64::from(self.host.relocate(&file, None, self.host.home)?);
+            let home = self.host.home;
+            let is_moved = self.host.relocate(&file, Bytes::Whole, home)?;
+            if !is_moved && file.location().1.room != home {
+                let text = format!("cannot bring {name} home: it is being written; close it first");
+                return Err(Error::new(ErrorKind::Invalid, text));
+            }
+            moved += u64::from(is_moved);
         }
         Ok(moved)
     }
@@ -160,10 +195,15 @@ impl Host {
         let mut states = self.tier_states();
         self.tell_levels(&states);
         let mut listing = self.listing.lock();
-        let Ok(named) = listing.get(name) else { return Ok(false) };
+        let Ok(named) = listing.get_mut(name) else { return Ok(false) };
         if !matches!(named.class.holds, Holds::Table | Holds::Blob) {
             return Ok(false);
         }
+        if !named.can_move() {
+            named.is_late = !named.is_whole();
+            return Ok(false);
+        }
+        let writings = named.writings();
         let context = named.class.context();
         if let Some(here) = states.get_mut(named.place.room.position()) {
             here.remove(context.kind, named.bytes);
@@ -173,7 +213,24 @@ impl Host {
         };
         let file = listing.open(self, name)?;
         drop(listing);
-        self.relocate(&file, None, to)
+        let moved = self.relocate(&file, Bytes::Whole, to)?;
+        if !moved {
+            self.place_later(&file, writings);
+        }
+        Ok(moved)
+    }
+
+    /// Where the file was written during its move, that is tried again when the writing has ended.
+    fn place_later(&self, file: &NamedFile, writings: u64) {
+        let mut listing = self.listing.lock();
+        let Some(name) = listing.name_of(file) else { return };
+        let Ok(named) = listing.get_mut(&name) else { return };
+        if named.writings() != writings {
+            named.is_late = !named.is_whole();
+            if !named.is_late {
+                listing.to_place.push_back(name);
+            }
+        }
     }
 
     pub(super) fn continue_elsewhere(self: &Arc<Self>, file: &NamedFile, len: u64) -> Result<()> {
@@ -182,7 +239,7 @@ impl Host {
         self.drop_copies(from.room);
         let others = overflow_order(from.room.position(), tiers);
         for to in others.map(|at| TierIndex(at as u8)).filter(|to| *to != from.room) {
-            match self.relocate(file, Some(len), to) {
+            match self.relocate(file, Bytes::First(len), to) {
                 Ok(_) => {
                     self.counts.overflowed.add(1);
                     return Ok(());
@@ -194,38 +251,21 @@ impl Host {
         Err(self.full())
     }
 
-    /// The file's length is final as far as it is known: it is what it takes.
-    pub(super) fn settle(&self, file: &NamedFile) {
-        let is_log = Holds::of_name(&file.name()) == Holds::Log;
-        if !is_log {
-            file.is_written();
-        }
-        let (_, place) = file.location();
-        let len = self.room(&place).tier.driver().open_to_read(&place.file);
-        let Ok(len) = len.and_then(|file| file.len()) else { return };
-        let mut listing = self.listing.lock();
-        let Some(name) = listing.name_of(file) else { return };
-        let Ok(named) = listing.get_mut(&name) else { return };
-        if matches!(named.class.holds, Holds::Table | Holds::Blob) {
-            (named.bytes, named.is_whole) = (len, true);
-            let class = named.class;
-            listing.remember(class, Some(len));
-        }
-    }
-
-    /// Moves a file, of which only the first `cut` bytes count, to another room; false if it is
-    /// there already, or on its way.
-    fn relocate(
-        self: &Arc<Self>,
-        file: &NamedFile,
-        cut: Option<u64>,
-        to: TierIndex,
-    ) -> Result<bool> {
+    /// Moves bytes of a file to another room; false if it is there already, on its way, or was
+    /// written meanwhile.
+    fn relocate(self: &Arc<Self>, file: &NamedFile, bytes: Bytes, to: TierIndex) -> Result<bool> {
         self.begin()?;
         self.require_sound()?;
-        let Some((from, bytes)) = self.begin_move(file, to)? else { return Ok(false) };
-        self.make_room(to, bytes);
-        let moved = self.copy(&from, cut, to).and_then(|target| self.switch(file, &target));
+        let Some(begun) = self.begin_move(file, bytes, to)? else { return Ok(false) };
+        self.make_room(to, begun.bytes);
+        let copied = self.copy(&begun.from, bytes, to);
+        let writings = Some(begun.writings).filter(|_| bytes == Bytes::Whole);
+        let moved = match copied {
+            Ok(target) => self.switch(file, writings, &target),
+            // A writing came between: the copy is not as long, or not the same.
+            Err(_) if writings.is_some() && self.unwritten(file, writings).is_none() => Ok(false),
+            Err(error) => Err(error),
+        };
         let mut listing = self.listing.lock();
         if let Some(name) = listing.name_of(file) {
             listing.get_mut(&name)?.moving = false;
@@ -238,24 +278,27 @@ impl Host {
         })
     }
 
-    fn begin_move(&self, file: &NamedFile, to: TierIndex) -> Result<Option<(Place, u64)>> {
+    fn begin_move(&self, file: &NamedFile, bytes: Bytes, to: TierIndex) -> Result<Option<Begun>> {
         let mut listing = self.listing.lock();
         let name = listing.name_of(file).ok_or_else(|| gone(file))?;
         let named = listing.get_mut(&name)?;
-        if named.moving || named.place.room == to {
+        // A move under way of a file whose writer asks for another one will be given up.
+        let can_move = named.can_move() || bytes != Bytes::Whole;
+        if !can_move || named.place.room == to {
             return Ok(None);
         }
         named.moving = true;
-        Ok(Some((named.place.clone(), named.bytes)))
+        let (from, writings) = (named.place.clone(), named.writings());
+        Ok(Some(Begun { from, bytes: named.bytes, writings }))
     }
 
     /// Copies what is at `from`; the copy is whole and durable, and so is its name on a tier.
-    fn copy(&self, from: &Place, cut: Option<u64>, to: TierIndex) -> Result<Target> {
+    fn copy(&self, from: &Place, bytes: Bytes, to: TierIndex) -> Result<Target> {
         let target = self.target(from, to);
         let tier = &self.room(from).tier;
-        let handle = match cut {
-            None => tier.driver().open_to_read(&from.file)?,
-            Some(len) => {
+        let handle = match bytes {
+            Bytes::Whole => tier.driver().open_to_read(&from.file)?,
+            Bytes::First(len) => {
                 let handle = tier.driver().open(&from.file)?;
                 handle.truncate(len)?;
                 handle
@@ -309,17 +352,17 @@ impl Host {
         Target { room, file: link.file_name(), link: Some(link) }
     }
 
-    /// Makes the copy count; false if the file was deleted or replaced meanwhile.
-    fn switch(&self, file: &NamedFile, target: &Target) -> Result<bool> {
+    /// Makes the copy count; false if the file was deleted or replaced meanwhile, or written since
+    /// it had so many writings.
+    fn switch(&self, file: &NamedFile, writings: Option<u64>, target: &Target) -> Result<bool> {
         let copy = Place { room: target.room, file: target.file.clone() };
         let (old, new, changes) = {
             let _changing = self.changing.lock();
             self.require_sound()?;
-            let Some(name) = self.listing.lock().name_of(file) else {
+            let Some((name, old)) = self.unwritten(file, writings) else {
                 self.remove(&copy);
                 return Ok(false);
             };
-            let old = self.listing.lock().get(&name)?.place.clone();
             if planted(Planted::OldPlaceDeletedFirst) && old.room != self.home {
                 self.remove(&old);
             }
@@ -334,27 +377,27 @@ impl Host {
             let new = if target.link.is_some() { copy } else { self.plain(&name) };
             self.listing.lock().get_mut(&name)?.place = new.clone();
             self.drop_copy(&name);
-            (old, new, file.changes())
+            let changes = file.moved(new.clone());
+            (old, new, changes)
         };
         self.sync_home()?;
         if planted(Planted::HomeSyncedBeforeTier) {
             self.room(&new).sync()?;
         }
-        // A rename since then has changed what the place is called at home.
-        let now = {
-            let listing = self.listing.lock();
-            listing.name_of(file).and_then(|name| Some(listing.get(&name).ok()?.place.clone()))
-        };
-        if let Some(now) = now {
-            file.moved(now, changes);
-        }
+        file.is_durable(changes);
         if old.room != self.home {
             self.remove(&old);
         }
         Ok(true)
     }
-}
 
-fn gone(file: &NamedFile) -> Error {
-    Error::new(ErrorKind::NotFound, format!("{} was deleted or replaced", file.name()))
+    /// The name and place of a file that had so many writings, if it was none since.
+    fn unwritten(&self, file: &NamedFile, writings: Option<u64>) -> Option<(String, Place)> {
+        let listing = self.listing.lock();
+        let name = listing.name_of(file)?;
+        let named = listing.get(&name).ok()?;
+        let is_same = writings.is_none_or(|writings| named.writings() == writings);
+        let is_same = is_same || planted(Planted::MovedWhileWritten);
+        is_same.then(|| (name, named.place.clone()))
+    }
 }

@@ -37,7 +37,7 @@ struct At {
     /// Changes of the name, and how many of them are durable.
     changes: u64,
     durable: u64,
-    /// It is being written: a table or blob until it is whole, a log until it is closed.
+    /// It is being written.
     writing: Option<Writing>,
 }
 
@@ -61,7 +61,7 @@ impl NamedFile {
         self.at.lock().writing = writing;
     }
 
-    /// It is whole.
+    /// It is written no more.
     pub(super) fn is_written(&self) {
         self.at.lock().writing = None;
     }
@@ -74,7 +74,7 @@ impl NamedFile {
         self.host.served[self.served_by.load(Ordering::Relaxed)].add(1);
     }
 
-    /// Where the host opens it, to read or to write.
+    /// Where the host opens it, to read, or to write while it has a [`Writer`](super::Writer).
     pub fn place(&self) -> PathBuf {
         self.host.path_of(&self.at.lock().place)
     }
@@ -109,17 +109,7 @@ impl NamedFile {
         self.host.sync_name(&place)?;
         let mut at = self.at.lock();
         at.durable = at.durable.max(changes);
-        drop(at);
-        self.host.settle(self);
         Ok(())
-    }
-
-    /// To be called when the device refused to extend the file beyond its first `len` bytes: the
-    /// file goes on elsewhere, with these bytes, and the host repeats there what failed.
-    ///
-    /// Errors: `OutOfSpace` where every tier refused; the file is as it was.
-    pub fn continue_elsewhere(&self, len: u64) -> Result<()> {
-        self.host.continue_elsewhere(self, len)
     }
 
     /// The name that the file has, or had last.
@@ -138,11 +128,19 @@ impl NamedFile {
         self.relocate(&mut at, place);
     }
 
-    /// The file is whole and durable at `place`, as is its name.
-    pub(super) fn moved(&self, place: Place, changes: u64) {
+    /// The file is whole and durable at `place`, its name is not yet. Returns the changes of the
+    /// name so far, for [`NamedFile::is_durable`].
+    pub(super) fn moved(&self, place: Place) -> u64 {
+        let mut at = self.at.lock();
+        at.changes += 1;
+        self.relocate(&mut at, place);
+        at.changes
+    }
+
+    /// So many changes of the name are durable.
+    pub(super) fn is_durable(&self, changes: u64) {
         let mut at = self.at.lock();
         at.durable = at.durable.max(changes);
-        self.relocate(&mut at, place);
     }
 
     /// Reads are served there from now on; by its place where there is no copy any more.
@@ -156,11 +154,6 @@ impl NamedFile {
         let room = at.copy.as_ref().unwrap_or(&at.place).room;
         self.served_by.store(room.position(), Ordering::Relaxed);
         self.epoch.fetch_add(1, Ordering::Release);
-    }
-
-    /// Changes of the name so far.
-    pub(super) fn changes(&self) -> u64 {
-        self.at.lock().changes
     }
 
     fn relocate(&self, at: &mut At, place: Place) {

@@ -8,3 +8,4 @@ mod golden;
 mod moves;
 mod refusals;
 mod support;
+mod writing;

@@ -36,6 +36,22 @@ fn a_table_whose_level_changes_moves_and_its_readers_end_where_they_began() {
 }
 
 #[test]
+fn a_move_that_failed_is_due_still() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow"]);
+    let file = put(&names, "1.sst", 0, b"table");
+    let (there, aside) = (file.place(), place.path("aside"));
+    fs::rename(&there, &aside).unwrap();
+    names.set_level("1.sst", 6);
+    assert_eq!(names.move_next().unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(names.has_moves(), "the next round tries again");
+    fs::rename(&aside, &there).unwrap();
+    assert!(names.move_next().unwrap());
+    assert!(file.place().starts_with(place.path("slow")), "{:?}", file.place());
+    assert_eq!(fs::read(file.place()).unwrap(), b"table");
+}
+
+#[test]
 fn a_file_on_a_full_device_goes_on_elsewhere_with_the_bytes_that_its_host_knows() {
     let place = Place::new();
     let names = place.make("db", &["fast", "slow"]);

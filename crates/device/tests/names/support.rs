@@ -102,7 +102,7 @@ pub fn put(names: &Names, name: &str, level: u8, bytes: &[u8]) -> Arc<NamedFile>
     fs::write(file.place(), bytes).unwrap();
     fs::File::open(file.place()).unwrap().sync_all().unwrap();
     file.synced().unwrap();
-    file
+    Arc::clone(file.file())
 }
 
 pub fn listed(path: &Path) -> Vec<String> {

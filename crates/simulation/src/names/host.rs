@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use thermocline_device::{
-    Buffer, Devices as _, Error, ErrorKind, FileClass, Holds, NamedFile, Names, Operation, Origin,
-    Result, TierIndex,
+    Buffer, Devices as _, Driver, Error, ErrorKind, FileClass, Handle, Holds, NamedFile, Names,
+    Operation, Origin, Result, TierIndex, Writer,
 };
 use thermocline_foundation::random::Random;
 
@@ -45,8 +45,34 @@ pub struct Counts {
     pub links: u64,
     /// Copies on faster tiers.
     pub copies: u64,
+    /// Tables that were to move while they were written.
+    pub stayed: u64,
     /// Kills and power cuts.
     pub restarts: u64,
+    /// Renames of the directory that were announced.
+    pub announced: u64,
+}
+
+/// A file that is open to write, at the place that it had then: as hosts do, it follows no move.
+struct Written {
+    writer: Writer,
+    driver: Arc<dyn Driver>,
+    handle: Handle,
+}
+
+impl Written {
+    fn open(devices: &Devices, writer: Writer) -> Result<Self> {
+        let (parent, name) = split(&writer.place());
+        let driver = devices.tier(&spec(&parent))?;
+        let handle = driver.open(&name)?;
+        Ok(Self { writer, driver, handle })
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let buffer = Buffer::copy_of(bytes);
+        let write = Operation::Write { offset, buffer, durable: false };
+        self.driver.execute(&self.handle, write).result.map(drop)
+    }
 }
 
 /// See the module's header.
@@ -57,13 +83,15 @@ pub(super) struct Host {
     pub counts: Counts,
     names: Option<Names>,
     open: BTreeMap<String, Arc<NamedFile>>,
+    written: BTreeMap<String, Written>,
     random: Random,
 }
 
 impl Host {
     pub fn new(setting: Setting, devices: Devices, model: Arc<Mutex<Model>>, seed: u64) -> Self {
-        let (open, random) = (BTreeMap::new(), Random::new(seed));
-        Self { setting, devices, model, counts: Counts::default(), names: None, open, random }
+        let (open, written, random) = (BTreeMap::new(), BTreeMap::new(), Random::new(seed));
+        let (counts, names) = (Counts::default(), None);
+        Self { setting, devices, model, counts, names, open, written, random }
     }
 
     /// Puts the directory over its tiers.
@@ -99,7 +127,7 @@ impl Host {
 
     /// One step, and whether everything is as it should be.
     pub fn step(&mut self) -> Step {
-        match self.draw(25) {
+        match self.draw(28) {
             0..=4 => self.create(),
             5..=7 => self.append(),
             8..=10 => self.sync(),
@@ -111,6 +139,8 @@ impl Host {
             19 => self.overflow(),
             20 => self.move_all(),
             21..=23 => self.copy(),
+            24..=25 => self.move_written(),
+            26 => self.announce_rename(),
             _ => self.restart(),
         }?;
         self.check()
@@ -135,9 +165,11 @@ impl Host {
             model.may_be(name, None, 0);
             file
         };
-        let opened = self.names().create(name, class)?;
+        let writer = self.names().create(name, class)?;
         self.model.lock().now.insert(name.to_owned(), file);
-        self.open.insert(name.to_owned(), opened);
+        self.open.insert(name.to_owned(), Arc::clone(writer.file()));
+        let written = Written::open(&self.devices, writer)?;
+        self.written.insert(name.to_owned(), written);
         for _ in 0..self.draw(3) {
             self.append_to(name)?;
         }
@@ -161,7 +193,13 @@ impl Host {
     }
 
     fn append_to(&mut self, name: &str) -> Step {
-        let file = self.opened(name)?;
+        let written = match self.written.remove(name) {
+            Some(written) => written,
+            None => {
+                let file = self.opened(name)?;
+                Written::open(&self.devices, file.to_write()?)?
+            }
+        };
         let mut bytes = vec![0; 1 + self.draw(1500) as usize];
         self.random.fill(&mut bytes);
         bytes.iter_mut().for_each(|byte| *byte |= 1);
@@ -169,27 +207,22 @@ impl Host {
             let mut model = self.model.lock();
             let id = model.now[name];
             let written = &mut model.files.get_mut(&id).expect("it is known").written;
-            let len = written.len();
+            let len = written.len() as u64;
             written.extend_from_slice(&bytes);
             len
         };
-        match self.write(&file, len as u64, &bytes) {
+        let written = match written.write(len, &bytes) {
             Err(error) if error.kind() == ErrorKind::OutOfSpace => {
-                file.continue_elsewhere(len as u64)?;
+                written.writer.continue_elsewhere(len)?;
                 self.counts.overflows += 1;
-                Ok(self.write(&file, len as u64, &bytes)?)
+                let elsewhere = Written::open(&self.devices, written.writer)?;
+                elsewhere.write(len, &bytes)?;
+                elsewhere
             }
-            written => Ok(written?),
-        }
-    }
-
-    fn write(&self, file: &NamedFile, offset: u64, bytes: &[u8]) -> Result<()> {
-        let (parent, name) = split(&file.place());
-        let driver = self.devices.tier(&spec(&parent))?;
-        let handle = driver.open(&name)?;
-        let buffer = Buffer::copy_of(bytes);
-        let write = Operation::Write { offset, buffer, durable: false };
-        driver.execute(&handle, write).result.map(drop)
+            done => done.map(|()| written)?,
+        };
+        self.written.insert(name.to_owned(), written);
+        Ok(())
     }
 
     fn sync(&mut self) -> Step {
@@ -243,9 +276,10 @@ impl Host {
         model.now.remove(&from);
         model.now.insert(to.to_owned(), file);
         self.open.remove(to);
-        if let Some(open) = self.open.remove(&from) {
-            self.open.insert(to.to_owned(), open);
-        }
+        self.written.remove(to);
+        let (open, written) = (self.open.remove(&from), self.written.remove(&from));
+        self.open.extend(open.map(|open| (to.to_owned(), open)));
+        self.written.extend(written.map(|written| (to.to_owned(), written)));
         Ok(())
     }
 
@@ -257,12 +291,13 @@ impl Host {
             model.may_be(&name, None, 0);
         }
         self.open.remove(&name);
+        self.written.remove(&name);
         self.names().delete(&name)?;
         self.model.lock().now.remove(&name);
         Ok(())
     }
 
-    /// A file that is whole, closed and durable.
+    /// A file that is whole, closed and durable. It may be written again later.
     fn whole_name(&mut self) -> Option<String> {
         let is_whole = |model: &Model, file: FileId| {
             let bytes = &model.files[&file];
@@ -270,9 +305,7 @@ impl Host {
         };
         let name = self.used_name(is_whole)?;
         self.open.remove(&name);
-        let mut model = self.model.lock();
-        let file = model.now[&name];
-        model.files.get_mut(&file).expect("it is known").sealed = true;
+        self.written.remove(&name);
         Some(name)
     }
 
@@ -283,7 +316,10 @@ impl Host {
             let mut model = self.model.lock();
             let (file, is_taken) = (model.now[&from], model.now.contains_key(to));
             if !is_taken {
-                let least = model.files[&file].durable;
+                let bytes = model.files.get_mut(&file).expect("it is known");
+                // What has two names is never written again.
+                bytes.sealed = true;
+                let least = bytes.durable;
                 model.may_be(to, Some(file), least);
             }
             (file, is_taken)
@@ -311,6 +347,20 @@ impl Host {
         Ok(())
     }
 
+    /// A table gets its level while it is written: it stays until that has ended.
+    fn move_written(&mut self) -> Step {
+        let wanted = |model: &Model, file: FileId| !model.files[&file].sealed;
+        let Some(name) = self.used_name(wanted).filter(|name| name.ends_with(".sst")) else {
+            return Ok(());
+        };
+        self.append_to(&name)?;
+        let level = self.draw(7) as u8;
+        self.names().set_level(&name, level);
+        while self.names().move_next()? {}
+        self.counts.stayed += 1;
+        self.append_to(&name)
+    }
+
     fn copy(&mut self) -> Step {
         let Some(name) = self.whole_name() else { return Ok(()) };
         let opened = self.opened(&name)?;
@@ -319,6 +369,31 @@ impl Host {
         let is_apart = opened.place_to_read() != opened.place();
         assert!(is_apart || !is_kept, "{name} is read at its own place");
         Ok(())
+    }
+
+    /// The directory is to have another path, and does not get it: the process ends first.
+    fn announce_rename(&mut self) -> Step {
+        self.counts.announced += 1;
+        self.names().will_move_to(Path::new(super::ELSEWHERE))?;
+        self.restart()
+    }
+
+    /// All names go, durably.
+    pub fn delete_all(&mut self) -> Step {
+        let names: Vec<_> = self.model.lock().now.keys().cloned().collect();
+        for name in names {
+            self.open.remove(&name);
+            self.written.remove(&name);
+            self.names().delete(&name)?;
+            self.model.lock().now.remove(&name);
+        }
+        self.sync_directory()
+    }
+
+    /// The directory is taken off its tiers.
+    pub fn end(&mut self) -> Step {
+        let names = self.names.take().expect("it is open");
+        Ok(names.dissolve()?)
     }
 
     fn sync_directory(&mut self) -> Step {
@@ -345,7 +420,7 @@ impl Host {
 
     /// Everything home, or to where it belongs.
     fn move_all(&mut self) -> Step {
-        while self.whole_name().is_some_and(|_| self.random.below(3) > 0) {}
+        self.written.clear();
         self.open.clear();
         let moved = match self.random.below(2) {
             0 => self.names().export()?,
@@ -382,6 +457,7 @@ impl Host {
 
     /// A new process with what is left.
     fn reopen(&mut self, world: World) -> Step {
+        self.written.clear();
         self.open.clear();
         let earlier = self.devices.clone();
         self.devices = devices(world);

@@ -37,6 +37,8 @@ pub(super) struct Images {
     pub random: Mutex<Random>,
     pub violation: Mutex<Option<Violation>>,
     pub tried: Mutex<u64>,
+    /// The directory is being taken off its tiers, and has no files.
+    pub ends: bool,
 }
 
 impl Watcher for Images {
@@ -54,7 +56,8 @@ impl Watcher for Images {
 impl Images {
     pub fn new(setting: Setting, model: Arc<Mutex<Model>>, seed: u64) -> Self {
         let random = Mutex::new(Random::new(mix(seed ^ 0x1A6E)));
-        Self { setting, model, random, violation: Mutex::new(None), tried: Mutex::new(0) }
+        let (violation, tried, ends) = (Mutex::new(None), Mutex::new(0), false);
+        Self { setting, model, random, violation, tried, ends }
     }
 
     /// Opens what a crash may leave of `world`.
@@ -87,9 +90,43 @@ impl Images {
 
     fn try_image(&self, image: &World, what: &str) -> Result<(), Violation> {
         *self.tried.lock() += 1;
-        let checked = catch_panic(|| self.check_image(image));
+        let checked = catch_panic(|| match self.ends {
+            true => self.check_end(image),
+            false => self.check_image(image),
+        });
         let checked = checked.unwrap_or_else(|said| Err(format!("it panics: {said}")));
         checked.map_err(|why| format!("{what}: {why}"))
+    }
+
+    /// The directory is over its tiers still, or what is left of that goes. Nothing is in the way
+    /// of the next creation.
+    fn check_end(&self, image: &World) -> Result<(), Violation> {
+        let text = |error: thermocline_device::Error| error.to_string();
+        let devices = devices(image.clone());
+        self.setting.prepare(&devices);
+        match self.setting.load(&devices) {
+            Ok(names) => {
+                let found = observe(&devices, &names)?;
+                if !found.is_empty() {
+                    return Err(format!("it has {:?}", found.keys()));
+                }
+                names.dissolve().map_err(|error| format!("it stays: {error}"))?;
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Names::undo_cut_off(&devices, Path::new(HOST)).map_err(text)?;
+            }
+            Err(error) => return Err(format!("it does not open: {error}")),
+        }
+        let world = devices.world();
+        let bases = [HOST, FAST, SLOW].map(PathBuf::from);
+        for path in world.paths().into_iter().filter(|path| !bases.contains(path)) {
+            let (files, links) = (world.list(&path), world.links(&path));
+            if !files.is_empty() || !links.is_empty() {
+                return Err(format!("{} has {files:?} and {links:?}", path.display()));
+            }
+        }
+        let made = self.setting.make(&devices);
+        made.map(drop).map_err(|error| format!("it is not made again: {error}"))
     }
 
     fn check_image(&self, image: &World) -> Result<(), Violation> {

@@ -3,14 +3,16 @@
 //!
 //! ```text
 //!   host.rs     steps of a host from a seed       model.rs   what it may find
-//!   images.rs   what crashes leave, opened
+//!   images.rs   what crashes leave, opened      beside.rs  writings beside moves and copies
 //! ```
 //! Everything runs on one thread and follows from the seed.
 
+mod beside;
 mod host;
 mod images;
 mod model;
 
+pub use beside::write_beside;
 pub use host::Counts;
 
 use crate::devices::{CallKind, Devices, Fault, FaultKind, World};
@@ -29,6 +31,7 @@ use thermocline_foundation::random::mix;
 use thermocline_foundation::threads::catch_panic;
 
 const HOST: &str = "/host/db";
+const ELSEWHERE: &str = "/host/elsewhere";
 const FAST: &str = "/mnt/fast/app";
 const SLOW: &str = "/mnt/slow/app";
 
@@ -118,6 +121,26 @@ pub fn run(seed: u64) -> Result<Counts, Violation> {
         stepped?.map_err(|stop| format!("step {number}: {}", stop.0))?;
     }
     Ok(Counts { images: *images.tried.lock(), ..host.counts })
+}
+
+/// A directory whose files are deleted is taken off its tiers, and every call may be the last.
+/// Returns how many images were tried.
+pub fn run_end(seed: u64) -> Result<u64, Violation> {
+    let mut host = host(seed);
+    host.make().map_err(|stop| stop.0)?;
+    for number in 0..5 {
+        host.step().map_err(|stop| format!("step {number}: {}", stop.0))?;
+    }
+    host.delete_all().map_err(|stop| stop.0)?;
+    let images = Images::new(host.setting, Arc::clone(&host.model), seed);
+    let images = Arc::new(Images { ends: true, ..images });
+    host.devices.watch(Some(Arc::clone(&images) as Arc<_>));
+    let ended = host.end().map_err(|stop| stop.0);
+    host.devices.watch(None);
+    let violation = images.violation.lock().clone();
+    violation.map_or(ended, Err)?;
+    let tried = *images.tried.lock();
+    Ok(tried)
 }
 
 /// The kinds of calls of a history.

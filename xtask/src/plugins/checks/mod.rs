@@ -45,6 +45,7 @@ pub fn all() -> Vec<(&'static str, Check)> {
         ("levels", levels),
         ("calls", programs::calls),
         ("moves", programs::moves),
+        ("copies", programs::copies),
         ("kills", programs::kills),
         ("full", full::device),
         ("export", export),

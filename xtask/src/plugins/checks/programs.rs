@@ -21,8 +21,12 @@ fn program(rig: &Rig) -> Result<PathBuf, String> {
 }
 
 fn run(rig: &Rig, program: &Path, what: &str, more: &[String]) -> Command {
+    over(rig, &rig.uri(), program, what, more)
+}
+
+fn over(rig: &Rig, uri: &str, program: &Path, what: &str, more: &[String]) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["--signal=KILL", "300"]).arg(program).arg(what).arg(rig.db()).arg(rig.uri());
+    command.args(["--signal=KILL", "300"]).arg(program).arg(what).arg(rig.db()).arg(uri);
     command.args(more);
     command
 }
@@ -55,6 +59,17 @@ pub fn moves(rig: &Rig) -> Result<Outcome, String> {
     }
     let program = program(rig)?;
     let said = output_of(run(rig, &program, "moves", &[]))?;
+    Ok(Outcome::Passed(said.trim().trim_start_matches("host_test: ").to_owned()))
+}
+
+/// Tables that are read much are read at their copies on the fast tier.
+pub fn copies(rig: &Rig) -> Result<Outcome, String> {
+    if let Some(skipped) = no_tools() {
+        return Ok(skipped);
+    }
+    let program = program(rig)?;
+    let uri = format!("{}&placement=log_only&cache=files", rig.uri_with("512MiB"));
+    let said = output_of(over(rig, &uri, &program, "copies", &[]))?;
     Ok(Outcome::Passed(said.trim().trim_start_matches("host_test: ").to_owned()))
 }
 

@@ -49,7 +49,7 @@ pub(crate) use arenas::Arenas;
 use report::RegionStats;
 use std::sync::Arc;
 use thermocline_foundation::sync::{Mutex, MutexGuard};
-use thermocline_foundation::{FileNumber, Sequence, sync_site};
+use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_log::Record;
 use thermocline_pmem::arena::group_bytes;
 use thermocline_pmem::{Arena, Claim, GroupHeader};
@@ -323,6 +323,6 @@ impl QuietArenas<'_> {
 
     /// Closes the region. The latch has sent all waiting writers away.
     pub fn seal(self) -> Result<()> {
-        sync_site("closing", || self.persistent.arenas.close())
+        self.persistent.arenas.close()
     }
 }

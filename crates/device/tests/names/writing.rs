@@ -1,0 +1,82 @@
+//! Files that are being written stay where they are, and are read nowhere else.
+
+use crate::support::{Place, class, devices, policy, put};
+use std::fs;
+use std::io::Write as _;
+use std::sync::atomic::Ordering::Acquire;
+use thermocline_device::{ErrorKind, Names, TierIndex};
+use thermocline_foundation::ByteSize;
+
+/// As a host opens a file to write on.
+fn append(path: &std::path::Path) -> fs::File {
+    fs::OpenOptions::new().append(true).open(path).unwrap()
+}
+
+#[test]
+fn a_table_that_is_being_written_moves_when_that_has_ended() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow"]);
+    let writer = names.create("a.sst", class("a.sst", 0)).unwrap();
+    let mut opened = append(&writer.place());
+    opened.write_all(b"first, ").unwrap();
+    opened.sync_all().unwrap();
+    writer.synced().unwrap();
+    names.set_level("a.sst", 6);
+    while names.move_next().unwrap() {}
+    assert_eq!(names.adopt().unwrap(), 0);
+    let refused = names.export().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    assert!(writer.place().starts_with(place.path("fast")));
+    opened.write_all(b"then").unwrap();
+    // Another one that writes it.
+    let again = names.open("a.sst").unwrap().to_write().unwrap();
+    drop(writer);
+    while names.move_next().unwrap() {}
+    append(&again.place()).write_all(b", at last").unwrap();
+    drop(again);
+    assert!(names.move_next().unwrap());
+    assert!(place.on_tier("fast").is_empty());
+    assert_eq!(fs::read(place.path("db/a.sst")).unwrap(), b"first, then, at last");
+    assert_eq!(names.counts().moved_by_level, 1);
+}
+
+#[test]
+fn a_full_tier_is_left_by_tables_that_are_whole() {
+    let place = Place::new();
+    let tiers = [place.spec("fast", ByteSize::mib(100)), place.spec("slow", ByteSize::gib(1))];
+    let names = Names::make(devices(), &place.path("db"), &tiers, policy()).unwrap();
+    let writers = ["1.sst", "2.sst"].map(|name| names.create(name, class(name, 2)).unwrap());
+    for writer in &writers {
+        append(&writer.place()).set_len(50 << 20).unwrap();
+        writer.synced().unwrap();
+    }
+    assert!(!names.has_moves() && names.move_threads() == 0);
+    drop(writers);
+    assert!(names.move_next().unwrap());
+    assert_eq!((place.on_tier("fast").len(), place.on_tier("slow").len()), (1, 1));
+}
+
+#[test]
+fn a_copy_goes_when_its_file_is_written_again_or_cut() {
+    let place = Place::new();
+    let names = place.make("db", &["fast", "slow"]);
+    let file = put(&names, "a.sst", 6, b"once");
+    let is_copied = || file.place_to_read() != file.place();
+    let read = || fs::read_to_string(file.place_to_read()).unwrap();
+    assert!(names.keep_copy("a.sst", TierIndex(0)).unwrap());
+    assert!(is_copied());
+    let writer = file.to_write().unwrap();
+    assert!(!is_copied() && file.epoch().load(Acquire) == 2);
+    append(&writer.place()).write_all(b" more").unwrap();
+    assert!(!names.keep_copy("a.sst", TierIndex(0)).unwrap(), "it is being written");
+    drop(writer);
+    assert!(names.keep_copy("a.sst", TierIndex(0)).unwrap());
+    assert!(is_copied());
+    assert_eq!(read(), "once more");
+    names.truncate("a.sst", 2).unwrap();
+    assert!(!is_copied());
+    assert_eq!(read(), "on");
+    assert!(place.on_tier("fast").is_empty());
+    names.delete("a.sst").unwrap();
+    assert_eq!(file.to_write().unwrap_err().kind(), ErrorKind::NotFound);
+}
