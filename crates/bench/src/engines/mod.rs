@@ -3,6 +3,7 @@
 
 pub mod commit;
 pub mod device;
+mod fast_cache;
 mod hybrid;
 pub mod null;
 pub mod thermocline;

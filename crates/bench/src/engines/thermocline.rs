@@ -6,7 +6,7 @@
 //! Options of the label are settings by their own names. A preset has those that all share, and its
 //! own, which lie in a file of their own (`hybrid`).
 
-use super::hybrid;
+use super::{fast_cache, hybrid};
 use crate::Outcome;
 use crate::store::{
     Change, Demotions, Durability, EngineKind, Flying, Needs, OpenOptions, Store, TierTraffic,
@@ -58,16 +58,27 @@ const OPTIONS: [(&str, &str); SHARED] = [
 /// How many options all presets share.
 const SHARED: usize = 19;
 
-/// The shared options and those of the preset `hybrid`.
-const HYBRID_OPTIONS: [(&str, &str); SHARED + hybrid::OPTIONS.len()] = {
-    let mut all = [("", ""); SHARED + hybrid::OPTIONS.len()];
+/// The shared options and those of the cache of blocks, which every preset can have.
+const LEVELED_OPTIONS: [(&str, &str); SHARED + fast_cache::OPTIONS.len()] =
+    joined(&OPTIONS, &fast_cache::OPTIONS);
+
+/// These and those of the preset `hybrid`.
+const HYBRID_OPTIONS: [(&str, &str); LEVELED_OPTIONS.len() + hybrid::OPTIONS.len()] =
+    joined(&LEVELED_OPTIONS, &hybrid::OPTIONS);
+
+/// Two lists as one of `N`.
+const fn joined<const N: usize>(
+    first: &[(&'static str, &'static str)],
+    second: &[(&'static str, &'static str)],
+) -> [(&'static str, &'static str); N] {
+    let mut all = [("", ""); N];
     let mut at = 0;
-    while at < all.len() {
-        all[at] = if at < SHARED { OPTIONS[at] } else { hybrid::OPTIONS[at - SHARED] };
+    while at < N {
+        all[at] = if at < first.len() { first[at] } else { second[at - first.len()] };
         at += 1;
     }
     all
-};
+}
 
 impl Thermocline {
     fn settings(&self, options: &OpenOptions) -> Outcome<Settings> {
@@ -81,6 +92,7 @@ impl Thermocline {
                 Durability::Sync => thermocline::Durability::Sync,
             },
             compression: vec![compression],
+            fast_cache: fast_cache::settings(options)?,
             ..Settings::default()
         };
         let driver = match options.option("driver") {
@@ -175,7 +187,7 @@ impl EngineKind for Thermocline {
 
     fn options(&self) -> &[(&str, &str)] {
         match self.preset {
-            Preset::Leveled => &OPTIONS,
+            Preset::Leveled => &LEVELED_OPTIONS,
             Preset::Hybrid => &HYBRID_OPTIONS,
         }
     }
@@ -444,6 +456,20 @@ mod tests {
         for wrong in ["leveled@tiers+placement=top", "hybrid@tiers+placement=log_only"] {
             assert!(settings(&format!("thermocline-{wrong}")).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_label_has_a_cache_of_blocks_and_says_how_it_chooses() {
+        use thermocline::{Admission, Eviction};
+        assert_eq!(settings("thermocline-leveled@tiers").unwrap().fast_cache.capacity.0, 0);
+        let label = "thermocline-leveled@tiers+fast-cache=32MiB+fast-cache-admission=frequency\
+                     +fast-cache-eviction=file_lru";
+        let cache = settings(label).unwrap().fast_cache;
+        assert_eq!(cache.capacity, ByteSize::mib(32));
+        assert_eq!((cache.admission, cache.eviction), (Admission::Frequency, Eviction::FileLru));
+        let without = "thermocline-leveled@tiers+fast-cache-admission=always";
+        let refused = settings(without).unwrap_err().to_string();
+        assert!(refused.contains("needs a cache"), "{refused}");
     }
 
     #[test]

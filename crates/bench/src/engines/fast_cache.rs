@@ -1,0 +1,49 @@
+//! Options of a label for the cache of blocks on the fast tier, which all presets share (MyNVM).
+//!
+//! ```text
+//!   thermocline-leveled@tiers+fast-cache=64MiB+fast-cache-admission=always
+//! ```
+//! A policy without a cache would change nothing and is refused.
+
+use super::hybrid::choose;
+use crate::Outcome;
+use crate::store::OpenOptions;
+use thermocline::{Admission, ByteSize, Eviction, FastCacheSettings};
+
+const CAPACITY: &str = "fast-cache";
+const ADMISSION: &str = "fast-cache-admission";
+const EVICTION: &str = "fast-cache-eviction";
+
+/// Names, with their values.
+pub const OPTIONS: [(&str, &str); 3] = [
+    (CAPACITY, "bytes of the fast tier for copies of the slow tier's blocks; default 0: none"),
+    (ADMISSION, "simulated_lru (default), always, second_access or frequency"),
+    (EVICTION, "fifo_reinsert (default), fifo or file_lru"),
+];
+
+/// What the label's options come to.
+pub fn settings(options: &OpenOptions) -> Outcome<FastCacheSettings> {
+    let mut settings = FastCacheSettings {
+        capacity: options.parsed(CAPACITY)?.unwrap_or(ByteSize(0)),
+        ..FastCacheSettings::default()
+    };
+    for name in [ADMISSION, EVICTION] {
+        if settings.capacity.0 == 0 && options.option(name).is_some() {
+            return Err(format!("option {name} needs a cache: +{CAPACITY}=SIZE").into());
+        }
+    }
+    let admissions = [
+        ("simulated_lru", Admission::SimulatedLru),
+        ("always", Admission::Always),
+        ("second_access", Admission::SecondAccess),
+        ("frequency", Admission::Frequency),
+    ];
+    choose(options, ADMISSION, &admissions, &mut settings.admission)?;
+    let evictions = [
+        ("fifo_reinsert", Eviction::FifoReinsert),
+        ("fifo", Eviction::Fifo),
+        ("file_lru", Eviction::FileLru),
+    ];
+    choose(options, EVICTION, &evictions, &mut settings.eviction)?;
+    Ok(settings)
+}
