@@ -27,6 +27,10 @@
     clippy::missing_safety_doc,
     reason = "these texts become the header, which says what each function asks of its caller"
 )]
+#![cfg_attr(
+    not(all(feature = "engine", feature = "device")),
+    allow(dead_code, reason = "one half alone does not need all that both share")
+)]
 
 mod abi;
 mod arguments;
