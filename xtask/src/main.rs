@@ -106,7 +106,8 @@ fn simulate(more: &[String]) -> bool {
 /// The tests' test: bugs that are planted in the engine, in a build of its own, must be found;
 /// those of the region of persistent memory by its own tests.
 fn planted() -> bool {
-    let tests = ["planted", "slots", "calls", "syncs", "transactions", "fast_cache", "names"];
+    let tests =
+        ["planted", "slots", "calls", "syncs", "transactions", "fast_cache", "names", "region"];
     let mut arguments = vec!["test", "--profile", "simulation", "--features", "planted-bugs"];
     arguments.extend(["--package", "thermocline-simulation"]);
     arguments.extend(tests.iter().flat_map(|test| ["--test", test]));
