@@ -85,7 +85,9 @@ impl Error {
             io::ErrorKind::IsADirectory
             | io::ErrorKind::NotADirectory
             | io::ErrorKind::DirectoryNotEmpty
-            | io::ErrorKind::InvalidFilename => ErrorKind::Invalid,
+            | io::ErrorKind::InvalidFilename
+            | io::ErrorKind::CrossesDevices
+            | io::ErrorKind::TooManyLinks => ErrorKind::Invalid,
             _ => ErrorKind::Io,
         };
         let path: PathBuf = path.as_ref().into();
@@ -116,6 +118,7 @@ mod tests {
             (Errno::NOSPC, ErrorKind::OutOfSpace),
             (Errno::ISDIR, ErrorKind::Invalid),
             (Errno::NAMETOOLONG, ErrorKind::Invalid),
+            (Errno::XDEV, ErrorKind::Invalid),
         ] {
             let error = Error::io("open", "/fast/1.table", &errno.into());
             assert_eq!(error.kind(), kind, "{error}");

@@ -211,9 +211,11 @@ impl Arena {
     }
 
     /// The groups from the start on, up to the first hole, and where that is. What follows is given
-    /// up: no group is claimed there.
+    /// up: no group is claimed there. May be asked again: an opening that finds no room for tables
+    /// replays once more.
     fn groups(&self) -> (Vec<Group>, u64) {
-        let mut at = self.next.swap(self.end(), Ordering::AcqRel);
+        self.next.store(self.end(), Ordering::Release);
+        let mut at = self.start();
         let (mut groups, mut next) = (Vec::new(), self.first());
         while let Some(group) = self.group_at(at).filter(|group| group.header.first == next) {
             next = group.header.last().next();

@@ -525,9 +525,7 @@ impl Host {
         let driver = room.tier.driver();
         let file = match driver.open(&place.file) {
             // It was moved meanwhile.
-            Err(error) if error.kind() == ErrorKind::NotFound && self.has_left(from, &place) => {
-                return self.make_whole(from, to);
-            }
+            Err(_) if self.has_left(from, &place) => return self.make_whole(from, to),
             opened => opened?,
         };
         sync_site("names/whole", || driver.execute(&file, Operation::Sync).result)?;

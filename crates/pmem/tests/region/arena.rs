@@ -31,6 +31,9 @@ fn write(memtable: &PersistentMemtable, first: u64, writes: &[Write<'_>]) -> Opt
 /// The memtables that are found, and the sequence that is missing first.
 fn recovered(opened: OpenedRegion) -> Result<(Vec<PersistentMemtable>, u64)> {
     let (groups, missing) = replay(&opened.arenas)?;
+    // An opening that finds no room for tables replays once more.
+    let again = replay(&opened.arenas)?;
+    assert!(again.1 == missing && format!("{:?}", again.0) == format!("{groups:?}"));
     let tables = opened.arenas.into_iter().zip(groups);
     let tables: Result<Vec<_>> =
         tables.map(|(arena, groups)| PersistentMemtable::recover(arena, &groups)).collect();

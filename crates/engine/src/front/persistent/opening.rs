@@ -105,13 +105,9 @@ fn create(
     let record = RegionRecord { path: path.clone(), size, driver, generation: 1, is_clean: false };
     let opened = Region::create(medium, identity);
     let opened = opened.and_then(|opened| files.set_region(record).map(|()| opened));
-    let opened = opened.map_err(|error| {
-        // Nothing names it, and the database may be gone before it is made again.
-        if files.region().is_none() {
-            remove(environment, &path);
-        }
-        named(&path, error)
-    })?;
+    // What was made stays: `DATABASE` may name it, where only the sync of that failed. The next
+    // opening takes it, or makes it again.
+    let opened = opened.map_err(|error| named(&path, error))?;
     warn_of_loss(&wanted.driver, &path);
     Ok(OpenedRegion { region: opened.region, path, arenas: opened.arenas })
 }
