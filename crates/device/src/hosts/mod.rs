@@ -219,7 +219,7 @@ impl Hosts {
             Between::Within(names) => names.link(&from.name, &names, &to.name),
             Between::Managed(names, into) => names.link(&from.name, &into, &to.name),
             Between::Into(into) => into.take_plain(&to.name, |to| plain::link(&from.path(), to)),
-            Between::Out(_) => plain::link(&from.path(), &to.path()),
+            Between::Out(_) => plain::link_file(&from.path(), &to.path()),
         }
     }
 

@@ -47,6 +47,17 @@ pub(super) fn link(from: &Path, to: &Path) -> Result<()> {
     fs::hard_link(from, to).map_err(|error| Error::io("link", from, &error))
 }
 
+/// As [`link`], where a move may put a link of a tier in the place of the file.
+pub(super) fn link_file(from: &Path, to: &Path) -> Result<()> {
+    link(from, to)?;
+    if !fs::symlink_metadata(to).is_ok_and(|metadata| metadata.is_symlink()) {
+        return Ok(());
+    }
+    delete(to)?;
+    let text = format!("{} is on a tier; copy it", from.display());
+    Err(Error::new(crate::ErrorKind::Invalid, text))
+}
+
 pub(super) fn delete(path: &Path) -> Result<()> {
     fs::remove_file(path).map_err(|error| Error::io("delete", path, &error))
 }

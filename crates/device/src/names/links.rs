@@ -141,6 +141,13 @@ impl Host {
         if !from.home_driver().try_link(&place.file, &**home, &unfinished)? {
             return Ok(None);
         }
+        // A move that came between has put a link in the file's place: the second name would be of
+        // that.
+        if home.read_link(&unfinished)?.is_some() {
+            home.delete(&unfinished)?;
+            let text = format!("{} moved to a tier meanwhile", place.file);
+            return Err(Error::new(ErrorKind::NotFound, text));
+        }
         self.named(home.rename(&unfinished, to))?;
         Ok(Some(self.plain(to)))
     }

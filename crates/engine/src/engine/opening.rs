@@ -284,9 +284,17 @@ impl Parts {
             }
         };
         let engine = self.assemble(&recovered.replayed, destination);
+        let has_region = region.is_some();
         let old_arenas = region.map_or(Vec::new(), |region| region.arenas);
         let has_arenas = !old_arenas.is_empty();
-        let is_written = engine.settle_logs(recovered, logs, live, has_arenas)?;
+        let settled = engine.settle_logs(recovered, logs, live, has_arenas);
+        // Openings that fail must not fill a region; a log that stays is in nothing's way.
+        let give_up = || {
+            if has_region {
+                engine.give_up_generation()
+            }
+        };
+        let is_written = settled.inspect_err(|_| give_up())?;
         if is_written {
             old_arenas.iter().for_each(Arena::free);
         }

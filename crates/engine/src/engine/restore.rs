@@ -273,6 +273,14 @@ impl Engine {
         }
     }
 
+    /// Gives up the generation that this opening made, unless a manifest whose end is unknown may
+    /// name it as the floor.
+    pub fn give_up_generation(&self) {
+        if self.shared.latch.check().is_ok() {
+            self.front.enter().discard();
+        }
+    }
+
     /// Ends all writing before it begins, with `memtable`, which has what `logs` had, to be read.
     /// The logs stay, so the next opening finds what this one did.
     fn only_read(&self, memtable: Arc<Memtable>, logs: &[FileNumber], why: &Error) -> Result<()> {

@@ -2,12 +2,13 @@
 
 use crate::hooked::{Call, HookedDevices};
 use crate::regions::last_crash;
-use crate::support::{HOME, Machine, REGION, copy_of, settings, stepped};
+use crate::support::{HOME, Machine, REGION, TIER, copy_of, settings, stepped};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use thermocline::{Db, WriteBatch};
-use thermocline_device::{Error, ErrorKind, MemoryDevices};
+use thermocline_device::{Driver, Error, ErrorKind, MemoryDevices};
+use thermocline_foundation::random::Random;
 use thermocline_pmem::shadow::Model;
 
 const MODELS: [Model; 2] = [Model::X86, Model::Words];
@@ -171,6 +172,44 @@ fn an_opening_that_is_cut_off_is_repeated() {
             assert!(calls > 5);
             break;
         }
+    }
+}
+
+/// Records that no compression makes smaller.
+fn long_value(number: u64) -> Vec<u8> {
+    let mut value = vec![0; 20 << 10];
+    Random::new(number).fill(&mut value);
+    value
+}
+
+#[test]
+fn a_region_is_read_whole_where_the_tiers_have_no_room_for_it() {
+    // In one arena, and in as many as there are.
+    for records in [5, 32] {
+        let machine = Machine::new();
+        machine.create().close().unwrap();
+        let db = machine.open().unwrap();
+        (0..records).for_each(|n| db.put(format!("{n}"), long_value(n)).unwrap());
+        let killed = machine.killed(db);
+        let tier = killed.devices.directory(Path::new(TIER)).unwrap();
+        let used: u64 = tier.list().unwrap().iter().map(|entry| entry.len).sum();
+        tier.set_capacity_bytes(used + (64 << 10));
+        let assert_whole = |db: &Db| {
+            for n in 0..records {
+                let found = db.get(format!("{n}")).unwrap();
+                assert!(found.is_some_and(|found| found == long_value(n)), "{n} of {records}");
+            }
+        };
+        let db = killed.open().unwrap();
+        assert_whole(&db);
+        let refused = db.put("more", "").unwrap_err();
+        assert_eq!(refused.kind(), thermocline::ErrorKind::ReadOnly, "{refused}");
+        let again = killed.killed(db);
+        let db = again.open().unwrap();
+        assert_whole(&db);
+        db.put("more", "").unwrap();
+        db.flush().unwrap();
+        assert_whole(&db);
     }
 }
 
