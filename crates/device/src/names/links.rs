@@ -98,21 +98,27 @@ impl Names {
 
 impl Host {
     fn link(&self, changing: &mut Changing, from: &Self, name: &str, to: &str) -> Result<()> {
-        let (place, class, bytes) = {
-            let listing = from.listing.lock();
-            let named = listing.get(name)?;
-            (named.place.clone(), named.class, named.bytes)
-        };
-        let linked = match place.room == from.home {
-            true => self.link_plain(changing, from, &place, to),
-            false => self.link_on_tier(changing, from, &place, to),
-        };
-        let linked = match linked {
-            // It was moved meanwhile.
-            Err(error) if error.kind() == ErrorKind::NotFound && from.has_left(name, &place) => {
-                return self.link(changing, from, name, to);
+        let (linked, class, bytes) = loop {
+            from.look_at(name)?;
+            let (place, class, bytes) = {
+                let listing = from.listing.lock();
+                let named = listing.get(name)?;
+                (named.place.clone(), named.class, named.bytes)
+            };
+            let is_plain = place.room == from.home;
+            let linked = match is_plain {
+                true => self.link_plain(changing, from, &place, to),
+                false => self.link_on_tier(changing, from, &place, to),
+            };
+            // Where a move came between, the listing has the new place by now, or soon.
+            let has_moved = || {
+                from.has_left(name, &place)
+                    || is_plain && from.home_driver().read_link(name).is_ok_and(|l| l.is_some())
+            };
+            match linked {
+                Err(error) if error.kind() == ErrorKind::NotFound && has_moved() => {}
+                linked => break (linked?, class, bytes),
             }
-            linked => linked?,
         };
         let Some(linked) = linked else {
             let text = format!(
