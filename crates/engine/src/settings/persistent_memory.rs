@@ -22,7 +22,8 @@ pub struct PersistentMemory {
     pub size: ByteSize,
     /// `mapped`, the default, for persistent memory over DAX. `emulated-0ns` to `emulated-5000ns`
     /// for any other file, each flushed line of which takes that long: for trials, since what is
-    /// acknowledged then survives the end of the process, and is lost when the power fails.
+    /// acknowledged then survives the end of the process alone. After a loss of power the database
+    /// does not open: it may lack what was written last. Restore a checkpoint then.
     #[serde(default = "mapped")]
     pub driver: String,
 }

@@ -187,7 +187,11 @@ fn missing(path: &Path) -> Error {
 fn warn_of_loss(driver: &str, path: &Path) {
     if driver != "mapped" {
         let path = path.display();
-        tracing::warn!(%path, driver, "persistent memory is emulated: lost when the power fails");
+        tracing::warn!(
+            %path,
+            driver,
+            "persistent memory is emulated: the database does not open after a loss of power"
+        );
     }
 }
 
