@@ -85,17 +85,26 @@ fn test(more: &[String]) -> bool {
     if !more.is_empty() {
         return passed;
     }
-    let steps: [&dyn Fn() -> bool; 3] = [&|| schedules(&[]), &planted, &|| simulate(&[])];
-    steps.iter().fold(passed, |passed, step| step() && passed)
+    let failed = run_steps(&[
+        ("test: schedules", &|| schedules(&[])),
+        ("test: planted bugs", &planted),
+        ("test: simulate", &|| simulated(&[], true)),
+    ]);
+    passed && failed.is_empty()
 }
 
 /// The simulation in its quick form, or as its own arguments say.
 fn simulate(more: &[String]) -> bool {
+    // What leaves out syncs is in no other build.
+    simulated(more, more.iter().any(|argument| argument.starts_with("--without-sync")))
+}
+
+/// The simulation, where asked in the build in which bugs can be planted, and none is.
+fn simulated(more: &[String], plants: bool) -> bool {
     let package = ["--profile", "simulation", "--package", "thermocline-simulation"];
     let mut arguments = vec!["run", "--quiet"];
     arguments.extend(package);
-    // What leaves out syncs is in no other build.
-    if more.iter().any(|argument| argument.starts_with("--without-sync")) {
+    if plants {
         arguments.extend(["--features", "planted-bugs"]);
     }
     arguments.push("--");
@@ -108,12 +117,14 @@ fn simulate(more: &[String]) -> bool {
 fn planted() -> bool {
     let tests =
         ["planted", "slots", "calls", "syncs", "transactions", "fast_cache", "names", "region"];
-    let mut arguments = vec!["test", "--profile", "simulation", "--features", "planted-bugs"];
-    arguments.extend(["--package", "thermocline-simulation"]);
-    arguments.extend(tests.iter().flat_map(|test| ["--test", test]));
-    let of_region =
-        ["test", "--package", "thermocline-pmem", "--features", "planted-bugs", "--lib", "planted"];
-    cargo(&of_region, &[]) && cargo(&arguments, &[])
+    // One build for both.
+    let packages = ["thermocline-simulation", "thermocline-pmem"];
+    let mut build = vec!["test", "--profile", "simulation"];
+    build.extend(packages.iter().flat_map(|package| ["--package", package]));
+    build.extend(["--features", "thermocline-simulation/planted-bugs,thermocline-pmem/planted-bugs"]);
+    let of_region = [&build[..], &["--lib", "planted"]].concat();
+    let of_store: Vec<_> = tests.iter().flat_map(|test| ["--test", test]).collect();
+    cargo(&of_region, &[]) & cargo(&[build, of_store].concat(), &[])
 }
 
 /// Crates whose locks, signals and atomics come from `foundation::sync`.

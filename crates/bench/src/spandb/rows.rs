@@ -339,6 +339,11 @@ fn parts() -> Vec<Row> {
         // A thread writes figures for other processes every second, unless it is told not to.
         rest("10/wake-ups-without-stats", &format!("{DIRECT}+stats-interval=0s")),
     ];
+    for threads in [8, 32] {
+        let own = point(DIRECT, &format!("fillrandom/threads-{threads}/async-1/sync"));
+        let at = point(DIRECT, &format!("fillrandom/threads-{threads}/sync"));
+        rows.push(Row::new(&format!("10/one-log-thread/fillrandom/{threads}"), own, at));
+    }
     for (workload, threads) in [("fillrandom", 8), ("fillrandom", 32), ("overwrite", 8)] {
         for groups in [2, 4, 8] {
             let of = |groups: u32| format!("{DIRECT}+log-writes={groups}");
