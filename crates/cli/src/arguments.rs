@@ -92,7 +92,7 @@ pub enum Command {
     Delete(Delete),
     /// List records in key order
     Scan(Scan),
-    /// Show tiers, levels, hit ratios and amplifications on one screen; --all: everything
+    /// Show tiers, levels, hit ratios and amplifications on one screen; --all: tables
     Stats(Stats),
     /// Show what lies on each tier and what each has served; or another program's files over tiers
     Tiers(Tiers),
@@ -210,8 +210,9 @@ Examples:
   thermocline put leader node-3 --if-absent
   thermocline put leader node-4 --expect node-3
 
-A condition that does not hold is exit status 1 with a line that says what the key has, and nothing
-is written. It is judged and the value written in one step.
+A condition that does not hold is exit status 1 with a line that says which one, and nothing is
+written. It is judged and the value written in one step. Any other error is status 1 too, with a
+line of its own.
 
 {KEY_EXAMPLES}"))]
 pub struct Put {

@@ -354,8 +354,8 @@ impl Db {
     /// Closes the database and says whether all went well. Other handles to it fail to write from
     /// then on; dropping the last handle closes too, but can only log an error.
     ///
-    /// An error of kind `Locked` where this was the last handle and snapshots, cursors, scans or
-    /// bulk loads are left: all is durable, but they keep the files, and others from opening the
+    /// An error of kind `Locked` where this was the last handle and snapshots, cursors, scans,
+    /// transactions or bulk loads are left: all is durable, but they keep the files, and others from opening the
     /// database, until they are dropped.
     pub fn close(self) -> Result<()> {
         let engine = self.ours()?;

@@ -34,9 +34,10 @@ pub struct LogStats {
     pub durable_groups: u64,
     /// Bytes of these, as batches.
     pub durable_bytes: u64,
-    /// Seconds that they took, one after the other.
+    /// The sum of their times, in seconds. With `log_writes` above 1 they overlap.
     pub durable_s: f64,
-    /// Half of them took no longer than this, in seconds; 0 before the first.
+    /// Half of them took no longer than this, in seconds; 0 before the first. Waiting in line, and
+    /// for a memtable, is not in it.
     pub p50_s: f64,
     /// 99 of 100 took no longer.
     pub p99_s: f64,
@@ -94,8 +95,8 @@ impl Times {
         self.buckets[bucket(ns)].fetch_add(1, Relaxed);
     }
 
-    /// The time that `percent` of all were no longer than, in seconds, rounded up by a fifth at
-    /// most; 0 where there is none.
+    /// The time that `percent` of all were no longer than, in seconds, rounded up by a
+    /// quarter at most; 0 where there is none.
     fn percentile(&self, percent: u64) -> f64 {
         let counts: Vec<u64> = self.buckets.iter().map(|count| count.load(Relaxed)).collect();
         let wanted = (counts.iter().sum::<u64>() * percent).div_ceil(100);
