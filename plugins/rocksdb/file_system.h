@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "../tiers/tiers.h"
 #include "rocksdb/file_system.h"
-#include "tiers.h"
 
 namespace thermocline {
 
@@ -92,9 +92,6 @@ class TieredFileSystem : public rocksdb::FileSystemWrapper {
   IOStatus DeleteDir(const Path& directory, const IOOptions& options, Context* dbg) override;
 
  private:
-  Answer OpenManaged(const Path& path, OpenFile* file) const;
-  Answer CreateManaged(const Path& path, const FileOptions& options, OpenFile* file) const;
-  Answer OpenManagedToWrite(const Path& path, OpenFile* file) const;
   Answer OpenOrCreateManaged(const Path& path, const FileOptions& options, OpenFile* file,
                              Context* dbg);
   IOStatus Reopen(const Path& path, OpenFile file, const FileOptions& options,

@@ -10,8 +10,8 @@
 #include <mutex>
 #include <string>
 
+#include "../tiers/level_context.h"
 #include "file_system.h"
-#include "level_context.h"
 #include "rocksdb/env.h"
 #include "rocksdb/listener.h"
 #include "rocksdb/options.h"

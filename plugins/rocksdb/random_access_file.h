@@ -15,9 +15,9 @@
 #include <mutex>
 #include <string>
 
-#include "current_file.h"
+#include "../tiers/current_file.h"
+#include "../tiers/tiers.h"
 #include "rocksdb/file_system.h"
-#include "tiers.h"
 
 namespace thermocline {
 

@@ -57,8 +57,7 @@ pub fn row(row: &Row, folder: &Path) -> Result<Outcome, String> {
     if let Some(missing) = missing(row) {
         return Ok(Outcome::Skipped(missing));
     }
-    let plugin = folder.join(format!("librocksdb_plugin-{}.so", row.version));
-    let plugin = plugin.display().to_string();
+    let plugin = row.plugin(folder);
     let mut arguments = words(&CXX);
     arguments.extend(words(&WARNINGS));
     arguments.extend(words(&[
@@ -70,8 +69,9 @@ pub fn row(row: &Row, folder: &Path) -> Result<Outcome, String> {
     ]));
     arguments.push("-Icrates/capi/include".to_owned());
     arguments.extend(sources("plugins/taps")?);
-    arguments.extend(sources("plugins/rocksdb")?);
-    arguments.push("-lrocksdb".to_owned());
+    arguments.extend(sources("plugins/tiers")?);
+    arguments.extend(sources(&format!("plugins/{}", row.host))?);
+    arguments.push(row.library.to_owned());
     arguments.push(folder.join("libthermocline.so.1").display().to_string());
     compile("g++", &arguments)?;
     Ok(Outcome::Passed(format!("built {plugin}")))
@@ -79,20 +79,24 @@ pub fn row(row: &Row, folder: &Path) -> Result<Outcome, String> {
 
 /// Why the row cannot be built or tried here.
 pub fn missing(row: &Row) -> Option<String> {
-    let headers = fs::read_to_string(row.headers).unwrap_or_default();
-    let number = |name: &str| {
-        let line = headers.lines().find(|line| line.starts_with(&format!("#define {name} ")))?;
-        line.split_whitespace().nth(2)
+    let header = fs::read_to_string(row.header).unwrap_or_default();
+    let numbers: Option<Vec<&str>> =
+        row.numbers.iter().map(|name| number_of(&header, name)).collect();
+    let Some(numbers) = numbers else {
+        return Some(format!("{} is not there; {}", row.header, row.packages));
     };
-    let numbers = ["ROCKSDB_MAJOR", "ROCKSDB_MINOR", "ROCKSDB_PATCH"].map(number);
-    match numbers {
-        [Some(major), Some(minor), Some(patch)] => {
-            let found = format!("{major}.{minor}.{patch}");
-            let text = || format!("{} is version {found}; {}", row.headers, row.packages);
-            (found != row.version).then(text)
-        }
-        _ => Some(format!("{} is not there; {}", row.headers, row.packages)),
-    }
+    let found = numbers.join(".");
+    let text = || format!("{} is version {found}; {}", row.header, row.packages);
+    (found != row.version).then(text)
+}
+
+/// The number behind a name: `#define NAME 7`, or `static const int NAME = 7;`.
+fn number_of<'a>(header: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = header.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let line = lines.find(|line| line.split_whitespace().any(|word| word == name))?;
+    let (_, behind) = line.split_once(name)?;
+    let number = behind.trim_matches(|sign: char| !sign.is_ascii_digit());
+    number.bytes().all(|digit| digit.is_ascii_digit()).then_some(number)
 }
 
 /// The sources of a folder, without tests.
@@ -115,4 +119,24 @@ pub fn program(sources: &[&str], libraries: &[String], program: &Path) -> Result
     arguments.extend(words(sources));
     arguments.extend(libraries.iter().cloned());
     compile("g++", &arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number_of;
+
+    #[test]
+    fn a_version_is_read_from_macros_and_from_constants() {
+        let rows = [
+            ("#define ROCKSDB_MAJOR 7\n#define OTHER 1", Some("7")),
+            ("#define OTHER 1\nstatic const int ROCKSDB_MAJOR = 23;", Some("23")),
+            ("#define ROCKSDB_MAJORITY 7", None),
+            ("// ROCKSDB_MAJOR 7", None),
+            ("", None),
+        ];
+        for (header, expected) in rows {
+            assert_eq!(number_of(header, "ROCKSDB_MAJOR"), expected, "{header}");
+        }
+        assert_eq!(number_of("#define X ROCKSDB_MAJOR.x", "X"), None);
+    }
 }

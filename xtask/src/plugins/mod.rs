@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! crates/capi          --cargo--> target/plugins/libthermocline.so.1
-//! plugins/rocksdb,taps --g++----> target/plugins/librocksdb_plugin-VERSION.so   one for each row
+//! plugins/HOST,tiers,taps --g++-> target/plugins/libHOST_plugin-VERSION.so      one for each row
 //! plugins/preload      --gcc----> target/plugins/libthermocline_preload.so
 //! ```
 //!
@@ -23,19 +23,46 @@ use std::path::PathBuf;
 /// A host that plugins are built for.
 pub struct Row {
     pub name: &'static str,
-    /// Its version, which the plugin's file name has, and its three numbers as the headers say
-    /// them.
+    /// The folder of the plugin's sources, which the plugin's file name has, too.
+    pub host: &'static str,
+    /// Its version, which the plugin's file name has.
     pub version: &'static str,
-    pub headers: &'static str,
+    /// The header that says the version, and the names of its numbers there.
+    pub header: &'static str,
+    pub numbers: &'static [&'static str],
+    /// What the linker calls its library.
+    pub library: &'static str,
     pub packages: &'static str,
 }
 
-const ROWS: [Row; 1] = [Row {
+const ROCKSDB: Row = Row {
     name: "RocksDB 7.8.3",
+    host: "rocksdb",
     version: "7.8.3",
-    headers: "/usr/include/rocksdb/version.h",
+    header: "/usr/include/rocksdb/version.h",
+    numbers: &["ROCKSDB_MAJOR", "ROCKSDB_MINOR", "ROCKSDB_PATCH"],
+    library: "-lrocksdb",
     packages: "apt install librocksdb-dev=7.8.3-2 rocksdb-tools=7.8.3-2 g++",
-}];
+};
+
+const LEVELDB: Row = Row {
+    name: "LevelDB 1.23",
+    host: "leveldb",
+    version: "1.23",
+    header: "/usr/include/leveldb/db.h",
+    numbers: &["kMajorVersion", "kMinorVersion"],
+    library: "-lleveldb",
+    packages: "apt install libleveldb-dev=1.23-4 g++",
+};
+
+const ROWS: [Row; 2] = [ROCKSDB, LEVELDB];
+
+impl Row {
+    /// Its plugin.
+    pub fn plugin(&self, folder: &std::path::Path) -> String {
+        folder.join(format!("lib{}_plugin-{}.so", self.host, self.version)).display().to_string()
+    }
+}
 
 const USAGE: &str = "\
 xtask: say `cargo xtask plugins [build]` (builds all to target/plugins) or

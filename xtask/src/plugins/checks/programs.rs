@@ -1,7 +1,7 @@
 //! A program of its own that links the plugin: what tools do not call, and kills.
 
 use super::super::rig::{Rig, output_of};
-use super::super::{Outcome, ROWS, build};
+use super::super::{Outcome, ROCKSDB, build};
 use super::no_tools;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,8 +14,8 @@ fn program(rig: &Rig) -> Result<PathBuf, String> {
     rig.begin()?;
     let program = rig.folder.join("host_test");
     let plugins = rig.plugins.display();
-    let plugin = format!("{plugins}/librocksdb_plugin-{}.so", ROWS[0].version);
-    let libraries = [plugin, "-lrocksdb".to_owned(), format!("-Wl,-rpath,{plugins}")];
+    let library = ROCKSDB.library.to_owned();
+    let libraries = [ROCKSDB.plugin(&rig.plugins), library, format!("-Wl,-rpath,{plugins}")];
     build::program(&["plugins/rocksdb/host_test.cc"], &libraries, &program)?;
     Ok(program)
 }
@@ -38,9 +38,7 @@ pub fn calls(rig: &Rig) -> Result<Outcome, String> {
     }
     let program = program(rig)?;
     let said = output_of(run(rig, &program, "calls", &[]))?;
-    let left = files_below(&rig.fast())?;
-    let own = ["TIER", "HOME", "PROFILE"];
-    let left: Vec<String> = left.into_iter().filter(|name| !own.contains(&name.as_str())).collect();
+    let left = left_on_fast_tier(rig)?;
     if !left.is_empty() || rig.db().exists() {
         return Err(format!(
             "DestroyDB left {} and, on the fast tier, {left:?}",
@@ -73,6 +71,13 @@ pub fn copies(rig: &Rig) -> Result<Outcome, String> {
     Ok(Outcome::Passed(said.trim().trim_start_matches("host_test: ").to_owned()))
 }
 
+/// Files on the fast tier that are not its own.
+pub fn left_on_fast_tier(rig: &Rig) -> Result<Vec<String>, String> {
+    let own = ["TIER", "HOME", "PROFILE"];
+    let files = files_below(&rig.fast())?;
+    Ok(files.into_iter().filter(|name| !own.contains(&name.as_str())).collect())
+}
+
 fn files_below(folder: &Path) -> Result<Vec<String>, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut files = Vec::new();
@@ -91,17 +96,33 @@ pub fn kills(rig: &Rig) -> Result<Outcome, String> {
         return Ok(skipped);
     }
     let program = program(rig)?;
+    let write = || {
+        let mut writer = Command::new(&program);
+        writer.arg("write").arg(rig.db()).arg(rig.uri());
+        writer
+    };
+    killed_again_and_again(rig, write, |acknowledged| {
+        output_of(rig.tiered("ldb", &["checkconsistency"]))?;
+        output_of(run(rig, &program, "verify", &[acknowledged.to_string()])).map(drop)
+    })
+}
+
+/// Kills writers, and verifies after each what they were told of.
+pub fn killed_again_and_again(
+    rig: &Rig,
+    write: impl Fn() -> Command,
+    verify: impl Fn(u32) -> Result<(), String>,
+) -> Result<Outcome, String> {
     let mut acknowledged = 0;
     for kill in 0..rig.kills {
         // Times that differ, so that kills meet flushes, compactions and openings.
         let lives = Duration::from_millis(300 + u64::from(kill) * 137 % 900);
-        acknowledged = acknowledged.max(killed(rig, &program, lives)?);
+        acknowledged = acknowledged.max(killed(write(), lives)?);
         let spread = rig.spread()?;
         if !spread.dangling.is_empty() {
             return Err(format!("after kill {kill} links lead nowhere: {:?}", spread.dangling));
         }
-        output_of(rig.tiered("ldb", &["checkconsistency"]))?;
-        output_of(run(rig, &program, "verify", &[acknowledged.to_string()]))?;
+        verify(acknowledged).map_err(|error| format!("after kill {kill}: {error}"))?;
     }
     let kills = rig.kills;
     if acknowledged == 0 {
@@ -113,10 +134,11 @@ pub fn kills(rig: &Rig) -> Result<Outcome, String> {
 }
 
 /// Lets a writer live that long; the writes that were acknowledged.
-fn killed(rig: &Rig, program: &Path, lives: Duration) -> Result<u32, String> {
-    let mut writer = Command::new(program);
-    writer.arg("write").arg(rig.db()).arg(rig.uri()).stdout(Stdio::piped());
-    let mut writer = writer.spawn().map_err(|error| format!("cannot start the writer: {error}"))?;
+fn killed(mut writer: Command, lives: Duration) -> Result<u32, String> {
+    let mut writer = writer
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("cannot start the writer: {error}"))?;
     let printed = writer.stdout.take();
     let reader = std::thread::spawn(move || {
         let lines = printed.map(|printed| BufReader::new(printed).lines());
