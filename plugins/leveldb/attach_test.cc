@@ -61,7 +61,8 @@ void InC(const std::string& directory, const std::string& uri) {
 
 void Refused() {
   leveldb::Options options;
-  const leveldb::Status status = thermocline_leveldb_attach(&options, "thermocline://?teir=/x:1GiB");
+  const std::string wrong = "thermocline://?teir=/x:1GiB";
+  const leveldb::Status status = thermocline_leveldb_attach(&options, wrong);
   Require(status.IsInvalidArgument(), "a wrong URI is refused");
   Require(status.ToString().find("teir") != std::string::npos, status.ToString());
 }

@@ -87,7 +87,8 @@ Status TieredRandomAccessFile::Open(leveldb::Env* host, OpenFile file,
         return host->NewRandomAccessFile(place, &opened);
       });
   if (status.ok()) {
-    *result = new TieredRandomAccessFile(host, std::move(file), epoch, std::unique_ptr<Host>(opened));
+    std::unique_ptr<Host> owned(opened);
+    *result = new TieredRandomAccessFile(host, std::move(file), epoch, std::move(owned));
   }
   return status;
 }

@@ -60,7 +60,8 @@ class TieredWritableFile : public leveldb::WritableFile {
 
 class TieredRandomAccessFile : public leveldb::RandomAccessFile {
  public:
-  static leveldb::Status Open(leveldb::Env* host, OpenFile file, leveldb::RandomAccessFile** result);
+  static leveldb::Status Open(leveldb::Env* host, OpenFile file,
+                              leveldb::RandomAccessFile** result);
 
   leveldb::Status Read(uint64_t offset, size_t n, leveldb::Slice* result,
                        char* scratch) const override;

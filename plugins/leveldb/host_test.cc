@@ -34,7 +34,7 @@ using leveldb::Options;
 using leveldb::Status;
 
 constexpr int kRecords = 20000;
-// Of /proc, where files are open: tables below DIR's parent.
+// Behind the path of a file in /proc that has no name any more.
 constexpr const char* kDeleted = "(deleted)";
 
 void Check(const Status& status, const std::string& what) {
@@ -172,7 +172,8 @@ bool Has(const std::string& text, const std::string& mark) {
 
 // Tables that moved away from where they are open here.
 int DeletedTablesOpen() {
-  return OpenFiles([](const std::string& text) { return Has(text, ".ldb") && Has(text, kDeleted); });
+  return OpenFiles(
+      [](const std::string& text) { return Has(text, ".ldb") && Has(text, kDeleted); });
 }
 
 // Tables that are open here on the tier in DIR/../fast.

@@ -41,6 +41,14 @@ void SeeLine(const char* format, va_list arguments) {
   See(ReadLevelDbLine(line, std::min<size_t>(static_cast<size_t>(len), sizeof(line) - 1)));
 }
 
+// As leveldb::Log, which the library keeps to itself.
+__attribute__((format(printf, 2, 3))) void LogTo(leveldb::Logger* logger, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  logger->Logv(format, arguments);
+  va_end(arguments);
+}
+
 }  // namespace
 
 TappedLogger::TappedLogger(TieredEnv* owner, std::shared_ptr<Tiers> tiers,
@@ -53,7 +61,7 @@ void TappedLogger::LogFigures() {
   std::string json;
   const Answer answer = tiers_->Stats(&json);
   const std::string& text = answer.IsOk() ? json : answer.text();
-  leveldb::Log(logger_.get(), "[thermocline] %s", text.c_str());
+  LogTo(logger_.get(), "[thermocline] %s", text.c_str());
 }
 
 void TappedLogger::Logv(const char* format, va_list arguments) {

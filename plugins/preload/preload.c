@@ -1,5 +1,5 @@
-/* The shim that is preloaded: opens the plugin where the process has RocksDB or LevelDB, and nothing
- * elsewhere.
+/* The shim that is preloaded: opens the plugin where the process has RocksDB or LevelDB, and
+ * nothing elsewhere.
  *
  *   LD_PRELOAD=libthermocline_preload.so db_bench --fs_uri='thermocline://?tier=...'
  *   LD_PRELOAD=... THERMOCLINE_LEVELDB_URI='thermocline://?tier=...' program
@@ -122,7 +122,7 @@ static pthread_once_t leveldb_looked_for = PTHREAD_ONCE_INIT;
 static const void *_Atomic leveldb_caller;
 static void *leveldb_env;
 
-/* Of the libraries behind this one, or of the one that calls: it may have been opened for itself. */
+/* Of the libraries behind this one, or of the one that calls, which may have been opened alone. */
 static void *leveldb_symbol(const char *name) {
   Dl_info caller;
   void *const symbol = dlsym(RTLD_NEXT, name);

@@ -125,6 +125,13 @@ IOStatus TieredFileSystem::Truncate(const Path& path, size_t len, const IOOption
   return ToIOStatus(answer);
 }
 
+#if ROCKSDB_MAJOR >= 11
+IOStatus TieredFileSystem::SyncFile(const Path& path, const FileOptions& files,
+                                    const IOOptions& options, bool with_times, Context* dbg) {
+  return FileSystem::SyncFile(path, files, options, with_times, dbg);
+}
+#endif
+
 IOStatus TieredFileSystem::LockFile(const Path& path, const IOOptions& options,
                                     rocksdb::FileLock** lock, Context* dbg) {
   const IOStatus status = target()->LockFile(path, options, lock, dbg);

@@ -45,7 +45,8 @@ void ManifestLevels::Read(const char* bytes, size_t len) {
   }
 }
 
-// A name that is not there is OK. A table in another directory (db_paths) keeps the level it was made with.
+// A name that is not there is OK. A table in another directory (db_paths) keeps the level that it
+// was made with.
 void ManifestLevels::Tell(uint64_t table, int level) const {
   for (const char* extension : kExtensions) {
     char name[32];

@@ -1,13 +1,13 @@
 //! Builds the plugins: the C interface by cargo, C++ and C by the system's compilers.
 
-use super::{Outcome, Row, root};
+use super::{From, Outcome, Row, root};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const WARNINGS: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
 /// Hosts are built without run-time types, and no exception may cross into one.
-const CXX: [&str; 5] = ["-std=c++17", "-O2", "-fPIC", "-fno-rtti", "-fno-exceptions"];
+const CXX: [&str; 4] = ["-O2", "-fPIC", "-fno-rtti", "-fno-exceptions"];
 
 /// The folder that cargo builds to.
 pub fn target() -> PathBuf {
@@ -60,18 +60,14 @@ pub fn row(row: &Row, folder: &Path) -> Result<Outcome, String> {
     let plugin = row.plugin(folder);
     let mut arguments = words(&CXX);
     arguments.extend(words(&WARNINGS));
-    arguments.extend(words(&[
-        "-shared",
-        "-Wl,-rpath,$ORIGIN",
-        "-Wl,--no-undefined",
-        "-o",
-        &plugin,
-    ]));
-    arguments.push("-Icrates/capi/include".to_owned());
-    arguments.extend(sources("plugins/taps")?);
-    arguments.extend(sources("plugins/tiers")?);
-    arguments.extend(sources(&format!("plugins/{}", row.host))?);
-    arguments.push(row.library.to_owned());
+    arguments.extend(words(&["-shared", "-Wl,-rpath,$ORIGIN", "-o", &plugin]));
+    arguments.extend(headers(row));
+    for sources_in in ["taps", "tiers", row.host] {
+        arguments.extend(sources(&format!("plugins/{sources_in}"))?);
+    }
+    if let From::System(library) = row.from {
+        arguments.extend(words(&["-Wl,--no-undefined", library]));
+    }
     arguments.push(folder.join("libthermocline.so.1").display().to_string());
     compile("g++", &arguments)?;
     Ok(Outcome::Passed(format!("built {plugin}")))
@@ -79,15 +75,46 @@ pub fn row(row: &Row, folder: &Path) -> Result<Outcome, String> {
 
 /// Why the row cannot be built or tried here.
 pub fn missing(row: &Row) -> Option<String> {
-    let header = fs::read_to_string(row.header).unwrap_or_default();
+    let Some(path) = include(row).map(|folder| folder.join(row.header)) else {
+        return Some(format!("it was not fetched; {}", row.packages));
+    };
+    let header = fs::read_to_string(&path).unwrap_or_default();
     let numbers: Option<Vec<&str>> =
         row.numbers.iter().map(|name| number_of(&header, name)).collect();
     let Some(numbers) = numbers else {
-        return Some(format!("{} is not there; {}", row.header, row.packages));
+        return Some(format!("{} is not there; {}", path.display(), row.packages));
     };
     let found = numbers.join(".");
-    let text = || format!("{} is version {found}; {}", row.header, row.packages);
+    let text = || format!("{} is version {found}; {}", path.display(), row.packages);
     (found != row.version).then(text)
+}
+
+/// The folder of its headers.
+fn include(row: &Row) -> Option<PathBuf> {
+    match row.from {
+        From::System(_) => Some(PathBuf::from("/usr/include")),
+        From::Rivals => crate::rivals::rocksdb().map(|(include, _)| include),
+    }
+}
+
+/// What the compiler needs for its headers; warnings of theirs are the host's.
+fn headers(row: &Row) -> Vec<String> {
+    let mut arguments = words(&[row.standard, "-Icrates/capi/include"]);
+    if let (From::Rivals, Some(include)) = (row.from, include(row)) {
+        arguments.extend(["-isystem".to_owned(), include.display().to_string()]);
+    }
+    arguments
+}
+
+/// What the linker of a program needs for the host's library.
+fn libraries(row: &Row) -> Vec<String> {
+    match row.from {
+        From::System(library) => vec![library.to_owned()],
+        From::Rivals => crate::rivals::rocksdb().map_or_else(Vec::new, |(_, lib)| {
+            let lib = lib.display();
+            vec![format!("-L{lib}"), "-lrocksdb".to_owned(), format!("-Wl,-rpath,{lib}")]
+        }),
+    }
 }
 
 /// The number behind a name: `#define NAME 7`, or `static const int NAME = 7;`.
@@ -112,13 +139,28 @@ fn sources(folder: &str) -> Result<Vec<String>, String> {
 }
 
 /// Builds a test program from `sources` to `program`.
-pub fn program(sources: &[&str], libraries: &[String], program: &Path) -> Result<(), String> {
+pub fn program(sources: &[&str], more: &[String], program: &Path) -> Result<(), String> {
     let mut arguments = words(&["-std=c++17", "-O1", "-g", "-pthread"]);
     arguments.extend(words(&WARNINGS));
     arguments.extend(words(&["-Icrates/capi/include", "-o", &program.display().to_string()]));
     arguments.extend(words(sources));
-    arguments.extend(libraries.iter().cloned());
+    arguments.extend(more.iter().cloned());
     compile("g++", &arguments)
+}
+
+/// Builds a program of the row's host to `program`; with its plugin, where one is given.
+pub fn host_program(
+    row: &Row,
+    source: &str,
+    plugins: Option<&Path>,
+    program: &Path,
+) -> Result<(), String> {
+    let mut more = headers(row);
+    if let Some(folder) = plugins {
+        more.extend([row.plugin(folder), format!("-Wl,-rpath,{}", folder.display())]);
+    }
+    more.extend(libraries(row));
+    self::program(&[source], &more, program)
 }
 
 #[cfg(test)]

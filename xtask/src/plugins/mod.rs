@@ -15,10 +15,11 @@
 
 mod build;
 mod checks;
+pub mod keigo;
 mod rig;
 
 use crate::root;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A host that plugins are built for.
 pub struct Row {
@@ -30,36 +31,59 @@ pub struct Row {
     /// The header that says the version, and the names of its numbers there.
     pub header: &'static str,
     pub numbers: &'static [&'static str],
-    /// What the linker calls its library.
-    pub library: &'static str,
+    /// The standard of C++ that its headers are written in.
+    pub standard: &'static str,
+    pub from: From,
+    /// How to get it.
     pub packages: &'static str,
+}
+
+/// Where headers and library come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    /// The system; the linker calls the library by this name.
+    System(&'static str),
+    /// `cargo xtask rivals fetch`: the library of the Java package. Its plugin is linked to none,
+    /// since a program brings the library under a name of its own.
+    Rivals,
 }
 
 const ROCKSDB: Row = Row {
     name: "RocksDB 7.8.3",
     host: "rocksdb",
     version: "7.8.3",
-    header: "/usr/include/rocksdb/version.h",
+    header: "rocksdb/version.h",
     numbers: &["ROCKSDB_MAJOR", "ROCKSDB_MINOR", "ROCKSDB_PATCH"],
-    library: "-lrocksdb",
+    standard: "-std=c++17",
+    from: From::System("-lrocksdb"),
     packages: "apt install librocksdb-dev=7.8.3-2 rocksdb-tools=7.8.3-2 g++",
+};
+
+const ROCKSDB_11: Row = Row {
+    name: "RocksDB 11.8.1",
+    version: "11.8.1",
+    standard: "-std=c++20",
+    from: From::Rivals,
+    packages: "cargo xtask rivals fetch",
+    ..ROCKSDB
 };
 
 const LEVELDB: Row = Row {
     name: "LevelDB 1.23",
     host: "leveldb",
     version: "1.23",
-    header: "/usr/include/leveldb/db.h",
+    header: "leveldb/db.h",
     numbers: &["kMajorVersion", "kMinorVersion"],
-    library: "-lleveldb",
+    standard: "-std=c++17",
+    from: From::System("-lleveldb"),
     packages: "apt install libleveldb-dev=1.23-4 g++",
 };
 
-const ROWS: [Row; 2] = [ROCKSDB, LEVELDB];
+const ROWS: [Row; 3] = [ROCKSDB, ROCKSDB_11, LEVELDB];
 
 impl Row {
     /// Its plugin.
-    pub fn plugin(&self, folder: &std::path::Path) -> String {
+    pub fn plugin(&self, folder: &Path) -> String {
         folder.join(format!("lib{}_plugin-{}.so", self.host, self.version)).display().to_string()
     }
 }

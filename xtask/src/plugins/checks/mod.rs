@@ -1,6 +1,7 @@
 //! What is tried: the taps alone, then stock tools over two directories as tiers.
 
 mod full;
+mod java;
 mod leveldb;
 mod programs;
 
@@ -50,6 +51,8 @@ pub fn all() -> Vec<(&'static str, Check)> {
         ("kills", programs::kills),
         ("full", full::device),
         ("export", export),
+        ("rocksdb-11", programs::rocksdb_11),
+        ("java", java::program),
         ("leveldb", leveldb::calls),
         ("leveldb-levels", leveldb::levels),
         ("leveldb-moves", leveldb::moves),

@@ -1,7 +1,7 @@
 //! A program of its own that links the plugin: what tools do not call, and kills.
 
 use super::super::rig::{Rig, output_of};
-use super::super::{Outcome, ROCKSDB, build};
+use super::super::{Outcome, ROCKSDB, ROCKSDB_11, Row, build};
 use super::no_tools;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -10,13 +10,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Builds the program, in an empty folder.
-fn program(rig: &Rig) -> Result<PathBuf, String> {
+fn program(rig: &Rig, row: &Row) -> Result<PathBuf, String> {
     rig.begin()?;
     let program = rig.folder.join("host_test");
-    let plugins = rig.plugins.display();
-    let library = ROCKSDB.library.to_owned();
-    let libraries = [ROCKSDB.plugin(&rig.plugins), library, format!("-Wl,-rpath,{plugins}")];
-    build::program(&["plugins/rocksdb/host_test.cc"], &libraries, &program)?;
+    build::host_program(row, "plugins/rocksdb/host_test.cc", Some(&rig.plugins), &program)?;
     Ok(program)
 }
 
@@ -36,8 +33,11 @@ pub fn calls(rig: &Rig) -> Result<Outcome, String> {
     if let Some(skipped) = no_tools() {
         return Ok(skipped);
     }
-    let program = program(rig)?;
-    let said = output_of(run(rig, &program, "calls", &[]))?;
+    calls_of(rig, &program(rig, &ROCKSDB)?).map(Outcome::Passed)
+}
+
+fn calls_of(rig: &Rig, program: &Path) -> Result<String, String> {
+    let said = output_of(run(rig, program, "calls", &[]))?;
     let left = left_on_fast_tier(rig)?;
     if !left.is_empty() || rig.db().exists() {
         return Err(format!(
@@ -47,7 +47,7 @@ pub fn calls(rig: &Rig) -> Result<Outcome, String> {
     }
     let said: Vec<&str> =
         said.lines().filter_map(|line| line.strip_prefix("host_test: ")).collect();
-    Ok(Outcome::Passed(format!("{}; nothing is left on the fast tier", said.join("; "))))
+    Ok(format!("{}; nothing is left on the fast tier", said.join("; ")))
 }
 
 /// Files move while they are open: reads follow them, and what they leave is closed.
@@ -55,9 +55,12 @@ pub fn moves(rig: &Rig) -> Result<Outcome, String> {
     if let Some(skipped) = no_tools() {
         return Ok(skipped);
     }
-    let program = program(rig)?;
-    let said = output_of(run(rig, &program, "moves", &[]))?;
-    Ok(Outcome::Passed(said.trim().trim_start_matches("host_test: ").to_owned()))
+    moves_of(rig, &program(rig, &ROCKSDB)?).map(Outcome::Passed)
+}
+
+fn moves_of(rig: &Rig, program: &Path) -> Result<String, String> {
+    let said = output_of(run(rig, program, "moves", &[]))?;
+    Ok(said.trim().trim_start_matches("host_test: ").to_owned())
 }
 
 /// Tables that are read much are read at their copies on the fast tier.
@@ -65,10 +68,26 @@ pub fn copies(rig: &Rig) -> Result<Outcome, String> {
     if let Some(skipped) = no_tools() {
         return Ok(skipped);
     }
-    let program = program(rig)?;
+    copies_of(rig, &program(rig, &ROCKSDB)?).map(Outcome::Passed)
+}
+
+fn copies_of(rig: &Rig, program: &Path) -> Result<String, String> {
     let uri = format!("{}&placement=log_only&cache=files", rig.uri_with("512MiB"));
-    let said = output_of(over(rig, &uri, &program, "copies", &[]))?;
-    Ok(Outcome::Passed(said.trim().trim_start_matches("host_test: ").to_owned()))
+    let said = output_of(over(rig, &uri, program, "copies", &[]))?;
+    Ok(said.trim().trim_start_matches("host_test: ").to_owned())
+}
+
+/// The same program with the newest RocksDB.
+pub fn rocksdb_11(rig: &Rig) -> Result<Outcome, String> {
+    if let Some(missing) = build::missing(&ROCKSDB_11) {
+        return Ok(Outcome::Skipped(missing));
+    }
+    let mut said = Vec::new();
+    for part in [calls_of, moves_of, copies_of] {
+        said.push(part(rig, &program(rig, &ROCKSDB_11)?)?);
+    }
+    said.push(kills_of(rig, &program(rig, &ROCKSDB_11)?, || Ok(()))?);
+    Ok(Outcome::Passed(said.join("; ")))
 }
 
 /// Files on the fast tier that are not its own.
@@ -95,15 +114,25 @@ pub fn kills(rig: &Rig) -> Result<Outcome, String> {
     if let Some(skipped) = no_tools() {
         return Ok(skipped);
     }
-    let program = program(rig)?;
+    kills_of(rig, &program(rig, &ROCKSDB)?, || {
+        output_of(rig.tiered("ldb", &["checkconsistency"])).map(drop)
+    })
+    .map(Outcome::Passed)
+}
+
+fn kills_of(
+    rig: &Rig,
+    program: &Path,
+    check: impl Fn() -> Result<(), String>,
+) -> Result<String, String> {
     let write = || {
-        let mut writer = Command::new(&program);
+        let mut writer = Command::new(program);
         writer.arg("write").arg(rig.db()).arg(rig.uri());
         writer
     };
     killed_again_and_again(rig, write, |acknowledged| {
-        output_of(rig.tiered("ldb", &["checkconsistency"]))?;
-        output_of(run(rig, &program, "verify", &[acknowledged.to_string()])).map(drop)
+        check()?;
+        output_of(run(rig, program, "verify", &[acknowledged.to_string()])).map(drop)
     })
 }
 
@@ -112,7 +141,7 @@ pub fn killed_again_and_again(
     rig: &Rig,
     write: impl Fn() -> Command,
     verify: impl Fn(u32) -> Result<(), String>,
-) -> Result<Outcome, String> {
+) -> Result<String, String> {
     let mut acknowledged = 0;
     for kill in 0..rig.kills {
         // Times that differ, so that kills meet flushes, compactions and openings.
@@ -128,9 +157,7 @@ pub fn killed_again_and_again(
     if acknowledged == 0 {
         return Err(format!("no write was acknowledged in {kills} lives of the writer"));
     }
-    Ok(Outcome::Passed(format!(
-        "{kills} kills, {acknowledged} records in synced batches, all there"
-    )))
+    Ok(format!("{kills} kills, {acknowledged} records in synced batches, all there"))
 }
 
 /// Lets a writer live that long; the writes that were acknowledged.
