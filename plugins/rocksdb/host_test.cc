@@ -3,7 +3,7 @@
 //   host_test calls DIR URI      checkpoint, backup, ingestion, DestroyDB; ends with nothing left
 //   host_test moves DIR URI      files move while they are open: reads follow, old ones are closed
 //   host_test copies DIR URI     tables that are read much are read at copies on a faster tier
-//   host_test write DIR URI      synced writes until it is killed; prints each number it was told of
+//   host_test write DIR URI      synced writes until it is killed; prints what it was told of
 //   host_test verify DIR URI N   all numbers below N are there
 //
 // Exit status 0 when all passed. `cargo xtask plugins test` compiles and runs it.
@@ -23,6 +23,7 @@
 #include "rocksdb/table.h"
 #include "rocksdb/utilities/backup_engine.h"
 #include "rocksdb/utilities/checkpoint.h"
+#include "rocksdb/version.h"
 #include "rocksdb/write_batch.h"
 #include "thermocline_rocksdb.h"
 
@@ -69,9 +70,15 @@ Options OptionsOver(const std::string& uri) {
 }
 
 std::unique_ptr<DB> Open(const Options& options, const std::string& directory) {
+#if ROCKSDB_MAJOR >= 11
+  std::unique_ptr<DB> db;
+  Check(DB::Open(options, directory, &db), "open " + directory);
+  return db;
+#else
   DB* db = nullptr;
   Check(DB::Open(options, directory, &db), "open " + directory);
   return std::unique_ptr<DB>(db);
+#endif
 }
 
 void Close(std::unique_ptr<DB> db) { Check(db->Close(), "close"); }
