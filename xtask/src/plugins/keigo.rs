@@ -248,7 +248,7 @@ impl Bench {
         for made in [self.db(side), self.fast.join(format!("{side:?}-tier").to_lowercase())] {
             fs::create_dir_all(&made).map_err(|error| format!("{}: {error}", made.display()))?;
         }
-        let load = ["--benchmarks=fillrandom,waitforcompaction", "--threads=1"];
+        let load = ["--benchmarks=filluniquerandom,waitforcompaction", "--threads=1"];
         output_of(self.db_bench(side, &load)).map(drop)
     }
 
@@ -282,13 +282,14 @@ impl Bench {
 }
 
 /// What all sides have: three levels of small tables, values of one length.
-const COMMON: [&str; 17] = [
+const COMMON: [&str; 18] = [
     "--key_size=16",
     "--value_size=1000",
     "--value_theta=1000",
     "--value_k=0",
     "--value_sigma=0",
     "--mix_max_value_size=1024",
+    "--mix_max_scan_len=100",
     "--compression_type=none",
     "--bloom_bits=10",
     "--write_buffer_size=8388608",

@@ -38,6 +38,7 @@ pub fn calls(rig: &Rig) -> Result<Outcome, String> {
 
 fn calls_of(rig: &Rig, program: &Path) -> Result<String, String> {
     let said = output_of(run(rig, program, "calls", &[]))?;
+    let said = said + &output_of(run(rig, program, "from-c", &[]))?;
     let left = left_on_fast_tier(rig)?;
     if !left.is_empty() || rig.db().exists() {
         return Err(format!(
