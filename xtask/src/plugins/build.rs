@@ -1,6 +1,6 @@
 //! Builds the plugins: the C interface by cargo, C++ and C by the system's compilers.
 
-use super::{From, Outcome, Row, root};
+use super::{Outcome, Row, Source, root};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -65,7 +65,7 @@ pub fn row(row: &Row, folder: &Path) -> Result<Outcome, String> {
     for sources_in in ["taps", "tiers", row.host] {
         arguments.extend(sources(&format!("plugins/{sources_in}"))?);
     }
-    if let From::System(library) = row.from {
+    if let Source::System(library) = row.source {
         arguments.extend(words(&["-Wl,--no-undefined", library]));
     }
     arguments.push(folder.join("libthermocline.so.1").display().to_string());
@@ -91,16 +91,16 @@ pub fn missing(row: &Row) -> Option<String> {
 
 /// The folder of its headers.
 fn include(row: &Row) -> Option<PathBuf> {
-    match row.from {
-        From::System(_) => Some(PathBuf::from("/usr/include")),
-        From::Rivals => crate::rivals::rocksdb().map(|(include, _)| include),
+    match row.source {
+        Source::System(_) => Some(PathBuf::from("/usr/include")),
+        Source::Rivals => crate::rivals::rocksdb().map(|(include, _)| include),
     }
 }
 
 /// What the compiler needs for its headers; warnings of theirs are the host's.
 fn headers(row: &Row) -> Vec<String> {
     let mut arguments = words(&[row.standard, "-Icrates/capi/include"]);
-    if let (From::Rivals, Some(include)) = (row.from, include(row)) {
+    if let (Source::Rivals, Some(include)) = (row.source, include(row)) {
         arguments.extend(["-isystem".to_owned(), include.display().to_string()]);
     }
     arguments
@@ -108,9 +108,9 @@ fn headers(row: &Row) -> Vec<String> {
 
 /// What the linker of a program needs for the host's library.
 fn libraries(row: &Row) -> Vec<String> {
-    match row.from {
-        From::System(library) => vec![library.to_owned()],
-        From::Rivals => crate::rivals::rocksdb().map_or_else(Vec::new, |(_, lib)| {
+    match row.source {
+        Source::System(library) => vec![library.to_owned()],
+        Source::Rivals => crate::rivals::rocksdb().map_or_else(Vec::new, |(_, lib)| {
             let lib = lib.display();
             vec![format!("-L{lib}"), "-lrocksdb".to_owned(), format!("-Wl,-rpath,{lib}")]
         }),

@@ -33,14 +33,14 @@ pub struct Row {
     pub numbers: &'static [&'static str],
     /// The standard of C++ that its headers are written in.
     pub standard: &'static str,
-    pub from: From,
+    pub source: Source,
     /// How to get it.
     pub packages: &'static str,
 }
 
 /// Where headers and library come from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum From {
+pub enum Source {
     /// The system; the linker calls the library by this name.
     System(&'static str),
     /// `cargo xtask rivals fetch`: the library of the Java package. Its plugin is linked to none,
@@ -55,7 +55,7 @@ const ROCKSDB: Row = Row {
     header: "rocksdb/version.h",
     numbers: &["ROCKSDB_MAJOR", "ROCKSDB_MINOR", "ROCKSDB_PATCH"],
     standard: "-std=c++17",
-    from: From::System("-lrocksdb"),
+    source: Source::System("-lrocksdb"),
     packages: "apt install librocksdb-dev=7.8.3-2 rocksdb-tools=7.8.3-2 g++",
 };
 
@@ -63,7 +63,7 @@ const ROCKSDB_11: Row = Row {
     name: "RocksDB 11.8.1",
     version: "11.8.1",
     standard: "-std=c++20",
-    from: From::Rivals,
+    source: Source::Rivals,
     packages: "cargo xtask rivals fetch",
     ..ROCKSDB
 };
@@ -75,7 +75,7 @@ const LEVELDB: Row = Row {
     header: "leveldb/db.h",
     numbers: &["kMajorVersion", "kMinorVersion"],
     standard: "-std=c++17",
-    from: From::System("-lleveldb"),
+    source: Source::System("-lleveldb"),
     packages: "apt install libleveldb-dev=1.23-4 g++",
 };
 

@@ -5,7 +5,7 @@ use super::super::rig::{Rig, Spread, output_of};
 use super::super::{LEVELDB, Outcome, build};
 use super::full::{Small, heard_nothing};
 use super::{brought_home, programs};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 type Attempt = Result<Outcome, String>;
@@ -154,18 +154,17 @@ pub fn kills(rig: &Rig) -> Attempt {
 /// A fast tier whose device is smaller than it was declared: the host hears nothing of it.
 pub fn full(rig: &Rig) -> Attempt {
     with_program(rig, |program| {
-        let program: PathBuf = program.to_path_buf();
         let Some(_small) = Small::mount(rig) else {
             return Ok(Outcome::Skipped("a tmpfs cannot be mounted; run it as root".to_owned()));
         };
-        output_of(over(rig, &rig.uri_with("1GiB"), &program, "fill"))?;
+        output_of(over(rig, &rig.uri_with("1GiB"), program, "fill"))?;
         let overflowed = rig.figure("overflowed")?;
         if overflowed == 0 {
             return Err("no file met the full device".to_owned());
         }
         heard_nothing(rig, "LevelDB")?;
-        output_of(plain(rig, &program, "expect"))?;
-        let records = said(over(rig, &rig.uri_with("1GiB"), &program, "expect"))?;
+        output_of(plain(rig, program, "expect"))?;
+        let records = said(over(rig, &rig.uri_with("1GiB"), program, "expect"))?;
         Ok(Outcome::Passed(format!(
             "12 MiB where 1 GiB was declared; {overflowed} files went on elsewhere; {records}"
         )))
