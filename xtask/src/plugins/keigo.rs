@@ -17,7 +17,7 @@ use super::rig::output_of;
 use super::{ROCKSDB, build, folder};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 const RECORD_BYTES: u64 = 1016;
@@ -185,7 +185,8 @@ impl Bench {
     fn run(mut self) -> Result<(), String> {
         let mut measured: BTreeMap<(Workload, Side), f64> = BTreeMap::new();
         let mut lines = Vec::new();
-        for row in ROWS.iter().filter(|row| self.choice.includes(row)) {
+        let rows: Vec<&Row> = ROWS.iter().filter(|row| self.choice.includes(row)).collect();
+        for row in rows {
             let sides = [row.over, row.under];
             let missing = |side: &Side| !measured.contains_key(&(row.workload, *side));
             let sides: Vec<Side> = sides.into_iter().filter(missing).collect();
