@@ -1,15 +1,19 @@
-/* The shim that is preloaded: opens the plugin where the process has RocksDB, and nothing elsewhere.
+/* The shim that is preloaded: opens the plugin where the process has RocksDB or LevelDB, and
+ * nothing elsewhere.
  *
  *   LD_PRELOAD=libthermocline_preload.so db_bench --fs_uri='thermocline://?tier=...'
+ *   LD_PRELOAD=... THERMOCLINE_LEVELDB_URI='thermocline://?tier=...' program
  *
- * Why a shim: a preloaded plugin would keep processes without RocksDB (a shell that the program
+ * Why a shim: a preloaded plugin would keep processes without the host (a shell that the program
  * starts) from running, since its symbols are missing there.
  *
- * 1. It needs nothing but the C library. Without RocksDB it changes nothing.
+ * 1. It needs nothing but the C library. Without a host it changes nothing.
  * 2. The plugin lies beside it, named by the host's version: librocksdb_plugin-7.8.3.so.
- * 3. A thread that a job of the host starts works for that job: it inherits the job's level.
+ * 3. A thread that a job of RocksDB starts works for that job: it inherits the job's level.
+ * 4. LevelDB has no registry: the shim answers in place of leveldb::Env::Default(), where the
+ *    environment variable says over which tiers. Without it, the host's own function answers.
  *
- * Threads: the constructor runs before main; pthread_create any.
+ * Threads: the constructor runs before main; pthread_create and Env::Default any.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -61,17 +65,24 @@ static bool own_folder(char folder[PATH_MAX]) {
   return true;
 }
 
-__attribute__((constructor)) static void open_plugin(void) {
-  char version[64];
+/* The plugin of that name, or NULL with the reason on the standard error stream. */
+static void *open_plugin(const char *plugin, const char *host, const char *version) {
   char folder[PATH_MAX];
   char path[PATH_MAX + 128];
-  if (!version_of_host(version, sizeof(version)) || !own_folder(folder)) return;
-  snprintf(path, sizeof(path), "%s/librocksdb_plugin-%s.so", folder, version);
-  void *const plugin = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-  if (plugin == NULL) {
-    fprintf(stderr, "thermocline: RocksDB %s runs without tiers: %s\n", version, dlerror());
-    return;
+  if (!own_folder(folder)) return NULL;
+  snprintf(path, sizeof(path), "%s/lib%s_plugin-%s.so", folder, plugin, version);
+  void *const opened = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+  if (opened == NULL) {
+    fprintf(stderr, "thermocline: %s %s runs without tiers: %s\n", host, version, dlerror());
   }
+  return opened;
+}
+
+__attribute__((constructor)) static void look_for_rocksdb(void) {
+  char version[64];
+  if (!version_of_host(version, sizeof(version))) return;
+  void *const plugin = open_plugin("rocksdb", "RocksDB", version);
+  if (plugin == NULL) return;
   *(void **)&plugin_context = dlsym(plugin, "thermocline_plugin_context");
   *(void **)&plugin_enter = dlsym(plugin, "thermocline_plugin_enter");
 }
@@ -100,4 +111,54 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
   const int failed = create(thread, attributes, run, start);
   if (failed != 0) free(start);
   return failed;
+}
+
+/* leveldb::Env::Default() of the host, and the environment that stands in its place. */
+#define LEVELDB_DEFAULT _ZN7leveldb3Env7DefaultEv
+#define LEVELDB_DEFAULT_NAME "_ZN7leveldb3Env7DefaultEv"
+
+static pthread_once_t leveldb_looked_for = PTHREAD_ONCE_INIT;
+/* Any of its callers will do. */
+static const void *_Atomic leveldb_caller;
+static void *leveldb_env;
+
+/* Of the libraries behind this one, or of the one that calls, which may have been opened alone. */
+static void *leveldb_symbol(const char *name) {
+  Dl_info caller;
+  void *const symbol = dlsym(RTLD_NEXT, name);
+  if (symbol != NULL) return symbol;
+  if (dladdr(leveldb_caller, &caller) == 0 || caller.dli_fname == NULL) return NULL;
+  void *const library = dlopen(caller.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+  return library != NULL ? dlsym(library, name) : NULL;
+}
+
+static void look_for_leveldb(void) {
+  void *(*host_default)(void) = NULL;
+  int (*major_version)(void) = NULL;
+  int (*minor_version)(void) = NULL;
+  void *(*plugin_default)(void *, const char *) = NULL;
+  char version[64] = "of an unknown version";
+  *(void **)&host_default = leveldb_symbol(LEVELDB_DEFAULT_NAME);
+  *(void **)&major_version = leveldb_symbol("leveldb_major_version");
+  *(void **)&minor_version = leveldb_symbol("leveldb_minor_version");
+  if (host_default == NULL) {
+    fprintf(stderr, "thermocline: LevelDB's own Env::Default is not found\n");
+    abort();
+  }
+  leveldb_env = host_default();
+  const char *const uri = getenv("THERMOCLINE_LEVELDB_URI");
+  if (uri == NULL) return;
+  if (major_version != NULL && minor_version != NULL) {
+    snprintf(version, sizeof(version), "%d.%d", major_version(), minor_version());
+  }
+  void *const plugin = open_plugin("leveldb", "LevelDB", version);
+  if (plugin == NULL) return;
+  *(void **)&plugin_default = dlsym(plugin, "thermocline_leveldb_default");
+  if (plugin_default != NULL) leveldb_env = plugin_default(leveldb_env, uri);
+}
+
+void *LEVELDB_DEFAULT(void) {
+  leveldb_caller = __builtin_return_address(0);
+  pthread_once(&leveldb_looked_for, look_for_leveldb);
+  return leveldb_env;
 }

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "level_context.h"
+#include "../tiers/level_context.h"
 #include "manifest_files.h"
 #include "places.h"
 #include "random_access_file.h"
@@ -31,25 +31,6 @@ int32_t HeatOf(Temperature temperature) {
   }
 }
 
-bool EndsWith(const std::string& path, const char* end) {
-  const std::string suffix(end);
-  return path.size() >= suffix.size() &&
-         path.compare(path.size() - suffix.size(), suffix.size(), suffix) == 0;
-}
-
-// A log is no part of the job in whose thread the host happens to make it.
-thermocline_new_file ClassOf(const std::string& path, const rocksdb::FileOptions& options) {
-  const bool is_of_job = EndsWith(path, ".sst") || EndsWith(path, ".blob");
-  const LevelContext context = is_of_job ? CurrentContext() : LevelContext{};
-  thermocline_new_file file = {};
-  file.size = sizeof(file);
-  file.holds = THERMOCLINE_HOLDS_BY_NAME;
-  file.level = context.level;
-  file.origin = static_cast<int32_t>(context.origin);
-  file.heat = HeatOf(options.temperature);
-  return file;
-}
-
 }  // namespace
 
 std::shared_ptr<rocksdb::FileSystem> TieredFileSystem::Open(const std::string& uri,
@@ -63,49 +44,21 @@ TieredFileSystem::TieredFileSystem(const std::shared_ptr<rocksdb::FileSystem>& h
                                    std::shared_ptr<Tiers> tiers)
     : FileSystemWrapper(host), tiers_(std::move(tiers)) {}
 
-Answer TieredFileSystem::OpenManaged(const Path& path, OpenFile* file) const {
-  thermocline_file* opened = nullptr;
-  char* why = nullptr;
-  const thermocline_status status =
-      thermocline_tiers_open_file(tiers_->get(), path.c_str(), &opened, &why);
-  file->reset(opened);
-  return Answer(status, why);
-}
-
-Answer TieredFileSystem::CreateManaged(const Path& path, const FileOptions& options,
-                                       OpenFile* file) const {
-  const thermocline_new_file of = ClassOf(path, options);
-  thermocline_file* opened = nullptr;
-  char* why = nullptr;
-  const thermocline_status status =
-      thermocline_tiers_create_file(tiers_->get(), path.c_str(), &of, &opened, &why);
-  file->reset(opened);
-  return Answer(status, why);
-}
-
-Answer TieredFileSystem::OpenManagedToWrite(const Path& path, OpenFile* file) const {
-  thermocline_file* opened = nullptr;
-  char* why = nullptr;
-  const thermocline_status status =
-      thermocline_tiers_open_file_to_write(tiers_->get(), path.c_str(), &opened, &why);
-  file->reset(opened);
-  return Answer(status, why);
-}
-
 Answer TieredFileSystem::OpenOrCreateManaged(const Path& path, const FileOptions& options,
                                              OpenFile* file, Context* dbg) {
-  Answer opened = OpenManagedToWrite(path, file);
+  Answer opened = tiers_->OpenToWrite(path, file);
   if (!opened.IsOk() || *file != nullptr) return opened;
   const bool is_there = FileExists(path, options.io_options, dbg).ok();
-  return is_there ? opened : CreateManaged(path, options, file);
+  if (is_there) return opened;
+  return tiers_->CreateFile(path, NewFile(path, HeatOf(options.temperature)), file);
 }
 
 // A reader finishes where it began: only the opening minds a move.
 IOStatus TieredFileSystem::NewSequentialFile(const Path& path, const FileOptions& options,
                                              SequentialFile* result, Context* dbg) {
   OpenFile file;
-  const Answer answer = OpenManaged(path, &file);
-  if (!answer.IsOk()) return answer.ToIOStatus();
+  const Answer answer = tiers_->OpenToRead(path, &file);
+  if (!answer.IsOk()) return ToIOStatus(answer);
   if (file != nullptr) {
     uint64_t epoch = 0;
     return OpenAtPlace(file.get(), Access::kRead, &epoch, [&](const std::string& place) {
@@ -122,8 +75,8 @@ IOStatus TieredFileSystem::NewSequentialFile(const Path& path, const FileOptions
 IOStatus TieredFileSystem::NewRandomAccessFile(const Path& path, const FileOptions& options,
                                                RandomAccessFile* result, Context* dbg) {
   OpenFile file;
-  const Answer answer = OpenManaged(path, &file);
-  if (!answer.IsOk()) return answer.ToIOStatus();
+  const Answer answer = tiers_->OpenToRead(path, &file);
+  if (!answer.IsOk()) return ToIOStatus(answer);
   if (file == nullptr) return target()->NewRandomAccessFile(path, options, result, dbg);
   return TieredRandomAccessFile::Open(target_, std::move(file), options, result, dbg);
 }
@@ -131,8 +84,9 @@ IOStatus TieredFileSystem::NewRandomAccessFile(const Path& path, const FileOptio
 IOStatus TieredFileSystem::NewWritableFile(const Path& path, const FileOptions& options,
                                            WritableFile* result, Context* dbg) {
   OpenFile file;
-  const Answer answer = CreateManaged(path, options, &file);
-  if (!answer.IsOk()) return answer.ToIOStatus();
+  const thermocline_new_file of = NewFile(path, HeatOf(options.temperature));
+  const Answer answer = tiers_->CreateFile(path, of, &file);
+  if (!answer.IsOk()) return ToIOStatus(answer);
   if (file == nullptr) {
     const IOStatus status = target()->NewWritableFile(path, options, result, dbg);
     if (status.ok() && IsManifest(path)) {
@@ -156,7 +110,7 @@ IOStatus TieredFileSystem::ReopenWritableFile(const Path& path, const FileOption
                                               WritableFile* result, Context* dbg) {
   OpenFile file;
   const Answer answer = OpenOrCreateManaged(path, options, &file, dbg);
-  if (!answer.IsOk()) return answer.ToIOStatus();
+  if (!answer.IsOk()) return ToIOStatus(answer);
   if (file == nullptr) return target()->ReopenWritableFile(path, options, result, dbg);
   return Reopen(path, std::move(file), options, result, dbg);
 }
@@ -185,8 +139,8 @@ IOStatus TieredFileSystem::ReuseWritableFile(const Path& path, const Path& old,
   IOStatus status = RenameFile(old, path, options.io_options, dbg);
   if (!status.ok()) return status;
   OpenFile file;
-  const Answer answer = OpenManagedToWrite(path, &file);
-  if (!answer.IsOk()) return answer.ToIOStatus();
+  const Answer answer = tiers_->OpenToWrite(path, &file);
+  if (!answer.IsOk()) return ToIOStatus(answer);
   if (file == nullptr) return target()->ReuseWritableFile(path, path, options, result, dbg);
   uint64_t epoch = 0;
   WritableFile opened;
@@ -203,7 +157,7 @@ IOStatus TieredFileSystem::NewRandomRWFile(const Path& path, const FileOptions& 
                                            ReadWriteFile* result, Context* dbg) {
   OpenFile file;
   const Answer answer = OpenOrCreateManaged(path, options, &file, dbg);
-  if (!answer.IsOk()) return answer.ToIOStatus();
+  if (!answer.IsOk()) return ToIOStatus(answer);
   if (file == nullptr) return target()->NewRandomRWFile(path, options, result, dbg);
   uint64_t epoch = 0;
   ReadWriteFile opened;

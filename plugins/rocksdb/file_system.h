@@ -18,8 +18,9 @@
 #include <string>
 #include <vector>
 
+#include "../tiers/tiers.h"
 #include "rocksdb/file_system.h"
-#include "tiers.h"
+#include "rocksdb/version.h"
 
 namespace thermocline {
 
@@ -85,6 +86,11 @@ class TieredFileSystem : public rocksdb::FileSystemWrapper {
   IOStatus LinkFile(const Path& from, const Path& to, const IOOptions& options,
                     Context* dbg) override;
   IOStatus Truncate(const Path& path, size_t len, const IOOptions& options, Context* dbg) override;
+#if ROCKSDB_MAJOR >= 11
+  // By the calls above, so that the name is durable, too.
+  IOStatus SyncFile(const Path& path, const FileOptions& files, const IOOptions& options,
+                    bool with_times, Context* dbg) override;
+#endif
   // Ours goes with the host's, so that another process may change the directory.
   IOStatus LockFile(const Path& path, const IOOptions& options, rocksdb::FileLock** lock,
                     Context* dbg) override;
@@ -92,9 +98,6 @@ class TieredFileSystem : public rocksdb::FileSystemWrapper {
   IOStatus DeleteDir(const Path& directory, const IOOptions& options, Context* dbg) override;
 
  private:
-  Answer OpenManaged(const Path& path, OpenFile* file) const;
-  Answer CreateManaged(const Path& path, const FileOptions& options, OpenFile* file) const;
-  Answer OpenManagedToWrite(const Path& path, OpenFile* file) const;
   Answer OpenOrCreateManaged(const Path& path, const FileOptions& options, OpenFile* file,
                              Context* dbg);
   IOStatus Reopen(const Path& path, OpenFile file, const FileOptions& options,

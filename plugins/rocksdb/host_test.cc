@@ -3,7 +3,8 @@
 //   host_test calls DIR URI      checkpoint, backup, ingestion, DestroyDB; ends with nothing left
 //   host_test moves DIR URI      files move while they are open: reads follow, old ones are closed
 //   host_test copies DIR URI     tables that are read much are read at copies on a faster tier
-//   host_test write DIR URI      synced writes until it is killed; prints each number it was told of
+//   host_test from-c DIR URI     by the C interface, as the crate for Rust does
+//   host_test write DIR URI      synced writes until it is killed; prints what it was told of
 //   host_test verify DIR URI N   all numbers below N are there
 //
 // Exit status 0 when all passed. `cargo xtask plugins test` compiles and runs it.
@@ -18,11 +19,13 @@
 #include <string>
 #include <thread>
 
+#include "rocksdb/c.h"
 #include "rocksdb/db.h"
 #include "rocksdb/sst_file_writer.h"
 #include "rocksdb/table.h"
 #include "rocksdb/utilities/backup_engine.h"
 #include "rocksdb/utilities/checkpoint.h"
+#include "rocksdb/version.h"
 #include "rocksdb/write_batch.h"
 #include "thermocline_rocksdb.h"
 
@@ -69,9 +72,15 @@ Options OptionsOver(const std::string& uri) {
 }
 
 std::unique_ptr<DB> Open(const Options& options, const std::string& directory) {
+#if ROCKSDB_MAJOR >= 11
+  std::unique_ptr<DB> db;
+  Check(DB::Open(options, directory, &db), "open " + directory);
+  return db;
+#else
   DB* db = nullptr;
   Check(DB::Open(options, directory, &db), "open " + directory);
   return std::unique_ptr<DB>(db);
+#endif
 }
 
 void Close(std::unique_ptr<DB> db) { Check(db->Close(), "close"); }
@@ -291,6 +300,34 @@ int Copies(const std::string& directory, const std::string& uri) {
   return 0;
 }
 
+int FromC(const std::string& directory, const std::string& uri) {
+  rocksdb_env_t* const env = thermocline_rocksdb_env(uri.c_str());
+  if (env == nullptr) Check(Status::InvalidArgument(uri), "an environment for C");
+  rocksdb_options_t* const options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(options, 1);
+  rocksdb_options_set_env(options, env);
+  char* why = nullptr;
+  rocksdb_t* const db = rocksdb_open(options, directory.c_str(), &why);
+  rocksdb_writeoptions_t* const writes = rocksdb_writeoptions_create();
+  rocksdb_readoptions_t* const reads = rocksdb_readoptions_create();
+  size_t len = 0;
+  char* value = nullptr;
+  if (why == nullptr) rocksdb_put(db, writes, "water", 5, "warm", 4, &why);
+  if (why == nullptr) value = rocksdb_get(db, reads, "water", 5, &len, &why);
+  if (why != nullptr) Check(Status::IOError(why), "by the C interface");
+  if (std::string(value, len) != "warm") Check(Status::Corruption("water"), "another value");
+  rocksdb_free(value);
+  rocksdb_readoptions_destroy(reads);
+  rocksdb_writeoptions_destroy(writes);
+  rocksdb_close(db);
+  rocksdb_destroy_db(options, directory.c_str(), &why);
+  if (why != nullptr) Check(Status::IOError(why), "destroy by the C interface");
+  rocksdb_options_destroy(options);
+  rocksdb_env_destroy(env);
+  std::puts("host_test: from C: opened, destroyed");
+  return 0;
+}
+
 int WriteUntilKilled(const std::string& directory, const std::string& uri) {
   std::unique_ptr<DB> db = Open(OptionsOver(uri), directory);
   rocksdb::WriteOptions synced;
@@ -327,10 +364,12 @@ int main(int count, char** arguments) {
   if (what == "calls") return Calls(arguments[2], arguments[3]);
   if (what == "moves") return Moves(arguments[2], arguments[3]);
   if (what == "copies") return Copies(arguments[2], arguments[3]);
+  if (what == "from-c") return FromC(arguments[2], arguments[3]);
   if (what == "write") return WriteUntilKilled(arguments[2], arguments[3]);
   if (what == "verify" && count > 4) {
     return Verify(arguments[2], arguments[3], std::atoi(arguments[4]));
   }
-  std::fprintf(stderr, "host_test: say calls|moves|copies|write DIR URI, or verify DIR URI N\n");
+  std::fprintf(stderr,
+               "host_test: say calls|moves|copies|from-c|write DIR URI, or verify DIR URI N\n");
   return 2;
 }

@@ -11,20 +11,6 @@ using rocksdb::IOStatus;
 
 namespace {
 
-struct CloseEntries {
-  void operator()(thermocline_entries* entries) const { thermocline_entries_close(entries); }
-};
-using Entries = std::unique_ptr<thermocline_entries, CloseEntries>;
-
-Answer List(const Tiers& tiers, const std::string& directory, Entries* entries) {
-  thermocline_entries* found = nullptr;
-  char* why = nullptr;
-  const thermocline_status status =
-      thermocline_tiers_list(tiers.get(), directory.c_str(), &found, &why);
-  entries->reset(found);
-  return Answer(status, why);
-}
-
 // Asks again where the name seems missing: a move may have taken the place away between the
 // link and the file. A name that is missing is asked for twice.
 template <typename Question>
@@ -62,12 +48,12 @@ IOStatus TieredFileSystem::AreFilesSame(const Path& first, const Path& second,
 IOStatus TieredFileSystem::GetChildren(const Path& directory, const IOOptions& options,
                                        std::vector<std::string>* names, Context* dbg) {
   Entries entries;
-  const Answer answer = List(*tiers_, directory, &entries);
+  const Answer answer = tiers_->List(directory, &entries);
   if (answer.Is(THERMOCLINE_NOT_FOUND)) {
     return target()->GetChildren(directory, options, names, dbg);
   }
   names->clear();
-  if (!answer.IsOk()) return answer.ToIOStatus();
+  if (!answer.IsOk()) return ToIOStatus(answer);
   const size_t count = thermocline_entries_count(entries.get());
   for (size_t at = 0; at < count; at++) {
     names->emplace_back(thermocline_entries_get(entries.get(), at).name);
@@ -80,12 +66,12 @@ IOStatus TieredFileSystem::GetChildrenFileAttributes(const Path& directory,
                                                      std::vector<rocksdb::FileAttributes>* files,
                                                      Context* dbg) {
   Entries entries;
-  const Answer answer = List(*tiers_, directory, &entries);
+  const Answer answer = tiers_->List(directory, &entries);
   if (answer.Is(THERMOCLINE_NOT_FOUND)) {
     return target()->GetChildrenFileAttributes(directory, options, files, dbg);
   }
   files->clear();
-  if (!answer.IsOk()) return answer.ToIOStatus();
+  if (!answer.IsOk()) return ToIOStatus(answer);
   const size_t count = thermocline_entries_count(entries.get());
   for (size_t at = 0; at < count; at++) {
     const thermocline_entry entry = thermocline_entries_get(entries.get(), at);
@@ -99,59 +85,52 @@ IOStatus TieredFileSystem::GetChildrenFileAttributes(const Path& directory,
 
 IOStatus TieredFileSystem::GetFreeSpace(const Path& path, const IOOptions& options,
                                         uint64_t* bytes, Context* dbg) {
-  char* why = nullptr;
-  const thermocline_status status =
-      thermocline_tiers_free_space(tiers_->get(), path.c_str(), bytes, &why);
-  const Answer answer(status, why);
+  const Answer answer = tiers_->FreeSpace(path, bytes);
   if (answer.IsOk()) return IOStatus::OK();
   return target()->GetFreeSpace(path, options, bytes, dbg);
 }
 
 IOStatus TieredFileSystem::DeleteFile(const Path& path, const IOOptions& options, Context* dbg) {
-  char* why = nullptr;
-  const thermocline_status status = thermocline_tiers_delete(tiers_->get(), path.c_str(), &why);
-  const Answer answer(status, why);
+  const Answer answer = tiers_->Delete(path);
   if (answer.Is(THERMOCLINE_NOT_FOUND) && !IsLink(path)) {
     return target()->DeleteFile(path, options, dbg);
   }
-  return answer.ToIOStatus();
+  return ToIOStatus(answer);
 }
 
 IOStatus TieredFileSystem::RenameFile(const Path& from, const Path& to, const IOOptions& options,
                                       Context* dbg) {
-  char* why = nullptr;
-  const thermocline_status status =
-      thermocline_tiers_rename(tiers_->get(), from.c_str(), to.c_str(), &why);
-  const Answer answer(status, why);
+  const Answer answer = tiers_->Rename(from, to);
   if (answer.Is(THERMOCLINE_NOT_FOUND) && !IsLink(from)) {
     return target()->RenameFile(from, to, options, dbg);
   }
-  return answer.ToIOStatus();
+  return ToIOStatus(answer);
 }
 
 IOStatus TieredFileSystem::LinkFile(const Path& from, const Path& to, const IOOptions& options,
                                     Context* dbg) {
-  char* why = nullptr;
-  const thermocline_status status =
-      thermocline_tiers_link(tiers_->get(), from.c_str(), to.c_str(), &why);
-  const Answer answer(status, why);
+  const Answer answer = tiers_->Link(from, to);
   if (answer.Is(THERMOCLINE_NOT_FOUND) && !IsLink(from)) {
     return target()->LinkFile(from, to, options, dbg);
   }
-  return answer.ToIOStatus();
+  return ToIOStatus(answer);
 }
 
 IOStatus TieredFileSystem::Truncate(const Path& path, size_t len, const IOOptions& options,
                                     Context* dbg) {
-  char* why = nullptr;
-  const thermocline_status status =
-      thermocline_tiers_truncate(tiers_->get(), path.c_str(), len, &why);
-  const Answer answer(status, why);
+  const Answer answer = tiers_->Truncate(path, len);
   if (answer.Is(THERMOCLINE_NOT_FOUND) && !IsLink(path)) {
     return target()->Truncate(path, len, options, dbg);
   }
-  return answer.ToIOStatus();
+  return ToIOStatus(answer);
 }
+
+#if ROCKSDB_MAJOR >= 11
+IOStatus TieredFileSystem::SyncFile(const Path& path, const FileOptions& files,
+                                    const IOOptions& options, bool with_times, Context* dbg) {
+  return FileSystem::SyncFile(path, files, options, with_times, dbg);
+}
+#endif
 
 IOStatus TieredFileSystem::LockFile(const Path& path, const IOOptions& options,
                                     rocksdb::FileLock** lock, Context* dbg) {
@@ -181,21 +160,16 @@ IOStatus TieredFileSystem::UnlockFile(rocksdb::FileLock* lock, const IOOptions& 
   }
   if (!directory.empty()) {
     // It stays ours until the last file is closed, should the host still have one.
-    char* why = nullptr;
-    thermocline_tiers_release_directory(tiers_->get(), directory.c_str(), &why);
-    thermocline_free(why);
+    tiers_->ReleaseDirectory(directory);
   }
   return target()->UnlockFile(lock, options, dbg);
 }
 
 IOStatus TieredFileSystem::DeleteDir(const Path& directory, const IOOptions& options,
                                      Context* dbg) {
-  char* why = nullptr;
-  const thermocline_status status =
-      thermocline_tiers_remove_directory(tiers_->get(), directory.c_str(), &why);
-  const Answer answer(status, why);
+  const Answer answer = tiers_->RemoveDirectory(directory);
   if (answer.Is(THERMOCLINE_NOT_FOUND)) return target()->DeleteDir(directory, options, dbg);
-  return answer.ToIOStatus();
+  return ToIOStatus(answer);
 }
 
 }  // namespace thermocline

@@ -1,33 +1,22 @@
-// Paths, and opening a managed file where it lies while it may be moved.
+// Opening a managed file where it lies while it may be moved.
 //
 // Threads: any.
 #pragma once
-
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
+#include "../tiers/paths.h"
+#include "../tiers/tiers.h"
 #include "rocksdb/file_system.h"
-#include "tiers.h"
+#include "status.h"
 
 namespace thermocline {
 
 inline bool IsMissing(const rocksdb::IOStatus& status) {
   return status.IsNotFound() || status.IsPathNotFound();
-}
-
-inline std::string DirectoryOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? std::string(".") : path.substr(0, slash);
-}
-
-// A link is a managed file's name: a raw call would reach the link, not the file.
-inline bool IsLink(const std::string& path) {
-  struct stat found;
-  return lstat(path.c_str(), &found) == 0 && S_ISLNK(found.st_mode);
 }
 
 // Opens the place by `open`, again where the file was moved meanwhile, or its copy went. `epoch` is
@@ -39,7 +28,7 @@ rocksdb::IOStatus OpenAtPlace(const thermocline_file* file, Access access, uint6
     *epoch = thermocline_file_epoch(file);
     std::string place;
     const Answer answer = PlaceOf(file, access, &place);
-    if (!answer.IsOk()) return answer.ToIOStatus();
+    if (!answer.IsOk()) return ToIOStatus(answer);
     rocksdb::IOStatus status = open(place);
     if (!IsMissing(status) || thermocline_file_epoch(file) == *epoch) return status;
   }

@@ -10,8 +10,8 @@
 #include <mutex>
 #include <string>
 
+#include "../tiers/level_context.h"
 #include "file_system.h"
-#include "level_context.h"
 #include "rocksdb/env.h"
 #include "rocksdb/listener.h"
 #include "rocksdb/options.h"
@@ -64,23 +64,6 @@ std::unique_ptr<Env> MakeEnv(const std::string& uri, std::string* why) {
   return files == nullptr ? nullptr : rocksdb::NewCompositeEnv(files);
 }
 
-ObjectLibrary::PatternEntry Scheme() {
-  return ObjectLibrary::PatternEntry("thermocline", false).AddSeparator("://", false);
-}
-
-bool Register() {
-  const std::shared_ptr<ObjectLibrary>& library = ObjectLibrary::Default();
-  library->AddFactory<FileSystem>(Scheme(), MakeFileSystem);
-  library->AddFactory<Env>(
-      Scheme(), [](const std::string& uri, std::unique_ptr<Env>* guard, std::string* why) {
-        *guard = MakeEnv(uri, why);
-        return guard->get();
-      });
-  return true;
-}
-
-[[maybe_unused]] const bool is_registered = Register();
-
 // One for each URI, never destroyed: options hold a plain pointer.
 Env* SharedEnv(const std::string& uri, std::string* why) {
   static auto* const lock = new std::mutex;
@@ -90,6 +73,23 @@ Env* SharedEnv(const std::string& uri, std::string* why) {
   if (env == nullptr) env = MakeEnv(uri, why);
   return env.get();
 }
+
+ObjectLibrary::PatternEntry Scheme() {
+  return ObjectLibrary::PatternEntry("thermocline", false).AddSeparator("://", false);
+}
+
+bool Register() {
+  const std::shared_ptr<ObjectLibrary>& library = ObjectLibrary::Default();
+  library->AddFactory<FileSystem>(Scheme(), MakeFileSystem);
+  // Without a guard: options that are read from text (Java's properties) hold a plain pointer.
+  library->AddFactory<Env>(
+      Scheme(), [](const std::string& uri, std::unique_ptr<Env>*, std::string* why) {
+        return SharedEnv(uri, why);
+      });
+  return true;
+}
+
+[[maybe_unused]] const bool is_registered = Register();
 
 }  // namespace
 }  // namespace thermocline

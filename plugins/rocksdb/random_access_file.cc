@@ -89,11 +89,24 @@ IOStatus TieredRandomAccessFile::Prefetch(uint64_t offset, size_t n, const IOOpt
 // Once it is submitted, the kernel holds the file: it may be closed before the read is done.
 IOStatus TieredRandomAccessFile::ReadAsync(
     FSReadRequest& request, const IOOptions& options,
-    std::function<void(const FSReadRequest&, void*)> done, void* argument, void** handle,
+    std::function<void(ReadDone&, void*)> done, void* argument, void** handle,
     rocksdb::IOHandleDeleter* deleter, IODebugContext* dbg) {
   thermocline_file_was_read(file_.get());
   return Now()->ReadAsync(request, options, std::move(done), argument, handle, deleter, dbg);
 }
+
+#if ROCKSDB_MAJOR >= 11
+bool TieredRandomAccessFile::SubmitReadAsync(FSReadRequest& request, const IOOptions& options,
+                                             std::function<void(FSReadRequest&)> done,
+                                             IODebugContext* dbg) {
+  thermocline_file_was_read(file_.get());
+  return Now()->SubmitReadAsync(request, options, std::move(done), dbg);
+}
+
+IOStatus TieredRandomAccessFile::GetFileSize(uint64_t* size) {
+  return Now()->GetFileSize(size);
+}
+#endif
 
 IOStatus TieredRandomAccessFile::InvalidateCache(size_t offset, size_t length) {
   return Now()->InvalidateCache(offset, length);

@@ -15,11 +15,19 @@
 #include <mutex>
 #include <string>
 
-#include "current_file.h"
+#include "../tiers/current_file.h"
+#include "../tiers/tiers.h"
 #include "rocksdb/file_system.h"
-#include "tiers.h"
+#include "rocksdb/version.h"
 
 namespace thermocline {
+
+// What a host is told of an asynchronous read that is done.
+#if ROCKSDB_MAJOR >= 11
+using ReadDone = rocksdb::FSReadRequest;
+#else
+using ReadDone = const rocksdb::FSReadRequest;
+#endif
 
 class TieredRandomAccessFile : public rocksdb::FSRandomAccessFile {
  public:
@@ -37,9 +45,15 @@ class TieredRandomAccessFile : public rocksdb::FSRandomAccessFile {
   rocksdb::IOStatus Prefetch(uint64_t offset, size_t n, const rocksdb::IOOptions& options,
                              rocksdb::IODebugContext* dbg) override;
   rocksdb::IOStatus ReadAsync(rocksdb::FSReadRequest& request, const rocksdb::IOOptions& options,
-                              std::function<void(const rocksdb::FSReadRequest&, void*)> done,
-                              void* argument, void** handle, rocksdb::IOHandleDeleter* deleter,
+                              std::function<void(ReadDone&, void*)> done, void* argument,
+                              void** handle, rocksdb::IOHandleDeleter* deleter,
                               rocksdb::IODebugContext* dbg) override;
+#if ROCKSDB_MAJOR >= 11
+  bool SubmitReadAsync(rocksdb::FSReadRequest& request, const rocksdb::IOOptions& options,
+                       std::function<void(rocksdb::FSReadRequest&)> done,
+                       rocksdb::IODebugContext* dbg) override;
+  rocksdb::IOStatus GetFileSize(uint64_t* size) override;
+#endif
   rocksdb::IOStatus InvalidateCache(size_t offset, size_t length) override;
   void Hint(AccessPattern pattern) override;
   size_t GetUniqueId(char* id, size_t max_size) const override;

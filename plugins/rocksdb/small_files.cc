@@ -2,12 +2,12 @@
 #include "small_files.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <utility>
 
-#include "level_context.h"
+#include "../tiers/level_context.h"
+#include "status.h"
 
 namespace thermocline {
 
@@ -29,9 +29,7 @@ IOStatus TieredReadWriteFile::Fsync(const IOOptions& options, IODebugContext* db
 
 IOStatus TieredReadWriteFile::Synced(IOStatus synced) {
   if (!synced.ok()) return synced;
-  char* why = nullptr;
-  const thermocline_status status = thermocline_file_synced(file_.get(), &why);
-  return Answer(status, why).ToIOStatus();
+  return ToIOStatus(thermocline::Synced(file_.get()));
 }
 
 TieredDirectory::TieredDirectory(std::shared_ptr<Tiers> tiers, const std::string& path,
@@ -39,10 +37,7 @@ TieredDirectory::TieredDirectory(std::shared_ptr<Tiers> tiers, const std::string
     : FSDirectoryWrapper(std::move(opened)), tiers_(std::move(tiers)), path_(path) {}
 
 IOStatus TieredDirectory::Fsync(const IOOptions&, IODebugContext*) {
-  char* why = nullptr;
-  const thermocline_status status =
-      thermocline_tiers_sync_directory(tiers_->get(), path_.c_str(), &why);
-  return Answer(status, why).ToIOStatus();
+  return ToIOStatus(tiers_->SyncDirectory(path_));
 }
 
 // The host leaves some syncs out where a file system needs none (btrfs); those of links it does
@@ -56,12 +51,6 @@ namespace {
 
 // The longest part of a line in which the taps find something.
 constexpr size_t kLineBytesMax = 1024;
-constexpr int64_t kFiguresEverySeconds = 600;
-
-int64_t SteadySeconds() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
-}
 
 void SeeLine(const char* format, va_list arguments) {
   char line[kLineBytesMax];
@@ -79,10 +68,7 @@ void SeeLine(const char* format, va_list arguments) {
 }  // namespace
 
 TappedLogger::TappedLogger(std::shared_ptr<Tiers> tiers, std::shared_ptr<rocksdb::Logger> logger)
-    : LoggerWrapper(logger.get()),
-      tiers_(std::move(tiers)),
-      logger_(std::move(logger)),
-      next_figures_s_(SteadySeconds() + kFiguresEverySeconds) {}
+    : LoggerWrapper(logger.get()), tiers_(std::move(tiers)), logger_(std::move(logger)) {}
 
 void TappedLogger::LogFigures() {
   std::string json;
@@ -99,24 +85,17 @@ rocksdb::Status TappedLogger::Close() {
   return logger_->Close();
 }
 
-void TappedLogger::LogFiguresWhenDue() {
-  int64_t due = next_figures_s_.load(std::memory_order_relaxed);
-  const int64_t now = SteadySeconds();
-  if (now < due || !next_figures_s_.compare_exchange_strong(due, now + kFiguresEverySeconds)) return;
-  LogFigures();
-}
-
 void TappedLogger::Logv(const char* format, va_list arguments) {
   SeeLine(format, arguments);
   logger_->Logv(format, arguments);
-  LogFiguresWhenDue();
+  if (figures_.Take()) LogFigures();
 }
 
 void TappedLogger::Logv(const rocksdb::InfoLogLevel level, const char* format,
                         va_list arguments) {
   SeeLine(format, arguments);
   logger_->Logv(level, format, arguments);
-  LogFiguresWhenDue();
+  if (figures_.Take()) LogFigures();
 }
 
 }  // namespace thermocline

@@ -4,14 +4,13 @@
 // Threads: as the host's classes.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 
+#include "../tiers/due.h"
+#include "../tiers/tiers.h"
 #include "rocksdb/file_system.h"
-#include "tiers.h"
 
 namespace thermocline {
 
@@ -57,15 +56,13 @@ class TappedLogger : public rocksdb::LoggerWrapper {
   void Logv(const rocksdb::InfoLogLevel level, const char* format, va_list arguments) override;
 
   // Does nothing once the host has closed its log.
-  void LogFigures();  rocksdb::Status Close() override;
+  void LogFigures();
+  rocksdb::Status Close() override;
 
  private:
-  void LogFiguresWhenDue();
-
   const std::shared_ptr<Tiers> tiers_;
   const std::shared_ptr<rocksdb::Logger> logger_;
-  // Of the steady clock.
-  std::atomic<int64_t> next_figures_s_;
+  FiguresDue figures_;
   // Held while figures are written, so that the log is not closed under them.
   std::mutex lock_;
   bool is_closed_ = false;

@@ -77,10 +77,7 @@ rocksdb::IOStatus TieredWritableFile::PositionedAppend(const Slice& data, uint64
 }
 
 bool TieredWritableFile::GoOnElsewhere(Context* dbg) {
-  char* why = nullptr;
-  const thermocline_status status =
-      thermocline_file_continue_elsewhere(file_.get(), len_, &why);
-  if (!Answer(status, why).IsOk()) return false;
+  if (!ContinueElsewhere(file_.get(), len_).IsOk()) return false;
   went_elsewhere_ = true;
   std::unique_ptr<Host> opened;
   lost_ = OpenNewPlace(&opened, dbg);
@@ -105,9 +102,7 @@ rocksdb::IOStatus TieredWritableFile::OpenNewPlace(std::unique_ptr<Host>* opened
 
 rocksdb::IOStatus TieredWritableFile::Synced(IOStatus synced) {
   if (!synced.ok()) return synced;
-  char* why = nullptr;
-  const thermocline_status status = thermocline_file_synced(file_.get(), &why);
-  return Answer(status, why).ToIOStatus();
+  return ToIOStatus(thermocline::Synced(file_.get()));
 }
 
 rocksdb::IOStatus TieredWritableFile::Sync(const IOOptions& options, Context* dbg) {

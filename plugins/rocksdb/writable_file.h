@@ -17,9 +17,9 @@
 #include <memory>
 #include <string>
 
-#include "current_file.h"
+#include "../tiers/current_file.h"
+#include "../tiers/tiers.h"
 #include "rocksdb/file_system.h"
-#include "tiers.h"
 
 namespace thermocline {
 

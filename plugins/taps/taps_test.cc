@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "leveldb_lines.h"
 #include "log_lines.h"
 #include "manifest.h"
 
@@ -18,6 +19,7 @@ using thermocline::LineSays;
 using thermocline::ManifestTap;
 using thermocline::Origin;
 using thermocline::ReadEdit;
+using thermocline::ReadLevelDbLine;
 using thermocline::ReadLogLine;
 using thermocline::TableLevel;
 
@@ -58,7 +60,7 @@ void LinesSayWhichJobBeginsAndEnds() {
       {"[default] [JOB 4] Compacting 4@0 + 1@1 files to L1, score 1.00", "begins 1 2"},
       {"[/compaction/compaction_job.cc:2331] [cf] [JOB 12] Compacting 1@3 files to L14, score 2",
        "begins 14 2"},
-      {"Compacting 2@0 + 3@1 files", "nothing"},  // LevelDB before the outputs are known
+      {"Compacting 2@0 + 3@1 files", "nothing"},  // LevelDB's
       {"[default] [JOB 4] Compacted 4@0 + 1@1 files to L1 => 10485760 bytes", "nothing"},
       {"[default] [JOB 4] Compacting 4@0 files to L999999999999, score 1", "nothing"},
       {"[default] [JOB 4] Compacting 4@0 files to L", "nothing"},
@@ -74,6 +76,37 @@ void LinesSayWhichJobBeginsAndEnds() {
   };
   for (const Row& row : rows) {
     Expect(row.line, Text(ReadLogLine(row.line, std::strlen(row.line))), row.says);
+  }
+}
+
+// LevelDB's ends say what ends, since a flush comes in the midst of a compaction.
+void LinesOfLevelDb() {
+  struct Row {
+    const char* line;
+    const char* says;
+  };
+  const Row rows[] = {
+      {"Compacting 4@0 + 1@1 files", "begins 1 2"},
+      {"Compacting 1@3 + 12@4 files\n", "begins 4 2"},
+      {"Compacted 4@0 + 1@1 files => 10485760 bytes", "ends 2"},
+      {"Level-0 table #9: started", "begins 0 1"},
+      {"Level-0 table #9: 1081 bytes OK", "ends 1"},
+      {"Level-0 table #9: 0 bytes IO error: x: No space left on device", "ends 1"},
+      {"Level-0 table #9", "nothing"},
+      {"Compacting 4@0 + 1@99 files", "nothing"},
+      {"Compacting 4@0 + 1@9999999999 files", "nothing"},
+      {"Compacting 4@0 + 1@", "nothing"},
+      {"Compacting 4@0", "nothing"},
+      {"Compacting @0 + 1@1 files", "nothing"},
+      {"Generated table #12@1: 900 keys, 4096 bytes", "nothing"},
+      {"Moved #12 to level-2 4096 bytes OK: files[ 0 1 ]", "nothing"},
+      {"", "nothing"},
+  };
+  for (const Row& row : rows) {
+    const LineSays says = ReadLevelDbLine(row.line, std::strlen(row.line));
+    std::string text = Text(says);
+    if (text == "ends") text += " " + std::to_string(static_cast<int>(says.origin));
+    Expect(row.line, text, row.says);
   }
 }
 
@@ -257,6 +290,7 @@ void AnyBytesAreTaken() {
     LevelsOf(bytes, 1 + next() % 5000);
     LevelsIn(bytes);
     ReadLogLine(bytes.data(), bytes.size());
+    ReadLevelDbLine(bytes.data(), bytes.size());
   }
 }
 
@@ -264,6 +298,7 @@ void AnyBytesAreTaken() {
 
 int main() {
   LinesSayWhichJobBeginsAndEnds();
+  LinesOfLevelDb();
   EditsSayLevels();
   FilesSayLevelsInWhateverPiecesTheyCome();
   AnyBytesAreTaken();

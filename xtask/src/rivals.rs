@@ -183,6 +183,28 @@ fn fetch() -> Result<String, String> {
     Ok(format!("fetched {VERSION}: {}", library.display()))
 }
 
+/// RocksDB as it was fetched: the folder of its headers, and that of its library, `librocksdb.so`.
+/// None where it was not.
+pub fn rocksdb() -> Option<(PathBuf, PathBuf)> {
+    let lib = library().exists().then(|| folder().join("lib"))?;
+    let include = source(&metadata().ok()?, "librocksdb-sys", "rocksdb/include").ok()?;
+    Some((include, lib))
+}
+
+/// What Cargo knows of the rivals' workspace.
+fn metadata() -> Result<String, String> {
+    let manifest = root().join("rivals/Cargo.toml").display().to_string();
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let words = ["metadata", "--format-version=1", "--features=rocksdb", "--manifest-path"];
+    output_of(&cargo, &[&words[..], &[&manifest]].concat())
+}
+
+/// A folder in the source of a package.
+fn source(metadata: &str, package: &str, folder: &str) -> Result<PathBuf, String> {
+    let found = source_of(metadata, package).map(|path| path.join(folder));
+    found.ok_or_else(|| format!("Cargo knows no source of {package}"))
+}
+
 /// RocksDB's own benchmark: its source, which the crate of the bindings carries, with the library
 /// that the engine uses too and the allocator that the harness has. Built once.
 pub fn db_bench() -> Result<PathBuf, String> {
@@ -193,16 +215,9 @@ pub fn db_bench() -> Result<PathBuf, String> {
     if !library().exists() {
         return Err("RocksDB is not there: cargo xtask rivals fetch".to_owned());
     }
-    let manifest = root().join("rivals/Cargo.toml").display().to_string();
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let words = ["metadata", "--format-version=1", "--features=rocksdb", "--manifest-path"];
-    let metadata = output_of(&cargo, &[&words[..], &[&manifest]].concat())?;
-    let source = |package: &str, folder: &str| {
-        let found = source_of(&metadata, package).map(|path| path.join(folder));
-        found.ok_or_else(|| format!("Cargo knows no source of {package}"))
-    };
-    let rocksdb = source("librocksdb-sys", "rocksdb")?;
-    let mimalloc = source("libmimalloc-sys", "c_src/mimalloc/v3")?;
+    let metadata = metadata()?;
+    let rocksdb = source(&metadata, "librocksdb-sys", "rocksdb")?;
+    let mimalloc = source(&metadata, "libmimalloc-sys", "c_src/mimalloc/v3")?;
     let objects = folder().join("objects");
     fs::create_dir_all(&objects).map_err(|error| format!("{}: {error}", objects.display()))?;
     let lib = folder().join("lib").display().to_string();

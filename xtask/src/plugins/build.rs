@@ -1,13 +1,13 @@
 //! Builds the plugins: the C interface by cargo, C++ and C by the system's compilers.
 
-use super::{Outcome, Row, root};
+use super::{Outcome, Row, Source, root};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const WARNINGS: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
 /// Hosts are built without run-time types, and no exception may cross into one.
-const CXX: [&str; 5] = ["-std=c++17", "-O2", "-fPIC", "-fno-rtti", "-fno-exceptions"];
+const CXX: [&str; 4] = ["-O2", "-fPIC", "-fno-rtti", "-fno-exceptions"];
 
 /// The folder that cargo builds to.
 pub fn target() -> PathBuf {
@@ -57,21 +57,17 @@ pub fn row(row: &Row, folder: &Path) -> Result<Outcome, String> {
     if let Some(missing) = missing(row) {
         return Ok(Outcome::Skipped(missing));
     }
-    let plugin = folder.join(format!("librocksdb_plugin-{}.so", row.version));
-    let plugin = plugin.display().to_string();
+    let plugin = row.plugin(folder);
     let mut arguments = words(&CXX);
     arguments.extend(words(&WARNINGS));
-    arguments.extend(words(&[
-        "-shared",
-        "-Wl,-rpath,$ORIGIN",
-        "-Wl,--no-undefined",
-        "-o",
-        &plugin,
-    ]));
-    arguments.push("-Icrates/capi/include".to_owned());
-    arguments.extend(sources("plugins/taps")?);
-    arguments.extend(sources("plugins/rocksdb")?);
-    arguments.push("-lrocksdb".to_owned());
+    arguments.extend(words(&["-shared", "-Wl,-rpath,$ORIGIN", "-o", &plugin]));
+    arguments.extend(headers(row));
+    for sources_in in ["taps", "tiers", row.host] {
+        arguments.extend(sources(&format!("plugins/{sources_in}"))?);
+    }
+    if let Source::System(library) = row.source {
+        arguments.extend(words(&["-Wl,--no-undefined", library]));
+    }
     arguments.push(folder.join("libthermocline.so.1").display().to_string());
     compile("g++", &arguments)?;
     Ok(Outcome::Passed(format!("built {plugin}")))
@@ -79,20 +75,55 @@ pub fn row(row: &Row, folder: &Path) -> Result<Outcome, String> {
 
 /// Why the row cannot be built or tried here.
 pub fn missing(row: &Row) -> Option<String> {
-    let headers = fs::read_to_string(row.headers).unwrap_or_default();
-    let number = |name: &str| {
-        let line = headers.lines().find(|line| line.starts_with(&format!("#define {name} ")))?;
-        line.split_whitespace().nth(2)
+    let Some(path) = include(row).map(|folder| folder.join(row.header)) else {
+        return Some(format!("it was not fetched; {}", row.packages));
     };
-    let numbers = ["ROCKSDB_MAJOR", "ROCKSDB_MINOR", "ROCKSDB_PATCH"].map(number);
-    match numbers {
-        [Some(major), Some(minor), Some(patch)] => {
-            let found = format!("{major}.{minor}.{patch}");
-            let text = || format!("{} is version {found}; {}", row.headers, row.packages);
-            (found != row.version).then(text)
-        }
-        _ => Some(format!("{} is not there; {}", row.headers, row.packages)),
+    let header = fs::read_to_string(&path).unwrap_or_default();
+    let numbers: Option<Vec<&str>> =
+        row.numbers.iter().map(|name| number_of(&header, name)).collect();
+    let Some(numbers) = numbers else {
+        return Some(format!("{} is not there; {}", path.display(), row.packages));
+    };
+    let found = numbers.join(".");
+    let text = || format!("{} is version {found}; {}", path.display(), row.packages);
+    (found != row.version).then(text)
+}
+
+/// The folder of its headers.
+fn include(row: &Row) -> Option<PathBuf> {
+    match row.source {
+        Source::System(_) => Some(PathBuf::from("/usr/include")),
+        Source::Rivals => crate::rivals::rocksdb().map(|(include, _)| include),
     }
+}
+
+/// What the compiler needs for its headers; warnings of theirs are the host's.
+fn headers(row: &Row) -> Vec<String> {
+    let mut arguments = words(&[row.standard, "-Icrates/capi/include"]);
+    if let (Source::Rivals, Some(include)) = (row.source, include(row)) {
+        arguments.extend(["-isystem".to_owned(), include.display().to_string()]);
+    }
+    arguments
+}
+
+/// What the linker of a program needs for the host's library.
+fn libraries(row: &Row) -> Vec<String> {
+    match row.source {
+        Source::System(library) => vec![library.to_owned()],
+        Source::Rivals => crate::rivals::rocksdb().map_or_else(Vec::new, |(_, lib)| {
+            let lib = lib.display();
+            vec![format!("-L{lib}"), "-lrocksdb".to_owned(), format!("-Wl,-rpath,{lib}")]
+        }),
+    }
+}
+
+/// The number behind a name: `#define NAME 7`, or `static const int NAME = 7;`.
+fn number_of<'a>(header: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = header.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let line = lines.find(|line| line.split_whitespace().any(|word| word == name))?;
+    let (_, behind) = line.split_once(name)?;
+    let number = behind.trim_matches(|sign: char| !sign.is_ascii_digit());
+    number.bytes().all(|digit| digit.is_ascii_digit()).then_some(number)
 }
 
 /// The sources of a folder, without tests.
@@ -108,11 +139,46 @@ fn sources(folder: &str) -> Result<Vec<String>, String> {
 }
 
 /// Builds a test program from `sources` to `program`.
-pub fn program(sources: &[&str], libraries: &[String], program: &Path) -> Result<(), String> {
+pub fn program(sources: &[&str], more: &[String], program: &Path) -> Result<(), String> {
     let mut arguments = words(&["-std=c++17", "-O1", "-g", "-pthread"]);
     arguments.extend(words(&WARNINGS));
     arguments.extend(words(&["-Icrates/capi/include", "-o", &program.display().to_string()]));
     arguments.extend(words(sources));
-    arguments.extend(libraries.iter().cloned());
+    arguments.extend(more.iter().cloned());
     compile("g++", &arguments)
+}
+
+/// Builds a program of the row's host to `program`; with its plugin, where one is given.
+pub fn host_program(
+    row: &Row,
+    source: &str,
+    plugins: Option<&Path>,
+    program: &Path,
+) -> Result<(), String> {
+    let mut more = headers(row);
+    if let Some(folder) = plugins {
+        more.extend([row.plugin(folder), format!("-Wl,-rpath,{}", folder.display())]);
+    }
+    more.extend(libraries(row));
+    self::program(&[source], &more, program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number_of;
+
+    #[test]
+    fn a_version_is_read_from_macros_and_from_constants() {
+        let rows = [
+            ("#define ROCKSDB_MAJOR 7\n#define OTHER 1", Some("7")),
+            ("#define OTHER 1\nstatic const int ROCKSDB_MAJOR = 23;", Some("23")),
+            ("#define ROCKSDB_MAJORITY 7", None),
+            ("// ROCKSDB_MAJOR 7", None),
+            ("", None),
+        ];
+        for (header, expected) in rows {
+            assert_eq!(number_of(header, "ROCKSDB_MAJOR"), expected, "{header}");
+        }
+        assert_eq!(number_of("#define X ROCKSDB_MAJOR.x", "X"), None);
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! crates/capi          --cargo--> target/plugins/libthermocline.so.1
-//! plugins/rocksdb,taps --g++----> target/plugins/librocksdb_plugin-VERSION.so   one for each row
+//! plugins/HOST,tiers,taps --g++-> target/plugins/libHOST_plugin-VERSION.so      one for each row
 //! plugins/preload      --gcc----> target/plugins/libthermocline_preload.so
 //! ```
 //!
@@ -15,27 +15,78 @@
 
 mod build;
 mod checks;
+pub mod keigo;
 mod rig;
 
 use crate::root;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A host that plugins are built for.
 pub struct Row {
     pub name: &'static str,
-    /// Its version, which the plugin's file name has, and its three numbers as the headers say
-    /// them.
+    /// The folder of the plugin's sources, which the plugin's file name has, too.
+    pub host: &'static str,
+    /// Its version, which the plugin's file name has.
     pub version: &'static str,
-    pub headers: &'static str,
+    /// The header that says the version, and the names of its numbers there.
+    pub header: &'static str,
+    pub numbers: &'static [&'static str],
+    /// The standard of C++ that its headers are written in.
+    pub standard: &'static str,
+    pub source: Source,
+    /// How to get it.
     pub packages: &'static str,
 }
 
-const ROWS: [Row; 1] = [Row {
+/// Where headers and library come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The system; the linker calls the library by this name.
+    System(&'static str),
+    /// `cargo xtask rivals fetch`: the library of the Java package. Its plugin is linked to none,
+    /// since a program brings the library under a name of its own.
+    Rivals,
+}
+
+const ROCKSDB: Row = Row {
     name: "RocksDB 7.8.3",
+    host: "rocksdb",
     version: "7.8.3",
-    headers: "/usr/include/rocksdb/version.h",
+    header: "rocksdb/version.h",
+    numbers: &["ROCKSDB_MAJOR", "ROCKSDB_MINOR", "ROCKSDB_PATCH"],
+    standard: "-std=c++17",
+    source: Source::System("-lrocksdb"),
     packages: "apt install librocksdb-dev=7.8.3-2 rocksdb-tools=7.8.3-2 g++",
-}];
+};
+
+const ROCKSDB_11: Row = Row {
+    name: "RocksDB 11.8.1",
+    version: "11.8.1",
+    standard: "-std=c++20",
+    source: Source::Rivals,
+    packages: "cargo xtask rivals fetch",
+    ..ROCKSDB
+};
+
+const LEVELDB: Row = Row {
+    name: "LevelDB 1.23",
+    host: "leveldb",
+    version: "1.23",
+    header: "leveldb/db.h",
+    numbers: &["kMajorVersion", "kMinorVersion"],
+    standard: "-std=c++17",
+    source: Source::System("-lleveldb"),
+    packages: "apt install libleveldb-dev=1.23-4 g++",
+};
+
+const ROWS: [Row; 3] = [ROCKSDB, ROCKSDB_11, LEVELDB];
+
+impl Row {
+    /// Its plugin.
+    pub fn plugin(&self, folder: &Path) -> String {
+        folder.join(format!("lib{}_plugin-{}.so", self.host, self.version)).display().to_string()
+    }
+}
 
 const USAGE: &str = "\
 xtask: say `cargo xtask plugins [build]` (builds all to target/plugins) or

@@ -109,8 +109,8 @@ impl Rig {
             let name = entry.file_name().to_string_lossy().into_owned();
             let is_link = entry.path().is_symlink();
             match name.rsplit_once('.').map(|(_, end)| end) {
-                Some("sst") if is_link => spread.linked_tables += 1,
-                Some("sst") => spread.plain_tables += 1,
+                Some("sst" | "ldb") if is_link => spread.linked_tables += 1,
+                Some("sst" | "ldb") => spread.plain_tables += 1,
                 Some("log") if is_link => spread.linked_logs += 1,
                 _ => {}
             }

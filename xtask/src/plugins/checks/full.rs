@@ -9,11 +9,12 @@ use std::process::Command;
 const WAYS: [&str; 3] =
     ["--mmap_write=0", "--use_direct_io_for_flush_and_compaction=1", "--mmap_write=1"];
 
-/// A file system of 12 MiB, as long as this lives.
-struct Small(std::path::PathBuf);
+/// A file system of 12 MiB as the fast tier, as long as this lives.
+pub struct Small(std::path::PathBuf);
 
 impl Small {
-    fn mount(rig: &Rig) -> Option<Self> {
+    /// None where this is not root.
+    pub fn mount(rig: &Rig) -> Option<Self> {
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=12m", "thermocline-plugins"]).arg(rig.fast());
         output_of(mount).ok().map(|_| Self(rig.fast()))
@@ -54,7 +55,8 @@ pub fn device(rig: &Rig) -> Result<Outcome, String> {
     )))
 }
 
-fn heard_nothing(rig: &Rig, way: &str) -> Result<(), String> {
+/// The host's log has no full device.
+pub fn heard_nothing(rig: &Rig, way: &str) -> Result<(), String> {
     let log = std::fs::read(rig.db().join("LOG")).map_err(|error| format!("LOG: {error}"))?;
     let log = String::from_utf8_lossy(&log).into_owned();
     match log.lines().find(|line| line.contains("No space left")) {

@@ -1,10 +1,12 @@
 //! What is tried: the taps alone, then stock tools over two directories as tiers.
 
 mod full;
+mod java;
+mod leveldb;
 mod programs;
 
 use super::rig::{Records, Rig, Spread, output_of, scan};
-use super::{Outcome, ROWS, build};
+use super::{Outcome, ROCKSDB, build};
 
 type Check = fn(&Rig) -> Result<Outcome, String>;
 
@@ -49,6 +51,14 @@ pub fn all() -> Vec<(&'static str, Check)> {
         ("kills", programs::kills),
         ("full", full::device),
         ("export", export),
+        ("rocksdb-11", programs::rocksdb_11),
+        ("java", java::program),
+        ("leveldb", leveldb::calls),
+        ("leveldb-levels", leveldb::levels),
+        ("leveldb-moves", leveldb::moves),
+        ("leveldb-copies", leveldb::copies),
+        ("leveldb-kills", leveldb::kills),
+        ("leveldb-full", leveldb::full),
     ]
 }
 
@@ -65,10 +75,10 @@ pub const SMALL: [&str; 6] = [
 /// The pure parts, as C++ programs of their own.
 fn taps(rig: &Rig) -> Result<Outcome, String> {
     rig.begin()?;
-    let taps = ["taps_test.cc", "log_lines.cc", "manifest.cc"];
+    let taps = ["taps_test.cc", "leveldb_lines.cc", "log_lines.cc", "manifest.cc"];
     let taps = taps.map(|file| format!("plugins/taps/{file}"));
     let taps: Vec<&str> = taps.iter().map(String::as_str).collect();
-    let rows = [("taps", &taps[..]), ("current_file", &["plugins/rocksdb/current_file_test.cc"])];
+    let rows = [("taps", &taps[..]), ("current_file", &["plugins/tiers/current_file_test.cc"])];
     let mut said = Vec::new();
     for (name, sources) in rows {
         let program = rig.folder.join(name);
@@ -80,7 +90,7 @@ fn taps(rig: &Rig) -> Result<Outcome, String> {
 
 /// Why a check that needs the host's tools cannot run here.
 pub fn no_tools() -> Option<Outcome> {
-    build::missing(&ROWS[0]).map(Outcome::Skipped)
+    build::missing(&ROCKSDB).map(Outcome::Skipped)
 }
 
 /// The shim in a process without RocksDB.
@@ -166,6 +176,16 @@ fn export(rig: &Rig) -> Result<Outcome, String> {
     let write = ["--benchmarks=fillrandom,overwrite", "--num=50000"];
     output_of(rig.tiered("db_bench", &[&SMALL[..], &write].concat()))?;
     let before = same_records(rig, None)?;
+    brought_home(rig)?;
+    let after = scan(rig.plain("ldb", &[]))?;
+    match before == after {
+        true => Ok(Outcome::Passed(format!("{} records without the fast tier", after.count))),
+        false => Err(format!("{before:?} before, {after:?} after")),
+    }
+}
+
+/// Exports the database, and removes the fast tier.
+pub fn brought_home(rig: &Rig) -> Result<(), String> {
     let directory = rig.db().display().to_string();
     let export = ["run", "--quiet", "--package", "thermocline-cli", "--", "tiers", "export"];
     if !crate::cargo(&[&export[..], &[&directory]].concat(), &[]) {
@@ -175,10 +195,5 @@ fn export(rig: &Rig) -> Result<Outcome, String> {
     if spread.linked_tables + spread.linked_logs > 0 {
         return Err(format!("links are left: {spread:?}"));
     }
-    std::fs::remove_dir_all(rig.fast()).map_err(|error| format!("the fast tier: {error}"))?;
-    let after = scan(rig.plain("ldb", &[]))?;
-    match before == after {
-        true => Ok(Outcome::Passed(format!("{} records without the fast tier", after.count))),
-        false => Err(format!("{before:?} before, {after:?} after")),
-    }
+    std::fs::remove_dir_all(rig.fast()).map_err(|error| format!("the fast tier: {error}"))
 }

@@ -1,7 +1,7 @@
 //! A program of its own that links the plugin: what tools do not call, and kills.
 
 use super::super::rig::{Rig, output_of};
-use super::super::{Outcome, ROWS, build};
+use super::super::{Outcome, ROCKSDB, ROCKSDB_11, Row, build};
 use super::no_tools;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -10,13 +10,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Builds the program, in an empty folder.
-fn program(rig: &Rig) -> Result<PathBuf, String> {
+fn program(rig: &Rig, row: &Row) -> Result<PathBuf, String> {
     rig.begin()?;
     let program = rig.folder.join("host_test");
-    let plugins = rig.plugins.display();
-    let plugin = format!("{plugins}/librocksdb_plugin-{}.so", ROWS[0].version);
-    let libraries = [plugin, "-lrocksdb".to_owned(), format!("-Wl,-rpath,{plugins}")];
-    build::program(&["plugins/rocksdb/host_test.cc"], &libraries, &program)?;
+    build::host_program(row, "plugins/rocksdb/host_test.cc", Some(&rig.plugins), &program)?;
     Ok(program)
 }
 
@@ -36,11 +33,13 @@ pub fn calls(rig: &Rig) -> Result<Outcome, String> {
     if let Some(skipped) = no_tools() {
         return Ok(skipped);
     }
-    let program = program(rig)?;
-    let said = output_of(run(rig, &program, "calls", &[]))?;
-    let left = files_below(&rig.fast())?;
-    let own = ["TIER", "HOME", "PROFILE"];
-    let left: Vec<String> = left.into_iter().filter(|name| !own.contains(&name.as_str())).collect();
+    calls_of(rig, &program(rig, &ROCKSDB)?).map(Outcome::Passed)
+}
+
+fn calls_of(rig: &Rig, program: &Path) -> Result<String, String> {
+    let said = output_of(run(rig, program, "calls", &[]))?;
+    let said = said + &output_of(run(rig, program, "from-c", &[]))?;
+    let left = left_on_fast_tier(rig)?;
     if !left.is_empty() || rig.db().exists() {
         return Err(format!(
             "DestroyDB left {} and, on the fast tier, {left:?}",
@@ -49,7 +48,7 @@ pub fn calls(rig: &Rig) -> Result<Outcome, String> {
     }
     let said: Vec<&str> =
         said.lines().filter_map(|line| line.strip_prefix("host_test: ")).collect();
-    Ok(Outcome::Passed(format!("{}; nothing is left on the fast tier", said.join("; "))))
+    Ok(format!("{}; nothing is left on the fast tier", said.join("; ")))
 }
 
 /// Files move while they are open: reads follow them, and what they leave is closed.
@@ -57,9 +56,12 @@ pub fn moves(rig: &Rig) -> Result<Outcome, String> {
     if let Some(skipped) = no_tools() {
         return Ok(skipped);
     }
-    let program = program(rig)?;
-    let said = output_of(run(rig, &program, "moves", &[]))?;
-    Ok(Outcome::Passed(said.trim().trim_start_matches("host_test: ").to_owned()))
+    moves_of(rig, &program(rig, &ROCKSDB)?).map(Outcome::Passed)
+}
+
+fn moves_of(rig: &Rig, program: &Path) -> Result<String, String> {
+    let said = output_of(run(rig, program, "moves", &[]))?;
+    Ok(said.trim().trim_start_matches("host_test: ").to_owned())
 }
 
 /// Tables that are read much are read at their copies on the fast tier.
@@ -67,10 +69,35 @@ pub fn copies(rig: &Rig) -> Result<Outcome, String> {
     if let Some(skipped) = no_tools() {
         return Ok(skipped);
     }
-    let program = program(rig)?;
+    copies_of(rig, &program(rig, &ROCKSDB)?).map(Outcome::Passed)
+}
+
+fn copies_of(rig: &Rig, program: &Path) -> Result<String, String> {
     let uri = format!("{}&placement=log_only&cache=files", rig.uri_with("512MiB"));
-    let said = output_of(over(rig, &uri, &program, "copies", &[]))?;
-    Ok(Outcome::Passed(said.trim().trim_start_matches("host_test: ").to_owned()))
+    let said = output_of(over(rig, &uri, program, "copies", &[]))?;
+    Ok(said.trim().trim_start_matches("host_test: ").to_owned())
+}
+
+/// The same program with the newest RocksDB.
+pub fn rocksdb_11(rig: &Rig) -> Result<Outcome, String> {
+    if let Some(missing) = build::missing(&ROCKSDB_11) {
+        return Ok(Outcome::Skipped(missing));
+    }
+    let program = program(rig, &ROCKSDB_11)?;
+    let mut said = Vec::new();
+    // The last one leaves its records, which the killed writers find.
+    for part in [calls_of, copies_of, moves_of] {
+        said.push(part(rig, &program)?);
+    }
+    said.push(kills_of(rig, &program, || Ok(()))?);
+    Ok(Outcome::Passed(said.join("; ")))
+}
+
+/// Files on the fast tier that are not its own.
+pub fn left_on_fast_tier(rig: &Rig) -> Result<Vec<String>, String> {
+    let own = ["TIER", "HOME", "PROFILE"];
+    let files = files_below(&rig.fast())?;
+    Ok(files.into_iter().filter(|name| !own.contains(&name.as_str())).collect())
 }
 
 fn files_below(folder: &Path) -> Result<Vec<String>, String> {
@@ -90,33 +117,58 @@ pub fn kills(rig: &Rig) -> Result<Outcome, String> {
     if let Some(skipped) = no_tools() {
         return Ok(skipped);
     }
-    let program = program(rig)?;
+    kills_of(rig, &program(rig, &ROCKSDB)?, || {
+        output_of(rig.tiered("ldb", &["checkconsistency"])).map(drop)
+    })
+    .map(Outcome::Passed)
+}
+
+fn kills_of(
+    rig: &Rig,
+    program: &Path,
+    check: impl Fn() -> Result<(), String>,
+) -> Result<String, String> {
+    let write = || {
+        let mut writer = Command::new(program);
+        writer.arg("write").arg(rig.db()).arg(rig.uri());
+        writer
+    };
+    killed_again_and_again(rig, write, |acknowledged| {
+        check()?;
+        output_of(run(rig, program, "verify", &[acknowledged.to_string()])).map(drop)
+    })
+}
+
+/// Kills writers, and verifies after each what they were told of.
+pub fn killed_again_and_again(
+    rig: &Rig,
+    write: impl Fn() -> Command,
+    verify: impl Fn(u32) -> Result<(), String>,
+) -> Result<String, String> {
     let mut acknowledged = 0;
     for kill in 0..rig.kills {
         // Times that differ, so that kills meet flushes, compactions and openings.
         let lives = Duration::from_millis(300 + u64::from(kill) * 137 % 900);
-        acknowledged = acknowledged.max(killed(rig, &program, lives)?);
+        acknowledged = acknowledged.max(killed(write(), lives)?);
         let spread = rig.spread()?;
         if !spread.dangling.is_empty() {
             return Err(format!("after kill {kill} links lead nowhere: {:?}", spread.dangling));
         }
-        output_of(rig.tiered("ldb", &["checkconsistency"]))?;
-        output_of(run(rig, &program, "verify", &[acknowledged.to_string()]))?;
+        verify(acknowledged).map_err(|error| format!("after kill {kill}: {error}"))?;
     }
     let kills = rig.kills;
     if acknowledged == 0 {
         return Err(format!("no write was acknowledged in {kills} lives of the writer"));
     }
-    Ok(Outcome::Passed(format!(
-        "{kills} kills, {acknowledged} records in synced batches, all there"
-    )))
+    Ok(format!("{kills} kills, {acknowledged} records in synced batches, all there"))
 }
 
 /// Lets a writer live that long; the writes that were acknowledged.
-fn killed(rig: &Rig, program: &Path, lives: Duration) -> Result<u32, String> {
-    let mut writer = Command::new(program);
-    writer.arg("write").arg(rig.db()).arg(rig.uri()).stdout(Stdio::piped());
-    let mut writer = writer.spawn().map_err(|error| format!("cannot start the writer: {error}"))?;
+fn killed(mut writer: Command, lives: Duration) -> Result<u32, String> {
+    let mut writer = writer
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("cannot start the writer: {error}"))?;
     let printed = writer.stdout.take();
     let reader = std::thread::spawn(move || {
         let lines = printed.map(|printed| BufReader::new(printed).lines());

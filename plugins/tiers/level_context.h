@@ -7,7 +7,10 @@
 // Threads: each has its own.
 #pragma once
 
+#include <thermocline_tiers.h>
+
 #include <cstdint>
+#include <string>
 
 #include "../taps/log_lines.h"
 
@@ -21,6 +24,10 @@ struct LevelContext {
 LevelContext CurrentContext();
 void BeginJob(int level, Origin origin);
 void EndJob();
+
+// What a file is that this thread makes at `path`. A log is no part of the job in whose thread the
+// host happens to make it. `heat` is one of THERMOCLINE_HEAT_*.
+thermocline_new_file NewFile(const std::string& path, int32_t heat);
 
 }  // namespace thermocline
 

@@ -1,6 +1,8 @@
 // See level_context.h.
 #include "level_context.h"
 
+#include "paths.h"
+
 namespace thermocline {
 namespace {
 
@@ -15,6 +17,19 @@ LevelContext CurrentContext() { return context; }
 void BeginJob(int level, Origin origin) { context = {level, origin}; }
 
 void EndJob() { context = {}; }
+
+thermocline_new_file NewFile(const std::string& path, int32_t heat) {
+  const bool is_of_job =
+      EndsWith(path, ".sst") || EndsWith(path, ".ldb") || EndsWith(path, ".blob");
+  const LevelContext job = is_of_job ? context : LevelContext{};
+  thermocline_new_file file = {};
+  file.size = sizeof(file);
+  file.holds = THERMOCLINE_HOLDS_BY_NAME;
+  file.level = job.level;
+  file.origin = static_cast<int32_t>(job.origin);
+  file.heat = heat;
+  return file;
+}
 
 }  // namespace thermocline
 

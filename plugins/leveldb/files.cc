@@ -1,0 +1,154 @@
+// See files.h.
+#include "files.h"
+
+#include <cstring>
+#include <utility>
+
+#include "status.h"
+
+namespace thermocline::of_leveldb {
+
+using leveldb::Slice;
+using leveldb::Status;
+
+namespace {
+
+// As much as the host's class holds back.
+constexpr size_t kBufferBytes = 65536;
+
+}  // namespace
+
+TieredWritableFile::TieredWritableFile(leveldb::Env* host, OpenFile file, uint64_t len,
+                                       std::unique_ptr<leveldb::WritableFile> opened)
+    : host_(host), file_(std::move(file)), opened_(std::move(opened)), len_(len) {}
+
+// As the host's class does, which has nothing to answer then.
+TieredWritableFile::~TieredWritableFile() {
+  if (opened_ != nullptr) PassOn();
+}
+
+Status TieredWritableFile::PassOn() {
+  while (failed_.ok() && !buffer_.empty()) {
+    Status status = opened_->Append(buffer_);
+    if (status.ok()) status = opened_->Flush();
+    if (status.ok()) {
+      len_ += buffer_.size();
+      buffer_.clear();
+    } else if (!IsFull(status) || !GoOnElsewhere()) {
+      failed_ = status;
+    }
+  }
+  return failed_;
+}
+
+bool TieredWritableFile::GoOnElsewhere() {
+  if (!ContinueElsewhere(file_.get(), len_).IsOk()) return false;
+  uint64_t epoch = 0;
+  leveldb::WritableFile* opened = nullptr;
+  failed_ = OpenAtPlace(file_.get(), Access::kWrite, &epoch, [&](const std::string& place) {
+    return host_->NewAppendableFile(place, &opened);
+  });
+  if (failed_.ok()) opened_.reset(opened);
+  return true;
+}
+
+Status TieredWritableFile::Append(const Slice& data) {
+  if (!failed_.ok()) return failed_;
+  buffer_.append(data.data(), data.size());
+  return buffer_.size() < kBufferBytes ? Status::OK() : PassOn();
+}
+
+Status TieredWritableFile::Flush() { return PassOn(); }
+
+Status TieredWritableFile::Sync() {
+  const Status passed = PassOn();
+  if (!passed.ok()) return passed;
+  failed_ = opened_->Sync();
+  if (failed_.ok()) failed_ = ToStatus(Synced(file_.get()));
+  return failed_;
+}
+
+Status TieredWritableFile::Close() {
+  if (opened_ == nullptr) return failed_;
+  Status status = PassOn();
+  const Status closed = opened_->Close();
+  if (status.ok()) status = closed;
+  opened_.reset();
+  file_.reset();
+  return status;
+}
+
+Status TieredRandomAccessFile::Open(leveldb::Env* host, OpenFile file,
+                                    leveldb::RandomAccessFile** result) {
+  uint64_t epoch = 0;
+  Host* opened = nullptr;
+  const Status status =
+      OpenAtPlace(file.get(), Access::kRead, &epoch, [&](const std::string& place) {
+        return host->NewRandomAccessFile(place, &opened);
+      });
+  if (status.ok()) {
+    std::unique_ptr<Host> owned(opened);
+    *result = new TieredRandomAccessFile(host, std::move(file), epoch, std::move(owned));
+  }
+  return status;
+}
+
+TieredRandomAccessFile::TieredRandomAccessFile(leveldb::Env* host, OpenFile file, uint64_t epoch,
+                                               std::unique_ptr<Host> opened)
+    : host_(host), file_(std::move(file)), current_(std::move(opened)), epoch_(epoch) {}
+
+void TieredRandomAccessFile::Follow() const {
+  const std::unique_lock<std::mutex> following(following_, std::try_to_lock);
+  if (!following.owns_lock() || !current_.CanReplace()) return;
+  uint64_t epoch = 0;
+  Host* opened = nullptr;
+  const Status status =
+      OpenAtPlace(file_.get(), Access::kRead, &epoch, [&](const std::string& place) {
+        return host_->NewRandomAccessFile(place, &opened);
+      });
+  if (!status.ok()) return;
+  std::unique_ptr<Host> next(opened);
+  if (current_.Replace(&next)) epoch_.store(epoch);
+}
+
+Status TieredRandomAccessFile::Read(uint64_t offset, size_t n, Slice* result,
+                                    char* scratch) const {
+  thermocline_file_was_read(file_.get());
+  if (thermocline_file_epoch(file_.get()) != epoch_.load(std::memory_order_relaxed)) Follow();
+  const auto now = current_.Now();
+  const Status status = now->Read(offset, n, result, scratch);
+  if (!status.ok() || result->data() == scratch) return status;
+  std::memcpy(scratch, result->data(), result->size());
+  *result = Slice(scratch, result->size());
+  return status;
+}
+
+TappedManifestWriter::TappedManifestWriter(std::shared_ptr<Tiers> tiers, const std::string& path,
+                                           std::unique_ptr<leveldb::WritableFile> file)
+    : file_(std::move(file)), levels_(std::move(tiers), path) {}
+
+Status TappedManifestWriter::Append(const Slice& data) {
+  const Status status = file_->Append(data);
+  if (status.ok()) levels_.Written(data.data(), data.size());
+  return status;
+}
+
+Status TappedManifestWriter::Close() { return file_->Close(); }
+
+Status TappedManifestWriter::Flush() { return file_->Flush(); }
+
+Status TappedManifestWriter::Sync() { return file_->Sync(); }
+
+TappedManifestReader::TappedManifestReader(std::shared_ptr<Tiers> tiers, const std::string& path,
+                                           std::unique_ptr<leveldb::SequentialFile> file)
+    : file_(std::move(file)), levels_(std::move(tiers), path) {}
+
+Status TappedManifestReader::Read(size_t n, Slice* result, char* scratch) {
+  const Status status = file_->Read(n, result, scratch);
+  if (status.ok()) levels_.Read(result->data(), result->size());
+  return status;
+}
+
+Status TappedManifestReader::Skip(uint64_t n) { return file_->Skip(n); }
+
+}  // namespace thermocline::of_leveldb

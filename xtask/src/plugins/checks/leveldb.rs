@@ -1,0 +1,172 @@
+//! LevelDB: a program that knows nothing of tiers, put over them by the shim; one that attaches
+//! the plugin itself.
+
+use super::super::rig::{Rig, Spread, output_of};
+use super::super::{LEVELDB, Outcome, build};
+use super::full::{Small, heard_nothing};
+use super::{brought_home, programs};
+use std::path::Path;
+use std::process::Command;
+
+type Attempt = Result<Outcome, String>;
+
+/// Builds the program that knows nothing of tiers, in an empty folder, and tries it.
+fn with_program(rig: &Rig, attempt: impl FnOnce(&Path) -> Attempt) -> Attempt {
+    if let Some(missing) = build::missing(&LEVELDB) {
+        return Ok(Outcome::Skipped(missing));
+    }
+    rig.begin()?;
+    let program = rig.folder.join("host_test");
+    build::host_program(&LEVELDB, "plugins/leveldb/host_test.cc", None, &program)?;
+    attempt(&program)
+}
+
+/// The program as it is, on the database's directory.
+fn plain(rig: &Rig, program: &Path, what: &str) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "300"]).arg(program).arg(what).arg(rig.db());
+    command
+}
+
+/// The same program under the shim.
+fn tiered(rig: &Rig, program: &Path, what: &str) -> Command {
+    over(rig, &rig.uri(), program, what)
+}
+
+fn over(rig: &Rig, uri: &str, program: &Path, what: &str) -> Command {
+    let mut command = plain(rig, program, what);
+    command.env("LD_PRELOAD", rig.shim()).env("THERMOCLINE_LEVELDB_URI", uri);
+    command
+}
+
+fn said(command: Command) -> Result<String, String> {
+    Ok(output_of(command)?.trim().trim_start_matches("host_test: ").to_owned())
+}
+
+/// Calls of the host, and records with the plugin, without it and after an export.
+pub fn calls(rig: &Rig) -> Attempt {
+    with_program(rig, |program| {
+        let called = said(tiered(rig, program, "calls"))?;
+        let left = programs::left_on_fast_tier(rig)?;
+        if !left.is_empty() || rig.db().exists() {
+            return Err(format!("DestroyDB left {} and {left:?}", rig.db().display()));
+        }
+        let attached = attached(rig)?;
+        output_of(tiered(rig, program, "fill"))?;
+        output_of(tiered(rig, program, "expect"))?;
+        let spread = rig.spread()?;
+        let Spread { linked_tables, plain_tables, linked_logs, .. } = spread;
+        if linked_tables == 0 || plain_tables == 0 || linked_logs == 0 {
+            return Err(format!("files should lie on both tiers: {spread:?}"));
+        }
+        output_of(plain(rig, program, "expect"))?;
+        output_of(tiered(rig, program, "expect"))?;
+        brought_home(rig)?;
+        let records = said(plain(rig, program, "expect"))?;
+        Ok(Outcome::Passed(format!(
+            "{called}; {attached}; tables: {linked_tables} on the fast tier, {plain_tables} at \
+             home; {records}, with the plugin, without it, and without the fast tier after export"
+        )))
+    })
+}
+
+/// A program that attaches the plugin, alone and under the shim; a URI that is refused.
+fn attached(rig: &Rig) -> Result<String, String> {
+    let program = rig.folder.join("attach_test");
+    let source = "plugins/leveldb/attach_test.cc";
+    build::host_program(&LEVELDB, source, Some(&rig.plugins), &program)?;
+    let run = |name: &str| {
+        let mut command = Command::new("timeout");
+        command.args(["--signal=KILL", "300"]).arg(&program).arg(rig.folder.join(name));
+        command.arg(rig.uri());
+        command
+    };
+    let said = output_of(run("attached"))?;
+    let mut both = run("attached-under-the-shim");
+    both.env("LD_PRELOAD", rig.shim()).env("THERMOCLINE_LEVELDB_URI", rig.uri());
+    output_of(both)?;
+    Ok(said.trim().trim_start_matches("attach_test: ").to_owned())
+}
+
+/// The level of each table is known when it is made, or from the manifest soon after.
+pub fn levels(rig: &Rig) -> Attempt {
+    with_program(rig, |program| {
+        refused(rig, program)?;
+        output_of(tiered(rig, program, "fill"))?;
+        let (tables, unknown) = (rig.figure("tables")?, rig.figure("tables_of_unknown_level")?);
+        let corrected = rig.figure("corrected_levels")?;
+        if tables == 0 || unknown > 0 {
+            return Err(format!("of {tables} tables the level of {unknown} was not known"));
+        }
+        Ok(Outcome::Passed(format!(
+            "all of {tables} tables from the log's lines; {corrected} moved to another level \
+             later; a URI that is refused opens no database"
+        )))
+    })
+}
+
+/// A URI with a mistake keeps a database from being opened, and says why.
+fn refused(rig: &Rig, program: &Path) -> Result<(), String> {
+    let uri = rig.uri().replace("tier=home", "teir=home");
+    match output_of(over(rig, &uri, program, "fill")) {
+        Err(text) if text.contains("THERMOCLINE_LEVELDB_URI") && text.contains("teir") => Ok(()),
+        Err(text) => Err(format!("a wrong URI was refused without its reason: {text}")),
+        Ok(_) => Err("a wrong URI was taken".to_owned()),
+    }
+}
+
+/// Tables move while they are open: reads follow them, and what they leave is closed.
+pub fn moves(rig: &Rig) -> Attempt {
+    with_program(rig, |program| {
+        // Room for a part of level 2, so that tables go home.
+        let uri = format!("{}&placement=room", rig.uri_with("12MiB"));
+        let said = said(over(rig, &uri, program, "moves"))?;
+        Ok(Outcome::Passed(format!("{said}; {} moves", rig.figure("moved_by_level")?)))
+    })
+}
+
+/// Tables that are read much are read at their copies on the fast tier.
+pub fn copies(rig: &Rig) -> Attempt {
+    with_program(rig, |program| {
+        let uri = format!("{}&placement=log_only&cache=files", rig.uri_with("512MiB"));
+        Ok(Outcome::Passed(said(over(rig, &uri, program, "copies"))?))
+    })
+}
+
+/// Kills a writer again and again: every number that it was told of is there, no link dangles.
+pub fn kills(rig: &Rig) -> Attempt {
+    with_program(rig, |program| {
+        let write = || {
+            let mut writer = Command::new(program);
+            writer.arg("write").arg(rig.db()).env("LD_PRELOAD", rig.shim());
+            writer.env("THERMOCLINE_LEVELDB_URI", rig.uri());
+            writer
+        };
+        programs::killed_again_and_again(rig, write, |acknowledged| {
+            let mut verify = tiered(rig, program, "verify");
+            verify.arg(acknowledged.to_string());
+            output_of(verify).map(drop)
+        })
+        .map(Outcome::Passed)
+    })
+}
+
+/// A fast tier whose device is smaller than it was declared: the host hears nothing of it.
+pub fn full(rig: &Rig) -> Attempt {
+    with_program(rig, |program| {
+        let Some(_small) = Small::mount(rig) else {
+            return Ok(Outcome::Skipped("a tmpfs cannot be mounted; run it as root".to_owned()));
+        };
+        output_of(over(rig, &rig.uri_with("1GiB"), program, "fill"))?;
+        let overflowed = rig.figure("overflowed")?;
+        if overflowed == 0 {
+            return Err("no file met the full device".to_owned());
+        }
+        heard_nothing(rig, "LevelDB")?;
+        output_of(plain(rig, program, "expect"))?;
+        let records = said(over(rig, &rig.uri_with("1GiB"), program, "expect"))?;
+        Ok(Outcome::Passed(format!(
+            "12 MiB where 1 GiB was declared; {overflowed} files went on elsewhere; {records}"
+        )))
+    })
+}
