@@ -14,12 +14,17 @@ use crate::merge::{Merge, Target};
 use crate::table_set::levels::Levels;
 use crate::table_set::table::TableMeta;
 use std::sync::Arc;
-use thermocline_device::{FileContext, TieredFiles};
+use thermocline_device::{ErrorKind, FileContext, TieredFiles};
 use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 use thermocline_table::{BlockCache, RecordKind, TableOptions, TableWriter, Trailer};
 
 /// Bytes of keys and values that a step moves.
 pub(crate) const STEP_BYTES: u64 = 1 << 20;
+
+/// Bytes by which a table grows beyond what was expected, and what one takes beside its only entry
+/// at most.
+const GROWTH_BYTES: u64 = 64 << 10;
+const ALONE_BYTES: u64 = 48 << 10;
 
 /// Decides which versions survive. Entries must come in merge order.
 #[derive(Debug)]
@@ -107,6 +112,8 @@ pub(crate) struct Rewrite {
     retention: Retention,
     output: Output,
     writer: Option<(FileNumber, TableWriter)>,
+    /// Bytes that the table which is written counts with on its tier.
+    announced_bytes: u64,
     finished: Vec<TableMeta>,
     /// Sees what becomes of every key.
     observer: Option<Observer>,
@@ -128,6 +135,7 @@ impl Rewrite {
             retention,
             output,
             writer: None,
+            announced_bytes: 0,
             finished: Vec::new(),
             observer: None,
             unowned: Vec::new(),
@@ -167,9 +175,7 @@ impl Rewrite {
                         continue;
                     }
                 }
-                if self.writer.is_none() {
-                    self.open_table()?;
-                }
+                self.make_room(first)?;
                 if let (Some((number, writer)), Some((key, trailer))) =
                     (&mut self.writer, self.merge.current())
                 {
@@ -189,8 +195,33 @@ impl Rewrite {
         Ok(Step::More)
     }
 
-    fn open_table(&mut self) -> Result<()> {
-        let file = self.files.create_file(self.output.context, self.output.expected_bytes)?;
+    /// Has a table that takes the current entry: the one that is written, where its tier has room
+    /// for what it comes to, or else a new one, where that may begin.
+    fn make_room(&mut self, may_begin: bool) -> Result<()> {
+        let Some((key, _)) = self.merge.current() else { return Ok(()) };
+        let value = self.merge.value_slice();
+        if let Some((number, writer)) = &self.writer {
+            let bytes = writer.bytes_max_with(key, value);
+            if bytes <= self.announced_bytes {
+                return Ok(());
+            }
+            match self.files.promise_bytes(*number, bytes + GROWTH_BYTES) {
+                Ok(()) => {
+                    self.announced_bytes = bytes + GROWTH_BYTES;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::OutOfSpace && may_begin => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let entry_bytes = (key.len() + value.len()) as u64 + ALONE_BYTES;
+        self.close_table()?;
+        self.open_table(self.output.expected_bytes.max(entry_bytes))
+    }
+
+    fn open_table(&mut self, expected_bytes: u64) -> Result<()> {
+        let file = self.files.create_file(self.output.context, expected_bytes)?;
+        self.announced_bytes = expected_bytes;
         let number = file.number();
         self.unowned.push(number);
         let mut writer = TableWriter::new(file, self.output.options.clone());

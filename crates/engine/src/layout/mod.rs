@@ -148,17 +148,6 @@ pub(crate) enum OpenedLayout {
 }
 
 impl OpenedLayout {
-    /// What names files and records lies beside slots on the fast tier, so it is kept short there.
-    pub fn bound_names(settings: &Settings, restored: &mut Restored, files: &TieredFiles) {
-        match settings.preset() {
-            Preset::Hybrid => {
-                restored.manifest.keep_short(settings.manifest_bytes());
-                files.set_map_room_bytes(settings.map_bytes());
-            }
-            Preset::Leveled => {}
-        }
-    }
-
     /// The text of the settings that are kept, if there is one, names each format that the layout
     /// may write and that older builds do not know.
     pub fn names_formats(settings: &Settings, kept: Option<&str>) -> bool {

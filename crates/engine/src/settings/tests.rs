@@ -26,7 +26,7 @@ fn placement_is_the_same_whether_or_not_the_tiers_are_known_yet() {
         let made = Settings { tiers, preset, memory, ..Settings::default() };
         let opened = Settings { tiers: Vec::new(), ..made.clone() };
         assert_eq!(made.by_level(), opened.by_level());
-        let logs = made.log_bytes() * LOGS;
+        let logs = made.logs_bytes();
         assert!(made.fast_table_bytes().unwrap() + logs <= capacity.0, "{capacity}");
     }
 }
