@@ -45,6 +45,10 @@ const REWRITE_BYTES_MIN: u64 = 4 << 20;
 const REWRITE_FACTOR: u64 = 8;
 const REWRITE_FACTOR_SHORT: u64 = 2;
 
+/// What a manifest has beyond the length at which it is written afresh: the edit that makes it so
+/// long, and the room that it keeps.
+const AHEAD_BYTES: u64 = 2 * KEPT_BYTES;
+
 /// What an edit has at most of counts and sequences, which it gets once it is not refused any more.
 const LATE_BYTES: usize = 2048;
 
@@ -265,10 +269,9 @@ impl Manifest {
         let payload = state.encode();
         let context = FileContext { kind: FileKind::Manifest, origin };
         let begin = |file: &Arc<File>| Self::journal_in(file, &payload);
-        let mut bytes = Journal::begun_bytes(payload.len(), KEPT_BYTES);
-        if REWRITE_FACTOR_SHORT * bytes > room_bytes {
-            bytes *= REWRITE_FACTOR_SHORT;
-        }
+        let begun_bytes = Journal::begun_bytes(payload.len(), KEPT_BYTES);
+        let all_bytes = REWRITE_FACTOR_SHORT * payload.len() as u64 + AHEAD_BYTES;
+        let bytes = if all_bytes > room_bytes { all_bytes.max(begun_bytes) } else { begun_bytes };
         let (_, journal) = files.create_begun(context, bytes, begin)?;
         let manifest = Self::of(files, journal);
         let published = files.publish(&[manifest.number]);
@@ -357,7 +360,7 @@ impl Manifest {
     /// Has what it may come to count on its tier.
     fn announce(&self) {
         if self.is_short {
-            let bytes = self.room_bytes.max(self.rewrite_bytes + 2 * KEPT_BYTES);
+            let bytes = self.room_bytes.max(self.rewrite_bytes + AHEAD_BYTES);
             self.files.announce_bytes(self.number, bytes);
         }
     }
