@@ -28,7 +28,7 @@ use hybrid::report::FastTierStats;
 use hybrid::{FastTier, Hybrid};
 use leveled::{LevelTargets, Leveled};
 use std::sync::Arc;
-use thermocline_device::{Error as DeviceError, TieredFiles};
+use thermocline_device::Error as DeviceError;
 use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_slab::{FreesHeld, LiveSlots};
 use thermocline_table::{RecordKind, Trailer};
