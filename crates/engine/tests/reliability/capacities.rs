@@ -189,3 +189,21 @@ fn a_tier_that_the_names_of_its_tables_outgrow_is_refused_with_one_that_works() 
     assert_says(&error, &["8 MiB", "13 MiB is the smallest that works", "table_size"]);
     create(ByteSize::mib(13)).unwrap();
 }
+
+#[test]
+fn a_batch_that_no_tier_has_room_for_is_refused_and_writing_goes_on() {
+    let mut settings = settings();
+    settings.tiers.truncate(1);
+    settings.tiers[0].capacity = ByteSize::mib(2);
+    let devices = MemoryDevices::new();
+    let db = environment(devices.clone()).create(&home(), &settings).unwrap();
+    for round in 0..20u8 {
+        let error = db.put("large", vec![round; 3 << 20]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+        db.put([round], vec![round; 1000]).unwrap();
+    }
+    db.flush().unwrap();
+    assert!(used(&devices, Path::new(TIERS[0])) <= (2 << 20) + SLACK_BYTES);
+    assert_eq!(db.get([7]).unwrap(), Some(vec![7; 1000]));
+    assert_eq!(leaks(&devices, &db), None);
+}
