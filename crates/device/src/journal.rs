@@ -186,7 +186,8 @@ impl Journal {
         if end + kept <= self.kept_bytes {
             return Ok(());
         }
-        let wanted = (end + self.last_bytes + growth_bytes(end)).next_multiple_of(PAGE_BYTES as u64);
+        let wanted =
+            (end + self.last_bytes + growth_bytes(end)).next_multiple_of(PAGE_BYTES as u64);
         let wanted = wanted.min(self.room_bytes).max(end + kept);
         let is_bound = purpose != Purpose::Release && !self.is_opening;
         for bytes in [wanted, end + kept] {

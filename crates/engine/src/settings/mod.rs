@@ -23,10 +23,10 @@ use hybrid::HybridSettings;
 pub(crate) use memory::{MemoryDivision, WRITER_BYTES, merge_bytes};
 use persistent_memory::PersistentMemory;
 use serde::{Deserialize, Serialize};
+pub(crate) use shares::RETIRED_LOGS_MAX;
 use std::path::Path;
 use thermocline_device::{PlacementChoice, TierSpec};
 use thermocline_foundation::{ByteSize, Duration};
-pub(crate) use shares::RETIRED_LOGS_MAX;
 pub use tier::Tier;
 
 /// The file of settings in a database's home.

@@ -163,7 +163,8 @@ fn loads_within_capacities(seed: u64) {
     check("settled");
     assert!(scan(&db).unwrap() == wanted, "{}", what("not what was written"));
     db.close().unwrap();
-    let db = environment.open(&home()).unwrap_or_else(|error| panic!("{}", what(&error.to_string())));
+    let db =
+        environment.open(&home()).unwrap_or_else(|error| panic!("{}", what(&error.to_string())));
     db.settle().unwrap();
     check("opened again");
     assert!(scan(&db).unwrap() == wanted, "{}", what("not what was written, opened again"));
