@@ -42,7 +42,7 @@ const MAP_ENTRY_BYTES: u64 = 24;
 const MAPS: u64 = 2;
 
 /// Share of tier 0 that the map may need for tables as many as the tiers have room for.
-const TABLES_IN_MAP_SHARE: u64 = 4;
+const TABLES_IN_MAP_SHARE: u64 = 2;
 
 impl Settings {
     fn tier0_bytes(&self) -> u64 {

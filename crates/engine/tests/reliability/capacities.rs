@@ -185,10 +185,10 @@ fn a_tier_that_the_names_of_its_tables_outgrow_is_refused_with_one_that_works() 
         settings.tiers[1].capacity = ByteSize::gib(4);
         environment(MemoryDevices::new()).create(&home(), &settings).map(|_| ())
     };
-    let error = create(ByteSize::mib(8)).unwrap_err();
+    let error = create(ByteSize::mib(4)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert_says(&error, &["8 MiB", "13 MiB is the smallest that works", "table_size"]);
-    create(ByteSize::mib(13)).unwrap();
+    assert_says(&error, &["4 MiB", "7 MiB is the smallest that works", "table_size"]);
+    create(ByteSize::mib(7)).unwrap();
 }
 
 #[test]
