@@ -94,6 +94,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use fast_cache::report::FastCacheStats;
 pub use front::figures::LogStats;
 pub use front::persistent::report::RegionStats;
+pub use locator::index::IndexStats;
 pub use jobs::{Progress, Stepper, Workers};
 pub use layout::hybrid::report::{DemotionStats, FastTierStats, RuleStats, SlotStats};
 pub use limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};

@@ -6,6 +6,7 @@
 //! flushed before the layout is asked.
 
 pub(crate) mod hybrid;
+pub(crate) mod indexed;
 pub(crate) mod leveled;
 
 use crate::error::{Error, Result};
@@ -13,6 +14,7 @@ use crate::generations::Frozen;
 use crate::generations::memtable::Memtable;
 use crate::jobs::{Job, Progress};
 use crate::locator::Locator;
+use crate::locator::index::IndexStats;
 use crate::merge::Source;
 use crate::settings::{Preset, Settings};
 use crate::shared::Shared;
@@ -26,10 +28,12 @@ use bytes::Bytes;
 use hybrid::records::flush::FlushesHeld;
 use hybrid::report::FastTierStats;
 use hybrid::{FastTier, Hybrid};
+use indexed::{Indexed, OneLevel};
 use leveled::{LevelTargets, Leveled};
 use std::sync::Arc;
 use thermocline_device::{Error as DeviceError, TieredFiles};
 use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_pmem::Tree;
 use thermocline_slab::{FreesHeld, LiveSlots};
 use thermocline_table::{RecordKind, Trailer};
 
@@ -145,6 +149,7 @@ pub(crate) struct Checked {
 pub(crate) enum OpenedLayout {
     Leveled(Arc<LevelTargets>),
     Hybrid(Arc<FastTier>),
+    Indexed(Arc<OneLevel>),
 }
 
 impl OpenedLayout {
@@ -155,7 +160,7 @@ impl OpenedLayout {
                 restored.manifest.keep_short(settings.manifest_bytes());
                 files.set_map_room_bytes(settings.map_bytes());
             }
-            Preset::Leveled => {}
+            Preset::Leveled | Preset::Indexed => {}
         }
     }
 
@@ -164,17 +169,26 @@ impl OpenedLayout {
     pub fn names_formats(settings: &Settings, kept: Option<&str>) -> bool {
         match settings.preset() {
             Preset::Hybrid => hybrid::records::packing::packing_is_named(kept),
-            Preset::Leveled => true,
+            Preset::Leveled | Preset::Indexed => true,
         }
     }
 
-    /// Reads what the settings' layout keeps beside tables.
-    pub fn open(shared: &Arc<Shared>, restored: &mut Restored) -> Result<Self> {
+    /// Reads what the settings' layout keeps beside tables. `tree` is the index in persistent
+    /// memory, where the layout has one and the store is opened for writing.
+    pub fn open(
+        shared: &Arc<Shared>,
+        restored: &mut Restored,
+        tree: Option<Tree>,
+    ) -> Result<Self> {
         Ok(match shared.settings.preset() {
             Preset::Hybrid => Self::Hybrid(Arc::new(FastTier::open(shared, restored)?)),
             Preset::Leveled => {
                 hybrid::opening::drop_copies(shared, restored)?;
                 Self::Leveled(Arc::new(LevelTargets::new(Arc::clone(shared))))
+            }
+            Preset::Indexed => {
+                hybrid::opening::drop_copies(shared, restored)?;
+                Self::Indexed(Arc::new(OneLevel::open(shared, tree, &restored.levels)?))
             }
         })
     }
@@ -183,7 +197,7 @@ impl OpenedLayout {
     /// had stays in memory until the store is put together.
     pub fn replayed_memtable_bytes(&self, settings: &Settings) -> Option<u64> {
         match self {
-            Self::Leveled(_) => Some(settings.division().memtable_bytes),
+            Self::Leveled(_) | Self::Indexed(_) => Some(settings.division().memtable_bytes),
             Self::Hybrid(_) => None,
         }
     }
@@ -198,6 +212,7 @@ impl OpenedLayout {
         match self {
             Self::Leveled(targets) => Arc::clone(targets) as _,
             Self::Hybrid(fast) => Arc::clone(fast) as _,
+            Self::Indexed(level) => Arc::clone(level) as _,
         }
     }
 
@@ -213,6 +228,10 @@ impl OpenedLayout {
                 let locator = Locator::on_tier0(&fast.copying);
                 Layout::Hybrid(Arc::new(Hybrid { shared, versions, locator, fast }))
             }
+            Self::Indexed(level) => {
+                let (locator, index) = (level.locator(), level.index.clone());
+                Layout::Indexed(Arc::new(Indexed { shared, versions, locator, index }))
+            }
         }
     }
 }
@@ -222,6 +241,7 @@ impl OpenedLayout {
 pub(crate) enum Layout {
     Leveled(Arc<Leveled>),
     Hybrid(Arc<Hybrid>),
+    Indexed(Arc<Indexed>),
 }
 
 impl Layout {
@@ -230,6 +250,7 @@ impl Layout {
         match self {
             Self::Leveled(leveled) => leveled.flush_job(frozen),
             Self::Hybrid(hybrid) => hybrid.flush_job(frozen),
+            Self::Indexed(indexed) => indexed.flush_job(frozen),
         }
     }
 
@@ -238,6 +259,7 @@ impl Layout {
         match self {
             Self::Leveled(leveled) => leveled.plan(),
             Self::Hybrid(hybrid) => hybrid.plan(),
+            Self::Indexed(indexed) => indexed.plan(),
         }
     }
 
@@ -245,9 +267,9 @@ impl Layout {
     /// and considers the record for promotion.
     pub fn get(&self, moment: &Moment<'_>, key: &[u8]) -> Result<Found> {
         match self {
-            Self::Leveled(leveled) => {
+            Self::Leveled(_) | Self::Indexed(_) => {
                 let levels = &moment.version.levels;
-                let found = leveled.locator.find_newest(levels, key, moment.visible)?;
+                let found = self.locator().find_newest(levels, key, moment.visible)?;
                 Ok(found.map(|found| (found.trailer, found.value)))
             }
             Self::Hybrid(hybrid) => hybrid.get(moment, key),
@@ -258,10 +280,9 @@ impl Layout {
     /// memtable has one. Counts nothing, and moves nothing.
     pub fn newest(&self, moment: &Moment<'_>, key: &[u8]) -> Result<Option<Trailer>> {
         match self {
-            Self::Leveled(leveled) => {
+            Self::Leveled(_) | Self::Indexed(_) => {
                 let levels = &moment.version.levels;
-                let found = leveled.locator.find_newest(levels, key, moment.visible)?;
-                Ok(found.map(|found| found.trailer))
+                self.locator().newest_trailer(levels, key, moment.visible)
             }
             Self::Hybrid(hybrid) => hybrid.newest(moment, key),
         }
@@ -272,13 +293,17 @@ impl Layout {
         match self {
             Self::Leveled(_) => Ok(()),
             Self::Hybrid(hybrid) => hybrid.get_many(wanted),
+            Self::Indexed(_) => {
+                wanted.single.append(&mut wanted.left);
+                Ok(())
+            }
         }
     }
 
     /// Hears of the answer to a look-up, unless the layout gave it in [`Layout::get`].
     pub fn answered(&self, answer: Answer<'_>) {
         match self {
-            Self::Leveled(_) => {}
+            Self::Leveled(_) | Self::Indexed(_) => {}
             Self::Hybrid(hybrid) => hybrid.answered(answer),
         }
     }
@@ -288,6 +313,7 @@ impl Layout {
         match self {
             Self::Leveled(leveled) => &leveled.locator,
             Self::Hybrid(hybrid) => &hybrid.locator,
+            Self::Indexed(indexed) => &indexed.locator,
         }
     }
 
@@ -296,14 +322,14 @@ impl Layout {
     pub fn moves_records(&self) -> bool {
         match self {
             Self::Leveled(_) => false,
-            Self::Hybrid(_) => true,
+            Self::Hybrid(_) | Self::Indexed(_) => true,
         }
     }
 
     /// Departures of records for tables so far: a scan asks before it takes its version.
     pub fn departures(&self) -> u64 {
         match self {
-            Self::Leveled(_) => 0,
+            Self::Leveled(_) | Self::Indexed(_) => 0,
             Self::Hybrid(hybrid) => hybrid.fast.departures(),
         }
     }
@@ -312,7 +338,7 @@ impl Layout {
     /// at first. `departures` is from before the tables of the scan were chosen.
     pub fn source(&self, moment: Sequence, departures: u64, keys: usize) -> Option<Source> {
         match self {
-            Self::Leveled(_) => None,
+            Self::Leveled(_) | Self::Indexed(_) => None,
             Self::Hybrid(hybrid) => Some(hybrid.source(moment, departures, keys)),
         }
     }
@@ -320,7 +346,7 @@ impl Layout {
     /// Records that lie beside tables; none where every level is read as if it had all.
     pub fn records_beside_tables(&self) -> Option<u64> {
         match self {
-            Self::Leveled(_) => None,
+            Self::Leveled(_) | Self::Indexed(_) => None,
             Self::Hybrid(hybrid) => Some(hybrid.fast.index.slot_records()),
         }
     }
@@ -336,6 +362,7 @@ impl Layout {
         match self {
             Self::Leveled(leveled) => leveled.compact_range(from, to, progress),
             Self::Hybrid(hybrid) => hybrid.compact_range(from, to, progress),
+            Self::Indexed(indexed) => indexed.compact_range(from, to, progress),
         }
     }
 
@@ -350,13 +377,14 @@ impl Layout {
         match self {
             Self::Leveled(leveled) => leveled.versions.commit(&mut leveled.versions.tables(), edit),
             Self::Hybrid(hybrid) => hybrid.settle_replayed(logs, memtable, edit),
+            Self::Indexed(indexed) => indexed.settle(edit),
         }
     }
 
     /// Damage that the opening met, because of which the store may not be written to.
     pub fn damage(&self) -> Option<Error> {
         match self {
-            Self::Leveled(_) => None,
+            Self::Leveled(_) | Self::Indexed(_) => None,
             Self::Hybrid(hybrid) => hybrid.fast.damage.reason(),
         }
     }
@@ -364,7 +392,7 @@ impl Layout {
     /// Holds back flushes that have not begun of memtables whose log is `log` or a later one.
     pub fn hold_flushes(&self, log: FileNumber) -> Option<FlushesHeld<'_>> {
         match self {
-            Self::Leveled(_) => None,
+            Self::Leveled(_) | Self::Indexed(_) => None,
             Self::Hybrid(hybrid) => Some(hybrid.fast.flushes.hold_from(log)),
         }
     }
@@ -372,7 +400,7 @@ impl Layout {
     /// What lies beside the tables of `version`, held for a copy.
     pub fn hold(&self, tables: &TableSet, version: &Version) -> Result<Held> {
         match self {
-            Self::Leveled(_) => {
+            Self::Leveled(_) | Self::Indexed(_) => {
                 let newest = version.levels.tables().map(|(_, table)| table.meta.largest_sequence);
                 let last_sequence = newest.max().unwrap_or_default();
                 let slots = LiveSlots::default();
@@ -385,7 +413,7 @@ impl Layout {
     /// Reads and checks all records beside tables; `read` hears of bytes.
     pub fn verify(&self, read: &mut dyn FnMut(u64)) -> Checked {
         match self {
-            Self::Leveled(_) => Checked::default(),
+            Self::Leveled(_) | Self::Indexed(_) => Checked::default(),
             Self::Hybrid(hybrid) => hybrid.verify(read),
         }
     }
@@ -398,7 +426,7 @@ impl Layout {
         place: &dyn Fn(FileNumber) -> usize,
     ) -> u64 {
         match self {
-            Self::Leveled(_) => 0,
+            Self::Leveled(_) | Self::Indexed(_) => 0,
             Self::Hybrid(hybrid) => hybrid.fast.add_holdings(holdings, place),
         }
     }
@@ -406,7 +434,7 @@ impl Layout {
     /// Memory beside memtables, block cache and open tables.
     pub fn memory(&self) -> LayoutMemory {
         match self {
-            Self::Leveled(_) => LayoutMemory::default(),
+            Self::Leveled(_) | Self::Indexed(_) => LayoutMemory::default(),
             Self::Hybrid(hybrid) => hybrid.fast.memory_use(),
         }
     }
@@ -414,7 +442,7 @@ impl Layout {
     /// What waits to be moved.
     pub fn activity(&self) -> LayoutActivity {
         match self {
-            Self::Leveled(_) => LayoutActivity::default(),
+            Self::Leveled(_) | Self::Indexed(_) => LayoutActivity::default(),
             Self::Hybrid(hybrid) => LayoutActivity {
                 promotions: hybrid.fast.promotions.offers.count(),
                 spills: hybrid.fast.spill.waiting.count(),
@@ -426,7 +454,7 @@ impl Layout {
     /// is, and how much is right.
     pub fn left_over(&self, expect: &mut dyn FnMut(&str, u64, u64)) {
         match self {
-            Self::Leveled(_) => {}
+            Self::Leveled(_) | Self::Indexed(_) => {}
             Self::Hybrid(hybrid) => hybrid.fast.left_over(expect),
         }
     }
@@ -438,6 +466,11 @@ impl Layout {
                 "level 0 has {level0_tables} tables, which compactions take down; writers are \
                  slowed down at {}",
                 leveled.shared.settings.level0_slowdown
+            ),
+            Self::Indexed(indexed) => format!(
+                "{} tables wait for the index in persistent memory; writers are slowed down at {}",
+                indexed.index.as_ref().map_or(0, |index| index.waiting()),
+                indexed.shared.settings.level0_slowdown
             ),
             Self::Hybrid(hybrid) => match hybrid.fast.slow_tier_backoff.reason() {
                 Some(refusal) => {
@@ -451,8 +484,17 @@ impl Layout {
     /// What statistics say of records beside tables, where there are any.
     pub fn report(&self, totals: &Totals) -> Option<FastTierStats> {
         match self {
-            Self::Leveled(_) => None,
+            Self::Leveled(_) | Self::Indexed(_) => None,
             Self::Hybrid(hybrid) => Some(hybrid.report(totals)),
+        }
+    }
+
+    /// The level that a table of a bulk load goes to; `deepest` is the deepest where nothing is in
+    /// its way.
+    pub fn level_of_load(&self, deepest: u8) -> u8 {
+        match self {
+            Self::Leveled(_) | Self::Hybrid(_) => deepest,
+            Self::Indexed(_) => 0,
         }
     }
 
@@ -460,7 +502,7 @@ impl Layout {
     /// budget.
     pub fn write_budget_dwpd(&self) -> Option<f64> {
         match self {
-            Self::Leveled(_) => None,
+            Self::Leveled(_) | Self::Indexed(_) => None,
             Self::Hybrid(hybrid) => {
                 Some(hybrid.shared.settings.hybrid.write_budget_dwpd).filter(|dwpd| *dwpd > 0.0)
             }
@@ -472,7 +514,7 @@ impl Layout {
     pub fn hybrid(&self) -> &Arc<Hybrid> {
         match self {
             Self::Hybrid(hybrid) => hybrid,
-            Self::Leveled(_) => panic!("the preset has no fast tier"),
+            Self::Leveled(_) | Self::Indexed(_) => panic!("the preset has no fast tier"),
         }
     }
 
@@ -481,7 +523,7 @@ impl Layout {
     pub fn leveled(&self) -> &Arc<Leveled> {
         match self {
             Self::Leveled(leveled) => leveled,
-            Self::Hybrid(_) => panic!("the preset has a fast tier"),
+            Self::Hybrid(_) | Self::Indexed(_) => panic!("this is another preset"),
         }
     }
 }

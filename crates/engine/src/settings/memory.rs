@@ -46,7 +46,7 @@ impl Settings {
         let memory = self.memory.0;
         let writers_bytes = (u64::from(self.background_threads) + 1) * WRITER_BYTES;
         let memtables_bytes = match self.preset() {
-            Preset::Leveled => memory / 4,
+            Preset::Leveled | Preset::Indexed => memory / 4,
             // What memtables hold, slots could; and their logs take room of the fast tier.
             Preset::Hybrid => memory / 8,
         };

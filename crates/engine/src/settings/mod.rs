@@ -98,6 +98,9 @@ pub enum Preset {
     /// fast tier takes about 33 bytes and its key of `memory`, and more than the budget if it is
     /// less than they take together.
     Hybrid,
+    /// No log, one level of tables that may overlap, and an index of all keys in persistent memory
+    /// (SLM-DB): needs `persistent_memory`, of which a key takes about 66 bytes and its own.
+    Indexed,
 }
 
 impl Preset {
@@ -111,6 +114,7 @@ impl Preset {
         match self {
             Self::Leveled => "leveled",
             Self::Hybrid => "hybrid",
+            Self::Indexed => "indexed",
         }
     }
 }
@@ -410,7 +414,7 @@ impl Settings {
     /// until a log is made anew.
     pub(crate) fn logs_max(&self) -> u64 {
         match self.preset() {
-            Preset::Leveled => LOGS,
+            Preset::Leveled | Preset::Indexed => LOGS,
             Preset::Hybrid => MEMTABLES,
         }
     }

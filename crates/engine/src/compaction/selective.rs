@@ -1,0 +1,115 @@
+//! Which tables of one level that may overlap are merged (SLM-DB, section 3.3): those of whose
+//! records few are live, by what an index of all tables counts.
+//!
+//! ```text
+//!   dead     no entry of the index names the table: it leaves without a merge
+//!   sparse   fewer than 70 % of its records are live, tombstones that hide nothing not counted
+//!   first    the sparsest (or the oldest), with the next ones, up to eight
+//! ```
+//! 1. Nothing is chosen while a reader may ask for less than all that tables have: a merge would
+//!    keep what is not live, and choose its own output again.
+//! 2. A merge is told of the index, so its output has live records alone: it is not chosen again
+//!    before others replace some of them. So work ends.
+//! 3. A table that is mostly tombstones is chosen only if no table under them is older than it: one
+//!    that was written since may lack what they hid.
+//! 4. Dead tables leave all at once: of two that had a tombstone and what it hid, neither stays.
+
+use crate::table_set::table::Table;
+use std::sync::Arc;
+use thermocline_foundation::{FileNumber, Sequence};
+
+/// Of a table's records so many in a hundred are live, or it is merged.
+const LIVE_PERCENT: u64 = 70;
+/// Tables of a merge at most.
+pub(crate) const MERGE_TABLES: usize = 8;
+
+/// An entered table, and how many entries of the index name it.
+#[derive(Clone, Debug)]
+pub(crate) struct Counted {
+    pub table: Arc<Table>,
+    pub live: u64,
+    /// A merge has it.
+    pub is_claimed: bool,
+}
+
+/// How the first table of a merge is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The one with the smallest share of live records (the paper's).
+    #[default]
+    Sparsest,
+    /// The one that was written first: the baseline.
+    Oldest,
+}
+
+/// What a chooser looks at.
+#[derive(Clone, Debug)]
+pub(crate) struct Counts {
+    pub tables: Vec<Counted>,
+    /// The newest record of any table, entered or not.
+    pub newest: Sequence,
+    /// The oldest sequence that a reader may ask for.
+    pub oldest_read: Sequence,
+    pub order: Order,
+}
+
+impl Counts {
+    /// A reader may ask for versions that the index does not name.
+    pub fn wait_for_reader(&self) -> bool {
+        self.oldest_read < self.newest
+    }
+
+    /// Tables that leave without a merge.
+    pub fn dead(&self) -> Vec<Arc<Table>> {
+        let is_dead = |it: &&Counted| it.live == 0 && !it.is_claimed;
+        self.tables.iter().filter(is_dead).map(|it| Arc::clone(&it.table)).collect()
+    }
+
+    /// Tables to merge, in no order; none where nothing is worth it.
+    pub fn choose(&self) -> Vec<Arc<Table>> {
+        let is_free = |it: &&Counted| it.live > 0 && !it.is_claimed;
+        let mut found: Vec<_> =
+            self.tables.iter().filter(is_free).filter(|it| self.is_sparse(it)).collect();
+        found.sort_by_key(|it| match self.order {
+            Order::Sparsest => (share(it), it.table.meta.number),
+            Order::Oldest => (it.table.meta.largest_sequence.0, it.table.meta.number),
+        });
+        found.iter().take(MERGE_TABLES).map(|it| Arc::clone(&it.table)).collect()
+    }
+
+    fn is_sparse(&self, counted: &Counted) -> bool {
+        let meta = &counted.table.meta;
+        let live = match self.may_hide_nothing(counted) {
+            true => counted.live.saturating_sub(meta.deletes),
+            false => counted.live,
+        };
+        live * 100 < meta.entries * LIVE_PERCENT
+    }
+
+    /// Whether a merge may drop tombstones of the table.
+    fn may_hide_nothing(&self, counted: &Counted) -> bool {
+        let meta = &counted.table.meta;
+        let (from, to) = (Some(&meta.smallest_key[..]), Some(&meta.largest_key[..]));
+        let lie_below = |it: &&Counted| {
+            let of = &it.table.meta;
+            of.number != meta.number
+                && of.smallest_sequence < meta.largest_sequence
+                && of.overlaps(from, to)
+        };
+        let mut below = self.tables.iter().filter(lie_below).peekable();
+        let is_lowest = below.peek().is_none();
+        meta.deletes > 0 && (is_lowest || below.any(|it| it.table.meta.number > meta.number))
+    }
+}
+
+/// Live records in ten thousand.
+fn share(counted: &Counted) -> u64 {
+    counted.live * 10_000 / counted.table.meta.entries.max(1)
+}
+
+/// The tables of `numbers` in the order in which a caller has them merged, in groups.
+pub(crate) fn groups(mut tables: Vec<Arc<Table>>) -> Vec<Vec<FileNumber>> {
+    tables.sort_by(|a, b| a.meta.smallest_key.cmp(&b.meta.smallest_key));
+    let numbers: Vec<_> = tables.iter().map(|table| table.meta.number).collect();
+    numbers.chunks(MERGE_TABLES).map(<[FileNumber]>::to_vec).collect()
+}
