@@ -73,7 +73,8 @@ fn parse_preset(text: &str) -> Result<Preset, String> {
     match text {
         "leveled" => Ok(Preset::Leveled),
         "hybrid" => Ok(Preset::Hybrid),
-        _ => Err("there are leveled and hybrid".to_owned()),
+        "indexed" => Ok(Preset::Indexed),
+        _ => Err("there are leveled, hybrid and indexed".to_owned()),
     }
 }
 
@@ -490,7 +491,7 @@ mod tests {
             ("thermocline load x", "--tsv"),
             ("thermocline scan --limit many", "'many'"),
             ("thermocline --tier nowhere stats", "PATH:CAPACITY"),
-            ("thermocline --preset best stats", "there are leveled and hybrid"),
+            ("thermocline --preset best stats", "there are leveled, hybrid and indexed"),
         ] {
             let error = Arguments::try_parse_from(line.split(' ')).unwrap_err();
             let failure = refuse(&error).unwrap_err();

@@ -10,10 +10,12 @@
 //!    keep what is not live, and choose its own output again.
 //! 2. A merge is told of the index, so its output has live records alone: it is not chosen again
 //!    before others replace some of them. So work ends.
-//! 3. A table that is mostly tombstones is chosen only if no table under them is older than it: one
-//!    that was written since may lack what they hid.
+//! 3. Tombstones count as dead if nothing lies below their table, or something that was written
+//!    after it: that may lack what they hid. What is merged is newer than all that lies below, and
+//!    so waits for the next change there.
 //! 4. Dead tables leave all at once: of two that had a tombstone and what it hid, neither stays.
 
+use crate::environment::experiments::MergeOrder;
 use crate::table_set::table::Table;
 use std::sync::Arc;
 use thermocline_foundation::{FileNumber, Sequence};
@@ -32,25 +34,17 @@ pub(crate) struct Counted {
     pub is_claimed: bool,
 }
 
-/// How the first table of a merge is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// The one with the smallest share of live records (the paper's).
-    #[default]
-    Sparsest,
-    /// The one that was written first: the baseline.
-    Oldest,
-}
-
 /// What a chooser looks at.
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
     pub tables: Vec<Counted>,
+    /// Tables that are not entered.
+    pub waiting: Vec<Arc<Table>>,
     /// The newest record of any table, entered or not.
     pub newest: Sequence,
     /// The oldest sequence that a reader may ask for.
     pub oldest_read: Sequence,
-    pub order: Order,
+    pub order: MergeOrder,
 }
 
 impl Counts {
@@ -71,8 +65,8 @@ impl Counts {
         let mut found: Vec<_> =
             self.tables.iter().filter(is_free).filter(|it| self.is_sparse(it)).collect();
         found.sort_by_key(|it| match self.order {
-            Order::Sparsest => (share(it), it.table.meta.number),
-            Order::Oldest => (it.table.meta.largest_sequence.0, it.table.meta.number),
+            MergeOrder::Sparsest => (share(it), it.table.meta.number),
+            MergeOrder::Oldest => (it.table.meta.largest_sequence.0, it.table.meta.number),
         });
         found.iter().take(MERGE_TABLES).map(|it| Arc::clone(&it.table)).collect()
     }
@@ -90,15 +84,16 @@ impl Counts {
     fn may_hide_nothing(&self, counted: &Counted) -> bool {
         let meta = &counted.table.meta;
         let (from, to) = (Some(&meta.smallest_key[..]), Some(&meta.largest_key[..]));
-        let lie_below = |it: &&Counted| {
-            let of = &it.table.meta;
+        let lies_below = |table: &&Arc<Table>| {
+            let of = &table.meta;
             of.number != meta.number
                 && of.smallest_sequence < meta.largest_sequence
                 && of.overlaps(from, to)
         };
-        let mut below = self.tables.iter().filter(lie_below).peekable();
+        let all = self.tables.iter().map(|it| &it.table).chain(&self.waiting);
+        let mut below = all.filter(lies_below).peekable();
         let is_lowest = below.peek().is_none();
-        meta.deletes > 0 && (is_lowest || below.any(|it| it.table.meta.number > meta.number))
+        meta.deletes > 0 && (is_lowest || below.any(|table| table.meta.number > meta.number))
     }
 }
 

@@ -5,6 +5,7 @@
 //! a folder. A layout knows no front: what a checkpoint or a compaction of a range wants flushed is
 //! flushed before the layout is asked.
 
+mod figures;
 pub(crate) mod hybrid;
 pub(crate) mod indexed;
 pub(crate) mod leveled;
@@ -14,7 +15,6 @@ use crate::generations::Frozen;
 use crate::generations::memtable::Memtable;
 use crate::jobs::{Job, Progress};
 use crate::locator::Locator;
-use crate::locator::index::IndexStats;
 use crate::merge::Source;
 use crate::settings::{Preset, Settings};
 use crate::shared::Shared;
@@ -25,16 +25,17 @@ use crate::table_set::restored::Restored;
 use crate::table_set::table::TableMeta;
 use crate::versions::{Follower, Version, Versions};
 use bytes::Bytes;
+pub(crate) use figures::{Checked, Held, Holdings, LayoutActivity, LayoutMemory};
 use hybrid::records::flush::FlushesHeld;
 use hybrid::report::FastTierStats;
 use hybrid::{FastTier, Hybrid};
 use indexed::{Indexed, OneLevel};
 use leveled::{LevelTargets, Leveled};
 use std::sync::Arc;
-use thermocline_device::{Error as DeviceError, TieredFiles};
+use thermocline_device::TieredFiles;
 use thermocline_foundation::{FileNumber, Sequence};
 use thermocline_pmem::Tree;
-use thermocline_slab::{FreesHeld, LiveSlots};
+use thermocline_slab::LiveSlots;
 use thermocline_table::{RecordKind, Trailer};
 
 /// What a look-up found: an entry, or nothing of the key.
@@ -97,53 +98,6 @@ pub(crate) struct TableAnswer<'a> {
     pub is_newest: bool,
 }
 
-/// What a layout keeps beside tables at one moment, held for a copy of it.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub slots: LiveSlots,
-    /// At most so many slots hold a version that is not the newest of its key in slots; none where
-    /// there are no slots.
-    pub older_versions: Option<u64>,
-    pub last_sequence: Sequence,
-    /// Slots that are freed from here on keep their records.
-    pub frees: Option<FreesHeld>,
-}
-
-/// What slots and tables of a tier hold.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Holdings {
-    pub records: u64,
-    pub slot_bytes: u64,
-    pub table_bytes: u64,
-    /// Of the tables' bytes, as estimated.
-    pub dead_bytes: u64,
-}
-
-/// Memory that a layout takes beside memtables, block cache and open tables, in bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LayoutMemory {
-    pub merge_bytes: u64,
-    pub slot_index_bytes: u64,
-    pub record_cache_bytes: u64,
-    pub popularity_bytes: u64,
-}
-
-/// What waits in a layout.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LayoutActivity {
-    /// Records that wait to be copied up to the fast tier.
-    pub promotions: u64,
-    /// Copies that memory gave up and that wait for a slot.
-    pub spills: u64,
-}
-
-/// What a check of the records beside tables found.
-#[derive(Debug, Default)]
-pub(crate) struct Checked {
-    pub entries: u64,
-    pub problems: Vec<(FileNumber, DeviceError)>,
-}
-
 /// What of a layout is open before the store is: it follows edits.
 #[derive(Clone, Debug)]
 pub(crate) enum OpenedLayout {
@@ -175,11 +129,7 @@ impl OpenedLayout {
 
     /// Reads what the settings' layout keeps beside tables. `tree` is the index in persistent
     /// memory, where the layout has one and the store is opened for writing.
-    pub fn open(
-        shared: &Arc<Shared>,
-        restored: &mut Restored,
-        tree: Option<Tree>,
-    ) -> Result<Self> {
+    pub fn open(shared: &Arc<Shared>, restored: &mut Restored, tree: Option<Tree>) -> Result<Self> {
         Ok(match shared.settings.preset() {
             Preset::Hybrid => Self::Hybrid(Arc::new(FastTier::open(shared, restored)?)),
             Preset::Leveled => {

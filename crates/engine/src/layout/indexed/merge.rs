@@ -65,8 +65,7 @@ impl Beside for Others {
                 && table.may_have(key, hash)
         };
         let hides = || self.levels.tables().any(|it| may_be_older(&it));
-        if dropped.len() >= DROPPED_MAX
-            || (hides() && !planted(Planted::TombstoneDroppedWithOlder))
+        if dropped.len() >= DROPPED_MAX || (hides() && !planted(Planted::TombstoneDroppedWithOlder))
         {
             return false;
         }

@@ -2,7 +2,8 @@
 
 use super::Indexed;
 use super::merge::{Inputs, MergeIndexed};
-use crate::compaction::selective::{Counted, Counts, Order, groups};
+use crate::compaction::selective::{Counted, Counts, groups};
+use crate::environment::experiments::MergeOrder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::jobs::{Job, Progress, Step};
 use crate::locator::index::TableIndex;
@@ -13,7 +14,7 @@ use crate::table_set::manifest::Edit;
 use crate::table_set::table::Table;
 use crate::versions::Claimed;
 use std::sync::Arc;
-use thermocline_foundation::{FileNumber, Sequence};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
 
 /// Tables that wait for the index, with which no merge begins: what it makes would wait too.
 const WAITING_MAX: usize = 8;
@@ -31,17 +32,20 @@ impl Indexed {
     fn counts(&self, index: &TableIndex, tables: &TableSet, oldest_read: Sequence) -> Counts {
         let version = self.versions.current();
         let lines = index.lines();
-        let count = |(_, table): (usize, &Arc<Table>)| {
+        let count = |table: &Arc<Table>| {
             let line = lines.get(&table.meta.number)?;
             let is_claimed = tables.claims.has_table(table.meta.number);
-            Some(Counted { table: Arc::clone(table), live: line.live, is_claimed })
+            let live = if planted(Planted::TableDroppedWithEntries) { 0 } else { line.live };
+            Some(Counted { table: Arc::clone(table), live, is_claimed })
         };
-        let newest = version.levels.tables().map(|(_, table)| table.meta.largest_sequence).max();
+        let is_waiting = |table: &&Arc<Table>| !lines.contains_key(&table.meta.number);
+        let all = || version.levels.tables().map(|(_, table)| table);
         Counts {
-            tables: version.levels.tables().filter_map(count).collect(),
-            newest: newest.unwrap_or_default(),
+            tables: all().filter_map(count).collect(),
+            waiting: all().filter(is_waiting).cloned().collect(),
+            newest: all().map(|table| table.meta.largest_sequence).max().unwrap_or_default(),
             oldest_read,
-            order: Order::default(),
+            order: self.shared.experiments.merge_order.unwrap_or(MergeOrder::Sparsest),
         }
     }
 

@@ -8,10 +8,11 @@ use super::TableIndex;
 use crate::error::Result;
 use crate::jobs::{Job, Step};
 use crate::table_set::table::Table;
+use crate::versions::Change;
 use std::sync::Arc;
 use thermocline_foundation::FileNumber;
 use thermocline_pmem::Entry;
-use thermocline_table::{ReadAhead, TableIterator};
+use thermocline_table::{ReadAhead, TableIterator, TableReader, Trailer};
 
 /// Keys and bytes of keys of a step at most: some runs.
 const STEP_KEYS: usize = 256;
@@ -59,21 +60,38 @@ impl Entering {
         while at.valid() && records.len() < STEP_KEYS && bytes < STEP_KEY_BYTES {
             // Of a key the newest version comes first.
             if self.last_key.as_deref() != Some(at.key()) {
-                let (key, address) = (at.key().to_vec(), at.block_address()?);
-                let entry = Entry {
-                    trailer: self.table.trailer(at.trailer()).word(),
-                    table: self.table.meta.number,
-                    block_offset: address.offset,
-                    block_bytes: address.len,
-                };
+                let key = at.key().to_vec();
                 bytes += key.len();
                 self.last_key = Some(key.clone());
-                records.push((key, entry));
+                let trailer = self.table.trailer(at.trailer());
+                records.push((key, entry_at(at, self.table.meta.number, trailer)?));
             }
             at.next()?;
         }
         Ok((records, !at.valid()))
     }
+}
+
+/// The entry of the record that `at` is at.
+fn entry_at(at: &TableIterator, table: FileNumber, trailer: Trailer) -> Result<Entry> {
+    let address = at.block_address()?;
+    let (block_offset, block_bytes) = (address.offset, address.len);
+    Ok(Entry { trailer: trailer.word(), table, block_offset, block_bytes })
+}
+
+/// Enters tables before the edit that adds them is durable: a planted bug.
+pub(super) fn enter_early(index: &TableIndex, change: &Change) -> Result<()> {
+    for (_, meta) in &change.edit.added {
+        let file = index.shared.files.open_file(meta.number)?;
+        let reader = Arc::new(TableReader::open(file, Arc::clone(&index.shared.cache))?);
+        let mut at = reader.iter(ReadAhead::Stream { window_bytes: 32 << 10 });
+        at.seek_to_first()?;
+        let entry = entry_at(&at, meta.number, at.trailer())?;
+        let records = [(at.key().to_vec(), entry)];
+        let entered = index.tree.enter((meta.number, meta.entries), &records, false);
+        entered.map_err(|error| index.named(&error))?;
+    }
+    Ok(())
 }
 
 /// Waiting tables that one job enters; given back when it ends.

@@ -27,8 +27,8 @@ use crate::shared::Shared;
 use crate::table_set::levels::{Levels, Located};
 use crate::table_set::table::Table;
 use crate::versions::{Change, Switch};
-pub(crate) use entering::Entering;
-use entering::{EnterJob, Reserved};
+use entering::EnterJob;
+pub(crate) use entering::{Entering, Reserved};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -205,6 +205,10 @@ impl TableIndex {
 
     /// The job that enters the oldest table that waits and that no other job has.
     pub fn plan(self: &Arc<Self>) -> Option<Box<dyn Job>> {
+        // The end of a memtable gives room, and wakes the lane.
+        if self.tables.load().waiting.is_empty() || !self.has_room() {
+            return None;
+        }
         let mut claimed = self.claimed.lock();
         let is_free = |table: &&Arc<Table>| !claimed.contains(&table.meta.number);
         let table = Arc::clone(self.tables.load().waiting.iter().find(is_free)?);
@@ -222,7 +226,6 @@ impl TableIndex {
     /// All records of `table` went through the index.
     fn stop_waiting(&self, table: FileNumber) {
         self.change(|tables| tables.waiting.retain(|waiting| waiting.meta.number != table));
-        self.is_full.store(false, Ordering::Relaxed);
         self.tell_writers();
         self.shared.announce();
     }
@@ -257,6 +260,9 @@ impl TableIndex {
 
     /// Refuses an edit that removes a table which entries name.
     pub fn prepare(&self, change: &Change) -> Result<()> {
+        if planted(Planted::IndexedBeforeEdit) {
+            entering::enter_early(self, change)?;
+        }
         for (_, number) in change.edit.gone() {
             let line = self.tree.table(number);
             let is_named = line.is_some_and(|line| line.live > 0);
@@ -329,16 +335,24 @@ impl TableIndex {
         Error::new(error.kind(), format!("the index in persistent memory: {error}"))
     }
 
-    /// Refuses to take room that memtables need.
-    fn require_room(&self) -> Result<()> {
+    /// There is room that memtables do not need.
+    fn has_room(&self) -> bool {
         let region = self.tree.region();
         let (geometry, free) = (region.identity().geometry, region.chunks().free_chunks());
         let memtable_bytes = self.shared.settings.division().memtable_bytes;
-        if free * geometry.chunk_bytes >= opening::reserve_bytes(&geometry, memtable_bytes) {
+        let has_room =
+            free * geometry.chunk_bytes >= opening::reserve_bytes(&geometry, memtable_bytes);
+        if self.is_full.swap(!has_room, Ordering::Relaxed) == has_room {
+            self.tell_writers();
+        }
+        has_room
+    }
+
+    /// Refuses to take room that memtables need.
+    fn require_room(&self) -> Result<()> {
+        if self.has_room() {
             return Ok(());
         }
-        self.is_full.store(true, Ordering::Relaxed);
-        self.tell_writers();
         Err(Error::new(
             ErrorKind::OutOfSpace,
             "persistent memory has no room for more entries of the index; tables are searched by \
@@ -371,4 +385,3 @@ fn newest_waiting(
     }
     Ok(newest)
 }
-

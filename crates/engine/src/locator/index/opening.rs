@@ -11,6 +11,7 @@ use crate::shared::Shared;
 use crate::table_set::levels::Levels;
 use std::sync::Arc;
 use thermocline_foundation::FileNumber;
+use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
 use thermocline_foundation::sync::{ArcSwap, Mutex};
 use thermocline_pmem::{Geometry, Tree};
 
@@ -53,8 +54,8 @@ impl TableIndex {
             tables: ArcSwap::from_pointee(tables),
             claimed: Mutex::default(),
             rebuilt: rebuilt.unwrap_or(FileNumber(0)),
-            removed: 0.into(),
-            is_full: false.into(),
+            removed: AtomicU64::new(0),
+            is_full: AtomicBool::new(false),
         })
     }
 }
