@@ -108,3 +108,94 @@ pub(crate) fn groups(mut tables: Vec<Arc<Table>>) -> Vec<Vec<FileNumber>> {
     let numbers: Vec<_> = tables.iter().map(|table| table.meta.number).collect();
     numbers.chunks(MERGE_TABLES).map(<[FileNumber]>::to_vec).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::support::{one_tier, stepped};
+    use crate::table_set::table::TableMeta;
+
+    /// A table: its keys, entries, tombstones among them, live entries, and its sequences.
+    type Row = ((&'static str, &'static str), u64, u64, u64, (u64, u64));
+
+    /// The tables of `rows`, numbered from 1 on, those of `waiting` not entered.
+    fn counts(rows: &[Row], waiting: &[u64], order: MergeOrder) -> Counts {
+        let db = stepped(&one_tier());
+        let mut found = Counts {
+            tables: Vec::new(),
+            waiting: Vec::new(),
+            newest: Sequence(100),
+            oldest_read: Sequence(100),
+            order,
+        };
+        for (row, number) in rows.iter().zip(1..) {
+            let ((first, last), entries, deletes, live, (oldest, newest)) = *row;
+            let meta = TableMeta {
+                number: FileNumber(number),
+                bytes: entries * 100,
+                entries,
+                deletes,
+                smallest_key: first.into(),
+                largest_key: last.into(),
+                smallest_sequence: Sequence(oldest),
+                largest_sequence: Sequence(newest),
+                ingested_at: None,
+            };
+            let table = Arc::new(Table::new(meta, Arc::clone(&db.engine().versions().store)));
+            match waiting.contains(&number) {
+                true => found.waiting.push(table),
+                false => found.tables.push(Counted { table, live, is_claimed: false }),
+            }
+        }
+        found
+    }
+
+    fn numbers(tables: &[Arc<Table>]) -> Vec<u64> {
+        tables.iter().map(|table| table.meta.number.0).collect()
+    }
+
+    fn chosen(rows: &[Row], waiting: &[u64]) -> Vec<u64> {
+        numbers(&counts(rows, waiting, MergeOrder::Sparsest).choose())
+    }
+
+    #[test]
+    fn the_sparsest_tables_come_first_and_dense_and_dead_ones_are_not_merged() {
+        let rows: [Row; 4] = [
+            (("a", "f"), 100, 0, 69, (1, 10)),
+            (("a", "f"), 100, 0, 70, (11, 20)),
+            (("a", "f"), 100, 0, 20, (21, 30)),
+            (("a", "f"), 100, 0, 0, (31, 40)),
+        ];
+        assert_eq!(chosen(&rows, &[]), [3, 1]);
+        assert_eq!(numbers(&counts(&rows, &[], MergeOrder::Oldest).choose()), [1, 3]);
+        assert_eq!(numbers(&counts(&rows, &[], MergeOrder::Oldest).dead()), [4]);
+        let mut claimed = counts(&rows, &[], MergeOrder::Sparsest);
+        claimed.tables.iter_mut().for_each(|it| it.is_claimed = true);
+        assert!(claimed.choose().is_empty() && claimed.dead().is_empty());
+        let many = [rows[2]; 20];
+        assert_eq!(chosen(&many, &[]).len(), MERGE_TABLES);
+    }
+
+    #[test]
+    fn a_reader_of_the_past_is_waited_for() {
+        let found = counts(&[], &[], MergeOrder::Sparsest);
+        assert!(!found.wait_for_reader());
+        assert!(Counts { oldest_read: Sequence(99), ..found }.wait_for_reader());
+    }
+
+    #[test]
+    fn tombstones_are_dead_where_nothing_older_lies_below_that_they_were_judged_by() {
+        let below: Row = (("a", "f"), 100, 0, 100, (1, 10));
+        let above: Row = (("c", "z"), 100, 50, 100, (11, 20));
+        // The lowest has nothing to hide.
+        assert_eq!(chosen(&[above], &[]), [1]);
+        // What lies below was there when the tombstones were written.
+        assert_eq!(chosen(&[below, above], &[]), [0u64; 0]);
+        // It was written anew since, and may lack what they hid, entered or not.
+        assert_eq!(chosen(&[above, below], &[]), [1]);
+        assert_eq!(chosen(&[above, below], &[2]), [1]);
+        // It has other keys.
+        let apart: Row = (("a", "b"), 100, 0, 100, (1, 10));
+        assert_eq!(chosen(&[apart, above], &[]), [2]);
+    }
+}
