@@ -123,7 +123,7 @@ fn sparse_tables_are_merged_until_most_of_what_is_left_is_live() {
     let machine = Machine::new();
     let (db, mut state) = (create(&machine), State::new());
     let mut random = Random::new(5);
-    churn(&db, &mut state, &mut random, 0..40);
+    churn(&db, &mut state, &mut random, 0..25);
     db.settle().unwrap();
     check(&db, &state, 1000);
     assert!(db.stats().operations.compactions > 0);

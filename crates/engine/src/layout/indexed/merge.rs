@@ -35,7 +35,13 @@ const DROPPED_MAX: usize = 1 << 16;
 #[derive(Debug)]
 pub(crate) struct Inputs {
     pub tables: Vec<Arc<Table>>,
-    pub claimed: Claimed,
+    _claimed: Claimed,
+}
+
+impl Inputs {
+    pub fn new(tables: Vec<Arc<Table>>, claimed: Claimed) -> Self {
+        Self { tables, _claimed: claimed }
+    }
 }
 
 /// Keys and trailers of tombstones, ascending.
@@ -90,7 +96,10 @@ pub(crate) struct MergeIndexed {
 enum Stage {
     Write(Box<Rewrite>),
     /// The last is entered first.
-    Enter(Vec<Entering>, Option<Reserved>),
+    Enter {
+        left: Vec<Entering>,
+        _reserved: Option<Reserved>,
+    },
 }
 
 impl MergeIndexed {
@@ -132,7 +141,7 @@ impl MergeIndexed {
         let Stage::Write(rewrite) = &mut self.stage else { return Ok(()) };
         let added = rewrite.publish()?;
         if added.is_empty() {
-            self.stage = Stage::Enter(Vec::new(), None);
+            self.stage = Stage::Enter { left: Vec::new(), _reserved: None };
             return Ok(());
         }
         let numbers: Vec<_> = added.iter().map(|meta| meta.number).collect();
@@ -151,8 +160,8 @@ impl MergeIndexed {
         rewrite.hand_over(|| versions.commit_counted(&mut versions.tables(), edit, count))?;
         let levels = Arc::clone(&versions.current().levels);
         let found = numbers.iter().rev().filter_map(|number| levels.find(0, *number));
-        let entering = found.map(|table| Entering::new(&self.index, Arc::clone(table))).collect();
-        self.stage = Stage::Enter(entering, Some(reserved));
+        let left = found.map(|table| Entering::new(&self.index, Arc::clone(table))).collect();
+        self.stage = Stage::Enter { left, _reserved: Some(reserved) };
         Ok(())
     }
 
@@ -180,10 +189,10 @@ impl Job for MergeIndexed {
                 }
                 Ok(Step::More)
             }
-            Stage::Enter(entering, _) => match entering.last_mut() {
+            Stage::Enter { left, .. } => match left.last_mut() {
                 Some(table) => {
                     if table.step()? == Step::Done {
-                        entering.pop();
+                        left.pop();
                     }
                     Ok(Step::More)
                 }

@@ -78,7 +78,7 @@ impl Indexed {
             return None;
         }
         let claimed = self.versions.claim(&mut tables, claim_of(&chosen))?;
-        Some(Box::new(MergeIndexed::new(self, index, Inputs { tables: chosen, claimed })))
+        Some(Box::new(MergeIndexed::new(self, index, Inputs::new(chosen, claimed))))
     }
 
     /// Merges all tables with keys of `from..=to`, once each, and drops what nothing can see any
@@ -139,7 +139,7 @@ impl Indexed {
                 let claimed =
                     is_free.then(|| self.versions.claim(&mut tables, claim_of(&inputs))).flatten();
                 if let Some(claimed) = claimed {
-                    return Ok(Some(Inputs { tables: inputs, claimed }));
+                    return Ok(Some(Inputs::new(inputs, claimed)));
                 }
                 if awaited.is_none() {
                     awaited = Some(self.versions.await_claim(&mut tables));

@@ -76,6 +76,7 @@ pub(crate) struct TableIndex {
 }
 
 /// What the index says of a key.
+#[derive(Debug)]
 enum Known {
     Record(Trailer, Arc<Table>, BlockAddress),
     /// A tombstone that no table has any more.
