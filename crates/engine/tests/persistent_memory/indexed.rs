@@ -309,3 +309,41 @@ fn a_full_region_leaves_tables_to_their_filters() {
     let db = machine.open().unwrap();
     assert_eq!(db.scan().into_iter().map(Result::unwrap).count(), 9000);
 }
+
+/// What is wrong after a merge of tombstones, before that of the table with what they hide.
+fn fault_after_partial_merges() -> Option<String> {
+    let machine = Machine::new();
+    let (db, mut state) = (create(&machine), State::new());
+    (500..900).for_each(|number| put(&db, &mut state, number, 1));
+    db.flush().unwrap();
+    db.settle().unwrap();
+    (500..600).for_each(|number| delete(&db, &mut state, number));
+    for number in 0..8 {
+        put(&db, &mut state, number, 2);
+        db.flush().unwrap();
+    }
+    db.settle().unwrap();
+    assert!(tables(&db) > 8, "the merges take eight tables each");
+    db.compact_range(None, None, &mut |_| {}).unwrap();
+    let differs = |number: &u64| {
+        let found = db.get(key(*number)).unwrap();
+        found.as_deref() != state.get(&key(*number)).map(Vec::as_slice)
+    };
+    let wrong = (0..900).filter(differs).count();
+    (wrong > 0).then(|| format!("{wrong} keys have another value"))
+}
+
+#[test]
+fn tombstones_outlive_what_they_hide() {
+    assert_eq!(fault_after_partial_merges(), None);
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_tombstone_that_goes_too_early_is_found() {
+    use thermocline_foundation::Planted;
+    use thermocline_foundation::planted::{hits, with};
+    let bug = Planted::TombstoneDroppedWithOlder;
+    let (found, hits) = with(bug, || (fault_after_partial_merges(), hits()));
+    assert!(found.is_some(), "{bug:?} is not found; its line was passed {hits} times");
+}
