@@ -18,6 +18,9 @@ use thermocline_table::{ReadAhead, TableIterator, TableReader, Trailer};
 const STEP_KEYS: usize = 256;
 const STEP_KEY_BYTES: usize = 256 << 10;
 
+/// Keys, ascending, and their entries.
+type Records = Vec<(Vec<u8>, Entry)>;
+
 /// A table on its way into the index.
 #[derive(Debug)]
 pub(crate) struct Entering {
@@ -54,7 +57,7 @@ impl Entering {
     }
 
     /// The next records, and whether they are the last.
-    fn gather(&mut self) -> Result<(Vec<(Vec<u8>, Entry)>, bool)> {
+    fn gather(&mut self) -> Result<(Records, bool)> {
         let Some(at) = &mut self.at else { return Ok((Vec::new(), true)) };
         let (mut records, mut bytes) = (Vec::new(), 0);
         while at.valid() && records.len() < STEP_KEYS && bytes < STEP_KEY_BYTES {
