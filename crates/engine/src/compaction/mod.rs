@@ -4,7 +4,8 @@
 //!   View ──chooser──> Selection ──Claims::take──> MergeJob ──commit──> the claim ends
 //! ```
 //! A chooser (`leveled`, by the sizes in `targets`; `reclaim`, by tombstones; `selective`, by live
-//! records) is plain data in and a decision out. `inputs` and `rewrite` carry it out; flushes and demotions use them too.
+//! records) is plain data in and a decision out. `inputs` and `rewrite` carry it out; flushes and
+//! demotions use them too.
 
 pub(crate) mod inputs;
 pub(crate) mod leveled;

@@ -1,7 +1,7 @@
 //! What experiments vary. In the preset `hybrid`: rules that they leave out, to see what each is
 //! worth (decision 77), and parameters of PrismDB's evaluation. In all presets: the schedule of
-//! asynchronous requests, which I/O goes first, and zeros in logs. In `indexed`: the order of merges.
-//! No settings file reaches them.
+//! asynchronous requests, which I/O goes first, and zeros in logs. In `indexed`: the order of
+//! merges. No settings file reaches them.
 //!
 //! Without a rule its place does the simplest thing that is correct. So a store may be opened with
 //! other experiments than it was made with, and every record is found in any case.

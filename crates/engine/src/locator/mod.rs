@@ -5,9 +5,9 @@
 //! copied there while memory cannot hold them; with an index in persistent memory by one look-up.
 //!
 //! To add one: a file or folder here; a variant, a constructor, and an arm in `candidates`,
-//! `find_newest`, `is_due` and `tend`. `layout/mod.rs` (`over`) chooses it. The layout's follower (`FastTier`,
-//! `LevelTargets`) makes it and tells it of edits of the table set; `hybrid/plan.rs` begins its
-//! jobs, `leveled/plan.rs` asks for none yet. Scans do not ask it: they read whole levels.
+//! `find_newest`, `is_due` and `tend`. `layout/mod.rs` (`over`) chooses it. The layout's follower
+//! (`FastTier`, `LevelTargets`, `OneLevel`) makes it and tells it of edits of the table set;
+//! `hybrid/plan.rs` begins its jobs, the lane of the index those of the index. Scans do not ask it: they read whole levels.
 
 pub(crate) mod copies;
 pub(crate) mod index;

@@ -76,8 +76,8 @@ impl Settings {
         let Some(persistent_memory) = &self.persistent_memory else { return Ok(()) };
         if self.preset == Some(Preset::Hybrid) {
             return Err(Error::invalid(
-                "persistent_memory is of the presets leveled and indexed: a memtable of hybrid goes \
-                 to slots piece by piece; leave it out, or name one of these presets",
+                "persistent_memory is of the presets leveled and indexed: a memtable of hybrid \
+                 goes to slots piece by piece; leave it out, or name one of these presets",
             ));
         }
         persistent_memory.check()

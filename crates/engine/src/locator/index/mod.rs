@@ -2,7 +2,7 @@
 //! 3.2; `thermocline_pmem::Tree`).
 //!
 //! ```text
-//!   edit of the tables -> a new table waits -> entering.rs enters it -> look-ups ask the index alone
+//!   edit of the tables -> a new table waits -> entering.rs -> look-ups ask the index alone
 //! ```
 //! 1. A table waits from the moment of its edit until all its records went through the index, by
 //!    the tree's one rule: the newest trailer stays. The rule needs no order and may be repeated,
