@@ -57,7 +57,7 @@ pub struct Stats {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<RegionStats>,
     /// The index in the region, with the preset `indexed`.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<IndexStats>,
     /// Asynchronous requests.
     #[serde(default)]
