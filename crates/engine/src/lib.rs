@@ -86,7 +86,7 @@ pub use engine::verify::{Problem, VerifyReport};
 pub use engine::wear::WearStats;
 pub use environment::Environment;
 pub use environment::experiments::{
-    DemotionPolicy, Experiments, LeftOut, Pinning, Promotion, RequestSchedule, Rule,
+    DemotionPolicy, Experiments, LeftOut, MergeOrder, Pinning, Promotion, RequestSchedule, Rule,
 };
 #[doc(hidden)]
 pub use environment::regions::{MappedRegions, RegionDriver, Regions};
@@ -97,6 +97,7 @@ pub use front::persistent::report::RegionStats;
 pub use jobs::{Progress, Stepper, Workers};
 pub use layout::hybrid::report::{DemotionStats, FastTierStats, RuleStats, SlotStats};
 pub use limits::{BATCH_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+pub use locator::index::IndexStats;
 pub use read::cursor::{Cursor, Records};
 pub use requests::report::{LoggerStats, RequestStats};
 pub use requests::room::HasRoom;

@@ -19,7 +19,7 @@ const PRESETS: [Preset; 2] = [Preset::Leveled, Preset::Hybrid];
 fn settings(preset: Preset) -> Settings {
     let tier = |path, mib| Tier::new(path, ByteSize::mib(mib)).driver("memory");
     let tiers = match preset {
-        Preset::Leveled => vec![tier("/tier", 64)],
+        Preset::Leveled | Preset::Indexed => vec![tier("/tier", 64)],
         Preset::Hybrid => vec![tier("/fast", 16), tier("/slow", 64)],
     };
     let (preset, memory) = (Some(preset), ByteSize::mib(1));

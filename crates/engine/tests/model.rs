@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use thermocline::{
-    ByteSize, Db, Durability, Environment, HybridSettings, Preset, Settings, Snapshot, Tier,
-    Workers, WriteBatch,
+    ByteSize, Db, Durability, Environment, HybridSettings, PersistentMemory, Preset, Settings,
+    Snapshot, Tier, Workers, WriteBatch,
 };
 use thermocline_device::MemoryDevices;
 use thermocline_foundation::SystemClock;
@@ -44,8 +44,8 @@ fn settings(preset: Preset) -> Settings {
         level0_tables: 2,
         ..Settings::default()
     };
-    if preset == Preset::Leveled {
-        return leveled;
+    if preset != Preset::Hybrid {
+        return Settings { preset: Some(preset), ..leveled };
     }
     let hybrid = HybridSettings { high_watermark_percent: 15, ..HybridSettings::default() };
     let (preset, memory) = (Some(preset), ByteSize::mib(1));
@@ -117,13 +117,22 @@ struct Pair {
     db: Option<Db>,
     model: Model,
     snapshots: Vec<(Snapshot, Model)>,
+    /// Where the region of persistent memory is, with the preset `indexed`.
+    _region: tempfile::TempDir,
 }
 
 impl Pair {
     fn new(preset: Preset) -> Self {
-        let environment = environment();
-        let db = environment.create(Path::new(HOME), &settings(preset)).unwrap();
-        Self { environment, db: Some(db), model: Model::new(), snapshots: Vec::new() }
+        let (environment, region) = (environment(), tempfile::tempdir().unwrap());
+        let mut settings = settings(preset);
+        if preset == Preset::Indexed {
+            let path = region.path().join("region");
+            let region = PersistentMemory::new(path, ByteSize::mib(24)).driver("emulated-0ns");
+            settings.persistent_memory = Some(region);
+        }
+        let db = environment.create(Path::new(HOME), &settings).unwrap();
+        let (db, model, snapshots) = (Some(db), Model::new(), Vec::new());
+        Self { environment, db, model, snapshots, _region: region }
     }
 
     fn db(&self) -> &Db {
@@ -246,6 +255,13 @@ proptest! {
         history in prop::collection::vec(operation(), 1..400)
     ) {
         run(Preset::Hybrid, &history);
+    }
+
+    #[test]
+    fn every_answer_is_the_models_with_an_index_in_persistent_memory(
+        history in prop::collection::vec(operation(), 1..400)
+    ) {
+        run(Preset::Indexed, &history);
     }
 }
 

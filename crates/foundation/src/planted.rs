@@ -378,6 +378,13 @@ bugs! {
     /// Region · an entry of an older record replaces that of a newer one · tables that are entered
     /// out of order.
     OlderEntryWins,
+    /// Index · a table is entered before the edit that adds it is durable · power cut.
+    IndexedBeforeEdit,
+    /// Index · a table is removed that entries name · merges, look-ups.
+    TableDroppedWithEntries,
+    /// Index · a merge drops a tombstone although an older table has its key: the key comes back ·
+    /// deletes, merges of some tables, another opening.
+    TombstoneDroppedWithOlder,
     /// Region · the live counts of tables are changed outside of the run: they are wrong after it ·
     /// power cut.
     LiveCountOutsideRun,

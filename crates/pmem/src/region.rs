@@ -44,6 +44,13 @@ pub struct OpenedRegion {
     pub(crate) extents: Vec<Extent>,
 }
 
+impl OpenedRegion {
+    /// There are chunks of an index.
+    pub fn has_index(&self) -> bool {
+        !self.extents.is_empty()
+    }
+}
+
 impl Region {
     /// Makes a region of a medium that is zeros all over.
     pub fn create(medium: Medium, identity: RegionIdentity) -> Result<OpenedRegion> {

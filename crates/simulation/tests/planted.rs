@@ -59,8 +59,8 @@ const FOUND_BY_CACHE_SCRIPTS: [Planted; 6] = [
 ];
 
 /// Bugs of the region of persistent memory, which no store here has; the tests of `crates/pmem`
-/// find them, schedules of it, and `crates/engine/tests/persistent_memory`.
-const FOUND_BY_PMEM: [Planted; 12] = [
+/// find them, schedules of it, `crates/engine/tests/persistent_memory`, and `tests/region.rs`.
+const FOUND_BY_PMEM: [Planted; 15] = [
     Planted::ArenaFreedBeforeEdit,
     Planted::GroupBeforeFence,
     Planted::GroupLineNotFlushed,
@@ -69,6 +69,9 @@ const FOUND_BY_PMEM: [Planted; 12] = [
     Planted::RunCountedEarly,
     Planted::ObjectNotFlushed,
     Planted::OlderEntryWins,
+    Planted::IndexedBeforeEdit,
+    Planted::TableDroppedWithEntries,
+    Planted::TombstoneDroppedWithOlder,
     Planted::LiveCountOutsideRun,
     Planted::ReaderIgnoresSplit,
     Planted::OtherBootBelieved,

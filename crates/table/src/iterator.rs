@@ -145,6 +145,12 @@ impl TableIterator {
         self.data.value()
     }
 
+    /// Where the data block with the entry lies. Only where [`TableIterator::valid`].
+    pub fn block_address(&self) -> Result<BlockAddress> {
+        debug_assert!(self.valid, "the iterator is at no entry");
+        self.table.data_block_address(self.index.block(), self.index.address())
+    }
+
     /// To the first entry at or after `(key, sequence)`: the newest version of `key` at or below
     /// `sequence`, or the first entry of the next key.
     pub fn seek(&mut self, key: &[u8], sequence: Sequence) -> Result<()> {

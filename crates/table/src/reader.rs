@@ -107,6 +107,27 @@ impl TableReader {
         }
     }
 
+    /// As [`TableReader::get`] in the data block at `address`, which the caller's own index names:
+    /// neither index nor filter of the table is asked.
+    pub fn get_at(
+        &self,
+        address: BlockAddress,
+        key: &[u8],
+        snapshot: Sequence,
+    ) -> Result<Option<(Trailer, Bytes)>> {
+        let checked = address.check(self.footer.data_end);
+        checked.map_err(|why| Error::corrupt(self.file.describe(), address.offset, why))?;
+        let cached = self.cache.get(self.file.number(), address.offset, BlockClass::Data);
+        let block = match cached {
+            Some(block) => block,
+            None => self.read(&self.source(address, BlockClass::Data))?,
+        };
+        match self.get_in(&block, key, snapshot)? {
+            Lookup::Found(trailer, value) => Ok(Some((trailer, value))),
+            Lookup::Absent | Lookup::NextBlock => Ok(None),
+        }
+    }
+
     /// Where the versions of `key` begin; `hash` is [`key_hash`] of it. Partitions that are not
     /// cached are read. A caller with many keys gathers the blocks to read, reads them in one batch
     /// ([`BlockRead::read_at`] with [`TableReader::file`]) and hands what came of it to

@@ -8,7 +8,7 @@ mod hybrid;
 pub mod null;
 pub mod thermocline;
 
-pub use self::thermocline::{HYBRID, LEVELED, Thermocline};
+pub use self::thermocline::{HYBRID, INDEXED, LEVELED, Thermocline};
 pub use commit::{COMMIT_LOG, COMMIT_SLOTS, Commit};
 pub use device::{DEVICE, Device};
 pub use null::{NULL, Null};
@@ -16,5 +16,5 @@ pub use null::{NULL, Null};
 use crate::store::EngineKind;
 
 /// Every engine of this crate.
-pub static ALL: [&dyn EngineKind; 6] =
-    [&LEVELED, &HYBRID, &COMMIT_SLOTS, &COMMIT_LOG, &DEVICE, &NULL];
+pub static ALL: [&dyn EngineKind; 7] =
+    [&LEVELED, &HYBRID, &INDEXED, &COMMIT_SLOTS, &COMMIT_LOG, &DEVICE, &NULL];

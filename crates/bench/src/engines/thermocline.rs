@@ -32,6 +32,10 @@ pub static LEVELED: Thermocline =
 /// The preset `hybrid`: records in slots on the fast tier, tables on the slow one.
 pub static HYBRID: Thermocline = Thermocline { name: "thermocline-hybrid", preset: Preset::Hybrid };
 
+/// The preset `indexed`: wants `+persistent-memory=SIZE`.
+pub static INDEXED: Thermocline =
+    Thermocline { name: "thermocline-indexed", preset: Preset::Indexed };
+
 /// What every preset's label may set.
 const OPTIONS: [(&str, &str); SHARED] = [
     ("driver", "posix, direct or emulated-PROFILE for all tiers; else by --direct"),
@@ -179,7 +183,7 @@ impl EngineKind for Thermocline {
 
     fn needs(&self) -> Needs {
         match self.preset {
-            Preset::Leveled => Needs::OneOrMore,
+            Preset::Leveled | Preset::Indexed => Needs::OneOrMore,
             // On one tier there is nothing to demote to.
             Preset::Hybrid => Needs::Tiers,
         }
@@ -187,7 +191,7 @@ impl EngineKind for Thermocline {
 
     fn options(&self) -> &[(&str, &str)] {
         match self.preset {
-            Preset::Leveled => &LEVELED_OPTIONS,
+            Preset::Leveled | Preset::Indexed => &LEVELED_OPTIONS,
             Preset::Hybrid => &HYBRID_OPTIONS,
         }
     }

@@ -8,7 +8,7 @@ use crate::figures::Figures;
 use crate::output::Output;
 use crate::table::Table;
 use crate::text;
-use thermocline::{HitStats, Mode, RegionStats, Stats, TierStats};
+use thermocline::{HitStats, IndexStats, Mode, RegionStats, Stats, TierStats};
 use thermocline_foundation::ByteSize;
 
 /// Prints the statistics.
@@ -167,7 +167,7 @@ fn print_all(stats: &Stats, output: &mut Output) -> Result<()> {
     }
     memory(stats).print("Memory", output)?;
     if let Some(region) = &stats.region {
-        persistent_memory(region)
+        persistent_memory(region, stats.index.as_ref())
             .print("Persistent memory, since the database was opened", output)?;
     }
     if stats.log.groups > 0 {
@@ -286,7 +286,7 @@ pub fn log(stats: &Stats) -> Table {
 }
 
 /// The region that writes go to in place of a log.
-fn persistent_memory(region: &RegionStats) -> Table {
+fn persistent_memory(region: &RegionStats, index: Option<&IndexStats>) -> Table {
     let mut table = Table::new(&["what", ">amount"]);
     for (what, amount) in [
         ("file", region.path.clone()),
@@ -295,6 +295,18 @@ fn persistent_memory(region: &RegionStats) -> Table {
         ("free", ByteSize(region.free_bytes).to_string()),
         ("lines flushed", text::count(region.lines)),
         ("fences", text::count(region.fences)),
+    ] {
+        table.row([what.to_owned(), amount]);
+    }
+    let Some(index) = index else { return table };
+    let waiting = match index.is_full {
+        true => format!("{} (no room for them)", text::count(index.waiting_tables)),
+        false => text::count(index.waiting_tables),
+    };
+    for (what, amount) in [
+        ("keys in the index, and separators", text::count(index.objects)),
+        ("size of the index", ByteSize(index.bytes).to_string()),
+        ("tables that wait for it", waiting),
     ] {
         table.row([what.to_owned(), amount]);
     }

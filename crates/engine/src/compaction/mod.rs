@@ -3,8 +3,9 @@
 //! ```text
 //!   View ──chooser──> Selection ──Claims::take──> MergeJob ──commit──> the claim ends
 //! ```
-//! A chooser (`leveled`, by the sizes in `targets`; `reclaim`, by tombstones) is plain data in and
-//! a decision out. `inputs` and `rewrite` carry it out; flushes and demotions use them too.
+//! A chooser (`leveled`, by the sizes in `targets`; `reclaim`, by tombstones; `selective`, by live
+//! records) is plain data in and a decision out. `inputs` and `rewrite` carry it out; flushes and
+//! demotions use them too.
 
 pub(crate) mod inputs;
 pub(crate) mod leveled;
@@ -12,5 +13,6 @@ pub(crate) mod merge_job;
 pub(crate) mod reclaim;
 pub(crate) mod rewrite;
 pub(crate) mod selection;
+pub(crate) mod selective;
 pub(crate) mod targets;
 pub(crate) mod view;

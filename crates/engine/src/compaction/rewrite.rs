@@ -22,6 +22,16 @@ use thermocline_table::{BlockCache, RecordKind, TableOptions, Trailer};
 /// Bytes of keys and values that a step moves.
 pub(crate) const STEP_BYTES: u64 = 1 << 20;
 
+/// What is known of a key beside the entries that a rewrite reads, where one level may overlap.
+pub(crate) trait Beside: Send + std::fmt::Debug {
+    /// The newest version of the key in any table, as far as known.
+    fn newest(&self, key: &[u8]) -> Result<Option<Trailer>>;
+
+    /// No table that is not read has an older version of the key than this tombstone, which is
+    /// dropped then.
+    fn drops(&self, key: &[u8], tombstone: Trailer) -> bool;
+}
+
 /// Decides which versions survive. Entries must come in merge order.
 #[derive(Debug)]
 pub(crate) struct Retention {
@@ -29,6 +39,7 @@ pub(crate) struct Retention {
     snapshots: Vec<Sequence>,
     /// The tables below the output and the output's level; none: tombstones must stay.
     below: Option<(Arc<Levels>, usize)>,
+    beside: Option<Box<dyn Beside>>,
     key: Vec<u8>,
     has_key: bool,
     /// Stripe of the last kept (or rightly dropped) version of `key`.
@@ -38,18 +49,55 @@ pub(crate) struct Retention {
 impl Retention {
     pub fn new(snapshots: Vec<Sequence>, below: Option<(Arc<Levels>, usize)>) -> Self {
         debug_assert!(snapshots.is_sorted());
-        Self { snapshots, below, key: Vec::new(), has_key: false, stripe: 0 }
+        Self { snapshots, below, beside: None, key: Vec::new(), has_key: false, stripe: 0 }
+    }
+
+    /// Of tables that others may overlap.
+    pub fn with_beside(mut self, beside: Box<dyn Beside>) -> Self {
+        self.beside = Some(beside);
+        self
+    }
+
+    fn stripe_of(&self, trailer: Trailer) -> usize {
+        self.snapshots.partition_point(|snapshot| *snapshot < trailer.sequence())
+    }
+
+    /// A version that is not read hides this one, the first of its key, from all readers.
+    fn is_hidden(&self, key: &[u8], trailer: Trailer) -> Result<bool> {
+        let Some(beside) = self.beside.as_ref().filter(|_| self.is_first(key)) else {
+            return Ok(false);
+        };
+        let stripe = self.stripe_of(trailer);
+        let newer = beside.newest(key)?.filter(|newest| *newest > trailer);
+        Ok(stripe < self.snapshots.len() && newer.map(|it| self.stripe_of(it)) == Some(stripe))
+    }
+
+    fn is_first(&self, key: &[u8]) -> bool {
+        !self.has_key || self.key != key
     }
 
     /// Whether the entry survives, and whether it is the first of its key.
     pub fn judge(&mut self, key: &[u8], trailer: Trailer) -> (bool, bool) {
-        let sequence = trailer.sequence();
-        let stripe = self.snapshots.partition_point(|snapshot| *snapshot < sequence);
-        let first = !self.has_key || self.key != key;
+        self.judge_unless(key, trailer, false)
+    }
+
+    /// As [`Retention::judge`], with what is known beside the entries.
+    fn judge_beside(&mut self, key: &[u8], trailer: Trailer) -> Result<(bool, bool)> {
+        let is_hidden = self.is_hidden(key, trailer)?;
+        Ok(self.judge_unless(key, trailer, is_hidden))
+    }
+
+    fn judge_unless(&mut self, key: &[u8], trailer: Trailer, is_hidden: bool) -> (bool, bool) {
+        let stripe = self.stripe_of(trailer);
+        let first = self.is_first(key);
         if first {
             self.key.clear();
             self.key.extend_from_slice(key);
             self.has_key = true;
+            if is_hidden {
+                self.stripe = stripe;
+                return (false, true);
+            }
         } else if stripe == self.stripe && stripe < self.snapshots.len() {
             return (false, false);
         }
@@ -61,7 +109,13 @@ impl Retention {
                 let (levels, level) = below;
                 levels.is_bottom_for(*level, key) || planted(Planted::TombstoneDroppedAboveOlder)
             });
-        (!hides_nothing, first)
+        let is_dropped = hides_nothing || self.drops_beside(key, trailer, stripe);
+        (!is_dropped, first)
+    }
+
+    fn drops_beside(&self, key: &[u8], trailer: Trailer, stripe: usize) -> bool {
+        let is_oldest = trailer.kind() == RecordKind::Delete && stripe == 0;
+        is_oldest && self.beside.as_ref().is_some_and(|beside| beside.drops(key, trailer))
     }
 }
 
@@ -153,7 +207,7 @@ impl Rewrite {
                 self.close_table()?;
                 return Ok(Step::Done);
             };
-            let (keep, first) = self.retention.judge(key, trailer);
+            let (keep, first) = self.retention.judge_beside(key, trailer)?;
             moved += key.len() as u64 + 8;
             if keep {
                 let full = self

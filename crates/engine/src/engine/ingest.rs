@@ -137,7 +137,10 @@ impl Ingest {
             let level = match tables.claims.ranges_meet(&span_of(&meta)) {
                 // What a demotion is about to write there is older.
                 true => 0,
-                false => deepest_free(&levels, &tables.claims, &meta),
+                false => {
+                    let deepest = deepest_free(&levels, &tables.claims, &meta);
+                    self.engine.layout.level_of_load(deepest)
+                }
             };
             self.engine.shared.files.reclassify(meta.number, FileKind::Table { level })?;
             edit.added.push((level, meta));

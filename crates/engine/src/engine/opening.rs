@@ -30,7 +30,7 @@ use crate::front::persistent::{Arenas, Persistent};
 use crate::front::replay::Replayed;
 use crate::generations::log_file::LogFile;
 use crate::generations::memtable::Memtable;
-use crate::jobs::{Jobs, Planner};
+use crate::jobs::{Jobs, Lane, Planner};
 use crate::layout::OpenedLayout;
 use crate::read::Reader;
 use crate::requests::Requests;
@@ -47,6 +47,9 @@ use thermocline_device::{CAPACITY_OF_DEVICE, FileKind, Origin, Placement, TierSp
 use thermocline_foundation::{ByteSize, FileNumber, Sequence};
 use thermocline_pmem::Arena;
 use thermocline_table::BlockCache;
+
+/// Lanes with a worker of their own, the last where there is an index.
+const LANES: [Lane; 3] = [Lane::Flush, Lane::Upkeep, Lane::Index];
 
 /// What a database is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,7 +217,8 @@ fn start(
     let files = Arc::clone(files);
     let shared = Shared::new(settings, environment, files, placement, cache, jobs, totals_before);
     let shared = Arc::new(shared);
-    let layout = OpenedLayout::open(&shared, &mut restored)?;
+    let tree = region.as_mut().and_then(|region| region.tree.take());
+    let layout = OpenedLayout::open(&shared, &mut restored, tree)?;
     changed.map_or(Ok(()), |text| shared.files.write_home_file(SETTINGS_NAME, &text))?;
     let from_floor = logs.iter().copied().filter(|number| *number >= restored.log_floor);
     let live: Vec<_> = from_floor.collect();
@@ -229,7 +233,9 @@ fn start(
     engine.versions.tables().manifest.opened();
     let planner: Arc<dyn Planner> = Arc::new(Background(Arc::clone(&engine)));
     let Shared { jobs, settings, .. } = &*engine.shared;
-    jobs.start(&planner, settings.background_threads)?;
+    let has_index = engine.layout.locator().index().is_some();
+    let own = if has_index { &LANES[..] } else { &LANES[..2] };
+    jobs.start(&planner, own, settings.background_threads)?;
     Ok(Opened { engine, planner, is_written })
 }
 

@@ -11,6 +11,7 @@ use crate::front::persistent::report::RegionStats;
 use crate::layout::hybrid::report::FastTierStats;
 use crate::layout::{Holdings, LayoutMemory};
 use crate::limits::LEVELS;
+use crate::locator::index::IndexStats;
 use crate::requests::report::RequestStats;
 use crate::settings::{Preset, Settings};
 use crate::shared::hits::HitStats;
@@ -55,6 +56,9 @@ pub struct Stats {
     /// The region of persistent memory, where writes go there in place of a log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<RegionStats>,
+    /// The index in the region, with the preset `indexed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<IndexStats>,
     /// Asynchronous requests.
     #[serde(default)]
     pub requests: RequestStats,
@@ -100,6 +104,7 @@ impl Stats {
             amplification: Amplification::default(),
             log: LogStats::default(),
             region: None,
+            index: None,
             requests: RequestStats::default(),
             open_files: OpenFileStats::default(),
             activity: ActivityStats::default(),
@@ -291,6 +296,7 @@ impl Engine {
             activity: self.activity(&state),
             log: self.front.log_stats(),
             region: self.front.region_stats(),
+            index: self.layout.locator().index().map(|index| index.stats()),
             requests: self.requests.stats(),
             open_files: self.open_file_stats(),
             fast_levels: self.shared.placement.fast_levels(),

@@ -117,12 +117,13 @@ impl Engine {
         Ok(report)
     }
 
-    /// What memtables have in persistent memory.
+    /// What memtables and the index have in persistent memory.
     fn verify_region(&self, report: &mut VerifyReport) {
         let Some((bytes, checked)) = self.front.verify_region() else { return };
         report.files += 1;
         report.bytes += bytes;
-        if let Err(error) = checked {
+        let index = self.layout.locator().index().map_or(Ok(()), |index| index.verify());
+        for error in [checked, index].into_iter().filter_map(Result::err) {
             report.problems.push(Problem {
                 file: "region of persistent memory".to_owned(),
                 tier: 0,

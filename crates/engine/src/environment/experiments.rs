@@ -1,6 +1,7 @@
 //! What experiments vary. In the preset `hybrid`: rules that they leave out, to see what each is
 //! worth (decision 77), and parameters of PrismDB's evaluation. In all presets: the schedule of
-//! asynchronous requests, which I/O goes first, and zeros in logs. No settings file reaches them.
+//! asynchronous requests, which I/O goes first, and zeros in logs. In `indexed`: the order of
+//! merges. No settings file reaches them.
 //!
 //! Without a rule its place does the simplest thing that is correct. So a store may be opened with
 //! other experiments than it was made with, and every record is found in any case.
@@ -38,6 +39,15 @@ pub enum Pinning {
     /// Hill climbing from there on the slow tier's I/O for an operation, of look-ups and of merges
     /// (section 7.4 leaves it as future work).
     Auto,
+}
+
+/// Which sparse table is merged first with the preset `indexed`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergeOrder {
+    /// The one with the smallest share of live records (SLM-DB, section 3.3).
+    Sparsest,
+    /// The one that was written first: the baseline.
+    Oldest,
 }
 
 /// How many loggers write asynchronous requests, and which reads come first.
@@ -130,6 +140,8 @@ pub struct Experiments {
     pub log_zeros: Option<bool>,
     /// How asynchronous requests are scheduled.
     pub requests: Option<RequestSchedule>,
+    /// Which sparse table is merged first with the preset `indexed`.
+    pub merge_order: Option<MergeOrder>,
 }
 
 impl Experiments {
@@ -149,6 +161,7 @@ impl Experiments {
         log_first: None,
         log_zeros: None,
         requests: None,
+        merge_order: None,
     };
 
     /// The same without `rule`.

@@ -64,6 +64,8 @@ pub struct Progress {
 pub(crate) enum Lane {
     Flush,
     Upkeep,
+    /// Of the index in persistent memory.
+    Index,
     Bulk,
 }
 
@@ -239,9 +241,14 @@ impl Jobs {
         self.stepper.is_some()
     }
 
-    /// Starts a worker for each lane that writers wait for, and `bulk` others.
-    pub fn start(self: &Arc<Self>, planner: &Arc<dyn Planner>, bulk: u32) -> Result<()> {
-        let lanes = [Lane::Flush, Lane::Upkeep].into_iter().chain((0..bulk).map(|_| Lane::Bulk));
+    /// Starts a worker for each lane of `lanes`, and `bulk` others.
+    pub fn start(
+        self: &Arc<Self>,
+        planner: &Arc<dyn Planner>,
+        lanes: &[Lane],
+        bulk: u32,
+    ) -> Result<()> {
+        let lanes = lanes.iter().copied().chain((0..bulk).map(|_| Lane::Bulk));
         if let Some(stepper) = &self.stepper {
             stepper.add(planner, self, lanes.collect());
             return Ok(());
@@ -478,7 +485,7 @@ mod tests {
             let plan = Arc::new(Plan { at: Some(at), ..Plan::default() });
             let planner: Arc<dyn Planner> = Arc::clone(&plan) as Arc<dyn Planner>;
             let jobs = Arc::new(Jobs::default());
-            jobs.start(&planner, 1).unwrap();
+            jobs.start(&planner, &[Lane::Flush], 1).unwrap();
             jobs.wait_idle();
             assert_eq!(*plan.told.lock(), [said]);
             assert_eq!(plan.dropped.load(Ordering::Acquire), usize::from(at != At::Planning));

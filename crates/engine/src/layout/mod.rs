@@ -5,7 +5,9 @@
 //! a folder. A layout knows no front: what a checkpoint or a compaction of a range wants flushed is
 //! flushed before the layout is asked.
 
+mod figures;
 pub(crate) mod hybrid;
+pub(crate) mod indexed;
 pub(crate) mod leveled;
 
 use crate::error::{Error, Result};
@@ -23,14 +25,16 @@ use crate::table_set::restored::Restored;
 use crate::table_set::table::TableMeta;
 use crate::versions::{Follower, Version, Versions};
 use bytes::Bytes;
+pub(crate) use figures::{Checked, Held, Holdings, LayoutActivity, LayoutMemory};
 use hybrid::records::flush::FlushesHeld;
 use hybrid::report::FastTierStats;
 use hybrid::{FastTier, Hybrid};
+use indexed::{Indexed, OneLevel};
 use leveled::{LevelTargets, Leveled};
 use std::sync::Arc;
-use thermocline_device::Error as DeviceError;
 use thermocline_foundation::{FileNumber, Sequence};
-use thermocline_slab::{FreesHeld, LiveSlots};
+use thermocline_pmem::Tree;
+use thermocline_slab::LiveSlots;
 use thermocline_table::{RecordKind, Trailer};
 
 /// What a look-up found: an entry, or nothing of the key.
@@ -93,58 +97,12 @@ pub(crate) struct TableAnswer<'a> {
     pub is_newest: bool,
 }
 
-/// What a layout keeps beside tables at one moment, held for a copy of it.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub slots: LiveSlots,
-    /// At most so many slots hold a version that is not the newest of its key in slots; none where
-    /// there are no slots.
-    pub older_versions: Option<u64>,
-    pub last_sequence: Sequence,
-    /// Slots that are freed from here on keep their records.
-    pub frees: Option<FreesHeld>,
-}
-
-/// What slots and tables of a tier hold.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Holdings {
-    pub records: u64,
-    pub slot_bytes: u64,
-    pub table_bytes: u64,
-    /// Of the tables' bytes, as estimated.
-    pub dead_bytes: u64,
-}
-
-/// Memory that a layout takes beside memtables, block cache and open tables, in bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LayoutMemory {
-    pub merge_bytes: u64,
-    pub slot_index_bytes: u64,
-    pub record_cache_bytes: u64,
-    pub popularity_bytes: u64,
-}
-
-/// What waits in a layout.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LayoutActivity {
-    /// Records that wait to be copied up to the fast tier.
-    pub promotions: u64,
-    /// Copies that memory gave up and that wait for a slot.
-    pub spills: u64,
-}
-
-/// What a check of the records beside tables found.
-#[derive(Debug, Default)]
-pub(crate) struct Checked {
-    pub entries: u64,
-    pub problems: Vec<(FileNumber, DeviceError)>,
-}
-
 /// What of a layout is open before the store is: it follows edits.
 #[derive(Clone, Debug)]
 pub(crate) enum OpenedLayout {
     Leveled(Arc<LevelTargets>),
     Hybrid(Arc<FastTier>),
+    Indexed(Arc<OneLevel>),
 }
 
 impl OpenedLayout {
@@ -153,17 +111,22 @@ impl OpenedLayout {
     pub fn names_formats(settings: &Settings, kept: Option<&str>) -> bool {
         match settings.preset() {
             Preset::Hybrid => hybrid::records::packing::packing_is_named(kept),
-            Preset::Leveled => true,
+            Preset::Leveled | Preset::Indexed => true,
         }
     }
 
-    /// Reads what the settings' layout keeps beside tables.
-    pub fn open(shared: &Arc<Shared>, restored: &mut Restored) -> Result<Self> {
+    /// Reads what the settings' layout keeps beside tables. `tree` is the index in persistent
+    /// memory, where the layout has one and the store is opened for writing.
+    pub fn open(shared: &Arc<Shared>, restored: &mut Restored, tree: Option<Tree>) -> Result<Self> {
         Ok(match shared.settings.preset() {
             Preset::Hybrid => Self::Hybrid(Arc::new(FastTier::open(shared, restored)?)),
             Preset::Leveled => {
                 hybrid::opening::drop_copies(shared, restored)?;
                 Self::Leveled(Arc::new(LevelTargets::new(Arc::clone(shared))))
+            }
+            Preset::Indexed => {
+                hybrid::opening::drop_copies(shared, restored)?;
+                Self::Indexed(Arc::new(OneLevel::open(shared, tree, &restored.levels)?))
             }
         })
     }
@@ -172,7 +135,7 @@ impl OpenedLayout {
     /// had stays in memory until the store is put together.
     pub fn replayed_memtable_bytes(&self, settings: &Settings) -> Option<u64> {
         match self {
-            Self::Leveled(_) => Some(settings.division().memtable_bytes),
+            Self::Leveled(_) | Self::Indexed(_) => Some(settings.division().memtable_bytes),
             Self::Hybrid(_) => None,
         }
     }
@@ -187,6 +150,7 @@ impl OpenedLayout {
         match self {
             Self::Leveled(targets) => Arc::clone(targets) as _,
             Self::Hybrid(fast) => Arc::clone(fast) as _,
+            Self::Indexed(level) => Arc::clone(level) as _,
         }
     }
 
@@ -202,6 +166,10 @@ impl OpenedLayout {
                 let locator = Locator::on_tier0(&fast.copying);
                 Layout::Hybrid(Arc::new(Hybrid { shared, versions, locator, fast }))
             }
+            Self::Indexed(level) => {
+                let (locator, index) = (level.locator(), level.index.clone());
+                Layout::Indexed(Arc::new(Indexed { shared, versions, locator, index }))
+            }
         }
     }
 }
@@ -211,6 +179,7 @@ impl OpenedLayout {
 pub(crate) enum Layout {
     Leveled(Arc<Leveled>),
     Hybrid(Arc<Hybrid>),
+    Indexed(Arc<Indexed>),
 }
 
 impl Layout {
@@ -219,6 +188,7 @@ impl Layout {
         match self {
             Self::Leveled(leveled) => leveled.flush_job(frozen),
             Self::Hybrid(hybrid) => hybrid.flush_job(frozen),
+            Self::Indexed(indexed) => indexed.flush_job(frozen),
         }
     }
 
@@ -227,6 +197,7 @@ impl Layout {
         match self {
             Self::Leveled(leveled) => leveled.plan(),
             Self::Hybrid(hybrid) => hybrid.plan(),
+            Self::Indexed(indexed) => indexed.plan(),
         }
     }
 
@@ -234,9 +205,9 @@ impl Layout {
     /// and considers the record for promotion.
     pub fn get(&self, moment: &Moment<'_>, key: &[u8]) -> Result<Found> {
         match self {
-            Self::Leveled(leveled) => {
+            Self::Leveled(_) | Self::Indexed(_) => {
                 let levels = &moment.version.levels;
-                let found = leveled.locator.find_newest(levels, key, moment.visible)?;
+                let found = self.locator().find_newest(levels, key, moment.visible)?;
                 Ok(found.map(|found| (found.trailer, found.value)))
             }
             Self::Hybrid(hybrid) => hybrid.get(moment, key),
@@ -247,10 +218,9 @@ impl Layout {
     /// memtable has one. Counts nothing, and moves nothing.
     pub fn newest(&self, moment: &Moment<'_>, key: &[u8]) -> Result<Option<Trailer>> {
         match self {
-            Self::Leveled(leveled) => {
+            Self::Leveled(_) | Self::Indexed(_) => {
                 let levels = &moment.version.levels;
-                let found = leveled.locator.find_newest(levels, key, moment.visible)?;
-                Ok(found.map(|found| found.trailer))
+                self.locator().newest_trailer(levels, key, moment.visible)
             }
             Self::Hybrid(hybrid) => hybrid.newest(moment, key),
         }
@@ -261,13 +231,17 @@ impl Layout {
         match self {
             Self::Leveled(_) => Ok(()),
             Self::Hybrid(hybrid) => hybrid.get_many(wanted),
+            Self::Indexed(_) => {
+                wanted.single.append(&mut wanted.left);
+                Ok(())
+            }
         }
     }
 
     /// Hears of the answer to a look-up, unless the layout gave it in [`Layout::get`].
     pub fn answered(&self, answer: Answer<'_>) {
         match self {
-            Self::Leveled(_) => {}
+            Self::Leveled(_) | Self::Indexed(_) => {}
             Self::Hybrid(hybrid) => hybrid.answered(answer),
         }
     }
@@ -277,6 +251,7 @@ impl Layout {
         match self {
             Self::Leveled(leveled) => &leveled.locator,
             Self::Hybrid(hybrid) => &hybrid.locator,
+            Self::Indexed(indexed) => &indexed.locator,
         }
     }
 
@@ -285,14 +260,14 @@ impl Layout {
     pub fn moves_records(&self) -> bool {
         match self {
             Self::Leveled(_) => false,
-            Self::Hybrid(_) => true,
+            Self::Hybrid(_) | Self::Indexed(_) => true,
         }
     }
 
     /// Departures of records for tables so far: a scan asks before it takes its version.
     pub fn departures(&self) -> u64 {
         match self {
-            Self::Leveled(_) => 0,
+            Self::Leveled(_) | Self::Indexed(_) => 0,
             Self::Hybrid(hybrid) => hybrid.fast.departures(),
         }
     }
@@ -301,7 +276,7 @@ impl Layout {
     /// at first. `departures` is from before the tables of the scan were chosen.
     pub fn source(&self, moment: Sequence, departures: u64, keys: usize) -> Option<Source> {
         match self {
-            Self::Leveled(_) => None,
+            Self::Leveled(_) | Self::Indexed(_) => None,
             Self::Hybrid(hybrid) => Some(hybrid.source(moment, departures, keys)),
         }
     }
@@ -309,7 +284,7 @@ impl Layout {
     /// Records that lie beside tables; none where every level is read as if it had all.
     pub fn records_beside_tables(&self) -> Option<u64> {
         match self {
-            Self::Leveled(_) => None,
+            Self::Leveled(_) | Self::Indexed(_) => None,
             Self::Hybrid(hybrid) => Some(hybrid.fast.index.slot_records()),
         }
     }
@@ -325,6 +300,7 @@ impl Layout {
         match self {
             Self::Leveled(leveled) => leveled.compact_range(from, to, progress),
             Self::Hybrid(hybrid) => hybrid.compact_range(from, to, progress),
+            Self::Indexed(indexed) => indexed.compact_range(from, to, progress),
         }
     }
 
@@ -339,13 +315,14 @@ impl Layout {
         match self {
             Self::Leveled(leveled) => leveled.versions.commit(&mut leveled.versions.tables(), edit),
             Self::Hybrid(hybrid) => hybrid.settle_replayed(logs, memtable, edit),
+            Self::Indexed(indexed) => indexed.settle(edit),
         }
     }
 
     /// Damage that the opening met, because of which the store may not be written to.
     pub fn damage(&self) -> Option<Error> {
         match self {
-            Self::Leveled(_) => None,
+            Self::Leveled(_) | Self::Indexed(_) => None,
             Self::Hybrid(hybrid) => hybrid.fast.damage.reason(),
         }
     }
@@ -353,7 +330,7 @@ impl Layout {
     /// Holds back flushes that have not begun of memtables whose log is `log` or a later one.
     pub fn hold_flushes(&self, log: FileNumber) -> Option<FlushesHeld<'_>> {
         match self {
-            Self::Leveled(_) => None,
+            Self::Leveled(_) | Self::Indexed(_) => None,
             Self::Hybrid(hybrid) => Some(hybrid.fast.flushes.hold_from(log)),
         }
     }
@@ -361,7 +338,7 @@ impl Layout {
     /// What lies beside the tables of `version`, held for a copy.
     pub fn hold(&self, tables: &TableSet, version: &Version) -> Result<Held> {
         match self {
-            Self::Leveled(_) => {
+            Self::Leveled(_) | Self::Indexed(_) => {
                 let newest = version.levels.tables().map(|(_, table)| table.meta.largest_sequence);
                 let last_sequence = newest.max().unwrap_or_default();
                 let slots = LiveSlots::default();
@@ -374,7 +351,7 @@ impl Layout {
     /// Reads and checks all records beside tables; `read` hears of bytes.
     pub fn verify(&self, read: &mut dyn FnMut(u64)) -> Checked {
         match self {
-            Self::Leveled(_) => Checked::default(),
+            Self::Leveled(_) | Self::Indexed(_) => Checked::default(),
             Self::Hybrid(hybrid) => hybrid.verify(read),
         }
     }
@@ -387,7 +364,7 @@ impl Layout {
         place: &dyn Fn(FileNumber) -> usize,
     ) -> u64 {
         match self {
-            Self::Leveled(_) => 0,
+            Self::Leveled(_) | Self::Indexed(_) => 0,
             Self::Hybrid(hybrid) => hybrid.fast.add_holdings(holdings, place),
         }
     }
@@ -395,7 +372,7 @@ impl Layout {
     /// Memory beside memtables, block cache and open tables.
     pub fn memory(&self) -> LayoutMemory {
         match self {
-            Self::Leveled(_) => LayoutMemory::default(),
+            Self::Leveled(_) | Self::Indexed(_) => LayoutMemory::default(),
             Self::Hybrid(hybrid) => hybrid.fast.memory_use(),
         }
     }
@@ -403,7 +380,7 @@ impl Layout {
     /// What waits to be moved.
     pub fn activity(&self) -> LayoutActivity {
         match self {
-            Self::Leveled(_) => LayoutActivity::default(),
+            Self::Leveled(_) | Self::Indexed(_) => LayoutActivity::default(),
             Self::Hybrid(hybrid) => LayoutActivity {
                 promotions: hybrid.fast.promotions.offers.count(),
                 spills: hybrid.fast.spill.waiting.count(),
@@ -415,7 +392,7 @@ impl Layout {
     /// is, and how much is right.
     pub fn left_over(&self, expect: &mut dyn FnMut(&str, u64, u64)) {
         match self {
-            Self::Leveled(_) => {}
+            Self::Leveled(_) | Self::Indexed(_) => {}
             Self::Hybrid(hybrid) => hybrid.fast.left_over(expect),
         }
     }
@@ -427,6 +404,11 @@ impl Layout {
                 "level 0 has {level0_tables} tables, which compactions take down; writers are \
                  slowed down at {}",
                 leveled.shared.settings.level0_slowdown
+            ),
+            Self::Indexed(indexed) => format!(
+                "{} tables wait for the index in persistent memory; writers are slowed down at {}",
+                indexed.index.as_ref().map_or(0, |index| index.waiting()),
+                indexed.shared.settings.level0_slowdown
             ),
             Self::Hybrid(hybrid) => match hybrid.fast.slow_tier_backoff.reason() {
                 Some(refusal) => {
@@ -440,8 +422,17 @@ impl Layout {
     /// What statistics say of records beside tables, where there are any.
     pub fn report(&self, totals: &Totals) -> Option<FastTierStats> {
         match self {
-            Self::Leveled(_) => None,
+            Self::Leveled(_) | Self::Indexed(_) => None,
             Self::Hybrid(hybrid) => Some(hybrid.report(totals)),
+        }
+    }
+
+    /// The level that a table of a bulk load goes to; `deepest` is the deepest where nothing is in
+    /// its way.
+    pub fn level_of_load(&self, deepest: u8) -> u8 {
+        match self {
+            Self::Leveled(_) | Self::Hybrid(_) => deepest,
+            Self::Indexed(_) => 0,
         }
     }
 
@@ -449,7 +440,7 @@ impl Layout {
     /// budget.
     pub fn write_budget_dwpd(&self) -> Option<f64> {
         match self {
-            Self::Leveled(_) => None,
+            Self::Leveled(_) | Self::Indexed(_) => None,
             Self::Hybrid(hybrid) => {
                 Some(hybrid.shared.settings.hybrid.write_budget_dwpd).filter(|dwpd| *dwpd > 0.0)
             }
@@ -461,7 +452,7 @@ impl Layout {
     pub fn hybrid(&self) -> &Arc<Hybrid> {
         match self {
             Self::Hybrid(hybrid) => hybrid,
-            Self::Leveled(_) => panic!("the preset has no fast tier"),
+            Self::Leveled(_) | Self::Indexed(_) => panic!("the preset has no fast tier"),
         }
     }
 
@@ -470,7 +461,7 @@ impl Layout {
     pub fn leveled(&self) -> &Arc<Leveled> {
         match self {
             Self::Leveled(leveled) => leveled,
-            Self::Hybrid(_) => panic!("the preset has a fast tier"),
+            Self::Hybrid(_) | Self::Indexed(_) => panic!("this is another preset"),
         }
     }
 }

@@ -1,16 +1,16 @@
 //! The locator: how a key is found among the tables.
 //!
-//! A closed choice with one `match` an operation. So far a key is found per level, by the ranges of
-//! the tables and their filters; with a fast tier of slots the indexes and filters that find it are
-//! copied there while memory cannot hold them.
+//! A closed choice with one `match` an operation. A key is found per level, by the ranges of the
+//! tables and their filters; with a fast tier of slots the indexes and filters that find it are
+//! copied there while memory cannot hold them; with an index in persistent memory by one look-up.
 //!
 //! To add one: a file or folder here; a variant, a constructor, and an arm in `candidates`,
-//! `is_due` and `tend` (the rest is made of `candidates`, whose type is that of
-//! `Levels::candidates`). `layout/mod.rs` (`over`) chooses it. The layout's follower (`FastTier`,
-//! `LevelTargets`) makes it and tells it of edits of the table set; `hybrid/plan.rs` begins its
-//! jobs, `leveled/plan.rs` asks for none yet. Scans do not ask it: they read whole levels.
+//! `find_newest`, `is_due` and `tend`. `layout/mod.rs` (`over`) chooses it. The layout's follower
+//! (`FastTier`, `LevelTargets`, `OneLevel`) makes it and tells it of edits of the table set;
+//! `hybrid/plan.rs` begins its jobs, the lane of the index those of the index. Scans do not ask it: they read whole levels.
 
 pub(crate) mod copies;
+pub(crate) mod index;
 #[cfg(test)]
 mod tests;
 
@@ -18,8 +18,10 @@ use crate::error::Result;
 use crate::table_set::levels::{Levels, Located, settles};
 use crate::table_set::table::Table;
 use copies::{IndexCopies, Tended};
+use index::TableIndex;
 use std::sync::Arc;
 use thermocline_foundation::Sequence;
+use thermocline_table::Trailer;
 
 /// See the module's header.
 #[derive(Clone, Debug)]
@@ -28,6 +30,8 @@ pub(crate) enum Locator {
     PerLevel,
     /// The same, with copies of the tables' indexes on tier 0.
     OnTier0(Arc<IndexCopies>),
+    /// The newest record of each key in persistent memory.
+    Index(Arc<TableIndex>),
 }
 
 impl Locator {
@@ -41,6 +45,11 @@ impl Locator {
         Self::OnTier0(Arc::clone(copies))
     }
 
+    /// By an index of all tables in persistent memory.
+    pub fn with_index(index: &Arc<TableIndex>) -> Self {
+        Self::Index(Arc::clone(index))
+    }
+
     /// Tables that may hold `key` with their levels, in the order in which the newest version is
     /// met first.
     pub fn candidates<'a>(
@@ -49,7 +58,7 @@ impl Locator {
         key: &'a [u8],
     ) -> impl Iterator<Item = (usize, &'a Arc<Table>)> + use<'a> {
         match self {
-            Self::PerLevel | Self::OnTier0(_) => levels.candidates(key),
+            Self::PerLevel | Self::OnTier0(_) | Self::Index(_) => levels.candidates(key),
         }
     }
 
@@ -60,18 +69,25 @@ impl Locator {
         key: &[u8],
         snapshot: Sequence,
     ) -> Result<Option<Located>> {
-        let mut newest: Option<Located> = None;
-        for (level, table) in self.candidates(levels, key) {
-            if newest.as_ref().is_some_and(|best| settles(best.trailer, level, table)) {
-                break;
-            }
-            if let Some((trailer, value)) = table.get(key, snapshot)?
-                && newest.as_ref().is_none_or(|best| trailer > best.trailer)
-            {
-                newest = Some(Located { trailer, value, table: table.meta.number });
-            }
+        match self {
+            Self::PerLevel | Self::OnTier0(_) => search(levels, key, snapshot),
+            Self::Index(index) => index.find_newest(levels, key, snapshot),
         }
-        Ok(newest)
+    }
+
+    /// Sequence and kind of that version. Reads no table where an index says it.
+    pub fn newest_trailer(
+        &self,
+        levels: &Levels,
+        key: &[u8],
+        snapshot: Sequence,
+    ) -> Result<Option<Trailer>> {
+        match self {
+            Self::PerLevel | Self::OnTier0(_) => {
+                Ok(search(levels, key, snapshot)?.map(|found| found.trailer))
+            }
+            Self::Index(index) => index.newest(levels, key, snapshot),
+        }
     }
 
     /// A bulk load that is newer than `than` may have `key`, whose hash is given.
@@ -88,10 +104,18 @@ impl Locator {
                 .any(|(_, table)| is_newer(table) && table.may_have(key, hash))
     }
 
+    /// The index in persistent memory, where there is one.
+    pub fn index(&self) -> Option<&Arc<TableIndex>> {
+        match self {
+            Self::PerLevel | Self::OnTier0(_) => None,
+            Self::Index(index) => Some(index),
+        }
+    }
+
     /// There may be something to do for the locator's own files.
     pub fn is_due(&self) -> bool {
         match self {
-            Self::PerLevel => false,
+            Self::PerLevel | Self::Index(_) => false,
             Self::OnTier0(copies) => copies.is_due(),
         }
     }
@@ -99,8 +123,24 @@ impl Locator {
     /// Brings the locator's own files nearer to what the tables of `levels` want.
     pub fn tend(&self, levels: &Levels) -> Tended {
         match self {
-            Self::PerLevel => Tended::default(),
+            Self::PerLevel | Self::Index(_) => Tended::default(),
             Self::OnTier0(copies) => copies.tend(levels),
         }
     }
+}
+
+/// The newest version of `key` at or before `snapshot`, by the ranges and filters of `levels`.
+fn search(levels: &Levels, key: &[u8], snapshot: Sequence) -> Result<Option<Located>> {
+    let mut newest: Option<Located> = None;
+    for (level, table) in levels.candidates(key) {
+        if newest.as_ref().is_some_and(|best| settles(best.trailer, level, table)) {
+            break;
+        }
+        if let Some((trailer, value)) = table.get(key, snapshot)?
+            && newest.as_ref().is_none_or(|best| trailer > best.trailer)
+        {
+            newest = Some(Located { trailer, value, table: table.meta.number });
+        }
+    }
+    Ok(newest)
 }

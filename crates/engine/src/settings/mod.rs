@@ -99,6 +99,9 @@ pub enum Preset {
     /// fast tier takes about 33 bytes and its key of `memory`, and more than the budget if it is
     /// less than they take together.
     Hybrid,
+    /// No log, one level of tables that may overlap, and an index of all keys in persistent memory
+    /// (SLM-DB): needs `persistent_memory`, of which a key takes about 66 bytes and its own.
+    Indexed,
 }
 
 impl Preset {
@@ -112,6 +115,7 @@ impl Preset {
         match self {
             Self::Leveled => "leveled",
             Self::Hybrid => "hybrid",
+            Self::Indexed => "indexed",
         }
     }
 }

@@ -76,8 +76,8 @@ impl Settings {
         let Some(persistent_memory) = &self.persistent_memory else { return Ok(()) };
         if self.preset == Some(Preset::Hybrid) {
             return Err(Error::invalid(
-                "persistent_memory is of the preset leveled alone: a memtable of hybrid goes to \
-                 slots piece by piece; leave it out, or name preset = \"leveled\"",
+                "persistent_memory is of the presets leveled and indexed: a memtable of hybrid \
+                 goes to slots piece by piece; leave it out, or name one of these presets",
             ));
         }
         persistent_memory.check()
@@ -109,7 +109,7 @@ mod tests {
             persistent_memory: Some(region(ByteSize::gib(1))),
             ..Settings::default()
         };
-        assert!(hybrid.check().unwrap_err().to_string().contains("preset leveled alone"));
+        assert!(hybrid.check().unwrap_err().to_string().contains("presets leveled and indexed"));
         assert_eq!(
             parse_driver("emulated-500ns").unwrap(),
             RegionDriver::Emulated { line_ns: 500 }

@@ -62,6 +62,14 @@ impl Settings {
                 self.placement
             )));
         }
+        if self.preset == Some(Preset::Indexed) && !is_room(&self.placement) {
+            return Err(Error::invalid(format!(
+                "placement = \"{}\" is of the preset leveled, and this is indexed, which has one \
+                 level and fills the fast tier first; name preset = \"leveled\", or leave \
+                 placement out",
+                self.placement
+            )));
+        }
         Ok(())
     }
 

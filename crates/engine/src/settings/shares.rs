@@ -99,7 +99,7 @@ impl Settings {
     /// until a log is made anew.
     pub(crate) fn logs_max(&self) -> u64 {
         match self.preset() {
-            Preset::Leveled => {
+            Preset::Leveled | Preset::Indexed => {
                 let fit = self.tier0_bytes() / LOGS_WHOLE * LOGS_PARTS / self.full_log_bytes();
                 fit.clamp(MEMTABLES, LOGS)
             }
@@ -122,7 +122,7 @@ impl Settings {
     /// The same for the file map, of which a file has some twenty bytes.
     pub(crate) fn map_bytes(&self) -> u64 {
         let share = match self.preset() {
-            Preset::Leveled => MAP_SHARE_LEVELED,
+            Preset::Leveled | Preset::Indexed => MAP_SHARE_LEVELED,
             Preset::Hybrid => MAP_SHARE,
         };
         (self.tier0_bytes() / share).clamp(JOURNAL_BYTES_MIN, MAP_BYTES_MAX)

@@ -55,6 +55,7 @@ pub fn live_stats() -> LiveStats {
         amplification: Amplification { write: 2.5, read_bytes_per_get: 1024.0, space: 1.25 },
         log: log(),
         region: None,
+        index: None,
         requests: requests(),
         open_files: OpenFileStats {
             open: 500,

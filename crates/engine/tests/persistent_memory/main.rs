@@ -4,6 +4,7 @@
 mod crashes;
 #[path = "../reliability/hooked.rs"]
 mod hooked;
+mod indexed;
 mod life;
 mod refusals;
 mod regions;

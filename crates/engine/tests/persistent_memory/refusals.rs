@@ -88,7 +88,7 @@ fn settings_that_do_not_fit_the_region_are_refused() {
     assert!(error.to_string().contains("does not change"), "{error}");
     let hybrid = Settings { preset: Some(Preset::Hybrid), ..Settings::default() };
     let error = machine.environment().open_with(Path::new(HOME), &hybrid).unwrap_err();
-    assert!(error.to_string().contains("preset leveled alone"), "{error}");
+    assert!(error.to_string().contains("presets leveled and indexed"), "{error}");
     let elsewhere = PersistentMemory::new("/elsewhere", ByteSize::mib(16));
     let error = open(elsewhere.clone()).unwrap_err();
     assert!(error.to_string().contains("/elsewhere: missing"), "{error}");

@@ -80,7 +80,7 @@ fn fixture(preset: Preset) -> (Image, Image, Model) {
     assert_eq!(leaks(&devices, &db), None);
     let earlier = take(&devices);
     match preset {
-        Preset::Leveled => {
+        Preset::Leveled | Preset::Indexed => {
             // Until memory overflows into a table: were it flushed and empty, level 0 would be
             // merged away.
             let has_level0 = || db.stats().levels.iter().any(|level| level.level == 0);

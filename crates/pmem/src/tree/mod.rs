@@ -163,6 +163,20 @@ impl Tree {
         }
     }
 
+    /// Says that no table holds these tombstones any more: entries that still have these trailers
+    /// name none afterwards. The keys ascend.
+    pub fn release(&self, tombstones: &[(Vec<u8>, u64)]) -> Result<()> {
+        let mut rest = tombstones;
+        while !rest.is_empty() {
+            let release = |plan: &mut Plan<'_>, (key, trailer): &(Vec<u8>, u64)| {
+                plan.enter(key, &Entry { trailer: *trailer, ..Entry::default() })
+            };
+            let keys = self.run(|plan, lines_max| fill(plan, rest, lines_max, release))?;
+            rest = &rest[keys..];
+        }
+        Ok(())
+    }
+
     /// Takes entries out that still have these trailers: tombstones that hide nothing any more. The
     /// keys ascend.
     pub fn remove(&self, records: &[(Vec<u8>, u64)]) -> Result<()> {
@@ -184,6 +198,11 @@ impl Tree {
     /// The lines of the register, one for each table.
     pub fn tables(&self) -> Vec<TableLine> {
         self.writer.lock().register.lines.values().map(|(_, line)| *line).collect()
+    }
+
+    /// The line of a table; none where the register has none.
+    pub fn table(&self, number: FileNumber) -> Option<TableLine> {
+        self.writer.lock().register.lines.get(&number).map(|(_, line)| *line)
     }
 
     /// What the index holds.

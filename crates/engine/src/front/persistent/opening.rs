@@ -21,7 +21,10 @@ use std::sync::Arc;
 use thermocline_device::tiered_files::RegionRecord;
 use thermocline_device::{Error as DeviceError, ErrorKind as DeviceErrorKind, TieredFiles};
 use thermocline_foundation::{ByteSize, FileNumber};
-use thermocline_pmem::{Arena, Circumstances, Expected, Geometry, Medium, Region, RegionIdentity};
+use thermocline_pmem::region::OpenedRegion as PmemRegion;
+use thermocline_pmem::{
+    Arena, Circumstances, Expected, Geometry, Medium, Region, RegionIdentity, Tree,
+};
 
 /// A region, and what it has of memtables.
 #[derive(Debug)]
@@ -30,6 +33,8 @@ pub(crate) struct OpenedRegion {
     pub path: PathBuf,
     /// In the order of their numbers.
     pub arenas: Vec<Arena>,
+    /// The index of all tables, with the preset `indexed`; none where it is opened for reading.
+    pub tree: Option<Tree>,
 }
 
 /// An error of the region at `path`.
@@ -48,17 +53,39 @@ pub(crate) fn open(
     let wanted = settings.persistent_memory.as_ref();
     if settings.preset() == Preset::Hybrid && files.region().is_some() {
         return Err(Error::invalid(format!(
-            "{} has its memtables in persistent memory, which is of the preset leveled alone; open \
-             it with preset = \"leveled\"",
+            "{} has its memtables in persistent memory, which is of the presets leveled and \
+             indexed; open it with preset = \"leveled\"",
             files.home().display()
         )));
     }
     match (files.region(), wanted) {
-        (Some(record), wanted) => open_known(environment, files, record, wanted).map(Some),
+        (Some(record), _) => open_known(environment, files, record, settings).map(Some),
         (None, Some(wanted)) if !files.is_read_only() => {
-            create(environment, files, wanted).map(Some)
+            create(environment, files, wanted, settings.preset()).map(Some)
+        }
+        (None, None) if settings.preset() == Preset::Indexed && !files.is_read_only() => {
+            Err(Error::invalid(format!(
+                "the preset indexed of {} has its index in persistent memory, and none is named; \
+                 name a region: persistent_memory = {{ path = ..., size = ... }}. A new one is \
+                 made, and filled from the tables",
+                files.home().display()
+            )))
         }
         _ => Ok(None),
+    }
+}
+
+/// The index of a region that was opened for writing.
+fn tree_of(opened: &PmemRegion, preset: Preset, path: &Path) -> Result<Option<Tree>> {
+    match preset {
+        Preset::Indexed => Tree::open(opened).map(Some).map_err(|error| named(path, error)),
+        Preset::Leveled | Preset::Hybrid if opened.has_index() => Err(Error::invalid(format!(
+            "persistent memory at {} has an index of the preset indexed, which the preset {} would \
+             leave behind; open the database with preset = \"indexed\"",
+            path.display(),
+            preset.name()
+        ))),
+        Preset::Leveled | Preset::Hybrid => Ok(None),
     }
 }
 
@@ -78,6 +105,7 @@ fn create(
     environment: &Environment,
     files: &TieredFiles,
     wanted: &PersistentMemory,
+    preset: Preset,
 ) -> Result<OpenedRegion> {
     let path = TieredFiles::region_path(&wanted.path)?;
     let driver = wanted.parsed_driver()?;
@@ -109,7 +137,8 @@ fn create(
     // opening takes it, or makes it again.
     let opened = opened.map_err(|error| named(&path, error))?;
     warn_of_loss(&wanted.driver, &path);
-    Ok(OpenedRegion { region: opened.region, path, arenas: opened.arenas })
+    let tree = tree_of(&opened, preset, &path)?;
+    Ok(OpenedRegion { region: opened.region, path, arenas: opened.arenas, tree })
 }
 
 /// Refuses a file that is no region of this database.
@@ -140,9 +169,9 @@ fn open_known(
     environment: &Environment,
     files: &TieredFiles,
     mut record: RegionRecord,
-    wanted: Option<&PersistentMemory>,
+    settings: &Settings,
 ) -> Result<OpenedRegion> {
-    if let Some(wanted) = wanted {
+    if let Some(wanted) = &settings.persistent_memory {
         let bytes = Geometry::of(wanted.size.0).bytes;
         if bytes != record.size.0 {
             return Err(Error::invalid(format!(
@@ -163,16 +192,18 @@ fn open_known(
     })?;
     let (database, instance) = (files.database(), files.instance());
     let expected = Expected { database, instance, generation: record.generation };
+    let mut tree = None;
     let opened = if files.is_read_only() {
         Region::look(medium, &expected, &now).map_err(named)?
     } else {
         let generation = record.generation + 1;
         let opened = Region::open(medium, &expected, &now, generation).map_err(named)?;
+        tree = tree_of(&opened, settings.preset(), &path)?;
         warn_of_loss(&record.driver, &path);
         files.set_region(RegionRecord { generation, is_clean: false, ..record })?;
         opened
     };
-    Ok(OpenedRegion { region: opened.region, path, arenas: opened.arenas })
+    Ok(OpenedRegion { region: opened.region, path, arenas: opened.arenas, tree })
 }
 
 fn missing(path: &Path) -> Error {

@@ -1,4 +1,4 @@
-//! Flush of a memtable into a table of level 0.
+//! Flush of a memtable into a table of level 0, or several where the layout cuts them.
 
 use crate::compaction::rewrite::Output;
 use crate::compaction::rewrite::Retention;
@@ -9,13 +9,12 @@ use crate::generations::memtable::Memtable;
 use crate::generations::memtable::MemtableCursor;
 use crate::jobs::Job;
 use crate::jobs::Step;
-use crate::layout::leveled::Leveled;
 use crate::merge::Merge;
 use crate::merge::Source;
 use crate::shared::Shared;
 use crate::table_set::manifest::Edit;
 use crate::table_set::table::TableMeta;
-use crate::versions::Change;
+use crate::versions::{Change, Versions};
 use std::sync::Arc;
 use thermocline_device::FileContext;
 use thermocline_device::FileKind;
@@ -27,28 +26,35 @@ use thermocline_foundation::sync::atomic::Ordering::Relaxed;
 use thermocline_foundation::sync_site;
 /// Writes a frozen memtable to level 0.
 #[derive(Debug)]
-pub(super) struct Flush {
-    leveled: Arc<Leveled>,
+pub(crate) struct Flush {
+    shared: Arc<Shared>,
+    versions: Arc<Versions>,
     frozen: Arc<Frozen>,
     rewrite: Rewrite,
 }
 
 impl Flush {
-    pub fn new(leveled: &Arc<Leveled>, frozen: Arc<Frozen>) -> Self {
+    /// Tables are closed at the first key after `table_bytes`.
+    pub fn new(
+        shared: &Arc<Shared>,
+        versions: &Arc<Versions>,
+        frozen: Arc<Frozen>,
+        table_bytes: u64,
+    ) -> Self {
         let cursor = MemtableCursor::new(Arc::clone(&frozen.memtable));
-        let retention = Retention::new(leveled.versions.kept_readable(), None);
+        let retention = Retention::new(versions.kept_readable(), None);
         let kind = FileKind::Table { level: 0 };
         let output = Output {
             context: FileContext { kind, origin: Origin::Flush },
-            options: leveled.shared.settings.table_options(0),
-            // One table a flush: level 0 is counted in tables.
-            table_bytes: u64::MAX,
-            expected_bytes: frozen.memtable.bytes(),
-            cache: Some(Arc::clone(&leveled.shared.cache)),
+            options: shared.settings.table_options(0),
+            table_bytes,
+            expected_bytes: frozen.memtable.bytes().min(table_bytes),
+            cache: Some(Arc::clone(&shared.cache)),
         };
         let merge = Merge::new(vec![Source::Memtable(cursor)]);
-        let rewrite = Rewrite::new(Arc::clone(&leveled.shared.files), merge, retention, output);
-        Self { leveled: Arc::clone(leveled), frozen, rewrite }
+        let rewrite = Rewrite::new(Arc::clone(&shared.files), merge, retention, output);
+        let (shared, versions) = (Arc::clone(shared), Arc::clone(versions));
+        Self { shared, versions, frozen, rewrite }
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -57,7 +63,7 @@ impl Flush {
         let added = self.rewrite.publish()?;
         let bytes: u64 = added.iter().map(|meta| meta.bytes).sum();
         if planted(Planted::LogRetiredBeforeEdit) {
-            self.leveled.shared.files.delete_files(&[self.frozen.generation.number()])?;
+            self.shared.files.delete_files(&[self.frozen.generation.number()])?;
         }
         if let Some(arena) = self.frozen.generation.arena()
             && planted(Planted::ArenaFreedBeforeEdit)
@@ -71,12 +77,12 @@ impl Flush {
         };
         let flushed = Some(Arc::clone(&self.frozen));
         let change = Change { edit, flushed, ..Change::default() };
-        let Leveled { shared, versions, .. } = &*self.leveled;
+        let Self { shared, versions, rewrite, .. } = self;
         let count = || {
             shared.counts.flushed_bytes.add(bytes);
             shared.compaction_rate.flushed(bytes);
         };
-        self.rewrite.hand_over(|| versions.commit_counted(&mut versions.tables(), change, count))
+        rewrite.hand_over(|| versions.commit_counted(&mut versions.tables(), change, count))
     }
 }
 

@@ -12,8 +12,7 @@ use crate::jobs::Job;
 use crate::locator::Locator;
 use crate::shared::Shared;
 use crate::versions::Versions;
-use flush::Flush;
-pub(crate) use flush::write_replayed;
+pub(crate) use flush::{Flush, write_replayed};
 pub(crate) use level_targets::LevelTargets;
 use plan::plan_compaction;
 use std::sync::Arc;
@@ -29,7 +28,8 @@ pub(crate) struct Leveled {
 impl Leveled {
     /// The job that writes a frozen memtable to level 0.
     pub fn flush_job(self: &Arc<Self>, frozen: Arc<Frozen>) -> Box<dyn Job> {
-        Box::new(Flush::new(self, frozen))
+        // One table a flush: level 0 is counted in tables.
+        Box::new(Flush::new(&self.shared, &self.versions, frozen, u64::MAX))
     }
 
     /// The most useful compaction that can begin now.

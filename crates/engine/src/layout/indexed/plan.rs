@@ -1,0 +1,172 @@
+//! What is merged next, and which tables leave without a merge.
+
+use super::Indexed;
+use super::merge::{Inputs, MergeIndexed};
+use crate::compaction::selective::{Counted, Counts, groups};
+use crate::environment::experiments::MergeOrder;
+use crate::error::{Error, ErrorKind, Result};
+use crate::jobs::{Job, Progress, Step};
+use crate::locator::index::TableIndex;
+use crate::table_set::TableSet;
+use crate::table_set::claims::Claim;
+use crate::table_set::key_range::KeyRange;
+use crate::table_set::manifest::Edit;
+use crate::table_set::table::Table;
+use crate::versions::Claimed;
+use std::sync::Arc;
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
+
+/// Tables that wait for the index, with which no merge begins: what it makes would wait too.
+const WAITING_MAX: usize = 8;
+
+/// The claim of a merge into the one level.
+fn claim_of(tables: &[Arc<Table>]) -> Claim {
+    let numbers = tables.iter().map(|table| table.meta.number).collect();
+    let first = tables.iter().map(|table| &table.meta.smallest_key[..]).min();
+    let last = tables.iter().map(|table| &table.meta.largest_key[..]).max();
+    let range = KeyRange::spanning(first.unwrap_or_default(), last.unwrap_or_default());
+    Claim { tables: numbers, level: Some(0), range }
+}
+
+impl Indexed {
+    fn counts(&self, index: &TableIndex, tables: &TableSet, oldest_read: Sequence) -> Counts {
+        let version = self.versions.current();
+        let lines = index.lines();
+        let count = |table: &Arc<Table>| {
+            let line = lines.get(&table.meta.number)?;
+            let is_claimed = tables.claims.has_table(table.meta.number);
+            let live = if planted(Planted::TableDroppedWithEntries) { 0 } else { line.live };
+            Some(Counted { table: Arc::clone(table), live, is_claimed })
+        };
+        let is_waiting = |table: &&Arc<Table>| !lines.contains_key(&table.meta.number);
+        let all = || version.levels.tables().map(|(_, table)| table);
+        Counts {
+            tables: all().filter_map(count).collect(),
+            waiting: all().filter(is_waiting).cloned().collect(),
+            newest: all().map(|table| table.meta.largest_sequence).max().unwrap_or_default(),
+            oldest_read,
+            order: self.shared.experiments.merge_order.unwrap_or(MergeOrder::Sparsest),
+        }
+    }
+
+    /// The most useful job that can begin now. Where one waits for a snapshot, its end wakes the
+    /// planner.
+    pub fn plan(self: &Arc<Self>) -> Option<Box<dyn Job>> {
+        let index = self.index.as_ref()?;
+        let mut tables = self.versions.tables();
+        // One merge at a time: it has the device, and the index, to itself.
+        if tables.claims.callers_wait() || tables.claims.has_levels() {
+            return None;
+        }
+        let mut counts = self.counts(index, &tables, self.versions.oldest_read());
+        let (dead, chosen) = (counts.dead(), counts.choose());
+        if dead.is_empty() && chosen.is_empty() {
+            return None;
+        }
+        if counts.wait_for_reader() {
+            self.versions.await_end_of_snapshot();
+            counts.oldest_read = self.versions.oldest_read();
+            if counts.wait_for_reader() {
+                return None;
+            }
+        }
+        if !dead.is_empty() {
+            let claimed = self.versions.claim(&mut tables, claim_of(&dead))?;
+            return Some(Box::new(Leave { indexed: Arc::clone(self), dead, _claimed: claimed }));
+        }
+        if index.waiting() > WAITING_MAX || index.is_full() {
+            return None;
+        }
+        let claimed = self.versions.claim(&mut tables, claim_of(&chosen))?;
+        Some(Box::new(MergeIndexed::new(self, index, Inputs::new(chosen, claimed))))
+    }
+
+    /// Merges all tables with keys of `from..=to`, once each, and drops what nothing can see any
+    /// more.
+    pub fn compact_range(
+        self: &Arc<Self>,
+        from: Option<&[u8]>,
+        to: Option<&[u8]>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        let Some(index) = &self.index else { return Ok(()) };
+        self.wait_until_entered(index)?;
+        let levels = Arc::clone(&self.versions.current().levels);
+        let tables = levels.overlapping(0, from, to);
+        let total_bytes = tables.iter().map(|table| table.meta.bytes).sum();
+        let mut done_bytes = 0;
+        for group in groups(tables) {
+            let Some(inputs) = self.claim_again(index, &group)? else { continue };
+            done_bytes += inputs.tables.iter().map(|table| table.meta.bytes).sum::<u64>();
+            let _hurry = self.shared.compaction_rate.hurry();
+            self.shared.carry_out(&mut MergeIndexed::new(self, index, inputs))?;
+            progress(Progress { done_bytes, total_bytes });
+        }
+        Ok(())
+    }
+
+    fn wait_until_entered(&self, index: &TableIndex) -> Result<()> {
+        while index.waiting() > 0 {
+            self.shared.latch.check()?;
+            if index.is_full() {
+                return Err(Error::new(
+                    ErrorKind::OutOfSpace,
+                    "tables are not compacted while the index in persistent memory is full",
+                ));
+            }
+            self.shared.let_work();
+        }
+        Ok(())
+    }
+
+    /// Claims those tables of `group` that are still there and not dead, waiting while a merge is
+    /// in the way; none where nothing is left.
+    fn claim_again(&self, index: &TableIndex, group: &[FileNumber]) -> Result<Option<Inputs>> {
+        let mut awaited = None;
+        loop {
+            self.shared.latch.check()?;
+            {
+                let mut tables = self.versions.tables();
+                let counts = self.counts(index, &tables, Sequence::ZERO);
+                let is_wanted =
+                    |it: &&Counted| it.live > 0 && group.contains(&it.table.meta.number);
+                let wanted: Vec<_> = counts.tables.iter().filter(is_wanted).collect();
+                let inputs: Vec<_> = wanted.iter().map(|it| Arc::clone(&it.table)).collect();
+                if inputs.is_empty() {
+                    return Ok(None);
+                }
+                let is_free = !tables.claims.has_levels();
+                let claimed =
+                    is_free.then(|| self.versions.claim(&mut tables, claim_of(&inputs))).flatten();
+                if let Some(claimed) = claimed {
+                    return Ok(Some(Inputs::new(inputs, claimed)));
+                }
+                if awaited.is_none() {
+                    awaited = Some(self.versions.await_claim(&mut tables));
+                }
+            }
+            self.shared.let_work();
+        }
+    }
+}
+
+/// Tables that no entry names leave.
+#[derive(Debug)]
+struct Leave {
+    indexed: Arc<Indexed>,
+    dead: Vec<Arc<Table>>,
+    _claimed: Claimed,
+}
+
+impl Job for Leave {
+    fn name(&self) -> &'static str {
+        "removal of dead tables"
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        let removed = self.dead.iter().map(|table| (0, table.meta.number)).collect();
+        let versions = &self.indexed.versions;
+        versions.commit(&mut versions.tables(), Edit { removed, ..Edit::default() })?;
+        Ok(Step::Done)
+    }
+}

@@ -1,0 +1,388 @@
+//! The index of the newest record of each key, in a region of persistent memory (SLM-DB, section
+//! 3.2; `thermocline_pmem::Tree`).
+//!
+//! ```text
+//!   edit of the tables -> a new table waits -> entering.rs -> look-ups ask the index alone
+//! ```
+//! 1. A table waits from the moment of its edit until all its records went through the index, by
+//!    the tree's one rule: the newest trailer stays. The rule needs no order and may be repeated,
+//!    so flushes, merges, bulk loads and restarts all do the same, and a crash undoes nothing.
+//! 2. Of the tables that do not wait, the index names the newest record of each key; of a key that
+//!    it lacks they have none, or a tombstone that hid nothing and its like. So a look-up asks the
+//!    index, and the tables that wait.
+//! 3. A look-up takes the tables that wait before it asks the index. What stops waiting between the
+//!    two is in the index by then.
+//! 4. An entry that is too new for a moment says nothing of it: then the version's tables are
+//!    searched by ranges and filters.
+//! 5. No edit removes a table that entries name.
+//!
+//! Threads: any; `tables` is replaced under the lock of the tables or of `claimed`.
+
+mod entering;
+mod opening;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::jobs::Job;
+use crate::shared::Shared;
+use crate::table_set::levels::{Levels, Located};
+use crate::table_set::table::Table;
+use crate::versions::{Change, Switch};
+use entering::EnterJob;
+pub(crate) use entering::{Entering, Reserved};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use thermocline_foundation::sync::{ArcSwap, Mutex};
+use thermocline_foundation::{FileNumber, Planted, Sequence, planted};
+use thermocline_pmem::{Entry, TableLine, Tree};
+use thermocline_table::{BlockAddress, Trailer};
+
+/// The tables of now.
+#[derive(Clone, Debug, Default)]
+struct Tables {
+    all: BTreeMap<FileNumber, Arc<Table>>,
+    /// Those that are not entered, the oldest first.
+    waiting: Vec<Arc<Table>>,
+}
+
+/// What the index has, and what it lacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IndexStats {
+    /// Entries, and the keys that separate nodes.
+    pub objects: u64,
+    /// Bytes of the region that they and their nodes take.
+    pub bytes: u64,
+    /// Tables that are not entered yet, which look-ups search by ranges and filters.
+    pub waiting_tables: u64,
+    /// The region has no room for more entries: tables wait until there is some.
+    pub is_full: bool,
+}
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct TableIndex {
+    shared: Arc<Shared>,
+    tree: Tree,
+    tables: ArcSwap<Tables>,
+    /// Waiting tables that a job enters, or is about to.
+    claimed: Mutex<BTreeSet<FileNumber>>,
+    /// Tables up to this number waited when the store was opened: writers are not slowed by them.
+    rebuilt: FileNumber,
+    /// No tombstone was taken out of the index that is newer.
+    removed: AtomicU64,
+    is_full: AtomicBool,
+}
+
+/// What the index says of a key.
+#[derive(Debug)]
+enum Known {
+    Record(Trailer, Arc<Table>, BlockAddress),
+    /// A tombstone that no table has any more.
+    Tombstone(Trailer),
+    Nothing,
+}
+
+impl Known {
+    fn trailer(&self) -> Option<Trailer> {
+        match self {
+            Self::Record(trailer, ..) | Self::Tombstone(trailer) => Some(*trailer),
+            Self::Nothing => None,
+        }
+    }
+}
+
+impl TableIndex {
+    /// What the index says of `key`; none where it says nothing of the moment `snapshot`.
+    fn look(&self, tables: &Tables, key: &[u8], snapshot: Sequence) -> Result<Option<Known>> {
+        let Some(entry) = self.tree.get(key).map_err(|error| self.named(&error))? else {
+            let is_known = self.removed.load(Ordering::SeqCst) <= snapshot.0;
+            return Ok(is_known.then_some(Known::Nothing));
+        };
+        let trailer = self.trailer(&entry)?;
+        if trailer.sequence() > snapshot {
+            return Ok(None);
+        }
+        if entry.table == FileNumber(0) {
+            return Ok(Some(Known::Tombstone(trailer)));
+        }
+        let newer = || self.tables.load().all.get(&entry.table).cloned();
+        let table = tables.all.get(&entry.table).cloned().or_else(newer);
+        let address = BlockAddress { offset: entry.block_offset, len: entry.block_bytes };
+        Ok(table.map(|table| Known::Record(trailer, table, address)))
+    }
+
+    fn trailer(&self, entry: &Entry) -> Result<Trailer> {
+        let decoded = Trailer::decode(entry.trailer);
+        decoded.ok_or_else(|| Error::corrupt("the index has an entry of an unknown kind"))
+    }
+
+    /// The newest version of `key` at or before `snapshot`, with the table that has it.
+    pub fn find_newest(
+        &self,
+        levels: &Levels,
+        key: &[u8],
+        snapshot: Sequence,
+    ) -> Result<Option<Located>> {
+        let tables = self.tables.load();
+        let Some(known) = self.look(&tables, key, snapshot)? else {
+            return super::search(levels, key, snapshot);
+        };
+        let newer = newest_waiting(&tables, key, snapshot, known.trailer())?;
+        match (newer, known) {
+            (Some(newer), _) => Ok(Some(newer)),
+            (None, Known::Record(trailer, table, address)) => {
+                self.read(&table, address, key, trailer).map(Some)
+            }
+            (None, Known::Tombstone(trailer)) => {
+                Ok(Some(Located { trailer, value: Default::default(), table: FileNumber(0) }))
+            }
+            (None, Known::Nothing) => Ok(None),
+        }
+    }
+
+    /// Sequence and kind of what [`TableIndex::find_newest`] finds. Reads no table but those that
+    /// wait.
+    pub fn newest(
+        &self,
+        levels: &Levels,
+        key: &[u8],
+        snapshot: Sequence,
+    ) -> Result<Option<Trailer>> {
+        let tables = self.tables.load();
+        let Some(known) = self.look(&tables, key, snapshot)? else {
+            let found = super::search(levels, key, snapshot)?;
+            return Ok(found.map(|found| found.trailer));
+        };
+        let newer = newest_waiting(&tables, key, snapshot, known.trailer())?;
+        Ok(newer.map(|newer| newer.trailer).or(known.trailer()))
+    }
+
+    /// The record that an entry names: the block must hold exactly it.
+    fn read(
+        &self,
+        table: &Table,
+        address: BlockAddress,
+        key: &[u8],
+        trailer: Trailer,
+    ) -> Result<Located> {
+        let stored = table.stored_snapshot(trailer.sequence()).unwrap_or_default();
+        let found = table.reader()?.get_at(address, key, stored)?;
+        match found.map(|(found, value)| (table.trailer(found), value)) {
+            Some((found, value)) if found == trailer => {
+                Ok(Located { trailer, value, table: table.meta.number })
+            }
+            _ => Err(Error::corrupt(format!(
+                "the index in persistent memory names a record of table {} that is not in the \
+                 block at {}; restore the database from a checkpoint",
+                table.meta.number, address.offset
+            ))),
+        }
+    }
+
+    /// The newest trailer of `key` that was entered; none where no table that was entered has the
+    /// key, or the tombstone of it has gone.
+    pub fn entered(&self, key: &[u8]) -> Result<Option<Trailer>> {
+        let entry = self.tree.get(key).map_err(|error| self.named(&error))?;
+        entry.map(|entry| self.trailer(&entry)).transpose()
+    }
+
+    /// The tables that are entered, each with how many entries name it.
+    pub fn lines(&self) -> BTreeMap<FileNumber, TableLine> {
+        let entered = self.tree.tables().into_iter().filter(|line| line.is_entered);
+        entered.map(|line| (line.number, line)).collect()
+    }
+
+    /// Tables that wait.
+    pub fn waiting(&self) -> usize {
+        self.tables.load().waiting.len()
+    }
+
+    /// There is no room for more entries.
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
+    /// The job that enters the oldest table that waits and that no other job has.
+    pub fn plan(self: &Arc<Self>) -> Option<Box<dyn Job>> {
+        // The end of a memtable gives room, and wakes the lane.
+        if self.tables.load().waiting.is_empty() || !self.has_room() {
+            return None;
+        }
+        let mut claimed = self.claimed.lock();
+        let is_free = |table: &&Arc<Table>| !claimed.contains(&table.meta.number);
+        let table = Arc::clone(self.tables.load().waiting.iter().find(is_free)?);
+        claimed.insert(table.meta.number);
+        let reserved = Reserved::new(self, vec![table.meta.number]);
+        Some(Box::new(EnterJob::new(Entering::new(self, table), reserved)))
+    }
+
+    /// Keeps tables that are about to be added from the lane of the index: the caller enters them.
+    pub fn reserve(self: &Arc<Self>, numbers: Vec<FileNumber>) -> Reserved {
+        self.claimed.lock().extend(&numbers);
+        Reserved::new(self, numbers)
+    }
+
+    /// All records of `table` went through the index.
+    fn stop_waiting(&self, table: FileNumber) {
+        self.change(|tables| tables.waiting.retain(|waiting| waiting.meta.number != table));
+        self.tell_writers();
+        self.shared.announce();
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Tables)) {
+        // A lock of its own would do; this one is held for as short.
+        let _claimed = self.claimed.lock();
+        let mut tables = Tables::clone(&self.tables.load());
+        change(&mut tables);
+        self.tables.store(Arc::new(tables));
+    }
+
+    /// Slows writers while many tables wait, unless they wait for room.
+    fn tell_writers(&self) {
+        let tables = self.tables.load();
+        let is_new = |table: &&Arc<Table>| table.meta.number > self.rebuilt;
+        let backlog = if self.is_full() { 0 } else { tables.waiting.iter().filter(is_new).count() };
+        self.shared.write_throttle.set_backlog(backlog);
+    }
+
+    /// Says that no table holds these tombstones: the edit that removes the last one may follow.
+    pub fn release(&self, tombstones: &[(Vec<u8>, u64)]) -> Result<()> {
+        self.tree.release(tombstones).map_err(|error| self.named(&error))
+    }
+
+    /// Takes tombstones out that hide nothing in any table.
+    pub fn remove(&self, tombstones: &[(Vec<u8>, u64)]) -> Result<()> {
+        let newest = tombstones.iter().map(|(_, trailer)| trailer >> 8).max();
+        self.removed.fetch_max(newest.unwrap_or(0), Ordering::SeqCst);
+        self.tree.remove(tombstones).map_err(|error| self.named(&error))
+    }
+
+    /// Refuses an edit that removes a table which entries name.
+    pub fn prepare(&self, change: &Change) -> Result<()> {
+        if planted(Planted::IndexedBeforeEdit) {
+            entering::enter_early(self, change)?;
+        }
+        for (_, number) in change.edit.gone() {
+            let line = self.tree.table(number);
+            let is_named = line.is_some_and(|line| line.live > 0);
+            if is_named && !planted(Planted::TableDroppedWithEntries) {
+                return Err(Error::corrupt(format!(
+                    "table {number} was about to be removed while the index in persistent memory \
+                     names records of it; restore the database from a checkpoint"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// New tables wait from here on.
+    pub fn before_switch(&self, switch: &Switch<'_>) {
+        let edit = &switch.change.edit;
+        if edit.added.is_empty() {
+            return;
+        }
+        let added = edit.added.iter().map(|(_, meta)| meta.number).collect::<BTreeSet<_>>();
+        let is_new = |table: &&Arc<Table>| added.contains(&table.meta.number);
+        let found: Vec<_> =
+            switch.after.tables().map(|(_, table)| table).filter(is_new).cloned().collect();
+        self.change(|tables| {
+            for table in found {
+                let before = tables.all.insert(table.meta.number, Arc::clone(&table));
+                if before.is_none() {
+                    tables.waiting.push(table);
+                }
+            }
+        });
+        self.tell_writers();
+    }
+
+    /// Readers see the tables without those that went.
+    pub fn after_switch(&self, switch: &Switch<'_>) {
+        let gone: Vec<_> = switch.change.edit.gone().map(|(_, number)| number).collect();
+        if gone.is_empty() {
+            return;
+        }
+        self.change(|tables| {
+            tables.all.retain(|number, _| !gone.contains(number));
+            tables.waiting.retain(|table| !gone.contains(&table.meta.number));
+        });
+        for number in gone {
+            if let Err(error) = self.tree.forget(number) {
+                tracing::warn!(%error, "a table stays in the register of the index");
+            }
+        }
+    }
+
+    /// Checks all of the index.
+    pub fn verify(&self) -> Result<()> {
+        self.tree.check().map_err(|error| self.named(&error))
+    }
+
+    /// What the index has, and what it lacks.
+    pub fn stats(&self) -> IndexStats {
+        let counts = self.tree.counts();
+        IndexStats {
+            objects: counts.objects,
+            bytes: counts.bytes,
+            waiting_tables: self.waiting() as u64,
+            is_full: self.is_full(),
+        }
+    }
+
+    fn named(&self, error: &thermocline_device::Error) -> Error {
+        let error = Error::from(error.clone());
+        Error::new(error.kind(), format!("the index in persistent memory: {error}"))
+    }
+
+    /// There is room that memtables do not need.
+    fn has_room(&self) -> bool {
+        let region = self.tree.region();
+        let (geometry, free) = (region.identity().geometry, region.chunks().free_chunks());
+        let memtable_bytes = self.shared.settings.division().memtable_bytes;
+        let has_room =
+            free * geometry.chunk_bytes >= opening::reserve_bytes(&geometry, memtable_bytes);
+        if self.is_full.swap(!has_room, Ordering::Relaxed) == has_room {
+            self.tell_writers();
+        }
+        has_room
+    }
+
+    /// Refuses to take room that memtables need.
+    fn require_room(&self) -> Result<()> {
+        if self.has_room() {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::OutOfSpace,
+            "persistent memory has no room for more entries of the index; tables are searched by \
+             ranges and filters until it has. Make a checkpoint and open it with a larger \
+             persistent_memory.size",
+        ))
+    }
+}
+
+/// The newest version of `key` up to `snapshot` in tables that wait, if it is newer than `than`.
+fn newest_waiting(
+    tables: &Tables,
+    key: &[u8],
+    snapshot: Sequence,
+    than: Option<Trailer>,
+) -> Result<Option<Located>> {
+    let mut newest: Option<Located> = None;
+    let mut best = than;
+    for table in &tables.waiting {
+        let may_be_newer = best.is_none_or(|best| table.meta.largest_sequence >= best.sequence());
+        if !may_be_newer || !table.meta.overlaps(Some(key), Some(key)) {
+            continue;
+        }
+        if let Some((trailer, value)) = table.get(key, snapshot)?
+            && best.is_none_or(|best| trailer > best)
+        {
+            best = Some(trailer);
+            newest = Some(Located { trailer, value, table: table.meta.number });
+        }
+    }
+    Ok(newest)
+}

@@ -1,0 +1,61 @@
+//! The index at an opening: what the register says of the tables that the manifest names.
+//!
+//! 1. A table that the register does not know as entered waits again.
+//! 2. The register may know a table that an edit has removed and of which no entry speaks: it is
+//!    forgotten. One that entries name was removed by no edit: the manifest has lost its end.
+
+use super::{TableIndex, Tables};
+use crate::error::{Error, Result};
+use crate::limits::MEMTABLES;
+use crate::shared::Shared;
+use crate::table_set::levels::Levels;
+use std::sync::Arc;
+use thermocline_foundation::FileNumber;
+use thermocline_foundation::sync::atomic::{AtomicBool, AtomicU64};
+use thermocline_foundation::sync::{ArcSwap, Mutex};
+use thermocline_pmem::{Geometry, Tree};
+
+/// Bytes of a region that the index leaves to memtables: one is made at an opening before those of
+/// the life before are freed.
+pub(super) fn reserve_bytes(geometry: &Geometry, memtable_bytes: u64) -> u64 {
+    let arena_bytes = memtable_bytes.min(geometry.bytes / 8) + geometry.chunk_bytes;
+    (MEMTABLES + 1) * arena_bytes
+}
+
+impl TableIndex {
+    /// The index `tree` over the tables of `levels`.
+    pub fn open(shared: &Arc<Shared>, tree: Tree, levels: &Levels) -> Result<Self> {
+        let mut tables = Tables::default();
+        for (_, table) in levels.tables() {
+            tables.all.insert(table.meta.number, Arc::clone(table));
+        }
+        for line in tree.tables() {
+            if tables.all.contains_key(&line.number) {
+                continue;
+            }
+            if line.live > 0 {
+                return Err(Error::corrupt(format!(
+                    "the index in persistent memory names {} records of table {}, which is not in \
+                     the manifest: the end of the manifest is lost; restore the database from a \
+                     checkpoint",
+                    line.live, line.number
+                )));
+            }
+            tree.forget(line.number).map_err(Error::from)?;
+        }
+        let is_entered = |number| tree.table(number).is_some_and(|line| line.is_entered);
+        let waiting = tables.all.values().filter(|table| !is_entered(table.meta.number));
+        tables.waiting = waiting.cloned().collect();
+        tables.waiting.sort_by_key(|table| table.meta.largest_sequence);
+        let rebuilt = tables.waiting.iter().map(|table| table.meta.number).max();
+        Ok(Self {
+            shared: Arc::clone(shared),
+            tree,
+            tables: ArcSwap::from_pointee(tables),
+            claimed: Mutex::default(),
+            rebuilt: rebuilt.unwrap_or(FileNumber(0)),
+            removed: AtomicU64::new(0),
+            is_full: AtomicBool::new(false),
+        })
+    }
+}

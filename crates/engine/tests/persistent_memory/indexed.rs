@@ -1,0 +1,349 @@
+//! The preset `indexed`: one level of tables and an index of their newest records in the region.
+
+use crate::regions::ShadowRegions;
+use crate::support::{HOME, Machine, REGION, TIER, settings};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use thermocline::{
+    ByteSize, Db, ErrorKind, IndexStats, PersistentMemory, Preset, Settings, Tier,
+    TransactionOptions, WriteBatch,
+};
+use thermocline_foundation::random::Random;
+
+type State = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn indexed() -> Settings {
+    Settings { preset: Some(Preset::Indexed), table_size: ByteSize::kib(64), ..settings() }
+}
+
+fn create(machine: &Machine) -> Db {
+    machine.environment().create(Path::new(HOME), &indexed()).unwrap()
+}
+
+fn index(db: &Db) -> IndexStats {
+    db.stats().index.unwrap()
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key {number:05}").into_bytes()
+}
+
+fn put(db: &Db, state: &mut State, number: u64, round: u64) {
+    let value = vec![round as u8; 50 + (number * 37 % 300) as usize];
+    db.put(key(number), &value).unwrap();
+    state.insert(key(number), value);
+}
+
+fn delete(db: &Db, state: &mut State, number: u64) {
+    db.delete(key(number)).unwrap();
+    state.remove(&key(number));
+}
+
+/// Every answer is that of `state`.
+fn check(db: &Db, state: &State, numbers: u64) {
+    for number in 0..numbers {
+        let found = db.get(key(number)).unwrap();
+        assert_eq!(found.as_deref(), state.get(&key(number)).map(Vec::as_slice), "{number}");
+    }
+    let keys: Vec<_> = (0..numbers).map(key).collect();
+    for (key, found) in keys.iter().zip(db.multi_get(&keys).unwrap()) {
+        assert_eq!(found.as_deref(), state.get(key).map(Vec::as_slice));
+    }
+    let scanned = db.scan().into_iter().map(Result::unwrap);
+    let scanned: State = scanned.map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+    assert_eq!(scanned, *state);
+    let report = db.verify(&mut |_| {}).unwrap();
+    assert!(report.is_ok(), "{:?}", report.problems);
+}
+
+fn tables(db: &Db) -> u64 {
+    let levels = db.stats().levels;
+    assert!(levels.iter().all(|level| level.level == 0 || level.tables == 0), "there is one level");
+    levels.iter().map(|level| level.tables as u64).sum()
+}
+
+/// Rounds of writes and deletes, of a part of the keys each.
+fn churn(db: &Db, state: &mut State, random: &mut Random, rounds: std::ops::Range<u64>) {
+    for round in rounds {
+        for _ in 0..400 {
+            let number = random.below(1000);
+            match random.below(5) {
+                0 => delete(db, state, number),
+                _ => put(db, state, number, round),
+            }
+        }
+        db.flush().unwrap();
+    }
+}
+
+#[test]
+fn what_is_written_is_found_by_the_index_after_a_close_and_after_a_kill() {
+    let machine = Machine::new();
+    let (db, mut state) = (create(&machine), State::new());
+    (0..1000).for_each(|number| put(&db, &mut state, number, 1));
+    (0..1000).step_by(7).for_each(|number| delete(&db, &mut state, number));
+    db.flush().unwrap();
+    check(&db, &state, 1001);
+    db.settle().unwrap();
+    let found = index(&db);
+    assert!(found.objects >= 1000 && found.waiting_tables == 0 && !found.is_full, "{found:?}");
+    check(&db, &state, 1001);
+    let machine = machine.killed(db);
+    let db = machine.open().unwrap();
+    check(&db, &state, 1001);
+    assert_eq!(index(&db).objects, found.objects, "what was entered stays entered");
+    db.close().unwrap();
+    let db = machine.open().unwrap();
+    check(&db, &state, 1001);
+}
+
+#[test]
+fn tables_that_wait_are_searched_and_entered_after_a_kill() {
+    let machine = Machine::new();
+    let (db, mut state) = (create(&machine), State::new());
+    let mut random = Random::new(3);
+    let mut waited = 0;
+    for round in 0..12 {
+        churn(&db, &mut state, &mut random, round..round + 1);
+        waited = waited.max(index(&db).waiting_tables);
+        check(&db, &state, 1000);
+    }
+    assert!(waited > 0, "the flushes waited for every table to be entered");
+    let machine = machine.killed(db);
+    let db = machine.open().unwrap();
+    check(&db, &state, 1000);
+    db.settle().unwrap();
+    assert_eq!(index(&db).waiting_tables, 0);
+    check(&db, &state, 1000);
+}
+
+#[test]
+fn sparse_tables_are_merged_until_most_of_what_is_left_is_live() {
+    let machine = Machine::new();
+    let (db, mut state) = (create(&machine), State::new());
+    let mut random = Random::new(5);
+    churn(&db, &mut state, &mut random, 0..25);
+    db.settle().unwrap();
+    check(&db, &state, 1000);
+    assert!(db.stats().operations.compactions > 0);
+    let entries: u64 = db.stats().levels.iter().map(|level| level.entries).sum();
+    assert!(entries < 2000, "1000 keys take {entries} entries");
+    assert_eq!(db.left_over().unwrap(), Vec::<String>::new());
+    let machine = machine.killed(db);
+    let db = machine.open().unwrap();
+    check(&db, &state, 1000);
+}
+
+#[test]
+fn all_that_is_deleted_leaves_tables_and_index() {
+    let machine = Machine::new();
+    let (db, mut state) = (create(&machine), State::new());
+    (0..1000).for_each(|number| put(&db, &mut state, number, 1));
+    db.flush().unwrap();
+    db.settle().unwrap();
+    let full = index(&db).objects;
+    (0..1000).for_each(|number| delete(&db, &mut state, number));
+    db.flush().unwrap();
+    db.settle().unwrap();
+    check(&db, &state, 1000);
+    let (left, entries) = (index(&db).objects, tables(&db));
+    assert!(left < full / 10 && entries == 0, "{left} of {full} objects, {entries} tables");
+}
+
+#[test]
+fn snapshots_see_what_was_then() {
+    let machine = Machine::new();
+    let (db, mut state) = (create(&machine), State::new());
+    let mut random = Random::new(7);
+    churn(&db, &mut state, &mut random, 0..5);
+    let (snapshot, then) = (db.snapshot(), state.clone());
+    churn(&db, &mut state, &mut random, 5..15);
+    db.settle().unwrap();
+    for number in 0..1000 {
+        let found = snapshot.get(key(number)).unwrap();
+        assert_eq!(found.as_deref(), then.get(&key(number)).map(Vec::as_slice), "{number}");
+    }
+    check(&db, &state, 1000);
+    let before = db.stats().levels[0].entries;
+    drop(snapshot);
+    db.settle().unwrap();
+    assert!(db.stats().levels[0].entries < before, "what only the snapshot saw is merged away");
+    check(&db, &state, 1000);
+}
+
+#[test]
+fn bulk_loads_and_merges_of_a_range_keep_every_answer() {
+    let machine = Machine::new();
+    let (db, mut state) = (create(&machine), State::new());
+    let mut random = Random::new(11);
+    for round in 0..6 {
+        churn(&db, &mut state, &mut random, round..round + 1);
+        let mut ingest = db.ingest();
+        for number in 200 + round * 50..500 {
+            ingest.add(key(number), [round as u8; 60]).unwrap();
+            state.insert(key(number), vec![round as u8; 60]);
+        }
+        ingest.finish().unwrap();
+        check(&db, &state, 1000);
+        delete(&db, &mut state, 300);
+        db.compact_range(Some(&key(100)), Some(&key(400)), &mut |_| {}).unwrap();
+        check(&db, &state, 1000);
+    }
+    db.compact_range(None, None, &mut |_| {}).unwrap();
+    db.settle().unwrap();
+    check(&db, &state, 1000);
+    tables(&db);
+}
+
+#[test]
+fn batches_and_transactions_see_the_newest_by_the_index() {
+    let machine = Machine::new();
+    let db = create(&machine);
+    db.put("a", "1").unwrap();
+    db.flush().unwrap();
+    db.settle().unwrap();
+    let mut first = db.transaction(TransactionOptions::default());
+    let mut second = db.transaction(TransactionOptions::default());
+    assert_eq!(first.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+    first.put("a", "2").unwrap();
+    assert_eq!(second.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+    second.put("a", "3").unwrap();
+    first.commit().unwrap();
+    db.flush().unwrap();
+    db.settle().unwrap();
+    assert_eq!(second.commit().unwrap_err().kind(), ErrorKind::Conflict);
+    let mut batch = WriteBatch::new();
+    batch.delete("a").put("b", "4");
+    db.write(batch).unwrap();
+    assert_eq!((db.get("a").unwrap(), db.get("b").unwrap().is_some()), (None, true));
+}
+
+#[test]
+fn another_preset_is_taken_over_and_the_index_is_not_left_behind() {
+    let machine = Machine::new();
+    let (db, mut state) = (machine.create(), State::new());
+    (0..2000).for_each(|number| put(&db, &mut state, number, 1));
+    db.compact_range(None, None, &mut |_| {}).unwrap();
+    assert!(db.stats().levels.iter().any(|level| level.level > 0 && level.tables > 0));
+    (0..2000).step_by(3).for_each(|number| delete(&db, &mut state, number));
+    db.close().unwrap();
+    let open = |settings: &Settings| {
+        let settings = Settings { tiers: Vec::new(), ..settings.clone() };
+        machine.environment().open_with(Path::new(HOME), &settings)
+    };
+    let db = open(&indexed()).unwrap();
+    check(&db, &state, 2000);
+    db.settle().unwrap();
+    tables(&db);
+    check(&db, &state, 2000);
+    db.close().unwrap();
+    let error = open(&settings()).unwrap_err();
+    assert!(error.to_string().contains("open the database with preset = \"indexed\""), "{error}");
+    let db = open(&indexed()).unwrap();
+    check(&db, &state, 2000);
+}
+
+#[test]
+fn a_checkpoint_has_no_region_and_gets_another_index() {
+    let machine = Machine::new();
+    let (db, mut state) = (create(&machine), State::new());
+    churn(&db, &mut state, &mut Random::new(13), 0..5);
+    db.settle().unwrap();
+    let before = index(&db).objects;
+    let copy = Path::new("/copy");
+    db.checkpoint(copy).unwrap();
+    db.close().unwrap();
+    let environment = machine.environment();
+    let error = environment.open(copy).unwrap_err();
+    assert!(error.to_string().contains("name a region"), "{error}");
+    let region = PersistentMemory::new("/pmem/other", ByteSize::mib(16));
+    let settings = Settings { tiers: Vec::new(), persistent_memory: Some(region), ..indexed() };
+    let db = environment.open_with(copy, &settings).unwrap();
+    check(&db, &state, 1000);
+    db.settle().unwrap();
+    let after = index(&db);
+    assert_eq!(after.waiting_tables, 0);
+    assert!(after.objects.abs_diff(before) < before / 10, "{after:?}, {before} before");
+    check(&db, &state, 1000);
+}
+
+#[test]
+fn it_is_refused_without_a_region_and_read_without_an_index() {
+    let machine = Machine::new();
+    let without = Settings { persistent_memory: None, ..indexed() };
+    let error = machine.environment().create(Path::new(HOME), &without).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("persistent_memory = { path"), "{error}");
+    let (db, mut state) = (create(&machine), State::new());
+    churn(&db, &mut state, &mut Random::new(17), 0..4);
+    db.close().unwrap();
+    let db = machine.environment().open_read_only(Path::new(HOME)).unwrap();
+    check(&db, &state, 1000);
+    assert_eq!(db.stats().index, None);
+}
+
+#[test]
+fn a_full_region_leaves_tables_to_their_filters() {
+    let regions = Arc::new(ShadowRegions::new(crate::regions::PERSISTENT));
+    let machine = Machine { regions, ..Machine::new() };
+    let settings = Settings {
+        tiers: vec![Tier::new(TIER, ByteSize::mib(256)).driver("memory")],
+        persistent_memory: Some(PersistentMemory::new(REGION, ByteSize::mib(16))),
+        memory: ByteSize::mib(24),
+        ..indexed()
+    };
+    let db = machine.environment().create(Path::new(HOME), &settings).unwrap();
+    let name = |number: u64| [key(number), vec![b'x'; (number % 2000) as usize]].concat();
+    for number in 0..9000 {
+        db.put(name(number), number.to_le_bytes()).unwrap();
+    }
+    db.flush().unwrap();
+    let found = index(&db);
+    assert!(found.is_full && found.waiting_tables > 0, "{found:?}");
+    for number in 0..9000 {
+        let value = db.get(name(number)).unwrap();
+        assert_eq!(value.as_deref(), Some(&number.to_le_bytes()[..]), "{number}");
+    }
+    let machine = machine.killed(db);
+    let db = machine.open().unwrap();
+    assert_eq!(db.scan().into_iter().map(Result::unwrap).count(), 9000);
+}
+
+/// What is wrong after a merge of tombstones, before that of the table with what they hide.
+fn fault_after_partial_merges() -> Option<String> {
+    let machine = Machine::new();
+    let (db, mut state) = (create(&machine), State::new());
+    (500..900).for_each(|number| put(&db, &mut state, number, 1));
+    db.flush().unwrap();
+    db.settle().unwrap();
+    (500..600).for_each(|number| delete(&db, &mut state, number));
+    for number in 0..8 {
+        put(&db, &mut state, number, 2);
+        db.flush().unwrap();
+    }
+    db.settle().unwrap();
+    assert!(tables(&db) > 8, "the merges take eight tables each");
+    db.compact_range(None, None, &mut |_| {}).unwrap();
+    let differs = |number: &u64| {
+        let found = db.get(key(*number)).unwrap();
+        found.as_deref() != state.get(&key(*number)).map(Vec::as_slice)
+    };
+    let wrong = (0..900).filter(differs).count();
+    (wrong > 0).then(|| format!("{wrong} keys have another value"))
+}
+
+#[test]
+fn tombstones_outlive_what_they_hide() {
+    assert_eq!(fault_after_partial_merges(), None);
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_tombstone_that_goes_too_early_is_found() {
+    use thermocline_foundation::Planted;
+    use thermocline_foundation::planted::{hits, with};
+    let bug = Planted::TombstoneDroppedWithOlder;
+    let (found, hits) = with(bug, || (fault_after_partial_merges(), hits()));
+    assert!(found.is_some(), "{bug:?} is not found; its line was passed {hits} times");
+}
