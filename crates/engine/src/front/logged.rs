@@ -314,14 +314,18 @@ impl Leads for Logged {
         // One group after the other, or the next one beside this.
         let held = matches!(log.records, Records::InTurn(_)).then_some(turnstile);
         let is_early = planted(Planted::VisibleBeforeDurable);
+        let insert = || {
+            let inserted = memtable.insert_group(&records);
+            inserted.inspect_err(|error| self.shared.fail(error))
+        };
         if is_early {
-            memtable.insert_group(&records)?;
+            insert()?;
         }
         let durable = self.log_records(&log, place, &records, &claimed);
         let durable = durable.inspect_err(|error| self.shared.fail(error))?;
         self.note(group.len(), bytes, began_ns.filter(|_| asked));
         if !is_early {
-            memtable.insert_group(&records)?;
+            insert()?;
         }
         if let Some(mut turnstile) = held {
             turnstile.memtable_bytes = memtable.bytes();
