@@ -255,15 +255,21 @@ impl Layout {
     }
 
     /// Sequence and kind of the newest version of `key` at `moment`, which is now and of which no
-    /// memtable has one. Counts nothing, and moves nothing.
-    pub fn newest(&self, moment: &Moment<'_>, key: &[u8]) -> Result<Option<Trailer>> {
+    /// memtable has one; none may be said where it is not newer than `than`. Counts nothing, and
+    /// moves nothing.
+    pub fn newer(
+        &self,
+        moment: &Moment<'_>,
+        key: &[u8],
+        than: Sequence,
+    ) -> Result<Option<Trailer>> {
         match self {
             Self::Leveled(leveled) => {
                 let levels = &moment.version.levels;
-                let found = leveled.locator.find_newest(levels, key, moment.visible)?;
+                let found = leveled.locator.find_newer(levels, key, than, moment.visible)?;
                 Ok(found.map(|found| found.trailer))
             }
-            Self::Hybrid(hybrid) => hybrid.newest(moment, key),
+            Self::Hybrid(hybrid) => hybrid.newer(moment, key, than),
         }
     }
 

@@ -60,8 +60,20 @@ impl Locator {
         key: &[u8],
         snapshot: Sequence,
     ) -> Result<Option<Located>> {
+        self.find_newer(levels, key, Sequence::ZERO, snapshot)
+    }
+
+    /// The same, if it is newer than `than`: no other table is asked than those that may have one.
+    pub fn find_newer(
+        &self,
+        levels: &Levels,
+        key: &[u8],
+        than: Sequence,
+        snapshot: Sequence,
+    ) -> Result<Option<Located>> {
         let mut newest: Option<Located> = None;
-        for (level, table) in self.candidates(levels, key) {
+        let candidates = self.candidates(levels, key);
+        for (level, table) in candidates.filter(|(_, table)| table.meta.largest_sequence > than) {
             if newest.as_ref().is_some_and(|best| settles(best.trailer, level, table)) {
                 break;
             }
