@@ -235,7 +235,7 @@ mod tests {
         for (task, place) in tasks.iter().zip(&mut places) {
             assert!(held.keep(place, false, Arc::clone(task).into()).is_none());
         }
-        let mut woken = |wakers: Vec<Waker>| {
+        let woken = |wakers: Vec<Waker>| {
             wakers.into_iter().for_each(Waker::wake);
             tasks.each_ref().map(|task| task.0.load(Relaxed))
         };

@@ -227,3 +227,22 @@ fn a_transaction_that_may_hold_more_than_a_batch_is_told_with_its_first_write() 
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("set it to that or less"), "{error}");
 }
+
+#[test]
+fn what_a_serializable_transaction_reads_counts_among_its_bytes() {
+    let db = stepped(&one_tier());
+    let bytes_max = Some(ByteSize::kib(4));
+    for (isolation, fits) in [(Isolation::Snapshot, true), (Isolation::Serializable, false)] {
+        let options = TransactionOptions { isolation, bytes_max, ..Default::default() };
+        let mut transaction = db.transaction(options);
+        let read = (0..100_u8).map(|key| transaction.get([key])).find_map(Result::err);
+        match read {
+            None => assert!(fits),
+            Some(error) => {
+                assert!(!fits && error.kind() == ErrorKind::Invalid, "{error}");
+                assert!(error.to_string().contains("this read is not part of it"), "{error}");
+                assert!(transaction.put("key", "value").is_err(), "nor is there room for a write");
+            }
+        }
+    }
+}
